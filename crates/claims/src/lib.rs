@@ -1,0 +1,1 @@
+//! The ledger of claims and the engine that turns stored runs into verdicts.

@@ -1,0 +1,2 @@
+//! The ioloom program.
+fn main() {}

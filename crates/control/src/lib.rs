@@ -1,0 +1,1 @@
+//! Admission, budget and controllers: events in, decisions out; no clock, no atomics.

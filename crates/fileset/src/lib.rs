@@ -1,0 +1,1 @@
+//! Seeded file sets from distributions, and the shape of existing trees.

@@ -1,0 +1,1 @@
+//! Run a function over many files as fast as the machine allows, and tell why.

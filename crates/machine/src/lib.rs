@@ -1,0 +1,1 @@
+//! Facts of one computer, read from a given root.

@@ -1,0 +1,1 @@
+//! Per-thread spans and states, samplers, and the words for a bottleneck.

@@ -1,0 +1,1 @@
+//! Closed-form laws of overlap, windows and thread counts.

@@ -1,0 +1,1 @@
+//! Summaries, intervals, paired ratios, series tests, knees and histograms over plain numbers.

@@ -1,0 +1,1 @@
+//! One adapter per engine, so that the lab can run it.

@@ -1,0 +1,1 @@
+//! Opening, asking and reading files.

@@ -1,0 +1,1 @@
+//! Memory mappings of files.

@@ -1,0 +1,1 @@
+//! Mounts, loop devices and file-system facts.

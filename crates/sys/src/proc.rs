@@ -1,0 +1,1 @@
+//! Plain records from /proc and /sys.

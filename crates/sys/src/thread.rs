@@ -1,0 +1,1 @@
+//! Affinity and per-thread accounting.

@@ -1,0 +1,1 @@
+//! A directory walker that yields regular files and says what it skipped.
