@@ -1,1 +1,143 @@
 //! Page-aligned buffers.
+//!
+//! One kind of buffer serves every method: aligned to 4 KiB (or more), so that it may be used for
+//! direct I/O, and of a fixed capacity. Memory is zeroed once by the system when it is made and
+//! never again: a buffer that is used twice shows the bytes of its last use beyond what a read
+//! filled, so only `len` bytes are ever lent out.
+
+use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::ptr::NonNull;
+
+/// The alignment of every buffer, bytes.
+pub const ALIGN: usize = 4096;
+
+/// A page-aligned block of bytes of fixed capacity.
+pub struct Buffer {
+    start: NonNull<u8>,
+    capacity: usize,
+    kind: Kind,
+}
+
+enum Kind {
+    Heap,
+    Mapped,
+}
+
+// SAFETY: a Buffer owns its memory alone, like a Box<[u8]>.
+unsafe impl Send for Buffer {}
+// SAFETY: shared access gives only shared slices.
+unsafe impl Sync for Buffer {}
+
+impl Buffer {
+    /// A buffer of at least `capacity` bytes (rounded up to [`ALIGN`]), from the allocator.
+    pub fn new(capacity: usize) -> Self {
+        let capacity = capacity.max(1).next_multiple_of(ALIGN);
+        let layout = Self::layout(capacity);
+        // SAFETY: the layout has a size above zero.
+        let start = NonNull::new(unsafe { alloc_zeroed(layout) })
+            .unwrap_or_else(|| handle_alloc_error(layout));
+        Self { start, capacity, kind: Kind::Heap }
+    }
+
+    /// A buffer in a fresh anonymous mapping that nobody has touched: the first write to each page
+    /// is a page fault. This is what a program that maps memory for each file pays.
+    pub fn fresh(capacity: usize) -> std::io::Result<Self> {
+        use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
+        let capacity = capacity.max(1).next_multiple_of(ALIGN);
+        let start = crate::fault::call("mmap", || {
+            // SAFETY: an anonymous private mapping at an address of the kernel's choice touches no
+            // memory that exists.
+            let start = unsafe {
+                mmap_anonymous(
+                    std::ptr::null_mut(),
+                    capacity,
+                    ProtFlags::READ | ProtFlags::WRITE,
+                    MapFlags::PRIVATE,
+                )
+            }?;
+            Ok(start)
+        })?;
+        let start = NonNull::new(start.cast::<u8>()).expect("mmap never returns null");
+        Ok(Self { start, capacity, kind: Kind::Mapped })
+    }
+
+    /// Writes one byte in every page, so that later writes do not fault.
+    pub fn touch_pages(&mut self) {
+        for page in self.whole_mut().chunks_mut(ALIGN) {
+            // A volatile write is not optimised away.
+            // SAFETY: `page` is a valid exclusive slice of at least one byte.
+            unsafe { std::ptr::write_volatile(page.as_mut_ptr(), 0) };
+        }
+    }
+
+    /// How many bytes fit.
+    pub fn capacity(&self) -> usize {
+        self.capacity
+    }
+
+    /// The first `len` bytes.
+    pub fn bytes(&self, len: usize) -> &[u8] {
+        assert!(len <= self.capacity, "at most the capacity can be lent out");
+        // SAFETY: the range lies in the allocation, which is initialised from the start.
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), len) }
+    }
+
+    /// All bytes, to be written.
+    pub fn whole_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as in `bytes`, and `&mut self` makes the access exclusive.
+        unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.capacity) }
+    }
+
+    /// The address, for requests whose buffer is owned by a ring until they complete.
+    pub(crate) fn address(&self) -> *mut u8 {
+        self.start.as_ptr()
+    }
+
+    fn layout(capacity: usize) -> Layout {
+        Layout::from_size_align(capacity, ALIGN).expect("capacity is a multiple of the alignment")
+    }
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        match self.kind {
+            // SAFETY: allocated in `new` with the same layout.
+            Kind::Heap => unsafe { dealloc(self.start.as_ptr(), Self::layout(self.capacity)) },
+            // SAFETY: mapped in `fresh` with the same length; nobody holds a reference now.
+            Kind::Mapped => unsafe {
+                let _ = rustix::mm::munmap(self.start.as_ptr().cast(), self.capacity);
+            },
+        }
+    }
+}
+
+impl std::fmt::Debug for Buffer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Buffer({} bytes)", self.capacity)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buffers_are_aligned_zeroed_and_writable() {
+        for mut buffer in [Buffer::new(1), Buffer::new(5000), Buffer::fresh(9000).unwrap()] {
+            assert_eq!(buffer.address() as usize % ALIGN, 0);
+            assert_eq!(buffer.capacity() % ALIGN, 0);
+            let all = buffer.capacity();
+            assert!(buffer.bytes(all).iter().all(|b| *b == 0));
+            buffer.whole_mut()[all - 1] = 7;
+            buffer.touch_pages();
+            assert_eq!(buffer.bytes(all)[all - 1], 7);
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "capacity")]
+    fn no_more_than_the_capacity_is_lent() {
+        let buffer = Buffer::new(10);
+        let _ = buffer.bytes(ALIGN + 1);
+    }
+}

@@ -1,1 +1,233 @@
 //! Opening, asking and reading files.
+//!
+//! Opening never hangs: everything is opened with `O_NONBLOCK|O_CLOEXEC` and, when the caller
+//! knows the entry to be regular, `O_NOFOLLOW`; what is not known to be regular is asked first
+//! ([`kind_of`]) and never opened unless it is. Interrupted calls are repeated. Short reads are
+//! normal: [`read_at`] returns what one call gave, [`read_full_at`] loops to the end.
+
+use crate::fault::call;
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, StatxFlags, openat, statx};
+use rustix::io::Errno;
+use std::io::{self, IoSliceMut};
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+
+/// What a path is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// A regular file.
+    Regular,
+    /// A directory.
+    Directory,
+    /// A named pipe.
+    Fifo,
+    /// A socket.
+    Socket,
+    /// A block or character device.
+    Device,
+    /// A symbolic link (only where links are not followed).
+    Symlink,
+}
+
+impl Kind {
+    /// The word for messages.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Regular => "a regular file",
+            Self::Directory => "a directory",
+            Self::Fifo => "a named pipe",
+            Self::Socket => "a socket",
+            Self::Device => "a device",
+            Self::Symlink => "a symbolic link",
+        }
+    }
+
+    /// From the type bits of `st_mode`.
+    pub const fn from_mode(mode: u16) -> Self {
+        match mode as u32 & libc::S_IFMT {
+            libc::S_IFREG => Self::Regular,
+            libc::S_IFDIR => Self::Directory,
+            libc::S_IFIFO => Self::Fifo,
+            libc::S_IFSOCK => Self::Socket,
+            libc::S_IFLNK => Self::Symlink,
+            _ => Self::Device,
+        }
+    }
+}
+
+/// What [`ask`] tells of a path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Facts {
+    /// What it is.
+    pub kind: Kind,
+    /// Size, bytes.
+    pub size: u64,
+    /// Inode number.
+    pub inode: u64,
+    /// Device number.
+    pub device: (u32, u32),
+}
+
+/// Asks what a path is, following symbolic links.
+pub fn ask(path: &Path) -> io::Result<Facts> {
+    let mask = StatxFlags::TYPE | StatxFlags::SIZE | StatxFlags::INO;
+    let stat = call("statx", || Ok(statx(CWD, path, AtFlags::STATX_DONT_SYNC, mask)?))?;
+    Ok(Facts {
+        kind: Kind::from_mode(stat.stx_mode),
+        size: stat.stx_size,
+        inode: stat.stx_ino,
+        device: (stat.stx_dev_major, stat.stx_dev_minor),
+    })
+}
+
+/// The kind of a path, following symbolic links.
+pub fn kind_of(path: &Path) -> io::Result<Kind> {
+    ask(path).map(|facts| facts.kind)
+}
+
+/// How to open.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct OpenHow {
+    /// Bypass the page cache (`O_DIRECT`).
+    pub direct: bool,
+    /// Refuse a symbolic link in the last component.
+    pub nofollow: bool,
+}
+
+impl OpenHow {
+    /// The open flags.
+    pub(crate) fn flags(self) -> OFlags {
+        let mut flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
+        if self.direct {
+            flags |= OFlags::DIRECT;
+        }
+        if self.nofollow {
+            flags |= OFlags::NOFOLLOW;
+        }
+        flags
+    }
+}
+
+/// Opens a file for reading.
+#[inline]
+pub fn open(path: &Path, how: OpenHow) -> io::Result<OwnedFd> {
+    retry("open", || openat(CWD, path, how.flags(), Mode::empty()))
+}
+
+/// The size of an open file, bytes.
+#[inline]
+pub fn size(file: impl AsFd) -> io::Result<u64> {
+    let stat = retry("fstat", || rustix::fs::fstat(file.as_fd()))?;
+    Ok(stat.st_size as u64)
+}
+
+/// Size and kind of an open file.
+pub fn size_and_kind(file: impl AsFd) -> io::Result<(u64, Kind)> {
+    let stat = retry("fstat", || rustix::fs::fstat(file.as_fd()))?;
+    Ok((stat.st_size as u64, Kind::from_mode(stat.st_mode as u16)))
+}
+
+/// Reads once at `offset`; fewer bytes than asked for are normal, zero is the end.
+#[inline]
+pub fn read_at(file: impl AsFd, into: &mut [u8], offset: u64) -> io::Result<usize> {
+    retry("pread", || rustix::io::pread(file.as_fd(), &mut *into, offset))
+}
+
+/// Reads at `offset` until `into` is full or the file ends; returns the bytes read.
+pub fn read_full_at(file: impl AsFd, into: &mut [u8], offset: u64) -> io::Result<usize> {
+    let mut done = 0;
+    while done < into.len() {
+        match read_at(&file, &mut into[done..], offset + done as u64)? {
+            0 => break,
+            n => done += n,
+        }
+    }
+    Ok(done)
+}
+
+/// What a read that must not wait brought.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Nowait {
+    /// This many bytes were in memory; zero is the end of the file.
+    Hit(usize),
+    /// Not in memory; the kernel has started to read ahead.
+    Miss,
+    /// This file system cannot answer (tmpfs, some network file systems).
+    Unsupported,
+}
+
+/// Reads once at `offset` only what is in memory (`RWF_NOWAIT`).
+#[inline]
+pub fn read_nowait_at(file: impl AsFd, into: &mut [u8], offset: u64) -> io::Result<Nowait> {
+    let result = retry("preadv2", || {
+        let flags = rustix::io::ReadWriteFlags::NOWAIT;
+        rustix::io::preadv2(file.as_fd(), &mut [IoSliceMut::new(into)], offset, flags)
+    });
+    match result {
+        Ok(n) => Ok(Nowait::Hit(n)),
+        Err(error) => match error.raw_os_error() {
+            Some(libc::EAGAIN) => Ok(Nowait::Miss),
+            Some(libc::EOPNOTSUPP | libc::ENOSYS) => Ok(Nowait::Unsupported),
+            _ => Err(error),
+        },
+    }
+}
+
+/// What direct I/O on an open file needs, bytes; `None` where the file system does not say, which
+/// this project treats as not offered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DirectAlignment {
+    /// Alignment of memory.
+    pub memory: u32,
+    /// Alignment of offsets and lengths.
+    pub offset: u32,
+}
+
+/// Asks for the alignment of direct I/O on a path (`STATX_DIOALIGN`).
+pub fn direct_alignment(path: &Path) -> io::Result<Option<DirectAlignment>> {
+    let mask = StatxFlags::from_bits_retain(libc::STATX_DIOALIGN);
+    let stat = call("statx", || Ok(statx(CWD, path, AtFlags::empty(), mask)?))?;
+    if stat.stx_mask & libc::STATX_DIOALIGN == 0 || stat.stx_dio_offset_align == 0 {
+        return Ok(None);
+    }
+    Ok(Some(DirectAlignment {
+        memory: stat.stx_dio_mem_align,
+        offset: stat.stx_dio_offset_align,
+    }))
+}
+
+/// Runs a call of rustix again while it is interrupted.
+#[inline]
+fn retry<T>(op: &'static str, mut f: impl FnMut() -> Result<T, Errno>) -> io::Result<T> {
+    loop {
+        match call(op, || f().map_err(io::Error::from)) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            other => return other,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_are_what_was_written_and_odd_kinds_are_told() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("file");
+        std::fs::write(&path, [5u8; 10_000]).unwrap();
+        let file = open(&path, OpenHow { nofollow: true, ..OpenHow::default() }).unwrap();
+        let mut into = vec![0u8; 20_000];
+        assert_eq!(read_full_at(&file, &mut into, 0).unwrap(), 10_000);
+        assert_eq!(size(&file).unwrap(), 10_000);
+        assert!(into[..10_000].iter().all(|b| *b == 5));
+        assert_eq!(ask(&path).unwrap().kind, Kind::Regular);
+        assert_eq!(kind_of(dir.path()).unwrap(), Kind::Directory);
+        match read_nowait_at(&file, &mut into, 0).unwrap() {
+            Nowait::Hit(n) => assert!(n > 0),
+            Nowait::Miss | Nowait::Unsupported => {}
+        }
+        assert_eq!(open(&dir.path().join("none"), OpenHow::default()).unwrap_err().raw_os_error(),
+            Some(libc::ENOENT));
+    }
+}

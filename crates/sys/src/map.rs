@@ -1,1 +1,128 @@
 //! Memory mappings of files.
+//!
+//! A mapping is not a slice that can be trusted: when the file is cut while it is mapped, touching
+//! the missing pages is SIGBUS, and when it is written the bytes change under the reader. That is
+//! why the library never maps; only a child process of the laboratory does, with
+//! [`on_bus_error`] in place, and its parent turns the signal into one error.
+
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
+use std::io;
+use std::os::fd::AsFd;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// What the kernel is told about a mapping.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MapAdvice {
+    /// Nothing.
+    None,
+    /// `MADV_SEQUENTIAL`.
+    Sequential,
+    /// `MADV_WILLNEED`: start reading all of it.
+    Willneed,
+    /// `MAP_POPULATE`: all pages are mapped when the call returns.
+    Populate,
+}
+
+/// A read-only private mapping of a file.
+#[derive(Debug)]
+pub struct Map {
+    start: NonNull<u8>,
+    len: usize,
+}
+
+// SAFETY: the mapping is read-only and owned alone.
+unsafe impl Send for Map {}
+// SAFETY: as above; shared access only reads.
+unsafe impl Sync for Map {}
+
+impl Map {
+    /// Maps the first `len` bytes of a file; `len` must be above zero.
+    pub fn new(file: impl AsFd, len: usize, advice: MapAdvice) -> io::Result<Self> {
+        if len == 0 {
+            return Err(io::Error::from(io::ErrorKind::InvalidInput));
+        }
+        let mut flags = MapFlags::PRIVATE;
+        if advice == MapAdvice::Populate {
+            flags |= MapFlags::POPULATE;
+        }
+        let start = crate::fault::call("mmap", || {
+            // SAFETY: a new mapping at an address of the kernel's choice touches no memory that
+            // exists.
+            let start = unsafe {
+                mmap(std::ptr::null_mut(), len, ProtFlags::READ, flags, file.as_fd(), 0)
+            }?;
+            Ok(start)
+        })?;
+        let start = NonNull::new(start.cast::<u8>()).expect("mmap never returns null");
+        let map = Self { start, len };
+        let advice = match advice {
+            MapAdvice::Sequential => Some(Advice::Sequential),
+            MapAdvice::Willneed => Some(Advice::WillNeed),
+            MapAdvice::None | MapAdvice::Populate => None,
+        };
+        if let Some(advice) = advice {
+            crate::fault::call("madvise", || {
+                // SAFETY: the range is the mapping just made.
+                unsafe { madvise(map.start.as_ptr().cast(), map.len, advice) }?;
+                Ok(())
+            })?;
+        }
+        Ok(map)
+    }
+
+    /// The mapped bytes. Reading them may fault, block, and raise SIGBUS if the file was cut; they
+    /// may change while another process writes the file.
+    pub fn bytes(&self) -> &[u8] {
+        // SAFETY: the range is mapped readable until drop. That another process may write it is
+        // the documented limit of this type, which only the laboratory's children use.
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
+    }
+}
+
+impl Drop for Map {
+    fn drop(&mut self) {
+        // SAFETY: mapped in `new`; no reference outlives `self`.
+        let _ = unsafe { munmap(self.start.as_ptr().cast(), self.len) };
+    }
+}
+
+/// Exit code of a process that [`on_bus_error`] ended.
+pub const BUS_EXIT_CODE: i32 = 67;
+
+static BUS_FILE: AtomicUsize = AtomicUsize::new(usize::MAX);
+
+/// Ends the process with [`BUS_EXIT_CODE`] on SIGBUS, after writing the line
+/// `ioloom-sigbus INDEX` to standard error, INDEX being what [`note_mapped_file`] last said.
+pub fn on_bus_error() -> io::Result<()> {
+    extern "C" fn handler(_: libc::c_int) {
+        let mut line = *b"ioloom-sigbus 00000000000000000000\n";
+        let mut index = BUS_FILE.load(Ordering::Relaxed);
+        for digit in line[14..34].iter_mut().rev() {
+            *digit = b'0' + (index % 10) as u8;
+            index /= 10;
+        }
+        // SAFETY: write and _exit are async-signal-safe; the line lives on this stack.
+        unsafe {
+            libc::write(2, line.as_ptr().cast(), line.len());
+            libc::_exit(BUS_EXIT_CODE);
+        }
+    }
+    // SAFETY: the action is fully set up and the handler calls only async-signal-safe functions.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = handler as extern "C" fn(libc::c_int) as usize;
+        libc::sigemptyset(&raw mut action.sa_mask);
+        if libc::sigaction(libc::SIGBUS, &raw const action, std::ptr::null_mut()) != 0 {
+            return Err(io::Error::last_os_error());
+        }
+    }
+    Ok(())
+}
+
+/// Notes which file is being touched, for the message of [`on_bus_error`]. With several threads it
+/// is one of those being touched.
+#[inline]
+pub fn note_mapped_file(index: usize) {
+    BUS_FILE.store(index, Ordering::Relaxed);
+}

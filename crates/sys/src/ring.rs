@@ -1,1 +1,356 @@
-//! io_uring.
+//! io_uring, with the ring as the owner of everything that is in flight.
+//!
+//! Protocol: a request moves its file and its buffer into a slot of the ring; the kernel may write
+//! the buffer at any time until the completion; the completion moves both out again. Nothing in
+//! flight can be reached, so a caller cannot free or reuse a buffer too early, whatever it does.
+//! Dropping the ring cancels what can be cancelled and waits for the rest.
+//!
+//! ```text
+//! caller            Ring                      kernel
+//! read(file, buf) → slot 3 = (file, buf) ───→ request, user_data = 3
+//!                                             … writes buf …
+//! reap()          ← take slot 3 ←──────────── completion, user_data = 3
+//! ```
+//!
+//! The ring is set up with SINGLE_ISSUER and DEFER_TASKRUN: only the thread that made it submits
+//! and reaps, and completions are processed when that thread asks, not by interrupting it. A
+//! system that does not know these flags refuses the ring; nothing is substituted.
+
+use crate::buffer::Buffer;
+use crate::fault;
+use crate::file::OpenHow;
+use io_uring::{IoUring, opcode, squeue, types};
+use std::ffi::CString;
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+
+/// One request that came back.
+#[derive(Debug)]
+pub struct Done {
+    /// The token given with the request.
+    pub token: u64,
+    /// What it was, and what it brought.
+    pub what: What,
+}
+
+/// The kind and the result of a request.
+#[derive(Debug)]
+pub enum What {
+    /// An open.
+    Open(io::Result<OwnedFd>),
+    /// A question for the size; the file comes back with the size in bytes.
+    Size(OwnedFd, io::Result<u64>),
+    /// A read; file and buffer come back with the bytes read.
+    Read(OwnedFd, Buffer, io::Result<usize>),
+}
+
+/// Memory of one question for a size, written by the kernel.
+type StatxBox = Box<types_statx::Statx>;
+
+mod types_statx {
+    /// `struct statx` as the kernel writes it.
+    pub(super) type Statx = libc::statx;
+}
+
+enum Flight {
+    Open(#[expect(dead_code, reason = "the kernel reads the path until the open completes")] CString),
+    Size(OwnedFd, StatxBox),
+    Read(OwnedFd, Buffer),
+}
+
+/// A ring that belongs to one thread.
+pub struct Ring {
+    ring: IoUring,
+    slots: Vec<Option<(u64, Flight)>>,
+    free: Vec<u32>,
+    unsubmitted: usize,
+    registered: Vec<(usize, usize)>,
+    _not_send: std::marker::PhantomData<*mut ()>,
+}
+
+impl Ring {
+    /// A ring for at most `depth` requests in flight, for the calling thread alone.
+    pub fn new(depth: u32) -> io::Result<Self> {
+        let entries = depth.clamp(1, 32_768).next_power_of_two();
+        let ring = fault::call("io_uring_setup", || {
+            IoUring::builder()
+                .setup_single_issuer()
+                .setup_defer_taskrun()
+                .setup_cqsize((entries * 2).min(65_536))
+                .build(entries)
+        })?;
+        let depth = depth.max(1);
+        Ok(Self {
+            ring,
+            slots: (0..depth).map(|_| None).collect(),
+            free: (0..depth).rev().collect(),
+            unsubmitted: 0,
+            registered: Vec::new(),
+            _not_send: std::marker::PhantomData,
+        })
+    }
+
+    /// Requests in flight or waiting to be submitted.
+    pub fn in_flight(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+
+    /// Requests that can still be taken.
+    pub fn room(&self) -> usize {
+        self.free.len()
+    }
+
+    /// Registers buffers, so that reads into them skip pinning pages. Fails with ENOMEM where
+    /// locked memory is limited (8 MiB for a plain user by default).
+    pub fn register(&mut self, buffers: &mut [Buffer]) -> io::Result<()> {
+        let vectors: Vec<libc::iovec> = buffers
+            .iter()
+            .map(|b| libc::iovec { iov_base: b.address().cast(), iov_len: b.capacity() })
+            .collect();
+        fault::call("io_uring_register", || {
+            // SAFETY: the vectors describe live allocations. The kernel pins their pages; should
+            // a buffer be freed while registered, no read can target it, because a read needs the
+            // buffer itself.
+            unsafe { self.ring.submitter().register_buffers(&vectors) }
+        })?;
+        self.registered = buffers.iter().map(|b| (b.address() as usize, b.capacity())).collect();
+        Ok(())
+    }
+
+    /// Asks for an open. The ring must have [`room`](Self::room).
+    pub fn open(&mut self, token: u64, path: CString, how: OpenHow) {
+        let entry = opcode::OpenAt::new(types::Fd(libc::AT_FDCWD), path.as_ptr())
+            .flags(how.flags().bits() as i32)
+            .build();
+        self.push(token, Flight::Open(path), entry);
+    }
+
+    /// Asks for the size of an open file. The ring must have room.
+    pub fn size(&mut self, token: u64, file: OwnedFd) {
+        // SAFETY: statx is plain data for which all-zero is a value.
+        let mut into: StatxBox = Box::new(unsafe { std::mem::zeroed() });
+        let pointer = std::ptr::from_mut(&mut *into).cast::<types::statx>();
+        let entry = opcode::Statx::new(types::Fd(file.as_raw_fd()), c"".as_ptr(), pointer)
+            .flags(libc::AT_EMPTY_PATH)
+            .mask(libc::STATX_SIZE)
+            .build();
+        self.push(token, Flight::Size(file, into), entry);
+    }
+
+    /// Asks for a read of `len` bytes at `offset` into the buffer from its byte `at` on. The ring
+    /// must have room.
+    pub fn read(
+        &mut self,
+        token: u64,
+        file: OwnedFd,
+        mut buffer: Buffer,
+        range: std::ops::Range<usize>,
+        offset: u64,
+    ) {
+        let into = buffer.whole_mut()[range].as_mut();
+        let (pointer, len) = (into.as_mut_ptr(), into.len().min(1 << 30) as u32);
+        let fd = types::Fd(file.as_raw_fd());
+        let fixed = self
+            .registered
+            .iter()
+            .position(|(start, cap)| *start == buffer.address() as usize && *cap == buffer.capacity());
+        let entry = match fixed {
+            Some(index) => {
+                opcode::ReadFixed::new(fd, pointer, len, index as u16).offset(offset).build()
+            }
+            None => opcode::Read::new(fd, pointer, len).offset(offset).build(),
+        };
+        self.push(token, Flight::Read(file, buffer), entry);
+    }
+
+    fn push(&mut self, token: u64, flight: Flight, entry: squeue::Entry) {
+        let slot = self.free.pop().expect("the caller looked at room()");
+        self.slots[slot as usize] = Some((token, flight));
+        let entry = entry.user_data(u64::from(slot));
+        // SAFETY: what the entry points to (path, statx, buffer) is owned by the slot until its
+        // completion; the heap addresses do not move with the slot.
+        while unsafe { self.ring.submission().push(&entry) }.is_err() {
+            // The submission queue is as large as the slots, rounded up, so this is rare.
+            let _ = self.ring.submit();
+        }
+        self.unsubmitted += 1;
+    }
+
+    /// Hands new requests to the kernel and, if `wait`, waits for at least one completion; then
+    /// moves every completion into `done`.
+    pub fn reap(&mut self, wait: bool, done: &mut Vec<Done>) -> io::Result<()> {
+        let before = done.len();
+        self.drain(done);
+        let wait = wait && done.len() == before && self.in_flight() > 0;
+        if self.unsubmitted > 0 || wait || self.in_flight() > 0 {
+            loop {
+                // With DEFER_TASKRUN completions appear only when the kernel is entered for them.
+                let result = fault::call("io_uring_enter", || {
+                    if wait {
+                        self.ring.submit_and_wait(1)
+                    } else {
+                        self.ring.submitter().submit_and_wait(0).and_then(|n| {
+                            self.ring.submitter().get_events_now()?;
+                            Ok(n)
+                        })
+                    }
+                });
+                match result {
+                    Ok(_) => break,
+                    Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                    Err(e) if matches!(e.raw_os_error(), Some(libc::EBUSY | libc::EAGAIN)) => {
+                        self.drain(done);
+                        if done.len() > before {
+                            break;
+                        }
+                    }
+                    Err(e) => return Err(e),
+                }
+            }
+            self.unsubmitted = 0;
+            self.drain(done);
+        }
+        Ok(())
+    }
+
+    fn drain(&mut self, done: &mut Vec<Done>) {
+        let mut completion = self.ring.completion();
+        completion.sync();
+        for entry in completion {
+            let slot = entry.user_data();
+            let Some((token, flight)) =
+                self.slots.get_mut(slot as usize).and_then(Option::take)
+            else {
+                continue; // the answer to a cancellation
+            };
+            self.free.push(slot as u32);
+            done.push(Done { token, what: finish(flight, entry.result()) });
+        }
+    }
+}
+
+fn finish(flight: Flight, result: i32) -> What {
+    let count = |op, result: i32| {
+        let result = if result < 0 {
+            Err(io::Error::from_raw_os_error(-result))
+        } else {
+            Ok(result as usize)
+        };
+        fault::completion(op, result)
+    };
+    match flight {
+        Flight::Open(_) => What::Open(if result < 0 {
+            Err(io::Error::from_raw_os_error(-result))
+        } else {
+            // SAFETY: the kernel returned this descriptor for us alone.
+            let file = unsafe { OwnedFd::from_raw_fd(result) };
+            fault::completion("uring_open", Ok(0)).map(|_| file)
+        }),
+        Flight::Size(file, statx) => {
+            let size = count("uring_statx", result).map(|_| statx.stx_size);
+            What::Size(file, size)
+        }
+        Flight::Read(file, buffer) => What::Read(file, buffer, count("uring_read", result)),
+    }
+}
+
+/// Asks the kernel to process deferred completions without waiting.
+trait EventsNow {
+    fn get_events_now(&self) -> io::Result<()>;
+}
+
+impl EventsNow for io_uring::Submitter<'_> {
+    fn get_events_now(&self) -> io::Result<()> {
+        const GET_EVENTS: u32 = 1;
+        // SAFETY: no argument is passed; zero to submit, zero to wait for.
+        unsafe { self.enter::<libc::sigset_t>(0, 0, GET_EVENTS, None) }.map(|_| ())
+    }
+}
+
+impl Drop for Ring {
+    fn drop(&mut self) {
+        let mut done = Vec::new();
+        let cancel = types::CancelBuilder::any();
+        let _ = self.ring.submit();
+        let _ = self.ring.submitter().register_sync_cancel(None, cancel);
+        while self.in_flight() > 0 {
+            if self.ring.submit_and_wait(1).is_err_and(|e| e.kind() != io::ErrorKind::Interrupted) {
+                // The kernel may still write into what the slots own: leak it rather than free it.
+                std::mem::forget(std::mem::take(&mut self.slots));
+                return;
+            }
+            self.drain(&mut done);
+            done.clear();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::file;
+    use std::os::unix::ffi::OsStrExt;
+
+    fn wait_one(ring: &mut Ring) -> Done {
+        let mut done = Vec::new();
+        while done.is_empty() {
+            ring.reap(true, &mut done).unwrap();
+        }
+        assert_eq!(done.len(), 1);
+        done.pop().unwrap()
+    }
+
+    #[test]
+    fn open_size_and_read_go_through_the_ring() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("file");
+        std::fs::write(&path, [9u8; 5000]).unwrap();
+        let mut ring = Ring::new(4).unwrap();
+        ring.open(1, CString::new(path.as_os_str().as_bytes()).unwrap(), OpenHow::default());
+        let What::Open(Ok(fd)) = wait_one(&mut ring).what else { panic!("open failed") };
+        ring.size(2, fd);
+        let What::Size(fd, Ok(5000)) = wait_one(&mut ring).what else { panic!("size failed") };
+        ring.read(3, fd, Buffer::new(8192), 0..8192, 0);
+        let What::Read(_, buffer, Ok(5000)) = wait_one(&mut ring).what else { panic!("read") };
+        assert!(buffer.bytes(5000).iter().all(|b| *b == 9));
+        assert_eq!(ring.in_flight(), 0);
+    }
+
+    #[test]
+    fn registered_buffers_read_the_same() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("file");
+        std::fs::write(&path, [3u8; 5000]).unwrap();
+        let mut ring = Ring::new(2).unwrap();
+        let mut buffers = vec![Buffer::new(8192), Buffer::new(8192)];
+        ring.register(&mut buffers).unwrap();
+        let fd = file::open(&path, OpenHow::default()).unwrap();
+        ring.read(3, fd, buffers.pop().unwrap(), 0..8192, 1000);
+        let What::Read(_, buffer, Ok(4000)) = wait_one(&mut ring).what else { panic!("read") };
+        assert!(buffer.bytes(4000).iter().all(|b| *b == 3));
+    }
+
+    #[test]
+    fn a_ring_dropped_in_flight_waits_for_the_kernel() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("file");
+        std::fs::write(&path, vec![1u8; 1 << 20]).unwrap();
+        for _ in 0..20 {
+            let mut ring = Ring::new(8).unwrap();
+            for token in 0..8 {
+                let fd = file::open(&path, OpenHow::default()).unwrap();
+                ring.read(token, fd, Buffer::new(1 << 20), 0..1 << 20, 0);
+            }
+        }
+    }
+
+    #[test]
+    fn errors_come_back_with_the_request() {
+        let mut ring = Ring::new(1).unwrap();
+        ring.open(7, CString::new("/no/such/file").unwrap(), OpenHow::default());
+        let done = wait_one(&mut ring);
+        assert_eq!(done.token, 7);
+        let What::Open(Err(error)) = done.what else { panic!("must fail") };
+        assert_eq!(error.raw_os_error(), Some(libc::ENOENT));
+    }
+}
