@@ -20,6 +20,7 @@ use crate::buffer::Buffer;
 use crate::fault;
 use crate::file::OpenHow;
 use io_uring::{IoUring, opcode, squeue, types};
+use std::collections::HashMap;
 use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -45,12 +46,7 @@ pub enum What {
 }
 
 /// Memory of one question for a size, written by the kernel.
-type StatxBox = Box<types_statx::Statx>;
-
-mod types_statx {
-    /// `struct statx` as the kernel writes it.
-    pub(super) type Statx = libc::statx;
-}
+type StatxBox = Box<libc::statx>;
 
 enum Flight {
     Open(#[expect(dead_code, reason = "the kernel reads the path until the open completes")] CString),
@@ -64,7 +60,7 @@ pub struct Ring {
     slots: Vec<Option<(u64, Flight)>>,
     free: Vec<u32>,
     unsubmitted: usize,
-    registered: Vec<(usize, usize)>,
+    registered: HashMap<usize, u16>,
     _not_send: std::marker::PhantomData<*mut ()>,
 }
 
@@ -85,7 +81,7 @@ impl Ring {
             slots: (0..depth).map(|_| None).collect(),
             free: (0..depth).rev().collect(),
             unsubmitted: 0,
-            registered: Vec::new(),
+            registered: HashMap::new(),
             _not_send: std::marker::PhantomData,
         })
     }
@@ -113,7 +109,8 @@ impl Ring {
             // buffer itself.
             unsafe { self.ring.submitter().register_buffers(&vectors) }
         })?;
-        self.registered = buffers.iter().map(|b| (b.address() as usize, b.capacity())).collect();
+        self.registered =
+            buffers.iter().zip(0..).map(|(b, index)| (b.address() as usize, index)).collect();
         Ok(())
     }
 
@@ -150,13 +147,10 @@ impl Ring {
         let into = buffer.whole_mut()[range].as_mut();
         let (pointer, len) = (into.as_mut_ptr(), into.len().min(1 << 30) as u32);
         let fd = types::Fd(file.as_raw_fd());
-        let fixed = self
-            .registered
-            .iter()
-            .position(|(start, cap)| *start == buffer.address() as usize && *cap == buffer.capacity());
+        let fixed = self.registered.get(&(buffer.address() as usize)).copied();
         let entry = match fixed {
             Some(index) => {
-                opcode::ReadFixed::new(fd, pointer, len, index as u16).offset(offset).build()
+                opcode::ReadFixed::new(fd, pointer, len, index).offset(offset).build()
             }
             None => opcode::Read::new(fd, pointer, len).offset(offset).build(),
         };
@@ -186,14 +180,7 @@ impl Ring {
             loop {
                 // With DEFER_TASKRUN completions appear only when the kernel is entered for them.
                 let result = fault::call("io_uring_enter", || {
-                    if wait {
-                        self.ring.submit_and_wait(1)
-                    } else {
-                        self.ring.submitter().submit_and_wait(0).and_then(|n| {
-                            self.ring.submitter().get_events_now()?;
-                            Ok(n)
-                        })
-                    }
+                    if wait { self.ring.submit_and_wait(1) } else { self.enter_now() }
                 });
                 match result {
                     Ok(_) => break,
@@ -211,6 +198,16 @@ impl Ring {
             self.drain(done);
         }
         Ok(())
+    }
+
+    /// Submits what is new and lets the kernel post deferred completions, without waiting: one
+    /// system call for both.
+    fn enter_now(&mut self) -> io::Result<usize> {
+        const GET_EVENTS: u32 = 1;
+        let new = self.ring.submission().len() as u32;
+        // SAFETY: no argument is passed; `new` entries stand in the submission queue, whose
+        // resources the slots own.
+        unsafe { self.ring.submitter().enter::<libc::sigset_t>(new, 0, GET_EVENTS, None) }
     }
 
     fn drain(&mut self, done: &mut Vec<Done>) {
@@ -251,19 +248,6 @@ fn finish(flight: Flight, result: i32) -> What {
             What::Size(file, size)
         }
         Flight::Read(file, buffer) => What::Read(file, buffer, count("uring_read", result)),
-    }
-}
-
-/// Asks the kernel to process deferred completions without waiting.
-trait EventsNow {
-    fn get_events_now(&self) -> io::Result<()>;
-}
-
-impl EventsNow for io_uring::Submitter<'_> {
-    fn get_events_now(&self) -> io::Result<()> {
-        const GET_EVENTS: u32 = 1;
-        // SAFETY: no argument is passed; zero to submit, zero to wait for.
-        unsafe { self.enter::<libc::sigset_t>(0, 0, GET_EVENTS, None) }.map(|_| ())
     }
 }
 

@@ -1,0 +1,86 @@
+//! Every interleaving of small cases under loom, and the same cases on real threads without it.
+
+use ioloom_ledger::{Budget, Permits, Reserve};
+
+#[cfg(loom)]
+use loom::{sync::Arc, sync::atomic::AtomicU64, sync::atomic::Ordering, thread};
+#[cfg(not(loom))]
+use std::{sync::Arc, sync::atomic::AtomicU64, sync::atomic::Ordering, thread};
+
+fn explore(case: impl Fn() + Sync + Send + 'static) {
+    #[cfg(loom)]
+    loom::model(case);
+    #[cfg(not(loom))]
+    for _ in 0..500 {
+        case();
+    }
+}
+
+#[test]
+fn no_more_than_p_hold_a_permit_and_no_wake_is_lost() {
+    explore(|| {
+        let permits = Arc::new(Permits::new(1));
+        let inside = Arc::new(AtomicU64::new(0));
+        let threads: Vec<_> = (0..2)
+            .map(|_| {
+                let (permits, inside) = (permits.clone(), inside.clone());
+                thread::spawn(move || {
+                    let permit = permits.take();
+                    assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0);
+                    inside.fetch_sub(1, Ordering::SeqCst);
+                    drop(permit);
+                })
+            })
+            .collect();
+        for thread in threads {
+            thread.join().unwrap();
+        }
+        assert!(permits.try_take().is_some());
+    });
+}
+
+#[test]
+fn the_budget_is_never_passed_and_everybody_gets_through() {
+    explore(|| {
+        let budget = Arc::new(Budget::new(10));
+        let threads: Vec<_> = [7u64, 6]
+            .into_iter()
+            .map(|bytes| {
+                let budget = budget.clone();
+                thread::spawn(move || {
+                    assert_eq!(budget.reserve(bytes), Reserve::Reserved);
+                    assert!(budget.used() <= 10);
+                    budget.give(bytes);
+                })
+            })
+            .collect();
+        for thread in threads {
+            thread.join().unwrap();
+        }
+        assert_eq!(budget.used(), 0);
+        assert!(budget.peak() <= 10);
+    });
+}
+
+#[test]
+fn waiting_ends_when_all_is_kept_or_the_budget_closes() {
+    explore(|| {
+        let budget = Arc::new(Budget::new(10));
+        assert_eq!(budget.reserve(8), Reserve::Reserved);
+        let waiter = {
+            let budget = budget.clone();
+            thread::spawn(move || budget.reserve(5))
+        };
+        budget.keep(8);
+        assert_eq!(waiter.join().unwrap(), Reserve::Held);
+        budget.give_kept(8);
+        assert_eq!(budget.reserve(10), Reserve::Reserved);
+        let waiter = {
+            let budget = budget.clone();
+            thread::spawn(move || budget.reserve(1))
+        };
+        budget.close();
+        assert_eq!(waiter.join().unwrap(), Reserve::Closed);
+        assert_eq!(budget.reserve(11), Reserve::TooLarge);
+    });
+}
