@@ -210,9 +210,7 @@ impl Dir {
     pub fn stat_at(&self, name: &[u8]) -> io::Result<Stat> {
         let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
         again(|| {
-            call("statx", || {
-                Ok(rustix::fs::statx(&self.0, name, flags, StatxFlags::BASIC_STATS)?)
-            })
+            call("statx", || Ok(rustix::fs::statx(&self.0, name, flags, StatxFlags::BASIC_STATS)?))
         })
         .map(|s| stat_of(&s))
     }

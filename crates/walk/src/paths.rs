@@ -1,0 +1,217 @@
+//! A million paths in a few blocks of memory.
+//!
+//! The bytes of all paths lie one after another in one arena with one offset each, so that a path
+//! costs its bytes and 8 more (16 with an inode number), not an allocation. Sorting builds a second
+//! arena and lets go of the first: for its time the memory is twice as much.
+
+use std::cmp::Ordering;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+/// A packed list of paths.
+#[derive(Debug, Clone, Default)]
+pub struct PathList {
+    bytes: Vec<u8>,
+    /// Where each path ends in `bytes`.
+    ends: Vec<u64>,
+    /// Inode numbers: as long as `ends`, or empty when no path has one; 0 is none.
+    inodes: Vec<u64>,
+    /// One bit per path: known to be a regular file. May be shorter than `ends`.
+    regular: Vec<u64>,
+}
+
+impl PathList {
+    /// An empty list.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a path of which nothing is known.
+    pub fn push(&mut self, path: &[u8]) {
+        self.push_parts(&[path], 0, false);
+    }
+
+    /// Adds a path, given in parts, that a walk found to be a regular file with this inode.
+    pub fn push_found(&mut self, parts: &[&[u8]], inode: u64) {
+        self.push_parts(parts, inode, true);
+    }
+
+    fn push_parts(&mut self, parts: &[&[u8]], inode: u64, regular: bool) {
+        let index = self.len();
+        for part in parts {
+            self.bytes.extend_from_slice(part);
+        }
+        self.ends.push(self.bytes.len() as u64);
+        if inode != 0 || !self.inodes.is_empty() {
+            self.inodes.resize(index, 0);
+            self.inodes.push(inode);
+        }
+        if regular {
+            self.regular.resize(index / 64 + 1, 0);
+            self.regular[index / 64] |= 1 << (index % 64);
+        }
+    }
+
+    /// Moves all paths of `other` behind those of this list.
+    pub fn append(&mut self, other: Self) {
+        if self.is_empty() {
+            *self = other;
+            return;
+        }
+        self.bytes.reserve(other.bytes.len());
+        self.ends.reserve(other.len());
+        for index in 0..other.len() {
+            let inode = other.inode(index).unwrap_or(0);
+            self.push_parts(&[other.get(index)], inode, other.known_regular(index));
+        }
+    }
+
+    /// Number of paths.
+    pub fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// Whether there is no path.
+    pub fn is_empty(&self) -> bool {
+        self.ends.is_empty()
+    }
+
+    /// The bytes of path `index`.
+    ///
+    /// # Panics
+    /// If `index` is not below [`Self::len`].
+    pub fn get(&self, index: usize) -> &[u8] {
+        let start = if index == 0 { 0 } else { self.ends[index - 1] as usize };
+        &self.bytes[start..self.ends[index] as usize]
+    }
+
+    /// Path `index`.
+    ///
+    /// # Panics
+    /// If `index` is not below [`Self::len`].
+    pub fn path(&self, index: usize) -> &Path {
+        Path::new(OsStr::from_bytes(self.get(index)))
+    }
+
+    /// The inode number of path `index`, if the walk told it.
+    pub fn inode(&self, index: usize) -> Option<u64> {
+        self.inodes.get(index).copied().filter(|inode| *inode != 0)
+    }
+
+    /// Whether path `index` was a regular file when it was found, so that it can be opened without
+    /// asking first.
+    pub fn known_regular(&self, index: usize) -> bool {
+        self.regular.get(index / 64).is_some_and(|word| word & (1 << (index % 64)) != 0)
+    }
+
+    /// The paths in order.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = &[u8]> {
+        (0..self.len()).map(|index| self.get(index))
+    }
+
+    /// Bytes of memory that the list holds.
+    pub fn heap_bytes(&self) -> usize {
+        let words = self.ends.capacity() + self.inodes.capacity() + self.regular.capacity();
+        self.bytes.capacity() + 8 * words
+    }
+
+    /// Sorts the paths by their bytes.
+    pub fn sort(&mut self) {
+        self.sort_by(|list, a, b| list.get(a).cmp(list.get(b)));
+    }
+
+    /// Sorts by inode number, then by bytes; paths without a number come first.
+    pub fn sort_by_inode(&mut self) {
+        self.sort_by(|list, a, b| {
+            list.inode(a).cmp(&list.inode(b)).then_with(|| list.get(a).cmp(list.get(b)))
+        });
+    }
+
+    fn sort_by(&mut self, compare: impl Fn(&Self, usize, usize) -> Ordering) {
+        let mut order: Vec<usize> = (0..self.len()).collect();
+        order.sort_unstable_by(|a, b| compare(self, *a, *b));
+        let mut sorted = Self {
+            bytes: Vec::with_capacity(self.bytes.len()),
+            ends: Vec::with_capacity(self.len()),
+            inodes: Vec::with_capacity(self.inodes.len()),
+            regular: Vec::with_capacity(self.regular.len()),
+        };
+        for index in order {
+            let inode = self.inode(index).unwrap_or(0);
+            sorted.push_parts(&[self.get(index)], inode, self.known_regular(index));
+        }
+        *self = sorted;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    type Plain = (Vec<u8>, Option<u64>, bool);
+
+    fn plain(list: &PathList) -> Vec<Plain> {
+        (0..list.len())
+            .map(|i| (list.get(i).to_vec(), list.inode(i), list.known_regular(i)))
+            .collect()
+    }
+
+    fn packed(plain: &[Plain]) -> PathList {
+        let mut list = PathList::new();
+        for (path, inode, regular) in plain {
+            list.push_parts(&[path], inode.unwrap_or(0), *regular);
+        }
+        list
+    }
+
+    fn entries() -> impl Strategy<Value = Vec<Plain>> {
+        let path = proptest::collection::vec(any::<u8>(), 0..12);
+        let inode = proptest::option::of(1u64..9);
+        proptest::collection::vec((path, inode, any::<bool>()), 0..200)
+    }
+
+    #[test]
+    fn memory_is_counted() {
+        let mut list = PathList::new();
+        for i in 0..1000u32 {
+            list.push_found(&[b"dir/", format!("{i:08}").as_bytes()], u64::from(i) + 1);
+        }
+        let least = 1000 * (12 + 8 + 8);
+        assert!((least..3 * least).contains(&list.heap_bytes()), "{}", list.heap_bytes());
+        assert_eq!(list.path(7), Path::new("dir/00000007"));
+        assert_eq!(list.iter().len(), 1000);
+    }
+
+    proptest! {
+        #[test]
+        fn what_was_pushed_comes_back(all in entries()) {
+            prop_assert_eq!(plain(&packed(&all)), all);
+        }
+        #[test]
+        fn appending_is_pushing(a in entries(), b in entries()) {
+            let mut list = packed(&a);
+            list.append(packed(&b));
+            prop_assert_eq!(plain(&list), [a, b].concat());
+        }
+        #[test]
+        fn sorting_keeps_all_and_orders(mut all in entries()) {
+            let mut list = packed(&all);
+            list.sort();
+            all.sort_by(|a, b| a.0.cmp(&b.0));
+            let paths: Vec<_> = plain(&list).into_iter().map(|p| p.0).collect();
+            let expected: Vec<_> = all.iter().map(|p| p.0.clone()).collect();
+            prop_assert_eq!(paths, expected);
+            let mut sorted = plain(&list);
+            sorted.sort();
+            all.sort();
+            prop_assert_eq!(sorted, all.clone());
+            list.sort_by_inode();
+            all.sort_by_key(|p| (p.1, p.0.clone()));
+            let inodes: Vec<_> = plain(&list).into_iter().map(|p| (p.1, p.0)).collect();
+            let expected: Vec<_> = all.into_iter().map(|p| (p.1, p.0)).collect();
+            prop_assert_eq!(inodes, expected);
+        }
+    }
+}

@@ -1,0 +1,356 @@
+//! The walker against real trees: odd names, odd kinds, depth, changes and refusals.
+
+use ioloom_sys::dir::{Dir, Kind};
+use ioloom_walk::{Control, Entry, Options, PathList, Summary, files, walk, walk_parallel};
+use proptest::prelude::*;
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+
+fn with(threads: usize, descriptors_max: usize) -> Options {
+    Options { threads, descriptors_max }
+}
+
+fn walked(root: &Path, options: &Options) -> (Vec<Vec<u8>>, Summary) {
+    let mut found = Vec::new();
+    let summary = walk(root, options, &mut |entry: Entry<'_>| {
+        found.push(entry.path.to_vec());
+        Control::Continue
+    })
+    .unwrap();
+    found.sort();
+    (found, summary)
+}
+
+fn listed(root: &Path, options: &Options) -> (Vec<Vec<u8>>, Summary) {
+    let (mut list, summary) = files(root, options).unwrap();
+    list.sort();
+    (list.iter().map(<[u8]>::to_vec).collect(), summary)
+}
+
+fn touch(path: impl AsRef<Path>) {
+    std::fs::write(path, b"x").unwrap();
+}
+
+fn skipped(summary: &Summary) -> BTreeMap<Kind, u64> {
+    summary.skipped.iter().map(|s| (s.kind, s.count)).collect()
+}
+
+/// Runs as uid 65534 in a child when the test runs as root, which sees everything.
+fn as_nobody(test: &str) -> bool {
+    if !rustix_is_root() {
+        return false;
+    }
+    if std::env::var_os("IOLOOM_AS_NOBODY").is_some() {
+        return false;
+    }
+    // The binary may lie where others cannot reach it; a copy in the temporary directory can.
+    let temp = tempfile::tempdir().unwrap();
+    std::fs::set_permissions(temp.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+    let copy = temp.path().join("walk-test");
+    std::fs::copy(std::env::current_exe().unwrap(), &copy).unwrap();
+    std::fs::set_permissions(&copy, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let mut command = std::process::Command::new(&copy);
+    command.args([test, "--exact", "--nocapture"]).env("IOLOOM_AS_NOBODY", "1").current_dir("/");
+    command.env("TMPDIR", "/tmp");
+    std::os::unix::process::CommandExt::uid(&mut command, 65534);
+    std::os::unix::process::CommandExt::gid(&mut command, 65534);
+    let output = command.output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
+    assert!(text.contains("1 passed"), "the child ran no test: {text}");
+    true
+}
+
+fn rustix_is_root() -> bool {
+    std::fs::read_to_string("/proc/self/status")
+        .unwrap()
+        .lines()
+        .any(|line| line.starts_with("Uid:") && line.split_whitespace().nth(2) == Some("0"))
+}
+
+#[test]
+fn odd_names_and_odd_kinds() {
+    let temp = tempfile::tempdir().unwrap();
+    let root = temp.path();
+    for name in [&b"plain"[..], b"new\nline", b"\xff\xfe", b" ", b"-rf", b"a'\"b"] {
+        touch(root.join(OsStr::from_bytes(name)));
+    }
+    std::fs::create_dir_all(root.join("empty/inside")).unwrap();
+    symlink(".", root.join("loop")).unwrap();
+    symlink("loop", root.join("loop2")).unwrap();
+    symlink("plain", root.join("to-file")).unwrap();
+    symlink("nowhere", root.join("broken")).unwrap();
+    let _socket = std::os::unix::net::UnixListener::bind(root.join("socket")).unwrap();
+    let status = std::process::Command::new("mkfifo").arg(root.join("pipe")).status().unwrap();
+    assert!(status.success());
+    for threads in [1, 4] {
+        let (found, summary) = listed(root, &with(threads, 8));
+        assert_eq!(found.len(), 6);
+        let mut newline = root.as_os_str().as_bytes().to_vec();
+        newline.extend_from_slice(b"/new\nline");
+        assert!(found.contains(&newline));
+        assert_eq!((summary.files, summary.directories, summary.errors_count), (6, 3, 0));
+        let expected = [(Kind::Symlink, 4), (Kind::Fifo, 1), (Kind::Socket, 1)];
+        assert_eq!(skipped(&summary), BTreeMap::from(expected));
+    }
+    let (found, summary) = walked(root, &Options::default());
+    assert_eq!(found[0], b" ");
+    assert_eq!(summary.base, root);
+    assert!(summary.skipped.iter().any(|s| s.to_string() == "1 sockets skipped"));
+}
+
+#[test]
+fn inodes_and_names_are_those_of_the_file() {
+    use std::os::unix::fs::MetadataExt;
+    let temp = tempfile::tempdir().unwrap();
+    std::fs::create_dir(temp.path().join("d")).unwrap();
+    touch(temp.path().join("d/f"));
+    let inode = std::fs::metadata(temp.path().join("d/f")).unwrap().ino();
+    walk(temp.path(), &Options::default(), &mut |entry| {
+        assert_eq!((entry.name(), entry.inode), (&b"f"[..], inode));
+        assert_eq!(entry.as_path(), Path::new("d/f"));
+        Control::Continue
+    })
+    .unwrap();
+    let (list, _) = files(temp.path(), &Options::default()).unwrap();
+    assert_eq!(list.inode(0), Some(inode));
+    assert!(list.known_regular(0));
+}
+
+#[test]
+fn a_single_file_is_its_own_list() {
+    let temp = tempfile::tempdir().unwrap();
+    let file = temp.path().join("one");
+    touch(&file);
+    let (found, summary) = walked(&file, &Options::default());
+    assert_eq!(found, [b"one"]);
+    assert_eq!(summary.base, temp.path());
+    let (list, summary) = files(&file, &Options::default()).unwrap();
+    assert_eq!((list.len(), list.path(0)), (1, file.as_path()));
+    assert_eq!((summary.files, summary.directories), (1, 0));
+}
+
+#[test]
+fn a_root_that_cannot_be_walked_is_one_clear_error() {
+    let temp = tempfile::tempdir().unwrap();
+    let missing = files(&temp.path().join("no"), &Options::default()).unwrap_err().to_string();
+    assert!(missing.contains("/no") && missing.contains("No such file"), "{missing}");
+    let odd = files(Path::new("/dev/null"), &Options::default()).unwrap_err().to_string();
+    assert!(odd.contains("neither a directory nor a regular file"), "{odd}");
+}
+
+/// Makes a chain of `levels` directories below `root`, with a side branch in each if `branch`.
+fn deep(root: &Path, levels: usize, name: &[u8], branch: bool) {
+    let mut at = Dir::open(root).unwrap();
+    for _ in 0..levels {
+        if branch {
+            at.make_dir_at(b"side").unwrap();
+            at.open_at(b"side").unwrap().create_at(b"s").unwrap();
+        }
+        at.make_dir_at(name).unwrap();
+        at = at.open_at(name).unwrap();
+    }
+    at.create_at(b"bottom").unwrap();
+}
+
+fn remove_deep(root: &Path) {
+    let status = std::process::Command::new("rm").arg("-rf").arg(root).status().unwrap();
+    assert!(status.success());
+}
+
+#[test]
+fn depth_needs_neither_stack_nor_descriptors() {
+    let temp = tempfile::tempdir().unwrap();
+    let root = temp.path().join("deep");
+    std::fs::create_dir(&root).unwrap();
+    deep(&root, 5000, b"level", true);
+    for options in [with(1, 0), with(1, 16), with(3, 4)] {
+        let (found, summary) = listed(&root, &options);
+        let errors: Vec<_> = summary.errors.iter().map(ToString::to_string).collect();
+        assert!(errors.is_empty(), "{}", &errors[0][errors[0].len() - 200..]);
+        assert_eq!((found.len(), summary.directories), (5001, 10_001));
+        let longest = found.iter().map(Vec::len).max().unwrap();
+        assert!(longest >= 5000 * 6, "paths beyond the limit of one call: {longest}");
+    }
+    remove_deep(&root);
+}
+
+#[test]
+fn few_descriptors_stay_open() {
+    let temp = tempfile::tempdir().unwrap();
+    let root = temp.path().join("wide");
+    std::fs::create_dir(&root).unwrap();
+    deep(&root, 300, b"l", true);
+    let base = std::fs::read_dir("/proc/self/fd").unwrap().count();
+    let mut most = 0;
+    walk(&root, &with(1, 20), &mut |_| {
+        most = most.max(std::fs::read_dir("/proc/self/fd").unwrap().count());
+        Control::Continue
+    })
+    .unwrap();
+    // Other tests of this program run beside this one and hold a few.
+    assert!(most < base + 20 + 150, "{most} open, {base} before");
+    remove_deep(&root);
+}
+
+#[test]
+fn a_visitor_can_stop_the_walk() {
+    let temp = tempfile::tempdir().unwrap();
+    for d in 0..20 {
+        std::fs::create_dir(temp.path().join(format!("d{d}"))).unwrap();
+        for f in 0..20 {
+            touch(temp.path().join(format!("d{d}/f{f}")));
+        }
+    }
+    let mut seen = 0;
+    let summary = walk(temp.path(), &Options::default(), &mut |_| {
+        seen += 1;
+        if seen == 7 { Control::Stop } else { Control::Continue }
+    })
+    .unwrap();
+    assert_eq!((seen, summary.files, summary.stopped), (7, 7, true));
+    let (counts, summary) = walk_parallel(
+        temp.path(),
+        &with(4, 16),
+        |_| 0u64,
+        |count, _| {
+            *count += 1;
+            if *count == 3 { Control::Stop } else { Control::Continue }
+        },
+    )
+    .unwrap();
+    assert!(summary.stopped);
+    assert_eq!(counts.iter().sum::<u64>(), summary.files);
+    assert!(summary.files < 400);
+}
+
+#[test]
+fn a_panic_in_a_visitor_ends_all_threads() {
+    let temp = tempfile::tempdir().unwrap();
+    for d in 0..50 {
+        std::fs::create_dir(temp.path().join(format!("d{d}"))).unwrap();
+        touch(temp.path().join(format!("d{d}/f")));
+    }
+    let result = std::panic::catch_unwind(|| {
+        walk_parallel(temp.path(), &with(4, 16), |_| (), |(), _| panic!("on purpose"))
+            .map(|(states, _)| states.len())
+    });
+    assert!(result.is_err());
+}
+
+#[test]
+fn vanished_directories_are_errors_and_the_walk_goes_on() {
+    let temp = tempfile::tempdir().unwrap();
+    for name in ["a", "b", "c"] {
+        std::fs::create_dir(temp.path().join(name)).unwrap();
+        touch(temp.path().join(name).join("f"));
+    }
+    touch(temp.path().join("first"));
+    // The visitor sees the first file while the subdirectories wait, and removes two of them:
+    // one is gone, one is replaced by a link that leads outside.
+    let outside = tempfile::tempdir().unwrap();
+    touch(outside.path().join("secret"));
+    let mut found = Vec::new();
+    let mut removed = false;
+    let summary = walk(temp.path(), &Options::default(), &mut |entry| {
+        found.push(entry.path.to_vec());
+        Control::Continue
+    })
+    .unwrap();
+    assert_eq!((found.len(), summary.errors_count), (4, 0));
+    let mut names: Vec<Vec<u8>> = Vec::new();
+    let summary = walk(temp.path(), &Options::default(), &mut |entry| {
+        names.push(entry.name().to_vec());
+        if !removed && entry.path != b"first" {
+            removed = true;
+            for name in ["a", "b", "c"] {
+                let dir = temp.path().join(name);
+                if !entry.as_path().starts_with(name) {
+                    std::fs::remove_dir_all(&dir).unwrap();
+                    symlink(outside.path(), &dir).unwrap();
+                }
+            }
+        }
+        Control::Continue
+    })
+    .unwrap();
+    assert!(!names.contains(&b"secret".to_vec()), "left the tree");
+    assert_eq!(names.len(), 2);
+    assert_eq!(summary.errors_count, 2);
+    let text = summary.errors[0].to_string();
+    assert!(text.contains("cannot open directory") && text.contains("replaced"), "{text}");
+}
+
+#[test]
+fn unreadable_directories_are_collected() {
+    if as_nobody("unreadable_directories_are_collected") {
+        return;
+    }
+    let temp = tempfile::tempdir().unwrap();
+    let closed = temp.path().join("closed");
+    std::fs::create_dir(&closed).unwrap();
+    touch(closed.join("inside"));
+    touch(temp.path().join("open"));
+    std::fs::set_permissions(&closed, std::fs::Permissions::from_mode(0o000)).unwrap();
+    for threads in [1, 3] {
+        let (found, summary) = listed(temp.path(), &with(threads, 16));
+        assert_eq!((found.len(), summary.errors_count), (1, 1));
+        assert_eq!(summary.errors[0].path, closed);
+        let text = summary.errors[0].to_string();
+        assert!(text.contains("Permission denied") && text.contains("run as"), "{text}");
+    }
+    std::fs::set_permissions(&closed, std::fs::Permissions::from_mode(0o700)).unwrap();
+}
+
+#[test]
+fn a_relative_root_stays_as_the_user_gave_it() {
+    let (list, _) = files(Path::new("src/"), &Options::default()).unwrap();
+    assert!(list.iter().any(|path| path == b"src/lib.rs"));
+    let (list, _) = files(Path::new("."), &with(2, 4)).unwrap();
+    assert!(list.iter().any(|path| path == b"./src/lib.rs"));
+}
+
+fn make(root: &Path, tree: &[PathBuf]) -> Vec<Vec<u8>> {
+    let mut expected = Vec::new();
+    for path in tree {
+        let path = root.join(path);
+        if std::fs::create_dir_all(path.parent().unwrap()).is_err() || path.exists() {
+            continue;
+        }
+        touch(&path);
+        expected.push(path.as_os_str().as_bytes().to_vec());
+    }
+    expected.sort();
+    expected
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+    #[test]
+    fn any_tree_is_listed_whole(
+        tree in proptest::collection::vec(
+            proptest::collection::vec("[a-d]", 1..5).prop_map(|p| p.iter().collect::<PathBuf>()),
+            0..60),
+        threads in 1usize..6,
+        descriptors_max in 0usize..6,
+    ) {
+        let temp = tempfile::tempdir().unwrap();
+        let expected = make(temp.path(), &tree);
+        let (found, summary) = listed(temp.path(), &with(threads, descriptors_max));
+        prop_assert_eq!(&found, &expected);
+        prop_assert_eq!(summary.files as usize, expected.len());
+        let alone = walked(temp.path(), &with(1, descriptors_max)).0;
+        prop_assert_eq!(alone.len(), expected.len());
+    }
+}
+
+#[test]
+fn an_empty_root_is_an_empty_list() {
+    let temp = tempfile::tempdir().unwrap();
+    let (list, summary) = files(temp.path(), &Options::default()).unwrap();
+    assert_eq!((list.len(), summary.directories), (0, 1));
+    assert_eq!(PathList::new().iter().len(), 0);
+}
