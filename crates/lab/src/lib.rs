@@ -1,1 +1,19 @@
-//! Factors to plans, conditions with proof, one process per run, the results store, verdicts.
+//! The laboratory: a study file in, an ordered list of runs, each in a process of its own under a
+//! proved condition, one line of an append-only store for each.
+//!
+//! The way of a study: [`spec`] reads and checks the text, [`expand`] turns factors into
+//! comparisons with concrete arms, [`order`] draws the list of runs from the seed, [`needs`] says
+//! what space and time it takes, [`run`] executes the list: [`condition`] makes and proves the
+//! state of the cache, [`child`] runs one plan in a child process with a deadline, [`store`]
+//! keeps the record before the next run starts. [`index`] is a cache over the store for queries,
+//! [`keep`] exports sessions, [`clean`](mod@clean) removes sets that were made, never results.
+//!
+//! No engine is named here; engines come as [`Subject`]. Statistics, claims and pictures are made
+//! elsewhere, from the stored records alone, so that every verdict can be computed again.
+
+pub mod child;
+pub mod files;
+pub mod subject;
+
+pub use child::{ChildAnswer, Runner};
+pub use subject::{Cost, SetProgress, Subject};

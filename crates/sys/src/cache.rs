@@ -1,1 +1,262 @@
-//! State of the page cache.
+//! The page cache: what is in it, putting files out of it, and the evidence of where bytes came
+//! from.
+//!
+//! cachestat(2) answers how many pages of a file are resident without touching them; it costs one
+//! call for a file of any size. posix_fadvise(DONTNEED) drops clean pages of one file and leaves
+//! names and inodes in memory; dropping the whole cache needs privilege and hits every program of
+//! the machine, so it happens only when the user asks for it. A read with RWF_NOWAIT starts
+//! read-ahead when it misses: it makes warm what it measures, so it can prove only `warm`.
+//! Kernels and file systems that cannot answer give `None`, never a guess.
+
+use crate::fault::call;
+use rustix::fs::Advice;
+use rustix::io::Errno;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd};
+use std::path::Path;
+
+/// Pages of a range of a file, by state. A page is the system's page size.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct CacheState {
+    /// In memory.
+    pub resident: u64,
+    /// Changed and not yet written.
+    pub dirty: u64,
+    /// On their way to the device.
+    pub writeback: u64,
+    /// Once in memory, since reclaimed.
+    pub evicted: u64,
+    /// Reclaimed so recently that it shows pressure on memory.
+    pub recently_evicted: u64,
+}
+
+#[repr(C)]
+struct CacheRange {
+    offset: u64,
+    len: u64,
+}
+
+/// Number of the system call, the same on every architecture that uses the common table.
+const SYS_CACHESTAT: libc::c_long = 451;
+
+/// The state of `len` bytes from `offset`; a length of 0 means to the end of the file. `None`
+/// where the kernel, the file system or the permissions do not let us know.
+///
+/// # Errors
+/// Whatever else the call reports.
+pub fn state(file: impl AsFd, offset: u64, len: u64) -> io::Result<Option<CacheState>> {
+    let range = CacheRange { offset, len };
+    let mut state = CacheState::default();
+    let result = call("cachestat", || {
+        // SAFETY: the descriptor is borrowed for the call; both pointers are to live, properly
+        // aligned structures of the layout that the kernel defines, and it writes only `state`.
+        let code = unsafe {
+            libc::syscall(
+                SYS_CACHESTAT,
+                file.as_fd().as_raw_fd() as libc::c_uint,
+                &raw const range,
+                &raw mut state,
+                0 as libc::c_uint,
+            )
+        };
+        if code == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    });
+    match result {
+        Ok(()) => Ok(Some(state)),
+        Err(e) if cannot_tell(&e) => Ok(None),
+        Err(e) => Err(e),
+    }
+}
+
+fn cannot_tell(error: &io::Error) -> bool {
+    matches!(
+        error.raw_os_error(),
+        Some(libc::ENOSYS | libc::EOPNOTSUPP | libc::EPERM | libc::EACCES)
+    )
+}
+
+/// How many pages of the first `len` bytes are in memory; `None` where nobody can tell.
+///
+/// # Errors
+/// See [`state`].
+pub fn resident_pages(file: impl AsFd, len: u64) -> io::Result<Option<u64>> {
+    if len == 0 {
+        return Ok(Some(0));
+    }
+    Ok(state(file, 0, len)?.map(|s| s.resident))
+}
+
+/// Drops the clean pages of a whole file. Changed pages stay: call [`flush_file_system`] first.
+///
+/// # Errors
+/// What posix_fadvise reports.
+pub fn drop_file(file: impl AsFd) -> io::Result<()> {
+    advise(file, 0, 0, Advice::DontNeed)
+}
+
+/// Starts to read a range (length 0: to the end of the file) without waiting for it.
+///
+/// # Errors
+/// What posix_fadvise reports.
+pub fn want(file: impl AsFd, offset: u64, len: u64) -> io::Result<()> {
+    advise(file, offset, len, Advice::WillNeed)
+}
+
+fn advise(file: impl AsFd, offset: u64, len: u64, advice: Advice) -> io::Result<()> {
+    let len = std::num::NonZeroU64::new(len);
+    call("fadvise", || Ok(rustix::fs::fadvise(&file, offset, len, advice)?))
+}
+
+/// Writes all changed pages of the file system that holds `file` to its device.
+///
+/// # Errors
+/// What syncfs reports.
+pub fn flush_file_system(file: impl AsFd) -> io::Result<()> {
+    call("syncfs", || Ok(rustix::fs::syncfs(&file)?))
+}
+
+/// Writes all changed pages of the machine and drops the page cache, names and inodes of every
+/// program. For a caller that the user told to.
+///
+/// # Errors
+/// Permission denied without privilege; read-only where /proc is.
+pub fn drop_everything() -> io::Result<()> {
+    call("sync", || {
+        rustix::fs::sync();
+        Ok(())
+    })?;
+    call("drop_caches", || std::fs::write("/proc/sys/vm/drop_caches", "3\n"))
+}
+
+/// Whether a read of up to `buffer` bytes at `offset` finds everything in memory. `Some(true)`
+/// proves that these bytes were warm. `Some(false)` has already started read-ahead, so it is no
+/// way to prove `cold`. `None`: the file system does not support the question.
+///
+/// # Errors
+/// What preadv2 reports.
+pub fn read_if_resident(
+    file: impl AsFd,
+    offset: u64,
+    buffer: &mut [u8],
+) -> io::Result<Option<bool>> {
+    let wanted = buffer.len();
+    let result = call("preadv2", || {
+        let mut parts = [io::IoSliceMut::new(buffer)];
+        let flags = rustix::io::ReadWriteFlags::NOWAIT;
+        Ok(rustix::io::preadv2(&file, &mut parts, offset, flags)?)
+    });
+    match result {
+        Ok(got) => Ok(Some(got == wanted)),
+        Err(e) if e.raw_os_error() == Some(Errno::AGAIN.raw_os_error()) => Ok(Some(false)),
+        Err(e) if cannot_tell(&e) => Ok(None),
+        Err(e) => Err(e),
+    }
+}
+
+/// Whether the file system at `path` keeps its data in memory alone (tmpfs, ramfs, hugetlbfs), so
+/// that nothing on it can be cold.
+///
+/// # Errors
+/// What statfs reports.
+pub fn lives_in_memory(path: &Path) -> io::Result<bool> {
+    const TMPFS: i64 = 0x0102_1994;
+    const RAMFS: i64 = 0x8584_58f6;
+    const HUGETLBFS: i64 = 0x9584_58f6;
+    let found = call("statfs", || Ok(rustix::fs::statfs(path)?))?;
+    #[allow(clippy::unnecessary_cast, reason = "the type differs between architectures")]
+    let kind = found.f_type as i64;
+    Ok(matches!(kind, TMPFS | RAMFS | HUGETLBFS))
+}
+
+/// Bytes that this process had from devices so far (`read_bytes` of /proc/self/io, all threads);
+/// `None` without that file.
+pub fn process_device_bytes() -> Option<u64> {
+    let text = call("proc_io", || std::fs::read_to_string("/proc/self/io")).ok()?;
+    text.lines().find_map(|line| line.strip_prefix("read_bytes: ")?.trim().parse().ok())
+}
+
+/// Bytes read from the block device that holds `file` since the system started (/proc/diskstats);
+/// `None` where the file system has no block device of its own.
+pub fn device_read_bytes(file: &File) -> Option<u64> {
+    let found = call("fstat", || Ok(rustix::fs::fstat(file)?)).ok()?;
+    let (major, minor) = (rustix::fs::major(found.st_dev), rustix::fs::minor(found.st_dev));
+    let text = call("diskstats", || std::fs::read_to_string("/proc/diskstats")).ok()?;
+    read_bytes_in(&text, major, minor)
+}
+
+/// The kernel counts in units of 512 bytes whatever the device's sector.
+fn read_bytes_in(diskstats: &str, major: u32, minor: u32) -> Option<u64> {
+    diskstats.lines().find_map(|line| {
+        let mut fields = line.split_ascii_whitespace();
+        let here = fields.next()?.parse::<u32>().ok()? == major
+            && fields.next()?.parse::<u32>().ok()? == minor;
+        if !here {
+            return None;
+        }
+        fields.nth(3)?.parse::<u64>().ok().map(|sectors| sectors * 512)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Read;
+
+    fn file_on_disk(bytes: usize) -> (tempfile::TempDir, File) {
+        let dir = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
+        let path = dir.path().join("x");
+        std::fs::write(&path, vec![1u8; bytes]).unwrap();
+        let file = File::open(path).unwrap();
+        (dir, file)
+    }
+
+    #[test]
+    fn a_dropped_file_is_not_resident_and_a_read_one_is() {
+        let (dir, mut file) = file_on_disk(1 << 20);
+        let Some(written) = resident_pages(&file, 1 << 20).unwrap() else {
+            println!("skipped: this kernel has no cachestat");
+            return;
+        };
+        assert!(written > 0);
+        if lives_in_memory(dir.path()).unwrap() {
+            println!("skipped: the source tree lies in memory");
+            return;
+        }
+        flush_file_system(&file).unwrap();
+        drop_file(&file).unwrap();
+        let dropped = resident_pages(&file, 1 << 20).unwrap().unwrap();
+        assert!(dropped * 10 < written, "{dropped} of {written} pages stayed");
+        file.read_to_end(&mut Vec::new()).unwrap();
+        assert_eq!(resident_pages(&file, 1 << 20).unwrap(), Some((1 << 20) / page() as u64));
+        assert_ne!(read_if_resident(&file, 0, &mut [0; 4096]).unwrap(), Some(false));
+    }
+
+    fn page() -> usize {
+        rustix::param::page_size()
+    }
+
+    #[test]
+    fn nothing_of_an_empty_file_is_resident() {
+        let (_dir, file) = file_on_disk(0);
+        assert_eq!(resident_pages(&file, 0).unwrap(), Some(0));
+    }
+
+    #[test]
+    fn diskstats_are_found_by_device_number() {
+        let text = "   7       0 loop0 1 2 3 4 0 0 0 0 0 0 0\n \
+                    254       0 vda 20 0 1000 5 1 1 8 2 0 1 7\n";
+        assert_eq!(read_bytes_in(text, 254, 0), Some(512_000));
+        assert_eq!(read_bytes_in(text, 7, 0), Some(1536));
+        assert_eq!(read_bytes_in(text, 8, 1), None);
+        assert_eq!(read_bytes_in("254 0 vda\nx", 254, 0), None);
+    }
+
+    #[test]
+    fn this_process_knows_what_it_read() {
+        if Path::new("/proc/self/io").exists() {
+            assert!(process_device_bytes().is_some());
+        }
+    }
+}

@@ -1,0 +1,224 @@
+//! The files of a set, as the laboratory needs them to make and prove a condition.
+//!
+//! A list is packed: names lie in one arena and sizes in one vector, so that a million files take
+//! some tens of megabytes and no allocation each. The order is bytewise by path below the root,
+//! which is the order in which a run takes files, so that "the first N" means the same here and
+//! there. [`FileList::each`] is the laboratory's own simple threaded pass: it opens each file once
+//! on a few threads and is used for dropping, reading and looking, never for measuring.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+/// Name of the file by which a set made by ioloom is known again. It is not an item of the set.
+pub const SET_MANIFEST: &str = ".ioloom-set.json";
+
+/// The regular files below a root, bytewise by path.
+#[derive(Debug, Clone)]
+pub struct FileList {
+    root: PathBuf,
+    arena: Vec<u8>,
+    /// Start and end in the arena, and size in bytes.
+    items: Vec<(usize, usize, u64)>,
+}
+
+/// A pass over files that failed: which file and why.
+#[derive(Debug, thiserror::Error)]
+#[error("{operation} {}: {source}", path.display())]
+pub struct PassError {
+    /// What was tried.
+    pub operation: &'static str,
+    /// On which path.
+    pub path: PathBuf,
+    /// Why it failed.
+    pub source: io::Error,
+}
+
+impl FileList {
+    /// Lists every regular file below `root`. Links are not followed; the manifest of a set is
+    /// left out.
+    ///
+    /// # Errors
+    /// The first directory that cannot be read.
+    pub fn below(root: &Path) -> Result<Self, PassError> {
+        let mut list = Self { root: root.to_owned(), arena: Vec::new(), items: Vec::new() };
+        let mut open = vec![PathBuf::new()];
+        while let Some(relative) = open.pop() {
+            let dir = root.join(&relative);
+            let fail = |source| PassError { operation: "list", path: dir.clone(), source };
+            for entry in std::fs::read_dir(&dir).map_err(fail)? {
+                let entry = entry.map_err(fail)?;
+                let kind = entry.file_type().map_err(fail)?;
+                let name = relative.join(entry.file_name());
+                if kind.is_dir() {
+                    open.push(name);
+                } else if kind.is_file() && entry.file_name() != SET_MANIFEST {
+                    let start = list.arena.len();
+                    list.arena.extend_from_slice(name.as_os_str().as_bytes());
+                    let size = match entry.metadata() {
+                        Ok(meta) => meta.len(),
+                        Err(e) if e.kind() == io::ErrorKind::NotFound => continue,
+                        Err(source) => {
+                            let path = dir.join(entry.file_name());
+                            return Err(PassError { operation: "stat", path, source });
+                        }
+                    };
+                    list.items.push((start, list.arena.len(), size));
+                }
+            }
+        }
+        let arena = &list.arena;
+        list.items.sort_unstable_by(|a, b| arena[a.0..a.1].cmp(&arena[b.0..b.1]));
+        Ok(list)
+    }
+
+    /// Keeps only the first `max` files, if a number is given.
+    #[must_use]
+    pub fn first(mut self, max: Option<u64>) -> Self {
+        if let Some(max) = max {
+            self.items.truncate(usize::try_from(max).unwrap_or(usize::MAX));
+        }
+        self
+    }
+
+    /// Number of files.
+    pub fn len(&self) -> usize {
+        self.items.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.items.is_empty()
+    }
+
+    /// Sum of the sizes of the first `max` files (all without a number), bytes.
+    pub fn bytes(&self, max: Option<u64>) -> u64 {
+        self.items[..self.count(max)].iter().map(|i| i.2).sum()
+    }
+
+    /// How many files the first `max` are.
+    pub fn count(&self, max: Option<u64>) -> usize {
+        max.map_or(self.len(), |m| self.len().min(usize::try_from(m).unwrap_or(usize::MAX)))
+    }
+
+    /// Size of a file when it was listed, bytes.
+    pub fn size(&self, index: usize) -> u64 {
+        self.items[index].2
+    }
+
+    /// Directory under which the files lie.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// Full path of a file.
+    pub fn path(&self, index: usize) -> PathBuf {
+        let (start, end, _) = self.items[index];
+        self.root.join(OsStr::from_bytes(&self.arena[start..end]))
+    }
+
+    /// Opens each chosen file once on `threads` threads and calls `f` with it and its size.
+    /// Stops early when `stop` is set; files that vanished are left out.
+    ///
+    /// # Errors
+    /// The first failure; the pass ends soon after it.
+    pub fn each<F>(
+        &self,
+        chosen: &[usize],
+        threads: usize,
+        stop: &AtomicBool,
+        operation: &'static str,
+        f: F,
+    ) -> Result<(), PassError>
+    where
+        F: Fn(&File, u64) -> io::Result<()> + Sync,
+    {
+        const BATCH: usize = 64;
+        let next = AtomicUsize::new(0);
+        let failed: Mutex<Option<PassError>> = Mutex::new(None);
+        let work = || {
+            loop {
+                let start = next.fetch_add(BATCH, Ordering::Relaxed);
+                if start >= chosen.len() || stop.load(Ordering::Relaxed) {
+                    return;
+                }
+                for &index in &chosen[start..chosen.len().min(start + BATCH)] {
+                    let path = self.path(index);
+                    let done = match File::open(&path) {
+                        Ok(file) => f(&file, self.size(index)),
+                        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
+                        Err(e) => Err(e),
+                    };
+                    if let Err(source) = done {
+                        let mut slot = failed.lock().unwrap_or_else(|e| e.into_inner());
+                        slot.get_or_insert(PassError { operation, path, source });
+                        next.store(chosen.len(), Ordering::Relaxed);
+                        return;
+                    }
+                }
+            }
+        };
+        let threads = threads.clamp(1, chosen.len().div_ceil(BATCH).max(1));
+        std::thread::scope(|scope| {
+            for _ in 1..threads {
+                scope.spawn(work);
+            }
+            work();
+        });
+        match failed.into_inner().unwrap_or_else(|e| e.into_inner()) {
+            Some(error) => Err(error),
+            None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::AtomicU64;
+
+    fn tree() -> tempfile::TempDir {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir(dir.path().join("b")).unwrap();
+        for (name, size) in [("b/x", 3), ("a", 1), ("b.c", 2), (SET_MANIFEST, 50)] {
+            std::fs::write(dir.path().join(name), vec![7u8; size]).unwrap();
+        }
+        std::os::unix::fs::symlink("a", dir.path().join("link")).unwrap();
+        dir
+    }
+
+    #[test]
+    fn files_are_listed_bytewise_without_links_and_manifest() {
+        let dir = tree();
+        let list = FileList::below(dir.path()).unwrap();
+        let names: Vec<_> = (0..list.len()).map(|i| list.path(i)).collect();
+        assert_eq!(names, ["a", "b.c", "b/x"].map(|n| dir.path().join(n)));
+        assert_eq!(list.bytes(None), 6);
+        assert_eq!(list.bytes(Some(2)), 3);
+        assert_eq!(list.first(Some(2)).len(), 2);
+    }
+
+    #[test]
+    fn a_pass_sees_each_chosen_file_once_and_names_the_one_that_fails() {
+        let dir = tree();
+        let list = FileList::below(dir.path()).unwrap();
+        let stop = AtomicBool::new(false);
+        let seen = AtomicU64::new(0);
+        let count = |_: &File, size: u64| {
+            seen.fetch_add(size, Ordering::Relaxed);
+            Ok(())
+        };
+        list.each(&[0, 2], 4, &stop, "look at", count).unwrap();
+        assert_eq!(seen.load(Ordering::Relaxed), 4);
+        let error = list
+            .each(&[0, 1, 2], 2, &stop, "look at", |_, size| {
+                if size == 2 { Err(io::Error::from_raw_os_error(5)) } else { Ok(()) }
+            })
+            .unwrap_err();
+        assert!(error.to_string().contains("b.c"), "{error}");
+    }
+}

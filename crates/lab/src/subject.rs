@@ -1,0 +1,64 @@
+//! The one small trait through which the laboratory knows an engine.
+//!
+//! The laboratory makes conditions, orders runs, keeps records and judges nothing about engines.
+//! An adapter answers five questions; the run itself happens in a child process of the same
+//! program (see [`crate::child`]), which the adapter's crate serves. Refusals are sentences for
+//! people: what cannot be done here, and why.
+
+use ioloom_model::record::RunOrder;
+use ioloom_model::{Compute, Doubt, FileSetRealised, FileSetSpec, Measured, Plan};
+use std::path::Path;
+
+/// What a set of files costs to make.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Cost {
+    /// Bytes it takes on the medium, data and a rough allowance for metadata.
+    pub bytes: u64,
+    /// Files to make.
+    pub files: u64,
+    /// Estimated seconds to make it.
+    pub seconds: f64,
+}
+
+/// Told how far the making of a set is: files done, files in all. Answers whether to go on;
+/// `false` asks the subject to stop soon and to return an error that says it was interrupted.
+pub type SetProgress<'a> = &'a dyn Fn(u64, u64) -> bool;
+
+/// An engine under study, as far as the laboratory needs it.
+pub trait Subject: Sync {
+    /// The word of the subject, such as `files`.
+    fn name(&self) -> &str;
+
+    /// Whether the plan can run as asked on the file system of `dir`, found by trying it.
+    ///
+    /// # Errors
+    /// The reason why it cannot, as a sentence; the run is then stored as refused.
+    fn probe(&self, plan: &Plan, compute: &Compute, dir: &Path) -> Result<(), String>;
+
+    /// What making the set would cost, without making it.
+    fn cost(&self, spec: &FileSetSpec) -> Cost;
+
+    /// Makes the set in `dir`, or finishes a half-made one, or checks that the complete one there
+    /// is this very set. Never overwrites what it did not make. Must leave the manifest
+    /// [`crate::files::SET_MANIFEST`] in `dir`, by which [`crate::clean`] knows it again.
+    ///
+    /// # Errors
+    /// The operation, the path and the reason, as a sentence.
+    fn prepare(
+        &self,
+        name: &str,
+        spec: &FileSetSpec,
+        dir: &Path,
+        progress: SetProgress<'_>,
+    ) -> Result<FileSetRealised, String>;
+
+    /// Describes a directory of the user's without changing it: every regular file below it.
+    ///
+    /// # Errors
+    /// The operation, the path and the reason, as a sentence.
+    fn survey(&self, dir: &Path) -> Result<FileSetRealised, String>;
+
+    /// Whether what was measured can be right for this set: counts, bytes, digest if the subject
+    /// knows it. The laboratory itself compares digests between arms.
+    fn verify(&self, order: &RunOrder, set: &FileSetRealised, measured: &Measured) -> Vec<Doubt>;
+}
