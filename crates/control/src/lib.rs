@@ -1,1 +1,13 @@
-//! Admission, budget and controllers: events in, decisions out; no clock, no atomics.
+//! Admission and controllers: what a loop worker does next, and how many requests it may have in
+//! flight.
+//!
+//! Plain state machines: events in, decisions out. No clock (times come with the events), no
+//! atomics and no input or output, so that the engine and a simulator drive the same code. The
+//! memory that all workers share is reached through [`Ledger`]: atomics in the engine, a `Cell` in
+//! a simulator. A decision costs a few comparisons.
+
+mod admission;
+mod tuner;
+
+pub use admission::{Action, Admission, Ledger};
+pub use tuner::{Batch, Fixed, Tuner};

@@ -6,7 +6,7 @@
 //! the sleepers. Kept bytes are counted apart: when everything that is used is kept, nobody but
 //! the user can make room, and waiting ends as [`Reserve::Held`].
 
-use crate::{AtomicBool, AtomicU64, Condvar, Mutex, Ordering, lock};
+use crate::{AtomicBool, AtomicU64, Condvar, Mutex, Ordering, fence, lock};
 
 /// How a reservation ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -112,6 +112,7 @@ impl Budget {
         let ticket = queue.next_ticket;
         queue.next_ticket += 1;
         self.waiting.fetch_add(1, Ordering::SeqCst);
+        fence(Ordering::SeqCst);
         let outcome = loop {
             if self.closed.load(Ordering::SeqCst) {
                 break Reserve::Closed;
@@ -170,6 +171,7 @@ impl Budget {
 
     #[inline]
     fn wake(&self) {
+        fence(Ordering::SeqCst);
         if self.waiting.load(Ordering::SeqCst) > 0 {
             let _guard = lock(&self.queue);
             self.changed.notify_all();

@@ -9,9 +9,10 @@
 //!                                                          waiting  > 0 → lock, wake one
 //! ```
 //!
-//! Both look after they wrote (SeqCst), so at least one of them sees the other: no wake is lost.
+//! Both look after they wrote, with a full fence between, so at least one of them sees the other: no
+//! wake is lost.
 
-use crate::{AtomicU64, Condvar, Mutex, Ordering, lock};
+use crate::{AtomicU64, Condvar, Mutex, Ordering, fence, lock};
 
 /// A pool of permits.
 #[derive(Debug)]
@@ -70,6 +71,7 @@ impl Permits {
     fn wait(&self) -> Permit<'_> {
         let mut guard = lock(&self.sleepers);
         self.waiting.fetch_add(1, Ordering::SeqCst);
+        fence(Ordering::SeqCst);
         loop {
             if let Some(permit) = self.try_take() {
                 self.waiting.fetch_sub(1, Ordering::SeqCst);
@@ -82,6 +84,7 @@ impl Permits {
     #[inline]
     fn give(&self) {
         self.free.fetch_add(1, Ordering::SeqCst);
+        fence(Ordering::SeqCst);
         if self.waiting.load(Ordering::SeqCst) > 0 {
             let _guard = lock(&self.sleepers);
             self.woken.notify_one();

@@ -1,0 +1,240 @@
+//! What one loop worker does next.
+
+/// Memory that all workers share.
+pub trait Ledger {
+    /// Reserves bytes if they fit now.
+    fn try_take(&self, bytes: u64) -> bool;
+    /// Gives bytes back.
+    fn give(&self, bytes: u64);
+}
+
+/// The next step of a worker.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Action {
+    /// Take the next file of the list and start reading it.
+    Issue,
+    /// Run the function on the oldest ready file.
+    Compute,
+    /// Nothing is ready and the window is full or the list is at its end: wait for a completion.
+    Reap,
+    /// Nothing is in flight here and memory is short: wait for others to give some back.
+    AwaitMemory,
+    /// The list is at its end and everything of this worker is done.
+    Done,
+}
+
+/// The state of one worker, as far as decisions depend on it.
+///
+/// Reads come first: while the window has room and memory lasts, another read is started before
+/// anything is computed, so that the device never waits for the function. Ready files count
+/// against the window too; they hold memory and a place.
+#[derive(Debug, Clone)]
+pub struct Admission {
+    window: u32,
+    in_flight: u32,
+    ready: u32,
+    list_ended: bool,
+    memory_short: bool,
+}
+
+impl Admission {
+    /// A worker that may have `window` files (at least one) in flight or ready.
+    pub fn new(window: u32) -> Self {
+        Self {
+            window: window.max(1),
+            in_flight: 0,
+            ready: 0,
+            list_ended: false,
+            memory_short: false,
+        }
+    }
+
+    /// What to do next.
+    #[inline]
+    pub fn next(&self) -> Action {
+        let room = self.in_flight + self.ready < self.window;
+        if room && !self.list_ended && !self.memory_short {
+            Action::Issue
+        } else if self.ready > 0 {
+            Action::Compute
+        } else if self.in_flight > 0 {
+            Action::Reap
+        } else if self.list_ended {
+            Action::Done
+        } else {
+            Action::AwaitMemory
+        }
+    }
+
+    /// A read was started.
+    pub fn issued(&mut self) {
+        self.in_flight += 1;
+    }
+
+    /// A file became ready, in flight or (a hit) at once.
+    pub fn completed(&mut self) {
+        self.in_flight = self.in_flight.checked_sub(1).expect("a completion follows an issue");
+        self.ready += 1;
+    }
+
+    /// A file in flight ended without becoming ready: it failed.
+    pub fn failed(&mut self) {
+        self.in_flight = self.in_flight.checked_sub(1).expect("a failure follows an issue");
+    }
+
+    /// A ready file was taken to be computed, here or by a worker that had nothing to do.
+    pub fn taken(&mut self) {
+        self.ready = self.ready.checked_sub(1).expect("only what is ready can be taken");
+    }
+
+    /// A file was computed and its memory given back: memory may fit again.
+    pub fn gave_back(&mut self) {
+        self.memory_short = false;
+    }
+
+    /// A reservation did not fit. Until something is given back no read is started.
+    pub fn memory_short(&mut self) {
+        self.memory_short = true;
+    }
+
+    /// The list is at its end.
+    pub fn list_ended(&mut self) {
+        self.list_ended = true;
+    }
+
+    /// Changes the window; what is in flight above it drains by itself.
+    pub fn set_window(&mut self, window: u32) {
+        self.window = window.max(1);
+    }
+
+    /// Reads in flight.
+    pub fn in_flight(&self) -> u32 {
+        self.in_flight
+    }
+
+    /// Files ready to be computed.
+    pub fn ready(&self) -> u32 {
+        self.ready
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::cell::Cell;
+    use std::collections::VecDeque;
+
+    struct Cells {
+        free: Cell<u64>,
+    }
+
+    impl Ledger for Cells {
+        fn try_take(&self, bytes: u64) -> bool {
+            let fits = self.free.get() >= bytes;
+            if fits {
+                self.free.set(self.free.get() - bytes);
+            }
+            fits
+        }
+        fn give(&self, bytes: u64) {
+            self.free.set(self.free.get() + bytes);
+        }
+    }
+
+    struct Worker {
+        admission: Admission,
+        flying: Vec<u64>,
+        ready: VecDeque<u64>,
+        pending: Option<u64>,
+    }
+
+    /// Runs workers over files of the given sizes against one ledger; which completion comes first
+    /// is drawn from `random`. Returns the files done and the most that were in flight at once.
+    fn simulate(sizes: &[u64], windows: &[u32], memory: u64, mut random: u64) -> (usize, u32) {
+        let ledger = Cells { free: Cell::new(memory) };
+        let mut list = sizes.iter().copied();
+        let mut workers: Vec<_> = windows
+            .iter()
+            .map(|w| Worker {
+                admission: Admission::new(*w),
+                flying: Vec::new(),
+                ready: VecDeque::new(),
+                pending: None,
+            })
+            .collect();
+        let (mut done, mut most, mut idle) = (0, 0, 0);
+        while idle < 100 * workers.len() {
+            random = random.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            let at = (random >> 33) as usize % workers.len();
+            let w = &mut workers[at];
+            idle += 1;
+            match w.admission.next() {
+                Action::Issue => match w.pending.take().or_else(|| list.next()) {
+                    None => w.admission.list_ended(),
+                    Some(size) if ledger.try_take(size) => {
+                        w.flying.push(size);
+                        w.admission.issued();
+                        idle = 0;
+                    }
+                    Some(size) => {
+                        w.pending = Some(size);
+                        w.admission.memory_short();
+                    }
+                },
+                Action::Reap => {
+                    let size = w.flying.swap_remove((random >> 40) as usize % w.flying.len());
+                    w.ready.push_back(size);
+                    w.admission.completed();
+                    idle = 0;
+                }
+                Action::Compute => {
+                    let size = w.ready.pop_front().unwrap();
+                    w.admission.taken();
+                    ledger.give(size);
+                    w.admission.gave_back();
+                    done += 1;
+                    idle = 0;
+                }
+                Action::AwaitMemory => w.admission.gave_back(),
+                Action::Done => {}
+            }
+            most = most.max(workers.iter().map(|w| w.admission.in_flight()).sum());
+        }
+        assert!(workers.iter().all(|w| w.admission.next() == Action::Done), "somebody is stuck");
+        assert_eq!(ledger.free.get(), memory, "memory is lost");
+        (done, most)
+    }
+
+    proptest! {
+        #[test]
+        fn every_file_is_done_within_window_and_memory(
+            sizes in proptest::collection::vec(1u64..100, 0..200),
+            windows in proptest::collection::vec(1u32..20, 1..5),
+            memory in 100u64..500,
+            random: u64,
+        ) {
+            let (done, most) = simulate(&sizes, &windows, memory, random);
+            prop_assert_eq!(done, sizes.len());
+            prop_assert!(most <= windows.iter().sum());
+        }
+    }
+
+    #[test]
+    fn reads_go_before_compute_until_the_window_is_full() {
+        let mut a = Admission::new(2);
+        assert_eq!(a.next(), Action::Issue);
+        a.issued();
+        a.completed();
+        assert_eq!(a.next(), Action::Issue);
+        a.issued();
+        assert_eq!(a.next(), Action::Compute);
+        a.taken();
+        a.memory_short();
+        assert_eq!(a.next(), Action::Reap);
+        a.failed();
+        assert_eq!(a.next(), Action::AwaitMemory);
+        a.list_ended();
+        assert_eq!(a.next(), Action::Done);
+    }
+}
