@@ -1,0 +1,226 @@
+//! Two arms of one experiment, compared block by block.
+//!
+//! Runs of one block stand next to each other in time, so what slows the machine slows both; the
+//! ratio within a block drops it. The effect is the median of `ln(a / b)` over the blocks, its
+//! interval a seeded percentile bootstrap over blocks, both carried back by the exponential. The
+//! logarithm makes the result symmetric: `b` against `a` is exactly the inverse, and a margin of
+//! 5 % means a factor of 1.05 in either direction, so swapping arms and claim never changes a
+//! judgement.
+//!
+//! The rule of [`decide`], with `m` the factor `1 + margin`:
+//! - fewer blocks than the minimum: undecided;
+//! - confirmed, for a claimed difference: the interval lies wholly on the claimed side of 1 and the
+//!   effect is at least `m`; for claimed equality: the interval lies within `1/m ..= m`;
+//! - refuted, for a claimed difference: the interval lies wholly on the other side of 1, or within
+//!   `1/m ..= m`; for claimed equality: the interval lies wholly outside `1/m ..= m`;
+//! - anything else: undecided.
+
+use crate::StatsError;
+use crate::bootstrap::{Bootstrap, log_ratios};
+use crate::summary::{MAD_TO_SD, mad};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// How arm `a` compares with arm `b` on the same blocks.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Ratio {
+    /// `a / b`, from the median of the logarithms: 0.8 means that `a` is a fifth less.
+    pub ratio: f64,
+    /// Lower end of the 95 % interval.
+    pub lo: f64,
+    /// Upper end.
+    pub hi: f64,
+    /// Number of blocks.
+    pub n: usize,
+    /// Scatter of a single block's ratio as a share: `exp(1.4826 MAD of ln(a/b)) - 1`. With 0.1,
+    /// blocks typically stand 10 % from the ratio. Not the uncertainty of the ratio itself.
+    pub noise: f64,
+}
+
+impl Ratio {
+    /// Compares two arms with 2000 resamples. `a[i]` and `b[i]` come from the same block.
+    ///
+    /// # Errors
+    /// Different lengths, fewer than 2 blocks, or a value that is not finite and above zero.
+    pub fn of(a: &[f64], b: &[f64], seed: u64) -> Result<Self, StatsError> {
+        Self::of_with(a, b, &Bootstrap::new(seed))
+    }
+
+    /// Compares two arms with given settings; always a percentile interval.
+    ///
+    /// # Errors
+    /// As [`Ratio::of`], and settings out of range.
+    pub fn of_with(a: &[f64], b: &[f64], bootstrap: &Bootstrap) -> Result<Self, StatsError> {
+        let logs = log_ratios(a, b)?;
+        let interval = bootstrap.median(&logs)?.map(f64::exp);
+        Ok(Self {
+            ratio: interval.estimate,
+            lo: interval.lo,
+            hi: interval.hi,
+            n: logs.len(),
+            noise: (MAD_TO_SD * mad(&logs)).exp() - 1.0,
+        })
+    }
+
+    /// The comparison seen from the other arm.
+    #[must_use]
+    pub fn inverse(self) -> Self {
+        Self { ratio: 1.0 / self.ratio, lo: 1.0 / self.hi, hi: 1.0 / self.lo, ..self }
+    }
+
+    /// Size of the effect without its direction, as a share: 0.25 for a ratio of 1.25 or 0.8.
+    pub fn effect(&self) -> f64 {
+        self.ratio.ln().abs().exp() - 1.0
+    }
+}
+
+/// What is claimed of `a / b`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Claimed {
+    /// `a` is less than `b`.
+    Less,
+    /// `a` is greater than `b`.
+    Greater,
+    /// `a` and `b` are the same within the margin.
+    Equal,
+}
+
+/// Outcome of a rule on one comparison.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Judgement {
+    /// The data show what is claimed.
+    Confirmed,
+    /// The data show that it is not so.
+    Refuted,
+    /// The data allow both.
+    Undecided,
+}
+
+impl fmt::Display for Judgement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Confirmed => "confirmed",
+            Self::Refuted => "refuted",
+            Self::Undecided => "undecided",
+        })
+    }
+}
+
+/// Why a comparison was judged as it was.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Reason {
+    /// Fewer blocks than the rule asks for.
+    FewBlocks,
+    /// The interval lies wholly on the claimed side and the effect reaches the margin.
+    ClaimedSide,
+    /// The interval lies wholly on the other side.
+    OtherSide,
+    /// The interval lies within the margin.
+    WithinMargin,
+    /// The interval lies wholly outside the margin.
+    OutsideMargin,
+    /// The interval lies on the claimed side, but the effect does not reach the margin.
+    SmallEffect,
+    /// The interval reaches over both answers.
+    WideInterval,
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::FewBlocks => "fewer blocks than the rule asks for",
+            Self::ClaimedSide => {
+                "the interval lies wholly on the claimed side and the effect reaches the margin"
+            }
+            Self::OtherSide => "the interval lies wholly on the other side",
+            Self::WithinMargin => "the interval lies within the margin",
+            Self::OutsideMargin => "the interval lies wholly outside the margin",
+            Self::SmallEffect => {
+                "the interval lies on the claimed side, but the effect does not reach the margin"
+            }
+            Self::WideInterval => "the interval is too wide to tell",
+        })
+    }
+}
+
+/// The numbers of the rule.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Rule {
+    /// Smallest effect that counts, as a share; 0.05 is a factor of 1.05 either way.
+    pub margin: f64,
+    /// Fewest blocks for a judgement other than undecided.
+    pub blocks_min: usize,
+}
+
+impl Rule {
+    /// Margin 5 %, 8 blocks.
+    pub const QUICK: Self = Self { margin: 0.05, blocks_min: 8 };
+    /// Margin 5 %, 12 blocks.
+    pub const FULL: Self = Self { margin: 0.05, blocks_min: 12 };
+
+    /// The same with another margin.
+    #[must_use]
+    pub const fn with_margin(self, margin: f64) -> Self {
+        Self { margin, ..self }
+    }
+}
+
+/// A judgement with its reason.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Finding {
+    /// The judgement.
+    pub judgement: Judgement,
+    /// Why.
+    pub reason: Reason,
+}
+
+/// Judges a comparison by the rule of this module.
+pub fn judge(ratio: &Ratio, claimed: Claimed, rule: &Rule) -> Judgement {
+    decide(ratio, claimed, rule).judgement
+}
+
+/// As [`judge`], with the reason. A comparison or margin that is NaN is undecided.
+pub fn decide(ratio: &Ratio, claimed: Claimed, rule: &Rule) -> Finding {
+    let finding = |judgement, reason| Finding { judgement, reason };
+    if ratio.n < rule.blocks_min {
+        return finding(Judgement::Undecided, Reason::FewBlocks);
+    }
+    match claimed {
+        Claimed::Less => decide_less(ratio, rule),
+        Claimed::Greater => decide_less(&ratio.inverse(), rule),
+        Claimed::Equal => {
+            let factor = 1.0 + rule.margin;
+            if within(ratio, rule.margin) {
+                finding(Judgement::Confirmed, Reason::WithinMargin)
+            } else if ratio.lo > factor || ratio.hi < 1.0 / factor {
+                finding(Judgement::Refuted, Reason::OutsideMargin)
+            } else {
+                finding(Judgement::Undecided, Reason::WideInterval)
+            }
+        }
+    }
+}
+
+fn decide_less(ratio: &Ratio, rule: &Rule) -> Finding {
+    let (judgement, reason) = if ratio.lo > 1.0 {
+        (Judgement::Refuted, Reason::OtherSide)
+    } else if within(ratio, rule.margin) {
+        (Judgement::Refuted, Reason::WithinMargin)
+    } else if ratio.hi < 1.0 && ratio.ratio * (1.0 + rule.margin) <= 1.0 {
+        (Judgement::Confirmed, Reason::ClaimedSide)
+    } else if ratio.hi < 1.0 {
+        (Judgement::Undecided, Reason::SmallEffect)
+    } else {
+        (Judgement::Undecided, Reason::WideInterval)
+    };
+    Finding { judgement, reason }
+}
+
+/// Whether the interval lies within a factor of `1 + margin` around 1.
+pub(crate) fn within(ratio: &Ratio, margin: f64) -> bool {
+    let factor = 1.0 + margin;
+    ratio.lo >= 1.0 / factor && ratio.hi <= factor
+}
