@@ -1,6 +1,301 @@
-//! Plain records from /proc and /sys.
+//! Plain records from /proc and /sys, and what the system says of this process.
+//!
+//! Reading and understanding are apart: [`parse`] holds pure functions on text, this module the
+//! calls. A file that is read again and again is kept open ([`Kept`]) and read from its start into
+//! a buffer of its own: one system call, no allocation. Measured costs are those of the kernel
+//! making the text; /proc/stat and smaps_rollup are the dear ones.
 
-/// The number of descriptors that this process may have open; `None` without a limit.
-pub fn open_files_limit() -> Option<u64> {
-    rustix::process::getrlimit(rustix::process::Resource::Nofile).current
+pub mod parse;
+
+pub use parse::{
+    CpuTicks, DiskStat, ProcessIo, ProcessStat, SchedStat, SmapsRollup, Status, SystemStat,
+};
+
+use crate::fault::call;
+use rustix::fs::{Mode, OFlags};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+
+/// A small text file of the kernel that stays open. A file below `/proc/thread-self` goes on
+/// telling of the thread that opened it.
+#[derive(Debug)]
+pub struct Kept {
+    file: OwnedFd,
+    buffer: Vec<u8>,
+}
+
+impl Kept {
+    /// Opens `path`; texts longer than `bytes_max` are cut there.
+    pub fn open(path: &Path, bytes_max: usize) -> io::Result<Self> {
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+        let file = again(|| call("open", || Ok(rustix::fs::open(path, flags, Mode::empty())?)))?;
+        Ok(Self { file, buffer: vec![0; bytes_max] })
+    }
+
+    /// The text now, in one call for texts below a page; bytes that are not UTF-8 end it.
+    pub fn read(&mut self) -> io::Result<&str> {
+        let mut filled = 0;
+        while filled < self.buffer.len() {
+            let rest = &mut self.buffer[filled..];
+            let read = again(|| {
+                call("pread", || Ok(rustix::io::pread(&self.file, &mut *rest, filled as u64)?))
+            })?;
+            filled += read;
+            // Small files come whole; a full page may have more behind it.
+            if read == 0 || read < 1024 {
+                break;
+            }
+        }
+        let bytes = &self.buffer[..filled];
+        Ok(match std::str::from_utf8(bytes) {
+            Ok(text) => text,
+            Err(e) => std::str::from_utf8(&bytes[..e.valid_up_to()]).unwrap_or(""),
+        })
+    }
+}
+
+/// Reads a text file whole; bytes that are not UTF-8 are replaced.
+pub fn read_text(path: &Path) -> io::Result<String> {
+    let bytes = again(|| call("read-text", || std::fs::read(path)))?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+fn read_parsed<T>(path: &str, parse: impl FnOnce(&str) -> Option<T>) -> io::Result<T> {
+    parse(&read_text(Path::new(path))?).ok_or_else(|| unreadable(path))
+}
+
+fn unreadable(path: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, format!("{path} does not hold what is expected"))
+}
+
+/// What this process read and wrote so far.
+pub fn process_io() -> io::Result<ProcessIo> {
+    read_parsed("/proc/self/io", parse::parse_io)
+}
+
+/// Memory, switches and rights of this process.
+pub fn status() -> io::Result<Status> {
+    read_parsed("/proc/self/status", |text| Some(parse::parse_status(text)))
+}
+
+/// Memory of this process, each page counted; walks its page tables.
+pub fn smaps_rollup() -> io::Result<SmapsRollup> {
+    read_parsed("/proc/self/smaps_rollup", |text| Some(parse::parse_smaps_rollup(text)))
+}
+
+/// Processor times of the machine.
+pub fn system_stat() -> io::Result<SystemStat> {
+    read_parsed("/proc/stat", parse::parse_system_stat)
+}
+
+/// The block devices and what they did.
+pub fn diskstats() -> io::Result<Vec<DiskStat>> {
+    read_parsed("/proc/diskstats", |text| Some(parse::parse_diskstats(text)))
+}
+
+/// What the block device `name` did (/sys/block/NAME/stat).
+pub fn disk_stat(name: &str) -> io::Result<DiskStat> {
+    let mut stat = read_parsed(&format!("/sys/block/{name}/stat"), parse::parse_disk_stat)?;
+    name.clone_into(&mut stat.name);
+    Ok(stat)
+}
+
+/// Reads and writes under way on the block device `name`.
+pub fn inflight(name: &str) -> io::Result<(u64, u64)> {
+    read_parsed(&format!("/sys/block/{name}/inflight"), parse::parse_inflight)
+}
+
+/// Every process now. One open and read per process; those that end meanwhile are left out.
+pub fn processes() -> io::Result<Vec<ProcessStat>> {
+    let mut all = Vec::new();
+    for entry in again(|| call("read-dir", || std::fs::read_dir("/proc")))? {
+        let entry = entry?;
+        if entry.file_name().as_encoded_bytes().iter().all(u8::is_ascii_digit) {
+            let text = read_text(&entry.path().join("stat"));
+            all.extend(text.ok().and_then(|text| parse::parse_process_stat(&text)));
+        }
+    }
+    Ok(all)
+}
+
+/// Time on and off processors of the thread that opened it.
+#[derive(Debug)]
+pub struct ThreadSched(Kept);
+
+impl ThreadSched {
+    /// Opens the account of the calling thread.
+    pub fn open() -> io::Result<Self> {
+        Kept::open(Path::new("/proc/thread-self/schedstat"), 128).map(Self)
+    }
+
+    /// The account now; one call, no allocation.
+    pub fn read(&mut self) -> io::Result<SchedStat> {
+        parse::parse_schedstat(self.0.read()?).ok_or_else(|| unreadable("schedstat"))
+    }
+}
+
+/// Whose resources [`usage`] tells.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Who {
+    /// All threads of this process, past and present.
+    Process,
+    /// The calling thread.
+    Thread,
+    /// Children that ended and were waited for.
+    Children,
+}
+
+/// Resources used so far.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Usage {
+    /// Time in the program, ns; the kernel's step may be a tick.
+    pub user_ns: u64,
+    /// Time in the kernel, ns.
+    pub system_ns: u64,
+    /// Page faults without a device.
+    pub minor_faults: u64,
+    /// Page faults that waited for a device.
+    pub major_faults: u64,
+    /// Switches because it waited.
+    pub voluntary_switches: u64,
+    /// Switches because it was pushed out.
+    pub involuntary_switches: u64,
+    /// Largest resident size of the process so far, bytes.
+    pub peak_rss_bytes: u64,
+    /// Bytes that devices were asked for.
+    pub read_bytes: u64,
+    /// Bytes that devices were given.
+    pub written_bytes: u64,
+}
+
+/// The resources that `who` used so far.
+pub fn usage(who: Who) -> io::Result<Usage> {
+    let who = match who {
+        Who::Process => libc::RUSAGE_SELF,
+        Who::Thread => libc::RUSAGE_THREAD,
+        Who::Children => libc::RUSAGE_CHILDREN,
+    };
+    let mut raw = std::mem::MaybeUninit::<libc::rusage>::zeroed();
+    call("getrusage", || {
+        // SAFETY: `raw` is writable memory of the size of the structure that the call fills.
+        match unsafe { libc::getrusage(who, raw.as_mut_ptr()) } {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        }
+    })?;
+    // SAFETY: zeroed above, and all-zero bytes are a valid rusage; the call filled it.
+    let raw = unsafe { raw.assume_init() };
+    let ns = |t: libc::timeval| t.tv_sec as u64 * 1_000_000_000 + t.tv_usec as u64 * 1000;
+    Ok(Usage {
+        user_ns: ns(raw.ru_utime),
+        system_ns: ns(raw.ru_stime),
+        minor_faults: raw.ru_minflt as u64,
+        major_faults: raw.ru_majflt as u64,
+        voluntary_switches: raw.ru_nvcsw as u64,
+        involuntary_switches: raw.ru_nivcsw as u64,
+        peak_rss_bytes: raw.ru_maxrss as u64 * 1024,
+        read_bytes: raw.ru_inblock as u64 * 512,
+        written_bytes: raw.ru_oublock as u64 * 512,
+    })
+}
+
+/// Bytes of memory that this process may lock; `None` without a limit.
+pub fn locked_memory_limit_bytes() -> Option<u64> {
+    rustix::process::getrlimit(rustix::process::Resource::Memlock).current
+}
+
+/// Clock ticks per second, the unit of [`CpuTicks`] and [`ProcessStat`].
+pub fn ticks_per_second() -> u64 {
+    rustix::param::clock_ticks_per_second()
+}
+
+/// Page size, bytes.
+pub fn page_bytes() -> u64 {
+    rustix::param::page_size() as u64
+}
+
+fn again<T>(mut f: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    loop {
+        match f() {
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            result => return result,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_process_can_be_read() {
+        let before = process_io().unwrap();
+        let bytes = std::fs::read("/proc/self/maps").unwrap().len() as u64;
+        let after = process_io().unwrap();
+        assert!(after.read_chars >= before.read_chars + bytes);
+        let status = status().unwrap();
+        assert!(status.peak_rss_bytes.unwrap() >= status.rss_anon_bytes.unwrap());
+        assert!(smaps_rollup().unwrap().rss_bytes.unwrap() > 0);
+        let me = std::process::id();
+        assert!(processes().unwrap().iter().any(|p| p.pid == me));
+        assert!(system_stat().unwrap().total.total() > 0);
+        assert!(page_bytes().is_power_of_two() && ticks_per_second() > 0);
+    }
+
+    #[test]
+    fn a_kept_account_is_that_of_its_thread_and_grows() {
+        let mut sched = ThreadSched::open().unwrap();
+        let before = sched.read().unwrap();
+        let used = usage(Who::Thread).unwrap();
+        let mut x = 1u64;
+        while usage(Who::Thread).unwrap().user_ns <= used.user_ns + 20_000_000 {
+            x = std::hint::black_box(x.wrapping_mul(3));
+        }
+        let after = sched.read().unwrap();
+        if after == SchedStat::default() {
+            println!("skipped: this kernel does not count schedstat");
+            return;
+        }
+        assert!(after.on_cpu_ns > before.on_cpu_ns, "{before:?} {after:?}");
+        let moved = std::thread::spawn(move || sched.read().unwrap()).join().unwrap();
+        assert!(moved.on_cpu_ns >= after.on_cpu_ns, "still the account of the first thread");
+    }
+
+    #[test]
+    fn faults_are_counted_per_thread() {
+        let before = usage(Who::Thread).unwrap();
+        let touched = vec![1u8; 8 << 20];
+        std::hint::black_box(&touched);
+        let after = usage(Who::Thread).unwrap();
+        assert!(after.minor_faults > before.minor_faults);
+        assert!(usage(Who::Process).unwrap().minor_faults >= after.minor_faults);
+    }
+
+    #[test]
+    fn disks_are_the_same_in_both_places() {
+        let Some(row) = diskstats()
+            .unwrap_or_default()
+            .into_iter()
+            .find(|row| Path::new("/sys/block").join(&row.name).is_dir())
+        else {
+            println!("skipped: no block device");
+            return;
+        };
+        let own = disk_stat(&row.name).unwrap();
+        assert!(own.reads >= row.reads && own.name == row.name);
+        inflight(&row.name).unwrap();
+        assert!(inflight("no-such-device").is_err());
+    }
+
+    #[test]
+    fn a_long_text_is_cut_at_the_buffer() {
+        let temp = tempfile::tempdir().unwrap();
+        let path = temp.path().join("f");
+        std::fs::write(&path, vec![b'a'; 5000]).unwrap();
+        assert_eq!(Kept::open(&path, 4096).unwrap().read().unwrap().len(), 4096);
+        assert_eq!(Kept::open(&path, 9000).unwrap().read().unwrap().len(), 5000);
+        std::fs::write(&path, b"ab\xffcd").unwrap();
+        assert_eq!(Kept::open(&path, 64).unwrap().read().unwrap(), "ab");
+    }
 }

@@ -1,0 +1,462 @@
+//! The texts of /proc and /sys as plain records: pure functions, apart from the reading.
+//!
+//! A field that is absent or not a number is `None` or ends the record, never a guess and never a
+//! panic: kernels add fields, and a captured tree may hold anything.
+
+/// What a process read and wrote (/proc/PID/io).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ProcessIo {
+    /// Bytes passed to read calls, from the cache or not.
+    pub read_chars: u64,
+    /// Bytes passed to write calls.
+    pub written_chars: u64,
+    /// Read calls.
+    pub read_calls: u64,
+    /// Write calls.
+    pub write_calls: u64,
+    /// Bytes that a device was asked for on behalf of the process.
+    pub read_bytes: u64,
+    /// Bytes that a device was or will be given.
+    pub written_bytes: u64,
+    /// Bytes that will not be written after all, such as those of a removed file.
+    pub cancelled_bytes: u64,
+}
+
+/// Reads /proc/PID/io; `None` if a field that every kernel has is missing.
+pub fn parse_io(text: &str) -> Option<ProcessIo> {
+    Some(ProcessIo {
+        read_chars: field(text, "rchar")?,
+        written_chars: field(text, "wchar")?,
+        read_calls: field(text, "syscr")?,
+        write_calls: field(text, "syscw")?,
+        read_bytes: field(text, "read_bytes")?,
+        written_bytes: field(text, "write_bytes")?,
+        cancelled_bytes: field(text, "cancelled_write_bytes")?,
+    })
+}
+
+/// Memory, switches and rights of a process (/proc/PID/status).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Status {
+    /// Largest resident size so far, bytes.
+    pub peak_rss_bytes: Option<u64>,
+    /// Resident size, bytes.
+    pub rss_bytes: Option<u64>,
+    /// Resident memory of its own, bytes.
+    pub rss_anon_bytes: Option<u64>,
+    /// Resident pages of mapped files, bytes.
+    pub rss_file_bytes: Option<u64>,
+    /// Resident shared memory, bytes.
+    pub rss_shmem_bytes: Option<u64>,
+    /// Swapped out, bytes.
+    pub swap_bytes: Option<u64>,
+    /// Threads.
+    pub threads: Option<u64>,
+    /// Switches because it waited.
+    pub voluntary_switches: Option<u64>,
+    /// Switches because it was pushed out.
+    pub involuntary_switches: Option<u64>,
+    /// Effective capabilities, a bit each.
+    pub capabilities: Option<u64>,
+}
+
+impl Status {
+    /// Whether the process may mount and drop caches (the capability `CAP_SYS_ADMIN`).
+    pub fn may_administrate(&self) -> bool {
+        self.capabilities.is_some_and(|bits| bits & (1 << 21) != 0)
+    }
+}
+
+/// Reads /proc/PID/status.
+pub fn parse_status(text: &str) -> Status {
+    let kib = |name| field(text, name).and_then(|kib: u64| kib.checked_mul(1024));
+    Status {
+        peak_rss_bytes: kib("VmHWM"),
+        rss_bytes: kib("VmRSS"),
+        rss_anon_bytes: kib("RssAnon"),
+        rss_file_bytes: kib("RssFile"),
+        rss_shmem_bytes: kib("RssShmem"),
+        swap_bytes: kib("VmSwap"),
+        threads: field(text, "Threads"),
+        voluntary_switches: field(text, "voluntary_ctxt_switches"),
+        involuntary_switches: field(text, "nonvoluntary_ctxt_switches"),
+        capabilities: value(text, "CapEff").and_then(|hex| u64::from_str_radix(hex, 16).ok()),
+    }
+}
+
+/// Memory of a process, each page counted (/proc/PID/smaps_rollup).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct SmapsRollup {
+    /// Resident size, bytes.
+    pub rss_bytes: Option<u64>,
+    /// Resident size with shared pages divided among their users, bytes.
+    pub pss_bytes: Option<u64>,
+    /// The part of the divided size that is its own memory, bytes.
+    pub pss_anon_bytes: Option<u64>,
+    /// The part of the divided size that is mapped files, bytes.
+    pub pss_file_bytes: Option<u64>,
+    /// Memory in huge pages, bytes.
+    pub anon_huge_bytes: Option<u64>,
+    /// Locked memory, bytes.
+    pub locked_bytes: Option<u64>,
+}
+
+/// Reads /proc/PID/smaps_rollup.
+pub fn parse_smaps_rollup(text: &str) -> SmapsRollup {
+    let kib = |name| field(text, name).and_then(|kib: u64| kib.checked_mul(1024));
+    SmapsRollup {
+        rss_bytes: kib("Rss"),
+        pss_bytes: kib("Pss"),
+        pss_anon_bytes: kib("Pss_Anon"),
+        pss_file_bytes: kib("Pss_File"),
+        anon_huge_bytes: kib("AnonHugePages"),
+        locked_bytes: kib("Locked"),
+    }
+}
+
+/// What the scheduler gave a thread (/proc/PID/task/TID/schedstat).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct SchedStat {
+    /// Time on a processor, ns.
+    pub on_cpu_ns: u64,
+    /// Time ready but without a processor, ns.
+    pub run_delay_ns: u64,
+    /// Turns on a processor.
+    pub slices: u64,
+}
+
+/// Reads a schedstat file. All zero where the kernel does not count.
+pub fn parse_schedstat(text: &str) -> Option<SchedStat> {
+    let mut numbers = numbers(text);
+    Some(SchedStat {
+        on_cpu_ns: numbers.next()??,
+        run_delay_ns: numbers.next()??,
+        slices: numbers.next()??,
+    })
+}
+
+/// Time of processors in clock ticks (100 per second nearly everywhere).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct CpuTicks {
+    /// In programs.
+    pub user: u64,
+    /// In programs of low priority.
+    pub nice: u64,
+    /// In the kernel.
+    pub system: u64,
+    /// Idle.
+    pub idle: u64,
+    /// Idle while a thread waited for a device.
+    pub iowait: u64,
+    /// In interrupts.
+    pub irq: u64,
+    /// In deferred interrupt work.
+    pub softirq: u64,
+    /// Taken by the hypervisor.
+    pub steal: u64,
+}
+
+impl CpuTicks {
+    /// Ticks in which a processor worked.
+    pub fn busy(&self) -> u64 {
+        [self.user, self.nice, self.system, self.irq, self.softirq]
+            .iter()
+            .fold(0, |sum, ticks| sum.saturating_add(*ticks))
+    }
+
+    /// All ticks.
+    pub fn total(&self) -> u64 {
+        self.busy().saturating_add(self.idle).saturating_add(self.iowait).saturating_add(self.steal)
+    }
+}
+
+/// Processor times of the machine (/proc/stat).
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct SystemStat {
+    /// All processors together.
+    pub total: CpuTicks,
+    /// Each processor, by number.
+    pub cpus: Vec<(u32, CpuTicks)>,
+    /// Switches since the start.
+    pub switches: Option<u64>,
+    /// Threads that run or could run now.
+    pub running: Option<u64>,
+    /// Threads that wait for a device now.
+    pub blocked: Option<u64>,
+}
+
+/// Reads /proc/stat; `None` without the line of all processors.
+pub fn parse_system_stat(text: &str) -> Option<SystemStat> {
+    let mut stat = SystemStat::default();
+    let mut found = false;
+    for line in text.lines() {
+        let Some((name, rest)) = line.split_once(' ') else { continue };
+        let number = || rest.trim().parse().ok();
+        match (name, name.strip_prefix("cpu")) {
+            (_, Some("")) => {
+                stat.total = cpu_ticks(rest);
+                found = true;
+            }
+            (_, Some(cpu)) => {
+                if let Ok(cpu) = cpu.parse() {
+                    stat.cpus.push((cpu, cpu_ticks(rest)));
+                }
+            }
+            ("ctxt", _) => stat.switches = number(),
+            ("procs_running", _) => stat.running = number(),
+            ("procs_blocked", _) => stat.blocked = number(),
+            _ => {}
+        }
+    }
+    found.then_some(stat)
+}
+
+fn cpu_ticks(rest: &str) -> CpuTicks {
+    let mut numbers = numbers(rest);
+    let mut next = || numbers.next().flatten().unwrap_or(0);
+    CpuTicks {
+        user: next(),
+        nice: next(),
+        system: next(),
+        idle: next(),
+        iowait: next(),
+        irq: next(),
+        softirq: next(),
+        steal: next(),
+    }
+}
+
+/// One process or thread (/proc/PID/stat).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ProcessStat {
+    /// Its number.
+    pub pid: u32,
+    /// Its name, cut to 15 bytes by the kernel.
+    pub name: String,
+    /// The letter of its state.
+    pub state: char,
+    /// Page faults without a device.
+    pub minor_faults: u64,
+    /// Page faults that waited for a device.
+    pub major_faults: u64,
+    /// Ticks in the program.
+    pub user_ticks: u64,
+    /// Ticks in the kernel.
+    pub system_ticks: u64,
+    /// Start, in ticks since the machine started: tells a number that is used again.
+    pub start_ticks: u64,
+    /// Processor it last ran on.
+    pub cpu: Option<u32>,
+    /// Ticks it waited for devices, where that is counted.
+    pub blocked_ticks: Option<u64>,
+}
+
+/// Reads /proc/PID/stat. The name may hold spaces and parentheses.
+pub fn parse_process_stat(text: &str) -> Option<ProcessStat> {
+    let (pid, rest) = text.split_once(" (")?;
+    let (name, rest) = rest.rsplit_once(") ")?;
+    let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
+    // Field numbers of the manual page start at 3 with the state.
+    let number = |n: usize| fields.get(n - 3).and_then(|f| f.parse::<u64>().ok());
+    Some(ProcessStat {
+        pid: pid.trim().parse().ok()?,
+        name: name.to_owned(),
+        state: fields.first()?.chars().next()?,
+        minor_faults: number(10)?,
+        major_faults: number(12)?,
+        user_ticks: number(14)?,
+        system_ticks: number(15)?,
+        start_ticks: number(22)?,
+        cpu: number(39).and_then(|cpu| cpu.try_into().ok()),
+        blocked_ticks: number(42),
+    })
+}
+
+/// One block device (/proc/diskstats, or /sys/block/NAME/stat).
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct DiskStat {
+    /// Device number.
+    pub device: (u32, u32),
+    /// Name, such as `vda1`.
+    pub name: String,
+    /// Reads completed.
+    pub reads: u64,
+    /// Reads merged into others.
+    pub reads_merged: u64,
+    /// Bytes read.
+    pub read_bytes: u64,
+    /// Sum of the times of all reads, ms.
+    pub read_ms: u64,
+    /// Writes completed.
+    pub writes: u64,
+    /// Writes merged into others.
+    pub writes_merged: u64,
+    /// Bytes written.
+    pub written_bytes: u64,
+    /// Sum of the times of all writes, ms.
+    pub write_ms: u64,
+    /// Requests under way now.
+    pub in_flight: u64,
+    /// Time with a request under way, ms.
+    pub busy_ms: u64,
+    /// Sum over time of the requests under way, ms.
+    pub weighted_ms: u64,
+}
+
+/// Sectors in these files are 512 bytes, whatever the device says of itself.
+const SECTOR_BYTES: u64 = 512;
+
+/// Reads the rows of /proc/diskstats; a row that is too short is left out.
+pub fn parse_diskstats(text: &str) -> Vec<DiskStat> {
+    text.lines()
+        .filter_map(|line| {
+            let mut fields = line.split_ascii_whitespace();
+            let device = (fields.next()?.parse().ok()?, fields.next()?.parse().ok()?);
+            let name = fields.next()?.to_owned();
+            Some(DiskStat { device, name, ..disk_counters(fields)? })
+        })
+        .collect()
+}
+
+/// Reads /sys/block/NAME/stat, which holds neither name nor number.
+pub fn parse_disk_stat(text: &str) -> Option<DiskStat> {
+    disk_counters(text.split_ascii_whitespace())
+}
+
+fn disk_counters<'a>(fields: impl Iterator<Item = &'a str>) -> Option<DiskStat> {
+    let mut numbers = fields.map(str::parse::<u64>);
+    let mut next = || numbers.next()?.ok();
+    Some(DiskStat {
+        reads: next()?,
+        reads_merged: next()?,
+        read_bytes: next()?.saturating_mul(SECTOR_BYTES),
+        read_ms: next()?,
+        writes: next()?,
+        writes_merged: next()?,
+        written_bytes: next()?.saturating_mul(SECTOR_BYTES),
+        write_ms: next()?,
+        in_flight: next()?,
+        busy_ms: next()?,
+        weighted_ms: next()?,
+        ..DiskStat::default()
+    })
+}
+
+/// Reads /sys/block/NAME/inflight: reads and writes under way.
+pub fn parse_inflight(text: &str) -> Option<(u64, u64)> {
+    let mut numbers = numbers(text);
+    Some((numbers.next()??, numbers.next()??))
+}
+
+/// The value of a line `NAME: VALUE …` or `NAME VALUE …`, without its unit.
+pub fn value<'a>(text: &'a str, name: &str) -> Option<&'a str> {
+    text.lines().find_map(|line| {
+        let rest = line.strip_prefix(name)?;
+        let rest = rest.strip_prefix(':').or_else(|| rest.strip_prefix([' ', '\t']))?;
+        rest.split_ascii_whitespace().next()
+    })
+}
+
+/// The number of a line `NAME: NUMBER …` or `NAME NUMBER …`.
+pub fn field(text: &str, name: &str) -> Option<u64> {
+    value(text, name)?.parse().ok()
+}
+
+fn numbers(text: &str) -> impl Iterator<Item = Option<u64>> {
+    text.split_ascii_whitespace().map(|word| word.parse().ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn io_and_status_are_read() {
+        let io = "rchar: 6976\nwchar: 1\nsyscr: 10\nsyscw: 2\nread_bytes: 4096\n\
+                  write_bytes: 8192\ncancelled_write_bytes: 3\n";
+        let io = parse_io(io).unwrap();
+        assert_eq!((io.read_chars, io.read_calls, io.read_bytes), (6976, 10, 4096));
+        assert_eq!((io.written_bytes, io.cancelled_bytes), (8192, 3));
+        assert_eq!(parse_io("rchar: 1\n"), None);
+        let text = "Name:\tx\nVmHWM:\t    1692 kB\nRssAnon:\t 112 kB\nThreads:\t3\n\
+                    CapEff:\t000001ffffffffff\nvoluntary_ctxt_switches:\t7\n";
+        let status = parse_status(text);
+        assert_eq!(status.peak_rss_bytes, Some(1692 << 10));
+        assert_eq!((status.threads, status.voluntary_switches), (Some(3), Some(7)));
+        assert_eq!(status.rss_file_bytes, None);
+        assert!(status.may_administrate());
+        assert!(!parse_status("CapEff:\t0000000000000000").may_administrate());
+        let rollup = parse_smaps_rollup("5575-7ffd ---p 0 0:0 0 [rollup]\nPss_Anon:   112 kB\n");
+        assert_eq!(rollup.pss_anon_bytes, Some(112 << 10));
+        assert_eq!(rollup.rss_bytes, None);
+    }
+
+    #[test]
+    fn processor_times_are_read() {
+        let text = "cpu  50 1 7 900 4 5 6 8 0 0\ncpu0 20 0 3 400 1 0 1 2 0 0\ncpu1 30 1 4 500\n\
+                    intr 1 2 3\nctxt 99\nprocs_running 4\nprocs_blocked 1\n";
+        let stat = parse_system_stat(text).unwrap();
+        assert_eq!(stat.total.busy(), 50 + 1 + 7 + 5 + 6);
+        assert_eq!(stat.total.total(), 50 + 1 + 7 + 900 + 4 + 5 + 6 + 8);
+        assert_eq!(stat.cpus.len(), 2);
+        assert_eq!(stat.cpus[1].1.idle, 500);
+        assert_eq!((stat.switches, stat.running, stat.blocked), (Some(99), Some(4), Some(1)));
+        assert_eq!(parse_system_stat("ctxt 1\n"), None);
+        let sched = parse_schedstat("290536 59069 1\n").unwrap();
+        assert_eq!((sched.on_cpu_ns, sched.run_delay_ns, sched.slices), (290_536, 59_069, 1));
+        assert_eq!(parse_schedstat("1 2"), None);
+    }
+
+    #[test]
+    fn a_process_name_may_look_like_fields() {
+        let text = "19521 (a) R (b) S 19498 19498 6045 0 -1 4194304 99 0 2 0 11 12 0 0 20 0 1 0 \
+                    177292 3133440 405 18446744073709551615 9 9 9 0 0 0 0 0 0 0 0 0 17 5 0 0 6 0 0";
+        let stat = parse_process_stat(text).unwrap();
+        assert_eq!((stat.pid, stat.name.as_str(), stat.state), (19521, "a) R (b", 'S'));
+        assert_eq!((stat.minor_faults, stat.major_faults), (99, 2));
+        assert_eq!((stat.user_ticks, stat.system_ticks, stat.start_ticks), (11, 12, 177_292));
+        assert_eq!((stat.cpu, stat.blocked_ticks), (Some(5), Some(6)));
+    }
+
+    #[test]
+    fn disk_rows_are_read() {
+        let text = " 254 0 vda 109421 31362 9975474 46577 16854 38908 4823760 17306 2 15116 64939 \
+                    16517 39 665848 1005 1468 49\n 7 0 loop0 0 0\n";
+        let rows = parse_diskstats(text);
+        assert_eq!(rows.len(), 1);
+        assert_eq!((rows[0].device, rows[0].name.as_str()), ((254, 0), "vda"));
+        assert_eq!((rows[0].reads, rows[0].read_bytes), (109_421, 9_975_474 * 512));
+        assert_eq!((rows[0].in_flight, rows[0].weighted_ms), (2, 64_939));
+        let own = parse_disk_stat("1 2 3 4 5 6 7 8 9 10 11\n").unwrap();
+        assert_eq!((own.read_bytes, own.in_flight), (3 * 512, 9));
+        assert_eq!(parse_inflight("       3        4\n"), Some((3, 4)));
+        assert_eq!(parse_inflight("3"), None);
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_panics(text in "(?s).{0,200}") {
+            let _ = (parse_io(&text), parse_status(&text), parse_smaps_rollup(&text));
+            let _ = (parse_schedstat(&text), parse_system_stat(&text), parse_inflight(&text));
+            let _ = (parse_process_stat(&text), parse_diskstats(&text), parse_disk_stat(&text));
+        }
+        #[test]
+        fn near_texts_do_not_panic(
+            text in "(cpu[0-9]{0,12}|1 \\(a\\) R|[0-9]{1,25}|VmHWM:|CapEff:|read_bytes:| |\n|-){0,60}"
+        ) {
+            let _ = (parse_io(&text), parse_status(&text), parse_smaps_rollup(&text));
+            if let Some(stat) = parse_system_stat(&text) {
+                let _ = stat.total.total();
+            }
+            let _ = (parse_process_stat(&text), parse_diskstats(&text), parse_disk_stat(&text));
+        }
+        #[test]
+        fn disk_counters_read_back(row in proptest::collection::vec(0u64..1 << 50, 11)) {
+            let text = row.iter().map(u64::to_string).collect::<Vec<_>>().join(" ");
+            let stat = parse_disk_stat(&text).unwrap();
+            prop_assert_eq!(stat.written_bytes, row[6] * 512);
+            prop_assert_eq!([stat.reads, stat.read_ms, stat.weighted_ms], [row[0], row[3], row[10]]);
+        }
+    }
+}
