@@ -1,0 +1,108 @@
+//! `cargo xtask ci`: every check of the repository, one after the other.
+//!
+//! A step that fails does not stop the ones after it, so that one run shows all that is wrong.
+
+use crate::guard::Job;
+use crate::repo::Repo;
+use crate::smoke::{self, User};
+use crate::steps::{Outcome, Steps};
+use crate::{gate, tidy, tools, ui};
+use anyhow::Context;
+use std::path::PathBuf;
+
+/// Runs all steps; false if one failed, or under `strict` was skipped.
+pub(crate) fn run(repo: &Repo, strict: bool) -> anyhow::Result<bool> {
+    let mut steps = Steps::default();
+    steps.take("packages", || packages(repo));
+    steps.take("fetch", || cargo(repo, "fetch --locked", 600));
+    steps.take("format", || cargo(repo, "fmt --all --check", 120));
+    steps.take("lints", || {
+        cargo(repo, "clippy --locked --workspace --all-targets -- -D warnings", 900)
+    });
+    steps.take("tests", || tests(repo));
+    steps.take("documents", || documents(repo));
+    steps.take("tidy", || {
+        let findings = tidy::check(repo)?;
+        Ok(tidy::outcome(&findings))
+    });
+    steps.take("ui", || ui::run(repo, false));
+    steps.take("release", || cargo(repo, "build --locked --release", 1200));
+    let built = steps.passed("release");
+    for (name, user) in [("study", User::Current), ("study as nobody", User::Nobody)] {
+        steps.take(name, || {
+            if !built {
+                return Ok(Outcome::Skipped("there is no release build".to_owned()));
+            }
+            smoke::run(repo, &release_program(repo)?, user)
+        });
+    }
+    steps.take("gate", || gate::run(repo, false));
+    print!("{}", steps.summary());
+    Ok(steps.fine(strict))
+}
+
+/// Installs what is missing when this user may, in one try; else names it and what it is for.
+fn packages(repo: &Repo) -> anyhow::Result<Outcome> {
+    let missing = tools::missing();
+    if missing.is_empty() {
+        return Ok(Outcome::Passed("all tools are there".to_owned()));
+    }
+    let mut names: Vec<&str> = missing.iter().map(|p| p.package).collect();
+    names.dedup();
+    let may = rustix::process::geteuid().is_root() && tools::find("apt-get").is_some();
+    if may {
+        let apt = |args: &[&str], limit_s: u64| {
+            Job::new("apt-get", args, &repo.root, limit_s)
+                .env("DEBIAN_FRONTEND", "noninteractive")
+                .run()
+        };
+        apt(&["update"], 180)?;
+        let install = [&["install", "-y", "--no-install-recommends"], names.as_slice()].concat();
+        apt(&install, 600)?;
+    } else {
+        println!("not root, or no apt-get; to install: apt-get install {}", names.join(" "));
+    }
+    let missing = tools::missing();
+    for tool in &missing {
+        println!("missing: {} (package {}), for {}", tool.program, tool.package, tool.needed_for);
+    }
+    Ok(if missing.is_empty() {
+        Outcome::Passed(format!("installed {}", names.join(" ")))
+    } else {
+        let names: Vec<&str> = missing.iter().map(|p| p.package).collect();
+        Outcome::Skipped(format!("not installed: {}", names.join(" ")))
+    })
+}
+
+fn cargo(repo: &Repo, line: &str, limit_s: u64) -> anyhow::Result<Outcome> {
+    let args: Vec<&str> = line.split(' ').collect();
+    let ended = Job::new("cargo", &args, &repo.root, limit_s).run()?;
+    Ok(if ended.fine() { Outcome::Passed(String::new()) } else { Outcome::Failed(ended.word()) })
+}
+
+fn tests(repo: &Repo) -> anyhow::Result<Outcome> {
+    let args = ["test", "--locked", "--workspace", "--no-fail-fast"];
+    let ended = Job::new("cargo", &args, &repo.root, 1200).run()?;
+    if !ended.fine() {
+        let failed: Vec<&str> = ended
+            .lines
+            .iter()
+            .filter_map(|l| l.strip_prefix("test ")?.strip_suffix(" ... FAILED"))
+            .collect();
+        return Ok(Outcome::Failed(format!("{} {}", ended.word(), failed.join(", "))));
+    }
+    Ok(Outcome::Passed(String::new()))
+}
+
+fn documents(repo: &Repo) -> anyhow::Result<Outcome> {
+    let args = ["doc", "--locked", "--workspace", "--no-deps"];
+    let job = Job::new("cargo", &args, &repo.root, 600).env("RUSTDOCFLAGS", "-D warnings");
+    let ended = job.run()?;
+    Ok(if ended.fine() { Outcome::Passed(String::new()) } else { Outcome::Failed(ended.word()) })
+}
+
+fn release_program(repo: &Repo) -> anyhow::Result<PathBuf> {
+    let metadata = repo.metadata_of_members()?;
+    let target = metadata["target_directory"].as_str().context("metadata names no target")?;
+    Ok(PathBuf::from(target).join("release/ioloom"))
+}

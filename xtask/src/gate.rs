@@ -1,0 +1,179 @@
+//! The instruction gate: how many instructions the hot path takes, against a committed figure.
+//!
+//! Counted by callgrind and therefore nearly free of noise, so a change of one per cent is a
+//! change of the code. The figure depends on the compiler, on valgrind and on the processor
+//! features that the C library selects by; it is kept beside the first two and skipped, counted,
+//! when they differ. It judges the library alone: what the kernel does is not counted.
+
+use crate::guard::{self, Job};
+use crate::repo::{self, Repo};
+use crate::steps::Outcome;
+use crate::tools;
+use anyhow::{Context, bail};
+use std::path::Path;
+
+const FILE: &str = "xtask/gate.toml";
+const EXAMPLE: &str = "crates/ioloom/examples/gate.rs";
+
+/// The committed figure.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Figure {
+    rustc: String,
+    valgrind: String,
+    instructions: u64,
+    tolerance_per_mille: u64,
+}
+
+impl Figure {
+    fn parse(text: &str) -> anyhow::Result<Self> {
+        let value = |key: &str| {
+            text.lines()
+                .filter_map(|line| line.split_once('='))
+                .find(|(name, _)| name.trim() == key)
+                .map(|(_, value)| value.trim().trim_matches('"').to_owned())
+                .with_context(|| format!("{FILE}: '{key}' is missing"))
+        };
+        let number = |key: &str| {
+            let text = value(key)?.replace('_', "");
+            text.parse::<u64>().with_context(|| format!("{FILE}: {key} = {text}"))
+        };
+        Ok(Self {
+            rustc: value("rustc")?,
+            valgrind: value("valgrind")?,
+            instructions: number("instructions")?,
+            tolerance_per_mille: number("tolerance_per_mille")?,
+        })
+    }
+
+    fn text(&self) -> String {
+        format!(
+            "# Written by `cargo xtask gate --bless`; says why in the commit that changes it.\n\
+             rustc = \"{}\"\nvalgrind = \"{}\"\ninstructions = {}\ntolerance_per_mille = {}\n",
+            self.rustc, self.valgrind, self.instructions, self.tolerance_per_mille
+        )
+    }
+
+    fn judge(&self, now: &Self) -> Outcome {
+        if self.rustc != now.rustc || self.valgrind != now.valgrind {
+            return Outcome::Skipped(format!(
+                "the figure is of {}, {}; here are {}, {}",
+                self.rustc, self.valgrind, now.rustc, now.valgrind
+            ));
+        }
+        let change = 100.0 * (now.instructions as f64 / self.instructions as f64 - 1.0);
+        let note =
+            format!("{} instructions, {change:+.2} % of {}", now.instructions, self.instructions);
+        let moved = u128::from(now.instructions.abs_diff(self.instructions)) * 1000;
+        if moved <= u128::from(self.instructions) * u128::from(self.tolerance_per_mille) {
+            Outcome::Passed(note)
+        } else {
+            Outcome::Failed(format!(
+                "{note}; find the cause, or run `cargo xtask gate --bless` and say why"
+            ))
+        }
+    }
+}
+
+/// Counts, and compares or writes the figure.
+pub(crate) fn run(repo: &Repo, bless: bool) -> anyhow::Result<Outcome> {
+    if !repo.root.join(EXAMPLE).is_file() {
+        return Ok(Outcome::Skipped(format!("there is no {EXAMPLE}")));
+    }
+    if tools::find("valgrind").is_none() {
+        return Ok(Outcome::Skipped("valgrind is not installed".to_owned()));
+    }
+    let kept = repo.root.join(FILE);
+    if !bless && !kept.is_file() {
+        return Ok(Outcome::Skipped(format!("there is no {FILE}; write it with --bless")));
+    }
+    let mut now = count(repo)?;
+    if bless {
+        if let Ok(text) = std::fs::read_to_string(&kept) {
+            now.tolerance_per_mille = Figure::parse(&text)?.tolerance_per_mille;
+        }
+        std::fs::write(&kept, now.text()).with_context(|| format!("write {FILE}"))?;
+        return Ok(Outcome::Passed(format!("{} instructions written", now.instructions)));
+    }
+    let text = std::fs::read_to_string(&kept).with_context(|| format!("read {FILE}"))?;
+    Ok(Figure::parse(&text)?.judge(&now))
+}
+
+fn count(repo: &Repo) -> anyhow::Result<Figure> {
+    let build = ["build", "--release", "--package", "ioloom", "--example", "gate"];
+    let built = Job::new("cargo", &build, &repo.root, 900).run()?;
+    if !built.fine() {
+        bail!("build of the example: {}", built.word());
+    }
+    let target = target_dir(repo)?;
+    let program = Path::new(&target).join("release/examples/gate");
+    let out = format!("--callgrind-out-file={target}/callgrind.out");
+    let program = program.to_string_lossy();
+    let args = ["--tool=callgrind", &out, &program];
+    let ended = Job::new("valgrind", &args, &repo.root, 300).run()?;
+    if !ended.fine() {
+        bail!("valgrind: {}", ended.word());
+    }
+    let instructions = ended.lines.iter().find_map(|line| collected(line));
+    let version = guard::ask("valgrind", &["--version"], &repo.root)?;
+    Ok(Figure {
+        rustc: repo::rustc_version(&repo.root)?,
+        valgrind: version.trim().to_owned(),
+        instructions: instructions.context("valgrind printed no count ('Collected : N')")?,
+        tolerance_per_mille: 10,
+    })
+}
+
+fn target_dir(repo: &Repo) -> anyhow::Result<String> {
+    let metadata = repo.metadata_of_members()?;
+    let dir = metadata["target_directory"].as_str().context("metadata names no target")?;
+    Ok(dir.to_owned())
+}
+
+/// The count of a line such as `==12== Collected : 4567`.
+fn collected(line: &str) -> Option<u64> {
+    line.split_once("Collected :")?.1.split_whitespace().next()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn figure(instructions: u64) -> Figure {
+        Figure {
+            rustc: "rustc 1.95.0 (abc 2026-04-14)".to_owned(),
+            valgrind: "valgrind-3.19.0".to_owned(),
+            instructions,
+            tolerance_per_mille: 10,
+        }
+    }
+
+    #[test]
+    fn figures_read_back_as_written() {
+        assert_eq!(Figure::parse(&figure(1_234_567).text()).unwrap(), figure(1_234_567));
+        assert!(Figure::parse("rustc = \"x\"").is_err());
+    }
+
+    #[test]
+    fn one_per_cent_passes_and_more_does_not() {
+        let kept = figure(1_000_000);
+        for now in [990_000, 1_000_000, 1_010_000] {
+            assert!(matches!(kept.judge(&figure(now)), Outcome::Passed(_)), "{now}");
+        }
+        for now in [989_000, 1_011_000] {
+            assert!(matches!(kept.judge(&figure(now)), Outcome::Failed(_)), "{now}");
+        }
+    }
+
+    #[test]
+    fn another_compiler_is_skipped_not_judged() {
+        let mut other = figure(5);
+        other.rustc = "rustc 1.96.0".to_owned();
+        assert!(matches!(figure(1_000_000).judge(&other), Outcome::Skipped(_)));
+    }
+
+    #[test]
+    fn the_count_of_callgrind_is_read() {
+        assert_eq!(collected("==123== Collected : 45678"), Some(45678));
+        assert_eq!(collected("==123== Events    : Ir"), None);
+    }
+}

@@ -1,0 +1,313 @@
+//! Runs a program under a hard limit, in a process group of its own.
+//!
+//! The limit guards against hangs; it judges no speed. Between this process and the program sits
+//! a small guard (this same executable with the word `guard`), leader of the new group, whose
+//! standard input is a pipe from here. When this process ends for whatever reason (Ctrl-C,
+//! SIGKILL) the pipe closes and the guard kills the group, so nothing is left running. On the
+//! limit the group is killed, after noting what was running in it. Cost: one more process per
+//! step.
+
+use crate::tools;
+use anyhow::{Context, bail};
+use rustix::process::{Pid, Signal, kill_current_process_group, kill_process_group};
+use std::collections::VecDeque;
+use std::io::{BufRead, BufReader, Read};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitCode, Stdio};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+/// How many lines of output are kept for a message at the end.
+const LINES_KEPT_MAX: usize = 400;
+
+/// A program to run.
+#[derive(Debug, Clone)]
+pub(crate) struct Job {
+    program: PathBuf,
+    args: Vec<String>,
+    dir: PathBuf,
+    env: Vec<(String, String)>,
+    uid: Option<u32>,
+    limit: Duration,
+}
+
+/// How a job ended.
+#[derive(Debug)]
+pub(crate) struct Ended {
+    /// Exit code; 128 + signal when a signal ended it.
+    pub(crate) code: i32,
+    /// Killed at the limit; holds the command lines that were running then.
+    pub(crate) killed: Option<Vec<String>>,
+    /// The last lines of standard output and error, in the order of arrival.
+    pub(crate) lines: VecDeque<String>,
+    /// Names of tests that the test runner announced as slow.
+    pub(crate) slow: Vec<String>,
+}
+
+impl Ended {
+    /// Whether it ended by itself with code 0.
+    pub(crate) fn fine(&self) -> bool {
+        self.killed.is_none() && self.code == 0
+    }
+
+    /// Why it is not fine, in one line.
+    pub(crate) fn word(&self) -> String {
+        match &self.killed {
+            None => format!("exit code {}", self.code),
+            Some(running) => {
+                let mut word = "killed at the limit".to_owned();
+                if let Some(last) = self.slow.last() {
+                    word += &format!("; slow: {last}");
+                } else if let Some(last) = self.lines.iter().rev().find(|l| l.starts_with("test "))
+                {
+                    word += &format!("; last test: {}", last.trim_start_matches("test "));
+                }
+                if let Some(last) = running.last() {
+                    word += &format!("; running: {last}");
+                }
+                word
+            }
+        }
+    }
+}
+
+impl Job {
+    /// A program of the list in [`tools`], run in `dir`.
+    pub(crate) fn new(name: &'static str, args: &[&str], dir: &Path, limit_s: u64) -> Self {
+        let program = tools::find(name).unwrap_or_else(|| name.into());
+        Self::built(program, args, dir, limit_s)
+    }
+
+    /// A program that this repository built itself.
+    pub(crate) fn built(program: PathBuf, args: &[&str], dir: &Path, limit_s: u64) -> Self {
+        Self {
+            program,
+            args: args.iter().map(|&a| a.to_owned()).collect(),
+            dir: dir.to_owned(),
+            env: Vec::new(),
+            uid: None,
+            limit: Duration::from_secs(limit_s),
+        }
+    }
+
+    /// Sets a variable of the environment.
+    pub(crate) fn env(mut self, name: &str, value: impl Into<String>) -> Self {
+        self.env.push((name.to_owned(), value.into()));
+        self
+    }
+
+    /// Runs it as this user and group; needs root.
+    pub(crate) fn uid(mut self, uid: u32) -> Self {
+        self.uid = Some(uid);
+        self
+    }
+
+    /// The command line.
+    pub(crate) fn shown(&self) -> String {
+        let name = self.program.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        std::iter::once(name).chain(self.args.iter().cloned()).collect::<Vec<_>>().join(" ")
+    }
+
+    /// Runs it to its end or to the limit.
+    ///
+    /// # Errors
+    /// Only if it cannot be started; a bad end is a value.
+    pub(crate) fn run(&self) -> anyhow::Result<Ended> {
+        println!("$ {}", self.shown());
+        let (reader, mut child) = self.start()?;
+        let (line_tx, line_rx) = mpsc::channel();
+        std::thread::spawn(move || read_lines(reader, &line_tx));
+        let mut ended = Ended { code: 0, killed: None, lines: VecDeque::new(), slow: Vec::new() };
+        let start = Instant::now();
+        loop {
+            take_lines(&line_rx, &mut ended, Duration::from_millis(50));
+            if let Some(status) = child.try_wait().context("wait for a step")? {
+                ended.code = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0));
+                break;
+            }
+            if start.elapsed() > self.limit {
+                ended.killed = Some(command_lines_of_group(child.id()));
+                ended.code = 137;
+                let _ = kill_process_group(Pid::from_child(&child), Signal::KILL);
+                child.wait().context("wait for a killed step")?;
+                break;
+            }
+        }
+        // Whatever the step left behind holds the pipe and the processors; the group is ours.
+        if let Some(group) = Pid::from_raw(child.id().cast_signed()) {
+            let _ = kill_process_group(group, Signal::KILL);
+        }
+        take_lines(&line_rx, &mut ended, Duration::from_secs(3));
+        Ok(ended)
+    }
+
+    fn start(&self) -> anyhow::Result<(std::io::PipeReader, Child)> {
+        let (reader, writer) = std::io::pipe().context("make a pipe for a step")?;
+        // The path stays right when a step builds this program anew.
+        let mut command = Command::new("/proc/self/exe");
+        command.arg("guard");
+        if let Some(uid) = self.uid {
+            command.arg("--uid").arg(uid.to_string());
+        }
+        command
+            .arg("--")
+            .arg(&self.program)
+            .args(&self.args)
+            .current_dir(&self.dir)
+            .envs(self.env.iter().map(|(k, v)| (k, v)))
+            .stdin(Stdio::piped())
+            .stdout(writer.try_clone().context("share a pipe")?)
+            .stderr(writer)
+            .process_group(0);
+        let child = command.spawn().with_context(|| format!("start {}", self.shown()))?;
+        Ok((reader, child))
+    }
+}
+
+/// Takes lines for `patience` or until the pipe is closed.
+fn take_lines(lines: &mpsc::Receiver<String>, ended: &mut Ended, patience: Duration) {
+    let until = Instant::now() + patience;
+    while let Ok(line) = lines.recv_timeout(until.saturating_duration_since(Instant::now())) {
+        println!("{line}");
+        if line.contains("has been running for over") {
+            ended.slow.push(line.clone());
+        }
+        if ended.lines.len() == LINES_KEPT_MAX {
+            ended.lines.pop_front();
+        }
+        ended.lines.push_back(line);
+    }
+}
+
+/// What a program of the list in [`tools`] prints: a question that it answers at once, so without
+/// the guard.
+///
+/// # Errors
+/// If it cannot be started or fails; the message holds what it wrote to standard error.
+pub(crate) fn ask(name: &'static str, args: &[&str], dir: &Path) -> anyhow::Result<String> {
+    let program = tools::find(name).unwrap_or_else(|| name.into());
+    let output = Command::new(program)
+        .args(args)
+        .current_dir(dir)
+        .stdin(Stdio::null())
+        .output()
+        .with_context(|| format!("start {name}"))?;
+    if !output.status.success() {
+        let words = String::from_utf8_lossy(&output.stderr);
+        bail!("{name} {}: {}: {}", args.join(" "), output.status, words.trim());
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+fn read_lines(reader: impl Read, lines: &mpsc::Sender<String>) {
+    let mut reader = BufReader::new(reader);
+    let mut bytes = Vec::new();
+    while reader.read_until(b'\n', &mut bytes).is_ok_and(|n| n > 0) {
+        let line = String::from_utf8_lossy(&bytes).trim_end().to_owned();
+        bytes.clear();
+        if lines.send(line).is_err() {
+            return;
+        }
+    }
+}
+
+/// The command lines of a process group, oldest first, without the guard.
+fn command_lines_of_group(group: u32) -> Vec<String> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
+        let Some(pid) = entry.file_name().to_str().and_then(|n| n.parse::<u32>().ok()) else {
+            continue;
+        };
+        let stat = std::fs::read_to_string(entry.path().join("stat")).unwrap_or_default();
+        // The name in parentheses may hold anything; fields follow the last parenthesis.
+        let of_group =
+            stat.rsplit(')').next().and_then(|rest| rest.split_whitespace().nth(2)?.parse().ok());
+        if pid == group || of_group != Some(group) {
+            continue;
+        }
+        let line = std::fs::read(entry.path().join("cmdline")).unwrap_or_default();
+        let line = String::from_utf8_lossy(&line).replace('\0', " ").trim().to_owned();
+        found.push((pid, line.chars().take(160).collect()));
+    }
+    found.sort();
+    found.into_iter().map(|(_, line)| line).collect()
+}
+
+/// The guard: `guard [--uid N] -- PROGRAM ARGS…`.
+pub(crate) fn child(args: &[String]) -> ExitCode {
+    let (uid, command) = match args {
+        [flag, uid, dashes, command @ ..] if flag == "--uid" && dashes == "--" => {
+            (uid.parse::<u32>().ok(), command)
+        }
+        [dashes, command @ ..] if dashes == "--" => (None, command),
+        _ => return ExitCode::from(2),
+    };
+    let Some((program, rest)) = command.split_first() else { return ExitCode::from(2) };
+    std::thread::spawn(|| {
+        let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
+        let _ = kill_current_process_group(Signal::KILL);
+    });
+    let mut command = Command::new(program);
+    command.args(rest).stdin(Stdio::null());
+    if let Some(uid) = uid {
+        command.uid(uid).gid(uid);
+    }
+    match command.status() {
+        Ok(status) => {
+            let code = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0));
+            ExitCode::from(u8::try_from(code).unwrap_or(1))
+        }
+        Err(error) => {
+            println!("start {program}: {error}");
+            ExitCode::from(127)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ended(killed: Option<Vec<String>>, lines: &[&str], slow: &[&str]) -> Ended {
+        Ended {
+            code: 137,
+            killed,
+            lines: lines.iter().map(|&l| l.to_owned()).collect(),
+            slow: slow.iter().map(|&l| l.to_owned()).collect(),
+        }
+    }
+
+    #[test]
+    fn a_kill_names_the_test() {
+        let word = ended(
+            Some(vec!["cargo test".into(), "deps/lab-1".into()]),
+            &["test a ... ok", "test b ... ok", "noise"],
+            &[],
+        )
+        .word();
+        assert_eq!(word, "killed at the limit; last test: b ... ok; running: deps/lab-1");
+        let word = ended(Some(vec![]), &["test a ... ok"], &["test c has been running"]).word();
+        assert!(word.contains("slow: test c"), "{word}");
+        assert_eq!(ended(None, &[], &[]).word(), "exit code 137");
+    }
+
+    #[test]
+    fn own_group_is_listed() {
+        // Our own process stands in our group, whatever the group is; the guard of a group is
+        // left out, so another number than ours is asked for only if we do not lead it.
+        let group = rustix::process::getpgrp().as_raw_nonzero().get().cast_unsigned();
+        if group != std::process::id() {
+            assert!(!command_lines_of_group(group).is_empty());
+        }
+    }
+
+    #[test]
+    fn lines_survive_what_is_not_text() {
+        let (tx, rx) = mpsc::channel();
+        read_lines(&b"one\n\xff two\nlast"[..], &tx);
+        drop(tx);
+        let lines: Vec<_> = rx.iter().collect();
+        assert_eq!(lines, ["one", "\u{fffd} two", "last"]);
+    }
+}

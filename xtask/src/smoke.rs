@@ -1,0 +1,149 @@
+//! The first command of the README, as a new user would run it: a fresh home directory, once as
+//! whoever runs the checks and once, when that is root, as a user without privileges.
+
+use crate::guard::{Ended, Job};
+use crate::repo::Repo;
+use crate::steps::Outcome;
+use anyhow::Context;
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::path::{Path, PathBuf};
+
+/// The user without privileges that every Linux system has.
+const NOBODY: u32 = 65534;
+
+/// Limit of the run, seconds; the command itself aims at far less.
+const LIMIT_S: u64 = 420;
+
+/// Who runs the command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum User {
+    /// Whoever runs this program.
+    Current,
+    /// [`NOBODY`]; only root can become it.
+    Nobody,
+}
+
+/// A directory that is removed at the end.
+struct Home(PathBuf);
+
+impl Drop for Home {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Runs `ioloom study` of the given release build.
+pub(crate) fn run(repo: &Repo, program: &Path, user: User) -> anyhow::Result<Outcome> {
+    if user == User::Nobody && !rustix::process::geteuid().is_root() {
+        return Ok(Outcome::Skipped("only root can run it as another user".to_owned()));
+    }
+    let home = make_home(program, user)?;
+    let run = |args: &[&str], limit_s: u64| {
+        let mut job = Job::built(home.0.join("ioloom"), args, &home.0, limit_s)
+            .env("HOME", home.0.to_string_lossy())
+            .env("XDG_CACHE_HOME", home.0.join("cache").to_string_lossy())
+            .env("XDG_DATA_HOME", home.0.join("data").to_string_lossy());
+        if user == User::Nobody {
+            job = job.uid(NOBODY);
+        }
+        job.run()
+    };
+    let help = run(&["study", "--help"], 60)?;
+    let is_there = help.fine() && help.lines.iter().any(|line| line.contains("study"));
+    if !is_there && !is_declared(repo)? {
+        return Ok(Outcome::Skipped("the program has no command `study`".to_owned()));
+    }
+    if !is_there {
+        return Ok(Outcome::Failed(format!("ioloom study --help: {}", help.word())));
+    }
+    Ok(judge(&run(&["study"], LIMIT_S)?, |path| report_bytes(&home.0, path)))
+}
+
+/// Whether the source of the program declares the command: then it must work.
+fn is_declared(repo: &Repo) -> anyhow::Result<bool> {
+    for file in repo.files()? {
+        if file.starts_with("crates/cli/src") && repo.read(&file)?.contains("Study") {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+fn make_home(program: &Path, user: User) -> anyhow::Result<Home> {
+    let name = format!("ioloom-smoke-{}-{user:?}", std::process::id()).to_lowercase();
+    let dir = std::env::temp_dir().join(name);
+    std::fs::create_dir(&dir).with_context(|| format!("make {}", dir.display()))?;
+    let home = Home(dir);
+    // A copy, because the build directory may lie where others cannot look.
+    let copy = home.0.join("ioloom");
+    std::fs::copy(program, &copy).with_context(|| format!("copy {}", program.display()))?;
+    std::fs::set_permissions(&copy, PermissionsExt::from_mode(0o755)).context("permissions")?;
+    std::fs::set_permissions(&home.0, PermissionsExt::from_mode(0o755)).context("permissions")?;
+    if user == User::Nobody {
+        chown(&home.0, Some(NOBODY), Some(NOBODY)).context("give the directory away")?;
+    }
+    Ok(home)
+}
+
+/// The command must end with 0 and name a report that exists and is not empty.
+fn judge(ended: &Ended, bytes_of: impl Fn(&str) -> Option<u64>) -> Outcome {
+    if !ended.fine() {
+        return Outcome::Failed(format!("ioloom study: {}", ended.word()));
+    }
+    let words = ended.lines.iter().rev().flat_map(|line| line.split_whitespace());
+    let mut reports = words.map(|word| word.trim_matches(['"', '\'', '`', ',', '(', ')']));
+    let report = reports.find(|word| word.trim_end_matches('.').ends_with(".html"));
+    let Some(report) = report.map(|word| word.trim_end_matches('.')) else {
+        return Outcome::Failed("ioloom study ended well but named no report".to_owned());
+    };
+    match bytes_of(report) {
+        Some(bytes) if bytes > 1024 => Outcome::Passed(format!("report of {bytes} bytes")),
+        Some(bytes) => Outcome::Failed(format!("{report} has only {bytes} bytes")),
+        None => Outcome::Failed(format!("{report} does not exist")),
+    }
+}
+
+fn report_bytes(home: &Path, path: &str) -> Option<u64> {
+    let path = path.strip_prefix("file://").unwrap_or(path);
+    let path = match path.strip_prefix("~/") {
+        Some(rest) => home.join(rest),
+        None => home.join(path),
+    };
+    std::fs::metadata(path).ok().map(|m| m.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ended(code: i32, lines: &[&str]) -> Ended {
+        let lines = lines.iter().map(|&l| l.to_owned()).collect();
+        Ended { code, killed: None, lines, slow: Vec::new() }
+    }
+
+    #[test]
+    fn a_report_must_be_named_and_be_there() {
+        let there = |path: &str| (path == "/h/report.html").then_some(50_000);
+        let good = ended(0, &["answer", "report: /h/report.html"]);
+        assert!(matches!(judge(&good, there), Outcome::Passed(_)));
+        for bad in [
+            ended(1, &["report: /h/report.html"]),
+            ended(0, &["answer"]),
+            ended(0, &["report: /h/other.html"]),
+        ] {
+            assert!(matches!(judge(&bad, there), Outcome::Failed(_)), "{bad:?}");
+        }
+        assert!(matches!(judge(&good, |_| Some(10)), Outcome::Failed(_)));
+    }
+
+    #[test]
+    fn a_report_is_found_from_home() {
+        let dir = std::env::temp_dir().join(format!("ioloom-smoke-test-{}", std::process::id()));
+        std::fs::create_dir_all(&dir).unwrap();
+        let home = Home(dir);
+        std::fs::write(home.0.join("r.html"), "12345").unwrap();
+        assert_eq!(report_bytes(&home.0, "~/r.html"), Some(5));
+        assert_eq!(report_bytes(&home.0, "r.html"), Some(5));
+        assert_eq!(report_bytes(&home.0, "s.html"), None);
+    }
+}

@@ -1,0 +1,118 @@
+//! The outcome of a step and the table at the end.
+
+use std::time::Duration;
+
+/// How a step ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// It holds; a word on what was seen.
+    Passed(String),
+    /// It does not.
+    Failed(String),
+    /// It could not be looked at; counted, and an error under `--strict`.
+    Skipped(String),
+}
+
+impl Outcome {
+    fn words(&self) -> (&'static str, &str) {
+        match self {
+            Self::Passed(note) => ("OK", note),
+            Self::Failed(note) => ("FAILED", note),
+            Self::Skipped(note) => ("SKIPPED", note),
+        }
+    }
+
+    /// Prints one line and tells whether it is no failure.
+    pub(crate) fn print_alone(&self, name: &str) -> bool {
+        let (word, note) = self.words();
+        println!("{name}: {word} {note}");
+        !matches!(self, Self::Failed(_))
+    }
+}
+
+/// The steps so far.
+#[derive(Debug, Default)]
+pub(crate) struct Steps {
+    rows: Vec<(String, Duration, Outcome)>,
+}
+
+impl Steps {
+    /// Runs a step, times it and keeps its outcome; an error is a failure.
+    pub(crate) fn take(&mut self, name: &str, step: impl FnOnce() -> anyhow::Result<Outcome>) {
+        println!("\n== {name}");
+        let start = std::time::Instant::now();
+        let outcome = step().unwrap_or_else(|error| Outcome::Failed(format!("{error:#}")));
+        if let Outcome::Failed(note) | Outcome::Skipped(note) = &outcome {
+            println!("{}: {note}", outcome.words().0);
+        }
+        self.rows.push((name.to_owned(), start.elapsed(), outcome));
+    }
+
+    /// Whether the step of this name passed.
+    pub(crate) fn passed(&self, name: &str) -> bool {
+        self.rows.iter().any(|(n, _, o)| n == name && matches!(o, Outcome::Passed(_)))
+    }
+
+    /// The table, and as its last line the counts alone.
+    pub(crate) fn summary(&self) -> String {
+        let mut text = String::from("\n");
+        for (name, time, outcome) in &self.rows {
+            let (word, note) = outcome.words();
+            let line = format!("{name:<16} {:>7.1} s  {word:<8} {note}", time.as_secs_f64());
+            text += line.trim_end();
+            text.push('\n');
+        }
+        let total: Duration = self.rows.iter().map(|(_, time, _)| *time).sum();
+        let (passed, failed, skipped) = self.counts();
+        text += &format!("{:<16} {:>7.1} s\n", "total", total.as_secs_f64());
+        text + &format!("steps: {passed} passed, {failed} failed, {skipped} skipped\n")
+    }
+
+    /// Passed, failed and skipped.
+    pub(crate) fn counts(&self) -> (usize, usize, usize) {
+        let count = |f: fn(&Outcome) -> bool| self.rows.iter().filter(|(_, _, o)| f(o)).count();
+        (
+            count(|o| matches!(o, Outcome::Passed(_))),
+            count(|o| matches!(o, Outcome::Failed(_))),
+            count(|o| matches!(o, Outcome::Skipped(_))),
+        )
+    }
+
+    /// Whether all is well: no failure, and under `strict` nothing skipped.
+    pub(crate) fn fine(&self, strict: bool) -> bool {
+        let (_, failed, skipped) = self.counts();
+        failed == 0 && !(strict && skipped > 0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn three() -> Steps {
+        let mut steps = Steps::default();
+        steps.take("one", || Ok(Outcome::Passed("12 files".into())));
+        steps.take("two", || Ok(Outcome::Skipped("valgrind is missing".into())));
+        steps
+    }
+
+    #[test]
+    fn the_last_line_counts() {
+        let mut steps = three();
+        assert_eq!(steps.summary().lines().last(), Some("steps: 1 passed, 0 failed, 1 skipped"));
+        steps.take("three", || anyhow::bail!("no such file"));
+        let summary = steps.summary();
+        assert!(summary.ends_with("steps: 1 passed, 1 failed, 1 skipped\n"), "{summary}");
+        assert!(summary.contains("FAILED   no such file"), "{summary}");
+    }
+
+    #[test]
+    fn strict_refuses_what_was_skipped() {
+        let mut steps = three();
+        assert!(steps.fine(false));
+        assert!(!steps.fine(true));
+        assert!(steps.passed("one") && !steps.passed("two"));
+        steps.take("three", || Ok(Outcome::Failed(String::new())));
+        assert!(!steps.fine(false));
+    }
+}

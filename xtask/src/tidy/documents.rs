@@ -1,0 +1,228 @@
+//! Documents against the code they speak of: commands of the README, heads of crates, fields of
+//! the JSON schema, doubts, length of ARCHITECTURE.md.
+
+use super::rust_source::{code_only, without_tests};
+use super::{Finding, Source};
+use crate::repo::Repo;
+
+/// The commands of the README, each of which stands there once.
+const COMMANDS: [&str; 2] = ["cargo run --release -- study", "cargo xtask ci"];
+
+/// Lines of documentation that a crate begins with at least.
+const HEAD_LINES_MIN: usize = 3;
+
+/// Length of ARCHITECTURE.md, so that it is read in ten minutes.
+const ARCHITECTURE_LINES_MAX: usize = 200;
+
+/// Files whose public structs are part of the JSON documents.
+const SCHEMA_FILES: [&str; 5] = [
+    "crates/model/src/record.rs",
+    "crates/model/src/condition.rs",
+    "crates/model/src/fileset.rs",
+    "crates/model/src/machine.rs",
+    "crates/model/src/plan.rs",
+];
+
+/// Structs of those files that never become JSON objects: they are spelled as one text.
+const SPELLED: [&str; 1] = ["Plan"];
+
+/// Checks all of it.
+pub(super) fn check(repo: &Repo, sources: &[Source]) -> anyhow::Result<Vec<Finding>> {
+    let text_of =
+        |path: &str| sources.iter().find(|s| s.path.as_os_str() == path).map(|s| s.text.as_str());
+    let need = |path: &str| {
+        text_of(path).ok_or_else(|| Finding::refuse(path, "is missing; this repository needs it"))
+    };
+    let mut findings = Vec::new();
+    match need("README.md") {
+        Ok(text) => findings.extend(commands(text)),
+        Err(finding) => findings.push(finding),
+    }
+    match need("ARCHITECTURE.md") {
+        Ok(text) => findings.extend(architecture_length(text)),
+        Err(finding) => findings.push(finding),
+    }
+    for name in repo.crates()? {
+        let dir = if name == "xtask" { name } else { format!("crates/{name}") };
+        let head = ["lib.rs", "main.rs"].iter().find_map(|f| text_of(&format!("{dir}/src/{f}")));
+        findings.extend(head.and_then(|text| short_head(&dir, text)));
+    }
+    match need("docs/json.md") {
+        Ok(json) => {
+            for path in SCHEMA_FILES {
+                if let Some(source) = text_of(path) {
+                    findings.extend(fields_missing(path, source, json));
+                }
+            }
+        }
+        Err(finding) => findings.push(finding),
+    }
+    match (need("docs/method.md"), text_of("crates/model/src/doubt.rs")) {
+        (Ok(method), Some(source)) => findings.extend(doubts_missing(source, method)),
+        (Err(finding), _) => findings.push(finding),
+        _ => {}
+    }
+    Ok(findings)
+}
+
+fn commands(readme: &str) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for command in COMMANDS {
+        let count = readme.lines().filter(|line| line.trim() == command).count();
+        if count != 1 {
+            let text = format!("the command '{command}' stands there {count} times, not once");
+            findings.push(Finding::refuse("README.md", text));
+        }
+    }
+    findings
+}
+
+fn architecture_length(text: &str) -> Option<Finding> {
+    let lines = text.lines().count();
+    let text = format!("{lines} lines; {ARCHITECTURE_LINES_MAX} are refused above");
+    (lines > ARCHITECTURE_LINES_MAX).then(|| Finding::refuse("ARCHITECTURE.md", text))
+}
+
+fn short_head(dir: &str, text: &str) -> Option<Finding> {
+    let lines = text.lines().take_while(|line| line.starts_with("//!")).count();
+    let text = format!(
+        "its head has {lines} lines; say what it is, why this way and what it costs in at least \
+         {HEAD_LINES_MIN}"
+    );
+    (lines < HEAD_LINES_MIN).then(|| Finding::refuse(dir, text))
+}
+
+/// Public structs with their public fields, from the text of a source file.
+fn structs(source: &str) -> Vec<(String, Vec<String>)> {
+    let code = without_tests(&code_only(source));
+    let mut found: Vec<(String, Vec<String>)> = Vec::new();
+    let mut inside = false;
+    for line in code.lines() {
+        if let Some(rest) = line.strip_prefix("pub struct ") {
+            let end = rest.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(rest.len());
+            found.push((rest[..end].to_owned(), Vec::new()));
+            inside = true;
+        } else if line.starts_with('}') {
+            inside = false;
+        } else if inside && let Some(rest) = line.strip_prefix("    pub ") {
+            let (name, _) = rest.split_once(':').unwrap_or((rest, ""));
+            if let Some((_, fields)) = found.last_mut() {
+                fields.push(name.trim().to_owned());
+            }
+        }
+    }
+    found
+}
+
+/// Every field stands as `name` in the section of docs/json.md whose heading names its struct.
+fn fields_missing(path: &str, source: &str, json: &str) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for (name, fields) in structs(source) {
+        if SPELLED.contains(&name.as_str()) {
+            continue;
+        }
+        let Some(section) = section_of(json, &name) else {
+            let text = format!("no heading of docs/json.md names {name}");
+            findings.push(Finding::refuse(path, text));
+            continue;
+        };
+        for field in fields.iter().filter(|field| !section.contains(&format!("`{field}`"))) {
+            let text = format!("docs/json.md does not document `{field}` of {name}");
+            findings.push(Finding::refuse(path, text));
+        }
+    }
+    findings
+}
+
+/// The text from the heading that holds `name` in backquotes up to the next heading.
+fn section_of<'a>(text: &'a str, name: &str) -> Option<&'a str> {
+    let quoted = format!("`{name}`");
+    let mut start = None;
+    let mut at = 0;
+    for line in text.split_inclusive('\n') {
+        if line.starts_with('#') {
+            if let Some(start) = start {
+                return Some(&text[start..at]);
+            }
+            if line.contains(&quoted) {
+                start = Some(at);
+            }
+        }
+        at += line.len();
+    }
+    start.map(|start| &text[start..])
+}
+
+/// The name of every doubt stands in the table of doubts.
+fn doubts_missing(source: &str, method: &str) -> Vec<Finding> {
+    let names = source
+        .split_once("fn name(self)")
+        .and_then(|(_, rest)| rest.split_once("\n    }"))
+        .map_or("", |(body, _)| body)
+        .lines()
+        .filter_map(|line| line.split_once("=> \"")?.1.strip_suffix("\","));
+    let Some(table) = method.split_once("## Doubts").map(|(_, rest)| rest) else {
+        return vec![Finding::refuse("docs/method.md", "has no heading '## Doubts'")];
+    };
+    let mut findings: Vec<Finding> = Vec::new();
+    let mut count = 0;
+    for name in names {
+        count += 1;
+        if !table.contains(&format!("| {name} |")) {
+            let text = format!("the doubt '{name}' has no row under '## Doubts'");
+            findings.push(Finding::refuse("docs/method.md", text));
+        }
+    }
+    if count == 0 {
+        let text = "no names of doubts found; the check must follow the code";
+        findings.push(Finding::refuse("crates/model/src/doubt.rs", text));
+    }
+    findings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_command_stands_once() {
+        let good = "# x\n```\ncargo run --release -- study\n```\n```\ncargo xtask ci\n```\n";
+        assert!(commands(good).is_empty());
+        assert_eq!(commands("cargo xtask ci\ncargo xtask ci\n").len(), 2);
+    }
+
+    #[test]
+    fn heads_are_three_lines() {
+        assert!(short_head("a", "//! a\n//! b\n//! c\nmod x;").is_none());
+        assert!(short_head("a", "//! a\n//! b\nmod x;\n//! c").is_some());
+    }
+
+    const SOURCE: &str = "/// A.\npub struct Run {\n    /// pub not: a field\n    pub key: String,\n    \
+        inner: u8,\n    pub elapsed_ns: u64,\n}\npub enum E { A { pub_: u8 } }\n";
+
+    #[test]
+    fn structs_and_fields_are_read() {
+        assert_eq!(
+            structs(SOURCE),
+            [("Run".to_owned(), vec!["key".to_owned(), "elapsed_ns".to_owned()])]
+        );
+    }
+
+    #[test]
+    fn a_field_must_stand_in_its_own_section() {
+        let good = "## `Run`\n| `key` | `elapsed_ns` |\n## `Other`\n";
+        assert!(fields_missing("r.rs", SOURCE, good).is_empty());
+        let elsewhere = "## `Run`\n| `key` |\n## `Other`\n| `elapsed_ns` |\n";
+        assert_eq!(fields_missing("r.rs", SOURCE, elsewhere).len(), 1);
+        assert_eq!(fields_missing("r.rs", SOURCE, "# nothing").len(), 1);
+    }
+
+    #[test]
+    fn every_doubt_has_a_row() {
+        let source = "fn name(self) -> &str {\n match self {\n Self::A => \"not cold\",\n \
+            Self::B => \"drift\",\n }\n    }\n";
+        assert!(doubts_missing(source, "## Doubts\n| not cold | x |\n| drift | y |").is_empty());
+        assert_eq!(doubts_missing(source, "## Doubts\n| not cold | x |").len(), 1);
+        assert_eq!(doubts_missing("", "## Doubts\n").len(), 1);
+    }
+}

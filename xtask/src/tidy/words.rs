@@ -1,0 +1,124 @@
+//! Words that must not stay: marks of unfinished work, paths of somebody's machine.
+
+use super::rust_source::{code_only, lines_with_word};
+use super::{Finding, Source};
+
+/// Marks of unfinished work. In pieces, so that this file does not hold what it looks for.
+const UNFINISHED: [(&str, &str); 5] = [
+    (concat!("FIX", "ME"), "finish it or write an issue"),
+    (concat!("TO", "DO"), "finish it or write an issue"),
+    (concat!("XX", "X:"), "finish it or write an issue"),
+    (concat!("to", "do!("), "finish it"),
+    (concat!("unimpl", "emented!("), "finish it"),
+];
+
+/// Directories of one machine.
+const MACHINE_PATHS: [&str; 4] =
+    [concat!("/wo", "rk/"), concat!("/ro", "ot/"), concat!("/fa", "rm/"), concat!("/ho", "me/")];
+
+/// Words that fail when a number of the outside world is wrong; in libraries an error is a value.
+const PANICS: [&str; 1] = ["process::exit"];
+
+/// Where the libraries' own lock files may point.
+const NPM_SOURCE: &str = "https://registry.npmjs.org/";
+
+/// Checks every text file.
+pub(super) fn check(sources: &[Source]) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for source in sources {
+        if source.is("lock") || source.path.ends_with("package-lock.json") {
+            findings.extend(foreign_registry(source));
+            continue;
+        }
+        for (number, line) in source.text.lines().enumerate() {
+            let words = UNFINISHED.iter().filter(|(word, _)| line.contains(word));
+            for (word, advice) in words {
+                let text = format!("'{word}' marks unfinished work; {advice}");
+                findings.push(Finding::at(&source.path, number + 1, text));
+            }
+            for path in MACHINE_PATHS.iter().filter(|path| has_path(line, path)) {
+                let text = format!("'{path}' is a path of one machine");
+                findings.push(Finding::at(&source.path, number + 1, text));
+            }
+        }
+        if source.is("rs") && source.is_under("crates") && !source.is_under("crates/cli") {
+            let code = code_only(&source.text);
+            for word in PANICS {
+                for line in lines_with_word(&code, word) {
+                    let text = format!("'{word}' in a library; return an error");
+                    findings.push(Finding::at(&source.path, line, text));
+                }
+            }
+        }
+    }
+    findings
+}
+
+/// Whether the path stands there as a root, not as a part of another (`net/work/…`).
+fn has_path(line: &str, path: &str) -> bool {
+    line.match_indices(path).any(|(at, _)| {
+        let before = line[..at].chars().next_back();
+        !before.is_some_and(|c| c.is_alphanumeric() || "_-.})~".contains(c))
+    })
+}
+
+/// A lock file must name the public registries, or it works on one machine only.
+fn foreign_registry(source: &Source) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for (number, line) in source.text.lines().enumerate() {
+        let line = line.trim();
+        let foreign = if source.is("lock") {
+            line.starts_with("source = ") && !line.contains("github.com/rust-lang/crates.io-index")
+        } else {
+            line.starts_with("\"resolved\": \"http") && !line.contains(NPM_SOURCE)
+        };
+        if foreign {
+            let text = "comes from another place than the public registry";
+            findings.push(Finding::at(&source.path, number + 1, text));
+        }
+    }
+    findings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(path: &str, text: &str) -> usize {
+        check(&[Source { path: path.into(), text: text.into() }]).len()
+    }
+
+    #[test]
+    fn unfinished_work_is_found() {
+        for (word, _) in UNFINISHED {
+            assert!(found("a.rs", &format!("// {word} later")) > 0, "{word}");
+        }
+        assert_eq!(found("a.rs", "// done"), 0);
+    }
+
+    #[test]
+    fn machine_paths_are_roots() {
+        for path in MACHINE_PATHS {
+            assert_eq!(found("a.md", &format!("see {path}x")), 1);
+            assert_eq!(found("a.md", &format!("see net{path}x")), 0);
+        }
+    }
+
+    #[test]
+    fn lock_files_name_public_registries() {
+        let good = "source = \"registry+https://github.com/rust-lang/crates.io-index\"";
+        assert_eq!(found("Cargo.lock", good), 0);
+        assert_eq!(found("Cargo.lock", "source = \"registry+https://mirror.invalid/\""), 1);
+        let line = "\"resolved\": \"https://registry.npmjs.org/vite/-/vite-8.tgz\",";
+        assert_eq!(found("ui/package-lock.json", line), 0);
+        let line = "\"resolved\": \"http://mirror.invalid/vite-8.tgz\",";
+        assert_eq!(found("ui/package-lock.json", line), 1);
+    }
+
+    #[test]
+    fn libraries_do_not_end_the_process() {
+        let text = "fn f() { std::process::exit(1) }";
+        assert_eq!(found("crates/walk/src/lib.rs", text), 1);
+        assert_eq!(found("crates/cli/src/main.rs", text), 0);
+    }
+}

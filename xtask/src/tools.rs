@@ -1,0 +1,117 @@
+//! The programs that this crate may start, and the package that brings each.
+//!
+//! A program that is not on this list cannot be started at all ([`program`] refuses it), so a
+//! fresh machine that installed the packages below has all that `cargo xtask ci` needs. The list
+//! also holds the programs that tests start themselves.
+
+use std::path::{Path, PathBuf};
+
+/// A program that comes from a system package.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Packaged {
+    /// Name of the program.
+    pub(crate) program: &'static str,
+    /// Debian package that brings it.
+    pub(crate) package: &'static str,
+    /// What is skipped without it.
+    pub(crate) needed_for: &'static str,
+}
+
+/// Programs from packages. `npm` stands apart from `nodejs`: some distributions ship both in one.
+pub(crate) const PACKAGED: [Packaged; 6] = [
+    Packaged {
+        program: "valgrind",
+        package: "valgrind",
+        needed_for: "gate: counting the instructions of the hot path",
+    },
+    Packaged {
+        program: "node",
+        package: "nodejs",
+        needed_for: "ui: type check and tests of the viewer",
+    },
+    Packaged { program: "npm", package: "npm", needed_for: "ui: dependencies of the viewer" },
+    Packaged {
+        program: "chromium",
+        package: "chromium",
+        needed_for: "opening the report in a real browser",
+    },
+    Packaged {
+        program: "xxhsum",
+        package: "xxhash",
+        needed_for: "tests that compare `each --per-file` with an independent program",
+    },
+    Packaged {
+        program: "mke2fs",
+        package: "e2fsprogs",
+        needed_for: "tests on a file system image of our own",
+    },
+];
+
+/// Programs that are there already: the toolchain that built this crate, and the installer, whose
+/// absence is a normal case.
+pub(crate) const GIVEN: [&str; 3] = ["cargo", "rustc", "apt-get"];
+
+/// The name of a program that may be started.
+///
+/// # Panics
+/// If it stands on neither list: that is an error in this crate, not of the outside world.
+pub(crate) fn program(name: &'static str) -> &'static str {
+    assert!(
+        GIVEN.contains(&name) || PACKAGED.iter().any(|p| p.program == name),
+        "'{name}' is not on the list of xtask/src/tools.rs; add it with its package"
+    );
+    name
+}
+
+/// Where a program lies, if it is installed.
+pub(crate) fn find(name: &'static str) -> Option<PathBuf> {
+    let name = program(name);
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    // Programs for file systems lie in the administrator's directories, which a plain user's
+    // PATH often lacks.
+    std::env::split_paths(&path)
+        .chain(["/usr/sbin".into(), "/sbin".into()])
+        .map(|dir| dir.join(name))
+        .find(|file| is_executable(file))
+}
+
+fn is_executable(file: &Path) -> bool {
+    use std::os::unix::fs::PermissionsExt;
+    std::fs::metadata(file).is_ok_and(|m| m.is_file() && m.permissions().mode() & 0o111 != 0)
+}
+
+/// The packaged programs that are not installed.
+pub(crate) fn missing() -> Vec<Packaged> {
+    PACKAGED.into_iter().filter(|p| find(p.program).is_none()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_listed_programs_may_start() {
+        assert_eq!(program("valgrind"), "valgrind");
+        assert!(std::panic::catch_unwind(|| program("wget")).is_err());
+    }
+
+    #[test]
+    fn cargo_is_found() {
+        assert!(find("cargo").is_some());
+    }
+
+    /// The list binds only if there is no other way to start a program.
+    #[test]
+    fn nothing_starts_a_program_past_the_list() {
+        let repo = crate::repo::Repo::find().unwrap();
+        let start = concat!("Command", "::new(");
+        for file in repo.files().unwrap() {
+            if file.starts_with("xtask/src") && file.extension().is_some_and(|e| e == "rs") {
+                let text = repo.read(&file).unwrap();
+                let found = text.matches(start).count();
+                let allowed = if file.ends_with("guard.rs") { 3 } else { 0 };
+                assert_eq!(found, allowed, "{}", file.display());
+            }
+        }
+    }
+}
