@@ -1,1 +1,17 @@
-//! Per-thread spans and states, samplers, and the words for a bottleneck.
+//! Where the time of a run went.
+//!
+//! Each thread owns a [`Meter`]: one clock reading ends one call and starts the next, so a file
+//! with five calls costs five readings and five table entries, no lock and no atomic. At the end
+//! the thread's processor time and run-queue delay split the wall time into states that add up to
+//! the elapsed time exactly; what no evidence explains is `unknown`. [`bottleneck`] puts the result
+//! into one word and one sentence.
+
+mod bottleneck;
+mod gauge;
+mod meter;
+mod usage;
+
+pub use bottleneck::bottleneck;
+pub use gauge::{Gauges, Sampler};
+pub use meter::{Detail, Meter, ThreadReport, merge_calls};
+pub use usage::{Usage, UsageDelta};

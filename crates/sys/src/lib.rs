@@ -18,4 +18,3 @@ pub mod map;
 pub mod mount;
 pub mod proc;
 pub mod ring;
-pub mod thread;

@@ -1,0 +1,125 @@
+//! What limited a run, in one word and one sentence.
+
+use ioloom_model::record::Bottleneck;
+use ioloom_model::{CallKind, Measured};
+
+/// Processors count as busy from this share on.
+const BUSY: f64 = 0.85;
+
+/// Judges a run on `cores` usable processors. The rules, in order: the memory budget made threads
+/// wait; the processors were busy (with the function, or with the calls of the kernel); threads
+/// waited for each other; the device.
+pub fn bottleneck(m: &Measured, cores: u32) -> Bottleneck {
+    let total: f64 = m.threads.iter().map(|t| t.elapsed_ns as f64).sum();
+    if total == 0.0 || m.elapsed_ns == 0 {
+        return word("unknown", "nothing ran".to_owned());
+    }
+    let call = |kind| m.calls.get(&kind).map_or(0.0, |c| c.total_ns as f64);
+    let cpu = (m.cpu_user_ns + m.cpu_kernel_ns) as f64;
+    let cpu_share = cpu / (m.elapsed_ns as f64 * f64::from(cores.max(1)));
+    let percent = |x: f64| format!("{:.0} %", 100.0 * x);
+    let memory = call(CallKind::Memory) / total;
+    if memory > 0.25 {
+        return word(
+            "memory",
+            format!("threads spent {} of their time waiting for the memory budget", percent(memory)),
+        );
+    }
+    if cpu_share >= BUSY {
+        let kernel = m.cpu_kernel_ns as f64 / cpu.max(1.0);
+        return if kernel > 0.5 {
+            word(
+                "metadata",
+                format!(
+                    "processors were {} busy, {} of it in the kernel: opening, reading and closing \
+                     is the work",
+                    percent(cpu_share.min(1.0)),
+                    percent(kernel)
+                ),
+            )
+        } else {
+            word(
+                "compute",
+                format!(
+                    "processors were {} busy, {} of it in the program: more cores would help, a \
+                     faster disk would not",
+                    percent(cpu_share.min(1.0)),
+                    percent(1.0 - kernel)
+                ),
+            )
+        };
+    }
+    let share = |state| m.share(state).unwrap_or(0.0);
+    let (io, sync, inside) = (share("io"), share("sync"), share("compute-blocked"));
+    if inside > io && inside > sync && inside > 0.3 {
+        return word(
+            "compute",
+            format!("the function itself waited for {} of the threads' time", percent(inside)),
+        );
+    }
+    if sync > io {
+        return word(
+            "hand-over",
+            format!(
+                "threads waited for each other {} of their time and for input {}, with processors \
+                 {} busy",
+                percent(sync),
+                percent(io),
+                percent(cpu_share)
+            ),
+        );
+    }
+    word(
+        "device",
+        format!(
+            "threads waited for input {} of their time with processors {} busy: a faster disk or \
+             more requests in flight would help, more cores would not",
+            percent(io),
+            percent(cpu_share)
+        ),
+    )
+}
+
+fn word(word: &str, sentence: String) -> Bottleneck {
+    Bottleneck { word: word.to_owned(), sentence }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ioloom_model::{CallStats, ThreadTime};
+
+    fn run(user: u64, kernel: u64, io: u64, sync: u64, memory: u64) -> Measured {
+        let mut m = Measured {
+            elapsed_ns: 100,
+            cpu_user_ns: user,
+            cpu_kernel_ns: kernel,
+            threads: vec![ThreadTime {
+                elapsed_ns: 100,
+                on_cpu_ns: 100 - io - sync,
+                ready_ns: Some(0),
+                io_ns: io,
+                sync_ns: sync,
+                ..ThreadTime::default()
+            }],
+            ..Measured::default()
+        };
+        let stats = CallStats { total_ns: memory, count: 1, ..CallStats::default() };
+        m.calls.insert(CallKind::Memory, stats);
+        m
+    }
+
+    #[test]
+    fn words_follow_the_evidence() {
+        for (m, expected) in [
+            (run(90, 5, 0, 0, 0), "compute"),
+            (run(20, 75, 0, 0, 0), "metadata"),
+            (run(10, 10, 70, 10, 0), "device"),
+            (run(10, 10, 10, 70, 0), "hand-over"),
+            (run(90, 5, 0, 0, 40), "memory"),
+            (Measured::default(), "unknown"),
+        ] {
+            assert_eq!(bottleneck(&m, 1).word, expected);
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! Requests in flight over time.
+//!
+//! Each thread stores its own number into its own cache line, without reading anybody else's; a
+//! sampler thread of the laboratory adds them up a thousand times a second. The library has no
+//! sampler and pays one store.
+
+use ioloom_sys::clock::monotonic_ns;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// Points that a sampler keeps; beyond them every second one is dropped and the period doubles.
+const POINTS_MAX: usize = 512;
+
+#[repr(align(64))]
+#[derive(Debug, Default)]
+struct Line(AtomicU32);
+
+/// One number per thread.
+#[derive(Debug)]
+pub struct Gauges(Vec<Line>);
+
+impl Gauges {
+    /// Gauges for `threads` threads.
+    pub fn new(threads: usize) -> Self {
+        Self((0..threads).map(|_| Line::default()).collect())
+    }
+
+    /// Thread `thread` has `count` requests in flight.
+    #[inline]
+    pub fn set(&self, thread: usize, count: u32) {
+        self.0[thread].0.store(count, Ordering::Relaxed);
+    }
+
+    /// The sum over all threads.
+    pub fn sum(&self) -> u32 {
+        self.0.iter().map(|line| line.0.load(Ordering::Relaxed)).sum()
+    }
+}
+
+/// A thread that samples gauges.
+pub struct Sampler {
+    stop: Arc<AtomicBool>,
+    thread: JoinHandle<Vec<(u64, u32)>>,
+}
+
+impl Sampler {
+    /// Starts sampling; times count from `start_ns` on the monotonic clock.
+    pub fn start(gauges: Arc<Gauges>, start_ns: u64) -> std::io::Result<Self> {
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = stop.clone();
+        let thread =
+            std::thread::Builder::new().name("ioloom-sampler".to_owned()).spawn(move || {
+                let mut points = Vec::with_capacity(POINTS_MAX);
+                let mut period = Duration::from_millis(1);
+                while !stopped.load(Ordering::Relaxed) {
+                    if points.len() == POINTS_MAX {
+                        let mut odd = false;
+                        points.retain(|_| {
+                            odd = !odd;
+                            odd
+                        });
+                        period *= 2;
+                    }
+                    points.push((monotonic_ns().saturating_sub(start_ns), gauges.sum()));
+                    std::thread::sleep(period);
+                }
+                points
+            })?;
+        Ok(Self { stop, thread })
+    }
+
+    /// Stops and returns nanoseconds after the start and requests in flight.
+    pub fn stop(self) -> Vec<(u64, u32)> {
+        self.stop.store(true, Ordering::Relaxed);
+        self.thread.join().unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_sampler_sees_what_threads_set() {
+        let gauges = Arc::new(Gauges::new(2));
+        gauges.set(0, 3);
+        gauges.set(1, 4);
+        let sampler = Sampler::start(gauges, monotonic_ns()).unwrap();
+        std::thread::sleep(Duration::from_millis(20));
+        let points = sampler.stop();
+        assert!(points.iter().all(|(_, n)| *n == 7) && !points.is_empty());
+        assert!(points.windows(2).all(|w| w[0].0 < w[1].0));
+    }
+}
