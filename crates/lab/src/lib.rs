@@ -12,7 +12,10 @@
 //! elsewhere, from the stored records alone, so that every verdict can be computed again.
 
 pub mod child;
+pub mod expand;
 pub mod files;
+pub mod order;
+pub mod spec;
 pub mod subject;
 
 pub use child::{ChildAnswer, Runner};

@@ -1,0 +1,429 @@
+//! From a study file to comparisons: experiment × set × condition × compute × medium, each with
+//! its concrete arms.
+//!
+//! A comparison is the unit of statistics: its arms meet in the same blocks and nowhere else. A
+//! brace in an arm's name, plan, set or file limit holds a factor, or a factor and a whole number
+//! joined by `+`, `-`, `*` or `/` (`{n}`, `{n-1}`). Quick mode takes the headline arms alone and
+//! the smaller sets. One arm of a comparison runs twice in each block under a second name, so that
+//! the same plan against itself shows the noise floor.
+
+use ioloom_model::study::Arm;
+use ioloom_model::{Compute, Condition, FileSetSpec, Plan, StudySpec, table};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// How much of a study runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Mode {
+    /// Headline arms, smaller sets, a budget of time.
+    Quick,
+    /// Everything at the published size.
+    Full,
+}
+
+impl Mode {
+    /// The word.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Quick => "quick",
+            Self::Full => "full",
+        }
+    }
+}
+
+/// What the second run of the same arm in a block is called: the arm's name and this.
+pub const AGAIN: &str = " (again)";
+
+/// Where the files of an arm come from.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SetSource {
+    /// Made from a specification.
+    Made(FileSetSpec),
+    /// A directory of the user's, shown by this name; its path is not part of the record because
+    /// not every path can be written as text.
+    Directory(String),
+}
+
+/// An arm without braces, before the machine is known.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Concrete {
+    /// Name, factors filled in.
+    pub name: String,
+    /// The plan, complete.
+    pub plan: Plan,
+    /// The factors.
+    pub factors: BTreeMap<String, f64>,
+    /// At most this many files.
+    pub files_max: Option<u64>,
+    /// The set, if it is not the experiment's.
+    pub set: Option<String>,
+    /// Whether it runs in quick mode.
+    pub headline: bool,
+}
+
+/// An arm of a comparison, ready to run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ReadyArm {
+    /// Name, factors filled in, with [`AGAIN`] for the second run of the same arm.
+    pub name: String,
+    /// The plan, complete.
+    pub plan: Plan,
+    /// The factors.
+    pub factors: BTreeMap<String, f64>,
+    /// At most this many files of the set, from the start of its list.
+    pub files_max: Option<u64>,
+    /// Name of the set.
+    pub set: String,
+    /// Where its files come from.
+    pub source: SetSource,
+    /// Whether the set is smaller than the published one.
+    pub scaled: bool,
+}
+
+/// Arms that are compared block by block.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Comparison {
+    /// Name of the experiment.
+    pub experiment: String,
+    /// Name of the experiment's set (arms may have their own).
+    pub set: String,
+    /// Condition of each run.
+    pub condition: Condition,
+    /// Work on the bytes.
+    pub compute: Compute,
+    /// Word of the medium.
+    pub medium: String,
+    /// Blocks to run.
+    pub blocks: u32,
+    /// The arms.
+    pub arms: Vec<ReadyArm>,
+}
+
+/// What the command line changes about a study.
+#[derive(Debug, Clone, Default)]
+pub struct Overrides {
+    /// Another seed than the file's.
+    pub seed: Option<u64>,
+    /// Names of media; empty means one, `work`.
+    pub media: Vec<String>,
+    /// A directory of the user's in place of every set, shown by this name.
+    pub files: Option<String>,
+    /// Only these experiments; empty means all.
+    pub experiments: Vec<String>,
+    /// Only these conditions, in every experiment; empty means those of the file.
+    pub conditions: Vec<Condition>,
+    /// Another number of blocks.
+    pub blocks: Option<u32>,
+}
+
+/// The concrete arms of an arm, over the product of its factors, completed for `cores`.
+///
+/// # Errors
+/// What cannot be filled in or run anywhere, as a sentence.
+pub fn concrete_arms(arm: &Arm, cores: u32) -> Result<Vec<Concrete>, String> {
+    for (factor, values) in &arm.headline_with {
+        let all = arm.with.get(factor).ok_or_else(|| {
+            format!("headline_with names the factor '{factor}', which with does not have")
+        })?;
+        if let Some(value) = values.iter().find(|v| !all.contains(v)) {
+            return Err(format!("headline_with {factor} = {value} is no value of with"));
+        }
+    }
+    let mut rows = vec![BTreeMap::new()];
+    for (factor, values) in &arm.with {
+        if values.is_empty() || values.iter().any(|v| !v.is_finite()) {
+            return Err(format!("factor '{factor}' needs at least one finite value"));
+        }
+        if rows.len() * values.len() > crate::spec::ARMS_MAX {
+            return Err(format!("more than {} arms", crate::spec::ARMS_MAX));
+        }
+        rows = rows
+            .into_iter()
+            .flat_map(|row: BTreeMap<String, f64>| {
+                values.iter().map(move |value| {
+                    let mut row = row.clone();
+                    row.insert(factor.clone(), *value);
+                    row
+                })
+            })
+            .collect();
+    }
+    rows.into_iter().map(|factors| concrete(arm, factors, cores)).collect()
+}
+
+fn concrete(arm: &Arm, factors: BTreeMap<String, f64>, cores: u32) -> Result<Concrete, String> {
+    let text = fill(&arm.plan, &factors)?;
+    let plan: Plan = text.parse().map_err(|e: ioloom_model::ParseError| e.to_string())?;
+    let plan = plan.complete(cores);
+    table::check(&plan)?;
+    let files_max = match &arm.files_max {
+        None => None,
+        Some(template) => {
+            let text = fill(template, &factors)?;
+            let count = text.parse::<u64>().ok().filter(|n| *n > 0);
+            Some(
+                count
+                    .ok_or_else(|| format!("files_max '{text}': use a whole number above zero"))?,
+            )
+        }
+    };
+    let headline = if arm.headline_with.is_empty() {
+        arm.headline
+    } else {
+        arm.headline_with.iter().all(|(f, v)| factors.get(f).is_some_and(|x| v.contains(x)))
+    };
+    let set = arm.set.as_ref().map(|t| fill(t, &factors)).transpose()?;
+    Ok(Concrete { name: fill(&arm.name, &factors)?, plan, factors, files_max, set, headline })
+}
+
+/// Fills in every brace of a text.
+fn fill(template: &str, factors: &BTreeMap<String, f64>) -> Result<String, String> {
+    let mut out = String::with_capacity(template.len());
+    let mut rest = template;
+    while let Some(open) = rest.find('{') {
+        out.push_str(&rest[..open]);
+        let inner = &rest[open + 1..];
+        let close = inner.find('}').ok_or_else(|| format!("'{template}': a '}}' is missing"))?;
+        let value = evaluate(inner[..close].trim(), factors).ok_or_else(|| {
+            let known: Vec<_> = factors.keys().map(String::as_str).collect();
+            format!(
+                "'{template}': {{{}}} is no factor (there are: {}), nor one with + - * / and a \
+                 whole number",
+                &inner[..close],
+                if known.is_empty() { "none".to_owned() } else { known.join(", ") }
+            )
+        })?;
+        out.push_str(&value.to_string());
+        rest = &inner[close + 1..];
+    }
+    out.push_str(rest);
+    Ok(out)
+}
+
+fn evaluate(expression: &str, factors: &BTreeMap<String, f64>) -> Option<f64> {
+    if let Some(value) = factors.get(expression) {
+        return Some(*value);
+    }
+    let at = expression.rfind(['+', '-', '*', '/'])?;
+    let left = *factors.get(expression[..at].trim())?;
+    let right = f64::from(expression[at + 1..].trim().parse::<u32>().ok()?);
+    match expression.as_bytes()[at] {
+        b'+' => Some(left + right),
+        b'-' => Some(left - right),
+        b'*' => Some(left * right),
+        _ if right > 0.0 => Some((left / right).floor()),
+        _ => None,
+    }
+}
+
+/// All comparisons of a study that was read by [`crate::spec`]. Experiments without an arm in this
+/// mode are left out.
+///
+/// # Errors
+/// An unknown experiment among the overrides, or what [`concrete_arms`] refuses.
+pub fn expand(
+    spec: &StudySpec,
+    mode: Mode,
+    overrides: &Overrides,
+    cores: u32,
+) -> Result<Vec<Comparison>, String> {
+    for name in &overrides.experiments {
+        if !spec.experiments.iter().any(|e| e.name == *name) {
+            let known: Vec<_> = spec.experiments.iter().map(|e| e.name.as_str()).collect();
+            return Err(format!(
+                "no experiment '{name}' in study {}; there are: {}",
+                spec.name,
+                known.join(", ")
+            ));
+        }
+    }
+    let default_medium = vec!["work".to_owned()];
+    let media = if overrides.media.is_empty() { &default_medium } else { &overrides.media };
+    let mut all = Vec::new();
+    for experiment in &spec.experiments {
+        if !overrides.experiments.is_empty() && !overrides.experiments.contains(&experiment.name) {
+            continue;
+        }
+        let mut arms = Vec::new();
+        for arm in &experiment.arms {
+            arms.extend(concrete_arms(arm, cores)?);
+        }
+        arms.retain(|a| mode == Mode::Full || a.headline);
+        // A directory of the user's stands for one set, and has no sets of other sizes.
+        arms.retain(|a| overrides.files.is_none() || a.set.is_none());
+        if arms.is_empty() {
+            continue;
+        }
+        let sets = if overrides.files.is_some() { &experiment.sets[..1] } else { &experiment.sets };
+        let conditions = if overrides.conditions.is_empty() {
+            &experiment.conditions
+        } else {
+            &overrides.conditions
+        };
+        let blocks = overrides.blocks.unwrap_or(match mode {
+            Mode::Quick => experiment.blocks_quick,
+            Mode::Full => experiment.blocks_full,
+        });
+        for medium in media {
+            for set in sets {
+                let ready = |a: &Concrete| ready_arm(spec, mode, overrides, set, a);
+                let ready: Vec<_> = arms.iter().map(ready).collect::<Result<_, _>>()?;
+                let shown = overrides.files.as_ref().unwrap_or(set);
+                for condition in conditions {
+                    for compute in &experiment.computes {
+                        all.push(Comparison {
+                            experiment: experiment.name.clone(),
+                            set: shown.clone(),
+                            condition: *condition,
+                            compute: compute.clone(),
+                            medium: medium.clone(),
+                            blocks,
+                            arms: ready.clone(),
+                        });
+                    }
+                }
+            }
+        }
+    }
+    add_again(&mut all, mode);
+    Ok(all)
+}
+
+fn ready_arm(
+    spec: &StudySpec,
+    mode: Mode,
+    overrides: &Overrides,
+    set: &str,
+    arm: &Concrete,
+) -> Result<ReadyArm, String> {
+    let name = arm.set.as_deref().unwrap_or(set);
+    let found = spec.sets.get(name).ok_or_else(|| format!("no set '{name}'"))?;
+    let (source, shown, scaled) = match &overrides.files {
+        Some(shown) => (SetSource::Directory(shown.clone()), shown.clone(), false),
+        None => {
+            let quick = found.quick.as_ref().filter(|_| mode == Mode::Quick);
+            let mut set = quick.unwrap_or(&found.full).clone();
+            if set.seed == 0 {
+                set.seed = overrides.seed.unwrap_or(spec.seed);
+            } else if let Some(seed) = overrides.seed {
+                set.seed ^= seed.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+            }
+            let scaled =
+                quick.is_some_and(|q| q.count < found.full.count || q.size != found.full.size);
+            (SetSource::Made(set), name.to_owned(), scaled)
+        }
+    };
+    Ok(ReadyArm {
+        name: arm.name.clone(),
+        plan: arm.plan,
+        factors: arm.factors.clone(),
+        files_max: arm.files_max,
+        set: shown,
+        source,
+        scaled,
+    })
+}
+
+/// Full mode: the first arm of each comparison runs twice in each block. Quick mode, where time is
+/// short: that of the first comparison alone.
+fn add_again(comparisons: &mut [Comparison], mode: Mode) {
+    let count = if mode == Mode::Full { comparisons.len() } else { 1 };
+    for comparison in comparisons.iter_mut().take(count) {
+        if let Some(first) = comparison.arms.first() {
+            let mut again = first.clone();
+            again.name.push_str(AGAIN);
+            comparison.arms.push(again);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pipeline() -> StudySpec {
+        crate::spec::load("pipeline", None).unwrap()
+    }
+
+    #[test]
+    fn braces_are_filled_in() {
+        let factors = BTreeMap::from([("n".to_owned(), 8.0), ("mib".to_owned(), 0.25)]);
+        for (template, text) in [
+            ("sync-{n}", "sync-8"),
+            ("c={n-1},h={ n + 1 }", "c=7,h=9"),
+            ("B-{mib}", "B-0.25"),
+            ("{n*4}/{n/3}", "32/2"),
+            ("plain", "plain"),
+        ] {
+            assert_eq!(fill(template, &factors).unwrap(), text);
+        }
+        for template in ["{m}", "{n", "{n-}", "{n/0}", "{}", "{n--1}"] {
+            assert!(fill(template, &factors).is_err(), "{template}");
+        }
+    }
+
+    #[test]
+    fn factors_expand_over_their_product() {
+        let spec = pipeline();
+        let grid = spec.experiments.iter().find(|e| e.name == "roles-grid").unwrap();
+        let arms = concrete_arms(&grid.arms[0], 2).unwrap();
+        let (r, c) = (&grid.arms[0].with["r"], &grid.arms[0].with["c"]);
+        assert_eq!(arms.len(), r.len() * c.len());
+        assert!(arms.iter().all(|a| a.factors.len() == 2));
+    }
+
+    #[test]
+    fn quick_takes_headline_arms_and_small_sets_full_takes_all() {
+        let spec = pipeline();
+        let none = Overrides::default();
+        let quick = expand(&spec, Mode::Quick, &none, 2).unwrap();
+        let full = expand(&spec, Mode::Full, &none, 2).unwrap();
+        let arms = |all: &[Comparison]| all.iter().map(|c| c.arms.len()).sum::<usize>();
+        assert!(arms(&quick) <= 13, "at most twelve headline arms and one again");
+        assert!(arms(&full) > 10 * arms(&quick));
+        assert!(quick.iter().all(|c| c.blocks >= 8) && full.iter().all(|c| c.blocks >= 12));
+        let again = |c: &Comparison| c.arms.iter().filter(|a| a.name.ends_with(AGAIN)).count();
+        assert_eq!(quick.iter().map(again).sum::<usize>(), 1);
+        assert!(full.iter().all(|c| again(c) == 1));
+        let small = &quick.iter().find(|c| c.set == "E").unwrap().arms[0];
+        assert!(small.scaled);
+        assert_eq!(small.source, SetSource::Made(spec.sets["E"].quick.clone().unwrap()));
+        assert!(full.iter().flat_map(|c| &c.arms).all(|a| !a.scaled));
+    }
+
+    #[test]
+    fn plans_are_complete_and_arms_keep_their_own_sets() {
+        let full = expand(&pipeline(), Mode::Full, &Overrides::default(), 3).unwrap();
+        for arm in full.iter().flat_map(|c| &c.arms) {
+            assert_eq!(arm.plan.complete(7), arm.plan, "{}", arm.name);
+        }
+        let sized = full.iter().find(|c| c.experiment == "call-cost-size").unwrap();
+        assert!(sized.arms.iter().any(|a| a.set == "G-512"));
+    }
+
+    #[test]
+    fn overrides_choose_media_experiments_conditions_blocks_seed_and_files() {
+        let spec = pipeline();
+        let overrides = Overrides {
+            seed: Some(99),
+            media: vec!["work".into(), "tmpfs".into()],
+            experiments: vec!["elapsed-tree".into()],
+            conditions: vec![Condition::Warm],
+            blocks: Some(2),
+            files: None,
+        };
+        let all = expand(&spec, Mode::Full, &overrides, 2).unwrap();
+        assert_eq!(all.len(), 2);
+        assert!(all.iter().all(|c| c.blocks == 2 && c.condition == Condition::Warm));
+        assert_ne!(all[0].arms[0].source, SetSource::Made(spec.sets["tree"].full.clone()));
+        let files = Overrides { files: Some("/data".into()), ..Overrides::default() };
+        let all = expand(&spec, Mode::Full, &files, 2).unwrap();
+        let directory = SetSource::Directory("/data".into());
+        assert!(all.iter().flat_map(|c| &c.arms).all(|a| a.source == directory));
+        assert!(all.iter().all(|c| c.experiment != "call-cost-size"));
+        let wrong = Overrides { experiments: vec!["nix".into()], ..Overrides::default() };
+        assert!(expand(&spec, Mode::Full, &wrong, 2).unwrap_err().contains("elapsed-tree"));
+    }
+}
