@@ -1,0 +1,212 @@
+//! Every number of every published table stands in the published text, near its neighbours.
+//!
+//! The texts are not part of the repository; where they are not present the test says `skipped`.
+
+use ioloom_claims::data::{TABLES, Table, table};
+use std::path::{Path, PathBuf};
+
+/// Lines that a row of a table may be spread over in the text: 1 for a printed table, more where
+/// the text gives the numbers in running sentences, all of them where they are scattered.
+const WINDOWS: &[(&str, usize)] = &[
+    ("000_call_cost", 1),
+    ("000_call_growth", 30),
+    ("000_fault_share", 1),
+    ("000_large_calls_end", 1),
+    ("000_large_threads", 1),
+    ("000_million", 1),
+    ("000_mmap_large", 1),
+    ("000_mmap_small", 1),
+    ("000_mmap_task", 1),
+    ("000_overlap", 1),
+    ("000_overlap_terms", 1),
+    ("000_roles", 1),
+    ("000_sets", 4),
+    ("000_shares", 1),
+    ("000_small_task", usize::MAX),
+    ("000_small_threads", 1),
+    ("000_sync_overlapped", 40),
+    ("001_walk", 1),
+    ("002_cache_levels", 50),
+    ("002_caches", 1),
+    ("002_cat", 1),
+    ("002_dd", 1),
+    ("002_free", 1),
+    ("002_ladder", 1),
+    ("002_sar_device_read", 1),
+    ("002_sar_device_write_buffered", 1),
+    ("002_sar_device_write_direct", 1),
+    ("002_sar_paging_read", 1),
+    ("002_sar_paging_write_buffered", 1),
+    ("002_sar_paging_write_direct", 1),
+    ("002_smt", 1),
+    ("002_sysctl", 8),
+    ("003_large", 1),
+    ("003_large_terms", 1),
+    ("003_means", 1),
+    ("003_runs", 1),
+];
+
+/// Columns that say what a row is in our words and not in those of the text.
+const OURS: &[(&str, &str)] = &[
+    ("000_roles", "computers=0"),
+    ("000_million", "computers=0"),
+    ("000_mmap_small", "computers=0"),
+    ("002_cache_levels", "index"),
+];
+
+fn shared(part: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared").join(part)
+}
+
+fn seed_text(number: &str) -> Option<String> {
+    let entries = std::fs::read_dir(shared("seeds")).ok()?;
+    let path = entries.flatten().map(|e| e.path()).find(|path| {
+        path.file_name().and_then(|n| n.to_str()).is_some_and(|n| n.starts_with(number))
+    })?;
+    std::fs::read_to_string(path).ok()
+}
+
+/// All numbers of a line; digits grouped by commas are one number, as is "single" in Korean.
+fn numbers(line: &str) -> Vec<f64> {
+    let line = line.replace("싱글", "1");
+    let chars: Vec<char> = line.chars().collect();
+    let digit = |i: usize| chars.get(i).is_some_and(char::is_ascii_digit);
+    let (mut out, mut i) = (Vec::new(), 0);
+    while i < chars.len() {
+        if !digit(i) {
+            i += 1;
+            continue;
+        }
+        let mut text = String::new();
+        while i < chars.len() {
+            let grouped = chars[i] == ','
+                && !text.contains('.')
+                && (1..=3).all(|k| digit(i + k))
+                && !digit(i + 4);
+            let point = chars[i] == '.' && digit(i + 1) && !text.contains('.');
+            if digit(i) || point {
+                text.push(chars[i]);
+            } else if !grouped {
+                break;
+            }
+            i += 1;
+        }
+        out.push(text.parse().expect("digits"));
+    }
+    out
+}
+
+/// Whether every wanted number occurs, each as often as it is wanted.
+fn holds(found: &[f64], wanted: &[f64]) -> bool {
+    let mut left = found.to_vec();
+    wanted.iter().all(|w| {
+        let at = left.iter().position(|f| f == w);
+        at.map(|i| left.swap_remove(i)).is_some()
+    })
+}
+
+/// The numbers of a row, signs left out.
+fn row_numbers(name: &str, table: &Table, row: &[String]) -> Vec<f64> {
+    let ours = |column: &str, cell: &str| {
+        OURS.iter().any(|(table, what)| {
+            *table == name
+                && match what.split_once('=') {
+                    Some((c, value)) => c == column && value == cell,
+                    None => *what == column,
+                }
+        })
+    };
+    let words = |cell: &str| cell.starts_with(|c: char| c.is_alphabetic());
+    table
+        .header
+        .iter()
+        .zip(row)
+        .filter(|(column, cell)| !ours(column, cell) && !words(cell) && !column.ends_with("unit"))
+        .flat_map(|(_, cell)| numbers(cell))
+        .collect()
+}
+
+fn row_stands_in(lines: &[Vec<f64>], window: usize, wanted: &[f64]) -> bool {
+    let window = window.min(lines.len());
+    lines.windows(window).any(|w| holds(&w.concat(), wanted))
+}
+
+#[test]
+fn every_number_stands_in_the_published_text() {
+    let checked: Vec<&str> = WINDOWS.iter().map(|(name, _)| *name).collect();
+    for (name, _) in TABLES {
+        assert!(name.starts_with("004") || checked.contains(name), "{name} is not checked");
+    }
+    for (name, window) in WINDOWS {
+        let Some(text) = seed_text(&name[..3]) else {
+            println!("skipped: no published text of seed {}", &name[..3]);
+            continue;
+        };
+        let lines: Vec<Vec<f64>> = text.lines().map(numbers).collect();
+        let table = table(name).unwrap();
+        for row in &table.rows {
+            let wanted = row_numbers(name, &table, row);
+            assert!(!wanted.is_empty(), "{name}: {row:?} has no number");
+            assert!(row_stands_in(&lines, *window, &wanted), "{name}: {row:?}: {wanted:?}");
+            for cell in row.iter().filter(|c| c.starts_with('-')) {
+                assert!(text.contains(cell.as_str()), "{name}: {cell} with its sign");
+            }
+            if let Some(delta) = table.header.iter().position(|c| c == "delta_ms") {
+                let turned = format!("-{}", row[delta]);
+                assert!(row[delta].is_empty() || !text.contains(&turned), "{name}: {turned}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_wrong_number_would_be_found() {
+    let lines: Vec<Vec<f64>> =
+        ["(a) 12 Thread - 430ms (10%) 471ms", "126MB (132,506,485 bytes)"].map(numbers).to_vec();
+    assert!(row_stands_in(&lines, 1, &[12.0, 430.0, 10.0, 471.0]));
+    assert!(!row_stands_in(&lines, 1, &[12.0, 430.0, 10.0, 472.0]));
+    assert!(!row_stands_in(&lines, 1, &[12.0, 12.0]));
+    assert!(!row_stands_in(&lines, 1, &[471.0, 132_506_485.0]));
+    assert!(row_stands_in(&lines, 2, &[471.0, 132_506_485.0]));
+    assert_eq!(numbers("$19.00~s$ 1.3GB/s 0,4"), [19.0, 1.3, 0.0, 4.0]);
+}
+
+/// Seed 004 prints its tables lying: clients, times and rates in three lines. Each row must stand
+/// in one column of such a triple, under its model's heading by position of the elapsed time.
+#[test]
+fn rows_of_the_exchange_stand_in_one_printed_column() {
+    let Some(text) = seed_text("004") else {
+        println!("skipped: no published text of seed 004");
+        return;
+    };
+    let lines: Vec<Vec<f64>> = text.lines().map(numbers).filter(|l| l.len() >= 6).collect();
+    let table = table("004_exchange").unwrap();
+    assert_eq!(table.rows.len(), 42);
+    for row in &table.rows {
+        let cell = |name: &str| -> f64 {
+            let at = table.header.iter().position(|h| h == name).expect("a column");
+            row[at].parse().expect("a number")
+        };
+        let printed = lines.windows(3).any(|w| {
+            let column = w[1].iter().position(|v| *v == cell("elapsed_us"));
+            column.is_some_and(|c| {
+                w[0].get(c) == Some(&cell("clients"))
+                    && w[2].get(c) == Some(&cell("rate_times_1e7"))
+            })
+        });
+        assert!(printed, "{row:?}");
+        // The printed rate is requests over microseconds, times ten million, cut or rounded.
+        let rate = cell("clients") * cell("orders_per_client") / cell("elapsed_us") * 1e7;
+        assert!((rate / cell("rate_times_1e7") - 1.0).abs() < 2e-5, "{row:?}: {rate}");
+    }
+}
+
+#[test]
+fn peers_are_those_that_were_collected() {
+    let Ok(collected) = std::fs::read_to_string(shared("data/peers_published.csv")) else {
+        println!("skipped: no collected figures of peers");
+        return;
+    };
+    let here = TABLES.iter().find(|(name, _)| *name == "004_peers").expect("the table").1;
+    assert_eq!(here.lines().collect::<Vec<_>>(), collected.lines().collect::<Vec<_>>());
+}
