@@ -50,6 +50,9 @@ impl Histogram {
     /// Bound of the relative error of [`Histogram::quantile_ns`] below 2⁴⁸ ns.
     pub const ERROR_MAX: f64 = 1.0 / 64.0;
 
+    /// Memory of the counts.
+    pub const BYTES: usize = size_of::<[u32; BUCKETS]>();
+
     /// An empty table. The only allocation.
     pub fn new() -> Self {
         Self { buckets: Box::new([0; BUCKETS]), count: 0, sum_ns: 0, min_ns: u64::MAX, max_ns: 0 }

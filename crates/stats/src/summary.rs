@@ -137,7 +137,8 @@ pub(crate) fn quantile_sorted(sorted: &[f64], q: f64) -> f64 {
     let part = position - below as f64;
     let low = sorted[below];
     match sorted.get(below + 1) {
-        Some(high) if part > 0.0 => low * (1.0 - part) + high * part,
+        // The weights may add up to one rounding more than 1; the result stays between.
+        Some(high) if part > 0.0 => (low * (1.0 - part) + high * part).clamp(low, *high),
         _ => low,
     }
 }

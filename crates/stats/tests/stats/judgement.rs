@@ -1,0 +1,157 @@
+//! The verdict rule, case by case and as properties; equivalence and the noise floor.
+
+use crate::noise_source::Noise;
+use ioloom_stats::{
+    Claimed, Finding, Judgement, Ratio, Reason, Rule, StatsError, aa_noise, decide, equivalence,
+    judge,
+};
+use proptest::prelude::*;
+
+fn ratio(lo: f64, middle: f64, hi: f64) -> Ratio {
+    Ratio { ratio: middle, lo, hi, n: 12, noise: 0.01 }
+}
+
+#[test]
+fn the_rule_case_by_case() {
+    use Claimed::{Equal, Greater, Less};
+    use Judgement::{Confirmed, Refuted, Undecided};
+    let cases = [
+        // interval and effect, claim, judgement, reason
+        (ratio(0.70, 0.80, 0.90), Less, Confirmed, Reason::ClaimedSide),
+        (ratio(0.70, 0.80, 0.90), Greater, Refuted, Reason::OtherSide),
+        (ratio(0.70, 0.80, 0.90), Equal, Refuted, Reason::OutsideMargin),
+        (ratio(1.10, 1.20, 1.30), Less, Refuted, Reason::OtherSide),
+        (ratio(1.10, 1.20, 1.30), Greater, Confirmed, Reason::ClaimedSide),
+        // no difference that counts
+        (ratio(0.98, 1.00, 1.02), Less, Refuted, Reason::WithinMargin),
+        (ratio(0.98, 1.00, 1.02), Greater, Refuted, Reason::WithinMargin),
+        (ratio(0.98, 1.00, 1.02), Equal, Confirmed, Reason::WithinMargin),
+        // a real difference, but a small one: what is claimed is not worth the name
+        (ratio(0.96, 0.97, 0.98), Less, Refuted, Reason::WithinMargin),
+        (ratio(0.96, 0.97, 0.98), Equal, Confirmed, Reason::WithinMargin),
+        // on the claimed side, effect below the margin, interval beyond it
+        (ratio(0.94, 0.97, 0.99), Less, Undecided, Reason::SmallEffect),
+        (ratio(0.94, 0.97, 0.99), Greater, Refuted, Reason::OtherSide),
+        (ratio(0.94, 0.97, 0.99), Equal, Undecided, Reason::WideInterval),
+        // over both answers
+        (ratio(0.80, 0.90, 1.10), Less, Undecided, Reason::WideInterval),
+        (ratio(0.80, 0.90, 1.10), Greater, Undecided, Reason::WideInterval),
+        (ratio(0.80, 0.90, 1.10), Equal, Undecided, Reason::WideInterval),
+    ];
+    for (ratio, claimed, judgement, reason) in cases {
+        let found = decide(&ratio, claimed, &Rule::FULL);
+        assert_eq!(found, Finding { judgement, reason }, "{ratio:?} {claimed:?}");
+    }
+}
+
+#[test]
+fn few_blocks_decide_nothing() {
+    let eleven = Ratio { n: 11, ..ratio(0.7, 0.8, 0.9) };
+    assert_eq!(judge(&eleven, Claimed::Less, &Rule::FULL), Judgement::Undecided);
+    assert_eq!(decide(&eleven, Claimed::Less, &Rule::FULL).reason, Reason::FewBlocks);
+    assert_eq!(judge(&eleven, Claimed::Less, &Rule::QUICK), Judgement::Confirmed);
+    let seven = Ratio { n: 7, ..eleven };
+    for claimed in [Claimed::Less, Claimed::Greater, Claimed::Equal] {
+        assert_eq!(judge(&seven, claimed, &Rule::QUICK), Judgement::Undecided);
+    }
+}
+
+#[test]
+fn another_margin_moves_the_judgement() {
+    let r = ratio(0.90, 0.93, 0.96);
+    assert_eq!(judge(&r, Claimed::Less, &Rule::FULL), Judgement::Confirmed);
+    let ten = Rule::FULL.with_margin(0.12);
+    assert_eq!(judge(&r, Claimed::Less, &ten), Judgement::Refuted);
+    assert_eq!(judge(&r, Claimed::Equal, &ten), Judgement::Confirmed);
+    assert_eq!(judge(&r, Claimed::Equal, &Rule::FULL.with_margin(0.02)), Judgement::Refuted);
+}
+
+#[test]
+fn a_nan_decides_nothing() {
+    let r = ratio(f64::NAN, f64::NAN, f64::NAN);
+    for claimed in [Claimed::Less, Claimed::Greater, Claimed::Equal] {
+        assert_eq!(judge(&r, claimed, &Rule::FULL), Judgement::Undecided);
+    }
+}
+
+#[test]
+fn bad_pairs_are_refused_with_the_place() {
+    let good = [1.0, 2.0, 3.0];
+    assert_eq!(
+        Ratio::of(&good, &[1.0, 2.0], 1).unwrap_err(),
+        StatsError::LengthMismatch { what: "paired ratio", left: 3, right: 2 }
+    );
+    let zero = Ratio::of(&good, &[1.0, 0.0, 2.0], 1).unwrap_err();
+    assert_eq!(zero.to_string(), "paired ratio: value 1 is 0; a ratio needs values above zero");
+    let nan = Ratio::of(&[1.0, 2.0, f64::NAN], &good, 1).unwrap_err();
+    assert!(nan.to_string().contains("value 2 is NaN"), "{nan}");
+    let one = Ratio::of(&[1.0], &[1.0], 1).unwrap_err();
+    assert_eq!(one.to_string(), "paired ratio: 1 values, at least 2 are needed");
+}
+
+#[test]
+fn the_floor_covers_small_effects_only() {
+    let mut noise = Noise::new(11);
+    let first = noise.lognormals(12, 0.03);
+    let second = noise.lognormals(12, 0.03);
+    let floor = aa_noise(&first, &second, 4).unwrap();
+    assert!(floor.floor >= floor.block && floor.floor >= floor.reach, "{floor:?}");
+    assert!(floor.half_width <= floor.reach + 1e-12);
+    assert!(floor.floor > 0.01 && floor.floor < 0.15, "{floor:?}");
+    assert!(floor.covers(&ratio(0.9, 1.01, 1.1)));
+    assert!(!floor.covers(&ratio(0.7, 0.8, 0.9)));
+    // A plan that is slower whenever it comes second: an order effect is part of the floor.
+    let shifted: Vec<f64> = first.iter().map(|v| v * 1.2).collect();
+    let floor = aa_noise(&first, &shifted, 4).unwrap();
+    assert!((floor.block - 0.2).abs() < 1e-9 && (floor.reach - 0.2).abs() < 1e-9);
+    assert!(floor.half_width < 1e-9);
+}
+
+/// An interval around its middle, as logarithms.
+fn intervals() -> impl Strategy<Value = Ratio> {
+    (-0.3..0.3_f64, 0.0..0.2_f64, 0.0..0.2_f64).prop_map(|(middle, below, above)| {
+        ratio((middle - below).exp(), middle.exp(), (middle + above).exp())
+    })
+}
+
+proptest! {
+    #[test]
+    fn swapping_arms_and_claim_changes_nothing(r in intervals()) {
+        let rule = Rule::FULL;
+        prop_assert_eq!(judge(&r, Claimed::Less, &rule), judge(&r.inverse(), Claimed::Greater, &rule));
+        prop_assert_eq!(judge(&r, Claimed::Equal, &rule), judge(&r.inverse(), Claimed::Equal, &rule));
+    }
+
+    #[test]
+    fn opposite_claims_are_never_both_confirmed(r in intervals()) {
+        let confirmed = [Claimed::Less, Claimed::Greater, Claimed::Equal]
+            .iter()
+            .filter(|c| judge(&r, **c, &Rule::FULL) == Judgement::Confirmed)
+            .count();
+        prop_assert!(confirmed <= 1);
+    }
+
+    #[test]
+    fn equality_and_equivalence_agree(r in intervals(), margin in 0.001..0.5_f64) {
+        let e = equivalence(&r, margin);
+        let judged = judge(&r, Claimed::Equal, &Rule::FULL.with_margin(margin));
+        prop_assert_eq!(e.equivalent, judged == Judgement::Confirmed);
+        prop_assert_eq!(e.different, judged == Judgement::Refuted);
+        prop_assert!(equivalence(&r, e.margin_needed * 1.000_001 + 1e-9).equivalent);
+        prop_assert!(!equivalence(&r, e.margin_needed * 0.999 - 1e-9).equivalent);
+    }
+
+    #[test]
+    fn a_ratio_knows_its_inverse(seed in 0_u64..1000, n in 2_usize..20) {
+        let mut noise = Noise::new(seed);
+        let (a, b) = (noise.lognormals(n, 0.4), noise.lognormals(n, 0.4));
+        let forth = Ratio::of(&a, &b, seed).unwrap();
+        let back = Ratio::of(&b, &a, seed).unwrap();
+        prop_assert!((forth.ratio * back.ratio - 1.0).abs() < 1e-9);
+        // The same draws with all signs turned: the quantiles mirror as well.
+        prop_assert!((forth.lo * back.hi - 1.0).abs() < 1e-9);
+        prop_assert!(forth.lo <= forth.ratio && forth.ratio <= forth.hi);
+        prop_assert!((forth.effect() - back.effect()).abs() < 1e-9);
+        prop_assert_eq!(forth, Ratio::of(&a, &b, seed).unwrap());
+    }
+}

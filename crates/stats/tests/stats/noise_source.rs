@@ -1,0 +1,42 @@
+//! Seeded random numbers for the tests.
+
+use rand_xoshiro::Xoshiro256PlusPlus;
+use rand_xoshiro::rand_core::{Rng, SeedableRng};
+
+/// Draws from a few distributions; the same seed gives the same draws.
+pub(crate) struct Noise(Xoshiro256PlusPlus);
+
+impl Noise {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self(Xoshiro256PlusPlus::seed_from_u64(seed))
+    }
+
+    /// Uniform, above 0 and below 1.
+    pub(crate) fn uniform(&mut self) -> f64 {
+        ((self.0.next_u64() >> 12) as f64 + 0.5) / (1_u64 << 52) as f64
+    }
+
+    /// Standard normal (Box and Muller).
+    pub(crate) fn normal(&mut self) -> f64 {
+        let radius = (-2.0 * self.uniform().ln()).sqrt();
+        radius * (2.0 * std::f64::consts::PI * self.uniform()).cos()
+    }
+
+    /// `exp(sigma Z)`: median 1.
+    pub(crate) fn lognormal(&mut self, sigma: f64) -> f64 {
+        (sigma * self.normal()).exp()
+    }
+
+    pub(crate) fn lognormals(&mut self, n: usize, sigma: f64) -> Vec<f64> {
+        (0..n).map(|_| self.lognormal(sigma)).collect()
+    }
+
+    pub(crate) fn normals(&mut self, n: usize) -> Vec<f64> {
+        (0..n).map(|_| self.normal()).collect()
+    }
+
+    /// Any 64 bits.
+    pub(crate) fn bits(&mut self) -> u64 {
+        self.0.next_u64()
+    }
+}
