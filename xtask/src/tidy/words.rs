@@ -1,6 +1,5 @@
 //! Words that must not stay: marks of unfinished work, paths of somebody's machine.
 
-use super::rust_source::{code_only, lines_with_word};
 use super::{Finding, Source};
 
 /// Marks of unfinished work. In pieces, so that this file does not hold what it looks for.
@@ -16,10 +15,7 @@ const UNFINISHED: [(&str, &str); 5] = [
 const MACHINE_PATHS: [&str; 4] =
     [concat!("/wo", "rk/"), concat!("/ro", "ot/"), concat!("/fa", "rm/"), concat!("/ho", "me/")];
 
-/// Words that fail when a number of the outside world is wrong; in libraries an error is a value.
-const PANICS: [&str; 1] = ["process::exit"];
-
-/// Where the libraries' own lock files may point.
+/// Where the lock file of the viewer may point.
 const NPM_SOURCE: &str = "https://registry.npmjs.org/";
 
 /// Checks every text file.
@@ -39,15 +35,6 @@ pub(super) fn check(sources: &[Source]) -> Vec<Finding> {
             for path in MACHINE_PATHS.iter().filter(|path| has_path(line, path)) {
                 let text = format!("'{path}' is a path of one machine");
                 findings.push(Finding::at(&source.path, number + 1, text));
-            }
-        }
-        if source.is("rs") && source.is_under("crates") && !source.is_under("crates/cli") {
-            let code = code_only(&source.text);
-            for word in PANICS {
-                for line in lines_with_word(&code, word) {
-                    let text = format!("'{word}' in a library; return an error");
-                    findings.push(Finding::at(&source.path, line, text));
-                }
             }
         }
     }
@@ -113,12 +100,5 @@ mod tests {
         assert_eq!(found("ui/package-lock.json", line), 0);
         let line = "\"resolved\": \"http://mirror.invalid/vite-8.tgz\",";
         assert_eq!(found("ui/package-lock.json", line), 1);
-    }
-
-    #[test]
-    fn libraries_do_not_end_the_process() {
-        let text = "fn f() { std::process::exit(1) }";
-        assert_eq!(found("crates/walk/src/lib.rs", text), 1);
-        assert_eq!(found("crates/cli/src/main.rs", text), 0);
     }
 }
