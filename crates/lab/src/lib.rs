@@ -12,6 +12,7 @@
 //! elsewhere, from the stored records alone, so that every verdict can be computed again.
 
 pub mod child;
+pub mod condition;
 pub mod expand;
 pub mod files;
 pub mod order;

@@ -1,0 +1,443 @@
+//! Making a condition and proving it.
+//!
+//! Cold is made file by file: the file system is flushed, then each file's pages are dropped. Names
+//! and inodes stay in memory, and the proof says so. With the user's word (`drop_caches`) the whole
+//! cache of the machine is dropped instead, names and inodes with it. Warm is made by reading
+//! every file. As-is changes nothing and records what is there.
+//!
+//! The proof has two parts. Before the run, cachestat on a sample drawn from the seed (at most
+//! [`SAMPLE_MAX`] files, and every large one): cold allows [`COLD_RESIDENT_MAX`] of the pages in
+//! memory, warm wants [`WARM_RESIDENT_MIN`]. After it, the bytes that the child had from devices:
+//! cold wants at least [`COLD_DEVICE_MIN`] of the bytes of the files, warm at most
+//! [`WARM_DEVICE_MAX`]. Small files read more from the device than they hold, because pages are
+//! whole; so there is no upper limit for cold. Direct reads come from the device whatever is
+//! cached, so for them only the first part speaks of the cache. What cannot be known is
+//! `condition unknown`, never a guess; a file system in memory cannot be cold and is refused.
+//!
+//! Cost: one open and one call for each file, on a few threads; a million files take seconds.
+
+use crate::files::{FileList, PassError};
+use ioloom_model::condition::Metadata;
+use ioloom_model::distribution::stream;
+use ioloom_model::{Condition, Doubt, Measured, Method, Proof};
+use ioloom_sys::cache;
+use rand::RngExt;
+use std::fs::File;
+use std::io::{self, Read};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+/// Files in the sample, beside the large ones.
+pub const SAMPLE_MAX: usize = 256;
+/// A file of at least this many bytes is always looked at.
+pub const LARGE_BYTES: u64 = 4 << 20;
+/// Share of the sample's pages that may be in memory before a cold run.
+pub const COLD_RESIDENT_MAX: f64 = 0.01;
+/// Share of the sample's pages that must be in memory before a warm run.
+pub const WARM_RESIDENT_MIN: f64 = 0.99;
+/// Share of the files' bytes that a cold run must have from the device.
+pub const COLD_DEVICE_MIN: f64 = 0.95;
+/// Share of the files' bytes that a warm run may have from the device.
+pub const WARM_DEVICE_MAX: f64 = 0.05;
+
+/// Large files that are looked at in one sample; more would make looking as long as reading.
+const LARGE_MAX: usize = 4096;
+
+/// How conditions are made.
+#[derive(Debug, Clone, Copy)]
+pub struct Maker {
+    /// Whether the user allowed the whole cache of the machine to be dropped.
+    pub drop_caches: bool,
+    /// Threads of a pass over the files.
+    pub threads: usize,
+}
+
+/// A condition that was made, with the evidence from before the run.
+#[derive(Debug, Clone)]
+pub struct Made {
+    condition: Condition,
+    made_by: &'static str,
+    metadata: Metadata,
+    sampled: u64,
+    resident: Option<f64>,
+    data_bytes: u64,
+    diskstats: Option<u64>,
+}
+
+/// A condition that could not be made.
+#[derive(Debug, thiserror::Error)]
+pub enum ConditionError {
+    /// It cannot exist here; the run is stored as refused with this reason.
+    #[error("{0}")]
+    Refused(String),
+    /// A file or the system stood in the way; the run is stored as failed.
+    #[error(transparent)]
+    Pass(#[from] PassError),
+    /// A call on the system as a whole failed.
+    #[error("{operation}: {source}; {remedy}")]
+    System {
+        /// What was tried.
+        operation: &'static str,
+        /// Why it failed.
+        source: io::Error,
+        /// What to do.
+        remedy: &'static str,
+    },
+}
+
+impl Maker {
+    /// Makes `condition` for the first `files_max` files of the list and looks at what came of it.
+    ///
+    /// # Errors
+    /// See [`ConditionError`].
+    pub fn make(
+        &self,
+        condition: Condition,
+        list: &FileList,
+        files_max: Option<u64>,
+        seed: u64,
+        stop: &AtomicBool,
+    ) -> Result<Made, ConditionError> {
+        let (mut made_by, mut metadata) = ("none", Metadata::Unknown);
+        let sample = sample(list, files_max, seed);
+        let mut resident = None;
+        match condition {
+            Condition::Cold => {
+                self.refuse_memory(list)?;
+                made_by = if self.drop_caches { "drop-caches" } else { "fadvise" };
+                metadata = if self.drop_caches { Metadata::Cold } else { Metadata::Warm };
+                // Pages that another processor was just adding are missed by the first drop.
+                for _ in 0..3 {
+                    self.cool(list, files_max, stop)?;
+                    resident = look(list, &sample, stop)?;
+                    if self.drop_caches || resident.is_none_or(|r| r <= COLD_RESIDENT_MAX) {
+                        break;
+                    }
+                }
+            }
+            Condition::Warm => {
+                metadata = Metadata::Warm;
+                // A set that the last run left in memory is not read again.
+                resident = look(list, &sample, stop)?;
+                if resident.is_none_or(|r| r < 1.0) {
+                    self.heat(list, files_max, stop)?;
+                    made_by = "read";
+                    resident = look(list, &sample, stop)?;
+                }
+            }
+            Condition::AsIs => resident = look(list, &sample, stop)?,
+        }
+        Ok(Made {
+            condition,
+            made_by,
+            metadata,
+            sampled: sample.len() as u64,
+            resident,
+            data_bytes: list.bytes(files_max),
+            diskstats: device_bytes(list),
+        })
+    }
+
+    fn refuse_memory(&self, list: &FileList) -> Result<(), ConditionError> {
+        match cache::lives_in_memory(list.root()) {
+            Ok(true) => Err(ConditionError::Refused(format!(
+                "{} lies on a file system in memory, where nothing can be cold; use --on with a \
+                 directory on a disk",
+                list.root().display()
+            ))),
+            // What cannot be asked is decided by the proof.
+            Ok(false) | Err(_) => Ok(()),
+        }
+    }
+
+    fn cool(
+        &self,
+        list: &FileList,
+        files_max: Option<u64>,
+        stop: &AtomicBool,
+    ) -> Result<(), ConditionError> {
+        if self.drop_caches {
+            return cache::drop_everything().map_err(|source| ConditionError::System {
+                operation: "drop the system's caches",
+                source,
+                remedy: "run as root, or leave out --drop-caches",
+            });
+        }
+        let path = list.root().to_owned();
+        let root = File::open(&path).map_err(|source| PassError {
+            operation: "open",
+            path: path.clone(),
+            source,
+        })?;
+        cache::flush_file_system(&root).map_err(|source| PassError {
+            operation: "flush the file system of",
+            path,
+            source,
+        })?;
+        let all: Vec<usize> = (0..list.count(files_max)).collect();
+        list.each(&all, self.threads, stop, "drop from memory", |file, size| {
+            if size == 0 { Ok(()) } else { cache::drop_file(file) }
+        })?;
+        Ok(())
+    }
+
+    fn heat(
+        &self,
+        list: &FileList,
+        files_max: Option<u64>,
+        stop: &AtomicBool,
+    ) -> Result<(), ConditionError> {
+        let all: Vec<usize> = (0..list.count(files_max)).collect();
+        list.each(&all, self.threads, stop, "read into memory", |mut file, _| {
+            let mut buffer = [0u8; 64 << 10];
+            loop {
+                match file.read(&mut buffer) {
+                    Ok(0) => return Ok(()),
+                    Ok(_) if stop.load(Ordering::Relaxed) => return Ok(()),
+                    Ok(_) => {}
+                    Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                    Err(e) => return Err(e),
+                }
+            }
+        })?;
+        Ok(())
+    }
+}
+
+/// Indices of the files that are looked at: a seeded sample and the large ones.
+fn sample(list: &FileList, files_max: Option<u64>, seed: u64) -> Vec<usize> {
+    let count = list.count(files_max);
+    if count <= SAMPLE_MAX {
+        return (0..count).collect();
+    }
+    let mut rng = stream(seed, 0xCACE);
+    let mut chosen: Vec<usize> = (0..SAMPLE_MAX).map(|_| rng.random_range(0..count)).collect();
+    chosen.extend((0..count).filter(|i| list.size(*i) >= LARGE_BYTES).take(LARGE_MAX));
+    chosen.sort_unstable();
+    chosen.dedup();
+    chosen
+}
+
+/// Share of the chosen files' pages that are in memory; `None` where nobody can tell.
+fn look(
+    list: &FileList,
+    chosen: &[usize],
+    stop: &AtomicBool,
+) -> Result<Option<f64>, ConditionError> {
+    let page = page_bytes();
+    let (resident, pages) = (AtomicU64::new(0), AtomicU64::new(0));
+    let unknown = AtomicBool::new(false);
+    list.each(chosen, 4, stop, "look at the cached pages of", |file, size| {
+        match cache::resident_pages(file, size)? {
+            Some(n) => {
+                let all = size.div_ceil(page);
+                resident.fetch_add(n.min(all), Ordering::Relaxed);
+                pages.fetch_add(all, Ordering::Relaxed);
+            }
+            None => unknown.store(true, Ordering::Relaxed),
+        }
+        Ok(())
+    })?;
+    let pages = pages.into_inner();
+    if unknown.into_inner() || pages == 0 {
+        return Ok(None);
+    }
+    Ok(Some(resident.into_inner() as f64 / pages as f64))
+}
+
+fn page_bytes() -> u64 {
+    rustix::param::page_size() as u64
+}
+
+fn device_bytes(list: &FileList) -> Option<u64> {
+    cache::device_read_bytes(&File::open(list.root()).ok()?)
+}
+
+impl Made {
+    /// Puts the evidence from before and after the run together: the proof, and the doubt if the
+    /// condition is not shown. `device` is what the child had from devices; `measured` is absent
+    /// when the run did not finish, and then only the first part can be judged.
+    pub fn conclude(
+        &self,
+        method: Method,
+        device: Option<u64>,
+        measured: Option<&Measured>,
+        list: &FileList,
+    ) -> (Proof, Option<Doubt>) {
+        // A run that lost files is judged by what it read, not by what it should have.
+        let wanted = measured.map_or(0, |m| self.data_bytes.min(m.bytes.max(1)));
+        let share = device
+            .filter(|_| wanted > 1 && measured.is_some())
+            .map(|bytes| bytes as f64 / wanted as f64);
+        let speaks = !method.is_direct() && method != Method::Null;
+        let (proved, reason) = judge(self.condition, self.resident, share.filter(|_| speaks));
+        let doubt = match (self.condition, proved) {
+            (Condition::AsIs, _) | (_, Some(true)) => None,
+            (Condition::Cold, Some(false)) => Some(Doubt::NotCold),
+            (Condition::Warm, Some(false)) => Some(Doubt::NotWarm),
+            (_, None) => Some(Doubt::ConditionUnknown),
+        };
+        let diskstats = self.diskstats.zip(device_bytes(list)).map(|(b, a)| a.saturating_sub(b));
+        let proof = Proof {
+            asked: self.condition,
+            proved,
+            made_by: self.made_by.to_owned(),
+            metadata: self.metadata,
+            sampled_files: self.sampled,
+            resident_before: self.resident,
+            device_bytes: device,
+            device_share: share,
+            diskstats_bytes: diskstats,
+            reason,
+        };
+        (proof, doubt)
+    }
+}
+
+/// Judges the two parts of the evidence; either may be missing.
+fn judge(asked: Condition, before: Option<f64>, after: Option<f64>) -> (Option<bool>, String) {
+    let percent = |share: f64| format!("{:.1} %", share * 100.0);
+    let seen = |b: f64| format!("{} of the sample's pages were in memory before", percent(b));
+    let came = |a: f64| format!("the device gave {} of the bytes", percent(a));
+    let (before_ok, after_ok) = match asked {
+        Condition::AsIs => {
+            let reason = match before {
+                Some(b) => format!("left as it was: {}", seen(b)),
+                None => "left as it was; what is in memory cannot be seen here".to_owned(),
+            };
+            return (before.map(|_| true), reason);
+        }
+        Condition::Cold => {
+            (before.map(|b| b <= COLD_RESIDENT_MAX), after.map(|a| a >= COLD_DEVICE_MIN))
+        }
+        Condition::Warm => {
+            (before.map(|b| b >= WARM_RESIDENT_MIN), after.map(|a| a <= WARM_DEVICE_MAX))
+        }
+    };
+    let parts: Vec<String> = before.map(seen).into_iter().chain(after.map(came)).collect();
+    let evidence = parts.join(", ");
+    match (before_ok, after_ok) {
+        (None, None) => {
+            (None, "neither the cached pages nor the device's bytes can be seen here".to_owned())
+        }
+        (a, b) if a == Some(false) || b == Some(false) => {
+            (Some(false), format!("not {asked}: {evidence}"))
+        }
+        _ => (Some(true), format!("{asked}: {evidence}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MAKER: Maker = Maker { drop_caches: false, threads: 4 };
+
+    fn set(files: usize, bytes: usize) -> (tempfile::TempDir, FileList) {
+        let dir = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
+        for i in 0..files {
+            std::fs::write(dir.path().join(format!("{i:05}")), vec![i as u8; bytes]).unwrap();
+        }
+        let list = FileList::below(dir.path()).unwrap();
+        (dir, list)
+    }
+
+    fn measured(bytes: u64) -> Measured {
+        Measured { bytes, ..Measured::default() }
+    }
+
+    #[test]
+    fn cold_and_warm_are_made_and_seen() {
+        let (_dir, list) = set(300, 10_000);
+        let stop = AtomicBool::new(false);
+        if cache::lives_in_memory(list.root()).unwrap() {
+            println!("skipped: the source tree lies in memory");
+            return;
+        }
+        let cold = MAKER.make(Condition::Cold, &list, None, 1, &stop).unwrap();
+        let Some(resident) = cold.resident else {
+            println!("skipped: this kernel has no cachestat");
+            return;
+        };
+        assert!(resident <= COLD_RESIDENT_MAX, "{resident}");
+        assert_eq!(cold.sampled, sample(&list, None, 1).len() as u64);
+        let full = measured(3_000_000);
+        let (proof, doubt) = cold.conclude(Method::Read, Some(3_600_000), Some(&full), &list);
+        assert_eq!((proof.proved, doubt), (Some(true), None), "{proof:?}");
+        assert_eq!((proof.made_by.as_str(), proof.metadata), ("fadvise", Metadata::Warm));
+        let warm = MAKER.make(Condition::Warm, &list, None, 1, &stop).unwrap();
+        assert_eq!(warm.resident, Some(1.0));
+        let again = MAKER.make(Condition::Warm, &list, None, 1, &stop).unwrap();
+        assert_eq!(again.made_by, "none", "a warm set is not read again");
+        let (proof, doubt) = warm.conclude(Method::Read, Some(0), Some(&full), &list);
+        assert_eq!((proof.proved, doubt), (Some(true), None), "{proof:?}");
+    }
+
+    #[test]
+    fn what_the_device_says_can_refute_what_the_cache_said() {
+        let (_dir, list) = set(3, 4096);
+        let made = |condition, resident| Made {
+            condition,
+            made_by: "fadvise",
+            metadata: Metadata::Warm,
+            sampled: 3,
+            resident,
+            data_bytes: 12_288,
+            diskstats: None,
+        };
+        let full = measured(12_288);
+        let end = |condition, resident, method, device| {
+            made(condition, resident).conclude(method, device, Some(&full), &list).1
+        };
+        use Condition::{AsIs, Cold, Warm};
+        let (read, direct) = (Method::Read, Method::DirectRead);
+        for (condition, resident, method, device, doubt) in [
+            (Cold, Some(0.0), read, Some(12_288), None),
+            (Cold, Some(0.0), read, Some(9_000), Some(Doubt::NotCold)),
+            (Cold, Some(0.2), read, Some(12_288), Some(Doubt::NotCold)),
+            (Cold, None, read, Some(12_288), None),
+            (Cold, None, read, None, Some(Doubt::ConditionUnknown)),
+            (Cold, Some(0.0), direct, Some(0), None),
+            (Cold, Some(0.0), Method::Null, Some(0), None),
+            (Warm, Some(1.0), read, Some(0), None),
+            (Warm, Some(1.0), read, Some(4096), Some(Doubt::NotWarm)),
+            (Warm, Some(1.0), direct, Some(12_288), None),
+            (Warm, Some(0.5), read, Some(0), Some(Doubt::NotWarm)),
+            (Warm, None, direct, None, Some(Doubt::ConditionUnknown)),
+            (AsIs, None, read, None, None),
+        ] {
+            let found = end(condition, resident, method, device);
+            assert_eq!(found, doubt, "{condition} {resident:?} {method} {device:?}");
+        }
+    }
+
+    #[test]
+    fn memory_file_systems_cannot_be_cold() {
+        let Ok(dir) = tempfile::tempdir_in("/dev/shm") else {
+            println!("skipped: no /dev/shm");
+            return;
+        };
+        if !cache::lives_in_memory(dir.path()).unwrap() {
+            println!("skipped: /dev/shm is not tmpfs");
+            return;
+        }
+        std::fs::write(dir.path().join("x"), "x").unwrap();
+        let list = FileList::below(dir.path()).unwrap();
+        let stop = AtomicBool::new(false);
+        let error = MAKER.make(Condition::Cold, &list, None, 1, &stop).unwrap_err();
+        assert!(matches!(error, ConditionError::Refused(_)), "{error}");
+        assert!(MAKER.make(Condition::Warm, &list, None, 1, &stop).is_ok());
+    }
+
+    #[test]
+    fn samples_depend_on_the_seed_and_hold_the_large_files() {
+        let (dir, _) = set(400, 1);
+        let large = File::create(dir.path().join("zzz")).unwrap();
+        large.set_len(LARGE_BYTES).unwrap();
+        let list = FileList::below(dir.path()).unwrap();
+        let one = sample(&list, None, 1);
+        assert_eq!(one, sample(&list, None, 1));
+        assert_ne!(one, sample(&list, None, 2));
+        assert!(one.len() <= SAMPLE_MAX + 1 && one.contains(&400));
+        assert!(!sample(&list, Some(400), 1).contains(&400));
+    }
+}
