@@ -15,9 +15,13 @@ pub mod child;
 pub mod condition;
 pub mod expand;
 pub mod files;
+pub mod index;
+pub mod keep;
 pub mod order;
 pub mod spec;
+pub mod store;
 pub mod subject;
 
 pub use child::{ChildAnswer, Runner};
+pub use store::Store;
 pub use subject::{Cost, SetProgress, Subject};

@@ -1,13 +1,13 @@
 //! The one small trait through which the laboratory knows an engine.
 //!
 //! The laboratory makes conditions, orders runs, keeps records and judges nothing about engines.
-//! An adapter answers five questions; the run itself happens in a child process of the same
+//! An adapter answers a few questions; the run itself happens in a child process of the same
 //! program (see [`crate::child`]), which the adapter's crate serves. Refusals are sentences for
 //! people: what cannot be done here, and why.
 
 use ioloom_model::record::RunOrder;
 use ioloom_model::{Compute, Doubt, FileSetRealised, FileSetSpec, Measured, Plan};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// What a set of files costs to make.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
@@ -37,6 +37,13 @@ pub trait Subject: Sync {
 
     /// What making the set would cost, without making it.
     fn cost(&self, spec: &FileSetSpec) -> Cost;
+
+    /// Whether `dir` holds this very set, complete, so that making it costs nothing.
+    fn ready(&self, spec: &FileSetSpec, dir: &Path) -> bool;
+
+    /// Where the items of a set that was made in `dir` lie: the directory that a run is given,
+    /// with nothing in it but items.
+    fn items(&self, dir: &Path) -> PathBuf;
 
     /// Makes the set in `dir`, or finishes a half-made one, or checks that the complete one there
     /// is this very set. Never overwrites what it did not make. Must leave the manifest

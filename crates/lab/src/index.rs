@@ -1,0 +1,334 @@
+//! The index: a cache over the store for queries, rebuilt from the lines at will.
+//!
+//! `index.sqlite` beside the sessions holds the main columns of every run and its record as JSON.
+//! It remembers the length of each session file; a file that grew or is new is read again, one
+//! that is gone is forgotten. An index that is damaged or of another version is thrown away and
+//! rebuilt. Where the directory cannot be written (an export in a read-only place) the index lives
+//! in memory. Nothing is ever read from it that the lines do not say.
+
+use crate::store::{Store, StoreError};
+use ioloom_model::{Outcome, RunRecord};
+use rusqlite::types::Value;
+use rusqlite::{Connection, Transaction, params, params_from_iter};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// Version of the tables; another one means rebuild.
+const VERSION: i64 = 1;
+
+const TABLES: &str = "
+CREATE TABLE files (path TEXT PRIMARY KEY, session TEXT NOT NULL, bytes INTEGER NOT NULL);
+CREATE TABLE sessions (
+    session TEXT PRIMARY KEY, study TEXT NOT NULL, subject TEXT NOT NULL, mode TEXT NOT NULL,
+    seed INTEGER NOT NULL, machine TEXT NOT NULL, version TEXT NOT NULL,
+    started_unix_ms INTEGER NOT NULL, runs_planned INTEGER NOT NULL, ended INTEGER NOT NULL);
+CREATE TABLE runs (
+    session TEXT NOT NULL, position INTEGER NOT NULL, study TEXT NOT NULL,
+    experiment TEXT NOT NULL, arm TEXT NOT NULL, set_name TEXT NOT NULL, medium TEXT NOT NULL,
+    condition TEXT NOT NULL, compute TEXT NOT NULL, block INTEGER NOT NULL, plan TEXT NOT NULL,
+    outcome TEXT NOT NULL, elapsed_ns INTEGER, files_per_s REAL, bytes_per_s REAL,
+    doubts TEXT NOT NULL, started_unix_ms INTEGER NOT NULL, json TEXT NOT NULL,
+    PRIMARY KEY (session, position));
+CREATE INDEX runs_by_name ON runs (study, experiment, arm);
+";
+
+/// What the index could not do.
+#[derive(Debug, thiserror::Error)]
+pub enum IndexError {
+    /// The store.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// SQLite.
+    #[error("index {}: {source}; delete the file, it is rebuilt from the sessions", path.display())]
+    Sqlite {
+        /// Which index.
+        path: PathBuf,
+        /// Why.
+        source: rusqlite::Error,
+    },
+    /// A record in the index cannot be read.
+    #[error("index {}: a record is not readable ({reason}); delete the file", path.display())]
+    Record {
+        /// Which index.
+        path: PathBuf,
+        /// Why.
+        reason: String,
+    },
+}
+
+/// An index that agreed with the store when it was opened.
+#[derive(Debug)]
+pub struct Index {
+    connection: Connection,
+    path: PathBuf,
+}
+
+/// A session in a list.
+#[derive(Debug, Clone, PartialEq, serde::Serialize)]
+pub struct SessionRow {
+    /// Identifier.
+    pub session: String,
+    /// Name of the study.
+    pub study: String,
+    /// `quick` or `full`.
+    pub mode: String,
+    /// Seed of the order.
+    pub seed: u64,
+    /// Fingerprint of the machine.
+    pub machine: String,
+    /// Version and commit of the program.
+    pub version: String,
+    /// When it started, milliseconds since 1970.
+    pub started_unix_ms: u64,
+    /// Runs in its list.
+    pub runs_planned: u64,
+    /// Runs with a record.
+    pub runs_done: u64,
+    /// Whether it ended; else it can be resumed.
+    pub ended: bool,
+}
+
+/// Which runs are asked for; an empty filter is all of them. Texts are compared whole.
+#[derive(Debug, Clone, Default)]
+pub struct RunFilter {
+    /// Identifier of the session.
+    pub session: Option<String>,
+    /// Name of the study.
+    pub study: Option<String>,
+    /// Name of the experiment.
+    pub experiment: Option<String>,
+    /// Name of the arm.
+    pub arm: Option<String>,
+    /// Name of the set.
+    pub set: Option<String>,
+    /// Word of the condition.
+    pub condition: Option<String>,
+    /// `done`, `refused`, `failed` or `timed-out`.
+    pub outcome: Option<String>,
+}
+
+impl Index {
+    /// Opens the index of a store and brings it up to date.
+    ///
+    /// # Errors
+    /// The store cannot be read, or SQLite fails on a fresh file too.
+    pub fn open(store: &Store) -> Result<Self, IndexError> {
+        let path = store.dir().join("index.sqlite");
+        match Self::open_at(&path).and_then(|index| index.refresh(store).map(|()| index)) {
+            Err(IndexError::Sqlite { .. }) => {}
+            other => return other,
+        }
+        // Damaged, of another version or not writable: it is only a cache.
+        let _ = std::fs::remove_file(&path);
+        if let Ok(index) = Self::open_at(&path) {
+            index.refresh(store)?;
+            return Ok(index);
+        }
+        let index = Self::open_at(Path::new(":memory:"))?;
+        index.refresh(store)?;
+        Ok(index)
+    }
+
+    fn open_at(path: &Path) -> Result<Self, IndexError> {
+        let fail = |source| IndexError::Sqlite { path: path.to_owned(), source };
+        let connection = Connection::open(path).map_err(fail)?;
+        connection.busy_timeout(std::time::Duration::from_secs(10)).map_err(fail)?;
+        let version: i64 =
+            connection.query_row("PRAGMA user_version", [], |row| row.get(0)).map_err(fail)?;
+        if version == 0 {
+            let text =
+                format!("BEGIN IMMEDIATE; {TABLES} PRAGMA user_version = {VERSION}; COMMIT;");
+            connection.execute_batch(&text).map_err(fail)?;
+        } else if version != VERSION {
+            return Err(fail(rusqlite::Error::InvalidQuery));
+        }
+        Ok(Self { connection, path: path.to_owned() })
+    }
+
+    fn fail(&self, source: rusqlite::Error) -> IndexError {
+        IndexError::Sqlite { path: self.path.clone(), source }
+    }
+
+    /// Reads again what changed in the store since the index was written.
+    fn refresh(&self, store: &Store) -> Result<(), IndexError> {
+        let fail = |e| self.fail(e);
+        let mut known = BTreeMap::new();
+        {
+            let mut query =
+                self.connection.prepare("SELECT path, session, bytes FROM files").map_err(fail)?;
+            let rows = query
+                .query_map([], |row| {
+                    Ok((
+                        row.get::<_, String>(0)?,
+                        (row.get::<_, String>(1)?, row.get::<_, i64>(2)?),
+                    ))
+                })
+                .map_err(fail)?;
+            for row in rows {
+                let (path, entry) = row.map_err(fail)?;
+                known.insert(path, entry);
+            }
+        }
+        let files = store.files()?;
+        let mut now = BTreeMap::new();
+        for file in &files {
+            let name = file.path.strip_prefix(store.dir()).unwrap_or(&file.path);
+            let entry = (file.header.session.clone(), file.bytes as i64);
+            now.insert(name.to_string_lossy().into_owned(), entry);
+        }
+        if known == now {
+            return Ok(());
+        }
+        let mut stale: Vec<&String> = Vec::new();
+        stale.extend(known.iter().filter(|(p, e)| now.get(*p) != Some(*e)).map(|(_, e)| &e.0));
+        stale.extend(now.iter().filter(|(p, e)| known.get(*p) != Some(*e)).map(|(_, e)| &e.0));
+        stale.sort();
+        stale.dedup();
+        let change = self.connection.unchecked_transaction().map_err(fail)?;
+        for session in stale {
+            for table in ["files", "sessions", "runs"] {
+                let text = format!("DELETE FROM {table} WHERE session = ?1");
+                change.execute(&text, [session]).map_err(fail)?;
+            }
+            if now.values().any(|(s, _)| s == session) {
+                let read = store.read(session)?;
+                insert(&change, &read).map_err(fail)?;
+            }
+            for (path, (_, bytes)) in now.iter().filter(|(_, (s, _))| s == session) {
+                change
+                    .execute("INSERT INTO files VALUES (?1, ?2, ?3)", params![path, session, bytes])
+                    .map_err(fail)?;
+            }
+        }
+        change.commit().map_err(fail)
+    }
+
+    /// All sessions, newest first.
+    ///
+    /// # Errors
+    /// SQLite fails.
+    pub fn sessions(&self) -> Result<Vec<SessionRow>, IndexError> {
+        let fail = |e| self.fail(e);
+        let mut query = self
+            .connection
+            .prepare(
+                "SELECT s.session, study, mode, seed, machine, version, started_unix_ms,
+                    runs_planned, ended,
+                    (SELECT count(*) FROM runs r WHERE r.session = s.session)
+                 FROM sessions s ORDER BY started_unix_ms DESC, s.session DESC",
+            )
+            .map_err(fail)?;
+        let rows = query
+            .query_map([], |row| {
+                Ok(SessionRow {
+                    session: row.get(0)?,
+                    study: row.get(1)?,
+                    mode: row.get(2)?,
+                    seed: row.get::<_, i64>(3)? as u64,
+                    machine: row.get(4)?,
+                    version: row.get(5)?,
+                    started_unix_ms: row.get::<_, i64>(6)? as u64,
+                    runs_planned: row.get::<_, i64>(7)? as u64,
+                    ended: row.get(8)?,
+                    runs_done: row.get::<_, i64>(9)? as u64,
+                })
+            })
+            .map_err(fail)?;
+        rows.map(|row| row.map_err(fail)).collect()
+    }
+
+    /// The records of the runs that a filter lets through, oldest session first, in run order.
+    ///
+    /// # Errors
+    /// SQLite fails, or a record is not readable.
+    pub fn runs(&self, filter: &RunFilter) -> Result<Vec<RunRecord>, IndexError> {
+        let fail = |e| self.fail(e);
+        let mut text = "SELECT json FROM runs WHERE 1".to_owned();
+        let mut values = Vec::new();
+        for (column, wanted) in [
+            ("session", &filter.session),
+            ("study", &filter.study),
+            ("experiment", &filter.experiment),
+            ("arm", &filter.arm),
+            ("set_name", &filter.set),
+            ("condition", &filter.condition),
+            ("outcome", &filter.outcome),
+        ] {
+            if let Some(wanted) = wanted {
+                values.push(Value::Text(wanted.clone()));
+                text.push_str(&format!(" AND {column} = ?{}", values.len()));
+            }
+        }
+        text.push_str(" ORDER BY started_unix_ms, session, position");
+        let mut query = self.connection.prepare(&text).map_err(fail)?;
+        let rows = query
+            .query_map(params_from_iter(values), |row| row.get::<_, String>(0))
+            .map_err(fail)?;
+        rows.map(|row| {
+            let json = row.map_err(fail)?;
+            serde_json::from_str(&json)
+                .map_err(|e| IndexError::Record { path: self.path.clone(), reason: e.to_string() })
+        })
+        .collect()
+    }
+}
+
+fn insert(change: &Transaction<'_>, read: &crate::store::Session) -> rusqlite::Result<()> {
+    let header = &read.header;
+    change.execute(
+        "INSERT INTO sessions VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
+        params![
+            header.session,
+            header.study,
+            header.subject,
+            header.mode.name(),
+            header.seed as i64,
+            header.machine.fingerprint,
+            header.version,
+            header.started_unix_ms as i64,
+            header.order.len() as i64,
+            read.end.is_some(),
+        ],
+    )?;
+    let mut insert = change.prepare(
+        "INSERT OR REPLACE INTO runs VALUES
+         (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18)",
+    )?;
+    for run in &read.runs {
+        let measured = run.measured();
+        let doubts: Vec<_> = run.doubts.iter().map(|d| d.name()).collect();
+        let json = serde_json::to_string(run)
+            .map_err(|e| rusqlite::Error::ToSqlConversionFailure(Box::new(e)))?;
+        insert.execute(params![
+            run.key.session,
+            run.key.position,
+            run.key.study,
+            run.key.experiment,
+            run.key.arm,
+            run.key.set,
+            run.key.medium,
+            run.key.condition.name(),
+            run.key.compute.to_string(),
+            run.key.block,
+            run.plan.to_string(),
+            outcome_word(&run.outcome),
+            measured.map(|m| m.elapsed_ns as i64),
+            measured.map(|m| m.files_per_s()),
+            measured.map(|m| m.bytes_per_s()),
+            doubts.join(", "),
+            run.started_unix_ms as i64,
+            json,
+        ])?;
+    }
+    Ok(())
+}
+
+/// The word of an outcome, as filters and lists use it.
+pub fn outcome_word(outcome: &Outcome) -> &'static str {
+    match outcome {
+        Outcome::Done { .. } => "done",
+        Outcome::Refused { .. } => "refused",
+        Outcome::Failed { .. } => "failed",
+        Outcome::TimedOut { .. } => "timed-out",
+    }
+}

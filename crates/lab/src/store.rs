@@ -1,0 +1,538 @@
+//! The results store: append-only lines of JSON, one file for each session.
+//!
+//! A session is one execution of one study. Its file `sessions/SESSION.jsonl` begins with the
+//! [`SessionHeader`] (study, comparisons, ordered list of runs, machine, command), is locked while
+//! the session runs, and gets one line for each run, synced to the device before the next run
+//! starts. So a killed study loses the run it was in and nothing else. A last line that was torn
+//! by a kill or a full disk is left out when reading and cut off when the session goes on, and
+//! both say so. Nothing is ever rewritten.
+//!
+//! An export (see [`crate::keep`]) is a flat directory of such files, perhaps several for one
+//! session, and is read by the same code. The lines are the truth; [`crate::index`] is a cache.
+
+use crate::expand::{Comparison, Mode};
+use crate::order::Slot;
+use ioloom_model::record::RECORD_SCHEMA;
+use ioloom_model::{Doubt, MachineFacts, RunRecord};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+
+/// Version of the lines of a session file.
+pub const STORE_SCHEMA: u32 = 1;
+
+/// Longest line that is read, bytes: a bound against a file that is no store.
+const LINE_MAX: u64 = 256 << 20;
+
+/// The first line of a session: all that is needed to understand its runs and to go on with it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SessionHeader {
+    /// [`STORE_SCHEMA`].
+    pub schema: u32,
+    /// Identifier: study, time of the start and a number if there were two in that second.
+    pub session: String,
+    /// Name of the study.
+    pub study: String,
+    /// Name of the subject.
+    pub subject: String,
+    /// Quick or full.
+    pub mode: Mode,
+    /// Seed of the order.
+    pub seed: u64,
+    /// Fingerprint of what was to run: comparisons and arms, 16 digits.
+    pub spec_hash: String,
+    /// The comparisons.
+    pub comparisons: Vec<Comparison>,
+    /// The ordered list of runs, drawn before the first one.
+    pub order: Vec<Slot>,
+    /// The machine.
+    pub machine: MachineFacts,
+    /// Version and commit of the program.
+    pub version: String,
+    /// The command line.
+    pub command: Vec<String>,
+    /// When it started, milliseconds since 1970.
+    pub started_unix_ms: u64,
+    /// Number of this file among those of an exported session, from 0.
+    #[serde(default)]
+    pub part: u32,
+}
+
+/// How a session ended. A session without an end can be resumed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum EndReason {
+    /// Every run of the list has a record.
+    Finished,
+    /// The budget of time was used up; blocks were dropped.
+    Budget,
+}
+
+/// The last line of a session.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SessionEnd {
+    /// Why it ended.
+    pub reason: EndReason,
+    /// Blocks of the list that were dropped.
+    pub blocks_dropped: u32,
+    /// Doubts about the session as a whole.
+    pub doubts: Vec<Doubt>,
+    /// When, milliseconds since 1970.
+    pub ended_unix_ms: u64,
+}
+
+/// Something that happened to a session, such as its being resumed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SessionNote {
+    /// What.
+    pub text: String,
+    /// When, milliseconds since 1970.
+    pub unix_ms: u64,
+}
+
+/// One line.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Line {
+    Session(Box<SessionHeader>),
+    Run(Box<RunRecord>),
+    Note(SessionNote),
+    End(SessionEnd),
+}
+
+/// A session as read back.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Session {
+    /// The header.
+    pub header: SessionHeader,
+    /// The runs in the order in which they ran.
+    pub runs: Vec<RunRecord>,
+    /// Notes.
+    pub notes: Vec<SessionNote>,
+    /// The end, if it came to one.
+    pub end: Option<SessionEnd>,
+    /// Bytes of a torn last line that were left out.
+    pub torn_bytes: u64,
+}
+
+/// What the store could not do.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// A call failed.
+    #[error("{operation} {}: {source}; {remedy}", path.display())]
+    Io {
+        /// What was tried.
+        operation: &'static str,
+        /// On which path.
+        path: PathBuf,
+        /// Why it failed.
+        source: io::Error,
+        /// What to do.
+        remedy: &'static str,
+    },
+    /// A complete line that is no line of a store.
+    #[error("{}, line {line}: {reason}; the file was changed by something else", path.display())]
+    Line {
+        /// Which file.
+        path: PathBuf,
+        /// Line, from 1.
+        line: usize,
+        /// What is wrong.
+        reason: String,
+    },
+    /// Written by a newer program.
+    #[error(
+        "{}: written in version {found} of the format, this program reads up to {known}; use a \
+         newer ioloom",
+        path.display()
+    )]
+    Newer {
+        /// Which file.
+        path: PathBuf,
+        /// Version found.
+        found: u32,
+        /// Newest version that is understood.
+        known: u32,
+    },
+    /// Another process writes this session.
+    #[error("{}: another process is running this session; wait for it or stop it", path.display())]
+    Busy {
+        /// Which file.
+        path: PathBuf,
+    },
+    /// No such session.
+    #[error("no session '{session}' in {}; `ioloom results` lists them", dir.display())]
+    NoSession {
+        /// The name asked for.
+        session: String,
+        /// The store.
+        dir: PathBuf,
+    },
+}
+
+const REMEDY_READ: &str = "check the path and its permissions, or use --store DIR";
+const REMEDY_WRITE: &str =
+    "finished runs are safe; free some space or use --store DIR, then resume";
+
+fn io_error(
+    operation: &'static str,
+    path: &Path,
+    remedy: &'static str,
+) -> impl FnOnce(io::Error) -> StoreError {
+    let path = path.to_owned();
+    move |source| StoreError::Io { operation, path, source, remedy }
+}
+
+/// A directory of sessions: the user's store, or an export.
+#[derive(Debug, Clone)]
+pub struct Store {
+    dir: PathBuf,
+}
+
+/// A session file in short, without its runs.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SessionFile {
+    /// The file.
+    pub path: PathBuf,
+    /// Its header.
+    pub header: SessionHeader,
+    /// Whether its last line is an end.
+    pub ended: bool,
+    /// Length, bytes.
+    pub bytes: u64,
+}
+
+impl Store {
+    /// Opens the store in `dir` for writing and makes the directory if it is not there.
+    ///
+    /// # Errors
+    /// The directory cannot be made.
+    pub fn open(dir: &Path) -> Result<Self, StoreError> {
+        let sessions = dir.join("sessions");
+        std::fs::create_dir_all(&sessions).map_err(io_error(
+            "make directory",
+            &sessions,
+            REMEDY_READ,
+        ))?;
+        Ok(Self { dir: dir.to_owned() })
+    }
+
+    /// Opens a store or an export for reading; nothing is made.
+    ///
+    /// # Errors
+    /// It is no directory that can be read.
+    pub fn open_to_read(dir: &Path) -> Result<Self, StoreError> {
+        std::fs::read_dir(dir).map_err(io_error("read directory", dir, REMEDY_READ))?;
+        Ok(Self { dir: dir.to_owned() })
+    }
+
+    /// The directory.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// All session files, oldest first. A file without a complete header (its session was killed
+    /// before the first run) is left out.
+    ///
+    /// # Errors
+    /// A directory or file cannot be read, or is from a newer program.
+    pub fn files(&self) -> Result<Vec<SessionFile>, StoreError> {
+        let mut found = Vec::new();
+        for dir in [self.dir.join("sessions"), self.dir.clone()] {
+            let entries = match std::fs::read_dir(&dir) {
+                Ok(entries) => entries,
+                Err(e) if e.kind() == io::ErrorKind::NotFound => continue,
+                Err(e) => return Err(io_error("read directory", &dir, REMEDY_READ)(e)),
+            };
+            for entry in entries {
+                let path = entry.map_err(io_error("read directory", &dir, REMEDY_READ))?.path();
+                if path.extension().is_some_and(|e| e == "jsonl")
+                    && let Some(file) = peek(&path)?
+                {
+                    found.push(file);
+                }
+            }
+        }
+        let key =
+            |f: &SessionFile| (f.header.started_unix_ms, f.header.session.clone(), f.header.part);
+        found.sort_by_key(key);
+        Ok(found)
+    }
+
+    /// Reads a session whole, from as many files as it has.
+    ///
+    /// # Errors
+    /// No such session, a file that cannot be read, a line that is none.
+    pub fn read(&self, session: &str) -> Result<Session, StoreError> {
+        let direct = self.dir.join("sessions").join(format!("{session}.jsonl"));
+        if !session.contains('/')
+            && direct.is_file()
+            && let Some(read) = read_file(&direct)?
+        {
+            return Ok(read);
+        }
+        let mut parts = self.files()?.into_iter().filter(|f| f.header.session == session);
+        let missing =
+            || StoreError::NoSession { session: session.to_owned(), dir: self.dir.clone() };
+        let first = parts.next().ok_or_else(missing)?;
+        let mut whole = read_file(&first.path)?.ok_or_else(missing)?;
+        for part in parts {
+            if let Some(more) = read_file(&part.path)? {
+                whole.runs.extend(more.runs);
+                whole.notes.extend(more.notes);
+                whole.end = whole.end.or(more.end);
+                whole.torn_bytes += more.torn_bytes;
+            }
+        }
+        Ok(whole)
+    }
+
+    /// Starts a session: writes and syncs its header. The name in the header is a wish; a number
+    /// is added when it is taken. Returns the writer with the header as written.
+    ///
+    /// # Errors
+    /// The file cannot be made or written.
+    pub fn create(&self, mut header: SessionHeader) -> Result<(Writer, SessionHeader), StoreError> {
+        let dir = self.dir.join("sessions");
+        let wish = header.session.clone();
+        for number in 2.. {
+            let path = dir.join(format!("{}.jsonl", header.session));
+            match OpenOptions::new().create_new(true).append(true).open(&path) {
+                Ok(file) => {
+                    let mut writer = Writer::lock(file, path, 0)?;
+                    writer.write(&Line::Session(Box::new(header.clone())))?;
+                    File::open(&dir).and_then(|d| d.sync_all()).map_err(io_error(
+                        "sync directory",
+                        &dir,
+                        REMEDY_WRITE,
+                    ))?;
+                    return Ok((writer, header));
+                }
+                Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
+                    header.session = format!("{wish}-{number}");
+                }
+                Err(e) => return Err(io_error("make", &path, REMEDY_WRITE)(e)),
+            }
+        }
+        unreachable!("the numbers do not end")
+    }
+
+    /// Opens a session to go on with it: locks the file, cuts off a torn last line, and returns
+    /// what is there.
+    ///
+    /// # Errors
+    /// No such session, it is being written by another process, or it cannot be read.
+    pub fn reopen(&self, session: &str) -> Result<(Writer, Session), StoreError> {
+        let path = self.dir.join("sessions").join(format!("{session}.jsonl"));
+        let missing =
+            || StoreError::NoSession { session: session.to_owned(), dir: self.dir.clone() };
+        let file = match OpenOptions::new().read(true).append(true).open(&path) {
+            Ok(file) => file,
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Err(missing()),
+            Err(e) => return Err(io_error("open", &path, REMEDY_READ)(e)),
+        };
+        let mut writer = Writer::lock(file, path.clone(), 0)?;
+        let read = read_file(&path)?.ok_or_else(missing)?;
+        let fail = |source| io_error("cut the torn last line of", &path, REMEDY_WRITE)(source);
+        let length = writer.file.metadata().map_err(fail)?.len();
+        writer.good = length - read.torn_bytes;
+        if read.torn_bytes > 0 {
+            let fail = |source| io_error("cut the torn last line of", &path, REMEDY_WRITE)(source);
+            writer.file.set_len(writer.good).and_then(|()| writer.file.sync_all()).map_err(fail)?;
+        }
+        Ok((writer, read))
+    }
+}
+
+/// Appends to one session file, alone.
+#[derive(Debug)]
+pub struct Writer {
+    file: File,
+    path: PathBuf,
+    /// Length up to which lines are complete, bytes.
+    good: u64,
+}
+
+impl Writer {
+    fn lock(file: File, path: PathBuf, good: u64) -> Result<Self, StoreError> {
+        match file.try_lock() {
+            Ok(()) => Ok(Self { file, path, good }),
+            Err(TryLockError::WouldBlock) => Err(StoreError::Busy { path }),
+            Err(TryLockError::Error(e)) => Err(io_error("lock", &path, REMEDY_READ)(e)),
+        }
+    }
+
+    /// The file that is written.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Appends one run; it is on the device when this returns.
+    ///
+    /// # Errors
+    /// The disk is full or broken. What was appended before stays readable.
+    pub fn append(&mut self, record: &RunRecord) -> Result<(), StoreError> {
+        self.write(&Line::Run(Box::new(record.clone())))
+    }
+
+    /// Appends a note.
+    ///
+    /// # Errors
+    /// As [`Writer::append`].
+    pub fn note(&mut self, text: &str, unix_ms: u64) -> Result<(), StoreError> {
+        self.write(&Line::Note(SessionNote { text: text.to_owned(), unix_ms }))
+    }
+
+    /// Appends the end; the session cannot be resumed any more.
+    ///
+    /// # Errors
+    /// As [`Writer::append`].
+    pub fn finish(mut self, end: SessionEnd) -> Result<(), StoreError> {
+        self.write(&Line::End(end))
+    }
+
+    fn write(&mut self, line: &Line) -> Result<(), StoreError> {
+        let mut text = serde_json::to_vec(line)
+            .map_err(|e| io_error("write", &self.path, REMEDY_WRITE)(e.into()))?;
+        text.push(b'\n');
+        let done = self.file.write_all(&text).and_then(|()| self.file.sync_data());
+        if let Err(error) = done {
+            // A half line must not stand between this and the next one.
+            let _ = self.file.set_len(self.good);
+            return Err(io_error("write", &self.path, REMEDY_WRITE)(error));
+        }
+        self.good += text.len() as u64;
+        Ok(())
+    }
+}
+
+/// Header and end of a session file; `None` without a complete first line.
+fn peek(path: &Path) -> Result<Option<SessionFile>, StoreError> {
+    let fail = |source| io_error("read", path, REMEDY_READ)(source);
+    let mut file = File::open(path).map_err(fail)?;
+    let bytes = file.metadata().map_err(fail)?.len();
+    let mut first = Vec::new();
+    BufReader::new((&mut file).take(LINE_MAX)).read_until(b'\n', &mut first).map_err(fail)?;
+    if first.pop() != Some(b'\n') {
+        return Ok(None);
+    }
+    let Line::Session(header) = decode(path, 1, &first)? else {
+        let reason = "a session's first line is its header".to_owned();
+        return Err(StoreError::Line { path: path.to_owned(), line: 1, reason });
+    };
+    const END_MAX: u64 = 4096;
+    file.seek(SeekFrom::Start(bytes.saturating_sub(END_MAX))).map_err(fail)?;
+    let mut tail = Vec::new();
+    file.take(END_MAX).read_to_end(&mut tail).map_err(fail)?;
+    let complete = &tail[..tail.iter().rposition(|b| *b == b'\n').map_or(0, |at| at)];
+    let last = complete.iter().rposition(|b| *b == b'\n').map_or(0, |at| at + 1);
+    let ended = complete[last..].starts_with(b"{\"end\":");
+    Ok(Some(SessionFile { path: path.to_owned(), header: *header, ended, bytes }))
+}
+
+/// Reads a session file whole; `None` without a complete first line.
+fn read_file(path: &Path) -> Result<Option<Session>, StoreError> {
+    let fail = |source| io_error("read", path, REMEDY_READ)(source);
+    let mut reader = BufReader::new(File::open(path).map_err(fail)?);
+    let mut session: Option<Session> = None;
+    let mut by_position = BTreeMap::new();
+    let (mut number, mut text) = (0, Vec::new());
+    loop {
+        text.clear();
+        (&mut reader).take(LINE_MAX).read_until(b'\n', &mut text).map_err(fail)?;
+        number += 1;
+        if text.pop_if(|b| *b == b'\n').is_none() {
+            break;
+        }
+        let line = match decode(path, number, &text) {
+            // A power cut can leave a last line of zeros with a line end after it.
+            Err(StoreError::Line { .. }) if number > 1 && at_end(&mut reader) => {
+                text.push(b'\n');
+                break;
+            }
+            other => other?,
+        };
+        match (&mut session, line) {
+            (None, Line::Session(header)) => {
+                let header = *header;
+                let (runs, notes) = (Vec::new(), Vec::new());
+                session = Some(Session { header, runs, notes, end: None, torn_bytes: 0 });
+            }
+            (Some(s), Line::Run(run)) => {
+                if by_position.insert(run.key.position, number).is_none() {
+                    s.runs.push(*run);
+                }
+            }
+            (Some(s), Line::Note(note)) => s.notes.push(note),
+            (Some(s), Line::End(end)) => s.end = Some(end),
+            (None, _) | (Some(_), Line::Session(_)) => {
+                let reason = "the header stands first and once".to_owned();
+                return Err(StoreError::Line { path: path.to_owned(), line: number, reason });
+            }
+        }
+    }
+    if let Some(session) = &mut session {
+        session.torn_bytes = text.len() as u64;
+    }
+    Ok(session)
+}
+
+fn at_end(reader: &mut impl BufRead) -> bool {
+    reader.fill_buf().is_ok_and(<[u8]>::is_empty)
+}
+
+fn decode(path: &Path, line: usize, text: &[u8]) -> Result<Line, StoreError> {
+    #[derive(Deserialize)]
+    struct Version {
+        schema: u32,
+    }
+    #[derive(Deserialize)]
+    struct Versions {
+        session: Option<Version>,
+        run: Option<Version>,
+    }
+    let newer = |found, known| StoreError::Newer { path: path.to_owned(), found, known };
+    let check =
+        |found: u32, known: u32| if found > known { Err(newer(found, known)) } else { Ok(()) };
+    match serde_json::from_slice::<Line>(text) {
+        Ok(line) => {
+            match &line {
+                Line::Session(header) => check(header.schema, STORE_SCHEMA)?,
+                Line::Run(run) => check(run.schema, RECORD_SCHEMA)?,
+                Line::Note(_) | Line::End(_) => {}
+            }
+            Ok(line)
+        }
+        Err(error) => {
+            // A newer format may well fail to decode; then its version says more than the error.
+            if let Ok(versions) = serde_json::from_slice::<Versions>(text) {
+                check(versions.session.map_or(0, |v| v.schema), STORE_SCHEMA)?;
+                check(versions.run.map_or(0, |v| v.schema), RECORD_SCHEMA)?;
+            }
+            Err(StoreError::Line { path: path.to_owned(), line, reason: error.to_string() })
+        }
+    }
+}
+
+/// One line of text for a session file, as [`crate::keep`] writes it.
+pub(crate) fn encode_header(header: &SessionHeader) -> io::Result<Vec<u8>> {
+    encode(&Line::Session(Box::new(header.clone())))
+}
+
+/// One line of text for a run.
+pub(crate) fn encode_run(run: &RunRecord) -> io::Result<Vec<u8>> {
+    encode(&Line::Run(Box::new(run.clone())))
+}
+
+/// One line of text for an end.
+pub(crate) fn encode_end(end: &SessionEnd) -> io::Result<Vec<u8>> {
+    encode(&Line::End(end.clone()))
+}
+
+fn encode(line: &Line) -> io::Result<Vec<u8>> {
+    let mut text = serde_json::to_vec(line)?;
+    text.push(b'\n');
+    Ok(text)
+}
