@@ -12,8 +12,8 @@ const UNFINISHED: [(&str, &str); 5] = [
 ];
 
 /// Directories of one machine.
-const MACHINE_PATHS: [&str; 4] =
-    [concat!("/wo", "rk/"), concat!("/ro", "ot/"), concat!("/fa", "rm/"), concat!("/ho", "me/")];
+const MACHINE_PATHS: [&str; 3] =
+    [concat!("/wo", "rk/"), concat!("/ro", "ot/"), concat!("/fa", "rm/")];
 
 /// Where the lock file of the viewer may point.
 const NPM_SOURCE: &str = "https://registry.npmjs.org/";

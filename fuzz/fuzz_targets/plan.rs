@@ -1,0 +1,18 @@
+//! Plans and their schedules: no text panics, and a plan reads back as itself.
+#![no_main]
+
+use ioloom_model::{Method, Plan, Schedule, table};
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|text: &str| {
+    let _ = text.parse::<Method>();
+    if let Ok(schedule) = text.parse::<Schedule>() {
+        assert_eq!(schedule.to_string().parse::<Schedule>().ok(), Some(schedule));
+    }
+    if let Ok(plan) = text.parse::<Plan>() {
+        assert_eq!(plan.to_string().parse::<Plan>().ok(), Some(plan));
+        // Decided, one way or the other, and complete plans need a thread at least.
+        let _ = table::check(&plan);
+        assert!(plan.complete(1).threads() > 0);
+    }
+});

@@ -1,0 +1,11 @@
+//! Study files: no text panics, and what is wrong has a line of the text.
+#![no_main]
+
+use ioloom_lab::spec::{SpecError, parse};
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|text: &str| {
+    if let Err(SpecError::Text { line, .. }) = parse(text, "fuzz") {
+        assert!(line >= 1 && line <= text.lines().count().max(1) + 1, "line {line}");
+    }
+});
