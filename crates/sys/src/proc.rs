@@ -200,6 +200,21 @@ pub fn usage(who: Who) -> io::Result<Usage> {
     })
 }
 
+/// The number of descriptors that this process may have open; `None` without a limit.
+pub fn open_files_limit() -> Option<u64> {
+    rustix::process::getrlimit(rustix::process::Resource::Nofile).current
+}
+
+/// Raises the number of descriptors to the most that this process may have, and returns it;
+/// `None` without a limit.
+pub fn raise_open_files_limit() -> io::Result<Option<u64>> {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
+    call("setrlimit", || Ok(setrlimit(Resource::Nofile, raised)?))?;
+    Ok(limit.maximum)
+}
+
 /// Bytes of memory that this process may lock; `None` without a limit.
 pub fn locked_memory_limit_bytes() -> Option<u64> {
     rustix::process::getrlimit(rustix::process::Resource::Memlock).current
@@ -213,6 +228,12 @@ pub fn ticks_per_second() -> u64 {
 /// Page size, bytes.
 pub fn page_bytes() -> u64 {
     rustix::param::page_size() as u64
+}
+
+/// Processors that the calling thread may run on, at least 1.
+pub fn affinity_cpus() -> io::Result<u32> {
+    let set = call("sched_getaffinity", || Ok(rustix::thread::sched_getaffinity(None)?))?;
+    Ok(set.count().max(1))
 }
 
 fn again<T>(mut f: impl FnMut() -> io::Result<T>) -> io::Result<T> {

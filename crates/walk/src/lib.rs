@@ -46,7 +46,7 @@ impl Default for Options {
     /// time. At most a quarter of the descriptors that the process may have, and 256.
     fn default() -> Self {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        let limit = ioloom_sys::thread::open_files_limit().0.unwrap_or(u64::MAX);
+        let limit = ioloom_sys::proc::open_files_limit().unwrap_or(u64::MAX);
         Self {
             threads: (cores * 4).min(THREADS_DEFAULT_MAX),
             descriptors_max: (limit / 4).min(256) as usize,
