@@ -83,15 +83,13 @@ fn cargo(repo: &Repo, line: &str, limit_s: u64) -> anyhow::Result<Outcome> {
 fn tests(repo: &Repo) -> anyhow::Result<Outcome> {
     let args = ["test", "--locked", "--workspace", "--no-fail-fast"];
     let ended = Job::new("cargo", &args, &repo.root, 1200).run()?;
-    if !ended.fine() {
-        let failed: Vec<&str> = ended
-            .lines
-            .iter()
-            .filter_map(|l| l.strip_prefix("test ")?.strip_suffix(" ... FAILED"))
-            .collect();
-        return Ok(Outcome::Failed(format!("{} {}", ended.word(), failed.join(", "))));
-    }
-    Ok(Outcome::Passed(String::new()))
+    let passed = ended.tests.passed;
+    Ok(if ended.fine() {
+        Outcome::Passed(format!("{passed} tests"))
+    } else {
+        let failed = ended.tests.failed.join(", ");
+        Outcome::Failed(format!("{} {failed} ({passed} passed)", ended.word()))
+    })
 }
 
 fn documents(repo: &Repo) -> anyhow::Result<Outcome> {

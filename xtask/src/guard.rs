@@ -41,8 +41,38 @@ pub(crate) struct Ended {
     pub(crate) killed: Option<Vec<String>>,
     /// The last lines of standard output and error, in the order of arrival.
     pub(crate) lines: VecDeque<String>,
-    /// Names of tests that the test runner announced as slow.
-    pub(crate) slow: Vec<String>,
+    /// What the lines say of tests, if a test runner wrote them.
+    pub(crate) tests: Tests,
+}
+
+/// What a test runner said.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Tests {
+    /// Tests that passed.
+    pub(crate) passed: u64,
+    /// Names of those that failed.
+    pub(crate) failed: Vec<String>,
+    /// Announcements of tests that have run for long.
+    slow: Vec<String>,
+    /// The test that ended last.
+    last: Option<String>,
+}
+
+impl Tests {
+    fn see(&mut self, line: &str) {
+        if line.contains("has been running for over") {
+            self.slow.push(line.trim_start_matches("test ").to_owned());
+        } else if let Some(rest) = line.strip_prefix("test result: ") {
+            let count = rest.split("; ").next().and_then(|r| r.strip_suffix(" passed"));
+            let count = count.and_then(|r| r.rsplit(' ').next()?.parse::<u64>().ok());
+            self.passed += count.unwrap_or(0);
+        } else if let Some(rest) = line.strip_prefix("test ") {
+            if let Some(name) = rest.strip_suffix(" ... FAILED") {
+                self.failed.push(name.to_owned());
+            }
+            self.last = Some(rest.to_owned());
+        }
+    }
 }
 
 impl Ended {
@@ -57,11 +87,10 @@ impl Ended {
             None => format!("exit code {}", self.code),
             Some(running) => {
                 let mut word = "killed at the limit".to_owned();
-                if let Some(last) = self.slow.last() {
-                    word += &format!("; slow: {last}");
-                } else if let Some(last) = self.lines.iter().rev().find(|l| l.starts_with("test "))
-                {
-                    word += &format!("; last test: {}", last.trim_start_matches("test "));
+                if let Some(slow) = self.tests.slow.last() {
+                    word += &format!("; slow: {slow}");
+                } else if let Some(last) = &self.tests.last {
+                    word += &format!("; last test: {last}");
                 }
                 if let Some(last) = running.last() {
                     word += &format!("; running: {last}");
@@ -118,7 +147,8 @@ impl Job {
         let (reader, mut child) = self.start()?;
         let (line_tx, line_rx) = mpsc::channel();
         std::thread::spawn(move || read_lines(reader, &line_tx));
-        let mut ended = Ended { code: 0, killed: None, lines: VecDeque::new(), slow: Vec::new() };
+        let mut ended =
+            Ended { code: 0, killed: None, lines: VecDeque::new(), tests: Tests::default() };
         let start = Instant::now();
         loop {
             take_lines(&line_rx, &mut ended, Duration::from_millis(50));
@@ -170,9 +200,7 @@ fn take_lines(lines: &mpsc::Receiver<String>, ended: &mut Ended, patience: Durat
     let until = Instant::now() + patience;
     while let Ok(line) = lines.recv_timeout(until.saturating_duration_since(Instant::now())) {
         println!("{line}");
-        if line.contains("has been running for over") {
-            ended.slow.push(line.clone());
-        }
+        ended.tests.see(&line);
         if ended.lines.len() == LINES_KEPT_MAX {
             ended.lines.pop_front();
         }
@@ -269,27 +297,37 @@ pub(crate) fn child(args: &[String]) -> ExitCode {
 mod tests {
     use super::*;
 
-    fn ended(killed: Option<Vec<String>>, lines: &[&str], slow: &[&str]) -> Ended {
-        Ended {
-            code: 137,
-            killed,
-            lines: lines.iter().map(|&l| l.to_owned()).collect(),
-            slow: slow.iter().map(|&l| l.to_owned()).collect(),
-        }
+    fn ended(killed: Option<Vec<String>>, lines: &[&str]) -> Ended {
+        let mut ended =
+            Ended { code: 137, killed, lines: VecDeque::new(), tests: Tests::default() };
+        lines.iter().for_each(|line| ended.tests.see(line));
+        ended
     }
 
     #[test]
     fn a_kill_names_the_test() {
-        let word = ended(
-            Some(vec!["cargo test".into(), "deps/lab-1".into()]),
-            &["test a ... ok", "test b ... ok", "noise"],
-            &[],
-        )
-        .word();
-        assert_eq!(word, "killed at the limit; last test: b ... ok; running: deps/lab-1");
-        let word = ended(Some(vec![]), &["test a ... ok"], &["test c has been running"]).word();
-        assert!(word.contains("slow: test c"), "{word}");
-        assert_eq!(ended(None, &[], &[]).word(), "exit code 137");
+        let running = vec!["cargo test".to_owned(), "deps/lab-1".to_owned()];
+        let lines = ["test a ... ok", "test b ... ok", "noise"];
+        assert_eq!(
+            ended(Some(running), &lines).word(),
+            "killed at the limit; last test: b ... ok; running: deps/lab-1"
+        );
+        let lines = ["test c has been running for over 60 seconds", "test a ... ok"];
+        let word = ended(Some(vec![]), &lines).word();
+        assert!(word.ends_with("slow: c has been running for over 60 seconds"), "{word}");
+        assert_eq!(ended(None, &[]).word(), "exit code 137");
+    }
+
+    #[test]
+    fn results_of_tests_are_added_up() {
+        let lines = [
+            "test a ... ok",
+            "test b ... FAILED",
+            "test result: FAILED. 11 passed; 1 failed; 0 ignored; 0 measured",
+            "test result: ok. 30 passed; 0 failed; 2 ignored; 0 measured",
+        ];
+        let tests = ended(None, &lines).tests;
+        assert_eq!((tests.passed, tests.failed), (41, vec!["b".to_owned()]));
     }
 
     #[test]

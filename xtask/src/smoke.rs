@@ -115,10 +115,11 @@ fn report_bytes(home: &Path, path: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::guard::Tests;
 
     fn ended(code: i32, lines: &[&str]) -> Ended {
         let lines = lines.iter().map(|&l| l.to_owned()).collect();
-        Ended { code, killed: None, lines, slow: Vec::new() }
+        Ended { code, killed: None, lines, tests: Tests::default() }
     }
 
     #[test]

@@ -41,15 +41,23 @@ pub(crate) const PACKAGED: [Packaged; 6] = [
         needed_for: "tests that compare `each --per-file` with an independent program",
     },
     Packaged {
-        program: "mke2fs",
+        program: "mkfs.ext4",
         package: "e2fsprogs",
-        needed_for: "tests on a file system image of our own",
+        needed_for: "cold names and inodes, on a file system image of our own",
     },
 ];
 
 /// Programs that are there already: the toolchain that built this crate, and the installer, whose
 /// absence is a normal case.
 pub(crate) const GIVEN: [&str; 3] = ["cargo", "rustc", "apt-get"];
+
+/// Programs of packages without which no Debian system is complete; code and tests of the crates
+/// may start them.
+#[cfg(test)]
+const ESSENTIAL: [&str; 14] = [
+    "cat", "cp", "false", "kill", "losetup", "mkfifo", "mount", "rm", "seq", "sh", "sleep", "sort",
+    "true", "umount",
+];
 
 /// The name of a program that may be started.
 ///
@@ -111,6 +119,28 @@ mod tests {
                 let found = text.matches(start).count();
                 let allowed = if file.ends_with("guard.rs") { 3 } else { 0 };
                 assert_eq!(found, allowed, "{}", file.display());
+            }
+        }
+    }
+
+    /// What the crates start by name is on a list too, or a fresh machine would lack it.
+    #[test]
+    fn what_the_crates_start_is_listed() {
+        let repo = crate::repo::Repo::find().unwrap();
+        let start = concat!("Command", "::new(\"");
+        for file in repo.files().unwrap() {
+            if !file.starts_with("crates") || file.extension().is_none_or(|e| e != "rs") {
+                continue;
+            }
+            let text = repo.read(&file).unwrap();
+            // The builder of the command line has a type of the same name.
+            let text = text.replace(&format!("clap::{start}"), "");
+            for rest in text.split(start).skip(1) {
+                let name = rest.split('"').next().unwrap_or_default();
+                let listed = ESSENTIAL.contains(&name)
+                    || GIVEN.contains(&name)
+                    || PACKAGED.iter().any(|p| p.program == name);
+                assert!(listed, "{}: '{name}' is not in xtask/src/tools.rs", file.display());
             }
         }
     }

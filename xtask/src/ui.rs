@@ -44,6 +44,7 @@ fn judge_install(ended: &Ended) -> Outcome {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::guard::Tests;
 
     #[test]
     fn no_network_is_no_failure_but_a_bad_lock_is() {
@@ -51,7 +52,7 @@ mod tests {
             code: 1,
             killed: None,
             lines: [line.to_owned()].into(),
-            slow: Vec::new(),
+            tests: Tests::default(),
         };
         let offline = judge_install(&ended("npm error code EAI_AGAIN"));
         assert!(matches!(offline, Outcome::Skipped(_)));
