@@ -30,6 +30,7 @@ pub(crate) struct Job {
     env: Vec<(String, String)>,
     uid: Option<u32>,
     limit: Duration,
+    guard: PathBuf,
 }
 
 /// How a job ended.
@@ -117,6 +118,8 @@ impl Job {
             env: Vec::new(),
             uid: None,
             limit: Duration::from_secs(limit_s),
+            // The path stays right when a step builds this program anew.
+            guard: "/proc/self/exe".into(),
         }
     }
 
@@ -174,8 +177,7 @@ impl Job {
 
     fn start(&self) -> anyhow::Result<(std::io::PipeReader, Child)> {
         let (reader, writer) = std::io::pipe().context("make a pipe for a step")?;
-        // The path stays right when a step builds this program anew.
-        let mut command = Command::new("/proc/self/exe");
+        let mut command = Command::new(&self.guard);
         command.arg("guard");
         if let Some(uid) = self.uid {
             command.arg("--uid").arg(uid.to_string());
@@ -347,5 +349,55 @@ mod tests {
         drop(tx);
         let lines: Vec<_> = rx.iter().collect();
         assert_eq!(lines, ["one", "\u{fffd} two", "last"]);
+    }
+
+    /// Runs a script of the shell under the program that cargo built for the tests of this crate;
+    /// `None` when it was not built, as with `cargo test --bin xtask`.
+    fn run_script(script: &str, limit_s: u64) -> Option<Ended> {
+        let guard = std::env::current_exe().unwrap().ancestors().nth(2)?.join("xtask");
+        if !guard.is_file() {
+            println!("skipped: {} was not built", guard.display());
+            return None;
+        }
+        let args = ["-c", script];
+        let mut job = Job::built("/bin/sh".into(), &args, Path::new("/"), limit_s);
+        job.guard = guard;
+        Some(job.env("WORD", "seen").run().unwrap())
+    }
+
+    #[test]
+    fn output_and_code_come_back() {
+        if let Some(ended) = run_script("echo $WORD; echo err >&2; exit 3", 60) {
+            assert_eq!(ended.code, 3);
+            assert!(ended.killed.is_none());
+            assert_eq!(ended.lines, ["seen", "err"]);
+        }
+    }
+
+    /// Even one that writes all the time, and one that ignores polite signals.
+    #[test]
+    fn a_hang_is_killed_and_named() {
+        if let Some(ended) = run_script("trap '' TERM; while :; do echo more; done", 2) {
+            let running = ended.killed.expect("killed");
+            assert_eq!(ended.code, 137);
+            assert!(running.iter().any(|line| line.contains("/bin/sh")), "{running:?}");
+        }
+    }
+
+    #[test]
+    fn what_a_step_leaves_behind_is_killed() {
+        if let Some(ended) = run_script("sleep 600 & echo $!", 60) {
+            assert_eq!(ended.code, 0);
+            let stat = format!("/proc/{}/stat", ended.lines[0]);
+            // It is killed; the kernel takes a moment to take it away.
+            let is_there = || std::fs::read_to_string(&stat).is_ok_and(|s| !s.contains(") Z "));
+            for _ in 0..1000 {
+                if !is_there() {
+                    return;
+                }
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            panic!("{stat}: still there");
+        }
     }
 }
