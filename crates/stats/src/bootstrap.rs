@@ -12,8 +12,8 @@
 //!   medians, because the jackknife of a median has only two or three different values.
 //!
 //! With 8 to 12 values no interval is exact; a seeded test simulates how often these cover the
-//! truth, and refuses less than 90 % for the median of a skewed distribution. Resamples for which the statistic is NaN are left out and
-//! not counted in [`Interval::resamples`].
+//! truth, and refuses less than 90 % for the median of a skewed distribution. Resamples for which
+//! the statistic is NaN are left out and not counted in [`Interval::resamples`].
 //!
 //! Cost: one draw for each value of each resample, so 24 000 draws for 12 values and 2000
 //! resamples, and the statistic 2000 times; memory is one `f64` per resample.
