@@ -1,0 +1,263 @@
+//! Checking a set against its description, and removing it.
+
+use crate::content::{PIECE_BYTES, pieces};
+use crate::error::io_error;
+use crate::layout::{FAN_OUT, files_dir, leaf, name, relative_path, size};
+use crate::manifest::{self, MANIFEST, MANIFEST_NEW, State};
+use crate::{SetError, load};
+use ioloom_model::FileSetSpec;
+use ioloom_sys::dir::Dir;
+use ioloom_walk::{Control, Entry};
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+/// Faults that are kept in full; further ones are counted.
+const FAULTS_KEPT_MAX: usize = 1000;
+
+/// A file that is not as the set says.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Fault {
+    /// Its path below [`files_dir`].
+    pub path: PathBuf,
+    /// What is wrong, in words.
+    pub what: String,
+}
+
+impl std::fmt::Display for Fault {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}: {}", self.path.display(), self.what)
+    }
+}
+
+/// What a check found.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Verified {
+    /// Files that are as the set says.
+    pub good: u64,
+    /// Files of the set.
+    pub files: u64,
+    /// Bytes compared.
+    pub bytes: u64,
+    /// The first faults, by path.
+    pub faults: Vec<Fault>,
+    /// All faults: files that are wrong or missing, and files that do not belong.
+    pub faults_count: u64,
+}
+
+impl Verified {
+    /// Whether every file is there, as described, and no other.
+    pub fn is_good(&self) -> bool {
+        self.good == self.files && self.faults_count == 0
+    }
+
+    fn fault(&mut self, path: PathBuf, what: String) {
+        self.faults_count += 1;
+        if self.faults.len() < FAULTS_KEPT_MAX {
+            self.faults.push(Fault { path, what });
+        }
+    }
+}
+
+/// Compares every byte of the set in `dir` with its description and looks for files that do not
+/// belong. Reads everything, so what fits is in memory afterwards.
+pub fn verify(dir: &Path, threads: usize) -> Result<Verified, SetError> {
+    let spec = load(dir)?.spec;
+    let files = files_dir(dir);
+    let root = Dir::open(&files).map_err(io_error("open directory", &files))?;
+    let next = AtomicU64::new(0);
+    let all = Mutex::new(Verified { files: spec.count, ..Verified::default() });
+    let work = || {
+        let (mut own, mut expected) = (vec![0; PIECE_BYTES], vec![0; PIECE_BYTES]);
+        loop {
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            if index >= spec.count {
+                return;
+            }
+            let path = relative_path(&spec, index);
+            let result = root
+                .open_file_at(path.as_bytes())
+                .map_err(|e| describe(&e))
+                .and_then(|file| compare(&spec, index, file, &mut own, &mut expected));
+            let mut all = all.lock().unwrap_or_else(PoisonError::into_inner);
+            match result {
+                Ok(()) => {
+                    all.good += 1;
+                    all.bytes += size(&spec, index);
+                }
+                Err(what) => all.fault(path.into(), what),
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 1..threads.max(1) {
+            let builder = std::thread::Builder::new().name("ioloom-verify".to_owned());
+            // A thread that the system refuses is done without.
+            let _ = builder.spawn_scoped(scope, work);
+        }
+        work();
+    });
+    let mut all = all.into_inner().unwrap_or_else(PoisonError::into_inner);
+    find_strangers(&spec, &files, &mut all)?;
+    all.faults.sort();
+    Ok(all)
+}
+
+fn describe(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::NotFound => "missing".to_owned(),
+        _ => format!("cannot be opened: {error}"),
+    }
+}
+
+fn compare(
+    spec: &FileSetSpec,
+    index: u64,
+    mut file: File,
+    own: &mut [u8],
+    expected: &mut [u8],
+) -> Result<(), String> {
+    let unreadable = |e: io::Error| format!("cannot be read: {e}");
+    let meta = file.metadata().map_err(unreadable)?;
+    let bytes = size(spec, index);
+    if !meta.is_file() {
+        return Err("is not a regular file".to_owned());
+    }
+    if meta.len() != bytes {
+        return Err(format!("has {} bytes, not {bytes}", meta.len()));
+    }
+    pieces(spec.seed, index, bytes, expected, |offset, piece| {
+        let own = &mut own[..piece.len()];
+        file.read_exact(own).map_err(unreadable)?;
+        match own.iter().zip(piece).position(|(a, b)| a != b) {
+            Some(at) => Err(format!("differs at byte {}", offset + at as u64)),
+            None => Ok(()),
+        }
+    })
+}
+
+fn find_strangers(spec: &FileSetSpec, files: &Path, all: &mut Verified) -> Result<(), SetError> {
+    let options = ioloom_walk::Options::default();
+    let summary = ioloom_walk::walk(files, &options, &mut |entry: Entry<'_>| {
+        if index_of(spec, entry.path).is_none() {
+            all.fault(entry.as_path().to_owned(), "does not belong to the set".to_owned());
+        }
+        Control::Continue
+    })?;
+    for skipped in summary.skipped {
+        all.fault(PathBuf::new(), format!("{} in it: {skipped}", skipped.kind.plural()));
+    }
+    for error in summary.errors {
+        all.fault(error.path.clone(), error.to_string());
+    }
+    Ok(())
+}
+
+/// The number of the file at `path`, if the set has one there.
+fn index_of(spec: &FileSetSpec, path: &[u8]) -> Option<u64> {
+    let path = std::str::from_utf8(path).ok()?;
+    let index = path.rsplit('/').next()?.parse().ok()?;
+    (index < spec.count && relative_path(spec, index) == path).then_some(index)
+}
+
+/// What a removal did.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Removed {
+    /// Files removed.
+    pub files: u64,
+    /// Directories that stay because something else lies in them.
+    pub left: Vec<PathBuf>,
+}
+
+/// Removes the files, directories and manifest of the set in `dir`, and nothing else. A removal
+/// that is interrupted leaves a set that [`crate::create`] finishes and this call removes.
+pub fn remove(dir: &Path) -> Result<Removed, SetError> {
+    let held = Dir::open(dir).map_err(io_error("open directory", dir))?;
+    let mut manifest =
+        manifest::read(&held, dir)?.ok_or_else(|| SetError::NoSet { dir: dir.to_owned() })?;
+    manifest.state = State::Making;
+    manifest.realised = None;
+    manifest::write(&held, dir, &manifest)?;
+    let files = files_dir(dir);
+    let mut removed = Removed::default();
+    match held.open_at(b"files") {
+        Ok(root) => remove_files(&manifest.spec, &files, &root, &mut removed)?,
+        Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+        Err(e) => return Err(io_error("open directory", &files)(e)),
+    }
+    if removed.left.is_empty() && !remove_dir(&held, b"files", &files)? {
+        removed.left.push(files);
+    }
+    if !removed.left.is_empty() {
+        // The manifest stays too: without it nobody could tell whose directory this is.
+        return Ok(removed);
+    }
+    held.remove_file_at(MANIFEST.as_bytes()).map_err(io_error("remove", &dir.join(MANIFEST)))?;
+    let _ = held.remove_file_at(MANIFEST_NEW.as_bytes());
+    if manifest.made_dir {
+        match std::fs::remove_dir(dir) {
+            Ok(()) => {}
+            Err(e) if e.kind() == io::ErrorKind::DirectoryNotEmpty => {
+                removed.left.push(dir.to_owned());
+            }
+            Err(e) => return Err(io_error("remove directory", dir)(e)),
+        }
+    }
+    Ok(removed)
+}
+
+fn remove_files(
+    spec: &FileSetSpec,
+    files: &Path,
+    root: &Dir,
+    removed: &mut Removed,
+) -> Result<(), SetError> {
+    let mut above: BTreeSet<String> = BTreeSet::new();
+    let mut first = 0;
+    while first < spec.count {
+        let leaf = leaf(spec, first);
+        let last = if leaf.is_empty() { spec.count } else { (first + FAN_OUT).min(spec.count) };
+        let path = files.join(&leaf);
+        match root.open_below(leaf.trim_end_matches('/').as_bytes()) {
+            Ok(dir) => {
+                for index in first..last {
+                    match dir.remove_file_at(name(spec, index).as_bytes()) {
+                        Ok(()) => removed.files += 1,
+                        Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+                        Err(e) => return Err(io_error("remove", &path)(e)),
+                    }
+                }
+            }
+            Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+            Err(e) => return Err(io_error("open directory", &path)(e)),
+        }
+        let mut dir = leaf.trim_end_matches('/');
+        while !dir.is_empty() {
+            above.insert(dir.to_owned());
+            dir = dir.rsplit_once('/').map_or("", |(upper, _)| upper);
+        }
+        first = last;
+    }
+    // Reversed, so that a directory comes after those in it.
+    for relative in above.iter().rev() {
+        let path = files.join(relative);
+        let blocked = removed.left.iter().any(|left| left.starts_with(&path));
+        if !blocked && !remove_dir(root, relative.as_bytes(), &path)? {
+            removed.left.push(path);
+        }
+    }
+    Ok(())
+}
+
+/// Removes an empty directory; false if something lies in it.
+fn remove_dir(held: &Dir, name: &[u8], path: &Path) -> Result<bool, SetError> {
+    match held.remove_dir_at(name) {
+        Ok(()) => Ok(true),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(true),
+        Err(e) if e.kind() == io::ErrorKind::DirectoryNotEmpty => Ok(false),
+        Err(e) => Err(io_error("remove directory", path)(e)),
+    }
+}

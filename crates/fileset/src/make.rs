@@ -1,0 +1,381 @@
+//! Making a set, and finishing a half-made one.
+//!
+//! Threads take runs of consecutive files from one counter. A run lies in one directory, which is
+//! opened once, so that a file costs one open, one write and one close.
+
+use crate::content::{PIECE_BYTES, pieces};
+use crate::error::io_error;
+use crate::layout::{FAN_OUT, files_dir, leaf, levels, name, relative_path, size};
+use crate::manifest::{self, FORMAT, MANIFEST_NEW, Manifest, State};
+use crate::{SetError, demand_ns, hash, medium, spell};
+use ioloom_model::{Distribution, FileSetRealised, FileSetSpec};
+use ioloom_sys::dir::{Dir, Kind, ReadBuffer};
+use ioloom_sys::mount::space;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+/// The least reserve that is left free on the file system.
+const RESERVE_BYTES_MIN: u64 = 1 << 30;
+
+/// Files of a complete set that are asked for before it is taken as it is.
+const SAMPLE_FILES: u64 = 64;
+
+/// How to make a set.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Options {
+    /// Threads that make files.
+    pub threads: usize,
+    /// Bytes that stay free; `None`: a twentieth of the file system, at least 1 GiB.
+    pub reserve_bytes: Option<u64>,
+    /// Whether the file system is flushed at the end.
+    pub sync: bool,
+}
+
+impl Default for Options {
+    /// Two threads per core, the usual reserve, flushed.
+    fn default() -> Self {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        Self { threads: (2 * cores).min(16), reserve_bytes: None, sync: true }
+    }
+}
+
+/// How far it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Progress {
+    /// Files complete, those found included.
+    pub files_done: u64,
+    /// Files of the set.
+    pub files: u64,
+    /// Bytes complete.
+    pub bytes_done: u64,
+    /// Bytes of the set.
+    pub bytes: u64,
+}
+
+/// Makes the set `spec` in `dir`, or finishes it, or finds it complete. `progress` is called now
+/// and then from any thread; false ends the making, which can be taken up again.
+pub fn create(
+    spec: &FileSetSpec,
+    dir: &Path,
+    options: &Options,
+    progress: &(dyn Fn(Progress) -> bool + Sync),
+) -> Result<FileSetRealised, SetError> {
+    let bytes = check(spec)?;
+    let made_dir = make_dir(dir)?;
+    let held = Dir::open(dir).map_err(io_error("open directory", dir))?;
+    let found = manifest::read(&held, dir)?;
+    let mut manifest = match found {
+        None => {
+            refuse_foreign(&held, dir)?;
+            if let Err(refused) = check_room(spec, dir, &[], options) {
+                if made_dir {
+                    // Nothing was made yet, so nothing stays.
+                    let _ = std::fs::remove_dir(dir);
+                }
+                return Err(refused);
+            }
+            let spec = spec.clone();
+            Manifest { format: FORMAT, state: State::Making, made_dir, spec, realised: None }
+        }
+        Some(found) if found.spec == *spec => found,
+        Some(found) => {
+            let (theirs, ours) = (spell(&found.spec), spell(spec));
+            return Err(SetError::OtherSet { dir: dir.to_owned(), theirs, ours });
+        }
+    };
+    let files = files_dir(dir);
+    if manifest.state == State::Complete {
+        if let (Some(realised), true) = (&manifest.realised, sample_is_there(spec, &files)) {
+            let medium = medium(dir).ok();
+            return Ok(FileSetRealised { name: name_of(dir), medium, ..realised.clone() });
+        }
+        manifest.state = State::Making;
+        manifest.realised = None;
+    }
+    manifest::write(&held, dir, &manifest)?;
+    held.make_dir_at(b"files").map_err(io_error("make directory", &files))?;
+    let root = Dir::open(&files).map_err(io_error("open directory", &files))?;
+    let kept = kept(spec, &root);
+    check_room(spec, dir, &kept, options)?;
+    Maker::new(spec, &files, &root, &kept, bytes, progress).run(options.threads)?;
+    if options.sync {
+        root.sync_file_system().map_err(io_error("flush the file system of", &files))?;
+    }
+    let realised = realised(spec, dir, bytes);
+    manifest.state = State::Complete;
+    manifest.realised = Some(realised.clone());
+    manifest::write(&held, dir, &manifest)?;
+    Ok(realised)
+}
+
+/// Refuses what cannot be made; returns the bytes of the set.
+fn check(spec: &FileSetSpec) -> Result<u64, SetError> {
+    let refuse = |reason: &str| Err(SetError::Spec { reason: reason.to_owned() });
+    if spec.count == 0 {
+        return refuse("it has no files; count must be at least 1");
+    }
+    if [Some(&spec.size), spec.compute.as_ref()].into_iter().flatten().any(is_empty_list) {
+        return refuse("list() has no values; give at least one");
+    }
+    let total = (0..spec.count).try_fold(0u64, |sum, index| sum.checked_add(size(spec, index)));
+    match total {
+        Some(bytes) => Ok(bytes),
+        None => refuse("its sizes sum to more than 16 EiB; give a max= to the distribution"),
+    }
+}
+
+fn is_empty_list(distribution: &Distribution) -> bool {
+    match distribution {
+        Distribution::List(values) => values.is_empty(),
+        Distribution::Mixture(parts) => parts.iter().any(|(_, part)| is_empty_list(part)),
+        _ => false,
+    }
+}
+
+/// Makes the directory and those above it; says whether it is new.
+fn make_dir(dir: &Path) -> Result<bool, SetError> {
+    if let Some(parent) = dir.parent() {
+        std::fs::create_dir_all(parent).map_err(io_error("make directory", parent))?;
+    }
+    match std::fs::create_dir(dir) {
+        Ok(()) => Ok(true),
+        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Ok(false),
+        Err(e) => Err(io_error("make directory", dir)(e)),
+    }
+}
+
+/// A directory without a manifest must be empty, but for what a new file system holds and a
+/// manifest of ours that was never put in place.
+fn refuse_foreign(held: &Dir, dir: &Path) -> Result<(), SetError> {
+    let ours = [MANIFEST_NEW.as_bytes(), b"lost+found"];
+    let empty = held
+        .read(&mut ReadBuffer::new(), &mut |entry| ours.contains(&entry.name))
+        .map_err(io_error("read directory", dir))?;
+    if empty { Ok(()) } else { Err(SetError::NotOurs { dir: dir.to_owned() }) }
+}
+
+fn name_of(dir: &Path) -> String {
+    dir.display().to_string()
+}
+
+/// Whether some files of a complete set are there with their sizes.
+fn sample_is_there(spec: &FileSetSpec, files: &Path) -> bool {
+    let Ok(root) = Dir::open(files) else { return false };
+    let step = (spec.count / SAMPLE_FILES).max(1);
+    let mut indices = (0..spec.count).step_by(step as usize).chain([spec.count - 1]);
+    indices.all(|index| is_there(spec, &root, index))
+}
+
+fn is_there(spec: &FileSetSpec, root: &Dir, index: u64) -> bool {
+    root.stat_at(relative_path(spec, index).as_bytes())
+        .is_ok_and(|stat| stat.kind == Kind::Regular && stat.bytes == size(spec, index))
+}
+
+/// Which files are there already, a bit each; empty for a new set.
+fn kept(spec: &FileSetSpec, root: &Dir) -> Vec<u64> {
+    let mut any = false;
+    // A new set is recognised by one read of one directory, not by a million questions.
+    let read = root.read(&mut ReadBuffer::new(), &mut |_| {
+        any = true;
+        false
+    });
+    if read.is_ok() && !any {
+        return Vec::new();
+    }
+    let mut bits = vec![0; (spec.count as usize).div_ceil(64)];
+    for index in 0..spec.count {
+        if is_there(spec, root, index) {
+            bits[index as usize / 64] |= 1 << (index % 64);
+        }
+    }
+    bits
+}
+
+fn is_kept(kept: &[u64], index: u64) -> bool {
+    kept.get(index as usize / 64).is_some_and(|word| word & (1 << (index % 64)) != 0)
+}
+
+fn check_room(
+    spec: &FileSetSpec,
+    dir: &Path,
+    kept: &[u64],
+    options: &Options,
+) -> Result<(), SetError> {
+    let room = space(dir).map_err(io_error("ask for the free space of", dir))?;
+    let block = room.block_bytes;
+    let leaves = match levels(spec) {
+        0 => 1,
+        _ => spec.count.div_ceil(FAN_OUT) + spec.count.div_ceil(FAN_OUT * FAN_OUT) + 1,
+    };
+    // A directory takes a block, and about 40 bytes per name.
+    let mut needed = leaves.saturating_mul(block).saturating_add(spec.count.saturating_mul(40));
+    let mut files = leaves;
+    for index in (0..spec.count).filter(|index| !is_kept(kept, *index)) {
+        let blocks = size(spec, index).div_ceil(block);
+        needed = needed.saturating_add(blocks.saturating_mul(block));
+        files += 1;
+    }
+    let reserve_bytes =
+        options.reserve_bytes.unwrap_or_else(|| RESERVE_BYTES_MIN.max(room.total_bytes / 20));
+    let (dir, free_bytes) = (dir.to_owned(), room.available_bytes);
+    if needed.saturating_add(reserve_bytes) > free_bytes {
+        return Err(SetError::NoRoom { dir, needed_bytes: needed, free_bytes, reserve_bytes });
+    }
+    match room.available_files {
+        // Some file systems make inodes as needed and say 0.
+        Some(free) if free > 0 && files > free => {
+            Err(SetError::NoInodes { dir, needed: files, free })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// What the set is, from its description: sizes were written as drawn.
+fn realised(spec: &FileSetSpec, dir: &Path, bytes: u64) -> FileSetRealised {
+    let mean = |total: f64| total / spec.count as f64;
+    let demand = || (0..spec.count).map(|index| demand_ns(spec, index) as f64).sum();
+    FileSetRealised {
+        name: name_of(dir),
+        files: spec.count,
+        bytes_total: bytes,
+        bytes_mean: mean(bytes as f64),
+        compute_ns_mean: spec.compute.as_ref().map(|_| mean(demand())),
+        hash: hash(spec),
+        medium: medium(dir).ok(),
+    }
+}
+
+struct Maker<'a> {
+    spec: &'a FileSetSpec,
+    files: &'a Path,
+    root: &'a Dir,
+    kept: &'a [u64],
+    bytes: u64,
+    progress: &'a (dyn Fn(Progress) -> bool + Sync),
+    next: AtomicU64,
+    files_done: AtomicU64,
+    bytes_done: AtomicU64,
+    stop: AtomicBool,
+    error: Mutex<Option<(PathBuf, &'static str, io::Error)>>,
+}
+
+impl<'a> Maker<'a> {
+    fn new(
+        spec: &'a FileSetSpec,
+        files: &'a Path,
+        root: &'a Dir,
+        kept: &'a [u64],
+        bytes: u64,
+        progress: &'a (dyn Fn(Progress) -> bool + Sync),
+    ) -> Self {
+        let (next, files_done, bytes_done) = Default::default();
+        let (stop, error) = Default::default();
+        Self { spec, files, root, kept, bytes, progress, next, files_done, bytes_done, stop, error }
+    }
+
+    fn run(self, threads: usize) -> Result<(), SetError> {
+        let threads = threads.max(1);
+        // Short enough that threads end together, and a divisor of a directory's files.
+        let run = (self.spec.count / (threads as u64 * 8)).clamp(1, FAN_OUT);
+        let run = 1 << run.ilog2();
+        std::thread::scope(|scope| {
+            for _ in 1..threads {
+                // A thread that the system refuses is done without.
+                let _ = std::thread::Builder::new()
+                    .name("ioloom-fileset".to_owned())
+                    .spawn_scoped(scope, || self.work(run));
+            }
+            self.work(run);
+        });
+        let made = self.files_done.load(Ordering::Relaxed);
+        let files = self.spec.count;
+        match self.error.into_inner().unwrap_or_else(PoisonError::into_inner) {
+            None if made == files => Ok(()),
+            None => Err(SetError::Stopped { made, files }),
+            Some((_, _, e))
+                if matches!(
+                    e.kind(),
+                    io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
+                ) =>
+            {
+                Err(SetError::Full { dir: self.files.to_owned(), made, files })
+            }
+            Some((path, operation, source)) => Err(SetError::Io { operation, path, source }),
+        }
+    }
+
+    fn work(&self, run: u64) {
+        let mut buffer = vec![0; PIECE_BYTES];
+        let mut at: Option<(String, Dir)> = None;
+        while !self.stop.load(Ordering::Relaxed) {
+            let first = self.next.fetch_add(run, Ordering::Relaxed);
+            if first >= self.spec.count {
+                return;
+            }
+            let last = (first + run).min(self.spec.count);
+            let made = self.enter(first, &mut at).and_then(|dir| {
+                (first..last).try_for_each(|index| self.file(dir, index, &mut buffer))
+            });
+            if let Err(error) = made {
+                self.error.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+                self.stop.store(true, Ordering::Relaxed);
+            } else if !self.report() {
+                self.stop.store(true, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// The directory of file `index`, made if it is missing and kept until another is needed.
+    fn enter<'d>(
+        &self,
+        index: u64,
+        at: &'d mut Option<(String, Dir)>,
+    ) -> Result<&'d Dir, (PathBuf, &'static str, io::Error)> {
+        let path = leaf(self.spec, index);
+        let fail = |e| (self.files.join(&path), "make directory", e);
+        let dir = match at.take() {
+            Some((open, dir)) if open == path => dir,
+            _ => {
+                let mut dir = self.root.open_at(b".").map_err(fail)?;
+                for name in path.split_terminator('/') {
+                    dir.make_dir_at(name.as_bytes()).map_err(fail)?;
+                    dir = dir.open_at(name.as_bytes()).map_err(fail)?;
+                }
+                dir
+            }
+        };
+        Ok(&at.insert((path, dir)).1)
+    }
+
+    fn file(
+        &self,
+        dir: &Dir,
+        index: u64,
+        buffer: &mut [u8],
+    ) -> Result<(), (PathBuf, &'static str, io::Error)> {
+        let bytes = size(self.spec, index);
+        if !is_kept(self.kept, index) {
+            let fail = |operation| {
+                move |e| (self.files.join(relative_path(self.spec, index)), operation, e)
+            };
+            let name = name(self.spec, index);
+            let mut file = dir.create_at(name.as_bytes()).map_err(fail("make file"))?;
+            pieces(self.spec.seed, index, bytes, buffer, |_, piece| file.write(piece))
+                .map_err(fail("write"))?;
+        }
+        self.files_done.fetch_add(1, Ordering::Relaxed);
+        self.bytes_done.fetch_add(bytes, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn report(&self) -> bool {
+        (self.progress)(Progress {
+            files_done: self.files_done.load(Ordering::Relaxed),
+            files: self.spec.count,
+            bytes_done: self.bytes_done.load(Ordering::Relaxed),
+            bytes: self.bytes,
+        })
+    }
+}
