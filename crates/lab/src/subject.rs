@@ -20,6 +20,15 @@ pub struct Cost {
     pub seconds: f64,
 }
 
+/// What the removal of a set took away.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Removed {
+    /// Files.
+    pub files: u64,
+    /// Their bytes.
+    pub bytes: u64,
+}
+
 /// Told how far the making of a set is: files done, files in all. Answers whether to go on;
 /// `false` asks the subject to stop soon and to return an error that says it was interrupted.
 pub type SetProgress<'a> = &'a dyn Fn(u64, u64) -> bool;
@@ -58,6 +67,12 @@ pub trait Subject: Sync {
         dir: &Path,
         progress: SetProgress<'_>,
     ) -> Result<FileSetRealised, String>;
+
+    /// Removes what [`Subject::prepare`] made in `dir`, and nothing else.
+    ///
+    /// # Errors
+    /// The operation, the path and the reason, as a sentence.
+    fn remove(&self, dir: &Path) -> Result<Removed, String>;
 
     /// Describes a directory of the user's without changing it: every regular file below it.
     ///

@@ -1,0 +1,633 @@
+//! Running a study: from a specification to a session in the store.
+//!
+//! The list of runs is drawn and stored before the first one. Each run: ask the subject whether the
+//! plan can run here, make and prove the condition, run the plan in a child, judge, append the
+//! record. Whatever goes wrong with one run is that run's outcome; whatever goes wrong with the
+//! store or the sets ends the study with one error and a session that can be resumed.
+//!
+//! A study with a budget stops at the end of a block when the next one would not fit, but not
+//! before [`BLOCKS_MIN`] blocks, and in no case later than [`BUDGET_HARD`] times its budget.
+
+use crate::child::{self, ChildEnd, Runner};
+use crate::condition::{ConditionError, Made, Maker};
+use crate::expand::{Comparison, Mode, Overrides, ReadyArm, SetSource, expand};
+use crate::files::{FileList, PassError};
+use crate::judge::{self, Judge};
+use crate::order::{self, Slot};
+use crate::store::{
+    EndReason, STORE_SCHEMA, Session, SessionEnd, SessionHeader, Store, StoreError, Writer,
+};
+use crate::subject::Subject;
+use crate::work::{self, Needs, Place};
+use ioloom_model::record::{RECORD_SCHEMA, RunKey, RunOrder};
+use ioloom_model::{Doubt, FileSetRealised, FileSetSpec, MachineFacts, Outcome, Proof, RunRecord};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant, SystemTime};
+use xxhash_rust::xxh3::xxh3_64;
+
+/// Blocks that a budget does not drop.
+pub const BLOCKS_MIN: u32 = 3;
+/// How far a study may go over its budget to reach [`BLOCKS_MIN`] blocks.
+pub const BUDGET_HARD: f64 = 3.0;
+/// Spans that a run may keep in all, unless the caller says otherwise.
+pub const SPANS_MAX: u64 = 16_384;
+/// Longest time of one run.
+pub const DEADLINE_MAX: Duration = Duration::from_secs(3600);
+
+/// How a study is to run.
+pub struct RunOptions<'a> {
+    /// Quick or full.
+    pub mode: Mode,
+    /// Seed, blocks, experiments, conditions. Media and files are filled in from below.
+    pub overrides: Overrides,
+    /// The media; the first is the default one. At least one.
+    pub places: Vec<Place>,
+    /// A directory of the user's in place of every set.
+    pub files: Option<PathBuf>,
+    /// Whether the user allowed the system's whole cache to be dropped.
+    pub drop_caches: bool,
+    /// Go on with the latest unfinished session of the same study, mode, seed and machine.
+    pub resume: bool,
+    /// Time that the study may take; `None` is the file's own budget in quick mode and none in
+    /// full. Making sets counts.
+    pub budget: Option<Duration>,
+    /// Bytes that must stay free on each medium; see [`work::RESERVE_BYTES`].
+    pub reserve_bytes: u64,
+    /// How children are started.
+    pub runner: Runner,
+    /// Longest time of one run; see [`DEADLINE_MAX`].
+    pub deadline_max: Duration,
+    /// Spans that one run may keep in all; they are stored for the first block alone, but taken
+    /// in every block so that all blocks are alike. See [`SPANS_MAX`].
+    pub spans_max: u64,
+    /// The machine.
+    pub machine: MachineFacts,
+    /// Version and commit of the program.
+    pub version: String,
+    /// The command line.
+    pub command: Vec<String>,
+    /// Raised to stop: the run that is under way is killed and not recorded.
+    pub stop: &'a AtomicBool,
+    /// Told what happens.
+    pub progress: &'a dyn Progress,
+}
+
+/// What happens while a study runs.
+#[derive(Debug)]
+pub enum Event<'a> {
+    /// What the study needs, before anything is made.
+    Needs(&'a Needs),
+    /// A set is being made or checked: name, medium, files done, files in all.
+    Preparing(&'a str, &'a str, u64, u64),
+    /// The session has begun or goes on: its name, runs done already, runs in all.
+    Begun(&'a str, usize, usize),
+    /// A run begins: its position from 0, runs in all.
+    Run(&'a RunKey, usize),
+    /// A run is recorded.
+    Recorded(&'a RunRecord),
+    /// Something worth a line.
+    Note(&'a str),
+}
+
+/// Listens to a study.
+pub trait Progress: Sync {
+    /// Called from the thread that runs the study, between runs and never during one.
+    fn event(&self, event: &Event<'_>);
+}
+
+/// A listener that does not listen.
+#[derive(Debug, Clone, Copy)]
+pub struct Silent;
+
+impl Progress for Silent {
+    fn event(&self, _: &Event<'_>) {}
+}
+
+/// Why a study could not run.
+#[derive(Debug, thiserror::Error)]
+pub enum LabError {
+    /// The user asked for something that does not exist.
+    #[error("{0}")]
+    Usage(String),
+    /// Too little space, or something else that is refused before the start.
+    #[error("{0}")]
+    Refused(String),
+    /// The flag was raised before the session began.
+    #[error("interrupted before the first run; sets that were made stay")]
+    Interrupted,
+    /// A set could not be made or read.
+    #[error("set {name}: {reason}")]
+    Set {
+        /// Which set.
+        name: String,
+        /// Why.
+        reason: String,
+    },
+    /// The files of a set could not be listed.
+    #[error(transparent)]
+    Files(#[from] PassError),
+    /// The store.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// Something the system would not say.
+    #[error("{0}")]
+    System(#[from] std::io::Error),
+}
+
+impl LabError {
+    /// The exit code of a program that ends with this error.
+    pub const fn exit_code(&self) -> u8 {
+        match self {
+            Self::Usage(_) => 2,
+            Self::Refused(_) => 3,
+            Self::Interrupted => 130,
+            Self::Set { .. } | Self::Files(_) | Self::Store(_) | Self::System(_) => 1,
+        }
+    }
+}
+
+/// What is going to run.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Planned {
+    /// The comparisons.
+    pub comparisons: Vec<Comparison>,
+    /// The ordered list of runs.
+    pub order: Vec<Slot>,
+    /// Seed of the order.
+    pub seed: u64,
+    /// Fingerprint of the comparisons, 16 digits.
+    pub spec_hash: String,
+}
+
+/// How a study came out.
+#[derive(Debug, Clone, PartialEq)]
+pub struct StudyRun {
+    /// The session as the store has it.
+    pub session: Session,
+    /// Whether the flag was raised; the session can then be resumed.
+    pub interrupted: bool,
+}
+
+/// Expands a study under the options and draws its list of runs.
+///
+/// # Errors
+/// [`LabError::Usage`]: an override names what is not there, or nothing is left to run.
+pub fn plan(spec: &ioloom_model::StudySpec, options: &RunOptions<'_>) -> Result<Planned, LabError> {
+    let mut overrides = options.overrides.clone();
+    overrides.media = options.places.iter().map(|p| p.medium.name.clone()).collect();
+    if options.files.is_some() {
+        // The user's files lie where they lie.
+        overrides.media.truncate(1);
+        overrides.files = options.files.as_ref().map(|f| f.display().to_string());
+    }
+    let cores = options.machine.cpus_usable.max(1);
+    let comparisons = expand(spec, options.mode, &overrides, cores).map_err(LabError::Usage)?;
+    if comparisons.is_empty() {
+        let mode = options.mode.name();
+        return Err(LabError::Usage(format!(
+            "study {} has nothing to run in {mode} mode",
+            spec.name
+        )));
+    }
+    let seed = overrides.seed.unwrap_or(spec.seed);
+    let text = serde_json::to_vec(&comparisons).map_err(std::io::Error::from)?;
+    let spec_hash = format!("{:016x}", xxh3_64(&text));
+    Ok(Planned { order: order::draw(&comparisons, seed), comparisons, seed, spec_hash })
+}
+
+/// What the planned study needs.
+///
+/// # Errors
+/// The free space of a medium cannot be asked.
+pub fn needs(
+    spec: &ioloom_model::StudySpec,
+    planned: &Planned,
+    subject: &dyn Subject,
+    options: &RunOptions<'_>,
+) -> Result<Needs, LabError> {
+    let cores = options.machine.cpus_usable.max(1);
+    let reserve = options.reserve_bytes;
+    let mut needs = work::needs(&planned.comparisons, &options.places, subject, reserve, cores)?;
+    needs.budget_s = budget(spec, options).map(|b| b.as_secs_f64());
+    Ok(needs)
+}
+
+fn budget(spec: &ioloom_model::StudySpec, options: &RunOptions<'_>) -> Option<Duration> {
+    options.budget.or(match options.mode {
+        Mode::Quick => Some(Duration::from_secs_f64(spec.quick_budget_s)),
+        Mode::Full => None,
+    })
+}
+
+/// Runs a study, or goes on with it, and returns its session.
+///
+/// # Errors
+/// See [`LabError`]; every run that was recorded before stays recorded.
+pub fn run_study(
+    spec: &ioloom_model::StudySpec,
+    subject: &dyn Subject,
+    store: &Store,
+    options: &RunOptions<'_>,
+) -> Result<StudyRun, LabError> {
+    let start = Instant::now();
+    let planned = plan(spec, options)?;
+    let needs = needs(spec, &planned, subject, options)?;
+    options.progress.event(&Event::Needs(&needs));
+    if let Some(reason) = needs.refusal() {
+        return Err(LabError::Refused(reason));
+    }
+    let sets = Sets::prepare(&planned, subject, options)?;
+    let (writer, session) = begin(spec, subject, store, &planned, options)?;
+    let budget = budget(spec, options);
+    let name = session.header.session.clone();
+    let mut study = Study {
+        options,
+        subject,
+        sets,
+        judge: Judge::new(options.machine.cpus_usable),
+        writer,
+        header: session.header,
+        blocks: Blocks { start, budget, finished: Vec::new() },
+    };
+    for run in &session.runs {
+        study.judge.remember(run);
+    }
+    let done: BTreeSet<u32> = session.runs.iter().map(|r| r.key.position).collect();
+    let interrupted = study.run(&done)?;
+    Ok(StudyRun { session: store.read(&name)?, interrupted })
+}
+
+/// Finds the session to resume or begins a new one.
+fn begin(
+    spec: &ioloom_model::StudySpec,
+    subject: &dyn Subject,
+    store: &Store,
+    planned: &Planned,
+    options: &RunOptions<'_>,
+) -> Result<(Writer, Session), LabError> {
+    if options.resume {
+        let found = store.files()?.into_iter().rev().find(|f| {
+            let h = &f.header;
+            let same = h.study == spec.name && h.mode == options.mode && h.seed == planned.seed;
+            !f.ended
+                && same
+                && h.spec_hash == planned.spec_hash
+                && h.machine.fingerprint == options.machine.fingerprint
+        });
+        if let Some(file) = found {
+            let (mut writer, session) = store.reopen(&file.header.session)?;
+            if session.torn_bytes > 0 {
+                let text = format!("a torn last line of {} bytes was cut off", session.torn_bytes);
+                options.progress.event(&Event::Note(&text));
+            }
+            writer.note("resumed", unix_ms())?;
+            let (done, all) = (session.runs.len(), session.header.order.len());
+            options.progress.event(&Event::Begun(&session.header.session, done, all));
+            return Ok((writer, session));
+        }
+        options.progress.event(&Event::Note("nothing to resume; a new session begins"));
+    }
+    let now = unix_ms();
+    let header = SessionHeader {
+        schema: STORE_SCHEMA,
+        session: format!("{}-{}", spec.name, time_word(now)),
+        study: spec.name.clone(),
+        subject: subject.name().to_owned(),
+        mode: options.mode,
+        seed: planned.seed,
+        spec_hash: planned.spec_hash.clone(),
+        comparisons: planned.comparisons.clone(),
+        order: planned.order.clone(),
+        machine: options.machine.clone(),
+        version: options.version.clone(),
+        command: options.command.clone(),
+        started_unix_ms: now,
+        part: 0,
+    };
+    let (writer, header) = store.create(header)?;
+    options.progress.event(&Event::Begun(&header.session, 0, header.order.len()));
+    let session = Session { header, runs: vec![], notes: vec![], end: None, torn_bytes: 0 };
+    Ok((writer, session))
+}
+
+fn unix_ms() -> u64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    since.as_millis().try_into().unwrap_or(u64::MAX)
+}
+
+fn time_word(unix_ms: u64) -> String {
+    let at = i64::try_from(unix_ms).ok().and_then(|ms| jiff::Timestamp::from_millisecond(ms).ok());
+    at.map_or_else(|| unix_ms.to_string(), |t| t.strftime("%Y%m%dT%H%M%SZ").to_string())
+}
+
+/// A set that is there.
+struct ReadySet {
+    realised: FileSetRealised,
+    /// Directory of the items.
+    items: PathBuf,
+    files: FileList,
+    spec: Option<FileSetSpec>,
+}
+
+/// The sets of a study by medium, and by directory of the set.
+struct Sets(BTreeMap<(String, PathBuf), ReadySet>);
+
+/// Where the set of an arm lies on a place; the user's directory lies where it lies.
+fn place_of(arm: &ReadyArm, place: &Place, options: &RunOptions<'_>) -> PathBuf {
+    match (&arm.source, &options.files) {
+        (SetSource::Made(spec), _) => place.set_dir(&arm.set, spec),
+        (SetSource::Directory(_), Some(dir)) => dir.clone(),
+        (SetSource::Directory(shown), None) => PathBuf::from(shown),
+    }
+}
+
+impl Sets {
+    fn prepare(
+        planned: &Planned,
+        subject: &dyn Subject,
+        options: &RunOptions<'_>,
+    ) -> Result<Self, LabError> {
+        let mut sets = BTreeMap::new();
+        for place in &options.places {
+            let word = &place.medium.name;
+            let here = planned.comparisons.iter().filter(|c| c.medium == *word);
+            for arm in here.flat_map(|c| &c.arms) {
+                let dir = place_of(arm, place, options);
+                let key = (word.clone(), dir.clone());
+                if sets.contains_key(&key) {
+                    continue;
+                }
+                let mut ready = prepare_one(arm, &dir, word, subject, options)?;
+                if options.stop.load(Ordering::Relaxed) {
+                    return Err(LabError::Interrupted);
+                }
+                let known = &mut ready.realised.medium;
+                known.get_or_insert_with(|| place.medium.clone()).name.clone_from(word);
+                sets.insert(key, ready);
+            }
+        }
+        Ok(Self(sets))
+    }
+}
+
+fn prepare_one(
+    arm: &ReadyArm,
+    dir: &Path,
+    medium: &str,
+    subject: &dyn Subject,
+    options: &RunOptions<'_>,
+) -> Result<ReadySet, LabError> {
+    let fail = |reason| {
+        if options.stop.load(Ordering::Relaxed) {
+            LabError::Interrupted
+        } else {
+            LabError::Set { name: arm.set.clone(), reason }
+        }
+    };
+    let going_on = |done, all| {
+        options.progress.event(&Event::Preparing(&arm.set, medium, done, all));
+        !options.stop.load(Ordering::Relaxed)
+    };
+    let (realised, items, spec) = match &arm.source {
+        SetSource::Made(spec) => {
+            std::fs::create_dir_all(dir)
+                .map_err(|e| fail(format!("make directory {}: {e}", dir.display())))?;
+            let realised = subject.prepare(&arm.set, spec, dir, &going_on).map_err(fail)?;
+            (realised, subject.items(dir), Some(spec.clone()))
+        }
+        SetSource::Directory(_) => (subject.survey(dir).map_err(fail)?, dir.to_owned(), None),
+    };
+    let items = std::path::absolute(&items)?;
+    let files = FileList::below(&items)?;
+    if files.is_empty() {
+        return Err(fail(format!("{} holds no regular file", items.display())));
+    }
+    Ok(ReadySet { realised, items, files, spec })
+}
+
+/// What the budget knows of time.
+struct Blocks {
+    start: Instant,
+    budget: Option<Duration>,
+    /// Lengths of the blocks that were run whole by this process.
+    finished: Vec<Duration>,
+}
+
+impl Blocks {
+    /// Whether the study must end before `block` begins (`whole`), or within a block.
+    fn over(&self, block: u32, whole: bool) -> bool {
+        let Some(budget) = self.budget else { return false };
+        let used = self.start.elapsed();
+        if used.as_secs_f64() > budget.as_secs_f64() * BUDGET_HARD {
+            return true;
+        }
+        let count = self.finished.len().max(1) as u32;
+        let next = self.finished.iter().sum::<Duration>() / count;
+        whole && block >= BLOCKS_MIN && used + next > budget
+    }
+}
+
+/// A study that is running.
+struct Study<'a> {
+    options: &'a RunOptions<'a>,
+    subject: &'a dyn Subject,
+    sets: Sets,
+    judge: Judge,
+    writer: Writer,
+    header: SessionHeader,
+    blocks: Blocks,
+}
+
+impl Study<'_> {
+    /// Runs what is left of the list; answers whether it was interrupted.
+    fn run(mut self, done: &BTreeSet<u32>) -> Result<bool, LabError> {
+        let order = std::mem::take(&mut self.header.order);
+        let blocks = order.last().map_or(0, |s| s.2 + 1);
+        let mut now: Option<(u32, Instant)> = None;
+        for (position, slot) in order.iter().enumerate() {
+            let position = position as u32;
+            if done.contains(&position) {
+                continue;
+            }
+            let first = now.is_none_or(|(block, _)| block != slot.2);
+            if let Some((_, since)) = now.filter(|_| first) {
+                self.blocks.finished.push(since.elapsed());
+            }
+            if self.blocks.over(slot.2, first) {
+                return self.end(EndReason::Budget, slot.2, blocks);
+            }
+            if first {
+                now = Some((slot.2, Instant::now()));
+            }
+            if self.options.stop.load(Ordering::Relaxed) {
+                return Ok(true);
+            }
+            let Some(record) = self.one(*slot, position, order.len())? else { return Ok(true) };
+            self.judge.remember(&record);
+            self.writer.append(&record)?;
+            self.options.progress.event(&Event::Recorded(&record));
+        }
+        self.end(EndReason::Finished, blocks, blocks)
+    }
+
+    fn end(self, reason: EndReason, done: u32, blocks: u32) -> Result<bool, LabError> {
+        let enough = match self.options.mode {
+            Mode::Quick => 8,
+            Mode::Full => 12,
+        };
+        let doubts = if done < enough { vec![Doubt::FewSamples] } else { Vec::new() };
+        if done < blocks {
+            let text = format!("the budget is used up: {done} of {blocks} blocks ran");
+            self.options.progress.event(&Event::Note(&text));
+        }
+        self.writer.finish(SessionEnd {
+            reason,
+            blocks_dropped: blocks - done,
+            doubts,
+            ended_unix_ms: unix_ms(),
+        })?;
+        Ok(false)
+    }
+
+    /// One run; `None` when the flag was raised.
+    fn one(&self, slot: Slot, position: u32, all: usize) -> Result<Option<RunRecord>, LabError> {
+        let comparison = &self.header.comparisons[slot.0 as usize];
+        let arm = &comparison.arms[slot.1 as usize];
+        let Some(set) = self.set_of(comparison, arm) else {
+            let reason = "its files are not given any more; repeat the same options".to_owned();
+            return Err(LabError::Set { name: arm.set.clone(), reason });
+        };
+        let key = RunKey {
+            study: self.header.study.clone(),
+            session: self.header.session.clone(),
+            experiment: comparison.experiment.clone(),
+            arm: arm.name.clone(),
+            set: arm.set.clone(),
+            medium: comparison.medium.clone(),
+            condition: comparison.condition,
+            compute: comparison.compute.clone(),
+            block: slot.2,
+            position,
+            factors: arm.factors.clone(),
+        };
+        self.options.progress.event(&Event::Run(&key, all));
+        let order = RunOrder {
+            plan: arm.plan,
+            compute: comparison.compute.clone(),
+            dir: set.items.clone(),
+            set: set.spec.clone(),
+            files_max: arm.files_max,
+            seed: set.spec.as_ref().map_or(self.header.seed, |s| s.seed),
+            spans_max: self.options.spans_max,
+        };
+        let started_unix_ms = unix_ms();
+        let Some(ended) = self.execute(&order, comparison, set, slot, &key) else {
+            return Ok(None);
+        };
+        let mut realised = set.realised.clone();
+        realised.name.clone_from(&arm.set);
+        let mut record = RunRecord {
+            schema: RECORD_SCHEMA,
+            key,
+            plan: arm.plan,
+            set: realised,
+            proof: ended.proof,
+            outcome: ended.outcome,
+            doubts: ended.doubts,
+            machine: self.header.machine.fingerprint.clone(),
+            version: self.options.version.clone(),
+            started_unix_ms,
+            seed: self.header.seed,
+        };
+        self.judge.judge(&mut record, &order, &set.files, arm.scaled);
+        if let Outcome::Done { measured } = &mut record.outcome {
+            record.doubts.extend(self.subject.verify(&order, &set.realised, measured));
+            if slot.2 > 0 {
+                measured.spans.clear();
+            }
+        }
+        judge::tidy(&mut record.doubts);
+        Ok(Some(record))
+    }
+
+    fn set_of(&self, comparison: &Comparison, arm: &ReadyArm) -> Option<&ReadySet> {
+        let place = self.options.places.iter().find(|p| p.medium.name == comparison.medium)?;
+        let dir = place_of(arm, place, self.options);
+        self.sets.0.get(&(comparison.medium.clone(), dir))
+    }
+
+    /// Probe, condition, child, proof; `None` when the flag was raised.
+    fn execute(
+        &self,
+        order: &RunOrder,
+        comparison: &Comparison,
+        set: &ReadySet,
+        slot: Slot,
+        key: &RunKey,
+    ) -> Option<Ended> {
+        if let Err(reason) = self.subject.probe(&order.plan, &order.compute, &set.items) {
+            return Some(Ended::without_proof(Outcome::Refused { reason }));
+        }
+        let maker = Maker { drop_caches: self.options.drop_caches, threads: 8 };
+        let seed = self.header.seed ^ u64::from(slot.2);
+        let (condition, max) = (comparison.condition, order.files_max);
+        let made = maker.make(condition, &set.files, max, seed, self.options.stop);
+        if self.options.stop.load(Ordering::Relaxed) {
+            return None;
+        }
+        let made = match made {
+            Ok(made) => made,
+            Err(ConditionError::Refused(reason)) => {
+                return Some(Ended::without_proof(Outcome::Refused { reason }));
+            }
+            Err(error) => {
+                let reason = format!("make {}: {error}", key.condition);
+                return Some(Ended::without_proof(Outcome::Failed { reason }));
+            }
+        };
+        match self.child(order, set) {
+            ChildEnd::Stopped => None,
+            ChildEnd::Answered(answer) => Some(Ended::with(&made, *answer, order, set)),
+        }
+    }
+
+    fn child(&self, order: &RunOrder, set: &ReadySet) -> ChildEnd {
+        let bytes = set.files.bytes(order.files_max);
+        let files = set.files.count(order.files_max) as u64;
+        let work = work::demand_ns(&order.compute, set.spec.as_ref(), files, bytes as f64);
+        let deadline = child::deadline(bytes, files, work, self.options.deadline_max);
+        let (runner, stop) = (&self.options.runner, self.options.stop);
+        if set.items.to_str().is_some() {
+            return runner.run(order, deadline, stop, None);
+        }
+        // A path that JSON cannot hold is handed over as the child's working directory.
+        let order = RunOrder { dir: PathBuf::from("."), ..order.clone() };
+        runner.run(&order, deadline, stop, Some(&set.items))
+    }
+}
+
+/// How a run ended, with the proof of its condition.
+struct Ended {
+    outcome: Outcome,
+    proof: Option<Proof>,
+    doubts: Vec<Doubt>,
+}
+
+impl Ended {
+    fn without_proof(outcome: Outcome) -> Self {
+        Self { outcome, proof: None, doubts: Vec::new() }
+    }
+
+    fn with(made: &Made, answer: child::ChildAnswer, order: &RunOrder, set: &ReadySet) -> Self {
+        let measured = match &answer.outcome {
+            Outcome::Done { measured } => Some(measured.as_ref()),
+            _ => None,
+        };
+        let (proof, doubt) =
+            made.conclude(order.plan.method, answer.device_bytes, measured, &set.files);
+        let doubts = doubt.filter(|_| measured.is_some()).into_iter().collect();
+        Self { outcome: answer.outcome, proof: Some(proof), doubts }
+    }
+}

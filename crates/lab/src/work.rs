@@ -1,0 +1,330 @@
+//! Work space: where sets lie, what a study needs of it, and how it is given back.
+//!
+//! Each medium of a study is a directory; sets lie below it in `sets/NAME-HASH`, so that the same
+//! specification is made once and found again by every later study. A study says what space and
+//! time it needs before it starts, and is refused when less than a reserve would stay free.
+//! Results lie elsewhere; [`clean`] knows sets by their manifest and touches nothing else.
+
+use crate::expand::{Comparison, ReadyArm, SetSource};
+use crate::files::SET_MANIFEST;
+use crate::subject::Subject;
+use ioloom_model::fileset::Medium;
+use ioloom_model::units::{format_count, format_ns, format_size};
+use ioloom_model::{Compute, FileSetSpec};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use xxhash_rust::xxh3::xxh3_64;
+
+/// What stays free on a file system unless the user says otherwise, bytes. A small file system
+/// keeps a tenth of its size instead.
+pub const RESERVE_BYTES: u64 = 1 << 30;
+
+/// Name of the file by which a directory with an image of ours is known. Beside it lies
+/// [`IMAGE_FILE`] and nothing else that [`clean`] would remove.
+pub const IMAGE_MANIFEST: &str = ".ioloom-image.json";
+/// Name of an image in its directory.
+pub const IMAGE_FILE: &str = "image";
+
+/// A medium of a study: a word for tables and a directory on it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place {
+    /// What is known of it; the name is the word in tables.
+    pub medium: Medium,
+    /// Directory for sets.
+    pub dir: PathBuf,
+}
+
+impl Place {
+    /// The place with the word `work` in a directory of which nothing else is known.
+    pub fn work(dir: &Path) -> Self {
+        let medium = Medium { name: "work".to_owned(), ..Medium::default() };
+        Self { medium, dir: dir.to_owned() }
+    }
+
+    /// Where a set lies on it.
+    pub fn set_dir(&self, name: &str, spec: &FileSetSpec) -> PathBuf {
+        // Made from text, so it cannot fail; an empty text would only give another name.
+        let text = serde_json::to_vec(spec).unwrap_or_default();
+        self.dir.join("sets").join(format!("{name}-{:08x}", xxh3_64(&text) as u32))
+    }
+}
+
+/// What a study needs of one medium.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PlaceNeeds {
+    /// Word of the medium.
+    pub medium: String,
+    /// Its directory.
+    pub dir: PathBuf,
+    /// Bytes that sets will still take.
+    pub bytes: u64,
+    /// Files that will still be made.
+    pub files: u64,
+    /// Bytes free now.
+    pub free_bytes: u64,
+    /// Bytes that must stay free.
+    pub reserve_bytes: u64,
+}
+
+impl PlaceNeeds {
+    /// Whether it fits.
+    pub fn enough(&self) -> bool {
+        self.bytes == 0 || self.free_bytes >= self.bytes.saturating_add(self.reserve_bytes)
+    }
+}
+
+/// What a study needs before it starts. Times are estimates for an ordinary disk.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Needs {
+    /// Each medium.
+    pub places: Vec<PlaceNeeds>,
+    /// Sets that are complete already.
+    pub sets_ready: usize,
+    /// Sets that will be made.
+    pub sets_missing: usize,
+    /// Runs in the list.
+    pub runs: usize,
+    /// Estimated seconds to make sets.
+    pub seconds_sets: f64,
+    /// Estimated seconds of all runs, without a budget.
+    pub seconds_runs: f64,
+    /// The budget, seconds, if there is one.
+    pub budget_s: Option<f64>,
+}
+
+impl Needs {
+    /// The sentence of a refusal, if some medium has too little space.
+    pub fn refusal(&self) -> Option<String> {
+        let short = self.places.iter().find(|p| !p.enough())?;
+        Some(format!(
+            "too little space on {} ({}): the sets take {}, {} are free and {} must stay free; use \
+             --dir with a larger file system, or run `ioloom clean`",
+            short.medium,
+            short.dir.display(),
+            format_size(short.bytes),
+            format_size(short.free_bytes),
+            format_size(short.reserve_bytes),
+        ))
+    }
+}
+
+impl fmt::Display for Needs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} runs", format_count(self.runs as u64))?;
+        let mut seconds = self.seconds_sets + self.seconds_runs;
+        if let Some(budget) = self.budget_s.filter(|b| *b < seconds) {
+            seconds = budget;
+            write!(f, " as far as the budget reaches")?;
+        }
+        write!(f, ", about {}", format_ns(seconds * 1e9))?;
+        if self.sets_missing == 0 {
+            return write!(f, "; all {} sets are there", self.sets_ready);
+        }
+        write!(f, "; {} sets to make", self.sets_missing)?;
+        for place in self.places.iter().filter(|p| p.files > 0) {
+            write!(
+                f,
+                "; {} in {} files on {} ({}), where {} are free",
+                format_size(place.bytes),
+                format_count(place.files),
+                place.medium,
+                place.dir.display(),
+                format_size(place.free_bytes),
+            )?;
+        }
+        Ok(())
+    }
+}
+
+/// Works out what comparisons need on the places.
+///
+/// # Errors
+/// The free space of a place cannot be asked.
+pub fn needs(
+    comparisons: &[Comparison],
+    places: &[Place],
+    subject: &dyn Subject,
+    reserve_bytes: u64,
+    cores: u32,
+) -> io::Result<Needs> {
+    let mut needs = Needs {
+        places: Vec::new(),
+        sets_ready: 0,
+        sets_missing: 0,
+        runs: 0,
+        seconds_sets: 0.0,
+        seconds_runs: 0.0,
+        budget_s: None,
+    };
+    for place in places {
+        let (free_bytes, total) = space(&place.dir)?;
+        let mut wanted = BTreeMap::new();
+        for comparison in comparisons.iter().filter(|c| c.medium == place.medium.name) {
+            for arm in &comparison.arms {
+                let blocks = comparison.blocks;
+                needs.runs += blocks as usize;
+                needs.seconds_runs +=
+                    f64::from(blocks) * run_seconds(subject, arm, &comparison.compute, cores);
+                if let SetSource::Made(spec) = &arm.source {
+                    wanted.insert(place.set_dir(&arm.set, spec), spec);
+                }
+            }
+        }
+        let (mut bytes, mut files) = (0, 0);
+        for (dir, spec) in wanted {
+            if subject.ready(spec, &dir) {
+                needs.sets_ready += 1;
+                continue;
+            }
+            let cost = subject.cost(spec);
+            needs.sets_missing += 1;
+            needs.seconds_sets += cost.seconds;
+            bytes += cost.bytes;
+            files += cost.files;
+        }
+        needs.places.push(PlaceNeeds {
+            medium: place.medium.name.clone(),
+            dir: place.dir.clone(),
+            bytes,
+            files,
+            free_bytes,
+            reserve_bytes: reserve_bytes.min(total / 10),
+        });
+    }
+    Ok(needs)
+}
+
+/// Rough length of a run: 0.3 s around it, 15 000 files/s, 400 MB/s, and the compute demand spread
+/// over the threads that may work on it.
+fn run_seconds(subject: &dyn Subject, arm: &ReadyArm, compute: &Compute, cores: u32) -> f64 {
+    let SetSource::Made(spec) = &arm.source else { return 1.0 };
+    let cost = subject.cost(spec);
+    let files = arm.files_max.map_or(cost.files, |max| max.min(cost.files));
+    let part = files as f64 / cost.files.max(1) as f64;
+    let bytes = cost.bytes as f64 * part;
+    let width = match compute {
+        Compute::Sleep(_) => arm.plan.threads(),
+        _ => arm.plan.threads().min(cores),
+    };
+    let work = demand_ns(compute, Some(spec), files, bytes) / 1e9 / f64::from(width.max(1));
+    0.3 + files as f64 / 15e3 + bytes / 400e6 + work
+}
+
+/// Compute time that the files demand in all, nanoseconds, on one core: drawn times by a sample of
+/// their distribution, repeated sums and hashes by a slow rate.
+pub(crate) fn demand_ns(
+    compute: &Compute,
+    spec: Option<&FileSetSpec>,
+    files: u64,
+    bytes: f64,
+) -> f64 {
+    match compute {
+        Compute::None | Compute::Touch | Compute::Xxh3 => 0.0,
+        Compute::Blake3 | Compute::Md5 => bytes * 2.0,
+        Compute::Checksum { times } => bytes * f64::from(*times) * 0.5,
+        Compute::Spin(_) | Compute::Sleep(_) => {
+            const DRAWS: u64 = 512;
+            let (demand, seed) = spec.map_or((None, 0), |s| (s.compute.as_ref(), s.seed));
+            let draws = DRAWS.min(files.max(1));
+            let sum: f64 = (0..draws)
+                .filter_map(|i| compute.demand_ns(demand, seed, i))
+                .map(|ns| ns as f64)
+                .sum();
+            sum / draws as f64 * files as f64
+        }
+    }
+}
+
+/// Free and total bytes of the file system that holds `dir`, or of its nearest ancestor that
+/// exists.
+fn space(dir: &Path) -> io::Result<(u64, u64)> {
+    for ancestor in dir.ancestors() {
+        let ancestor = if ancestor.as_os_str().is_empty() { Path::new(".") } else { ancestor };
+        match rustix::fs::statvfs(ancestor) {
+            Ok(found) => {
+                let unit = found.f_frsize;
+                return Ok((found.f_bavail * unit, found.f_blocks * unit));
+            }
+            Err(rustix::io::Errno::NOENT) => {}
+            Err(error) => {
+                let text = format!("ask the free space of {}: {error}", ancestor.display());
+                return Err(io::Error::other(text));
+            }
+        }
+    }
+    Err(io::Error::other(format!("no directory above {} exists", dir.display())))
+}
+
+/// What [`clean`] did with one set or image.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Cleaned {
+    /// Its directory.
+    pub dir: PathBuf,
+    /// Files removed.
+    pub files: u64,
+    /// Bytes freed.
+    pub bytes: u64,
+    /// Why it could not be removed, if so.
+    pub failed: Option<String>,
+}
+
+/// Removes the sets and images that ioloom made below a work directory, and nothing else: a
+/// directory in `sets/` or `images/` without our manifest stays, as does whatever the user put
+/// beside ours. Links are not followed.
+///
+/// # Errors
+/// The work directory cannot be listed. What stands in the way of a single set is in its entry.
+pub fn clean(work_dir: &Path, subject: &dyn Subject) -> io::Result<Vec<Cleaned>> {
+    let mut all = Vec::new();
+    for (kind, manifest) in [("sets", SET_MANIFEST), ("images", IMAGE_MANIFEST)] {
+        let parent = work_dir.join(kind);
+        let entries = match std::fs::read_dir(&parent) {
+            Ok(entries) => entries,
+            Err(e) if e.kind() == io::ErrorKind::NotFound => continue,
+            Err(e) => {
+                return Err(io::Error::new(e.kind(), format!("list {}: {e}", parent.display())));
+            }
+        };
+        let mut dirs = Vec::new();
+        for entry in entries {
+            let entry = entry?;
+            let dir = entry.path();
+            let ours = std::fs::symlink_metadata(dir.join(manifest)).is_ok_and(|m| m.is_file());
+            if entry.file_type()?.is_dir() && ours {
+                dirs.push(dir);
+            }
+        }
+        dirs.sort();
+        for dir in dirs {
+            let removed = match kind {
+                "sets" => subject.remove(&dir).map(|r| (r.files, r.bytes)),
+                _ => remove_image(&dir).map_err(|e| format!("remove {}: {e}", dir.display())),
+            };
+            all.push(match removed {
+                Ok((files, bytes)) => Cleaned { dir, files, bytes, failed: None },
+                Err(reason) => Cleaned { dir, files: 0, bytes: 0, failed: Some(reason) },
+            });
+        }
+        // Stays when something of the user's is in it.
+        let _ = std::fs::remove_dir(&parent);
+    }
+    Ok(all)
+}
+
+fn remove_image(dir: &Path) -> io::Result<(u64, u64)> {
+    let image = dir.join(IMAGE_FILE);
+    let found = match std::fs::symlink_metadata(&image) {
+        Ok(meta) if meta.is_file() => {
+            std::fs::remove_file(&image)?;
+            (1, meta.len())
+        }
+        Ok(_) => return Err(io::Error::other("the image is no regular file")),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => (0, 0),
+        Err(e) => return Err(e),
+    };
+    std::fs::remove_file(dir.join(IMAGE_MANIFEST))?;
+    let _ = std::fs::remove_dir(dir);
+    Ok(found)
+}
