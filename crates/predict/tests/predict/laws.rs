@@ -56,6 +56,22 @@ fn bad_numbers_are_refused_with_their_name() {
 }
 
 #[test]
+fn interleaving_starts_at_none_and_grows_to_all() {
+    let walk = WalkModel {
+        cpu_s: 1.0,
+        device_s: 100.0,
+        contention: 0.06,
+        interleave: 0.5,
+        interleave_half_threads: 28.0,
+    };
+    near(walk.device_s_with(1), 100.0, 1e-12);
+    // h(1) = 1 / (1 + 28²) is taken off, so that one thread loses nothing.
+    let lost_at_one = 50.0 / 785.0;
+    near(walk.device_s_with(28), 125.0 - lost_at_one, 1e-3);
+    near(walk.device_s_with(100_000), 150.0 - lost_at_one, 1e-3);
+}
+
+#[test]
 fn each_limit_can_be_the_one() {
     let device = DeviceLimits::new(100.0, Some(10.0)).unwrap();
     let job = |bytes, requests, compute| device.job(bytes, requests, compute, 2).unwrap();

@@ -23,6 +23,21 @@ fn a_rate_that_saturates() {
 }
 
 #[test]
+fn both_slopes_are_found_again() {
+    // Doubling x gives 40 % more up to 10, which is no step of the ladder, and 10 % more after it.
+    let rate = |x: &f64| {
+        let doublings = x.log2() - 10_f64.log2();
+        7.0 * if doublings < 0.0 { 1.4_f64 } else { 1.1 }.powf(doublings)
+    };
+    let rates: Vec<f64> = STEPS.iter().map(rate).collect();
+    let s = knee(&STEPS, &rates, Better::More, 0.02).unwrap().segmented.unwrap();
+    near(s.x, 10.0, 1e-3);
+    near(s.y, 7.0, 1e-3);
+    near(s.slope_before, 1.4_f64.ln(), 1e-4);
+    near(s.slope_after, 1.1_f64.ln(), 1e-4);
+}
+
+#[test]
 fn the_walk_of_seed_001() {
     let k = knee(&STEPS, &WALK_S, Better::Less, 0.05).unwrap();
     assert_eq!((k.first_flat, k.near_best, k.best), (Some(16.0), 16.0, 16.0));

@@ -92,6 +92,9 @@ fn evidence_is_always_a_number() {
     // A first value far from a constant rest, and a median of zero: nothing may divide by zero.
     let first = FirstRun::test(&[9.0, 5.0, 5.0, 5.0, 5.0, 5.0]).unwrap();
     assert!(first.found && first.distance.is_finite());
+    // Far from the median, but another value is farther: nothing special about being first.
+    let inside = FirstRun::test(&[20.0, 10.0, 10.1, 9.9, 10.0, 10.1, 9.9, 30.0]).unwrap();
+    assert!(inside.distance > inside.threshold && !inside.found, "{inside:?}");
     let zero = [0.0, 0.0, 0.0, 0.0, 1.0, -1.0];
     assert!(Drift::test(&zero).unwrap().change.is_finite());
     assert!(Alternation::test(&zero).unwrap().change.is_finite());
