@@ -11,12 +11,16 @@ use ioloom_walk::{Control, Entry};
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{self, Read};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 /// Faults that are kept in full; further ones are counted.
 const FAULTS_KEPT_MAX: usize = 1000;
+
+/// Threads that remove files: a removal waits for the journal, not for the processor.
+const REMOVE_THREADS: usize = 8;
 
 /// A file that is not as the set says.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -209,37 +213,53 @@ pub fn remove(dir: &Path) -> Result<Removed, SetError> {
     Ok(removed)
 }
 
+/// Removes the files with several threads, a run of files of one directory at a time, then the
+/// directories from the deepest up.
 fn remove_files(
     spec: &FileSetSpec,
     files: &Path,
     root: &Dir,
     removed: &mut Removed,
 ) -> Result<(), SetError> {
-    let mut above: BTreeSet<String> = BTreeSet::new();
-    let mut first = 0;
-    while first < spec.count {
-        let leaf = leaf(spec, first);
-        let last = if leaf.is_empty() { spec.count } else { (first + FAN_OUT).min(spec.count) };
-        let path = files.join(&leaf);
-        match root.open_below(leaf.trim_end_matches('/').as_bytes()) {
-            Ok(dir) => {
-                for index in first..last {
-                    match dir.remove_file_at(name(spec, index).as_bytes()) {
-                        Ok(()) => removed.files += 1,
-                        Err(e) if e.kind() == io::ErrorKind::NotFound => {}
-                        Err(e) => return Err(io_error("remove", &path)(e)),
-                    }
-                }
+    let (next, gone) = (AtomicU64::new(0), AtomicU64::new(0));
+    let error = Mutex::new(None);
+    let work = || {
+        loop {
+            let first = next.fetch_add(FAN_OUT, Ordering::Relaxed);
+            if first >= spec.count {
+                return;
             }
-            Err(e) if e.kind() == io::ErrorKind::NotFound => {}
-            Err(e) => return Err(io_error("open directory", &path)(e)),
+            let last = (first + FAN_OUT).min(spec.count);
+            match remove_run(spec, root, first..last) {
+                Ok(count) => gone.fetch_add(count, Ordering::Relaxed),
+                Err(source) => {
+                    let path = files.join(leaf(spec, first));
+                    let mut error = error.lock().unwrap_or_else(PoisonError::into_inner);
+                    error.get_or_insert_with(|| io_error("remove files in", &path)(source));
+                    return;
+                }
+            };
         }
+    };
+    std::thread::scope(|scope| {
+        for _ in 1..REMOVE_THREADS {
+            // A thread that the system refuses is done without.
+            let _ = std::thread::Builder::new().spawn_scoped(scope, work);
+        }
+        work();
+    });
+    removed.files = gone.into_inner();
+    if let Some(error) = error.into_inner().unwrap_or_else(PoisonError::into_inner) {
+        return Err(error);
+    }
+    let mut above: BTreeSet<String> = BTreeSet::new();
+    for first in (0..spec.count).step_by(FAN_OUT as usize) {
+        let leaf = leaf(spec, first);
         let mut dir = leaf.trim_end_matches('/');
         while !dir.is_empty() {
             above.insert(dir.to_owned());
             dir = dir.rsplit_once('/').map_or("", |(upper, _)| upper);
         }
-        first = last;
     }
     // Reversed, so that a directory comes after those in it.
     for relative in above.iter().rev() {
@@ -250,6 +270,24 @@ fn remove_files(
         }
     }
     Ok(())
+}
+
+/// Removes files of one directory; says how many were there.
+fn remove_run(spec: &FileSetSpec, root: &Dir, run: Range<u64>) -> io::Result<u64> {
+    let leaf = leaf(spec, run.start);
+    let dir = match root.open_below(leaf.trim_end_matches('/').as_bytes()) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(0),
+        dir => dir?,
+    };
+    let mut count = 0;
+    for index in run {
+        match dir.remove_file_at(name(spec, index).as_bytes()) {
+            Ok(()) => count += 1,
+            Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(count)
 }
 
 /// Removes an empty directory; false if something lies in it.
