@@ -60,8 +60,8 @@ impl Source {
 }
 
 /// Kinds of files that people write and that are therefore read.
-const TEXT_KINDS: [&str; 11] =
-    ["rs", "ts", "toml", "md", "html", "css", "json", "sh", "yml", "lock", "svg"];
+const TEXT_KINDS: [&str; 12] =
+    ["rs", "ts", "mjs", "toml", "md", "html", "css", "json", "sh", "yml", "lock", "svg"];
 
 fn sources(repo: &Repo) -> anyhow::Result<Vec<Source>> {
     let mut found = Vec::new();

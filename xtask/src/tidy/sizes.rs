@@ -24,7 +24,7 @@ pub(super) fn check(sources: &[Source]) -> Vec<Finding> {
 fn check_with(sources: &[Source], longer: &[(&str, &str)]) -> Vec<Finding> {
     let mut findings = Vec::new();
     let mut used = Vec::new();
-    for source in sources.iter().filter(|s| s.is("rs") || s.is("ts")) {
+    for source in sources.iter().filter(|s| s.is("rs") || s.is("ts") || s.is("mjs")) {
         findings.extend(empty_name(source));
         let is_test = source.path.components().any(|c| c.as_os_str() == "tests")
             || source.path.to_string_lossy().ends_with(".test.ts");
