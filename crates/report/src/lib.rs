@@ -1,1 +1,60 @@
 //! Results in; terminal text, SVG and one-file HTML out; no I/O of its own.
+//!
+//! [`Input`] holds everything a report shows: study, machine, records, verdicts, doubts. From it
+//! come [`html`] (one self-contained page), [`terminal`] (a summary for 80 columns), [`compare`]
+//! and [`compare_html`] (two sessions beside each other), [`picture`] (one chart as an SVG file)
+//! and [`tables`] (CSV and Markdown in the layout of the seeds). The same input gives the same
+//! bytes. Numbers come from `ioloom-stats`; this crate only chooses, writes and draws them.
+//!
+//! The order of work: [`group`] sorts records into comparisons, [`headline`] finds the answer,
+//! [`figures`] turns comparisons into drawings, [`svg`] draws them, [`page`] sets the text around
+//! them. All markup goes through [`markup::Markup`], which escapes by construction.
+
+pub mod compare;
+pub mod data;
+pub mod estimate;
+pub mod figures;
+pub mod group;
+pub mod headline;
+pub mod input;
+pub mod markup;
+pub mod page;
+pub mod quantity;
+pub mod svg;
+pub mod table;
+mod terminal;
+
+pub use input::{ClaimRow, DoubtRow, Input, Mode, Verdict};
+pub use page::{compare_html, html};
+pub use table::Table;
+pub use terminal::{compare_terminal, terminal};
+
+/// The comparison of two sessions as plain text for 100 columns.
+pub fn compare(a: &Input, b: &Input) -> String {
+    compare_terminal(a, b, 100, false)
+}
+
+/// The two tables of the seeds, as far as the records have them: medium × threads and roles.
+pub fn tables(input: &Input) -> Vec<Table> {
+    let groups = group::groups(input);
+    let mut out = table::medium_by_threads(&groups);
+    out.extend(table::roles(&groups, input));
+    out
+}
+
+/// The chart of an experiment as an SVG file of its own; without a name, the gains of the answer.
+/// `None` when the records do not give it.
+pub fn picture(input: &Input, experiment: Option<&str>) -> Option<String> {
+    let groups = group::groups(input);
+    let figure = match experiment {
+        Some(name) => groups
+            .iter()
+            .filter(|g| g.experiment.name == name)
+            .find_map(|g| figures::of_group(g, input)),
+        None => {
+            let headlines = headline::headlines(&groups, input);
+            figures::overview(&headline::chosen(&headlines))
+        }
+    };
+    Some(figure?.draw(svg::WIDE).standalone())
+}

@@ -1,0 +1,191 @@
+//! Two sessions of a study beside each other: the same arms, their ratio, and which differ beyond
+//! noise.
+//!
+//! The runs of two sessions were not taken together, so nothing is paired: the ratio is that of the
+//! medians, each sample resampled on its own. A difference counts when its interval leaves out 1
+//! and the ratio is beyond the margin of 5 % that verdicts use too. Another machine or another set
+//! makes a comparison of machines and sets, which is said first.
+
+use crate::estimate::Ratio;
+use crate::group::{ArmRuns, Group, groups};
+use crate::input::Input;
+use crate::quantity::Better;
+use ioloom_stats::Rule;
+
+/// How an arm of the second session stands to that of the first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Change {
+    /// Better beyond noise.
+    Better,
+    /// Worse beyond noise.
+    Worse,
+    /// Different beyond noise, in a metric without a good end.
+    Different,
+    /// The interval lies within the margin: the same.
+    Same,
+    /// Neither the same nor different on this evidence.
+    Unclear,
+}
+
+impl Change {
+    /// The word.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Better => "better",
+            Self::Worse => "worse",
+            Self::Different => "different",
+            Self::Same => "same",
+            Self::Unclear => "unclear",
+        }
+    }
+
+    /// A shape that tells them apart without colour.
+    pub const fn icon(self) -> &'static str {
+        match self {
+            Self::Better => "▲",
+            Self::Worse => "▼",
+            Self::Different => "◆",
+            Self::Same => "=",
+            Self::Unclear => "?",
+        }
+    }
+}
+
+/// An arm that both sessions have.
+#[derive(Debug, Clone)]
+pub struct Row<'a> {
+    /// The comparison in the first session.
+    pub group: Group<'a>,
+    /// The arm in the first session.
+    pub first: ArmRuns<'a>,
+    /// The arm in the second session.
+    pub second: ArmRuns<'a>,
+    /// Second over first, as measured (not turned by which end is good).
+    pub ratio: Option<Ratio>,
+    /// What it means.
+    pub change: Change,
+}
+
+/// Both sessions matched arm by arm.
+#[derive(Debug, Clone)]
+pub struct Matched<'a> {
+    /// Arms of both, in the order of the first.
+    pub rows: Vec<Row<'a>>,
+    /// Arms that only one session has: session, place and name.
+    pub alone: Vec<(String, String)>,
+    /// What else differs, in sentences.
+    pub remarks: Vec<String>,
+}
+
+/// Matches two sessions by experiment, set, medium, condition, compute and arm.
+pub fn matched<'a>(a: &'a Input, b: &'a Input) -> Matched<'a> {
+    let (left, right) = (groups(a), groups(b));
+    let mut rows = Vec::new();
+    let mut alone = Vec::new();
+    for group in &left {
+        let other = right.iter().find(|g| same_place(group, g));
+        for arm in group.arms.iter().filter(|x| x.estimate.is_some()) {
+            let twin = other.and_then(|g| twin(g, arm));
+            match twin {
+                Some(twin) => rows.push(row(group, arm, twin, a.seed)),
+                None => alone.push((a.session.clone(), described(group, arm))),
+            }
+        }
+    }
+    for group in &right {
+        let other = left.iter().find(|g| same_place(group, g));
+        for arm in group.arms.iter().filter(|x| x.estimate.is_some()) {
+            if other.and_then(|g| twin(g, arm)).is_none() {
+                alone.push((b.session.clone(), described(group, arm)));
+            }
+        }
+    }
+    Matched { rows, alone, remarks: remarks(a, b) }
+}
+
+fn twin<'g, 'a>(group: &'g Group<'a>, arm: &ArmRuns<'_>) -> Option<&'g ArmRuns<'a>> {
+    group.arms.iter().find(|t| t.name == arm.name && t.set == arm.set && t.estimate.is_some())
+}
+
+fn described(group: &Group<'_>, arm: &ArmRuns<'_>) -> String {
+    format!("{}, {}: {}", group.experiment.name, group.place(), arm.name)
+}
+
+fn same_place(a: &Group<'_>, b: &Group<'_>) -> bool {
+    a.experiment.name == b.experiment.name
+        && a.experiment.metric == b.experiment.metric
+        && a.set == b.set
+        && a.medium == b.medium
+        && a.condition == b.condition
+        && a.compute == b.compute
+}
+
+fn row<'a>(group: &Group<'a>, first: &ArmRuns<'a>, second: &ArmRuns<'a>, seed: u64) -> Row<'a> {
+    let values = |a: &ArmRuns<'_>| a.estimate.as_ref().map_or(Vec::new(), |e| e.values.clone());
+    let ratio = Ratio::unpaired(&values(second), &values(first), seed);
+    let change = ratio.map_or(Change::Unclear, |r| judge(&r, group.better()));
+    Row { group: group.clone(), first: first.clone(), second: second.clone(), ratio, change }
+}
+
+fn judge(r: &Ratio, better: Better) -> Change {
+    let margin = 1.0 + Rule::QUICK.margin;
+    let (up, down) = (r.low > 1.0 && r.value > margin, r.high < 1.0 && r.value < 1.0 / margin);
+    match (up, down, better) {
+        (true, _, Better::Higher) | (_, true, Better::Lower) => Change::Better,
+        (true, _, Better::Lower) | (_, true, Better::Higher) => Change::Worse,
+        (true, _, Better::Neither) | (_, true, Better::Neither) => Change::Different,
+        _ if r.low >= 1.0 / margin && r.high <= margin => Change::Same,
+        _ => Change::Unclear,
+    }
+}
+
+fn remarks(a: &Input, b: &Input) -> Vec<String> {
+    let mut out = Vec::new();
+    let mut differ = |what: &str, x: &str, y: &str| {
+        if x != y {
+            out.push(format!("{what}: {x} against {y}"));
+        }
+    };
+    differ("study", &a.study.name, &b.study.name);
+    differ("mode", a.mode.name(), b.mode.name());
+    differ("machine", &a.machine.fingerprint, &b.machine.fingerprint);
+    differ("version", &a.version, &b.version);
+    differ("seed", &a.seed.to_string(), &b.seed.to_string());
+    for record in &a.records {
+        let twin = b
+            .records
+            .iter()
+            .find(|r| r.key.set == record.key.set && r.key.medium == record.key.medium);
+        if let Some(twin) = twin.filter(|t| t.set.hash != record.set.hash) {
+            let line = format!(
+                "file set {}: {} against {}",
+                record.key.set, record.set.hash, twin.set.hash
+            );
+            if !out.contains(&line) {
+                out.push(line);
+            }
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_change_needs_an_interval_and_a_margin() {
+        let r = |value, low, high| Ratio { value, low, high, n: 8, paired: false };
+        for (ratio, better, change) in [
+            (r(1.2, 1.1, 1.3), Better::Lower, Change::Worse),
+            (r(1.2, 1.1, 1.3), Better::Higher, Change::Better),
+            (r(0.8, 0.7, 0.9), Better::Lower, Change::Better),
+            (r(0.8, 0.7, 0.9), Better::Neither, Change::Different),
+            (r(1.02, 1.01, 1.03), Better::Lower, Change::Same),
+            (r(1.2, 0.9, 1.5), Better::Lower, Change::Unclear),
+            (r(1.04, 1.01, 1.2), Better::Lower, Change::Unclear),
+        ] {
+            assert_eq!(judge(&ratio, better), change, "{ratio:?} {better:?}");
+        }
+    }
+}

@@ -1,0 +1,484 @@
+//! From comparisons to drawings: which chart shows which records.
+
+use crate::estimate::Estimate;
+use crate::group::{ArmRuns, Group, factor_unit};
+use crate::headline::Headline;
+use crate::input::Input;
+use crate::quantity::{Better, Unit, plain, ratio_interval};
+use crate::svg::{Svg, tip, dots, heat, lines, spark, stacks};
+use ioloom_model::study::Chart;
+use ioloom_model::units::format_count;
+use ioloom_model::{CallKind, Measured, Schedule};
+use std::collections::BTreeMap;
+
+/// Any drawing, before its width is known.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Figure {
+    /// Lines over a factor.
+    Lines(lines::Lines),
+    /// Dots with intervals.
+    Dots(dots::Dots),
+    /// Readers × computers.
+    Heat(heat::Heat),
+    /// Shares of time.
+    Stacks(stacks::Stacks),
+    /// In flight over time.
+    Spark(spark::Spark),
+}
+
+impl Figure {
+    /// Draws it for a column of `width` pixels.
+    pub fn draw(&self, width: f64) -> Svg {
+        match self {
+            Self::Lines(c) => lines::draw(c, width),
+            Self::Dots(c) => dots::draw(c, width),
+            Self::Heat(c) => heat::draw(c, width),
+            Self::Stacks(c) => stacks::draw(c, width),
+            Self::Spark(c) => spark::draw(c, width),
+        }
+    }
+}
+
+/// The name of a metric for people.
+pub fn metric_words(metric: &str) -> String {
+    match metric {
+        "elapsed_ns" => "elapsed time".to_owned(),
+        "files_per_s" => "files per second".to_owned(),
+        "bytes_per_s" => "bytes per second".to_owned(),
+        other => {
+            let mut words = other.to_owned();
+            for (suffix, with) in [("_ns", ""), ("_bytes", ""), ("_per_s", " per second")] {
+                if let Some(stem) = words.strip_suffix(suffix) {
+                    words = format!("{stem}{with}");
+                }
+            }
+            let words = words.strip_prefix("extra.").unwrap_or(&words).to_owned();
+            match words.strip_prefix("calls.").and_then(|w| w.split_once('.')) {
+                Some((kind, field)) => format!("{kind} call, {field}"),
+                None => match words.strip_prefix("share.") {
+                    Some(state) => format!("share of time: {state}"),
+                    None => words.replace('_', " "),
+                },
+            }
+        }
+    }
+}
+
+/// The name of a factor for people.
+fn factor_words(factor: &str) -> String {
+    match factor {
+        "n" => "threads".to_owned(),
+        "l" => "window (requests in flight)".to_owned(),
+        "p" => "permits".to_owned(),
+        "r" => "threads that only read".to_owned(),
+        "h" => "hybrids (read and compute)".to_owned(),
+        "c" => "threads that only compute".to_owned(),
+        "w" => "files read ahead".to_owned(),
+        "kib" => "chunk".to_owned(),
+        "mib" | "size" => "file size".to_owned(),
+        other => other.replace('_', " "),
+    }
+}
+
+/// The chart that the study asks for, or dots where the records do not give it.
+pub fn of_group(group: &Group<'_>, input: &Input) -> Option<Figure> {
+    if group.arms.iter().all(|a| a.estimate.is_none()) {
+        return None;
+    }
+    let wanted = match group.experiment.chart {
+        Chart::Ladder | Chart::Curve => ladder(group).map(Figure::Lines),
+        Chart::Heat => roles_map(group).map(Figure::Heat),
+        Chart::Dots => None,
+    };
+    Some(wanted.unwrap_or_else(|| Figure::Dots(dot_rows(group, input))))
+}
+
+fn description(group: &Group<'_>) -> String {
+    let blocks = group.arms.iter().map(|a| a.runs.len());
+    format!(
+        "Median with 95 % bootstrap interval of {} for {} arms on {}; {} runs in all.",
+        metric_words(&group.experiment.metric),
+        group.arms.len(),
+        group.place(),
+        blocks.sum::<usize>()
+    )
+}
+
+fn title(group: &Group<'_>) -> String {
+    format!("{}: {}", group.experiment.name, group.place())
+}
+
+fn ladder(group: &Group<'_>) -> Option<lines::Lines> {
+    let axis = group.experiment.axis.as_deref()?;
+    let mut out: Vec<lines::Line> = Vec::new();
+    let mut levels = Vec::new();
+    for arm in &group.arms {
+        let Some(y) = arm.estimate.clone() else { continue };
+        let Some(x) = arm.factors.get(axis) else {
+            levels.push(lines::Level { name: arm.name.to_owned(), y });
+            continue;
+        };
+        let point = lines::Point { x: *x * factor_unit(axis).0, y, thin: None, note: arm.plan.to_string() };
+        match out.iter_mut().find(|l| l.name == arm.family) {
+            Some(line) => line.points.push(point),
+            None => out.push(lines::Line { name: arm.family.clone(), points: vec![point] }),
+        }
+    }
+    if out.iter().all(|l| l.points.len() < 2) {
+        return None;
+    }
+    Some(lines::Lines {
+        title: title(group),
+        description: description(group),
+        x_title: factor_words(axis),
+        x_unit: factor_unit(axis).1,
+        y_title: metric_words(&group.experiment.metric),
+        y_unit: group.unit(),
+        lines: out,
+        levels,
+        plot_height: 280.0,
+    })
+}
+
+/// Rows from best to worst, with the gain over the simplest arm.
+pub fn dot_rows(group: &Group<'_>, input: &Input) -> dots::Dots {
+    let mut arms: Vec<_> = group.arms.iter().filter(|a| a.estimate.is_some()).collect();
+    let better = group.better();
+    arms.sort_by(|a, b| {
+        let m = |a: &ArmRuns<'_>| a.estimate.as_ref().map_or(f64::NAN, |e| e.median);
+        let order = m(a).total_cmp(&m(b));
+        if better == Better::Higher { order.reverse() } else { order }
+    });
+    let comparable = group.comparable();
+    let simplest = comparable.first().copied();
+    let best = group.best().map(|b| b.id.clone());
+    let mut families: Vec<&str> = Vec::new();
+    let mut rows = Vec::new();
+    for arm in arms {
+        let style = families.iter().position(|f| *f == arm.family).unwrap_or_else(|| {
+            families.push(&arm.family);
+            families.len() - 1
+        });
+        let Some(value) = arm.estimate.clone() else { continue };
+        let remark = match simplest {
+            Some(s) if s.id == arm.id => "simplest".to_owned(),
+            Some(s) if better != Better::Neither && comparable.iter().any(|c| c.id == arm.id) => {
+                group
+                    .gain(arm, s, input.seed)
+                    .map_or(String::new(), |r| ratio_interval(r.value, r.low, r.high))
+            }
+            _ => group.unit().format(value.median),
+        };
+        let mut words = tip(arm.name, group.unit(), &value);
+        words.push('\n');
+        words.push_str(&arm.plan.to_string());
+        for doubt in &arm.doubts {
+            words.push_str(&format!("\n◇ {doubt}"));
+        }
+        rows.push(dots::Row {
+            name: arm.name.to_owned(),
+            value,
+            style,
+            remark,
+            best: best.as_deref() == Some(arm.id.as_str()),
+            doubtful: !arm.doubts.is_empty(),
+            words,
+        });
+    }
+    dots::Dots {
+        title: title(group),
+        description: description(group),
+        x_title: metric_words(&group.experiment.metric),
+        unit: group.unit(),
+        remark_title: simplest.map_or(String::new(), |s| {
+            if better == Better::Neither { String::new() } else { format!("gain over {}", s.name) }
+        }),
+        reference: None,
+        rows,
+    }
+}
+
+fn roles_map(group: &Group<'_>) -> Option<heat::Heat> {
+    let role = |a: &ArmRuns<'_>| match a.plan.schedule {
+        Schedule::Roles { readers, hybrids, computers, .. } => Some((readers, hybrids, computers)),
+        _ => None,
+    };
+    let mut rows: Vec<(u32, u32)> = group.arms.iter().filter_map(role).map(|r| (r.0, r.1)).collect();
+    let mut columns: Vec<u32> = group.arms.iter().filter_map(role).map(|r| r.2).collect();
+    rows.sort_unstable();
+    rows.dedup();
+    columns.sort_unstable();
+    columns.dedup();
+    if rows.len() < 2 && columns.len() < 2 {
+        return None;
+    }
+    let mut cells = Vec::new();
+    for arm in &group.arms {
+        let Some((readers, hybrids, computers)) = role(arm) else { continue };
+        let at = (
+            rows.iter().position(|r| *r == (readers, hybrids))?,
+            columns.iter().position(|c| *c == computers)?,
+        );
+        let cell = match (&arm.estimate, arm.not_done.first()) {
+            (Some(value), _) => heat::Cell::Value { name: arm.name.to_owned(), value: value.clone() },
+            (None, Some((word, reason, _))) => heat::Cell::Word { word, reason: reason.clone() },
+            (None, None) => continue,
+        };
+        // Of several arms in one place (open limits, orders) the map keeps the first; the table of
+        // numbers below it has them all.
+        if !cells.iter().any(|(other, _)| *other == at) {
+            cells.push((at, cell));
+        }
+    }
+    let only_hybrids = rows.iter().all(|r| r.0 == 0);
+    let only_readers = rows.iter().all(|r| r.1 == 0);
+    let name = |(r, h): &(u32, u32)| match (only_hybrids, only_readers) {
+        (true, _) => h.to_string(),
+        (_, true) => r.to_string(),
+        _ => match (r, h) {
+            (r, 0) => format!("{r} R"),
+            (0, h) => format!("{h} H"),
+            (r, h) => format!("{r} R + {h} H"),
+        },
+    };
+    Some(heat::Heat {
+        title: title(group),
+        description: description(group),
+        x_title: "threads that only compute".to_owned(),
+        y_title: match (only_hybrids, only_readers) {
+            (true, _) => "hybrids ↓".to_owned(),
+            (_, true) => "readers ↓".to_owned(),
+            _ => "R, H ↓".to_owned(),
+        },
+        columns: columns.iter().map(u32::to_string).collect(),
+        rows: rows.iter().map(name).collect(),
+        cells,
+        unit: group.unit(),
+        better: group.better(),
+        metric: metric_words(&group.experiment.metric),
+    })
+}
+
+/// Cost of each kind of call against the mean size of a file, one drawing per arm family of a
+/// cost experiment: p50 with its interval, p99 as the thin line.
+pub fn call_costs(group: &Group<'_>, input: &Input) -> Vec<(String, Figure)> {
+    if group.experiment.chart != Chart::Curve {
+        return Vec::new();
+    }
+    let mut families: Vec<&str> = Vec::new();
+    for arm in &group.arms {
+        if !families.contains(&arm.family.as_str()) {
+            families.push(&arm.family);
+        }
+    }
+    let mut out = Vec::new();
+    for family in families {
+        let arms: Vec<_> = group.arms.iter().filter(|a| a.family == family).collect();
+        let mut sizes: Vec<f64> =
+            arms.iter().filter_map(|a| Some(a.runs.first()?.set.bytes_mean)).collect();
+        let before = sizes.len();
+        sizes.sort_by(f64::total_cmp);
+        sizes.dedup();
+        // Where another factor varies on one set, the size is no axis.
+        if sizes.len() < 2 || sizes.len() < before {
+            continue;
+        }
+        let lines: Vec<_> = CallKind::ALL
+            .into_iter()
+            .filter_map(|kind| cost_line(kind, &arms, input.seed))
+            .filter(|l| l.points.len() >= 2)
+            .collect();
+        if lines.is_empty() {
+            continue;
+        }
+        let figure = lines::Lines {
+            title: format!("Cost of calls: {family}, {}", group.condition),
+            description: "Median (thick, with interval) and 99th percentile (thin) of the time of \
+                          each kind of call against the mean file size."
+                .to_owned(),
+            x_title: "mean file size".to_owned(),
+            x_unit: Unit::Bytes,
+            y_title: "time per call: p50 thick, p99 thin".to_owned(),
+            y_unit: Unit::Time,
+            lines,
+            levels: Vec::new(),
+            plot_height: 240.0,
+        };
+        out.push((family.to_owned(), Figure::Lines(figure)));
+    }
+    out
+}
+
+fn cost_line(kind: CallKind, arms: &[&ArmRuns<'_>], seed: u64) -> Option<lines::Line> {
+    let mut points = Vec::new();
+    for arm in arms {
+        let stats: Vec<_> = arm
+            .measured()
+            .filter_map(|m| m.calls.get(&kind))
+            .filter(|s| s.count > 0 && s.p50_ns > 0)
+            .collect();
+        let of = |f: &dyn Fn(&ioloom_model::CallStats) -> u64| {
+            Estimate::of(stats.iter().map(|s| f(s) as f64).collect(), seed)
+        };
+        let Some(y) = of(&|s| s.p50_ns) else { continue };
+        let thin = of(&|s| s.p99_ns);
+        let calls: u64 = stats.iter().map(|s| s.count).sum();
+        let x = arm.runs.first()?.set.bytes_mean;
+        let p99 = thin.as_ref().map_or(String::new(), |t| {
+            let (low, high) = t.ends();
+            format!("p99 {} {}, ", Unit::Time.format(t.median), Unit::Time.format_interval(low, high))
+        });
+        let note = format!("{p99}{} calls in {} runs", format_count(calls), stats.len());
+        points.push(lines::Point { x, y, thin, note });
+    }
+    (!points.is_empty()).then(|| lines::Line { name: kind.name().to_owned(), points })
+}
+
+/// Time by role of a set of runs, in the order of the states, with threads per run and whether the
+/// time ready to run was measured.
+pub fn role_times<'m>(
+    runs: impl Iterator<Item = &'m Measured>,
+) -> BTreeMap<String, ([f64; 6], usize, bool)> {
+    let mut out: BTreeMap<String, ([f64; 6], usize, bool)> = BTreeMap::new();
+    for m in runs {
+        for t in &m.threads {
+            let entry = out.entry(t.role.clone()).or_insert(([0.0; 6], 0, true));
+            let ready = t.ready_ns.unwrap_or(0);
+            let known = t.on_cpu_ns + ready + t.io_ns + t.sync_ns + t.compute_blocked_ns;
+            // What the parts leave of the elapsed time is unknown, whatever was recorded as such.
+            let unknown = t.unknown_ns.max(t.elapsed_ns.saturating_sub(known));
+            let parts = [t.on_cpu_ns, ready, t.io_ns, t.sync_ns, t.compute_blocked_ns, unknown];
+            for (sum, part) in entry.0.iter_mut().zip(parts) {
+                *sum += part as f64;
+            }
+            entry.1 += 1;
+            entry.2 &= t.ready_ns.is_some();
+        }
+    }
+    out
+}
+
+/// Shares of time by role for the best arm of a comparison and the simpler ones beside it.
+pub fn shares(headline: &Headline<'_, '_>) -> Option<Figure> {
+    let group = headline.group;
+    let mut arms = vec![headline.best];
+    arms.extend(headline.gains.iter().map(|(_, other, _)| *other));
+    let mut bars = Vec::new();
+    for (i, arm) in arms.into_iter().enumerate() {
+        let runs = arm.runs.len().max(1);
+        let heading = if i == 0 { format!("{} (best)", arm.name) } else { arm.name.to_owned() };
+        for (role, (times, threads, ready)) in role_times(arm.measured()) {
+            let per_run = threads as f64 / runs as f64;
+            let mut note = format!("all threads of this role in {runs} runs");
+            if !ready {
+                note.push_str("; ready was not measured and stands inside the other states");
+            }
+            bars.push(stacks::Bar {
+                name: format!("{} × {role}", plain(per_run)),
+                heading: heading.clone(),
+                times,
+                note,
+            });
+        }
+    }
+    (!bars.is_empty()).then(|| {
+        Figure::Stacks(stacks::Stacks {
+            title: format!("Where threads spent their time: {}", group.place()),
+            description: "Share of the elapsed time of all threads of a role in each state; each \
+                          bar adds up to 100 %."
+                .to_owned(),
+            bars,
+        })
+    })
+}
+
+/// Shares of time of each thread of one typical run.
+pub fn thread_shares(arm: &ArmRuns<'_>) -> Option<Figure> {
+    let typical = arm.typical()?;
+    if typical.threads.len() < 2 {
+        return None;
+    }
+    let bars: Vec<_> = typical
+        .threads
+        .iter()
+        .take(32)
+        .map(|t| {
+            let one = Measured { threads: vec![t.clone()], ..Measured::default() };
+            let times = role_times(std::iter::once(&one)).into_values().next();
+            stacks::Bar {
+                name: t.name.clone(),
+                heading: String::new(),
+                times: times.map_or([0.0; 6], |t| t.0),
+                note: format!("{} files; {}", format_count(t.files), Unit::Time.format(t.elapsed_ns as f64)),
+            }
+        })
+        .collect();
+    Some(Figure::Stacks(stacks::Stacks {
+        title: format!("Each thread of the typical run of {}", arm.name),
+        description: "The finished run whose elapsed time is nearest to the median.".to_owned(),
+        bars,
+    }))
+}
+
+/// Reads in flight over the typical run of an arm.
+pub fn in_flight(arm: &ArmRuns<'_>) -> Option<Figure> {
+    let typical = arm.typical()?;
+    if typical.in_flight.len() < 2 {
+        return None;
+    }
+    Some(Figure::Spark(spark::Spark {
+        title: format!("Reads in flight: {}", arm.name),
+        description: format!(
+            "Number of reads in flight over the run nearest to the median; mean {}, highest {}.",
+            plain(typical.in_flight_mean),
+            typical.in_flight_max
+        ),
+        steps: typical.in_flight.clone(),
+        end_ns: typical.elapsed_ns,
+        mean: typical.in_flight_mean,
+        max: typical.in_flight_max,
+    }))
+}
+
+/// The gain of the best arm over each simpler one as one drawing: the picture of the answer.
+pub fn overview(headlines: &[&Headline<'_, '_>]) -> Option<Figure> {
+    let rows: Vec<_> = headlines
+        .iter()
+        .enumerate()
+        .flat_map(|(style, h)| {
+            h.gains.iter().filter_map(move |(_, other, r)| {
+                let r = (*r)?;
+                Some(dots::Row {
+                    name: format!("{}: {} over {}", h.group.set, h.best.name, other.name),
+                    words: format!(
+                        "{} over {}: {}\npaired over {} blocks",
+                        h.best.plan,
+                        other.plan,
+                        ratio_interval(r.value, r.low, r.high),
+                        r.n
+                    ),
+                    value: Estimate {
+                        values: Vec::new(),
+                        median: r.value,
+                        interval: Some((r.low, r.high)),
+                    },
+                    style,
+                    remark: ratio_interval(r.value, r.low, r.high),
+                    best: r.low > 1.0,
+                    doubtful: false,
+                })
+            })
+        })
+        .collect();
+    (!rows.is_empty()).then(|| {
+        Figure::Dots(dots::Dots {
+            title: "Gain of the fastest plan over simpler ones".to_owned(),
+            description: "Paired ratio of speeds over blocks with its 95 % interval.".to_owned(),
+            x_title: "times as fast".to_owned(),
+            unit: Unit::Number,
+            remark_title: String::new(),
+            reference: Some(1.0),
+            rows,
+        })
+    })
+}

@@ -1,0 +1,479 @@
+//! Records sorted into comparisons: which arms stand beside each other, and what each measured.
+//!
+//! A comparison is one experiment on one set, medium, condition and compute. Where the arms of an
+//! experiment name their own sets (cost against size), the sets are points of one comparison. Arms
+//! keep the order of the study; what was refused, failed or never ran is kept with its reason.
+
+use crate::estimate::{Estimate, Ratio};
+use crate::input::{Input, Mode};
+use crate::quantity::{Better, Unit};
+use ioloom_model::study::{Arm, Experiment};
+use ioloom_model::units::spell_ns;
+use ioloom_model::{Compute, Condition, Distribution, Doubt, Measured, Method, Outcome, Plan, RunRecord, Schedule};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// One comparison.
+#[derive(Debug, Clone)]
+pub struct Group<'a> {
+    /// Short identifier on the page and in its data: `g0`.
+    pub id: String,
+    /// The experiment.
+    pub experiment: &'a Experiment,
+    /// Name of the set, or of the family of sets.
+    pub set: String,
+    /// Word of the medium.
+    pub medium: &'a str,
+    /// Condition asked for.
+    pub condition: Condition,
+    /// The compute in words: its spelling, with times in the unit that people write.
+    pub compute: String,
+    /// Arms that have at least one record.
+    pub arms: Vec<ArmRuns<'a>>,
+}
+
+/// The runs of one arm in one comparison.
+#[derive(Debug, Clone)]
+pub struct ArmRuns<'a> {
+    /// Short identifier: `g0.a3`.
+    pub id: String,
+    /// Name with factors filled in.
+    pub name: &'a str,
+    /// The line of a chart that it belongs to.
+    pub family: String,
+    /// Factors by name.
+    pub factors: &'a BTreeMap<String, f64>,
+    /// The plan that ran.
+    pub plan: &'a Plan,
+    /// Name of its set.
+    pub set: &'a str,
+    /// Finished runs in the order of blocks.
+    pub runs: Vec<&'a RunRecord>,
+    /// The metric of the experiment over the finished runs.
+    pub estimate: Option<Estimate>,
+    /// Word (`refused`, `failed`, `timed out`), reason, and how many runs.
+    pub not_done: Vec<(&'static str, String, usize)>,
+    /// Doubts of its runs.
+    pub doubts: BTreeSet<Doubt>,
+}
+
+/// An arm of the study without any run, and why.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NotRun {
+    /// Name of the experiment.
+    pub experiment: String,
+    /// Name of the arm with its braces.
+    pub arm: String,
+    /// The factor values that are missing, in words.
+    pub values: String,
+    /// Why.
+    pub reason: &'static str,
+}
+
+impl<'a> ArmRuns<'a> {
+    /// Any metric of the finished runs with its blocks.
+    pub fn blocks(&self, metric: &str) -> Vec<(u32, f64)> {
+        self.runs
+            .iter()
+            .filter_map(|r| Some((r.key.block, r.measured()?.metric(metric)?)))
+            .collect()
+    }
+
+    /// Any metric of the finished runs as an estimate.
+    pub fn metric(&self, metric: &str, seed: u64) -> Option<Estimate> {
+        Estimate::of(self.blocks(metric).into_iter().map(|(_, v)| v).collect(), seed)
+    }
+
+    /// The numbers of the finished runs.
+    pub fn measured(&self) -> impl Iterator<Item = &'a Measured> + '_ {
+        self.runs.iter().filter_map(|r| r.measured())
+    }
+
+    /// The finished run whose elapsed time is nearest to the median of them.
+    pub fn typical(&self) -> Option<&'a Measured> {
+        let middle = ioloom_stats::median(
+            &self.measured().map(|m| m.elapsed_ns as f64).collect::<Vec<_>>(),
+        );
+        self.measured().min_by(|a, b| {
+            let away = |m: &Measured| (m.elapsed_ns as f64 - middle).abs();
+            away(a).total_cmp(&away(b))
+        })
+    }
+
+    /// Files and bytes of its runs: only arms that did the same work may be compared.
+    pub fn work(&self) -> Option<(u64, u64)> {
+        let first = self.measured().next()?;
+        Some((first.files, first.bytes))
+    }
+
+    /// How simple the plan is, smallest first: plain reads by one thread come before all else.
+    pub fn simplicity(&self) -> (usize, u32, usize) {
+        let method = Method::ALL.iter().position(|m| *m == self.plan.method).unwrap_or(99);
+        let (schedule, number) = match self.plan.schedule {
+            Schedule::Threads { n } => (0, n),
+            Schedule::Window { window, .. } => (1, window),
+            Schedule::Roles { readers, hybrids, computers, .. } => {
+                (2, readers + hybrids + computers)
+            }
+        };
+        (schedule * 100 + method, number, usize::from(self.plan.chunk_bytes.is_some()))
+    }
+}
+
+impl<'a> Group<'a> {
+    /// Unit of the experiment's metric.
+    pub fn unit(&self) -> Unit {
+        Unit::of(&self.experiment.metric)
+    }
+
+    /// Which end of the metric is good.
+    pub fn better(&self) -> Better {
+        Better::of(&self.experiment.metric)
+    }
+
+    /// Whether the metric says how fast a whole run was.
+    pub fn is_speed(&self) -> bool {
+        matches!(self.experiment.metric.as_str(), "elapsed_ns" | "files_per_s" | "bytes_per_s")
+    }
+
+    /// Set, condition, compute and medium in a few words.
+    pub fn place(&self) -> String {
+        let mut out = format!("{}, {}", self.set, self.condition);
+        if self.compute != "none" {
+            out.push_str(", ");
+            out.push_str(&self.compute);
+        }
+        if self.medium != "work" {
+            out.push_str(", on ");
+            out.push_str(self.medium);
+        }
+        out
+    }
+
+    /// Arms with numbers that did the same work as the simplest of them, simplest first. The null
+    /// method reads nothing and is left out.
+    pub fn comparable(&self) -> Vec<&ArmRuns<'a>> {
+        let mut arms: Vec<_> = self
+            .arms
+            .iter()
+            .filter(|a| a.estimate.is_some() && a.plan.method != Method::Null)
+            .collect();
+        arms.sort_by_key(|a| a.simplicity());
+        if let Some(work) = arms.first().and_then(|a| a.work()) {
+            arms.retain(|a| a.work() == Some(work));
+        }
+        arms
+    }
+
+    /// The arm with the best median among those that did the same work.
+    pub fn best(&self) -> Option<&ArmRuns<'a>> {
+        let better = self.better();
+        self.comparable().into_iter().reduce(|best, arm| match (&best.estimate, &arm.estimate) {
+            (Some(b), Some(a)) if better.prefers(a.median, b.median) => arm,
+            _ => best,
+        })
+    }
+
+    /// How many times as good `a` is as `b`: above 1 is better for times as for rates.
+    pub fn gain(&self, a: &ArmRuns<'a>, b: &ArmRuns<'a>, seed: u64) -> Option<Ratio> {
+        let metric = &self.experiment.metric;
+        let (a, b) = (a.blocks(metric), b.blocks(metric));
+        if self.better() == Better::Higher {
+            Ratio::paired(&a, &b, seed)
+        } else {
+            Ratio::paired(&b, &a, seed)
+        }
+    }
+
+    /// Doubts of its runs and of its experiment.
+    pub fn doubts(&self, input: &Input) -> BTreeSet<Doubt> {
+        let own = input
+            .doubts
+            .iter()
+            .filter(|d| d.experiment.as_deref() == Some(self.experiment.name.as_str()));
+        self.arms.iter().flat_map(|a| a.doubts.iter().copied()).chain(own.map(|d| d.doubt)).collect()
+    }
+}
+
+/// Sorts the records into comparisons, in the order of the study.
+pub fn groups(input: &Input) -> Vec<Group<'_>> {
+    let mut out = Vec::new();
+    for experiment in &input.study.experiments {
+        let mut keys = Vec::new();
+        let mut parts: BTreeMap<_, Vec<&RunRecord>> = BTreeMap::new();
+        let merges = experiment.arms.iter().any(|a| a.set.is_some());
+        let mut records: Vec<_> =
+            input.records.iter().filter(|r| r.key.experiment == experiment.name).collect();
+        records.sort_by_key(|r| (r.key.block, r.key.position));
+        for record in records {
+            let set = if merges { "" } else { record.key.set.as_str() };
+            let key = (
+                set.to_owned(),
+                record.key.medium.as_str(),
+                record.key.condition,
+                compute_words(&record.key.compute),
+            );
+            if !parts.contains_key(&key) {
+                keys.push(key.clone());
+            }
+            parts.entry(key).or_default().push(record);
+        }
+        keys.sort_by_key(|k| {
+            let set = experiment.sets.iter().position(|s| *s == k.0).unwrap_or(usize::MAX);
+            let condition = experiment.conditions.iter().position(|c| *c == k.2);
+            let compute = experiment.computes.iter().position(|c| compute_words(c) == k.3);
+            (set, k.1.to_owned(), condition, compute)
+        });
+        for key in keys {
+            let records = parts.remove(&key).unwrap_or_default();
+            let id = format!("g{}", out.len());
+            let arms = arms_of(experiment, &records, &id, input.seed);
+            let (set, medium, condition, compute) = key;
+            let set = if set.is_empty() { experiment.sets.join(" and ") } else { set };
+            out.push(Group { id, experiment, set, medium, condition, compute, arms });
+        }
+    }
+    out
+}
+
+/// A compute as people write it: `sleep:400us` instead of nanoseconds.
+pub fn compute_words(compute: &Compute) -> String {
+    match compute {
+        Compute::Spin(Some(Distribution::Identical(ns))) => format!("spin:{}", spell_ns(*ns)),
+        Compute::Sleep(Some(Distribution::Identical(ns))) => format!("sleep:{}", spell_ns(*ns)),
+        other => other.to_string(),
+    }
+}
+
+fn arms_of<'a>(
+    experiment: &'a Experiment,
+    records: &[&'a RunRecord],
+    group: &str,
+    seed: u64,
+) -> Vec<ArmRuns<'a>> {
+    let mut arms: Vec<ArmRuns<'a>> = Vec::new();
+    for record in records {
+        let at = arms.iter().position(|a| a.name == record.key.arm && a.set == record.key.set);
+        let at = at.unwrap_or_else(|| {
+            arms.push(ArmRuns {
+                id: String::new(),
+                name: &record.key.arm,
+                family: family(experiment, record),
+                factors: &record.key.factors,
+                plan: &record.plan,
+                set: &record.key.set,
+                runs: Vec::new(),
+                estimate: None,
+                not_done: Vec::new(),
+                doubts: BTreeSet::new(),
+            });
+            arms.len() - 1
+        });
+        let arm = &mut arms[at];
+        arm.doubts.extend(record.doubts.iter().copied());
+        let (word, reason) = match &record.outcome {
+            Outcome::Done { .. } => {
+                arm.runs.push(record);
+                continue;
+            }
+            Outcome::Refused { reason } => ("refused", reason.clone()),
+            Outcome::Failed { reason } => ("failed", reason.clone()),
+            Outcome::TimedOut { seconds } => ("timed out", format!("killed after {seconds} s")),
+        };
+        match arm.not_done.iter_mut().find(|(w, r, _)| *w == word && *r == reason) {
+            Some((_, _, count)) => *count += 1,
+            None => arm.not_done.push((word, reason, 1)),
+        }
+    }
+    arms.sort_by(|a, b| {
+        let place = |arm: &ArmRuns<'_>| spec_index(experiment, arm.name, arm.factors);
+        let factors = |arm: &ArmRuns<'_>| arm.factors.values().copied().collect::<Vec<_>>();
+        place(a)
+            .cmp(&place(b))
+            .then_with(|| factors(a).partial_cmp(&factors(b)).unwrap_or(std::cmp::Ordering::Equal))
+            .then_with(|| a.name.cmp(b.name))
+    });
+    for (i, arm) in arms.iter_mut().enumerate() {
+        arm.id = format!("{group}.a{i}");
+        arm.estimate = arm.metric(&experiment.metric, seed);
+    }
+    arms
+}
+
+/// What one of a factor stands for, and in which unit: `kib` and `mib` are bytes.
+pub fn factor_unit(factor: &str) -> (f64, Unit) {
+    match factor {
+        "kib" => (1024.0, Unit::Bytes),
+        "mib" => (1_048_576.0, Unit::Bytes),
+        other => (1.0, Unit::of(other)),
+    }
+}
+
+fn factor_text(factor: &str, value: f64) -> String {
+    let (one, unit) = factor_unit(factor);
+    format!("{factor} = {}", unit.format_tick(value * one))
+}
+
+/// The family of an arm, with the values of those factors that are not on the axis.
+fn family(experiment: &Experiment, record: &RunRecord) -> String {
+    let spec = experiment.arms.get(spec_index(experiment, &record.key.arm, &record.key.factors));
+    let mut name = spec.map_or_else(|| record.key.arm.clone(), Arm::family);
+    let Some(axis) = experiment.axis.as_deref() else {
+        return record.key.arm.clone();
+    };
+    for (factor, value) in &record.key.factors {
+        if factor != axis && spec.is_some_and(|s| s.name.contains('{')) {
+            name.push_str(&format!(", {}", factor_text(factor, *value)));
+        }
+    }
+    name
+}
+
+fn spec_index(experiment: &Experiment, name: &str, factors: &BTreeMap<String, f64>) -> usize {
+    let exact = experiment.arms.iter().position(|a| fill(&a.name, factors) == name);
+    let loose = || experiment.arms.iter().position(|a| fits(&a.name, name));
+    exact.or_else(loose).unwrap_or(usize::MAX)
+}
+
+/// A template with its factors filled in, as the laboratory does when it expands an arm.
+fn fill(template: &str, factors: &BTreeMap<String, f64>) -> String {
+    let mut out = String::new();
+    let mut rest = template;
+    while let Some((before, after)) = rest.split_once('{') {
+        let Some((inside, tail)) = after.split_once('}') else { break };
+        out.push_str(before);
+        match evaluate(inside.trim(), factors) {
+            Some(value) => out.push_str(&value.to_string()),
+            None => out.push_str(inside),
+        }
+        rest = tail;
+    }
+    out.push_str(rest);
+    out
+}
+
+fn evaluate(expression: &str, factors: &BTreeMap<String, f64>) -> Option<f64> {
+    if let Some(value) = factors.get(expression) {
+        return Some(*value);
+    }
+    let at = expression.rfind(['+', '-', '*', '/'])?;
+    let left = *factors.get(expression[..at].trim())?;
+    let right = f64::from(expression[at + 1..].trim().parse::<u32>().ok()?);
+    match expression.as_bytes()[at] {
+        b'+' => Some(left + right),
+        b'-' => Some(left - right),
+        b'*' => Some(left * right),
+        _ if right > 0.0 => Some((left / right).floor()),
+        _ => None,
+    }
+}
+
+/// Whether the fixed parts of a template stand in a name in order.
+fn fits(template: &str, name: &str) -> bool {
+    let mut at = 0;
+    let mut fixed = template.split('{').map(|p| p.split_once('}').map_or(p, |(_, tail)| tail));
+    let Some(first) = fixed.next() else { return false };
+    if !name.starts_with(first) {
+        return false;
+    }
+    at += first.len();
+    for part in fixed {
+        match name[at..].find(part) {
+            Some(i) => at += i + part.len(),
+            None => return false,
+        }
+    }
+    template.ends_with('}') || at == name.len()
+}
+
+/// Arms of the study that have no record, with the factor values that are missing.
+pub fn not_run(input: &Input) -> Vec<NotRun> {
+    let mut out = Vec::new();
+    for experiment in &input.study.experiments {
+        let ran: BTreeSet<String> = input
+            .records
+            .iter()
+            .filter(|r| r.key.experiment == experiment.name)
+            .map(|r| point(spec_index(experiment, &r.key.arm, &r.key.factors), &r.key.factors))
+            .collect();
+        for (i, arm) in experiment.arms.iter().enumerate() {
+            let points = product(&arm.with);
+            let missing: Vec<_> = points.iter().filter(|p| !ran.contains(&point(i, p))).collect();
+            if missing.is_empty() {
+                continue;
+            }
+            let whole = missing.len() == points.len();
+            let in_quick = |p: &BTreeMap<String, f64>| {
+                if arm.headline_with.is_empty() {
+                    return arm.headline;
+                }
+                arm.headline_with.iter().all(|(k, v)| p.get(k).is_some_and(|x| v.contains(x)))
+            };
+            let left_out = input.mode == Mode::Quick && missing.iter().all(|p| !in_quick(p));
+            out.push(NotRun {
+                experiment: experiment.name.clone(),
+                arm: arm.name.clone(),
+                values: if whole { "all".to_owned() } else { words(&missing) },
+                reason: if left_out { "not run in quick" } else { "no run: time, or stopped" },
+            });
+        }
+    }
+    out
+}
+
+fn point(arm: usize, factors: &BTreeMap<String, f64>) -> String {
+    format!("{arm} {factors:?}")
+}
+
+fn product(with: &BTreeMap<String, Vec<f64>>) -> Vec<BTreeMap<String, f64>> {
+    let mut out = vec![BTreeMap::new()];
+    for (factor, values) in with {
+        out = out
+            .iter()
+            .flat_map(|p| {
+                values.iter().map(|v| {
+                    let mut next = p.clone();
+                    next.insert(factor.clone(), *v);
+                    next
+                })
+            })
+            .collect();
+    }
+    out
+}
+
+fn words(points: &[&BTreeMap<String, f64>]) -> String {
+    let mut by_factor: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
+    for p in points {
+        for (factor, value) in *p {
+            let values = by_factor.entry(factor).or_default();
+            if !values.contains(value) {
+                values.push(*value);
+            }
+        }
+    }
+    let parts: Vec<_> = by_factor
+        .iter()
+        .map(|(factor, values)| {
+            let unit = factor_unit(factor).1;
+            let texts: Vec<_> =
+                values.iter().map(|v| unit.format_tick(*v * factor_unit(factor).0)).collect();
+            format!("{factor} = {}", texts.join(", "))
+        })
+        .collect();
+    parts.join("; ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn templates_are_filled() {
+        let factors: BTreeMap<String, f64> =
+            [("n".to_owned(), 4.0), ("ms".to_owned(), 0.5)].into_iter().collect();
+        assert_eq!(fill("r1-c{n-1}-of-{n}", &factors), "r1-c3-of-4");
+        assert_eq!(fill("spin{ms}-{n*2}-{n/3}", &factors), "spin0.5-8-1");
+        assert!(fits("size-{size}", "size-64KiB") && !fits("size-{size}", "other-4"));
+        assert!(fits("plain", "plain") && !fits("plain", "plainer"));
+    }
+}

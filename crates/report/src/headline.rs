@@ -1,0 +1,247 @@
+//! The answer: which plan is fastest for which set, by how much, and what limited it.
+//!
+//! All of it is computed from the records. A gain is the paired ratio over blocks against the
+//! simplest plan and against the best of plain threads; where its interval holds 1, the sentence
+//! says that nothing was gained. The best plan is chosen by its median among the plans of its
+//! comparison, so the table says out of how many.
+
+use crate::estimate::Ratio;
+use crate::group::{ArmRuns, Group};
+use crate::input::Input;
+use crate::quantity::{percent, ratio_interval};
+use ioloom_model::units::format_size;
+use ioloom_model::{Condition, Method, Schedule};
+use std::collections::BTreeMap;
+
+/// A piece of a sentence.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Piece {
+    /// Words.
+    Words(String),
+    /// The name of a set.
+    Name(String),
+    /// The spelling of a plan.
+    Plan(String),
+    /// A number: its text, and the identifier and field of its data.
+    Number {
+        /// As printed.
+        text: String,
+        /// Identifier in the embedded data.
+        of: String,
+        /// Field in the embedded data.
+        field: &'static str,
+    },
+}
+
+/// The best arm of a comparison and its gains.
+#[derive(Debug, Clone)]
+pub struct Headline<'g, 'a> {
+    /// The comparison.
+    pub group: &'g Group<'a>,
+    /// The arm with the best median.
+    pub best: &'g ArmRuns<'a>,
+    /// How many arms it was chosen from.
+    pub out_of: usize,
+    /// Gains over simpler arms: identifier, arm, ratio if there are blocks in common.
+    pub gains: Vec<(String, &'g ArmRuns<'a>, Option<Ratio>)>,
+    /// What limited the best arm most often, and its evidence from a typical run.
+    pub limit: Option<(String, String)>,
+}
+
+/// The headline of a comparison with at least two arms that did the same work.
+pub fn headline<'g, 'a>(group: &'g Group<'a>, seed: u64) -> Option<Headline<'g, 'a>> {
+    let arms = group.comparable();
+    if arms.len() < 2 || group.better() == crate::quantity::Better::Neither {
+        return None;
+    }
+    let best = group.best()?;
+    let simplest = arms[0];
+    let better = group.better();
+    let plain = arms
+        .iter()
+        .filter(|a| {
+            a.plan.method == Method::Read && matches!(a.plan.schedule, Schedule::Threads { .. })
+        })
+        .copied()
+        .reduce(|x, y| match (&x.estimate, &y.estimate) {
+            (Some(ex), Some(ey)) if better.prefers(ey.median, ex.median) => y,
+            _ => x,
+        });
+    let mut others = vec![simplest];
+    others.extend(plain);
+    others.dedup_by(|a, b| a.id == b.id);
+    let gains = others
+        .into_iter()
+        .filter(|o| o.id != best.id)
+        .enumerate()
+        .map(|(i, o)| (format!("{}.r{i}", group.id), o, group.gain(best, o, seed)))
+        .collect();
+    Some(Headline { group, best, out_of: arms.len(), gains, limit: limit(best) })
+}
+
+fn limit(arm: &ArmRuns<'_>) -> Option<(String, String)> {
+    let mut words: BTreeMap<&str, usize> = BTreeMap::new();
+    for m in arm.measured() {
+        if let Some(b) = &m.bottleneck {
+            *words.entry(b.word.as_str()).or_default() += 1;
+        }
+    }
+    let (word, _) = words.into_iter().max_by_key(|(_, n)| *n)?;
+    let typical = arm.typical().and_then(|m| m.bottleneck.as_ref()).filter(|b| b.word == word);
+    let sentence = typical.or_else(|| {
+        arm.measured().filter_map(|m| m.bottleneck.as_ref()).find(|b| b.word == word)
+    });
+    Some((word.to_owned(), sentence.map_or(String::new(), |b| b.sentence.clone())))
+}
+
+/// The headlines that the answer speaks of: for each set the first comparison of the study that
+/// timed whole runs, cold before warm, and of these the first three sets. A study lists its main
+/// question first, and a choice by the result would flatter it.
+pub fn chosen<'h, 'g, 'a>(headlines: &'h [Headline<'g, 'a>]) -> Vec<&'h Headline<'g, 'a>> {
+    let mut out: Vec<&Headline<'_, '_>> = Vec::new();
+    let cold = |h: &Headline<'_, '_>| h.group.condition == Condition::Cold;
+    for h in headlines.iter().filter(|h| h.group.is_speed()) {
+        match out.iter_mut().find(|o| o.group.set == h.group.set) {
+            Some(other) if cold(h) && !cold(other) => *other = h,
+            Some(_) => {}
+            None => out.push(h),
+        }
+    }
+    out.truncate(3);
+    out
+}
+
+/// The answer in two sentences; one sentence says so when there is nothing to compare.
+pub fn answer(headlines: &[Headline<'_, '_>]) -> [Vec<Piece>; 2] {
+    let chosen = chosen(headlines);
+    if chosen.is_empty() {
+        let words = "No comparison of at least two plans on the same work was finished, so this \
+                     report has no answer yet.";
+        return [vec![Piece::Words(words.to_owned())], Vec::new()];
+    }
+    let mut first = Vec::new();
+    for (i, h) in chosen.iter().enumerate() {
+        words(&mut first, separator(i, chosen.len(), "; "));
+        clause(&mut first, h, i == 0);
+    }
+    words(&mut first, ".");
+    (first, limits(&chosen)).into()
+}
+
+fn separator(i: usize, count: usize, between: &'static str) -> &'static str {
+    match i {
+        0 => "",
+        i if i + 1 == count => {
+            if between == "; " {
+                "; and "
+            } else {
+                " and "
+            }
+        }
+        _ => between,
+    }
+}
+
+fn words(out: &mut Vec<Piece>, text: &str) {
+    if !text.is_empty() {
+        out.push(Piece::Words(text.to_owned()));
+    }
+}
+
+/// A few words on the size of a set, from a run on it.
+fn size_words(arm: &ArmRuns<'_>) -> String {
+    arm.work().map_or(String::new(), |(files, bytes)| {
+        format!("{} files, {}", crate::quantity::count(files), format_size(bytes))
+    })
+}
+
+fn clause(out: &mut Vec<Piece>, h: &Headline<'_, '_>, first: bool) {
+    words(out, if first { "On " } else { "on " });
+    out.push(Piece::Name(h.group.set.clone()));
+    words(out, &format!(" ({}, {}) ", size_words(h.best), h.group.condition));
+    let clear = h.gains.iter().any(|(_, _, r)| r.is_some_and(|r| r.low > 1.0));
+    let gains: Vec<_> =
+        h.gains.iter().filter_map(|(id, o, r)| Some((id, o, r.as_ref()?))).collect();
+    if gains.is_empty() {
+        out.push(Piece::Plan(h.best.plan.to_string()));
+        words(out, " has the best median, and it is itself the simplest plan");
+        return;
+    }
+    if !clear {
+        words(out, "no plan was clearly faster than the simplest ones: ");
+        out.push(Piece::Plan(h.best.plan.to_string()));
+        words(out, " is the best median at ");
+    } else {
+        out.push(Piece::Plan(h.best.plan.to_string()));
+        words(out, " is fastest, ");
+    }
+    let count = gains.len();
+    for (i, (id, other, ratio)) in gains.into_iter().enumerate() {
+        words(out, separator(i, count, ", "));
+        out.push(Piece::Number {
+            text: ratio_interval(ratio.value, ratio.low, ratio.high),
+            of: id.clone(),
+            field: "ratio",
+        });
+        words(out, if i == 0 { " the speed of " } else { " that of " });
+        out.push(Piece::Plan(other.plan.to_string()));
+    }
+}
+
+fn limits(chosen: &[&Headline<'_, '_>]) -> Vec<Piece> {
+    let known: Vec<_> = chosen
+        .iter()
+        .filter_map(|h| Some((h, h.limit.as_ref().filter(|(w, _)| w != "unknown")?)))
+        .collect();
+    let mut out = Vec::new();
+    if known.is_empty() {
+        words(&mut out, "What limited these plans could not be told from the evidence.");
+        return out;
+    }
+    words(&mut out, "What limited the fastest plan was ");
+    for (i, (h, (word, _))) in known.iter().enumerate() {
+        words(&mut out, separator(i, known.len(), ", "));
+        let again = i > 0 && known[i - 1].1.0 == *word;
+        words(&mut out, &if again { "on ".to_owned() } else { format!("{} on ", limit_words(word)) });
+        out.push(Piece::Name(h.group.set.clone()));
+        let busy: Vec<f64> = h.best.measured().filter_map(|m| m.device_busy).collect();
+        if word == "device" && !busy.is_empty() {
+            words(&mut out, " (busy ");
+            out.push(Piece::Number {
+                text: percent(ioloom_stats::median(&busy)),
+                of: h.best.id.clone(),
+                field: "device_busy",
+            });
+            words(&mut out, &format!(" of the time, n = {})", busy.len()));
+        }
+    }
+    words(&mut out, ".");
+    out
+}
+
+/// The word of a bottleneck inside a sentence.
+pub fn limit_words(word: &str) -> &str {
+    match word {
+        "device" => "the device",
+        "metadata" => "opening and metadata",
+        "hand-over" => "the hand-over between threads",
+        "memory" => "the memory budget",
+        other => other,
+    }
+}
+
+/// A sentence as plain text.
+pub fn plain_text(pieces: &[Piece]) -> String {
+    pieces
+        .iter()
+        .map(|p| match p {
+            Piece::Words(t) | Piece::Name(t) | Piece::Plan(t) => t.as_str(),
+            Piece::Number { text, .. } => text.as_str(),
+        })
+        .collect()
+}
+
+/// Headlines of all comparisons that have one.
+pub fn headlines<'g, 'a>(groups: &'g [Group<'a>], input: &Input) -> Vec<Headline<'g, 'a>> {
+    groups.iter().filter_map(|g| headline(g, input.seed)).collect()
+}

@@ -1,0 +1,147 @@
+//! What the report is made from: values only, filled in by the caller.
+
+use ioloom_model::{Doubt, MachineFacts, RunRecord, StudySpec};
+
+/// How much of a study was asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mode {
+    /// Headline arms within the budget of quick mode.
+    Quick,
+    /// Every arm at published size.
+    Full,
+}
+
+impl Mode {
+    /// The word.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Quick => "quick",
+            Self::Full => "full",
+        }
+    }
+}
+
+/// A verdict in one word.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Verdict {
+    /// The runs show it.
+    Confirmed,
+    /// The runs show the contrary.
+    Refuted,
+    /// It holds only in a part of the stated range, or for another reason than stated.
+    Scope,
+    /// The runs do not decide it.
+    Undecided,
+    /// This machine cannot tell.
+    NotTestableHere,
+}
+
+impl Verdict {
+    /// Every verdict in the order of tables.
+    pub const ALL: [Self; 5] =
+        [Self::Confirmed, Self::Refuted, Self::Scope, Self::Undecided, Self::NotTestableHere];
+
+    /// The word.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Confirmed => "confirmed",
+            Self::Refuted => "refuted",
+            Self::Scope => "scope",
+            Self::Undecided => "undecided",
+            Self::NotTestableHere => "not testable here",
+        }
+    }
+
+    /// A shape that tells the verdicts apart without colour.
+    pub const fn icon(self) -> &'static str {
+        match self {
+            Self::Confirmed => "✓",
+            Self::Refuted => "✕",
+            Self::Scope => "◐",
+            Self::Undecided => "?",
+            Self::NotTestableHere => "–",
+        }
+    }
+}
+
+/// A claim and what the runs say of it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ClaimRow {
+    /// Identifier, such as `000-P27`.
+    pub id: String,
+    /// The statement in plain English.
+    pub statement: String,
+    /// The published numbers in words; empty when none were published.
+    pub published: String,
+    /// The verdict.
+    pub verdict: Verdict,
+    /// The evidence in one sentence, with our numbers.
+    pub sentence: String,
+    /// Effect as a ratio with its 95 % interval: value, low, high.
+    pub effect: Option<(f64, f64, f64)>,
+}
+
+/// A doubt on the study, an experiment or an arm.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DoubtRow {
+    /// Which doubt.
+    pub doubt: Doubt,
+    /// The experiment it touches; `None` is the whole study.
+    pub experiment: Option<String>,
+    /// The arm it touches; `None` is the whole experiment.
+    pub arm: Option<String>,
+    /// What was seen, in one sentence; may be empty.
+    pub detail: String,
+}
+
+/// Everything that a report shows.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Input {
+    /// The study as it was asked for.
+    pub study: StudySpec,
+    /// Quick or full.
+    pub mode: Mode,
+    /// The command line, ready to be typed again.
+    pub command: String,
+    /// Facts of the machine.
+    pub machine: MachineFacts,
+    /// Every run of this session, in any order.
+    pub records: Vec<RunRecord>,
+    /// Claims and verdicts.
+    pub verdicts: Vec<ClaimRow>,
+    /// Identifier of this execution of the study.
+    pub session: String,
+    /// When it started, milliseconds since 1970.
+    pub started_unix_ms: u64,
+    /// How long it took, seconds.
+    pub duration_s: f64,
+    /// Version and commit of the program.
+    pub version: String,
+    /// Seed of the study.
+    pub seed: u64,
+    /// Doubts found over all runs; those of single runs stand in the records.
+    pub doubts: Vec<DoubtRow>,
+    /// Where the report lies, printed at the end of the terminal summary.
+    pub report_path: Option<String>,
+    /// Where the full records lie.
+    pub store_path: Option<String>,
+}
+
+impl Input {
+    /// When the study started, in UTC to the second.
+    pub fn started(&self) -> String {
+        i64::try_from(self.started_unix_ms)
+            .ok()
+            .and_then(|ms| jiff::Timestamp::from_millisecond(ms).ok())
+            .and_then(|t| t.round(jiff::Unit::Second).ok())
+            .map_or_else(
+                || "unknown".to_owned(),
+                |t| t.to_string().replace('T', " ").replace('Z', " UTC"),
+            )
+    }
+
+    /// How long the study took, in words.
+    pub fn duration(&self) -> String {
+        ioloom_model::units::format_ns(self.duration_s * 1e9)
+    }
+}

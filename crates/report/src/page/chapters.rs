@@ -1,0 +1,229 @@
+//! The chapters in words and tables: answer, comparisons, claims, doubts.
+
+use super::parts;
+use crate::figures;
+use crate::headline::{Headline, answer as sentences, chosen, limit_words};
+use crate::input::{ClaimRow, Input, Verdict};
+use crate::markup::Markup;
+use ioloom_model::Doubt;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Two sentences, the evidence of what limited, and the picture.
+pub(crate) fn answer(input: &Input, headlines: &[Headline<'_, '_>]) -> Markup {
+    let mut m = Markup::new();
+    let [first, second] = sentences(headlines);
+    m.tag("p").a("class", "answer").body(|m| {
+        parts::pieces(m, &first);
+        if !second.is_empty() {
+            m.text(" ");
+            parts::pieces(m, &second);
+        }
+    });
+    let chosen = chosen(headlines);
+    let limits: Vec<_> = chosen
+        .iter()
+        .filter_map(|h| Some((h, h.limit.as_ref().filter(|(_, s)| !s.is_empty())?)))
+        .collect();
+    if let Some(picture) = figures::overview(&chosen) {
+        parts::figure(&mut m, &picture, |m| {
+            m.tag("b").text("Gain of the fastest plan.");
+            m.text(" Right of the dashed line the fastest plan wins; bars are 95 % intervals.");
+        });
+    }
+    if !limits.is_empty() {
+        m.tag("dl").a("class", "limits").body(|m| {
+            for (h, (word, sentence)) in limits {
+                m.tag("dt").text(&format!("{}: {}", h.group.set, limit_words(word)));
+                m.tag("dd").text(sentence);
+            }
+        });
+    }
+    let general: BTreeSet<Doubt> =
+        input.doubts.iter().filter(|d| d.experiment.is_none()).map(|d| d.doubt).collect();
+    parts::doubts(&mut m, &general);
+    m
+}
+
+/// One row for each comparison.
+pub(crate) fn comparisons(input: &Input, headlines: &[Headline<'_, '_>]) -> Markup {
+    let mut m = Markup::new();
+    if headlines.is_empty() {
+        return m;
+    }
+    m.tag("p").a("class", "lead").text(
+        "The plan with the best median of each comparison, and how many times as good it is as \
+         simpler ones. A ratio in bold has an interval that leaves out 1.",
+    );
+    let columns = [
+        ("experiment", false),
+        ("set and condition", false),
+        ("best plan", false),
+        ("of", true),
+        ("median", true),
+        ("n", true),
+        ("gain over simpler plans", true),
+        ("limited by", false),
+    ];
+    parts::table(&mut m, "sort comparisons", &columns, |m| {
+        for h in headlines {
+            m.tag("tr").body(|m| comparison_row(m, input, h));
+        }
+    });
+    m
+}
+
+fn comparison_row(m: &mut Markup, input: &Input, h: &Headline<'_, '_>) {
+    let g = h.group;
+    m.tag("td").body(|m| {
+        m.tag("a").a("href", format!("#{}", g.id)).text(&g.experiment.name);
+        let doubts = g.doubts(input);
+        if !doubts.is_empty() {
+            let names: Vec<_> = doubts.iter().map(|d| d.name()).collect();
+            m.text(" ");
+            m.tag("span").a("class", "dmark").a("title", names.join(", ")).text("◇");
+        }
+    });
+    m.tag("td").text(&g.place());
+    m.tag("td").body(|m| m.tag("code").text(&h.best.plan.to_string()));
+    parts::number_cell(m, h.out_of as f64, |m| {
+        m.text(&h.out_of.to_string());
+    });
+    if let Some(e) = &h.best.estimate {
+        parts::number_cell(m, e.median, |m| parts::estimate(m, &h.best.id, g.unit(), e));
+        parts::number_cell(m, e.values.len() as f64, |m| {
+            parts::number(m, &h.best.id, "n", &e.values.len().to_string());
+        });
+    }
+    let sort = h.gains.first().and_then(|(_, _, r)| *r).map_or(0.0, |r| r.value);
+    parts::number_cell(m, sort, |m| {
+        if h.gains.is_empty() {
+            m.tag("span").a("class", "iv").text("it is the simplest");
+        }
+        for (id, other, ratio) in &h.gains {
+            m.tag("div").a("class", "gain").body(|m| {
+                match ratio {
+                    Some(r) => parts::ratio(m, id, r),
+                    None => m.tag("span").a("class", "iv").text("no common blocks"),
+                }
+                m.tag("span").a("class", "over").text(&format!("over {}", other.name));
+            });
+        }
+    });
+    m.tag("td").text(h.limit.as_ref().map_or("not known", |(word, _)| word));
+}
+
+/// All claims with their verdicts; filled in by the viewer's filter.
+pub(crate) fn claims(input: &Input) -> Markup {
+    let mut m = Markup::new();
+    if input.verdicts.is_empty() {
+        return m;
+    }
+    let mut counts: BTreeMap<Verdict, usize> = BTreeMap::new();
+    for claim in &input.verdicts {
+        *counts.entry(claim.verdict).or_default() += 1;
+    }
+    m.tag("div").a("class", "filter").a("id", "claim-filter").body(|m| {
+        for verdict in Verdict::ALL {
+            let Some(count) = counts.get(&verdict) else { continue };
+            m.tag("button")
+                .a("type", "button")
+                .a("data-verdict", verdict.name())
+                .a("aria-pressed", "true")
+                .body(|m| {
+                    parts::verdict(m, verdict);
+                    m.tag("span").a("class", "count").text(&count.to_string());
+                });
+        }
+        m.tag("input")
+            .a("type", "search")
+            .a("id", "claim-search")
+            .a("placeholder", "search claims")
+            .a("aria-label", "search claims")
+            .void();
+    });
+    let columns = [("claim", false), ("verdict", false), ("published", false), ("ours", false)];
+    parts::table(&mut m, "sort claims", &columns, |m| {
+        for (i, claim) in input.verdicts.iter().enumerate() {
+            claim_row(m, i, claim);
+        }
+    });
+    m
+}
+
+fn claim_row(m: &mut Markup, index: usize, claim: &ClaimRow) {
+    let order = Verdict::ALL.iter().position(|v| *v == claim.verdict).unwrap_or(9);
+    m.tag("tr").a("data-verdict", claim.verdict.name()).body(|m| {
+        m.tag("td").a("data-sort", &claim.id).a("class", "statement").body(|m| {
+            m.tag("span").a("class", "cid").text(&claim.id);
+            m.text(" ");
+            m.text(&claim.statement);
+        });
+        m.tag("td").a("data-sort", order).body(|m| parts::verdict(m, claim.verdict));
+        m.tag("td").text(if claim.published.is_empty() { "none" } else { &claim.published });
+        m.tag("td").body(|m| {
+            if let Some((value, low, high)) = claim.effect {
+                let text = crate::quantity::ratio_interval(value, low, high);
+                let (value, interval) = text.split_once(' ').unwrap_or((&text, ""));
+                parts::number(m, &format!("c{index}"), "ratio", value);
+                m.text(" ");
+                m.tag("span").a("class", "iv").text(interval);
+                m.text(" ");
+            }
+            m.text(&claim.sentence);
+        });
+    });
+}
+
+/// Every doubt: where it was seen, and what to do.
+pub(crate) fn doubts(input: &Input) -> Markup {
+    let mut m = Markup::new();
+    let mut seen: BTreeMap<Doubt, (usize, BTreeSet<String>, Vec<String>)> = BTreeMap::new();
+    for record in &input.records {
+        for doubt in &record.doubts {
+            let entry = seen.entry(*doubt).or_default();
+            entry.0 += 1;
+            entry.1.insert(record.key.experiment.clone());
+        }
+    }
+    for row in &input.doubts {
+        let entry = seen.entry(row.doubt).or_default();
+        if let Some(experiment) = &row.experiment {
+            entry.1.insert(experiment.clone());
+        }
+        let place = match (&row.experiment, &row.arm) {
+            (Some(e), Some(a)) => format!("{e}, {a}: "),
+            (Some(e), None) => format!("{e}: "),
+            _ => String::new(),
+        };
+        if !row.detail.is_empty() {
+            entry.2.push(format!("{place}{}", row.detail));
+        }
+    }
+    if seen.is_empty() {
+        m.tag("p").text("None of the known reasons to distrust these results was found.");
+        return m;
+    }
+    let columns = [("doubt", false), ("runs", true), ("seen in", false), ("what to do", false)];
+    parts::table(&mut m, "sort doubt-table", &columns, |m| {
+        for (doubt, (runs, experiments, details)) in &seen {
+            m.tag("tr").body(|m| {
+                m.tag("td").body(|m| {
+                    m.tag("span").a("class", "dname").text(&format!("◇ {doubt}"));
+                });
+                parts::number_cell(m, *runs as f64, |m| {
+                    m.text(&runs.to_string());
+                });
+                m.tag("td").body(|m| {
+                    let names: Vec<_> = experiments.iter().map(String::as_str).collect();
+                    m.text(if names.is_empty() { "the whole study" } else { "" });
+                    m.text(&names.join(", "));
+                    for detail in details {
+                        m.tag("div").a("class", "iv").text(detail);
+                    }
+                });
+                m.tag("td").text(doubt.advice());
+            });
+        }
+    });
+    m
+}

@@ -1,0 +1,198 @@
+//! The chapters with drawings: experiments, cost of calls, where time went.
+
+use super::parts;
+use crate::figures;
+use crate::group::{ArmRuns, Group, NotRun, not_run};
+use crate::headline::Headline;
+use crate::input::Input;
+use crate::markup::Markup;
+use crate::quantity::count;
+
+/// Every experiment with its charts, doubts, numbers and what did not run.
+pub(crate) fn experiments(input: &Input, groups: &[Group<'_>]) -> Markup {
+    let mut m = Markup::new();
+    let missing = not_run(input);
+    for experiment in &input.study.experiments {
+        let own: Vec<_> = groups.iter().filter(|g| g.experiment.name == experiment.name).collect();
+        let gone: Vec<_> = missing.iter().filter(|n| n.experiment == experiment.name).collect();
+        if own.is_empty() && gone.is_empty() {
+            continue;
+        }
+        m.tag("article").body(|m| {
+            m.tag("h3").text(&experiment.question);
+            m.tag("p").a("class", "where").text(&experiment.name);
+            for group in &own {
+                m.tag("div").a("class", "group").a("id", &group.id).body(|m| {
+                    one_group(m, input, group);
+                });
+            }
+            not_run_list(m, &gone, own.is_empty());
+        });
+    }
+    m
+}
+
+fn one_group(m: &mut Markup, input: &Input, group: &Group<'_>) {
+    match figures::of_group(group, input) {
+        Some(figure) => parts::figure(m, &figure, |m| {
+            m.tag("b").text(&group.place());
+            let runs: usize = group.arms.iter().map(|a| a.runs.len()).sum();
+            let fewest = group.arms.iter().map(|a| a.runs.len()).filter(|n| *n > 0).min();
+            m.text(&format!(
+                " {}: median and 95 % interval, {} arms, {} runs, at least {} per arm.",
+                figures::metric_words(&group.experiment.metric),
+                group.arms.len(),
+                runs,
+                fewest.unwrap_or(0)
+            ));
+        }),
+        None => m.tag("p").a("class", "lead").text(&format!(
+            "{}: no arm finished, so there is nothing to draw.",
+            group.place()
+        )),
+    }
+    parts::doubts(m, &group.doubts(input));
+    m.tag("details").body(|m| {
+        m.tag("summary").text("Numbers");
+        numbers(m, group);
+    });
+    refusals(m, group);
+}
+
+fn numbers(m: &mut Markup, group: &Group<'_>) {
+    let name = figures::metric_words(&group.experiment.metric);
+    let columns = [
+        ("arm", false),
+        ("plan", false),
+        (name.as_str(), true),
+        ("n", true),
+        ("raw values", false),
+    ];
+    parts::table(m, "sort numbers", &columns, |m| {
+        for arm in &group.arms {
+            let Some(e) = &arm.estimate else { continue };
+            m.tag("tr").body(|m| {
+                m.tag("td").body(|m| {
+                    m.text(arm.name);
+                    if !arm.doubts.is_empty() {
+                        let names: Vec<_> = arm.doubts.iter().map(|d| d.name()).collect();
+                        m.text(" ");
+                        m.tag("span").a("class", "dmark").a("title", names.join(", ")).text("◇");
+                    }
+                });
+                m.tag("td").body(|m| m.tag("code").text(&arm.plan.to_string()));
+                parts::number_cell(m, e.median, |m| parts::estimate(m, &arm.id, group.unit(), e));
+                parts::number_cell(m, e.values.len() as f64, |m| {
+                    parts::number(m, &arm.id, "n", &e.values.len().to_string());
+                });
+                let raw: Vec<_> = e.values.iter().map(|v| group.unit().format(*v)).collect();
+                m.tag("td").a("class", "raws").text(&raw.join("  "));
+            });
+        }
+    });
+}
+
+/// Arms that were refused, failed or ran out of time, with their reasons.
+fn refusals(m: &mut Markup, group: &Group<'_>) {
+    let gone: Vec<(&ArmRuns<'_>, &(&'static str, String, usize))> =
+        group.arms.iter().flat_map(|a| a.not_done.iter().map(move |n| (a, n))).collect();
+    if gone.is_empty() {
+        return;
+    }
+    m.tag("ul").a("class", "refused").body(|m| {
+        for (arm, (word, reason, times)) in gone {
+            m.tag("li").body(|m| {
+                m.tag("b").text(arm.name);
+                m.text(&format!(" {word}"));
+                if *times > 1 {
+                    m.text(&format!(" ({times} runs)"));
+                }
+                m.text(": ");
+                m.text(reason);
+            });
+        }
+    });
+}
+
+fn not_run_list(m: &mut Markup, gone: &[&NotRun], nothing_ran: bool) {
+    if gone.is_empty() {
+        return;
+    }
+    m.tag("ul").a("class", "notrun").body(|m| {
+        if nothing_ran {
+            m.tag("li").text("No arm of this experiment ran.");
+        }
+        for n in gone {
+            m.tag("li").body(|m| {
+                m.tag("code").text(&n.arm);
+                if n.values != "all" {
+                    m.text(&format!(" with {}", n.values));
+                }
+                m.text(": ");
+                m.text(n.reason);
+            });
+        }
+    });
+}
+
+/// Cost of calls against size.
+pub(crate) fn costs(input: &Input, groups: &[Group<'_>]) -> Markup {
+    let mut m = Markup::new();
+    for group in groups {
+        for (family, figure) in figures::call_costs(group, input) {
+            let arms: Vec<_> = group.arms.iter().filter(|a| a.family == family).collect();
+            let calls = |a: &&ArmRuns<'_>| {
+                a.measured().flat_map(|m| m.calls.values()).map(|c| c.count).sum::<u64>()
+            };
+            let (least, most) = arms
+                .iter()
+                .map(calls)
+                .fold((u64::MAX, 0), |(low, high), n| (low.min(n), high.max(n)));
+            parts::figure(&mut m, &figure, |m| {
+                m.tag("b").text(&format!("{family}, {}", group.condition));
+                m.text(&format!(
+                    " Thick: median with its interval over runs; thin: 99th percentile. Each size \
+                     rests on {} to {} calls.",
+                    count(least),
+                    count(most)
+                ));
+            });
+        }
+    }
+    m
+}
+
+/// Shares of time, single threads and reads in flight of the best plans.
+pub(crate) fn time(headlines: &[Headline<'_, '_>]) -> Markup {
+    let mut m = Markup::new();
+    for h in headlines.iter().filter(|h| h.group.is_speed()) {
+        let (shares, flight) = (figures::shares(h), figures::in_flight(h.best));
+        if shares.is_none() && flight.is_none() {
+            continue;
+        }
+        m.tag("article").body(|m| {
+            m.tag("h3").text(&format!("{}: {}", h.group.experiment.name, h.group.place()));
+            if let Some(figure) = shares {
+                parts::figure(m, &figure, |m| {
+                    m.tag("b").text("Share of the elapsed time of all threads of a role.");
+                    m.text(" Each bar adds up to 100 %; what no evidence explains is unknown.");
+                });
+            }
+            if let Some(figure) = flight {
+                parts::figure(m, &figure, |m| {
+                    m.tag("b").text("Reads in flight");
+                    m.text(" over the run of ");
+                    m.tag("code").text(&h.best.plan.to_string());
+                    m.text(" that is nearest to the median.");
+                });
+            }
+            if let Some(figure) = figures::thread_shares(h.best) {
+                m.tag("details").body(|m| {
+                    m.tag("summary").text("Each thread of that run");
+                    parts::figure(m, &figure, |_| {});
+                });
+            }
+        });
+    }
+    m
+}

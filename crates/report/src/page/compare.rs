@@ -1,0 +1,119 @@
+//! Two sessions beside each other as a page of its own.
+
+use super::{document_frame, parts};
+use crate::compare::{Change, Matched, Row, matched};
+use crate::input::Input;
+use crate::markup::Markup;
+use crate::quantity::{ratio, ratio_interval};
+
+/// The page of `ioloom compare A B`.
+pub fn compare_html(a: &Input, b: &Input) -> String {
+    let matched = matched(a, b);
+    let mut m = Markup::new();
+    let title = format!("{}: {} against {}", a.study.title, b.session, a.session);
+    document_frame(&mut m, &title, |m| {
+        m.tag("header").body(|m| {
+            m.tag("div").a("class", "bar").body(|m| {
+                m.tag("span").a("class", "brand").text("ioloom");
+                m.tag("span").a("class", "study").text(&format!("compare {}", a.study.name));
+                m.tag("button")
+                    .a("type", "button")
+                    .a("id", "theme")
+                    .a("aria-label", "Colours: as the system has them")
+                    .text("Auto");
+            });
+            m.tag("h1").text(&a.study.title);
+            m.tag("p").a("class", "question").text(&format!(
+                "Session {} ({}) beside session {} ({}).",
+                b.session,
+                b.started(),
+                a.session,
+                a.started()
+            ));
+        });
+        m.tag("main").a("class", "single").body(|m| section(m, &matched));
+    });
+    m.into_string()
+}
+
+fn section(m: &mut Markup, matched: &Matched<'_>) {
+    m.tag("section").a("id", "compare").body(|m| {
+        m.tag("h2").text("The same arms in two sessions");
+        m.tag("p").a("class", "lead").text(
+            "Second session over first, ratio of medians with its 95 % interval. A change counts \
+             when the interval leaves out 1 and the ratio is beyond 5 %.",
+        );
+        if !matched.remarks.is_empty() {
+            m.tag("ul").a("class", "doubts").body(|m| {
+                for remark in &matched.remarks {
+                    m.tag("li").text(remark);
+                }
+            });
+        }
+        let columns = [
+            ("experiment", false),
+            ("set and condition", false),
+            ("arm", false),
+            ("first", true),
+            ("second", true),
+            ("second / first", true),
+            ("change", false),
+        ];
+        parts::table(m, "sort plain", &columns, |m| {
+            for row in &matched.rows {
+                m.tag("tr").body(|m| row_cells(m, row));
+            }
+        });
+        if !matched.alone.is_empty() {
+            m.tag("h3").text("Only in one of them");
+            m.tag("ul").body(|m| {
+                for (session, what) in &matched.alone {
+                    m.tag("li").text(&format!("{session}: {what}"));
+                }
+            });
+        }
+    });
+}
+
+fn row_cells(m: &mut Markup, row: &Row<'_>) {
+    m.tag("td").text(&row.group.experiment.name);
+    m.tag("td").text(&row.group.place());
+    m.tag("td").text(row.first.name);
+    for arm in [&row.first, &row.second] {
+        if let Some(e) = &arm.estimate {
+            let unit = row.group.unit();
+            let interval = e
+                .interval
+                .map_or_else(|| "no interval".to_owned(), |(l, h)| unit.format_interval(l, h));
+            parts::number_cell(m, e.median, |m| {
+                m.text(&unit.format(e.median));
+                m.text(" ");
+                m.tag("span").a("class", "iv").text(&format!("{interval} n = {}", e.values.len()));
+            });
+        }
+    }
+    parts::number_cell(m, row.ratio.map_or(1.0, |r| r.value), |m| match row.ratio {
+        Some(r) => {
+            m.text(&ratio(r.value));
+            let text = ratio_interval(r.value, r.low, r.high);
+            let interval = text.split_once(' ').map_or("", |(_, i)| i);
+            m.text(" ");
+            m.tag("span").a("class", "iv").text(interval);
+        }
+        None => {
+            m.tag("span").a("class", "iv").text("too few values");
+        }
+    });
+    let class = match row.change {
+        Change::Better => "vd vd-confirmed",
+        Change::Worse => "vd vd-refuted",
+        Change::Different => "vd vd-scope",
+        Change::Same | Change::Unclear => "vd vd-undecided",
+    };
+    m.tag("td").body(|m| {
+        m.tag("span").a("class", class).body(|m| {
+            m.tag("span").a("class", "icon").a("aria-hidden", "true").text(row.change.icon());
+            m.text(row.change.name());
+        });
+    });
+}

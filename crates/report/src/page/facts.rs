@@ -1,0 +1,290 @@
+//! What the results rest on: conditions and proofs, sets and media, machine, plans, how to repeat.
+
+use super::parts;
+use crate::group::Group;
+use crate::input::Input;
+use crate::markup::Markup;
+use crate::quantity::percent;
+use crate::table::Table;
+use ioloom_model::units::{format_count, format_ns, format_size};
+use ioloom_model::{FileSetRealised, RunRecord, table};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Conditions asked for, how they were made, and whether that was proved.
+pub(crate) fn conditions(input: &Input) -> Markup {
+    let mut m = Markup::new();
+    let mut rows: BTreeMap<(String, String, String, String), Vec<&RunRecord>> = BTreeMap::new();
+    for r in &input.records {
+        let key = match &r.proof {
+            Some(p) => {
+                let word = match p.proved {
+                    Some(true) => "proved",
+                    Some(false) => "not proved",
+                    None => "unknown",
+                };
+                (p.asked.name().to_owned(), p.made_by.clone(), word.to_owned(), p.reason.clone())
+            }
+            None if r.measured().is_some() => {
+                let asked = r.key.condition.name().to_owned();
+                (asked, "–".to_owned(), "unknown".to_owned(), "no proof was recorded".to_owned())
+            }
+            None => continue,
+        };
+        rows.entry(key).or_default().push(r);
+    }
+    if rows.is_empty() {
+        return m;
+    }
+    m.tag("p").a("class", "lead").text(
+        "A condition is made before each run and proved by what was found before and after it; \
+         what cannot be proved is a doubt on the result.",
+    );
+    let columns = [
+        ("asked", false),
+        ("made by", false),
+        ("proof", false),
+        ("runs", true),
+        ("names and inodes", false),
+        ("in memory before", true),
+        ("from the device", true),
+        ("why", false),
+    ];
+    parts::table(&mut m, "sort conditions", &columns, |m| {
+        for ((asked, made_by, word, reason), runs) in &rows {
+            m.tag("tr").body(|m| {
+                m.tag("td").text(asked);
+                m.tag("td").text(made_by);
+                m.tag("td").body(|m| proof_word(m, word));
+                parts::number_cell(m, runs.len() as f64, |m| {
+                    m.text(&runs.len().to_string());
+                });
+                let metadata: BTreeSet<_> = runs
+                    .iter()
+                    .filter_map(|r| Some(format!("{:?}", r.proof.as_ref()?.metadata).to_lowercase()))
+                    .collect();
+                m.tag("td").text(&metadata.into_iter().collect::<Vec<_>>().join(", "));
+                let resident = |r: &&RunRecord| r.proof.as_ref()?.resident_before;
+                let device = |r: &&RunRecord| r.proof.as_ref()?.device_share;
+                m.tag("td").a("class", "r").text(&range(runs.iter().filter_map(resident)));
+                m.tag("td").a("class", "r").text(&range(runs.iter().filter_map(device)));
+                m.tag("td").text(reason);
+            });
+        }
+    });
+    m
+}
+
+fn proof_word(m: &mut Markup, word: &str) {
+    let (class, icon) = match word {
+        "proved" => ("vd vd-confirmed", "✓"),
+        "not proved" => ("vd vd-refuted", "✕"),
+        _ => ("vd vd-undecided", "?"),
+    };
+    m.tag("span").a("class", class).body(|m| {
+        m.tag("span").a("class", "icon").a("aria-hidden", "true").text(icon);
+        m.text(word);
+    });
+}
+
+fn range(values: impl Iterator<Item = f64>) -> String {
+    let values: Vec<f64> = values.filter(|v| v.is_finite()).collect();
+    let low = values.iter().copied().fold(f64::INFINITY, f64::min);
+    let high = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    if values.is_empty() {
+        "not measured".to_owned()
+    } else if percent(low) == percent(high) {
+        percent(low)
+    } else {
+        format!("{} to {}", percent(low), percent(high))
+    }
+}
+
+/// The tables of the seeds.
+pub(crate) fn tables(media: &[Table], roles: &[Table]) -> Markup {
+    let mut m = Markup::new();
+    for t in media.iter().chain(roles) {
+        parts::plain_table(&mut m, t);
+    }
+    m
+}
+
+/// The machine, its devices and features, the sets and the media they lie on.
+pub(crate) fn machine(input: &Input) -> Markup {
+    let mut m = Markup::new();
+    let f = &input.machine;
+    let unknown = || "not known".to_owned();
+    let words = |v: &Option<String>| v.clone().unwrap_or_else(unknown);
+    let bytes = |v: Option<u64>| v.map_or_else(unknown, format_size);
+    let facts = [
+        ("processor", words(&f.cpu_model)),
+        (
+            "cores",
+            format!(
+                "{} on line, {} usable, {} per core",
+                f.cpus_online,
+                f.cpus_usable,
+                f.threads_per_core.map_or_else(unknown, |n| format!("{n} threads"))
+            ),
+        ),
+        ("memory", format!("{}, {} available", bytes(f.memory_bytes), bytes(f.memory_available_bytes))),
+        ("page", format_size(f.page_bytes)),
+        ("kernel", words(&f.kernel)),
+        ("clock", words(&f.clock_source)),
+        (
+            "virtual machine",
+            f.virtual_machine.map_or_else(unknown, |v| if v { "yes" } else { "no" }.to_owned()),
+        ),
+        ("privileged", if f.privileged { "yes" } else { "no" }.to_owned()),
+        ("fingerprint", f.fingerprint.clone()),
+    ];
+    m.tag("dl").a("class", "facts").body(|m| {
+        for (name, value) in &facts {
+            m.tag("dt").text(name);
+            m.tag("dd").text(value);
+        }
+        for (name, value) in &f.limits {
+            m.tag("dt").text(name);
+            m.tag("dd").text(value);
+        }
+        for feature in &f.features {
+            m.tag("dt").text(&feature.name);
+            m.tag("dd").text(feature.missing.as_deref().unwrap_or("works"));
+        }
+    });
+    devices(&mut m, input);
+    sets(&mut m, input);
+    m
+}
+
+fn devices(m: &mut Markup, input: &Input) {
+    if input.machine.devices.is_empty() {
+        return;
+    }
+    m.tag("h3").text("Devices");
+    let columns = [
+        ("device", false),
+        ("size", true),
+        ("rotational flag", false),
+        ("scheduler", false),
+        ("queue", true),
+        ("read-ahead", true),
+        ("mounts", false),
+    ];
+    parts::table(m, "plain", &columns, |m| {
+        for d in &input.machine.devices {
+            let dash = || "–".to_owned();
+            let mounts: Vec<_> =
+                d.mounts.iter().map(|(dir, kind)| format!("{dir} ({kind})")).collect();
+            let flag = d.rotational.map_or("–", |r| if r { "yes" } else { "no" });
+            m.tag("tr").body(|m| {
+                m.tag("td").text(&d.name);
+                m.tag("td").a("class", "r").text(&d.bytes.map_or_else(dash, format_size));
+                m.tag("td").text(flag);
+                m.tag("td").text(d.scheduler.as_deref().unwrap_or("–"));
+                m.tag("td").a("class", "r").text(&d.queue_requests.map_or_else(dash, |n| n.to_string()));
+                let ahead = d.read_ahead_kib.map_or_else(dash, |k| format!("{k} KiB"));
+                m.tag("td").a("class", "r").text(&ahead);
+                m.tag("td").text(&mounts.join(", "));
+            });
+        }
+    });
+}
+
+fn sets(m: &mut Markup, input: &Input) {
+    let mut sets: BTreeMap<(String, String), &FileSetRealised> = BTreeMap::new();
+    for r in &input.records {
+        sets.entry((r.key.set.clone(), r.key.medium.clone())).or_insert(&r.set);
+    }
+    if sets.is_empty() {
+        return;
+    }
+    m.tag("h3").text("File sets and media");
+    let columns = [
+        ("set", false),
+        ("medium", false),
+        ("files", true),
+        ("bytes", true),
+        ("mean size", true),
+        ("mean compute", true),
+        ("what it stands for", false),
+        ("hash", false),
+    ];
+    parts::table(m, "sort plain", &columns, |m| {
+        for ((name, medium), set) in &sets {
+            let place = set.medium.as_ref().map_or_else(
+                || medium.clone(),
+                |md| {
+                    let device = md.block_device.as_deref().unwrap_or("no block device");
+                    format!("{medium}: {} on {device}", md.file_system)
+                },
+            );
+            let compute = set.compute_ns_mean.map_or_else(|| "–".to_owned(), format_ns);
+            let about = input.study.sets.get(name).map_or("", |s| s.about.as_str());
+            m.tag("tr").body(|m| {
+                m.tag("td").text(name);
+                m.tag("td").text(&place);
+                parts::number_cell(m, set.files as f64, |m| {
+                    m.text(&format_count(set.files));
+                });
+                parts::number_cell(m, set.bytes_total as f64, |m| {
+                    m.text(&format_size(set.bytes_total));
+                });
+                parts::number_cell(m, set.bytes_mean, |m| {
+                    m.text(&format_size(set.bytes_mean.round() as u64));
+                });
+                m.tag("td").a("class", "r").text(&compute);
+                m.tag("td").text(about);
+                m.tag("td").body(|m| m.tag("code").text(&set.hash));
+            });
+        }
+    });
+}
+
+/// Every plan that appears, and what it does.
+pub(crate) fn plans(groups: &[Group<'_>]) -> Markup {
+    let mut m = Markup::new();
+    let mut seen: BTreeMap<String, &str> = BTreeMap::new();
+    for arm in groups.iter().flat_map(|g| &g.arms) {
+        let sentence = match table::cell(arm.plan.method, &arm.plan.schedule) {
+            table::Cell::Runs(s) | table::Cell::Refused(s) => s,
+        };
+        seen.insert(arm.plan.to_string(), sentence);
+    }
+    if seen.is_empty() {
+        return m;
+    }
+    m.tag("p").a("class", "lead").text(
+        "A plan is spelled method/schedule/options; n threads, l requests in flight, p permits to \
+         compute, r readers, h hybrids that read and compute, c computers, w files read ahead.",
+    );
+    parts::table(&mut m, "sort plain", &[("plan", false), ("what it does", false)], |m| {
+        for (plan, sentence) in &seen {
+            m.tag("tr").body(|m| {
+                m.tag("td").body(|m| m.tag("code").text(plan));
+                m.tag("td").text(sentence);
+            });
+        }
+    });
+    m
+}
+
+/// The command, the seed and the version.
+pub(crate) fn repeat(input: &Input) -> Markup {
+    let mut m = Markup::new();
+    m.tag("p").text("The same study on the same version with the same seed:");
+    m.tag("pre").body(|m| m.tag("code").text(&input.command));
+    m.tag("dl").a("class", "facts").body(|m| {
+        for (name, value) in [
+            ("seed", input.seed.to_string()),
+            ("version and commit", input.version.clone()),
+            ("session", input.session.clone()),
+            ("started", input.started()),
+            ("took", input.duration()),
+            ("full records", input.store_path.clone().unwrap_or_else(|| "not said".to_owned())),
+        ] {
+            m.tag("dt").text(name);
+            m.tag("dd").text(&value);
+        }
+    });
+    m
+}

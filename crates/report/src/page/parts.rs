@@ -1,0 +1,200 @@
+//! Small parts that every chapter uses: sentences, numbers, tables, figures, doubts.
+
+use crate::estimate::{Estimate, Ratio};
+use crate::figures::Figure;
+use crate::headline::Piece;
+use crate::input::{Input, Verdict};
+use crate::markup::Markup;
+use crate::quantity::{Unit, ratio_interval};
+use crate::svg::{NARROW, WIDE};
+use crate::table::Table;
+use ioloom_model::Doubt;
+use std::collections::BTreeSet;
+
+/// Title, question and the facts of this session.
+pub(crate) fn masthead(m: &mut Markup, input: &Input) {
+    m.tag("header").body(|m| {
+        m.tag("div").a("class", "bar").body(|m| {
+            m.tag("span").a("class", "brand").text("ioloom");
+            m.tag("span").a("class", "study").text(&input.study.name);
+            m.tag("button")
+                .a("type", "button")
+                .a("id", "theme")
+                .a("aria-label", "Colours: as the system has them")
+                .text("Auto");
+        });
+        m.tag("h1").text(&input.study.title);
+        m.tag("p").a("class", "question").text(&input.study.question);
+        m.tag("dl").a("class", "session").body(|m| {
+            let cpu = input.machine.cpu_model.clone().unwrap_or_else(|| "unknown processor".to_owned());
+            let machine = format!("{cpu}, {} usable", input.machine.cpus_usable);
+            for (name, value) in [
+                ("mode", input.mode.name().to_owned()),
+                ("started", input.started()),
+                ("took", input.duration()),
+                ("runs", input.records.len().to_string()),
+                ("machine", machine),
+                ("session", input.session.clone()),
+            ] {
+                m.tag("div").body(|m| {
+                    m.tag("dt").text(name);
+                    m.tag("dd").text(&value);
+                });
+            }
+        });
+    });
+}
+
+/// The last lines.
+pub(crate) fn footer(m: &mut Markup, input: &Input) {
+    m.tag("footer").body(|m| {
+        m.tag("p").text(&format!(
+            "Medians with 95 % bootstrap intervals; ratios are paired over blocks. Point at any \
+             mark for its count, interval and raw values. Made by ioloom {} from session {}; the \
+             raw numbers stand in this file as JSON (element report-data).",
+            input.version, input.session
+        ));
+    });
+}
+
+/// A sentence.
+pub(crate) fn pieces(m: &mut Markup, pieces: &[Piece]) {
+    for piece in pieces {
+        match piece {
+            Piece::Words(text) => {
+                m.text(text);
+            }
+            Piece::Name(text) => m.tag("b").text(text),
+            Piece::Plan(text) => m.tag("code").text(text),
+            Piece::Number { text, of, field } => number(m, of, field, text),
+        }
+    }
+}
+
+/// A number that leads back to the embedded data.
+pub(crate) fn number(m: &mut Markup, of: &str, field: &'static str, text: &str) {
+    m.tag("span").a("class", "num").a("data-ref", of).a("data-field", field).text(text);
+}
+
+/// An estimate: median, then its interval in a quieter voice.
+pub(crate) fn estimate(m: &mut Markup, of: &str, unit: Unit, e: &Estimate) {
+    number(m, of, "median", &unit.format(e.median));
+    m.text(" ");
+    match e.interval {
+        Some((low, high)) => {
+            m.tag("span").a("class", "iv").body(|m| {
+                m.text("[");
+                number(m, of, "low", &unit.format(low));
+                m.text(", ");
+                number(m, of, "high", &unit.format(high));
+                m.text("]");
+            });
+        }
+        None => m.tag("span").a("class", "iv").text("no interval"),
+    }
+}
+
+/// A ratio with its interval.
+pub(crate) fn ratio(m: &mut Markup, of: &str, r: &Ratio) {
+    let text = ratio_interval(r.value, r.low, r.high);
+    let (value, interval) = text.split_once(' ').unwrap_or((&text, ""));
+    m.tag("span")
+        .a("class", if r.is_clear() { "ratio clear" } else { "ratio" })
+        .a("title", format!("paired over {} blocks", r.n))
+        .body(|m| {
+            number(m, of, "ratio", value);
+            m.text(" ");
+            m.tag("span").a("class", "iv").text(interval);
+        });
+}
+
+/// A verdict: shape and word.
+pub(crate) fn verdict(m: &mut Markup, v: Verdict) {
+    m.tag("span").a("class", verdict_class(v)).body(|m| {
+        m.tag("span").a("class", "icon").a("aria-hidden", "true").text(v.icon());
+        m.text(v.name());
+    });
+}
+
+/// The class of a verdict.
+pub(crate) const fn verdict_class(v: Verdict) -> &'static str {
+    match v {
+        Verdict::Confirmed => "vd vd-confirmed",
+        Verdict::Refuted => "vd vd-refuted",
+        Verdict::Scope => "vd vd-scope",
+        Verdict::Undecided => "vd vd-undecided",
+        Verdict::NotTestableHere => "vd vd-not",
+    }
+}
+
+/// A drawing for wide and for narrow pages with its caption.
+pub(crate) fn figure(m: &mut Markup, figure: &Figure, caption: impl FnOnce(&mut Markup)) {
+    m.tag("figure").body(|m| {
+        m.tag("figcaption").body(caption);
+        figure.draw(WIDE).write(m, "chart wide");
+        figure.draw(NARROW).write(m, "chart narrow");
+    });
+}
+
+/// A table head; `numeric` columns are set flush right.
+pub(crate) fn table(
+    m: &mut Markup,
+    class: &'static str,
+    columns: &[(&str, bool)],
+    rows: impl FnOnce(&mut Markup),
+) {
+    m.tag("div").a("class", "scroll").body(|m| {
+        m.tag("table").a("class", class).body(|m| {
+            m.tag("thead").body(|m| {
+                m.tag("tr").body(|m| {
+                    for (name, numeric) in columns {
+                        m.tag("th")
+                            .a("scope", "col")
+                            .maybe("class", numeric.then_some("r"))
+                            .text(name);
+                    }
+                });
+            });
+            m.tag("tbody").body(rows);
+        });
+    });
+}
+
+/// A cell that sorts by a number.
+pub(crate) fn number_cell(m: &mut Markup, sort: f64, fill: impl FnOnce(&mut Markup)) {
+    m.tag("td").a("class", "r").a("data-sort", sort.to_string()).body(fill);
+}
+
+/// A plain table of texts with its title; the first column names the row.
+pub(crate) fn plain_table(m: &mut Markup, t: &Table) {
+    m.tag("h3").text(&t.title);
+    let columns: Vec<_> = t.columns.iter().map(|c| (c.as_str(), true)).collect();
+    table(m, "sort plain", &columns, |m| {
+        for row in &t.rows {
+            m.tag("tr").body(|m| {
+                for cell in row {
+                    m.tag("td").a("class", "r").text(cell);
+                }
+            });
+        }
+    });
+}
+
+/// Doubts beside the chart they touch, with what to do.
+pub(crate) fn doubts(m: &mut Markup, doubts: &BTreeSet<Doubt>) {
+    if doubts.is_empty() {
+        return;
+    }
+    m.tag("ul").a("class", "doubts").body(|m| {
+        for doubt in doubts {
+            m.tag("li").body(|m| {
+                m.tag("span").a("class", "dname").body(|m| {
+                    m.tag("span").a("aria-hidden", "true").text("◇ ");
+                    m.text(doubt.name());
+                });
+                m.text(" ");
+                m.text(doubt.advice());
+            });
+        }
+    });
+}

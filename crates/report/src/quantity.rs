@@ -1,0 +1,213 @@
+//! What a metric is measured in, and how its values, intervals and ratios are written.
+//!
+//! The unit follows from the last part of the metric's name, as everywhere in ioloom
+//! (`elapsed_ns`, `bytes_per_s`, `share.io`). One place decides the digits, so that the page, the
+//! terminal and the tables never disagree.
+
+use ioloom_model::units::{format_ns, format_size};
+
+/// The unit of a metric.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unit {
+    /// Nanoseconds.
+    Time,
+    /// Bytes.
+    Bytes,
+    /// Bytes per second.
+    BytesPerSecond,
+    /// Things per second.
+    PerSecond,
+    /// A share, 0 to 1.
+    Share,
+    /// A bare number.
+    Number,
+}
+
+/// Which end of a metric is good.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Better {
+    /// Smaller is better: times, faults, switches.
+    Lower,
+    /// Larger is better: rates.
+    Higher,
+    /// Neither.
+    Neither,
+}
+
+impl Unit {
+    /// The unit of a metric or a factor by its name.
+    pub fn of(metric: &str) -> Self {
+        let last = metric.rsplit('.').next().unwrap_or(metric);
+        if metric.starts_with("share.") || last.ends_with("_share") || last.ends_with("_busy") {
+            Self::Share
+        } else if last.ends_with("_ns") || last == "ns" {
+            Self::Time
+        } else if last.ends_with("bytes_per_s") {
+            Self::BytesPerSecond
+        } else if last.ends_with("_per_s") {
+            Self::PerSecond
+        } else if last.ends_with("_bytes") || matches!(last, "size" | "bytes" | "chunk" | "memory") {
+            Self::Bytes
+        } else {
+            Self::Number
+        }
+    }
+
+    /// A value for people, three significant digits with its unit.
+    pub fn format(self, value: f64) -> String {
+        if !value.is_finite() {
+            return "–".to_owned();
+        }
+        match self {
+            Self::Time => format_ns(value),
+            Self::Bytes => format_size(value.max(0.0).round() as u64),
+            Self::BytesPerSecond => format!("{}/s", format_size(value.max(0.0).round() as u64)),
+            Self::PerSecond => format!("{}/s", plain(value)),
+            Self::Share => percent(value),
+            Self::Number => plain(value),
+        }
+    }
+
+    /// An interval in brackets.
+    pub fn format_interval(self, low: f64, high: f64) -> String {
+        format!("[{}, {}]", self.format(low), self.format(high))
+    }
+
+    /// Factor and name of the one unit that suits ticks up to `max`; `None` where ticks carry their
+    /// own unit.
+    pub fn tick_unit(self, max: f64) -> (f64, &'static str) {
+        let pick = |steps: &[(f64, &'static str)]| {
+            steps.iter().rev().find(|(f, _)| max.abs() >= *f).or(steps.first()).copied()
+        };
+        match self {
+            Self::Time => pick(&[(1.0, "ns"), (1e3, "µs"), (1e6, "ms"), (1e9, "s")]),
+            Self::Bytes => {
+                pick(&[(1.0, "B"), (1024.0, "KiB"), (1048576.0, "MiB"), (1073741824.0, "GiB")])
+            }
+            Self::BytesPerSecond => {
+                pick(&[(1.0, "B/s"), (1024.0, "KiB/s"), (1048576.0, "MiB/s"), (1073741824.0, "GiB/s")])
+            }
+            Self::PerSecond => pick(&[(1.0, "per s"), (1e3, "thousand per s"), (1e6, "million per s")]),
+            Self::Share => Some((0.01, "%")),
+            Self::Number => Some((1.0, "")),
+        }
+        .unwrap_or((1.0, ""))
+    }
+
+    /// A short tick with its own unit, for logarithmic axes.
+    pub fn format_tick(self, value: f64) -> String {
+        let (factor, name) = self.tick_unit(value * 1.000_001);
+        let number = trimmed(value / factor);
+        match self {
+            Self::PerSecond if factor >= 1e6 => format!("{number} M"),
+            Self::PerSecond if factor >= 1e3 => format!("{number} k"),
+            Self::PerSecond | Self::Number => number,
+            Self::Share => format!("{number} %"),
+            _ => format!("{number} {name}"),
+        }
+    }
+}
+
+impl Better {
+    /// Which end of a metric is good, by its name.
+    pub fn of(metric: &str) -> Self {
+        match Unit::of(metric) {
+            Unit::BytesPerSecond | Unit::PerSecond => Self::Higher,
+            Unit::Time => Self::Lower,
+            _ if metric.starts_with("faults") || metric.starts_with("switches") => Self::Lower,
+            _ if metric.ends_with("peak_bytes") => Self::Lower,
+            _ => Self::Neither,
+        }
+    }
+
+    /// Whether `a` is better than `b`; smaller counts where neither end is.
+    pub fn prefers(self, a: f64, b: f64) -> bool {
+        match self {
+            Self::Higher => a > b,
+            Self::Lower | Self::Neither => a < b,
+        }
+    }
+}
+
+/// A share for people: one decimal below 10 %, none above.
+pub fn percent(share: f64) -> String {
+    let value = share * 100.0;
+    if value.abs() < 9.95 { format!("{value:.1} %") } else { format!("{value:.0} %") }
+}
+
+/// A ratio for people: `1.42×`.
+pub fn ratio(value: f64) -> String {
+    match value {
+        v if !v.is_finite() => "–".to_owned(),
+        v if v >= 99.5 => format!("{v:.0}×"),
+        v if v >= 9.995 => format!("{v:.1}×"),
+        v if v < 0.0995 => format!("{v:.3}×"),
+        v => format!("{v:.2}×"),
+    }
+}
+
+/// A ratio with its interval: `1.42× [1.31, 1.55]`.
+pub fn ratio_interval(value: f64, low: f64, high: f64) -> String {
+    let bare = |v: f64| ratio(v).trim_end_matches('×').to_owned();
+    format!("{} [{}, {}]", ratio(value), bare(low), bare(high))
+}
+
+/// A number without unit: grouped when large and whole, three digits else.
+pub fn plain(value: f64) -> String {
+    match value.abs() {
+        v if !v.is_finite() => "–".to_owned(),
+        v if v >= 999.5 => {
+            let sign = if value < 0.0 { "-" } else { "" };
+            format!("{sign}{}", ioloom_model::units::format_count(v.round() as u64))
+        }
+        v if v.fract() == 0.0 => format!("{value:.0}"),
+        v if v >= 99.95 => format!("{value:.0}"),
+        v if v >= 9.995 => format!("{value:.1}"),
+        v if v >= 0.0995 => format!("{value:.2}"),
+        _ => format!("{value:.2e}"),
+    }
+}
+
+/// A count with thin spaces that do not break, for running text.
+pub fn count(n: u64) -> String {
+    ioloom_model::units::format_count(n).replace(' ', "\u{202F}")
+}
+
+/// A number with as few decimals as it needs, at most three.
+pub fn trimmed(value: f64) -> String {
+    let text = format!("{value:.3}");
+    let text = text.trim_end_matches('0').trim_end_matches('.');
+    if text == "-0" { "0".to_owned() } else { text.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_tell_units() {
+        for (name, unit) in [
+            ("elapsed_ns", Unit::Time),
+            ("calls.read.p99_ns", Unit::Time),
+            ("share.io", Unit::Share),
+            ("bytes_per_s", Unit::BytesPerSecond),
+            ("files_per_s", Unit::PerSecond),
+            ("memory_peak_bytes", Unit::Bytes),
+            ("in_flight_mean", Unit::Number),
+            ("size", Unit::Bytes),
+            ("n", Unit::Number),
+        ] {
+            assert_eq!(Unit::of(name), unit, "{name}");
+        }
+    }
+
+    #[test]
+    fn people_read_three_digits() {
+        assert_eq!(ratio_interval(1.423, 1.306, 12.0), "1.42× [1.31, 12.0]");
+        assert_eq!(Unit::Time.format_tick(2e6), "2 ms");
+        assert_eq!(Unit::Bytes.format_tick(65536.0), "64 KiB");
+        assert_eq!(Unit::Share.format(0.973), "97 %");
+        assert_eq!(plain(1234567.0), "1 234 567");
+        assert_eq!(plain(0.25), "0.25");
+    }
+}

@@ -1,0 +1,161 @@
+//! A dot with its interval for each arm: the plainest comparison, one row per arm.
+//!
+//! The raw values stand behind the interval as faint ticks, so that two regimes or a single outlier
+//! are seen and not averaged away. On a narrow page the name stands above its row.
+
+use super::scale::Scale;
+use super::{Svg, fitted, label, line, marker, series_class, text_width};
+use crate::estimate::Estimate;
+use crate::markup::Markup;
+use crate::quantity::Unit;
+
+/// A row.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Row {
+    /// Name of the arm.
+    pub name: String,
+    /// Its value.
+    pub value: Estimate,
+    /// Index of the style: arms of one family share it.
+    pub style: usize,
+    /// Word at the right end, such as the gain over the simplest arm.
+    pub remark: String,
+    /// Whether it is the best row.
+    pub best: bool,
+    /// Whether a doubt touches it.
+    pub doubtful: bool,
+    /// What its title says, see [`super::tip`].
+    pub words: String,
+}
+
+/// What the drawing shows.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Dots {
+    /// Title for those who cannot see it.
+    pub title: String,
+    /// Description for those who cannot see it.
+    pub description: String,
+    /// Title of the axis.
+    pub x_title: String,
+    /// Unit of the axis.
+    pub unit: Unit,
+    /// Title of the remarks, empty for none.
+    pub remark_title: String,
+    /// A value with a line of its own, such as 1 for ratios.
+    pub reference: Option<f64>,
+    /// Rows from top to bottom.
+    pub rows: Vec<Row>,
+}
+
+/// Draws the rows for a column of `width` pixels.
+pub fn draw(chart: &Dots, width: f64) -> Svg {
+    let beside = width >= 600.0;
+    let names = chart.rows.iter().map(|r| text_width(&r.name, 12.0) + 16.0).fold(0.0, f64::max);
+    let name_width = if beside { names.clamp(80.0, width * 0.32) } else { 0.0 };
+    let remarks = chart.rows.iter().map(|r| text_width(&r.remark, 12.0)).fold(0.0, f64::max);
+    let remarks = remarks.max(text_width(&chart.remark_title, 11.5));
+    let remark_width = if beside && remarks > 0.0 { remarks + 24.0 } else { 0.0 };
+    let row_height = if beside { 27.0 } else { 42.0 };
+    let (left, right) = (name_width + 12.0, width - remark_width - 10.0);
+    let top = 24.0;
+    let bottom = top + row_height * chart.rows.len() as f64 + 4.0;
+    let scale = scale(chart, left, right);
+    let mut m = Markup::new();
+    let (_, unit) = chart.unit.tick_unit(scale.ends().1);
+    let own = scale.is_log() || unit.is_empty();
+    let title = if own { chart.x_title.clone() } else { format!("{}, {unit}", chart.x_title) };
+    label(&mut m, "ax", left, 12.0, &fitted(&title, 12.0, width - left));
+    if beside && !chart.remark_title.is_empty() {
+        label(&mut m, "te", width, 12.0, &chart.remark_title);
+    }
+    for tick in scale.ticks(chart.unit, if beside { 6 } else { 4 }) {
+        let x = scale.at(tick.value);
+        line(&mut m, "grid", (x, top - 4.0), (x, bottom));
+        label(&mut m, "tm", x, bottom + 16.0, &tick.text);
+    }
+    line(&mut m, "base", (left, bottom), (right, bottom));
+    if let Some(value) = chart.reference {
+        let x = scale.at(value);
+        line(&mut m, "mean", (x, top - 4.0), (x, bottom));
+    }
+    for (i, row) in chart.rows.iter().enumerate() {
+        let y = top + row_height * i as f64;
+        draw_row(&mut m, row, &scale, Place { y, row_height, name_width, width, beside });
+    }
+    Svg {
+        width,
+        height: bottom + 26.0,
+        title: chart.title.clone(),
+        description: chart.description.clone(),
+        body: m,
+    }
+}
+
+struct Place {
+    y: f64,
+    row_height: f64,
+    name_width: f64,
+    width: f64,
+    beside: bool,
+}
+
+fn scale(chart: &Dots, left: f64, right: f64) -> Scale {
+    let values = chart.rows.iter().flat_map(|r| {
+        let (low, high) = r.value.ends();
+        r.value.values.iter().copied().chain([low, high])
+    });
+    let values = values.chain(chart.reference);
+    let (low, high) = values.fold((f64::INFINITY, 0.0_f64), |(a, b), v| (a.min(v), b.max(v)));
+    let scale = if low > 0.0 && low.is_finite() && high / low >= 12.0 {
+        Scale::log(low, high, left, right)
+    } else {
+        Scale::linear(0.0, high, left, right)
+    };
+    scale.nice(chart.unit, 6)
+}
+
+fn draw_row(m: &mut Markup, row: &Row, scale: &Scale, p: Place) {
+    let middle = if p.beside { p.y + p.row_height / 2.0 } else { p.y + 30.0 };
+    m.tag("g").a("class", "row pt").body(|m| {
+        m.tag("title").text(&row.words);
+        m.tag("rect")
+            .a("class", "rowbg")
+            .a("x", 0.0)
+            .a("y", p.y)
+            .a("width", p.width)
+            .a("height", p.row_height)
+            .a("rx", 3.0)
+            .void();
+        let mark = if row.doubtful { " ◇" } else { "" };
+        if p.beside {
+            let name = fitted(&row.name, 12.0, p.name_width - 16.0);
+            let class = if row.best { "be" } else { "e" };
+            label(m, class, p.name_width - 2.0, middle + 4.0, &format!("{name}{mark}"));
+            label(m, if row.best { "be" } else { "qe" }, p.width - 2.0, middle + 4.0, &row.remark);
+        } else {
+            let room = p.width - text_width(&row.remark, 11.5) - 24.0;
+            let name = fitted(&row.name, 12.0, room);
+            let class = if row.best { "b" } else { "n" };
+            label(m, class, 0.0, p.y + 14.0, &format!("{name}{mark}"));
+            label(m, "te", p.width, p.y + 14.0, &row.remark);
+        }
+        m.tag("g").a("class", series_class(row.style)).body(|m| {
+            for value in &row.value.values {
+                m.tag("rect")
+                    .a("class", "raw")
+                    .a("x", scale.at(*value) - 0.75)
+                    .a("y", middle - 6.0)
+                    .a("width", 1.5)
+                    .a("height", 12.0)
+                    .void();
+            }
+            if let Some((low, high)) = row.value.interval {
+                let (from, to) = (scale.at(low), scale.at(high));
+                line(m, "bar", (from, middle), (to, middle));
+                line(m, "bar", (from, middle - 4.0), (from, middle + 4.0));
+                line(m, "bar", (to, middle - 4.0), (to, middle + 4.0));
+            }
+            marker(m, row.style, scale.at(row.value.median), middle);
+        });
+    });
+}

@@ -1,0 +1,315 @@
+//! Charts as SVG: an own writer, deterministic to the byte.
+//!
+//! Every chart is a function from values and a width to an [`Svg`]. Colours are CSS variables, so
+//! one drawing serves light and dark; markers, dashes and patterns repeat what colours say; every
+//! mark carries a `<title>` with its count, interval and raw values. The page embeds each chart
+//! twice, drawn for a wide and for a narrow column, because scaled-down text is not readable; that
+//! costs some tens of KiB. Text widths are estimated from the widest common screen font, so labels
+//! leave a little more room than they need.
+
+pub mod dots;
+pub mod heat;
+pub mod lines;
+pub mod scale;
+pub mod spark;
+pub mod stacks;
+
+use crate::estimate::Estimate;
+use crate::markup::Markup;
+use crate::quantity::Unit;
+
+/// Width of a chart for a laptop, pixels.
+pub const WIDE: f64 = 880.0;
+/// Width of a chart for a phone, pixels.
+pub const NARROW: f64 = 356.0;
+/// Series styles that differ in colour, marker and dash.
+pub const STYLES: usize = 8;
+
+const CHART_CSS: &str = include_str!("../../assets/chart.css");
+const PALETTE_CSS: &str = include_str!("../../assets/palette.css");
+
+/// The style rules that charts need, for a page that embeds them.
+pub const fn chart_css() -> &'static str {
+    CHART_CSS
+}
+
+/// The colours, light and dark, for a page that embeds charts.
+pub const fn palette_css() -> &'static str {
+    PALETTE_CSS
+}
+
+/// A finished drawing.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Svg {
+    width: f64,
+    height: f64,
+    title: String,
+    description: String,
+    body: Markup,
+}
+
+impl Svg {
+    /// The drawing as an element of a page that has [`chart_css`], [`palette_css`] and
+    /// [`write_patterns`]. `class` is put on the element.
+    pub fn write(&self, m: &mut Markup, class: &'static str) {
+        self.element(m, class, None, |_| {});
+    }
+
+    /// The drawing as a file of its own, with colours for light and dark.
+    pub fn standalone(&self) -> String {
+        let mut m = Markup::new();
+        self.element(&mut m, "chart alone", Some("http://www.w3.org/2000/svg"), |m| {
+            m.tag("style").body(|m| {
+                m.asset(PALETTE_CSS).asset(CHART_CSS);
+            });
+            m.tag("defs").body(patterns);
+            m.tag("rect").a("width", "100%").a("height", "100%").a("class", "paper").void();
+        });
+        m.text("\n");
+        m.into_string()
+    }
+
+    fn element(
+        &self,
+        m: &mut Markup,
+        class: &'static str,
+        namespace: Option<&'static str>,
+        head: impl FnOnce(&mut Markup),
+    ) {
+        let mut view = String::from("0 0 ");
+        view.push_str(&crate::markup::coordinate(self.width));
+        view.push(' ');
+        view.push_str(&crate::markup::coordinate(self.height));
+        m.tag("svg")
+            .maybe("xmlns", namespace)
+            .a("class", class)
+            .a("viewBox", view)
+            .a("width", self.width)
+            .a("height", self.height)
+            .a("role", "img")
+            .a("aria-label", &self.title)
+            .body(|m| {
+                m.tag("title").text(&self.title);
+                m.tag("desc").text(&self.description);
+                head(m);
+                m.append(&self.body);
+            });
+    }
+
+    /// Height in pixels.
+    pub fn height(&self) -> f64 {
+        self.height
+    }
+}
+
+/// A text on a chart.
+pub(crate) fn label(m: &mut Markup, class: &'static str, x: f64, y: f64, text: &str) {
+    m.tag("text").a("class", class).a("x", x).a("y", y).text(text);
+}
+
+/// A straight line.
+pub(crate) fn line(m: &mut Markup, class: &'static str, from: (f64, f64), to: (f64, f64)) {
+    m.tag("line")
+        .a("class", class)
+        .a("x1", from.0)
+        .a("y1", from.1)
+        .a("x2", to.0)
+        .a("y2", to.1)
+        .void();
+}
+
+/// Width of a text in pixels at a font size, estimated from a wide screen font.
+pub(crate) fn text_width(text: &str, size: f64) -> f64 {
+    let em: f64 = text
+        .chars()
+        .map(|c| match c {
+            'i' | 'j' | 'l' | '.' | ',' | ':' | ';' | '\'' | '|' | '!' => 0.34,
+            '\u{300}'..='\u{36F}' => 0.0,
+            'm' | 'w' | 'M' | 'W' | '%' | '@' => 0.93,
+            'A'..='Z' => 0.70,
+            c if (c as u32) >= 0x1100 => 1.0,
+            _ => 0.62,
+        })
+        .sum();
+    em * size
+}
+
+/// A text cut to a width, with an ellipsis where something was left out.
+pub(crate) fn fitted(text: &str, size: f64, width: f64) -> String {
+    if text_width(text, size) <= width {
+        return text.to_owned();
+    }
+    let mut out = String::new();
+    for c in text.chars() {
+        let mut next = out.clone();
+        next.push(c);
+        next.push('…');
+        if text_width(&next, size) > width {
+            break;
+        }
+        out.push(c);
+    }
+    out.push('…');
+    out
+}
+
+/// Pushes labels apart: centres that are at least `gap` from each other within `[low, high]`, in
+/// the given order of values, each as near to its wish as the others allow.
+pub(crate) fn spread(wishes: &[f64], gap: f64, low: f64, high: f64) -> Vec<f64> {
+    let mut order: Vec<usize> = (0..wishes.len()).collect();
+    order.sort_by(|a, b| wishes[*a].total_cmp(&wishes[*b]));
+    // Blocks of labels that touch: each stands centred on the mean of its wishes.
+    let mut blocks: Vec<(f64, Vec<usize>)> = Vec::new();
+    for i in order {
+        blocks.push((wishes[i], vec![i]));
+        while blocks.len() > 1 {
+            let (b, a) = (&blocks[blocks.len() - 1], &blocks[blocks.len() - 2]);
+            let reach = (a.1.len() + b.1.len()) as f64 * gap / 2.0;
+            if b.0 - a.0 >= reach {
+                break;
+            }
+            let (b, mut a) = (blocks.pop().unwrap_or_default(), blocks.pop().unwrap_or_default());
+            a.1.extend(b.1);
+            let sum: f64 = a.1.iter().map(|i| wishes[*i]).sum();
+            a.0 = sum / a.1.len() as f64;
+            blocks.push(a);
+        }
+        if let Some((centre, members)) = blocks.last_mut() {
+            let half = (members.len() - 1) as f64 * gap / 2.0;
+            *centre = centre.min(high - half).max(low + half);
+        }
+    }
+    let mut out = vec![0.0; wishes.len()];
+    for (centre, members) in blocks {
+        let first = centre - (members.len() - 1) as f64 * gap / 2.0;
+        for (k, i) in members.into_iter().enumerate() {
+            out[i] = first + k as f64 * gap;
+        }
+    }
+    out
+}
+
+/// The marker of a style around a point.
+pub(crate) fn marker(m: &mut Markup, style: usize, x: f64, y: f64) {
+    let r = 4.2;
+    let shape = |points: &[(f64, f64)]| {
+        points
+            .iter()
+            .map(|(dx, dy)| {
+                let (px, py) = (x + dx * r, y + dy * r);
+                format!("{},{}", crate::markup::coordinate(px), crate::markup::coordinate(py))
+            })
+            .collect::<Vec<_>>()
+            .join(" ")
+    };
+    let polygon = |m: &mut Markup, points: &[(f64, f64)]| {
+        m.tag("polygon").a("class", "mk").a("points", shape(points)).void();
+    };
+    match style % STYLES {
+        0 => m.tag("circle").a("class", "mk").a("cx", x).a("cy", y).a("r", 4.0).void(),
+        1 => polygon(m, &[(-0.9, -0.9), (0.9, -0.9), (0.9, 0.9), (-0.9, 0.9)]),
+        2 => polygon(m, &[(0.0, -1.2), (1.15, 0.85), (-1.15, 0.85)]),
+        3 => polygon(m, &[(0.0, -1.25), (1.25, 0.0), (0.0, 1.25), (-1.25, 0.0)]),
+        4 => polygon(m, &[(0.0, 1.2), (1.15, -0.85), (-1.15, -0.85)]),
+        5 => m.tag("circle").a("class", "mk hollow").a("cx", x).a("cy", y).a("r", 3.6).void(),
+        6 => m
+            .tag("polygon")
+            .a("class", "mk hollow")
+            .a("points", shape(&[(-0.85, -0.85), (0.85, -0.85), (0.85, 0.85), (-0.85, 0.85)]))
+            .void(),
+        _ => m
+            .tag("polygon")
+            .a("class", "mk hollow")
+            .a("points", shape(&[(0.0, -1.2), (1.1, 0.8), (-1.1, 0.8)]))
+            .void(),
+    }
+}
+
+/// The class of a series by its index.
+pub(crate) const fn series_class(index: usize) -> &'static str {
+    match index % STYLES {
+        0 => "s s1",
+        1 => "s s2",
+        2 => "s s3",
+        3 => "s s4",
+        4 => "s s5",
+        5 => "s s6",
+        6 => "s s7",
+        _ => "s s8",
+    }
+}
+
+/// The words that stand behind a mark: what, median, interval, count and raw values.
+pub fn tip(what: &str, unit: Unit, e: &Estimate) -> String {
+    let mut out = format!("{what}\nmedian {}", unit.format(e.median));
+    match e.interval {
+        Some((low, high)) => {
+            out.push_str(&format!(", 95 % interval {}", unit.format_interval(low, high)));
+        }
+        None => out.push_str(", no interval"),
+    }
+    out.push_str(&format!("\nn = {}: ", e.values.len()));
+    let shown = e.values.iter().take(16).map(|v| unit.format(*v)).collect::<Vec<_>>();
+    out.push_str(&shown.join(", "));
+    if e.values.len() > shown.len() {
+        out.push_str(&format!(" and {} more", e.values.len() - shown.len()));
+    }
+    out
+}
+
+/// The patterns that stand beside colours, once for a page.
+pub fn write_patterns(m: &mut Markup) {
+    m.tag("svg").a("class", "patterns").a("width", "0").a("height", "0").a("aria-hidden", "true").body(
+        |m| {
+            m.tag("defs").body(patterns);
+        },
+    );
+}
+
+/// One pattern for each state that is not plain, and one for cells that were not run.
+fn patterns(m: &mut Markup) {
+    for (id, fill, size, paths) in [
+        ("pt-ready", "st-ready", 6.0, "M-1,1 l2,-2 M0,6 l6,-6 M5,7 l2,-2"),
+        ("pt-io", "st-io", 5.0, "M2.5,2.5 h0.01"),
+        ("pt-sync", "st-sync", 6.0, "M0,0 l6,6 M6,0 l-6,6"),
+        ("pt-blocked", "st-blocked", 5.0, "M0,2.5 h5"),
+        ("pt-unknown", "st-unknown", 6.0, "M-1,5 l2,2 M0,0 l6,6 M5,-1 l2,2"),
+        ("pt-none", "st-none", 7.0, "M-1,1 l2,-2 M0,7 l7,-7 M6,8 l2,-2"),
+    ] {
+        m.tag("pattern")
+            .a("id", id)
+            .a("width", size)
+            .a("height", size)
+            .a("patternUnits", "userSpaceOnUse")
+            .body(|m| {
+                m.tag("rect").a("class", fill).a("width", size).a("height", size).void();
+                m.tag("path")
+                    .a("class", if id == "pt-io" { "hatch dot" } else { "hatch" })
+                    .a("d", paths)
+                    .void();
+            });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spread_keeps_distance_and_order() {
+        let out = spread(&[10.0, 12.0, 11.0, 90.0], 10.0, 0.0, 95.0);
+        assert!(out[0] < out[2] && out[2] < out[1] && out[1] < out[3], "{out:?}");
+        let mut sorted = out.clone();
+        sorted.sort_by(f64::total_cmp);
+        assert!(sorted.windows(2).all(|w| w[1] - w[0] >= 10.0 - 1e-9), "{sorted:?}");
+        assert!(out.iter().all(|y| (0.0..=95.0).contains(y)));
+        assert_eq!(spread(&[50.0], 10.0, 0.0, 95.0), [50.0]);
+    }
+
+    #[test]
+    fn fitted_text_fits() {
+        for text in ["short", "a very long label that does not fit", "파일 이름이 아주 긴 경우"] {
+            assert!(text_width(&fitted(text, 12.0, 80.0), 12.0) <= 80.0, "{text}");
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! Reads in flight over the time of one run: a small step chart, no more.
+
+use super::{Svg, label, line};
+use crate::markup::{Markup, coordinate};
+use crate::quantity::{Unit, plain};
+
+/// What the drawing shows.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Spark {
+    /// Title for those who cannot see it.
+    pub title: String,
+    /// Description for those who cannot see it.
+    pub description: String,
+    /// Nanoseconds after the start and the number then, in order.
+    pub steps: Vec<(u64, u32)>,
+    /// End of the run, nanoseconds.
+    pub end_ns: u64,
+    /// Mean, weighted by time.
+    pub mean: f64,
+    /// Highest.
+    pub max: u32,
+}
+
+/// Steps that are drawn; more are merged by their highest value, so that no peak is lost.
+const STEPS_MAX: usize = 600;
+
+/// Draws the steps for a column of `width` pixels.
+pub fn draw(chart: &Spark, width: f64) -> Svg {
+    let (left, right, top, bottom) = (34.0, width - 64.0, 10.0, 74.0);
+    let end = chart.end_ns.max(1) as f64;
+    let high = f64::from(chart.max.max(1));
+    let x = |ns: u64| left + (ns as f64 / end).min(1.0) * (right - left);
+    let y = |n: f64| bottom - (n / high).min(1.0) * (bottom - top);
+    let mut d = format!("M{},{}", coordinate(left), coordinate(bottom));
+    let mut at = bottom;
+    for (ns, n) in merged(&chart.steps) {
+        let (px, py) = (coordinate(x(ns)), y(f64::from(n)));
+        d.push_str(&format!("L{px},{}L{px},{}", coordinate(at), coordinate(py)));
+        at = py;
+    }
+    d.push_str(&format!("L{},{}", coordinate(right), coordinate(at)));
+    let mut m = Markup::new();
+    m.tag("path").a("class", "step").a("d", d.as_str()).void();
+    d.push_str(&format!("L{},{}Z", coordinate(right), coordinate(bottom)));
+    m.tag("path").a("class", "area").a("d", d).void();
+    line(&mut m, "base", (left, bottom), (right, bottom));
+    let mean = y(chart.mean);
+    line(&mut m, "mean", (left, mean), (right, mean));
+    label(&mut m, "te", left - 7.0, top + 4.0, &chart.max.to_string());
+    label(&mut m, "te", left - 7.0, bottom + 4.0, "0");
+    label(&mut m, "t", right + 6.0, mean + 4.0, &format!("mean {}", plain(chart.mean)));
+    label(&mut m, "t", left, bottom + 17.0, "0");
+    label(&mut m, "te", right, bottom + 17.0, &Unit::Time.format(end));
+    Svg {
+        width,
+        height: bottom + 22.0,
+        title: chart.title.clone(),
+        description: chart.description.clone(),
+        body: m,
+    }
+}
+
+fn merged(steps: &[(u64, u32)]) -> Vec<(u64, u32)> {
+    let chunk = steps.len().div_ceil(STEPS_MAX).max(1);
+    steps
+        .chunks(chunk)
+        .filter_map(|c| Some((c.first()?.0, c.iter().map(|s| s.1).max()?)))
+        .collect()
+}

@@ -1,0 +1,266 @@
+//! The summary for a terminal: the answer, the comparisons, the verdicts, the doubts, and where
+//! the report lies.
+//!
+//! Lines are wrapped here, not by the terminal, so that a log file reads as well. Colour only
+//! repeats what words say and stays out of tables, whose columns are counted in characters.
+
+use crate::compare::{Change, matched};
+use crate::group::{groups, not_run};
+use crate::headline::{Headline, answer, headlines, plain_text};
+use crate::input::{Input, Verdict};
+use crate::quantity::{ratio, ratio_interval};
+use comfy_table::{Cell, CellAlignment, ContentArrangement, Table, presets};
+use ioloom_model::Doubt;
+use std::collections::BTreeMap;
+
+struct Paint {
+    color: bool,
+}
+
+impl Paint {
+    fn bold(&self, text: &str) -> String {
+        self.with("1", text)
+    }
+
+    fn with(&self, code: &str, text: &str) -> String {
+        if self.color { format!("\u{1b}[{code}m{text}\u{1b}[0m") } else { text.to_owned() }
+    }
+}
+
+/// The summary of a session in at most `width` columns, ended by a newline.
+pub fn terminal(input: &Input, width: usize, color: bool) -> String {
+    let width = width.clamp(40, 160);
+    let paint = Paint { color };
+    let groups = groups(input);
+    let headlines = headlines(&groups, input);
+    let mut out = String::new();
+    let title = format!("{} ({}, {} runs)", input.study.title, input.mode.name(), input.records.len());
+    for line in wrap(&title, width, 0) {
+        out.push_str(&paint.bold(&line));
+        out.push('\n');
+    }
+    out.push('\n');
+    for sentence in answer(&headlines).iter().filter(|s| !s.is_empty()) {
+        push_wrapped(&mut out, &plain_text(sentence), width, 0);
+    }
+    out.push('\n');
+    if !headlines.is_empty() {
+        out.push_str(&comparison_table(&headlines, width));
+        out.push('\n');
+    }
+    if !input.verdicts.is_empty() {
+        out.push_str(&verdict_line(input, &paint));
+    }
+    doubt_lines(&mut out, input, width, &paint);
+    let missing = not_run(input);
+    let left_out = missing.iter().filter(|n| n.reason == "not run in quick").count();
+    if left_out > 0 {
+        let text = format!("{left_out} arm families were not run in quick; ioloom study --full runs them.");
+        push_wrapped(&mut out, &text, width, 2);
+    }
+    if let Some(path) = &input.report_path {
+        out.push_str(&paint.bold("Report "));
+        out.push_str(&clean(path));
+        out.push('\n');
+    }
+    out
+}
+
+fn table(width: usize) -> Table {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING);
+    table.set_content_arrangement(ContentArrangement::Dynamic);
+    table.set_width(u16::try_from(width).unwrap_or(160));
+    table
+}
+
+fn finished(table: &Table) -> String {
+    let lines = table.to_string();
+    let lines: Vec<_> = lines.lines().map(str::trim_end).collect();
+    lines.join("\n") + "\n"
+}
+
+fn comparison_table(headlines: &[Headline<'_, '_>], width: usize) -> String {
+    let mut t = table(width);
+    t.set_header(["set, condition", "best plan", "gain [95 %]", "over", "n"]);
+    for h in headlines {
+        if h.gains.is_empty() {
+            let plan = clean(&h.best.plan.to_string());
+            t.add_row([clean(&h.group.place()), plan, "simplest".to_owned()]);
+        }
+        for (i, (_, other, r)) in h.gains.iter().enumerate() {
+            let first = |text: String| if i == 0 { text } else { String::new() };
+            t.add_row(vec![
+                Cell::new(first(clean(&h.group.place()))),
+                Cell::new(first(clean(&h.best.plan.to_string()))),
+                Cell::new(r.map_or_else(|| "–".to_owned(), |r| ratio_interval(r.value, r.low, r.high)))
+                    .set_alignment(CellAlignment::Right),
+                Cell::new(clean(other.name)),
+                Cell::new(r.map_or(0, |r| r.n)).set_alignment(CellAlignment::Right),
+            ]);
+        }
+    }
+    finished(&t)
+}
+
+fn verdict_line(input: &Input, paint: &Paint) -> String {
+    let mut parts = Vec::new();
+    for verdict in Verdict::ALL {
+        let count = input.verdicts.iter().filter(|c| c.verdict == verdict).count();
+        if count > 0 {
+            let code = match verdict {
+                Verdict::Confirmed => "32",
+                Verdict::Refuted => "31",
+                Verdict::Scope => "33",
+                Verdict::Undecided | Verdict::NotTestableHere => "2",
+            };
+            let text = format!("{} {count} {}", verdict.icon(), verdict.name());
+            parts.push(paint.with(code, &text));
+        }
+    }
+    format!("{} {}\n", paint.bold("Claims"), parts.join("  "))
+}
+
+fn doubt_lines(out: &mut String, input: &Input, width: usize, paint: &Paint) {
+    let mut seen: BTreeMap<Doubt, usize> = BTreeMap::new();
+    for doubt in input.records.iter().flat_map(|r| &r.doubts) {
+        *seen.entry(*doubt).or_default() += 1;
+    }
+    for row in &input.doubts {
+        seen.entry(row.doubt).or_default();
+    }
+    if seen.is_empty() {
+        return;
+    }
+    out.push_str(&paint.bold("Doubts"));
+    out.push('\n');
+    for (doubt, runs) in seen {
+        let of = if runs > 0 { format!(" ({runs} runs)") } else { String::new() };
+        push_wrapped(out, &format!("  ◇ {doubt}{of}: {}", doubt.advice()), width, 4);
+    }
+}
+
+/// Two sessions beside each other for a terminal of `width` columns.
+pub fn compare_terminal(a: &Input, b: &Input, width: usize, color: bool) -> String {
+    let width = width.clamp(40, 160);
+    let paint = Paint { color };
+    let matched = matched(a, b);
+    let mut out = String::new();
+    let title = format!("{} (second) over {} (first)", b.session, a.session);
+    out.push_str(&paint.bold(&clean(&title)));
+    out.push_str("\n\n");
+    for remark in &matched.remarks {
+        push_wrapped(&mut out, &format!("◇ differs in {}", clean(remark)), width, 2);
+    }
+    let mut t = table(width);
+    t.set_header(["", "set, condition", "arm", "second / first", "n", "change"]);
+    for row in &matched.rows {
+        t.add_row(vec![
+            Cell::new(row.change.icon()),
+            Cell::new(clean(&row.group.place())),
+            Cell::new(clean(row.first.name)),
+            Cell::new(row.ratio.map_or_else(
+                || "too few values".to_owned(),
+                |r| ratio_interval(r.value, r.low, r.high),
+            ))
+            .set_alignment(CellAlignment::Right),
+            Cell::new(row.ratio.map_or(0, |r| r.n)).set_alignment(CellAlignment::Right),
+            Cell::new(row.change.name()),
+        ]);
+    }
+    out.push_str(&finished(&t));
+    out.push('\n');
+    let count = |c: Change| matched.rows.iter().filter(|r| r.change == c).count();
+    let text = format!(
+        "{} arms: {} better, {} worse, {} different, {} the same within 5 %, {} unclear.",
+        matched.rows.len(),
+        count(Change::Better),
+        count(Change::Worse),
+        count(Change::Different),
+        count(Change::Same),
+        count(Change::Unclear)
+    );
+    push_wrapped(&mut out, &text, width, 0);
+    if let Some(worst) = matched
+        .rows
+        .iter()
+        .filter(|r| r.change == Change::Worse)
+        .filter_map(|r| Some((r, r.ratio?)))
+        .max_by(|x, y| x.1.value.ln().abs().total_cmp(&y.1.value.ln().abs()))
+    {
+        let (row, r) = worst;
+        let text = format!(
+            "The largest loss: {} on {}, {} [{}, {}].",
+            clean(row.first.name),
+            clean(&row.group.place()),
+            ratio(r.value),
+            ratio(r.low),
+            ratio(r.high)
+        );
+        push_wrapped(&mut out, &text, width, 0);
+    }
+    for (session, what) in &matched.alone {
+        push_wrapped(&mut out, &format!("only in {}: {}", clean(session), clean(what)), width, 2);
+    }
+    out
+}
+
+/// A text without control characters: a name in a record must not move the cursor.
+fn clean(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { '\u{FFFD}' } else { c }).collect()
+}
+
+fn push_wrapped(out: &mut String, text: &str, width: usize, indent: usize) {
+    for line in wrap(text, width, indent) {
+        out.push_str(&line);
+        out.push('\n');
+    }
+}
+
+/// Lines of at most `width` columns where words allow; later lines are indented.
+fn wrap(text: &str, width: usize, indent: usize) -> Vec<String> {
+    let text = clean(text);
+    let lead: String = text.chars().take_while(|c| *c == ' ').collect();
+    let mut lines = vec![lead];
+    let mut empty = true;
+    for word in text.split_whitespace() {
+        let line = lines.last_mut().map_or(0, |l| columns(l));
+        if !empty && line + 1 + columns(word) > width {
+            lines.push(" ".repeat(indent));
+            empty = true;
+        }
+        if let Some(last) = lines.last_mut() {
+            if !empty {
+                last.push(' ');
+            }
+            last.push_str(word);
+        }
+        empty = false;
+    }
+    lines
+}
+
+/// Columns of a text: wide East Asian characters take two.
+fn columns(text: &str) -> usize {
+    text.chars()
+        .map(|c| match c as u32 {
+            0x300..=0x36F | 0x200B..=0x200F => 0,
+            0x1100..=0x115F | 0x2E80..=0xA4CF | 0xAC00..=0xD7A3 | 0xF900..=0xFAFF => 2,
+            0xFE30..=0xFE6F | 0xFF00..=0xFF60 | 0x1F300..=0x1FAFF => 2,
+            _ => 1,
+        })
+        .sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_wrapped_between_words() {
+        let lines = wrap("  one two three four five", 12, 4);
+        assert_eq!(lines, ["  one two", "    three", "    four", "    five"]);
+        assert!(wrap("파일 이름이 아주 긴 경우에도", 12, 0).iter().all(|l| columns(l) <= 12));
+        assert!(!wrap("a\u{1b}[31mb", 80, 0)[0].contains('\u{1b}'));
+    }
+}

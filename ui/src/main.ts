@@ -1,0 +1,13 @@
+// The script inside a report. The page is complete without it: it adds a theme switch, sorting,
+// tooltips, the filter of claims and the mark of the chapter being read.
+import { filterClaims } from "./claims";
+import { followChapters } from "./chapters";
+import { sortTables } from "./sort";
+import { switchTheme } from "./theme";
+import { showTips } from "./tips";
+
+switchTheme();
+sortTables();
+filterClaims();
+showTips();
+followChapters();

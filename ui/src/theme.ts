@@ -1,0 +1,51 @@
+// Light, dark, or as the system has it. The choice is kept where the browser allows storage; a
+// page opened from a disk may not have any, and then it lasts until the page is closed.
+type Theme = "auto" | "light" | "dark";
+
+const KEY = "ioloom-theme";
+const ORDER: readonly Theme[] = ["auto", "light", "dark"];
+const WORDS: Record<Theme, readonly [string, string]> = {
+  auto: ["Auto", "Colours: as the system has them"],
+  light: ["Light", "Colours: light"],
+  dark: ["Dark", "Colours: dark"],
+};
+
+function stored(): Theme {
+  try {
+    const value = localStorage.getItem(KEY);
+    return value === "light" || value === "dark" ? value : "auto";
+  } catch {
+    return "auto";
+  }
+}
+
+function store(theme: Theme): void {
+  try {
+    localStorage.setItem(KEY, theme);
+  } catch {
+    // No storage here: the choice holds for this page.
+  }
+}
+
+export function switchTheme(): void {
+  const button = document.getElementById("theme");
+  let theme = stored();
+  const apply = (): void => {
+    if (theme === "auto") {
+      delete document.documentElement.dataset["theme"];
+    } else {
+      document.documentElement.dataset["theme"] = theme;
+    }
+    if (button) {
+      const [word, label] = WORDS[theme];
+      button.textContent = word;
+      button.setAttribute("aria-label", label);
+    }
+  };
+  apply();
+  button?.addEventListener("click", () => {
+    theme = ORDER[(ORDER.indexOf(theme) + 1) % ORDER.length] ?? "auto";
+    store(theme);
+    apply();
+  });
+}

@@ -1,0 +1,64 @@
+// Tooltips for marks of charts. The words are the mark's own <title>, which is taken out of the
+// drawing so that the browser does not show it a second time, and kept as its label.
+const GAP = 14;
+
+function take(mark: Element): string {
+  const title = Array.from(mark.children).find((c) => c.localName === "title");
+  if (title) {
+    mark.setAttribute("aria-label", title.textContent ?? "");
+    title.remove();
+  }
+  return mark.getAttribute("aria-label") ?? "";
+}
+
+export function showTips(): void {
+  const tip = document.createElement("div");
+  tip.id = "tip";
+  tip.hidden = true;
+  tip.setAttribute("role", "tooltip");
+  document.body.append(tip);
+  // The drawing's own title would pop up between its marks.
+  for (const title of document.querySelectorAll("svg.chart > title")) {
+    title.remove();
+  }
+  const place = (x: number, y: number): void => {
+    const box = tip.getBoundingClientRect();
+    const left = Math.min(Math.max(12, x + GAP), window.innerWidth - box.width - 12);
+    const above = y - box.height - GAP;
+    tip.style.left = `${Math.max(12, left)}px`;
+    tip.style.top = `${above > 8 ? above : y + GAP}px`;
+  };
+  const show = (mark: Element, x: number, y: number): void => {
+    const words = take(mark);
+    if (words === "") {
+      return;
+    }
+    tip.textContent = words;
+    tip.hidden = false;
+    place(x, y);
+  };
+  const hide = (): void => {
+    tip.hidden = true;
+  };
+  const markOf = (event: Event): Element | null =>
+    event.target instanceof Element ? event.target.closest(".pt") : null;
+  document.addEventListener("pointermove", (event) => {
+    const mark = markOf(event);
+    if (mark) {
+      show(mark, event.clientX, event.clientY);
+    } else {
+      hide();
+    }
+  });
+  document.addEventListener("pointerdown", (event) => {
+    if (!markOf(event)) {
+      hide();
+    }
+  });
+  document.addEventListener("keydown", (event) => {
+    if (event.key === "Escape") {
+      hide();
+    }
+  });
+  document.addEventListener("scroll", hide, { passive: true });
+}
