@@ -1,0 +1,50 @@
+//! The one error that ends a peer: a comparison with a file missing is none.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Why a peer stopped.
+#[derive(Debug, thiserror::Error)]
+pub enum PeerError {
+    /// A file could not be opened or read.
+    #[error("cannot {operation} {}: {source}; all peers need every file of the list", path.display())]
+    File {
+        /// What was tried.
+        operation: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// The reason.
+        source: io::Error,
+    },
+    /// The directory could not be walked.
+    #[error("cannot walk {}: {reason}; all peers need the whole tree", dir.display())]
+    Walk {
+        /// The directory.
+        dir: PathBuf,
+        /// The reason.
+        reason: String,
+    },
+    /// The list of files cannot be used.
+    #[error("cannot use the list {}: {reason}", list.display())]
+    List {
+        /// The file with the list.
+        list: PathBuf,
+        /// The reason.
+        reason: String,
+    },
+    /// Threads, a pool or a runtime could not be started.
+    #[error("cannot start {what}: {reason}; ask for fewer")]
+    Start {
+        /// What was to be started.
+        what: &'static str,
+        /// The reason.
+        reason: String,
+    },
+}
+
+impl PeerError {
+    /// For `map_err` on the calls of one file.
+    pub(crate) fn file(operation: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
+        move |source| Self::File { operation, path: path.to_path_buf(), source }
+    }
+}
