@@ -1,0 +1,219 @@
+//! The command line, checked before anything is touched.
+
+use anyhow::{Context, Result, bail};
+use clap::{Parser, ValueEnum};
+use serde::{Deserialize, Serialize};
+use std::num::{NonZeroU32, NonZeroU64};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Runs ioloom beside its peers on one directory and keeps README.md, raw.jsonl and summary.md.
+#[derive(Parser)]
+#[command(version)]
+pub(crate) struct Cli {
+    /// The prepared file set: every regular file below it is read by every arm.
+    #[arg(long, value_name = "DIR", requires = "out", required_unless_present = "from")]
+    dir: Option<PathBuf>,
+    /// Where the result goes; must not exist or be empty.
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Only make the summary of a kept result again.
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["dir", "out"])]
+    pub(crate) from: Option<PathBuf>,
+    /// Cold: nothing of the files in memory before each run. Warm: everything.
+    #[arg(long, value_enum, default_value = "warm")]
+    condition: Condition,
+    /// Make `cold` by dropping the caches of the whole machine before each run (root). Without it
+    /// each file is put out of memory by fadvise, and names and inodes stay warm.
+    #[arg(long)]
+    drop_caches: bool,
+    /// How often each arm runs.
+    #[arg(long, default_value = "12")]
+    blocks: NonZeroU32,
+    /// Our command, as a shell would split it: `[NAME=]PROGRAM ARG…` with {dir}, {list} or {list0}
+    /// in place of the directory or of a file with its paths. Repeat for several arms.
+    #[arg(long, value_name = "TEMPLATE")]
+    ours: Vec<String>,
+    /// Give our command the list of paths on its standard input.
+    #[arg(long, value_enum, value_name = "LIST")]
+    ours_stdin: Option<ListForm>,
+    /// Field of our JSON with the elapsed nanoseconds; dots enter nested objects.
+    #[arg(long, default_value = "elapsed_ns")]
+    ours_elapsed_field: String,
+    /// Field of our JSON with the number of files.
+    #[arg(long, default_value = "files")]
+    ours_files_field: String,
+    /// Field of our JSON with the number of bytes.
+    #[arg(long, default_value = "bytes")]
+    ours_bytes_field: String,
+    /// Field of our JSON with the digest.
+    #[arg(long, default_value = "digest")]
+    ours_digest_field: String,
+    /// Field of our JSON with the highest resident memory in bytes; may be absent.
+    #[arg(long, default_value = "memory_peak_bytes")]
+    ours_peak_field: String,
+    /// What our digest is.
+    #[arg(long, value_enum, default_value = "combined")]
+    ours_digest: DigestKind,
+    /// `full`, `quick`, `large`, `none`, or a list such as rayon:4x,std-threads:64,tokio:128
+    /// (a number followed by x is that many per core).
+    #[arg(long, default_value = "full")]
+    peers: String,
+    /// The peer program; default: `peer` beside this program.
+    #[arg(long, value_name = "FILE")]
+    peer: Option<PathBuf>,
+    /// How the peers find their files: each walks the directory, or reads a list made before.
+    #[arg(long, value_enum, default_value = "walk")]
+    input: Input,
+    /// Which walker the peers use.
+    #[arg(long, value_enum, default_value = "walkdir")]
+    walker: Walker,
+    /// Add fio arms: without a value the default grid, or a list such as psync:4x1,uring-direct:1x32
+    /// (jobs × depth).
+    #[arg(long, value_name = "GRID", num_args = 0..=1, default_missing_value = "default")]
+    fio: Option<String>,
+    /// Seed of the orders, the samples and the intervals.
+    #[arg(long, default_value = "1")]
+    seed: u64,
+    /// How many files are asked for their pages in memory before a run.
+    #[arg(long, default_value = "64")]
+    sample_files: NonZeroU32,
+    /// A run is killed after this many seconds.
+    #[arg(long, default_value = "900")]
+    deadline_s: NonZeroU64,
+    /// Commit that is measured; default: that of the working directory.
+    #[arg(long)]
+    commit: Option<String>,
+    /// Do not run every arm once before the first block to see that it works.
+    #[arg(long)]
+    no_rehearsal: bool,
+}
+
+/// What is in memory before a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Condition {
+    Cold,
+    Warm,
+}
+
+/// How the peers find their files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Input {
+    Walk,
+    List,
+}
+
+/// How paths end in a list.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ListForm {
+    /// Newline.
+    List,
+    /// NUL.
+    List0,
+}
+
+/// The walkers of the peers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Walker {
+    Walkdir,
+    Ignore,
+}
+
+/// What a digest is computed over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum DigestKind {
+    /// XXH3-64 over the sorted lines `HEX  PATH`, paths relative to the directory.
+    Combined,
+    /// The same with absolute paths.
+    CombinedAbsolute,
+    /// The wrapping sum of the peers.
+    Sum,
+    /// Not checked: the arm does not hash.
+    None,
+}
+
+/// Names of the fields of our JSON.
+#[derive(Debug, Clone)]
+pub(crate) struct Fields {
+    pub(crate) elapsed: String,
+    pub(crate) files: String,
+    pub(crate) bytes: String,
+    pub(crate) digest: String,
+    pub(crate) peak: String,
+}
+
+/// A checked order to measure.
+#[derive(Debug, Clone)]
+pub(crate) struct Plan {
+    pub(crate) dir: PathBuf,
+    pub(crate) out: PathBuf,
+    pub(crate) condition: Condition,
+    pub(crate) drop_caches: bool,
+    pub(crate) blocks: u32,
+    pub(crate) ours: Vec<String>,
+    pub(crate) ours_stdin: Option<ListForm>,
+    pub(crate) ours_fields: Fields,
+    pub(crate) ours_digest: DigestKind,
+    pub(crate) peers: String,
+    pub(crate) peer: PathBuf,
+    pub(crate) input: Input,
+    pub(crate) walker: Walker,
+    pub(crate) fio: Option<String>,
+    pub(crate) seed: u64,
+    pub(crate) sample_files: usize,
+    pub(crate) deadline: Duration,
+    pub(crate) commit: Option<String>,
+    pub(crate) rehearse: bool,
+}
+
+impl Cli {
+    /// The order, with the directory made absolute; `None` if nothing is to be measured.
+    pub(crate) fn plan(&self) -> Result<Option<Plan>> {
+        let (Some(dir), Some(out)) = (&self.dir, &self.out) else { return Ok(None) };
+        let dir = dir.canonicalize().with_context(|| format!("cannot use {}", dir.display()))?;
+        if !dir.is_dir() {
+            bail!("{} is no directory; --dir takes the directory of a file set", dir.display());
+        }
+        if self.drop_caches && self.condition == Condition::Warm {
+            bail!("--drop-caches makes the condition cold; add --condition cold or leave it out");
+        }
+        if self.drop_caches && !rustix::process::geteuid().is_root() {
+            bail!("--drop-caches needs root; without it cold data is made by fadvise");
+        }
+        let peer = match &self.peer {
+            Some(peer) => peer.clone(),
+            None => {
+                std::env::current_exe().context("cannot find this program")?.with_file_name("peer")
+            }
+        };
+        Ok(Some(Plan {
+            dir,
+            out: out.clone(),
+            condition: self.condition,
+            drop_caches: self.drop_caches,
+            blocks: self.blocks.get(),
+            ours: self.ours.clone(),
+            ours_stdin: self.ours_stdin,
+            ours_fields: Fields {
+                elapsed: self.ours_elapsed_field.clone(),
+                files: self.ours_files_field.clone(),
+                bytes: self.ours_bytes_field.clone(),
+                digest: self.ours_digest_field.clone(),
+                peak: self.ours_peak_field.clone(),
+            },
+            ours_digest: self.ours_digest,
+            peers: self.peers.clone(),
+            peer,
+            input: self.input,
+            walker: self.walker,
+            fio: self.fio.clone(),
+            seed: self.seed,
+            sample_files: self.sample_files.get() as usize,
+            deadline: Duration::from_secs(self.deadline_s.get()),
+            commit: self.commit.clone(),
+            rehearse: !self.no_rehearsal,
+        }))
+    }
+}

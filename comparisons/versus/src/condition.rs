@@ -1,0 +1,199 @@
+//! Makes the condition of a run and gathers the evidence that it held.
+//!
+//! Cold: the data are put out of memory, a seeded sample of files is asked with cachestat for pages
+//! that stayed, and after the run the device must have read at least 95 % of the data. Asking opens
+//! the files of the sample, which brings inodes into memory, many at a time; so where the whole
+//! cache is dropped it is dropped once more after asking. The arm's own program is started once with
+//! `--version` after that, and the list is read: loading them from the device is no part of the job.
+//!
+//! Warm: every file is read before each block, and the sample must be in memory before each run.
+
+use crate::cli::Condition;
+use crate::device::Medium;
+use crate::record::Proof;
+use crate::set::FileSet;
+use anyhow::{Context, Result};
+use ioloom_sys::cache;
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// Share of the sample that may be in memory when a run is called cold.
+const RESIDENT_COLD_MAX: f64 = 0.01;
+/// Share of the sample that must be in memory when a run is called warm.
+const RESIDENT_WARM_MIN: f64 = 0.99;
+/// Share of the data that the device must have read in a cold run.
+const DEVICE_COLD_MIN: f64 = 0.95;
+
+/// Makes one condition on one set.
+pub(crate) struct Maker<'a> {
+    set: &'a FileSet,
+    medium: &'a Medium,
+    condition: Condition,
+    drop_caches: bool,
+    sample: Vec<(&'a Path, u64)>,
+}
+
+/// What was seen before a run.
+pub(crate) struct Before {
+    proof: Proof,
+    device_bytes: Option<u64>,
+}
+
+impl<'a> Maker<'a> {
+    pub(crate) fn new(
+        set: &'a FileSet,
+        medium: &'a Medium,
+        condition: Condition,
+        drop_caches: bool,
+        sample: Vec<(&'a Path, u64)>,
+    ) -> Self {
+        Self { set, medium, condition, drop_caches, sample }
+    }
+
+    /// How the condition is made, for the record.
+    pub(crate) fn name(&self) -> &'static str {
+        match (self.condition, self.drop_caches) {
+            (Condition::Warm, _) => "read-all",
+            (Condition::Cold, true) => "drop-caches",
+            (Condition::Cold, false) => "fadvise",
+        }
+    }
+
+    /// What a block needs.
+    pub(crate) fn before_block(&self) -> Result<()> {
+        if self.condition == Condition::Warm {
+            for path in self.set.paths() {
+                File::open(path)
+                    .and_then(|mut file| io::copy(&mut file, &mut io::sink()))
+                    .with_context(|| format!("cannot read {}", path.display()))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// What a run of `program` needs, and the evidence so far.
+    pub(crate) fn before_run(&self, program: &Path, list: Option<&PathBuf>) -> Result<Before> {
+        if self.condition == Condition::Cold {
+            self.drop_data()?;
+        }
+        let proof = self.look()?;
+        if self.condition == Condition::Cold && self.drop_caches {
+            self.drop_data()?;
+        }
+        start_once(program);
+        if let Some(list) = list {
+            std::fs::read(list).with_context(|| format!("cannot read {}", list.display()))?;
+        }
+        Ok(Before { proof, device_bytes: self.medium.read_bytes() })
+    }
+
+    /// Completes the evidence after a run.
+    pub(crate) fn after_run(&self, before: Before) -> Proof {
+        let mut proof = before.proof;
+        proof.device_bytes = match (before.device_bytes, self.medium.read_bytes()) {
+            (Some(before), Some(after)) => Some(after.saturating_sub(before)),
+            _ => None,
+        };
+        proof.doubt = doubt(self.condition, &proof);
+        proof
+    }
+
+    fn drop_data(&self) -> Result<()> {
+        if self.drop_caches {
+            return cache::drop_everything().context("cannot drop the caches of the machine");
+        }
+        let dir = File::open(self.set.dir()).context("cannot open the directory")?;
+        cache::flush_file_system(&dir).context("cannot flush the file system")?;
+        for path in self.set.paths() {
+            File::open(path)
+                .and_then(cache::drop_file)
+                .with_context(|| format!("cannot put {} out of memory", path.display()))?;
+        }
+        Ok(())
+    }
+
+    fn look(&self) -> Result<Proof> {
+        let page = rustix::param::page_size() as u64;
+        let mut proof = Proof { data_bytes: self.set.totals.bytes, ..Proof::default() };
+        let mut resident = Some(0);
+        for (path, size) in &self.sample {
+            let pages = File::open(path)
+                .and_then(|file| cache::resident_pages(file, *size))
+                .with_context(|| format!("cannot ask for the pages of {}", path.display()))?;
+            proof.sampled_files += 1;
+            proof.sampled_pages += size.div_ceil(page);
+            resident = resident.zip(pages).map(|(sum, pages)| sum + pages);
+        }
+        proof.resident_pages = resident;
+        Ok(proof)
+    }
+}
+
+/// Brings a program and its libraries into memory. One that knows no `--version` fails at once and
+/// has been loaded all the same.
+fn start_once(program: &Path) {
+    let mut command = Command::new(program);
+    command.arg("--version").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    // A program that cannot be started fails its run with the reason.
+    let _ = command.status();
+}
+
+/// Why the evidence does not prove the condition.
+fn doubt(condition: Condition, proof: &Proof) -> Option<String> {
+    let Some(resident) = proof.resident_pages else {
+        return Some("pages in memory unknown: no cachestat here".to_owned());
+    };
+    let share = |part: u64, whole: u64| part as f64 / whole.max(1) as f64;
+    let in_memory = share(resident, proof.sampled_pages);
+    match condition {
+        Condition::Warm => (proof.sampled_pages > 0 && in_memory < RESIDENT_WARM_MIN)
+            .then(|| format!("only {:.1} % of the sample in memory", in_memory * 100.0)),
+        Condition::Cold if in_memory > RESIDENT_COLD_MAX => {
+            Some(format!("{:.1} % of the sample still in memory", in_memory * 100.0))
+        }
+        Condition::Cold => match proof.device_bytes {
+            None => Some("bytes of the device unknown: no block device below the files".to_owned()),
+            Some(bytes) => {
+                let read = share(bytes, proof.data_bytes);
+                (read < DEVICE_COLD_MIN)
+                    .then(|| format!("the device read only {:.1} % of the data", read * 100.0))
+            }
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn proof(resident: Option<u64>, device: Option<u64>) -> Proof {
+        Proof {
+            sampled_files: 10,
+            sampled_pages: 1000,
+            resident_pages: resident,
+            device_bytes: device,
+            data_bytes: 1000,
+            doubt: None,
+        }
+    }
+
+    #[test]
+    fn cold_needs_an_empty_sample_and_a_device_that_read() {
+        let cold = |r, d| doubt(Condition::Cold, &proof(r, d));
+        assert_eq!(cold(Some(0), Some(950)), None);
+        assert_eq!(cold(Some(10), Some(1000)), None);
+        assert!(cold(Some(11), Some(1000)).is_some_and(|d| d.contains("1.1 %")));
+        assert!(cold(Some(0), Some(949)).is_some_and(|d| d.contains("94.9 %")));
+        assert!(cold(None, Some(1000)).is_some());
+        assert!(cold(Some(0), None).is_some());
+    }
+
+    #[test]
+    fn warm_needs_a_full_sample() {
+        assert_eq!(doubt(Condition::Warm, &proof(Some(990), None)), None);
+        assert!(doubt(Condition::Warm, &proof(Some(989), Some(0))).is_some());
+        assert!(doubt(Condition::Warm, &proof(None, Some(0))).is_some());
+    }
+}

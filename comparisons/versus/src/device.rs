@@ -1,0 +1,127 @@
+//! The block device below a directory and what it has read so far.
+
+use serde::{Deserialize, Serialize};
+use std::path::Path;
+
+/// The mount that holds a directory, and the device below it.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub(crate) struct Medium {
+    /// Type of the file system.
+    pub(crate) fs: String,
+    /// Options of the mount.
+    pub(crate) options: String,
+    /// Name in /proc/diskstats; `None` for memory and network file systems.
+    pub(crate) device: Option<String>,
+    /// `queue/rotational`, `queue/scheduler` and `queue/read_ahead_kb` of the device.
+    pub(crate) rotational: Option<String>,
+    pub(crate) scheduler: Option<String>,
+    pub(crate) read_ahead_kib: Option<String>,
+}
+
+impl Medium {
+    /// What holds `dir`. What cannot be found out stays empty.
+    pub(crate) fn of(dir: &Path) -> Self {
+        let mut medium = Self::default();
+        let Ok(stat) = rustix::fs::stat(dir) else { return medium };
+        let mut number = numbers(stat.st_dev);
+        let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+        if let Some(mount) = mount_of(&mounts, number) {
+            medium.fs = mount.fs.to_owned();
+            medium.options = mount.options.to_owned();
+            // A file system with a device number of its own (btrfs) names its device here.
+            if number.0 == 0
+                && let Ok(source) = rustix::fs::stat(mount.source)
+                && rustix::fs::FileType::from_raw_mode(source.st_mode).is_block_device()
+            {
+                number = numbers(source.st_rdev);
+            }
+        }
+        let disks = std::fs::read_to_string("/proc/diskstats").unwrap_or_default();
+        medium.device = name_of(&disks, number).map(str::to_owned);
+        let setting = |name: &str| {
+            let base = format!("/sys/dev/block/{}:{}", number.0, number.1);
+            // A partition has its queue one level up.
+            ["queue", "../queue"].iter().find_map(|queue| {
+                let text = std::fs::read_to_string(format!("{base}/{queue}/{name}")).ok()?;
+                Some(text.trim().to_owned())
+            })
+        };
+        if medium.device.is_some() {
+            medium.rotational = setting("rotational");
+            medium.scheduler = setting("scheduler");
+            medium.read_ahead_kib = setting("read_ahead_kb");
+        }
+        medium
+    }
+
+    /// Bytes that the device has read since the system started, for whomever.
+    pub(crate) fn read_bytes(&self) -> Option<u64> {
+        let disks = std::fs::read_to_string("/proc/diskstats").ok()?;
+        read_bytes_of(&disks, self.device.as_deref()?)
+    }
+}
+
+type Number = (u32, u32);
+
+fn numbers(device: u64) -> Number {
+    (rustix::fs::major(device), rustix::fs::minor(device))
+}
+
+struct Mount<'a> {
+    fs: &'a str,
+    source: &'a str,
+    options: &'a str,
+}
+
+/// The last mount of a device number in the text of mountinfo: the fields behind the lone dash.
+fn mount_of(mounts: &str, number: Number) -> Option<Mount<'_>> {
+    let wanted = format!("{}:{}", number.0, number.1);
+    mounts.lines().rev().find_map(|line| {
+        let (head, tail) = line.split_once(" - ")?;
+        if head.split(' ').nth(2)? != wanted {
+            return None;
+        }
+        let mut tail = tail.split(' ');
+        Some(Mount { fs: tail.next()?, source: tail.next()?, options: tail.next().unwrap_or("") })
+    })
+}
+
+fn name_of(disks: &str, number: Number) -> Option<&str> {
+    disks.lines().find_map(|line| {
+        let mut fields = line.split_whitespace();
+        let found = (fields.next()?.parse().ok()?, fields.next()?.parse().ok()?);
+        (found == number).then(|| fields.next())?
+    })
+}
+
+/// The sixth field counts sectors of 512 bytes, whatever the device's own sector is.
+fn read_bytes_of(disks: &str, device: &str) -> Option<u64> {
+    disks
+        .lines()
+        .find_map(|line| {
+            let fields: Vec<&str> = line.split_whitespace().collect();
+            (fields.get(2) == Some(&device)).then(|| fields.get(5)?.parse::<u64>().ok())?
+        })
+        .map(|sectors| sectors * 512)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DISKS: &str = "   7       0 loop0 1 0 8 0 0 0 0 0 0 0 0\n 254       0 vda 106346 30567 \
+                         9374738 41860 15665 34586 3747856 11608 0 13792 53989\n";
+    const MOUNTS: &str = "22 27 0:21 / /proc rw - proc proc rw\n\
+                          27 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda rw,discard\n";
+
+    #[test]
+    fn diskstats_and_mountinfo_are_read() {
+        assert_eq!(name_of(DISKS, (254, 0)), Some("vda"));
+        assert_eq!(name_of(DISKS, (8, 0)), None);
+        assert_eq!(read_bytes_of(DISKS, "vda"), Some(9_374_738 * 512));
+        assert_eq!(read_bytes_of(DISKS, "sda"), None);
+        let mount = mount_of(MOUNTS, (254, 0)).expect("the root is mounted");
+        assert_eq!((mount.fs, mount.source, mount.options), ("ext4", "/dev/vda", "rw,discard"));
+        assert!(mount_of(MOUNTS, (1, 1)).is_none());
+    }
+}

@@ -1,0 +1,232 @@
+//! The blocks: each arm once in each, in an order that was drawn before the first run.
+
+use crate::arms::{self, Arm};
+use crate::child;
+use crate::cli::{Condition, Plan};
+use crate::condition::Maker;
+use crate::facts::{Facts, commit};
+use crate::order;
+use crate::parse::{self, Job};
+use crate::record::{Line, RAW, Run, Setup, Writer};
+use crate::say;
+use crate::set::FileSet;
+use anyhow::{Context, Result, bail};
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::fs::File;
+use std::path::Path;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// Measures a plan. Afterwards the directory of the result holds README.md and the raw data.
+pub(crate) fn run(plan: &Plan) -> Result<()> {
+    claim_directory(&plan.out)?;
+    say(&format!("reading {} to know what every arm must find", plan.dir.display()));
+    let set = FileSet::prepare(&plan.dir)?;
+    let facts = Facts::of(&plan.dir);
+    let (arms, refused) = arms::all(plan, &set, facts.cores)?;
+    for (name, reason) in &refused {
+        say(&format!("{name} is left out: {reason}"));
+    }
+    let medium = facts.medium.clone();
+    let sample = set.sample(plan.seed, plan.sample_files);
+    let maker = Maker::new(&set, &medium, plan.condition, plan.drop_caches, sample);
+    let job = Job::of(&set);
+    if plan.rehearse {
+        rehearse(&arms, job, plan.deadline)?;
+    }
+    let setup = setup(plan, &set, maker.name(), facts, (&arms, refused));
+    let readme = plan.out.join("README.md");
+    std::fs::write(&readme, readme_text(&setup, plan))
+        .with_context(|| format!("cannot write {}", readme.display()))?;
+    let mut raw = Writer::create(&plan.out.join(RAW))?;
+    raw.add(&Line::Setup(Box::new(setup.clone())))?;
+    for (block, order) in (0u32..).zip(&setup.orders) {
+        maker.before_block()?;
+        for (position, index) in (0u32..).zip(order) {
+            let arm = &arms[*index];
+            let run = one(arm, &maker, job, plan.deadline, setup.facts.cores, (block, position))?;
+            say(&told(&run, plan.blocks, arms.len()));
+            raw.add(&Line::Run(Box::new(run)))?;
+        }
+    }
+    Ok(())
+}
+
+fn claim_directory(out: &Path) -> Result<()> {
+    std::fs::create_dir_all(out).with_context(|| format!("cannot make {}", out.display()))?;
+    let mut entries =
+        std::fs::read_dir(out).with_context(|| format!("cannot look into {}", out.display()))?;
+    if entries.next().is_some() {
+        bail!("{} is not empty; results are never overwritten, name another", out.display());
+    }
+    Ok(())
+}
+
+/// Every arm once, uncounted: a typing error shows up now and not after an hour.
+fn rehearse(arms: &[Arm], job: Job, deadline: Duration) -> Result<()> {
+    let mut wrong = Vec::new();
+    for arm in arms {
+        say(&format!("rehearsal: {}", arm.facts.name));
+        let finished = start(arm, deadline)?;
+        let failure = finished.failure.or_else(|| parse::read(&arm.reply, &finished.stdout, job).1);
+        if let Some(failure) = failure {
+            wrong.push(format!("{}: {failure}", arm.facts.name));
+        }
+    }
+    if !wrong.is_empty() {
+        bail!("these arms do not do the job, so nothing was measured:\n  {}", wrong.join("\n  "));
+    }
+    Ok(())
+}
+
+fn start(arm: &Arm, deadline: Duration) -> Result<child::Finished> {
+    let stdin = match &arm.stdin {
+        Some(list) => {
+            Some(File::open(list).with_context(|| format!("cannot open {}", list.display()))?)
+        }
+        None => None,
+    };
+    child::run(&arm.argv, stdin, deadline)
+}
+
+fn one(
+    arm: &Arm,
+    maker: &Maker<'_>,
+    job: Job,
+    deadline: Duration,
+    cores: u32,
+    (block, position): (u32, u32),
+) -> Result<Run> {
+    let before =
+        maker.before_run(Path::new(&arm.argv[0]), arm.stdin.as_ref().or(arm.list.as_ref()))?;
+    let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let busy_before = child::machine_busy_ns();
+    let finished = start(arm, deadline)?;
+    let busy_after = child::machine_busy_ns();
+    let proof = maker.after_run(before);
+    let (said, wrong) = match finished.failure {
+        Some(failure) => (parse::Said::default(), Some(failure)),
+        None => parse::read(&arm.reply, &finished.stdout, job),
+    };
+    let own_ns = finished.cpu_user_ns + finished.cpu_kernel_ns;
+    let others_cpu = busy_before.zip(busy_after).map(|(before, after)| {
+        let others_ns = after.saturating_sub(before).saturating_sub(own_ns);
+        others_ns as f64 / (finished.wall_ns.max(1) as f64 * f64::from(cores))
+    });
+    Ok(Run {
+        arm: arm.facts.name.clone(),
+        block,
+        position,
+        started_unix_ms: u64::try_from(since_1970.as_millis()).unwrap_or(0),
+        wall_ns: finished.wall_ns,
+        elapsed_ns: said.elapsed_ns,
+        files: said.files,
+        bytes: said.bytes,
+        digest: said.digest,
+        peak_rss_bytes: said.peak_rss_bytes,
+        cpu_user_ns: finished.cpu_user_ns,
+        cpu_kernel_ns: finished.cpu_kernel_ns,
+        process_read_bytes: finished.read_bytes,
+        others_cpu,
+        proof,
+        failure: wrong,
+    })
+}
+
+fn told(run: &Run, blocks: u32, arms: usize) -> String {
+    let trouble = run.failure.as_ref().or(run.proof.doubt.as_ref());
+    format!(
+        "block {}/{blocks} run {}/{arms} {}: {:.3} s{}",
+        run.block + 1,
+        run.position + 1,
+        run.arm,
+        run.wall_ns as f64 / 1e9,
+        trouble.map_or(String::new(), |t| format!(" (does not count: {t})")),
+    )
+}
+
+fn setup(
+    plan: &Plan,
+    set: &FileSet,
+    made_by: &str,
+    facts: Facts,
+    (arms, refused): (&[Arm], BTreeMap<String, String>),
+) -> Setup {
+    Setup {
+        schema: 1,
+        facts,
+        commit: plan.commit.clone().unwrap_or_else(commit),
+        condition: plan.condition,
+        condition_made_by: made_by.to_owned(),
+        input: plan.input,
+        blocks: plan.blocks,
+        seed: plan.seed,
+        files: set.totals.files,
+        bytes: set.totals.bytes,
+        digest_sum: set.totals.hex(),
+        digest_combined: set.combined.clone(),
+        arms: arms.iter().map(|a| a.facts.clone()).collect(),
+        refused,
+        orders: order::blocks(plan.seed, plan.blocks, arms.len()),
+    }
+}
+
+fn readme_text(setup: &Setup, plan: &Plan) -> String {
+    let words: Vec<String> =
+        std::env::args_os().map(|w| w.to_string_lossy().into_owned()).collect();
+    let command =
+        shlex::try_join(words.iter().map(String::as_str)).unwrap_or_else(|_| words.join(" "));
+    let facts = &setup.facts;
+    let medium = &facts.medium;
+    let or_unknown = |text: Option<&String>| text.map_or("unknown", String::as_str).to_owned();
+    let condition = match (plan.condition, plan.drop_caches) {
+        (Condition::Cold, true) => "cold: the caches of the machine dropped before each run",
+        (Condition::Cold, false) => {
+            "cold data by fadvise before each run; names and inodes stay in memory"
+        }
+        (Condition::Warm, _) => "warm: every file read before each block",
+    };
+    let mut text = format!(
+        "# ioloom beside its peers\n\n\
+         Command:\n\n```sh\n{command}\n```\n\n\
+         - commit: {}\n- kernel: {} {}\n- processor: {}, {} cores usable\n- memory: {} MiB\n\
+         - files: {} with {} bytes on {} ({}), device {}, rotational {}, scheduler {}, \
+         read-ahead {} KiB\n- load before the start: {}\n- condition: {condition}\n\
+         - blocks: {}, seed {}\n- digest of the set: {} (sum), {} (sorted lines)\n\n",
+        setup.commit,
+        facts.kernel,
+        facts.architecture,
+        facts.cpu_model,
+        facts.cores,
+        facts.memory_bytes >> 20,
+        setup.files,
+        setup.bytes,
+        medium.fs,
+        medium.options,
+        or_unknown(medium.device.as_ref()),
+        or_unknown(medium.rotational.as_ref()),
+        or_unknown(medium.scheduler.as_ref()),
+        or_unknown(medium.read_ahead_kib.as_ref()),
+        facts.load_at_start,
+        setup.blocks,
+        setup.seed,
+        setup.digest_sum,
+        setup.digest_combined,
+    );
+    text.push_str(
+        "`raw.jsonl` holds the setup and one line per run, in the order in which they ran; \
+         `summary.md` is made from it alone by `versus --from .`. What is fair in this comparison \
+         and what is not stands in `comparisons/README.md`.\n\n## Arms\n\n\
+         | arm | version | program (XXH3-64) | command |\n|---|---|---|---|\n",
+    );
+    for arm in &setup.arms {
+        let command = arm.command.join(" ").replace('|', "\\|");
+        // Writing to a string does not fail.
+        let _ = writeln!(
+            text,
+            "| {} | {} | {} | `{command}` |",
+            arm.name, arm.version, arm.program_xxh3
+        );
+    }
+    text
+}

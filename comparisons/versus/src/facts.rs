@@ -1,0 +1,71 @@
+//! The machine, as far as it bears on the result.
+
+use crate::device::Medium;
+use serde::{Deserialize, Serialize};
+use std::path::Path;
+
+/// Facts of the machine and of the place where the files lie.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub(crate) struct Facts {
+    pub(crate) kernel: String,
+    pub(crate) architecture: String,
+    pub(crate) cpu_model: String,
+    /// Processors that this program may use.
+    pub(crate) cores: u32,
+    pub(crate) memory_bytes: u64,
+    pub(crate) medium: Medium,
+    pub(crate) load_at_start: String,
+}
+
+impl Facts {
+    /// Of this machine and the medium of `dir`. What the system does not tell stays empty.
+    pub(crate) fn of(dir: &Path) -> Self {
+        let uname = rustix::system::uname();
+        let word = |text: &std::ffi::CStr| text.to_string_lossy().into_owned();
+        let text = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
+        Self {
+            kernel: format!("{} {}", word(uname.sysname()), word(uname.release())),
+            architecture: word(uname.machine()),
+            cpu_model: field(&text("/proc/cpuinfo"), "model name").unwrap_or_default(),
+            cores: std::thread::available_parallelism().map_or(1, |n| n.get() as u32),
+            memory_bytes: field(&text("/proc/meminfo"), "MemTotal")
+                .and_then(|kib| kib.strip_suffix(" kB")?.trim().parse::<u64>().ok())
+                .map_or(0, |kib| kib * 1024),
+            medium: Medium::of(dir),
+            load_at_start: text("/proc/loadavg").trim().to_owned(),
+        }
+    }
+}
+
+fn field(text: &str, name: &str) -> Option<String> {
+    text.lines().find_map(|line| {
+        let (key, value) = line.split_once(':')?;
+        (key.trim() == name).then(|| value.trim().to_owned())
+    })
+}
+
+/// The commit of the working directory, with a word if files differ from it.
+pub(crate) fn commit() -> String {
+    let git = |args: &[&str]| {
+        let output = std::process::Command::new("git").args(args).output().ok()?;
+        output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
+    };
+    match (git(&["rev-parse", "HEAD"]), git(&["status", "--porcelain", "-uno"])) {
+        (Some(head), Some(changes)) if changes.is_empty() => head,
+        (Some(head), _) => format!("{head} and changes that are not committed"),
+        (None, _) => "unknown".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_field_is_found_by_its_whole_name() {
+        let text = "model\t\t: 7\nmodel name\t: A: fast one\nMemTotal:  24 kB\n";
+        assert_eq!(field(text, "model name").as_deref(), Some("A: fast one"));
+        assert_eq!(field(text, "MemTotal").as_deref(), Some("24 kB"));
+        assert_eq!(field(text, "Mem"), None);
+    }
+}

@@ -1,0 +1,188 @@
+//! The raw data: one JSON document per line, the setup first, then one line per run.
+
+use crate::cli::{Condition, Input};
+use crate::facts::Facts;
+use anyhow::{Context, Result, bail};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::path::Path;
+
+/// Name of the file in the directory of a result.
+pub(crate) const RAW: &str = "raw.jsonl";
+
+/// A line.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(tag = "record", rename_all = "kebab-case")]
+pub(crate) enum Line {
+    Setup(Box<Setup>),
+    Run(Box<Run>),
+}
+
+/// What is the same for all runs.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Setup {
+    pub(crate) schema: u32,
+    pub(crate) facts: Facts,
+    pub(crate) commit: String,
+    pub(crate) condition: Condition,
+    /// `drop-caches`, `fadvise` or `read-all`.
+    pub(crate) condition_made_by: String,
+    pub(crate) input: Input,
+    pub(crate) blocks: u32,
+    pub(crate) seed: u64,
+    pub(crate) files: u64,
+    pub(crate) bytes: u64,
+    /// The peers' digest of the set, computed by the runner before the first run.
+    pub(crate) digest_sum: String,
+    /// The digest over sorted lines `HEX  PATH`, computed by the runner as well.
+    pub(crate) digest_combined: String,
+    pub(crate) arms: Vec<ArmFacts>,
+    /// Arms that cannot run here, with the reason.
+    pub(crate) refused: BTreeMap<String, String>,
+    /// Order of the arms in each block, as indices into `arms`.
+    pub(crate) orders: Vec<Vec<usize>>,
+}
+
+/// An arm as the raw data know it; `{dir}` and the like stand for the paths of this machine.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct ArmFacts {
+    pub(crate) name: String,
+    pub(crate) kind: Kind,
+    pub(crate) command: Vec<String>,
+    /// What `PROGRAM --version` says, first line.
+    pub(crate) version: String,
+    /// XXH3-64 of the program's file.
+    pub(crate) program_xxh3: String,
+}
+
+/// What an arm is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Kind {
+    Ours,
+    Peer,
+    /// The leanest sequence of system calls with the hash: what hand work could reach.
+    Lean,
+    /// The same without the hash: the floor of the kernel, no peer.
+    Floor,
+    Fio,
+}
+
+/// One run of one arm.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Run {
+    pub(crate) arm: String,
+    pub(crate) block: u32,
+    /// Place in the block, from 0.
+    pub(crate) position: u32,
+    pub(crate) started_unix_ms: u64,
+    /// The whole process from before its start to after its end: the primary figure.
+    pub(crate) wall_ns: u64,
+    /// What the program measured of itself.
+    pub(crate) elapsed_ns: Option<u64>,
+    pub(crate) files: Option<u64>,
+    pub(crate) bytes: Option<u64>,
+    pub(crate) digest: Option<String>,
+    /// Highest resident memory as the program reports it.
+    pub(crate) peak_rss_bytes: Option<u64>,
+    /// Processor time of the whole process and of the children that it waited for.
+    pub(crate) cpu_user_ns: u64,
+    pub(crate) cpu_kernel_ns: u64,
+    /// Bytes that the system charged to the process as read from a device.
+    pub(crate) process_read_bytes: u64,
+    /// Processor time of everything else over wall time × cores; `None` without /proc/stat.
+    pub(crate) others_cpu: Option<f64>,
+    pub(crate) proof: Proof,
+    /// Why the run does not count although it ended; `None` if it did its work.
+    pub(crate) failure: Option<String>,
+}
+
+impl Run {
+    /// Whether it enters the statistics.
+    pub(crate) fn counts(&self) -> bool {
+        self.failure.is_none() && self.proof.doubt.is_none()
+    }
+
+    /// Processor time of both modes, nanoseconds.
+    pub(crate) fn cpu_ns(&self) -> u64 {
+        self.cpu_user_ns + self.cpu_kernel_ns
+    }
+}
+
+/// The evidence for the condition of one run.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub(crate) struct Proof {
+    pub(crate) sampled_files: u64,
+    pub(crate) sampled_pages: u64,
+    /// Pages of the sample in memory before the run; `None` without cachestat.
+    pub(crate) resident_pages: Option<u64>,
+    /// Bytes that the device read during the run, for whomever; `None` without a known device.
+    pub(crate) device_bytes: Option<u64>,
+    /// The data of the set.
+    pub(crate) data_bytes: u64,
+    /// Why the condition is not proved; `None` if it is.
+    pub(crate) doubt: Option<String>,
+}
+
+/// Appends lines; each is on its way to the disk before the next run starts.
+pub(crate) struct Writer(File);
+
+impl Writer {
+    pub(crate) fn create(path: &Path) -> Result<Self> {
+        let file = OpenOptions::new()
+            .create_new(true)
+            .append(true)
+            .open(path)
+            .with_context(|| format!("cannot create {}", path.display()))?;
+        Ok(Self(file))
+    }
+
+    pub(crate) fn add(&mut self, line: &Line) -> Result<()> {
+        let mut text = serde_json::to_string(line).context("cannot write a run as JSON")?;
+        text.push('\n');
+        self.0.write_all(text.as_bytes()).context("cannot append to the raw data")?;
+        self.0.sync_data().context("cannot bring the raw data to the disk")
+    }
+}
+
+/// Reads the raw data back. A torn last line, left by a kill, is dropped with a word.
+pub(crate) fn read(path: &Path) -> Result<(Setup, Vec<Run>)> {
+    let text =
+        std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let whole = text.rfind('\n').map_or(0, |end| end + 1);
+    if whole < text.len() {
+        crate::say("the last line of the raw data is torn and left out");
+    }
+    let (mut setup, mut runs) = (None, Vec::new());
+    for (number, line) in text[..whole].lines().enumerate() {
+        match serde_json::from_str(line)
+            .with_context(|| format!("{}:{}: not a line of raw data", path.display(), number + 1))?
+        {
+            Line::Setup(one) => setup = Some(*one),
+            Line::Run(run) => runs.push(*run),
+        }
+    }
+    let Some(setup) = setup else { bail!("{} has no setup line", path.display()) };
+    Ok((setup, runs))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_torn_last_line_is_dropped_and_a_bad_middle_is_an_error() {
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        let path = dir.path().join(RAW);
+        let setup = serde_json::to_string(&Line::Setup(Box::new(crate::summary::tests::setup(2))))
+            .expect("a setup is JSON");
+        std::fs::write(&path, format!("{setup}\n{{\"record\":\"ru")).expect("writes");
+        let (_, runs) = read(&path).expect("reads in spite of the torn line");
+        assert!(runs.is_empty());
+        std::fs::write(&path, format!("{setup}\nnonsense\n")).expect("writes");
+        let error = format!("{:#}", read(&path).expect_err("a bad line is an error"));
+        assert!(error.contains(":2:"), "{error}");
+    }
+}
