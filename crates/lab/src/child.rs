@@ -65,13 +65,17 @@ pub fn serve(run: impl FnOnce(&RunOrder) -> ChildAnswer) -> ExitCode {
     });
     // Without a watcher the deadline of the parent and the user remain; the run is not worse.
     drop(watch);
-    let before = ioloom_sys::cache::process_device_bytes();
+    let before = device_bytes();
     let mut done = run(&order);
     if done.device_bytes.is_none() {
-        let after = ioloom_sys::cache::process_device_bytes();
-        done.device_bytes = before.zip(after).map(|(b, a)| a.saturating_sub(b));
+        done.device_bytes = before.zip(device_bytes()).map(|(b, a)| a.saturating_sub(b));
     }
     answer(&done)
+}
+
+/// Bytes that this process had from devices so far; `None` where the system does not count them.
+fn device_bytes() -> Option<u64> {
+    ioloom_sys::proc::process_io().ok().map(|io| io.read_bytes)
 }
 
 fn answer(answer: &ChildAnswer) -> ExitCode {

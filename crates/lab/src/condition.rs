@@ -245,7 +245,7 @@ fn look(
 }
 
 fn page_bytes() -> u64 {
-    rustix::param::page_size() as u64
+    ioloom_sys::proc::page_bytes()
 }
 
 fn device_bytes(list: &FileList) -> Option<u64> {

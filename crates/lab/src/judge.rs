@@ -14,30 +14,39 @@ pub const OTHERS_CPU_MAX: f64 = 0.15;
 /// A run shorter than this is mostly start-up, nanoseconds.
 pub const SHORT_RUN_NS: u64 = 10_000_000;
 
-/// What a digest must be compared within: set, number of files and kind of work.
-type Same = (String, u64, String);
+/// What a digest must be compared within: set, numbers of files and bytes, kind of work.
+type Same = (String, u64, u64, String);
 
 /// Judges runs, with a memory of the digests seen.
 #[derive(Debug)]
 pub struct Judge {
     cores: u32,
-    digests: BTreeMap<Same, String>,
+    /// How many runs had which digest.
+    votes: BTreeMap<Same, BTreeMap<String, u32>>,
 }
 
 impl Judge {
     /// For a machine with this many usable cores.
     pub fn new(cores: u32) -> Self {
-        Self { cores: cores.max(1), digests: BTreeMap::new() }
+        Self { cores: cores.max(1), votes: BTreeMap::new() }
     }
 
-    /// Keeps the digest of a run that is without doubt about its bytes, the first for each set.
+    /// Counts the digest of a run.
     pub fn remember(&mut self, record: &RunRecord) {
         if let Some(measured) = record.measured()
             && comparable(&record.plan, measured)
-            && !record.doubts.contains(&Doubt::WrongBytes)
         {
-            self.digests.entry(same(record, measured)).or_insert(measured.digest.clone());
+            let of = self.votes.entry(same(record, measured)).or_default();
+            *of.entry(measured.digest.clone()).or_default() += 1;
         }
+    }
+
+    /// Whether another digest of the same has at least as many runs as this one, itself counted:
+    /// of two that disagree the second is doubted, and in the long run the minority.
+    fn outvoted(&self, record: &RunRecord, measured: &Measured) -> bool {
+        let Some(of) = self.votes.get(&same(record, measured)) else { return false };
+        let own = of.get(&measured.digest).copied().unwrap_or(0) + 1;
+        of.iter().any(|(digest, votes)| *digest != measured.digest && *votes >= own)
     }
 
     /// Adds the doubts that the numbers of the run show. `scaled`: the set is smaller than the
@@ -80,11 +89,7 @@ impl Judge {
         if record.plan.method == Method::Null {
             return false;
         }
-        measured.bytes != files.bytes(order.files_max)
-            || self
-                .digests
-                .get(&same(record, measured))
-                .is_some_and(|digest| *digest != measured.digest)
+        measured.bytes != files.bytes(order.files_max) || self.outvoted(record, measured)
     }
 
     /// Work that takes a core for long, on more threads than cores.
@@ -106,14 +111,124 @@ fn comparable(plan: &Plan, measured: &Measured) -> bool {
     plan.method != Method::Null && measured.errors == 0 && !measured.digest.is_empty()
 }
 
-/// The number of files stands for the limit, which a record does not keep.
 fn same(record: &RunRecord, measured: &Measured) -> Same {
     let set = format!("{} on {}", record.set.hash, record.key.medium);
-    (set, measured.files, record.key.compute.to_string())
+    (set, measured.files, measured.bytes, record.key.compute.to_string())
 }
 
 /// Sorted, each once.
 pub(crate) fn tidy(doubts: &mut Vec<Doubt>) {
     doubts.sort_unstable();
     doubts.dedup();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ioloom_model::record::RunKey;
+    use ioloom_model::{Condition, FileSetRealised, Outcome};
+
+    fn record(plan: &str, measured: Measured) -> RunRecord {
+        RunRecord {
+            schema: 1,
+            key: RunKey {
+                study: "s".into(),
+                session: "s-1".into(),
+                experiment: "x".into(),
+                arm: "a".into(),
+                set: "S".into(),
+                medium: "work".into(),
+                condition: Condition::AsIs,
+                compute: Compute::None,
+                block: 0,
+                position: 0,
+                factors: BTreeMap::new(),
+            },
+            plan: plan.parse().unwrap(),
+            set: FileSetRealised {
+                name: "S".into(),
+                files: 2,
+                bytes_total: 30,
+                bytes_mean: 15.0,
+                compute_ns_mean: None,
+                hash: "h".into(),
+                medium: None,
+            },
+            proof: None,
+            outcome: Outcome::Done { measured: Box::new(measured) },
+            doubts: Vec::new(),
+            machine: String::new(),
+            version: String::new(),
+            started_unix_ms: 0,
+            seed: 0,
+        }
+    }
+
+    fn right(digest: &str) -> Measured {
+        Measured {
+            elapsed_ns: SHORT_RUN_NS,
+            files: 2,
+            bytes: 30,
+            digest: digest.into(),
+            others_cpu: Some(OTHERS_CPU_MAX),
+            ..Measured::default()
+        }
+    }
+
+    fn doubts(judge: &Judge, plan: &str, compute: Compute, measured: Measured) -> Vec<Doubt> {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("a"), [0; 10]).unwrap();
+        std::fs::write(dir.path().join("b"), [0; 20]).unwrap();
+        let files = FileList::below(dir.path()).unwrap();
+        let mut record = record(plan, measured);
+        let order = RunOrder {
+            plan: record.plan,
+            compute,
+            dir: dir.path().into(),
+            set: None,
+            files_max: None,
+            seed: 0,
+            spans_max: 1,
+        };
+        judge.judge(&mut record, &order, &files, false);
+        record.doubts
+    }
+
+    #[test]
+    fn each_doubt_has_its_cause() {
+        let judge = Judge::new(2);
+        let of = |measured| doubts(&judge, "read/threads:n=2", Compute::None, measured);
+        assert_eq!(of(right("a")), []);
+        assert_eq!(of(Measured { elapsed_ns: 9_999_999, ..right("a") }), [Doubt::ShortRun]);
+        assert_eq!(of(Measured { others_cpu: Some(0.2), ..right("a") }), [Doubt::NoisyNeighbour]);
+        assert_eq!(of(Measured { spans_lost: 1, ..right("a") }), [Doubt::SpansLost]);
+        assert_eq!(of(Measured { errors: 1, files: 1, ..right("a") }), [Doubt::Errors]);
+        assert_eq!(of(Measured { files: 3, ..right("a") }), [Doubt::WrongBytes]);
+        assert_eq!(of(Measured { bytes: 29, ..right("a") }), [Doubt::WrongBytes]);
+        let null = Measured { bytes: 0, ..right("a") };
+        assert_eq!(doubts(&judge, "null/threads:n=1", Compute::None, null), []);
+        let spin: Compute = "spin:1ms".parse().unwrap();
+        let wide = doubts(&judge, "read/threads:n=3", spin.clone(), right("a"));
+        assert_eq!(wide, [Doubt::Oversubscribed]);
+        assert_eq!(doubts(&judge, "read/threads:n=2", spin, right("a")), []);
+        let sleep: Compute = "sleep:1ms".parse().unwrap();
+        assert_eq!(doubts(&judge, "read/threads:n=30", sleep, right("a")), []);
+    }
+
+    #[test]
+    fn of_digests_that_disagree_the_later_and_the_fewer_are_doubted() {
+        let mut judge = Judge::new(2);
+        let mut see = |digest: &str| {
+            let measured = right(digest);
+            let found = doubts(&judge, "read/threads:n=1", Compute::None, measured.clone());
+            judge.remember(&record("read/threads:n=1", measured));
+            found.contains(&Doubt::WrongBytes)
+        };
+        assert!(!see("bad"), "nobody knows better yet");
+        assert!(see("good"));
+        assert!(!see("good"));
+        assert!(see("bad"));
+        assert!(!see("good"));
+        assert!(see("bad"));
+    }
 }

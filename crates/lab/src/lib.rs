@@ -12,6 +12,7 @@
 //! No engine is named here; engines come as [`Subject`]. Statistics, claims and pictures are made
 //! elsewhere, from the stored records alone, so that every verdict can be computed again.
 
+pub mod budget;
 pub mod child;
 pub mod condition;
 pub mod expand;
@@ -21,6 +22,7 @@ pub mod judge;
 pub mod keep;
 pub mod order;
 pub mod run;
+mod sets;
 pub mod spec;
 pub mod store;
 pub mod subject;

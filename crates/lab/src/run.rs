@@ -6,31 +6,30 @@
 //! store or the sets ends the study with one error and a session that can be resumed.
 //!
 //! A study with a budget stops at the end of a block when the next one would not fit, but not
-//! before [`BLOCKS_MIN`] blocks, and in no case later than [`BUDGET_HARD`] times its budget.
+//! before [`BLOCKS_MIN`](crate::budget::BLOCKS_MIN) blocks, and in no case later than
+//! [`BUDGET_HARD`](crate::budget::BUDGET_HARD) times its budget.
 
+use crate::budget::Blocks;
 use crate::child::{self, ChildEnd, Runner};
 use crate::condition::{ConditionError, Made, Maker};
-use crate::expand::{Comparison, Mode, Overrides, ReadyArm, SetSource, expand};
-use crate::files::{FileList, PassError};
+use crate::expand::{Comparison, Mode, Overrides, expand};
+use crate::files::PassError;
 use crate::judge::{self, Judge};
 use crate::order::{self, Slot};
+use crate::sets::{ReadySet, Sets};
 use crate::store::{
     EndReason, STORE_SCHEMA, Session, SessionEnd, SessionHeader, Store, StoreError, Writer,
 };
 use crate::subject::Subject;
 use crate::work::{self, Needs, Place};
 use ioloom_model::record::{RECORD_SCHEMA, RunKey, RunOrder};
-use ioloom_model::{Doubt, FileSetRealised, FileSetSpec, MachineFacts, Outcome, Proof, RunRecord};
-use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
+use ioloom_model::{Doubt, MachineFacts, Outcome, Proof, RunRecord};
+use std::collections::BTreeSet;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 use xxhash_rust::xxh3::xxh3_64;
 
-/// Blocks that a budget does not drop.
-pub const BLOCKS_MIN: u32 = 3;
-/// How far a study may go over its budget to reach [`BLOCKS_MIN`] blocks.
-pub const BUDGET_HARD: f64 = 3.0;
 /// Spans that a run may keep in all, unless the caller says otherwise.
 pub const SPANS_MAX: u64 = 16_384;
 /// Longest time of one run.
@@ -93,7 +92,7 @@ pub enum Event<'a> {
 
 /// Listens to a study.
 pub trait Progress: Sync {
-    /// Called from the thread that runs the study, between runs and never during one.
+    /// Called between runs, never during one; while sets are made, from any thread.
     fn event(&self, event: &Event<'_>);
 }
 
@@ -238,7 +237,7 @@ pub fn run_study(
     if let Some(reason) = needs.refusal() {
         return Err(LabError::Refused(reason));
     }
-    let sets = Sets::prepare(&planned, subject, options)?;
+    let sets = Sets::prepare(&planned.comparisons, subject, options)?;
     let (writer, session) = begin(spec, subject, store, &planned, options)?;
     let budget = budget(spec, options);
     let name = session.header.session.clone();
@@ -249,7 +248,7 @@ pub fn run_study(
         judge: Judge::new(options.machine.cpus_usable),
         writer,
         header: session.header,
-        blocks: Blocks { start, budget, finished: Vec::new() },
+        blocks: Blocks::new(start, budget),
     };
     for run in &session.runs {
         study.judge.remember(run);
@@ -322,113 +321,6 @@ fn time_word(unix_ms: u64) -> String {
     at.map_or_else(|| unix_ms.to_string(), |t| t.strftime("%Y%m%dT%H%M%SZ").to_string())
 }
 
-/// A set that is there.
-struct ReadySet {
-    realised: FileSetRealised,
-    /// Directory of the items.
-    items: PathBuf,
-    files: FileList,
-    spec: Option<FileSetSpec>,
-}
-
-/// The sets of a study by medium, and by directory of the set.
-struct Sets(BTreeMap<(String, PathBuf), ReadySet>);
-
-/// Where the set of an arm lies on a place; the user's directory lies where it lies.
-fn place_of(arm: &ReadyArm, place: &Place, options: &RunOptions<'_>) -> PathBuf {
-    match (&arm.source, &options.files) {
-        (SetSource::Made(spec), _) => place.set_dir(&arm.set, spec),
-        (SetSource::Directory(_), Some(dir)) => dir.clone(),
-        (SetSource::Directory(shown), None) => PathBuf::from(shown),
-    }
-}
-
-impl Sets {
-    fn prepare(
-        planned: &Planned,
-        subject: &dyn Subject,
-        options: &RunOptions<'_>,
-    ) -> Result<Self, LabError> {
-        let mut sets = BTreeMap::new();
-        for place in &options.places {
-            let word = &place.medium.name;
-            let here = planned.comparisons.iter().filter(|c| c.medium == *word);
-            for arm in here.flat_map(|c| &c.arms) {
-                let dir = place_of(arm, place, options);
-                let key = (word.clone(), dir.clone());
-                if sets.contains_key(&key) {
-                    continue;
-                }
-                let mut ready = prepare_one(arm, &dir, word, subject, options)?;
-                if options.stop.load(Ordering::Relaxed) {
-                    return Err(LabError::Interrupted);
-                }
-                let known = &mut ready.realised.medium;
-                known.get_or_insert_with(|| place.medium.clone()).name.clone_from(word);
-                sets.insert(key, ready);
-            }
-        }
-        Ok(Self(sets))
-    }
-}
-
-fn prepare_one(
-    arm: &ReadyArm,
-    dir: &Path,
-    medium: &str,
-    subject: &dyn Subject,
-    options: &RunOptions<'_>,
-) -> Result<ReadySet, LabError> {
-    let fail = |reason| {
-        if options.stop.load(Ordering::Relaxed) {
-            LabError::Interrupted
-        } else {
-            LabError::Set { name: arm.set.clone(), reason }
-        }
-    };
-    let going_on = |done, all| {
-        options.progress.event(&Event::Preparing(&arm.set, medium, done, all));
-        !options.stop.load(Ordering::Relaxed)
-    };
-    let (realised, items, spec) = match &arm.source {
-        SetSource::Made(spec) => {
-            std::fs::create_dir_all(dir)
-                .map_err(|e| fail(format!("make directory {}: {e}", dir.display())))?;
-            let realised = subject.prepare(&arm.set, spec, dir, &going_on).map_err(fail)?;
-            (realised, subject.items(dir), Some(spec.clone()))
-        }
-        SetSource::Directory(_) => (subject.survey(dir).map_err(fail)?, dir.to_owned(), None),
-    };
-    let items = std::path::absolute(&items)?;
-    let files = FileList::below(&items)?;
-    if files.is_empty() {
-        return Err(fail(format!("{} holds no regular file", items.display())));
-    }
-    Ok(ReadySet { realised, items, files, spec })
-}
-
-/// What the budget knows of time.
-struct Blocks {
-    start: Instant,
-    budget: Option<Duration>,
-    /// Lengths of the blocks that were run whole by this process.
-    finished: Vec<Duration>,
-}
-
-impl Blocks {
-    /// Whether the study must end before `block` begins (`whole`), or within a block.
-    fn over(&self, block: u32, whole: bool) -> bool {
-        let Some(budget) = self.budget else { return false };
-        let used = self.start.elapsed();
-        if used.as_secs_f64() > budget.as_secs_f64() * BUDGET_HARD {
-            return true;
-        }
-        let count = self.finished.len().max(1) as u32;
-        let next = self.finished.iter().sum::<Duration>() / count;
-        whole && block >= BLOCKS_MIN && used + next > budget
-    }
-}
-
 /// A study that is running.
 struct Study<'a> {
     options: &'a RunOptions<'a>,
@@ -453,9 +345,9 @@ impl Study<'_> {
             }
             let first = now.is_none_or(|(block, _)| block != slot.2);
             if let Some((_, since)) = now.filter(|_| first) {
-                self.blocks.finished.push(since.elapsed());
+                self.blocks.finish(since.elapsed());
             }
-            if self.blocks.over(slot.2, first) {
+            if self.blocks.over(slot.2, first, Instant::now()) {
                 return self.end(EndReason::Budget, slot.2, blocks);
             }
             if first {
@@ -495,7 +387,7 @@ impl Study<'_> {
     fn one(&self, slot: Slot, position: u32, all: usize) -> Result<Option<RunRecord>, LabError> {
         let comparison = &self.header.comparisons[slot.0 as usize];
         let arm = &comparison.arms[slot.1 as usize];
-        let Some(set) = self.set_of(comparison, arm) else {
+        let Some(set) = self.sets.of(comparison, arm, self.options) else {
             let reason = "its files are not given any more; repeat the same options".to_owned();
             return Err(LabError::Set { name: arm.set.clone(), reason });
         };
@@ -550,12 +442,6 @@ impl Study<'_> {
         }
         judge::tidy(&mut record.doubts);
         Ok(Some(record))
-    }
-
-    fn set_of(&self, comparison: &Comparison, arm: &ReadyArm) -> Option<&ReadySet> {
-        let place = self.options.places.iter().find(|p| p.medium.name == comparison.medium)?;
-        let dir = place_of(arm, place, self.options);
-        self.sets.0.get(&(comparison.medium.clone(), dir))
     }
 
     /// Probe, condition, child, proof; `None` when the flag was raised.

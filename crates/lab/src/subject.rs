@@ -29,9 +29,9 @@ pub struct Removed {
     pub bytes: u64,
 }
 
-/// Told how far the making of a set is: files done, files in all. Answers whether to go on;
+/// Told from any thread how far the making of a set is: files done, files in all. Answers whether to go on;
 /// `false` asks the subject to stop soon and to return an error that says it was interrupted.
-pub type SetProgress<'a> = &'a dyn Fn(u64, u64) -> bool;
+pub type SetProgress<'a> = &'a (dyn Fn(u64, u64) -> bool + Sync);
 
 /// An engine under study, as far as the laboratory needs it.
 pub trait Subject: Sync {
@@ -55,7 +55,7 @@ pub trait Subject: Sync {
     fn items(&self, dir: &Path) -> PathBuf;
 
     /// Makes the set in `dir`, or finishes a half-made one, or checks that the complete one there
-    /// is this very set. Never overwrites what it did not make. Must leave the manifest
+    /// is this very set. Leaves `reserve_bytes` free on the medium. Never overwrites what it did not make. Must leave the manifest
     /// [`crate::files::SET_MANIFEST`] in `dir`, by which [`crate::clean`] knows it again.
     ///
     /// # Errors
@@ -65,6 +65,7 @@ pub trait Subject: Sync {
         name: &str,
         spec: &FileSetSpec,
         dir: &Path,
+        reserve_bytes: u64,
         progress: SetProgress<'_>,
     ) -> Result<FileSetRealised, String>;
 

@@ -43,6 +43,22 @@ impl Place {
         Self { medium, dir: dir.to_owned() }
     }
 
+    /// A place under a word for tables, with what the system tells of the medium.
+    pub fn describe(name: &str, dir: &Path) -> Self {
+        let mut place = Self::work(dir);
+        place.medium.name = name.to_owned();
+        if let Ok(found) = ioloom_sys::mount::medium(nearest(dir)) {
+            let (major, minor) = found.mount.device;
+            place.medium.device = format!("{major}:{minor}");
+            place.medium.file_system.clone_from(&found.mount.file_system);
+            place.medium.block_device = found.block_device;
+            place.medium.scheduler = found.scheduler;
+            place.medium.rotational = found.rotational;
+            place.medium.read_ahead_kib = found.read_ahead_kib;
+        }
+        place
+    }
+
     /// Where a set lies on it.
     pub fn set_dir(&self, name: &str, spec: &FileSetSpec) -> PathBuf {
         // Made from text, so it cannot fail; an empty text would only give another name.
@@ -159,7 +175,7 @@ pub fn needs(
         budget_s: None,
     };
     for place in places {
-        let (free_bytes, total) = space(&place.dir)?;
+        let (reserve_bytes, free_bytes) = reserve_and_free(&place.dir, reserve_bytes)?;
         let mut wanted = BTreeMap::new();
         for comparison in comparisons.iter().filter(|c| c.medium == place.medium.name) {
             for arm in &comparison.arms {
@@ -190,7 +206,7 @@ pub fn needs(
             bytes,
             files,
             free_bytes,
-            reserve_bytes: reserve_bytes.min(total / 10),
+            reserve_bytes,
         });
     }
     Ok(needs)
@@ -237,24 +253,20 @@ pub(crate) fn demand_ns(
     }
 }
 
-/// Free and total bytes of the file system that holds `dir`, or of its nearest ancestor that
-/// exists.
-fn space(dir: &Path) -> io::Result<(u64, u64)> {
-    for ancestor in dir.ancestors() {
-        let ancestor = if ancestor.as_os_str().is_empty() { Path::new(".") } else { ancestor };
-        match rustix::fs::statvfs(ancestor) {
-            Ok(found) => {
-                let unit = found.f_frsize;
-                return Ok((found.f_bavail * unit, found.f_blocks * unit));
-            }
-            Err(rustix::io::Errno::NOENT) => {}
-            Err(error) => {
-                let text = format!("ask the free space of {}: {error}", ancestor.display());
-                return Err(io::Error::other(text));
-            }
-        }
-    }
-    Err(io::Error::other(format!("no directory above {} exists", dir.display())))
+/// What stays free on the file system of `dir`: what the user asked for, but on a small file
+/// system not more than a tenth of it. The other number is what is free now. A directory that is
+/// not there yet is judged by its nearest ancestor.
+pub(crate) fn reserve_and_free(dir: &Path, reserve_bytes: u64) -> io::Result<(u64, u64)> {
+    let found = ioloom_sys::mount::space(nearest(dir)).map_err(|e| {
+        io::Error::new(e.kind(), format!("ask the free space of {}: {e}", dir.display()))
+    })?;
+    Ok((reserve_bytes.min(found.total_bytes / 10), found.available_bytes))
+}
+
+/// The directory itself, or its nearest ancestor that exists.
+fn nearest(dir: &Path) -> &Path {
+    let found = dir.ancestors().find(|d| d.as_os_str().is_empty() || d.exists());
+    found.filter(|d| !d.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
 /// What [`clean`] did with one set or image.

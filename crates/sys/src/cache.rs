@@ -170,33 +170,13 @@ pub fn lives_in_memory(path: &Path) -> io::Result<bool> {
     Ok(matches!(kind, TMPFS | RAMFS | HUGETLBFS))
 }
 
-/// Bytes that this process had from devices so far (`read_bytes` of /proc/self/io, all threads);
-/// `None` without that file.
-pub fn process_device_bytes() -> Option<u64> {
-    let text = call("proc_io", || std::fs::read_to_string("/proc/self/io")).ok()?;
-    text.lines().find_map(|line| line.strip_prefix("read_bytes: ")?.trim().parse().ok())
-}
-
 /// Bytes read from the block device that holds `file` since the system started (/proc/diskstats);
 /// `None` where the file system has no block device of its own.
 pub fn device_read_bytes(file: &File) -> Option<u64> {
     let found = call("fstat", || Ok(rustix::fs::fstat(file)?)).ok()?;
     let (major, minor) = (rustix::fs::major(found.st_dev), rustix::fs::minor(found.st_dev));
-    let text = call("diskstats", || std::fs::read_to_string("/proc/diskstats")).ok()?;
-    read_bytes_in(&text, major, minor)
-}
-
-/// The kernel counts in units of 512 bytes whatever the device's sector.
-fn read_bytes_in(diskstats: &str, major: u32, minor: u32) -> Option<u64> {
-    diskstats.lines().find_map(|line| {
-        let mut fields = line.split_ascii_whitespace();
-        let here = fields.next()?.parse::<u32>().ok()? == major
-            && fields.next()?.parse::<u32>().ok()? == minor;
-        if !here {
-            return None;
-        }
-        fields.nth(3)?.parse::<u64>().ok().map(|sectors| sectors * 512)
-    })
+    let disks = crate::proc::diskstats().ok()?;
+    disks.iter().find(|disk| disk.device == (major, minor)).map(|disk| disk.read_bytes)
 }
 
 #[cfg(test)]
@@ -244,19 +224,16 @@ mod tests {
     }
 
     #[test]
-    fn diskstats_are_found_by_device_number() {
-        let text = "   7       0 loop0 1 2 3 4 0 0 0 0 0 0 0\n \
-                    254       0 vda 20 0 1000 5 1 1 8 2 0 1 7\n";
-        assert_eq!(read_bytes_in(text, 254, 0), Some(512_000));
-        assert_eq!(read_bytes_in(text, 7, 0), Some(1536));
-        assert_eq!(read_bytes_in(text, 8, 1), None);
-        assert_eq!(read_bytes_in("254 0 vda\nx", 254, 0), None);
-    }
-
-    #[test]
-    fn this_process_knows_what_it_read() {
-        if Path::new("/proc/self/io").exists() {
-            assert!(process_device_bytes().is_some());
-        }
+    fn the_device_of_a_file_counts_what_is_read_from_it() {
+        let (dir, file) = file_on_disk(1 << 20);
+        let (Some(before), Ok(false)) = (device_read_bytes(&file), lives_in_memory(dir.path()))
+        else {
+            println!("skipped: the source tree has no block device of its own");
+            return;
+        };
+        flush_file_system(&file).unwrap();
+        drop_file(&file).unwrap();
+        std::io::Read::read_to_end(&mut &file, &mut Vec::new()).unwrap();
+        assert!(device_read_bytes(&file).unwrap() >= before);
     }
 }

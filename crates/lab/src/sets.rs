@@ -1,0 +1,115 @@
+//! The sets of a study while it runs: made or found before the first run, listed once.
+
+use crate::expand::{Comparison, ReadyArm, SetSource};
+use crate::files::FileList;
+use crate::run::{Event, LabError, RunOptions};
+use crate::subject::Subject;
+use crate::work::{Place, reserve_and_free};
+use ioloom_model::{FileSetRealised, FileSetSpec};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
+
+/// A set that is there.
+pub(crate) struct ReadySet {
+    /// What it turned out to be.
+    pub(crate) realised: FileSetRealised,
+    /// Directory of the items.
+    pub(crate) items: PathBuf,
+    /// The items.
+    pub(crate) files: FileList,
+    /// How it was made; `None` for a directory of the user's.
+    pub(crate) spec: Option<FileSetSpec>,
+}
+
+/// The sets of a study by medium, and by directory of the set.
+pub(crate) struct Sets(BTreeMap<(String, PathBuf), ReadySet>);
+
+/// Where the set of an arm lies on a place; the user's directory lies where it lies.
+fn place_of(arm: &ReadyArm, place: &Place, options: &RunOptions<'_>) -> PathBuf {
+    match (&arm.source, &options.files) {
+        (SetSource::Made(spec), _) => place.set_dir(&arm.set, spec),
+        (SetSource::Directory(_), Some(dir)) => dir.clone(),
+        (SetSource::Directory(shown), None) => PathBuf::from(shown),
+    }
+}
+
+impl Sets {
+    /// Makes or finds every set of the comparisons, in the order of their first use.
+    pub(crate) fn prepare(
+        comparisons: &[Comparison],
+        subject: &dyn Subject,
+        options: &RunOptions<'_>,
+    ) -> Result<Self, LabError> {
+        let mut sets = BTreeMap::new();
+        for place in &options.places {
+            let word = &place.medium.name;
+            let here = comparisons.iter().filter(|c| c.medium == *word);
+            for arm in here.flat_map(|c| &c.arms) {
+                let dir = place_of(arm, place, options);
+                let key = (word.clone(), dir.clone());
+                if sets.contains_key(&key) {
+                    continue;
+                }
+                let mut ready = prepare_one(arm, &dir, word, subject, options)?;
+                if options.stop.load(Ordering::Relaxed) {
+                    return Err(LabError::Interrupted);
+                }
+                let known = &mut ready.realised.medium;
+                known.get_or_insert_with(|| place.medium.clone()).name.clone_from(word);
+                sets.insert(key, ready);
+            }
+        }
+        Ok(Self(sets))
+    }
+
+    /// The set of an arm; `None` when the options that named it are not the same any more.
+    pub(crate) fn of(
+        &self,
+        comparison: &Comparison,
+        arm: &ReadyArm,
+        options: &RunOptions<'_>,
+    ) -> Option<&ReadySet> {
+        let place = options.places.iter().find(|p| p.medium.name == comparison.medium)?;
+        self.0.get(&(comparison.medium.clone(), place_of(arm, place, options)))
+    }
+}
+
+fn prepare_one(
+    arm: &ReadyArm,
+    dir: &Path,
+    medium: &str,
+    subject: &dyn Subject,
+    options: &RunOptions<'_>,
+) -> Result<ReadySet, LabError> {
+    let fail = |reason| {
+        if options.stop.load(Ordering::Relaxed) {
+            LabError::Interrupted
+        } else {
+            LabError::Set { name: arm.set.clone(), reason }
+        }
+    };
+    let going_on = |done, all| {
+        options.progress.event(&Event::Preparing(&arm.set, medium, done, all));
+        !options.stop.load(Ordering::Relaxed)
+    };
+    let (realised, items, spec) = match &arm.source {
+        SetSource::Made(spec) => {
+            // The subject makes the last directory itself, and so knows that it may remove it.
+            let parent = dir.parent().unwrap_or(dir);
+            std::fs::create_dir_all(parent)
+                .map_err(|e| fail(format!("make directory {}: {e}", parent.display())))?;
+            let (reserve, _) = reserve_and_free(parent, options.reserve_bytes)?;
+            let realised =
+                subject.prepare(&arm.set, spec, dir, reserve, &going_on).map_err(fail)?;
+            (realised, subject.items(dir), Some(spec.clone()))
+        }
+        SetSource::Directory(_) => (subject.survey(dir).map_err(fail)?, dir.to_owned(), None),
+    };
+    let items = std::path::absolute(&items)?;
+    let files = FileList::below(&items)?;
+    if files.is_empty() {
+        return Err(fail(format!("{} holds no regular file", items.display())));
+    }
+    Ok(ReadySet { realised, items, files, spec })
+}

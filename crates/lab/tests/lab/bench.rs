@@ -1,0 +1,241 @@
+//! A subject, a study and children that are only made up.
+
+use ioloom_lab::child::Runner;
+use ioloom_lab::files::SET_MANIFEST;
+use ioloom_lab::run::{DEADLINE_MAX, Silent};
+use ioloom_lab::{
+    ChildAnswer, Cost, Mode, Overrides, Place, Progress, Removed, RunOptions, SetProgress, Store,
+    Subject,
+};
+use ioloom_model::record::RunOrder;
+use ioloom_model::{
+    Compute, Doubt, FileSetRealised, FileSetSpec, MachineFacts, Measured, Method, Outcome, Plan,
+    StudySpec,
+};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+pub(crate) const FILES: u64 = 20;
+pub(crate) const FILE_BYTES: u64 = 5000;
+
+/// Makes files of zeros and knows them by the text of their specification.
+#[derive(Default)]
+pub(crate) struct Mock {
+    pub(crate) prepared: AtomicU64,
+}
+
+impl Mock {
+    fn text(spec: &FileSetSpec) -> String {
+        serde_json::to_string(spec).unwrap()
+    }
+}
+
+impl Subject for Mock {
+    fn name(&self) -> &str {
+        "mock"
+    }
+
+    fn probe(&self, plan: &Plan, _: &Compute, _: &Path) -> Result<(), String> {
+        match plan.method {
+            Method::DirectRead => Err("no direct reads on this file system".to_owned()),
+            _ => Ok(()),
+        }
+    }
+
+    fn cost(&self, spec: &FileSetSpec) -> Cost {
+        let bytes = (0..spec.count.min(100)).map(|i| spec.size.value(spec.seed, i)).sum::<u64>();
+        let bytes = bytes * spec.count / spec.count.min(100);
+        Cost { bytes, files: spec.count, seconds: bytes as f64 / 500e6 }
+    }
+
+    fn ready(&self, spec: &FileSetSpec, dir: &Path) -> bool {
+        std::fs::read_to_string(dir.join(SET_MANIFEST)).is_ok_and(|t| t == Self::text(spec))
+    }
+
+    fn items(&self, dir: &Path) -> PathBuf {
+        dir.join("files")
+    }
+
+    fn prepare(
+        &self,
+        name: &str,
+        spec: &FileSetSpec,
+        dir: &Path,
+        _: u64,
+        progress: SetProgress<'_>,
+    ) -> Result<FileSetRealised, String> {
+        self.prepared.fetch_add(1, Ordering::Relaxed);
+        let files = dir.join("files");
+        std::fs::create_dir_all(&files).map_err(|e| e.to_string())?;
+        let mut total = 0;
+        for i in 0..spec.count {
+            let size = spec.size.value(spec.seed, i);
+            total += size;
+            std::fs::write(files.join(format!("{i:06}")), vec![0u8; size as usize])
+                .map_err(|e| e.to_string())?;
+            if !progress(i + 1, spec.count) {
+                return Err("interrupted".to_owned());
+            }
+        }
+        std::fs::write(dir.join(SET_MANIFEST), Self::text(spec)).map_err(|e| e.to_string())?;
+        Ok(realised(name, spec.count, total))
+    }
+
+    fn remove(&self, dir: &Path) -> Result<Removed, String> {
+        let files = std::fs::read_dir(dir.join("files")).map_err(|e| e.to_string())?.count();
+        std::fs::remove_dir_all(dir).map_err(|e| e.to_string())?;
+        Ok(Removed { files: files as u64, bytes: 0 })
+    }
+
+    fn survey(&self, dir: &Path) -> Result<FileSetRealised, String> {
+        let files = std::fs::read_dir(dir).map_err(|e| e.to_string())?.count();
+        Ok(realised(&dir.display().to_string(), files as u64, 0))
+    }
+
+    fn verify(&self, _: &RunOrder, _: &FileSetRealised, _: &Measured) -> Vec<Doubt> {
+        Vec::new()
+    }
+}
+
+fn realised(name: &str, files: u64, bytes_total: u64) -> FileSetRealised {
+    FileSetRealised {
+        name: name.to_owned(),
+        files,
+        bytes_total,
+        bytes_mean: bytes_total as f64 / files.max(1) as f64,
+        compute_ns_mean: None,
+        hash: format!("{files:016x}"),
+        medium: None,
+    }
+}
+
+/// Everything a study needs, in one directory of its own on the disk of the build.
+pub(crate) struct Bench {
+    pub(crate) dir: PathBuf,
+    _owned: Option<tempfile::TempDir>,
+    pub(crate) stop: AtomicBool,
+    pub(crate) subject: Mock,
+}
+
+impl Bench {
+    pub(crate) fn new() -> Self {
+        let owned = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+        let bench = Self::at(owned.path());
+        Self { _owned: Some(owned), ..bench }
+    }
+
+    pub(crate) fn at(dir: &Path) -> Self {
+        let bench = Self {
+            dir: dir.to_owned(),
+            _owned: None,
+            stop: AtomicBool::new(false),
+            subject: Mock::default(),
+        };
+        let total = FILES * FILE_BYTES;
+        bench.answer("good", &done(FILES, total, "00000000000000aa"));
+        bench.answer("liar", &done(FILES, total, "00000000000000bb"));
+        bench.answer("short", &done(FILES - 1, total - FILE_BYTES, "00000000000000cc"));
+        bench
+    }
+
+    fn answer(&self, name: &str, outcome: &Outcome) {
+        let answer = ChildAnswer { outcome: outcome.clone(), device_bytes: Some(FILES * 8192) };
+        let text = serde_json::to_string(&answer).unwrap();
+        std::fs::write(self.dir.join(name), text).unwrap();
+    }
+
+    /// Where each child writes a line when it starts.
+    pub(crate) fn log(&self) -> PathBuf {
+        self.dir.join("log")
+    }
+
+    pub(crate) fn started(&self) -> usize {
+        std::fs::read_to_string(self.log()).map_or(0, |t| t.lines().count())
+    }
+
+    /// Children that log, wait for `pause` seconds and answer by the method of the plan.
+    pub(crate) fn runner(&self, pause: &str) -> Runner {
+        let script = format!(
+            "cd '{}'; read -r order; echo x >> log; sleep {pause}; case $order in \
+             *'\"plan\":\"mmap'*) kill -BUS $$;; \
+             *'\"plan\":\"nowait'*) cat liar;; \
+             *'\"plan\":\"uring'*) cat short;; \
+             *) cat good;; esac",
+            self.dir.display()
+        );
+        Runner {
+            program: "/bin/sh".into(),
+            arguments: vec!["-c".into(), script.into()],
+            environment: Vec::new(),
+        }
+    }
+
+    pub(crate) fn store(&self) -> Store {
+        Store::open(&self.dir.join("store")).unwrap()
+    }
+
+    pub(crate) fn options<'a>(&'a self, progress: &'a dyn Progress) -> RunOptions<'a> {
+        RunOptions {
+            mode: Mode::Full,
+            overrides: Overrides::default(),
+            places: vec![Place::work(&self.dir.join("work"))],
+            files: None,
+            drop_caches: false,
+            resume: false,
+            budget: None,
+            reserve_bytes: 0,
+            runner: self.runner("0"),
+            deadline_max: DEADLINE_MAX,
+            spans_max: 0,
+            machine: MachineFacts {
+                fingerprint: "made-up".to_owned(),
+                cpus_usable: 2,
+                ..MachineFacts::default()
+            },
+            version: "0".to_owned(),
+            command: vec!["ioloom".to_owned(), "study".to_owned()],
+            stop: &self.stop,
+            progress,
+        }
+    }
+
+    pub(crate) fn silent(&self) -> RunOptions<'_> {
+        self.options(&Silent)
+    }
+}
+
+pub(crate) fn done(files: u64, bytes: u64, digest: &str) -> Outcome {
+    let measured = Measured {
+        elapsed_ns: 20_000_000,
+        files,
+        bytes,
+        digest: digest.to_owned(),
+        others_cpu: Some(0.01),
+        ..Measured::default()
+    };
+    Outcome::Done { measured: Box::new(measured) }
+}
+
+/// A study with the given arms over 20 files of 5000 bytes, three blocks.
+pub(crate) fn study(arms: &str) -> StudySpec {
+    let text = format!(
+        r#"
+name = "made-up"
+title = "Made up"
+question = "Does the laboratory work?"
+seed = 5
+[sets.S]
+about = "small"
+full = {{ count = {FILES}, size = "{FILE_BYTES}" }}
+[[experiment]]
+name = "x"
+question = "Which?"
+sets = ["S"]
+blocks_full = 3
+arm = [ {arms} ]
+"#
+    );
+    ioloom_lab::spec::parse(&text, "made-up").unwrap()
+}
+
+pub(crate) const TWO_ARMS: &str = r#"{ name = "t{n}", plan = "read/threads:n={n}", with = { n = [1, 2] }, headline_with = { n = [1] } }"#;

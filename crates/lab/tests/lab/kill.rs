@@ -1,0 +1,92 @@
+//! Studies that die in the middle: by SIGKILL, and by a file that may not grow.
+
+use crate::bench::{Bench, TWO_ARMS, study};
+use ioloom_lab::run_study;
+use ioloom_model::StudySpec;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+const VARIABLE: &str = "IOLOOM_LAB_TEST_STUDY";
+const RUNS: usize = 12 * 3;
+
+fn long_study() -> StudySpec {
+    let mut spec = study(TWO_ARMS);
+    spec.experiments[0].blocks_full = 12;
+    spec
+}
+
+/// Does nothing unless this program was started to run a study and be killed.
+#[test]
+fn a_study_in_a_process_of_its_own() {
+    let Some(dir) = std::env::var_os(VARIABLE) else { return };
+    let bench = Bench::at(Path::new(&dir));
+    let mut options = bench.silent();
+    options.runner = bench.runner("0.02");
+    if let Err(error) = run_study(&long_study(), &bench.subject, &bench.store(), &options) {
+        std::fs::write(bench.dir.join("error"), error.to_string()).unwrap();
+        std::process::exit(1);
+    }
+}
+
+fn resume_and_check(bench: &Bench, killed: usize) {
+    let store = bench.store();
+    let file = store.files().unwrap().remove(0);
+    let before = store.read(&file.header.session).unwrap();
+    assert!(!file.ended && before.end.is_none());
+    assert!(!before.runs.is_empty() && before.runs.len() < RUNS, "{}", before.runs.len());
+    assert_eq!(before.header.order.len(), RUNS, "the whole list was there before the first run");
+    let mut options = bench.silent();
+    options.resume = true;
+    let after = run_study(&long_study(), &bench.subject, &store, &options).unwrap().session;
+    assert_eq!(after.runs.len(), RUNS);
+    assert_eq!(after.runs[..before.runs.len()], before.runs[..], "no finished run is lost");
+    let in_order = after.runs.iter().enumerate().all(|(i, r)| r.key.position as usize == i);
+    assert!(in_order, "each run of the list once");
+    let started = bench.started();
+    assert!((RUNS..=RUNS + killed).contains(&started), "{started}: a finished run ran again");
+}
+
+#[test]
+fn a_study_killed_in_the_middle_resumes_and_loses_no_finished_run() {
+    let bench = Bench::new();
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "kill::a_study_in_a_process_of_its_own"])
+        .env(VARIABLE, &bench.dir)
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    let since = Instant::now();
+    while bench.started() < 7 {
+        assert!(since.elapsed() < Duration::from_secs(120), "the study does not get going");
+        assert!(child.try_wait().unwrap().is_none(), "the study ended too soon");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    resume_and_check(&bench, 1);
+}
+
+#[test]
+fn a_store_that_cannot_grow_ends_the_study_with_one_error_and_resumes() {
+    let bench = Bench::new();
+    // The limit counts 512 or 1024 bytes by shell; either is reached before the last run.
+    let script = r#"trap "" XFSZ; ulimit -f 32; exec "$0" "$@""#;
+    let status = Command::new("/bin/sh")
+        .args(["-c", script])
+        .arg(std::env::current_exe().unwrap())
+        .args(["--exact", "kill::a_study_in_a_process_of_its_own"])
+        .env(VARIABLE, &bench.dir)
+        .stdout(Stdio::null())
+        .status()
+        .unwrap();
+    assert!(!status.success());
+    let error = std::fs::read_to_string(bench.dir.join("error")).unwrap();
+    assert!(error.starts_with("write ") && error.contains(".jsonl"), "{error}");
+    assert!(error.contains("finished runs are safe"), "{error}");
+    let store = bench.store();
+    let file = store.files().unwrap().remove(0);
+    let session = store.read(&file.header.session).unwrap();
+    assert_eq!(session.torn_bytes, 0, "the half line was taken back");
+    resume_and_check(&bench, 1);
+}

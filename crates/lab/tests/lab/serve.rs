@@ -1,0 +1,71 @@
+//! The child's side: `serve` in a real process.
+
+use ioloom_lab::child::{ChildAnswer, ChildEnd, Runner, serve};
+use ioloom_model::record::RunOrder;
+use ioloom_model::{Measured, Outcome};
+use std::io::Write;
+use std::process::{Command, Stdio};
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+const VARIABLE: &str = "IOLOOM_LAB_TEST_CHILD";
+
+/// Does nothing unless this program was started as the child of a run.
+#[test]
+fn a_child_of_a_run() {
+    let Some(kind) = std::env::var_os(VARIABLE) else { return };
+    serve(|order| {
+        if kind == "hang" {
+            std::thread::sleep(Duration::from_secs(1000));
+        }
+        let measured = Measured { files: order.files_max.unwrap_or(0), ..Measured::default() };
+        ChildAnswer { outcome: Outcome::Done { measured: Box::new(measured) }, device_bytes: None }
+    });
+    std::process::exit(0);
+}
+
+fn order() -> RunOrder {
+    RunOrder {
+        plan: "read/threads:n=1".parse().unwrap(),
+        compute: "xxh3".parse().unwrap(),
+        dir: "/x".into(),
+        set: None,
+        files_max: Some(42),
+        seed: 1,
+        spans_max: 0,
+    }
+}
+
+#[test]
+fn orders_are_served_and_device_bytes_filled_in() {
+    // The test program says a word of its own on its output; only the answer is passed on.
+    let script = r#""$0" --exact serve::a_child_of_a_run --nocapture | grep -a '^{'"#;
+    let runner = Runner {
+        program: "/bin/sh".into(),
+        arguments: vec!["-c".into(), script.into(), std::env::current_exe().unwrap().into()],
+        environment: vec![(VARIABLE.into(), "answer".into())],
+    };
+    let stop = AtomicBool::new(false);
+    let end = runner.run(&order(), Duration::from_secs(120), &stop, None);
+    let ChildEnd::Answered(answer) = end else { panic!() };
+    let Outcome::Done { measured } = &answer.outcome else { panic!("{:?}", answer.outcome) };
+    assert_eq!(measured.files, 42);
+    if std::path::Path::new("/proc/self/io").exists() {
+        assert!(answer.device_bytes.is_some());
+    }
+}
+
+#[test]
+fn a_child_ends_when_its_parent_is_gone() {
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "serve::a_child_of_a_run", "--nocapture"])
+        .env(VARIABLE, "hang")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    writeln!(stdin, "{}", serde_json::to_string(&order()).unwrap()).unwrap();
+    drop(stdin);
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+}

@@ -1,0 +1,185 @@
+//! The store, its index and its exports.
+
+use crate::bench::{Bench, TWO_ARMS, study};
+use ioloom_lab::keep::KEPT_BYTES_MAX;
+use ioloom_lab::{Index, RunFilter, Session, Store, StoreError, keep, run_study};
+use ioloom_model::record::Span;
+use ioloom_model::{CallKind, Outcome};
+use std::io::Write;
+use std::path::PathBuf;
+
+fn finished(bench: &Bench) -> (Session, PathBuf) {
+    let store = bench.store();
+    let run = run_study(&study(TWO_ARMS), &bench.subject, &store, &bench.silent()).unwrap();
+    let path = store.files().unwrap().remove(0).path;
+    (run.session, path)
+}
+
+fn append(path: &PathBuf, text: &[u8]) {
+    std::fs::OpenOptions::new().append(true).open(path).unwrap().write_all(text).unwrap();
+}
+
+#[test]
+fn a_torn_last_line_is_left_out_and_cut_off_when_the_session_goes_on() {
+    let bench = Bench::new();
+    let (session, path) = finished(&bench);
+    let store = bench.store();
+    let name = session.header.session.clone();
+    let whole = std::fs::read(&path).unwrap();
+    let ends: Vec<usize> =
+        whole.iter().enumerate().filter(|(_, b)| **b == b'\n').map(|(i, _)| i + 1).collect();
+    // Cut at many places of the last two lines and in the middle: runs before stay.
+    for cut in (ends[4]..whole.len()).step_by(97).chain([ends[5] - 1, ends[5], whole.len() - 1]) {
+        std::fs::write(&path, &whole[..cut]).unwrap();
+        let complete = ends.iter().filter(|e| **e <= cut).count();
+        let read = store.read(&name).unwrap();
+        assert_eq!(read.runs[..], session.runs[..(complete - 1).min(9)], "cut at {cut}");
+        let torn = cut - ends[complete - 1];
+        assert_eq!(read.torn_bytes, torn as u64);
+        drop(store.reopen(&name).unwrap());
+        assert_eq!(std::fs::metadata(&path).unwrap().len() as usize, ends[complete - 1]);
+    }
+    // A power cut can leave zeros with a line end.
+    std::fs::write(&path, &whole[..ends[5]]).unwrap();
+    append(&path, b"\0\0\0\0\n");
+    let (mut writer, read) = store.reopen(&name).unwrap();
+    assert_eq!((read.runs.len(), read.torn_bytes), (5, 5));
+    writer.append(&session.runs[5]).unwrap();
+    drop(writer);
+    assert_eq!(store.read(&name).unwrap().runs[..], session.runs[..6]);
+    // Without a complete header there is no session.
+    std::fs::write(&path, &whole[..ends[0] - 1]).unwrap();
+    assert!(store.files().unwrap().is_empty());
+    assert!(matches!(store.read(&name), Err(StoreError::NoSession { .. })));
+}
+
+#[test]
+fn lines_of_something_else_and_of_a_newer_program_are_clear_errors() {
+    let bench = Bench::new();
+    let (session, path) = finished(&bench);
+    let name = session.header.session.clone();
+    let store = bench.store();
+    let text = std::fs::read_to_string(&path).unwrap();
+    let lines: Vec<&str> = text.lines().collect();
+    let mut broken = lines.clone();
+    broken[3] = "{\"run\":7}";
+    std::fs::write(&path, broken.join("\n") + "\n").unwrap();
+    let error = store.read(&name).unwrap_err().to_string();
+    assert!(error.contains("line 4"), "{error}");
+    for (line, from, to) in [
+        (0, "{\"session\":{\"schema\":1,", "{\"session\":{\"schema\":2,"),
+        (2, "{\"run\":{\"schema\":1,", "{\"run\":{\"schema\":9,\"plan\":3,"),
+    ] {
+        let mut newer: Vec<String> = lines.iter().map(|l| (*l).to_owned()).collect();
+        newer[line] = newer[line].replacen(from, to, 1);
+        assert_ne!(newer[line], lines[line]);
+        std::fs::write(&path, newer.join("\n") + "\n").unwrap();
+        let error = store.read(&name).unwrap_err();
+        assert!(matches!(error, StoreError::Newer { .. }), "{error}");
+        assert!(error.to_string().contains("newer ioloom"), "{error}");
+    }
+}
+
+#[test]
+fn one_session_has_one_writer() {
+    let bench = Bench::new();
+    let (session, _) = finished(&bench);
+    let store = bench.store();
+    let (_writer, _) = store.reopen(&session.header.session).unwrap();
+    let error = store.reopen(&session.header.session).unwrap_err();
+    assert!(matches!(error, StoreError::Busy { .. }), "{error}");
+    let error = store.reopen("nobody").unwrap_err();
+    assert!(error.to_string().contains("no session 'nobody'"), "{error}");
+}
+
+#[test]
+fn the_index_is_rebuilt_equal_whatever_happens_to_it() {
+    let bench = Bench::new();
+    let (session, path) = finished(&bench);
+    let store = bench.store();
+    let file = bench.dir.join("store/index.sqlite");
+    let all =
+        |index: &Index| (index.sessions().unwrap(), index.runs(&RunFilter::default()).unwrap());
+    let first = all(&Index::open(&store).unwrap());
+    assert_eq!(first.1, session.runs);
+    assert_eq!((first.0.len(), first.0[0].runs_done, first.0[0].ended), (1, 9, true));
+    // Damaged, gone, half written: the same again.
+    std::fs::write(&file, "this is no database, but long enough to be taken for one".repeat(50))
+        .unwrap();
+    assert_eq!(all(&Index::open(&store).unwrap()), first);
+    std::fs::remove_file(&file).unwrap();
+    assert_eq!(all(&Index::open(&store).unwrap()), first);
+    // A session that lost lines, and a second one, are seen at once.
+    let text = std::fs::read_to_string(&path).unwrap();
+    let less: Vec<&str> = text.lines().take(5).collect();
+    std::fs::write(&path, less.join("\n") + "\n").unwrap();
+    let index = Index::open(&store).unwrap();
+    assert_eq!(index.runs(&RunFilter::default()).unwrap()[..], session.runs[..4]);
+    assert!(!index.sessions().unwrap()[0].ended);
+    run_study(&study(TWO_ARMS), &bench.subject, &store, &bench.silent()).unwrap();
+    let index = Index::open(&store).unwrap();
+    assert_eq!(index.sessions().unwrap().len(), 2);
+    let filter = RunFilter {
+        session: Some(session.header.session.clone()),
+        arm: Some("t2".to_owned()),
+        outcome: Some("done".to_owned()),
+        ..RunFilter::default()
+    };
+    let wanted = session.runs[..4].iter().filter(|r| r.key.arm == "t2").count();
+    assert_eq!(index.runs(&filter).unwrap().len(), wanted);
+    // A session that is gone is forgotten.
+    std::fs::remove_file(&path).unwrap();
+    assert_eq!(Index::open(&store).unwrap().sessions().unwrap().len(), 1);
+}
+
+#[test]
+fn exports_are_small_and_read_back_as_one_more_store() {
+    let bench = Bench::new();
+    let (session, _) = finished(&bench);
+    let store = bench.store();
+    // A long session: many heavy records under one header.
+    let mut header = session.header.clone();
+    header.session = "long".to_owned();
+    let (mut writer, header) = store.create(header).unwrap();
+    let span = Span { kind: CallKind::Read, start_ns: 1, ns: 2, file: 3 };
+    let mut runs = Vec::new();
+    for position in 0..60 {
+        let mut run = session.runs[0].clone();
+        run.key.session = header.session.clone();
+        run.key.position = position;
+        let Outcome::Done { measured } = &mut run.outcome else { panic!() };
+        measured.spans = vec![vec![span; 1000]];
+        measured.in_flight = (0..10_000).map(|i| (i, 1)).collect();
+        measured.digest = "d".repeat(40_000);
+        writer.append(&run).unwrap();
+        runs.push(run);
+    }
+    drop(writer);
+    let dest = bench.dir.join("kept");
+    let names = [header.session.clone(), session.header.session.clone()];
+    let kept = keep(&store, &names, &dest).unwrap();
+    assert!(kept.len() > 3, "{kept:?}");
+    assert_eq!(kept.iter().map(|k| k.runs).sum::<usize>(), 69);
+    for file in &kept {
+        let bytes = std::fs::metadata(&file.path).unwrap().len();
+        assert!(bytes == file.bytes && bytes <= KEPT_BYTES_MAX as u64, "{file:?}");
+    }
+    let export = Store::open_to_read(&dest).unwrap();
+    assert_eq!(export.read(&names[1]).unwrap(), session);
+    let back = export.read("long").unwrap();
+    assert_eq!(back.header, header);
+    assert_eq!(back.runs.len(), 60);
+    for (run, was) in back.runs.iter().zip(&runs) {
+        let (m, w) = (run.measured().unwrap(), was.measured().unwrap());
+        assert!(m.spans.is_empty() && m.in_flight.len() <= 64);
+        assert_eq!(
+            (m.in_flight.first(), m.in_flight.last()),
+            (w.in_flight.first(), w.in_flight.last())
+        );
+        assert_eq!((&run.key, &m.digest), (&was.key, &w.digest));
+    }
+    let index = Index::open(&export).unwrap();
+    assert_eq!(index.runs(&RunFilter::default()).unwrap().len(), 69);
+    assert_eq!(keep(&store, &names, &dest).unwrap(), kept, "keeping again replaces");
+    assert!(Store::open_to_read(&bench.dir.join("nowhere")).is_err());
+}

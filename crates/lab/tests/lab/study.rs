@@ -1,0 +1,257 @@
+//! A study from its text to its records.
+
+use crate::bench::{Bench, FILES, Mock, TWO_ARMS, study};
+use ioloom_lab::run::{Event, plan};
+use ioloom_lab::store::EndReason;
+use ioloom_lab::{LabError, Mode, Place, Progress, RunFilter, Session, clean, run_study};
+use ioloom_model::{Condition, Doubt, Outcome, RunRecord};
+use std::collections::BTreeSet;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+fn of<'a>(session: &'a Session, arm: &str) -> Vec<&'a RunRecord> {
+    session.runs.iter().filter(|r| r.key.arm == arm).collect()
+}
+
+#[test]
+fn every_run_of_the_list_is_recorded_in_the_order_that_was_stored() {
+    let bench = Bench::new();
+    let run = run_study(&study(TWO_ARMS), &bench.subject, &bench.store(), &bench.silent()).unwrap();
+    let session = run.session;
+    assert!(!run.interrupted);
+    assert_eq!(session.end.as_ref().map(|e| e.reason), Some(EndReason::Finished));
+    assert_eq!(session.end.as_ref().unwrap().doubts, [Doubt::FewSamples], "three blocks are few");
+    assert_eq!(session.runs.len(), 9, "two arms and one again, three blocks");
+    assert_eq!(of(&session, "t1 (again)").len(), 3);
+    assert_eq!(session.runs[0].plan.to_string().split('=').next(), Some("read/threads:n"));
+    for (position, run) in session.runs.iter().enumerate() {
+        let slot = session.header.order[position];
+        let arm = &session.header.comparisons[slot.0 as usize].arms[slot.1 as usize];
+        assert_eq!(run.key.position as usize, position);
+        assert_eq!((&run.key.arm, run.key.block), (&arm.name, slot.2));
+        assert!(run.measured().is_some(), "{:?}", run.outcome);
+        assert!(!run.doubts.contains(&Doubt::WrongBytes));
+        assert_eq!(run.set.medium.as_ref().unwrap().name, "work");
+        let proof = run.proof.as_ref().unwrap();
+        assert_eq!((proof.asked, proof.device_bytes), (Condition::Cold, Some(FILES * 8192)));
+    }
+    assert_eq!(bench.started(), 9);
+    let planned = plan(&study(TWO_ARMS), &bench.silent()).unwrap();
+    assert_eq!(planned.order, session.header.order, "the seed alone decides");
+}
+
+#[test]
+fn what_goes_wrong_with_a_run_is_its_outcome_and_the_study_goes_on() {
+    let bench = Bench::new();
+    let spec = study(
+        r#"{ name = "good", plan = "read/threads:n=1" },
+           { name = "refused", plan = "direct:read/threads:n=1" },
+           { name = "crash", plan = "mmap:plain/threads:n=1" },
+           { name = "liar", plan = "nowait/threads:n=1" },
+           { name = "short", plan = "uring/threads:n=1" },
+           { name = "part", plan = "read/threads:n=3", files_max = "7" }"#,
+    );
+    // The reference for digests is the first run, so a good one must come first.
+    let mut options = bench.silent();
+    options.overrides.blocks = Some(2);
+    options.overrides.seed = (0..1000).find(|seed| {
+        options.overrides.seed = Some(*seed);
+        let planned = plan(&spec, &options).unwrap();
+        let first = planned.order.iter().find(|s| s.1 != 1 && s.1 != 2);
+        first.is_some_and(|s| s.1 == 0)
+    });
+    let session = run_study(&spec, &bench.subject, &bench.store(), &options).unwrap().session;
+    assert_eq!(session.runs.len(), 14);
+    for run in of(&session, "refused") {
+        let Outcome::Refused { reason } = &run.outcome else { panic!("{:?}", run.outcome) };
+        assert!(reason.contains("no direct reads"));
+    }
+    for run in of(&session, "crash") {
+        let Outcome::Failed { reason } = &run.outcome else { panic!("{:?}", run.outcome) };
+        assert!(reason.contains("SIGBUS"), "{reason}");
+    }
+    for (arm, wrong) in [("good", false), ("liar", true), ("short", true), ("part", true)] {
+        for run in of(&session, arm) {
+            assert_eq!(run.doubts.contains(&Doubt::WrongBytes), wrong, "{arm}");
+        }
+    }
+}
+
+#[test]
+fn a_set_is_made_once_found_again_and_cleaned_without_touching_results() {
+    let bench = Bench::new();
+    let spec = study(TWO_ARMS);
+    let options = bench.silent();
+    let needs = |bench: &Bench| {
+        let planned = plan(&spec, &options).unwrap();
+        ioloom_lab::run::needs(&spec, &planned, &bench.subject, &options).unwrap()
+    };
+    let before = needs(&bench);
+    assert_eq!((before.sets_missing, before.runs, before.places[0].files), (1, 9, FILES));
+    assert!(before.to_string().contains("1 sets to make"), "{before}");
+    run_study(&spec, &bench.subject, &bench.store(), &options).unwrap();
+    assert_eq!((needs(&bench).sets_missing, needs(&bench).places[0].bytes), (0, 0));
+    let work = bench.dir.join("work");
+    std::fs::create_dir_all(work.join("sets/of-the-user")).unwrap();
+    std::fs::write(work.join("sets/of-the-user/x"), "x").unwrap();
+    let cleaned = clean(&work, &bench.subject).unwrap();
+    assert_eq!((cleaned.len(), cleaned[0].files), (1, FILES));
+    assert!(!cleaned[0].dir.exists() && work.join("sets/of-the-user/x").exists());
+    assert_eq!(clean(&work, &bench.subject).unwrap(), []);
+    assert_eq!(bench.store().files().unwrap().len(), 1, "results stay");
+    assert_eq!(needs(&bench).sets_missing, 1);
+}
+
+#[test]
+fn too_little_space_and_wrong_names_are_refused_before_anything_is_made() {
+    let bench = Bench::new();
+    let store = bench.store();
+    let mut options = bench.silent();
+    let mut spec = study(TWO_ARMS);
+    spec.sets.get_mut("S").unwrap().full.count = 1 << 40;
+    let error = run_study(&spec, &bench.subject, &store, &options).unwrap_err();
+    assert_eq!(error.exit_code(), 3, "{error}");
+    assert!(error.to_string().contains("must stay free"), "{error}");
+    options.overrides.experiments = vec!["y".to_owned()];
+    let error = run_study(&study(TWO_ARMS), &bench.subject, &store, &options).unwrap_err();
+    assert_eq!(error.exit_code(), 2, "{error}");
+    assert!(!bench.dir.join("work").exists() && store.files().unwrap().is_empty());
+}
+
+#[test]
+fn a_set_that_cannot_be_made_is_one_error() {
+    let bench = Bench::new();
+    std::fs::write(bench.dir.join("work"), "in the way").unwrap();
+    let error =
+        run_study(&study(TWO_ARMS), &bench.subject, &bench.store(), &bench.silent()).unwrap_err();
+    assert_eq!(error.exit_code(), 1);
+    assert!(error.to_string().contains("work"), "{error}");
+}
+
+#[test]
+fn users_files_take_the_place_of_sets_also_when_the_path_is_no_text() {
+    use std::os::unix::ffi::OsStrExt;
+    let bench = Bench::new();
+    let dir = bench.dir.join(std::ffi::OsStr::from_bytes(b"user \xFF files"));
+    std::fs::create_dir(&dir).unwrap();
+    for i in 0..FILES {
+        std::fs::write(dir.join(i.to_string()), vec![1u8; 5000]).unwrap();
+    }
+    let mut options = bench.silent();
+    options.files = Some(dir.clone());
+    options.overrides.conditions = vec![Condition::Warm];
+    let script = "read -r order; case $order in *'\"dir\":\".\"'*) ls | wc -l >&2; exit 9;; esac";
+    options.runner.arguments[1] = script.into();
+    let session =
+        run_study(&study(TWO_ARMS), &bench.subject, &bench.store(), &options).unwrap().session;
+    for run in &session.runs {
+        let Outcome::Failed { reason } = &run.outcome else { panic!("{:?}", run.outcome) };
+        assert!(reason.ends_with("last words: 20"), "{reason}");
+        assert!(run.key.set.contains("user"), "{}", run.key.set);
+    }
+    assert_eq!(bench.subject.prepared.load(Ordering::Relaxed), 0);
+}
+
+#[test]
+fn media_are_comparisons_of_their_own_and_memory_refuses_cold() {
+    let bench = Bench::new();
+    let Ok(memory) = tempfile::tempdir_in("/dev/shm") else { return };
+    let mut options = bench.silent();
+    let mut tmpfs = Place::work(memory.path());
+    tmpfs.medium.name = "tmpfs".to_owned();
+    options.places.push(tmpfs);
+    options.overrides.blocks = Some(1);
+    let session =
+        run_study(&study(TWO_ARMS), &bench.subject, &bench.store(), &options).unwrap().session;
+    assert_eq!(session.header.comparisons.len(), 2);
+    assert_eq!(session.runs.len(), 6);
+    for run in session.runs.iter().filter(|r| r.key.medium == "tmpfs") {
+        let refused =
+            matches!(&run.outcome, Outcome::Refused { reason } if reason.contains("cold"));
+        assert!(refused, "{:?}", run.outcome);
+    }
+}
+
+/// Raises the flag after a number of records.
+struct StopAfter<'a>(usize, Mutex<usize>, &'a AtomicBool);
+
+impl Progress for StopAfter<'_> {
+    fn event(&self, event: &Event<'_>) {
+        if let Event::Recorded(_) = event {
+            let mut seen = self.1.lock().unwrap();
+            *seen += 1;
+            if *seen == self.0 {
+                self.2.store(true, Ordering::Relaxed);
+            }
+        }
+    }
+}
+
+#[test]
+fn an_interrupted_study_resumes_where_it_stopped_and_repeats_nothing() {
+    let bench = Bench::new();
+    let flag = AtomicBool::new(false);
+    let listener = StopAfter(4, Mutex::new(0), &flag);
+    let mut options = bench.options(&listener);
+    options.stop = &flag;
+    let store = bench.store();
+    let first = run_study(&study(TWO_ARMS), &bench.subject, &store, &options).unwrap();
+    assert!(first.interrupted && first.session.end.is_none());
+    assert_eq!(first.session.runs.len(), 4);
+    // Another seed is another study: it does not take up this session.
+    let mut other = bench.silent();
+    other.resume = true;
+    other.overrides.seed = Some(77);
+    let fresh = run_study(&study(TWO_ARMS), &bench.subject, &store, &other).unwrap();
+    assert_ne!(fresh.session.header.session, first.session.header.session);
+    let mut again = bench.silent();
+    again.resume = true;
+    let second = run_study(&study(TWO_ARMS), &bench.subject, &store, &again).unwrap();
+    assert_eq!(second.session.header, first.session.header);
+    assert_eq!(second.session.runs[..4], first.session.runs[..]);
+    let positions: BTreeSet<u32> = second.session.runs.iter().map(|r| r.key.position).collect();
+    assert_eq!((positions.len(), second.session.runs.len()), (9, 9));
+    assert_eq!(second.session.notes.len(), 1);
+    assert_eq!(bench.started(), 9 + 9, "nine each, none twice");
+    // An ended session is not taken up again.
+    let third = run_study(&study(TWO_ARMS), &bench.subject, &store, &again).unwrap();
+    assert_ne!(third.session.header.session, first.session.header.session);
+}
+
+#[test]
+fn a_used_up_budget_ends_the_session_with_a_word() {
+    let bench = Bench::new();
+    let mut options = bench.silent();
+    options.budget = Some(Duration::from_nanos(1));
+    let run = run_study(&study(TWO_ARMS), &bench.subject, &bench.store(), &options).unwrap();
+    let end = run.session.end.unwrap();
+    assert_eq!((end.reason, end.blocks_dropped), (EndReason::Budget, 3));
+    assert_eq!(end.doubts, [Doubt::FewSamples]);
+}
+
+#[test]
+fn quick_mode_runs_headline_arms() {
+    let bench = Bench::new();
+    let mut options = bench.silent();
+    options.mode = Mode::Quick;
+    options.overrides.blocks = Some(1);
+    let session =
+        run_study(&study(TWO_ARMS), &bench.subject, &bench.store(), &options).unwrap().session;
+    let arms: BTreeSet<_> = session.runs.iter().map(|r| r.key.arm.as_str()).collect();
+    assert_eq!(arms, BTreeSet::from(["t1", "t1 (again)"]));
+    let index = ioloom_lab::Index::open(&bench.store()).unwrap();
+    let filter = RunFilter { arm: Some("t1".to_owned()), ..RunFilter::default() };
+    assert_eq!(index.runs(&filter).unwrap().len(), 1);
+}
+
+#[test]
+fn an_interrupt_while_sets_are_made_ends_before_the_session() {
+    let bench = Bench::new();
+    bench.stop.store(true, Ordering::Relaxed);
+    let error = run_study(&study(TWO_ARMS), &Mock::default(), &bench.store(), &bench.silent());
+    let error = error.unwrap_err();
+    assert!(matches!(error, LabError::Interrupted), "{error}");
+    assert_eq!(error.exit_code(), 130);
+    assert!(bench.store().files().unwrap().is_empty());
+}
