@@ -92,6 +92,21 @@ impl Permits {
     }
 }
 
+impl Permits {
+    /// A permit that was [forgotten](Permit::forget) elsewhere, to be dropped here.
+    pub fn adopt(&self) -> Permit<'_> {
+        Permit { of: self }
+    }
+}
+
+impl Permit<'_> {
+    /// Lets the permit travel with a piece of work instead of a scope; [`Permits::adopt`] brings
+    /// it back.
+    pub fn forget(self) {
+        std::mem::forget(self);
+    }
+}
+
 impl Drop for Permit<'_> {
     fn drop(&mut self) {
         self.of.give();

@@ -99,6 +99,10 @@ pub fn check(plan: &Plan) -> Result<&'static str, String> {
         return refuse("memory must be at least 64KiB");
     }
     if let Some(chunk) = plan.chunk_bytes {
+        if plan.schedule.name() == "roles" {
+            return refuse("the chunks of a file come in order to one function, which roles do not \
+                           promise; use the threads or the window schedule");
+        }
         if plan.method.is_direct() && chunk % 4096 != 0 {
             return refuse("chunks of direct reads must be a multiple of 4KiB");
         }
@@ -135,6 +139,7 @@ mod tests {
             "mmap:plain/window:l=4",
             "mmap:plain/threads:n=1/buffers=fresh",
             "direct:read/threads:n=1/chunk=1000",
+            "read/roles:r=1,c=1/chunk=4KiB",
             "read/threads:n=1/chunk=1GiB",
             "read/threads:n=1/memory=1KiB",
         ] {

@@ -1,0 +1,99 @@
+//! The forms of the function: whole file, fold over chunks, map over chunks.
+
+use crate::engine::Piece;
+use crate::error::FnError;
+use crate::files::{Chunk, File};
+use std::path::Path;
+
+/// What is done with one file. Implemented by the forms that [`Files`](crate::Files) makes.
+pub trait Each: Sync {
+    /// Whether it sees chunks, not whole files.
+    const CHUNKS: bool;
+    /// State of a file while its pieces come.
+    type State: Send;
+    /// The value of a file.
+    type Out: Send;
+
+    /// A file begins.
+    fn begin(&self, path: &Path) -> Self::State;
+    /// A piece of it.
+    fn piece(&self, state: &mut Self::State, piece: &Piece<'_>) -> Result<(), FnError>;
+    /// It ends.
+    fn finish(&self, state: Self::State, path: &Path) -> Result<Self::Out, FnError>;
+}
+
+/// A function of whole files.
+pub struct Whole<F>(pub(crate) F);
+
+impl<T: Send, F: Fn(&File<'_>) -> Result<T, FnError> + Sync> Each for Whole<F> {
+    const CHUNKS: bool = false;
+    type State = Option<T>;
+    type Out = T;
+
+    fn begin(&self, _: &Path) -> Option<T> {
+        None
+    }
+
+    fn piece(&self, state: &mut Option<T>, piece: &Piece<'_>) -> Result<(), FnError> {
+        *state = Some(self.0(&File { piece })?);
+        Ok(())
+    }
+
+    fn finish(&self, state: Option<T>, _: &Path) -> Result<T, FnError> {
+        state.ok_or_else(|| "it ended before it was read".into())
+    }
+}
+
+/// A fold over the pieces of a file.
+pub struct FoldFile<I, F, G> {
+    pub(crate) init: I,
+    pub(crate) step: F,
+    pub(crate) finish: G,
+}
+
+impl<S, T, I, F, G> Each for FoldFile<I, F, G>
+where
+    S: Send,
+    T: Send,
+    I: Fn(&Path) -> S + Sync,
+    F: Fn(&mut S, &Chunk<'_>) -> Result<(), FnError> + Sync,
+    G: Fn(S, &Path) -> Result<T, FnError> + Sync,
+{
+    const CHUNKS: bool = true;
+    type State = S;
+    type Out = T;
+
+    fn begin(&self, path: &Path) -> S {
+        (self.init)(path)
+    }
+
+    fn piece(&self, state: &mut S, piece: &Piece<'_>) -> Result<(), FnError> {
+        (self.step)(state, &Chunk { piece })
+    }
+
+    fn finish(&self, state: S, path: &Path) -> Result<T, FnError> {
+        (self.finish)(state, path)
+    }
+}
+
+/// A function of pieces.
+pub struct MapChunks<F>(pub(crate) F);
+
+impl<T: Send, F: Fn(&Chunk<'_>) -> Result<T, FnError> + Sync> Each for MapChunks<F> {
+    const CHUNKS: bool = true;
+    type State = Vec<T>;
+    type Out = Vec<T>;
+
+    fn begin(&self, _: &Path) -> Vec<T> {
+        Vec::new()
+    }
+
+    fn piece(&self, state: &mut Vec<T>, piece: &Piece<'_>) -> Result<(), FnError> {
+        state.push(self.0(&Chunk { piece })?);
+        Ok(())
+    }
+
+    fn finish(&self, state: Vec<T>, _: &Path) -> Result<Vec<T>, FnError> {
+        Ok(state)
+    }
+}

@@ -1,0 +1,77 @@
+//! Threads that take a file at a time: the `threads` schedule, and `window` over blocking calls.
+//!
+//! Under `window` with `read` or `direct:read` there are L such threads and P permits: a thread
+//! reads without a permit and takes one for the function. That is all the difference.
+
+use super::{Work, Worker};
+use crate::error::FileError;
+use crate::fetch::{Cx, Fetch, Loaded, Reaped, Started};
+use ioloom_model::CallKind;
+
+pub(super) fn run<'e, W: Work>(
+    worker: &mut Worker<'e, W>,
+    mut fetch: Box<dyn Fetch<'e, W::State> + 'e>,
+) {
+    let shared = worker.shared;
+    let mut reaped = Reaped::new();
+    while !shared.stopping() {
+        let Some(item) = shared.source.next() else { break };
+        worker.meter.skip();
+        worker.in_flight(1);
+        let lease = match shared.first_bytes {
+            0 => None,
+            bytes => fetch.arena(shared).try_lease(bytes).ok().flatten(),
+        };
+        let mut cx = Cx { shared, meter: &mut worker.meter, may_wait: true };
+        let mut started = fetch.start(&mut cx, item, lease);
+        loop {
+            let loaded = match started {
+                Started::Ready(loaded) => Ok(loaded),
+                Started::Failed(error) => Err(error),
+                Started::Pending => match wait(worker, &mut *fetch, &mut reaped) {
+                    Some(result) => result,
+                    None => return,
+                },
+            };
+            worker.in_flight(0);
+            match loaded {
+                Err(error) => {
+                    worker.failed(error);
+                    break;
+                }
+                Ok(mut loaded) => {
+                    let permit = shared.permits.as_ref().map(|permits| {
+                        let permit = permits.take();
+                        worker.meter.lap(CallKind::HandOver, loaded.item.index);
+                        permit
+                    });
+                    let more = worker.compute(&mut loaded);
+                    drop(permit);
+                    if !more || shared.stopping() {
+                        super::release(&mut worker.meter, loaded);
+                        break;
+                    }
+                    worker.in_flight(1);
+                    let mut cx = Cx { shared, meter: &mut worker.meter, may_wait: true };
+                    started = fetch.resume(&mut cx, loaded);
+                }
+            }
+        }
+    }
+    worker.in_flight(0);
+}
+
+/// Waits for the one piece in flight. `None`: the run has ended.
+fn wait<'e, W: Work>(
+    worker: &mut Worker<'e, W>,
+    fetch: &mut dyn Fetch<'e, W::State>,
+    reaped: &mut Reaped<'e, W::State>,
+) -> Option<Result<Loaded<'e, W::State>, FileError>> {
+    let shared = worker.shared;
+    let mut cx = Cx { shared, meter: &mut worker.meter, may_wait: true };
+    if let Err(error) = fetch.reap(&mut cx, true, reaped) {
+        shared.fail(error);
+        return None;
+    }
+    reaped.pop_front()
+}

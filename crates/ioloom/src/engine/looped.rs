@@ -1,0 +1,264 @@
+//! Loop workers: P threads, each with its own share of the window.
+//!
+//! A worker starts reads until its share is full, computes what is ready, and waits only when
+//! nothing is ready. What it does next is decided by `control::Admission`, the same code that a
+//! simulator drives. Ready pieces stand in a queue of their own for each worker, from which workers
+//! that have nothing ready take the oldest before they wait; only the owner reaps.
+//!
+//! ```text
+//! worker 0: issue … issue | reap → queue 0 → compute, compute …
+//! worker 1: nothing ready ────────→ takes the oldest of queue 0, computes it
+//! ```
+//!
+//! A piece taken from elsewhere is given back to nobody: its buffer returns to the arena when it is
+//! computed. In chunk form a stolen file goes on with its thief; its pieces still come one at a time.
+
+use super::{Work, Worker};
+use crate::arena::Lease;
+use crate::fetch::{Cx, Fetch, Loaded, Reaped, Started, no_buffer};
+use crate::source::Item;
+use ioloom_control::{Action, Admission};
+use std::collections::VecDeque;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Ready pieces of all workers.
+pub(super) struct Ready<'p, S> {
+    queues: Vec<Queue<'p, S>>,
+}
+
+struct Queue<'p, S> {
+    pieces: Mutex<VecDeque<Loaded<'p, S>>>,
+    len: AtomicUsize,
+}
+
+impl<'p, S> Ready<'p, S> {
+    pub(super) fn new(workers: usize) -> Self {
+        let queue = || Queue { pieces: Mutex::new(VecDeque::new()), len: AtomicUsize::new(0) };
+        Self { queues: (0..workers).map(|_| queue()).collect() }
+    }
+
+    fn push(&self, worker: usize, piece: Loaded<'p, S>) {
+        let queue = &self.queues[worker];
+        let mut pieces = queue.pieces.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        pieces.push_back(piece);
+        queue.len.store(pieces.len(), Ordering::Release);
+    }
+
+    fn pop(&self, worker: usize) -> Option<Loaded<'p, S>> {
+        let queue = &self.queues[worker];
+        if queue.len.load(Ordering::Acquire) == 0 {
+            return None;
+        }
+        let mut pieces = queue.pieces.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let piece = pieces.pop_front();
+        queue.len.store(pieces.len(), Ordering::Release);
+        piece
+    }
+
+    fn len(&self, worker: usize) -> usize {
+        self.queues[worker].len.load(Ordering::Acquire)
+    }
+
+    /// The oldest piece of the worker that has the most, if any has one.
+    fn steal(&self, thief: usize) -> Option<Loaded<'p, S>> {
+        let most = (0..self.queues.len())
+            .filter(|worker| *worker != thief)
+            .max_by_key(|worker| self.len(*worker))?;
+        self.pop(most)
+    }
+}
+
+/// Reads that are started before the ring is told, so that a submission carries several.
+const ISSUES_PER_SUBMIT: u32 = 8;
+
+struct Loop<'w, 'e, W: Work> {
+    worker: &'w mut Worker<'e, W>,
+    fetch: Box<dyn Fetch<'e, W::State> + 'e>,
+    ready: &'w Ready<'e, W::State>,
+    admission: Admission,
+    /// An item that found no memory, to be tried again.
+    pending: Option<Item<'e, W::State>>,
+    reaped: Reaped<'e, W::State>,
+    issued: u32,
+}
+
+pub(super) fn run<'e, W: Work>(
+    worker: &mut Worker<'e, W>,
+    fetch: Box<dyn Fetch<'e, W::State> + 'e>,
+    window: u32,
+    ready: &Ready<'e, W::State>,
+) {
+    let admission = Admission::new(window);
+    let reaped = Reaped::new();
+    let mut this = Loop { worker, fetch, ready, admission, pending: None, reaped, issued: 0 };
+    this.worker.meter.skip();
+    while this.step() {}
+    this.drain();
+}
+
+impl<'e, W: Work> Loop<'_, 'e, W> {
+    /// One decision. False: this worker is done.
+    fn step(&mut self) -> bool {
+        let (shared, me) = (self.worker.shared, self.worker.number);
+        if shared.stopping() {
+            return false;
+        }
+        // Others may have taken pieces from the queue.
+        while self.admission.ready() as usize > self.ready.len(me) {
+            self.admission.taken();
+        }
+        match self.admission.next() {
+            Action::Issue => self.issue(),
+            Action::Compute => {
+                if let Some(piece) = self.ready.pop(me) {
+                    self.admission.taken();
+                    self.compute(piece, true);
+                    self.reap(false);
+                }
+            }
+            Action::Reap => {
+                self.reap(false);
+                if self.admission.ready() == 0 {
+                    match self.ready.steal(me) {
+                        Some(piece) => self.compute(piece, false),
+                        None => self.reap(true),
+                    }
+                }
+            }
+            Action::AwaitMemory => self.await_memory(),
+            Action::Done => match self.ready.steal(me) {
+                Some(piece) => self.compute(piece, false),
+                None => return false,
+            },
+        }
+        true
+    }
+
+    fn issue(&mut self) {
+        let shared = self.worker.shared;
+        let Some(item) = self.pending.take().or_else(|| shared.source.next()) else {
+            self.admission.list_ended();
+            return;
+        };
+        let lease = match shared.first_bytes {
+            0 => None,
+            bytes => match self.fetch.arena(shared).try_lease(bytes) {
+                Ok(Some(lease)) => Some(lease),
+                Ok(None) => {
+                    self.pending = Some(item);
+                    self.admission.memory_short();
+                    return;
+                }
+                Err(none) => {
+                    let error = no_buffer(shared, &item, bytes, none);
+                    self.worker.failed(error);
+                    return;
+                }
+            },
+        };
+        self.start(item, lease);
+    }
+
+    fn start(&mut self, item: Item<'e, W::State>, lease: Option<Lease>) {
+        self.worker.meter.skip();
+        let shared = self.worker.shared;
+        self.admission.issued();
+        let mut cx = Cx { shared, meter: &mut self.worker.meter, may_wait: true };
+        let started = self.fetch.start(&mut cx, item, lease);
+        self.started(started);
+        self.issued += 1;
+        if self.issued >= ISSUES_PER_SUBMIT {
+            self.reap(false);
+        }
+    }
+
+    fn started(&mut self, started: Started<'e, W::State>) {
+        match started {
+            Started::Ready(loaded) => {
+                self.admission.completed();
+                self.ready.push(self.worker.number, loaded);
+            }
+            Started::Pending => {}
+            Started::Failed(error) => {
+                self.admission.failed();
+                self.worker.failed(error);
+            }
+        }
+        let flying = self.fetch.in_flight();
+        self.worker.in_flight(flying);
+    }
+
+    fn reap(&mut self, wait: bool) {
+        self.issued = 0;
+        let shared = self.worker.shared;
+        let mut cx = Cx { shared, meter: &mut self.worker.meter, may_wait: true };
+        if let Err(error) = self.fetch.reap(&mut cx, wait, &mut self.reaped) {
+            shared.fail(error);
+        }
+        while let Some(result) = self.reaped.pop_front() {
+            match result {
+                Ok(loaded) => {
+                    self.admission.completed();
+                    self.ready.push(self.worker.number, loaded);
+                }
+                Err(error) => {
+                    self.admission.failed();
+                    self.worker.failed(error);
+                }
+            }
+        }
+        let flying = self.fetch.in_flight();
+        self.worker.in_flight(flying);
+    }
+
+    /// Computes a piece. `own`: it was read here, so a file with more pieces is read on here.
+    fn compute(&mut self, mut piece: Loaded<'e, W::State>, own: bool) {
+        let more = self.worker.compute(&mut piece);
+        if more && !self.worker.shared.stopping() {
+            // A stolen file goes on with its thief.
+            self.admission.issued();
+            let mut cx = Cx { shared: self.worker.shared, meter: &mut self.worker.meter, may_wait: true };
+            let started = self.fetch.resume(&mut cx, piece);
+            self.started(started);
+        } else {
+            super::release(&mut self.worker.meter, piece);
+        }
+        if own {
+            self.admission.gave_back();
+        }
+    }
+
+    /// Waits until a first buffer fits, holding nothing.
+    fn await_memory(&mut self) {
+        let shared = self.worker.shared;
+        let Some(item) = self.pending.take() else {
+            self.admission.gave_back();
+            return;
+        };
+        let lease = self.fetch.arena(shared).lease(shared.first_bytes);
+        self.worker.meter.lap(ioloom_model::CallKind::Memory, item.index);
+        self.admission.gave_back();
+        match lease {
+            Ok(lease) => self.start(item, Some(lease)),
+            Err(none) => {
+                let error = no_buffer(shared, &item, shared.first_bytes, none);
+                self.worker.failed(error);
+            }
+        }
+    }
+
+    /// After a stop: waits for what is in flight, so that no buffer is left with the kernel.
+    fn drain(&mut self) {
+        while self.fetch.in_flight() > 0 {
+            let before = self.fetch.in_flight();
+            let mut cx = Cx { shared: self.worker.shared, meter: &mut self.worker.meter, may_wait: true };
+            let ended = self.fetch.reap(&mut cx, true, &mut self.reaped).is_err();
+            self.reaped.clear();
+            if ended || self.fetch.in_flight() == before && self.worker.shared.stopping() {
+                break; // the rest is drained when the ring is dropped
+            }
+        }
+        self.worker.in_flight(0);
+    }
+}

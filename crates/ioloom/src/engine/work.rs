@@ -1,0 +1,240 @@
+//! What is run on the files, and the thread that runs it.
+
+use super::{Role, Shared};
+use crate::arena::{Arena, Kept};
+use crate::cancel::Cancel;
+use crate::error::{FileError, FnError, Operation};
+use crate::fetch::{Data, Loaded};
+use ioloom_model::{CallKind, Plan};
+use ioloom_observe::{Detail, Meter, ThreadReport, UsageDelta};
+use ioloom_sys::clock::monotonic_ns;
+use std::ops::ControlFlow;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// Work on the pieces of files. In whole-file form each file is one piece; in chunk form the pieces
+/// of a file come in the order of their offsets, one at a time, with the file's own state.
+pub trait Work: Sync {
+    /// State of one file while its pieces come.
+    type State: Send;
+    /// State of one thread.
+    type Local: Send;
+
+    /// The state of a new thread.
+    fn local(&self) -> Self::Local;
+    /// The state of a new file.
+    fn begin(&self, index: usize, path: &Path) -> Self::State;
+    /// One piece of a file.
+    fn piece(
+        &self,
+        local: &mut Self::Local,
+        state: &mut Self::State,
+        piece: &Piece<'_>,
+    ) -> Result<(), FnError>;
+    /// The end of a file whose pieces all went well.
+    fn finish(
+        &self,
+        local: &mut Self::Local,
+        state: Self::State,
+        index: usize,
+        path: &Path,
+    ) -> Result<(), FnError>;
+    /// A file failed; `Break` ends the run.
+    fn failed(&self, local: &mut Self::Local, error: FileError) -> ControlFlow<FileError>;
+}
+
+/// A piece of a file, borrowed for one call.
+pub struct Piece<'a> {
+    /// Position of the file in the input.
+    pub index: usize,
+    /// Path of the file as given.
+    pub path: &'a Path,
+    /// Offset of the piece, bytes.
+    pub offset: u64,
+    /// The bytes.
+    pub bytes: &'a [u8],
+    /// Whether this is the end of the file.
+    pub last: bool,
+    pub(crate) data: &'a Data,
+    pub(crate) arena: &'a Arc<Arena>,
+}
+
+impl Piece<'_> {
+    /// Keeps the bytes beyond the call, counted against the memory budget.
+    pub(crate) fn keep(&self) -> Kept {
+        match self.data {
+            Data::Buffer(lease) => lease.keep(self.bytes.len()),
+            Data::Map(_) | Data::Empty => Kept::copy(self.bytes, self.arena),
+        }
+    }
+}
+
+/// How a run is watched and bounded, beside its plan.
+pub struct Options<'a> {
+    /// Ends the run from outside.
+    pub cancel: Cancel,
+    /// Called about ten times a second with files, bytes, and the number of files if known.
+    #[expect(clippy::type_complexity, reason = "a callback is read more easily in place")]
+    pub progress: Option<&'a (dyn Fn(u64, u64, Option<u64>) + Sync)>,
+    /// How closely threads look at themselves.
+    pub detail: Detail,
+    /// Sample the requests in flight.
+    pub sample: bool,
+    /// Block device whose busy time is wanted.
+    pub block_device: Option<&'a str>,
+    /// Allow mappings: only in a process that may end by SIGBUS.
+    pub mmap: bool,
+}
+
+impl Default for Options<'_> {
+    fn default() -> Self {
+        Self {
+            cancel: Cancel::new(),
+            progress: None,
+            detail: Detail::Totals,
+            sample: false,
+            block_device: None,
+            mmap: false,
+        }
+    }
+}
+
+/// What a run left behind.
+pub struct Executed<L> {
+    /// The plan that ran.
+    pub plan: Plan,
+    /// The states of the threads.
+    pub locals: Vec<L>,
+    /// From the start to the end of the last thread, nanoseconds.
+    pub elapsed_ns: u64,
+    /// Files whose function returned a value.
+    pub files: u64,
+    /// Bytes that the function saw.
+    pub bytes: u64,
+    /// The account of each thread.
+    pub reports: Vec<ThreadReport>,
+    /// What the process used.
+    pub usage: UsageDelta,
+    /// Requests in flight over time.
+    pub in_flight: Vec<(u64, u32)>,
+    /// Most of the memory budget in use at once, bytes.
+    pub budget_peak_bytes: u64,
+    /// Whether it was cancelled.
+    pub cancelled: bool,
+}
+
+impl<L> Executed<L> {
+    /// The same run with other states of the threads.
+    pub(crate) fn map<T>(self, f: impl FnMut(L) -> T) -> Executed<T> {
+        Executed {
+            plan: self.plan,
+            locals: self.locals.into_iter().map(f).collect(),
+            elapsed_ns: self.elapsed_ns,
+            files: self.files,
+            bytes: self.bytes,
+            reports: self.reports,
+            usage: self.usage,
+            in_flight: self.in_flight,
+            budget_peak_bytes: self.budget_peak_bytes,
+            cancelled: self.cancelled,
+        }
+    }
+}
+
+/// One thread of a run.
+pub(crate) struct Worker<'e, W: Work> {
+    pub(crate) shared: &'e Shared<'e>,
+    pub(crate) meter: Meter,
+    pub(crate) number: usize,
+    pub(crate) work: &'e W,
+    pub(crate) local: W::Local,
+}
+
+impl<'e, W: Work> Worker<'e, W> {
+    pub(crate) fn new(
+        shared: &'e Shared<'e>,
+        number: usize,
+        work: &'e W,
+        start_ns: u64,
+        detail: Detail,
+    ) -> Self {
+        let meter = Meter::start(start_ns, detail);
+        Self { shared, meter, number, work, local: work.local() }
+    }
+
+    pub(crate) fn end(self, name: String, role: Role) -> (ThreadReport, W::Local, u64) {
+        let ended = monotonic_ns();
+        (self.meter.finish(name, role.word()), self.local, ended)
+    }
+
+    /// Tells how many requests of this thread are in flight.
+    #[inline]
+    pub(crate) fn in_flight(&mut self, count: usize) {
+        self.meter.in_flight(count as u32);
+        self.shared.gauges.set(self.number, count as u32);
+    }
+
+    /// Runs the function on a loaded piece. True: the file has more pieces and wants them.
+    pub(crate) fn compute(&mut self, loaded: &mut Loaded<'e, W::State>) -> bool {
+        self.meter.compute_starts();
+        let path = loaded.item.path.as_path();
+        let index = loaded.item.index;
+        let bytes = loaded.data.bytes(loaded.len);
+        if matches!(loaded.data, Data::Map(_)) {
+            ioloom_sys::map::note_mapped_file(index);
+        }
+        let piece = Piece {
+            index,
+            path,
+            offset: loaded.offset,
+            bytes,
+            last: loaded.last,
+            data: &loaded.data,
+            arena: &self.shared.arena,
+        };
+        let (work, local, last) = (self.work, &mut self.local, loaded.last);
+        let mut state = loaded.item.state.take();
+        let result = catch_unwind(AssertUnwindSafe(|| {
+            let mut own = state.take().unwrap_or_else(|| work.begin(index, path));
+            // An empty last piece of a file that had pieces before only ends it.
+            if !(piece.bytes.is_empty() && piece.offset > 0) {
+                work.piece(local, &mut own, &piece)?;
+            }
+            if last {
+                work.finish(local, own, index, path).map(|()| None)
+            } else {
+                Ok(Some(own))
+            }
+        }));
+        self.meter.lap(CallKind::Compute, index);
+        match result {
+            Ok(Ok(state)) => {
+                self.shared.bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+                if last {
+                    self.shared.files.fetch_add(1, Ordering::Relaxed);
+                    self.meter.file_done();
+                }
+                loaded.item.state = state;
+                !last
+            }
+            Ok(Err(error)) => {
+                let error = FileError::other(index, path, Operation::Function, error.to_string());
+                self.failed(error);
+                false
+            }
+            Err(payload) => {
+                self.shared.panicked(payload);
+                false
+            }
+        }
+    }
+
+    /// Hands a failure to the policy.
+    pub(crate) fn failed(&mut self, error: FileError) {
+        if let ControlFlow::Break(error) = self.work.failed(&mut self.local, error) {
+            self.shared.fail(crate::Error::File(error));
+        }
+    }
+}

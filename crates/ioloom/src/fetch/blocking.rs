@@ -1,0 +1,305 @@
+//! Blocking reads, buffered or direct, and the method that reads nothing.
+//!
+//! A file of unknown size is read into its first buffer; a short read proves the end, so a small
+//! file costs open, one read and close. Only a file that fills the first buffer is asked for its
+//! size, gets a buffer of that size and one byte more (again so that a short read proves the end),
+//! and is read on.
+
+use super::{Cx, Data, Fetch, Loaded, Opened, Reaped, Started, lease_waiting, open, too_large};
+use crate::arena::Lease;
+use crate::error::{Error, FileError, Operation};
+use crate::source::Item;
+use ioloom_model::CallKind;
+use ioloom_sys::{buffer, file};
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::OwnedFd;
+
+/// `pread`, through the page cache or past it.
+pub(crate) struct Blocking<'p, S> {
+    direct: bool,
+    parked: Parked<'p, S>,
+}
+
+impl<S> Blocking<'_, S> {
+    pub(crate) fn new(direct: bool) -> Self {
+        Self { direct, parked: Parked::new() }
+    }
+}
+
+/// Files that wait for a larger buffer, because their thread may not.
+pub(crate) type Parked<'p, S> = VecDeque<Waiting<'p, S>>;
+
+pub(crate) struct Waiting<'p, S> {
+    item: Item<'p, S>,
+    file: OwnedFd,
+    lease: Lease,
+    progress: Progress,
+    size: u64,
+}
+
+/// Reads on the oldest parked file; with `wait` it is waited for memory.
+pub(crate) fn unpark<'p, S>(
+    cx: &mut Cx<'_, '_>,
+    parked: &mut Parked<'p, S>,
+    wait: bool,
+    out: &mut Reaped<'p, S>,
+    direct: bool,
+) {
+    let Some(Waiting { item, file, lease, progress, size }) = parked.pop_front() else { return };
+    let larger = match cx.shared.arena.try_lease(size) {
+        Ok(None) if !wait => {
+            parked.push_front(Waiting { item, file, lease, progress, size });
+            return;
+        }
+        Ok(Some(larger)) => Ok(larger),
+        _ => lease_waiting(cx, &item, size),
+    };
+    let started = match larger {
+        Ok(larger) => {
+            let lease = take_over(larger, &lease, progress.filled);
+            read_on(cx, item, file, lease, progress, (direct, parked))
+        }
+        Err(error) => Started::Failed(error),
+    };
+    match started {
+        Started::Ready(loaded) => out.push_back(Ok(loaded)),
+        Started::Failed(error) => out.push_back(Err(error)),
+        Started::Pending => {}
+    }
+}
+
+impl<'p, S> Fetch<'p, S> for Blocking<'p, S> {
+    fn start(
+        &mut self,
+        cx: &mut Cx<'_, '_>,
+        item: Item<'p, S>,
+        lease: Option<Lease>,
+    ) -> Started<'p, S> {
+        let Opened { file, size } = match open(cx, &item, self.direct) {
+            Ok(opened) => opened,
+            Err(error) => return Started::Failed(error),
+        };
+        let lease = match lease {
+            Some(lease) => lease,
+            None => match lease_waiting(cx, &item, first_buffer(cx, size)) {
+                Ok(lease) => lease,
+                Err(error) => return Started::Failed(error),
+            },
+        };
+        let progress = Progress { size, ..Progress::default() };
+        read_on(cx, item, file, lease, progress, (self.direct, &mut self.parked))
+    }
+
+    fn resume(&mut self, cx: &mut Cx<'_, '_>, done: Loaded<'p, S>) -> Started<'p, S> {
+        match next_piece(cx, done) {
+            Ok((item, file, lease, progress)) => {
+                read_on(cx, item, file, lease, progress, (self.direct, &mut self.parked))
+            }
+            Err(error) => Started::Failed(error),
+        }
+    }
+
+    fn reap(
+        &mut self,
+        cx: &mut Cx<'_, '_>,
+        wait: bool,
+        out: &mut Reaped<'p, S>,
+    ) -> Result<(), Error> {
+        unpark(cx, &mut self.parked, wait, out, self.direct);
+        Ok(())
+    }
+
+    fn in_flight(&self) -> usize {
+        self.parked.len()
+    }
+}
+
+/// Bytes of a first buffer, when a hint of the size is known.
+pub(crate) fn first_buffer(cx: &Cx<'_, '_>, size: Option<u64>) -> u64 {
+    match size {
+        Some(size) if cx.shared.plan.chunk_bytes.is_none() => {
+            (size + 1).clamp(1, cx.shared.first_bytes)
+        }
+        _ => cx.shared.first_bytes,
+    }
+}
+
+/// How far a piece has come.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Progress {
+    /// Offset of the piece in the file.
+    pub(crate) offset: u64,
+    /// Bytes of the piece read so far.
+    pub(crate) filled: usize,
+    /// Size of the file, if it was asked for.
+    pub(crate) size: Option<u64>,
+}
+
+/// What the next piece of a file starts from: the same buffer unless its bytes are kept.
+#[expect(clippy::type_complexity, reason = "the parts of a piece, in the order of their use")]
+pub(crate) fn next_piece<'p, S>(
+    cx: &mut Cx<'_, '_>,
+    done: Loaded<'p, S>,
+) -> Result<(Item<'p, S>, OwnedFd, Lease, Progress), FileError> {
+    let Loaded { item, file, data, len, offset, .. } = done;
+    let lease = match data {
+        Data::Buffer(lease) if !lease.is_kept() => lease,
+        _ => lease_waiting(cx, &item, cx.shared.first_bytes)?,
+    };
+    let file = file.expect("a file with more pieces stays open");
+    Ok((item, file, lease, Progress { offset: offset + len as u64, ..Progress::default() }))
+}
+
+/// Reads with blocking calls until the piece is complete, directly or not; a file that needs more
+/// memory than there is goes to the parked ones if its thread may not wait.
+pub(crate) fn read_on<'p, S>(
+    cx: &mut Cx<'_, '_>,
+    item: Item<'p, S>,
+    file: OwnedFd,
+    mut lease: Lease,
+    mut progress: Progress,
+    (direct, parked): (bool, &mut Parked<'p, S>),
+) -> Started<'p, S> {
+    loop {
+        let limit = piece_limit(cx, &lease);
+        if progress.filled == limit {
+            let size = match larger_size(cx, &item, &file, &mut progress) {
+                Ok(Some(size)) => size,
+                Ok(None) => {
+                    return Started::Ready(complete(cx, item, file, lease, progress, false));
+                }
+                Err(error) => return Started::Failed(error),
+            };
+            let larger = match cx.shared.arena.try_lease(size) {
+                Ok(Some(larger)) => Ok(larger),
+                Ok(None) if !cx.may_wait && !cx.shared.unbounded() => {
+                    parked.push_back(Waiting { item, file, lease, progress, size });
+                    return Started::Pending;
+                }
+                _ => lease_waiting(cx, &item, size),
+            };
+            match larger {
+                Ok(larger) => lease = take_over(larger, &lease, progress.filled),
+                Err(error) => return Started::Failed(error),
+            }
+            continue;
+        }
+        let into = &mut lease.whole_mut()[progress.filled..limit];
+        let result = file::read_at(&file, into, progress.offset + progress.filled as u64);
+        cx.meter.lap(CallKind::Read, item.index);
+        match result {
+            Ok(n) if is_end(n, limit - progress.filled, &progress, direct) => {
+                progress.filled += n;
+                return Started::Ready(complete(cx, item, file, lease, progress, true));
+            }
+            Ok(n) => progress.filled += n,
+            Err(error) => return Started::Failed(read_error(&item, &error)),
+        }
+    }
+}
+
+/// Whether `n` bytes of `asked` prove the end of the file. Zero always does. A buffered read of a
+/// regular file is short only at the end; where the size is known, less than it is read on. A
+/// direct read is short only at the end too, and may then only go on from an aligned offset.
+pub(crate) fn is_end(n: usize, asked: usize, progress: &Progress, direct: bool) -> bool {
+    if n == 0 {
+        return true;
+    }
+    if n == asked {
+        return false;
+    }
+    if direct {
+        return !n.is_multiple_of(buffer::ALIGN);
+    }
+    let reached = progress.offset + (progress.filled + n) as u64;
+    progress.size.is_none_or(|size| reached >= size)
+}
+
+/// Bytes of this buffer that a piece may fill.
+pub(crate) fn piece_limit(cx: &Cx<'_, '_>, lease: &Lease) -> usize {
+    match cx.shared.plan.chunk_bytes {
+        Some(chunk) => (chunk as usize).min(lease.capacity()),
+        None => lease.capacity(),
+    }
+}
+
+/// The size of the larger buffer that a full one needs, or `None` in chunk form.
+pub(crate) fn larger_size<S>(
+    cx: &mut Cx<'_, '_>,
+    item: &Item<'_, S>,
+    file: &OwnedFd,
+    progress: &mut Progress,
+) -> Result<Option<u64>, FileError> {
+    if cx.shared.plan.chunk_bytes.is_some() {
+        return Ok(None);
+    }
+    let path = item.path.as_path();
+    let size = file::size(file);
+    cx.meter.lap(CallKind::Stat, item.index);
+    let size = size.map_err(|e| FileError::io(item.index, path, Operation::Stat, &e))?;
+    // A file that grows while it is read is read to where it ends now.
+    let size = size.max(progress.filled as u64);
+    progress.size = Some(size);
+    if size >= cx.shared.whole_max {
+        let reason = too_large(cx.shared, size);
+        return Err(FileError::other(item.index, path, Operation::Reserve, reason));
+    }
+    Ok(Some((size + 1).next_multiple_of(buffer::ALIGN as u64)))
+}
+
+/// Copies the bytes read so far into a larger buffer.
+pub(crate) fn take_over(mut larger: Lease, from: &Lease, filled: usize) -> Lease {
+    larger.whole_mut()[..filled].copy_from_slice(from.bytes(filled));
+    larger
+}
+
+/// A complete piece; the file is closed unless it has more.
+pub(crate) fn complete<'p, S>(
+    cx: &mut Cx<'_, '_>,
+    item: Item<'p, S>,
+    file: OwnedFd,
+    lease: Lease,
+    progress: Progress,
+    last: bool,
+) -> Loaded<'p, S> {
+    let file = if last {
+        drop(file);
+        cx.meter.lap(CallKind::Close, item.index);
+        None
+    } else {
+        Some(file)
+    };
+    let data = Data::Buffer(lease);
+    Loaded { item, file, data, len: progress.filled, offset: progress.offset, last }
+}
+
+pub(crate) fn read_error<S>(item: &Item<'_, S>, error: &io::Error) -> FileError {
+    FileError::io(item.index, item.path.as_path(), Operation::Read, error)
+}
+
+/// No input at all.
+pub(crate) struct Nothing;
+
+impl<'p, S> Fetch<'p, S> for Nothing {
+    fn start(
+        &mut self,
+        _: &mut Cx<'_, '_>,
+        item: Item<'p, S>,
+        _: Option<Lease>,
+    ) -> Started<'p, S> {
+        Started::Ready(Loaded { item, file: None, data: Data::Empty, len: 0, offset: 0, last: true })
+    }
+
+    fn resume(&mut self, _: &mut Cx<'_, '_>, done: Loaded<'p, S>) -> Started<'p, S> {
+        Started::Ready(done)
+    }
+
+    fn reap(&mut self, _: &mut Cx<'_, '_>, _: bool, _: &mut Reaped<'p, S>) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn in_flight(&self) -> usize {
+        0
+    }
+}

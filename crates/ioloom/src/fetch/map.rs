@@ -1,0 +1,95 @@
+//! Mappings: the function faults the bytes in itself.
+//!
+//! `mmap:willneed` asks for the pages of a window of files and hands out the oldest; the other
+//! variants map one file at a time. An empty file cannot be mapped and is empty data.
+
+use super::{Cx, Data, Fetch, Loaded, Opened, Reaped, Started, open};
+use crate::arena::Lease;
+use crate::error::{Error, FileError, Operation};
+use crate::source::Item;
+use ioloom_model::{CallKind, Method};
+use ioloom_sys::file;
+use ioloom_sys::map::{Map, MapAdvice};
+use std::collections::VecDeque;
+
+pub(crate) struct Mapped<'p, S> {
+    advice: MapAdvice,
+    window: usize,
+    ahead: VecDeque<Loaded<'p, S>>,
+}
+
+impl<S> Mapped<'_, S> {
+    pub(crate) fn new(method: Method, window: u32) -> Self {
+        let advice = match method {
+            Method::MmapSequential => MapAdvice::Sequential,
+            Method::MmapWillneed => MapAdvice::Willneed,
+            Method::MmapPopulate => MapAdvice::Populate,
+            _ => MapAdvice::None,
+        };
+        Self { advice, window: window as usize, ahead: VecDeque::new() }
+    }
+}
+
+impl<'p, S> Mapped<'p, S> {
+    fn map(&self, cx: &mut Cx<'_, '_>, item: Item<'p, S>) -> Result<Loaded<'p, S>, FileError> {
+        let Opened { file, size } = open(cx, &item, false)?;
+        let path = item.path.as_path();
+        let size = match size {
+            Some(size) => size,
+            None => {
+                let size = file::size(&file);
+                cx.meter.lap(CallKind::Stat, item.index);
+                size.map_err(|e| FileError::io(item.index, path, Operation::Stat, &e))?
+            }
+        };
+        let data = if size == 0 {
+            Data::Empty
+        } else {
+            let map = Map::new(&file, size as usize, self.advice);
+            cx.meter.lap(CallKind::Map, item.index);
+            Data::Map(map.map_err(|e| FileError::io(item.index, path, Operation::Map, &e))?)
+        };
+        drop(file);
+        cx.meter.lap(CallKind::Close, item.index);
+        Ok(Loaded { item, file: None, data, len: size as usize, offset: 0, last: true })
+    }
+}
+
+impl<'p, S> Fetch<'p, S> for Mapped<'p, S> {
+    fn start(
+        &mut self,
+        cx: &mut Cx<'_, '_>,
+        item: Item<'p, S>,
+        _: Option<Lease>,
+    ) -> Started<'p, S> {
+        match self.map(cx, item) {
+            Ok(loaded) if self.window > 1 => {
+                self.ahead.push_back(loaded);
+                Started::Pending
+            }
+            Ok(loaded) => Started::Ready(loaded),
+            Err(error) => Started::Failed(error),
+        }
+    }
+
+    fn resume(&mut self, _: &mut Cx<'_, '_>, done: Loaded<'p, S>) -> Started<'p, S> {
+        // A mapping is the whole file, so nothing ever has more pieces.
+        Started::Ready(done)
+    }
+
+    fn reap(
+        &mut self,
+        _: &mut Cx<'_, '_>,
+        wait: bool,
+        out: &mut Reaped<'p, S>,
+    ) -> Result<(), Error> {
+        if wait || self.ahead.len() >= self.window {
+            out.extend(self.ahead.pop_front().map(Ok));
+        }
+        Ok(())
+    }
+
+    fn in_flight(&self) -> usize {
+        self.ahead.len()
+    }
+}

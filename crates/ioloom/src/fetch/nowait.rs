@@ -1,0 +1,165 @@
+//! Buffered reads without a ring and without more threads: `preadv2(RWF_NOWAIT)`.
+//!
+//! A hit is there at once. A miss has already made the kernel start to read ahead, so the file is
+//! put at the end of a queue, and when the window is full the oldest is read with a blocking call,
+//! by then mostly from memory. File systems that cannot answer are read with blocking calls; that
+//! is what this method is defined to do there, and the histogram shows it.
+
+use super::blocking::{
+    Parked, Progress, complete, first_buffer, is_end, next_piece, piece_limit, read_error, read_on, unpark,
+};
+use super::{Cx, Fetch, Opened, Reaped, Started, lease_waiting, open};
+use crate::arena::Lease;
+use crate::error::Error;
+use crate::source::Item;
+use ioloom_model::CallKind;
+use ioloom_sys::file::{self, Nowait};
+use std::collections::VecDeque;
+use std::os::fd::OwnedFd;
+
+struct Missed<'p, S> {
+    item: Item<'p, S>,
+    file: OwnedFd,
+    lease: Lease,
+    progress: Progress,
+}
+
+/// A window of files whose read-ahead was started.
+pub(crate) struct NowaitWindow<'p, S> {
+    window: usize,
+    missed: VecDeque<Missed<'p, S>>,
+    parked: Parked<'p, S>,
+}
+
+impl<S> NowaitWindow<'_, S> {
+    pub(crate) fn new(window: u32) -> Self {
+        Self { window: window as usize, missed: VecDeque::new(), parked: Parked::new() }
+    }
+}
+
+impl<'p, S> NowaitWindow<'p, S> {
+    fn attempt(
+        &mut self,
+        cx: &mut Cx<'_, '_>,
+        item: Item<'p, S>,
+        file: OwnedFd,
+        mut lease: Lease,
+        mut progress: Progress,
+    ) -> Started<'p, S> {
+        let limit = piece_limit(cx, &lease);
+        let into = &mut lease.whole_mut()[..limit];
+        let result = file::read_nowait_at(&file, into, progress.offset);
+        cx.meter.lap(CallKind::Read, item.index);
+        match result {
+            Ok(Nowait::Hit(n)) if is_end(n, limit, &progress, false) => {
+                progress.filled = n;
+                Started::Ready(complete(cx, item, file, lease, progress, true))
+            }
+            // Part of it was there, or all of the buffer: the rest with blocking calls.
+            Ok(Nowait::Hit(n)) => {
+                progress.filled = n;
+                read_on(cx, item, file, lease, progress, (false, &mut self.parked))
+            }
+            Ok(Nowait::Miss) => {
+                self.missed.push_back(Missed { item, file, lease, progress });
+                Started::Pending
+            }
+            Ok(Nowait::Unsupported) => read_on(cx, item, file, lease, progress, (false, &mut self.parked)),
+            Err(error) => Started::Failed(read_error(&item, &error)),
+        }
+    }
+}
+
+impl<'p, S> Fetch<'p, S> for NowaitWindow<'p, S> {
+    fn start(
+        &mut self,
+        cx: &mut Cx<'_, '_>,
+        item: Item<'p, S>,
+        lease: Option<Lease>,
+    ) -> Started<'p, S> {
+        let Opened { file, size } = match open(cx, &item, false) {
+            Ok(opened) => opened,
+            Err(error) => return Started::Failed(error),
+        };
+        let lease = match lease {
+            Some(lease) => lease,
+            None => match lease_waiting(cx, &item, first_buffer(cx, size)) {
+                Ok(lease) => lease,
+                Err(error) => return Started::Failed(error),
+            },
+        };
+        // A hit that is cut short at the edge of what is in memory looks like the end of the file
+        // unless the size is known; ask for it, the inode is in memory now.
+        let size = match size {
+            Some(size) => Ok(size),
+            None => {
+                let size = file::size(&file);
+                cx.meter.lap(CallKind::Stat, item.index);
+                size
+            }
+        };
+        match size {
+            Ok(size) => {
+                let progress = Progress { size: Some(size), ..Progress::default() };
+                self.attempt(cx, item, file, lease, progress)
+            }
+            Err(error) => Started::Failed(read_error(&item, &error)),
+        }
+    }
+
+    fn resume(&mut self, cx: &mut Cx<'_, '_>, done: super::Loaded<'p, S>) -> Started<'p, S> {
+        match next_piece(cx, done) {
+            // Read-ahead has long gone past this offset.
+            Ok((item, file, lease, progress)) => read_on(cx, item, file, lease, progress, (false, &mut self.parked)),
+            Err(error) => Started::Failed(error),
+        }
+    }
+
+    fn reap(
+        &mut self,
+        cx: &mut Cx<'_, '_>,
+        wait: bool,
+        out: &mut Reaped<'p, S>,
+    ) -> Result<(), Error> {
+        unpark(cx, &mut self.parked, wait && self.missed.is_empty(), out, false);
+        if (wait && out.is_empty() || self.missed.len() >= self.window)
+            && let Some(Missed { item, file, lease, progress }) = self.missed.pop_front()
+        {
+            // The blocking read of a miss is the wait for its completion.
+            match finish_missed(cx, item, file, lease, progress, &mut self.parked) {
+                Started::Ready(loaded) => out.push_back(Ok(loaded)),
+                Started::Failed(error) => out.push_back(Err(error)),
+                Started::Pending => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn in_flight(&self) -> usize {
+        self.missed.len() + self.parked.len()
+    }
+}
+
+fn finish_missed<'p, S>(
+    cx: &mut Cx<'_, '_>,
+    item: Item<'p, S>,
+    file: OwnedFd,
+    mut lease: Lease,
+    mut progress: Progress,
+    parked: &mut Parked<'p, S>,
+) -> Started<'p, S> {
+    let limit = piece_limit(cx, &lease);
+    let result = file::read_at(&file, &mut lease.whole_mut()[..limit], progress.offset);
+    cx.meter.lap(CallKind::Completion, item.index);
+    match result {
+        Ok(n) if is_end(n, limit, &progress, false) => {
+            progress.filled = n;
+            Started::Ready(complete(cx, item, file, lease, progress, true))
+        }
+        Ok(n) => {
+            progress.filled = n;
+            read_on(cx, item, file, lease, progress, (false, parked))
+        }
+        Err(error) => Started::Failed(read_error(&item, &error)),
+    }
+}

@@ -1,0 +1,358 @@
+//! io_uring: one ring per thread, buffered or direct, registered or not.
+//!
+//! Every file in flight has a place in `jobs`; its token is the index. A job goes through opening
+//! (by system call, or through the ring with `uring:open`), reading, and, when its first buffer
+//! was full, asking for its size and reading on into a larger one. A job that needs a larger
+//! buffer when memory is short waits in `parked` with its bytes and is tried again whenever
+//! something was reaped; if nothing else of this thread is in flight, the thread waits for memory.
+
+use super::blocking::{
+    Progress, complete, first_buffer, is_end, larger_size, next_piece, piece_limit, read_error,
+    take_over,
+};
+use super::opening::{check_direct, no_descriptor, not_regular};
+use super::{Cx, Fetch, Loaded, Opened, Reaped, Started, lease_waiting, no_buffer, open};
+use crate::arena::{Arena, Lease};
+use crate::engine::Shared;
+use crate::error::{Error, FileError, Operation};
+use crate::source::Item;
+use ioloom_model::{CallKind, Method};
+use ioloom_sys::buffer::Buffer;
+use ioloom_sys::file::{self, Kind, OpenHow};
+use ioloom_sys::ring::{Done, Ring, What};
+use std::collections::VecDeque;
+use std::ffi::CString;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::sync::Arc;
+
+/// Bytes of one registered buffer: larger files are read on into ordinary ones.
+const REGISTERED_BYTES: usize = 64 << 10;
+
+struct Job<'p, S> {
+    item: Item<'p, S>,
+    lease: Lease,
+    progress: Progress,
+    asked: usize,
+}
+
+struct Parked<'p, S> {
+    job: Job<'p, S>,
+    file: OwnedFd,
+    size: u64,
+}
+
+/// The ring of one thread and what is in flight on it.
+pub(crate) struct Rings<'p, S> {
+    ring: Ring,
+    jobs: Vec<Option<Job<'p, S>>>,
+    free: Vec<usize>,
+    parked: VecDeque<Parked<'p, S>>,
+    done: Vec<Done>,
+    direct: bool,
+    open_in_ring: bool,
+    registered: Option<Arc<Arena>>,
+}
+
+impl<S> Rings<'_, S> {
+    pub(crate) fn new(shared: &Shared<'_>, window: u32) -> Result<Self, Error> {
+        let refused = |what: &str, e: &io::Error| {
+            Error::Refused(format!("{}: {what} failed: {e}", shared.plan))
+        };
+        let method = shared.plan.method;
+        let mut ring = Ring::new(window).map_err(|e| {
+            refused("making an io_uring (SINGLE_ISSUER, DEFER_TASKRUN)", &e)
+        })?;
+        let registered = (method == Method::UringRegistered)
+            .then(|| register(&mut ring, shared, window))
+            .transpose()?;
+        Ok(Self {
+            ring,
+            jobs: (0..window).map(|_| None).collect(),
+            free: (0..window as usize).rev().collect(),
+            parked: VecDeque::new(),
+            done: Vec::with_capacity(window as usize),
+            direct: method.is_direct(),
+            open_in_ring: method == Method::UringOpen,
+            registered,
+        })
+    }
+}
+
+fn register(ring: &mut Ring, shared: &Shared<'_>, window: u32) -> Result<Arc<Arena>, Error> {
+    let bytes = shared.plan.chunk_bytes.map_or(REGISTERED_BYTES, |c| c as usize);
+    let total = bytes as u64 * u64::from(window);
+    if !shared.budget.try_reserve(total) {
+        return Err(Error::Refused(format!(
+            "{}: {} of registered buffers do not fit the memory budget; use a smaller window",
+            shared.plan,
+            ioloom_model::units::format_size(total)
+        )));
+    }
+    let mut buffers: Vec<Buffer> = (0..window).map(|_| Buffer::new(bytes)).collect();
+    ring.register(&mut buffers).map_err(|e| {
+        Error::Refused(format!(
+            "{}: registering {} of buffers failed: {e}; raise the limit of locked memory \
+             (ulimit -l) or use a smaller window",
+            shared.plan,
+            ioloom_model::units::format_size(total)
+        ))
+    })?;
+    Ok(Arena::of_registered(shared.budget.clone(), buffers))
+}
+
+impl<'p, S> Rings<'p, S> {
+    fn submit_read(&mut self, file: OwnedFd, mut job: Job<'p, S>, limit: usize) {
+        let offset = job.progress.offset + job.progress.filled as u64;
+        let range = job.progress.filled..limit;
+        job.asked = range.len();
+        let buffer = job.lease.take_buffer();
+        let token = self.place(job);
+        self.ring.read(token, file, buffer, range, offset);
+    }
+
+    fn place(&mut self, job: Job<'p, S>) -> u64 {
+        let at = self.free.pop().expect("a fetch is never asked for more than its window");
+        self.jobs[at] = Some(job);
+        at as u64
+    }
+
+    fn take(&mut self, token: u64) -> Job<'p, S> {
+        self.free.push(token as usize);
+        self.jobs[token as usize].take().expect("a token names a job in flight")
+    }
+
+    /// Goes on with what came back; `Some` when the piece is complete or failed.
+    fn advance(
+        &mut self,
+        cx: &mut Cx<'_, '_>,
+        done: Done,
+    ) -> Option<Result<Loaded<'p, S>, FileError>> {
+        let mut job = self.take(done.token);
+        match done.what {
+            What::Open(Ok(file)) => {
+                let limit = piece_limit(cx, &job.lease);
+                self.submit_read(file, job, limit);
+                None
+            }
+            What::Open(Err(error)) if no_descriptor(&error) => {
+                // The blocking open waits until somebody closes a file.
+                match open(cx, &job.item, self.direct) {
+                    Ok(Opened { file, .. }) => {
+                        let limit = piece_limit(cx, &job.lease);
+                        self.submit_read(file, job, limit);
+                        None
+                    }
+                    Err(error) => Some(Err(error)),
+                }
+            }
+            What::Open(Err(error)) => {
+                let path = job.item.path.as_path();
+                Some(Err(FileError::io(job.item.index, path, Operation::Open, &error)))
+            }
+            What::Size(..) => unreachable!("sizes are asked by system call"),
+            What::Read(file, buffer, result) => {
+                job.lease.refill(buffer);
+                self.read_came(cx, job, file, result)
+            }
+        }
+    }
+
+    fn read_came(
+        &mut self,
+        cx: &mut Cx<'_, '_>,
+        mut job: Job<'p, S>,
+        file: OwnedFd,
+        result: io::Result<usize>,
+    ) -> Option<Result<Loaded<'p, S>, FileError>> {
+        let limit = piece_limit(cx, &job.lease);
+        let n = match result {
+            Ok(n) => n,
+            Err(e) if again(&e) => {
+                self.submit_read(file, job, limit);
+                return None;
+            }
+            Err(e) => return Some(Err(read_error(&job.item, &e))),
+        };
+        if is_end(n, job.asked, &job.progress, self.direct) {
+            job.progress.filled += n;
+            return Some(Ok(complete(cx, job.item, file, job.lease, job.progress, true)));
+        }
+        job.progress.filled += n;
+        if job.progress.filled < limit {
+            self.submit_read(file, job, limit);
+            return None;
+        }
+        match larger_size(cx, &job.item, &file, &mut job.progress) {
+            Ok(None) => Some(Ok(complete(cx, job.item, file, job.lease, job.progress, false))),
+            Ok(Some(size)) => {
+                self.parked.push_back(Parked { job, file, size });
+                None
+            }
+            Err(error) => Some(Err(error)),
+        }
+    }
+
+    /// Gives parked jobs their larger buffers, the oldest first. Waits for memory only if nothing
+    /// of this thread is in flight and nothing has come out.
+    fn unpark(&mut self, cx: &mut Cx<'_, '_>, may_wait: bool, out: &mut Reaped<'p, S>) {
+        while let Some(Parked { mut job, file, size }) = self.parked.pop_front() {
+            let larger = match cx.shared.arena.try_lease(size) {
+                Ok(None)
+                    if cx.shared.unbounded()
+                        || (may_wait && self.ring.in_flight() == 0 && out.is_empty()) =>
+                {
+                    lease_waiting(cx, &job.item, size)
+                }
+                Ok(None) => {
+                    self.parked.push_front(Parked { job, file, size });
+                    return;
+                }
+                Ok(Some(lease)) => Ok(lease),
+                Err(none) => Err(no_buffer(cx.shared, &job.item, size, none)),
+            };
+            match larger {
+                Ok(larger) => {
+                    job.lease = take_over(larger, &job.lease, job.progress.filled);
+                    let limit = job.lease.capacity();
+                    self.submit_read(file, job, limit);
+                }
+                Err(error) => out.push_back(Err(error)),
+            }
+        }
+    }
+}
+
+fn again(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock)
+}
+
+impl<'p, S> Fetch<'p, S> for Rings<'p, S> {
+    fn start(
+        &mut self,
+        cx: &mut Cx<'_, '_>,
+        item: Item<'p, S>,
+        lease: Option<Lease>,
+    ) -> Started<'p, S> {
+        if self.open_in_ring {
+            return self.start_with_open(cx, item, lease);
+        }
+        let Opened { file, size } = match open(cx, &item, self.direct) {
+            Ok(opened) => opened,
+            Err(error) => return Started::Failed(error),
+        };
+        let lease = match lease_for(cx, &item, lease, size) {
+            Ok(lease) => lease,
+            Err(error) => return Started::Failed(error),
+        };
+        let limit = piece_limit(cx, &lease);
+        let progress = Progress { size, ..Progress::default() };
+        let index = item.index;
+        self.submit_read(file, Job { item, lease, progress, asked: 0 }, limit);
+        cx.meter.lap(CallKind::Read, index);
+        Started::Pending
+    }
+
+    fn resume(&mut self, cx: &mut Cx<'_, '_>, done: Loaded<'p, S>) -> Started<'p, S> {
+        match next_piece(cx, done) {
+            Ok((item, file, lease, progress)) => {
+                let limit = piece_limit(cx, &lease);
+                let index = item.index;
+                self.submit_read(file, Job { item, lease, progress, asked: 0 }, limit);
+                cx.meter.lap(CallKind::Read, index);
+                Started::Pending
+            }
+            Err(error) => Started::Failed(error),
+        }
+    }
+
+    fn reap(
+        &mut self,
+        cx: &mut Cx<'_, '_>,
+        wait: bool,
+        out: &mut Reaped<'p, S>,
+    ) -> Result<(), Error> {
+        let before = out.len();
+        loop {
+            self.unpark(cx, wait && out.len() == before, out);
+            let wait = wait && out.len() == before;
+            let mut done = std::mem::take(&mut self.done);
+            let result = self.ring.reap(wait, &mut done);
+            cx.meter.lap(CallKind::Completion, 0);
+            for one in done.drain(..) {
+                out.extend(self.advance(cx, one));
+            }
+            self.done = done;
+            result.map_err(|source| Error::System { operation: "wait on the ring", source })?;
+            if !wait || out.len() > before || self.in_flight() == 0 {
+                return Ok(());
+            }
+            // What came was read on, or nothing came because the wait was cut short.
+        }
+    }
+
+    fn in_flight(&self) -> usize {
+        self.ring.in_flight() + self.parked.len()
+    }
+
+    fn arena<'a>(&'a self, shared: &'a Shared<'_>) -> &'a Arc<Arena> {
+        self.registered.as_ref().unwrap_or(&shared.arena)
+    }
+}
+
+impl<'p, S> Rings<'p, S> {
+    fn start_with_open(
+        &mut self,
+        cx: &mut Cx<'_, '_>,
+        item: Item<'p, S>,
+        lease: Option<Lease>,
+    ) -> Started<'p, S> {
+        let path = item.path.as_path();
+        if !item.known_regular {
+            let facts = file::ask(path);
+            cx.meter.lap(CallKind::Stat, item.index);
+            match facts {
+                Ok(facts) if facts.kind != Kind::Regular => {
+                    return Started::Failed(not_regular(&item, facts.kind));
+                }
+                Ok(_) => {}
+                Err(e) => {
+                    return Started::Failed(FileError::io(item.index, path, Operation::Stat, &e));
+                }
+            }
+        }
+        if self.direct
+            && let Err(error) = check_direct(cx, &item)
+        {
+            return Started::Failed(error);
+        }
+        let how = OpenHow { direct: self.direct, nofollow: item.known_regular };
+        let Ok(c_path) = CString::new(path.as_os_str().as_bytes()) else {
+            let reason = "its name holds a zero byte, which no file name can";
+            return Started::Failed(FileError::other(item.index, path, Operation::Open, reason));
+        };
+        let lease = match lease_for(cx, &item, lease, None) {
+            Ok(lease) => lease,
+            Err(error) => return Started::Failed(error),
+        };
+        let index = item.index;
+        let token = self.place(Job { item, lease, progress: Progress::default(), asked: 0 });
+        self.ring.open(token, c_path, how);
+        cx.meter.lap(CallKind::Open, index);
+        Started::Pending
+    }
+}
+
+fn lease_for<S>(
+    cx: &mut Cx<'_, '_>,
+    item: &Item<'_, S>,
+    lease: Option<Lease>,
+    size: Option<u64>,
+) -> Result<Lease, FileError> {
+    match lease {
+        Some(lease) => Ok(lease),
+        None => lease_waiting(cx, item, first_buffer(cx, size)),
+    }
+}
+

@@ -1,0 +1,28 @@
+//! Bytes that outlive the call of the function.
+
+use crate::arena::Kept;
+use std::ops::Deref;
+
+/// Bytes that were kept by [`File::keep`](crate::File::keep). They count against the memory budget
+/// of their run until they are dropped.
+pub struct Bytes(pub(crate) Kept);
+
+impl Deref for Bytes {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        self.0.bytes()
+    }
+}
+
+impl AsRef<[u8]> for Bytes {
+    fn as_ref(&self) -> &[u8] {
+        self
+    }
+}
+
+impl std::fmt::Debug for Bytes {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Bytes({} bytes)", self.len())
+    }
+}

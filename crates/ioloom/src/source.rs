@@ -1,0 +1,163 @@
+//! Where paths come from: a packed list, or an iterator that streams.
+
+use ioloom_model::ReadOrder;
+use ioloom_sys::file;
+use ioloom_walk::PathList;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Paths that are sorted by inode at once when a stream is read in inode order.
+const SORT_BATCH: usize = 65_536;
+
+/// The next paths of a run; threads take from it.
+pub(crate) enum Source<'s> {
+    /// All paths in memory.
+    List { list: PathList, next: AtomicUsize, max: usize },
+    /// Paths as they come.
+    Stream(Box<dyn Paths + 's>),
+}
+
+/// An iterator of paths behind its lock.
+pub(crate) trait Paths: Send + Sync {
+    /// The next path and its position.
+    fn next(&self) -> Option<(usize, PathBuf)>;
+}
+
+impl<I: Iterator<Item = PathBuf> + Send> Paths for Mutex<Stream<I>> {
+    fn next(&self) -> Option<(usize, PathBuf)> {
+        self.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).next()
+    }
+}
+
+/// An iterator of paths and a batch that was read ahead for sorting.
+pub(crate) struct Stream<I> {
+    paths: I,
+    order: ReadOrder,
+    batch: std::vec::IntoIter<(usize, PathBuf)>,
+    read: usize,
+}
+
+/// One path to work on.
+#[derive(Debug, Clone)]
+pub(crate) enum ItemPath<'p> {
+    Listed(&'p Path),
+    Owned(PathBuf),
+}
+
+impl ItemPath<'_> {
+    pub(crate) fn as_path(&self) -> &Path {
+        match self {
+            Self::Listed(path) => path,
+            Self::Owned(path) => path,
+        }
+    }
+}
+
+/// One file of a run, with the state that the function keeps for it in chunk form.
+#[derive(Debug)]
+pub(crate) struct Item<'p, S> {
+    pub(crate) index: usize,
+    pub(crate) path: ItemPath<'p>,
+    /// A walk saw that it is regular: it may be opened without asking first.
+    pub(crate) known_regular: bool,
+    pub(crate) state: Option<S>,
+}
+
+impl<'s> Source<'s> {
+    pub(crate) fn list(mut list: PathList, order: ReadOrder, max: Option<u64>) -> Self {
+        if order == ReadOrder::Inode {
+            list.sort_by_inode();
+        }
+        let max = max.map_or(list.len(), |m| (m as usize).min(list.len()));
+        Self::List { list, next: AtomicUsize::new(0), max }
+    }
+
+    pub(crate) fn stream(
+        paths: impl Iterator<Item = PathBuf> + Send + 's,
+        order: ReadOrder,
+    ) -> Self {
+        let batch = Vec::new().into_iter();
+        Self::Stream(Box::new(Mutex::new(Stream { paths, order, batch, read: 0 })))
+    }
+
+    /// How many paths there are, if that is known before the end.
+    pub(crate) fn len(&self) -> Option<usize> {
+        match self {
+            Self::List { max, .. } => Some(*max),
+            Self::Stream(_) => None,
+        }
+    }
+
+    /// The next path, or `None` at the end.
+    #[inline]
+    pub(crate) fn next<S>(&self) -> Option<Item<'_, S>> {
+        match self {
+            Self::List { list, next, max } => {
+                let index = next.fetch_add(1, Ordering::Relaxed);
+                (index < *max).then(|| Item {
+                    index,
+                    path: ItemPath::Listed(list.path(index)),
+                    known_regular: list.known_regular(index),
+                    state: None,
+                })
+            }
+            Self::Stream(stream) => {
+                let (index, path) = stream.next()?;
+                Some(Item { index, path: ItemPath::Owned(path), known_regular: false, state: None })
+            }
+        }
+    }
+}
+
+impl<I: Iterator<Item = PathBuf>> Stream<I> {
+    fn next(&mut self) -> Option<(usize, PathBuf)> {
+        if self.order == ReadOrder::List {
+            let path = self.paths.next()?;
+            self.read += 1;
+            return Some((self.read - 1, path));
+        }
+        if let Some(next) = self.batch.next() {
+            return Some(next);
+        }
+        let mut batch: Vec<(u64, usize, PathBuf)> = Vec::new();
+        for path in self.paths.by_ref().take(SORT_BATCH) {
+            // A path that cannot be asked sorts first and fails later, with its own error.
+            let inode = file::ask(&path).map_or(0, |facts| facts.inode);
+            batch.push((inode, self.read, path));
+            self.read += 1;
+        }
+        batch.sort_by_key(|(inode, index, _)| (*inode, *index));
+        self.batch =
+            batch.into_iter().map(|(_, index, path)| (index, path)).collect::<Vec<_>>().into_iter();
+        self.batch.next()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stream_in_inode_order_keeps_every_path_and_its_index() {
+        let dir = tempfile::tempdir().unwrap();
+        let paths: Vec<PathBuf> = (0..50)
+            .map(|i| {
+                let path = dir.path().join(format!("{}", (i * 7) % 50));
+                std::fs::write(&path, b"x").unwrap();
+                path
+            })
+            .collect();
+        let source = Source::stream(paths.clone().into_iter().rev(), ReadOrder::Inode);
+        let mut last = 0;
+        let mut seen = 0;
+        while let Some(item) = source.next::<()>() {
+            assert_eq!(item.path.as_path(), paths[49 - item.index]);
+            let inode = file::ask(item.path.as_path()).unwrap().inode;
+            assert!(inode > last);
+            last = inode;
+            seen += 1;
+        }
+        assert_eq!(seen, 50);
+    }
+}
