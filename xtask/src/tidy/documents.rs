@@ -14,17 +14,18 @@ const HEAD_LINES_MIN: usize = 3;
 /// Length of ARCHITECTURE.md, so that it is read in ten minutes.
 const ARCHITECTURE_LINES_MAX: usize = 200;
 
-/// Files whose public structs are part of the JSON documents.
-const SCHEMA_FILES: [&str; 5] = [
+/// Files whose serialized structs are part of the JSON documents.
+const SCHEMA_FILES: [&str; 9] = [
     "crates/model/src/record.rs",
     "crates/model/src/condition.rs",
     "crates/model/src/fileset.rs",
     "crates/model/src/machine.rs",
-    "crates/model/src/plan.rs",
+    "crates/lab/src/store.rs",
+    "crates/lab/src/expand.rs",
+    "crates/lab/src/child.rs",
+    "crates/fileset/src/manifest.rs",
+    "crates/claims/src/verdict.rs",
 ];
-
-/// Structs of those files that never become JSON objects: they are spelled as one text.
-const SPELLED: [&str; 1] = ["Plan"];
 
 /// Checks all of it.
 pub(super) fn check(repo: &Repo, sources: &[Source]) -> anyhow::Result<Vec<Finding>> {
@@ -92,35 +93,45 @@ fn short_head(dir: &str, text: &str) -> Option<Finding> {
     (lines < HEAD_LINES_MIN).then(|| Finding::refuse(dir, text))
 }
 
-/// Public structs with their public fields, from the text of a source file.
+/// Public structs that derive `Serialize`, with their public fields, from the text of a source
+/// file. Structs without named fields are left out.
 fn structs(source: &str) -> Vec<(String, Vec<String>)> {
     let code = without_tests(&code_only(source));
     let mut found: Vec<(String, Vec<String>)> = Vec::new();
+    let mut derived = false;
     let mut inside = false;
     for line in code.lines() {
         if let Some(rest) = line.strip_prefix("pub struct ") {
-            let end = rest.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(rest.len());
-            found.push((rest[..end].to_owned(), Vec::new()));
-            inside = true;
-        } else if line.starts_with('}') {
-            inside = false;
-        } else if inside && let Some(rest) = line.strip_prefix("    pub ") {
-            let (name, _) = rest.split_once(':').unwrap_or((rest, ""));
-            if let Some((_, fields)) = found.last_mut() {
-                fields.push(name.trim().to_owned());
+            inside = derived && line.ends_with('{');
+            derived = false;
+            if inside {
+                found.push((word(rest).to_owned(), Vec::new()));
             }
+        } else if line.starts_with(['}', 'u', 'p', 'f', 'i', 'e', 'c']) {
+            // Another item: a derive belongs to what follows it at once.
+            inside = false;
+            derived = false;
+        } else if inside && let Some(rest) = line.strip_prefix("    pub ") {
+            if let Some((_, fields)) = found.last_mut() {
+                fields.push(word(rest).to_owned());
+            }
+        } else if !inside && line.contains("Serialize") {
+            derived = true;
         }
     }
     found
+}
+
+/// The identifier that a text begins with.
+fn word(text: &str) -> &str {
+    let end = text.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(text.len());
+    &text[..end]
 }
 
 /// Every field stands as `name` in the section of docs/json.md whose heading names its struct.
 fn fields_missing(path: &str, source: &str, json: &str) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (name, fields) in structs(source) {
-        if SPELLED.contains(&name.as_str()) {
-            continue;
-        }
         let Some(section) = section_of(json, &name) else {
             let text = format!("no heading of docs/json.md names {name}");
             findings.push(Finding::refuse(path, text));
@@ -197,8 +208,10 @@ mod tests {
         assert!(short_head("a", "//! a\n//! b\nmod x;\n//! c").is_some());
     }
 
-    const SOURCE: &str = "/// A.\npub struct Run {\n    /// pub not: a field\n    pub key: String,\n    \
-        inner: u8,\n    pub elapsed_ns: u64,\n}\npub enum E { A { pub_: u8 } }\n";
+    const SOURCE: &str = "use serde::Serialize;\n/// A.\n#[derive(Debug, Serialize)]\npub struct Run {\n    /// pub not: a field\n    pub key: String,\n    \
+        inner: u8,\n    pub elapsed_ns: u64,\n}\npub enum E { A { pub_: u8 } }\n\
+        #[derive(Debug)]\npub struct Inner {\n    pub x: u8,\n}\n\
+        #[derive(Serialize)]\npub struct Slot(u8);\npub struct Bare {\n    pub y: u8,\n}\n";
 
     #[test]
     fn structs_and_fields_are_read() {

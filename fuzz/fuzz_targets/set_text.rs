@@ -1,0 +1,15 @@
+//! File sets as people write them: no text panics, and a complete one reads back as spelled.
+#![no_main]
+
+use ioloom_fileset::{SetText, spell};
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|text: &str| {
+    if text.len() > 512 {
+        return;
+    }
+    if let Ok(SetText::Spec(spec)) = text.parse::<SetText>() {
+        let spelled = spell(&spec);
+        assert!(spelled.parse::<SetText>().is_ok(), "{text} → {spelled}");
+    }
+});
