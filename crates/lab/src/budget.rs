@@ -5,7 +5,9 @@ use std::time::{Duration, Instant};
 /// Blocks that a budget does not drop.
 pub const BLOCKS_MIN: u32 = 3;
 /// How far a study may go over its budget to reach [`BLOCKS_MIN`] blocks.
-pub const BUDGET_HARD: f64 = 3.0;
+pub const BUDGET_HARD: f64 = 1.75;
+/// Time that a run gets at least, however late it is: a kill of a healthy run tells nothing.
+const RUN_MIN: Duration = Duration::from_secs(10);
 
 /// What the budget knows of time.
 #[derive(Debug)]
@@ -25,6 +27,14 @@ impl Blocks {
     /// Takes note of a block that took this long.
     pub(crate) fn finish(&mut self, took: Duration) {
         self.finished.push(took);
+    }
+
+    /// Longest time that a run beginning at `now` may take under the hard bound; `None` is no
+    /// bound.
+    pub(crate) fn longest_run(&self, now: Instant) -> Option<Duration> {
+        let hard = self.budget?.as_secs_f64() * BUDGET_HARD;
+        let left = hard - now.saturating_duration_since(self.start).as_secs_f64();
+        Some(Duration::try_from_secs_f64(left).unwrap_or_default().max(RUN_MIN))
     }
 
     /// Whether the study must end at `now`: before `block` begins (`first`), because a block like
@@ -56,8 +66,11 @@ mod tests {
         assert!(!blocks.over(3, true, at(69)), "a block of 30 s fits");
         assert!(blocks.over(3, true, at(71)), "it does not");
         assert!(!blocks.over(3, false, at(71)), "within a block the budget does not cut");
-        assert!(!blocks.over(2, true, at(250)), "three blocks are worth going over");
-        assert!(blocks.over(0, false, at(301)), "but not without end");
-        assert!(!Blocks::new(start, None).over(99, true, at(1_000_000)));
+        assert!(!blocks.over(2, true, at(170)), "three blocks are worth going over");
+        assert!(blocks.over(0, false, at(176)), "but not without end");
+        let none = Blocks::new(start, None);
+        assert!(!none.over(99, true, at(1_000_000)) && none.longest_run(at(5)).is_none());
+        assert_eq!(blocks.longest_run(at(75)), Some(Duration::from_secs(100)));
+        assert_eq!(blocks.longest_run(at(1000)), Some(RUN_MIN));
     }
 }

@@ -114,6 +114,18 @@ const TAIL_MAX: usize = 2048;
 const TICK: Duration = Duration::from_millis(50);
 
 impl Runner {
+    /// Children of this very program, told what to be by one hidden word of the command line.
+    ///
+    /// # Errors
+    /// The system does not say where the program lies.
+    pub fn of_this_program(word: &str) -> io::Result<Self> {
+        Ok(Self {
+            program: std::env::current_exe()?,
+            arguments: vec![word.into()],
+            environment: Vec::new(),
+        })
+    }
+
     /// Runs one order and waits for its end, at most for `deadline`. `dir` is the working
     /// directory of the child, if it is to be another.
     ///

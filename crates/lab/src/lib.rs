@@ -1,12 +1,12 @@
 //! The laboratory: a study file in, an ordered list of runs, each in a process of its own under a
 //! proved condition, one line of an append-only store for each.
 //!
-//! The way of a study: [`spec`] reads and checks the text, [`mod@expand`] turns factors into
+//! The way of a study: [`spec`] reads and checks the text, [`expand`] turns factors into
 //! comparisons with concrete arms, [`order`] draws the list of runs from the seed, [`run::needs`] says
 //! what space and time it takes, [`run`] executes the list: [`condition`] makes and proves the
 //! state of the cache, [`child`] runs one plan in a child process with a deadline, [`judge`] adds
 //! doubts, [`store`] keeps the record before the next run starts. [`index`] is a cache over the
-//! store for queries, [`mod@keep`] exports sessions, [`clean`] removes sets that were made, never
+//! store for queries, [`keep`] exports sessions, [`clean`] removes sets that were made, never
 //! results.
 //!
 //! No engine is named here; engines come as [`Subject`]. Statistics, claims and pictures are made
@@ -29,9 +29,8 @@ pub mod subject;
 pub mod work;
 
 pub use child::{ChildAnswer, Runner};
-pub use expand::{Comparison, Mode, Overrides, expand};
+pub use expand::{Comparison, Mode, Overrides};
 pub use index::{Index, RunFilter};
-pub use keep::keep;
 pub use run::{Event, LabError, Progress, RunOptions, StudyRun, run_study};
 pub use store::{Session, Store, StoreError};
 pub use subject::{Cost, Removed, SetProgress, Subject};

@@ -25,7 +25,7 @@ use crate::work::{self, Needs, Place};
 use ioloom_model::record::{RECORD_SCHEMA, RunKey, RunOrder};
 use ioloom_model::{Doubt, MachineFacts, Outcome, Proof, RunRecord};
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 use xxhash_rust::xxh3::xxh3_64;
@@ -71,6 +71,36 @@ pub struct RunOptions<'a> {
     pub stop: &'a AtomicBool,
     /// Told what happens.
     pub progress: &'a dyn Progress,
+}
+
+impl<'a> RunOptions<'a> {
+    /// The usual options: quick, in `work_dir`, children of this program, nothing overridden.
+    pub fn new(
+        work_dir: &Path,
+        runner: Runner,
+        machine: MachineFacts,
+        stop: &'a AtomicBool,
+        progress: &'a dyn Progress,
+    ) -> Self {
+        Self {
+            mode: Mode::Quick,
+            overrides: Overrides::default(),
+            places: vec![Place::describe("work", work_dir)],
+            files: None,
+            drop_caches: false,
+            resume: false,
+            budget: None,
+            reserve_bytes: work::RESERVE_BYTES,
+            runner,
+            deadline_max: DEADLINE_MAX,
+            spans_max: SPANS_MAX,
+            machine,
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            command: Vec::new(),
+            stop,
+            progress,
+        }
+    }
 }
 
 /// What happens while a study runs.
@@ -236,6 +266,14 @@ pub fn run_study(
     options.progress.event(&Event::Needs(&needs));
     if let Some(reason) = needs.refusal() {
         return Err(LabError::Refused(reason));
+    }
+    if options.drop_caches
+        && let Err(error) = ioloom_sys::cache::may_drop_everything()
+    {
+        return Err(LabError::Refused(format!(
+            "--drop-caches: /proc/sys/vm/drop_caches: {error}; run as root, or leave it out: data \
+             are then dropped file by file and names stay in memory"
+        )));
     }
     let sets = Sets::prepare(&planned.comparisons, subject, options)?;
     let (writer, session) = begin(spec, subject, store, &planned, options)?;
@@ -483,7 +521,9 @@ impl Study<'_> {
         let bytes = set.files.bytes(order.files_max);
         let files = set.files.count(order.files_max) as u64;
         let work = work::demand_ns(&order.compute, set.spec.as_ref(), files, bytes as f64);
-        let deadline = child::deadline(bytes, files, work, self.options.deadline_max);
+        let longest = self.blocks.longest_run(Instant::now()).unwrap_or(Duration::MAX);
+        let longest = longest.min(self.options.deadline_max);
+        let deadline = child::deadline(bytes, files, work, longest);
         let (runner, stop) = (&self.options.runner, self.options.stop);
         if set.items.to_str().is_some() {
             return runner.run(order, deadline, stop, None);

@@ -56,7 +56,14 @@ impl Sets {
                     return Err(LabError::Interrupted);
                 }
                 let known = &mut ready.realised.medium;
-                known.get_or_insert_with(|| place.medium.clone()).name.clone_from(word);
+                // The user's files may lie on another medium than the work directory.
+                known.get_or_insert_with(|| match arm.source {
+                    SetSource::Made(_) => place.medium.clone(),
+                    SetSource::Directory(_) => Place::describe(word, &dir).medium,
+                });
+                if let Some(medium) = known {
+                    medium.name.clone_from(word);
+                }
                 sets.insert(key, ready);
             }
         }

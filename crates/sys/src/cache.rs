@@ -130,6 +130,16 @@ pub fn drop_everything() -> io::Result<()> {
     call("drop_caches", || std::fs::write("/proc/sys/vm/drop_caches", "3\n"))
 }
 
+/// Whether [`drop_everything`] would be allowed; drops nothing.
+///
+/// # Errors
+/// The reason why it would not.
+pub fn may_drop_everything() -> io::Result<()> {
+    call("drop_caches", || {
+        std::fs::OpenOptions::new().write(true).open("/proc/sys/vm/drop_caches").map(drop)
+    })
+}
+
 /// Whether a read of up to `buffer` bytes at `offset` finds everything in memory. `Some(true)`
 /// proves that these bytes were warm. `Some(false)` has already started read-ahead, so it is no
 /// way to prove `cold`. `None`: the file system does not support the question.

@@ -2,10 +2,9 @@
 
 use ioloom_lab::child::Runner;
 use ioloom_lab::files::SET_MANIFEST;
-use ioloom_lab::run::{DEADLINE_MAX, Silent};
+use ioloom_lab::run::Silent;
 use ioloom_lab::{
-    ChildAnswer, Cost, Mode, Overrides, Place, Progress, Removed, RunOptions, SetProgress, Store,
-    Subject,
+    ChildAnswer, Cost, Mode, Progress, Removed, RunOptions, SetProgress, Store, Subject,
 };
 use ioloom_model::record::RunOrder;
 use ioloom_model::{
@@ -175,28 +174,14 @@ impl Bench {
     }
 
     pub(crate) fn options<'a>(&'a self, progress: &'a dyn Progress) -> RunOptions<'a> {
-        RunOptions {
-            mode: Mode::Full,
-            overrides: Overrides::default(),
-            places: vec![Place::work(&self.dir.join("work"))],
-            files: None,
-            drop_caches: false,
-            resume: false,
-            budget: None,
-            reserve_bytes: 0,
-            runner: self.runner("0"),
-            deadline_max: DEADLINE_MAX,
-            spans_max: 0,
-            machine: MachineFacts {
-                fingerprint: "made-up".to_owned(),
-                cpus_usable: 2,
-                ..MachineFacts::default()
-            },
-            version: "0".to_owned(),
-            command: vec!["ioloom".to_owned(), "study".to_owned()],
-            stop: &self.stop,
-            progress,
-        }
+        let machine = MachineFacts {
+            fingerprint: "made-up".to_owned(),
+            cpus_usable: 2,
+            ..MachineFacts::default()
+        };
+        let work = self.dir.join("work");
+        let options = RunOptions::new(&work, self.runner("0"), machine, &self.stop, progress);
+        RunOptions { mode: Mode::Full, reserve_bytes: 0, spans_max: 0, ..options }
     }
 
     pub(crate) fn silent(&self) -> RunOptions<'_> {

@@ -1,8 +1,8 @@
 //! The store, its index and its exports.
 
 use crate::bench::{Bench, TWO_ARMS, study};
-use ioloom_lab::keep::KEPT_BYTES_MAX;
-use ioloom_lab::{Index, RunFilter, Session, Store, StoreError, keep, run_study};
+use ioloom_lab::keep::{KEPT_BYTES_MAX, keep};
+use ioloom_lab::{Index, RunFilter, Session, Store, StoreError, run_study};
 use ioloom_model::record::Span;
 use ioloom_model::{CallKind, Outcome};
 use std::io::Write;
