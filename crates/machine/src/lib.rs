@@ -1,1 +1,126 @@
 //! Facts of one computer, read from a given root.
+//!
+//! Everything comes from /proc and /sys below a root, so that a captured tree of another machine
+//! gives that machine's facts and tests need no machine of their kind. A fact that cannot be read
+//! is absent, never guessed. What only the running kernel can tell (usable processors, page size,
+//! features tried by use) is asked only when the root is `/`.
+//!
+//! Costs some hundred small reads, mostly of block devices; done once per program.
+
+mod cpu;
+mod device;
+mod limits;
+
+pub use cpu::count_of_list;
+
+use ioloom_model::MachineFacts;
+use ioloom_model::machine::FeatureFacts;
+use ioloom_sys::proc::parse::{field, parse_status};
+use std::path::Path;
+use xxhash_rust::xxh3::Xxh3;
+
+/// A feature of the kernel and how it is tried: `Err` is the reason why it does not work.
+pub type Probe<'a> = (&'a str, &'a dyn Fn() -> Result<(), String>);
+
+/// Reads the facts of the machine whose /proc and /sys lie below `root`. `probes` are tried only
+/// when `root` is `/`; a captured tree says nothing about features.
+pub fn facts(root: &Path, probes: &[Probe<'_>]) -> MachineFacts {
+    let here = root == Path::new("/");
+    let source = Source { root };
+    let status = source.text("proc/self/status").map(|text| parse_status(&text));
+    let meminfo = source.text("proc/meminfo").unwrap_or_default();
+    let kib = |name| field(&meminfo, name).and_then(|kib: u64| kib.checked_mul(1024));
+    let cpus_online = cpu::online(&source);
+    let mut facts = MachineFacts {
+        fingerprint: String::new(),
+        kernel: kernel(&source),
+        cpu_model: cpu::model(&source),
+        cpus_online,
+        cpus_usable: if here { usable() } else { cpus_online.max(1) },
+        threads_per_core: cpu::threads_per_core(&source),
+        memory_bytes: kib("MemTotal"),
+        memory_available_bytes: kib("MemAvailable"),
+        page_bytes: if here { ioloom_sys::proc::page_bytes() } else { page_bytes(&source) },
+        virtual_machine: cpu::virtual_machine(&source),
+        clock_source: source
+            .word("sys/devices/system/clocksource/clocksource0/current_clocksource"),
+        devices: device::all(&source),
+        features: if here { try_all(probes) } else { Vec::new() },
+        limits: limits::all(&source),
+        privileged: status.is_some_and(|status| status.may_administrate()),
+    };
+    facts.fingerprint = fingerprint(&facts);
+    facts
+}
+
+/// Processors that this process may use: what its affinity mask and the quotas of its control
+/// groups allow, at least 1.
+pub fn usable() -> u32 {
+    // The standard library reads the mask and both versions of control groups.
+    std::thread::available_parallelism().map_or(1, |n| n.get().try_into().unwrap_or(u32::MAX))
+}
+
+fn kernel(source: &Source<'_>) -> Option<String> {
+    let release = source.word("proc/sys/kernel/osrelease")?;
+    let name = source.word("proc/sys/kernel/ostype").unwrap_or_else(|| "Linux".to_owned());
+    Some(format!("{name} {release}"))
+}
+
+/// The page size of a captured tree, from a mapping of a process in it; 0 when not known.
+fn page_bytes(source: &Source<'_>) -> u64 {
+    let maps = source.text("proc/self/smaps").unwrap_or_default();
+    field(&maps, "KernelPageSize").and_then(|kib: u64| kib.checked_mul(1024)).unwrap_or(0)
+}
+
+fn try_all(probes: &[Probe<'_>]) -> Vec<FeatureFacts> {
+    probes
+        .iter()
+        .map(|(name, probe)| FeatureFacts { name: (*name).to_owned(), missing: probe().err() })
+        .collect()
+}
+
+/// Twelve digits that stay the same as long as results can be compared: processor, processors on
+/// line, threads per core, memory in steps of a factor of 1.4, kernel release.
+fn fingerprint(facts: &MachineFacts) -> String {
+    let memory = facts.memory_bytes.map(|bytes| ((bytes as f64).log2() * 2.0).round() as u64);
+    let mut hash = Xxh3::new();
+    hash.update(
+        format!(
+            "{:?}|{}|{:?}|{memory:?}|{:?}",
+            facts.cpu_model, facts.cpus_online, facts.threads_per_core, facts.kernel
+        )
+        .as_bytes(),
+    );
+    format!("{:012x}", hash.digest() & 0xFFFF_FFFF_FFFF)
+}
+
+/// A tree with /proc and /sys in it.
+pub(crate) struct Source<'a> {
+    root: &'a Path,
+}
+
+impl Source<'_> {
+    /// A text; `None` if it is not there or cannot be read.
+    pub(crate) fn text(&self, path: &str) -> Option<String> {
+        ioloom_sys::proc::read_text(&self.root.join(path)).ok()
+    }
+
+    /// A text of one line, trimmed; `None` if empty.
+    pub(crate) fn word(&self, path: &str) -> Option<String> {
+        Some(self.text(path)?.trim().to_owned()).filter(|word| !word.is_empty())
+    }
+
+    /// A text that is one number.
+    pub(crate) fn number(&self, path: &str) -> Option<u64> {
+        self.word(path)?.parse().ok()
+    }
+
+    /// The names in a directory, in order.
+    pub(crate) fn names(&self, path: &str) -> Vec<String> {
+        let Ok(entries) = std::fs::read_dir(self.root.join(path)) else { return Vec::new() };
+        let mut names: Vec<String> =
+            entries.flatten().filter_map(|entry| entry.file_name().into_string().ok()).collect();
+        names.sort();
+        names
+    }
+}

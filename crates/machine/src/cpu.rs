@@ -1,0 +1,102 @@
+//! Processors: how many, which, and whether they are real.
+
+use crate::Source;
+
+const CPUS: &str = "sys/devices/system/cpu";
+
+/// Names under which /proc/cpuinfo gives the model, by architecture.
+const MODEL_KEYS: [&str; 4] = ["model name", "cpu model", "Processor", "cpu"];
+
+/// Processors on line; 0 when nothing tells.
+pub(crate) fn online(source: &Source<'_>) -> u32 {
+    let listed = source.word(&format!("{CPUS}/online")).and_then(|list| count_of_list(&list));
+    listed.unwrap_or_else(|| {
+        let info = source.text("proc/cpuinfo").unwrap_or_default();
+        info.lines().filter(|line| key_of(line) == Some("processor")).count() as u32
+    })
+}
+
+/// The number of processors in a list as the kernel writes it: `0-3,8`. `None` if it is not one.
+pub fn count_of_list(list: &str) -> Option<u32> {
+    let list = list.trim();
+    if list.is_empty() {
+        return None;
+    }
+    list.split(',').try_fold(0u32, |sum, part| {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let (first, last): (u32, u32) = (first.parse().ok()?, last.parse().ok()?);
+        sum.checked_add(last.checked_sub(first)?.checked_add(1)?)
+    })
+}
+
+/// Threads per core; of mixed cores the most.
+pub(crate) fn threads_per_core(source: &Source<'_>) -> Option<u32> {
+    let is_cpu = |name: &&String| {
+        name.strip_prefix("cpu")
+            .is_some_and(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()))
+    };
+    let names = source.names(CPUS);
+    names
+        .iter()
+        .filter(is_cpu)
+        .filter_map(|cpu| {
+            let topology = format!("{CPUS}/{cpu}/topology");
+            let siblings = source
+                .word(&format!("{topology}/core_cpus_list"))
+                .or_else(|| source.word(&format!("{topology}/thread_siblings_list")))?;
+            count_of_list(&siblings)
+        })
+        .max()
+}
+
+/// The model, as the processor says; hypervisors may cut it.
+pub(crate) fn model(source: &Source<'_>) -> Option<String> {
+    let info = source.text("proc/cpuinfo")?;
+    MODEL_KEYS.iter().find_map(|key| value_of(&info, key)).or_else(|| {
+        // 64-bit ARM gives numbers only.
+        let (maker, part) = (value_of(&info, "CPU implementer")?, value_of(&info, "CPU part")?);
+        Some(format!("implementer {maker} part {part}"))
+    })
+}
+
+/// Whether a hypervisor is announced; `None` where nothing would announce it.
+pub(crate) fn virtual_machine(source: &Source<'_>) -> Option<bool> {
+    if source.word("sys/hypervisor/type").is_some() {
+        return Some(true);
+    }
+    let info = source.text("proc/cpuinfo")?;
+    let flags = value_of(&info, "flags")?;
+    Some(flags.split(' ').any(|flag| flag == "hypervisor"))
+}
+
+fn key_of(line: &str) -> Option<&str> {
+    line.split_once(':').map(|(key, _)| key.trim())
+}
+
+fn value_of(info: &str, key: &str) -> Option<String> {
+    let line = info.lines().find(|line| key_of(line) == Some(key))?;
+    let value = line.split_once(':')?.1.trim();
+    (!value.is_empty()).then(|| value.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_are_counted() {
+        for (list, count) in [("0", 1), ("0-3", 4), ("0-3,8", 5), ("0,2,4-5\n", 4)] {
+            assert_eq!(count_of_list(list), Some(count), "{list}");
+        }
+        for list in ["", "x", "3-1", "0-", "-", "0-4294967295", "0-4294967294,0-9"] {
+            assert_eq!(count_of_list(list), None, "{list}");
+        }
+    }
+
+    #[test]
+    fn a_key_is_the_whole_word() {
+        let info = "cpu family\t: 6\nmodel\t\t: 126\nmodel name\t: Core: fast\nflags\t\t: a b\n";
+        assert_eq!(value_of(info, "model name").as_deref(), Some("Core: fast"));
+        assert_eq!(value_of(info, "cpu"), None);
+    }
+}

@@ -1,0 +1,61 @@
+//! Block devices and where they are mounted.
+
+use crate::Source;
+use ioloom_model::machine::DeviceFacts;
+use ioloom_sys::mount::{Mount, chosen, parse_mountinfo};
+use std::path::Path;
+
+/// Sectors in sysfs are 512 bytes, whatever the device says of itself.
+const SECTOR_BYTES: u64 = 512;
+
+/// All block devices that hold something: memory disks and loop devices of no size are left out.
+pub(crate) fn all(source: &Source<'_>) -> Vec<DeviceFacts> {
+    let text = std::fs::read(source.root.join("proc/self/mountinfo")).unwrap_or_default();
+    let mounts = parse_mountinfo(&text);
+    source
+        .names("sys/block")
+        .iter()
+        .map(|name| device(source, name, &mounts))
+        .filter(|device| device.bytes != Some(0) && !device.name.starts_with("ram"))
+        .collect()
+}
+
+fn device(source: &Source<'_>, name: &str, mounts: &[Mount]) -> DeviceFacts {
+    let dir = format!("sys/block/{name}");
+    let queue = |file: &str| format!("{dir}/queue/{file}");
+    DeviceFacts {
+        name: name.to_owned(),
+        bytes: source.number(&format!("{dir}/size")).and_then(|n| n.checked_mul(SECTOR_BYTES)),
+        rotational: source.number(&queue("rotational")).map(|flag| flag == 1),
+        scheduler: source.word(&queue("scheduler")).map(|text| chosen(&text)),
+        queue_requests: source.number(&queue("nr_requests")),
+        read_ahead_kib: source.number(&queue("read_ahead_kb")),
+        mounts: mounts_of(source, name, mounts),
+    }
+}
+
+/// Where the device or one of its partitions is mounted; each directory once.
+fn mounts_of(source: &Source<'_>, name: &str, mounts: &[Mount]) -> Vec<(String, String)> {
+    let dir = format!("sys/block/{name}");
+    let partitions = source.names(&dir);
+    let partitions = partitions
+        .iter()
+        .filter(|part| source.word(&format!("{dir}/{part}/partition")).is_some())
+        .map(|part| (part.as_str(), format!("{dir}/{part}/dev")));
+    let mut found = Vec::new();
+    for (name, numbers) in std::iter::once((name, format!("{dir}/dev"))).chain(partitions) {
+        let numbers = source.word(&numbers);
+        let source = Path::new("/dev").join(name);
+        for mount in mounts {
+            let own = Some(format!("{}:{}", mount.device.0, mount.device.1));
+            // File systems over several devices have a number of their own, but name a device.
+            if (numbers.is_some() && own == numbers) || mount.source == source {
+                let entry = (mount.point.display().to_string(), mount.file_system.clone());
+                if !found.contains(&entry) {
+                    found.push(entry);
+                }
+            }
+        }
+    }
+    found
+}
