@@ -2,13 +2,11 @@
 //!
 //! A step that fails does not stop the ones after it, so that one run shows all that is wrong.
 
-use crate::guard::Job;
+use crate::guard::{Ended, Job};
 use crate::repo::Repo;
 use crate::smoke::{self, User};
 use crate::steps::{Outcome, Steps};
 use crate::{gate, tidy, tools, ui};
-use anyhow::Context;
-use std::path::PathBuf;
 
 /// Runs all steps; false if one failed, or under `strict` was skipped.
 pub(crate) fn run(repo: &Repo, strict: bool) -> anyhow::Result<bool> {
@@ -20,6 +18,7 @@ pub(crate) fn run(repo: &Repo, strict: bool) -> anyhow::Result<bool> {
         cargo(repo, "clippy --locked --workspace --all-targets -- -D warnings", 900)
     });
     steps.take("tests", || tests(repo));
+    steps.take("interleavings", || interleavings(repo));
     steps.take("documents", || documents(repo));
     steps.take("tidy", || {
         let findings = tidy::check(repo)?;
@@ -33,7 +32,7 @@ pub(crate) fn run(repo: &Repo, strict: bool) -> anyhow::Result<bool> {
             if !built {
                 return Ok(Outcome::Skipped("there is no release build".to_owned()));
             }
-            smoke::run(repo, &release_program(repo)?, user)
+            smoke::run(repo, &repo.target_dir()?.join("release/ioloom"), user)
         });
     }
     steps.take("gate", || gate::run(repo, false));
@@ -83,13 +82,28 @@ fn cargo(repo: &Repo, line: &str, limit_s: u64) -> anyhow::Result<Outcome> {
 fn tests(repo: &Repo) -> anyhow::Result<Outcome> {
     let args = ["test", "--locked", "--workspace", "--no-fail-fast"];
     let ended = Job::new("cargo", &args, &repo.root, 1200).run()?;
+    Ok(judge_tests(&ended))
+}
+
+/// The tests of the crate that threads share things in, under every interleaving. Another way of
+/// compiling, so in a directory of its own.
+fn interleavings(repo: &Repo) -> anyhow::Result<Outcome> {
+    let args =
+        ["test", "--locked", "--release", "--package", "ioloom-ledger", "--test", "interleavings"];
+    let ended = Job::new("cargo", &args, &repo.root, 900)
+        .env("RUSTFLAGS", "--cfg loom")
+        .env("CARGO_TARGET_DIR", repo.target_dir()?.join("loom").to_string_lossy())
+        .run()?;
+    Ok(judge_tests(&ended))
+}
+
+fn judge_tests(ended: &Ended) -> Outcome {
     let passed = ended.tests.passed;
-    Ok(if ended.fine() {
-        Outcome::Passed(format!("{passed} tests"))
-    } else {
-        let failed = ended.tests.failed.join(", ");
-        Outcome::Failed(format!("{} {failed} ({passed} passed)", ended.word()))
-    })
+    if ended.fine() && passed > 0 {
+        return Outcome::Passed(format!("{passed} tests"));
+    }
+    let failed = ended.tests.failed.join(", ");
+    Outcome::Failed(format!("{} {failed} ({passed} passed)", ended.word()))
 }
 
 fn documents(repo: &Repo) -> anyhow::Result<Outcome> {
@@ -97,10 +111,4 @@ fn documents(repo: &Repo) -> anyhow::Result<Outcome> {
     let job = Job::new("cargo", &args, &repo.root, 600).env("RUSTDOCFLAGS", "-D warnings");
     let ended = job.run()?;
     Ok(if ended.fine() { Outcome::Passed(String::new()) } else { Outcome::Failed(ended.word()) })
-}
-
-fn release_program(repo: &Repo) -> anyhow::Result<PathBuf> {
-    let metadata = repo.metadata_of_members()?;
-    let target = metadata["target_directory"].as_str().context("metadata names no target")?;
-    Ok(PathBuf::from(target).join("release/ioloom"))
 }

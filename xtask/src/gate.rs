@@ -10,7 +10,6 @@ use crate::repo::{self, Repo};
 use crate::steps::Outcome;
 use crate::tools;
 use anyhow::{Context, bail};
-use std::path::Path;
 
 const FILE: &str = "xtask/gate.toml";
 const EXAMPLE: &str = "crates/ioloom/examples/gate.rs";
@@ -104,9 +103,9 @@ fn count(repo: &Repo) -> anyhow::Result<Figure> {
     if !built.fine() {
         bail!("build of the example: {}", built.word());
     }
-    let target = target_dir(repo)?;
-    let program = Path::new(&target).join("release/examples/gate");
-    let out = format!("--callgrind-out-file={target}/callgrind.out");
+    let target = repo.target_dir()?;
+    let program = target.join("release/examples/gate");
+    let out = format!("--callgrind-out-file={}", target.join("callgrind.out").display());
     let program = program.to_string_lossy();
     let args = ["--tool=callgrind", &out, &program];
     let ended = Job::new("valgrind", &args, &repo.root, 300).run()?;
@@ -121,12 +120,6 @@ fn count(repo: &Repo) -> anyhow::Result<Figure> {
         instructions: instructions.context("valgrind printed no count ('Collected : N')")?,
         tolerance_per_mille: 10,
     })
-}
-
-fn target_dir(repo: &Repo) -> anyhow::Result<String> {
-    let metadata = repo.metadata_of_members()?;
-    let dir = metadata["target_directory"].as_str().context("metadata names no target")?;
-    Ok(dir.to_owned())
 }
 
 /// The count of a line such as `==12== Collected : 4567`.

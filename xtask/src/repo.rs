@@ -97,6 +97,13 @@ impl Repo {
         self.metadata(&offline).or_else(|_| self.metadata(&args))
     }
 
+    /// Where cargo builds.
+    pub(crate) fn target_dir(&self) -> anyhow::Result<PathBuf> {
+        let metadata = self.metadata_of_members()?;
+        let dir = metadata["target_directory"].as_str().context("metadata names no target")?;
+        Ok(PathBuf::from(dir))
+    }
+
     fn metadata(&self, args: &[&str]) -> anyhow::Result<Value> {
         let args = [&["metadata", "--format-version", "1"], args].concat();
         let json = guard::ask("cargo", &args, &self.root)?;
