@@ -1,0 +1,236 @@
+//! Work on the bytes of files, as `model::Compute` names it.
+//!
+//! Whatever the work, all bytes pass an XXH3-64, and the sum over files of a mix of that hash and
+//! the number of the file is the digest of the run: equal for every plan on the same files,
+//! whatever the order, and wrong if a byte was not read. The price, about 0.1 ns a byte, is part of
+//! every run alike. Spin and sleep take the time drawn for the file from the seed of the set, less
+//! what the hash took, so that the drawn time is what a file costs.
+
+use ioloom_model::{Compute, FileSetSpec};
+use ioloom_sys::clock::{monotonic_ns, thread_cpu_ns};
+use std::time::Duration;
+use xxhash_rust::xxh3::{Xxh3, xxh3_64};
+
+/// Touches at least this long are kept as points, nanoseconds: well above a page that is mapped.
+const SLOW_TOUCH_NS: u64 = 400;
+/// Points of one run.
+const TOUCHES_MAX: usize = 8192;
+
+/// Work on files, ready to run.
+#[derive(Debug, Clone)]
+pub struct Kernel {
+    compute: Compute,
+    set: Option<FileSetSpec>,
+    seed: u64,
+}
+
+/// The state of one file while its pieces come.
+#[derive(Default)]
+pub struct FileState {
+    started_ns: u64,
+    hash: Hash,
+    work: Streamed,
+    touches: Vec<(f64, f64)>,
+}
+
+/// A file of one piece is hashed at once; only a second piece starts a stream.
+#[derive(Default)]
+enum Hash {
+    #[default]
+    Nothing,
+    Whole(u64),
+    Stream(Box<Xxh3>),
+}
+
+#[derive(Default)]
+enum Streamed {
+    #[default]
+    Nothing,
+    Blake3(Box<blake3::Hasher>),
+    Md5(Box<md5::Md5>),
+    Sum(u64),
+}
+
+/// The outcome of one file.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Outcome {
+    /// XXH3-64 of all bytes.
+    pub xxh3: u64,
+    /// The hash that was asked for, in lower-case hexadecimal digits; `None` for other work.
+    pub hex: Option<String>,
+    /// Slow touches: offset and nanoseconds. Only for `touch`.
+    pub touches: Vec<(f64, f64)>,
+}
+
+impl Kernel {
+    /// Work for the files of a set; `seed` draws times where the set has none of its own.
+    pub fn new(compute: Compute, set: Option<FileSetSpec>, seed: u64) -> Self {
+        Self { compute, set, seed }
+    }
+
+    /// A file begins.
+    pub fn begin(&self) -> FileState {
+        let work = match self.compute {
+            Compute::Blake3 => Streamed::Blake3(Box::default()),
+            Compute::Md5 => Streamed::Md5(Box::default()),
+            Compute::Checksum { .. } => Streamed::Sum(0),
+            _ => Streamed::Nothing,
+        };
+        FileState { started_ns: monotonic_ns(), work, ..FileState::default() }
+    }
+
+    /// A piece of a file.
+    pub fn piece(&self, state: &mut FileState, index: usize, offset: u64, last: bool, bytes: &[u8]) {
+        if self.compute == Compute::Touch && index == 0 {
+            touch(state, offset, bytes);
+        }
+        match (&mut state.hash, offset == 0 && last) {
+            (hash @ Hash::Nothing, true) => *hash = Hash::Whole(xxh3_64(bytes)),
+            (Hash::Stream(stream), _) => stream.update(bytes),
+            (hash, _) => {
+                let mut stream = Box::new(Xxh3::new());
+                stream.update(bytes);
+                *hash = Hash::Stream(stream);
+            }
+        }
+        match (&mut state.work, &self.compute) {
+            (Streamed::Blake3(hasher), _) => {
+                hasher.update(bytes);
+            }
+            (Streamed::Md5(hasher), _) => md5::Digest::update(&mut **hasher, bytes),
+            (Streamed::Sum(sum), Compute::Checksum { times }) => {
+                for _ in 0..*times {
+                    *sum = std::hint::black_box(checksum(*sum, bytes));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// A file ends: takes the drawn time, if any, and gives the outcome.
+    pub fn finish(&self, state: FileState, index: usize) -> Outcome {
+        let xxh3 = match state.hash {
+            Hash::Nothing => xxh3_64(&[]),
+            Hash::Whole(hash) => hash,
+            Hash::Stream(stream) => stream.digest(),
+        };
+        if let Some(ns) = self.demand_ns(index) {
+            let spent = monotonic_ns() - state.started_ns;
+            let rest = ns.saturating_sub(spent);
+            match self.compute {
+                Compute::Sleep(_) => std::thread::sleep(Duration::from_nanos(rest)),
+                _ => spin(rest),
+            }
+        }
+        let hex = match state.work {
+            Streamed::Blake3(hasher) => Some(hasher.finalize().to_hex().to_string()),
+            Streamed::Md5(hasher) => Some(hex(&md5::Digest::finalize(*hasher))),
+            _ if self.compute == Compute::Xxh3 => Some(format!("{xxh3:016x}")),
+            _ => None,
+        };
+        Outcome { xxh3, hex, touches: state.touches }
+    }
+
+    fn demand_ns(&self, index: usize) -> Option<u64> {
+        let demand = self.set.as_ref().and_then(|set| set.compute.as_ref());
+        let seed = self.set.as_ref().map_or(self.seed, |set| set.seed);
+        self.compute.demand_ns(demand, seed, index as u64)
+    }
+}
+
+/// What one file adds to the digest of a run.
+pub fn digest_part(index: usize, xxh3: u64) -> u64 {
+    let mut bytes = [0u8; 16];
+    bytes[..8].copy_from_slice(&(index as u64).to_le_bytes());
+    bytes[8..].copy_from_slice(&xxh3.to_le_bytes());
+    xxh3_64(&bytes)
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|b| format!("{b:02x}")).collect()
+}
+
+/// The byte-wise sum, kept from being hoisted out of its repetitions by its start value.
+fn checksum(start: u64, bytes: &[u8]) -> u64 {
+    bytes.iter().fold(start, |sum, b| sum.wrapping_add(u64::from(*b)))
+}
+
+/// Busy for `ns` of processor time of this thread, so that being pushed out does not shorten the
+/// work. The thread's clock is a system call, so the wall clock paces the questions.
+fn spin(ns: u64) {
+    if ns == 0 {
+        return;
+    }
+    let until_cpu = thread_cpu_ns() + ns;
+    loop {
+        let left = until_cpu.saturating_sub(thread_cpu_ns());
+        if left == 0 {
+            return;
+        }
+        let until = monotonic_ns() + left;
+        while monotonic_ns() < until {
+            std::hint::spin_loop();
+        }
+    }
+}
+
+/// Reads one byte of each page in order and keeps the slow ones.
+fn touch(state: &mut FileState, offset: u64, bytes: &[u8]) {
+    const PAGE: usize = 4096;
+    let mut last = monotonic_ns();
+    for (page, piece) in bytes.chunks(PAGE).enumerate() {
+        std::hint::black_box(piece[0]);
+        let now = monotonic_ns();
+        let ns = now - last;
+        if ns >= SLOW_TOUCH_NS && state.touches.len() < TOUCHES_MAX {
+            state.touches.push((offset as f64 + (page * PAGE) as f64, ns as f64));
+        }
+        last = now;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(compute: &str, pieces: &[&[u8]]) -> Outcome {
+        let kernel = Kernel::new(compute.parse().unwrap(), None, 1);
+        let mut state = kernel.begin();
+        let mut offset = 0;
+        for (i, piece) in pieces.iter().enumerate() {
+            kernel.piece(&mut state, 0, offset, i + 1 == pieces.len(), piece);
+            offset += piece.len() as u64;
+        }
+        kernel.finish(state, 0)
+    }
+
+    #[test]
+    fn pieces_and_wholes_hash_alike_and_as_others_do() {
+        let data: Vec<u8> = (0..100_000u32).map(|i| (i * 7 >> 3) as u8).collect();
+        for compute in ["none", "xxh3", "blake3", "md5", "checksum:3", "touch"] {
+            let whole = run(compute, &[&data]);
+            let pieces = run(compute, &[&data[..1], &data[1..70_000], &data[70_000..]]);
+            assert_eq!((whole.xxh3, &whole.hex), (pieces.xxh3, &pieces.hex), "{compute}");
+        }
+        // Published test vectors: MD5 of RFC 1321, BLAKE3 and XXH3-64 of nothing.
+        assert_eq!(run("md5", &[b"abc"]).hex.unwrap(), "900150983cd24fb0d6963f7d28e17f72");
+        assert_eq!(run("xxh3", &[b""]).hex.unwrap(), "2d06800538d394c2");
+        assert!(run("blake3", &[b""]).hex.unwrap().starts_with("af1349b9f5f9a1a6"));
+    }
+
+    #[test]
+    fn spinning_takes_processor_time_and_sleeping_does_not() {
+        let before = thread_cpu_ns();
+        run("spin:20ms", &[b"x"]);
+        assert!(thread_cpu_ns() - before >= 19_000_000);
+        let (before, wall) = (thread_cpu_ns(), monotonic_ns());
+        run("sleep:20ms", &[b"x"]);
+        assert!(thread_cpu_ns() - before < 10_000_000 && monotonic_ns() - wall >= 19_000_000);
+    }
+
+    #[test]
+    fn the_digest_depends_on_bytes_and_numbers() {
+        assert_ne!(digest_part(0, 1), digest_part(1, 1));
+        assert_ne!(digest_part(0, 1), digest_part(0, 2));
+    }
+}

@@ -1,0 +1,395 @@
+//! Reading many files and computing on them: the engine `ioloom` as a subject.
+
+use crate::kernel::{FileState, Kernel, Outcome as FileOutcome, digest_part};
+use ioloom::engine::{self, Options, Piece, Work};
+use ioloom::{FileError, FnError};
+use ioloom_fileset as fileset;
+use ioloom_lab::child::ChildAnswer;
+use ioloom_lab::subject::{Cost, Removed, SetProgress, Subject};
+use ioloom_model::record::RunOrder;
+use ioloom_model::{
+    CallKind, Compute, Doubt, FileSetRealised, FileSetSpec, Measured, Outcome, Plan, table,
+};
+use ioloom_observe::Detail;
+use ioloom_sys::{file, map};
+use ioloom_walk::PathList;
+use std::ops::ControlFlow;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+/// Bytes of metadata that a file takes on the medium beside its data, roughly: inode, directory
+/// entry and the rest of its last block.
+const METADATA_BYTES: u64 = 4096;
+/// Rates at which sets are made, for the estimate that is told before the start.
+const MAKE_FILES_PER_S: f64 = 20_000.0;
+const MAKE_BYTES_PER_S: f64 = 250e6;
+/// Failures in words that a record keeps.
+const ERRORS_TOLD: usize = 10;
+
+/// Files, read through the public engine.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Files;
+
+impl Subject for Files {
+    fn name(&self) -> &str {
+        "files"
+    }
+
+    fn probe(&self, plan: &Plan, _: &Compute, dir: &Path) -> Result<(), String> {
+        table::check(plan)?;
+        if plan.method.is_direct() {
+            return probe_direct(plan, dir);
+        }
+        if plan.method.needs_ring() {
+            ioloom_sys::ring::Ring::new(2)
+                .map_err(|e| format!("{plan}: making an io_uring failed: {e}"))?;
+        }
+        Ok(())
+    }
+
+    fn cost(&self, spec: &FileSetSpec) -> Cost {
+        let data: u64 = (0..spec.count)
+            .map(|index| fileset::size(spec, index))
+            .fold(0, u64::saturating_add);
+        let bytes = data.saturating_add(spec.count.saturating_mul(METADATA_BYTES));
+        let seconds =
+            (spec.count as f64 / MAKE_FILES_PER_S).max(data as f64 / MAKE_BYTES_PER_S);
+        Cost { bytes, files: spec.count, seconds }
+    }
+
+    fn ready(&self, spec: &FileSetSpec, dir: &Path) -> bool {
+        fileset::load(dir).is_ok_and(|m| m.state == fileset::State::Complete && m.spec == *spec)
+    }
+
+    fn items(&self, dir: &Path) -> PathBuf {
+        fileset::files_dir(dir)
+    }
+
+    fn prepare(
+        &self,
+        name: &str,
+        spec: &FileSetSpec,
+        dir: &Path,
+        reserve_bytes: u64,
+        progress: SetProgress<'_>,
+    ) -> Result<FileSetRealised, String> {
+        let options = fileset::Options {
+            reserve_bytes: Some(reserve_bytes),
+            ..fileset::Options::default()
+        };
+        let tell = |p: fileset::Progress| progress(p.files_done, p.files);
+        let realised = fileset::create(spec, dir, &options, &tell).map_err(|e| e.to_string())?;
+        Ok(FileSetRealised { name: name.to_owned(), ..realised })
+    }
+
+    fn remove(&self, dir: &Path) -> Result<Removed, String> {
+        // The manifest goes with the set, so the bytes are asked first.
+        let bytes = fileset::load(dir).ok().and_then(|m| m.realised).map_or(0, |r| r.bytes_total);
+        let removed = fileset::remove(dir).map_err(|e| e.to_string())?;
+        Ok(Removed { files: removed.files, bytes })
+    }
+
+    fn survey(&self, dir: &Path) -> Result<FileSetRealised, String> {
+        let shape = fileset::spec_from_tree(dir, 0).map_err(|e| e.to_string())?;
+        if let Some(error) = shape.first_error {
+            return Err(error);
+        }
+        let files = shape.spec.count;
+        Ok(FileSetRealised {
+            name: dir.display().to_string(),
+            files,
+            bytes_total: shape.bytes,
+            bytes_mean: shape.bytes as f64 / files.max(1) as f64,
+            compute_ns_mean: None,
+            hash: survey_hash(dir)?,
+            medium: fileset::medium(dir).ok(),
+        })
+    }
+
+    fn verify(&self, order: &RunOrder, set: &FileSetRealised, measured: &Measured) -> Vec<Doubt> {
+        let mut doubts = Vec::new();
+        if order.plan.method == ioloom_model::Method::Null {
+            return doubts;
+        }
+        let files = order.files_max.map_or(set.files, |max| max.min(set.files));
+        let complete = files == set.files;
+        if measured.files + measured.errors != files
+            || (complete && measured.errors == 0 && measured.bytes != set.bytes_total)
+        {
+            doubts.push(Doubt::WrongBytes);
+        }
+        doubts
+    }
+}
+
+fn probe_direct(plan: &Plan, dir: &Path) -> Result<(), String> {
+    let first = first_file(dir)?;
+    let path = first.display();
+    match file::direct_alignment(&first) {
+        Ok(Some(_)) => {}
+        Ok(None) => {
+            return Err(format!("{plan}: the file system of {path} does not offer direct I/O"));
+        }
+        Err(e) => return Err(format!("{plan}: cannot ask {path} for its alignment: {e}")),
+    }
+    file::open(&first, file::OpenHow { direct: true, nofollow: true })
+        .map(drop)
+        .map_err(|e| format!("{plan}: cannot open {path} for direct I/O: {e}"))
+}
+
+fn first_file(dir: &Path) -> Result<PathBuf, String> {
+    let mut found = None;
+    let mut visit = |entry: ioloom_walk::Entry<'_>| {
+        found = Some(dir.join(entry.as_path()));
+        ioloom_walk::Control::Stop
+    };
+    ioloom_walk::walk(dir, &ioloom_walk::Options::default(), &mut visit)
+        .map_err(|e| e.to_string())?;
+    found.ok_or_else(|| format!("there is no regular file below {}", dir.display()))
+}
+
+/// XXH3-64 over the sorted lines `SIZE  PATH` of a tree.
+fn survey_hash(dir: &Path) -> Result<String, String> {
+    let list = walk_list(dir)?;
+    let mut hasher = xxhash_rust::xxh3::Xxh3::new();
+    let mut lines: Vec<Vec<u8>> = Vec::with_capacity(list.len());
+    for index in 0..list.len() {
+        let path = list.path(index);
+        let size = file::ask(path).map_err(|e| format!("cannot stat {}: {e}", path.display()))?.size;
+        let relative = path.strip_prefix(dir).unwrap_or(path);
+        let mut line = format!("{size}  ").into_bytes();
+        line.extend_from_slice(relative.as_os_str().as_bytes());
+        line.push(b'\n');
+        lines.push(line);
+    }
+    lines.sort();
+    for line in &lines {
+        hasher.update(line);
+    }
+    Ok(format!("{:016x}", hasher.digest()))
+}
+
+fn walk_list(dir: &Path) -> Result<PathList, String> {
+    let (mut list, summary) =
+        ioloom_walk::files(dir, &ioloom_walk::Options::default()).map_err(|e| e.to_string())?;
+    if let Some(error) = summary.errors.first() {
+        return Err(error.to_string());
+    }
+    list.sort();
+    Ok(list)
+}
+
+/// The paths of an order, in bytewise order: known from the set, else walked. A walk warms
+/// directories, so for sets of ours nothing is asked.
+fn paths_of(order: &RunOrder) -> Result<PathList, String> {
+    let Some(spec) = &order.set else { return walk_list(&order.dir) };
+    let mut list = PathList::new();
+    let prefix = if order.dir == Path::new(".") { None } else { Some(order.dir.as_os_str()) };
+    for index in 0..order.files_max.map_or(spec.count, |max| max.min(spec.count)) {
+        let relative = fileset::relative_path(spec, index);
+        match prefix {
+            None => list.push_found(&[relative.as_bytes()], 0),
+            Some(prefix) => list.push_found(&[prefix.as_bytes(), b"/", relative.as_bytes()], 0),
+        }
+    }
+    Ok(list)
+}
+
+/// Runs an order in this process: the child's half.
+pub fn run_order(order: &RunOrder) -> ChildAnswer {
+    let outcome = match paths_of(order) {
+        Ok(list) => run_list(order, list),
+        Err(reason) => Outcome::Failed { reason },
+    };
+    ChildAnswer { outcome, device_bytes: None }
+}
+
+fn run_list(order: &RunOrder, list: PathList) -> Outcome {
+    let _ = ioloom_sys::proc::raise_open_files_limit();
+    if order.plan.method.is_mmap()
+        && let Err(e) = map::on_bus_error()
+    {
+        return Outcome::Failed { reason: format!("cannot handle SIGBUS: {e}") };
+    }
+    let cores = ioloom::usable_cores();
+    let plan = order.plan.complete(cores);
+    let medium = fileset::medium(&order.dir).ok();
+    let threads = u64::from(plan.threads().max(1));
+    let options = Options {
+        detail: Detail::Full { spans_max: (order.spans_max / threads) as usize },
+        sample: true,
+        block_device: medium.as_ref().and_then(|m| m.block_device.as_deref()),
+        mmap: true,
+        ..Options::default()
+    };
+    let work = Study { kernel: Kernel::new(order.compute.clone(), order.set.clone(), order.seed) };
+    match engine::run(list, order.files_max, plan, &options, &work) {
+        Ok(mut executed) => {
+            let mut measured = executed.measured(cores, cpus_online());
+            fill(&mut measured, executed.locals);
+            Outcome::Done { measured: Box::new(measured) }
+        }
+        Err(ioloom::Error::Refused(reason)) => Outcome::Refused { reason },
+        Err(error) => Outcome::Failed { reason: error.to_string() },
+    }
+}
+
+fn cpus_online() -> u32 {
+    ioloom_sys::proc::system_stat().map_or(1, |stat| stat.cpus.len().max(1) as u32)
+}
+
+fn fill(measured: &mut Measured, locals: Vec<Counted>) {
+    let mut digest = 0u64;
+    let mut touches = Vec::new();
+    for local in locals {
+        digest = digest.wrapping_add(local.digest);
+        measured.errors += local.failed;
+        measured.error_samples.extend(local.told);
+        touches.extend(local.touches);
+    }
+    measured.error_samples.truncate(ERRORS_TOLD);
+    measured.digest = format!("{digest:016x}");
+    if !touches.is_empty() {
+        measured.curves.insert("touch_ns".to_owned(), touches);
+    }
+    let own = |kind: &CallKind| !matches!(kind, CallKind::HandOver | CallKind::Memory);
+    let in_calls: u64 =
+        measured.calls.iter().filter(|(kind, _)| own(kind)).map(|(_, c)| c.total_ns).sum();
+    if measured.files > 0 {
+        measured.extra.insert("task_ns_mean".to_owned(), in_calls as f64 / measured.files as f64);
+    }
+}
+
+/// The work of a study on the engine.
+struct Study {
+    kernel: Kernel,
+}
+
+/// What one thread counted.
+#[derive(Default)]
+struct Counted {
+    digest: u64,
+    failed: u64,
+    told: Vec<String>,
+    touches: Vec<(f64, f64)>,
+}
+
+impl Work for Study {
+    type State = FileState;
+    type Local = Counted;
+
+    fn local(&self) -> Counted {
+        Counted::default()
+    }
+
+    fn begin(&self, _: usize, _: &Path) -> FileState {
+        self.kernel.begin()
+    }
+
+    fn piece(
+        &self,
+        _: &mut Counted,
+        state: &mut FileState,
+        piece: &Piece<'_>,
+    ) -> Result<(), FnError> {
+        self.kernel.piece(state, piece.index, piece.offset, piece.last, piece.bytes);
+        Ok(())
+    }
+
+    fn finish(
+        &self,
+        local: &mut Counted,
+        state: FileState,
+        index: usize,
+        _: &Path,
+    ) -> Result<(), FnError> {
+        let FileOutcome { xxh3, touches, .. } = self.kernel.finish(state, index);
+        local.digest = local.digest.wrapping_add(digest_part(index, xxh3));
+        local.touches.extend(touches);
+        Ok(())
+    }
+
+    fn failed(&self, local: &mut Counted, error: FileError) -> ControlFlow<FileError> {
+        local.failed += 1;
+        if local.told.len() < ERRORS_TOLD {
+            local.told.push(error.to_string());
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn set() -> (tempfile::TempDir, RunOrder) {
+        let dir = tempfile::tempdir().unwrap();
+        let spec = FileSetSpec {
+            count: 300,
+            size: "mix(0.9*exp(mean=4KiB)+0.1*200KiB)".parse().unwrap(),
+            compute: Some("exp(mean=20us)".parse().unwrap()),
+            layout: ioloom_model::Layout::Nested,
+            seed: 5,
+        };
+        let made = dir.path().join("set");
+        Files.prepare("t", &spec, &made, 0, &|_, _| true).unwrap();
+        let order = RunOrder {
+            plan: "read/threads:n=1".parse().unwrap(),
+            compute: Compute::Spin(None),
+            dir: Files.items(&made),
+            set: Some(spec),
+            files_max: None,
+            seed: 5,
+            spans_max: 1000,
+        };
+        (dir, order)
+    }
+
+    #[test]
+    fn every_plan_gives_the_same_digest_or_is_refused() {
+        let (_dir, order) = set();
+        let mut digests = std::collections::BTreeSet::new();
+        let mut done = 0;
+        for method in ioloom_model::Method::ALL {
+            for schedule in ["threads:n=3", "window:l=8,p=2", "roles:r=1,h=1,c=2,w=16"] {
+                let plan: Plan = format!("{method}/{schedule}").parse().unwrap();
+                let order = RunOrder { plan, ..order.clone() };
+                match run_order(&order).outcome {
+                    Outcome::Done { measured } => {
+                        assert_eq!(measured.files, 300, "{plan}");
+                        for t in &measured.threads {
+                            let sum = t.on_cpu_ns
+                                + t.ready_ns.unwrap_or(0)
+                                + t.io_ns
+                                + t.sync_ns
+                                + t.compute_blocked_ns
+                                + t.unknown_ns;
+                            assert_eq!(sum, t.elapsed_ns, "{plan}");
+                        }
+                        if method != ioloom_model::Method::Null {
+                            digests.insert(measured.digest.clone());
+                        }
+                        done += 1;
+                    }
+                    Outcome::Refused { reason } => assert!(reason.len() > 20, "{plan}: {reason}"),
+                    other => panic!("{plan}: {other:?}"),
+                }
+            }
+        }
+        assert!(done >= 18, "{done}");
+        assert_eq!(digests.len(), 1, "{digests:?}");
+    }
+
+    #[test]
+    fn a_set_that_lost_a_file_is_doubted() {
+        let (_dir, order) = set();
+        let spec = order.set.clone().unwrap();
+        std::fs::remove_file(order.dir.join(fileset::relative_path(&spec, 7))).unwrap();
+        let Outcome::Done { measured } = run_order(&order).outcome else { panic!("must run") };
+        assert_eq!((measured.files, measured.errors), (299, 1));
+        assert!(measured.error_samples[0].contains("no such file"), "{:?}", measured.error_samples);
+        let realised = Files.survey(&order.dir).unwrap();
+        let wrong = Measured { errors: 0, files: 200, ..*measured };
+        assert_eq!(Files.verify(&order, &realised, &wrong), [Doubt::WrongBytes]);
+    }
+}
