@@ -335,3 +335,65 @@ fn a_directory_that_cannot_be_written_is_said_so() {
     let text = error.to_string();
     assert!(text.contains("Permission denied") && text.contains("choose a directory"), "{text}");
 }
+
+/// Whether the test is alone in its process, where calls may be made to fail. If not, it runs
+/// itself again in a process of its own.
+fn alone(test: &str) -> bool {
+    if std::env::var_os("IOLOOM_ALONE").is_some() {
+        return true;
+    }
+    let output = std::process::Command::new(std::env::current_exe().unwrap())
+        .args([test, "--exact"])
+        .env("IOLOOM_ALONE", "1")
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
+    assert!(text.contains("1 passed"), "the child ran no test: {text}");
+    false
+}
+
+#[test]
+fn calls_that_fail_are_one_clear_error_and_the_set_can_be_finished() {
+    if !alone("calls_that_fail_are_one_clear_error_and_the_set_can_be_finished") {
+        return;
+    }
+    let temp = tempfile::tempdir().unwrap();
+    let set = spec("count=300,size=exp(mean=600,min=1,max=8KiB),seed=3");
+    let synced = Options { sync: true, ..options() };
+    let cases_of = [
+        ("write:100:28", "is full after"),
+        ("write:100:122", "is full after"),
+        ("write:100:5", "cannot write"),
+        ("openat:150:24", "cannot make"),
+        ("mkdirat:3:13", "choose a directory that you may write to"),
+        ("syncfs:1:5", "cannot flush"),
+        ("renameat:1:5", "cannot write"),
+        ("renameat:2:5", "cannot write"),
+        ("fdatasync:1:5", "cannot write"),
+        ("statvfs:1:5", "free space"),
+    ];
+    for (rule, words) in cases_of {
+        let dir = temp.path().join(rule.replace(':', "-"));
+        let how = if rule.starts_with("syncfs") { synced.clone() } else { options() };
+        ioloom_sys::fault::set(rule);
+        let error = create(&set, &dir, &how, &quiet).unwrap_err().to_string();
+        assert!(error.contains(words), "{rule}: {error}");
+        ioloom_sys::fault::set("");
+        let made = load(&dir).map(|manifest| manifest.state);
+        assert!(!matches!(made, Ok(State::Complete)), "{rule}: complete after a failure");
+        let realised = create(&set, &dir, &options(), &quiet).unwrap();
+        assert_eq!(realised.hash, hash(&set), "{rule}");
+        assert!(verify(&dir, 2).unwrap().is_good(), "{rule}");
+    }
+    let dir = temp.path().join("interrupted");
+    ioloom_sys::fault::set("write:7:4,openat:9:4,mkdirat:2:4,syncfs:1:4,renameat:1:4");
+    create(&set, &dir, &synced, &quiet).unwrap();
+    assert!(verify(&dir, 2).unwrap().is_good());
+    ioloom_sys::fault::set("unlinkat:100:5");
+    let error = remove(&dir).unwrap_err().to_string();
+    assert!(error.contains("cannot remove files in"), "{error}");
+    assert_eq!(load(&dir).unwrap().state, State::Making, "half removed is half made");
+    assert!(remove(&dir).unwrap().left.is_empty());
+    assert!(!dir.exists());
+}

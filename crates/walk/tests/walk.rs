@@ -168,7 +168,7 @@ fn depth_needs_neither_stack_nor_descriptors() {
     let root = temp.path().join("deep");
     std::fs::create_dir(&root).unwrap();
     deep(&root, 5000, b"level", true);
-    for options in [with(1, 0), with(1, 16), with(3, 4)] {
+    for options in [with(1, 16), with(3, 4)] {
         let (found, summary) = listed(&root, &options);
         let errors: Vec<_> = summary.errors.iter().map(ToString::to_string).collect();
         assert!(errors.is_empty(), "{}", &errors[0][errors[0].len() - 200..]);
@@ -354,4 +354,61 @@ fn an_empty_root_is_an_empty_list() {
     let (list, summary) = files(temp.path(), &Options::default()).unwrap();
     assert_eq!((list.len(), summary.directories), (0, 1));
     assert_eq!(PathList::new().iter().len(), 0);
+}
+
+/// Whether the test is alone in its process, where calls may be made to fail. If not, it runs
+/// itself again in a process of its own.
+fn alone(test: &str) -> bool {
+    if std::env::var_os("IOLOOM_ALONE").is_some() {
+        return true;
+    }
+    let output = std::process::Command::new(std::env::current_exe().unwrap())
+        .args([test, "--exact"])
+        .env("IOLOOM_ALONE", "1")
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
+    assert!(text.contains("1 passed"), "the child ran no test: {text}");
+    false
+}
+
+#[test]
+fn calls_that_fail_are_said_and_the_walk_goes_on() {
+    if !alone("calls_that_fail_are_said_and_the_walk_goes_on") {
+        return;
+    }
+    let temp = tempfile::tempdir().unwrap();
+    for d in 0..10 {
+        std::fs::create_dir_all(temp.path().join(format!("d{d}/e"))).unwrap();
+        touch(temp.path().join(format!("d{d}/e/f")));
+    }
+    let errno = |name: &str| match name {
+        "EIO" => 5,
+        "EINTR" => 4,
+        "EMFILE" => 24,
+        _ => 38,
+    };
+    let run = |op: &str, n: u32, name: &str, descriptors_max: usize| {
+        ioloom_sys::fault::set(&format!("{op}:{n}:{}", errno(name)));
+        let (found, summary) = walked(temp.path(), &with(1, descriptors_max));
+        assert!(ioloom_sys::fault::calls_of(op) >= u64::from(n), "{op} was not called {n} times");
+        (found.len(), summary)
+    };
+    let (files, summary) = run("getdents", 7, "EIO", 8);
+    assert!((9..=10).contains(&files));
+    assert_eq!(summary.errors_count, 1);
+    let text = summary.errors[0].to_string();
+    assert!(text.contains("cannot read directory") && text.contains("Input/output"), "{text}");
+    let (files, summary) = run("openat", 3, "EMFILE", 8);
+    assert!(files < 10);
+    let text = summary.errors[0].to_string();
+    assert!(text.contains("cannot open directory") && text.contains("ulimit"), "{text}");
+    for (op, descriptors_max) in [("openat", 8), ("openat2", 0), ("getdents", 8), ("statx", 8)] {
+        let n = if op == "statx" { 1 } else { 2 };
+        let (files, summary) = run(op, n, "EINTR", descriptors_max);
+        assert_eq!((files, summary.errors_count), (10, 0), "{op}");
+    }
+    let (files, summary) = run("openat2", 3, "ENOSYS", 0);
+    assert_eq!((files, summary.errors_count), (10, 0), "an old kernel opens name by name");
 }
