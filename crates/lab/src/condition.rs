@@ -12,7 +12,8 @@
 //! [`WARM_DEVICE_MAX`]. Small files read more from the device than they hold, because pages are
 //! whole; so there is no upper limit for cold. Direct reads come from the device whatever is
 //! cached, so for them only the first part speaks of the cache. What cannot be known is
-//! `condition unknown`, never a guess; a file system in memory cannot be cold and is refused.
+//! `condition unknown`, never a guess; where cachestat is missing, reads that must not wait can
+//! still prove warm; a file system in memory cannot be cold and is refused.
 //!
 //! Cost: one open and one call for each file, on a few threads; a million files take seconds.
 
@@ -121,7 +122,10 @@ impl Maker {
                 if resident.is_none_or(|r| r < 1.0) {
                     self.heat(list, files_max, stop)?;
                     made_by = "read";
-                    resident = look(list, &sample, stop)?;
+                    resident = match look(list, &sample, stop)? {
+                        None => try_reads(list, &sample, stop)?,
+                        seen => seen,
+                    };
                 }
             }
             Condition::AsIs => resident = look(list, &sample, stop)?,
@@ -242,6 +246,41 @@ fn look(
         return Ok(None);
     }
     Ok(Some(resident.into_inner() as f64 / pages as f64))
+}
+
+/// Share of the chosen files' bytes that a read which must not wait finds: the way to prove warm
+/// where cachestat is missing. A miss starts read-ahead, so this never proves cold. `None` where
+/// the file system does not support such reads.
+fn try_reads(
+    list: &FileList,
+    chosen: &[usize],
+    stop: &AtomicBool,
+) -> Result<Option<f64>, ConditionError> {
+    let (found, wanted) = (AtomicU64::new(0), AtomicU64::new(0));
+    let unknown = AtomicBool::new(false);
+    list.each(chosen, 4, stop, "try to read without waiting", |file, size| {
+        let mut buffer = vec![0u8; 256 << 10];
+        let mut at = 0;
+        while at < size {
+            let piece = (size - at).min(buffer.len() as u64);
+            match cache::read_if_resident(file, at, &mut buffer[..piece as usize])? {
+                Some(true) => found.fetch_add(piece, Ordering::Relaxed),
+                Some(false) => 0,
+                None => {
+                    unknown.store(true, Ordering::Relaxed);
+                    return Ok(());
+                }
+            };
+            wanted.fetch_add(piece, Ordering::Relaxed);
+            at += piece;
+        }
+        Ok(())
+    })?;
+    let wanted = wanted.into_inner();
+    if unknown.into_inner() || wanted == 0 {
+        return Ok(None);
+    }
+    Ok(Some(found.into_inner() as f64 / wanted as f64))
 }
 
 fn page_bytes() -> u64 {
@@ -371,6 +410,23 @@ mod tests {
         assert_eq!(again.made_by, "none", "a warm set is not read again");
         let (proof, doubt) = warm.conclude(Method::Read, Some(0), Some(&full), &list);
         assert_eq!((proof.proved, doubt), (Some(true), None), "{proof:?}");
+    }
+
+    #[test]
+    fn reads_that_must_not_wait_prove_warm_and_agree_with_the_pages() {
+        let (_dir, list) = set(20, 700_000);
+        let stop = AtomicBool::new(false);
+        let all: Vec<usize> = (0..list.len()).collect();
+        MAKER.make(Condition::Warm, &list, None, 1, &stop).unwrap();
+        let Some(share) = try_reads(&list, &all, &stop).unwrap() else {
+            println!("skipped: no RWF_NOWAIT on this file system");
+            return;
+        };
+        assert_eq!(share, 1.0);
+        if !cache::lives_in_memory(list.root()).unwrap() {
+            MAKER.make(Condition::Cold, &list, None, 1, &stop).unwrap();
+            assert!(try_reads(&list, &all, &stop).unwrap().unwrap() < 1.0);
+        }
     }
 
     #[test]

@@ -342,6 +342,23 @@ fn add_again(comparisons: &mut [Comparison], mode: Mode) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn no_template_panics(template in "[a-z{}+*/ 0-9-]{0,30}", n in -1e6f64..1e6) {
+            let factors = BTreeMap::from([("n".to_owned(), n)]);
+            if let Ok(text) = fill(&template, &factors) {
+                prop_assert!(!text.contains('{'), "{} from {}", text, template);
+            }
+        }
+        #[test]
+        fn a_factor_and_a_number_are_added_as_numbers(n in -1000i32..1000, m in 0u32..1000) {
+            let factors = BTreeMap::from([("n".to_owned(), f64::from(n))]);
+            let sum = (i64::from(n) + i64::from(m)).to_string();
+            prop_assert_eq!(fill(&format!("{{n+{m}}}"), &factors).unwrap(), sum);
+        }
+    }
 
     fn pipeline() -> StudySpec {
         crate::spec::load("pipeline", None).unwrap()

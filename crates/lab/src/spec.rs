@@ -273,6 +273,18 @@ with = { n = [1, 2] }
 headline_with = { n = [2] }
 "#;
 
+    proptest::proptest! {
+        #[test]
+        fn a_damaged_study_is_an_error_and_no_panic(at in 0usize..400, with in "\\PC{0,4}", cut in 0usize..6) {
+            let at = at.min(GOOD.len());
+            let end = (at + cut).min(GOOD.len());
+            let text = format!("{}{with}{}", &GOOD[..at], &GOOD[end..]);
+            if let Err(error) = parse(&text, "x") {
+                proptest::prop_assert!(error.to_string().starts_with("x, line "));
+            }
+        }
+    }
+
     #[test]
     fn built_in_studies_are_sound() {
         let studies = all(None).unwrap();

@@ -80,6 +80,20 @@ fn lines_of_something_else_and_of_a_newer_program_are_clear_errors() {
     }
 }
 
+proptest::proptest! {
+    #![proptest_config(proptest::prelude::ProptestConfig::with_cases(64))]
+    #[test]
+    fn a_file_of_anything_is_an_error_or_nothing_but_no_panic(bytes: Vec<u8>) {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open(dir.path()).unwrap();
+        std::fs::write(dir.path().join("sessions/x.jsonl"), &bytes).unwrap();
+        proptest::prop_assert!(store.read("x").is_err());
+        if let Ok(files) = store.files() {
+            proptest::prop_assert!(files.is_empty());
+        }
+    }
+}
+
 #[test]
 fn one_session_has_one_writer() {
     let bench = Bench::new();
