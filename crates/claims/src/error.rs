@@ -19,4 +19,12 @@ pub enum ClaimsError {
         /// What is wrong, or the form it should have.
         reason: String,
     },
+    /// A ledger file cannot be used.
+    #[error("ledger {file}: {reason}")]
+    Ledger {
+        /// Name of the file as the caller gave it.
+        file: String,
+        /// What is wrong and where.
+        reason: String,
+    },
 }

@@ -1,5 +1,10 @@
 //! Tests of the ledger, the published tables, the built-in study and the verdict engine.
 
+#![allow(clippy::print_stdout, reason = "a skipped test says so")]
+
+mod engine;
 mod expansion;
+mod ledger;
 mod published;
 mod study;
+mod synthetic;

@@ -1,0 +1,152 @@
+//! Small arithmetic over named numbers: `elapsed_ns - calls.read.total_ns`.
+//!
+//! Names hold dots and dashes, so everything is set apart by blanks: numbers, names, `+ - * /` and
+//! parentheses. `*` and `/` bind closer than `+` and `-`. A formula is read and evaluated in one
+//! pass; it has no functions and no state, and its depth is bounded by [`DEPTH_MAX`].
+
+/// Deepest nesting of parentheses.
+const DEPTH_MAX: usize = 16;
+
+/// Why a formula has no value.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum FormulaError {
+    /// The formula is not well formed.
+    #[error("formula '{formula}': {reason}")]
+    Form {
+        /// The formula.
+        formula: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A name that has no value here.
+    #[error("there is no number '{name}'")]
+    Name {
+        /// The name.
+        name: String,
+    },
+}
+
+struct Reader<'a, F> {
+    formula: &'a str,
+    tokens: std::iter::Peekable<std::str::SplitWhitespace<'a>>,
+    value: F,
+    depth: usize,
+}
+
+/// Evaluates a formula; `value` gives the number of a name. The result may be infinite or NaN, as
+/// after a division by zero.
+///
+/// # Errors
+/// A malformed formula, or a name without a number.
+pub fn evaluate(formula: &str, value: impl Fn(&str) -> Option<f64>) -> Result<f64, FormulaError> {
+    let tokens = formula.split_whitespace().peekable();
+    let mut reader = Reader { formula, tokens, value, depth: 0 };
+    let result = reader.sum()?;
+    match reader.tokens.next() {
+        None => Ok(result),
+        Some(rest) => Err(reader.wrong(format!("'{rest}' is left over"))),
+    }
+}
+
+/// The names that a formula uses.
+pub fn names(formula: &str) -> Vec<&str> {
+    let word = |t: &&str| !"+-*/()".contains(*t) && t.parse::<f64>().is_err();
+    formula.split_whitespace().filter(word).collect()
+}
+
+impl<F: Fn(&str) -> Option<f64>> Reader<'_, F> {
+    fn wrong(&self, reason: String) -> FormulaError {
+        FormulaError::Form { formula: self.formula.to_owned(), reason }
+    }
+
+    fn sum(&mut self) -> Result<f64, FormulaError> {
+        let mut left = self.product()?;
+        while let Some(sign) = self.tokens.next_if(|t| matches!(*t, "+" | "-")) {
+            let right = self.product()?;
+            left = if sign == "+" { left + right } else { left - right };
+        }
+        Ok(left)
+    }
+
+    fn product(&mut self) -> Result<f64, FormulaError> {
+        let mut left = self.item()?;
+        while let Some(sign) = self.tokens.next_if(|t| matches!(*t, "*" | "/")) {
+            let right = self.item()?;
+            left = if sign == "*" { left * right } else { left / right };
+        }
+        Ok(left)
+    }
+
+    fn item(&mut self) -> Result<f64, FormulaError> {
+        match self.tokens.next() {
+            None => Err(self.wrong("it ends where a number is wanted".to_owned())),
+            Some("(") => {
+                self.depth += 1;
+                if self.depth > DEPTH_MAX {
+                    return Err(self.wrong(format!("more than {DEPTH_MAX} parentheses deep")));
+                }
+                let inner = self.sum()?;
+                self.depth -= 1;
+                match self.tokens.next() {
+                    Some(")") => Ok(inner),
+                    _ => Err(self.wrong("a parenthesis is left open".to_owned())),
+                }
+            }
+            Some(sign @ ("+" | "-" | "*" | "/" | ")")) => {
+                Err(self.wrong(format!("'{sign}' stands where a number is wanted")))
+            }
+            Some(token) => match token.parse() {
+                Ok(number) => Ok(number),
+                Err(_) => {
+                    (self.value)(token).ok_or_else(|| FormulaError::Name { name: token.to_owned() })
+                }
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn value(name: &str) -> Option<f64> {
+        match name {
+            "a" => Some(8.0),
+            "share.on-cpu" => Some(2.0),
+            _ => None,
+        }
+    }
+
+    #[test]
+    fn arithmetic_keeps_its_order() {
+        for (formula, expected) in [
+            ("a", 8.0),
+            ("share.on-cpu", 2.0),
+            ("a - share.on-cpu", 6.0),
+            ("1 + 2 * 3 - 4 / 2", 5.0),
+            ("( 1 + 2 ) * 3", 9.0),
+            ("a / share.on-cpu / 2", 2.0),
+            ("10 - 3 - 2", 5.0),
+            ("-1.5 * 2", -3.0),
+        ] {
+            assert_eq!(evaluate(formula, value).unwrap(), expected, "{formula}");
+        }
+        assert_eq!(names("( a - b.c-d ) / 2 * a"), ["a", "b.c-d", "a"]);
+    }
+
+    #[test]
+    fn broken_formulas_are_refused() {
+        for formula in ["", "a +", "( a", "a )", "a a", "+", "* a", "( )"] {
+            assert!(
+                matches!(evaluate(formula, value), Err(FormulaError::Form { .. })),
+                "{formula}"
+            );
+        }
+        let deep = format!("{}1{}", "( ".repeat(40), " )".repeat(40));
+        assert!(evaluate(&deep, value).unwrap_err().to_string().contains("deep"));
+        assert_eq!(
+            evaluate("a - nothing", value),
+            Err(FormulaError::Name { name: "nothing".to_owned() })
+        );
+    }
+}

@@ -1,0 +1,146 @@
+//! What comes out: a verdict with its reason and its evidence, as `ioloom claims --json` prints it.
+
+use ioloom_model::Doubt;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// Version of [`VerdictList`] and of everything inside it.
+pub const VERDICT_SCHEMA: u32 = 1;
+
+/// The answer to a claim.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Verdict {
+    /// The evidence shows it.
+    #[serde(rename = "confirmed")]
+    Confirmed,
+    /// The evidence shows the contrary.
+    #[serde(rename = "refuted")]
+    Refuted,
+    /// The evidence allows both, or there is too little of it.
+    #[serde(rename = "undecided")]
+    Undecided,
+    /// It holds in one circumstance and not in another, or was shown for stand-ins only.
+    #[serde(rename = "scope")]
+    Scope,
+    /// This machine or this version cannot test it.
+    #[serde(rename = "not testable here")]
+    NotTestableHere,
+}
+
+impl Verdict {
+    /// Every verdict.
+    pub const ALL: [Self; 5] =
+        [Self::Confirmed, Self::Refuted, Self::Scope, Self::Undecided, Self::NotTestableHere];
+
+    /// The words.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Confirmed => "confirmed",
+            Self::Refuted => "refuted",
+            Self::Undecided => "undecided",
+            Self::Scope => "scope",
+            Self::NotTestableHere => "not testable here",
+        }
+    }
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// What a verdict rests on.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct Evidence {
+    /// Size of the effect, in the unit that `effect_is` names; `None` without one.
+    pub effect: Option<f64>,
+    /// Lower end of its 95 % interval.
+    pub lo: Option<f64>,
+    /// Upper end.
+    pub hi: Option<f64>,
+    /// What the effect is: `ratio`, `points`, `explained`, `ns`, `level` and the like.
+    pub effect_is: String,
+    /// Blocks in which every arm finished.
+    pub blocks: usize,
+    /// Arms that were compared.
+    pub arms: Vec<String>,
+    /// Sessions that the runs come from.
+    pub sessions: Vec<String>,
+    /// Further numbers by name, units last.
+    pub numbers: BTreeMap<String, f64>,
+}
+
+/// The answer of one contrast.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Part {
+    /// Kind of the contrast, as in the ledger.
+    pub kind: String,
+    /// Where: experiment, set, condition, compute.
+    pub place: String,
+    /// Its answer.
+    pub verdict: Verdict,
+    /// Whether the statement held, also where stand-ins make the verdict `scope`.
+    pub holds: Option<bool>,
+    /// Why, in one sentence.
+    pub sentence: String,
+    /// Whether it was only noted and did not decide.
+    pub note: bool,
+    /// What it rests on.
+    pub evidence: Evidence,
+    /// Reasons to distrust it.
+    pub doubts: Vec<Doubt>,
+}
+
+/// A published number with its value.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PublishedValue {
+    /// What it is.
+    pub what: String,
+    /// Its value.
+    pub value: f64,
+    /// Its unit.
+    pub unit: String,
+}
+
+/// A claim with its verdict.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ClaimVerdict {
+    /// Identifier of the claim.
+    pub id: String,
+    /// Number of its seed.
+    pub seed: u32,
+    /// The statement.
+    pub statement: String,
+    /// What was published for it.
+    pub published: Vec<PublishedValue>,
+    /// When it can hold.
+    pub scope: String,
+    /// The answer.
+    pub verdict: Verdict,
+    /// Why, with the effect and its interval in words.
+    pub sentence: String,
+    /// What the answer rests on: that of the first contrast that decided.
+    pub evidence: Evidence,
+    /// Reasons to distrust the answer.
+    pub doubts: Vec<Doubt>,
+    /// The answer of each contrast and note.
+    pub parts: Vec<Part>,
+}
+
+/// The document of `ioloom claims --json`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct VerdictList {
+    /// [`VERDICT_SCHEMA`].
+    pub schema: u32,
+    /// The claims in the order of the ledger.
+    pub claims: Vec<ClaimVerdict>,
+}
+
+impl VerdictList {
+    /// A document of these verdicts.
+    pub fn new(claims: Vec<ClaimVerdict>) -> Self {
+        Self { schema: VERDICT_SCHEMA, claims }
+    }
+}

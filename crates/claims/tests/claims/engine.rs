@@ -1,0 +1,643 @@
+//! The verdict engine on runs whose truth is known: each kind of contrast, both ways.
+
+use crate::synthetic::{Store, calls, run, scatter, shared, with_calls};
+use ioloom_claims::{ClaimVerdict, Rule, Verdict, VerdictList, ledger, load, verdict};
+use ioloom_model::{CallKind, Doubt, Measured};
+
+const AT: &str = "at = { experiment = \"e\", set = \"E\" }\n";
+
+/// A claim with these contrasts, each the text of one table.
+fn judge(contrasts: &[&str], store: &Store, rule: Rule) -> ClaimVerdict {
+    judge_how("places", contrasts, store, rule)
+}
+
+fn judge_how(combine: &str, contrasts: &[&str], store: &Store, rule: Rule) -> ClaimVerdict {
+    let mut text = format!(
+        "[[claim]]\nid = \"000-T\"\nseed = 0\nstatement = \"t\"\nscope = \"t\"\nconfirms = \"t\"\n\
+         refutes = \"t\"\ncombine = \"{combine}\"\n"
+    );
+    for contrast in contrasts {
+        text.push_str(&format!("[[claim.contrast]]\n{contrast}\n"));
+    }
+    let claims = load([("test", text.as_str())]).unwrap_or_else(|e| panic!("{e}"));
+    verdict(&claims[0], &store.records, rule)
+}
+
+fn ratio(claim: &str) -> String {
+    format!("kind = \"ratio\"\n{AT}a = \"a\"\nb = \"b\"\nclaim = \"{claim}\"")
+}
+
+fn two(a_ms: f64, b_ms: f64, blocks: u32) -> Store {
+    let mut store = Store::new(blocks);
+    store.arm("a", &[], a_ms).arm("b", &[], b_ms);
+    store
+}
+
+#[test]
+fn a_ratio_follows_the_truth_and_a_wrong_effect_flips_it() {
+    for (a, claim, expected) in [
+        (80.0, "less", Verdict::Confirmed),
+        (80.0, "greater", Verdict::Refuted),
+        (80.0, "equal", Verdict::Refuted),
+        (125.0, "less", Verdict::Refuted),
+        (125.0, "greater", Verdict::Confirmed),
+        (100.5, "equal", Verdict::Confirmed),
+        (100.5, "less", Verdict::Refuted),
+    ] {
+        let found = judge(&[&ratio(claim)], &two(a, 100.0, 12), Rule::FULL);
+        assert_eq!(found.verdict, expected, "{a} {claim}: {}", found.sentence);
+        let effect = found.evidence.effect.unwrap();
+        assert!((effect / (a / 100.0) - 1.0).abs() < 0.02, "{effect}");
+        assert!(found.evidence.lo.unwrap() <= effect && effect <= found.evidence.hi.unwrap());
+        assert_eq!(found.evidence.blocks, 12);
+        assert_eq!(found.evidence.arms, ["a", "b"]);
+        assert_eq!(found.evidence.sessions, ["s1"]);
+        assert!(found.sentence.contains("12 blocks"), "{}", found.sentence);
+    }
+}
+
+#[test]
+fn a_wide_interval_decides_nothing() {
+    let mut store = Store::new(12);
+    store.arm_with("a", &[], |block| run(100.0 * if block % 2 == 0 { 0.5 } else { 2.0 }));
+    store.arm("b", &[], 100.0);
+    let found = judge(&[&ratio("less")], &store, Rule::FULL);
+    assert_eq!(found.verdict, Verdict::Undecided, "{}", found.sentence);
+    assert!(found.doubts.contains(&Doubt::Alternation), "{:?}", found.doubts);
+}
+
+#[test]
+fn a_factor_is_claimed_in_full() {
+    let ten = |claim: &str| format!("{}\ntimes = 10.0", ratio(claim));
+    for (a, b, claim, expected) in [
+        (1500.0, 100.0, "greater", Verdict::Confirmed),
+        (500.0, 100.0, "greater", Verdict::Refuted),
+        (1000.0, 100.0, "greater", Verdict::Undecided),
+        (100.0, 1500.0, "less", Verdict::Confirmed),
+        (100.0, 500.0, "less", Verdict::Refuted),
+    ] {
+        let found = judge(&[&ten(claim)], &two(a, b, 12), Rule::FULL);
+        assert_eq!(found.verdict, expected, "{a} {b} {claim}: {}", found.sentence);
+    }
+}
+
+#[test]
+fn what_is_missing_is_named() {
+    let mut only_b = Store::new(12);
+    only_b.arm("b", &[], 100.0);
+    let found = judge(&[&ratio("less")], &only_b, Rule::QUICK);
+    assert_eq!(found.verdict, Verdict::Undecided);
+    assert!(found.sentence.contains("not run in quick") && found.sentence.contains(" a"));
+    let found = judge(&[&ratio("less")], &only_b, Rule::FULL);
+    assert!(!found.sentence.contains("quick") && found.sentence.contains("no stored runs of a"));
+
+    let found = judge(&[&ratio("less")], &two(80.0, 100.0, 7), Rule::QUICK);
+    assert_eq!(found.verdict, Verdict::Undecided);
+    assert!(found.sentence.contains("too few blocks: 7, and 8"), "{}", found.sentence);
+    let eight = two(80.0, 100.0, 8);
+    let found = judge(&[&ratio("less")], &eight, Rule::QUICK);
+    assert_eq!(found.verdict, Verdict::Confirmed);
+    assert!(found.doubts.contains(&Doubt::FewSamples));
+    assert_eq!(judge(&[&ratio("less")], &eight, Rule::FULL).verdict, Verdict::Undecided);
+
+    only_b.refused("a", "O_DIRECT is not possible on tmpfs");
+    let found = judge(&[&ratio("less")], &only_b, Rule::QUICK);
+    assert_eq!(found.verdict, Verdict::NotTestableHere);
+    assert!(found.sentence.contains("O_DIRECT is not possible"), "{}", found.sentence);
+
+    let metric = format!("{}\nmetric = \"device_busy\"", ratio("less"));
+    let found = judge(&[&metric], &two(80.0, 100.0, 12), Rule::FULL);
+    assert_eq!(found.verdict, Verdict::NotTestableHere);
+    assert!(found.sentence.contains("device_busy"), "{}", found.sentence);
+
+    let untested = "kind = \"untested\"\nneeds = \"a tape drive\"";
+    let found = judge(&[untested], &only_b, Rule::QUICK);
+    assert_eq!(found.verdict, Verdict::Undecided);
+    assert!(found.sentence.contains("a tape drive"));
+}
+
+#[test]
+fn blocks_are_paired_within_a_session() {
+    // The second session runs on a machine twice as slow; only pairs keep the ratio.
+    let mut store = two(80.0, 100.0, 6);
+    store.session = "s2".to_owned();
+    store.arm("a", &[], 160.0).arm("b", &[], 200.0);
+    let found = judge(&[&ratio("less")], &store, Rule::FULL);
+    assert_eq!(found.verdict, Verdict::Confirmed, "{}", found.sentence);
+    assert_eq!(found.evidence.sessions, ["s1", "s2"]);
+    assert_eq!(found.evidence.blocks, 12);
+    assert!((found.evidence.effect.unwrap() - 0.8).abs() < 0.02);
+
+    // An arm of one session has no partner in another.
+    let mut torn = Store::new(12);
+    torn.arm("a", &[], 80.0);
+    torn.session = "s2".to_owned();
+    torn.arm("b", &[], 100.0);
+    assert_eq!(judge(&[&ratio("less")], &torn, Rule::FULL).verdict, Verdict::Undecided);
+}
+
+#[test]
+fn machines_files_and_media_are_never_mixed() {
+    let change: [fn(&mut Store); 3] = [
+        |s| s.machine = "m2".to_owned(),
+        |s| s.hash = "h2".to_owned(),
+        |s| s.medium = "tmpfs".to_owned(),
+    ];
+    for change in change {
+        let mut store = two(80.0, 100.0, 6);
+        store.session = "s2".to_owned();
+        store.started = 2_000;
+        change(&mut store);
+        store.arm("a", &[], 80.0).arm("b", &[], 100.0);
+        let found = judge(&[&ratio("less")], &store, Rule::FULL);
+        assert_eq!(found.verdict, Verdict::Undecided, "{}", found.sentence);
+        assert!(found.sentence.contains("6, and 12"), "{}", found.sentence);
+    }
+    // Of two complete groups the newer decides.
+    let mut store = two(80.0, 100.0, 12);
+    store.session = "s2".to_owned();
+    store.started = 2_000;
+    store.machine = "m2".to_owned();
+    store.arm("a", &[], 130.0).arm("b", &[], 100.0);
+    let found = judge(&[&ratio("less")], &store, Rule::FULL);
+    assert_eq!((found.verdict, found.evidence.sessions), (Verdict::Refuted, vec!["s2".to_owned()]));
+    // A user's own files never decide a claim about a published set.
+    store.records.iter_mut().for_each(|r| r.key.set = "my files".to_owned());
+    assert_eq!(judge(&[&ratio("less")], &store, Rule::FULL).verdict, Verdict::Undecided);
+}
+
+#[test]
+fn wrong_bytes_never_count() {
+    let mut store = two(80.0, 100.0, 12);
+    store.doubt("a", Doubt::WrongBytes);
+    let found = judge(&[&ratio("less")], &store, Rule::FULL);
+    assert_eq!(found.verdict, Verdict::Undecided);
+    assert!(found.sentence.contains("right bytes"), "{}", found.sentence);
+}
+
+#[test]
+fn stand_ins_give_a_scope() {
+    let mut store = Store::new(12);
+    store.compute = "sleep".to_owned();
+    store.arm("a", &[], 80.0).arm("b", &[], 100.0);
+    let found = judge(&[&ratio("less")], &store, Rule::FULL);
+    assert_eq!((found.verdict, found.parts[0].holds), (Verdict::Scope, Some(true)));
+    assert!(found.sentence.contains("sleep stands for"), "{}", found.sentence);
+    let found = judge(&[&ratio("greater")], &store, Rule::FULL);
+    assert_eq!((found.verdict, found.parts[0].holds), (Verdict::Scope, Some(false)));
+
+    let mut store = two(80.0, 100.0, 12);
+    store.doubt("a", Doubt::Oversubscribed);
+    let found = judge(&[&ratio("less")], &store, Rule::FULL);
+    assert_eq!(found.verdict, Verdict::Scope);
+    assert!(found.doubts.contains(&Doubt::Oversubscribed));
+    // Nothing to limit where nothing was decided.
+    let few = judge(&[&ratio("less")], &two(80.0, 100.0, 3), Rule::FULL);
+    assert_eq!(few.verdict, Verdict::Undecided);
+}
+
+#[test]
+fn several_contrasts_make_one_verdict() {
+    let (less, more, missing) =
+        (ratio("less"), ratio("greater"), ratio("less").replace("\"a\"", "\"z\""));
+    let store = two(80.0, 100.0, 12);
+    for (how, contrasts, expected) in [
+        ("places", [&less, &less], Verdict::Confirmed),
+        ("places", [&less, &more], Verdict::Scope),
+        ("places", [&more, &more], Verdict::Refuted),
+        ("places", [&less, &missing], Verdict::Confirmed),
+        ("places", [&missing, &missing], Verdict::Undecided),
+        ("all", [&less, &less], Verdict::Confirmed),
+        ("all", [&less, &more], Verdict::Refuted),
+        ("all", [&less, &missing], Verdict::Undecided),
+        ("all", [&more, &missing], Verdict::Refuted),
+    ] {
+        let found = judge_how(how, &[contrasts[0], contrasts[1]], &store, Rule::FULL);
+        assert_eq!(found.verdict, expected, "{how}: {}", found.sentence);
+    }
+    let found = judge(&[&less, &more], &store, Rule::FULL);
+    assert!(found.sentence.contains("does not hold at"), "{}", found.sentence);
+    let mut store = two(80.0, 100.0, 12);
+    store.refused("z", "no ring");
+    let found = judge(&[&missing], &store, Rule::FULL);
+    assert_eq!(found.verdict, Verdict::NotTestableHere);
+    let found = judge_how("all", &[&less, &missing], &store, Rule::FULL);
+    assert_eq!(found.verdict, Verdict::NotTestableHere, "{}", found.sentence);
+}
+
+#[test]
+fn an_effect_below_the_noise_of_the_same_plan_is_no_effect() {
+    let mut store = Store::new(12);
+    store.arm("a", &[], 90.0).arm("b", &[], 100.0).arm("b (again)", &[], 99.8);
+    assert_eq!(judge(&[&ratio("less")], &store, Rule::FULL).verdict, Verdict::Confirmed);
+    let mut store = Store::new(12);
+    store.arm("a", &[], 90.0).arm("b", &[], 100.0).arm("b (again)", &[], 80.0);
+    let found = judge(&[&ratio("less")], &store, Rule::FULL);
+    assert_eq!(found.verdict, Verdict::Undecided, "{}", found.sentence);
+    assert!(found.parts[0].doubts.contains(&Doubt::NoiseFloor));
+    assert!(found.evidence.numbers["noise_floor"] > 0.15);
+}
+
+#[test]
+fn series_are_doubted() {
+    let mut store = Store::new(12);
+    store.arm("b", &[], 100.0);
+    store.arm_with("a", &[], |block| run(60.0 + 2.0 * f64::from(block) + scatter("a", block)));
+    let found = judge(&[&ratio("less")], &store, Rule::FULL);
+    assert_eq!(found.verdict, Verdict::Confirmed);
+    assert!(found.doubts.contains(&Doubt::Drift), "{:?}", found.doubts);
+    let calm = judge(&[&ratio("less")], &two(80.0, 100.0, 12), Rule::FULL);
+    assert!(!calm.doubts.contains(&Doubt::Drift), "{:?}", calm.doubts);
+    let mut store = two(80.0, 100.0, 12);
+    store.doubt("a", Doubt::NotCold);
+    let found = judge(&[&ratio("less")], &store, Rule::FULL);
+    assert!(found.doubts.contains(&Doubt::NotCold));
+}
+
+#[test]
+fn the_best_of_each_family_meets() {
+    let best = |claim: &str| {
+        format!(
+            "kind = \"ratio-of-best\"\n{AT}a = [\"m-{{n}}\"]\nb = [\"r\", \"t-{{n}}\"]\nclaim = \"{claim}\""
+        )
+    };
+    let mut store = Store::new(12);
+    store.arm("m-1", &[("n", 1.0)], 300.0).arm("m-8", &[("n", 8.0)], 80.0);
+    store.arm("r", &[], 100.0).arm("t-1", &[("n", 1.0)], 200.0);
+    let found = judge(&[&best("less")], &store, Rule::FULL);
+    assert_eq!(found.verdict, Verdict::Confirmed, "{}", found.sentence);
+    assert_eq!(found.evidence.arms, ["m-8", "r"]);
+    store.arm("t-8", &[("n", 8.0)], 60.0);
+    let found = judge(&[&best("less")], &store, Rule::FULL);
+    assert_eq!(found.verdict, Verdict::Refuted, "{}", found.sentence);
+    assert_eq!(found.evidence.arms, ["m-8", "t-8"]);
+    let mut store = Store::new(12);
+    store.arm("r", &[], 100.0);
+    assert_eq!(judge(&[&best("less")], &store, Rule::FULL).verdict, Verdict::Undecided);
+}
+
+fn ladder_of(shape: &str, more: &str, times: &[(f64, f64)]) -> ClaimVerdict {
+    let mut store = Store::new(12);
+    for (n, ms) in times {
+        store.arm(&format!("t-{n}"), &[("n", *n)], *ms);
+    }
+    let text = format!(
+        "kind = \"ladder\"\n{AT}arms = \"t-{{n}}\"\naxis = \"n\"\nshape = \"{shape}\"\n{more}"
+    );
+    judge(&[&text], &store, Rule::FULL)
+}
+
+#[test]
+fn ladders_have_shapes() {
+    let even = [(1.0, 100.0), (4.0, 101.0), (16.0, 99.0)];
+    let falling = [(1.0, 400.0), (4.0, 200.0), (16.0, 100.0), (32.0, 101.0)];
+    let bumpy = [(1.0, 400.0), (4.0, 500.0), (16.0, 100.0)];
+    for (shape, more, times, expected) in [
+        ("flat", "", &even[..], Verdict::Confirmed),
+        ("flat", "", &falling[..], Verdict::Refuted),
+        ("flat", "levels = [16, 32]", &falling[..], Verdict::Confirmed),
+        ("falling", "", &falling[..], Verdict::Confirmed),
+        ("falling", "", &even[..], Verdict::Refuted),
+        ("falling", "", &bumpy[..], Verdict::Refuted),
+        ("rising", "", &falling[..], Verdict::Refuted),
+        ("knee", "within = [16, 16]", &falling[..], Verdict::Confirmed),
+        ("knee", "within = [1, 4]", &falling[..], Verdict::Refuted),
+        ("knee", "within = [1, 4]\nmargin = 2.0", &falling[..], Verdict::Confirmed),
+        (
+            "lowest",
+            "within = [4, 4]",
+            &[(1.0, 90.0), (4.0, 50.0), (16.0, 80.0)][..],
+            Verdict::Confirmed,
+        ),
+        (
+            "lowest",
+            "within = [1, 1]",
+            &[(1.0, 90.0), (4.0, 50.0), (16.0, 80.0)][..],
+            Verdict::Refuted,
+        ),
+        ("falling", "", &[(1.0, 100.0)][..], Verdict::Undecided),
+    ] {
+        let found = ladder_of(shape, more, times);
+        assert_eq!(found.verdict, expected, "{shape} {more} {times:?}: {}", found.sentence);
+    }
+    let found = ladder_of("falling", "", &falling);
+    assert!((found.evidence.numbers["median_at_n_4"] / 200e6 - 1.0).abs() < 0.02);
+}
+
+#[test]
+fn a_line_must_explain_and_grow() {
+    let line = |times: &dyn Fn(f64) -> f64| {
+        let mut store = Store::new(12);
+        for n in [1.0, 8.0, 16.0, 32.0, 40.0] {
+            store.arm(&format!("t-{n}"), &[("n", n)], times(n));
+        }
+        let text = format!(
+            "kind = \"linear\"\n{AT}arms = \"t-{{n}}\"\naxis = \"n\"\nmetric = \"elapsed_ns\"\nr2 = 0.99\ngrowth = 20"
+        );
+        judge(&[&text], &store, Rule::FULL)
+    };
+    let found = line(&|n| 10.0 * n);
+    assert_eq!(found.verdict, Verdict::Confirmed, "{}", found.sentence);
+    assert!((found.evidence.numbers["slope"] / 10e6 - 1.0).abs() < 0.05);
+    assert_eq!(line(&|n| 100.0 * n.sqrt()).verdict, Verdict::Refuted);
+    assert_eq!(line(&|n| 1000.0 + 10.0 * n).verdict, Verdict::Refuted);
+    assert_eq!(line(&|_| 100.0).verdict, Verdict::Refuted);
+}
+
+/// Runs that follow law D1 exactly, up to the scatter: compute `w_ms`, waiting `r_ms` in all.
+fn law_store(w_ms: f64, r_ms: f64) -> Store {
+    let mut store = Store::new(12);
+    for n in [2.0_f64, 3.0, 4.0, 5.0, 6.0, 8.0, 16.0, 32.0] {
+        let (name, other) = (format!("sync-{n}"), format!("reader-{n}"));
+        let sync_ms = (w_ms + r_ms) / n;
+        store.arm_with(&name.clone(), &[("n", n)], move |block| {
+            let one = shared(sync_ms * scatter(&name, block), r_ms / (w_ms + r_ms));
+            with_calls(one, CallKind::Compute, calls(100, (w_ms * 1e4) as u64))
+        });
+        store.arm(&other, &[("n", n)], w_ms / (n - 1.0));
+    }
+    store
+}
+
+#[test]
+fn crossings_are_located_beside_the_law() {
+    let text = |law: &str| {
+        format!(
+            "kind = \"crossing\"\n{AT}a = \"sync-{{n}}\"\nb = \"reader-{{n}}\"\naxis = \"n\"\n{law}"
+        )
+    };
+    let law = text("law = { name = \"reader-pays\", within = 1 }");
+    // W / R = 3.8: sync wins up to four threads, the reader from five on.
+    let store = law_store(703.0, 186.0);
+    let found = judge(&[&text("")], &store, Rule::FULL);
+    assert_eq!(found.verdict, Verdict::Confirmed, "{}", found.sentence);
+    let at = found.evidence.numbers["crossing"];
+    assert!((4.0..5.0).contains(&at), "{at}");
+    let found = judge(&[&law], &store, Rule::FULL);
+    assert_eq!(found.verdict, Verdict::Confirmed, "{}", found.sentence);
+    assert!((found.evidence.numbers["predicted"] - (1.0 + 703.0 / 186.0)).abs() < 0.2);
+    // The same times, but the runs say that they waited much less: the law expects 16 and is off.
+    let mut store = law_store(703.0, 186.0);
+    for record in &mut store.records {
+        if let ioloom_model::Outcome::Done { measured } = &mut record.outcome {
+            measured.threads.iter_mut().for_each(|t| t.io_ns /= 4);
+        }
+    }
+    let found = judge(&[&law], &store, Rule::FULL);
+    assert_eq!(found.verdict, Verdict::Refuted, "{}", found.sentence);
+    // Next to no waiting: the reader never pays, and nothing crosses.
+    let store = law_store(703.0, 7.0);
+    assert_eq!(judge(&[&text("")], &store, Rule::FULL).verdict, Verdict::Refuted);
+    let found = judge(&[&law], &store, Rule::FULL);
+    assert_eq!(found.verdict, Verdict::Undecided);
+    assert!(found.sentence.contains("no crossing"), "{}", found.sentence);
+}
+
+#[test]
+fn levels_may_be_computes() {
+    let mut store = Store::new(12);
+    for (ms, sync, reader) in [(1.0, 100.0, 80.0), (5.0, 200.0, 190.0), (20.0, 400.0, 500.0)] {
+        store.compute = format!("sleep:{ms}ms");
+        store.arm("sync", &[], sync).arm("reader", &[], reader);
+    }
+    let crossing =
+        format!("kind = \"crossing\"\n{AT}a = \"reader\"\nb = \"sync\"\naxis = \"compute\"");
+    let found = judge(&[&crossing], &store, Rule::FULL);
+    assert_eq!(
+        (found.verdict, found.parts[0].holds),
+        (Verdict::Scope, Some(true)),
+        "{}",
+        found.sentence
+    );
+    let at = found.evidence.numbers["crossing"];
+    assert!((5e6..20e6).contains(&at), "{at}");
+    let gain = |relative: bool, levels: &str, claim: &str| {
+        let text = format!(
+            "kind = \"gain\"\n{AT}a = \"sync\"\nb = \"reader\"\naxis = \"compute\"\nlevels = {levels}\nrelative = {relative}\nclaim = \"{claim}\""
+        );
+        judge(&[&text], &store, Rule::FULL).parts[0].holds
+    };
+    assert_eq!(gain(false, "[1000000, 5000000]", "greater"), Some(false));
+    assert_eq!(gain(true, "[1000000, 5000000]", "less"), Some(true));
+    assert_eq!(gain(false, "[1000000, 3000000]", "greater"), None);
+}
+
+#[test]
+fn absolute_and_relative_gains_are_told_apart() {
+    let mut store = Store::new(12);
+    for (mib, sync, reader) in [(1.0, 28.0, 22.0), (10.0, 940.0, 920.0)] {
+        store.arm_with(&format!("s-{mib}"), &[("mib", mib)], move |_| run(sync));
+        store.arm_with(&format!("r-{mib}"), &[("mib", mib)], move |_| run(reader));
+    }
+    for (relative, expected) in [(false, Verdict::Confirmed), (true, Verdict::Refuted)] {
+        let text = format!(
+            "kind = \"gain\"\n{AT}a = \"s-{{mib}}\"\nb = \"r-{{mib}}\"\naxis = \"mib\"\nlevels = [1, 10]\nrelative = {relative}\nclaim = \"greater\""
+        );
+        let found = judge(&[&text], &store, Rule::FULL);
+        assert_eq!(found.verdict, expected, "{}", found.sentence);
+    }
+}
+
+#[test]
+fn shares_differ_by_points() {
+    let mut store = Store::new(12);
+    store.arm_with("a", &[], |block| shared(100.0, 0.05 * scatter("a", block)));
+    store.arm_with("b", &[], |block| shared(100.0, 0.45 * scatter("b", block)));
+    for (metric, points, expected) in [
+        ("share.io", -30.0, Verdict::Confirmed),
+        ("share.io", -45.0, Verdict::Refuted),
+        ("share.io", 30.0, Verdict::Refuted),
+        ("share.on-cpu", 30.0, Verdict::Confirmed),
+        ("share.on-cpu + share.io", 10.0, Verdict::Refuted),
+    ] {
+        let text = format!(
+            "kind = \"share\"\n{AT}a = \"a\"\nb = \"b\"\nmetric = \"{metric}\"\npoints = {points:?}"
+        );
+        let found = judge(&[&text], &store, Rule::FULL);
+        assert_eq!(found.verdict, expected, "{metric} {points}: {}", found.sentence);
+    }
+}
+
+#[test]
+fn an_optimum_moves_or_stays() {
+    let text = "kind = \"optimum\"\nat = { experiment = \"e\", set = \"E\" }\n\
+                other = { experiment = \"e\", set = \"B\" }\narms = \"c-{n}\"";
+    for (b_times, expected) in
+        [([200.0, 100.0], Verdict::Confirmed), ([100.0, 200.0], Verdict::Refuted)]
+    {
+        let mut store = Store::new(12);
+        store.arm("c-1", &[("n", 1.0)], 50.0).arm("c-8", &[("n", 8.0)], 90.0);
+        store.set = "B".to_owned();
+        store.arm("c-1", &[("n", 1.0)], b_times[0]).arm("c-8", &[("n", 8.0)], b_times[1]);
+        let found = judge(&[text], &store, Rule::FULL);
+        assert_eq!(found.verdict, expected, "{}", found.sentence);
+    }
+}
+
+#[test]
+fn correlations_need_arms_and_a_direction() {
+    let busy = |up: bool| {
+        let mut store = Store::new(12);
+        for n in [1.0, 2.0, 4.0, 8.0, 16.0] {
+            let busy = if up { n / 20.0 } else { 1.0 - n / 20.0 };
+            store.arm_with(&format!("t-{n}"), &[("n", n)], move |_| Measured {
+                device_busy: Some(busy),
+                ..run(400.0 / n)
+            });
+        }
+        let text = format!(
+            "kind = \"correlation\"\n{AT}arms = [\"t-{{n}}\"]\nx = \"device_busy\"\ny = \"elapsed_ns\"\nrising = false\nrho = 0.6"
+        );
+        judge(&[&text], &store, Rule::FULL)
+    };
+    assert_eq!(busy(true).verdict, Verdict::Confirmed);
+    assert_eq!(busy(false).verdict, Verdict::Refuted);
+}
+
+#[test]
+fn media_need_two() {
+    let text = format!("kind = \"media\"\n{AT}arm = \"a\"\nmetric = \"elapsed_ns\"");
+    let mut store = Store::new(12);
+    store.arm("a", &[], 100.0);
+    let found = judge(&[&text], &store, Rule::FULL);
+    assert_eq!(found.verdict, Verdict::Undecided);
+    assert!(found.sentence.contains("--on"), "{}", found.sentence);
+    store.medium = "tmpfs".to_owned();
+    store.arm("a", &[], 100.0);
+    assert_eq!(judge(&[&text], &store, Rule::FULL).verdict, Verdict::Confirmed);
+    let mut store = Store::new(12);
+    store.arm("a", &[], 100.0);
+    store.medium = "tmpfs".to_owned();
+    store.arm("a", &[], 150.0);
+    assert_eq!(judge(&[&text], &store, Rule::FULL).verdict, Verdict::Refuted);
+}
+
+#[test]
+fn curves_are_read_for_their_stops() {
+    let judged = |step: usize, present: bool| {
+        let mut store = Store::new(12);
+        store.arm_with("a", &[], move |_| {
+            let mut one = run(100.0);
+            let points =
+                (0..256).map(|i| (i as f64 * 4096.0, if i % step == 0 { 5000.0 } else { 20.0 }));
+            if present {
+                one.curves.insert("touch_ns".to_owned(), points.collect());
+            }
+            one
+        });
+        let text = format!(
+            "kind = \"curve\"\n{AT}arm = \"a\"\ncurve = \"touch_ns\"\nof = \"period\"\nwithin = [16384, 16384]"
+        );
+        judge(&[&text], &store, Rule::FULL).verdict
+    };
+    assert_eq!(judged(4, true), Verdict::Confirmed);
+    assert_eq!(judged(32, true), Verdict::Refuted);
+    assert_eq!(judged(4, false), Verdict::NotTestableHere);
+}
+
+#[test]
+fn formulas_reach_into_both_arms() {
+    let submitted = |ms: f64, call_ms: u64| {
+        let mut store = Store::new(12);
+        store.arm_with("a", &[], move |_| {
+            with_calls(run(ms), CallKind::Read, calls(10, call_ms * 1_000_000))
+        });
+        store.arm_with("b", &[], |_| run(100.0));
+        let text = format!(
+            "{}\nmetric = \"elapsed_ns - calls.read.total_ns\"\nmetric_b = \"elapsed_ns\"\nmargin = 0.02",
+            ratio("equal")
+        );
+        judge(&[&text], &store, Rule::FULL).verdict
+    };
+    assert_eq!(submitted(120.0, 2), Verdict::Confirmed);
+    assert_eq!(submitted(120.0, 1), Verdict::Refuted);
+}
+
+fn of_ledger(id: &str, store: &Store, rule: Rule) -> ClaimVerdict {
+    let claim = ledger().iter().find(|c| c.id == id).expect("a claim");
+    verdict(claim, &store.records, rule)
+}
+
+#[test]
+fn published_numbers_alone_decide_what_they_can() {
+    let nothing = Store::new(0);
+    // The published numbers themselves contradict P08b.
+    let found = of_ledger("000-P08b", &nothing, Rule::QUICK);
+    assert_eq!(found.verdict, Verdict::Refuted, "{}", found.sentence);
+    let relative = (945.63 - 932.64) / 945.63 - (28.33 - 21.62) / 28.33;
+    assert!((found.evidence.effect.unwrap() - relative).abs() < 1e-9);
+    // P04 needs the device as well, so arithmetic alone does not confirm it.
+    let found = of_ledger("000-P04", &nothing, Rule::QUICK);
+    assert_eq!(found.verdict, Verdict::Undecided);
+    let part = &found.parts[1];
+    assert_eq!(part.holds, Some(true), "{}", part.sentence);
+    // The sign printed for five threads contradicts the printed times.
+    let found = of_ledger("000-P11", &nothing, Rule::QUICK);
+    assert_eq!(found.verdict, Verdict::Undecided);
+    let notes: Vec<_> = found.parts.iter().filter(|p| p.note).collect();
+    assert_eq!(notes[0].holds, Some(false), "{}", notes[0].sentence);
+    assert!((notes[0].evidence.effect.unwrap() - 8.98).abs() < 0.02);
+    assert_eq!(notes[1].holds, Some(true));
+}
+
+#[test]
+fn without_runs_only_arithmetic_is_told() {
+    let nothing = Store::new(0);
+    for claim in ledger() {
+        let found = verdict(claim, &nothing.records, Rule::QUICK);
+        let told = matches!(found.verdict, Verdict::Confirmed | Verdict::Refuted | Verdict::Scope);
+        let allowed = ["000-P08", "000-P08b"].contains(&claim.id.as_str());
+        assert!(!told || allowed, "{}: {}: {}", claim.id, found.verdict, found.sentence);
+        assert!(found.sentence.len() > 10, "{}", claim.id);
+        assert_eq!(found.published.len(), claim.published.len());
+    }
+}
+
+#[test]
+fn a_ledger_claim_is_confirmed_and_flipped() {
+    for (overlapped, expected) in [(100.0, Verdict::Confirmed), (80.0, Verdict::Refuted)] {
+        let mut store = Store::new(8);
+        store.set = "A".to_owned();
+        store.compute = "none".to_owned();
+        store.arm("overlapped", &[], overlapped).arm("one-by-one", &[], 101.0);
+        store.records.iter_mut().for_each(|r| r.key.experiment = "overlap-large-files".to_owned());
+        let found = of_ledger("000-P01", &store, Rule::QUICK);
+        assert_eq!(found.verdict, expected, "{}", found.sentence);
+        assert!(
+            found.sentence.contains("4 of 5 contrasts could not be told"),
+            "{}",
+            found.sentence
+        );
+    }
+    for (split, holds) in [(80.0, true), (110.0, false)] {
+        let mut store = Store::new(8);
+        store.compute = "sleep".to_owned();
+        store.arm("hybrid-24", &[("h", 24.0)], 100.0).arm("split-12-12", &[], split);
+        store.records.iter_mut().for_each(|r| r.key.experiment = "roles-small-files".to_owned());
+        let found = of_ledger("000-P33", &store, Rule::QUICK);
+        assert_eq!((found.verdict, found.parts[0].holds), (Verdict::Scope, Some(holds)));
+    }
+}
+
+#[test]
+fn the_document_reads_back() {
+    let store = two(80.0, 100.0, 12);
+    let list = VerdictList::new(vec![judge(&[&ratio("less")], &store, Rule::FULL)]);
+    let json = serde_json::to_value(&list).unwrap();
+    assert_eq!(json["schema"], 1);
+    let claim = &json["claims"][0];
+    for key in ["id", "seed", "statement", "published", "scope", "verdict", "evidence"] {
+        assert!(claim.get(key).is_some(), "{key}");
+    }
+    assert_eq!(claim["verdict"], "confirmed");
+    assert_eq!(serde_json::from_value::<VerdictList>(json).unwrap(), list);
+    assert_eq!(serde_json::to_value(Verdict::NotTestableHere).unwrap(), "not testable here");
+}
+
+#[test]
+fn the_same_runs_give_the_same_verdict() {
+    let mut store = two(98.0, 100.0, 12);
+    let first = judge(&[&ratio("less")], &store, Rule::FULL);
+    store.records.reverse();
+    assert_eq!(first, judge(&[&ratio("less")], &store, Rule::FULL));
+}
