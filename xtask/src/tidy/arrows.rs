@@ -24,9 +24,11 @@ type Graph = BTreeMap<String, Uses>;
 
 /// Compares what is with what may be.
 pub(super) fn check(repo: &Repo) -> anyhow::Result<Vec<Finding>> {
-    let allowed = parse_table(&repo.read(Path::new(FILE))?)?;
+    let text = repo.read(Path::new(FILE))?;
+    let allowed = parse_table(&text)?;
     let real = parse_metadata(&repo.metadata_of_members()?)?;
     let mut findings = compare(&allowed, &real);
+    findings.extend(without_line(&text, &real));
     let folders: BTreeSet<String> = repo.crates()?.into_iter().collect();
     for name in real.keys().filter(|name| !folders.contains(*name)) {
         let text = "the folder of a crate is its name without the prefix 'ioloom-'";
@@ -56,6 +58,16 @@ fn parse_table(text: &str) -> anyhow::Result<Graph> {
         bail!("{FILE}: no table under '{HEADING}'");
     }
     Ok(graph)
+}
+
+/// Crates that the table of layers, which stands before the arrows, does not introduce.
+fn without_line(text: &str, real: &Graph) -> Vec<Finding> {
+    let layers = text.split(HEADING).next().unwrap_or_default();
+    let rows: String = layers.lines().filter(|line| line.starts_with('|')).collect();
+    let unknown = real.keys().filter(|name| !rows.contains(&format!("`{name}`")));
+    unknown
+        .map(|name| Finding::refuse(name.clone(), format!("has no line in the layers of {FILE}")))
+        .collect()
 }
 
 fn names(cell: &str) -> BTreeSet<String> {
@@ -215,6 +227,14 @@ mod tests {
         let graph = real(&[("lab", "", "stats"), ("stats", "", "sys"), ("sys", "", "stats")]);
         assert_eq!(cycle(&graph).unwrap(), ["stats", "sys", "stats"]);
         assert!(cycle(&real(&[("lab", "", "stats"), ("stats", "", "model")])).is_none());
+    }
+
+    #[test]
+    fn every_crate_is_introduced() {
+        let text = "| 0 | `model` | nouns |\n| 1 | `sys` | calls |\n## Arrows\n| `lab` | - | - |";
+        let missing: Vec<_> =
+            without_line(text, &real(&[])).into_iter().map(|finding| finding.place).collect();
+        assert_eq!(missing, ["lab", "stats"]);
     }
 
     #[test]
