@@ -165,8 +165,7 @@ fn scalars(m: &Measured) -> Value {
         .calls
         .iter()
         .map(|(k, s)| {
-            let numbers =
-                [s.count, s.total_ns, s.min_ns, s.p50_ns, s.p90_ns, s.p99_ns, s.max_ns];
+            let numbers = [s.count, s.total_ns, s.min_ns, s.p50_ns, s.p90_ns, s.p99_ns, s.max_ns];
             (k.name().to_owned(), json!(numbers))
         })
         .collect();

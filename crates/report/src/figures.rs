@@ -5,7 +5,7 @@ use crate::group::{ArmRuns, Group, factor_unit};
 use crate::headline::Headline;
 use crate::input::Input;
 use crate::quantity::{Better, Unit, plain, ratio_interval};
-use crate::svg::{Svg, tip, dots, heat, lines, spark, stacks};
+use crate::svg::{Svg, dots, heat, lines, spark, stacks, tip};
 use ioloom_model::study::Chart;
 use ioloom_model::units::format_count;
 use ioloom_model::{CallKind, Measured, Schedule};
@@ -118,7 +118,8 @@ fn ladder(group: &Group<'_>) -> Option<lines::Lines> {
             levels.push(lines::Level { name: arm.name.to_owned(), y });
             continue;
         };
-        let point = lines::Point { x: *x * factor_unit(axis).0, y, thin: None, note: arm.plan.to_string() };
+        let point =
+            lines::Point { x: *x * factor_unit(axis).0, y, thin: None, note: arm.plan.to_string() };
         match out.iter_mut().find(|l| l.name == arm.family) {
             Some(line) => line.points.push(point),
             None => out.push(lines::Line { name: arm.family.clone(), points: vec![point] }),
@@ -203,7 +204,8 @@ fn roles_map(group: &Group<'_>) -> Option<heat::Heat> {
         Schedule::Roles { readers, hybrids, computers, .. } => Some((readers, hybrids, computers)),
         _ => None,
     };
-    let mut rows: Vec<(u32, u32)> = group.arms.iter().filter_map(role).map(|r| (r.0, r.1)).collect();
+    let mut rows: Vec<(u32, u32)> =
+        group.arms.iter().filter_map(role).map(|r| (r.0, r.1)).collect();
     let mut columns: Vec<u32> = group.arms.iter().filter_map(role).map(|r| r.2).collect();
     rows.sort_unstable();
     rows.dedup();
@@ -220,7 +222,9 @@ fn roles_map(group: &Group<'_>) -> Option<heat::Heat> {
             columns.iter().position(|c| *c == computers)?,
         );
         let cell = match (&arm.estimate, arm.not_done.first()) {
-            (Some(value), _) => heat::Cell::Value { name: arm.name.to_owned(), value: value.clone() },
+            (Some(value), _) => {
+                heat::Cell::Value { name: arm.name.to_owned(), value: value.clone() }
+            }
             (None, Some((word, reason, _))) => heat::Cell::Word { word, reason: reason.clone() },
             (None, None) => continue,
         };
@@ -326,7 +330,11 @@ fn cost_line(kind: CallKind, arms: &[&ArmRuns<'_>], seed: u64) -> Option<lines::
         let x = arm.runs.first()?.set.bytes_mean;
         let p99 = thin.as_ref().map_or(String::new(), |t| {
             let (low, high) = t.ends();
-            format!("p99 {} {}, ", Unit::Time.format(t.median), Unit::Time.format_interval(low, high))
+            format!(
+                "p99 {} {}, ",
+                Unit::Time.format(t.median),
+                Unit::Time.format_interval(low, high)
+            )
         });
         let note = format!("{p99}{} calls in {} runs", format_count(calls), stats.len());
         points.push(lines::Point { x, y, thin, note });
@@ -409,7 +417,11 @@ pub fn thread_shares(arm: &ArmRuns<'_>) -> Option<Figure> {
                 name: t.name.clone(),
                 heading: String::new(),
                 times: times.map_or([0.0; 6], |t| t.0),
-                note: format!("{} files; {}", format_count(t.files), Unit::Time.format(t.elapsed_ns as f64)),
+                note: format!(
+                    "{} files; {}",
+                    format_count(t.files),
+                    Unit::Time.format(t.elapsed_ns as f64)
+                ),
             }
         })
         .collect();

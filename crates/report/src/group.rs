@@ -9,7 +9,9 @@ use crate::input::{Input, Mode};
 use crate::quantity::{Better, Unit};
 use ioloom_model::study::{Arm, Experiment};
 use ioloom_model::units::spell_ns;
-use ioloom_model::{Compute, Condition, Distribution, Doubt, Measured, Method, Outcome, Plan, RunRecord, Schedule};
+use ioloom_model::{
+    Compute, Condition, Distribution, Doubt, Measured, Method, Outcome, Plan, RunRecord, Schedule,
+};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// One comparison.
@@ -21,6 +23,8 @@ pub struct Group<'a> {
     pub experiment: &'a Experiment,
     /// Name of the set, or of the family of sets.
     pub set: String,
+    /// Whether its arms lie on sets of their own.
+    pub merges_sets: bool,
     /// Word of the medium.
     pub medium: &'a str,
     /// Condition asked for.
@@ -90,9 +94,8 @@ impl<'a> ArmRuns<'a> {
 
     /// The finished run whose elapsed time is nearest to the median of them.
     pub fn typical(&self) -> Option<&'a Measured> {
-        let middle = ioloom_stats::median(
-            &self.measured().map(|m| m.elapsed_ns as f64).collect::<Vec<_>>(),
-        );
+        let middle =
+            ioloom_stats::median(&self.measured().map(|m| m.elapsed_ns as f64).collect::<Vec<_>>());
         self.measured().min_by(|a, b| {
             let away = |m: &Measured| (m.elapsed_ns as f64 - middle).abs();
             away(a).total_cmp(&away(b))
@@ -135,13 +138,19 @@ impl<'a> Group<'a> {
         matches!(self.experiment.metric.as_str(), "elapsed_ns" | "files_per_s" | "bytes_per_s")
     }
 
-    /// Set, condition, compute and medium in a few words.
-    pub fn place(&self) -> String {
+    /// Set, condition and compute in a few words.
+    pub fn work_place(&self) -> String {
         let mut out = format!("{}, {}", self.set, self.condition);
         if self.compute != "none" {
             out.push_str(", ");
             out.push_str(&self.compute);
         }
+        out
+    }
+
+    /// Set, condition, compute and medium in a few words.
+    pub fn place(&self) -> String {
+        let mut out = self.work_place();
         if self.medium != "work" {
             out.push_str(", on ");
             out.push_str(self.medium);
@@ -190,7 +199,11 @@ impl<'a> Group<'a> {
             .doubts
             .iter()
             .filter(|d| d.experiment.as_deref() == Some(self.experiment.name.as_str()));
-        self.arms.iter().flat_map(|a| a.doubts.iter().copied()).chain(own.map(|d| d.doubt)).collect()
+        self.arms
+            .iter()
+            .flat_map(|a| a.doubts.iter().copied())
+            .chain(own.map(|d| d.doubt))
+            .collect()
     }
 }
 
@@ -228,11 +241,29 @@ pub fn groups(input: &Input) -> Vec<Group<'_>> {
             let id = format!("g{}", out.len());
             let arms = arms_of(experiment, &records, &id, input.seed);
             let (set, medium, condition, compute) = key;
-            let set = if set.is_empty() { experiment.sets.join(" and ") } else { set };
-            out.push(Group { id, experiment, set, medium, condition, compute, arms });
+            let merged = merges.then(|| sets_words(&records));
+            let set = merged.clone().unwrap_or(set);
+            let merges_sets = merged.is_some();
+            out.push(Group { merges_sets, id, experiment, set, medium, condition, compute, arms });
         }
     }
     out
+}
+
+/// The sets of an experiment whose arms name their own: how many, and which are the ends.
+fn sets_words(records: &[&RunRecord]) -> String {
+    let mut sets: Vec<(&str, f64)> = Vec::new();
+    for r in records {
+        if !sets.iter().any(|(name, _)| *name == r.key.set) {
+            sets.push((&r.key.set, r.set.bytes_mean));
+        }
+    }
+    sets.sort_by(|a, b| a.1.total_cmp(&b.1));
+    match sets.as_slice() {
+        [] => "no set".to_owned(),
+        [(one, _)] => (*one).to_owned(),
+        [(first, _), .., (last, _)] => format!("{} sets, {first} to {last}", sets.len()),
+    }
 }
 
 /// A compute as people write it: `sleep:400us` instead of nanoseconds.

@@ -51,7 +51,8 @@ pub struct Headline<'g, 'a> {
 /// The headline of a comparison with at least two arms that did the same work.
 pub fn headline<'g, 'a>(group: &'g Group<'a>, seed: u64) -> Option<Headline<'g, 'a>> {
     let arms = group.comparable();
-    if arms.len() < 2 || group.better() == crate::quantity::Better::Neither {
+    // Arms on sets of their own are points of a curve and have no common winner.
+    if group.merges_sets || arms.len() < 2 || group.better() == crate::quantity::Better::Neither {
         return None;
     }
     let best = group.best()?;
@@ -88,9 +89,8 @@ fn limit(arm: &ArmRuns<'_>) -> Option<(String, String)> {
     }
     let (word, _) = words.into_iter().max_by_key(|(_, n)| *n)?;
     let typical = arm.typical().and_then(|m| m.bottleneck.as_ref()).filter(|b| b.word == word);
-    let sentence = typical.or_else(|| {
-        arm.measured().filter_map(|m| m.bottleneck.as_ref()).find(|b| b.word == word)
-    });
+    let sentence = typical
+        .or_else(|| arm.measured().filter_map(|m| m.bottleneck.as_ref()).find(|b| b.word == word));
     Some((word.to_owned(), sentence.map_or(String::new(), |b| b.sentence.clone())))
 }
 
@@ -202,7 +202,10 @@ fn limits(chosen: &[&Headline<'_, '_>]) -> Vec<Piece> {
     for (i, (h, (word, _))) in known.iter().enumerate() {
         words(&mut out, separator(i, known.len(), ", "));
         let again = i > 0 && known[i - 1].1.0 == *word;
-        words(&mut out, &if again { "on ".to_owned() } else { format!("{} on ", limit_words(word)) });
+        words(
+            &mut out,
+            &if again { "on ".to_owned() } else { format!("{} on ", limit_words(word)) },
+        );
         out.push(Piece::Name(h.group.set.clone()));
         let busy: Vec<f64> = h.best.measured().filter_map(|m| m.device_busy).collect();
         if word == "device" && !busy.is_empty() {
@@ -212,7 +215,7 @@ fn limits(chosen: &[&Headline<'_, '_>]) -> Vec<Piece> {
                 of: h.best.id.clone(),
                 field: "device_busy",
             });
-            words(&mut out, &format!(" of the time, n = {})", busy.len()));
+            words(&mut out, &format!(" of the time, n\u{A0}=\u{A0}{})", busy.len()));
         }
     }
     words(&mut out, ".");

@@ -71,7 +71,9 @@ fn escape_into(out: &mut String, text: &str) {
             '\'' => out.push_str("&#39;"),
             '\t' | '\n' => out.push(c),
             // Controls are not allowed in SVG; bidirectional overrides could reorder the page.
-            c if c.is_control() || matches!(c, '\u{202A}'..='\u{202E}' | '\u{2066}'..='\u{2069}') => {
+            c if c.is_control()
+                || matches!(c, '\u{202A}'..='\u{202E}' | '\u{2066}'..='\u{2069}') =>
+            {
                 out.push('\u{FFFD}');
             }
             c => out.push(c),

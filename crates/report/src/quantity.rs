@@ -46,7 +46,8 @@ impl Unit {
             Self::BytesPerSecond
         } else if last.ends_with("_per_s") {
             Self::PerSecond
-        } else if last.ends_with("_bytes") || matches!(last, "size" | "bytes" | "chunk" | "memory") {
+        } else if last.ends_with("_bytes") || matches!(last, "size" | "bytes" | "chunk" | "memory")
+        {
             Self::Bytes
         } else {
             Self::Number
@@ -84,10 +85,15 @@ impl Unit {
             Self::Bytes => {
                 pick(&[(1.0, "B"), (1024.0, "KiB"), (1048576.0, "MiB"), (1073741824.0, "GiB")])
             }
-            Self::BytesPerSecond => {
-                pick(&[(1.0, "B/s"), (1024.0, "KiB/s"), (1048576.0, "MiB/s"), (1073741824.0, "GiB/s")])
+            Self::BytesPerSecond => pick(&[
+                (1.0, "B/s"),
+                (1024.0, "KiB/s"),
+                (1048576.0, "MiB/s"),
+                (1073741824.0, "GiB/s"),
+            ]),
+            Self::PerSecond => {
+                pick(&[(1.0, "per s"), (1e3, "thousand per s"), (1e6, "million per s")])
             }
-            Self::PerSecond => pick(&[(1.0, "per s"), (1e3, "thousand per s"), (1e6, "million per s")]),
             Self::Share => Some((0.01, "%")),
             Self::Number => Some((1.0, "")),
         }

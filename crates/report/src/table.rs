@@ -116,7 +116,7 @@ pub fn medium_by_threads(groups: &[Group<'_>]) -> Vec<Table> {
                 continue;
             }
             out.push(Table {
-                title: format!("{}: {method} on {}, {}", g.experiment.name, g.set, g.condition),
+                title: format!("{}: {method} on {}", g.experiment.name, g.work_place()),
                 columns: std::iter::once("threads".to_owned())
                     .chain(media.iter().map(|m| m.medium.to_owned()))
                     .collect(),
@@ -160,12 +160,16 @@ fn with_interval(unit: Unit, e: &crate::estimate::Estimate) -> String {
 pub fn roles(groups: &[Group<'_>], input: &Input) -> Vec<Table> {
     let mut out = Vec::new();
     for g in groups {
-        let arms: Vec<_> = g
+        let mut arms: Vec<_> = g
             .arms
             .iter()
             .filter(|a| matches!(a.plan.schedule, Schedule::Roles { .. }))
             .filter(|a| a.metric("elapsed_ns", input.seed).is_some())
             .collect();
+        arms.sort_by_key(|a| match a.plan.schedule {
+            Schedule::Roles { readers, hybrids, computers, .. } => (readers, hybrids, computers),
+            _ => (0, 0, 0),
+        });
         if arms.is_empty() {
             continue;
         }
@@ -219,6 +223,9 @@ mod tests {
             rows: vec![vec!["1,5 \"s\"".to_owned(), "=cmd|'x'".to_owned()]],
         };
         assert_eq!(table.csv(), "x,y\n\"1,5 \"\"s\"\"\",'=cmd|'x'\n");
-        assert_eq!(table.markdown(), "**a\\|b**\n\n| x | y |\n|---|---|\n| 1,5 \"s\" | =cmd\\|'x' |\n");
+        assert_eq!(
+            table.markdown(),
+            "**a\\|b**\n\n| x | y |\n|---|---|\n| 1,5 \"s\" | =cmd\\|'x' |\n"
+        );
     }
 }

@@ -34,7 +34,8 @@ pub fn terminal(input: &Input, width: usize, color: bool) -> String {
     let groups = groups(input);
     let headlines = headlines(&groups, input);
     let mut out = String::new();
-    let title = format!("{} ({}, {} runs)", input.study.title, input.mode.name(), input.records.len());
+    let title =
+        format!("{} ({}, {} runs)", input.study.title, input.mode.name(), input.records.len());
     for line in wrap(&title, width, 0) {
         out.push_str(&paint.bold(&line));
         out.push('\n');
@@ -49,13 +50,15 @@ pub fn terminal(input: &Input, width: usize, color: bool) -> String {
         out.push('\n');
     }
     if !input.verdicts.is_empty() {
-        out.push_str(&verdict_line(input, &paint));
+        out.push_str(&verdict_lines(input, width, &paint));
     }
     doubt_lines(&mut out, input, width, &paint);
     let missing = not_run(input);
     let left_out = missing.iter().filter(|n| n.reason == "not run in quick").count();
     if left_out > 0 {
-        let text = format!("{left_out} arm families were not run in quick; ioloom study --full runs them.");
+        let text = format!(
+            "{left_out} arm families were not run in quick; ioloom study --full runs them."
+        );
         push_wrapped(&mut out, &text, width, 2);
     }
     if let Some(path) = &input.report_path {
@@ -82,19 +85,20 @@ fn finished(table: &Table) -> String {
 
 fn comparison_table(headlines: &[Headline<'_, '_>], width: usize) -> String {
     let mut t = table(width);
-    t.set_header(["set, condition", "best plan", "gain [95 %]", "over", "n"]);
+    t.set_header(["set, condition", "best", "gain [95 %]", "over", "n"]);
     for h in headlines {
         if h.gains.is_empty() {
-            let plan = clean(&h.best.plan.to_string());
-            t.add_row([clean(&h.group.place()), plan, "simplest".to_owned()]);
+            t.add_row([clean(&h.group.place()), clean(h.best.name), "simplest".to_owned()]);
         }
         for (i, (_, other, r)) in h.gains.iter().enumerate() {
             let first = |text: String| if i == 0 { text } else { String::new() };
             t.add_row(vec![
                 Cell::new(first(clean(&h.group.place()))),
-                Cell::new(first(clean(&h.best.plan.to_string()))),
-                Cell::new(r.map_or_else(|| "–".to_owned(), |r| ratio_interval(r.value, r.low, r.high)))
-                    .set_alignment(CellAlignment::Right),
+                Cell::new(first(clean(h.best.name))),
+                Cell::new(
+                    r.map_or_else(|| "–".to_owned(), |r| ratio_interval(r.value, r.low, r.high)),
+                )
+                .set_alignment(CellAlignment::Right),
                 Cell::new(clean(other.name)),
                 Cell::new(r.map_or(0, |r| r.n)).set_alignment(CellAlignment::Right),
             ]);
@@ -103,22 +107,31 @@ fn comparison_table(headlines: &[Headline<'_, '_>], width: usize) -> String {
     finished(&t)
 }
 
-fn verdict_line(input: &Input, paint: &Paint) -> String {
-    let mut parts = Vec::new();
+fn verdict_lines(input: &Input, width: usize, paint: &Paint) -> String {
+    let mut out = paint.bold("Claims");
+    let mut used = columns("Claims");
     for verdict in Verdict::ALL {
         let count = input.verdicts.iter().filter(|c| c.verdict == verdict).count();
-        if count > 0 {
-            let code = match verdict {
-                Verdict::Confirmed => "32",
-                Verdict::Refuted => "31",
-                Verdict::Scope => "33",
-                Verdict::Undecided | Verdict::NotTestableHere => "2",
-            };
-            let text = format!("{} {count} {}", verdict.icon(), verdict.name());
-            parts.push(paint.with(code, &text));
+        if count == 0 {
+            continue;
         }
+        let code = match verdict {
+            Verdict::Confirmed => "32",
+            Verdict::Refuted => "31",
+            Verdict::Scope => "33",
+            Verdict::Undecided | Verdict::NotTestableHere => "2",
+        };
+        let text = format!("{} {count} {}", verdict.icon(), verdict.name());
+        if used + 2 + columns(&text) > width {
+            out.push('\n');
+            used = 0;
+        }
+        out.push_str("  ");
+        out.push_str(&paint.with(code, &text));
+        used += 2 + columns(&text);
     }
-    format!("{} {}\n", paint.bold("Claims"), parts.join("  "))
+    out.push('\n');
+    out
 }
 
 fn doubt_lines(out: &mut String, input: &Input, width: usize, paint: &Paint) {
@@ -139,6 +152,10 @@ fn doubt_lines(out: &mut String, input: &Input, width: usize, paint: &Paint) {
         push_wrapped(out, &format!("  ◇ {doubt}{of}: {}", doubt.advice()), width, 4);
     }
 }
+
+/// What many comparisons mean for single ones.
+pub(crate) const CHANCE: &str = "Of arms that did not change, about one in twenty leaves its own \
+                                 95 % interval by chance; a change that matters shows in several.";
 
 /// Two sessions beside each other for a terminal of `width` columns.
 pub fn compare_terminal(a: &Input, b: &Input, width: usize, color: bool) -> String {
@@ -181,6 +198,7 @@ pub fn compare_terminal(a: &Input, b: &Input, width: usize, color: bool) -> Stri
         count(Change::Unclear)
     );
     push_wrapped(&mut out, &text, width, 0);
+    push_wrapped(&mut out, CHANCE, width, 0);
     if let Some(worst) = matched
         .rows
         .iter()

@@ -133,7 +133,11 @@ impl Maker {
             set,
             proof: done.then(|| proof(of.condition, block)),
             outcome,
-            doubts: if block == 0 && done && of.arm.contains("16") { vec![Doubt::FirstRun] } else { Vec::new() },
+            doubts: if block == 0 && done && of.arm.contains("16") {
+                vec![Doubt::FirstRun]
+            } else {
+                Vec::new()
+            },
             machine: "0123456789abcdef".to_owned(),
             version: "0.1.0 (0000000)".to_owned(),
             started_unix_ms: 1_700_000_000_000 + u64::from(position) * 700,
@@ -503,16 +507,15 @@ fn machine() -> MachineFacts {
 }
 
 fn claims() -> Vec<ClaimRow> {
-    let claim = |id: &str, statement: &str, published: &str, verdict, sentence: &str, effect| {
-        ClaimRow {
+    let claim =
+        |id: &str, statement: &str, published: &str, verdict, sentence: &str, effect| ClaimRow {
             id: id.to_owned(),
             statement: statement.to_owned(),
             published: published.to_owned(),
             verdict,
             sentence: sentence.to_owned(),
             effect,
-        }
-    };
+        };
     vec![
         claim(
             "000-P27",

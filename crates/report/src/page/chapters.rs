@@ -58,7 +58,7 @@ pub(crate) fn comparisons(input: &Input, headlines: &[Headline<'_, '_>]) -> Mark
         ("experiment", false),
         ("set and condition", false),
         ("best plan", false),
-        ("of", true),
+        ("plans", true),
         ("median", true),
         ("n", true),
         ("gain over simpler plans", true),
@@ -84,7 +84,7 @@ fn comparison_row(m: &mut Markup, input: &Input, h: &Headline<'_, '_>) {
         }
     });
     m.tag("td").text(&g.place());
-    m.tag("td").body(|m| m.tag("code").text(&h.best.plan.to_string()));
+    m.tag("td").body(|m| parts::plan(m, &h.best.plan.to_string()));
     parts::number_cell(m, h.out_of as f64, |m| {
         m.text(&h.out_of.to_string());
     });
@@ -211,7 +211,7 @@ pub(crate) fn doubts(input: &Input) -> Markup {
                     m.tag("span").a("class", "dname").text(&format!("◇ {doubt}"));
                 });
                 parts::number_cell(m, *runs as f64, |m| {
-                    m.text(&runs.to_string());
+                    m.text(&if *runs > 0 { runs.to_string() } else { "–".to_owned() });
                 });
                 m.tag("td").body(|m| {
                     let names: Vec<_> = experiments.iter().map(String::as_str).collect();

@@ -7,6 +7,8 @@ use crate::headline::Headline;
 use crate::input::Input;
 use crate::markup::Markup;
 use crate::quantity::count;
+use ioloom_model::CallKind;
+use std::collections::BTreeMap;
 
 /// Every experiment with its charts, doubts, numbers and what did not run.
 pub(crate) fn experiments(input: &Input, groups: &[Group<'_>]) -> Markup {
@@ -46,10 +48,10 @@ fn one_group(m: &mut Markup, input: &Input, group: &Group<'_>) {
                 fewest.unwrap_or(0)
             ));
         }),
-        None => m.tag("p").a("class", "lead").text(&format!(
-            "{}: no arm finished, so there is nothing to draw.",
-            group.place()
-        )),
+        None => m
+            .tag("p")
+            .a("class", "lead")
+            .text(&format!("{}: no arm finished, so there is nothing to draw.", group.place())),
     }
     parts::doubts(m, &group.doubts(input));
     m.tag("details").body(|m| {
@@ -80,7 +82,7 @@ fn numbers(m: &mut Markup, group: &Group<'_>) {
                         m.tag("span").a("class", "dmark").a("title", names.join(", ")).text("◇");
                     }
                 });
-                m.tag("td").body(|m| m.tag("code").text(&arm.plan.to_string()));
+                m.tag("td").body(|m| parts::plan(m, &arm.plan.to_string()));
                 parts::number_cell(m, e.median, |m| parts::estimate(m, &arm.id, group.unit(), e));
                 parts::number_cell(m, e.values.len() as f64, |m| {
                     parts::number(m, &arm.id, "n", &e.values.len().to_string());
@@ -141,18 +143,12 @@ pub(crate) fn costs(input: &Input, groups: &[Group<'_>]) -> Markup {
     for group in groups {
         for (family, figure) in figures::call_costs(group, input) {
             let arms: Vec<_> = group.arms.iter().filter(|a| a.family == family).collect();
-            let calls = |a: &&ArmRuns<'_>| {
-                a.measured().flat_map(|m| m.calls.values()).map(|c| c.count).sum::<u64>()
-            };
-            let (least, most) = arms
-                .iter()
-                .map(calls)
-                .fold((u64::MAX, 0), |(low, high), n| (low.min(n), high.max(n)));
+            let (least, most) = calls_per_point(&arms);
             parts::figure(&mut m, &figure, |m| {
                 m.tag("b").text(&format!("{family}, {}", group.condition));
                 m.text(&format!(
-                    " Thick: median with its interval over runs; thin: 99th percentile. Each size \
-                     rests on {} to {} calls.",
+                    " Thick: median with its interval over runs; thin: 99th percentile. Each \
+                     point rests on {} to {} calls.",
                     count(least),
                     count(most)
                 ));
@@ -160,6 +156,19 @@ pub(crate) fn costs(input: &Input, groups: &[Group<'_>]) -> Markup {
         }
     }
     m
+}
+
+/// The smallest and the largest number of calls that a point of a cost chart rests on.
+fn calls_per_point(arms: &[&ArmRuns<'_>]) -> (u64, u64) {
+    let mut points: Vec<u64> = Vec::new();
+    for arm in arms {
+        let mut kinds: BTreeMap<CallKind, u64> = BTreeMap::new();
+        for (kind, stats) in arm.measured().flat_map(|m| &m.calls) {
+            *kinds.entry(*kind).or_default() += stats.count;
+        }
+        points.extend(kinds.into_values().filter(|n| *n > 0));
+    }
+    (points.iter().copied().min().unwrap_or(0), points.iter().copied().max().unwrap_or(0))
 }
 
 /// Shares of time, single threads and reads in flight of the best plans.
@@ -182,7 +191,7 @@ pub(crate) fn time(headlines: &[Headline<'_, '_>]) -> Markup {
                 parts::figure(m, &figure, |m| {
                     m.tag("b").text("Reads in flight");
                     m.text(" over the run of ");
-                    m.tag("code").text(&h.best.plan.to_string());
+                    parts::plan(m, &h.best.plan.to_string());
                     m.text(" that is nearest to the median.");
                 });
             }

@@ -43,6 +43,7 @@ fn section(m: &mut Markup, matched: &Matched<'_>) {
             "Second session over first, ratio of medians with its 95 % interval. A change counts \
              when the interval leaves out 1 and the ratio is beyond 5 %.",
         );
+        m.tag("p").a("class", "lead").text(crate::terminal::CHANCE);
         if !matched.remarks.is_empty() {
             m.tag("ul").a("class", "doubts").body(|m| {
                 for remark in &matched.remarks {

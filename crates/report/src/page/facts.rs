@@ -60,7 +60,9 @@ pub(crate) fn conditions(input: &Input) -> Markup {
                 });
                 let metadata: BTreeSet<_> = runs
                     .iter()
-                    .filter_map(|r| Some(format!("{:?}", r.proof.as_ref()?.metadata).to_lowercase()))
+                    .filter_map(|r| {
+                        Some(format!("{:?}", r.proof.as_ref()?.metadata).to_lowercase())
+                    })
                     .collect();
                 m.tag("td").text(&metadata.into_iter().collect::<Vec<_>>().join(", "));
                 let resident = |r: &&RunRecord| r.proof.as_ref()?.resident_before;
@@ -99,11 +101,20 @@ fn range(values: impl Iterator<Item = f64>) -> String {
     }
 }
 
-/// The tables of the seeds.
+/// The tables of the seeds; a ladder on one medium is folded, its chart stands above already.
 pub(crate) fn tables(media: &[Table], roles: &[Table]) -> Markup {
     let mut m = Markup::new();
-    for t in media.iter().chain(roles) {
+    let (alone, several): (Vec<_>, Vec<_>) = media.iter().partition(|t| t.columns.len() <= 2);
+    for t in several.into_iter().chain(roles) {
         parts::plain_table(&mut m, t);
+    }
+    if !alone.is_empty() {
+        m.tag("details").body(|m| {
+            m.tag("summary").text("Thread ladders on one medium");
+            for t in alone {
+                parts::plain_table(m, t);
+            }
+        });
     }
     m
 }
@@ -120,13 +131,16 @@ pub(crate) fn machine(input: &Input) -> Markup {
         (
             "cores",
             format!(
-                "{} on line, {} usable, {} per core",
+                "{} on line, {} usable, threads per core: {}",
                 f.cpus_online,
                 f.cpus_usable,
-                f.threads_per_core.map_or_else(unknown, |n| format!("{n} threads"))
+                f.threads_per_core.map_or_else(unknown, |n| n.to_string())
             ),
         ),
-        ("memory", format!("{}, {} available", bytes(f.memory_bytes), bytes(f.memory_available_bytes))),
+        (
+            "memory",
+            format!("{}, {} available", bytes(f.memory_bytes), bytes(f.memory_available_bytes)),
+        ),
         ("page", format_size(f.page_bytes)),
         ("kernel", words(&f.kernel)),
         ("clock", words(&f.clock_source)),
@@ -181,7 +195,9 @@ fn devices(m: &mut Markup, input: &Input) {
                 m.tag("td").a("class", "r").text(&d.bytes.map_or_else(dash, format_size));
                 m.tag("td").text(flag);
                 m.tag("td").text(d.scheduler.as_deref().unwrap_or("–"));
-                m.tag("td").a("class", "r").text(&d.queue_requests.map_or_else(dash, |n| n.to_string()));
+                m.tag("td")
+                    .a("class", "r")
+                    .text(&d.queue_requests.map_or_else(dash, |n| n.to_string()));
                 let ahead = d.read_ahead_kib.map_or_else(dash, |k| format!("{k} KiB"));
                 m.tag("td").a("class", "r").text(&ahead);
                 m.tag("td").text(&mounts.join(", "));
@@ -234,7 +250,7 @@ fn sets(m: &mut Markup, input: &Input) {
                 });
                 m.tag("td").a("class", "r").text(&compute);
                 m.tag("td").text(about);
-                m.tag("td").body(|m| m.tag("code").text(&set.hash));
+                m.tag("td").a("class", "nb").body(|m| m.tag("code").text(&set.hash));
             });
         }
     });
@@ -260,7 +276,7 @@ pub(crate) fn plans(groups: &[Group<'_>]) -> Markup {
     parts::table(&mut m, "sort plain", &[("plan", false), ("what it does", false)], |m| {
         for (plan, sentence) in &seen {
             m.tag("tr").body(|m| {
-                m.tag("td").body(|m| m.tag("code").text(plan));
+                m.tag("td").body(|m| parts::plan(m, plan));
                 m.tag("td").text(sentence);
             });
         }

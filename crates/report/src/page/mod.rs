@@ -40,7 +40,11 @@ pub fn html(input: &Input) -> String {
         ("claims", "Claims", chapters::claims(input)),
         ("doubts", "Doubts", chapters::doubts(input)),
         ("conditions", "Conditions", facts::conditions(input)),
-        ("tables", "Tables", facts::tables(&table::medium_by_threads(&groups), &table::roles(&groups, input))),
+        (
+            "tables",
+            "Published layout",
+            facts::tables(&table::medium_by_threads(&groups), &table::roles(&groups, input)),
+        ),
         ("machine", "Machine", facts::machine(input)),
         ("plans", "Plans", facts::plans(&groups)),
         ("repeat", "How to repeat it", facts::repeat(input)),
@@ -80,10 +84,7 @@ pub(crate) fn document_frame(m: &mut Markup, title: &str, body: impl FnOnce(&mut
     m.tag("html").a("lang", "en").body(|m| {
         m.tag("head").body(|m| {
             m.tag("meta").a("charset", "utf-8").void();
-            m.tag("meta")
-                .a("http-equiv", "Content-Security-Policy")
-                .a("content", POLICY)
-                .void();
+            m.tag("meta").a("http-equiv", "Content-Security-Policy").a("content", POLICY).void();
             m.tag("meta")
                 .a("name", "viewport")
                 .a("content", "width=device-width,initial-scale=1")

@@ -26,7 +26,8 @@ pub(crate) fn masthead(m: &mut Markup, input: &Input) {
         m.tag("h1").text(&input.study.title);
         m.tag("p").a("class", "question").text(&input.study.question);
         m.tag("dl").a("class", "session").body(|m| {
-            let cpu = input.machine.cpu_model.clone().unwrap_or_else(|| "unknown processor".to_owned());
+            let cpu =
+                input.machine.cpu_model.clone().unwrap_or_else(|| "unknown processor".to_owned());
             let machine = format!("{cpu}, {} usable", input.machine.cpus_usable);
             for (name, value) in [
                 ("mode", input.mode.name().to_owned()),
@@ -65,10 +66,20 @@ pub(crate) fn pieces(m: &mut Markup, pieces: &[Piece]) {
                 m.text(text);
             }
             Piece::Name(text) => m.tag("b").text(text),
-            Piece::Plan(text) => m.tag("code").text(text),
+            Piece::Plan(text) => plan(m, text),
             Piece::Number { text, of, field } => number(m, of, field, text),
         }
     }
+}
+
+/// The spelling of a plan; lines may break after its separators and nowhere else.
+pub(crate) fn plan(m: &mut Markup, spelling: &str) {
+    m.tag("code").body(|m| {
+        for part in spelling.split_inclusive(['/', ',']) {
+            m.text(part);
+            m.asset("<wbr>");
+        }
+    });
 }
 
 /// A number that leads back to the embedded data.

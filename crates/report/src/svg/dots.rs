@@ -47,15 +47,27 @@ pub struct Dots {
     pub rows: Vec<Row>,
 }
 
+/// How much wider bold text is.
+const BOLD: f64 = 1.12;
+
 /// Draws the rows for a column of `width` pixels.
 pub fn draw(chart: &Dots, width: f64) -> Svg {
     let beside = width >= 600.0;
-    let names = chart.rows.iter().map(|r| text_width(&r.name, 12.0) + 16.0).fold(0.0, f64::max);
+    let names =
+        chart.rows.iter().map(|r| text_width(&r.name, 12.0) * BOLD + 16.0).fold(0.0, f64::max);
     let name_width = if beside { names.clamp(80.0, width * 0.32) } else { 0.0 };
     let remarks = chart.rows.iter().map(|r| text_width(&r.remark, 12.0)).fold(0.0, f64::max);
     let remarks = remarks.max(text_width(&chart.remark_title, 11.5));
     let remark_width = if beside && remarks > 0.0 { remarks + 24.0 } else { 0.0 };
-    let row_height = if beside { 27.0 } else { 42.0 };
+    // On a narrow page name and remark stand above the row, on one line if all of them fit.
+    let one_line =
+        |r: &Row| text_width(&r.name, 12.0) * BOLD + text_width(&r.remark, 11.5) + 28.0 <= width;
+    let split = !beside && !chart.rows.iter().all(one_line);
+    let row_height = match (beside, split) {
+        (true, _) => 27.0,
+        (_, false) => 42.0,
+        (_, true) => 64.0,
+    };
     let (left, right) = (name_width + 12.0, width - remark_width - 10.0);
     let top = 24.0;
     let bottom = top + row_height * chart.rows.len() as f64 + 4.0;
@@ -80,7 +92,7 @@ pub fn draw(chart: &Dots, width: f64) -> Svg {
     }
     for (i, row) in chart.rows.iter().enumerate() {
         let y = top + row_height * i as f64;
-        draw_row(&mut m, row, &scale, Place { y, row_height, name_width, width, beside });
+        draw_row(&mut m, row, &scale, Place { y, row_height, name_width, width, beside, split });
     }
     Svg {
         width,
@@ -97,6 +109,7 @@ struct Place {
     name_width: f64,
     width: f64,
     beside: bool,
+    split: bool,
 }
 
 fn scale(chart: &Dots, left: f64, right: f64) -> Scale {
@@ -115,7 +128,12 @@ fn scale(chart: &Dots, left: f64, right: f64) -> Scale {
 }
 
 fn draw_row(m: &mut Markup, row: &Row, scale: &Scale, p: Place) {
-    let middle = if p.beside { p.y + p.row_height / 2.0 } else { p.y + 30.0 };
+    let middle = p.y
+        + match (p.beside, p.split) {
+            (true, _) => p.row_height / 2.0,
+            (_, false) => 29.0,
+            (_, true) => 45.0,
+        };
     m.tag("g").a("class", "row pt").body(|m| {
         m.tag("title").text(&row.words);
         m.tag("rect")
@@ -128,16 +146,20 @@ fn draw_row(m: &mut Markup, row: &Row, scale: &Scale, p: Place) {
             .void();
         let mark = if row.doubtful { " ◇" } else { "" };
         if p.beside {
-            let name = fitted(&row.name, 12.0, p.name_width - 16.0);
+            let name = fitted(&row.name, 12.0, (p.name_width - 16.0) / BOLD);
             let class = if row.best { "be" } else { "e" };
             label(m, class, p.name_width - 2.0, middle + 4.0, &format!("{name}{mark}"));
             label(m, if row.best { "be" } else { "qe" }, p.width - 2.0, middle + 4.0, &row.remark);
         } else {
-            let room = p.width - text_width(&row.remark, 11.5) - 24.0;
-            let name = fitted(&row.name, 12.0, room);
-            let class = if row.best { "b" } else { "n" };
+            let room = p.width - if p.split { 0.0 } else { text_width(&row.remark, 11.5) + 24.0 };
+            let name = fitted(&row.name, 12.0, room / BOLD);
+            let class = if row.best { "b halo" } else { "n halo" };
             label(m, class, 0.0, p.y + 14.0, &format!("{name}{mark}"));
-            label(m, "te", p.width, p.y + 14.0, &row.remark);
+            if p.split {
+                label(m, "t halo", 0.0, p.y + 30.0, &row.remark);
+            } else {
+                label(m, "te halo", p.width, p.y + 14.0, &row.remark);
+            }
         }
         m.tag("g").a("class", series_class(row.style)).body(|m| {
             for value in &row.value.values {

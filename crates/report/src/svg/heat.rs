@@ -77,7 +77,13 @@ pub fn draw(chart: &Heat, width: f64) -> Svg {
     let best = if chart.better == Better::Higher { high } else { low };
     for (r, name) in chart.rows.iter().enumerate() {
         let y = top + cell_height * r as f64;
-        label(&mut m, "e", left - 10.0, y + cell_height / 2.0 + 4.0, &fitted(name, 12.0, left - 10.0));
+        label(
+            &mut m,
+            "e",
+            left - 10.0,
+            y + cell_height / 2.0 + 4.0,
+            &fitted(name, 12.0, left - 10.0),
+        );
         for c in 0..chart.columns.len() {
             let place = (left + cell_width * c as f64, y, cell_width, cell_height);
             let cell = chart.cells.iter().find(|(at, _)| *at == (r, c)).map(|(_, cell)| cell);
@@ -158,14 +164,22 @@ fn short(value: f64) -> String {
 }
 
 /// The shades with their ends; returns the height of the drawing.
-fn legend(m: &mut Markup, chart: &Heat, (low, high): (f64, f64), left: f64, y: f64, width: f64) -> f64 {
+fn legend(
+    m: &mut Markup,
+    chart: &Heat,
+    (low, high): (f64, f64),
+    left: f64,
+    y: f64,
+    width: f64,
+) -> f64 {
     if high <= 0.0 {
         return y;
     }
     let (factor, unit) = chart.unit.tick_unit(low);
     let from = short(if chart.better == Better::Higher { low } else { high } / factor);
     let to = short(if chart.better == Better::Higher { high } else { low } / factor);
-    let name = if unit.is_empty() { chart.metric.clone() } else { format!("{}, {unit}", chart.metric) };
+    let name =
+        if unit.is_empty() { chart.metric.clone() } else { format!("{}, {unit}", chart.metric) };
     let start = left + text_width(&from, 11.5) + 6.0;
     label(m, "t", left, y + 10.0, &from);
     for (i, class) in SHADES.iter().enumerate() {

@@ -308,18 +308,19 @@ fn interval_bar(m: &mut Markup, x: f64, low: f64, high: f64) {
 
 /// Names at the right ends, pushed apart, with a thin leader where one had to move.
 fn end_labels(m: &mut Markup, chart: &Lines, f: &Frame, gutter: f64) {
-    let ends: Vec<(usize, &str, f64, f64)> = chart
-        .lines
-        .iter()
-        .enumerate()
-        .filter_map(|(i, l)| {
-            let last = l.points.iter().max_by(|a, b| a.x.total_cmp(&b.x))?;
-            Some((i, l.name.as_str(), f.x.at(last.x), f.y.at(last.y.median)))
-        })
-        .chain(chart.levels.iter().enumerate().map(|(i, l)| {
-            (chart.lines.len() + i, l.name.as_str(), f.right, f.y.at(l.y.median))
-        }))
-        .collect();
+    let ends: Vec<(usize, &str, f64, f64)> =
+        chart
+            .lines
+            .iter()
+            .enumerate()
+            .filter_map(|(i, l)| {
+                let last = l.points.iter().max_by(|a, b| a.x.total_cmp(&b.x))?;
+                Some((i, l.name.as_str(), f.x.at(last.x), f.y.at(last.y.median)))
+            })
+            .chain(chart.levels.iter().enumerate().map(|(i, l)| {
+                (chart.lines.len() + i, l.name.as_str(), f.right, f.y.at(l.y.median))
+            }))
+            .collect();
     let wishes: Vec<f64> = ends.iter().map(|e| e.3).collect();
     let places = spread(&wishes, LINE_HEIGHT, f.top, f.bottom - 4.0);
     for ((index, name, x, wish), y) in ends.into_iter().zip(places) {

@@ -259,11 +259,14 @@ pub fn tip(what: &str, unit: Unit, e: &Estimate) -> String {
 
 /// The patterns that stand beside colours, once for a page.
 pub fn write_patterns(m: &mut Markup) {
-    m.tag("svg").a("class", "patterns").a("width", "0").a("height", "0").a("aria-hidden", "true").body(
-        |m| {
+    m.tag("svg")
+        .a("class", "patterns")
+        .a("width", "0")
+        .a("height", "0")
+        .a("aria-hidden", "true")
+        .body(|m| {
             m.tag("defs").body(patterns);
-        },
-    );
+        });
 }
 
 /// One pattern for each state that is not plain, and one for cells that were not run.
@@ -308,7 +311,8 @@ mod tests {
 
     #[test]
     fn fitted_text_fits() {
-        for text in ["short", "a very long label that does not fit", "파일 이름이 아주 긴 경우"] {
+        for text in ["short", "a very long label that does not fit", "파일 이름이 아주 긴 경우"]
+        {
             assert!(text_width(&fitted(text, 12.0, 80.0), 12.0) <= 80.0, "{text}");
         }
     }

@@ -67,8 +67,11 @@ impl Scale {
             let down = base.powf(self.low.log(base).floor());
             let up = base.powf(self.high.log(base).floor());
             let low = steps.iter().map(|s| s * down).rfind(|v| *v <= self.low * 1.000_001);
-            let high =
-                steps.iter().map(|s| s * up).chain([up * base]).find(|v| *v >= self.high * 0.999_999);
+            let high = steps
+                .iter()
+                .map(|s| s * up)
+                .chain([up * base])
+                .find(|v| *v >= self.high * 0.999_999);
             return Self { low: low.unwrap_or(down), high: high.unwrap_or(up * base), ..self };
         }
         let (factor, _) = unit.tick_unit(self.low.abs().max(self.high.abs()));
@@ -83,7 +86,8 @@ impl Scale {
     /// About `count` ticks at round values: 1-2-5 steps, powers of two for bytes. Logarithmic ticks
     /// carry their own unit, linear ones share that of the axis.
     pub fn ticks(&self, unit: Unit, count: usize) -> Vec<Tick> {
-        let values = if self.log { self.log_ticks(unit, count) } else { self.linear_ticks(unit, count) };
+        let values =
+            if self.log { self.log_ticks(unit, count) } else { self.linear_ticks(unit, count) };
         let (factor, _) = unit.tick_unit(self.low.abs().max(self.high.abs()));
         values
             .into_iter()
@@ -154,7 +158,9 @@ mod tests {
 
     #[test]
     fn steps_are_one_two_five() {
-        for (raw, step) in [(0.9, 1.0), (1.1, 2.0), (3.0, 5.0), (7.0, 10.0), (0.03, 0.05), (1.0, 1.0)] {
+        for (raw, step) in
+            [(0.9, 1.0), (1.1, 2.0), (3.0, 5.0), (7.0, 10.0), (0.03, 0.05), (1.0, 1.0)]
+        {
             assert!((step_125(raw) - step).abs() < 1e-12, "{raw}");
         }
     }
@@ -190,7 +196,10 @@ mod tests {
                         let (from, to) = scale.ends();
                         for t in ticks {
                             let slack = (to - from) * 1e-6;
-                            assert!(t.value >= from - slack && t.value <= to + slack, "{scale:?} {t:?}");
+                            assert!(
+                                t.value >= from - slack && t.value <= to + slack,
+                                "{scale:?} {t:?}"
+                            );
                         }
                     }
                 }

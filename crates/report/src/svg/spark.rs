@@ -1,6 +1,6 @@
 //! Reads in flight over the time of one run: a small step chart, no more.
 
-use super::{Svg, label, line};
+use super::{Svg, label, line, text_width};
 use crate::markup::{Markup, coordinate};
 use crate::quantity::{Unit, plain};
 
@@ -26,7 +26,9 @@ const STEPS_MAX: usize = 600;
 
 /// Draws the steps for a column of `width` pixels.
 pub fn draw(chart: &Spark, width: f64) -> Svg {
-    let (left, right, top, bottom) = (34.0, width - 64.0, 10.0, 74.0);
+    let mean_text = format!("mean {}", plain(chart.mean));
+    let right = width - text_width(&mean_text, 11.5) - 10.0;
+    let (left, top, bottom) = (34.0, 10.0, 74.0);
     let end = chart.end_ns.max(1) as f64;
     let high = f64::from(chart.max.max(1));
     let x = |ns: u64| left + (ns as f64 / end).min(1.0) * (right - left);
@@ -48,7 +50,7 @@ pub fn draw(chart: &Spark, width: f64) -> Svg {
     line(&mut m, "mean", (left, mean), (right, mean));
     label(&mut m, "te", left - 7.0, top + 4.0, &chart.max.to_string());
     label(&mut m, "te", left - 7.0, bottom + 4.0, "0");
-    label(&mut m, "t", right + 6.0, mean + 4.0, &format!("mean {}", plain(chart.mean)));
+    label(&mut m, "t", right + 6.0, mean + 4.0, &mean_text);
     label(&mut m, "t", left, bottom + 17.0, "0");
     label(&mut m, "te", right, bottom + 17.0, &Unit::Time.format(end));
     Svg {
@@ -62,8 +64,5 @@ pub fn draw(chart: &Spark, width: f64) -> Svg {
 
 fn merged(steps: &[(u64, u32)]) -> Vec<(u64, u32)> {
     let chunk = steps.len().div_ceil(STEPS_MAX).max(1);
-    steps
-        .chunks(chunk)
-        .filter_map(|c| Some((c.first()?.0, c.iter().map(|s| s.1).max()?)))
-        .collect()
+    steps.chunks(chunk).filter_map(|c| Some((c.first()?.0, c.iter().map(|s| s.1).max()?))).collect()
 }

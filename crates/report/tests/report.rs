@@ -1,0 +1,199 @@
+//! The report as a whole, on invented records: goldens of every drawing and text, and properties
+//! that must hold for any input.
+
+#[path = "../examples/sample/records.rs"]
+mod records;
+
+use ioloom_model::Outcome;
+use ioloom_report::data;
+use ioloom_report::group::groups;
+use ioloom_report::headline::headlines;
+use ioloom_report::svg::{NARROW, WIDE};
+use ioloom_report::{Input, compare, compare_html, figures, html, picture, tables, terminal};
+use records::{HOSTILE, sample};
+use std::collections::BTreeSet;
+
+/// Texts of the attribute `name` in a page that this crate wrote.
+fn attributes<'a>(page: &'a str, name: &str) -> Vec<&'a str> {
+    let start = format!(" {name}=\"");
+    page.split(start.as_str()).skip(1).filter_map(|rest| rest.split('"').next()).collect()
+}
+
+fn without_data(page: &str) -> String {
+    let (before, rest) = page.split_once("<script type=\"application/json\"").expect("data");
+    let (_, after) = rest.split_once("</script>").expect("the end of data");
+    format!("{before}{after}")
+}
+
+#[test]
+fn pictures_are_drawn_as_before() {
+    let input = sample(1);
+    for name in ["elapsed-small-files", "sync-or-reader", "roles-grid", "call-cost-size"] {
+        insta::assert_snapshot!(name, picture(&input, Some(name)).expect(name));
+    }
+    insta::assert_snapshot!("gains", picture(&input, None).expect("the answer's picture"));
+    let groups = groups(&input);
+    let headlines = headlines(&groups, &input);
+    for (name, figure) in [
+        ("shares", figures::shares(&headlines[1]).expect("shares")),
+        ("in-flight", figures::in_flight(headlines[0].best).expect("in flight")),
+    ] {
+        insta::assert_snapshot!(format!("{name}-wide"), figure.draw(WIDE).standalone());
+        insta::assert_snapshot!(format!("{name}-narrow"), figure.draw(NARROW).standalone());
+    }
+}
+
+#[test]
+fn texts_are_written_as_before() {
+    let input = sample(1);
+    insta::assert_snapshot!("terminal", terminal(&input, 80, false));
+    insta::assert_snapshot!("compare", compare(&input, &sample(2)));
+    let tables = tables(&input);
+    let texts: Vec<_> = tables.iter().map(|t| t.markdown()).collect();
+    insta::assert_snapshot!("tables", texts.join("\n"));
+    let media = tables.iter().find(|t| t.title.starts_with("threads-media")).expect("media");
+    insta::assert_snapshot!("media-csv", media.csv());
+}
+
+#[test]
+fn the_same_input_gives_the_same_page() {
+    assert_eq!(html(&sample(3)), html(&sample(3)));
+    let mut shuffled = sample(3);
+    shuffled.records.reverse();
+    assert_eq!(without_data(&html(&sample(3))), without_data(&html(&shuffled)));
+}
+
+#[test]
+fn the_page_holds_no_address_and_no_foreign_markup() {
+    let (a, b) = (sample(1), sample(2));
+    for page in [html(&a), compare_html(&a, &b)] {
+        for part in ["http://", "https://", "//cdn", "@import", "url(\"", "<img", "<iframe"] {
+            assert!(!page.contains(part), "{part}");
+        }
+        assert!(!page.contains("<script>alert"), "a name became markup");
+        for value in attributes(&page, "href").into_iter().chain(attributes(&page, "src")) {
+            assert!(value.starts_with('#') || value == "data:,", "{value}");
+        }
+    }
+    assert!(html(&a).contains("&lt;script&gt;alert(&quot;x&quot;)"), "the name is shown");
+}
+
+#[test]
+fn elements_nest_and_identifiers_are_unique() {
+    let page = without_data(&html(&sample(1)));
+    let body = &page[page.find("<body").expect("a body")..];
+    let body = &body[..body.rfind("<script>").expect("the viewer")];
+    let mut open: Vec<&str> = Vec::new();
+    for part in body.split('<').skip(1) {
+        let Some((tag, _)) = part.split_once('>') else { panic!("an open tag: {part}") };
+        let name = tag.split([' ', '/']).find(|n| !n.is_empty()).unwrap_or_default();
+        if tag.starts_with('/') {
+            assert_eq!(open.pop(), Some(name));
+        } else if !tag.ends_with('/') && name != "wbr" {
+            open.push(name);
+        }
+    }
+    assert_eq!(open, ["body"], "the body ends after its scripts");
+    let ids = attributes(&page, "id");
+    let unique: BTreeSet<_> = ids.iter().collect();
+    assert_eq!(ids.len(), unique.len(), "{ids:?}");
+    for link in attributes(&page, "href").iter().filter(|l| l.starts_with('#')) {
+        assert!(ids.contains(&&link[1..]), "{link} leads nowhere");
+    }
+}
+
+#[test]
+fn every_number_leads_back_to_the_data() {
+    let input = sample(1);
+    let page = html(&input);
+    let (_, rest) = page.split_once("id=\"report-data\">").expect("data");
+    let text = rest.split("</script>").next().expect("the end of data");
+    let value: serde_json::Value = serde_json::from_str(text).expect("the data are JSON");
+    assert_eq!(value["schema"], data::DATA_SCHEMA);
+    assert_eq!(value["runs"].as_array().map(Vec::len), Some(input.records.len()));
+    let mut known: BTreeSet<String> = BTreeSet::new();
+    for group in value["groups"].as_array().expect("groups") {
+        for arm in group["arms"].as_array().expect("arms") {
+            known.insert(arm["id"].as_str().expect("an id").to_owned());
+            let values = arm["values"].as_array().map_or(0, Vec::len);
+            assert_eq!(arm["n"].as_u64(), Some(values as u64));
+        }
+    }
+    let rows = |key: &str, id: &str| -> Vec<String> {
+        let rows = value[key].as_array().cloned().unwrap_or_default();
+        rows.iter().filter_map(|r| Some(r[id].as_str()?.to_owned())).collect()
+    };
+    known.extend(rows("ratios", "id"));
+    known.extend(rows("claims", "ref"));
+    let named = attributes(&page, "data-ref");
+    assert!(named.len() > 100, "{}", named.len());
+    for name in named {
+        assert!(known.contains(name), "{name} is not in the data");
+    }
+}
+
+#[test]
+fn what_did_not_finish_is_said() {
+    let page = html(&sample(1));
+    for words in [
+        "refused (8 runs)",
+        "open with O_DIRECT gave EINVAL",
+        "28 threads are more than the limit of this sample",
+        "not run in quick",
+        "No arm of this experiment ran.",
+        "cachestat is missing here",
+    ] {
+        assert!(page.contains(words), "{words}");
+    }
+}
+
+#[test]
+fn terminal_lines_fit_and_colour_only_repeats() {
+    let input = sample(1);
+    for width in [40, 60, 80, 120] {
+        for line in terminal(&input, width, false).lines() {
+            // Spellings of plans are not broken, whatever the width.
+            let long_word = line.split_whitespace().any(|w| w.chars().count() + 4 > width);
+            assert!(line.chars().count() <= width || long_word, "{width}: {line}");
+        }
+    }
+    let plain = terminal(&input, 80, false);
+    assert!(!plain.contains('\u{1b}'));
+    let colored = terminal(&input, 80, true);
+    let mut stripped = String::new();
+    for (i, part) in colored.split('\u{1b}').enumerate() {
+        stripped.push_str(if i == 0 { part } else { part.split_once('m').map_or("", |(_, t)| t) });
+    }
+    assert_eq!(stripped, plain);
+}
+
+/// A session in which nothing finished must still give a page that says so.
+#[test]
+fn empty_and_failed_sessions_give_pages() {
+    let mut empty = sample(1);
+    empty.records.clear();
+    empty.verdicts.clear();
+    empty.doubts.clear();
+    let mut failed = sample(1);
+    for r in &mut failed.records {
+        r.outcome = Outcome::Failed { reason: HOSTILE.to_owned() };
+    }
+    for input in [&empty, &failed] {
+        let page = html(input);
+        assert!(page.contains("this report has no answer yet"));
+        assert!(!page.contains("NaN") && !page.contains("inf "), "a number that is none");
+        assert!(terminal(input, 80, false).contains("no answer yet"));
+        assert!(picture(input, None).is_none());
+    }
+    assert!(compare(&empty, &sample(1)).contains("0 arms"));
+}
+
+/// One run per arm: medians without intervals, and no ratio is called clear.
+#[test]
+fn single_runs_have_no_intervals() {
+    let mut one: Input = sample(1);
+    one.records.retain(|r| r.key.block == 0);
+    let page = html(&one);
+    assert!(page.contains("no interval"));
+    assert!(!page.contains("ratio clear"));
+}

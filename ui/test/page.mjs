@@ -1,0 +1,264 @@
+// Opens a sample report from the disk in headless Chromium and checks what a reader would notice:
+// no error, no request, the switch of colours, sorting, filters, tooltips, widths, and that the
+// numbers on the page are those of the data embedded in it.
+import { spawnSync } from "node:child_process";
+import { existsSync, mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath, pathToFileURL } from "node:url";
+import { chromium } from "playwright-core";
+
+const CHROMIUM = process.env.CHROMIUM ?? "/usr/bin/chromium";
+const FLAGS = [
+  "--no-sandbox",
+  "--disable-gpu",
+  "--disable-quic",
+  "--no-first-run",
+  "--disable-background-networking",
+  "--disable-component-update",
+  "--disable-sync",
+];
+const root = fileURLToPath(new URL("../..", import.meta.url));
+let failures = 0;
+
+function check(fine, what) {
+  if (!fine) {
+    failures += 1;
+    console.error(`FAILED: ${what}`);
+  }
+}
+
+function same(found, wanted, what) {
+  const [a, b] = [JSON.stringify(found), JSON.stringify(wanted)];
+  check(a === b, `${what}: found ${a}, wanted ${b}`);
+}
+
+if (!existsSync(CHROMIUM)) {
+  console.log(`SKIPPED: ${CHROMIUM} is not installed; set CHROMIUM to a browser`);
+  process.exit(0);
+}
+
+const dir = mkdtempSync(join(tmpdir(), "ioloom-page-"));
+const [page_path, compare_path] = [join(dir, "sample.html"), join(dir, "compare.html")];
+
+function makeSample() {
+  const made = spawnSync(
+    "cargo",
+    ["run", "--quiet", "-p", "ioloom-report", "--example", "sample", "--", page_path, compare_path],
+    { cwd: root, stdio: "inherit" },
+  );
+  if (made.status !== 0) {
+    console.error("the sample report could not be made: cargo run -p ioloom-report --example sample");
+    process.exit(1);
+  }
+}
+
+async function opened(browser, path, width, scheme = "light") {
+  const context = await browser.newContext({
+    viewport: { width, height: 900 },
+    colorScheme: scheme,
+  });
+  const page = await context.newPage();
+  const seen = { errors: [], requests: [] };
+  page.on("console", (m) => {
+    if (m.type() === "error" || m.type() === "warning") {
+      seen.errors.push(m.text());
+    }
+  });
+  page.on("pageerror", (e) => seen.errors.push(String(e)));
+  page.on("dialog", (d) => {
+    seen.errors.push(`dialog ${d.message()}`);
+    void d.dismiss();
+  });
+  const url = pathToFileURL(path).href;
+  page.on("request", (r) => {
+    if (r.url() !== url && !r.url().startsWith("data:")) {
+      seen.requests.push(r.url());
+    }
+  });
+  await page.goto(url);
+  return { page, seen, close: () => context.close() };
+}
+
+// The number at the start of a text such as "1.24 ms", "5.19× [4.28, 6.15]", "97 %" or "4 000".
+const NUMBERS = () => {
+  const units = {
+    ns: 1, "µs": 1e3, ms: 1e6, s: 1e9, min: 60e9, h: 3600e9,
+    B: 1, KiB: 1024, MiB: 1024 ** 2, GiB: 1024 ** 3, TiB: 1024 ** 4,
+  };
+  const data = JSON.parse(document.getElementById("report-data").textContent);
+  const rows = new Map();
+  for (const group of data.groups) {
+    for (const arm of group.arms) rows.set(arm.id, arm);
+  }
+  for (const ratio of data.ratios) rows.set(ratio.id, ratio);
+  for (const claim of data.claims) rows.set(claim.ref, claim);
+  const median = (values) => {
+    const v = [...values].sort((a, b) => a - b);
+    const half = v.length >> 1;
+    return v.length % 2 ? v[half] : (v[half - 1] + v[half]) / 2;
+  };
+  const wrong = [];
+  let count = 0;
+  for (const group of data.groups) {
+    for (const arm of group.arms) {
+      if (arm.median === null) continue;
+      // Medians are recomputed here, by another program, from the raw values.
+      if (Math.abs(arm.median - median(arm.values)) > 1e-9 * Math.abs(arm.median)) {
+        wrong.push(`${arm.id}: median ${arm.median} of ${arm.values}`);
+      }
+      if (arm.n !== arm.values.length || arm.low > arm.median || arm.high < arm.median) {
+        wrong.push(`${arm.id}: n ${arm.n}, interval ${arm.low} to ${arm.high}`);
+      }
+    }
+  }
+  for (const element of document.querySelectorAll("[data-ref]")) {
+    const row = rows.get(element.dataset.ref);
+    const wanted = row?.[element.dataset.field];
+    const text = element.textContent.trim();
+    const match = /^(-?\d[\d \u202f]*(?:\.\d+)?)\s*(%|×|[A-Za-zµ]+)?/u.exec(text);
+    if (wanted === undefined || wanted === null || !match) {
+      wrong.push(`${element.dataset.ref}.${element.dataset.field}: "${text}" has no number`);
+      continue;
+    }
+    const number = Number(match[1].replace(/[ \u202f]/g, ""));
+    const unit = match[2] ?? "";
+    const value = number * (unit === "%" ? 0.01 : (units[unit] ?? 1));
+    // Half a unit of the last printed digit.
+    const digits = (match[1].split(".")[1] ?? "").length;
+    const step = 0.5 * 10 ** -digits * (unit === "%" ? 0.01 : (units[unit] ?? 1));
+    if (Math.abs(value - wanted) > step * 1.0001) {
+      wrong.push(`${element.dataset.ref}.${element.dataset.field}: "${text}" is not ${wanted}`);
+    }
+    count += 1;
+  }
+  return { wrong, count };
+};
+
+async function noOverflow(page, what) {
+  const widths = await page.evaluate(() => {
+    for (const d of document.querySelectorAll("details")) d.open = true;
+    return [document.documentElement.scrollWidth, document.documentElement.clientWidth];
+  });
+  check(widths[0] <= widths[1], `${what}: the page is ${widths[0]} wide in ${widths[1]}`);
+}
+
+// Texts of a drawing must not lie on each other nor leave it.
+const OVERLAPS = () => {
+  const bad = [];
+  for (const svg of document.querySelectorAll("svg.chart")) {
+    const frame = svg.getBoundingClientRect();
+    if (frame.width === 0) continue;
+    const name = svg.getAttribute("aria-label");
+    const boxes = Array.from(svg.querySelectorAll("text"))
+      .map((t) => ({ text: t.textContent, box: t.getBoundingClientRect() }))
+      .filter((t) => t.box.width > 0);
+    boxes.forEach((a, i) => {
+      if (a.box.left < frame.left - 2 || a.box.right > frame.right + 2) {
+        bad.push(`${name}: "${a.text}" leaves the drawing`);
+      }
+      for (const b of boxes.slice(i + 1)) {
+        const wide = Math.min(a.box.right, b.box.right) - Math.max(a.box.left, b.box.left);
+        const high = Math.min(a.box.bottom, b.box.bottom) - Math.max(a.box.top, b.box.top);
+        if (wide > 1.5 && high > 4) bad.push(`${name}: "${a.text}" lies on "${b.text}"`);
+      }
+    });
+  }
+  return bad;
+};
+
+async function colours(page) {
+  const paper = () => page.evaluate(() => getComputedStyle(document.body).backgroundColor);
+  const auto = await paper();
+  await page.click("#theme");
+  same(await page.textContent("#theme"), "Light", "first click");
+  same(await paper(), auto, "light is what the system has here");
+  await page.click("#theme");
+  same(await page.textContent("#theme"), "Dark", "second click");
+  check((await paper()) !== auto, "dark changes the paper");
+  const contrast = await page.evaluate(() => {
+    const parts = (c) => c.match(/[\d.]+/g).slice(0, 3).map((v) => Number(v) / 255);
+    const light = (c) => {
+      const [r, g, b] = parts(c).map((v) => (v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4));
+      return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+    };
+    const style = getComputedStyle(document.body);
+    const [a, b] = [light(style.color), light(style.backgroundColor)];
+    return (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+  });
+  check(contrast > 7, `text on dark paper has a contrast of ${contrast}`);
+  await page.click("#theme");
+  same(await page.textContent("#theme"), "Auto", "third click");
+}
+
+async function sorting(page) {
+  const medians = () =>
+    page.$$eval("table.comparisons tbody tr", (rows) =>
+      rows.map((r) => Number(r.cells[4].dataset.sort)),
+    );
+  const before = await medians();
+  const rising = [...before].sort((a, b) => a - b);
+  await page.click("table.comparisons th:nth-child(5) button");
+  same(await medians(), rising, "one click sorts upwards");
+  await page.click("table.comparisons th:nth-child(5) button");
+  same(await medians(), rising.reverse(), "another click sorts downwards");
+  const state = await page.getAttribute("table.comparisons th:nth-child(5)", "aria-sort");
+  same(state, "descending", "the direction is said");
+}
+
+async function filters(page) {
+  const shown = () => page.locator("table.claims tbody tr:visible").count();
+  const all = await shown();
+  await page.click('#claim-filter button[data-verdict="confirmed"]');
+  same(await shown(), all - 1, "a verdict is switched off");
+  await page.click('#claim-filter button[data-verdict="confirmed"]');
+  await page.fill("#claim-search", "hybrids COLLAPSE");
+  same(await shown(), 1, "words are searched");
+  await page.fill("#claim-search", "");
+  same(await shown(), all, "all claims are back");
+}
+
+async function tips(page) {
+  await page.locator("svg.wide .pt").first().scrollIntoViewIfNeeded();
+  await page.locator("svg.wide .pt .mk").first().hover({ force: true });
+  const words = await page.textContent("#tip");
+  check(await page.isVisible("#tip"), "a mark shows its words");
+  check(/over .*\d blocks/s.test(words), `the words say the count: ${words}`);
+  await page.keyboard.press("Escape");
+  check(!(await page.isVisible("#tip")), "Escape hides them");
+}
+
+makeSample();
+const browser = await chromium.launch({ executablePath: CHROMIUM, args: FLAGS });
+try {
+  for (const path of [page_path, compare_path]) {
+    for (const width of [1366, 390]) {
+      const { page, seen, close } = await opened(browser, path, width);
+      await noOverflow(page, `${path} at ${width}`);
+      same(await page.evaluate(OVERLAPS), [], `labels at ${width}`);
+      if (path === page_path) {
+        const { wrong, count } = await page.evaluate(NUMBERS);
+        same(wrong, [], "numbers and data");
+        check(count > 100, `only ${count} numbers lead back to the data`);
+      }
+      same(seen.errors, [], "console");
+      same(seen.requests, [], "requests");
+      await close();
+    }
+  }
+  const { page, seen, close } = await opened(browser, page_path, 1366);
+  await colours(page);
+  await sorting(page);
+  await filters(page);
+  await tips(page);
+  same(seen.errors, [], "console after use");
+  same(seen.requests, [], "requests after use");
+  await close();
+} finally {
+  await browser.close();
+  rmSync(dir, { recursive: true, force: true });
+}
+if (failures > 0) {
+  process.exit(1);
+}
+console.log("the sample report passes in a browser");
