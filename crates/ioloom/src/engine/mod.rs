@@ -197,6 +197,16 @@ pub fn run<W: Work>(
     execute(&Source::list(list, plan.read_order, files_max), plan, options, work)
 }
 
+/// Runs a plan over paths as they come.
+pub fn run_stream<W: Work>(
+    paths: impl Iterator<Item = std::path::PathBuf> + Send,
+    plan: Plan,
+    options: &Options<'_>,
+    work: &W,
+) -> Result<Executed<W::Local>, Error> {
+    execute(&Source::stream(paths, plan.read_order), plan, options, work)
+}
+
 /// Runs a plan over all paths of `source`.
 pub(crate) fn execute<W: Work>(
     source: &Source<'_>,
