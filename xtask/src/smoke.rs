@@ -71,7 +71,10 @@ fn is_declared(repo: &Repo) -> anyhow::Result<bool> {
 
 fn make_home(program: &Path, user: User) -> anyhow::Result<Home> {
     let name = format!("ioloom-smoke-{}-{user:?}", std::process::id()).to_lowercase();
-    let dir = std::env::temp_dir().join(name);
+    // The directory for temporary files is often in memory, where no run can be cold.
+    let disk = Path::new("/var/tmp");
+    let base = if disk.is_dir() { disk.to_owned() } else { std::env::temp_dir() };
+    let dir = base.join(name);
     std::fs::create_dir(&dir).with_context(|| format!("make {}", dir.display()))?;
     let home = Home(dir);
     // A copy, because the build directory may lie where others cannot look.
