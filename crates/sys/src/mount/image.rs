@@ -442,10 +442,20 @@ mod tests {
             }
         };
         std::fs::write(point.join("f"), b"kept").unwrap();
+        std::fs::write(point.join("big"), vec![1u8; 1 << 20]).unwrap();
+        let resident = || {
+            let file = std::fs::File::open(point.join("big")).unwrap();
+            crate::cache::resident_pages(&file, 1 << 20).unwrap()
+        };
+        let before = resident();
         let medium = crate::mount::medium(&point).unwrap();
         assert_eq!(medium.mount.file_system, "ext4");
         assert_eq!(medium.mount.source, own.device());
         own.remount().unwrap();
+        match (before, resident()) {
+            (Some(before), after) => assert!(before > 0 && after == Some(0), "{before} {after:?}"),
+            (None, _) => println!("skipped: this kernel does not tell what is cached"),
+        }
         assert_eq!(std::fs::read(point.join("f")).unwrap(), b"kept");
         let open = std::fs::File::open(point.join("f")).unwrap();
         let busy = own.remount().unwrap_err().to_string();
