@@ -151,7 +151,7 @@ pub fn format_count(count: u64) -> String {
 
 fn three(value: f64) -> String {
     match value.abs() {
-        v if v == 0.0 => "0".to_owned(),
+        0.0 => "0".to_owned(),
         v if v < 9.995 => format!("{value:.2}"),
         v if v < 99.95 => format!("{value:.1}"),
         _ => format!("{value:.0}"),

@@ -1,0 +1,143 @@
+//! Flags of `each`.
+
+use crate::exit::Failure;
+use clap::Args;
+use ioloom::Plan;
+use ioloom_model::units::parse_size;
+use ioloom_model::{Buffers, Method, ReadOrder, Schedule};
+use std::path::PathBuf;
+
+/// Runs work over every file: a hash, a sum, a program of yours.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  ioloom each ~/src --compute xxh3              hash a tree, one digest over all
+  ioloom each ~/src --compute blake3 --per-file lines as b3sum prints them
+  ioloom each --check sums.txt                  check such lines
+  find . -name '*.c' -print0 | ioloom each -0 - --exec 'wc -l {}'
+  ioloom each big/ --method direct:uring --schedule window:l=8
+  ioloom each --explain                         what every plan does")]
+pub(crate) struct EachArgs {
+    /// Directories or files; `-` reads a list of paths from standard input
+    pub(crate) paths: Vec<PathBuf>,
+
+    /// Work on the bytes: none, touch, checksum:N, xxh3, blake3, md5, spin:TIME, sleep:TIME
+    #[arg(long, default_value = "xxh3", value_name = "WORK")]
+    pub(crate) compute: String,
+
+    /// Run a program for each file: with {} it gets the path, without it the bytes on stdin
+    #[arg(long, value_name = "CMD")]
+    pub(crate) exec: Option<String>,
+
+    /// How bytes are fetched: read, nowait, uring[:open|:registered], direct[:read|:uring],
+    /// mmap[:plain|:sequential|:willneed|:populate], null
+    #[arg(long, value_name = "METHOD")]
+    pub(crate) method: Option<String>,
+
+    /// Who does what: threads:N, window:l=L,p=P, roles:r=R,h=H,c=C,w=W
+    #[arg(long, value_name = "SCHEDULE")]
+    pub(crate) schedule: Option<String>,
+
+    /// A whole plan, METHOD/SCHEDULE[/OPTIONS], instead of the flags above
+    #[arg(long, value_name = "PLAN", conflicts_with_all = ["method", "schedule", "chunk"])]
+    pub(crate) plan: Option<String>,
+
+    /// Read files in pieces of this size
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) chunk: Option<String>,
+
+    /// Memory that may be in flight or ready at once
+    #[arg(long, value_name = "SIZE", default_value = "256MiB")]
+    pub(crate) memory: String,
+
+    /// Buffers: pool, fresh or prefaulted
+    #[arg(long, value_name = "KIND", default_value = "pool")]
+    pub(crate) buffers: String,
+
+    /// Read in the order of the list or of the inodes
+    #[arg(long, value_name = "ORDER", default_value = "list")]
+    pub(crate) read_order: String,
+
+    /// Print a line HASH  PATH for each file, as b3sum, xxhsum and md5sum do
+    #[arg(long)]
+    pub(crate) per_file: bool,
+
+    /// Check the lines HASH  PATH of a file (- for standard input)
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["per_file", "exec"])]
+    pub(crate) check: Option<PathBuf>,
+
+    /// Paths on standard input and lines of output end with a zero byte
+    #[arg(short = '0', long = "null")]
+    pub(crate) zero: bool,
+
+    /// Print one JSON document
+    #[arg(long)]
+    pub(crate) json: bool,
+
+    /// Print nothing but errors
+    #[arg(short, long, conflicts_with = "json")]
+    pub(crate) quiet: bool,
+
+    /// Print what the chosen plan does, or with no path the table of all plans
+    #[arg(long)]
+    pub(crate) explain: bool,
+
+    /// This process may end by SIGBUS: set for the child that runs a mapped plan
+    #[arg(long, hide = true)]
+    pub(crate) mapped_here: bool,
+}
+
+impl EachArgs {
+    /// The complete plan that the flags ask for.
+    pub(crate) fn plan(&self) -> Result<Plan, Failure> {
+        let cores = ioloom::usable_cores();
+        if let Some(text) = &self.plan {
+            return Ok(text.parse::<Plan>().map_err(Failure::usage)?.complete(cores));
+        }
+        let mut plan = ioloom::default_plan();
+        if let Some(method) = &self.method {
+            plan.method = method.parse::<Method>().map_err(Failure::usage)?;
+            if self.schedule.is_none() {
+                plan.schedule = default_schedule(plan.method, cores);
+            }
+        }
+        if let Some(schedule) = &self.schedule {
+            plan.schedule = schedule.parse::<Schedule>().map_err(Failure::usage)?;
+        }
+        if let Some(chunk) = &self.chunk {
+            plan.chunk_bytes = Some(parse_size(chunk).map_err(Failure::usage)?.max(1));
+        }
+        plan.memory_bytes = parse_size(&self.memory).map_err(Failure::usage)?;
+        plan.buffers = match self.buffers.as_str() {
+            "pool" => Buffers::Pool,
+            "fresh" => Buffers::Fresh,
+            "prefaulted" => Buffers::Prefaulted,
+            other => return Err(unknown("--buffers", other, "pool, fresh or prefaulted")),
+        };
+        plan.read_order = match self.read_order.as_str() {
+            "list" => ReadOrder::List,
+            "inode" => ReadOrder::Inode,
+            other => return Err(unknown("--read-order", other, "list or inode")),
+        };
+        Ok(plan.complete(cores))
+    }
+
+    /// Whether the user asked for a method.
+    pub(crate) fn method_given(&self) -> bool {
+        self.method.is_some() || self.plan.is_some()
+    }
+}
+
+/// The schedule that goes with a method when none is given.
+fn default_schedule(method: Method, cores: u32) -> Schedule {
+    match method {
+        Method::MmapPlain | Method::MmapSequential | Method::MmapPopulate => {
+            Schedule::Threads { n: 4 * cores }
+        }
+        _ => Schedule::Window { window: 32, permits: Some(cores) },
+    }
+}
+
+fn unknown(flag: &str, value: &str, right: &str) -> Failure {
+    Failure::usage(format!("{flag} '{value}' is unknown: use {right}"))
+}

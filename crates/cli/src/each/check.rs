@@ -1,0 +1,109 @@
+//! `each --check`: files against lines `HASH  PATH`.
+
+use super::digest::{Line, read_line};
+use super::input::{Roots, words};
+use super::work::{EachWork, Lines};
+use super::{CHUNK_BYTES, EachArgs, Job};
+use crate::exit::{Ended, Exit, Failure};
+use crate::tell;
+use ioloom::Cancel;
+use ioloom::engine::{self, Options};
+use ioloom_model::Compute;
+use ioloom_walk::PathList;
+use std::io::Read;
+use std::path::Path;
+
+pub(super) fn run(args: &EachArgs, list: &Path) -> Ended {
+    if !args.paths.is_empty() {
+        return Err(Failure::usage("--check takes its paths from the list, give no others"));
+    }
+    let text = read_all(list)?;
+    let separator = if args.zero { 0 } else { b'\n' };
+    let mut unreadable = 0u64;
+    let mut lines: Vec<Line<'_>> = Vec::new();
+    for line in text.split(|b| *b == separator).filter(|l| !l.is_empty()) {
+        match read_line(line) {
+            Some(line) => lines.push(line),
+            None => unreadable += 1,
+        }
+    }
+    if lines.is_empty() {
+        return Err(Failure::failed(format!(
+            "{}: no line is of the form HASH  PATH with an XXH3-64, MD5 or BLAKE3 hash",
+            list.display()
+        )));
+    }
+    let (mut files, mut wrong) = (0, 0);
+    for compute in [Compute::Xxh3, Compute::Md5, Compute::Blake3] {
+        let of_kind: Vec<&Line<'_>> =
+            lines.iter().filter(|l| l.hex.len() == digits(&compute)).collect();
+        if !of_kind.is_empty() {
+            let (done, failed) = run_kind(args, compute, &of_kind)?;
+            files += done;
+            wrong += failed;
+        }
+    }
+    if unreadable > 0 {
+        tell(&format!("{unreadable} lines of {} could not be understood", list.display()));
+    }
+    if wrong > 0 {
+        tell(&format!("{wrong} of {} files do not have the hash of the list", files + wrong));
+    }
+    Ok(if wrong + unreadable > 0 { Exit::Failed } else { Exit::Ok })
+}
+
+fn digits(compute: &Compute) -> usize {
+    match compute {
+        Compute::Xxh3 => 16,
+        Compute::Md5 => 32,
+        _ => 64,
+    }
+}
+
+fn run_kind(
+    args: &EachArgs,
+    compute: Compute,
+    lines: &[&Line<'_>],
+) -> Result<(u64, u64), Failure> {
+    let mut paths = PathList::new();
+    for line in lines {
+        paths.push(&line.path);
+    }
+    let mut plan = args.plan()?;
+    if plan.method.is_mmap() || plan.method == ioloom_model::Method::Null {
+        return Err(Failure::refused("--check reads files; use a method that does"));
+    }
+    plan.chunk_bytes = plan.chunk_bytes.or(Some(CHUNK_BYTES));
+    let job = Job { plan, compute, exec: None };
+    let work = EachWork::new(&job, Lines::Compare(lines.iter().map(|l| l.hex.clone()).collect()));
+    let stop = super::stop_flag();
+    let options = Options { cancel: Cancel::from_flag(stop), ..Options::default() };
+    let _ = ioloom_sys::proc::raise_open_files_limit();
+    let mut executed = match engine::run(paths, None, plan, &options, &work) {
+        Ok(executed) => executed,
+        Err(ioloom::Error::Refused(reason)) => return Err(Failure::refused(reason)),
+        Err(error) => return Err(Failure::failed(error)),
+    };
+    if executed.cancelled {
+        return Err(Failure::new(Exit::Interrupted, "interrupted"));
+    }
+    let measured = executed.measured(1, 1);
+    let outcome = work.outcome(executed.locals, measured, &Roots::default())?;
+    for error in &outcome.errors {
+        tell(error);
+    }
+    let wrong = outcome.measured.errors;
+    Ok((lines.len() as u64 - wrong, wrong))
+}
+
+fn read_all(list: &Path) -> Result<Vec<u8>, Failure> {
+    let mut text = Vec::new();
+    let read = if list.as_os_str() == "-" {
+        std::io::stdin().read_to_end(&mut text).map(|_| ())
+    } else {
+        std::fs::read(list).map(|all| text = all)
+    };
+    read.map_err(|e| Failure::failed(format!("cannot read {}: {}", list.display(), words(&e))))?;
+    Ok(text)
+}
+

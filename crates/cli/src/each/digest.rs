@@ -1,0 +1,170 @@
+//! Lines `HASH  PATH`: writing them, reading them, and the digest over all of them.
+
+use std::borrow::Cow;
+use xxhash_rust::xxh3::Xxh3;
+
+/// Hashes and paths of all files, packed.
+#[derive(Default)]
+pub(super) struct Hashes {
+    bytes: Vec<u8>,
+    entries: Vec<(u64, usize, usize)>,
+}
+
+impl Hashes {
+    pub(super) fn push(&mut self, xxh3: u64, path: &[u8]) {
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(path);
+        self.entries.push((xxh3, start, self.bytes.len()));
+    }
+
+    /// Adds everything of `other`, its paths as `told` names them.
+    pub(super) fn append(&mut self, other: &Self, told: impl Fn(&[u8]) -> &[u8]) {
+        for (hash, start, end) in &other.entries {
+            self.push(*hash, told(&other.bytes[*start..*end]));
+        }
+    }
+
+    /// XXH3-64 over the lines `HEX  PATH\n`, sorted by their bytes. Sorting by the number and then
+    /// by the path is sorting the lines, because all numbers have sixteen digits.
+    pub(super) fn digest(&mut self) -> String {
+        let Self { bytes, entries } = self;
+        entries.sort_unstable_by(|a, b| {
+            a.0.cmp(&b.0).then_with(|| {
+                let line = |e: &(u64, usize, usize)| bytes[e.1..e.2].iter().chain(b"\n").copied();
+                line(a).cmp(line(b))
+            })
+        });
+        let mut hasher = Xxh3::new();
+        let mut line = Vec::new();
+        for (hash, start, end) in entries {
+            line.clear();
+            line.extend_from_slice(format!("{hash:016x}  ").as_bytes());
+            line.extend_from_slice(&bytes[*start..*end]);
+            line.push(b'\n');
+            hasher.update(&line);
+        }
+        format!("{:016x}", hasher.digest())
+    }
+}
+
+/// One line as b3sum and md5sum print it: a name with a line end or a backslash is escaped and its
+/// line begins with a backslash, unless lines end with a zero byte.
+pub(super) fn write_line(out: &mut Vec<u8>, hex: &str, path: &[u8], zero: bool) {
+    let escape = !zero && path.iter().any(|b| matches!(b, b'\n' | b'\r' | b'\\'));
+    if escape {
+        out.push(b'\\');
+    }
+    out.extend_from_slice(hex.as_bytes());
+    out.extend_from_slice(b"  ");
+    if escape {
+        for byte in path {
+            match byte {
+                b'\n' => out.extend_from_slice(b"\\n"),
+                b'\r' => out.extend_from_slice(b"\\r"),
+                b'\\' => out.extend_from_slice(b"\\\\"),
+                other => out.push(*other),
+            }
+        }
+    } else {
+        out.extend_from_slice(path);
+    }
+    out.push(if zero { 0 } else { b'\n' });
+}
+
+/// A line that was read: the hash in lower case and the path.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Line<'a> {
+    pub(super) hex: String,
+    pub(super) path: Cow<'a, [u8]>,
+}
+
+/// Reads `HASH  PATH`, `HASH *PATH`, `XXH3_HASH  PATH` or `NAME (PATH) = HASH`, escaped or not.
+pub(super) fn read_line(line: &[u8]) -> Option<Line<'_>> {
+    if let Some(tagged) = read_tagged(line) {
+        return Some(tagged);
+    }
+    let (escaped, rest) = match line {
+        [b'\\', rest @ ..] => (true, rest),
+        rest => (false, rest),
+    };
+    let rest = rest.strip_prefix(b"XXH3_").unwrap_or(rest);
+    let end = rest.iter().position(|b| *b == b' ')?;
+    let hex = hex_of(&rest[..end])?;
+    let path = match &rest[end..] {
+        [b' ', b' ' | b'*', path @ ..] if !path.is_empty() => path,
+        _ => return None,
+    };
+    Some(Line { hex, path: if escaped { unescape(path)? } else { Cow::Borrowed(path) } })
+}
+
+fn read_tagged(line: &[u8]) -> Option<Line<'_>> {
+    let rest = [&b"XXH3 ("[..], b"MD5 (", b"BLAKE3 ("]
+        .into_iter()
+        .find_map(|name| line.strip_prefix(name))?;
+    let at = rest.windows(4).rposition(|w| w == b") = ")?;
+    Some(Line { hex: hex_of(&rest[at + 4..])?, path: Cow::Borrowed(&rest[..at]) })
+}
+
+fn hex_of(text: &[u8]) -> Option<String> {
+    let known = matches!(text.len(), 16 | 32 | 64);
+    (known && text.iter().all(u8::is_ascii_hexdigit))
+        .then(|| String::from_utf8_lossy(text).to_ascii_lowercase())
+}
+
+fn unescape(path: &[u8]) -> Option<Cow<'static, [u8]>> {
+    let mut out = Vec::with_capacity(path.len());
+    let mut bytes = path.iter();
+    while let Some(byte) = bytes.next() {
+        match byte {
+            b'\\' => out.push(match bytes.next()? {
+                b'n' => b'\n',
+                b'r' => b'\r',
+                b'\\' => b'\\',
+                _ => return None,
+            }),
+            other => out.push(*other),
+        }
+    }
+    Some(Cow::Owned(out))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_read_back_whatever_the_name() {
+        for name in [&b"plain"[..], b"with space", b"line\nend", b"back\\slash", b"\xff\xfe", b"a  b"] {
+            for hex in ["2d06800538d394c2", "d41d8cd98f00b204e9800998ecf8427e"] {
+                let mut out = Vec::new();
+                write_line(&mut out, hex, name, false);
+                let line = read_line(out.strip_suffix(b"\n").unwrap()).unwrap();
+                assert_eq!((line.hex.as_str(), &*line.path), (hex, name));
+            }
+        }
+    }
+
+    #[test]
+    fn lines_of_other_programs_are_understood() {
+        let line = read_line(b"XXH3 (a (1)) = 78AF5F94892F3950").unwrap();
+        assert_eq!((line.hex.as_str(), &*line.path), ("78af5f94892f3950", &b"a (1)"[..]));
+        assert_eq!(&*read_line(b"900150983cd24fb0d6963f7d28e17f72 *a").unwrap().path, b"a");
+        assert_eq!(&*read_line(b"XXH3_78af5f94892f3950  a").unwrap().path, b"a");
+        for wrong in [&b""[..], b"hello", b"1234  a", b"78af5f94892f3950", b"78af5f94892f395g  a"] {
+            assert_eq!(read_line(wrong), None);
+        }
+    }
+
+    #[test]
+    fn the_digest_is_that_of_sorted_lines() {
+        let mut hashes = Hashes::default();
+        let mut other = Hashes::default();
+        hashes.push(2, b"b");
+        other.push(1, b"z");
+        other.push(1, b"a");
+        hashes.append(&other, |path| path);
+        let lines = "0000000000000001  a\n0000000000000001  z\n0000000000000002  b\n";
+        let expected = format!("{:016x}", xxhash_rust::xxh3::xxh3_64(lines.as_bytes()));
+        assert_eq!(hashes.digest(), expected);
+    }
+}

@@ -1,0 +1,148 @@
+//! A program of the user's for each file.
+//!
+//! The command is split at spaces, with quotes as in a shell but without one: no expansion, so a
+//! name can never become code. With `{}` the path takes its place and the program reads the file
+//! itself; without it the bytes arrive on its standard input. What it prints is held until it ends
+//! and then printed at once, so that lines of two programs do not mix.
+
+use crate::exit::Failure;
+use ioloom::FnError;
+use std::ffi::OsString;
+use std::io::{ErrorKind, Read, Write};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::thread::JoinHandle;
+
+/// A command line for each file.
+#[derive(Debug)]
+pub(crate) struct Exec {
+    words: Vec<Vec<u8>>,
+    /// Whether `{}` stands in it.
+    pub(crate) takes_path: bool,
+}
+
+/// A program at work on one file.
+pub(crate) struct Running {
+    name: String,
+    child: Result<Child, std::io::Error>,
+    stdin: Option<ChildStdin>,
+    printed: Option<JoinHandle<std::io::Result<Vec<u8>>>>,
+}
+
+impl Exec {
+    pub(super) fn read(text: &str) -> Result<Self, Failure> {
+        let words = split(text)
+            .ok_or_else(|| Failure::usage(format!("--exec '{text}': a quote is not closed")))?;
+        if words.is_empty() {
+            return Err(Failure::usage("--exec needs a command, as in --exec 'wc -c {}'"));
+        }
+        let takes_path = words.iter().any(|w| find(w).is_some());
+        Ok(Self { words, takes_path })
+    }
+
+    pub(super) fn start(&self, path: &Path) -> Running {
+        let mut words = self.words.iter().map(|word| fill(word, path));
+        let program = words.next().unwrap_or_default();
+        let name = program.to_string_lossy().into_owned();
+        let stdin = if self.takes_path { Stdio::null() } else { Stdio::piped() };
+        let mut child =
+            Command::new(program).args(words).stdin(stdin).stdout(Stdio::piped()).spawn();
+        let (mut stdin, mut printed) = (None, None);
+        if let Ok(child) = &mut child {
+            stdin = child.stdin.take();
+            printed = child.stdout.take().map(|mut stdout| {
+                std::thread::spawn(move || {
+                    let mut all = Vec::new();
+                    stdout.read_to_end(&mut all).map(|_| all)
+                })
+            });
+        }
+        Running { name, child, stdin, printed }
+    }
+}
+
+impl Running {
+    /// Writes bytes to the program's standard input. A program that has read enough is fine.
+    pub(super) fn feed(&mut self, bytes: &[u8]) -> Result<(), FnError> {
+        let Some(stdin) = &mut self.stdin else { return Ok(()) };
+        match stdin.write_all(bytes) {
+            Err(e) if e.kind() == ErrorKind::BrokenPipe => {
+                self.stdin = None;
+                Ok(())
+            }
+            other => other.map_err(|e| format!("cannot write to {}: {e}", self.name).into()),
+        }
+    }
+
+    /// Waits for its end and prints what it printed.
+    pub(super) fn finish(mut self) -> Result<(), FnError> {
+        drop(self.stdin.take());
+        let name = &self.name;
+        let mut child = self.child.map_err(|e| format!("cannot start {name}: {e}"))?;
+        if let Some(printed) = self.printed.take() {
+            let all = printed.join().map_err(|_| "the reader of its output ended early")??;
+            let mut out = std::io::stdout().lock();
+            match out.write_all(&all).and_then(|()| out.flush()) {
+                Err(e) if e.kind() == ErrorKind::BrokenPipe => std::process::exit(0),
+                other => other?,
+            }
+        }
+        let status = child.wait().map_err(|e| format!("cannot wait for {name}: {e}"))?;
+        match (status.code(), status.signal()) {
+            (Some(0), _) => Ok(()),
+            (Some(code), _) => Err(format!("{name} ended with exit code {code}").into()),
+            (None, signal) => Err(format!("{name} was ended by signal {}", signal.unwrap_or(0)).into()),
+        }
+    }
+}
+
+/// Splits at spaces; `'…'` and `"…"` hold spaces, a backslash outside `'…'` takes the next byte.
+fn split(text: &str) -> Option<Vec<Vec<u8>>> {
+    let (mut words, mut word, mut quote) = (Vec::new(), None::<Vec<u8>>, None);
+    let mut bytes = text.bytes();
+    while let Some(byte) = bytes.next() {
+        match (quote, byte) {
+            (Some(q), b) if q == b => quote = None,
+            (None | Some(b'"'), b'\\') => word.get_or_insert_default().push(bytes.next()?),
+            (None, b'\'' | b'"') => {
+                quote = Some(byte);
+                word.get_or_insert_default();
+            }
+            (None, b' ' | b'\t' | b'\n') => words.extend(word.take()),
+            (_, b) => word.get_or_insert_default().push(b),
+        }
+    }
+    words.extend(word);
+    quote.is_none().then_some(words)
+}
+
+fn find(word: &[u8]) -> Option<usize> {
+    word.windows(2).position(|w| w == b"{}")
+}
+
+fn fill(word: &[u8], path: &Path) -> OsString {
+    let (mut out, mut rest) = (Vec::new(), word);
+    while let Some(at) = find(rest) {
+        out.extend_from_slice(&rest[..at]);
+        out.extend_from_slice(path.as_os_str().as_bytes());
+        rest = &rest[at + 2..];
+    }
+    out.extend_from_slice(rest);
+    OsString::from_vec(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_split_as_people_quote() {
+        let words = |text| split(text).map(|w| w.iter().map(|w| String::from_utf8_lossy(w).into_owned()).collect::<Vec<_>>());
+        assert_eq!(words("wc -l {}").unwrap(), ["wc", "-l", "{}"]);
+        assert_eq!(words("a 'b c' \"d \\\" e\" f\\ g ''").unwrap(), ["a", "b c", "d \" e", "f g", ""]);
+        assert_eq!(words("a 'b"), None);
+        assert_eq!(fill(b"x{}y{}", Path::new("p")), "xpyp");
+    }
+}

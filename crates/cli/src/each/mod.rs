@@ -1,0 +1,163 @@
+//! `ioloom each`: runs work over files, and is a fast parallel checksum tool on the way.
+//!
+//! Work that is a hash or a sum streams: files are read in chunks, so their size does not matter.
+//! Mapped plans run in a child process, because a file that is cut while it is mapped ends the
+//! process that reads it; the parent turns that end into one error.
+
+mod args;
+mod check;
+mod digest;
+mod exec;
+mod input;
+mod isolate;
+mod output;
+mod work;
+
+pub(crate) use args::EachArgs;
+
+use crate::exit::{Ended, Exit, Failure};
+use crate::tell;
+use ioloom::engine::{self, Options};
+use ioloom::{Cancel, Plan};
+use ioloom_model::{Compute, Measured, Method, table};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+/// Bytes of one chunk when files are streamed.
+const CHUNK_BYTES: u64 = 1 << 20;
+
+pub(crate) fn run(args: &EachArgs) -> Ended {
+    if args.explain {
+        return output::explain(args);
+    }
+    if let Some(list) = &args.check {
+        return check::run(args, list);
+    }
+    let job = Job::read(args)?;
+    if job.plan.method.is_mmap() && !args.mapped_here {
+        return isolate::run(args);
+    }
+    let input = input::read(args)?;
+    for line in &input.warnings {
+        tell(line);
+    }
+    let stop = stop_flag();
+    let result = job.run(args, input, &stop)?;
+    output::print(args, &job, &result)?;
+    Ok(result.exit(&stop))
+}
+
+/// What is to be done, checked.
+pub(crate) struct Job {
+    pub(crate) plan: Plan,
+    pub(crate) compute: Compute,
+    pub(crate) exec: Option<exec::Exec>,
+}
+
+impl Job {
+    fn read(args: &EachArgs) -> Result<Self, Failure> {
+        let exec = args.exec.as_deref().map(exec::Exec::read).transpose()?;
+        let compute: Compute = args.compute.parse().map_err(Failure::usage)?;
+        let mut plan = args.plan()?;
+        if let Some(exec) = &exec {
+            if exec.takes_path && args.method_given() && plan.method != Method::Null {
+                return Err(Failure::usage(
+                    "a command with {} reads the file itself: give --method null or none, or leave \
+                     {} out to have the bytes on its standard input",
+                ));
+            }
+            if exec.takes_path {
+                plan.method = Method::Null;
+            }
+        }
+        let streams = exec.is_none() && !matches!(compute, Compute::Touch);
+        let may_chunk = plan.schedule.name() != "roles"
+            && !plan.method.is_mmap()
+            && plan.method != Method::Null;
+        if streams && may_chunk && plan.chunk_bytes.is_none() {
+            plan.chunk_bytes = Some(CHUNK_BYTES.min(plan.memory_bytes / 64).max(4096));
+        }
+        table::check(&plan).map_err(Failure::refused)?;
+        Ok(Self { plan, compute, exec })
+    }
+
+    fn run(
+        &self,
+        args: &EachArgs,
+        input: input::Input,
+        stop: &Arc<AtomicBool>,
+    ) -> Result<Outcome, Failure> {
+        let _ = ioloom_sys::proc::raise_open_files_limit();
+        if self.plan.method.is_mmap() {
+            ioloom_sys::map::on_bus_error().map_err(Failure::failed)?;
+        }
+        let bar = output::Bar::new(args, input.files.as_ref().map(|f| f.len() as u64));
+        let tell = |files, bytes, _| bar.tell(files, bytes);
+        let options = Options {
+            cancel: Cancel::from_flag(stop.clone()),
+            progress: Some(&tell),
+            mmap: true,
+            ..Options::default()
+        };
+        let work = work::EachWork::new(self, work::Lines::of(args));
+        let executed = match (input.files, input.stream) {
+            (Some(list), _) => engine::run(list, None, self.plan, &options, &work),
+            (None, Some(stream)) => engine::run_stream(stream, self.plan, &options, &work),
+            (None, None) => return Err(Failure::usage("give a path, or - for a list on stdin")),
+        };
+        bar.finish();
+        let cores = ioloom::usable_cores();
+        match executed {
+            Ok(mut executed) => {
+                let measured = executed.measured(cores, cores);
+                let mut outcome = work.outcome(executed.locals, measured, &input.roots)?;
+                outcome.cancelled = executed.cancelled;
+                outcome.add_walk_errors(input.errors);
+                Ok(outcome)
+            }
+            Err(ioloom::Error::Refused(reason)) => Err(Failure::refused(reason)),
+            Err(error) => Err(Failure::failed(error)),
+        }
+    }
+}
+
+/// What a run over files gave.
+pub(crate) struct Outcome {
+    pub(crate) measured: Measured,
+    /// XXH3-64 over the sorted lines `HASH  PATH`; `None` when the work gives no hash.
+    pub(crate) digest: Option<String>,
+    pub(crate) errors: Vec<String>,
+    pub(crate) cancelled: bool,
+}
+
+impl Outcome {
+    /// Counts what could not be walked with what could not be read.
+    fn add_walk_errors(&mut self, errors: Vec<String>) {
+        self.measured.errors += errors.len() as u64;
+        self.errors.extend(errors);
+    }
+
+    fn exit(&self, stop: &AtomicBool) -> Exit {
+        if self.cancelled || stop.load(std::sync::atomic::Ordering::Relaxed) {
+            Exit::Interrupted
+        } else if self.measured.errors > 0 {
+            Exit::Failed
+        } else {
+            Exit::Ok
+        }
+    }
+}
+
+/// Raised by the first interrupt; the second ends the program at once.
+pub(crate) fn stop_flag() -> Arc<AtomicBool> {
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+        let _ = signal_hook::flag::register_conditional_shutdown(
+            signal,
+            Exit::Interrupted as i32,
+            stop.clone(),
+        );
+        let _ = signal_hook::flag::register(signal, stop.clone());
+    }
+    stop
+}

@@ -1,0 +1,175 @@
+//! What `each` prints.
+
+use super::work::stdout_gone;
+use super::{EachArgs, Job, Outcome};
+use crate::exit::{Ended, Exit, Failure};
+use crate::tell;
+use indicatif::{ProgressBar, ProgressStyle};
+use ioloom::Plan;
+use ioloom_model::table::{Cell, cell, check};
+use ioloom_model::units::{format_count, format_ns, format_size};
+use ioloom_model::{Method, Schedule};
+use serde_json::json;
+use std::io::{IsTerminal, Write};
+
+/// Version of the JSON document.
+const SCHEMA: u32 = 1;
+/// Failures that are printed one by one.
+const ERRORS_PRINTED: usize = 20;
+
+/// A progress bar on a terminal, else nothing.
+pub(super) struct Bar(Option<ProgressBar>);
+
+impl Bar {
+    pub(super) fn new(args: &EachArgs, files: Option<u64>) -> Self {
+        if args.quiet || !std::io::stderr().is_terminal() {
+            return Self(None);
+        }
+        let (bar, template) = match files {
+            Some(n) => {
+                (ProgressBar::new(n), "{bar:30} {human_pos}/{human_len} files {msg} ETA {eta}")
+            }
+            None => (ProgressBar::new_spinner(), "{spinner} {human_pos} files {msg} {elapsed}"),
+        };
+        bar.set_style(
+            ProgressStyle::with_template(template)
+                .unwrap_or_else(|_| ProgressStyle::default_bar())
+                .progress_chars("=> "),
+        );
+        Self(Some(bar))
+    }
+
+    pub(super) fn tell(&self, files: u64, bytes: u64) {
+        if let Some(bar) = &self.0 {
+            bar.set_position(files);
+            bar.set_message(format_size(bytes));
+        }
+    }
+
+    pub(super) fn finish(&self) {
+        if let Some(bar) = &self.0 {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+/// Prints errors, and the result unless lines of files or a program's output are it.
+pub(super) fn print(args: &EachArgs, job: &Job, outcome: &Outcome) -> Result<(), Failure> {
+    for error in outcome.errors.iter().take(ERRORS_PRINTED) {
+        tell(error);
+    }
+    let m = &outcome.measured;
+    let more = m.errors.saturating_sub(outcome.errors.len().min(ERRORS_PRINTED) as u64);
+    if more > 0 {
+        tell(&format!("{more} more files failed"));
+    }
+    if outcome.cancelled {
+        tell(&format!("interrupted after {} files", format_count(m.files)));
+    }
+    if args.quiet {
+        return Ok(());
+    }
+    let text = if args.json { json_text(job, outcome)? } else { human(job, outcome) };
+    if args.json || !(args.per_file || job.exec.is_some()) {
+        std::io::stdout().lock().write_all(text.as_bytes()).map_err(stdout_gone)
+    } else {
+        // Standard output carries data; the summary goes beside it.
+        let _ = std::io::stderr().write_all(text.as_bytes());
+        Ok(())
+    }
+}
+
+fn json_text(job: &Job, outcome: &Outcome) -> Result<String, Failure> {
+    let m = &outcome.measured;
+    let why = m.bottleneck.as_ref();
+    let document = json!({
+        "schema": SCHEMA,
+        "command": "each",
+        "plan": job.plan.to_string(),
+        "method": job.plan.method.to_string(),
+        "schedule": job.plan.schedule.to_string(),
+        "compute": job.compute.to_string(),
+        "files": m.files,
+        "bytes": m.bytes,
+        "errors": m.errors,
+        "error_samples": outcome.errors.iter().take(ERRORS_PRINTED).collect::<Vec<_>>(),
+        "cancelled": outcome.cancelled,
+        "digest": outcome.digest,
+        "elapsed_ns": m.elapsed_ns,
+        "files_per_s": m.files_per_s(),
+        "bytes_per_s": m.bytes_per_s(),
+        "limited_by": why.map(|b| b.word.clone()),
+        "why": why.map(|b| b.sentence.clone()),
+        "memory_peak_bytes": m.memory_peak_bytes,
+        "budget_peak_bytes": m.budget_peak_bytes,
+        "cpu_user_ns": m.cpu_user_ns,
+        "cpu_kernel_ns": m.cpu_kernel_ns,
+        "calls": m.calls,
+        "threads": m.threads,
+    });
+    serde_json::to_string_pretty(&document).map(|t| t + "\n").map_err(Failure::failed)
+}
+
+fn human(job: &Job, outcome: &Outcome) -> String {
+    let m = &outcome.measured;
+    let mut text = format!(
+        "{} files, {} in {}  ({} files/s, {}/s)\n",
+        format_count(m.files),
+        format_size(m.bytes),
+        format_ns(m.elapsed_ns as f64),
+        format_count(m.files_per_s() as u64),
+        format_size(m.bytes_per_s() as u64),
+    );
+    if let Some(digest) = &outcome.digest {
+        text += &format!("digest      {digest}\n");
+    }
+    text += &format!("plan        {}\n", job.plan);
+    if let Some(b) = &m.bottleneck {
+        let sentence = format!("{}: {}", b.word, b.sentence);
+        text += &format!("limited by  {}\n", wrap(&sentence, 66).join("\n            "));
+    }
+    text
+}
+
+/// `--explain`: the sentence of one plan, or the whole table.
+pub(super) fn explain(args: &EachArgs) -> Ended {
+    let mut text = String::new();
+    if args.method_given() || args.schedule.is_some() {
+        let plan: Plan = args.plan()?;
+        let sentence = check(&plan).map_err(Failure::refused)?;
+        text += &format!("{plan}\n  {sentence}.\n");
+    } else {
+        for name in ["threads:n=4", "window:l=32,p=2", "roles:r=1,h=0,c=3"] {
+            let schedule: Schedule = name.parse().map_err(Failure::usage)?;
+            text += &format!("{}\n", schedule.name());
+            for method in Method::ALL {
+                let (mark, sentence) = match cell(method, &schedule) {
+                    Cell::Runs(s) => (' ', s),
+                    Cell::Refused(s) => ('x', s),
+                };
+                let lines = wrap(sentence, 56);
+                text += &format!("  {mark} {:17}{}\n", method.name(), lines.join(&format!("\n{:21}", "")));
+            }
+        }
+        text += "x: refused, with the reason\n";
+    }
+    std::io::stdout().lock().write_all(text.as_bytes()).map_err(stdout_gone)?;
+    Ok(Exit::Ok)
+}
+
+/// Lines of at most `width` characters, broken at spaces.
+fn wrap(text: &str, width: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for word in text.split_whitespace() {
+        let last = lines.last_mut().expect("there is always a line");
+        if !last.is_empty() && last.chars().count() + 1 + word.chars().count() > width {
+            lines.push(word.to_owned());
+        } else {
+            if !last.is_empty() {
+                last.push(' ');
+            }
+            last.push_str(word);
+        }
+    }
+    lines
+}

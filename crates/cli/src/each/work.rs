@@ -1,0 +1,189 @@
+//! What is done with each file, and where its line goes.
+
+use super::digest::{Hashes, write_line};
+use super::exec::{Exec, Running};
+use super::input::Roots;
+use super::{EachArgs, Job, Outcome};
+use crate::exit::Failure;
+use ioloom::engine::{Piece, Work};
+use ioloom::{FileError, FnError};
+use ioloom_model::{Measured, Method};
+use ioloom_subjects::Kernel;
+use ioloom_subjects::kernel::FileState;
+use std::io::Write;
+use std::ops::ControlFlow;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::Mutex;
+
+/// Failures that are told in words.
+const ERRORS_TOLD: usize = 1000;
+
+/// Where lines of single files go.
+pub(super) enum Lines {
+    /// Nowhere.
+    None,
+    /// Printed in the order of the input at the end; `zero` ends each with a zero byte.
+    Print { zero: bool },
+    /// Compared: what each file should have, by its position.
+    Compare(Vec<String>),
+}
+
+impl Lines {
+    pub(super) fn of(args: &EachArgs) -> Self {
+        if args.per_file { Self::Print { zero: args.zero } } else { Self::None }
+    }
+}
+
+/// Work on files as the flags ask for.
+pub(super) struct EachWork<'a> {
+    kernel: Kernel,
+    exec: Option<&'a Exec>,
+    lines: Lines,
+    combined: bool,
+    errors: Mutex<Vec<String>>,
+}
+
+/// State of one file.
+pub(super) enum State {
+    Kernel(Box<FileState>),
+    Exec(Box<Running>),
+}
+
+/// State of one thread.
+#[derive(Default)]
+pub(super) struct Local {
+    hashes: Hashes,
+    lines: Vec<(usize, Vec<u8>)>,
+    wrong: u64,
+    failed: u64,
+}
+
+impl<'a> EachWork<'a> {
+    pub(super) fn new(job: &'a Job, lines: Lines) -> Self {
+        Self {
+            kernel: Kernel::new(job.compute.clone(), None, 1),
+            exec: job.exec.as_ref(),
+            lines,
+            combined: job.exec.is_none() && job.plan.method != Method::Null,
+            errors: Mutex::new(Vec::new()),
+        }
+    }
+
+    /// Puts the threads' parts together and prints lines in the order of the input.
+    pub(super) fn outcome(
+        &self,
+        locals: Vec<Local>,
+        mut measured: Measured,
+        roots: &Roots,
+    ) -> Result<Outcome, Failure> {
+        let mut all = Hashes::default();
+        let mut lines = Vec::new();
+        for local in locals {
+            all.append(&local.hashes, |path| roots.told(path));
+            lines.extend(local.lines);
+            measured.errors += local.failed + local.wrong;
+        }
+        lines.sort_unstable_by_key(|(index, _)| *index);
+        let mut out = std::io::BufWriter::new(std::io::stdout().lock());
+        for (_, line) in &lines {
+            out.write_all(line).map_err(stdout_gone)?;
+        }
+        out.flush().map_err(stdout_gone)?;
+        let digest = self.combined.then(|| all.digest());
+        measured.digest = digest.clone().unwrap_or_default();
+        let mut errors = std::mem::take(&mut *lock(&self.errors));
+        errors.sort();
+        Ok(Outcome { measured, digest, errors, cancelled: false })
+    }
+
+    fn line(&self, local: &mut Local, index: usize, path: &Path, hex: &str) {
+        let name = path.as_os_str().as_bytes();
+        let mut line = Vec::new();
+        match &self.lines {
+            Lines::None => return,
+            Lines::Print { zero } => write_line(&mut line, hex, name, *zero),
+            Lines::Compare(expected) => {
+                let right = expected.get(index).is_some_and(|e| e == hex);
+                local.wrong += u64::from(!right);
+                line.extend_from_slice(name);
+                line.extend_from_slice(if right { b": OK\n" } else { b": FAILED\n" });
+            }
+        }
+        local.lines.push((index, line));
+    }
+}
+
+impl Work for EachWork<'_> {
+    type State = State;
+    type Local = Local;
+
+    fn local(&self) -> Local {
+        Local::default()
+    }
+
+    fn begin(&self, _: usize, path: &Path) -> State {
+        match self.exec {
+            Some(exec) => State::Exec(Box::new(exec.start(path))),
+            None => State::Kernel(Box::new(self.kernel.begin())),
+        }
+    }
+
+    fn piece(&self, _: &mut Local, state: &mut State, piece: &Piece<'_>) -> Result<(), FnError> {
+        match state {
+            State::Exec(running) => running.feed(piece.bytes)?,
+            State::Kernel(state) => {
+                self.kernel.piece(state, piece.index, piece.offset, piece.last, piece.bytes);
+            }
+        }
+        Ok(())
+    }
+
+    fn finish(
+        &self,
+        local: &mut Local,
+        state: State,
+        index: usize,
+        path: &Path,
+    ) -> Result<(), FnError> {
+        match state {
+            State::Exec(running) => running.finish()?,
+            State::Kernel(state) => {
+                let outcome = self.kernel.finish(*state, index);
+                if self.combined {
+                    local.hashes.push(outcome.xxh3, path.as_os_str().as_bytes());
+                    if let Some(hex) = outcome.hex {
+                        self.line(local, index, path, &hex);
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn failed(&self, local: &mut Local, error: FileError) -> ControlFlow<FileError> {
+        local.failed += 1;
+        if let Lines::Compare(_) = self.lines {
+            let mut line = error.path.as_os_str().as_bytes().to_vec();
+            line.extend_from_slice(b": FAILED open or read\n");
+            local.lines.push((error.index, line));
+        }
+        let mut errors = lock(&self.errors);
+        if errors.len() < ERRORS_TOLD {
+            errors.push(error.to_string());
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+}
+
+/// A reader that closed the pipe has seen enough; anything else is an error.
+pub(super) fn stdout_gone(error: std::io::Error) -> Failure {
+    if error.kind() == std::io::ErrorKind::BrokenPipe {
+        std::process::exit(crate::exit::Exit::Ok as i32);
+    }
+    Failure::failed(format!("cannot write to standard output: {error}"))
+}

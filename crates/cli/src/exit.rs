@@ -1,0 +1,55 @@
+//! How the program ends.
+
+use std::process::ExitCode;
+
+/// Exit codes, the same for every command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Exit {
+    /// All went well.
+    Ok = 0,
+    /// Something failed, and was listed.
+    Failed = 1,
+    /// The command line or a file of ours could not be understood.
+    Usage = 2,
+    /// It cannot be done as asked; the reason was given.
+    Refused = 3,
+    /// The user interrupted.
+    Interrupted = 130,
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        Self::from(exit as u8)
+    }
+}
+
+/// Why a command ends early: one clear error.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    pub(crate) exit: Exit,
+    pub(crate) message: String,
+}
+
+impl Failure {
+    pub(crate) fn new(exit: Exit, message: impl Into<String>) -> Self {
+        Self { exit, message: message.into() }
+    }
+
+    /// A failure while working (exit 1).
+    pub(crate) fn failed(error: impl std::fmt::Display) -> Self {
+        Self::new(Exit::Failed, error.to_string())
+    }
+
+    /// A command line that cannot be understood (exit 2).
+    pub(crate) fn usage(error: impl std::fmt::Display) -> Self {
+        Self::new(Exit::Usage, error.to_string())
+    }
+
+    /// A refusal (exit 3).
+    pub(crate) fn refused(error: impl std::fmt::Display) -> Self {
+        Self::new(Exit::Refused, error.to_string())
+    }
+}
+
+/// What a command returns.
+pub(crate) type Ended = Result<Exit, Failure>;
