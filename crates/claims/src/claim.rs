@@ -295,7 +295,8 @@ pub enum Contrast {
         at: Place,
         /// The arm.
         arm: String,
-        /// Name of the curve in the record: offset in bytes, time in nanoseconds.
+        /// Name of the curve in the record: the stops of a walk, offset in bytes and time in
+        /// nanoseconds, file after file.
         curve: String,
         /// What is read off it.
         of: CurveNumber,
@@ -343,16 +344,14 @@ pub enum Law {
     },
 }
 
-/// A number read off a curve of time over offset.
+/// A number read off the stops of a walk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CurveNumber {
-    /// Median distance in bytes between points that took at least ten times the median.
+    /// Median distance in bytes between neighbouring stops of a file.
     Period,
-    /// Share of the whole time in such points, percent.
-    GapShare,
-    /// Median time of such points in the last quarter over that in the first.
-    GapGrowth,
+    /// Median time of the stops in the last quarter of the offsets over that in the first.
+    Growth,
 }
 
 impl Place {

@@ -6,27 +6,33 @@
 
 use std::collections::BTreeMap;
 
-/// Fills `{n}`, `{n-1}` and `{n+1}` with the factors of an arm. `None` if a factor is missing or
-/// a brace is left open.
+/// Fills `{n}` with a factor of an arm, and `{n-1}`, `{n+1}`, `{n*2}` or `{n/2}` with what comes of
+/// it. `None` if a factor is missing, an operand is no number or a brace is left open.
 pub fn fill(pattern: &str, factors: &BTreeMap<String, f64>) -> Option<String> {
     let mut out = String::with_capacity(pattern.len());
     let mut rest = pattern;
     while let Some(start) = rest.find('{') {
         out.push_str(&rest[..start]);
         let end = rest[start..].find('}')? + start;
-        let inner = &rest[start + 1..end];
-        let (name, step) = if let Some(name) = inner.strip_suffix("-1") {
-            (name, -1.0)
-        } else if let Some(name) = inner.strip_suffix("+1") {
-            (name, 1.0)
-        } else {
-            (inner, 0.0)
-        };
-        out.push_str(&(factors.get(name)? + step).to_string());
+        out.push_str(&value(&rest[start + 1..end], factors)?.to_string());
         rest = &rest[end + 1..];
     }
     out.push_str(rest);
     Some(out)
+}
+
+fn value(inner: &str, factors: &BTreeMap<String, f64>) -> Option<f64> {
+    let Some(at) = inner.find(['+', '-', '*', '/']) else {
+        return factors.get(inner).copied();
+    };
+    let left = factors.get(&inner[..at])?;
+    let right: f64 = inner[at + 1..].parse().ok()?;
+    Some(match &inner[at..=at] {
+        "+" => left + right,
+        "-" => left - right,
+        "*" => left * right,
+        _ => left / right,
+    })
 }
 
 /// Whether an arm of this name with these factors belongs to the pattern.
@@ -45,6 +51,8 @@ mod tests {
             ("plain", Some("plain")),
             ("sync-{n}", Some("sync-4")),
             ("c={n-1},x={n+1}", Some("c=3,x=5")),
+            ("{n*2}-{n/2}", Some("8-2")),
+            ("{n-x}", None),
             ("B-{mib}", Some("B-0.25")),
             ("{k}", None),
             ("open-{n", None),

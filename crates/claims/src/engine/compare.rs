@@ -103,14 +103,16 @@ fn at_least(ratio: &Ratio, claim: Claimed, times: f64) -> (Option<bool>, String)
     (held, format!("a factor of at least {times} {side} is claimed"))
 }
 
-/// The noise floor of the arm that ran twice in each block, if one of the two did.
+/// The noise floor of an arm that ran twice in each block: one of the two if it did, else any
+/// other of the same comparison.
 fn noise_floor(
     bench: &Bench<'_>,
     runs: &Runs<'_>,
     arms: [&Arm<'_>; 2],
     metrics: [&str; 2],
 ) -> Option<f64> {
-    arms.iter().zip(metrics).find_map(|(arm, metric)| {
+    let others = runs.arms.iter().map(|arm| (arm, metrics[0]));
+    arms.into_iter().zip(metrics).chain(others).find_map(|(arm, metric)| {
         let again = runs.again(arm)?;
         let pair = columns(&[(arm, metric), (again, metric)], bench.rule.blocks_min).ok()?;
         aa_noise(&pair.values[0], &pair.values[1], bench.rule.seed).ok().map(|n| n.floor)

@@ -1,31 +1,23 @@
-//! Numbers read off a curve that each run recorded: time over offset.
+//! Numbers read off a curve that each run recorded: the stops of a walk over a mapping.
 
 use super::runs::Gap;
 use super::{Bench, Finding};
 use crate::claim::{Contrast, CurveNumber};
 use ioloom_stats::median;
 
-/// A point counts as a stop when it took at least this many times the median point.
-const STOP_TIMES: f64 = 10.0;
-
 /// Reads the number off one curve; `None` where it is not defined.
 fn read(points: &[(f64, f64)], of: CurveNumber) -> Option<f64> {
-    let usual = median(&points.iter().map(|(_, ns)| *ns).collect::<Vec<_>>());
-    let stops: Vec<(f64, f64)> =
-        points.iter().copied().filter(|(_, ns)| *ns >= STOP_TIMES * usual && *ns > 0.0).collect();
     let number = match of {
         CurveNumber::Period => {
-            median(&stops.windows(2).map(|w| w[1].0 - w[0].0).collect::<Vec<_>>())
+            // Files follow each other, so a step back is a new file and no distance.
+            let steps = points.windows(2).map(|w| w[1].0 - w[0].0).filter(|step| *step > 0.0);
+            median(&steps.collect::<Vec<_>>())
         }
-        CurveNumber::GapShare => {
-            let sum = |points: &[(f64, f64)]| points.iter().map(|(_, ns)| ns).sum::<f64>();
-            sum(&stops) / sum(points) * 100.0
-        }
-        CurveNumber::GapGrowth => {
-            let end = points.last()?.0;
+        CurveNumber::Growth => {
+            let end = points.iter().map(|(x, _)| *x).fold(0.0, f64::max);
             let part = |from: f64, to: f64| {
                 let inside = |(x, _): &&(f64, f64)| (from * end..=to * end).contains(x);
-                median(&stops.iter().filter(inside).map(|(_, ns)| *ns).collect::<Vec<_>>())
+                median(&points.iter().filter(inside).map(|(_, ns)| *ns).collect::<Vec<_>>())
             };
             part(0.75, 1.0) / part(0.0, 0.25)
         }
@@ -68,8 +60,7 @@ pub(super) fn curve<'a>(bench: &Bench<'a>, contrast: &Contrast) -> Result<Findin
     };
     let (what, unit) = match of {
         CurveNumber::Period => ("stops come apart by", " bytes"),
-        CurveNumber::GapShare => ("stops take", " % of the time"),
-        CurveNumber::GapGrowth => ("stops at the end over stops at the start take", " times"),
+        CurveNumber::Growth => ("stops at the end over stops at the start take", " times"),
     };
     let words = format!(
         "{what} {:.4}{unit} ({:.4} to {:.4}) in {} blocks of {}, claimed: {} to {}",
@@ -91,18 +82,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn stops_are_told_from_the_usual() {
-        let points: Vec<(f64, f64)> = (0..64)
-            .map(|i| {
-                let stop = i % 4 == 0;
-                (f64::from(i) * 4096.0, if stop { 1000.0 + f64::from(i) * 100.0 } else { 10.0 })
-            })
-            .collect();
+    fn stops_have_a_distance_and_a_growth() {
+        let file =
+            |from: f64| (0..64).map(move |i| (f64::from(i) * 16384.0, from + f64::from(i) * 100.0));
+        let points: Vec<(f64, f64)> = file(1000.0).chain(file(1000.0)).collect();
         assert_eq!(read(&points, CurveNumber::Period), Some(16384.0));
-        assert!(read(&points, CurveNumber::GapShare).unwrap() > 95.0);
-        assert!(read(&points, CurveNumber::GapGrowth).unwrap() > 2.0);
-        let even: Vec<(f64, f64)> = (0..64).map(|i| (f64::from(i), 10.0)).collect();
-        assert_eq!(read(&even, CurveNumber::Period), None);
-        assert_eq!(read(&[], CurveNumber::GapGrowth), None);
+        assert!(read(&points, CurveNumber::Growth).unwrap() > 3.0);
+        assert_eq!(read(&points[..1], CurveNumber::Period), None);
+        assert_eq!(read(&[], CurveNumber::Growth), None);
     }
 }

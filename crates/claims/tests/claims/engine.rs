@@ -518,8 +518,7 @@ fn curves_are_read_for_their_stops() {
         let mut store = Store::new(12);
         store.arm_with("a", &[], move |_| {
             let mut one = run(100.0);
-            let points =
-                (0..256).map(|i| (i as f64 * 4096.0, if i % step == 0 { 5000.0 } else { 20.0 }));
+            let points = (0..256).step_by(step).map(|i| (f64::from(i) * 4096.0, 5000.0));
             if present {
                 one.curves.insert("touch_ns".to_owned(), points.collect());
             }

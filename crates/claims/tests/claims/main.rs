@@ -5,6 +5,7 @@
 mod engine;
 mod expansion;
 mod ledger;
+mod properties;
 mod published;
 mod study;
 mod synthetic;
