@@ -107,7 +107,8 @@ fn judge_tests(ended: &Ended) -> Outcome {
 }
 
 fn documents(repo: &Repo) -> anyhow::Result<Outcome> {
-    let args = ["doc", "--locked", "--workspace", "--no-deps"];
+    // Libraries only: the program has the name of the library and would overwrite its pages.
+    let args = ["doc", "--locked", "--workspace", "--no-deps", "--lib", "--keep-going"];
     let job = Job::new("cargo", &args, &repo.root, 600).env("RUSTDOCFLAGS", "-D warnings");
     let ended = job.run()?;
     Ok(if ended.fine() { Outcome::Passed(String::new()) } else { Outcome::Failed(ended.word()) })
