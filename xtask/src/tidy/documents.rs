@@ -58,6 +58,11 @@ pub(super) fn check(repo: &Repo, sources: &[Source]) -> anyhow::Result<Vec<Findi
         }
         Err(finding) => findings.push(finding),
     }
+    if let Some(json) = text_of("docs/json.md") {
+        for source in sources.iter().filter(|s| s.is("rs") && s.is_under("crates/cli/src")) {
+            findings.extend(keys_missing(source, json));
+        }
+    }
     match (need("docs/method.md"), text_of("crates/model/src/doubt.rs")) {
         (Ok(method), Some(source)) => findings.extend(doubts_missing(source, method)),
         (Err(finding), _) => findings.push(finding),
@@ -140,6 +145,26 @@ fn fields_missing(path: &str, source: &str, json: &str) -> Vec<Finding> {
         for field in fields.iter().filter(|field| !section.contains(&format!("`{field}`"))) {
             let text = format!("docs/json.md does not document `{field}` of {name}");
             findings.push(Finding::refuse(path, text));
+        }
+    }
+    findings
+}
+
+/// Every key of a document that the program puts together itself (a line `"key": …` of `json!`)
+/// stands as `key` somewhere in docs/json.md.
+fn keys_missing(source: &Source, json: &str) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    if !source.text.contains("json!") {
+        return findings;
+    }
+    for (number, line) in source.text.lines().enumerate() {
+        let key = line.trim_start().strip_prefix('"').and_then(|rest| rest.split_once("\": "));
+        let Some((key, _)) = key.filter(|(key, _)| !key.is_empty() && word(key) == *key) else {
+            continue;
+        };
+        if !json.contains(&format!("`{key}`")) {
+            let text = format!("docs/json.md does not document `{key}`");
+            findings.push(Finding::at(&source.path, number + 1, text));
         }
     }
     findings
@@ -228,6 +253,15 @@ mod tests {
         let elsewhere = "## `Run`\n| `key` |\n## `Other`\n| `elapsed_ns` |\n";
         assert_eq!(fields_missing("r.rs", SOURCE, elsewhere).len(), 1);
         assert_eq!(fields_missing("r.rs", SOURCE, "# nothing").len(), 1);
+    }
+
+    #[test]
+    fn keys_of_the_program_are_documented() {
+        let text = "json!({\n  \"plan\": p,\n  \"why\": w,\n})\n\"a b\": c";
+        let source = Source { path: "crates/cli/src/x.rs".into(), text: text.to_owned() };
+        let missing = keys_missing(&source, "| `plan` |");
+        assert_eq!(missing.len(), 1, "{missing:?}");
+        assert_eq!(missing[0].place, "crates/cli/src/x.rs:3");
     }
 
     #[test]
