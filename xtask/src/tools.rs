@@ -18,7 +18,8 @@ pub(crate) struct Packaged {
 }
 
 /// Programs from packages. `npm` stands apart from `nodejs`: some distributions ship both in one.
-pub(crate) const PACKAGED: [Packaged; 6] = [
+pub(crate) const PACKAGED: [Packaged; 7] = [
+    Packaged { program: "git", package: "git", needed_for: "the commit in the version of results" },
     Packaged {
         program: "valgrind",
         package: "valgrind",

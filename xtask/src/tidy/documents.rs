@@ -8,7 +8,7 @@ use crate::repo::Repo;
 /// The commands of the README, each of which stands there once.
 const COMMANDS: [&str; 2] = ["cargo run --release -- study", "cargo xtask ci"];
 
-/// Lines of documentation that a crate begins with at least.
+/// Lines of documentation that a library begins with at least.
 const HEAD_LINES_MIN: usize = 3;
 
 /// Length of ARCHITECTURE.md, so that it is read in ten minutes.
@@ -44,9 +44,9 @@ pub(super) fn check(repo: &Repo, sources: &[Source]) -> anyhow::Result<Vec<Findi
         Err(finding) => findings.push(finding),
     }
     for name in repo.crates()? {
-        let dir = if name == "xtask" { name } else { format!("crates/{name}") };
-        let head = ["lib.rs", "main.rs"].iter().find_map(|f| text_of(&format!("{dir}/src/{f}")));
-        findings.extend(head.and_then(|text| short_head(&dir, text)));
+        let dir = format!("crates/{name}");
+        let library = text_of(&format!("{dir}/src/lib.rs"));
+        findings.extend(library.and_then(|text| short_head(&dir, text)));
     }
     match need("docs/json.md") {
         Ok(json) => {
