@@ -182,16 +182,19 @@ fn attend(mut child: Child, order: String, deadline: Duration, stop: &AtomicBool
     let (send, receive) = sync_channel(1);
     let (give_back, keep_open) = sync_channel(1);
     // The order may be longer than a pipe holds, so it is written beside the waiting.
-    let writer = std::thread::spawn(move || {
+    std::thread::spawn(move || {
         let _ = stdin.write_all(order.as_bytes()).and_then(|()| stdin.write_all(b"\n"));
         let _ = give_back.send(stdin);
     });
-    let reader = std::thread::spawn(move || {
+    std::thread::spawn(move || {
         let mut text = Vec::new();
         let _ = stdout.take(ANSWER_MAX + 1).read_to_end(&mut text);
         let _ = send.send(text);
     });
-    let tail = std::thread::spawn(move || tail_of(stderr));
+    let (send_tail, tail) = sync_channel(1);
+    std::thread::spawn(move || {
+        let _ = send_tail.send(tail_of(stderr));
+    });
     let waited = wait(&mut child, &receive, deadline, stop);
     // The answer is there or will not come: nothing of the group may live on.
     let status = match &waited {
@@ -201,10 +204,10 @@ fn attend(mut child: Child, order: String, deadline: Duration, stop: &AtomicBool
     kill_group(group);
     let _ = child.kill();
     let status = status.or_else(|| child.wait().ok());
-    let _ = writer.join();
-    drop(keep_open.try_recv());
-    let _ = reader.join();
-    let tail = tail.join().unwrap_or_default();
+    drop(keep_open);
+    // These threads end with the pipes. Something that left the group may hold a pipe open still;
+    // then its last words are missing, and nothing waits for it.
+    let tail = tail.recv_timeout(Duration::from_secs(1)).unwrap_or_default();
     match waited {
         Waited::Stopped => ChildEnd::Stopped,
         Waited::Deadline => ChildEnd::Answered(Box::new(ChildAnswer {
@@ -424,6 +427,19 @@ mod tests {
     #[test]
     fn a_dead_child_is_noticed_though_its_child_holds_the_pipe() {
         assert!(reason("sleep 1000 & exit 4").contains("code 4"));
+    }
+
+    #[test]
+    fn something_that_left_the_group_is_not_waited_for() {
+        let dir = tempfile::tempdir().unwrap();
+        let mark = dir.path().join("pid");
+        let script = format!(
+            "setsid sh -c 'echo $$ > {m}; exec sleep 1000' & while [ ! -s {m} ]; do :; done; exit 5",
+            m = mark.display()
+        );
+        assert!(reason(&script).contains("code 5"));
+        let pid = std::fs::read_to_string(mark).unwrap();
+        Command::new("kill").arg(pid.trim()).status().unwrap();
     }
 
     #[test]
