@@ -25,15 +25,20 @@ pub fn bottleneck(m: &Measured, cores: u32) -> Bottleneck {
             format!("threads spent {} of their time waiting for the memory budget", percent(memory)),
         );
     }
-    if cpu_share >= BUSY {
+    // What others took of the processors was not there for us.
+    let others = m.others_cpu.unwrap_or(0.0);
+    let share = |state| m.share(state).unwrap_or(0.0);
+    let waits_for_cpu = share("ready") > share("io") + share("sync") + share("compute-blocked");
+    if cpu_share + others >= BUSY || waits_for_cpu {
         let kernel = m.cpu_kernel_ns as f64 / cpu.max(1.0);
         return if kernel > 0.5 {
             word(
                 "metadata",
                 format!(
-                    "processors were {} busy, {} of it in the kernel: opening, reading and closing \
-                     is the work",
+                    "processors were {} busy{}, {} of it in the kernel: opening, reading and \
+                     closing is the work",
                     percent(cpu_share.min(1.0)),
+                    by_others(others),
                     percent(kernel)
                 ),
             )
@@ -41,15 +46,15 @@ pub fn bottleneck(m: &Measured, cores: u32) -> Bottleneck {
             word(
                 "compute",
                 format!(
-                    "processors were {} busy, {} of it in the program: more cores would help, a \
+                    "processors were {} busy{}, {} of it in the program: more cores would help, a \
                      faster disk would not",
                     percent(cpu_share.min(1.0)),
+                    by_others(others),
                     percent(1.0 - kernel)
                 ),
             )
         };
     }
-    let share = |state| m.share(state).unwrap_or(0.0);
     let (io, sync, inside) = (share("io"), share("sync"), share("compute-blocked"));
     if inside > io && inside > sync && inside > 0.3 {
         return word(
@@ -78,6 +83,14 @@ pub fn bottleneck(m: &Measured, cores: u32) -> Bottleneck {
             percent(cpu_share)
         ),
     )
+}
+
+/// Words for the share that other processes took, when it is worth a word.
+fn by_others(share: f64) -> String {
+    if share < 0.1 {
+        return String::new();
+    }
+    format!(" (and {:.0} % by other programs)", 100.0 * share.min(1.0))
 }
 
 fn word(word: &str, sentence: String) -> Bottleneck {
@@ -117,6 +130,7 @@ mod tests {
             (run(10, 10, 70, 10, 0), "device"),
             (run(10, 10, 10, 70, 0), "hand-over"),
             (run(90, 5, 0, 0, 40), "memory"),
+            (Measured { others_cpu: Some(0.6), ..run(20, 10, 30, 0, 0) }, "compute"),
             (Measured::default(), "unknown"),
         ] {
             assert_eq!(bottleneck(&m, 1).word, expected);
