@@ -408,6 +408,14 @@ impl Writer {
     }
 }
 
+impl Drop for Writer {
+    /// Unlocks by hand: a process that was just being started elsewhere may share the open file
+    /// for a moment, and would hold the lock until it has become another program.
+    fn drop(&mut self) {
+        let _ = self.file.unlock();
+    }
+}
+
 /// Header and end of a session file; `None` without a complete first line.
 fn peek(path: &Path) -> Result<Option<SessionFile>, StoreError> {
     let fail = |source| io_error("read", path, REMEDY_READ)(source);
