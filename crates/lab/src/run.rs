@@ -204,6 +204,10 @@ pub struct StudyRun {
 /// # Errors
 /// [`LabError::Usage`]: an override names what is not there, or nothing is left to run.
 pub fn plan(spec: &ioloom_model::StudySpec, options: &RunOptions<'_>) -> Result<Planned, LabError> {
+    let mut words = BTreeSet::new();
+    if let Some(twice) = options.places.iter().find(|p| !words.insert(&p.medium.name)) {
+        return Err(LabError::Usage(format!("the medium {} is named twice", twice.medium.name)));
+    }
     let mut overrides = options.overrides.clone();
     overrides.media = options.places.iter().map(|p| p.medium.name.clone()).collect();
     if options.files.is_some() {

@@ -7,7 +7,7 @@
 
 use crate::expand::{Comparison, ReadyArm, SetSource};
 use crate::files::SET_MANIFEST;
-use crate::subject::Subject;
+use crate::subject::{Cost, Subject};
 use ioloom_model::fileset::Medium;
 use ioloom_model::units::{format_count, format_ns, format_size};
 use ioloom_model::{Compute, FileSetSpec};
@@ -174,6 +174,7 @@ pub fn needs(
         seconds_runs: 0.0,
         budget_s: None,
     };
+    let mut costs = Costs { subject, known: BTreeMap::new() };
     for place in places {
         let (reserve_bytes, free_bytes) = reserve_and_free(&place.dir, reserve_bytes)?;
         let mut wanted = BTreeMap::new();
@@ -182,7 +183,7 @@ pub fn needs(
                 let blocks = comparison.blocks;
                 needs.runs += blocks as usize;
                 needs.seconds_runs +=
-                    f64::from(blocks) * run_seconds(subject, arm, &comparison.compute, cores);
+                    f64::from(blocks) * run_seconds(&mut costs, arm, &comparison.compute, cores);
                 if let SetSource::Made(spec) = &arm.source {
                     wanted.insert(place.set_dir(&arm.set, spec), spec);
                 }
@@ -194,7 +195,7 @@ pub fn needs(
                 needs.sets_ready += 1;
                 continue;
             }
-            let cost = subject.cost(spec);
+            let cost = costs.of(spec);
             needs.sets_missing += 1;
             needs.seconds_sets += cost.seconds;
             bytes += cost.bytes;
@@ -212,11 +213,24 @@ pub fn needs(
     Ok(needs)
 }
 
+/// Costs that were asked once: a subject may draw a million sizes to answer.
+struct Costs<'a> {
+    subject: &'a dyn Subject,
+    known: BTreeMap<Vec<u8>, Cost>,
+}
+
+impl Costs<'_> {
+    fn of(&mut self, spec: &FileSetSpec) -> Cost {
+        let key = serde_json::to_vec(spec).unwrap_or_default();
+        *self.known.entry(key).or_insert_with(|| self.subject.cost(spec))
+    }
+}
+
 /// Rough length of a run: 0.3 s around it, 15 000 files/s, 400 MB/s, and the compute demand spread
 /// over the threads that may work on it.
-fn run_seconds(subject: &dyn Subject, arm: &ReadyArm, compute: &Compute, cores: u32) -> f64 {
+fn run_seconds(costs: &mut Costs<'_>, arm: &ReadyArm, compute: &Compute, cores: u32) -> f64 {
     let SetSource::Made(spec) = &arm.source else { return 1.0 };
-    let cost = subject.cost(spec);
+    let cost = costs.of(spec);
     let files = arm.files_max.map_or(cost.files, |max| max.min(cost.files));
     let part = files as f64 / cost.files.max(1) as f64;
     let bytes = cost.bytes as f64 * part;

@@ -113,6 +113,10 @@ fn too_little_space_and_wrong_names_are_refused_before_anything_is_made() {
     let error = run_study(&spec, &bench.subject, &store, &options).unwrap_err();
     assert_eq!(error.exit_code(), 3, "{error}");
     assert!(error.to_string().contains("must stay free"), "{error}");
+    options.places.push(options.places[0].clone());
+    let error = run_study(&study(TWO_ARMS), &bench.subject, &store, &options).unwrap_err();
+    assert!(error.exit_code() == 2 && error.to_string().contains("twice"), "{error}");
+    options.places.pop();
     options.overrides.experiments = vec!["y".to_owned()];
     let error = run_study(&study(TWO_ARMS), &bench.subject, &store, &options).unwrap_err();
     assert_eq!(error.exit_code(), 2, "{error}");
