@@ -24,12 +24,22 @@ pub(crate) fn run(repo: &Repo, build: bool) -> anyhow::Result<Outcome> {
         return Ok(judge_install(&install));
     }
     let script = if build { "build" } else { "check" };
-    let ended = Job::new("npm", &["run", script], &dir, 300).run()?;
-    Ok(if ended.fine() {
-        Outcome::Passed(format!("npm run {script}"))
-    } else {
-        Outcome::Failed(format!("npm run {script}: {}", ended.word()))
-    })
+    let ended = Job::new("npm", &["run", script], &dir, 600).run()?;
+    Ok(judge_script(script, &ended))
+}
+
+/// A script that leaves a part out says so in a line and ends well.
+fn judge_script(script: &str, ended: &Ended) -> Outcome {
+    let skipped = ended.lines.iter().find_map(|line| line.strip_prefix("SKIPPED: "));
+    match skipped {
+        _ if !ended.fine() => {
+            let why = ended.lines.iter().rev().find(|line| line.starts_with("FAILED"));
+            let why = why.map_or("", String::as_str);
+            Outcome::Failed(format!("npm run {script}: {} {why}", ended.word()))
+        }
+        Some(words) => Outcome::Skipped(words.to_owned()),
+        None => Outcome::Passed(format!("npm run {script}")),
+    }
 }
 
 fn judge_install(ended: &Ended) -> Outcome {
@@ -46,17 +56,23 @@ mod tests {
     use super::*;
     use crate::guard::Tests;
 
+    fn ended(code: i32, line: &str) -> Ended {
+        Ended { code, killed: None, lines: [line.to_owned()].into(), tests: Tests::default() }
+    }
+
+    #[test]
+    fn what_a_script_left_out_is_counted() {
+        let skipped = judge_script("check", &ended(0, "SKIPPED: no browser"));
+        assert_eq!(skipped, Outcome::Skipped("no browser".to_owned()));
+        assert!(matches!(judge_script("check", &ended(0, "fine")), Outcome::Passed(_)));
+        assert!(matches!(judge_script("check", &ended(1, "SKIPPED: x")), Outcome::Failed(_)));
+    }
+
     #[test]
     fn no_network_is_no_failure_but_a_bad_lock_is() {
-        let ended = |line: &str| Ended {
-            code: 1,
-            killed: None,
-            lines: [line.to_owned()].into(),
-            tests: Tests::default(),
-        };
-        let offline = judge_install(&ended("npm error code EAI_AGAIN"));
+        let offline = judge_install(&ended(1, "npm error code EAI_AGAIN"));
         assert!(matches!(offline, Outcome::Skipped(_)));
-        let lock = judge_install(&ended("npm error lock file does not satisfy package.json"));
+        let lock = judge_install(&ended(1, "npm error lock file does not satisfy package.json"));
         assert!(matches!(lock, Outcome::Failed(_)));
     }
 }
