@@ -37,7 +37,10 @@ pub fn document(input: &Input, groups: &[Group<'_>], headlines: &[Headline<'_, '
             "arm": d.arm,
             "detail": d.detail,
         })).collect::<Vec<_>>(),
-        "runs": input.records.iter().map(run).collect::<Vec<_>>(),
+        "runs": {
+            "columns": RUN_COLUMNS,
+            "rows": input.records.iter().map(run).collect::<Vec<_>>(),
+        },
     })
 }
 
@@ -107,6 +110,28 @@ fn claims(input: &Input) -> Vec<Value> {
         .collect()
 }
 
+/// Names of the columns of a run, in order.
+pub const RUN_COLUMNS: [&str; 13] = [
+    "position",
+    "block",
+    "experiment",
+    "arm",
+    "set",
+    "medium",
+    "condition",
+    "compute",
+    "outcome",
+    "reason",
+    "proved",
+    "doubts",
+    "measured",
+];
+
+/// A number without the `.0` that every count would carry.
+fn number(value: f64) -> Value {
+    if value.fract() == 0.0 && value.abs() < 9e15 { json!(value as i64) } else { json!(value) }
+}
+
 fn run(r: &RunRecord) -> Value {
     let (word, reason, numbers) = match &r.outcome {
         Outcome::Done { measured } => ("done", None, scalars(measured)),
@@ -116,21 +141,21 @@ fn run(r: &RunRecord) -> Value {
             ("timed-out", Some(format!("killed after {seconds} s")), Value::Null)
         }
     };
-    json!({
-        "position": r.key.position,
-        "block": r.key.block,
-        "experiment": r.key.experiment,
-        "arm": r.key.arm,
-        "set": r.key.set,
-        "medium": r.key.medium,
-        "condition": r.key.condition,
-        "compute": r.key.compute,
-        "outcome": word,
-        "reason": reason,
-        "proved": r.proof.as_ref().map(|p| p.proved),
-        "doubts": r.doubts,
-        "measured": numbers,
-    })
+    json!([
+        r.key.position,
+        r.key.block,
+        r.key.experiment,
+        r.key.arm,
+        r.key.set,
+        r.key.medium,
+        r.key.condition,
+        r.key.compute,
+        word,
+        reason,
+        r.proof.as_ref().map(|p| p.proved),
+        r.doubts,
+        numbers,
+    ])
 }
 
 fn scalars(m: &Measured) -> Value {
@@ -154,7 +179,7 @@ fn scalars(m: &Measured) -> Value {
         "others_cpu",
     ] {
         if let Some(value) = m.metric(name) {
-            out.insert(name.to_owned(), json!(value));
+            out.insert(name.to_owned(), number(value));
         }
     }
     out.insert("files".to_owned(), json!(m.files));
@@ -173,7 +198,8 @@ fn scalars(m: &Measured) -> Value {
     let roles: Map<String, Value> = role_times(std::iter::once(m))
         .into_iter()
         .map(|(role, (times, threads, ready))| {
-            (role, json!({ "threads": threads, "ready_measured": ready, "ns": times }))
+            let ns = times.map(number);
+            (role, json!({ "threads": threads, "ready_measured": ready, "ns": ns }))
         })
         .collect();
     out.insert("roles".to_owned(), Value::Object(roles));

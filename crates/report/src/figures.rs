@@ -80,17 +80,28 @@ fn factor_words(factor: &str) -> String {
     }
 }
 
-/// The chart that the study asks for, or dots where the records do not give it.
-pub fn of_group(group: &Group<'_>, input: &Input) -> Option<Figure> {
+/// Levels that a ladder can show without their bands covering each other.
+const LEVELS_MAX: usize = 3;
+
+/// The chart that the study asks for, or dots where the records do not give it. A ladder beside
+/// many arms without its factor is followed by the dots of all arms.
+pub fn of_group(group: &Group<'_>, input: &Input) -> Vec<Figure> {
     if group.arms.iter().all(|a| a.estimate.is_none()) {
-        return None;
+        return Vec::new();
     }
-    let wanted = match group.experiment.chart {
-        Chart::Ladder | Chart::Curve => ladder(group).map(Figure::Lines),
-        Chart::Heat => roles_map(group).map(Figure::Heat),
-        Chart::Dots => None,
-    };
-    Some(wanted.unwrap_or_else(|| Figure::Dots(dot_rows(group, input))))
+    let dots = || Figure::Dots(dot_rows(group, input));
+    match group.experiment.chart {
+        Chart::Ladder | Chart::Curve => match ladder(group) {
+            Some(mut lines) if lines.levels.len() > LEVELS_MAX => {
+                lines.levels.clear();
+                vec![Figure::Lines(lines), dots()]
+            }
+            Some(lines) => vec![Figure::Lines(lines)],
+            None => vec![dots()],
+        },
+        Chart::Heat => vec![roles_map(group).map_or_else(dots, Figure::Heat)],
+        Chart::Dots => vec![dots()],
+    }
 }
 
 fn description(group: &Group<'_>) -> String {
@@ -112,7 +123,7 @@ fn ladder(group: &Group<'_>) -> Option<lines::Lines> {
     let axis = group.experiment.axis.as_deref()?;
     let mut out: Vec<lines::Line> = Vec::new();
     let mut levels = Vec::new();
-    for arm in &group.arms {
+    for arm in group.arms.iter().filter(|a| !a.is_again()) {
         let Some(y) = arm.estimate.clone() else { continue };
         let Some(x) = arm.factors.get(axis) else {
             levels.push(lines::Level { name: arm.name.to_owned(), y });
@@ -163,7 +174,10 @@ pub fn dot_rows(group: &Group<'_>, input: &Input) -> dots::Dots {
         let Some(value) = arm.estimate.clone() else { continue };
         let remark = match simplest {
             Some(s) if s.id == arm.id => "simplest".to_owned(),
-            Some(s) if better != Better::Neither && comparable.iter().any(|c| c.id == arm.id) => {
+            Some(s)
+                if better != Better::Neither
+                    && (arm.is_again() || comparable.iter().any(|c| c.id == arm.id)) =>
+            {
                 group
                     .gain(arm, s, input.seed)
                     .map_or(String::new(), |r| ratio_interval(r.value, r.low, r.high))
@@ -215,7 +229,7 @@ fn roles_map(group: &Group<'_>) -> Option<heat::Heat> {
         return None;
     }
     let mut cells = Vec::new();
-    for arm in &group.arms {
+    for arm in group.arms.iter().filter(|a| !a.is_again()) {
         let Some((readers, hybrids, computers)) = role(arm) else { continue };
         let at = (
             rows.iter().position(|r| *r == (readers, hybrids))?,
@@ -277,7 +291,8 @@ pub fn call_costs(group: &Group<'_>, input: &Input) -> Vec<(String, Figure)> {
     }
     let mut out = Vec::new();
     for family in families {
-        let arms: Vec<_> = group.arms.iter().filter(|a| a.family == family).collect();
+        let arms: Vec<_> =
+            group.arms.iter().filter(|a| a.family == family && !a.is_again()).collect();
         let mut sizes: Vec<f64> =
             arms.iter().filter_map(|a| Some(a.runs.first()?.set.bytes_mean)).collect();
         let before = sizes.len();

@@ -14,6 +14,9 @@ use ioloom_model::{
 };
 use std::collections::{BTreeMap, BTreeSet};
 
+/// How the laboratory marks the second run of the same arm in a block, which shows the noise.
+const AGAIN: &str = " (again)";
+
 /// One comparison.
 #[derive(Debug, Clone)]
 pub struct Group<'a> {
@@ -74,6 +77,11 @@ pub struct NotRun {
 }
 
 impl<'a> ArmRuns<'a> {
+    /// Whether it repeats another arm to show the noise; such an arm is no candidate.
+    pub fn is_again(&self) -> bool {
+        self.name.ends_with(AGAIN)
+    }
+
     /// Any metric of the finished runs with its blocks.
     pub fn blocks(&self, metric: &str) -> Vec<(u32, f64)> {
         self.runs
@@ -164,7 +172,7 @@ impl<'a> Group<'a> {
         let mut arms: Vec<_> = self
             .arms
             .iter()
-            .filter(|a| a.estimate.is_some() && a.plan.method != Method::Null)
+            .filter(|a| a.estimate.is_some() && a.plan.method != Method::Null && !a.is_again())
             .collect();
         arms.sort_by_key(|a| a.simplicity());
         if let Some(work) = arms.first().and_then(|a| a.work()) {
@@ -191,6 +199,14 @@ impl<'a> Group<'a> {
         } else {
             Ratio::paired(&b, &a, seed)
         }
+    }
+
+    /// The same plan against itself: the arm, and how far its two series differ.
+    pub fn noise(&self, seed: u64) -> Option<(&ArmRuns<'a>, Ratio)> {
+        let again = self.arms.iter().find(|a| a.is_again())?;
+        let name = again.name.strip_suffix(AGAIN)?;
+        let first = self.arms.iter().find(|a| a.name == name && a.set == again.set)?;
+        Some((first, self.gain(again, first, seed)?))
     }
 
     /// Doubts of its runs and of its experiment.
@@ -321,6 +337,7 @@ fn arms_of<'a>(
         place(a)
             .cmp(&place(b))
             .then_with(|| factors(a).partial_cmp(&factors(b)).unwrap_or(std::cmp::Ordering::Equal))
+            .then_with(|| a.name.len().cmp(&b.name.len()))
             .then_with(|| a.name.cmp(b.name))
     });
     for (i, arm) in arms.iter_mut().enumerate() {
@@ -349,7 +366,7 @@ fn family(experiment: &Experiment, record: &RunRecord) -> String {
     let spec = experiment.arms.get(spec_index(experiment, &record.key.arm, &record.key.factors));
     let mut name = spec.map_or_else(|| record.key.arm.clone(), Arm::family);
     let Some(axis) = experiment.axis.as_deref() else {
-        return record.key.arm.clone();
+        return name;
     };
     for (factor, value) in &record.key.factors {
         if factor != axis && spec.is_some_and(|s| s.name.contains('{')) {
@@ -360,6 +377,7 @@ fn family(experiment: &Experiment, record: &RunRecord) -> String {
 }
 
 fn spec_index(experiment: &Experiment, name: &str, factors: &BTreeMap<String, f64>) -> usize {
+    let name = name.strip_suffix(AGAIN).unwrap_or(name);
     let exact = experiment.arms.iter().position(|a| fill(&a.name, factors) == name);
     let loose = || experiment.arms.iter().position(|a| fits(&a.name, name));
     exact.or_else(loose).unwrap_or(usize::MAX)

@@ -159,21 +159,24 @@ fn clause(out: &mut Vec<Piece>, h: &Headline<'_, '_>, first: bool) {
     words(out, if first { "On " } else { "on " });
     out.push(Piece::Name(h.group.set.clone()));
     words(out, &format!(" ({}, {}) ", size_words(h.best), h.group.condition));
-    let clear = h.gains.iter().any(|(_, _, r)| r.is_some_and(|r| r.low > 1.0));
     let gains: Vec<_> =
         h.gains.iter().filter_map(|(id, o, r)| Some((id, o, r.as_ref()?))).collect();
+    let clear = gains.iter().filter(|(_, _, r)| r.low > 1.0).count();
     if gains.is_empty() {
         out.push(Piece::Plan(h.best.plan.to_string()));
         words(out, " has the best median, and it is itself the simplest plan");
         return;
     }
-    if !clear {
-        words(out, "no plan was clearly faster than the simplest ones: ");
-        out.push(Piece::Plan(h.best.plan.to_string()));
-        words(out, " is the best median at ");
-    } else {
-        out.push(Piece::Plan(h.best.plan.to_string()));
-        words(out, " is fastest, ");
+    match clear {
+        0 => {
+            words(out, "no plan was clearly faster than the simpler ones: ");
+            out.push(Piece::Plan(h.best.plan.to_string()));
+            words(out, " has the best median, ");
+        }
+        n => {
+            out.push(Piece::Plan(h.best.plan.to_string()));
+            words(out, if n == gains.len() { " is fastest, " } else { " has the best median, " });
+        }
     }
     let count = gains.len();
     for (i, (id, other, ratio)) in gains.into_iter().enumerate() {

@@ -50,7 +50,7 @@ pub fn picture(input: &Input, experiment: Option<&str>) -> Option<String> {
         Some(name) => groups
             .iter()
             .filter(|g| g.experiment.name == name)
-            .find_map(|g| figures::of_group(g, input)),
+            .find_map(|g| figures::of_group(g, input).into_iter().next()),
         None => {
             let headlines = headline::headlines(&groups, input);
             figures::overview(&headline::chosen(&headlines))

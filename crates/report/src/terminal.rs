@@ -5,11 +5,12 @@
 //! repeats what words say and stays out of tables, whose columns are counted in characters.
 
 use crate::compare::{Change, matched};
+use crate::estimate::Ratio;
 use crate::group::{groups, not_run};
 use crate::headline::{Headline, answer, headlines, plain_text};
 use crate::input::{Input, Verdict};
 use crate::quantity::{ratio, ratio_interval};
-use comfy_table::{Cell, CellAlignment, ContentArrangement, Table, presets};
+use comfy_table::{Cell, CellAlignment, ColumnConstraint, ContentArrangement, Table, presets};
 use ioloom_model::Doubt;
 use std::collections::BTreeMap;
 
@@ -83,28 +84,39 @@ fn finished(table: &Table) -> String {
     lines.join("\n") + "\n"
 }
 
+/// Comparisons that a terminal shows; the page has them all.
+const ROWS_MAX: usize = 12;
+
 fn comparison_table(headlines: &[Headline<'_, '_>], width: usize) -> String {
     let mut t = table(width);
-    t.set_header(["set, condition", "best", "gain [95 %]", "over", "n"]);
-    for h in headlines {
-        if h.gains.is_empty() {
-            t.add_row([clean(&h.group.place()), clean(h.best.name), "simplest".to_owned()]);
-        }
-        for (i, (_, other, r)) in h.gains.iter().enumerate() {
-            let first = |text: String| if i == 0 { text } else { String::new() };
-            t.add_row(vec![
-                Cell::new(first(clean(&h.group.place()))),
-                Cell::new(first(clean(h.best.name))),
-                Cell::new(
-                    r.map_or_else(|| "–".to_owned(), |r| ratio_interval(r.value, r.low, r.high)),
-                )
+    t.set_header(["experiment", "best", "gain [95 %]", "over", "n"]);
+    let all: Vec<_> = headlines.iter().filter(|h| h.group.is_speed()).collect();
+    for h in all.iter().take(ROWS_MAX) {
+        let lines = |f: &dyn Fn(&str, Option<Ratio>) -> String| {
+            let lines: Vec<_> = h.gains.iter().map(|(_, o, r)| f(o.name, *r)).collect();
+            lines.join("\n")
+        };
+        let ratios = lines(&|_, r| {
+            r.map_or_else(|| "–".to_owned(), |r| ratio_interval(r.value, r.low, r.high))
+        });
+        t.add_row(vec![
+            Cell::new(format!("{}\n{}", clean(&h.group.experiment.name), clean(&h.group.place()))),
+            Cell::new(clean(h.best.name)),
+            Cell::new(if h.gains.is_empty() { "the simplest" } else { &ratios })
                 .set_alignment(CellAlignment::Right),
-                Cell::new(clean(other.name)),
-                Cell::new(r.map_or(0, |r| r.n)).set_alignment(CellAlignment::Right),
-            ]);
-        }
+            Cell::new(lines(&|name, _| clean(name))),
+            Cell::new(lines(&|_, r| r.map_or(0, |r| r.n).to_string()))
+                .set_alignment(CellAlignment::Right),
+        ]);
     }
-    finished(&t)
+    if let Some(column) = t.column_mut(2) {
+        column.set_constraint(ColumnConstraint::ContentWidth);
+    }
+    let mut out = finished(&t);
+    if all.len() > ROWS_MAX {
+        out.push_str(&format!(" and {} more in the report\n", all.len() - ROWS_MAX));
+    }
+    out
 }
 
 fn verdict_lines(input: &Input, width: usize, paint: &Paint) -> String {

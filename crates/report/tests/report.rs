@@ -110,7 +110,7 @@ fn every_number_leads_back_to_the_data() {
     let text = rest.split("</script>").next().expect("the end of data");
     let value: serde_json::Value = serde_json::from_str(text).expect("the data are JSON");
     assert_eq!(value["schema"], data::DATA_SCHEMA);
-    assert_eq!(value["runs"].as_array().map(Vec::len), Some(input.records.len()));
+    assert_eq!(value["runs"]["rows"].as_array().map(Vec::len), Some(input.records.len()));
     let mut known: BTreeSet<String> = BTreeSet::new();
     for group in value["groups"].as_array().expect("groups") {
         for arm in group["arms"].as_array().expect("arms") {
@@ -140,7 +140,7 @@ fn what_did_not_finish_is_said() {
         "open with O_DIRECT gave EINVAL",
         "28 threads are more than the limit of this sample",
         "not run in quick",
-        "No arm of this experiment ran.",
+        "1 experiment of which no arm ran",
         "cachestat is missing here",
     ] {
         assert!(page.contains(words), "{words}");
@@ -165,6 +165,23 @@ fn terminal_lines_fit_and_colour_only_repeats() {
         stripped.push_str(if i == 0 { part } else { part.split_once('m').map_or("", |(_, t)| t) });
     }
     assert_eq!(stripped, plain);
+}
+
+/// The second series of the same plan shows the noise and is no candidate.
+#[test]
+fn a_plan_against_itself_is_noise() {
+    let mut input = sample(1);
+    for r in &mut input.records {
+        if let Outcome::Done { measured } = &mut r.outcome
+            && r.key.arm == "default (again)"
+        {
+            measured.elapsed_ns = 1;
+        }
+    }
+    let groups = groups(&input);
+    assert_eq!(groups[0].best().map(|a| a.name), Some("uring-window"));
+    assert_eq!(groups[0].noise(1).map(|(arm, _)| arm.name), Some("default"));
+    assert!(html(&input).contains("Noise: default against itself"));
 }
 
 /// A session in which nothing finished must still give a page that says so.

@@ -311,6 +311,7 @@ fn small_files(maker: &mut Maker) {
     let e = set("E", 4000, 5100.0, "work");
     for (arm, plan, factors, ms, busy, word) in [
         ("default", "read/window:l=32,p=2", &[][..], 86.0, 0.93, "device"),
+        ("default (again)", "read/window:l=32,p=2", &[], 86.0, 0.93, "device"),
         ("threads-1", "read/threads:n=1", &[("n", 1.0)], 412.0, 0.61, "device"),
         ("threads-2", "read/threads:n=2", &[("n", 2.0)], 236.0, 0.74, "device"),
         ("threads-8", "read/threads:n=8", &[("n", 8.0)], 104.0, 0.9, "device"),

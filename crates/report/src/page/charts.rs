@@ -7,17 +7,22 @@ use crate::headline::Headline;
 use crate::input::Input;
 use crate::markup::Markup;
 use crate::quantity::count;
-use ioloom_model::CallKind;
+use ioloom_model::study::Experiment;
+use ioloom_model::{CallKind, RunRecord};
 use std::collections::BTreeMap;
 
 /// Every experiment with its charts, doubts, numbers and what did not run.
 pub(crate) fn experiments(input: &Input, groups: &[Group<'_>]) -> Markup {
     let mut m = Markup::new();
     let missing = not_run(input);
+    let mut silent = Vec::new();
     for experiment in &input.study.experiments {
         let own: Vec<_> = groups.iter().filter(|g| g.experiment.name == experiment.name).collect();
         let gone: Vec<_> = missing.iter().filter(|n| n.experiment == experiment.name).collect();
-        if own.is_empty() && gone.is_empty() {
+        if own.is_empty() {
+            if !gone.is_empty() {
+                silent.push((experiment, gone));
+            }
             continue;
         }
         m.tag("article").body(|m| {
@@ -28,30 +33,62 @@ pub(crate) fn experiments(input: &Input, groups: &[Group<'_>]) -> Markup {
                     one_group(m, input, group);
                 });
             }
-            not_run_list(m, &gone, own.is_empty());
+            not_run_list(m, &gone);
         });
+    }
+    silent_list(&mut m, &silent);
+    let known = |r: &&RunRecord| input.study.experiments.iter().any(|e| e.name == r.key.experiment);
+    let strangers = input.records.iter().filter(|r| !known(r)).count();
+    if strangers > 0 {
+        m.tag("p").a("class", "lead").text(&format!(
+            "{strangers} runs belong to experiments that this study does not name; they stand in \
+             the embedded data only."
+        ));
     }
     m
 }
 
+/// Experiments of which nothing ran, folded: their questions are worth knowing, no more.
+fn silent_list(m: &mut Markup, silent: &[(&Experiment, Vec<&NotRun>)]) {
+    if silent.is_empty() {
+        return;
+    }
+    m.tag("details").body(|m| {
+        let one = silent.len() == 1;
+        let words =
+            if one { "experiment of which no arm ran" } else { "experiments of which no arm ran" };
+        m.tag("summary").text(&format!("{} {words}", silent.len()));
+        m.tag("dl").a("class", "silent").body(|m| {
+            for (experiment, gone) in silent {
+                m.tag("dt").body(|m| {
+                    m.text(&experiment.question);
+                    m.text(" ");
+                    m.tag("span").a("class", "where").text(&experiment.name);
+                });
+                m.tag("dd").body(|m| not_run_list(m, gone));
+            }
+        });
+    });
+}
+
 fn one_group(m: &mut Markup, input: &Input, group: &Group<'_>) {
-    match figures::of_group(group, input) {
-        Some(figure) => parts::figure(m, &figure, |m| {
+    let figures = figures::of_group(group, input);
+    if figures.is_empty() {
+        let words = format!("{}: no arm finished, so there is nothing to draw.", group.place());
+        m.tag("p").a("class", "lead").text(&words);
+    }
+    for (i, figure) in figures.iter().enumerate() {
+        parts::figure(m, figure, |m| {
             m.tag("b").text(&group.place());
-            let runs: usize = group.arms.iter().map(|a| a.runs.len()).sum();
-            let fewest = group.arms.iter().map(|a| a.runs.len()).filter(|n| *n > 0).min();
-            m.text(&format!(
-                " {}: median and 95 % interval, {} arms, {} runs, at least {} per arm.",
-                figures::metric_words(&group.experiment.metric),
-                group.arms.len(),
-                runs,
-                fewest.unwrap_or(0)
-            ));
-        }),
-        None => m
-            .tag("p")
-            .a("class", "lead")
-            .text(&format!("{}: no arm finished, so there is nothing to draw.", group.place())),
+            let words = if i == 0 { caption(group) } else { " all arms, best first.".to_owned() };
+            m.text(&words);
+        });
+    }
+    if let Some((arm, noise)) = group.noise(input.seed) {
+        let text = crate::quantity::ratio_interval(noise.value, noise.low, noise.high);
+        m.tag("p")
+            .a("class", "noise")
+            .text(&format!("Noise: {} against itself {text} over {} blocks.", arm.name, noise.n));
     }
     parts::doubts(m, &group.doubts(input));
     m.tag("details").body(|m| {
@@ -59,6 +96,17 @@ fn one_group(m: &mut Markup, input: &Input, group: &Group<'_>) {
         numbers(m, group);
     });
     refusals(m, group);
+}
+
+fn caption(group: &Group<'_>) -> String {
+    let runs: usize = group.arms.iter().map(|a| a.runs.len()).sum();
+    let fewest = group.arms.iter().map(|a| a.runs.len()).filter(|n| *n > 0).min();
+    format!(
+        " {}: median and 95 % interval, {} arms, {runs} runs, at least {} per arm.",
+        figures::metric_words(&group.experiment.metric),
+        group.arms.len(),
+        fewest.unwrap_or(0)
+    )
 }
 
 fn numbers(m: &mut Markup, group: &Group<'_>) {
@@ -116,22 +164,26 @@ fn refusals(m: &mut Markup, group: &Group<'_>) {
     });
 }
 
-fn not_run_list(m: &mut Markup, gone: &[&NotRun], nothing_ran: bool) {
+/// Arms without a run, one line for each reason.
+fn not_run_list(m: &mut Markup, gone: &[&NotRun]) {
+    let mut reasons: Vec<&'static str> = gone.iter().map(|n| n.reason).collect();
+    reasons.sort_unstable();
+    reasons.dedup();
     if gone.is_empty() {
         return;
     }
     m.tag("ul").a("class", "notrun").body(|m| {
-        if nothing_ran {
-            m.tag("li").text("No arm of this experiment ran.");
-        }
-        for n in gone {
+        for reason in reasons {
             m.tag("li").body(|m| {
-                m.tag("code").text(&n.arm);
-                if n.values != "all" {
-                    m.text(&format!(" with {}", n.values));
-                }
+                m.text(reason);
                 m.text(": ");
-                m.text(n.reason);
+                for (i, n) in gone.iter().filter(|n| n.reason == reason).enumerate() {
+                    m.text(if i > 0 { ", " } else { "" });
+                    m.tag("code").text(&n.arm);
+                    if n.values != "all" {
+                        m.text(&format!(" ({})", n.values));
+                    }
+                }
             });
         }
     });
@@ -142,7 +194,8 @@ pub(crate) fn costs(input: &Input, groups: &[Group<'_>]) -> Markup {
     let mut m = Markup::new();
     for group in groups {
         for (family, figure) in figures::call_costs(group, input) {
-            let arms: Vec<_> = group.arms.iter().filter(|a| a.family == family).collect();
+            let arms: Vec<_> =
+                group.arms.iter().filter(|a| a.family == family && !a.is_again()).collect();
             let (least, most) = calls_per_point(&arms);
             parts::figure(&mut m, &figure, |m| {
                 m.tag("b").text(&format!("{family}, {}", group.condition));
@@ -174,7 +227,13 @@ fn calls_per_point(arms: &[&ArmRuns<'_>]) -> (u64, u64) {
 /// Shares of time, single threads and reads in flight of the best plans.
 pub(crate) fn time(headlines: &[Headline<'_, '_>]) -> Markup {
     let mut m = Markup::new();
+    let mut seen: Vec<&str> = Vec::new();
     for h in headlines.iter().filter(|h| h.group.is_speed()) {
+        // The first comparison of an experiment speaks for it; the data hold them all.
+        if seen.contains(&h.group.experiment.name.as_str()) {
+            continue;
+        }
+        seen.push(&h.group.experiment.name);
         let (shares, flight) = (figures::shares(h), figures::in_flight(h.best));
         if shares.is_none() && flight.is_none() {
             continue;

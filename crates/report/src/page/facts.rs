@@ -22,11 +22,12 @@ pub(crate) fn conditions(input: &Input) -> Markup {
                     Some(false) => "not proved",
                     None => "unknown",
                 };
-                (p.asked.name().to_owned(), p.made_by.clone(), word.to_owned(), p.reason.clone())
+                // Reasons differ from run to run in their numbers alone; those stand in ranges.
+                (p.asked.name().to_owned(), p.made_by.clone(), word.to_owned(), masked(&p.reason))
             }
             None if r.measured().is_some() => {
                 let asked = r.key.condition.name().to_owned();
-                (asked, "–".to_owned(), "unknown".to_owned(), "no proof was recorded".to_owned())
+                (asked, "–".to_owned(), "unknown".to_owned(), String::new())
             }
             None => continue,
         };
@@ -50,7 +51,7 @@ pub(crate) fn conditions(input: &Input) -> Markup {
         ("why", false),
     ];
     parts::table(&mut m, "sort conditions", &columns, |m| {
-        for ((asked, made_by, word, reason), runs) in &rows {
+        for ((asked, made_by, word, _), runs) in &rows {
             m.tag("tr").body(|m| {
                 m.tag("td").text(asked);
                 m.tag("td").text(made_by);
@@ -69,11 +70,36 @@ pub(crate) fn conditions(input: &Input) -> Markup {
                 let device = |r: &&RunRecord| r.proof.as_ref()?.device_share;
                 m.tag("td").a("class", "r").text(&range(runs.iter().filter_map(resident)));
                 m.tag("td").a("class", "r").text(&range(runs.iter().filter_map(device)));
-                m.tag("td").text(reason);
+                m.tag("td").text(&why(runs));
             });
         }
     });
     m
+}
+
+/// A text with every number replaced by one sign.
+fn masked(text: &str) -> String {
+    let mut out = String::new();
+    for c in text.chars() {
+        match c {
+            '0'..='9' | '.' if out.ends_with('#') => {}
+            '0'..='9' => out.push('#'),
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+/// The reason of these runs, or that of the first as an example where the numbers differ.
+fn why(runs: &[&RunRecord]) -> String {
+    let reasons: BTreeSet<&str> =
+        runs.iter().filter_map(|r| Some(r.proof.as_ref()?.reason.as_str())).collect();
+    let first = runs.iter().find_map(|r| Some(r.proof.as_ref()?.reason.as_str()));
+    match (first, reasons.len()) {
+        (None, _) => "no proof was recorded".to_owned(),
+        (Some(reason), 0 | 1) => reason.to_owned(),
+        (Some(reason), _) => format!("for example: {reason}"),
+    }
 }
 
 fn proof_word(m: &mut Markup, word: &str) {

@@ -75,9 +75,9 @@ pub(crate) fn pieces(m: &mut Markup, pieces: &[Piece]) {
 /// The spelling of a plan; lines may break after its separators and nowhere else.
 pub(crate) fn plan(m: &mut Markup, spelling: &str) {
     m.tag("code").body(|m| {
-        for part in spelling.split_inclusive(['/', ',']) {
+        for (i, part) in spelling.split_inclusive(['/', ',']).enumerate() {
+            m.asset(if i > 0 { "<wbr>" } else { "" });
             m.text(part);
-            m.asset("<wbr>");
         }
     });
 }

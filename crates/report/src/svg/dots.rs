@@ -55,7 +55,7 @@ pub fn draw(chart: &Dots, width: f64) -> Svg {
     let beside = width >= 600.0;
     let names =
         chart.rows.iter().map(|r| text_width(&r.name, 12.0) * BOLD + 16.0).fold(0.0, f64::max);
-    let name_width = if beside { names.clamp(80.0, width * 0.32) } else { 0.0 };
+    let name_width = if beside { names.clamp(80.0, width * 0.37) } else { 0.0 };
     let remarks = chart.rows.iter().map(|r| text_width(&r.remark, 12.0)).fold(0.0, f64::max);
     let remarks = remarks.max(text_width(&chart.remark_title, 11.5));
     let remark_width = if beside && remarks > 0.0 { remarks + 24.0 } else { 0.0 };

@@ -52,18 +52,28 @@ impl Svg {
     /// The drawing as an element of a page that has [`chart_css`], [`palette_css`] and
     /// [`write_patterns`]. `class` is put on the element.
     pub fn write(&self, m: &mut Markup, class: &'static str) {
-        self.element(m, class, None, |_| {});
+        self.element(m, class, None, (0.0, 0.0, self.width, self.height), |_| {});
     }
 
-    /// The drawing as a file of its own, with colours for light and dark.
+    /// The drawing as a file of its own: with its title, margins, and colours for light and dark.
     pub fn standalone(&self) -> String {
+        const MARGIN: f64 = 24.0;
+        const HEAD: f64 = 56.0;
+        let view = (-MARGIN, -HEAD, self.width + 2.0 * MARGIN, self.height + HEAD + MARGIN);
         let mut m = Markup::new();
-        self.element(&mut m, "chart alone", Some("http://www.w3.org/2000/svg"), |m| {
+        self.element(&mut m, "chart alone", Some("http://www.w3.org/2000/svg"), view, |m| {
             m.tag("style").body(|m| {
                 m.asset(PALETTE_CSS).asset(CHART_CSS);
             });
             m.tag("defs").body(patterns);
-            m.tag("rect").a("width", "100%").a("height", "100%").a("class", "paper").void();
+            m.tag("rect")
+                .a("class", "paper")
+                .a("x", view.0)
+                .a("y", view.1)
+                .a("width", view.2)
+                .a("height", view.3)
+                .void();
+            label(m, "head", 0.0, 22.0 - HEAD / 2.0 - 16.0, &fitted(&self.title, 15.0, self.width));
         });
         m.text("\n");
         m.into_string()
@@ -74,18 +84,16 @@ impl Svg {
         m: &mut Markup,
         class: &'static str,
         namespace: Option<&'static str>,
+        view: (f64, f64, f64, f64),
         head: impl FnOnce(&mut Markup),
     ) {
-        let mut view = String::from("0 0 ");
-        view.push_str(&crate::markup::coordinate(self.width));
-        view.push(' ');
-        view.push_str(&crate::markup::coordinate(self.height));
+        let numbers = [view.0, view.1, view.2, view.3].map(crate::markup::coordinate);
         m.tag("svg")
             .maybe("xmlns", namespace)
             .a("class", class)
-            .a("viewBox", view)
-            .a("width", self.width)
-            .a("height", self.height)
+            .a("viewBox", numbers.join(" "))
+            .a("width", view.2)
+            .a("height", view.3)
             .a("role", "img")
             .a("aria-label", &self.title)
             .body(|m| {

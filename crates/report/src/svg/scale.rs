@@ -138,14 +138,19 @@ impl Scale {
     }
 }
 
-/// The round step at or above `raw`: 1, 2 or 5 times a power of ten.
+/// The round step nearest to `raw` in ratio: 1, 2 or 5 times a power of ten.
 fn step_125(raw: f64) -> f64 {
     if !(raw.is_finite() && raw > 0.0) {
         return 1.0;
     }
     let power = 10f64.powf(raw.log10().floor());
-    let step = [1.0, 2.0, 5.0, 10.0].into_iter().find(|s| s * power >= raw * 0.999_999);
-    step.unwrap_or(10.0) * power
+    let step = match raw / power {
+        m if m < 2f64.sqrt() => 1.0,
+        m if m < 10f64.sqrt() => 2.0,
+        m if m < 50f64.sqrt() => 5.0,
+        _ => 10.0,
+    };
+    step * power
 }
 
 #[cfg(test)]
@@ -159,7 +164,7 @@ mod tests {
     #[test]
     fn steps_are_one_two_five() {
         for (raw, step) in
-            [(0.9, 1.0), (1.1, 2.0), (3.0, 5.0), (7.0, 10.0), (0.03, 0.05), (1.0, 1.0)]
+            [(0.9, 1.0), (1.1, 1.0), (3.0, 2.0), (4.0, 5.0), (8.0, 10.0), (0.03, 0.02)]
         {
             assert!((step_125(raw) - step).abs() < 1e-12, "{raw}");
         }
