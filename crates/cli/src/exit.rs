@@ -35,6 +35,11 @@ impl Failure {
         Self { exit, message: message.into() }
     }
 
+    /// The reader of our output has gone: an end without a word.
+    pub(crate) fn quiet() -> Self {
+        Self::new(Exit::Ok, "")
+    }
+
     /// A failure while working (exit 1).
     pub(crate) fn failed(error: impl std::fmt::Display) -> Self {
         Self::new(Exit::Failed, error.to_string())

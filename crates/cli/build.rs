@@ -1,0 +1,30 @@
+//! Gives the program its version with the commit it was built from, so that every record says
+//! which source measured it. Without git, or outside a clone, the version stands alone.
+
+#![allow(clippy::print_stdout, reason = "cargo reads what a build script prints")]
+
+use std::path::Path;
+use std::process::Command;
+
+fn main() {
+    let root = Path::new("../..");
+    for name in ["HEAD", "logs/HEAD"] {
+        let path = root.join(".git").join(name);
+        if path.exists() {
+            println!("cargo::rerun-if-changed={}", path.display());
+        }
+    }
+    println!("cargo::rerun-if-changed=build.rs");
+    let version = env!("CARGO_PKG_VERSION");
+    let version = match git(&["rev-parse", "--short=10", "HEAD"]) {
+        Some(commit) => format!("{version} ({commit})"),
+        None => version.to_owned(),
+    };
+    println!("cargo::rustc-env=IOLOOM_VERSION={version}");
+}
+
+fn git(args: &[&str]) -> Option<String> {
+    let out = Command::new("git").args(args).output().ok()?;
+    let text = String::from_utf8(out.stdout).ok()?;
+    Some(text.trim().to_owned()).filter(|text| out.status.success() && !text.is_empty())
+}

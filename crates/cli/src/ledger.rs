@@ -1,0 +1,130 @@
+//! The claims: built in or read from a directory, and the rule by which stored runs judge them.
+
+use crate::exit::Failure;
+use ioloom_claims::{Claim, ClaimVerdict, Rule, Verdict};
+use ioloom_model::RunRecord;
+use std::borrow::Cow;
+use std::path::Path;
+
+/// Largest ledger file that is read, bytes.
+const FILE_MAX: u64 = 8 << 20;
+
+/// The claims that there are.
+pub(crate) struct Ledger(Cow<'static, [Claim]>);
+
+impl Ledger {
+    /// The ledger of a directory (`*.toml`), or the built-in one.
+    pub(crate) fn read(dir: Option<&Path>) -> Result<Self, Failure> {
+        let Some(dir) = dir else { return Ok(Self(Cow::Borrowed(ioloom_claims::ledger()))) };
+        let fail = |path: &Path| {
+            let path = path.display().to_string();
+            move |e: std::io::Error| Failure::failed(format!("read claims {path}: {e}"))
+        };
+        let mut paths = Vec::new();
+        for entry in std::fs::read_dir(dir).map_err(fail(dir))? {
+            let path = entry.map_err(fail(dir))?.path();
+            if path.extension().is_some_and(|e| e == "toml") {
+                paths.push(path);
+            }
+        }
+        paths.sort();
+        if paths.is_empty() {
+            return Err(Failure::failed(format!("read claims {}: no *.toml in it", dir.display())));
+        }
+        let mut files = Vec::new();
+        for path in paths {
+            if std::fs::metadata(&path).map_err(fail(&path))?.len() > FILE_MAX {
+                let reason = "larger than 8 MiB: not a file of claims";
+                return Err(Failure::failed(format!("read claims {}: {reason}", path.display())));
+            }
+            let text = std::fs::read_to_string(&path).map_err(fail(&path))?;
+            files.push((path.display().to_string(), text));
+        }
+        let texts = files.iter().map(|(name, text)| (name.as_str(), text.as_str()));
+        let claims = ioloom_claims::load(texts).map_err(|e| Failure::usage(one_line(&e)))?;
+        Ok(Self(Cow::Owned(claims)))
+    }
+
+    /// All claims in the order of the ledger.
+    pub(crate) fn all(&self) -> &[Claim] {
+        &self.0
+    }
+
+    /// The claims that a study tests: those with a contrast in it, and those of the same seeds
+    /// that are recomputed from published numbers or that no study tests.
+    pub(crate) fn of_study(&self, study: &str) -> Vec<&Claim> {
+        let places = |c: &Claim| -> Vec<String> {
+            let contrasts = c.contrasts.iter().flat_map(|contrast| contrast.places());
+            contrasts.map(|place| place.study.clone()).collect()
+        };
+        let tested = |c: &Claim| places(c).iter().any(|name| name == study);
+        let seeds: Vec<u32> = self.0.iter().filter(|c| tested(c)).map(|c| c.seed).collect();
+        let belongs = |c: &&Claim| tested(c) || (places(c).is_empty() && seeds.contains(&c.seed));
+        self.0.iter().filter(belongs).collect()
+    }
+}
+
+/// An error of several lines on one: the place first, the last line says what is wrong.
+fn one_line(error: &ioloom_claims::ClaimsError) -> String {
+    let text = error.to_string();
+    let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    match lines.as_slice() {
+        [] | [_] => text.trim().to_owned(),
+        [first, .., last] => format!("{first}: {last}"),
+    }
+}
+
+/// By which rule runs judge.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Rules {
+    /// Eight blocks.
+    Quick,
+    /// Twelve blocks.
+    Full,
+    /// Twelve, and eight where that leaves it open: for runs of quick and of full sessions.
+    Mixed,
+}
+
+impl Rules {
+    /// The rule of one session.
+    pub(crate) const fn of_session(full: bool) -> Self {
+        if full { Self::Full } else { Self::Quick }
+    }
+
+    /// The verdict on a claim.
+    pub(crate) fn judge(self, claim: &Claim, records: &[RunRecord]) -> ClaimVerdict {
+        let full = || ioloom_claims::verdict(claim, records, Rule::FULL);
+        let quick = || ioloom_claims::verdict(claim, records, Rule::QUICK);
+        match self {
+            Self::Quick => quick(),
+            Self::Full => full(),
+            Self::Mixed => {
+                let strict = full();
+                if strict.verdict == Verdict::Undecided { quick() } else { strict }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_claims_of_a_study_are_those_it_tests_and_their_seeds() {
+        let ledger = Ledger::read(None).unwrap();
+        let of = ledger.of_study("pipeline");
+        assert!(of.iter().any(|c| c.id == "000-P01") && of.iter().any(|c| c.id == "000-S1"));
+        assert!(ledger.of_study("nothing").is_empty());
+    }
+
+    #[test]
+    fn a_wrong_ledger_is_one_line_with_file_and_line() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("x.toml"), "[[claim]]\nid = \"000-X\"\nseed = \"a\"\n")
+            .unwrap();
+        let failure = Ledger::read(Some(dir.path())).err().unwrap();
+        assert!(!failure.message.contains('\n'), "{}", failure.message);
+        assert!(failure.message.contains("x.toml") && failure.message.contains("line 3"));
+    }
+}

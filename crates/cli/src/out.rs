@@ -1,0 +1,97 @@
+//! Standard output: data only, whole documents, and a quiet end when the reader has gone.
+
+use crate::exit::Failure;
+use serde::Serialize;
+use std::io::{self, IsTerminal, Write};
+
+/// Widest text for people, columns: longer lines are hard to read.
+const COLUMNS_MAX: usize = 100;
+/// Columns when nobody says.
+const COLUMNS: usize = 80;
+
+/// Writes to standard output. A reader that has gone ends the program without a word.
+pub(crate) fn print(text: &str) -> Result<(), Failure> {
+    print_bytes(text.as_bytes())
+}
+
+/// As [`print`], for bytes.
+pub(crate) fn print_bytes(bytes: &[u8]) -> Result<(), Failure> {
+    let mut out = io::stdout().lock();
+    match out.write_all(bytes).and_then(|()| out.flush()) {
+        Err(e) if e.kind() == io::ErrorKind::BrokenPipe => Err(Failure::quiet()),
+        Err(e) => Err(Failure::failed(format!("write to standard output: {e}"))),
+        Ok(()) => Ok(()),
+    }
+}
+
+/// Prints one JSON document.
+pub(crate) fn print_json(document: &impl Serialize) -> Result<(), Failure> {
+    let mut text = serde_json::to_string_pretty(document).map_err(Failure::failed)?;
+    text.push('\n');
+    print(&text)
+}
+
+/// Columns that text on standard output may take.
+pub(crate) fn columns() -> usize {
+    let told = std::env::var("COLUMNS").ok().and_then(|text| text.parse().ok());
+    let seen = || console::Term::stdout().size_checked().map(|(_, columns)| columns.into());
+    told.or_else(seen).unwrap_or(COLUMNS).clamp(40, COLUMNS_MAX)
+}
+
+/// Whether text on standard output may be coloured.
+pub(crate) fn colour() -> bool {
+    let asked_not = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    let dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
+    !asked_not && !dumb && io::stdout().is_terminal()
+}
+
+/// Lines of at most `width` columns where words allow; later lines are indented.
+pub(crate) fn wrap(text: &str, width: usize, indent: usize) -> String {
+    let lead: String = text.chars().take_while(|c| *c == ' ').collect();
+    let mut out = String::new();
+    let (mut line, mut empty) = (lead, true);
+    for word in text.split_whitespace() {
+        let wide = line.chars().count() + word.chars().count();
+        if !empty && wide + 1 > width {
+            out.push_str(line.trim_end());
+            out.push('\n');
+            (line, empty) = (" ".repeat(indent), true);
+        }
+        if !empty {
+            line.push(' ');
+        }
+        line.push_str(word);
+        empty = false;
+    }
+    out.push_str(line.trim_end());
+    out.push('\n');
+    out
+}
+
+/// A table without lines for text of `width` columns.
+pub(crate) fn table(width: usize) -> comfy_table::Table {
+    let mut table = comfy_table::Table::new();
+    table.load_style(comfy_table::presets::NOTHING);
+    table.set_content_arrangement(comfy_table::ContentArrangement::Dynamic);
+    table.set_width(u16::try_from(width).unwrap_or(u16::MAX));
+    table
+}
+
+/// The text of a table without spaces at the ends of lines.
+pub(crate) fn table_text(table: &comfy_table::Table) -> String {
+    let text = table.to_string();
+    let lines: Vec<_> = text.lines().map(str::trim_end).collect();
+    lines.join("\n") + "\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_is_wrapped_between_words() {
+        assert_eq!(wrap("  one two three", 9, 4), "  one two\n    three\n");
+        assert_eq!(wrap("averyverylongword b", 5, 2), "averyverylongword\n  b\n");
+        assert_eq!(wrap("", 5, 2), "\n");
+    }
+}

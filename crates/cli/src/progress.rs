@@ -1,0 +1,216 @@
+//! What a study tells while it runs: a bar on a terminal, else a plain line now and then. Both go
+//! to standard error, between runs only, so that telling costs no run anything.
+
+use crate::out::wrap;
+use crate::place::short;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use ioloom_lab::work::Needs;
+use ioloom_lab::{Event, Progress};
+use ioloom_model::Outcome;
+use ioloom_model::units::{format_count, format_ns, format_size};
+use std::collections::BTreeSet;
+use std::io::IsTerminal;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Time between two plain lines.
+const LINE_EVERY: Duration = Duration::from_secs(5);
+/// Columns of what is told before the start.
+const WIDTH: usize = 80;
+
+const MAKING: &str = "{prefix:<7} {bar:24} {human_pos}/{human_len} files  {wide_msg}";
+const RUNNING: &str = "{prefix:<7} {bar:24} {pos}/{len} runs, {eta} left  {wide_msg}";
+
+/// Listens to a study and tells a person.
+pub(crate) struct Teller {
+    quiet: bool,
+    bar: Option<ProgressBar>,
+    state: Mutex<State>,
+}
+
+struct State {
+    making: bool,
+    line_at: Option<Instant>,
+    refused: BTreeSet<String>,
+}
+
+impl Teller {
+    /// For standard error; `quiet` tells nothing but notes.
+    pub(crate) fn new(quiet: bool) -> Self {
+        let terminal = std::io::stderr().is_terminal();
+        let bar = (terminal && !quiet).then(|| {
+            let bar = ProgressBar::with_draw_target(Some(0), ProgressDrawTarget::stderr());
+            bar.set_style(style(MAKING));
+            bar
+        });
+        let state = State { making: true, line_at: None, refused: BTreeSet::new() };
+        Self { quiet, bar, state: Mutex::new(state) }
+    }
+
+    /// Takes the bar away.
+    pub(crate) fn finish(&self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
+
+    fn line(&self, text: &str) {
+        match &self.bar {
+            Some(bar) => bar.suspend(|| crate::tell_plain(text)),
+            None => crate::tell_plain(text),
+        }
+    }
+
+    /// A plain line, unless the last one was only just now.
+    fn line_now_and_then(&self, state: &mut State, text: impl FnOnce() -> String) {
+        let due = state.line_at.is_none_or(|at| at.elapsed() >= LINE_EVERY);
+        if self.bar.is_none() && !self.quiet && due {
+            state.line_at = Some(Instant::now());
+            self.line(&text());
+        }
+    }
+
+    fn preparing(&self, state: &mut State, set: &str, medium: &str, done: u64, all: u64) {
+        if let Some(bar) = &self.bar {
+            if !state.making {
+                state.making = true;
+                bar.set_style(style(MAKING));
+            }
+            bar.set_length(all);
+            bar.set_prefix("sets");
+            bar.set_message(place_word(set, medium));
+            bar.set_position(done);
+        }
+        self.line_now_and_then(state, || {
+            let (done, all) = (format_count(done), format_count(all));
+            format!("making set {}: {done} of {all} files", place_word(set, medium))
+        });
+    }
+
+    fn running(&self, state: &mut State, key: &ioloom_model::record::RunKey, all: usize) {
+        let at = u64::from(key.position);
+        let what = format!("{}: {}", key.experiment, key.arm);
+        if let Some(bar) = &self.bar {
+            if state.making {
+                state.making = false;
+                bar.set_style(style(RUNNING));
+                bar.reset();
+            }
+            bar.set_length(all as u64);
+            bar.set_prefix("runs");
+            bar.set_message(what.clone());
+            bar.set_position(at);
+        }
+        self.line_now_and_then(state, || format!("run {} of {all}, {what}", at + 1));
+    }
+}
+
+/// The set, and the medium unless it is the usual one.
+fn place_word(set: &str, medium: &str) -> String {
+    if medium == "work" { set.to_owned() } else { format!("{set} on {medium}") }
+}
+
+fn style(template: &str) -> ProgressStyle {
+    // The templates are constants of this file; a wrong one shows the plain bar.
+    ProgressStyle::with_template(template)
+        .unwrap_or_else(|_| ProgressStyle::default_bar())
+        .progress_chars("━━╌")
+}
+
+impl Progress for Teller {
+    fn event(&self, event: &Event<'_>) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        match event {
+            Event::Needs(needs) if !self.quiet => self.line(needs_text(needs).trim_end()),
+            Event::Needs(_) => {}
+            Event::Preparing(set, medium, done, all) => {
+                self.preparing(&mut state, set, medium, *done, *all);
+            }
+            Event::Begun(session, done, all) if !self.quiet => {
+                let going = if *done > 0 {
+                    format!("session {session} goes on: {done} of {all} runs are done")
+                } else {
+                    format!("session {session}")
+                };
+                self.line(&going);
+            }
+            Event::Begun(..) => {}
+            Event::Run(key, all) => self.running(&mut state, key, *all),
+            Event::Recorded(record) => {
+                let reason = match &record.outcome {
+                    Outcome::Done { .. } => return,
+                    Outcome::Refused { reason } => format!("not run: {reason}"),
+                    Outcome::Failed { reason } => format!("failed: {reason}"),
+                    Outcome::TimedOut { seconds } => format!("stopped after {seconds:.0} s"),
+                };
+                let text = format!("{}: {}: {reason}", record.key.experiment, record.key.arm);
+                if state.refused.insert(text.clone()) {
+                    self.line(&text);
+                }
+            }
+            Event::Note(text) => self.line(text),
+        }
+    }
+}
+
+/// What a study needs, for people.
+fn needs_text(needs: &Needs) -> String {
+    let mut seconds = needs.seconds_sets + needs.seconds_runs;
+    let mut bound = String::new();
+    if let Some(budget) = needs.budget_s {
+        if budget < seconds {
+            seconds = budget;
+        }
+        bound = format!(" (budget {})", format_ns(budget * 1e9));
+    }
+    let runs = format_count(needs.runs as u64);
+    let mut out =
+        wrap(&format!("Needs: {runs} runs, about {}{bound}.", format_ns(seconds * 1e9)), WIDTH, 2);
+    for place in &needs.places {
+        let free = format!("{} are free", format_size(place.free_bytes));
+        let line = if place.files == 0 {
+            format!("Space: none, all sets are in {}.", short(&place.dir))
+        } else {
+            format!(
+                "Space: {} in {} files, made in {}, where {free}.",
+                format_size(place.bytes),
+                format_count(place.files),
+                short(&place.dir),
+            )
+        };
+        out.push_str(&wrap(&line, WIDTH, 2));
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ioloom_lab::work::PlaceNeeds;
+
+    #[test]
+    fn needs_name_time_space_and_place() {
+        let mut needs = Needs {
+            places: vec![PlaceNeeds {
+                medium: "work".into(),
+                dir: "/data".into(),
+                bytes: 3 << 30,
+                files: 1234,
+                free_bytes: 9 << 30,
+                reserve_bytes: 1 << 30,
+            }],
+            sets_ready: 0,
+            sets_missing: 2,
+            runs: 96,
+            seconds_sets: 5.0,
+            seconds_runs: 200.0,
+            budget_s: Some(90.0),
+        };
+        let text = needs_text(&needs);
+        for word in ["96 runs", "90.0 s", "3.00 GiB", "1 234 files", "/data", "9.00 GiB"] {
+            assert!(text.contains(word), "{word}: {text}");
+        }
+        needs.places[0].files = 0;
+        assert!(needs_text(&needs).contains("none, all sets are in /data"));
+    }
+}

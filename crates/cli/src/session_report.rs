@@ -1,0 +1,198 @@
+//! From a stored session to what the report shows: one way for `study`, `report` and `compare`.
+//!
+//! A session knows its comparisons, not the questions that the study file asked. Those are looked
+//! up by the name of the study; of a study that is not known any more the comparisons alone are
+//! shown.
+
+use crate::ledger::{Ledger, Rules};
+use ioloom_claims::{ClaimVerdict, Part};
+use ioloom_lab::expand::AGAIN;
+use ioloom_lab::store::SessionHeader;
+use ioloom_lab::{Comparison, Mode, Session};
+use ioloom_model::study::{Arm, Chart, Experiment};
+use ioloom_model::{Doubt, StudySpec};
+use ioloom_report::{ClaimRow, DoubtRow, Input, Verdict};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+/// Doubts that only a series of runs shows; those of single runs stand in their records.
+const OF_SERIES: [Doubt; 5] =
+    [Doubt::Drift, Doubt::Alternation, Doubt::FirstRun, Doubt::TwoRegimes, Doubt::NoiseFloor];
+
+/// What the report of a session is made from, and the verdicts on the claims of its study by its
+/// runs alone.
+pub(crate) fn input(
+    session: Session,
+    studies: Option<&Path>,
+    ledger: &Ledger,
+    store: &Path,
+) -> (Input, Vec<ClaimVerdict>) {
+    let header = session.header;
+    let study = spec(&header, studies);
+    let full = header.mode == Mode::Full;
+    let records = session.runs;
+    let claims = ledger.of_study(&header.study);
+    let verdicts: Vec<ClaimVerdict> =
+        claims.iter().map(|claim| Rules::of_session(full).judge(claim, &records)).collect();
+    let last_ms = records.last().map(|r| {
+        let elapsed_ns = r.measured().map_or(0, |m| m.elapsed_ns);
+        r.started_unix_ms + elapsed_ns / 1_000_000
+    });
+    let ended_ms = session.end.as_ref().map(|e| e.ended_unix_ms).or(last_ms);
+    let duration_ms = ended_ms.map_or(0, |ended| ended.saturating_sub(header.started_unix_ms));
+    let doubts = doubts(session.end.as_ref().map_or(&[], |e| &e.doubts), &verdicts);
+    let input = Input {
+        study,
+        mode: if full { ioloom_report::Mode::Full } else { ioloom_report::Mode::Quick },
+        command: header.command.join(" "),
+        machine: header.machine,
+        records,
+        verdicts: verdicts.iter().map(claim_row).collect(),
+        session: header.session,
+        started_unix_ms: header.started_unix_ms,
+        duration_s: duration_ms as f64 / 1e3,
+        version: header.version,
+        seed: header.seed,
+        doubts,
+        report_path: None,
+        store_path: Some(crate::place::short(store)),
+    };
+    (input, verdicts)
+}
+
+/// The study of a session: as its file says now, or what the comparisons tell.
+fn spec(header: &SessionHeader, studies: Option<&Path>) -> StudySpec {
+    let known = ioloom_lab::spec::load(&header.study, studies).ok();
+    let experiments: BTreeSet<&str> =
+        header.comparisons.iter().map(|c| c.experiment.as_str()).collect();
+    match known {
+        Some(spec)
+            if experiments.iter().all(|name| spec.experiments.iter().any(|e| e.name == *name)) =>
+        {
+            spec
+        }
+        _ => reconstructed(header),
+    }
+}
+
+fn reconstructed(header: &SessionHeader) -> StudySpec {
+    let mut experiments: Vec<Experiment> = Vec::new();
+    for comparison in &header.comparisons {
+        match experiments.iter_mut().find(|e| e.name == comparison.experiment) {
+            Some(known) => {
+                add_new(&mut known.sets, &comparison.set);
+                add_new(&mut known.conditions, &comparison.condition);
+                add_new(&mut known.computes, &comparison.compute);
+            }
+            None => experiments.push(experiment(comparison)),
+        }
+    }
+    StudySpec {
+        name: header.study.clone(),
+        title: format!("Study {}", header.study),
+        question: "The file of this study is not known here, so its questions are not shown."
+            .to_owned(),
+        seed: header.seed,
+        quick_budget_s: 90.0,
+        sets: BTreeMap::new(),
+        experiments,
+    }
+}
+
+fn add_new<T: PartialEq + Clone>(list: &mut Vec<T>, item: &T) {
+    if !list.contains(item) {
+        list.push(item.clone());
+    }
+}
+
+fn experiment(comparison: &Comparison) -> Experiment {
+    let arms = comparison.arms.iter().filter(|arm| !arm.name.ends_with(AGAIN));
+    Experiment {
+        name: comparison.experiment.clone(),
+        question: comparison.experiment.clone(),
+        sets: vec![comparison.set.clone()],
+        conditions: vec![comparison.condition],
+        computes: vec![comparison.compute.clone()],
+        chart: Chart::Dots,
+        axis: None,
+        metric: "elapsed_ns".to_owned(),
+        blocks_full: comparison.blocks,
+        blocks_quick: comparison.blocks,
+        arms: arms
+            .map(|arm| Arm {
+                name: arm.name.clone(),
+                plan: arm.plan.to_string(),
+                with: BTreeMap::new(),
+                headline: true,
+                headline_with: BTreeMap::new(),
+                files_max: arm.files_max.map(|max| max.to_string()),
+                set: (arm.set != comparison.set).then(|| arm.set.clone()),
+            })
+            .collect(),
+    }
+}
+
+fn claim_row(verdict: &ClaimVerdict) -> ClaimRow {
+    let effect = match &verdict.evidence {
+        e if e.effect_is == "ratio" => e.effect.zip(e.lo).zip(e.hi).map(|((v, l), h)| (v, l, h)),
+        _ => None,
+    };
+    ClaimRow {
+        id: verdict.id.clone(),
+        statement: verdict.statement.clone(),
+        published: published(verdict),
+        verdict: word(verdict.verdict),
+        sentence: verdict.sentence.clone(),
+        effect,
+    }
+}
+
+/// The published numbers of a claim in words.
+pub(crate) fn published(verdict: &ClaimVerdict) -> String {
+    let numbers = verdict.published.iter().map(|p| format!("{} {} {}", p.what, p.value, p.unit));
+    numbers.map(|text| text.trim().to_owned()).collect::<Vec<_>>().join("; ")
+}
+
+const fn word(verdict: ioloom_claims::Verdict) -> Verdict {
+    match verdict {
+        ioloom_claims::Verdict::Confirmed => Verdict::Confirmed,
+        ioloom_claims::Verdict::Refuted => Verdict::Refuted,
+        ioloom_claims::Verdict::Undecided => Verdict::Undecided,
+        ioloom_claims::Verdict::Scope => Verdict::Scope,
+        ioloom_claims::Verdict::NotTestableHere => Verdict::NotTestableHere,
+    }
+}
+
+/// Doubts of the session and of the series that verdicts rest on, each once per experiment.
+fn doubts(of_session: &[Doubt], verdicts: &[ClaimVerdict]) -> Vec<DoubtRow> {
+    let whole = |doubt: &Doubt| DoubtRow {
+        doubt: *doubt,
+        experiment: None,
+        arm: None,
+        detail: String::new(),
+    };
+    let mut rows: Vec<DoubtRow> = of_session.iter().map(whole).collect();
+    let mut seen: BTreeMap<(Doubt, &str), Vec<&str>> = BTreeMap::new();
+    for verdict in verdicts {
+        for part in verdict.parts.iter().filter(|part| part.evidence.blocks > 0) {
+            for doubt in part.doubts.iter().filter(|doubt| OF_SERIES.contains(doubt)) {
+                let ids = seen.entry((*doubt, experiment_of(part))).or_default();
+                if !ids.contains(&verdict.id.as_str()) {
+                    ids.push(&verdict.id);
+                }
+            }
+        }
+    }
+    rows.extend(seen.into_iter().map(|((doubt, experiment), ids)| DoubtRow {
+        doubt,
+        experiment: Some(experiment.to_owned()),
+        arm: None,
+        detail: format!("seen in the blocks behind {}", ids.join(", ")),
+    }));
+    rows
+}
+
+/// The experiment that a contrast looked at: its place begins with the name.
+fn experiment_of(part: &Part) -> &str {
+    part.place.split(", ").next().unwrap_or(&part.place)
+}

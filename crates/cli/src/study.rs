@@ -1,0 +1,389 @@
+//! `ioloom study`: runs a study, judges its claims and writes the report. The main job.
+
+use crate::exit::{Ended, Exit, Failure};
+use crate::ledger::Ledger;
+use crate::out::{self, wrap};
+use crate::place::{StoreArg, short, work_dir};
+use crate::progress::Teller;
+use crate::{facts, session_report, tell_plain};
+use clap::Args;
+use ioloom_claims::ClaimVerdict;
+use ioloom_lab::child::Runner;
+use ioloom_lab::spec::{self, SpecError};
+use ioloom_lab::store::EndReason;
+use ioloom_lab::{LabError, Mode, Overrides, Place, RunOptions, Session, Store, run_study};
+use ioloom_model::units::parse_duration_ns;
+use ioloom_model::{Condition, Doubt, StudySpec};
+use ioloom_report::Input;
+use ioloom_subjects::Files;
+use serde::Serialize;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+/// Version of the document that `--json` prints.
+const SCHEMA: u32 = 1;
+/// The hidden word by which the laboratory starts a run in a process of its own.
+const RUN_WORD: &str = "run-order";
+
+/// Measures which plan is fastest here, judges the published claims and writes a report.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Without a name every built-in study runs, in quick mode: a few arms, small sets, 90 seconds.
+File sets are made in the work directory (`ioloom clean` removes them), results are kept in the
+store. Ctrl-C stops; what has finished is kept, and --resume goes on.
+
+Examples:
+  ioloom study                                the answer for this machine, in 90 s
+  ioloom study --files ~/src --blocks 12      the same plans on files of yours
+  ioloom study pipeline --full --resume       everything at published size, takes hours
+  ioloom study --experiment elapsed-tree --full --on /mnt/a --on /mnt/b
+                                              one question on two disks
+  sudo ioloom study --drop-caches             names and inodes cold as well")]
+pub(crate) struct StudyArgs {
+    /// Studies by name, or paths of study files; all built-in ones without a name
+    #[arg(value_name = "NAME")]
+    names: Vec<String>,
+
+    /// Headline arms, smaller sets, a budget of time (the default)
+    #[arg(long, conflicts_with = "full")]
+    quick: bool,
+
+    /// Every arm at published size, without a budget
+    #[arg(long)]
+    full: bool,
+
+    /// Seed of the order of runs, of sizes and times [default: that of the study]
+    #[arg(long = "random", alias = "seed", value_name = "N")]
+    random: Option<u64>,
+
+    /// Where file sets are made [default: $XDG_CACHE_HOME/ioloom or ~/.cache/ioloom]
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+
+    #[command(flatten)]
+    store: StoreArg,
+
+    /// Study files (*.toml) of this directory in place of the built-in studies
+    #[arg(long, value_name = "DIR")]
+    studies: Option<PathBuf>,
+
+    /// Ledgers (*.toml) of this directory in place of the built-in claims
+    #[arg(long, value_name = "DIR")]
+    claims: Option<PathBuf>,
+
+    /// Run on the files below this directory, which are only read, in place of made sets
+    #[arg(long, value_name = "DIR", conflicts_with = "on")]
+    files: Option<PathBuf>,
+
+    /// Make the sets in this directory and measure its medium; repeat it to compare media
+    #[arg(long, value_name = "DIR")]
+    on: Vec<PathBuf>,
+
+    /// Drop the cache of the whole system before each cold run (root; slows other programs)
+    #[arg(long)]
+    drop_caches: bool,
+
+    /// Go on with the latest unfinished session of the same study and options
+    #[arg(long)]
+    resume: bool,
+
+    /// Time that each study may take, such as 90s or 10min
+    #[arg(long, value_name = "TIME")]
+    budget: Option<String>,
+
+    /// Times that each arm runs
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    blocks: Option<u32>,
+
+    /// Only this experiment of the study; repeat it for several
+    #[arg(long, value_name = "NAME")]
+    experiment: Vec<String>,
+
+    /// Write the report here as well
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
+
+    /// Print one JSON document
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(args: &StudyArgs) -> Ended {
+    let bench = Bench::new(args)?;
+    let specs = specs(args)?;
+    if specs.len() > 1 && args.report.is_some() {
+        return Err(Failure::usage("--report takes one study: name it"));
+    }
+    let mut told = Vec::new();
+    let mut exit = Exit::Ok;
+    for study in &specs {
+        let ran = bench.run(args, study)?;
+        let interrupted = ran.interrupted;
+        if interrupted {
+            exit = Exit::Interrupted;
+        }
+        told.extend(bench.report(args, ran)?);
+        if interrupted {
+            break;
+        }
+    }
+    if args.json {
+        out::print_json(&Document { schema: SCHEMA, studies: told })?;
+    }
+    Ok(exit)
+}
+
+/// The document of `study --json`.
+#[derive(Debug, Serialize)]
+struct Document {
+    schema: u32,
+    studies: Vec<Told>,
+}
+
+/// One study in it.
+#[derive(Debug, Serialize)]
+struct Told {
+    study: String,
+    session: String,
+    mode: Mode,
+    /// Runs with a record, and runs in the list.
+    runs: usize,
+    runs_planned: usize,
+    /// Blocks that the budget left out; `None` when the study did not come to its end.
+    blocks_dropped: Option<u32>,
+    interrupted: bool,
+    report: PathBuf,
+    store: PathBuf,
+    doubts: Vec<Doubt>,
+    verdicts: Vec<ClaimVerdict>,
+}
+
+fn specs(args: &StudyArgs) -> Result<Vec<StudySpec>, Failure> {
+    let dir = args.studies.as_deref();
+    if args.names.is_empty() {
+        return spec::all(dir).map_err(spec_failure);
+    }
+    args.names.iter().map(|name| spec::load(name, dir).map_err(spec_failure)).collect()
+}
+
+/// Unreadable is a failure, unintelligible is the user's mistake.
+pub(crate) fn spec_failure(error: SpecError) -> Failure {
+    match error {
+        SpecError::Read { .. } => Failure::failed(error),
+        SpecError::Text { .. } | SpecError::Unknown { .. } => Failure::usage(error),
+    }
+}
+
+fn lab_failure(error: &LabError) -> Failure {
+    let exit = match error.exit_code() {
+        2 => Exit::Usage,
+        3 => Exit::Refused,
+        130 => Exit::Interrupted,
+        _ => Exit::Failed,
+    };
+    Failure::new(exit, error.to_string())
+}
+
+/// What all studies of one command line share.
+struct Bench {
+    ledger: Ledger,
+    store: Store,
+    work_dir: PathBuf,
+    places: Vec<Place>,
+    machine: ioloom_model::MachineFacts,
+    budget: Option<Duration>,
+    stop: std::sync::Arc<AtomicBool>,
+}
+
+/// A study that ran.
+struct Ran {
+    session: Session,
+    interrupted: bool,
+}
+
+impl Bench {
+    fn new(args: &StudyArgs) -> Result<Self, Failure> {
+        let budget = args.budget.as_deref().map(parse_duration_ns).transpose();
+        let budget = budget.map_err(Failure::usage)?.map(Duration::from_nanos);
+        let ledger = Ledger::read(args.claims.as_deref())?;
+        let work_dir = work_dir(args.dir.as_deref())?;
+        let store_dir = args.store.dir()?;
+        if let Some(dir) = &args.files {
+            std::fs::read_dir(dir)
+                .map_err(|e| Failure::failed(format!("read directory {}: {e}", dir.display())))?;
+        }
+        let places = if args.on.is_empty() {
+            vec![Place::describe("work", &work_dir)]
+        } else {
+            let name = |dir: &PathBuf| Place::describe(&dir.display().to_string(), dir);
+            args.on.iter().map(name).collect()
+        };
+        let stop = crate::each::stop_flag();
+        let machine = facts::facts(Path::new("/"), &places[0].dir);
+        let store = Store::open(&store_dir).map_err(Failure::failed)?;
+        Ok(Self { ledger, store, work_dir, places, machine, budget, stop })
+    }
+
+    fn run(&self, args: &StudyArgs, study: &StudySpec) -> Result<Ran, Failure> {
+        let teller =
+            Teller::new(args.json && !std::io::IsTerminal::is_terminal(&std::io::stderr()));
+        let runner = Runner::of_this_program(RUN_WORD)
+            .map_err(|e| Failure::failed(format!("find this program: {e}")))?;
+        let mode = if args.full { Mode::Full } else { Mode::Quick };
+        let usual =
+            RunOptions::new(&self.work_dir, runner, self.machine.clone(), &self.stop, &teller);
+        let options = RunOptions {
+            mode,
+            overrides: Overrides {
+                seed: args.random,
+                experiments: args.experiment.clone(),
+                blocks: args.blocks,
+                ..Overrides::default()
+            },
+            places: self.places.clone(),
+            files: args.files.clone(),
+            drop_caches: args.drop_caches,
+            resume: args.resume,
+            budget: self.budget,
+            version: crate::VERSION.to_owned(),
+            command: command_line(),
+            ..usual
+        };
+        tell_plain(&format!("Study {} ({}): {}", study.name, mode.name(), study.title));
+        say_conditions(study, args);
+        let done = run_study(study, &Files, &self.store, &options);
+        teller.finish();
+        let done = done.map_err(|error| {
+            let mut failure = lab_failure(&error);
+            if matches!(error, LabError::Store(_) | LabError::Files(_)) {
+                let again = resume_line();
+                failure.message.push_str(&format!("; finished runs are kept, go on with: {again}"));
+            }
+            failure
+        })?;
+        if done.interrupted {
+            let (ran, all) = (done.session.runs.len(), done.session.header.order.len());
+            tell_plain(&format!("Stopped after {ran} of {all} runs; all of them are kept."));
+            tell_plain(&format!("Go on with: {}", resume_line()));
+        }
+        Ok(Ran { session: done.session, interrupted: done.interrupted })
+    }
+
+    /// Writes the report and tells the answer; nothing of a study without a run.
+    fn report(&self, args: &StudyArgs, ran: Ran) -> Result<Option<Told>, Failure> {
+        if ran.session.runs.is_empty() {
+            return Ok(None);
+        }
+        let header = &ran.session.header;
+        let mut told = Told {
+            study: header.study.clone(),
+            session: header.session.clone(),
+            mode: header.mode,
+            runs: ran.session.runs.len(),
+            runs_planned: header.order.len(),
+            blocks_dropped: ran.session.end.as_ref().map(|e| e.blocks_dropped),
+            interrupted: ran.interrupted,
+            report: report_path(self.store.dir(), &header.session),
+            store: self.store.dir().to_owned(),
+            doubts: ran.session.end.as_ref().map_or(Vec::new(), |e| e.doubts.clone()),
+            verdicts: Vec::new(),
+        };
+        if let Some(end) = ran.session.end.as_ref().filter(|e| e.reason == EndReason::Budget) {
+            tell_plain(&format!("{} blocks were dropped to keep the budget.", end.blocks_dropped));
+        }
+        let studies = args.studies.as_deref();
+        let (mut input, verdicts) =
+            session_report::input(ran.session, studies, &self.ledger, self.store.dir());
+        told.verdicts = verdicts;
+        for doubt in input.records.iter().flat_map(|r| &r.doubts) {
+            if !told.doubts.contains(doubt) {
+                told.doubts.push(*doubt);
+            }
+        }
+        told.doubts.sort_unstable();
+        let shown = short(args.report.as_deref().unwrap_or(&told.report));
+        input.report_path = Some(shown);
+        write_report(&told.report, &ioloom_report::html(&input))?;
+        if let Some(also) = &args.report {
+            write_report(also, &ioloom_report::html(&input))?;
+        }
+        if !args.json {
+            tell_summary(&input)?;
+        }
+        Ok(Some(told))
+    }
+}
+
+/// The summary; it ends with the path of the report.
+pub(crate) fn tell_summary(input: &Input) -> Result<(), Failure> {
+    out::print(&ioloom_report::terminal(input, out::columns(), out::colour()))
+}
+
+/// What cold means here, when the caches of the system are not dropped.
+fn say_conditions(study: &StudySpec, args: &StudyArgs) {
+    let cold = study.experiments.iter().any(|e| e.conditions.contains(&Condition::Cold));
+    if cold && !args.drop_caches {
+        let text = "Cold: data are dropped file by file; names and inodes (metadata) stay warm. \
+                    As root, --drop-caches makes them cold as well.";
+        tell_plain(wrap(text, 80, 2).trim_end());
+    }
+    if args.on.is_empty() && args.files.is_none() && args.full {
+        let text = "Media: the work directory alone. To compare media name them: --on DIR, \
+                    repeated (--on /dev/shm is memory).";
+        tell_plain(wrap(text, 80, 2).trim_end());
+    }
+}
+
+/// Where the report of a session lies.
+pub(crate) fn report_path(store: &Path, session: &str) -> PathBuf {
+    store.join("reports").join(format!("{session}.html"))
+}
+
+/// Writes a report under another name first, so that a reader never sees half of it.
+pub(crate) fn write_report(path: &Path, text: &str) -> Result<(), Failure> {
+    let fail = |e: std::io::Error| Failure::failed(format!("write {}: {e}", path.display()));
+    if let Some(parent) = path.parent().filter(|p| !p.as_os_str().is_empty()) {
+        std::fs::create_dir_all(parent).map_err(fail)?;
+    }
+    let mut half = path.as_os_str().to_owned();
+    half.push(".half");
+    std::fs::write(&half, text).and_then(|()| std::fs::rename(&half, path)).map_err(fail)
+}
+
+/// The command line as it can be typed again.
+fn command_line() -> Vec<String> {
+    let rest = std::env::args_os().skip(1).map(|a| quoted(&a.to_string_lossy()));
+    std::iter::once("ioloom".to_owned()).chain(rest).collect()
+}
+
+fn resume_line() -> String {
+    let mut line = command_line();
+    if !line.iter().any(|word| word == "--resume") {
+        line.push("--resume".to_owned());
+    }
+    line.join(" ")
+}
+
+/// A word as a shell takes it.
+fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=,:+@%~".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', "'\\''"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_quoted_for_a_shell() {
+        for (word, text) in [("a/b.c", "a/b.c"), ("a b", "'a b'"), ("", "''"), ("a'b", "'a'\\''b'")]
+        {
+            assert_eq!(quoted(word), text);
+        }
+    }
+}
