@@ -222,12 +222,12 @@ pub fn locked_memory_limit_bytes() -> Option<u64> {
 
 /// Clock ticks per second, the unit of [`CpuTicks`] and [`ProcessStat`].
 pub fn ticks_per_second() -> u64 {
-    rustix::param::clock_ticks_per_second()
+    configured(libc::_SC_CLK_TCK, 100)
 }
 
 /// Page size, bytes.
 pub fn page_bytes() -> u64 {
-    rustix::param::page_size() as u64
+    configured(libc::_SC_PAGESIZE, 4096)
 }
 
 /// Processors that the calling thread may run on, at least 1.
