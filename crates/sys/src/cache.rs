@@ -224,7 +224,7 @@ mod tests {
     }
 
     fn page() -> usize {
-        rustix::param::page_size()
+        crate::proc::page_bytes() as usize
     }
 
     #[test]

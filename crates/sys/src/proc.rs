@@ -236,6 +236,13 @@ pub fn affinity_cpus() -> io::Result<u32> {
     Ok(set.count().max(1))
 }
 
+/// A number of the system's configuration. Asked of libc, because rustix reads it from the
+/// auxiliary vector in a way that does not work below valgrind, which the instruction gate uses.
+fn configured(name: libc::c_int, usual: u64) -> u64 {
+    // SAFETY: sysconf takes any number and touches no memory of ours.
+    u64::try_from(unsafe { libc::sysconf(name) }).ok().filter(|n| *n > 0).unwrap_or(usual)
+}
+
 fn again<T>(mut f: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     loop {
         match f() {
