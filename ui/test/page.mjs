@@ -57,6 +57,7 @@ async function opened(browser, path, width, scheme = "light") {
   const context = await browser.newContext({
     viewport: { width, height: 900 },
     colorScheme: scheme,
+    reducedMotion: "reduce",
   });
   const page = await context.newPage();
   const seen = { errors: [], requests: [] };
@@ -219,8 +220,11 @@ async function filters(page) {
 }
 
 async function tips(page) {
-  await page.locator("svg.wide .pt").first().scrollIntoViewIfNeeded();
-  await page.locator("svg.wide .pt .mk").first().hover({ force: true });
+  // Scrolling hides the words, and a busy machine may report it late: point again until they show.
+  for (let i = 0; i < 20 && !(await page.isVisible("#tip")); i += 1) {
+    await page.locator("svg.wide .pt .mk").first().hover({ force: true, position: { x: 2 + (i % 3), y: 3 } });
+    await page.waitForTimeout(100);
+  }
   const words = await page.textContent("#tip");
   check(await page.isVisible("#tip"), "a mark shows its words");
   check(/over .*\d blocks/s.test(words), `the words say the count: ${words}`);

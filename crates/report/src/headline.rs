@@ -8,7 +8,7 @@
 use crate::estimate::Ratio;
 use crate::group::{ArmRuns, Group};
 use crate::input::Input;
-use crate::quantity::{percent, ratio_interval};
+use crate::quantity::{Better, percent, ratio_interval};
 use ioloom_model::units::format_size;
 use ioloom_model::{Condition, Method, Schedule};
 use std::collections::BTreeMap;
@@ -40,9 +40,11 @@ pub struct Headline<'g, 'a> {
     pub group: &'g Group<'a>,
     /// The arm with the best median.
     pub best: &'g ArmRuns<'a>,
+    /// Whether it is the simplest arm; the gain is then over the next best.
+    pub is_simplest: bool,
     /// How many arms it was chosen from.
     pub out_of: usize,
-    /// Gains over simpler arms: identifier, arm, ratio if there are blocks in common.
+    /// Gains over simpler arms, or over the next best: identifier, arm, ratio if there are blocks in common.
     pub gains: Vec<(String, &'g ArmRuns<'a>, Option<Ratio>)>,
     /// What limited the best arm most often, and its evidence from a typical run.
     pub limit: Option<(String, String)>,
@@ -52,7 +54,7 @@ pub struct Headline<'g, 'a> {
 pub fn headline<'g, 'a>(group: &'g Group<'a>, seed: u64) -> Option<Headline<'g, 'a>> {
     let arms = group.comparable();
     // Arms on sets of their own are points of a curve and have no common winner.
-    if group.merges_sets || arms.len() < 2 || group.better() == crate::quantity::Better::Neither {
+    if group.merges_sets || arms.len() < 2 || group.better() == Better::Neither {
         return None;
     }
     let best = group.best()?;
@@ -71,13 +73,36 @@ pub fn headline<'g, 'a>(group: &'g Group<'a>, seed: u64) -> Option<Headline<'g, 
     let mut others = vec![simplest];
     others.extend(plain);
     others.dedup_by(|a, b| a.id == b.id);
+    others.retain(|o| o.id != best.id);
+    if best.id == simplest.id {
+        // Nothing is simpler: the next best shows what more machinery costs.
+        others = vec![next_best(&arms, best, better)?];
+    }
     let gains = others
         .into_iter()
-        .filter(|o| o.id != best.id)
         .enumerate()
         .map(|(i, o)| (format!("{}.r{i}", group.id), o, group.gain(best, o, seed)))
         .collect();
-    Some(Headline { group, best, out_of: arms.len(), gains, limit: limit(best) })
+    Some(Headline {
+        group,
+        best,
+        is_simplest: best.id == simplest.id,
+        out_of: arms.len(),
+        gains,
+        limit: limit(best),
+    })
+}
+
+fn next_best<'g, 'a>(
+    arms: &[&'g ArmRuns<'a>],
+    best: &ArmRuns<'a>,
+    better: Better,
+) -> Option<&'g ArmRuns<'a>> {
+    let median = |a: &ArmRuns<'_>| a.estimate.as_ref().map_or(f64::NAN, |e| e.median);
+    arms.iter()
+        .copied()
+        .filter(|a| a.id != best.id)
+        .reduce(|x, y| if better.prefers(median(y), median(x)) { y } else { x })
 }
 
 fn limit(arm: &ArmRuns<'_>) -> Option<(String, String)> {
@@ -162,20 +187,28 @@ fn clause(out: &mut Vec<Piece>, h: &Headline<'_, '_>, first: bool) {
     let gains: Vec<_> =
         h.gains.iter().filter_map(|(id, o, r)| Some((id, o, r.as_ref()?))).collect();
     let clear = gains.iter().filter(|(_, _, r)| r.low > 1.0).count();
+    let whose = if h.is_simplest { "the simplest plan, " } else { "" };
     if gains.is_empty() {
+        words(out, whose);
         out.push(Piece::Plan(h.best.plan.to_string()));
-        words(out, " has the best median, and it is itself the simplest plan");
+        words(out, " has the best median, with too few common blocks for a ratio");
         return;
     }
     match clear {
-        0 => {
+        0 if !h.is_simplest => {
             words(out, "no plan was clearly faster than the simpler ones: ");
             out.push(Piece::Plan(h.best.plan.to_string()));
             words(out, " has the best median, ");
         }
         n => {
+            words(out, whose);
             out.push(Piece::Plan(h.best.plan.to_string()));
-            words(out, if n == gains.len() { " is fastest, " } else { " has the best median, " });
+            let comma = if h.is_simplest { "," } else { "" };
+            let all = n == gains.len();
+            words(
+                out,
+                &format!("{comma} {}, ", if all { "is fastest" } else { "has the best median" }),
+            );
         }
     }
     let count = gains.len();
@@ -236,13 +269,13 @@ pub fn limit_words(word: &str) -> &str {
     }
 }
 
-/// A sentence as plain text.
+/// A sentence as plain text; the spaces inside numbers do not break.
 pub fn plain_text(pieces: &[Piece]) -> String {
     pieces
         .iter()
         .map(|p| match p {
-            Piece::Words(t) | Piece::Name(t) | Piece::Plan(t) => t.as_str(),
-            Piece::Number { text, .. } => text.as_str(),
+            Piece::Words(t) | Piece::Name(t) | Piece::Plan(t) => t.clone(),
+            Piece::Number { text, .. } => text.replace(' ', "\u{A0}"),
         })
         .collect()
 }

@@ -102,7 +102,7 @@ fn comparison_table(headlines: &[Headline<'_, '_>], width: usize) -> String {
         t.add_row(vec![
             Cell::new(format!("{}\n{}", clean(&h.group.experiment.name), clean(&h.group.place()))),
             Cell::new(clean(h.best.name)),
-            Cell::new(if h.gains.is_empty() { "the simplest" } else { &ratios })
+            Cell::new(if h.gains.is_empty() { "–" } else { &ratios })
                 .set_alignment(CellAlignment::Right),
             Cell::new(lines(&|name, _| clean(name))),
             Cell::new(lines(&|_, r| r.map_or(0, |r| r.n).to_string()))
@@ -247,13 +247,14 @@ fn push_wrapped(out: &mut String, text: &str, width: usize, indent: usize) {
     }
 }
 
-/// Lines of at most `width` columns where words allow; later lines are indented.
+/// Lines of at most `width` columns where words allow; later lines are indented. Spaces that do not
+/// break keep numbers together.
 fn wrap(text: &str, width: usize, indent: usize) -> Vec<String> {
     let text = clean(text);
     let lead: String = text.chars().take_while(|c| *c == ' ').collect();
     let mut lines = vec![lead];
     let mut empty = true;
-    for word in text.split_whitespace() {
+    for word in text.split([' ', '\n', '\t']).filter(|w| !w.is_empty()) {
         let line = lines.last_mut().map_or(0, |l| columns(l));
         if !empty && line + 1 + columns(word) > width {
             lines.push(" ".repeat(indent));
@@ -267,7 +268,8 @@ fn wrap(text: &str, width: usize, indent: usize) -> Vec<String> {
         }
         empty = false;
     }
-    lines
+    // Spaces that kept a number together have done their work.
+    lines.into_iter().map(|l| l.replace(['\u{A0}', '\u{202F}'], " ")).collect()
 }
 
 /// Columns of a text: wide East Asian characters take two.

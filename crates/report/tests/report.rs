@@ -7,7 +7,7 @@ mod records;
 use ioloom_model::Outcome;
 use ioloom_report::data;
 use ioloom_report::group::groups;
-use ioloom_report::headline::headlines;
+use ioloom_report::headline::{answer, headlines, plain_text};
 use ioloom_report::svg::{NARROW, WIDE};
 use ioloom_report::{Input, compare, compare_html, figures, html, picture, tables, terminal};
 use records::{HOSTILE, sample};
@@ -165,6 +165,27 @@ fn terminal_lines_fit_and_colour_only_repeats() {
         stripped.push_str(if i == 0 { part } else { part.split_once('m').map_or("", |(_, t)| t) });
     }
     assert_eq!(stripped, plain);
+}
+
+/// Where the simplest plan wins, the answer says so and compares it with the next best.
+#[test]
+fn the_simplest_plan_may_win() {
+    let mut input = sample(1);
+    for r in &mut input.records {
+        if let Outcome::Done { measured } = &mut r.outcome
+            && r.key.arm == "threads-1"
+            && r.key.experiment == "elapsed-small-files"
+        {
+            measured.elapsed_ns /= 10;
+        }
+    }
+    let groups = groups(&input);
+    let headlines = headlines(&groups, &input);
+    assert!(headlines[0].is_simplest);
+    let [first, _] = answer(&headlines);
+    let text = plain_text(&first);
+    assert!(text.contains("the simplest plan, read/threads:n=1, is fastest, "), "{text}");
+    assert!(text.contains("the speed of uring/window:l=64,p=2;"), "{text}");
 }
 
 /// The second series of the same plan shows the noise and is no candidate.

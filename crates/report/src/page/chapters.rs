@@ -38,10 +38,22 @@ pub(crate) fn answer(input: &Input, headlines: &[Headline<'_, '_>]) -> Markup {
             }
         });
     }
-    let general: BTreeSet<Doubt> =
+    let mut general: BTreeSet<Doubt> =
         input.doubts.iter().filter(|d| d.experiment.is_none()).map(|d| d.doubt).collect();
+    general.extend(chosen.iter().flat_map(|h| frequent_doubts(h)));
     parts::doubts(&mut m, &general);
     m
+}
+
+/// Doubts of at least half of the runs that the answer rests on.
+fn frequent_doubts(h: &Headline<'_, '_>) -> Vec<Doubt> {
+    let mut seen: BTreeMap<Doubt, usize> = BTreeMap::new();
+    let arms = std::iter::once(h.best).chain(h.gains.iter().map(|(_, other, _)| *other));
+    let runs: Vec<_> = arms.flat_map(|a| &a.runs).collect();
+    for doubt in runs.iter().flat_map(|r| &r.doubts) {
+        *seen.entry(*doubt).or_default() += 1;
+    }
+    seen.into_iter().filter(|(_, n)| n * 2 >= runs.len()).map(|(d, _)| d).collect()
 }
 
 /// One row for each comparison.
@@ -52,7 +64,7 @@ pub(crate) fn comparisons(input: &Input, headlines: &[Headline<'_, '_>]) -> Mark
     }
     m.tag("p").a("class", "lead").text(
         "The plan with the best median of each comparison, and how many times as good it is as \
-         simpler ones. A ratio in bold has an interval that leaves out 1.",
+         simpler ones (as the next best, where it is itself the simplest). A ratio in bold has an interval that leaves out 1.",
     );
     let columns = [
         ("experiment", false),
@@ -61,7 +73,7 @@ pub(crate) fn comparisons(input: &Input, headlines: &[Headline<'_, '_>]) -> Mark
         ("plans", true),
         ("median", true),
         ("n", true),
-        ("gain over simpler plans", true),
+        ("gain", true),
         ("limited by", false),
     ];
     parts::table(&mut m, "sort comparisons", &columns, |m| {
@@ -97,7 +109,7 @@ fn comparison_row(m: &mut Markup, input: &Input, h: &Headline<'_, '_>) {
     let sort = h.gains.first().and_then(|(_, _, r)| *r).map_or(0.0, |r| r.value);
     parts::number_cell(m, sort, |m| {
         if h.gains.is_empty() {
-            m.tag("span").a("class", "iv").text("it is the simplest");
+            m.tag("span").a("class", "iv").text("nothing to compare");
         }
         for (id, other, ratio) in &h.gains {
             m.tag("div").a("class", "gain").body(|m| {
@@ -105,7 +117,8 @@ fn comparison_row(m: &mut Markup, input: &Input, h: &Headline<'_, '_>) {
                     Some(r) => parts::ratio(m, id, r),
                     None => m.tag("span").a("class", "iv").text("no common blocks"),
                 }
-                m.tag("span").a("class", "over").text(&format!("over {}", other.name));
+                let next = if h.is_simplest { "over the next best, " } else { "over " };
+                m.tag("span").a("class", "over").text(&format!("{next}{}", other.name));
             });
         }
     });
