@@ -37,12 +37,7 @@ impl Compute {
 
     /// The time that file `index` demands in nanoseconds, if this kind takes a drawn time.
     /// `demand` is the distribution of the file set.
-    pub fn demand_ns(
-        &self,
-        demand: Option<&Distribution>,
-        seed: u64,
-        index: u64,
-    ) -> Option<u64> {
+    pub fn demand_ns(&self, demand: Option<&Distribution>, seed: u64, index: u64) -> Option<u64> {
         match self {
             Self::Spin(own) | Self::Sleep(own) => {
                 Some(own.as_ref().or(demand).map_or(0, |d| d.value(seed ^ 0xC0DE, index)))

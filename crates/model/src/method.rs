@@ -92,8 +92,12 @@ impl Method {
     pub const fn is_blocking(self) -> bool {
         matches!(
             self,
-            Self::Read | Self::DirectRead | Self::MmapPlain | Self::MmapSequential
-                | Self::MmapPopulate | Self::Null
+            Self::Read
+                | Self::DirectRead
+                | Self::MmapPlain
+                | Self::MmapSequential
+                | Self::MmapPopulate
+                | Self::Null
         )
     }
 }

@@ -11,9 +11,7 @@ use std::path::PathBuf;
 pub const RECORD_SCHEMA: u32 = 1;
 
 /// The calls whose cost is kept apart. The names are those of the seed's spans.
-#[derive(
-    Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
-)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CallKind {
     /// Opening a file.
@@ -73,7 +71,12 @@ impl CallKind {
     pub const fn is_io(self) -> bool {
         matches!(
             self,
-            Self::Open | Self::Stat | Self::Read | Self::Completion | Self::Close | Self::Map
+            Self::Open
+                | Self::Stat
+                | Self::Read
+                | Self::Completion
+                | Self::Close
+                | Self::Map
                 | Self::Unmap
         )
     }

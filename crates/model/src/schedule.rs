@@ -176,7 +176,9 @@ impl<'a> Fields<'a> {
         for (i, part) in rest.split(',').filter(|p| !p.is_empty()).enumerate() {
             match part.split_once('=') {
                 Some(pair) => pairs.push(pair),
-                None if i == 0 => pairs.push((if whole.starts_with('t') { "n" } else { "l" }, part)),
+                None if i == 0 => {
+                    pairs.push((if whole.starts_with('t') { "n" } else { "l" }, part))
+                }
                 None => return Err(ParseError::new("schedule", whole, "use key=value pairs")),
             }
         }

@@ -67,10 +67,9 @@ pub const fn cell(method: Method, schedule: &Schedule) -> Cell {
             "readers start the window with RWF_NOWAIT, finish the oldest with a blocking call and \
              hand over",
         ),
-        (
-            Schedule::Roles { .. },
-            M::Uring | M::UringOpen | M::UringRegistered | M::DirectUring,
-        ) => Runs("each reader owns a ring, alone reaps it and hands over"),
+        (Schedule::Roles { .. }, M::Uring | M::UringOpen | M::UringRegistered | M::DirectUring) => {
+            Runs("each reader owns a ring, alone reaps it and hands over")
+        }
         (
             Schedule::Roles { .. },
             M::MmapPlain | M::MmapSequential | M::MmapWillneed | M::MmapPopulate,
@@ -100,8 +99,10 @@ pub fn check(plan: &Plan) -> Result<&'static str, String> {
     }
     if let Some(chunk) = plan.chunk_bytes {
         if plan.schedule.name() == "roles" {
-            return refuse("the chunks of a file come in order to one function, which roles do not \
-                           promise; use the threads or the window schedule");
+            return refuse(
+                "the chunks of a file come in order to one function, which roles do not \
+                           promise; use the threads or the window schedule",
+            );
         }
         if plan.method.is_direct() && chunk % 4096 != 0 {
             return refuse("chunks of direct reads must be a multiple of 4KiB");

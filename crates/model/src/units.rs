@@ -25,15 +25,8 @@ const SIZE_SUFFIXES: [(&str, u64); 17] = [
     ("B", 1),
 ];
 
-const DURATION_SUFFIXES: [(&str, f64); 7] = [
-    ("ns", 1.0),
-    ("us", 1e3),
-    ("µs", 1e3),
-    ("ms", 1e6),
-    ("min", 60e9),
-    ("s", 1e9),
-    ("h", 3600e9),
-];
+const DURATION_SUFFIXES: [(&str, f64); 7] =
+    [("ns", 1.0), ("us", 1e3), ("µs", 1e3), ("ms", 1e6), ("min", 60e9), ("s", 1e9), ("h", 3600e9)];
 
 /// Parses a size in bytes, such as `4096`, `512KiB`, `1.5 MiB` or `2MB`.
 pub fn parse_size(text: &str) -> Result<u64, ParseError> {

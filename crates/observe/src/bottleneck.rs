@@ -22,7 +22,10 @@ pub fn bottleneck(m: &Measured, cores: u32) -> Bottleneck {
     if memory > 0.25 {
         return word(
             "memory",
-            format!("threads spent {} of their time waiting for the memory budget", percent(memory)),
+            format!(
+                "threads spent {} of their time waiting for the memory budget",
+                percent(memory)
+            ),
         );
     }
     // What others took of the processors was not there for us.

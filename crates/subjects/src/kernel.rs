@@ -80,7 +80,14 @@ impl Kernel {
     }
 
     /// A piece of a file.
-    pub fn piece(&self, state: &mut FileState, index: usize, offset: u64, last: bool, bytes: &[u8]) {
+    pub fn piece(
+        &self,
+        state: &mut FileState,
+        index: usize,
+        offset: u64,
+        last: bool,
+        bytes: &[u8],
+    ) {
         if self.compute == Compute::Touch && index == 0 {
             touch(state, offset, bytes);
         }

@@ -48,12 +48,10 @@ impl Subject for Files {
     }
 
     fn cost(&self, spec: &FileSetSpec) -> Cost {
-        let data: u64 = (0..spec.count)
-            .map(|index| fileset::size(spec, index))
-            .fold(0, u64::saturating_add);
+        let data: u64 =
+            (0..spec.count).map(|index| fileset::size(spec, index)).fold(0, u64::saturating_add);
         let bytes = data.saturating_add(spec.count.saturating_mul(METADATA_BYTES));
-        let seconds =
-            (spec.count as f64 / MAKE_FILES_PER_S).max(data as f64 / MAKE_BYTES_PER_S);
+        let seconds = (spec.count as f64 / MAKE_FILES_PER_S).max(data as f64 / MAKE_BYTES_PER_S);
         Cost { bytes, files: spec.count, seconds }
     }
 
@@ -73,10 +71,8 @@ impl Subject for Files {
         reserve_bytes: u64,
         progress: SetProgress<'_>,
     ) -> Result<FileSetRealised, String> {
-        let options = fileset::Options {
-            reserve_bytes: Some(reserve_bytes),
-            ..fileset::Options::default()
-        };
+        let options =
+            fileset::Options { reserve_bytes: Some(reserve_bytes), ..fileset::Options::default() };
         let tell = |p: fileset::Progress| progress(p.files_done, p.files);
         let realised = fileset::create(spec, dir, &options, &tell).map_err(|e| e.to_string())?;
         Ok(FileSetRealised { name: name.to_owned(), ..realised })
@@ -155,7 +151,8 @@ fn survey_hash(dir: &Path) -> Result<String, String> {
     let mut lines: Vec<Vec<u8>> = Vec::with_capacity(list.len());
     for index in 0..list.len() {
         let path = list.path(index);
-        let size = file::ask(path).map_err(|e| format!("cannot stat {}: {e}", path.display()))?.size;
+        let size =
+            file::ask(path).map_err(|e| format!("cannot stat {}: {e}", path.display()))?.size;
         let relative = path.strip_prefix(dir).unwrap_or(path);
         let mut line = format!("{size}  ").into_bytes();
         line.extend_from_slice(relative.as_os_str().as_bytes());

@@ -71,7 +71,7 @@ pub struct Facts {
 /// Asks what a path is, following symbolic links.
 pub fn ask(path: &Path) -> io::Result<Facts> {
     let mask = StatxFlags::TYPE | StatxFlags::SIZE | StatxFlags::INO;
-    let stat = call("statx", || Ok(statx(CWD, path, AtFlags::STATX_DONT_SYNC, mask)?))?;
+    let stat = retry("statx", || statx(CWD, path, AtFlags::STATX_DONT_SYNC, mask))?;
     Ok(Facts {
         kind: Kind::from_mode(stat.stx_mode),
         size: stat.stx_size,
@@ -186,14 +186,11 @@ pub struct DirectAlignment {
 /// Asks for the alignment of direct I/O on a path (`STATX_DIOALIGN`).
 pub fn direct_alignment(path: &Path) -> io::Result<Option<DirectAlignment>> {
     let mask = StatxFlags::from_bits_retain(libc::STATX_DIOALIGN);
-    let stat = call("statx", || Ok(statx(CWD, path, AtFlags::empty(), mask)?))?;
+    let stat = retry("statx", || statx(CWD, path, AtFlags::empty(), mask))?;
     if stat.stx_mask & libc::STATX_DIOALIGN == 0 || stat.stx_dio_offset_align == 0 {
         return Ok(None);
     }
-    Ok(Some(DirectAlignment {
-        memory: stat.stx_dio_mem_align,
-        offset: stat.stx_dio_offset_align,
-    }))
+    Ok(Some(DirectAlignment { memory: stat.stx_dio_mem_align, offset: stat.stx_dio_offset_align }))
 }
 
 /// Runs a call of rustix again while it is interrupted.
@@ -227,7 +224,9 @@ mod tests {
             Nowait::Hit(n) => assert!(n > 0),
             Nowait::Miss | Nowait::Unsupported => {}
         }
-        assert_eq!(open(&dir.path().join("none"), OpenHow::default()).unwrap_err().raw_os_error(),
-            Some(libc::ENOENT));
+        assert_eq!(
+            open(&dir.path().join("none"), OpenHow::default()).unwrap_err().raw_os_error(),
+            Some(libc::ENOENT)
+        );
     }
 }

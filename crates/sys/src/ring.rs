@@ -49,7 +49,9 @@ pub enum What {
 type StatxBox = Box<libc::statx>;
 
 enum Flight {
-    Open(#[expect(dead_code, reason = "the kernel reads the path until the open completes")] CString),
+    Open(
+        #[expect(dead_code, reason = "the kernel reads the path until the open completes")] CString,
+    ),
     Size(OwnedFd, StatxBox),
     Read(OwnedFd, Buffer),
 }
@@ -149,9 +151,7 @@ impl Ring {
         let fd = types::Fd(file.as_raw_fd());
         let fixed = self.registered.get(&(buffer.address() as usize)).copied();
         let entry = match fixed {
-            Some(index) => {
-                opcode::ReadFixed::new(fd, pointer, len, index).offset(offset).build()
-            }
+            Some(index) => opcode::ReadFixed::new(fd, pointer, len, index).offset(offset).build(),
             None => opcode::Read::new(fd, pointer, len).offset(offset).build(),
         };
         self.push(token, Flight::Read(file, buffer), entry);
@@ -215,8 +215,7 @@ impl Ring {
         completion.sync();
         for entry in completion {
             let slot = entry.user_data();
-            let Some((token, flight)) =
-                self.slots.get_mut(slot as usize).and_then(Option::take)
+            let Some((token, flight)) = self.slots.get_mut(slot as usize).and_then(Option::take)
             else {
                 continue; // the answer to a cancellation
             };
