@@ -11,6 +11,7 @@ pub mod claim;
 pub mod data;
 mod engine;
 mod error;
+mod family;
 pub mod formula;
 mod ledger;
 pub mod pattern;

@@ -172,15 +172,24 @@ pub(super) fn ratio_of_best<'a>(
         return wrong();
     };
     let runs = bench.runs(at, contrast);
-    let (left, left_count) = best_of(bench, &runs, a, metric)?;
-    let (right, right_count) = best_of(bench, &runs, b, metric)?;
+    let mut best = Vec::new();
+    let mut ran = Vec::new();
+    let mut partial = false;
+    for family in [a, b] {
+        let (arm, count) = best_of(bench, &runs, family, metric)?;
+        best.push(arm);
+        let patterns: Vec<&str> = family.iter().map(String::as_str).collect();
+        // An arm that was refused was tried; one that was left out may have been the best.
+        let tried: usize = patterns.iter().map(|p| runs.members(p).map_or(0, |m| m.len())).sum();
+        let all = crate::family::count(at, &patterns).map_or(tried, |(all, _)| all);
+        partial |= tried < all;
+        ran.push(format!("{count} of {all}"));
+    }
     let asked = Asked { metrics: [metric, metric], claim: *claim, times: None, margin: *margin };
-    let mut found = compare(bench, &runs, [left, right], &asked)?;
-    found.words = format!(
-        "best of {left_count} against best of {right_count} arms that ran: {}",
-        found.words
-    );
-    Ok(found.number("a_arms", left_count as f64).number("b_arms", right_count as f64))
+    let found = compare(bench, &runs, [best[0], best[1]], &asked)?;
+    let words =
+        format!("the best of {} against the best of {} arms: {}", ran[0], ran[1], found.words);
+    Ok(Finding { words, partial, ..found })
 }
 
 pub(super) fn share<'a>(bench: &Bench<'a>, contrast: &Contrast) -> Result<Finding<'a>, Gap> {

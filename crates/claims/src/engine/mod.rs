@@ -59,6 +59,11 @@ impl Rule {
     }
 }
 
+/// What limits a finding, in words.
+const SLEEPS: &str = " (sleep stands for the compute, as if there were a core for each thread)";
+const CROWDED: &str = " (with more threads computing than there are cores)";
+const PARTIAL: &str = " (only a part of the arms of the study ran)";
+
 /// What a contrast found.
 #[derive(Debug, Default)]
 struct Finding<'a> {
@@ -73,6 +78,8 @@ struct Finding<'a> {
     used: Vec<&'a RunRecord>,
     /// Whether sleep stood for cores.
     sleeps: bool,
+    /// Whether only a part of a family ran, so that its best is not known.
+    partial: bool,
     /// Whether the effect is not above the noise of a plan against itself.
     below_noise: bool,
 }
@@ -185,11 +192,11 @@ fn combine(parts: &[Part], how: Combine) -> (Verdict, Vec<usize>) {
 fn sentence(parts: &[Part], deciding: &[usize]) -> String {
     let mut said = Vec::new();
     for i in deciding {
-        let words = if deciding.len() > 1 && parts[*i].holds.is_some() {
-            let word = if parts[*i].holds == Some(true) { "holds" } else { "does not hold" };
-            format!("{word} at {}: {}", parts[*i].place, parts[*i].sentence)
-        } else {
-            parts[*i].sentence.clone()
+        let part = &parts[*i];
+        let words = match part.holds {
+            None => part.sentence.clone(),
+            Some(true) => format!("holds at {}: {}", part.place, part.sentence),
+            Some(false) => format!("does not hold at {}: {}", part.place, part.sentence),
         };
         if !said.contains(&words) {
             said.push(words);
@@ -222,25 +229,29 @@ fn part(bench: &Bench<'_>, contrast: &Contrast, note: bool) -> Part {
     }
     match evaluate(bench, contrast) {
         Err(gap) => {
-            let (verdict, sentence) = gap_words(&gap, bench.rule);
+            let (verdict, sentence) = gap_words(&gap, not_in_quick(contrast));
             blank(verdict, sentence)
         }
         Ok(finding) => {
             let doubts = doubts::of(&finding);
-            let limited = finding.sleeps || doubts.contains(&Doubt::Oversubscribed);
+            let crowded = doubts.contains(&Doubt::Oversubscribed);
+            let limited = finding.sleeps || finding.partial || crowded;
             let verdict = match finding.holds {
                 None => Verdict::Undecided,
                 Some(_) if limited => Verdict::Scope,
                 Some(true) => Verdict::Confirmed,
                 Some(false) => Verdict::Refuted,
             };
-            let why = match (finding.holds, finding.sleeps, limited) {
-                (Some(_), true, _) => {
-                    " (sleep stands for the compute, as if there were a core for each thread)"
+            let mut why = String::new();
+            for (applies, words) in [
+                (finding.sleeps, SLEEPS),
+                (!finding.sleeps && crowded, CROWDED),
+                (finding.partial, PARTIAL),
+            ] {
+                if applies && finding.holds.is_some() {
+                    why.push_str(words);
                 }
-                (Some(_), false, true) => " (with more threads computing than there are cores)",
-                _ => "",
-            };
+            }
             Part {
                 holds: finding.holds,
                 evidence: finding.evidence,
@@ -295,10 +306,23 @@ fn place_words(place: &Place) -> String {
     words.join(", ")
 }
 
-fn gap_words(gap: &Gap, rule: Rule) -> (Verdict, String) {
+/// Whether quick mode leaves out an arm that a contrast cannot do without.
+fn not_in_quick(contrast: &Contrast) -> bool {
+    let lone = |place: &Place, patterns: &[&str]| {
+        crate::family::count(place, patterns).is_some_and(|(all, quick)| all > 0 && quick == 0)
+    };
+    contrast.places().iter().any(|place| match contrast {
+        Contrast::RatioOfBest { a, b, .. } => [a, b]
+            .iter()
+            .any(|family| lone(place, &family.iter().map(String::as_str).collect::<Vec<_>>())),
+        _ => contrast.patterns().iter().any(|pattern| lone(place, &[pattern])),
+    })
+}
+
+fn gap_words(gap: &Gap, not_in_quick: bool) -> (Verdict, String) {
     match gap {
         Gap::Missing(arms) => {
-            let quick = if rule.blocks_min < BLOCKS_FULL { "not run in quick: " } else { "" };
+            let quick = if not_in_quick { "not run in quick: " } else { "" };
             (Verdict::Undecided, format!("{quick}no stored runs of {}", arms.join(", ")))
         }
         Gap::Refused { arm, reason } => {
@@ -310,6 +334,13 @@ fn gap_words(gap: &Gap, rule: Rule) -> (Verdict, String) {
         Gap::NoNumber { arm, name } => (
             Verdict::NotTestableHere,
             format!("the runs of {arm} do not hold {name}, which this machine cannot tell"),
+        ),
+        Gap::NotTimed { arm } => (
+            Verdict::NotTestableHere,
+            format!(
+                "the runs of {arm} queue reads and hand them over with the wait for completions, \
+                 so the read call itself was not timed"
+            ),
         ),
         Gap::FewBlocks { have, need } => {
             (Verdict::Undecided, format!("too few blocks: {have}, and {need} are needed"))

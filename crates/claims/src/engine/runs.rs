@@ -22,6 +22,8 @@ pub(crate) enum Gap {
     Failed { arm: String, reason: String },
     /// The runs do not hold this number.
     NoNumber { arm: String, name: String },
+    /// The read call was not timed apart from the wait for what it asked for.
+    NotTimed { arm: String },
     /// Too few blocks in which all arms finished.
     FewBlocks { have: usize, need: usize },
     /// The statistic is not defined for these numbers.
@@ -235,6 +237,18 @@ impl<'a> Arm<'a> {
     }
 }
 
+/// A read call through a ring that returns sooner than this did not enter the kernel, nanoseconds:
+/// the request was only queued, and handed over later together with the wait for completions.
+const QUEUED_NS: f64 = 400.0;
+
+/// Whether a formula asks for the cost of read calls that the run did not time.
+fn not_timed(record: &RunRecord, measured: &Measured, text: &str) -> bool {
+    let asked = formula::names(text).iter().any(|name| name.starts_with("calls.read."));
+    asked
+        && record.plan.method.needs_ring()
+        && measured.metric("calls.read.p50_ns").is_some_and(|ns| ns < QUEUED_NS)
+}
+
 /// Numbers of several columns on the same blocks.
 #[derive(Debug)]
 pub(crate) struct Columns {
@@ -265,7 +279,11 @@ pub(crate) fn columns(wanted: &[(&Arm<'_>, &str)], blocks_min: usize) -> Result<
     for (arm, text) in wanted {
         let mut column = Vec::with_capacity(blocks.len());
         for block in &blocks {
-            let measured = usable(arm.runs[block]).expect("only usable blocks were kept");
+            let record = arm.runs[block];
+            let measured = usable(record).expect("only usable blocks were kept");
+            if not_timed(record, measured, text) {
+                return Err(Gap::NotTimed { arm: arm.name.clone() });
+            }
             let value = metric(measured, text).map_err(|error| match error {
                 FormulaError::Name { name } => Gap::NoNumber { arm: arm.name.clone(), name },
                 FormulaError::Form { .. } => Gap::Undefined(error.to_string()),

@@ -87,9 +87,13 @@ fn what_is_missing_is_named() {
     only_b.arm("b", &[], 100.0);
     let found = judge(&[&ratio("less")], &only_b, Rule::QUICK);
     assert_eq!(found.verdict, Verdict::Undecided);
-    assert!(found.sentence.contains("not run in quick") && found.sentence.contains(" a"));
-    let found = judge(&[&ratio("less")], &only_b, Rule::FULL);
-    assert!(!found.sentence.contains("quick") && found.sentence.contains("no stored runs of a"));
+    assert!(found.sentence.contains("no stored runs of a"), "{}", found.sentence);
+    // The study knows which arms quick mode leaves out.
+    let nothing = Store::new(0);
+    let sentence = of_ledger("000-P22", &nothing, Rule::QUICK).sentence;
+    assert!(sentence.contains("not run in quick: no stored runs of hybrid-{n}"), "{sentence}");
+    let sentence = of_ledger("000-D2", &nothing, Rule::QUICK).sentence;
+    assert!(sentence.starts_with("no stored runs of hybrid-24-open-12"), "{sentence}");
 
     let found = judge(&[&ratio("less")], &two(80.0, 100.0, 7), Rule::QUICK);
     assert_eq!(found.verdict, Verdict::Undecided);
@@ -552,9 +556,59 @@ fn formulas_reach_into_both_arms() {
     assert_eq!(submitted(120.0, 1), Verdict::Refuted);
 }
 
+#[test]
+fn a_read_call_that_was_only_queued_is_no_evidence() {
+    let judged = |plan: &str, ns: u64| {
+        let mut store = Store::new(12);
+        for arm in ["a", "b"] {
+            store
+                .arm_with(arm, &[], move |_| with_calls(run(100.0), CallKind::Read, calls(10, ns)));
+        }
+        store.records.iter_mut().for_each(|r| r.plan = plan.parse().expect("a plan"));
+        let text = format!("{}\nmetric = \"calls.read.p50_ns\"", ratio("equal"));
+        judge(&[&text], &store, Rule::FULL)
+    };
+    let queued = judged("direct:uring/threads:n=1", 140);
+    assert_eq!(queued.verdict, Verdict::NotTestableHere);
+    assert!(queued.sentence.contains("was not timed"), "{}", queued.sentence);
+    assert_eq!(judged("direct:uring/threads:n=1", 4000).verdict, Verdict::Confirmed);
+    assert_eq!(judged("read/threads:n=1", 140).verdict, Verdict::Confirmed);
+}
+
 fn of_ledger(id: &str, store: &Store, rule: Rule) -> ClaimVerdict {
     let claim = ledger().iter().find(|c| c.id == id).expect("a claim");
     verdict(claim, &store.records, rule)
+}
+
+#[test]
+fn the_best_of_a_part_is_not_the_best() {
+    let mut store = Store::new(12);
+    store.compute = "checksum:50".to_owned();
+    store.arm("mmap-8", &[("n", 8.0)], 80.0).arm("default", &[], 100.0);
+    let experiment = |store: &mut Store| {
+        store.records.iter_mut().for_each(|r| r.key.experiment = "elapsed-small-files".to_owned());
+    };
+    experiment(&mut store);
+    let found = of_ledger("000-P36", &store, Rule::FULL);
+    assert_eq!((found.verdict, found.parts[0].holds), (Verdict::Scope, Some(true)));
+    assert!(
+        found.sentence.contains("1 of 8") && found.sentence.contains("1 of 16"),
+        "{}",
+        found.sentence
+    );
+    for n in [1.0, 2.0, 4.0, 8.0, 16.0, 24.0, 32.0, 64.0] {
+        store.arm(&format!("threads-{n}"), &[("n", n)], 300.0);
+        store.arm(&format!("mmap-{n}"), &[("n", n)], if n == 8.0 { 80.0 } else { 200.0 });
+    }
+    for arm in ["roles-1-3", "nowait-window", "uring-window"] {
+        store.arm(arm, &[], 150.0);
+    }
+    for arm in ["direct-window", "split-12-12", "split-9-15", "split-8-16"] {
+        store.refused(arm, "no direct I/O here");
+    }
+    experiment(&mut store);
+    let found = of_ledger("000-P36", &store, Rule::FULL);
+    assert_eq!(found.verdict, Verdict::Confirmed, "{}", found.sentence);
 }
 
 #[test]
@@ -598,7 +652,12 @@ fn a_ledger_claim_is_confirmed_and_flipped() {
         let mut store = Store::new(8);
         store.set = "A".to_owned();
         store.compute = "none".to_owned();
-        store.arm("overlapped", &[], overlapped).arm("one-by-one", &[], 101.0);
+        store.arm("overlapped", &[], overlapped);
+        // A tenth of the serial time is the hashing, which overlapped reading hides.
+        store.arm_with("one-by-one", &[], |block| {
+            let one = run(112.0 * scatter("one-by-one", block));
+            with_calls(one, CallKind::Compute, calls(8, 1_400_000))
+        });
         store.records.iter_mut().for_each(|r| r.key.experiment = "overlap-large-files".to_owned());
         let found = of_ledger("000-P01", &store, Rule::QUICK);
         assert_eq!(found.verdict, expected, "{}", found.sentence);

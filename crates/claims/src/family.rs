@@ -1,0 +1,84 @@
+//! What the built-in studies hold of a family of arms.
+//!
+//! The best of a family is known only when the family ran; quick mode runs its headline alone. The
+//! studies are compiled in to tell the difference. A study that is not built in is not known here,
+//! and nothing is said about it.
+
+use crate::claim::Place;
+use crate::pattern;
+use ioloom_model::StudySpec;
+use ioloom_model::study::{Arm, Experiment};
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
+static STUDIES: LazyLock<Vec<StudySpec>> = LazyLock::new(|| {
+    [include_str!("../../../studies/pipeline.toml")]
+        .into_iter()
+        .map(|text| toml::from_str(text).expect("a test reads the built-in studies"))
+        .collect()
+});
+
+fn experiment(place: &Place) -> Option<&'static Experiment> {
+    let study = STUDIES.iter().find(|s| s.name == place.study)?;
+    study.experiments.iter().find(|e| e.name == place.experiment)
+}
+
+/// Factors of each member of an arm, and whether it runs in quick mode.
+fn members(arm: &Arm) -> Vec<(BTreeMap<String, f64>, bool)> {
+    let mut rows: Vec<BTreeMap<String, f64>> = vec![BTreeMap::new()];
+    for (factor, values) in &arm.with {
+        let mut next = Vec::with_capacity(rows.len() * values.len());
+        for row in &rows {
+            for value in values {
+                let mut row = row.clone();
+                row.insert(factor.clone(), *value);
+                next.push(row);
+            }
+        }
+        rows = next;
+    }
+    let chosen = |row: &BTreeMap<String, f64>| {
+        let named = |(factor, values): (&String, &Vec<f64>)| {
+            row.get(factor).is_some_and(|v| values.contains(v))
+        };
+        arm.headline || (!arm.headline_with.is_empty() && arm.headline_with.iter().all(named))
+    };
+    rows.into_iter().map(|row| (row.clone(), chosen(&row))).collect()
+}
+
+/// How many arms of these patterns the study has, and how many of them quick mode runs; `None` for
+/// a study that is not built in.
+pub(crate) fn count(place: &Place, patterns: &[&str]) -> Option<(usize, usize)> {
+    let (mut all, mut quick) = (0, 0);
+    for arm in &experiment(place)?.arms {
+        for (factors, headline) in members(arm) {
+            let Some(name) = pattern::fill(&arm.name, &factors) else { continue };
+            if patterns.iter().any(|p| pattern::matches(p, &name, &factors)) {
+                all += 1;
+                quick += usize::from(headline);
+            }
+        }
+    }
+    Some((all, quick))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn place(experiment: &str) -> Place {
+        let text = format!("experiment = \"{experiment}\"\nset = \"E\"");
+        toml::from_str(&text).unwrap()
+    }
+
+    #[test]
+    fn families_are_counted() {
+        let small = place("elapsed-small-files");
+        assert_eq!(count(&small, &["mmap-{n}"]), Some((8, 1)));
+        assert_eq!(count(&small, &["default", "threads-{n}"]), Some((9, 3)));
+        assert_eq!(count(&small, &["threads-8"]), Some((1, 1)));
+        assert_eq!(count(&small, &["threads-2"]), Some((1, 0)));
+        assert_eq!(count(&small, &["nobody"]), Some((0, 0)));
+        assert_eq!(count(&place("unknown"), &["default"]), None);
+    }
+}
