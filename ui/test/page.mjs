@@ -168,26 +168,39 @@ const OVERLAPS = () => {
   return bad;
 };
 
+// Contrast of texts with the paper: 7 for running text, 4.5 for everything else (WCAG).
+async function readable(page, theme) {
+  const found = await page.evaluate(() => {
+    const light = (c) => {
+      const parts = c.match(/[\d.]+/g).slice(0, 3).map((v) => Number(v) / 255);
+      const [r, g, b] = parts.map((v) => (v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4));
+      return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+    };
+    const paper = light(getComputedStyle(document.body).backgroundColor);
+    const contrast = (element) => {
+      const style = getComputedStyle(element);
+      const ink = light(element instanceof SVGElement ? style.fill : style.color);
+      return (Math.max(ink, paper) + 0.05) / (Math.min(ink, paper) + 0.05);
+    };
+    const all = (s) => Array.from(document.querySelectorAll(s), contrast);
+    const quiet = "p, .iv, .where, dt, dd, .dname, .vd, figcaption, nav a, svg .lb, svg .t, svg .ax";
+    return { main: Math.min(...all(".answer")), quiet: Math.min(...all(quiet)) };
+  });
+  check(found.main >= 7, `${theme}: the answer has a contrast of ${found.main}`);
+  check(found.quiet >= 4.5, `${theme}: some text has a contrast of ${found.quiet}`);
+}
+
 async function colours(page) {
   const paper = () => page.evaluate(() => getComputedStyle(document.body).backgroundColor);
   const auto = await paper();
   await page.click("#theme");
   same(await page.textContent("#theme"), "Light", "first click");
   same(await paper(), auto, "light is what the system has here");
+  await readable(page, "light");
   await page.click("#theme");
   same(await page.textContent("#theme"), "Dark", "second click");
   check((await paper()) !== auto, "dark changes the paper");
-  const contrast = await page.evaluate(() => {
-    const parts = (c) => c.match(/[\d.]+/g).slice(0, 3).map((v) => Number(v) / 255);
-    const light = (c) => {
-      const [r, g, b] = parts(c).map((v) => (v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4));
-      return 0.2126 * r + 0.7152 * g + 0.0722 * b;
-    };
-    const style = getComputedStyle(document.body);
-    const [a, b] = [light(style.color), light(style.backgroundColor)];
-    return (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
-  });
-  check(contrast > 7, `text on dark paper has a contrast of ${contrast}`);
+  await readable(page, "dark");
   await page.click("#theme");
   same(await page.textContent("#theme"), "Auto", "third click");
 }
