@@ -28,11 +28,11 @@ pub fn bottleneck(m: &Measured, cores: u32) -> Bottleneck {
             ),
         );
     }
-    // What others took of the processors was not there for us.
     let others = m.others_cpu.unwrap_or(0.0);
     let share = |state| m.share(state).unwrap_or(0.0);
+    // Others may keep the processors busy: then threads stand ready more than they wait.
     let waits_for_cpu = share("ready") > share("io") + share("sync") + share("compute-blocked");
-    if cpu_share + others >= BUSY || waits_for_cpu {
+    if cpu_share >= BUSY || waits_for_cpu {
         let kernel = m.cpu_kernel_ns as f64 / cpu.max(1.0);
         return if kernel > 0.5 {
             word(
@@ -125,6 +125,13 @@ mod tests {
         m
     }
 
+    /// Half of the time on a processor was waiting for one.
+    fn pushed_out(mut m: Measured) -> Measured {
+        m.threads[0].on_cpu_ns -= 60;
+        m.threads[0].ready_ns = Some(60);
+        m
+    }
+
     #[test]
     fn words_follow_the_evidence() {
         for (m, expected) in [
@@ -133,7 +140,8 @@ mod tests {
             (run(10, 10, 70, 10, 0), "device"),
             (run(10, 10, 10, 70, 0), "hand-over"),
             (run(90, 5, 0, 0, 40), "memory"),
-            (Measured { others_cpu: Some(0.6), ..run(20, 10, 30, 0, 0) }, "compute"),
+            (Measured { others_cpu: Some(0.9), ..run(5, 2, 80, 0, 0) }, "device"),
+            (pushed_out(run(20, 10, 10, 0, 0)), "compute"),
             (Measured::default(), "unknown"),
         ] {
             assert_eq!(bottleneck(&m, 1).word, expected);
