@@ -53,6 +53,8 @@ impl Judge {
     /// published one.
     pub fn judge(&self, record: &mut RunRecord, order: &RunOrder, files: &FileList, scaled: bool) {
         let mut doubts = Vec::new();
+        // Timelines are kept from the first block alone; elsewhere nothing is missing.
+        let kept = order.spans_max > 0 && record.key.block == 0;
         if let Some(measured) = record.measured() {
             if self.wrong_bytes(record, measured, order, files) {
                 doubts.push(Doubt::WrongBytes);
@@ -61,7 +63,7 @@ impl Judge {
                 (Doubt::Errors, measured.errors > 0),
                 (Doubt::NoisyNeighbour, measured.others_cpu.is_some_and(|o| o > OTHERS_CPU_MAX)),
                 (Doubt::ShortRun, measured.elapsed_ns < SHORT_RUN_NS),
-                (Doubt::SpansLost, order.spans_max > 0 && measured.spans_lost > 0),
+                (Doubt::SpansLost, kept && measured.spans_lost > 0),
                 (Doubt::Oversubscribed, self.oversubscribed(&order.plan, &order.compute)),
                 (Doubt::Scaled, scaled),
             ] {

@@ -31,7 +31,9 @@ use std::time::{Duration, Instant, SystemTime};
 use xxhash_rust::xxh3::xxh3_64;
 
 /// Spans that a run may keep in all, unless the caller says otherwise.
-pub const SPANS_MAX: u64 = 16_384;
+pub const SPANS_MAX: u64 = 32_768;
+/// Spans that a session keeps in all, about 60 MB of text; runs after that keep totals only.
+pub const SESSION_SPANS_MAX: usize = 1 << 20;
 /// Longest time of one run.
 pub const DEADLINE_MAX: Duration = Duration::from_secs(3600);
 
@@ -58,8 +60,9 @@ pub struct RunOptions<'a> {
     pub runner: Runner,
     /// Longest time of one run; see [`DEADLINE_MAX`].
     pub deadline_max: Duration,
-    /// Spans that one run may keep in all; they are stored for the first block alone, but taken
-    /// in every block so that all blocks are alike. See [`SPANS_MAX`].
+    /// Spans that one run may keep in all; they are stored for the first block alone, as far as
+    /// [`SESSION_SPANS_MAX`] reaches, but taken in every block so that all blocks are alike. See
+    /// [`SPANS_MAX`].
     pub spans_max: u64,
     /// The machine.
     pub machine: MachineFacts,
@@ -291,6 +294,7 @@ pub fn run_study(
         writer,
         header: session.header,
         blocks: Blocks::new(start, budget),
+        spans_left: SESSION_SPANS_MAX,
     };
     for run in &session.runs {
         study.judge.remember(run);
@@ -372,6 +376,7 @@ struct Study<'a> {
     writer: Writer,
     header: SessionHeader,
     blocks: Blocks,
+    spans_left: usize,
 }
 
 impl Study<'_> {
@@ -398,12 +403,25 @@ impl Study<'_> {
             if self.options.stop.load(Ordering::Relaxed) {
                 return Ok(true);
             }
-            let Some(record) = self.one(*slot, position, order.len())? else { return Ok(true) };
+            let Some(mut record) = self.one(*slot, position, order.len())? else { return Ok(true) };
+            self.ration_spans(&mut record);
             self.judge.remember(&record);
             self.writer.append(&record)?;
             self.options.progress.event(&Event::Recorded(&record));
         }
         self.end(EndReason::Finished, blocks, blocks)
+    }
+
+    /// Keeps the timeline of the first block, as far as the session's ration reaches.
+    fn ration_spans(&mut self, record: &mut RunRecord) {
+        if let Outcome::Done { measured } = &mut record.outcome {
+            let count: usize = measured.spans.iter().map(Vec::len).sum();
+            if record.key.block > 0 || count > self.spans_left {
+                measured.spans.clear();
+            } else {
+                self.spans_left -= count;
+            }
+        }
     }
 
     fn end(self, reason: EndReason, done: u32, blocks: u32) -> Result<bool, LabError> {
@@ -476,11 +494,8 @@ impl Study<'_> {
             seed: self.header.seed,
         };
         self.judge.judge(&mut record, &order, &set.files, arm.scaled);
-        if let Outcome::Done { measured } = &mut record.outcome {
+        if let Outcome::Done { measured } = &record.outcome {
             record.doubts.extend(self.subject.verify(&order, &set.realised, measured));
-            if slot.2 > 0 {
-                measured.spans.clear();
-            }
         }
         judge::tidy(&mut record.doubts);
         Ok(Some(record))

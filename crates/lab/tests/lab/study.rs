@@ -32,6 +32,8 @@ fn every_run_of_the_list_is_recorded_in_the_order_that_was_stored() {
         assert_eq!((&run.key.arm, run.key.block), (&arm.name, slot.2));
         assert!(run.measured().is_some(), "{:?}", run.outcome);
         assert!(!run.doubts.contains(&Doubt::WrongBytes));
+        let timeline = !run.measured().unwrap().spans.is_empty();
+        assert_eq!(timeline, slot.2 == 0, "timelines are kept from the first block alone");
         assert_eq!(run.set.medium.as_ref().unwrap().name, "work");
         let proof = run.proof.as_ref().unwrap();
         assert_eq!((proof.asked, proof.device_bytes), (Condition::Cold, Some(FILES * 8192)));
