@@ -12,10 +12,9 @@ use crossbeam_queue::ArrayQueue;
 use ioloom_ledger::{Budget, Reserve};
 use ioloom_model::Buffers;
 use ioloom_sys::buffer::Buffer;
-use std::cell::Cell;
 use std::io;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::sync::atomic::{AtomicU64, Ordering};
 
 const CLASS_MIN: u64 = 4096;
 const CLASSES: usize = 48;
@@ -39,40 +38,53 @@ pub(crate) struct Arena {
     free: [OnceLock<ArrayQueue<Buffer>>; CLASSES],
     free_max: usize,
     free_bytes: AtomicU64,
+    /// Largest buffer that is rounded up to its class: a larger one must leave the first buffers
+    /// of other files their place.
+    class_max: u64,
     /// Buffers registered with a ring: only these are lent, all of one size.
     registered: Option<u64>,
 }
 
-/// The place of a buffer. Shared only while the user keeps bytes of it; a ring that is filling the
-/// buffer has it out of its slot.
+/// The place of a buffer and its share of the budget; the last holder gives both back. Shared only
+/// while the user keeps bytes of it; a ring that is filling the buffer has it out of its slot.
 struct Slot {
     buffer: Option<Buffer>,
+    charged: u64,
+    /// The share counts as kept by the user.
+    kept: AtomicBool,
+    /// The buffer returns to the arena.
+    recycled: bool,
+    of: Arc<Arena>,
 }
 
 /// A buffer and its share of the budget.
 pub(crate) struct Lease {
     slot: Arc<Slot>,
-    charged: Cell<u64>,
-    of: Arc<Arena>,
 }
 
-/// Bytes that the user keeps: counted against the budget until dropped.
+/// Bytes that the user keeps: counted against the budget until dropped. While the function that
+/// keeps them still runs they count as in use, because it may yet drop them.
 pub(crate) struct Kept {
     slot: Arc<Slot>,
     len: usize,
-    charged: u64,
-    of: Arc<Arena>,
 }
 
 impl Arena {
-    /// An arena for about `window` buffers at once.
-    pub(crate) fn new(budget: Arc<Budget>, kind: Buffers, window: usize) -> Arc<Self> {
+    /// An arena for about `window` buffers at once; buffers above `class_max` bytes are not rounded
+    /// up.
+    pub(crate) fn new(
+        budget: Arc<Budget>,
+        kind: Buffers,
+        window: usize,
+        class_max: u64,
+    ) -> Arc<Self> {
         Arc::new(Self {
             budget,
             kind,
             free: [const { OnceLock::new() }; CLASSES],
             free_max: window.clamp(FREE_MIN, FREE_MAX),
             free_bytes: AtomicU64::new(0),
+            class_max,
             registered: None,
         })
     }
@@ -86,6 +98,7 @@ impl Arena {
             free: [const { OnceLock::new() }; CLASSES],
             free_max: buffers.len().max(1),
             free_bytes: AtomicU64::new(0),
+            class_max: bytes,
             registered: Some(bytes),
         };
         for buffer in buffers {
@@ -98,9 +111,9 @@ impl Arena {
         self.free[class].get_or_init(|| ArrayQueue::new(self.free_max))
     }
 
-    /// The largest buffer this arena lends, bytes.
-    pub(crate) fn largest(&self) -> u64 {
-        self.registered.unwrap_or(self.budget.limit())
+    /// Whether it lends only the buffers that a ring has registered.
+    pub(crate) fn is_registered(&self) -> bool {
+        self.registered.is_some()
     }
 
     /// A buffer of at least `bytes`, or why not, without waiting.
@@ -115,11 +128,12 @@ impl Arena {
         self.lend(charged).map(Some)
     }
 
-    /// A buffer of at least `bytes`, waiting for the budget.
-    pub(crate) fn lease(self: &Arc<Self>, bytes: u64) -> Result<Lease, NoBuffer> {
+    /// A buffer of at least `bytes`, waiting for the budget. `holding`: bytes charged for leases that
+    /// the calling thread has and cannot give back before.
+    pub(crate) fn lease(self: &Arc<Self>, bytes: u64, holding: u64) -> Result<Lease, NoBuffer> {
         debug_assert!(self.registered.is_none(), "registered buffers are never waited for");
         let charged = self.charge_for(bytes);
-        match self.budget.reserve(charged) {
+        match self.budget.reserve_holding(charged, holding) {
             Reserve::Reserved => self.lend(charged),
             other => Err(NoBuffer::Budget(other)),
         }
@@ -128,7 +142,7 @@ impl Arena {
     fn charge_for(&self, bytes: u64) -> u64 {
         let class = class_bytes(class_of(bytes));
         // Near the limit the class may not fit where the bytes do.
-        if class <= self.budget.limit() { class } else { bytes.next_multiple_of(CLASS_MIN) }
+        if class <= self.class_max { class } else { bytes.next_multiple_of(CLASS_MIN) }
     }
 
     fn lend_registered(self: &Arc<Self>, bytes: u64) -> Option<Lease> {
@@ -156,8 +170,9 @@ impl Arena {
     }
 
     fn lent(self: &Arc<Self>, buffer: Buffer, charged: u64) -> Lease {
-        let slot = Arc::new(Slot { buffer: Some(buffer) });
-        Lease { slot, charged: Cell::new(charged), of: self.clone() }
+        let kept = AtomicBool::new(false);
+        let of = self.clone();
+        Lease { slot: Arc::new(Slot { buffer: Some(buffer), charged, kept, recycled: true, of }) }
     }
 
     fn pop(&self, charged: u64) -> Option<Buffer> {
@@ -166,7 +181,7 @@ impl Arena {
         }
         let class = class_of(charged);
         let buffer = self.free.get(class)?.get()?.pop()?;
-        if (buffer.capacity() as u64) < charged {
+        if buffer.capacity() as u64 != charged {
             // An odd-sized buffer near the limit; let it go.
             self.free_bytes.fetch_sub(buffer.capacity() as u64, Ordering::Relaxed);
             return None;
@@ -239,19 +254,22 @@ impl Lease {
     }
 
     pub(crate) fn refill(&mut self, buffer: Buffer) {
-        Arc::get_mut(&mut self.slot).expect("nothing is read into kept bytes").buffer = Some(buffer);
+        Arc::get_mut(&mut self.slot).expect("nothing is read into kept bytes").buffer =
+            Some(buffer);
     }
 
     /// Keeps the first `len` bytes beyond the life of this lease. Moves the buffer if they fill
     /// most of it, else copies them, so that a small file does not hold a large buffer.
     pub(crate) fn keep(&self, len: usize) -> Kept {
-        let charged = self.charged.get();
-        if charged > 0 && (len as u64) * 2 > charged {
-            self.charged.set(0);
-            self.of.budget.keep(charged);
-            return Kept { slot: self.slot.clone(), len, charged, of: self.of.clone() };
+        if (len as u64) * 2 > self.charged() && self.charged() > 0 {
+            return Kept { slot: self.slot.clone(), len };
         }
-        Kept::copy(self.bytes(len), &self.of)
+        Kept::copy(self.bytes(len), &self.slot.of)
+    }
+
+    /// Bytes of the budget that this lease stands for.
+    pub(crate) fn charged(&self) -> u64 {
+        self.slot.charged
     }
 
     /// Whether the user keeps bytes of this buffer, so that it must not be read into again.
@@ -262,10 +280,10 @@ impl Lease {
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        give_back(&mut self.slot, &self.of);
-        let charged = self.charged.get();
-        if charged > 0 {
-            self.of.budget.give(charged);
+        // From here on only the user holds them. Whoever is last gives back what is counted here.
+        if self.is_kept() {
+            self.slot.kept.store(true, Ordering::Release);
+            self.slot.of.budget.keep(self.slot.charged);
         }
     }
 }
@@ -277,8 +295,10 @@ impl Kept {
         buffer.whole_mut()[..bytes.len()].copy_from_slice(bytes);
         let charged = buffer.capacity() as u64;
         of.budget.charge_kept(charged);
-        let slot = Arc::new(Slot { buffer: Some(buffer) });
-        Self { slot, len: bytes.len(), charged, of: of.clone() }
+        let kept = AtomicBool::new(true);
+        let buffer = Some(buffer);
+        let slot = Slot { buffer, charged, kept, recycled: false, of: of.clone() };
+        Self { slot: Arc::new(slot), len: bytes.len() }
     }
 
     pub(crate) fn bytes(&self) -> &[u8] {
@@ -286,19 +306,18 @@ impl Kept {
     }
 }
 
-impl Drop for Kept {
+impl Drop for Slot {
     fn drop(&mut self) {
-        give_back(&mut self.slot, &self.of);
-        self.of.budget.give_kept(self.charged);
-    }
-}
-
-/// Queues the slot again if this is its last holder.
-fn give_back(slot: &mut Arc<Slot>, arena: &Arena) {
-    if let Some(inner) = Arc::get_mut(slot)
-        && let Some(buffer) = inner.buffer.take()
-    {
-        arena.take_back(buffer);
+        if let Some(buffer) = self.buffer.take()
+            && self.recycled
+        {
+            self.of.take_back(buffer);
+        }
+        if *self.kept.get_mut() {
+            self.of.budget.give_kept(self.charged);
+        } else if self.charged > 0 {
+            self.of.budget.give(self.charged);
+        }
     }
 }
 
@@ -314,6 +333,11 @@ fn class_of(bytes: u64) -> usize {
     } else {
         2 * power as usize + 2
     }
+}
+
+/// What a buffer of `bytes` is charged.
+pub(crate) fn rounded(bytes: u64) -> u64 {
+    class_bytes(class_of(bytes))
 }
 
 fn class_bytes(class: usize) -> u64 {
@@ -336,7 +360,7 @@ mod tests {
 
         #[test]
         fn free_and_leased_stay_within_the_budget(sizes in proptest::collection::vec(1u64..400_000, 1..200)) {
-            let arena = Arena::new(Arc::new(Budget::new(1 << 20)), Buffers::Pool, 8);
+            let arena = Arena::new(Arc::new(Budget::new(1 << 20)), Buffers::Pool, 8, 1 << 20);
             let mut held = std::collections::VecDeque::new();
             for bytes in sizes {
                 while let Ok(None) = arena.try_lease(bytes).map(|l| l.map(|l| held.push_back(l))) {
@@ -352,10 +376,38 @@ mod tests {
 
     #[test]
     fn a_buffer_is_used_again() {
-        let arena = Arena::new(Arc::new(Budget::new(1 << 20)), Buffers::Pool, 8);
-        let mut lease = arena.lease(5000).unwrap();
+        let arena = Arena::new(Arc::new(Budget::new(1 << 20)), Buffers::Pool, 8, 1 << 20);
+        let mut lease = arena.lease(5000, 0).unwrap();
         lease.whole_mut()[0] = 42;
         drop(lease);
-        assert_eq!(arena.lease(5000).unwrap().bytes(1), [42]);
+        assert_eq!(arena.lease(5000, 0).unwrap().bytes(1), [42]);
+    }
+
+    #[test]
+    fn kept_bytes_count_as_kept_once_their_lease_is_gone() {
+        let budget = Arc::new(Budget::new(1 << 20));
+        let arena = Arena::new(budget.clone(), Buffers::Pool, 8, 1 << 20);
+        let lease = arena.lease(8192, 0).unwrap();
+        let (one, two) = (lease.keep(8000), lease.keep(7000));
+        assert_eq!((budget.used(), budget.kept()), (8192, 0), "the function may yet drop them");
+        drop((one, lease));
+        assert_eq!((budget.used(), budget.kept()), (8192, 8192));
+        drop(two);
+        assert_eq!((budget.used(), budget.kept()), (0, 0));
+    }
+
+    #[test]
+    fn only_registered_buffers_are_lent_as_registered() {
+        let buffers: Vec<Buffer> = (0..2).map(|_| Buffer::new(8192)).collect();
+        let own: Vec<*const u8> = buffers.iter().map(|b| b.bytes(1).as_ptr()).collect();
+        let arena = Arena::of_registered(Arc::new(Budget::new(1 << 20)), buffers);
+        let lease = arena.try_lease(100).unwrap().unwrap();
+        drop(lease.keep(100));
+        drop(lease);
+        for lease in
+            [arena.try_lease(100).unwrap().unwrap(), arena.try_lease(100).unwrap().unwrap()]
+        {
+            assert!(own.contains(&lease.bytes(1).as_ptr()) && lease.capacity() == 8192);
+        }
     }
 }

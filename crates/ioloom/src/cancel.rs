@@ -15,7 +15,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// assert!(matches!(run, Err(ioloom::Error::Cancelled { files: 0 })));
 /// ```
 #[derive(Debug, Clone, Default)]
-pub struct Cancel(Arc<AtomicBool>);
+pub struct Cancel {
+    flag: Arc<AtomicBool>,
+    parent: Option<Arc<AtomicBool>>,
+}
 
 impl Cancel {
     /// A token that nobody has cancelled.
@@ -25,17 +28,23 @@ impl Cancel {
 
     /// A token on a flag that a signal handler sets.
     pub fn from_flag(flag: Arc<AtomicBool>) -> Self {
-        Self(flag)
+        Self { flag, parent: None }
     }
 
     /// Cancels every run that has this token.
     pub fn cancel(&self) {
-        self.0.store(true, Ordering::Relaxed);
+        self.flag.store(true, Ordering::Relaxed);
+    }
+
+    /// A token of one run: cancelled together with this one, but not the other way round.
+    pub(crate) fn child(&self) -> Self {
+        Self { flag: Arc::default(), parent: Some(self.flag.clone()) }
     }
 
     /// Whether it was cancelled.
     #[inline]
     pub fn is_cancelled(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
+        self.flag.load(Ordering::Relaxed)
+            || self.parent.as_ref().is_some_and(|parent| parent.load(Ordering::Relaxed))
     }
 }

@@ -104,9 +104,8 @@ where
 /// # Ok::<(), ioloom::Error>(())
 /// ```
 pub fn tree<'a>(root: impl AsRef<Path>) -> Result<Files<'a>, Error> {
-    let (mut paths, summary) =
-        ioloom_walk::files(root.as_ref(), &ioloom_walk::Options::default())
-            .map_err(|e| Error::Walk(e.to_string()))?;
+    let (mut paths, summary) = ioloom_walk::files(root.as_ref(), &ioloom_walk::Options::default())
+        .map_err(|e| Error::Walk(e.to_string()))?;
     if let Some(error) = summary.errors.first() {
         return Err(Error::Walk(error.to_string()));
     }
@@ -250,7 +249,10 @@ impl<'a> Files<'a> {
         Ok(())
     }
 
-    fn drive<E: Each, W: engine::Work>(self, work: &W) -> Result<engine::Executed<W::Local>, Error> {
+    fn drive<E: Each, W: engine::Work>(
+        self,
+        work: &W,
+    ) -> Result<engine::Executed<W::Local>, Error> {
         let plan = self.plan;
         if plan.chunk_bytes.is_some() != E::CHUNKS {
             return Err(Error::Refused(format!(
@@ -265,9 +267,10 @@ impl<'a> Files<'a> {
                 Source::stream(paths.take(max as usize), plan.read_order)
             }
         };
-        let tell = self.progress.as_ref().map(|tell| {
-            |files, bytes, files_total| tell(Progress { files, bytes, files_total })
-        });
+        let tell = self
+            .progress
+            .as_ref()
+            .map(|tell| |files, bytes, files_total| tell(Progress { files, bytes, files_total }));
         let options = Options {
             cancel: self.cancel.clone(),
             progress: tell.as_ref().map(|t| t as &(dyn Fn(u64, u64, Option<u64>) + Sync)),

@@ -221,11 +221,14 @@ where
     /// ```
     fn into_iter(self) -> Iter<E::Out> {
         let (send, values) = sync_channel(ITER_READY);
-        let cancel = self.files.cancel.clone();
+        // The end of this iterator must not cancel other runs of the caller's token.
+        let cancel = self.files.cancel.child();
+        let token = cancel.clone();
         let engine = std::thread::Builder::new().name("ioloom-iter".to_owned()).spawn(move || {
             let Job { mut files, each } = self;
             // Failures are items, so none of them ends the run.
             files.errors = Errors::Skip;
+            files.cancel = token;
             let sink = Channel { send };
             files.execute_sending(&each, &sink)
         });

@@ -13,7 +13,13 @@ const SORT_BATCH: usize = 65_536;
 /// The next paths of a run; threads take from it.
 pub(crate) enum Source<'s> {
     /// All paths in memory.
-    List { list: PathList, next: AtomicUsize, max: usize },
+    List {
+        list: PathList,
+        /// Positions in the order of reading; `None`: as given.
+        order: Option<Vec<usize>>,
+        next: AtomicUsize,
+        max: usize,
+    },
     /// Paths as they come.
     Stream(Box<dyn Paths + 's>),
 }
@@ -65,12 +71,17 @@ pub(crate) struct Item<'p, S> {
 }
 
 impl<'s> Source<'s> {
-    pub(crate) fn list(mut list: PathList, order: ReadOrder, max: Option<u64>) -> Self {
-        if order == ReadOrder::Inode {
-            list.sort_by_inode();
-        }
+    /// The first `max` paths of a list. A file keeps its position in the list, in whatever order
+    /// it is read.
+    pub(crate) fn list(list: PathList, order: ReadOrder, max: Option<u64>) -> Self {
         let max = max.map_or(list.len(), |m| (m as usize).min(list.len()));
-        Self::List { list, next: AtomicUsize::new(0), max }
+        let order = (order == ReadOrder::Inode).then(|| {
+            let mut keyed: Vec<(u64, usize)> =
+                (0..max).map(|index| (inode_of(&list, index), index)).collect();
+            keyed.sort_unstable();
+            keyed.into_iter().map(|(_, index)| index).collect()
+        });
+        Self::List { list, order, next: AtomicUsize::new(0), max }
     }
 
     pub(crate) fn stream(
@@ -93,9 +104,13 @@ impl<'s> Source<'s> {
     #[inline]
     pub(crate) fn next<S>(&self) -> Option<Item<'_, S>> {
         match self {
-            Self::List { list, next, max } => {
-                let index = next.fetch_add(1, Ordering::Relaxed);
-                (index < *max).then(|| Item {
+            Self::List { list, order, next, max } => {
+                let at = next.fetch_add(1, Ordering::Relaxed);
+                if at >= *max {
+                    return None;
+                }
+                let index = order.as_ref().map_or(at, |order| order[at]);
+                Some(Item {
                     index,
                     path: ItemPath::Listed(list.path(index)),
                     known_regular: list.known_regular(index),
@@ -108,6 +123,12 @@ impl<'s> Source<'s> {
             }
         }
     }
+}
+
+/// The inode of a listed path, asked for if no walk told it. A path that cannot be asked sorts first
+/// and fails later, with its own error.
+fn inode_of(list: &PathList, index: usize) -> u64 {
+    list.inode(index).unwrap_or_else(|| file::ask(list.path(index)).map_or(0, |facts| facts.inode))
 }
 
 impl<I: Iterator<Item = PathBuf>> Stream<I> {

@@ -3,8 +3,9 @@
 //! Protocol: `used` counts reserved bytes. A reservation is a compare-and-swap while it fits and
 //! nobody waits. Who does not fit takes a place in a queue under the mutex; only the head of the
 //! queue may reserve, so that a large file is not passed for ever by small ones. Giving back wakes
-//! the sleepers. Kept bytes are counted apart: when everything that is used is kept, nobody but
-//! the user can make room, and waiting ends as [`Reserve::Held`].
+//! the sleepers. Kept bytes are counted apart, and so are idle ones, which belong to threads that
+//! wait themselves: when everything that is used is kept or idle, nobody but the user can make
+//! room, and waiting ends as [`Reserve::Held`].
 
 use crate::{AtomicBool, AtomicU64, Condvar, Mutex, Ordering, fence, lock};
 
@@ -27,6 +28,7 @@ pub struct Budget {
     limit: u64,
     used: AtomicU64,
     kept: AtomicU64,
+    idle: AtomicU64,
     peak: AtomicU64,
     waiting: AtomicU64,
     closed: AtomicBool,
@@ -47,6 +49,7 @@ impl Budget {
             limit,
             used: AtomicU64::new(0),
             kept: AtomicU64::new(0),
+            idle: AtomicU64::new(0),
             peak: AtomicU64::new(0),
             waiting: AtomicU64::new(0),
             closed: AtomicBool::new(false),
@@ -100,11 +103,35 @@ impl Budget {
     /// Reserves, waiting for room in the order of arrival.
     #[inline]
     pub fn reserve(&self, bytes: u64) -> Reserve {
-        if self.try_reserve(bytes) { Reserve::Reserved } else { self.wait(bytes) }
+        self.reserve_holding(bytes, 0)
+    }
+
+    /// Reserves like [`Budget::reserve`] for a thread that holds `holding` reserved bytes, which it
+    /// will not give back before it has got these.
+    #[inline]
+    pub fn reserve_holding(&self, bytes: u64, holding: u64) -> Reserve {
+        if self.try_reserve(bytes) { Reserve::Reserved } else { self.wait(bytes, holding) }
+    }
+
+    /// Whether the user keeps bytes and all others that are used belong to threads that wait.
+    pub fn is_held(&self) -> bool {
+        let kept = self.kept.load(Ordering::SeqCst);
+        kept > 0 && self.used() <= kept + self.idle.load(Ordering::SeqCst)
+    }
+
+    /// A thread that holds `holding` bytes begins to wait for memory in a way of its own.
+    pub fn begin_idle(&self, holding: u64) {
+        self.idle.fetch_add(holding, Ordering::SeqCst);
+        self.wake();
+    }
+
+    /// It goes on.
+    pub fn end_idle(&self, holding: u64) {
+        self.idle.fetch_sub(holding, Ordering::SeqCst);
     }
 
     #[cold]
-    fn wait(&self, bytes: u64) -> Reserve {
+    fn wait(&self, bytes: u64, holding: u64) -> Reserve {
         if bytes > self.limit {
             return Reserve::TooLarge;
         }
@@ -112,6 +139,10 @@ impl Budget {
         let ticket = queue.next_ticket;
         queue.next_ticket += 1;
         self.waiting.fetch_add(1, Ordering::SeqCst);
+        if holding > 0 {
+            self.idle.fetch_add(holding, Ordering::SeqCst);
+            self.changed.notify_all();
+        }
         fence(Ordering::SeqCst);
         let outcome = loop {
             if self.closed.load(Ordering::SeqCst) {
@@ -121,8 +152,7 @@ impl Budget {
                 if self.fits(bytes) {
                     break Reserve::Reserved;
                 }
-                let kept = self.kept.load(Ordering::SeqCst);
-                if kept > 0 && self.used.load(Ordering::SeqCst) <= kept {
+                if self.is_held() {
                     break Reserve::Held;
                 }
             }
@@ -131,6 +161,7 @@ impl Budget {
         // A closed budget serves nobody, so the order no longer matters then.
         queue.serving = queue.serving.max(ticket + 1);
         self.waiting.fetch_sub(1, Ordering::SeqCst);
+        self.idle.fetch_sub(holding, Ordering::SeqCst);
         self.changed.notify_all();
         outcome
     }

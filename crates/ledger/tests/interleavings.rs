@@ -84,3 +84,64 @@ fn waiting_ends_when_all_is_kept_or_the_budget_closes() {
         assert_eq!(budget.reserve(11), Reserve::TooLarge);
     });
 }
+
+#[test]
+fn a_forgotten_permit_comes_back_where_it_is_adopted() {
+    explore(|| {
+        let permits = Arc::new(Permits::new(1));
+        permits.take().forget();
+        let taker = {
+            let permits = permits.clone();
+            // Sleeps until the permit that travelled is adopted and dropped.
+            thread::spawn(move || permits.take().forget())
+        };
+        drop(permits.adopt());
+        taker.join().unwrap();
+        assert!(permits.try_take().is_none(), "the taker forgot it again");
+        drop(permits.adopt());
+        assert!(permits.try_take().is_some());
+    });
+}
+
+#[test]
+fn permits_that_travel_are_never_more_than_there_are() {
+    explore(|| {
+        let permits = Arc::new(Permits::new(1));
+        let out = Arc::new(AtomicU64::new(0));
+        let threads: Vec<_> = (0..2)
+            .map(|_| {
+                let (permits, out) = (permits.clone(), out.clone());
+                thread::spawn(move || {
+                    permits.take().forget();
+                    assert_eq!(out.fetch_add(1, Ordering::SeqCst), 0);
+                    out.fetch_sub(1, Ordering::SeqCst);
+                    drop(permits.adopt());
+                })
+            })
+            .collect();
+        for thread in threads {
+            thread.join().unwrap();
+        }
+        assert!(permits.try_take().is_some());
+    });
+}
+
+#[test]
+fn who_waits_with_bytes_in_hand_does_not_hide_that_all_is_kept() {
+    explore(|| {
+        let budget = Arc::new(Budget::new(10));
+        assert_eq!(budget.reserve(2), Reserve::Reserved);
+        assert_eq!(budget.reserve(6), Reserve::Reserved);
+        let waiter = {
+            let budget = budget.clone();
+            thread::spawn(move || budget.reserve_holding(5, 2))
+        };
+        // The other six turn from being in use to being kept.
+        budget.keep(6);
+        assert_eq!(waiter.join().unwrap(), Reserve::Held);
+        assert!(!budget.is_held(), "nobody waits any more");
+        budget.begin_idle(2);
+        assert!(budget.is_held());
+        budget.end_idle(2);
+    });
+}

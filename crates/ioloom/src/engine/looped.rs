@@ -11,7 +11,10 @@
 //! ```
 //!
 //! A piece taken from elsewhere is given back to nobody: its buffer returns to the arena when it is
-//! computed. In chunk form a stolen file goes on with its thief; its pieces still come one at a time.
+//! computed. In chunk form a stolen file goes on with its thief, which must have room for it in its
+//! window; its pieces still come one at a time.
+//!
+//! A worker waits for memory only while it has nothing ready: what is ready holds memory.
 
 use super::{Work, Worker};
 use crate::arena::Lease;
@@ -72,11 +75,15 @@ impl<'p, S> Ready<'p, S> {
 /// Reads that are started before the ring is told, so that a submission carries several.
 const ISSUES_PER_SUBMIT: u32 = 8;
 
+/// Pause before a registered buffer is looked for again.
+const REGISTERED_PAUSE: std::time::Duration = std::time::Duration::from_micros(100);
+
 struct Loop<'w, 'e, W: Work> {
     worker: &'w mut Worker<'e, W>,
     fetch: Box<dyn Fetch<'e, W::State> + 'e>,
     ready: &'w Ready<'e, W::State>,
     admission: Admission,
+    window: u32,
     /// An item that found no memory, to be tried again.
     pending: Option<Item<'e, W::State>>,
     reaped: Reaped<'e, W::State>,
@@ -91,10 +98,12 @@ pub(super) fn run<'e, W: Work>(
 ) {
     let admission = Admission::new(window);
     let reaped = Reaped::new();
-    let mut this = Loop { worker, fetch, ready, admission, pending: None, reaped, issued: 0 };
+    let mut this =
+        Loop { worker, fetch, ready, admission, window, pending: None, reaped, issued: 0 };
     this.worker.meter.skip();
     while this.step() {}
-    this.drain();
+    this.worker.in_flight(0);
+    // After a stop the ring is dropped here, which waits for what is in flight.
 }
 
 impl<'e, W: Work> Loop<'_, 'e, W> {
@@ -120,19 +129,28 @@ impl<'e, W: Work> Loop<'_, 'e, W> {
             Action::Reap => {
                 self.reap(false);
                 if self.admission.ready() == 0 {
-                    match self.ready.steal(me) {
+                    match self.steal() {
                         Some(piece) => self.compute(piece, false),
                         None => self.reap(true),
                     }
                 }
             }
             Action::AwaitMemory => self.await_memory(),
-            Action::Done => match self.ready.steal(me) {
+            Action::Done => match self.steal() {
                 Some(piece) => self.compute(piece, false),
                 None => return false,
             },
         }
         true
+    }
+
+    /// A piece of another worker, if this one could go on with its file.
+    fn steal(&self) -> Option<Loaded<'e, W::State>> {
+        let chunks = self.worker.shared.plan.chunk_bytes.is_some();
+        if chunks && self.admission.in_flight() >= self.window {
+            return None;
+        }
+        self.ready.steal(self.worker.number)
     }
 
     fn issue(&mut self) {
@@ -164,7 +182,7 @@ impl<'e, W: Work> Loop<'_, 'e, W> {
         self.worker.meter.skip();
         let shared = self.worker.shared;
         self.admission.issued();
-        let mut cx = Cx { shared, meter: &mut self.worker.meter, may_wait: true };
+        let mut cx = Cx { shared, meter: &mut self.worker.meter, may_wait: false };
         let started = self.fetch.start(&mut cx, item, lease);
         self.started(started);
         self.issued += 1;
@@ -192,7 +210,7 @@ impl<'e, W: Work> Loop<'_, 'e, W> {
     fn reap(&mut self, wait: bool) {
         self.issued = 0;
         let shared = self.worker.shared;
-        let mut cx = Cx { shared, meter: &mut self.worker.meter, may_wait: true };
+        let mut cx = Cx { shared, meter: &mut self.worker.meter, may_wait: wait };
         if let Err(error) = self.fetch.reap(&mut cx, wait, &mut self.reaped) {
             shared.fail(error);
         }
@@ -218,7 +236,8 @@ impl<'e, W: Work> Loop<'_, 'e, W> {
         if more && !self.worker.shared.stopping() {
             // A stolen file goes on with its thief.
             self.admission.issued();
-            let mut cx = Cx { shared: self.worker.shared, meter: &mut self.worker.meter, may_wait: true };
+            let mut cx =
+                Cx { shared: self.worker.shared, meter: &mut self.worker.meter, may_wait: false };
             let started = self.fetch.resume(&mut cx, piece);
             self.started(started);
         } else {
@@ -236,7 +255,11 @@ impl<'e, W: Work> Loop<'_, 'e, W> {
             self.admission.gave_back();
             return;
         };
-        let lease = self.fetch.arena(shared).lease(shared.first_bytes);
+        if self.fetch.arena(shared).is_registered() {
+            self.pending = Some(item);
+            return self.await_registered();
+        }
+        let lease = self.fetch.arena(shared).lease(shared.first_bytes, 0);
         self.worker.meter.lap(ioloom_model::CallKind::Memory, item.index);
         self.admission.gave_back();
         match lease {
@@ -248,17 +271,14 @@ impl<'e, W: Work> Loop<'_, 'e, W> {
         }
     }
 
-    /// After a stop: waits for what is in flight, so that no buffer is left with the kernel.
-    fn drain(&mut self) {
-        while self.fetch.in_flight() > 0 {
-            let before = self.fetch.in_flight();
-            let mut cx = Cx { shared: self.worker.shared, meter: &mut self.worker.meter, may_wait: true };
-            let ended = self.fetch.reap(&mut cx, true, &mut self.reaped).is_err();
-            self.reaped.clear();
-            if ended || self.fetch.in_flight() == before && self.worker.shared.stopping() {
-                break; // the rest is drained when the ring is dropped
-            }
+    /// All registered buffers of this worker are with pieces that others took. They come back when
+    /// those are computed; there is nothing to sleep on, so it is looked for after short pauses.
+    fn await_registered(&mut self) {
+        match self.steal() {
+            Some(piece) => self.compute(piece, false),
+            None => std::thread::sleep(REGISTERED_PAUSE),
         }
-        self.worker.in_flight(0);
+        self.worker.meter.lap(ioloom_model::CallKind::Memory, 0);
+        self.admission.gave_back();
     }
 }

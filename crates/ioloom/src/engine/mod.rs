@@ -27,6 +27,7 @@ use ioloom_model::{CallKind, Method, Plan, ReadAhead, Schedule, table};
 use ioloom_observe::{Gauges, Meter, Sampler, ThreadReport, Usage, UsageDelta};
 use ioloom_sys::clock::monotonic_ns;
 use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
@@ -88,6 +89,12 @@ impl Shared<'_> {
         panic.get_or_insert(payload);
         drop(panic);
         self.end();
+    }
+
+    /// Ends the run because the bytes that the user keeps leave no room.
+    pub(crate) fn fail_held(&self) {
+        let (kept, budget) = (self.budget.kept(), self.budget.limit());
+        self.fail(Error::BudgetHeld { kept, budget });
     }
 
     pub(crate) fn end(&self) {
@@ -167,21 +174,28 @@ fn first_bytes(plan: &Plan, at_once: u64) -> Result<u64, Error> {
     Ok(first)
 }
 
-fn refuse_too_many_files(plan: &Plan, at_once: u64) -> Result<(), Error> {
-    if plan.method.needs_ring() && at_once > RING_MAX {
+fn refuse_too_many_files(plan: &Plan, at_once: u64, threads: usize) -> Result<(), Error> {
+    let ring = match plan.schedule {
+        Schedule::Roles { window: ReadAhead::All, .. } => at_once,
+        _ => u64::from(window_of(plan, 0, at_once)),
+    };
+    if plan.method.needs_ring() && ring > RING_MAX {
         return Err(Error::Refused(format!(
-            "{plan}: {at_once} requests in flight, a ring takes at most {RING_MAX}; use a smaller \
+            "{plan}: {ring} requests in flight, a ring takes at most {RING_MAX}; use a smaller \
              window"
         )));
     }
     let limit = ioloom_sys::proc::open_files_limit().unwrap_or(u64::MAX);
+    // A thread has its own account in /proc open, and its ring.
+    let per_thread = 1 + u64::from(plan.method.needs_ring());
+    let wanted = at_once + threads as u64 * per_thread;
     // Standard streams, rings, /proc files and what the caller has open.
     const OWN: u64 = 64;
-    if matches!(plan.method, Method::Null) || at_once + OWN <= limit {
+    if matches!(plan.method, Method::Null) || wanted + OWN <= limit {
         return Ok(());
     }
     Err(Error::Refused(format!(
-        "{plan}: {at_once} files open at once, the limit is {limit}; raise it (ulimit -n) or use a \
+        "{plan}: {wanted} files open at once and {OWN} of our own, the limit is {limit}; raise it (ulimit -n) or use a \
          smaller window"
     )))
 }
@@ -221,15 +235,22 @@ pub(crate) fn execute<W: Work>(
              library does not map; use another method, or the laboratory"
         )));
     }
+    if let (Schedule::Roles { window: ReadAhead::All, .. }, None) = (plan.schedule, source.len()) {
+        return Err(Error::Refused(format!(
+            "{plan}: a window of all files needs their number, and a stream of paths does not tell \
+             it; give a list, or a number for w="
+        )));
+    }
     let at_once = files_at_once(&plan, source);
-    refuse_too_many_files(&plan, at_once)?;
-    let first_bytes = first_bytes(&plan, at_once)?;
     let team = team(&plan);
+    refuse_too_many_files(&plan, at_once, team.len())?;
+    let first_bytes = first_bytes(&plan, at_once)?;
     let budget = Arc::new(Budget::new(plan.memory_bytes));
+    let whole_max = whole_max(&plan, &team, at_once, first_bytes);
     let shared = Shared {
         plan,
         source,
-        arena: Arena::new(budget.clone(), plan.buffers, at_once.min(1 << 20) as usize),
+        arena: Arena::new(budget.clone(), plan.buffers, at_once.min(1 << 20) as usize, whole_max),
         permits: permits(&plan),
         open_limit: match plan.schedule {
             Schedule::Roles { open_limit, .. } => open_limit.map(Permits::new),
@@ -240,7 +261,7 @@ pub(crate) fn execute<W: Work>(
         stop: AtomicBool::new(false),
         at_once,
         first_bytes,
-        whole_max: plan.memory_bytes.saturating_sub(first_bytes * at_once),
+        whole_max,
         files: AtomicU64::new(0),
         bytes: AtomicU64::new(0),
         live: AtomicUsize::new(team.len()),
@@ -249,6 +270,22 @@ pub(crate) fn execute<W: Work>(
         budget,
     };
     run_team(&shared, &team, options, work)
+}
+
+/// The largest buffer that always finds its place: what first buffers can never take. In chunk form
+/// nobody has two buffers, so it is all.
+fn whole_max(plan: &Plan, team: &[Role], at_once: u64, first_bytes: u64) -> u64 {
+    let first = match (plan.method, plan.chunk_bytes) {
+        (_, Some(_)) => 0,
+        (Method::UringRegistered, None) => {
+            let reading = team.iter().enumerate().filter(|(_, role)| **role != Role::Computer);
+            let buffers: u64 =
+                reading.map(|(number, _)| u64::from(window_of(plan, number, at_once))).sum();
+            buffers * fetch::REGISTERED_BYTES as u64
+        }
+        _ => at_once * crate::arena::rounded(first_bytes),
+    };
+    plan.memory_bytes.saturating_sub(first) / FIRST_READ_MIN * FIRST_READ_MIN
 }
 
 fn permits(plan: &Plan) -> Option<Permits> {
@@ -280,7 +317,10 @@ fn run_team<W: Work>(
             let place = Place { number, role, gate: &gate, queues: &queues, ready: &ready };
             let (main, builder) = (&main, std::thread::Builder::new().name(name.clone()));
             let spawned = builder.spawn_scoped(scope, move || {
-                let out = thread(shared, &place, name, options, work);
+                // Panics of what the user gave beside the function: accumulators, path iterators.
+                let out =
+                    catch_unwind(AssertUnwindSafe(|| thread(shared, &place, name, options, work)));
+                let out = out.map_err(|payload| shared.panicked(payload)).ok();
                 if shared.live.fetch_sub(1, Ordering::AcqRel) == 1 {
                     main.unpark();
                 }
@@ -301,7 +341,8 @@ fn run_team<W: Work>(
         gate.open(start);
         watch(shared, options);
         for handle in handles {
-            let (report, local, end) = handle.join().expect("a panic of the function is caught");
+            let out = handle.join().expect("panics are caught");
+            let Some((report, local, end)) = out else { continue };
             ended = ended.max(end);
             reports.push(report);
             locals.push(local);
@@ -421,9 +462,8 @@ fn release<S>(meter: &mut Meter, piece: Loaded<'_, S>) {
 
 /// Requests that thread `number` of a plan may have in flight: the shares of all add up to L.
 fn window_of(plan: &Plan, number: usize, files_at_once: u64) -> u32 {
-    let share = |total: u32, threads: u32| {
-        total / threads + u32::from((number as u32) < total % threads)
-    };
+    let share =
+        |total: u32, threads: u32| total / threads + u32::from((number as u32) < total % threads);
     match plan.schedule {
         Schedule::Threads { .. } => 1,
         Schedule::Window { window, permits } => match plan.method {

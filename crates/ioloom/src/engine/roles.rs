@@ -15,6 +15,11 @@
 //! computer                                       ┘
 //! ```
 //!
+//! What a thread may wait for: a reader for memory, holding no open limit; a hybrid never for
+//! memory, because the files that hold it may be in the queue and nobody else there to compute
+//! them. It naps instead, and so does a reader without room. Naps end with the next event; the
+//! count of events is read before a thread looks for work, so none is missed.
+//!
 //! The end: every thread that reads counts itself out when the list has ended and nothing of its is
 //! in flight; a computer ends when all readers are out and the queue is empty.
 
@@ -25,13 +30,24 @@ use crate::source::Item;
 use ioloom_ledger::Permits;
 use ioloom_model::{CallKind, HybridOrder, ReadAhead, Schedule};
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard};
 use std::time::Duration;
+
+/// Longest nap: a stop is looked for this often.
+const NAP: Duration = Duration::from_millis(50);
+/// Uneventful naps in a row, with all memory kept by the user, after which the run ends.
+const HELD_NAPS: u32 = 4;
 
 /// What the threads of the schedule share.
 pub(super) struct Queues<'p, S> {
     state: Mutex<State<'p, S>>,
+    /// A file was loaded, or the last reader left: for threads that only compute.
+    loaded: Condvar,
+    /// Anything happened: for threads that nap.
     changed: Condvar,
+    /// Counts what happened; changes under the lock.
+    events: AtomicU64,
     /// Files that may still be started; `None` without a bound.
     ahead: Option<Permits>,
     order: HybridOrder,
@@ -40,6 +56,7 @@ pub(super) struct Queues<'p, S> {
 struct State<'p, S> {
     loaded: VecDeque<Loaded<'p, S>>,
     readers: u32,
+    napping: u32,
 }
 
 impl<'p, S> Queues<'p, S> {
@@ -54,8 +71,15 @@ impl<'p, S> Queues<'p, S> {
             }
             _ => (0, None, HybridOrder::ReadFirst),
         };
-        let state = State { loaded: VecDeque::new(), readers };
-        Self { state: Mutex::new(state), changed: Condvar::new(), ahead, order }
+        let state = State { loaded: VecDeque::new(), readers, napping: 0 };
+        Self {
+            state: Mutex::new(state),
+            loaded: Condvar::new(),
+            changed: Condvar::new(),
+            events: AtomicU64::new(0),
+            ahead,
+            order,
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, State<'p, S>> {
@@ -63,8 +87,35 @@ impl<'p, S> Queues<'p, S> {
     }
 
     fn push(&self, loaded: Loaded<'p, S>) {
-        self.lock().loaded.push_back(loaded);
-        self.changed.notify_one();
+        let mut state = self.lock();
+        state.loaded.push_back(loaded);
+        self.loaded.notify_one();
+        self.happened(&state);
+    }
+
+    /// Ends all naps.
+    fn happened(&self, state: &State<'p, S>) {
+        self.events.fetch_add(1, Ordering::Relaxed);
+        if state.napping > 0 {
+            self.changed.notify_all();
+        }
+    }
+
+    /// What happened so far: read before looking for work, given to [`Queues::nap`] after.
+    fn events(&self) -> u64 {
+        self.events.load(Ordering::Relaxed)
+    }
+
+    /// Sleeps until something happens that `seen` does not count. False: nothing did for a while.
+    fn nap(&self, seen: u64) -> bool {
+        let mut state = self.lock();
+        if self.events() == seen {
+            state.napping += 1;
+            let slept = self.changed.wait_timeout(state, NAP);
+            state = slept.unwrap_or_else(|poisoned| poisoned.into_inner()).0;
+            state.napping -= 1;
+        }
+        self.events() != seen
     }
 
     fn try_pop(&self) -> Option<Loaded<'p, S>> {
@@ -84,26 +135,23 @@ impl<'p, S> Queues<'p, S> {
             if state.readers == 0 {
                 return None;
             }
-            state = self.wait(state);
+            let slept = self.loaded.wait_timeout(state, NAP);
+            state = slept.unwrap_or_else(|poisoned| poisoned.into_inner()).0;
         }
     }
 
-    /// Sleeps until something changed; looks for a stop twenty times a second.
-    fn wait<'g>(&self, state: MutexGuard<'g, State<'p, S>>) -> MutexGuard<'g, State<'p, S>> {
-        let nap = Duration::from_millis(50);
-        self.changed.wait_timeout(state, nap).unwrap_or_else(|poisoned| poisoned.into_inner()).0
-    }
-
     fn reader_ends(&self) {
-        self.lock().readers -= 1;
-        self.changed.notify_all();
+        let mut state = self.lock();
+        state.readers -= 1;
+        self.loaded.notify_all();
+        self.happened(&state);
     }
 
     fn give_ahead(&self) {
         if let Some(ahead) = &self.ahead {
             drop(ahead.adopt());
         }
-        self.changed.notify_one();
+        self.happened(&self.lock());
     }
 }
 
@@ -121,6 +169,7 @@ pub(super) fn run<'e, W: Work>(
             pending: None,
             ended: false,
             may_wait: role != Role::Hybrid,
+            held_naps: 0,
             window: worker.shared.at_once as usize,
         };
         match role {
@@ -148,6 +197,7 @@ struct Reading<'e, S> {
     pending: Option<Item<'e, S>>,
     ended: bool,
     may_wait: bool,
+    held_naps: u32,
     window: usize,
 }
 
@@ -185,7 +235,8 @@ impl<'e, S: Send> Reading<'e, S> {
             worker.meter.lap(CallKind::HandOver, item.index);
             permit
         });
-        let mut cx = Cx { shared, meter: &mut worker.meter, may_wait: self.may_wait };
+        // What needs more memory is parked, because the open limit is held here.
+        let mut cx = Cx { shared, meter: &mut worker.meter, may_wait: false };
         let started = self.fetch.start(&mut cx, item, lease);
         drop(limit);
         match started {
@@ -218,17 +269,19 @@ impl<'e, S: Send> Reading<'e, S> {
         !self.ended
     }
 
+    /// Hands over what has come. True: something came.
     fn reap<W: Work<State = S>>(
         &mut self,
         worker: &mut Worker<'e, W>,
         queues: &Queues<'e, S>,
         wait: bool,
-    ) {
-        let may_wait = wait || self.may_wait;
+    ) -> bool {
+        let may_wait = wait && self.may_wait;
         let mut cx = Cx { shared: worker.shared, meter: &mut worker.meter, may_wait };
         if let Err(error) = self.fetch.reap(&mut cx, wait, &mut self.reaped) {
             worker.shared.fail(error);
         }
+        let came = !self.reaped.is_empty();
         while let Some(result) = self.reaped.pop_front() {
             match result {
                 Ok(loaded) => queues.push(loaded),
@@ -239,6 +292,29 @@ impl<'e, S: Send> Reading<'e, S> {
             }
         }
         worker.in_flight(self.fetch.in_flight());
+        came
+    }
+
+    /// There is nothing to do until something happens elsewhere: the window is full of files that
+    /// others compute, or memory is short.
+    fn nap<W: Work<State = S>>(
+        &mut self,
+        worker: &mut Worker<'e, W>,
+        queues: &Queues<'e, S>,
+        seen: u64,
+    ) {
+        let budget = &worker.shared.budget;
+        let memory_short = self.pending.is_some() || !self.idle();
+        let holding = self.fetch.holding();
+        budget.begin_idle(holding);
+        let happened = queues.nap(seen);
+        let held = !happened && memory_short && budget.is_held();
+        budget.end_idle(holding);
+        self.held_naps = if held { self.held_naps + 1 } else { 0 };
+        if self.held_naps >= HELD_NAPS {
+            worker.shared.fail_held();
+        }
+        worker.meter.lap(CallKind::HandOver, 0);
     }
 
     fn idle(&self) -> bool {
@@ -253,6 +329,7 @@ fn reader<'e, W: Work>(
     queues: &Queues<'e, W::State>,
 ) {
     while !worker.shared.stopping() {
+        let seen = queues.events();
         if reading.start(worker, queues) {
             reading.reap(worker, queues, false);
         } else if !reading.idle() {
@@ -260,15 +337,9 @@ fn reader<'e, W: Work>(
         } else if reading.ended {
             return;
         } else {
-            wait_for_window(worker, queues);
+            reading.nap(worker, queues, seen);
         }
     }
-}
-
-/// Nothing is in flight and the window is full of files that others compute.
-fn wait_for_window<W: Work>(worker: &mut Worker<'_, W>, queues: &Queues<'_, W::State>) {
-    drop(queues.wait(queues.lock()));
-    worker.meter.lap(CallKind::HandOver, 0);
 }
 
 /// Reads and computes in the order of the plan.
@@ -278,11 +349,12 @@ fn hybrid<'e, W: Work>(
     queues: &Queues<'e, W::State>,
 ) {
     while !worker.shared.stopping() {
+        let seen = queues.events();
         let started = match queues.order {
             HybridOrder::ReadFirst | HybridOrder::Turns => reading.start(worker, queues),
             HybridOrder::ComputeFirst => false,
         };
-        reading.reap(worker, queues, false);
+        let came = reading.reap(worker, queues, false);
         if started && queues.order == HybridOrder::ReadFirst {
             continue;
         }
@@ -294,12 +366,11 @@ fn hybrid<'e, W: Work>(
         if started || (queues.order == HybridOrder::ComputeFirst && reading.start(worker, queues)) {
             continue;
         }
-        if !reading.idle() {
-            reading.reap(worker, queues, true);
-        } else if reading.ended {
+        if reading.idle() && reading.ended {
             return;
-        } else {
-            wait_for_window(worker, queues);
+        }
+        if !came && !reading.reap(worker, queues, true) {
+            reading.nap(worker, queues, seen);
         }
     }
 }
@@ -313,4 +384,3 @@ fn compute<'e, W: Work>(
     super::release(&mut worker.meter, loaded);
     queues.give_ahead();
 }
-

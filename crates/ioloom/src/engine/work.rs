@@ -202,11 +202,7 @@ impl<'e, W: Work> Worker<'e, W> {
             if !(piece.bytes.is_empty() && piece.offset > 0) {
                 work.piece(local, &mut own, &piece)?;
             }
-            if last {
-                work.finish(local, own, index, path).map(|()| None)
-            } else {
-                Ok(Some(own))
-            }
+            if last { work.finish(local, own, index, path).map(|()| None) } else { Ok(Some(own)) }
         }));
         self.meter.lap(CallKind::Compute, index);
         match result {
@@ -231,8 +227,11 @@ impl<'e, W: Work> Worker<'e, W> {
         }
     }
 
-    /// Hands a failure to the policy.
+    /// Hands a failure to the policy. Once the run is ending, what fails fails because of that.
     pub(crate) fn failed(&mut self, error: FileError) {
+        if self.shared.stopping() {
+            return;
+        }
         if let ControlFlow::Break(error) = self.work.failed(&mut self.local, error) {
             self.shared.fail(crate::Error::File(error));
         }

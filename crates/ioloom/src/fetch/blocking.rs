@@ -53,7 +53,10 @@ pub(crate) fn unpark<'p, S>(
             return;
         }
         Ok(Some(larger)) => Ok(larger),
-        _ => lease_waiting(cx, &item, size),
+        _ => {
+            let holding = lease.charged() + charged(parked);
+            lease_waiting(cx, &item, size, holding)
+        }
     };
     let started = match larger {
         Ok(larger) => {
@@ -69,6 +72,11 @@ pub(crate) fn unpark<'p, S>(
     }
 }
 
+/// Bytes charged for parked files.
+pub(crate) fn charged<S>(parked: &Parked<'_, S>) -> u64 {
+    parked.iter().map(|waiting| waiting.lease.charged()).sum()
+}
+
 impl<'p, S> Fetch<'p, S> for Blocking<'p, S> {
     fn start(
         &mut self,
@@ -82,7 +90,7 @@ impl<'p, S> Fetch<'p, S> for Blocking<'p, S> {
         };
         let lease = match lease {
             Some(lease) => lease,
-            None => match lease_waiting(cx, &item, first_buffer(cx, size)) {
+            None => match lease_waiting(cx, &item, first_buffer(cx, size), 0) {
                 Ok(lease) => lease,
                 Err(error) => return Started::Failed(error),
             },
@@ -106,8 +114,13 @@ impl<'p, S> Fetch<'p, S> for Blocking<'p, S> {
         wait: bool,
         out: &mut Reaped<'p, S>,
     ) -> Result<(), Error> {
+        let wait = wait && cx.may_wait;
         unpark(cx, &mut self.parked, wait, out, self.direct);
         Ok(())
+    }
+
+    fn holding(&self) -> u64 {
+        charged(&self.parked)
     }
 
     fn in_flight(&self) -> usize {
@@ -134,6 +147,8 @@ pub(crate) struct Progress {
     pub(crate) filled: usize,
     /// Size of the file, if it was asked for.
     pub(crate) size: Option<u64>,
+    /// The first buffer was not enough.
+    pub(crate) enlarged: bool,
 }
 
 /// What the next piece of a file starts from: the same buffer unless its bytes are kept.
@@ -145,7 +160,7 @@ pub(crate) fn next_piece<'p, S>(
     let Loaded { item, file, data, len, offset, .. } = done;
     let lease = match data {
         Data::Buffer(lease) if !lease.is_kept() => lease,
-        _ => lease_waiting(cx, &item, cx.shared.first_bytes)?,
+        _ => lease_waiting(cx, &item, cx.shared.first_bytes, 0)?,
     };
     let file = file.expect("a file with more pieces stays open");
     Ok((item, file, lease, Progress { offset: offset + len as u64, ..Progress::default() }))
@@ -164,8 +179,8 @@ pub(crate) fn read_on<'p, S>(
     loop {
         let limit = piece_limit(cx, &lease);
         if progress.filled == limit {
-            let size = match larger_size(cx, &item, &file, &mut progress) {
-                Ok(Some(size)) => size,
+            let Larger { bytes: size, grown } = match larger_size(cx, &item, &file, &mut progress) {
+                Ok(Some(larger)) => larger,
                 Ok(None) => {
                     return Started::Ready(complete(cx, item, file, lease, progress, false));
                 }
@@ -173,11 +188,12 @@ pub(crate) fn read_on<'p, S>(
             };
             let larger = match cx.shared.arena.try_lease(size) {
                 Ok(Some(larger)) => Ok(larger),
+                Ok(None) if grown => return Started::Failed(outgrown(&item)),
                 Ok(None) if !cx.may_wait && !cx.shared.unbounded() => {
                     parked.push_back(Waiting { item, file, lease, progress, size });
                     return Started::Pending;
                 }
-                _ => lease_waiting(cx, &item, size),
+                _ => lease_waiting(cx, &item, size, lease.charged() + charged(parked)),
             };
             match larger {
                 Ok(larger) => lease = take_over(larger, &lease, progress.filled),
@@ -185,6 +201,7 @@ pub(crate) fn read_on<'p, S>(
             }
             continue;
         }
+        let limit = limit.min(progress.filled + READ_MAX);
         let into = &mut lease.whole_mut()[progress.filled..limit];
         let result = file::read_at(&file, into, progress.offset + progress.filled as u64);
         cx.meter.lap(CallKind::Read, item.index);
@@ -199,9 +216,13 @@ pub(crate) fn read_on<'p, S>(
     }
 }
 
+/// Bytes that one read asks for at most: the kernel cuts a read below 2 GiB, and a cut read must
+/// not be taken for the end of the file.
+pub(crate) const READ_MAX: usize = 1 << 30;
+
 /// Whether `n` bytes of `asked` prove the end of the file. Zero always does. A buffered read of a
-/// regular file is short only at the end; where the size is known, less than it is read on. A
-/// direct read is short only at the end too, and may then only go on from an aligned offset.
+/// regular file is short only at the end; where the size is known, less than it is read on, and so
+/// is a file that has bytes although its size is zero, as those of /proc do. A direct read is short only at the end too, and may then only go on from an aligned offset.
 pub(crate) fn is_end(n: usize, asked: usize, progress: &Progress, direct: bool) -> bool {
     if n == 0 {
         return true;
@@ -213,7 +234,7 @@ pub(crate) fn is_end(n: usize, asked: usize, progress: &Progress, direct: bool) 
         return !n.is_multiple_of(buffer::ALIGN);
     }
     let reached = progress.offset + (progress.filled + n) as u64;
-    progress.size.is_none_or(|size| reached >= size)
+    progress.size.is_none_or(|size| size > 0 && reached >= size)
 }
 
 /// Bytes of this buffer that a piece may fill.
@@ -224,13 +245,23 @@ pub(crate) fn piece_limit(cx: &Cx<'_, '_>, lease: &Lease) -> usize {
     }
 }
 
-/// The size of the larger buffer that a full one needs, or `None` in chunk form.
+/// The buffer that a file needs beyond the one it has.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Larger {
+    pub(crate) bytes: u64,
+    /// It has a large one already.
+    pub(crate) grown: bool,
+}
+
+/// The size of the larger buffer that a full one needs, or `None` in chunk form. A file that grows
+/// while it is read is read to where it ends now, but only while memory is free: a thread that
+/// holds a large buffer never waits for another, because two of them might wait for ever.
 pub(crate) fn larger_size<S>(
     cx: &mut Cx<'_, '_>,
     item: &Item<'_, S>,
     file: &OwnedFd,
     progress: &mut Progress,
-) -> Result<Option<u64>, FileError> {
+) -> Result<Option<Larger>, FileError> {
     if cx.shared.plan.chunk_bytes.is_some() {
         return Ok(None);
     }
@@ -238,14 +269,25 @@ pub(crate) fn larger_size<S>(
     let size = file::size(file);
     cx.meter.lap(CallKind::Stat, item.index);
     let size = size.map_err(|e| FileError::io(item.index, path, Operation::Stat, &e))?;
-    // A file that grows while it is read is read to where it ends now.
-    let size = size.max(progress.filled as u64);
     progress.size = Some(size);
-    if size >= cx.shared.whole_max {
-        let reason = too_large(cx.shared, size);
+    let (filled, whole_max) = (progress.filled as u64, cx.shared.whole_max);
+    let grown = std::mem::replace(&mut progress.enlarged, true);
+    // More than the size says, or a second time: by half, so that the copies stay few.
+    let wanted = if size < filled || grown { size.max(filled + filled / 2) } else { size };
+    let wanted = wanted.min(whole_max - 1).max(size).max(filled);
+    if wanted >= whole_max {
+        let reason = too_large(cx.shared, wanted);
         return Err(FileError::other(item.index, path, Operation::Reserve, reason));
     }
-    Ok(Some((size + 1).next_multiple_of(buffer::ALIGN as u64)))
+    let bytes = (wanted + 1).next_multiple_of(buffer::ALIGN as u64);
+    Ok(Some(Larger { bytes, grown }))
+}
+
+/// The error of a file that outgrew a buffer of its size while no memory was free.
+pub(crate) fn outgrown<S>(item: &Item<'_, S>) -> FileError {
+    let reason = "it grew while it was read, and there is no memory for more; read it again, or in \
+                  pieces with .chunks()";
+    FileError::other(item.index, item.path.as_path(), Operation::Reserve, reason)
 }
 
 /// Copies the bytes read so far into a larger buffer.
@@ -282,13 +324,15 @@ pub(crate) fn read_error<S>(item: &Item<'_, S>, error: &io::Error) -> FileError 
 pub(crate) struct Nothing;
 
 impl<'p, S> Fetch<'p, S> for Nothing {
-    fn start(
-        &mut self,
-        _: &mut Cx<'_, '_>,
-        item: Item<'p, S>,
-        _: Option<Lease>,
-    ) -> Started<'p, S> {
-        Started::Ready(Loaded { item, file: None, data: Data::Empty, len: 0, offset: 0, last: true })
+    fn start(&mut self, _: &mut Cx<'_, '_>, item: Item<'p, S>, _: Option<Lease>) -> Started<'p, S> {
+        Started::Ready(Loaded {
+            item,
+            file: None,
+            data: Data::Empty,
+            len: 0,
+            offset: 0,
+            last: true,
+        })
     }
 
     fn resume(&mut self, _: &mut Cx<'_, '_>, done: Loaded<'p, S>) -> Started<'p, S> {

@@ -12,6 +12,7 @@ mod opening;
 mod ring;
 
 pub(crate) use opening::{Opened, open};
+pub(crate) use ring::REGISTERED_BYTES;
 
 use crate::arena::{Arena, Lease, NoBuffer};
 use crate::engine::Shared;
@@ -72,26 +73,40 @@ pub(crate) type Reaped<'p, S> = VecDeque<Result<Loaded<'p, S>, FileError>>;
 pub(crate) struct Cx<'a, 'e> {
     pub(crate) shared: &'a Shared<'e>,
     pub(crate) meter: &'a mut Meter,
-    /// Whether this thread may wait for memory. A hybrid may not while files are ready: it might
-    /// be the one that has to compute them.
+    /// Whether this thread may wait for memory: only if it holds no ready file, which it might be
+    /// the only one to compute, and not the open limit. Else a file that needs more is parked.
     pub(crate) may_wait: bool,
 }
 
 /// A method, as one thread uses it.
 pub(crate) trait Fetch<'p, S> {
     /// Begins with the first piece of a file. `lease` is its first buffer.
-    fn start(&mut self, cx: &mut Cx<'_, '_>, item: Item<'p, S>, lease: Option<Lease>)
-    -> Started<'p, S>;
+    fn start(
+        &mut self,
+        cx: &mut Cx<'_, '_>,
+        item: Item<'p, S>,
+        lease: Option<Lease>,
+    ) -> Started<'p, S>;
 
     /// Begins with the next piece of a file in chunk form, into the same buffer.
     fn resume(&mut self, cx: &mut Cx<'_, '_>, done: Loaded<'p, S>) -> Started<'p, S>;
 
-    /// Brings what has come out of flight; with `wait` at least one, unless nothing is in flight.
-    fn reap(&mut self, cx: &mut Cx<'_, '_>, wait: bool, out: &mut Reaped<'p, S>)
-    -> Result<(), Error>;
+    /// Brings what has come out of flight; with `wait` at least one, unless nothing is in flight or
+    /// what is waits for memory and the thread may not.
+    fn reap(
+        &mut self,
+        cx: &mut Cx<'_, '_>,
+        wait: bool,
+        out: &mut Reaped<'p, S>,
+    ) -> Result<(), Error>;
 
     /// Pieces in flight.
     fn in_flight(&self) -> usize;
+
+    /// Bytes charged for what is parked: given back only after more was reserved.
+    fn holding(&self) -> u64 {
+        0
+    }
 
     /// The arena that first buffers come from.
     fn arena<'a>(&'a self, shared: &'a Shared<'_>) -> &'a Arc<Arena> {
@@ -119,11 +134,13 @@ pub(crate) fn make<'p, S: Send + 'p>(
     })
 }
 
-/// A buffer for `bytes`, waiting for memory; the wait is a lap of its own.
+/// A buffer for `bytes`, waiting for memory; the wait is a lap of its own. `holding`: bytes charged
+/// for what this thread has parked.
 pub(crate) fn lease_waiting<S>(
     cx: &mut Cx<'_, '_>,
     item: &Item<'_, S>,
     bytes: u64,
+    holding: u64,
 ) -> Result<Lease, FileError> {
     if let Ok(Some(lease)) = cx.shared.arena.try_lease(bytes) {
         return Ok(lease);
@@ -133,7 +150,7 @@ pub(crate) fn lease_waiting<S>(
         cx.shared.fail(Error::Refused(reason.clone()));
         return Err(FileError::other(item.index, item.path.as_path(), Operation::Reserve, reason));
     }
-    let lease = cx.shared.arena.lease(bytes);
+    let lease = cx.shared.arena.lease(bytes, holding);
     cx.meter.lap(CallKind::Memory, item.index);
     lease.map_err(|none| no_buffer(cx.shared, item, bytes, none))
 }
@@ -156,10 +173,7 @@ pub(crate) fn no_buffer<S>(
 ) -> FileError {
     let reason = match none {
         NoBuffer::Budget(Reserve::Held) => {
-            shared.fail(Error::BudgetHeld {
-                kept: shared.budget.kept(),
-                budget: shared.budget.limit(),
-            });
+            shared.fail_held();
             "the memory budget is held by kept bytes".to_owned()
         }
         NoBuffer::Budget(Reserve::TooLarge) => too_large(shared, bytes),

@@ -6,7 +6,8 @@
 //! is what this method is defined to do there, and the histogram shows it.
 
 use super::blocking::{
-    Parked, Progress, complete, first_buffer, is_end, next_piece, piece_limit, read_error, read_on, unpark,
+    Parked, Progress, READ_MAX, charged, complete, first_buffer, is_end, next_piece, piece_limit,
+    read_error, read_on, unpark,
 };
 use super::{Cx, Fetch, Opened, Reaped, Started, lease_waiting, open};
 use crate::arena::Lease;
@@ -46,7 +47,7 @@ impl<'p, S> NowaitWindow<'p, S> {
         mut lease: Lease,
         mut progress: Progress,
     ) -> Started<'p, S> {
-        let limit = piece_limit(cx, &lease);
+        let limit = piece_limit(cx, &lease).min(READ_MAX);
         let into = &mut lease.whole_mut()[..limit];
         let result = file::read_nowait_at(&file, into, progress.offset);
         cx.meter.lap(CallKind::Read, item.index);
@@ -64,7 +65,9 @@ impl<'p, S> NowaitWindow<'p, S> {
                 self.missed.push_back(Missed { item, file, lease, progress });
                 Started::Pending
             }
-            Ok(Nowait::Unsupported) => read_on(cx, item, file, lease, progress, (false, &mut self.parked)),
+            Ok(Nowait::Unsupported) => {
+                read_on(cx, item, file, lease, progress, (false, &mut self.parked))
+            }
             Err(error) => Started::Failed(read_error(&item, &error)),
         }
     }
@@ -83,7 +86,7 @@ impl<'p, S> Fetch<'p, S> for NowaitWindow<'p, S> {
         };
         let lease = match lease {
             Some(lease) => lease,
-            None => match lease_waiting(cx, &item, first_buffer(cx, size)) {
+            None => match lease_waiting(cx, &item, first_buffer(cx, size), 0) {
                 Ok(lease) => lease,
                 Err(error) => return Started::Failed(error),
             },
@@ -110,7 +113,9 @@ impl<'p, S> Fetch<'p, S> for NowaitWindow<'p, S> {
     fn resume(&mut self, cx: &mut Cx<'_, '_>, done: super::Loaded<'p, S>) -> Started<'p, S> {
         match next_piece(cx, done) {
             // Read-ahead has long gone past this offset.
-            Ok((item, file, lease, progress)) => read_on(cx, item, file, lease, progress, (false, &mut self.parked)),
+            Ok((item, file, lease, progress)) => {
+                read_on(cx, item, file, lease, progress, (false, &mut self.parked))
+            }
             Err(error) => Started::Failed(error),
         }
     }
@@ -121,10 +126,13 @@ impl<'p, S> Fetch<'p, S> for NowaitWindow<'p, S> {
         wait: bool,
         out: &mut Reaped<'p, S>,
     ) -> Result<(), Error> {
-        unpark(cx, &mut self.parked, wait && self.missed.is_empty(), out, false);
+        let wait_memory = wait && cx.may_wait && self.missed.is_empty();
+        unpark(cx, &mut self.parked, wait_memory, out, false);
         if (wait && out.is_empty() || self.missed.len() >= self.window)
             && let Some(Missed { item, file, lease, progress }) = self.missed.pop_front()
         {
+            // With more behind it, it is parked rather than waited for.
+            cx.may_wait &= wait && self.missed.is_empty();
             // The blocking read of a miss is the wait for its completion.
             match finish_missed(cx, item, file, lease, progress, &mut self.parked) {
                 Started::Ready(loaded) => out.push_back(Ok(loaded)),
@@ -138,6 +146,10 @@ impl<'p, S> Fetch<'p, S> for NowaitWindow<'p, S> {
     fn in_flight(&self) -> usize {
         self.missed.len() + self.parked.len()
     }
+
+    fn holding(&self) -> u64 {
+        charged(&self.parked) + self.missed.iter().map(|missed| missed.lease.charged()).sum::<u64>()
+    }
 }
 
 fn finish_missed<'p, S>(
@@ -148,7 +160,7 @@ fn finish_missed<'p, S>(
     mut progress: Progress,
     parked: &mut Parked<'p, S>,
 ) -> Started<'p, S> {
-    let limit = piece_limit(cx, &lease);
+    let limit = piece_limit(cx, &lease).min(READ_MAX);
     let result = file::read_at(&file, &mut lease.whole_mut()[..limit], progress.offset);
     cx.meter.lap(CallKind::Completion, item.index);
     match result {

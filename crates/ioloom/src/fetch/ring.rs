@@ -7,8 +7,8 @@
 //! something was reaped; if nothing else of this thread is in flight, the thread waits for memory.
 
 use super::blocking::{
-    Progress, complete, first_buffer, is_end, larger_size, next_piece, piece_limit, read_error,
-    take_over,
+    Larger, Progress, READ_MAX, complete, first_buffer, is_end, larger_size, next_piece, outgrown,
+    piece_limit, read_error, take_over,
 };
 use super::opening::{check_direct, no_descriptor, not_regular};
 use super::{Cx, Fetch, Loaded, Opened, Reaped, Started, lease_waiting, no_buffer, open};
@@ -28,19 +28,25 @@ use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
 /// Bytes of one registered buffer: larger files are read on into ordinary ones.
-const REGISTERED_BYTES: usize = 64 << 10;
+pub(crate) const REGISTERED_BYTES: usize = 64 << 10;
 
 struct Job<'p, S> {
     item: Item<'p, S>,
     lease: Lease,
     progress: Progress,
     asked: usize,
+    /// How often the kernel said to try again.
+    retries: u32,
 }
+
+/// Times that a read is tried again. A regular file never asks for many; what became a pipe after it
+/// was listed would for ever.
+const RETRIES_MAX: u32 = 1000;
 
 struct Parked<'p, S> {
     job: Job<'p, S>,
     file: OwnedFd,
-    size: u64,
+    larger: Larger,
 }
 
 /// The ring of one thread and what is in flight on it.
@@ -61,9 +67,8 @@ impl<S> Rings<'_, S> {
             Error::Refused(format!("{}: {what} failed: {e}", shared.plan))
         };
         let method = shared.plan.method;
-        let mut ring = Ring::new(window).map_err(|e| {
-            refused("making an io_uring (SINGLE_ISSUER, DEFER_TASKRUN)", &e)
-        })?;
+        let mut ring = Ring::new(window)
+            .map_err(|e| refused("making an io_uring (SINGLE_ISSUER, DEFER_TASKRUN)", &e))?;
         let registered = (method == Method::UringRegistered)
             .then(|| register(&mut ring, shared, window))
             .transpose()?;
@@ -105,7 +110,7 @@ fn register(ring: &mut Ring, shared: &Shared<'_>, window: u32) -> Result<Arc<Are
 impl<'p, S> Rings<'p, S> {
     fn submit_read(&mut self, file: OwnedFd, mut job: Job<'p, S>, limit: usize) {
         let offset = job.progress.offset + job.progress.filled as u64;
-        let range = job.progress.filled..limit;
+        let range = job.progress.filled..limit.min(job.progress.filled + READ_MAX);
         job.asked = range.len();
         let buffer = job.lease.take_buffer();
         let token = self.place(job);
@@ -136,8 +141,9 @@ impl<'p, S> Rings<'p, S> {
                 self.submit_read(file, job, limit);
                 None
             }
-            What::Open(Err(error)) if no_descriptor(&error) => {
-                // The blocking open waits until somebody closes a file.
+            What::Open(Err(error)) if no_descriptor(&error) || again(&error) => {
+                // The blocking open waits until somebody closes a file, and goes on when
+                // interrupted.
                 match open(cx, &job.item, self.direct) {
                     Ok(Opened { file, .. }) => {
                         let limit = piece_limit(cx, &job.lease);
@@ -169,7 +175,8 @@ impl<'p, S> Rings<'p, S> {
         let limit = piece_limit(cx, &job.lease);
         let n = match result {
             Ok(n) => n,
-            Err(e) if again(&e) => {
+            Err(e) if again(&e) && job.retries < RETRIES_MAX => {
+                job.retries += 1;
                 self.submit_read(file, job, limit);
                 return None;
             }
@@ -186,8 +193,8 @@ impl<'p, S> Rings<'p, S> {
         }
         match larger_size(cx, &job.item, &file, &mut job.progress) {
             Ok(None) => Some(Ok(complete(cx, job.item, file, job.lease, job.progress, false))),
-            Ok(Some(size)) => {
-                self.parked.push_back(Parked { job, file, size });
+            Ok(Some(larger)) => {
+                self.parked.push_back(Parked { job, file, larger });
                 None
             }
             Err(error) => Some(Err(error)),
@@ -197,20 +204,26 @@ impl<'p, S> Rings<'p, S> {
     /// Gives parked jobs their larger buffers, the oldest first. Waits for memory only if nothing
     /// of this thread is in flight and nothing has come out.
     fn unpark(&mut self, cx: &mut Cx<'_, '_>, may_wait: bool, out: &mut Reaped<'p, S>) {
-        while let Some(Parked { mut job, file, size }) = self.parked.pop_front() {
-            let larger = match cx.shared.arena.try_lease(size) {
+        while let Some(Parked { mut job, file, larger: Larger { bytes, grown } }) =
+            self.parked.pop_front()
+        {
+            let larger = match cx.shared.arena.try_lease(bytes) {
+                Ok(None) if grown => Err(outgrown(&job.item)),
                 Ok(None)
                     if cx.shared.unbounded()
                         || (may_wait && self.ring.in_flight() == 0 && out.is_empty()) =>
                 {
-                    lease_waiting(cx, &job.item, size)
+                    let parked: u64 = self.parked.iter().map(|p| p.job.lease.charged()).sum();
+                    let holding = job.lease.charged() + parked;
+                    lease_waiting(cx, &job.item, bytes, holding)
                 }
                 Ok(None) => {
-                    self.parked.push_front(Parked { job, file, size });
+                    let larger = Larger { bytes, grown };
+                    self.parked.push_front(Parked { job, file, larger });
                     return;
                 }
                 Ok(Some(lease)) => Ok(lease),
-                Err(none) => Err(no_buffer(cx.shared, &job.item, size, none)),
+                Err(none) => Err(no_buffer(cx.shared, &job.item, bytes, none)),
             };
             match larger {
                 Ok(larger) => {
@@ -249,7 +262,7 @@ impl<'p, S> Fetch<'p, S> for Rings<'p, S> {
         let limit = piece_limit(cx, &lease);
         let progress = Progress { size, ..Progress::default() };
         let index = item.index;
-        self.submit_read(file, Job { item, lease, progress, asked: 0 }, limit);
+        self.submit_read(file, Job { item, lease, progress, asked: 0, retries: 0 }, limit);
         cx.meter.lap(CallKind::Read, index);
         Started::Pending
     }
@@ -259,7 +272,7 @@ impl<'p, S> Fetch<'p, S> for Rings<'p, S> {
             Ok((item, file, lease, progress)) => {
                 let limit = piece_limit(cx, &lease);
                 let index = item.index;
-                self.submit_read(file, Job { item, lease, progress, asked: 0 }, limit);
+                self.submit_read(file, Job { item, lease, progress, asked: 0, retries: 0 }, limit);
                 cx.meter.lap(CallKind::Read, index);
                 Started::Pending
             }
@@ -275,8 +288,11 @@ impl<'p, S> Fetch<'p, S> for Rings<'p, S> {
     ) -> Result<(), Error> {
         let before = out.len();
         loop {
-            self.unpark(cx, wait && out.len() == before, out);
+            self.unpark(cx, wait && cx.may_wait && out.len() == before, out);
             let wait = wait && out.len() == before;
+            if self.ring.in_flight() == 0 {
+                return Ok(()); // all that is left waits for memory
+            }
             let mut done = std::mem::take(&mut self.done);
             let result = self.ring.reap(wait, &mut done);
             cx.meter.lap(CallKind::Completion, 0);
@@ -294,6 +310,10 @@ impl<'p, S> Fetch<'p, S> for Rings<'p, S> {
 
     fn in_flight(&self) -> usize {
         self.ring.in_flight() + self.parked.len()
+    }
+
+    fn holding(&self) -> u64 {
+        self.parked.iter().map(|parked| parked.job.lease.charged()).sum()
     }
 
     fn arena<'a>(&'a self, shared: &'a Shared<'_>) -> &'a Arc<Arena> {
@@ -337,7 +357,8 @@ impl<'p, S> Rings<'p, S> {
             Err(error) => return Started::Failed(error),
         };
         let index = item.index;
-        let token = self.place(Job { item, lease, progress: Progress::default(), asked: 0 });
+        let token =
+            self.place(Job { item, lease, progress: Progress::default(), asked: 0, retries: 0 });
         self.ring.open(token, c_path, how);
         cx.meter.lap(CallKind::Open, index);
         Started::Pending
@@ -352,7 +373,6 @@ fn lease_for<S>(
 ) -> Result<Lease, FileError> {
     match lease {
         Some(lease) => Ok(lease),
-        None => lease_waiting(cx, item, first_buffer(cx, size)),
+        None => lease_waiting(cx, item, first_buffer(cx, size), 0),
     }
 }
-

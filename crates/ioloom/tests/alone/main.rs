@@ -1,0 +1,96 @@
+//! What belongs to the whole process: its memory and its threads. One test in a binary of its own,
+//! so that no other test counts.
+
+#[path = "../ioloom/support.rs"]
+#[allow(dead_code, reason = "shared with the other test binaries")]
+mod support;
+
+use support::{expected, lacks, list, make, plan, roots, run};
+
+fn status(field: &str) -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find(|line| line.starts_with(field)).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse().unwrap()
+}
+
+/// Peak memory of the process while `f` runs, above what it had before, in KiB.
+fn peak_kib(f: impl FnOnce()) -> u64 {
+    // 5 resets the peak; without that right the peak so far is no larger than what is tested.
+    let _ = std::fs::write("/proc/self/clear_refs", "5");
+    let before = status("VmRSS:");
+    f();
+    status("VmHWM:").saturating_sub(before)
+}
+
+#[test]
+fn memory_is_bounded_and_threads_end() {
+    a_dropped_iterator_leaves_no_thread();
+    large_and_small_files_stay_within_the_budget();
+    more_files_take_no_more_memory();
+}
+
+fn a_dropped_iterator_leaves_no_thread() {
+    let (_dir, paths) = make(&roots()[0], &[20_000; 400]);
+    let before = status("Threads:");
+    for text in ["read/window:l=16,p=2", "uring/window:l=16,p=2", "read/roles:r=2,h=1,c=1,w=8"] {
+        let mut values =
+            ioloom::files(paths.clone()).pin(plan(text)).map(|f| Ok(f.len())).into_iter();
+        match values.next() {
+            Some(first) => assert_eq!(first.unwrap(), 20_000),
+            None => assert!(lacks(&plan(text), values.error().unwrap())),
+        }
+        drop(values);
+        assert_eq!(status("Threads:"), before, "{text}");
+    }
+}
+
+fn large_and_small_files_stay_within_the_budget() {
+    const MEMORY: u64 = 80 << 20;
+    const SLACK_KIB: u64 = 24 << 10;
+    let mut sizes = vec![3000; 60];
+    for at in [0, 20, 21, 59] {
+        sizes[at] = (64 << 20) - 5;
+    }
+    let (_dir, paths) = make(&roots()[0], &sizes);
+    let want = expected(&paths);
+    for text in [
+        "read/window:l=32,p=2",
+        "nowait/window:l=32,p=2",
+        "uring/window:l=32,p=2",
+        "uring/roles:r=2,h=1,c=1,w=16",
+    ] {
+        let plan = plan(&format!("{text}/memory=80MiB"));
+        let mut budget_peak = 0;
+        let peak = peak_kib(|| match run(list(&paths), plan) {
+            Err(error) => assert!(lacks(&plan, &error), "{plan}: {error}"),
+            Ok(got) => {
+                assert!(got.failed.is_empty() && got.hashes == want, "{plan}: {:?}", got.failed);
+                budget_peak = got.budget_peak_bytes;
+            }
+        });
+        assert!(budget_peak <= MEMORY, "{plan}: {budget_peak}");
+        assert!(peak * 1024 <= MEMORY + SLACK_KIB * 1024, "{plan}: {peak} KiB");
+    }
+}
+
+fn more_files_take_no_more_memory() {
+    let (_dir, paths) = make(&roots()[0], &[4096; 50]);
+    let many = |files: usize, text: &str| {
+        let paths = (0..files).map(|i| &paths[i % 50]);
+        let files = ioloom::files(paths).pin(plan(text)).map(|f| Ok(f.len()));
+        files.fold(|| 0, |sum, len| *sum += len, |sum, other| *sum += other).map(|run| run.value)
+    };
+    for text in [
+        "read/window:l=8,p=2",
+        "nowait/window:l=8,p=2",
+        "uring/window:l=8,p=2",
+        "read/roles:r=1,h=1,c=1,w=8",
+    ] {
+        match many(1000, text) {
+            Err(error) if lacks(&plan(text), &error) => continue,
+            sum => assert_eq!(sum.unwrap(), 1000 * 4096),
+        }
+        let peak = peak_kib(|| assert_eq!(many(15_000, text).unwrap(), 15_000 * 4096));
+        assert!(peak < 2048, "{text}: {peak} KiB more for 15000 files");
+    }
+}

@@ -1,0 +1,166 @@
+//! The memory budget: never passed, never a reason to hang, held by what the user keeps.
+//!
+//! Each case here that waits for ever would hang the test, which the guard of the test run ends.
+
+use crate::support::{expected, list, make, plan, roots, run};
+use ioloom::{Bytes, Error};
+use std::sync::Mutex;
+use std::sync::mpsc::channel;
+
+const LOOPS: [&str; 12] = [
+    "read/threads:n=1",
+    "read/threads:n=3",
+    "read/window:l=4,p=2",
+    "nowait/threads:n=2",
+    "nowait/window:l=4,p=1",
+    "nowait/window:l=4,p=2",
+    "uring/window:l=4,p=2",
+    "uring:open/window:l=4,p=1",
+    "read/roles:r=1,h=0,c=1,w=4",
+    "read/roles:r=1,h=1,c=0,w=4,open=1",
+    "nowait/roles:r=1,h=1,c=0,w=4,open=1",
+    "uring/roles:r=1,h=1,c=1,w=4,open=1",
+];
+
+#[test]
+fn files_of_which_few_fit_at_once_all_come() {
+    // Each is a third of the memory or more, and the classes of buffers are no excuse.
+    for (memory, sizes) in [
+        ("4MiB", vec![1_300_000; 12]),
+        ("4MiB", vec![3_400_000; 8]),
+        ("5MiB", vec![4_200_000, 100, 4_200_000, 70_000, 3_000_000, 1_100_000, 4_100_000]),
+    ] {
+        let (_dir, paths) = make(&roots()[0], &sizes);
+        let want = expected(&paths);
+        for text in LOOPS {
+            let plan = plan(&format!("{text}/memory={memory}"));
+            let got = run(list(&paths), plan).unwrap();
+            assert!(got.failed.is_empty(), "{plan}: {:?}", got.failed);
+            assert!(got.hashes == want, "{plan}");
+            assert!(got.budget_peak_bytes <= plan.memory_bytes, "{plan}");
+        }
+    }
+}
+
+#[test]
+fn chunks_in_little_memory_all_come() {
+    let (_dir, paths) = make(&roots()[0], &[600_000; 12]);
+    let want = expected(&paths);
+    for text in LOOPS.iter().filter(|t| !t.contains("roles")) {
+        let plan = plan(&format!("{text}/chunk=100KiB,memory=256KiB"));
+        let got = run(list(&paths), plan).unwrap();
+        assert!(got.failed.is_empty() && got.hashes == want, "{plan}: {:?}", got.failed);
+        assert!(got.budget_peak_bytes <= plan.memory_bytes, "{plan}");
+    }
+}
+
+#[test]
+fn stolen_files_go_on_with_a_thief_whose_window_is_full() {
+    let (_dir, paths) = make(&roots()[0], &[50_000; 200]);
+    let want = expected(&paths);
+    for text in [
+        "uring/window:l=2,p=2/chunk=4KiB",
+        "uring:registered/window:l=4,p=4/chunk=4KiB",
+        "uring:registered/window:l=3,p=3",
+    ] {
+        for _ in 0..3 {
+            let got = run(list(&paths), plan(text)).unwrap();
+            assert!(got.failed.is_empty() && got.hashes == want, "{text}: {:?}", got.failed);
+        }
+    }
+}
+
+#[test]
+fn a_file_larger_than_the_budget_names_the_way_out() {
+    let (_dir, paths) = make(&roots()[0], &[100, 6 << 20, 100]);
+    for text in LOOPS {
+        let got = run(list(&paths), plan(&format!("{text}/memory=4MiB"))).unwrap();
+        assert_eq!((got.hashes.len(), got.failed.len()), (2, 1), "{text}");
+        assert!(got.failed[0].to_string().contains(".chunks()"), "{}", got.failed[0]);
+    }
+}
+
+#[test]
+fn keeping_everything_ends_the_run() {
+    // The last file is large, so that who waits may hold a first buffer itself.
+    let mut sizes = vec![700_000; 30];
+    sizes[6..].fill(300_000);
+    let (_dir, paths) = make(&roots()[0], &sizes);
+    for text in LOOPS {
+        let run = ioloom::files(&paths)
+            .pin(plan(&format!("{text}/memory=4MiB")))
+            .map(|f| Ok(f.keep()))
+            .run();
+        match run {
+            Err(Error::BudgetHeld { kept, budget }) => {
+                assert!(kept > 1 << 20 && budget == 4 << 20, "{text}: {kept}");
+            }
+            other => panic!("{text}: {other:?}"),
+        }
+    }
+}
+
+#[test]
+fn what_is_kept_and_dropped_makes_room_again() {
+    let (_dir, paths) = make(&roots()[0], &vec![300_000; 60]);
+    for text in LOOPS {
+        // Within the function, while other threads wait for memory.
+        let run = ioloom::files(&paths).pin(plan(&format!("{text}/memory=2MiB"))).map(|f| {
+            let kept = f.keep();
+            std::thread::yield_now();
+            Ok(kept.len() as u64)
+        });
+        assert_eq!(run.sum::<u64>().unwrap(), 60 * 300_000, "{text}");
+        // At the next file of the run, so that something is kept at all times.
+        let last: Mutex<Option<Bytes>> = Mutex::new(None);
+        let run = ioloom::files(&paths).pin(plan(&format!("{text}/memory=4MiB"))).map(|f| {
+            let before = last.lock().unwrap().replace(f.keep());
+            Ok(before.map_or(0, |b| b.len() as u64))
+        });
+        assert_eq!(run.sum::<u64>().unwrap(), 59 * 300_000, "{text}");
+    }
+}
+
+#[test]
+fn kept_bytes_stay_what_they_were() {
+    let (_dir, paths) = make(&roots()[0], &vec![9_000; 200]);
+    let want = expected(&paths);
+    for text in LOOPS.iter().chain(&["uring:registered/window:l=4,p=2", "direct:read/threads:n=1"])
+    {
+        let plan = plan(&format!("{text}/memory=8MiB"));
+        let kept = match ioloom::files(&paths).pin(plan).map(|f| Ok(f.keep())).collect() {
+            Err(error) if crate::support::lacks(&plan, &error) => continue,
+            other => other.unwrap(),
+        };
+        for (i, bytes) in kept.iter().enumerate() {
+            assert_eq!(xxhash_rust::xxh3::xxh3_64(bytes), want[&i].0, "{plan}: file {i}");
+        }
+    }
+}
+
+#[test]
+fn bytes_may_outlive_the_run_on_another_thread() {
+    let (_dir, paths) = make(&roots()[0], &vec![20_000; 100]);
+    let (send, receive) = channel::<Bytes>();
+    let sum = std::thread::spawn(move || receive.iter().map(|b| b.len() as u64).sum::<u64>());
+    ioloom::files(&paths).map(|f| Ok(send.send(f.keep())?)).run().unwrap();
+    drop(send);
+    assert_eq!(sum.join().unwrap(), 2_000_000);
+}
+
+#[test]
+fn a_window_of_all_ends_when_memory_does() {
+    let (_dir, paths) = make(&roots()[0], &vec![500_000; 40]);
+    for text in [
+        "read/roles:r=1,c=1,w=all",
+        "uring/roles:r=2,c=1,w=all,open=1",
+        "nowait/roles:r=0,h=2,c=0,w=all",
+    ] {
+        match run(list(&paths), plan(&format!("{text}/memory=8MiB"))) {
+            Err(Error::Refused(reason)) => assert!(reason.contains("memory"), "{reason}"),
+            // Compute may keep up, then nothing was short.
+            Ok(got) => assert_eq!(got.hashes.len(), 40, "{text}"),
+            Err(other) => panic!("{text}: {other}"),
+        }
+    }
+}

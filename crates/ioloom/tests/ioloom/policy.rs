@@ -1,0 +1,210 @@
+//! Policies, cancellation, panics, forms of results.
+
+use crate::support::{content, make, plan, roots};
+use ioloom::{Cancel, Error, Errors, Results};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// Plans of every kind of loop.
+const PLANS: [&str; 7] = [
+    "read/window:l=8,p=2",
+    "read/threads:n=2",
+    "nowait/window:l=8,p=2",
+    "uring/window:l=8,p=2",
+    "uring:open/roles:r=1,h=1,c=1,w=8",
+    "read/roles:r=0,h=2,c=0,w=8",
+    "uring:registered/window:l=4,p=2",
+];
+
+#[test]
+fn stop_skip_and_collect_treat_a_failure() {
+    let (_dir, mut paths) = make(&roots()[0], &[100; 30]);
+    paths.insert(7, "no/such/file".into());
+    for text in PLANS {
+        let sum =
+            |errors| ioloom::files(&paths).pin(plan(text)).errors(errors).map(|f| Ok(f.len()));
+        match sum(Errors::Stop).run() {
+            Err(Error::File(e)) => assert_eq!((e.index, e.errno), (7, Some(2)), "{text}"),
+            other => panic!("{text}: {other:?}"),
+        }
+        let run = sum(Errors::Skip).run().unwrap();
+        assert_eq!((run.value.len(), run.failed, run.errors.len()), (30, 1, 0), "{text}");
+        let run = sum(Errors::Collect).run().unwrap();
+        assert_eq!((run.value.len(), run.failed, run.errors[0].index), (30, 1, 7), "{text}");
+    }
+}
+
+#[test]
+fn collect_keeps_a_thousand_and_counts_all() {
+    let paths = (0..2500).map(|i| PathBuf::from(format!("no/such/{i}")));
+    let run = ioloom::files(paths).errors(Errors::Collect).map(|f| Ok(f.len())).run().unwrap();
+    assert_eq!((run.failed, run.errors.len(), run.value.len()), (2500, 1000, 0));
+}
+
+#[test]
+fn an_error_of_the_function_is_an_error_of_its_file() {
+    let (_dir, paths) = make(&roots()[0], &[10; 20]);
+    for text in PLANS {
+        let run = ioloom::files(&paths)
+            .pin(plan(text))
+            .errors(Errors::Collect)
+            .map(|f| if f.index() == 3 { Err("not mine".into()) } else { Ok(()) })
+            .run()
+            .unwrap();
+        assert_eq!((run.value.len(), run.failed), (19, 1), "{text}");
+        assert!(run.errors[0].to_string().contains("not mine"));
+    }
+}
+
+#[test]
+fn a_cancelled_run_drains_and_says_so() {
+    let (_dir, paths) = make(&roots()[0], &vec![100_000; 300]);
+    for text in PLANS {
+        let (token, seen) = (Cancel::new(), AtomicU64::new(0));
+        let run = ioloom::files(&paths).pin(plan(text)).cancel(&token).for_each(|_| {
+            if seen.fetch_add(1, Ordering::Relaxed) == 20 {
+                token.cancel();
+            }
+            Ok(())
+        });
+        match run {
+            Err(Error::Cancelled { files }) => assert_eq!(files, seen.into_inner(), "{text}"),
+            other => panic!("{text}: {other:?}"),
+        }
+    }
+}
+
+#[test]
+fn a_cancel_while_a_thread_waits_for_memory_is_a_cancel() {
+    // Two files of 3 MiB do not fit 4 MiB, so one thread waits while the other computes.
+    let (_dir, paths) = make(&roots()[0], &[3 << 20; 6]);
+    for text in [
+        "read/threads:n=2/memory=4MiB",
+        "read/window:l=4,p=2/memory=4MiB",
+        "uring/window:l=4,p=2/memory=4MiB",
+    ] {
+        let token = Cancel::new();
+        let run = ioloom::files(&paths).pin(plan(text)).cancel(&token).for_each(|_| {
+            token.cancel();
+            std::thread::sleep(Duration::from_millis(300));
+            Ok(())
+        });
+        assert!(matches!(run, Err(Error::Cancelled { .. })), "{text}: {run:?}");
+    }
+}
+
+#[test]
+fn a_panic_is_resumed_after_the_drain_and_the_process_goes_on() {
+    let (_dir, paths) = make(&roots()[0], &vec![70_000; 60]);
+    for text in PLANS {
+        let job = || ioloom::files(&paths).pin(plan(text));
+        let in_function = catch_unwind(AssertUnwindSafe(|| {
+            job().map(|f| if f.index() == 11 { panic!("boom {}", f.index()) } else { Ok(()) }).run()
+        }));
+        let payload = in_function.expect_err("the panic must come out");
+        assert_eq!(payload.downcast_ref::<String>().unwrap(), "boom 11", "{text}");
+        // What is not the function may panic too.
+        let in_accumulator = catch_unwind(AssertUnwindSafe(|| {
+            job().map(|_| Ok(())).fold(
+                || -> u64 { panic!("no accumulator") },
+                |_, ()| {},
+                |_, _| {},
+            )
+        }));
+        assert!(in_accumulator.is_err(), "{text}");
+        let in_list = catch_unwind(AssertUnwindSafe(|| {
+            let list = paths.iter().map(|p| if p.ends_with("00030") { panic!("list") } else { p });
+            ioloom::files(list).pin(plan(text)).map(|_| Ok(())).run()
+        }));
+        assert!(in_list.is_err(), "{text}");
+        assert_eq!(job().map(|_| Ok(1u64)).sum::<u64>().unwrap(), 60, "{text}");
+    }
+}
+
+#[test]
+fn results_come_in_the_order_of_the_input_when_asked() {
+    let (dir, mut paths) = make(&roots()[0], &[50; 80]);
+    paths.reverse();
+    for text in PLANS {
+        for order in ["", "/order=inode"] {
+            let plan = plan(&format!("{text}{order}"));
+            let run = ioloom::files(&paths)
+                .pin(plan)
+                .results(Results::Input)
+                .map(|f| Ok((f.index(), f.path().to_owned())))
+                .run()
+                .unwrap();
+            for (i, (index, path)) in run.value.iter().enumerate() {
+                assert_eq!((*index, path), (i, &paths[i]), "{plan}");
+            }
+            // A list in memory too: order=inode is the order of reading, not of the input.
+            let mut list = crate::support::list(&paths);
+            list.push(dir.path().join("00005").as_os_str().as_encoded_bytes());
+            let names = ioloom::list(list)
+                .pin(plan)
+                .take(50)
+                .results(Results::Input)
+                .map(|f| Ok(f.path().to_owned()))
+                .run()
+                .unwrap();
+            assert_eq!(
+                names.value,
+                paths[..50],
+                "{plan}: the first fifty of the list, in its order"
+            );
+        }
+    }
+}
+
+#[test]
+fn folds_sums_and_chunks_agree() {
+    let (_dir, paths) = make(&roots()[0], &[0, 1, 4096, 100_000, 300_000]);
+    let all: u64 = 0 + 1 + 4096 + 100_000 + 300_000;
+    let job = || ioloom::files(&paths);
+    assert_eq!(job().map(|f| Ok(f.len())).sum::<u64>().unwrap(), all);
+    assert_eq!(job().map(|f| Ok(f.len())).collect().unwrap(), [0, 1, 4096, 100_000, 300_000]);
+    let fold = job().map(|f| Ok(f.len())).fold(|| 0, |a, n| *a += n, |a, b| *a += b).unwrap();
+    assert_eq!(fold.value, all);
+    let copies = job()
+        .chunks(1000)
+        .fold_file(|_| Vec::new(), |v, c| Ok(v.extend_from_slice(c.bytes())), |v, _| Ok(v))
+        .collect()
+        .unwrap();
+    for (i, copy) in copies.iter().enumerate() {
+        assert!(*copy == content(i as u64 + 1, copy.len()), "file {i}");
+    }
+    let pieces = job().chunks(4096).map_chunks(|c| Ok(c.bytes().len())).collect().unwrap();
+    assert_eq!(pieces.iter().map(Vec::len).collect::<Vec<_>>(), [1, 1, 1, 25, 74]);
+}
+
+#[test]
+fn progress_is_told() {
+    let (_dir, paths) = make(&roots()[0], &[10; 5]);
+    let told = AtomicU64::new(0);
+    ioloom::files(&paths)
+        .progress(|p| {
+            assert!(p.files <= 5);
+            told.fetch_add(1, Ordering::Relaxed);
+        })
+        .map(|_| Ok(std::thread::sleep(Duration::from_millis(60))))
+        .run()
+        .unwrap();
+    assert!(told.into_inner() > 0);
+}
+
+#[test]
+fn an_iterator_leaves_the_token_of_the_caller_alone() {
+    let (_dir, paths) = make(&roots()[0], &[10; 50]);
+    let token = Cancel::new();
+    let job = || ioloom::files(paths.clone()).cancel(&token).map(|f| Ok(f.len()));
+    assert_eq!(job().into_iter().map(Result::unwrap).sum::<u64>(), 500);
+    drop(job().into_iter().take(3).collect::<Vec<_>>());
+    assert!(!token.is_cancelled());
+    assert_eq!(job().sum::<u64>().unwrap(), 500);
+    token.cancel();
+    let mut cancelled = job().into_iter();
+    assert!(cancelled.by_ref().count() < 50);
+    assert!(matches!(cancelled.error(), Some(Error::Cancelled { .. })));
+}
