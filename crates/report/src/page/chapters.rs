@@ -27,7 +27,9 @@ pub(crate) fn answer(input: &Input, headlines: &[Headline<'_, '_>]) -> Markup {
     if let Some(picture) = figures::overview(&chosen) {
         parts::figure(&mut m, &picture, |m| {
             m.tag("b").text("Gain of the fastest plan.");
-            m.text(" Right of the dashed line the fastest plan wins; bars are 95 % intervals.");
+            m.text(
+                " Right of the dashed line the fastest plan wins; bars are 95\u{A0}% intervals.",
+            );
         });
     }
     if !limits.is_empty() {

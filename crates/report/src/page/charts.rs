@@ -102,7 +102,7 @@ fn caption(group: &Group<'_>) -> String {
     let runs: usize = group.arms.iter().map(|a| a.runs.len()).sum();
     let fewest = group.arms.iter().map(|a| a.runs.len()).filter(|n| *n > 0).min();
     format!(
-        " {}: median and 95 % interval, {} arms, {runs} runs, at least {} per arm.",
+        " {}: median and 95\u{A0}% interval, {} arms, {runs} runs, at least {} per arm.",
         figures::metric_words(&group.experiment.metric),
         group.arms.len(),
         fewest.unwrap_or(0)
@@ -243,7 +243,9 @@ pub(crate) fn time(headlines: &[Headline<'_, '_>]) -> Markup {
             if let Some(figure) = shares {
                 parts::figure(m, &figure, |m| {
                     m.tag("b").text("Share of the elapsed time of all threads of a role.");
-                    m.text(" Each bar adds up to 100 %; what no evidence explains is unknown.");
+                    m.text(
+                        " Each bar adds up to 100\u{A0}%; what no evidence explains is unknown.",
+                    );
                 });
             }
             if let Some(figure) = flight {

@@ -40,7 +40,7 @@ fn section(m: &mut Markup, matched: &Matched<'_>) {
     m.tag("section").a("id", "compare").body(|m| {
         m.tag("h2").text("The same arms in two sessions");
         m.tag("p").a("class", "lead").text(
-            "Second session over first, ratio of medians with its 95 % interval. A change counts \
+            "Second session over first, ratio of medians with its 95\u{A0}% interval. A change counts \
              when the interval leaves out 1 and the ratio is beyond 5 %.",
         );
         m.tag("p").a("class", "lead").text(crate::terminal::CHANCE);

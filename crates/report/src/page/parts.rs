@@ -50,7 +50,7 @@ pub(crate) fn masthead(m: &mut Markup, input: &Input) {
 pub(crate) fn footer(m: &mut Markup, input: &Input) {
     m.tag("footer").body(|m| {
         m.tag("p").text(&format!(
-            "Medians with 95 % bootstrap intervals; ratios are paired over blocks. Point at any \
+            "Medians with 95\u{A0}% bootstrap intervals; ratios are paired over blocks. Point at any \
              mark for its count, interval and raw values. Made by ioloom {} from session {}; the \
              raw numbers stand in this file as JSON (element report-data).",
             input.version, input.session

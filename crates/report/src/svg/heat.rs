@@ -138,7 +138,9 @@ fn draw_cell(
         Some(Cell::Word { word, reason }) => {
             m.tag("title").text(&format!("{word}: {reason}"));
             rect(m, "cell", Some("url(#pt-none)"));
-            label(m, "tm halo", cx, cy, &fitted(word, 11.5, w - 4.0));
+            // The word stands in the title and in the list below the drawing too.
+            let text = if text_width(word, 11.5) <= w - 4.0 { word } else { "✕" };
+            label(m, "tm halo", cx, cy, text);
         }
         Some(Cell::Value { name, value }) => {
             m.tag("title").text(&tip(name, chart.unit, value));
