@@ -59,6 +59,9 @@ impl Rule {
     }
 }
 
+/// How the sentence of a contrast without runs begins.
+const NO_RUNS: &str = "no stored runs of";
+
 /// What limits a finding, in words.
 const SLEEPS: &str = " (sleep stands for the compute, as if there were a core for each thread)";
 const CROWDED: &str = " (with more threads computing than there are cores)";
@@ -188,19 +191,25 @@ fn combine(parts: &[Part], how: Combine) -> (Verdict, Vec<usize>) {
     }
 }
 
-/// The sentences of the parts that decided, and how many others are open.
+/// The sentences of the parts that decided, and how many others are open. Only the first part
+/// without runs is told in full.
 fn sentence(parts: &[Part], deciding: &[usize]) -> String {
     let mut said = Vec::new();
-    for i in deciding {
-        let part = &parts[*i];
+    let mut without_runs = 0;
+    for part in deciding.iter().map(|i| &parts[*i]) {
         let words = match part.holds {
             None => part.sentence.clone(),
             Some(true) => format!("holds at {}: {}", part.place, part.sentence),
             Some(false) => format!("does not hold at {}: {}", part.place, part.sentence),
         };
-        if !said.contains(&words) {
+        if part.holds.is_none() && part.sentence.contains(NO_RUNS) && !said.is_empty() {
+            without_runs += 1;
+        } else if !said.contains(&words) {
             said.push(words);
         }
+    }
+    if without_runs > 0 {
+        said.push(format!("{without_runs} more contrasts have no stored runs"));
     }
     let open = parts.iter().filter(|p| p.holds.is_none()).count();
     if deciding.iter().any(|i| parts[*i].holds.is_some()) && open > 0 {
@@ -323,7 +332,7 @@ fn gap_words(gap: &Gap, not_in_quick: bool) -> (Verdict, String) {
     match gap {
         Gap::Missing(arms) => {
             let quick = if not_in_quick { "not run in quick: " } else { "" };
-            (Verdict::Undecided, format!("{quick}no stored runs of {}", arms.join(", ")))
+            (Verdict::Undecided, format!("{quick}{NO_RUNS} {}", arms.join(", ")))
         }
         Gap::Refused { arm, reason } => {
             (Verdict::NotTestableHere, format!("{arm} cannot run here: {reason}"))
