@@ -179,7 +179,12 @@ fn exports_are_small_and_read_back_as_one_more_store() {
         assert!(bytes == file.bytes && bytes <= KEPT_BYTES_MAX as u64, "{file:?}");
     }
     let export = Store::open_to_read(&dest).unwrap();
-    assert_eq!(export.read(&names[1]).unwrap(), session);
+    let mut without_timelines = session.clone();
+    for run in &mut without_timelines.runs {
+        let Outcome::Done { measured } = &mut run.outcome else { panic!() };
+        measured.spans.clear();
+    }
+    assert!(export.read(&names[1]).unwrap() == without_timelines);
     let back = export.read("long").unwrap();
     assert_eq!(back.header, header);
     assert_eq!(back.runs.len(), 60);
