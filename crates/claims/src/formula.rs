@@ -2,7 +2,7 @@
 //!
 //! Names hold dots and dashes, so everything is set apart by blanks: numbers, names, `+ - * /` and
 //! parentheses. `*` and `/` bind closer than `+` and `-`. A formula is read and evaluated in one
-//! pass; it has no functions and no state, and its depth is bounded by [`DEPTH_MAX`].
+//! pass; it has no functions and no state, and parentheses nest at most 16 deep.
 
 /// Deepest nesting of parentheses.
 const DEPTH_MAX: usize = 16;
