@@ -251,7 +251,7 @@ impl<T> Iterator for Iter<T> {
     type Item = Result<T, FileError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        if let Some(next) = self.values.as_ref()?.recv().ok() {
+        if let Ok(next) = self.values.as_ref()?.recv() {
             return Some(next);
         }
         self.values = None;

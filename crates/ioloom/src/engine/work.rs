@@ -76,7 +76,6 @@ pub struct Options<'a> {
     /// Ends the run from outside.
     pub cancel: Cancel,
     /// Called about ten times a second with files, bytes, and the number of files if known.
-    #[expect(clippy::type_complexity, reason = "a callback is read more easily in place")]
     pub progress: Option<&'a (dyn Fn(u64, u64, Option<u64>) + Sync)>,
     /// How closely threads look at themselves.
     pub detail: Detail,

@@ -152,7 +152,6 @@ pub(crate) struct Progress {
 }
 
 /// What the next piece of a file starts from: the same buffer unless its bytes are kept.
-#[expect(clippy::type_complexity, reason = "the parts of a piece, in the order of their use")]
 pub(crate) fn next_piece<'p, S>(
     cx: &mut Cx<'_, '_>,
     done: Loaded<'p, S>,

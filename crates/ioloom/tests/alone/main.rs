@@ -1,6 +1,8 @@
 //! What belongs to the whole process: its memory and its threads. One test in a binary of its own,
 //! so that no other test counts.
 
+#![allow(clippy::print_stderr, reason = "what a machine lacks is told as skipped")]
+
 #[path = "../ioloom/support.rs"]
 #[allow(dead_code, reason = "shared with the other test binaries")]
 mod support;

@@ -1,6 +1,8 @@
 //! Every system call fails once, in turn: one file fails, or the run with one clear error, and all
 //! else is as without. A binary of its own with one test, because the fault table is global.
 
+#![allow(clippy::print_stderr, reason = "what a machine lacks is told as skipped")]
+
 #[path = "../ioloom/support.rs"]
 #[allow(dead_code, reason = "shared with the other test binaries")]
 mod support;

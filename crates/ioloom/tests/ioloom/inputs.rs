@@ -218,7 +218,7 @@ fn an_unreadable_file_fails_alone() {
 fn child_that_may_not_read() {
     let root = std::env::var_os("IOLOOM_TEST_DIR").map_or_else(std::env::temp_dir, PathBuf::from);
     let (_dir, paths) = make(&root, &[100; 9]);
-    std::fs::set_permissions(&paths[4], PermissionsExt::from_mode(0)).unwrap();
+    std::fs::set_permissions(&paths[4], PermissionsExt::from_mode(0o000)).unwrap();
     for text in PLANS {
         let got = match run(list(&paths), plan(text)) {
             Err(Error::Refused(reason)) => {
