@@ -188,6 +188,17 @@ fn the_simplest_plan_may_win() {
     assert!(text.contains("the speed of uring/window:l=64,p=2;"), "{text}");
 }
 
+/// Undecided claims stand below those that have a verdict, all others in the given order.
+#[test]
+fn decided_claims_come_first() {
+    let mut input = sample(1);
+    input.verdicts.reverse();
+    let page = html(&input);
+    let at = |id: &str| page.find(&format!("\"cid\">{id}")).expect(id);
+    let order = ["000-P33", "000-P22", "000-P27", "000-P09", "000-P47"].map(at);
+    assert!(order.is_sorted(), "{order:?}");
+}
+
 /// The second series of the same plan shows the noise and is no candidate.
 #[test]
 fn a_plan_against_itself_is_noise() {

@@ -158,8 +158,16 @@ pub(crate) fn claims(input: &Input) -> Markup {
     });
     let columns = [("claim", false), ("verdict", false), ("published", false), ("ours", false)];
     parts::table(&mut m, "sort claims", &columns, |m| {
-        for (i, claim) in input.verdicts.iter().enumerate() {
-            claim_row(m, i, claim);
+        // What was decided comes first; within both parts the order of the ledger stays.
+        let decided = |c: &ClaimRow| {
+            matches!(c.verdict, Verdict::Confirmed | Verdict::Refuted | Verdict::Scope)
+        };
+        for wanted in [true, false] {
+            for (i, claim) in input.verdicts.iter().enumerate() {
+                if decided(claim) == wanted {
+                    claim_row(m, i, claim);
+                }
+            }
         }
     });
     m
