@@ -134,7 +134,7 @@ pub fn verdict(claim: &Claim, records: &[RunRecord], rule: Rule) -> ClaimVerdict
     let judged = |note: bool| move |contrast: &Contrast| part(&bench, contrast, note);
     let parts: Vec<Part> = claim.contrasts.iter().map(judged(false)).collect();
     let (verdict, deciding) = combine(&parts, claim.combine);
-    let chief = deciding.first().map_or(&parts[0], |i| &parts[*i]);
+    let chief = deciding.first().and_then(|i| parts.get(*i)).or(parts.first());
     let doubts: BTreeSet<Doubt> =
         deciding.iter().flat_map(|i| parts[*i].doubts.iter().copied()).collect();
     let published = claim.published.iter().map(|p| PublishedValue {
@@ -150,7 +150,7 @@ pub fn verdict(claim: &Claim, records: &[RunRecord], rule: Rule) -> ClaimVerdict
         scope: claim.scope.clone(),
         verdict,
         sentence: sentence(&parts, &deciding),
-        evidence: chief.evidence.clone(),
+        evidence: chief.map_or_else(Evidence::default, |part| part.evidence.clone()),
         doubts: doubts.into_iter().collect(),
         parts: parts.iter().cloned().chain(claim.notes.iter().map(judged(true))).collect(),
     }
