@@ -22,6 +22,7 @@ pub struct Kernel {
     compute: Compute,
     set: Option<FileSetSpec>,
     seed: u64,
+    hex: bool,
 }
 
 /// The state of one file while its pieces come.
@@ -56,7 +57,8 @@ enum Streamed {
 pub struct Outcome {
     /// XXH3-64 of all bytes.
     pub xxh3: u64,
-    /// The hash that was asked for, in lower-case hexadecimal digits; `None` for other work.
+    /// The hash that was asked for, in lower-case hexadecimal digits; `None` for other work, and
+    /// for XXH3-64 unless [`Kernel::with_hex`] asks for it.
     pub hex: Option<String>,
     /// Slow touches: offset and nanoseconds. Only for `touch`.
     pub touches: Vec<(f64, f64)>,
@@ -65,7 +67,14 @@ pub struct Outcome {
 impl Kernel {
     /// Work for the files of a set; `seed` draws times where the set has none of its own.
     pub fn new(compute: Compute, set: Option<FileSetSpec>, seed: u64) -> Self {
-        Self { compute, set, seed }
+        Self { compute, set, seed, hex: false }
+    }
+
+    /// The same work that also gives hashes in digits, which costs an allocation a file.
+    #[must_use]
+    pub fn with_hex(mut self) -> Self {
+        self.hex = true;
+        self
     }
 
     /// A file begins.
@@ -132,7 +141,7 @@ impl Kernel {
         let hex = match state.work {
             Streamed::Blake3(hasher) => Some(hasher.finalize().to_hex().to_string()),
             Streamed::Md5(hasher) => Some(hex(&md5::Digest::finalize(*hasher))),
-            _ if self.compute == Compute::Xxh3 => Some(format!("{xxh3:016x}")),
+            _ if self.hex && self.compute == Compute::Xxh3 => Some(format!("{xxh3:016x}")),
             _ => None,
         };
         Outcome { xxh3, hex, touches: state.touches }
@@ -201,7 +210,7 @@ mod tests {
     use super::*;
 
     fn run(compute: &str, pieces: &[&[u8]]) -> Outcome {
-        let kernel = Kernel::new(compute.parse().unwrap(), None, 1);
+        let kernel = Kernel::new(compute.parse().unwrap(), None, 1).with_hex();
         let mut state = kernel.begin();
         let mut offset = 0;
         for (i, piece) in pieces.iter().enumerate() {

@@ -11,6 +11,9 @@ use std::ptr::NonNull;
 /// The alignment of every buffer, bytes.
 pub const ALIGN: usize = 4096;
 
+/// Capacity from which a buffer is a mapping of its own, bytes.
+pub const MAPPED_FROM: usize = 64 << 10;
+
 /// A page-aligned block of bytes of fixed capacity.
 pub struct Buffer {
     start: NonNull<u8>,
@@ -29,9 +32,16 @@ unsafe impl Send for Buffer {}
 unsafe impl Sync for Buffer {}
 
 impl Buffer {
-    /// A buffer of at least `capacity` bytes (rounded up to [`ALIGN`]), from the allocator.
+    /// A buffer of at least `capacity` bytes (rounded up to [`ALIGN`]). Small ones come from the
+    /// allocator; from [`MAPPED_FROM`] on it is a mapping whose pages are made when they are first
+    /// used, because an aligned allocation is zeroed at once and a file may fill little of it.
     pub fn new(capacity: usize) -> Self {
         let capacity = capacity.max(1).next_multiple_of(ALIGN);
+        if capacity >= MAPPED_FROM
+            && let Ok(mapped) = Self::fresh(capacity)
+        {
+            return mapped;
+        }
         let layout = Self::layout(capacity);
         // SAFETY: the layout has a size above zero.
         let start = NonNull::new(unsafe { alloc_zeroed(layout) })

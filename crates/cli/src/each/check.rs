@@ -60,11 +60,7 @@ fn digits(compute: &Compute) -> usize {
     }
 }
 
-fn run_kind(
-    args: &EachArgs,
-    compute: Compute,
-    lines: &[&Line<'_>],
-) -> Result<(u64, u64), Failure> {
+fn run_kind(args: &EachArgs, compute: Compute, lines: &[&Line<'_>]) -> Result<(u64, u64), Failure> {
     let mut paths = PathList::new();
     for line in lines {
         paths.push(&line.path);
@@ -106,4 +102,3 @@ fn read_all(list: &Path) -> Result<Vec<u8>, Failure> {
     read.map_err(|e| Failure::failed(format!("cannot read {}: {}", list.display(), words(&e))))?;
     Ok(text)
 }
-

@@ -3,6 +3,8 @@
 use std::borrow::Cow;
 use xxhash_rust::xxh3::Xxh3;
 
+const HEX: &[u8; 16] = b"0123456789abcdef";
+
 /// Hashes and paths of all files, packed.
 #[derive(Default)]
 pub(super) struct Hashes {
@@ -38,7 +40,8 @@ impl Hashes {
         let mut line = Vec::new();
         for (hash, start, end) in entries {
             line.clear();
-            line.extend_from_slice(format!("{hash:016x}  ").as_bytes());
+            line.extend((0..16).rev().map(|digit| HEX[(*hash >> (4 * digit)) as usize & 15]));
+            line.extend_from_slice(b"  ");
             line.extend_from_slice(&bytes[*start..*end]);
             line.push(b'\n');
             hasher.update(&line);
@@ -134,7 +137,9 @@ mod tests {
 
     #[test]
     fn lines_read_back_whatever_the_name() {
-        for name in [&b"plain"[..], b"with space", b"line\nend", b"back\\slash", b"\xff\xfe", b"a  b"] {
+        for name in
+            [&b"plain"[..], b"with space", b"line\nend", b"back\\slash", b"\xff\xfe", b"a  b"]
+        {
             for hex in ["2d06800538d394c2", "d41d8cd98f00b204e9800998ecf8427e"] {
                 let mut out = Vec::new();
                 write_line(&mut out, hex, name, false);

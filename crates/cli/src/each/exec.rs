@@ -93,7 +93,9 @@ impl Running {
         match (status.code(), status.signal()) {
             (Some(0), _) => Ok(()),
             (Some(code), _) => Err(format!("{name} ended with exit code {code}").into()),
-            (None, signal) => Err(format!("{name} was ended by signal {}", signal.unwrap_or(0)).into()),
+            (None, signal) => {
+                Err(format!("{name} was ended by signal {}", signal.unwrap_or(0)).into())
+            }
         }
     }
 }
@@ -139,9 +141,16 @@ mod tests {
 
     #[test]
     fn commands_split_as_people_quote() {
-        let words = |text| split(text).map(|w| w.iter().map(|w| String::from_utf8_lossy(w).into_owned()).collect::<Vec<_>>());
+        let words = |text| {
+            split(text).map(|w| {
+                w.iter().map(|w| String::from_utf8_lossy(w).into_owned()).collect::<Vec<_>>()
+            })
+        };
         assert_eq!(words("wc -l {}").unwrap(), ["wc", "-l", "{}"]);
-        assert_eq!(words("a 'b c' \"d \\\" e\" f\\ g ''").unwrap(), ["a", "b c", "d \" e", "f g", ""]);
+        assert_eq!(
+            words("a 'b c' \"d \\\" e\" f\\ g ''").unwrap(),
+            ["a", "b c", "d \" e", "f g", ""]
+        );
         assert_eq!(words("a 'b"), None);
         assert_eq!(fill(b"x{}y{}", Path::new("p")), "xpyp");
     }

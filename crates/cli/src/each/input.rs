@@ -91,9 +91,7 @@ fn trees(paths: &[PathBuf]) -> Result<Input, Failure> {
             Kind::Directory => {
                 let (mut list, summary) =
                     ioloom_walk::files(path, &Options::default()).map_err(Failure::failed)?;
-                warnings.extend(summary.skipped.iter().map(|s| {
-                    format!("{}: {s}", path.display())
-                }));
+                warnings.extend(summary.skipped.iter().map(|s| format!("{}: {s}", path.display())));
                 errors.extend(summary.errors.iter().map(ToString::to_string));
                 list.sort();
                 all.append(list);

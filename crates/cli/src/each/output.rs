@@ -148,7 +148,11 @@ pub(super) fn explain(args: &EachArgs) -> Ended {
                     Cell::Refused(s) => ('x', s),
                 };
                 let lines = wrap(sentence, 56);
-                text += &format!("  {mark} {:17}{}\n", method.name(), lines.join(&format!("\n{:21}", "")));
+                text += &format!(
+                    "  {mark} {:17}{}\n",
+                    method.name(),
+                    lines.join(&format!("\n{:21}", ""))
+                );
             }
         }
         text += "x: refused, with the reason\n";

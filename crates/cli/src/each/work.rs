@@ -46,7 +46,7 @@ pub(super) struct EachWork<'a> {
 
 /// State of one file.
 pub(super) enum State {
-    Kernel(Box<FileState>),
+    Kernel(FileState),
     Exec(Box<Running>),
 }
 
@@ -61,8 +61,10 @@ pub(super) struct Local {
 
 impl<'a> EachWork<'a> {
     pub(super) fn new(job: &'a Job, lines: Lines) -> Self {
+        let kernel = Kernel::new(job.compute.clone(), None, 1);
+        let wanted = !matches!(lines, Lines::None);
         Self {
-            kernel: Kernel::new(job.compute.clone(), None, 1),
+            kernel: if wanted { kernel.with_hex() } else { kernel },
             exec: job.exec.as_ref(),
             lines,
             combined: job.exec.is_none() && job.plan.method != Method::Null,
@@ -125,7 +127,7 @@ impl Work for EachWork<'_> {
     fn begin(&self, _: usize, path: &Path) -> State {
         match self.exec {
             Some(exec) => State::Exec(Box::new(exec.start(path))),
-            None => State::Kernel(Box::new(self.kernel.begin())),
+            None => State::Kernel(self.kernel.begin()),
         }
     }
 
@@ -149,7 +151,7 @@ impl Work for EachWork<'_> {
         match state {
             State::Exec(running) => running.finish()?,
             State::Kernel(state) => {
-                let outcome = self.kernel.finish(*state, index);
+                let outcome = self.kernel.finish(state, index);
                 if self.combined {
                     local.hashes.push(outcome.xxh3, path.as_os_str().as_bytes());
                     if let Some(hex) = outcome.hex {
