@@ -74,6 +74,7 @@ impl Ring {
             IoUring::builder()
                 .setup_single_issuer()
                 .setup_defer_taskrun()
+                .setup_taskrun_flag()
                 .setup_cqsize((entries * 2).min(65_536))
                 .build(entries)
         })?;
@@ -176,9 +177,10 @@ impl Ring {
         let before = done.len();
         self.drain(done);
         let wait = wait && done.len() == before && self.in_flight() > 0;
-        if self.unsubmitted > 0 || wait || self.in_flight() > 0 {
+        if self.unsubmitted > 0 || wait || self.ring.submission().taskrun() {
             loop {
-                // With DEFER_TASKRUN completions appear only when the kernel is entered for them.
+                // With DEFER_TASKRUN completions appear only when the kernel is entered for them;
+                // a flag in the ring tells whether there are any.
                 let result = fault::call("io_uring_enter", || {
                     if wait { self.ring.submit_and_wait(1) } else { self.enter_now() }
                 });
@@ -198,6 +200,19 @@ impl Ring {
             self.drain(done);
         }
         Ok(())
+    }
+
+    /// Hands new requests to the kernel without looking for completions: the cost of submission
+    /// alone. What the kernel cannot take now goes with the next call.
+    pub fn submit(&mut self) -> io::Result<()> {
+        let result = fault::call("io_uring_enter", || self.ring.submit());
+        self.unsubmitted = self.ring.submission().len();
+        match result {
+            Ok(_) => Ok(()),
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => Ok(()),
+            Err(e) if matches!(e.raw_os_error(), Some(libc::EBUSY | libc::EAGAIN)) => Ok(()),
+            Err(e) => Err(e),
+        }
     }
 
     /// Submits what is new and lets the kernel post deferred completions, without waiting: one

@@ -72,8 +72,8 @@ impl<'p, S> Ready<'p, S> {
     }
 }
 
-/// Reads that are started before the ring is told, so that a submission carries several.
-const ISSUES_PER_SUBMIT: u32 = 8;
+/// Reads that are started before completions are looked for.
+const ISSUES_PER_REAP: u32 = 8;
 
 /// Pause before a registered buffer is looked for again.
 const REGISTERED_PAUSE: std::time::Duration = std::time::Duration::from_micros(100);
@@ -186,7 +186,7 @@ impl<'e, W: Work> Loop<'_, 'e, W> {
         let started = self.fetch.start(&mut cx, item, lease);
         self.started(started);
         self.issued += 1;
-        if self.issued >= ISSUES_PER_SUBMIT {
+        if self.issued >= ISSUES_PER_REAP {
             self.reap(false);
         }
     }

@@ -16,7 +16,7 @@ use crate::arena::{Arena, Lease};
 use crate::engine::Shared;
 use crate::error::{Error, FileError, Operation};
 use crate::source::Item;
-use ioloom_model::{CallKind, Method};
+use ioloom_model::{CallKind, Method, Schedule};
 use ioloom_sys::buffer::Buffer;
 use ioloom_sys::file::{self, Kind, OpenHow};
 use ioloom_sys::ring::{Done, Ring, What};
@@ -27,6 +27,8 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
+/// Requests that one call of a window hands to the kernel.
+const WINDOW_BATCH: u32 = 8;
 /// Bytes of one registered buffer: larger files are read on into ordinary ones.
 pub(crate) const REGISTERED_BYTES: usize = 64 << 10;
 
@@ -59,6 +61,11 @@ pub(crate) struct Rings<'p, S> {
     direct: bool,
     open_in_ring: bool,
     registered: Option<Arc<Arena>>,
+    /// Requests that were queued and not yet handed to the kernel.
+    queued: u32,
+    /// Requests that one call hands over. One under `threads` and `roles`, where a read is a call
+    /// of its own and its cost is studied; several under `window`.
+    batch: u32,
 }
 
 impl<S> Rings<'_, S> {
@@ -81,6 +88,11 @@ impl<S> Rings<'_, S> {
             direct: method.is_direct(),
             open_in_ring: method == Method::UringOpen,
             registered,
+            queued: 0,
+            batch: match shared.plan.schedule {
+                Schedule::Window { .. } => WINDOW_BATCH.min(window),
+                Schedule::Threads { .. } | Schedule::Roles { .. } => 1,
+            },
         })
     }
 }
@@ -108,6 +120,17 @@ fn register(ring: &mut Ring, shared: &Shared<'_>, window: u32) -> Result<Arc<Are
 }
 
 impl<'p, S> Rings<'p, S> {
+    /// Hands what is queued to the kernel once a batch is full.
+    fn hand_over(&mut self, shared: &Shared<'_>) {
+        self.queued += 1;
+        if self.queued >= self.batch {
+            self.queued = 0;
+            if let Err(source) = self.ring.submit() {
+                shared.fail(Error::System { operation: "submit to the ring", source });
+            }
+        }
+    }
+
     fn submit_read(&mut self, file: OwnedFd, mut job: Job<'p, S>, limit: usize) {
         let offset = job.progress.offset + job.progress.filled as u64;
         let range = job.progress.filled..limit.min(job.progress.filled + READ_MAX);
@@ -263,6 +286,7 @@ impl<'p, S> Fetch<'p, S> for Rings<'p, S> {
         let progress = Progress { size, ..Progress::default() };
         let index = item.index;
         self.submit_read(file, Job { item, lease, progress, asked: 0, retries: 0 }, limit);
+        self.hand_over(cx.shared);
         cx.meter.lap(CallKind::Read, index);
         Started::Pending
     }
@@ -273,6 +297,7 @@ impl<'p, S> Fetch<'p, S> for Rings<'p, S> {
                 let limit = piece_limit(cx, &lease);
                 let index = item.index;
                 self.submit_read(file, Job { item, lease, progress, asked: 0, retries: 0 }, limit);
+                self.hand_over(cx.shared);
                 cx.meter.lap(CallKind::Read, index);
                 Started::Pending
             }
@@ -294,6 +319,7 @@ impl<'p, S> Fetch<'p, S> for Rings<'p, S> {
                 return Ok(()); // all that is left waits for memory
             }
             let mut done = std::mem::take(&mut self.done);
+            self.queued = 0;
             let result = self.ring.reap(wait, &mut done);
             cx.meter.lap(CallKind::Completion, 0);
             for one in done.drain(..) {
@@ -360,6 +386,7 @@ impl<'p, S> Rings<'p, S> {
         let token =
             self.place(Job { item, lease, progress: Progress::default(), asked: 0, retries: 0 });
         self.ring.open(token, c_path, how);
+        self.hand_over(cx.shared);
         cx.meter.lap(CallKind::Open, index);
         Started::Pending
     }
