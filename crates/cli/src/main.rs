@@ -1,14 +1,23 @@
 //! The ioloom program: flags and glue. Every command lives in a module of its name; what it does is
 //! in the library crates.
 
+mod claims;
+mod clean;
+mod compare;
 mod each;
 mod exit;
 mod facts;
+mod fileset;
 mod ledger;
+mod machine;
+mod manual;
 mod out;
 mod place;
 mod progress;
+mod report;
+mod results;
 mod session_report;
+mod sessions;
 mod study;
 
 use clap::{Parser, Subcommand};
@@ -21,6 +30,13 @@ pub(crate) const VERSION: &str = env!("IOLOOM_VERSION");
 /// Runs your function over many files as fast as this machine allows, and tells why.
 #[derive(Debug, Parser)]
 #[command(name = "ioloom", version = VERSION, propagate_version = true, max_term_width = 100)]
+#[command(after_help = "\
+Examples:
+  ioloom study                  which plan is fastest on this machine, in 90 seconds
+  ioloom each ~/src --per-file  a fast parallel checksum tool
+  ioloom claims                 what was published, and what holds here
+
+Exit codes: 0 ok, 1 something failed, 2 wrong use, 3 refused, 130 interrupted.")]
 pub(crate) struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -30,6 +46,15 @@ pub(crate) struct Cli {
 enum Command {
     Study(study::StudyArgs),
     Each(each::EachArgs),
+    Claims(claims::ClaimsArgs),
+    Report(report::ReportArgs),
+    Compare(compare::CompareArgs),
+    Results(results::ResultsArgs),
+    Machine(machine::MachineArgs),
+    Fileset(fileset::FilesetArgs),
+    Clean(clean::CleanArgs),
+    Completions(manual::CompletionsArgs),
+    Man(manual::ManArgs),
     /// Runs one plan in this process: what the laboratory starts for each run.
     #[command(hide = true)]
     RunOrder,
@@ -40,6 +65,15 @@ fn main() -> ExitCode {
     let ended = match cli.command {
         Command::Study(args) => study::run(&args),
         Command::Each(args) => each::run(&args),
+        Command::Claims(args) => claims::run(&args),
+        Command::Report(args) => report::run(&args),
+        Command::Compare(args) => compare::run(&args),
+        Command::Results(args) => results::run(&args),
+        Command::Machine(args) => machine::run(&args),
+        Command::Fileset(args) => fileset::run(&args),
+        Command::Clean(args) => clean::run(&args),
+        Command::Completions(args) => manual::completions(&args),
+        Command::Man(_) => manual::man(),
         Command::RunOrder => return ioloom_lab::child::serve(ioloom_subjects::run_order),
     };
     match ended {

@@ -68,6 +68,18 @@ pub(crate) fn wrap(text: &str, width: usize, indent: usize) -> String {
     out
 }
 
+/// A line with a head of its own column of `head_width`, wrapped beside it.
+pub(crate) fn labelled(head: &str, head_width: usize, text: &str, width: usize) -> String {
+    let body = wrap(text, width.saturating_sub(head_width + 1), 0);
+    let mut out = String::new();
+    for (i, line) in body.lines().enumerate() {
+        let head = if i == 0 { head } else { "" };
+        out.push_str(format!("{head:<head_width$} {line}").trim_end());
+        out.push('\n');
+    }
+    out
+}
+
 /// A table without lines for text of `width` columns.
 pub(crate) fn table(width: usize) -> comfy_table::Table {
     let mut table = comfy_table::Table::new();
@@ -93,5 +105,6 @@ mod tests {
         assert_eq!(wrap("  one two three", 9, 4), "  one two\n    three\n");
         assert_eq!(wrap("averyverylongword b", 5, 2), "averyverylongword\n  b\n");
         assert_eq!(wrap("", 5, 2), "\n");
+        assert_eq!(labelled("head", 6, "one two", 11), "head   one\n       two\n");
     }
 }

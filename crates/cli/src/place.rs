@@ -9,7 +9,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 /// Where results are kept.
-#[derive(Debug, Clone, Args)]
+#[derive(Debug, Clone, Default, Args)]
 pub(crate) struct StoreArg {
     /// Where results are kept [default: $XDG_DATA_HOME/ioloom or ~/.local/share/ioloom]
     #[arg(long, value_name = "DIR")]

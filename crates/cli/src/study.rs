@@ -27,7 +27,7 @@ const SCHEMA: u32 = 1;
 const RUN_WORD: &str = "run-order";
 
 /// Measures which plan is fastest here, judges the published claims and writes a report.
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 #[command(after_help = "\
 Without a name every built-in study runs, in quick mode: a few arms, small sets, 90 seconds.
 File sets are made in the work directory (`ioloom clean` removes them), results are kept in the
@@ -129,7 +129,31 @@ pub(crate) fn run(args: &StudyArgs) -> Ended {
         }
     }
     if args.json {
-        out::print_json(&Document { schema: SCHEMA, studies: told })?;
+        out::print_json(&Document { schema: SCHEMA, command: "study", studies: told })?;
+    }
+    Ok(exit)
+}
+
+/// The quick study of the pipeline, for claims that nobody measured yet.
+pub(crate) fn measure(
+    store: &StoreArg,
+    dir: Option<PathBuf>,
+    claims: Option<PathBuf>,
+) -> Result<Exit, Failure> {
+    let args = StudyArgs {
+        names: vec!["pipeline".to_owned()],
+        store: store.clone(),
+        dir,
+        claims,
+        ..StudyArgs::default()
+    };
+    let bench = Bench::new(&args)?;
+    let mut exit = Exit::Ok;
+    for study in specs(&args)? {
+        let ran = bench.run(&args, &study)?;
+        if ran.interrupted {
+            exit = Exit::Interrupted;
+        }
     }
     Ok(exit)
 }
@@ -138,6 +162,7 @@ pub(crate) fn run(args: &StudyArgs) -> Ended {
 #[derive(Debug, Serialize)]
 struct Document {
     schema: u32,
+    command: &'static str,
     studies: Vec<Told>,
 }
 

@@ -1,0 +1,258 @@
+//! `ioloom claims`: what was published, and what the stored runs say of it.
+
+use crate::exit::{Ended, Exit, Failure};
+use crate::ledger::{Ledger, Rules};
+use crate::out::{self, wrap};
+use crate::place::StoreArg;
+use crate::{sessions, study, tell};
+use clap::Args;
+use comfy_table::{ColumnConstraint, Width};
+use ioloom_claims::{Claim, ClaimVerdict, Evidence, Verdict, VerdictList};
+use ioloom_lab::{Mode, Session};
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+/// Shows the published claims with the verdict of the stored runs.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+A verdict comes from the runs in the store and from the exports in ./results, or is recomputed
+from the published numbers. Without runs most claims are undecided.
+
+--verify judges again and looks whether verdicts repeat: where no run is stored for the claims
+asked, it first measures them (the quick study, 90 seconds). It ends with 1 when one session
+confirms what another refutes.
+
+Examples:
+  ioloom claims                 every claim and its verdict
+  ioloom claims 000-P01         one claim in full: evidence, confounds, published beside ours
+  ioloom claims --seed 0 --json the ledger of one study as a document")]
+pub(crate) struct ClaimsArgs {
+    /// Claims by their identifier, such as 000-P01; all without one
+    #[arg(value_name = "ID")]
+    ids: Vec<String>,
+
+    /// Only the claims of the published study with this number
+    #[arg(long, value_name = "N")]
+    seed: Option<u32>,
+
+    /// Judge again, measure what was never measured, and end with 1 if verdicts do not repeat
+    #[arg(long)]
+    verify: bool,
+
+    #[command(flatten)]
+    store: StoreArg,
+
+    /// Ledgers (*.toml) of this directory in place of the built-in claims
+    #[arg(long, value_name = "DIR")]
+    claims: Option<PathBuf>,
+
+    /// Where --verify makes file sets [default: $XDG_CACHE_HOME/ioloom or ~/.cache/ioloom]
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+
+    /// Print one JSON document
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(args: &ClaimsArgs) -> Ended {
+    let ledger = Ledger::read(args.claims.as_deref())?;
+    let claims = chosen(&ledger, args)?;
+    let mut all = sessions::all(&args.store)?;
+    if args.verify && !measured(&claims, &all) {
+        tell("no run is stored for these claims: the quick study runs first");
+        let exit = study::measure(&args.store, args.dir.clone(), args.claims.clone())?;
+        if exit != Exit::Ok {
+            return Ok(exit);
+        }
+        all = sessions::all(&args.store)?;
+    }
+    let differing = if args.verify { differing(&claims, &all) } else { Vec::new() };
+    let full = all.iter().any(|s| s.header.mode == Mode::Full);
+    let rules = if full { Rules::Mixed } else { Rules::Quick };
+    let records = sessions::records(all);
+    let verdicts: Vec<ClaimVerdict> = claims.iter().map(|c| rules.judge(c, &records)).collect();
+    if args.json {
+        out::print_json(&VerdictList::new(verdicts))?;
+    } else if let ([claim], [verdict], true) =
+        (claims.as_slice(), verdicts.as_slice(), !args.ids.is_empty())
+    {
+        out::print(&in_full(claim, verdict, out::columns()))?;
+    } else {
+        out::print(&table(&verdicts, out::columns()))?;
+        if records.is_empty() {
+            tell("there are no stored runs; `ioloom study` makes some");
+        }
+    }
+    for line in &differing {
+        tell(line);
+    }
+    Ok(if differing.is_empty() { Exit::Ok } else { Exit::Failed })
+}
+
+fn chosen<'a>(ledger: &'a Ledger, args: &ClaimsArgs) -> Result<Vec<&'a Claim>, Failure> {
+    let mut chosen = Vec::new();
+    for id in &args.ids {
+        let found = ledger.all().iter().find(|c| c.id.eq_ignore_ascii_case(id));
+        let unknown = || Failure::usage(format!("no claim '{id}'; `ioloom claims` lists them"));
+        chosen.push(found.ok_or_else(unknown)?);
+    }
+    if args.ids.is_empty() {
+        chosen.extend(ledger.all());
+    }
+    if let Some(seed) = args.seed {
+        chosen.retain(|c| c.seed == seed);
+        if chosen.is_empty() {
+            let known: BTreeSet<String> = ledger.all().iter().map(|c| c.seed.to_string()).collect();
+            let known = known.into_iter().collect::<Vec<_>>().join(", ");
+            return Err(Failure::usage(format!("no claim of study {seed}; there are: {known}")));
+        }
+    }
+    Ok(chosen)
+}
+
+/// Whether some run was made for these claims, or none is needed.
+fn measured(claims: &[&Claim], sessions: &[Session]) -> bool {
+    let contrasts = || claims.iter().flat_map(|c| &c.contrasts).flat_map(|c| c.places());
+    let runs = || sessions.iter().flat_map(|s| &s.runs);
+    contrasts().next().is_none()
+        || contrasts().any(|place| {
+            runs().any(|r| r.key.study == place.study && r.key.experiment == place.experiment)
+        })
+}
+
+/// The claims that one session confirms and another refutes, in a sentence each.
+fn differing(claims: &[&Claim], sessions: &[Session]) -> Vec<String> {
+    let mut lines = Vec::new();
+    for claim in claims {
+        let told: Vec<(&str, Verdict)> = sessions
+            .iter()
+            .map(|s| {
+                let rules = Rules::of_session(s.header.mode == Mode::Full);
+                (s.header.session.as_str(), rules.judge(claim, &s.runs).verdict)
+            })
+            .collect();
+        let of = |verdict: Verdict| told.iter().find(|(_, v)| *v == verdict).map(|(name, _)| *name);
+        if let (Some(yes), Some(no)) = (of(Verdict::Confirmed), of(Verdict::Refuted)) {
+            let id = &claim.id;
+            lines.push(format!("{id} does not repeat: {yes} confirms it, {no} refutes it"));
+        }
+    }
+    lines
+}
+
+const fn icon(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Confirmed => "✓",
+        Verdict::Refuted => "✕",
+        Verdict::Scope => "◐",
+        Verdict::Undecided => "?",
+        Verdict::NotTestableHere => "–",
+    }
+}
+
+fn table(verdicts: &[ClaimVerdict], width: usize) -> String {
+    let mut table = out::table(width);
+    table.set_header(["claim", "verdict", "statement, and the effect with its 95 % interval"]);
+    for v in verdicts {
+        let word = format!("{} {}", icon(v.verdict), v.verdict);
+        let mut text = v.statement.clone();
+        if v.evidence.blocks > 0 {
+            text.push_str(&format!("\n{}, {} blocks", effect(&v.evidence), v.evidence.blocks));
+        }
+        table.add_row([v.id.clone(), word, text]);
+    }
+    // Each with the two columns that the cells are set apart by.
+    let fixed = |columns| ColumnConstraint::Absolute(Width::Fixed(columns));
+    table.set_constraints([fixed(10), fixed(14)]);
+    let counts = Verdict::ALL.iter().filter_map(|verdict| {
+        let count = verdicts.iter().filter(|v| v.verdict == *verdict).count();
+        (count > 0).then(|| format!("{} {count} {verdict}", icon(*verdict)))
+    });
+    let counts = counts.collect::<Vec<_>>().join("  ");
+    format!("{}\n{}", out::table_text(&table), wrap(&counts, width, 0))
+}
+
+/// A number of any size in few digits.
+fn number(value: f64) -> String {
+    match value.abs() {
+        v if v >= 1e6 || (v > 0.0 && v < 1e-3) => format!("{value:.2e}"),
+        v if v >= 100.0 => format!("{value:.0}"),
+        v if v >= 10.0 => format!("{value:.1}"),
+        _ => format!("{value:.2}"),
+    }
+}
+
+/// The effect with its interval in a few signs.
+fn effect(evidence: &Evidence) -> String {
+    let Some(value) = evidence.effect else { return String::new() };
+    let interval = evidence.lo.zip(evidence.hi);
+    let interval = interval.map(|(lo, hi)| format!(" [{}, {}]", number(lo), number(hi)));
+    format!("{} {}{}", evidence.effect_is, number(value), interval.unwrap_or_default())
+}
+
+/// One claim with all that is known of it.
+fn in_full(claim: &Claim, verdict: &ClaimVerdict, width: usize) -> String {
+    let mut all = wrap(&format!("{}: {}", claim.id, claim.statement), width, 0);
+    all.push('\n');
+    let mut say = |head: &str, text: &str| {
+        if !text.is_empty() {
+            all.push_str(&out::labelled(head, 10, text, width));
+        }
+    };
+    let word = format!("{} {}: {}", icon(verdict.verdict), verdict.verdict, verdict.sentence);
+    say("Verdict", &word);
+    let ours = if verdict.evidence.blocks > 0 {
+        format!("{}, {} blocks", effect(&verdict.evidence), verdict.evidence.blocks)
+    } else {
+        "no measured number".to_owned()
+    };
+    let published = crate::session_report::published(verdict);
+    say("Published", if published.is_empty() { "no number" } else { &published });
+    say("Here", &ours);
+    for (name, value) in &verdict.evidence.numbers {
+        say("", &format!("{name} {}", number(*value)));
+    }
+    say("Arms", &verdict.evidence.arms.join(", "));
+    say("Sessions", &verdict.evidence.sessions.join(", "));
+    say("Scope", &claim.scope);
+    say("Confirms", &claim.confirms);
+    say("Refutes", &claim.refutes);
+    for confound in &claim.confounds {
+        say("Confound", confound);
+    }
+    for doubt in &verdict.doubts {
+        say("Doubt", &format!("{doubt}: {}", doubt.advice()));
+    }
+    all.push('\n');
+    for part in &verdict.parts {
+        let note = if part.note { " (a note, does not decide)" } else { "" };
+        let head = format!(
+            "{} {}, {}{note}: {}",
+            icon(part.verdict),
+            part.kind,
+            part.place,
+            part.sentence
+        );
+        all.push_str(&wrap(&head, width, 2));
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_of_all_claims_fits_eighty_columns() {
+        let ledger = Ledger::read(None).unwrap();
+        let verdicts: Vec<_> = ledger.all().iter().map(|c| Rules::Quick.judge(c, &[])).collect();
+        for line in table(&verdicts, 80).lines() {
+            assert!(line.chars().count() <= 80, "{line}");
+        }
+        for (claim, verdict) in ledger.all().iter().zip(&verdicts) {
+            let text = in_full(claim, verdict, 80);
+            assert!(text.contains(&claim.id) && text.contains("Refutes"));
+        }
+    }
+}

@@ -1,0 +1,227 @@
+//! `ioloom fileset`: makes, checks and removes seeded file sets.
+
+use crate::exit::{Ended, Exit, Failure};
+use crate::{out, tell};
+use clap::{Args, Subcommand};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use ioloom_fileset::{self as fileset, Options, Progress, SetError, SetText};
+use ioloom_model::FileSetRealised;
+use ioloom_model::units::{format_count, format_ns, format_size};
+use serde::Serialize;
+use std::io::IsTerminal;
+use std::path::PathBuf;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+/// Version of the document that `--json` prints.
+const SCHEMA: u32 = 1;
+/// Faults that are printed.
+const FAULTS_TOLD: usize = 10;
+
+/// Makes, checks and removes seeded sets of files.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  ioloom fileset create tree /tmp/set
+  ioloom fileset create 'count=20k,size=exp(mean=4KiB,min=1KiB,max=1MiB)' /tmp/set
+  ioloom fileset verify /tmp/set
+  ioloom fileset remove /tmp/set")]
+pub(crate) struct FilesetArgs {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Debug, Subcommand)]
+enum What {
+    /// Makes a set, or finishes a half-made one
+    #[command(after_help = "\
+A set is spelled count=N,size=SIZES[,compute=TIMES][,layout=flat|nested][,seed=N], where SIZES
+is a size, normal(), exp(), lognormal(), pareto(), uniform(), mix() or list(); or it is a preset
+(seed000:A to seed000:H, tree), or like:DIR, the shape of a tree that exists.
+
+Examples:
+  ioloom fileset create seed000:E,count=4000 /tmp/small
+  ioloom fileset create 'count=100,size=lognormal(mu=8.2,sigma=1.6,max=64MiB)' /tmp/set
+  ioloom fileset create like:/usr/share/doc /tmp/like-doc --random 7")]
+    Create(CreateArgs),
+    /// Compares every byte of a set with its description
+    #[command(after_help = "Examples:\n  ioloom fileset verify /tmp/set")]
+    Verify(DirArgs),
+    /// Removes a set that ioloom made, and nothing else
+    #[command(after_help = "Examples:\n  ioloom fileset remove /tmp/set")]
+    Remove(DirArgs),
+}
+
+#[derive(Debug, Args)]
+struct CreateArgs {
+    /// What to make
+    #[arg(value_name = "SPEC")]
+    spec: String,
+    /// Where: a new or empty directory
+    #[arg(value_name = "DIR")]
+    dir: PathBuf,
+    /// Seed of sizes, times and bytes, in place of that of the set
+    #[arg(long, alias = "seed", value_name = "N")]
+    random: Option<u64>,
+    /// Threads that make files [default: two per core]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    threads: Option<u16>,
+    /// Print one JSON document
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Args)]
+struct DirArgs {
+    /// The directory of the set
+    #[arg(value_name = "DIR")]
+    dir: PathBuf,
+    /// Print one JSON document
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(args: &FilesetArgs) -> Ended {
+    match &args.what {
+        What::Create(args) => create(args),
+        What::Verify(args) => verify(args),
+        What::Remove(args) => remove(args),
+    }
+}
+
+fn failure(error: SetError) -> Failure {
+    match error {
+        SetError::Spec { .. } => Failure::usage(error),
+        SetError::NotOurs { .. }
+        | SetError::OtherSet { .. }
+        | SetError::NoRoom { .. }
+        | SetError::NoInodes { .. } => Failure::refused(error),
+        SetError::Stopped { .. } => Failure::new(Exit::Interrupted, error.to_string()),
+        _ => Failure::failed(error),
+    }
+}
+
+/// The document of `fileset create --json`.
+#[derive(Serialize)]
+struct Created {
+    schema: u32,
+    spec: String,
+    set: FileSetRealised,
+    elapsed_ns: u64,
+    files_made: u64,
+    files_per_s: f64,
+}
+
+fn create(args: &CreateArgs) -> Ended {
+    let text: SetText = args.spec.parse().map_err(Failure::usage)?;
+    let mut spec = text.resolve().map_err(failure)?;
+    spec.seed = args.random.unwrap_or(spec.seed);
+    let mut options = Options::default();
+    options.threads = args.threads.map_or(options.threads, usize::from);
+    let stop = crate::each::stop_flag();
+    let bar = bar(spec.count);
+    let first = std::sync::OnceLock::new();
+    let tell_progress = |p: Progress| {
+        // What is there at the first word was there before us.
+        first.get_or_init(|| p.files_done);
+        if let Some(bar) = &bar {
+            bar.set_position(p.files_done);
+        }
+        !stop.load(Ordering::Relaxed)
+    };
+    let start = Instant::now();
+    let made = fileset::create(&spec, &args.dir, &options, &tell_progress);
+    let elapsed = start.elapsed();
+    if let Some(bar) = &bar {
+        bar.finish_and_clear();
+    }
+    let set = made.map_err(failure)?;
+    let found = if first.get().is_some() { *first.get().unwrap_or(&0) } else { set.files };
+    let files_made = set.files.saturating_sub(found);
+    let files_per_s = files_made as f64 / elapsed.as_secs_f64().max(1e-9);
+    if args.json {
+        let spec = fileset::spell(&spec);
+        let elapsed_ns = u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX);
+        let document = Created { schema: SCHEMA, spec, set, elapsed_ns, files_made, files_per_s };
+        out::print_json(&document)?;
+        return Ok(Exit::Ok);
+    }
+    let speed = if files_made == 0 {
+        "all of it was there already".to_owned()
+    } else {
+        let time = format_ns(elapsed.as_nanos() as f64);
+        let made = format_count(files_made);
+        format!("made {made} files in {time}, {} files/s", format_count(files_per_s as u64))
+    };
+    out::print(&format!("{}{speed}\n", described(&set)))?;
+    Ok(Exit::Ok)
+}
+
+fn described(set: &FileSetRealised) -> String {
+    let compute =
+        set.compute_ns_mean.map_or(String::new(), |ns| format!(", mean compute {}", format_ns(ns)));
+    format!(
+        "{}: {} files, {} in all, mean {}{compute}\nhash {}\n",
+        set.name,
+        format_count(set.files),
+        format_size(set.bytes_total),
+        format_size(set.bytes_mean as u64),
+        set.hash,
+    )
+}
+
+fn bar(files: u64) -> Option<ProgressBar> {
+    std::io::stderr().is_terminal().then(|| {
+        let bar = ProgressBar::with_draw_target(Some(files), ProgressDrawTarget::stderr());
+        let style = "{bar:30} {human_pos}/{human_len} files, {eta} left";
+        bar.with_style(
+            ProgressStyle::with_template(style).unwrap_or_else(|_| ProgressStyle::default_bar()),
+        )
+    })
+}
+
+fn verify(args: &DirArgs) -> Ended {
+    let threads = Options::default().threads;
+    let found = fileset::verify(&args.dir, threads).map_err(failure)?;
+    let faults: Vec<String> = found.faults.iter().map(ToString::to_string).collect();
+    if args.json {
+        out::print_json(&serde_json::json!({
+            "schema": SCHEMA, "good": found.is_good(), "files_good": found.good,
+            "files": found.files, "bytes": found.bytes, "faults_count": found.faults_count,
+            "faults": faults,
+        }))?;
+    } else {
+        out::print(&format!(
+            "{}: {} of {} files are as described, {} compared\n",
+            args.dir.display(),
+            format_count(found.good),
+            format_count(found.files),
+            format_size(found.bytes),
+        ))?;
+    }
+    for fault in faults.iter().take(FAULTS_TOLD) {
+        tell(fault);
+    }
+    if found.is_good() {
+        return Ok(Exit::Ok);
+    }
+    let count = format_count(found.faults_count);
+    Err(Failure::failed(format!("{} is not as described: {count} faults", args.dir.display())))
+}
+
+fn remove(args: &DirArgs) -> Ended {
+    let removed = fileset::remove(&args.dir).map_err(failure)?;
+    if args.json {
+        out::print_json(&serde_json::json!({
+            "schema": SCHEMA, "files": removed.files,
+            "left": removed.left.iter().map(|p| p.display().to_string()).collect::<Vec<_>>(),
+        }))?;
+    } else {
+        let files = format_count(removed.files);
+        out::print(&format!("{}: {files} files removed\n", args.dir.display()))?;
+    }
+    for dir in &removed.left {
+        tell(&format!("{} stays: something else lies in it", dir.display()));
+    }
+    Ok(Exit::Ok)
+}

@@ -1,0 +1,77 @@
+//! `ioloom report`: the report of a stored session, made again.
+
+use crate::exit::{Ended, Exit, Failure};
+use crate::ledger::Ledger;
+use crate::place::{StoreArg, short};
+use crate::{out, session_report, sessions, study};
+use clap::Args;
+use std::path::PathBuf;
+
+/// Makes the report of a stored session again.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  ioloom report                            the latest session
+  ioloom report latest-1 -o before.html    the one before it, to a file of yours
+  ioloom report --picture window-depth -o depth.svg
+                                           one chart alone")]
+pub(crate) struct ReportArgs {
+    /// The session: its name, the beginning of it, latest, latest-1
+    #[arg(value_name = "SESSION", default_value = "latest")]
+    session: String,
+
+    #[command(flatten)]
+    store: StoreArg,
+
+    /// Study files (*.toml) of this directory in place of the built-in studies
+    #[arg(long, value_name = "DIR")]
+    studies: Option<PathBuf>,
+
+    /// Ledgers (*.toml) of this directory in place of the built-in claims
+    #[arg(long, value_name = "DIR")]
+    claims: Option<PathBuf>,
+
+    /// Write to this file (- for standard output) and not beside the store
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+
+    /// The chart of this experiment as SVG in place of the report
+    #[arg(long, value_name = "EXPERIMENT")]
+    picture: Option<String>,
+}
+
+pub(crate) fn run(args: &ReportArgs) -> Ended {
+    let ledger = Ledger::read(args.claims.as_deref())?;
+    let store = sessions::open(&args.store)?;
+    let session = sessions::read(&store, &args.session)?;
+    if session.runs.is_empty() {
+        let name = &session.header.session;
+        return Err(Failure::failed(format!("session {name} has no run yet: nothing to show")));
+    }
+    let name = session.header.session.clone();
+    let studies = args.studies.as_deref();
+    let (mut input, _) = session_report::input(session, studies, &ledger, store.dir());
+    let to_stdout = args.output.as_ref().is_some_and(|path| path.as_os_str() == "-");
+    if let Some(experiment) = &args.picture {
+        let svg = ioloom_report::picture(&input, Some(experiment)).ok_or_else(|| {
+            Failure::failed(format!("session {name} has no runs to draw '{experiment}' from"))
+        })?;
+        return match &args.output {
+            Some(path) if !to_stdout => {
+                study::write_report(path, &svg)?;
+                out::print(&format!("{}\n", path.display()))?;
+                Ok(Exit::Ok)
+            }
+            _ => out::print(&svg).map(|()| Exit::Ok),
+        };
+    }
+    if to_stdout {
+        out::print(&ioloom_report::html(&input))?;
+        return Ok(Exit::Ok);
+    }
+    let path = args.output.clone().unwrap_or_else(|| study::report_path(store.dir(), &name));
+    input.report_path = Some(short(&path));
+    study::write_report(&path, &ioloom_report::html(&input))?;
+    study::tell_summary(&input)?;
+    Ok(Exit::Ok)
+}

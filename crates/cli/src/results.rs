@@ -1,0 +1,237 @@
+//! `ioloom results`: what the store holds, and exports of it.
+
+use crate::exit::{Ended, Exit, Failure};
+use crate::out;
+use crate::place::{StoreArg, short};
+use crate::sessions;
+use clap::{Args, Subcommand};
+use comfy_table::{Cell, CellAlignment};
+use ioloom_lab::index::{Index, RunFilter, outcome_word};
+use ioloom_lab::keep;
+use ioloom_lab::store::{EndReason, Session};
+use ioloom_model::Outcome;
+use ioloom_model::units::{format_count, format_ns, format_size};
+use serde_json::json;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+/// Version of the documents that `--json` prints.
+const SCHEMA: u32 = 1;
+
+/// Lists, shows and exports stored results.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  ioloom results list
+  ioloom results show latest
+  ioloom results keep latest --to results      files of at most 1 MiB, to be kept with a source")]
+pub(crate) struct ResultsArgs {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Debug, Subcommand)]
+enum What {
+    /// Lists the sessions, newest first
+    #[command(after_help = "Examples:\n  ioloom results list\n  ioloom results list --json")]
+    List(ListArgs),
+    /// Shows the runs of a session
+    #[command(after_help = "\
+Examples:
+  ioloom results show latest
+  ioloom results show pipeline-2026 --json     the session with its full records")]
+    Show(ShowArgs),
+    /// Exports sessions as files of at most 1 MiB, without timelines
+    #[command(after_help = "\
+Examples:
+  ioloom results keep latest
+  ioloom results keep latest latest-1 --to results/2026-11")]
+    Keep(KeepArgs),
+    /// Rebuilds the index, a cache over the sessions
+    #[command(after_help = "\
+Examples:
+  ioloom results index
+  sqlite3 ~/.local/share/ioloom/index.sqlite 'select arm, elapsed_ns from runs'")]
+    Index(IndexArgs),
+}
+
+#[derive(Debug, Args)]
+struct ListArgs {
+    #[command(flatten)]
+    store: StoreArg,
+    /// Print one JSON document
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Args)]
+struct ShowArgs {
+    /// The session: its name, the beginning of it, latest, latest-1
+    #[arg(value_name = "SESSION", default_value = "latest")]
+    session: String,
+    #[command(flatten)]
+    store: StoreArg,
+    /// Print one JSON document with every record
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Args)]
+struct KeepArgs {
+    /// The sessions
+    #[arg(value_name = "SESSION", required = true)]
+    sessions: Vec<String>,
+    #[command(flatten)]
+    store: StoreArg,
+    /// Where to
+    #[arg(long, value_name = "DIR", default_value = "results")]
+    to: PathBuf,
+}
+
+#[derive(Debug, Args)]
+struct IndexArgs {
+    #[command(flatten)]
+    store: StoreArg,
+}
+
+pub(crate) fn run(args: &ResultsArgs) -> Ended {
+    match &args.what {
+        What::List(args) => list(args),
+        What::Show(args) => show(args),
+        What::Keep(args) => keep(args),
+        What::Index(args) => index(args),
+    }?;
+    Ok(Exit::Ok)
+}
+
+fn list(args: &ListArgs) -> Result<(), Failure> {
+    let store = sessions::open(&args.store)?;
+    let rows = Index::open(&store).map_err(Failure::failed)?.sessions().map_err(Failure::failed)?;
+    if args.json {
+        return out::print_json(&json!({"schema": SCHEMA, "sessions": rows}));
+    }
+    if rows.is_empty() {
+        crate::tell(&format!("{} holds no session yet", short(store.dir())));
+        return Ok(());
+    }
+    let mut table = out::table(out::columns());
+    table.set_header(["session", "mode", "runs", "seed", "ended"]);
+    for row in rows {
+        let ended = if row.ended { "yes" } else { "no: --resume goes on" };
+        table.add_row(vec![
+            Cell::new(&row.session),
+            Cell::new(&row.mode),
+            Cell::new(format!("{} of {}", row.runs_done, row.runs_planned))
+                .set_alignment(CellAlignment::Right),
+            Cell::new(row.seed).set_alignment(CellAlignment::Right),
+            Cell::new(ended),
+        ]);
+    }
+    out::print(&out::table_text(&table))
+}
+
+fn show(args: &ShowArgs) -> Result<(), Failure> {
+    let store = sessions::open(&args.store)?;
+    let session = sessions::read(&store, &args.session)?;
+    if args.json {
+        return out::print_json(&json!({
+            "schema": SCHEMA,
+            "session": session.header,
+            "runs": session.runs,
+            "notes": session.notes,
+            "end": session.end,
+        }));
+    }
+    let width = out::columns();
+    let header = &session.header;
+    let mut text = format!("{} ({}, seed {})\n", header.session, header.mode.name(), header.seed);
+    text.push_str(&out::labelled("Command", 8, &header.command.join(" "), width));
+    text.push_str(&out::labelled("Machine", 8, &machine(&session), width));
+    text.push_str(&out::labelled("Ended", 8, &ended(&session), width));
+    for note in &session.notes {
+        text.push_str(&out::labelled("Note", 8, &note.text, width));
+    }
+    text.push('\n');
+    text.push_str(&arms(&session, width));
+    out::print(&text)
+}
+
+fn machine(session: &Session) -> String {
+    let m = &session.header.machine;
+    let cpu = m.cpu_model.as_deref().unwrap_or("unknown processor");
+    format!("{cpu}, {} usable cores, {}", m.cpus_usable, m.fingerprint)
+}
+
+fn ended(session: &Session) -> String {
+    match &session.end {
+        None => "no; `ioloom study --resume` with the same options goes on".to_owned(),
+        Some(end) if end.reason == EndReason::Finished => {
+            "every run of its list is there".to_owned()
+        }
+        Some(end) => format!("by its budget; {} blocks were dropped", end.blocks_dropped),
+    }
+}
+
+/// Each arm with its runs and the median time.
+fn arms(session: &Session, width: usize) -> String {
+    let mut rows: BTreeMap<(String, String, String), (Vec<f64>, BTreeMap<&str, usize>)> =
+        BTreeMap::new();
+    for run in &session.runs {
+        let key = &run.key;
+        let place = format!("{}, {}, {}", key.set, key.condition, key.compute);
+        let row = rows.entry((key.experiment.clone(), place, key.arm.clone())).or_default();
+        match &run.outcome {
+            Outcome::Done { measured } => row.0.push(measured.elapsed_ns as f64),
+            other => *row.1.entry(outcome_word(other)).or_default() += 1,
+        }
+    }
+    let mut table = out::table(width);
+    table.set_header(["experiment", "set, condition", "arm", "runs", "median"]);
+    for ((experiment, place, arm), (mut times, other)) in rows {
+        times.sort_by(f64::total_cmp);
+        let median = match times.len() {
+            0 => "–".to_owned(),
+            n => format_ns((times[(n - 1) / 2] + times[n / 2]) / 2.0),
+        };
+        let mut runs = times.len().to_string();
+        for (word, count) in other {
+            runs.push_str(&format!(", {count} {word}"));
+        }
+        table.add_row(vec![
+            Cell::new(experiment),
+            Cell::new(place),
+            Cell::new(arm),
+            Cell::new(runs).set_alignment(CellAlignment::Right),
+            Cell::new(median).set_alignment(CellAlignment::Right),
+        ]);
+    }
+    out::table_text(&table)
+}
+
+fn keep(args: &KeepArgs) -> Result<(), Failure> {
+    let store = sessions::open(&args.store)?;
+    let names: Vec<String> =
+        args.sessions.iter().map(|word| sessions::pick(&store, word)).collect::<Result<_, _>>()?;
+    let mut text = String::new();
+    for file in keep::keep(&store, &names, &args.to).map_err(Failure::failed)? {
+        let (size, runs) = (format_size(file.bytes), format_count(file.runs as u64));
+        text.push_str(&format!("{}  {size}, {runs} runs\n", file.path.display()));
+    }
+    out::print(&text)
+}
+
+fn index(args: &IndexArgs) -> Result<(), Failure> {
+    let store = sessions::open(&args.store)?;
+    let path = store.dir().join("index.sqlite");
+    match std::fs::remove_file(&path) {
+        Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
+            return Err(Failure::failed(format!("remove {}: {e}", path.display())));
+        }
+        _ => {}
+    }
+    let index = Index::open(&store).map_err(Failure::failed)?;
+    let count = index.sessions().map_err(Failure::failed)?.len() as u64;
+    let runs = index.runs(&RunFilter::default()).map_err(Failure::failed)?.len() as u64;
+    let (count, runs) = (format_count(count), format_count(runs));
+    out::print(&format!("{}  {count} sessions, {runs} runs\n", short(&path)))
+}

@@ -1,0 +1,142 @@
+//! Which session is meant, and which runs there are: the store, and exports beside it.
+
+use crate::exit::Failure;
+use crate::place::{StoreArg, short};
+use ioloom_lab::store::SessionFile;
+use ioloom_lab::{Session, Store};
+use ioloom_model::RunRecord;
+use std::collections::BTreeSet;
+use std::path::Path;
+
+/// The directory of exports that a clone of the source brings.
+const KEPT: &str = "results";
+
+/// The store for reading; a clear word when nothing was measured yet.
+pub(crate) fn open(arg: &StoreArg) -> Result<Store, Failure> {
+    let dir = arg.dir()?;
+    if !dir.exists() {
+        let text = format!("there are no results in {}; `ioloom study` makes some", short(&dir));
+        return Err(Failure::failed(text));
+    }
+    Store::open_to_read(&dir).map_err(Failure::failed)
+}
+
+/// Sessions of a store, oldest first, each once.
+pub(crate) fn list(store: &Store) -> Result<Vec<SessionFile>, Failure> {
+    let mut seen = BTreeSet::new();
+    let mut files = store.files().map_err(Failure::failed)?;
+    files.retain(|file| seen.insert(file.header.session.clone()));
+    Ok(files)
+}
+
+/// The name of the session meant by an identifier, its beginning, `latest` or `latest-1`.
+pub(crate) fn pick(store: &Store, word: &str) -> Result<String, Failure> {
+    let names: Vec<String> = list(store)?.into_iter().map(|f| f.header.session).collect();
+    choose(&names, word).map_err(|reason| {
+        Failure::failed(format!("{reason} in {}; `ioloom results list` lists them", {
+            short(store.dir())
+        }))
+    })
+}
+
+fn choose(names: &[String], word: &str) -> Result<String, String> {
+    if names.iter().any(|name| name == word) {
+        return Ok(word.to_owned());
+    }
+    let back = match word.strip_prefix("latest") {
+        Some("") => Some(0),
+        Some(rest) => rest.strip_prefix('-').and_then(|n| n.parse::<usize>().ok()),
+        None => None,
+    };
+    if let Some(back) = back {
+        let found = names.iter().rev().nth(back);
+        let count = names.len();
+        return found
+            .cloned()
+            .ok_or_else(|| format!("no session '{word}': there are {count} sessions"));
+    }
+    let found: Vec<&String> = names.iter().filter(|name| name.starts_with(word)).collect();
+    match found.as_slice() {
+        [one] => Ok((*one).clone()),
+        [] => Err(format!("no session '{word}'")),
+        many => Err(format!("'{word}' begins {} sessions: give more of the name", many.len())),
+    }
+}
+
+/// Reads the session meant by a word.
+pub(crate) fn read(store: &Store, word: &str) -> Result<Session, Failure> {
+    let name = pick(store, word)?;
+    store.read(&name).map_err(Failure::failed)
+}
+
+/// The sessions of the store, if there is one, and of the exports in `results` of the current
+/// directory; a session in both is taken from the store. What cannot be read among the exports is
+/// left out with a word.
+pub(crate) fn all(arg: &StoreArg) -> Result<Vec<Session>, Failure> {
+    let mut sessions = Vec::new();
+    let dir = arg.dir()?;
+    if dir.exists() {
+        let store = Store::open_to_read(&dir).map_err(Failure::failed)?;
+        take(&store, &mut sessions)?;
+    } else if arg.store.is_some() {
+        return Err(Failure::failed(format!("there is no store in {}", dir.display())));
+    }
+    for dir in exports(Path::new(KEPT)) {
+        let kept = Store::open_to_read(&dir).map_err(Failure::failed);
+        if let Err(failure) = kept.and_then(|store| take(&store, &mut sessions)) {
+            crate::tell(&format!("left out: {}", failure.message));
+        }
+    }
+    Ok(sessions)
+}
+
+fn take(store: &Store, into: &mut Vec<Session>) -> Result<(), Failure> {
+    for file in list(store)? {
+        let name = &file.header.session;
+        if into.iter().all(|s| s.header.session != *name) {
+            into.push(store.read(name).map_err(Failure::failed)?);
+        }
+    }
+    Ok(())
+}
+
+/// The directory and those in it that hold lines of JSON.
+fn exports(root: &Path) -> Vec<std::path::PathBuf> {
+    let Ok(entries) = std::fs::read_dir(root) else { return Vec::new() };
+    let mut dirs: Vec<_> = entries.flatten().map(|e| e.path()).filter(|p| p.is_dir()).collect();
+    dirs.push(root.to_owned());
+    dirs.sort();
+    let has_lines = |dir: &std::path::PathBuf| {
+        let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
+        entries.into_iter().any(|e| e.path().extension().is_some_and(|x| x == "jsonl"))
+    };
+    dirs.retain(has_lines);
+    dirs
+}
+
+/// All runs of sessions.
+pub(crate) fn records(sessions: Vec<Session>) -> Vec<RunRecord> {
+    sessions.into_iter().flat_map(|s| s.runs).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::choose;
+
+    #[test]
+    fn a_session_is_meant_by_name_beginning_or_age() {
+        let names = ["a-1", "b-1", "b-12"].map(str::to_owned);
+        for (word, name) in [
+            ("a", "a-1"),
+            ("b-1", "b-1"),
+            ("latest", "b-12"),
+            ("latest-2", "a-1"),
+            ("b-12", "b-12"),
+        ] {
+            assert_eq!(choose(&names, word).as_deref(), Ok(name));
+        }
+        for word in ["b", "c", "latest-3", "latest-x", "latestx"] {
+            assert!(choose(&names, word).is_err(), "{word}");
+        }
+    }
+}
