@@ -217,7 +217,13 @@ impl<'p, S> Rings<'p, S> {
         match larger_size(cx, &job.item, &file, &mut job.progress) {
             Ok(None) => Some(Ok(complete(cx, job.item, file, job.lease, job.progress, false))),
             Ok(Some(larger)) => {
-                self.parked.push_back(Parked { job, file, larger });
+                let parked = Parked { job, file, larger };
+                // One that holds a large buffer is decided at once: nobody may wait before it.
+                if larger.grown {
+                    self.parked.push_front(parked);
+                } else {
+                    self.parked.push_back(parked);
+                }
                 None
             }
             Err(error) => Some(Err(error)),
