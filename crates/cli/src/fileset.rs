@@ -5,11 +5,11 @@ use crate::{out, tell};
 use clap::{Args, Subcommand};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use ioloom_fileset::{self as fileset, Options, Progress, SetError, SetText};
-use ioloom_model::FileSetRealised;
 use ioloom_model::units::{format_count, format_ns, format_size};
+use ioloom_model::{FileSetRealised, FileSetSpec};
 use serde::Serialize;
 use std::io::IsTerminal;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
@@ -120,10 +120,8 @@ fn create(args: &CreateArgs) -> Ended {
     options.threads = args.threads.map_or(options.threads, usize::from);
     let stop = crate::each::stop_flag();
     let bar = bar(spec.count);
-    let first = std::sync::OnceLock::new();
+    let found = found(&spec, &args.dir);
     let tell_progress = |p: Progress| {
-        // What is there at the first word was there before us.
-        first.get_or_init(|| p.files_done);
         if let Some(bar) = &bar {
             bar.set_position(p.files_done);
         }
@@ -136,7 +134,6 @@ fn create(args: &CreateArgs) -> Ended {
         bar.finish_and_clear();
     }
     let set = made.map_err(failure)?;
-    let found = if first.get().is_some() { *first.get().unwrap_or(&0) } else { set.files };
     let files_made = set.files.saturating_sub(found);
     let files_per_s = files_made as f64 / elapsed.as_secs_f64().max(1e-9);
     if args.json {
@@ -155,6 +152,15 @@ fn create(args: &CreateArgs) -> Ended {
     };
     out::print(&format!("{}{speed}\n", described(&set)))?;
     Ok(Exit::Ok)
+}
+
+/// Files of this very set that are there already.
+fn found(spec: &FileSetSpec, dir: &Path) -> u64 {
+    if !fileset::load(dir).is_ok_and(|manifest| manifest.spec == *spec) {
+        return 0;
+    }
+    let files = ioloom_walk::files(&fileset::files_dir(dir), &ioloom_walk::Options::default());
+    files.map_or(0, |(list, _)| list.len() as u64)
 }
 
 fn described(set: &FileSetRealised) -> String {

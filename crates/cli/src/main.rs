@@ -97,5 +97,26 @@ pub(crate) fn tell_plain(text: &str) {
 pub(crate) fn tell(message: &str) {
     use std::io::Write;
     // Nothing sensible is left to do when standard error is gone.
-    let _ = writeln!(std::io::stderr(), "ioloom: {message}");
+    let _ = writeln!(std::io::stderr(), "ioloom: {}", in_words(message));
+}
+
+/// A message without the numbers that the system has for its errors, whose words stand before.
+fn in_words(message: &str) -> String {
+    let mut out = String::with_capacity(message.len());
+    let mut rest = message;
+    while let Some(at) = rest.find(" (os error ") {
+        out.push_str(&rest[..at]);
+        rest = rest[at..].split_once(')').map_or("", |(_, after)| after);
+    }
+    out + rest
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn errors_are_told_in_words() {
+        let told = super::in_words("read x: No such file (os error 2); check (a) it");
+        assert_eq!(told, "read x: No such file; check (a) it");
+        assert_eq!(super::in_words("plain"), "plain");
+    }
 }

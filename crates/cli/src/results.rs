@@ -172,29 +172,35 @@ fn ended(session: &Session) -> String {
     }
 }
 
+/// The runs of one arm: times of those that finished, and how many ended otherwise.
+#[derive(Default)]
+struct ArmRuns {
+    times_ns: Vec<f64>,
+    otherwise: BTreeMap<&'static str, usize>,
+}
+
 /// Each arm with its runs and the median time.
 fn arms(session: &Session, width: usize) -> String {
-    let mut rows: BTreeMap<(String, String, String), (Vec<f64>, BTreeMap<&str, usize>)> =
-        BTreeMap::new();
+    let mut rows: BTreeMap<[String; 3], ArmRuns> = BTreeMap::new();
     for run in &session.runs {
         let key = &run.key;
         let place = format!("{}, {}, {}", key.set, key.condition, key.compute);
-        let row = rows.entry((key.experiment.clone(), place, key.arm.clone())).or_default();
+        let row = rows.entry([key.experiment.clone(), place, key.arm.clone()]).or_default();
         match &run.outcome {
-            Outcome::Done { measured } => row.0.push(measured.elapsed_ns as f64),
-            other => *row.1.entry(outcome_word(other)).or_default() += 1,
+            Outcome::Done { measured } => row.times_ns.push(measured.elapsed_ns as f64),
+            other => *row.otherwise.entry(outcome_word(other)).or_default() += 1,
         }
     }
     let mut table = out::table(width);
     table.set_header(["experiment", "set, condition", "arm", "runs", "median"]);
-    for ((experiment, place, arm), (mut times, other)) in rows {
+    for ([experiment, place, arm], ArmRuns { times_ns: mut times, otherwise }) in rows {
         times.sort_by(f64::total_cmp);
         let median = match times.len() {
             0 => "–".to_owned(),
             n => format_ns((times[(n - 1) / 2] + times[n / 2]) / 2.0),
         };
         let mut runs = times.len().to_string();
-        for (word, count) in other {
+        for (word, count) in otherwise {
             runs.push_str(&format!(", {count} {word}"));
         }
         table.add_row(vec![

@@ -15,10 +15,13 @@ const KEPT: &str = "results";
 pub(crate) fn open(arg: &StoreArg) -> Result<Store, Failure> {
     let dir = arg.dir()?;
     if !dir.exists() {
-        let text = format!("there are no results in {}; `ioloom study` makes some", short(&dir));
-        return Err(Failure::failed(text));
+        return Err(nothing(&dir));
     }
     Store::open_to_read(&dir).map_err(Failure::failed)
+}
+
+fn nothing(dir: &Path) -> Failure {
+    Failure::failed(format!("there are no results in {}; `ioloom study` makes some", short(dir)))
 }
 
 /// Sessions of a store, oldest first, each once.
@@ -32,6 +35,9 @@ pub(crate) fn list(store: &Store) -> Result<Vec<SessionFile>, Failure> {
 /// The name of the session meant by an identifier, its beginning, `latest` or `latest-1`.
 pub(crate) fn pick(store: &Store, word: &str) -> Result<String, Failure> {
     let names: Vec<String> = list(store)?.into_iter().map(|f| f.header.session).collect();
+    if names.is_empty() {
+        return Err(nothing(store.dir()));
+    }
     choose(&names, word).map_err(|reason| {
         Failure::failed(format!("{reason} in {}; `ioloom results list` lists them", {
             short(store.dir())

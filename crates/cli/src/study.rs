@@ -110,8 +110,8 @@ pub(crate) struct StudyArgs {
 }
 
 pub(crate) fn run(args: &StudyArgs) -> Ended {
-    let bench = Bench::new(args)?;
     let specs = specs(args)?;
+    let bench = Bench::new(args)?;
     if specs.len() > 1 && args.report.is_some() {
         return Err(Failure::usage("--report takes one study: name it"));
     }

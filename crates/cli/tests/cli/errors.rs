@@ -1,0 +1,91 @@
+//! Each thing that can be wrong gives one clear error and its own code.
+
+use crate::home::{Home, TINY};
+
+#[test]
+fn a_wrong_study_or_ledger_names_file_and_line_and_ends_with_2() {
+    let home = Home::new();
+    for (from, to, word) in [
+        ("title = \"A small question\"", "title = A", "line 3"),
+        ("read/threads", "reed/threads", "reed"),
+        ("xxh3", "sha9", "sha9"),
+        ("4KiB", "4XiB", "4XiB"),
+        ("blocks_quick = 3", "blocks_quick = 0", "block"),
+    ] {
+        assert!(TINY.contains(from), "{from}");
+        let studies = home.studies(&TINY.replace(from, to));
+        let ran = home.run(&["study", "--studies", &studies]);
+        ran.one_error(2, &["tiny.toml", "line ", word]);
+    }
+    let studies = home.studies(TINY);
+    home.run(&["study", "tinny", "--studies", &studies]).one_error(2, &["tinny", "tiny"]);
+    let args = ["study", "--studies", &studies, "--experiment", "three"];
+    home.run(&args).one_error(2, &["three", "two"]);
+    home.run(&["study", "--budget", "soon"]).one_error(2, &["soon"]);
+    std::fs::create_dir(home.path("ledger")).unwrap();
+    std::fs::write(home.path("ledger/x.toml"), "[[claim]]\nid = 7\n").unwrap();
+    home.run(&["claims", "--claims", "ledger"]).one_error(2, &["x.toml", "line 2"]);
+}
+
+#[test]
+fn what_is_missing_or_cannot_be_read_ends_with_1() {
+    let home = Home::new();
+    for args in [
+        &["study", "--files", "missing"][..],
+        &["study", "--studies", "missing"],
+        &["study", "missing.toml"],
+        &["study", "--claims", "missing"],
+        &["claims", "--store", "missing"],
+        &["report", "--store", "missing"],
+        &["machine", "--root", "missing"],
+        &["clean", "--dir", "missing"],
+    ] {
+        home.run(args).one_error(1, &["missing"]);
+    }
+    home.run(&["report"]).one_error(1, &["ioloom study"]);
+    home.run(&["results", "list"]).one_error(1, &["no results"]);
+}
+
+#[test]
+fn an_empty_store_says_what_fills_it() {
+    let home = Home::new();
+    std::fs::create_dir_all(home.store().join("sessions")).unwrap();
+    home.run(&["report", "latest"]).one_error(1, &["no results"]);
+    home.run(&["compare", "a", "b"]).one_error(1, &["no results"]);
+}
+
+#[test]
+fn too_little_space_is_refused_with_3_before_anything_is_made() {
+    let home = Home::new();
+    let text =
+        TINY.replace("count = 40", "count = 4").replace("exp(mean=4KiB,min=1,max=64KiB)", "512TiB");
+    let studies = home.studies(&text);
+    let ran = home.run(&["study", "--studies", &studies]);
+    ran.one_error(3, &["too little space", "--dir", "ioloom clean"]);
+    assert!(!home.path("cache/ioloom/sets").exists());
+    assert!(home.lines().is_empty());
+}
+
+#[test]
+fn without_a_home_one_error_names_the_flag() {
+    let home = Home::new();
+    let without = |args: &[&str]| {
+        let mut command = home.command(args);
+        command.env_remove("HOME").env_remove("XDG_CACHE_HOME").env_remove("XDG_DATA_HOME");
+        crate::home::Ran::from(command.output().unwrap())
+    };
+    without(&["study"]).one_error(2, &["HOME", "--dir DIR"]);
+    without(&["study", "--dir", "d"]).one_error(2, &["HOME", "--store DIR"]);
+    without(&["clean"]).one_error(2, &["--dir DIR"]);
+    without(&["machine"]).well();
+}
+
+#[test]
+fn an_unknown_flag_ends_with_2() {
+    let home = Home::new();
+    for args in [&["study", "--quik"][..], &["nonsense"], &["study", "--quick", "--full"]] {
+        let ran = home.run(args);
+        assert_eq!(ran.code, Some(2), "{}", ran.err);
+        assert!(ran.err.contains("Usage"), "{}", ran.err);
+    }
+}

@@ -1,0 +1,94 @@
+//! Studies that do not come to their end: killed, interrupted, or without room to write.
+
+use crate::home::{Home, TINY};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// Runs of the long study: three arms (one twice), so often.
+const BLOCKS: usize = 20;
+const RUNS: usize = 3 * BLOCKS;
+
+fn long_study(home: &Home) -> Vec<String> {
+    let text = TINY.replace("blocks_quick = 3", &format!("blocks_quick = {BLOCKS}"));
+    let studies = home.studies(&text);
+    ["study", "tiny", "--studies", &studies].map(str::to_owned).to_vec()
+}
+
+/// Starts the study and waits until some runs are recorded.
+fn in_the_middle(home: &Home, args: &[String]) -> Child {
+    let mut command = home.command(args);
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let since = Instant::now();
+    while home.lines().len() < 8 {
+        assert!(since.elapsed() < Duration::from_secs(120), "the study does not get going");
+        assert!(child.try_wait().unwrap().is_none(), "the study ended too soon");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    child
+}
+
+fn resumed_whole(home: &Home, args: &[String], before: &[String]) {
+    let mut again = args.to_vec();
+    again.push("--resume".to_owned());
+    let ran = home.run(&again).well();
+    assert!(ran.err.contains("goes on"), "{}", ran.err);
+    let after = home.lines();
+    assert_eq!(after[..before.len()], *before, "no finished run is lost or changed");
+    let positions: Vec<u64> =
+        home.records().iter().map(|r| r["key"]["position"].as_u64().unwrap()).collect();
+    assert_eq!(positions, (0..RUNS as u64).collect::<Vec<_>>(), "each run once");
+}
+
+#[test]
+fn a_killed_study_loses_no_finished_run_and_repeats_none() {
+    let home = Home::new();
+    let args = long_study(&home);
+    let mut child = in_the_middle(&home, &args);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let before = home.lines();
+    assert!(before.len() < RUNS, "it was to be killed in the middle");
+    resumed_whole(&home, &args, &before);
+}
+
+#[test]
+fn an_interrupted_study_ends_with_130_and_says_how_to_go_on() {
+    let home = Home::new();
+    let args = long_study(&home);
+    let child = in_the_middle(&home, &args);
+    let sent = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+    assert!(sent.success());
+    let output = child.wait_with_output().unwrap();
+    let err = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(130), "{err}");
+    assert!(err.contains("Go on with: ioloom study tiny") && err.contains("--resume"), "{err}");
+    resumed_whole(&home, &args, &home.lines());
+}
+
+#[test]
+fn a_store_that_cannot_grow_is_one_error_and_the_session_can_go_on() {
+    let home = Home::new();
+    let args = long_study(&home);
+    // The limit counts 512 or 1024 bytes by shell; either is reached before the last run.
+    let script = r#"trap "" XFSZ; ulimit -f 96; exec "$0" "$@""#;
+    let mut shell = Command::new("/bin/sh");
+    shell.args(["-c", script]).arg(home.program());
+    let output = home.with_home(shell, &args).output().unwrap();
+    let ran = crate::home::Ran::from(output);
+    ran.one_error(1, &["write", "finished runs are kept", "--resume"]);
+    let before = home.lines();
+    assert!(before.len() > 1 && before.len() < RUNS, "{}", before.len());
+    resumed_whole(&home, &args, &before);
+}
+
+#[test]
+fn a_reader_that_has_gone_ends_the_program_without_a_word() {
+    let home = Home::new();
+    let mut command = home.command(&["claims", "--json"]);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    let err = String::from_utf8(output.stderr).unwrap();
+    assert!(!err.contains("panicked") && !err.contains("ioloom:"), "{err}");
+    assert_eq!(output.status.code(), Some(0));
+}

@@ -1,0 +1,56 @@
+//! File sets: made, checked, refused and removed.
+
+use crate::home::Home;
+
+#[test]
+fn a_set_is_made_checked_and_removed() {
+    let home = Home::new();
+    let spec = "count=50,size=exp(mean=2KiB,min=1,max=8KiB)";
+    let create = ["fileset", "create", spec, "set", "--random", "4", "--json"];
+    let made = home.run(&create).well().json();
+    assert_eq!((&made["schema"], &made["set"]["files"]), (&1.into(), &50.into()));
+    assert_eq!(made["files_made"], 50);
+    let again = home.run(&create).well().json();
+    assert_eq!(again["files_made"], 0, "it is there already");
+    assert_eq!(again["set"]["hash"], made["set"]["hash"]);
+    let other = home.run(&["fileset", "create", spec, "other", "--random", "5"]).well();
+    assert!(other.out.contains("50 files") && other.out.contains("hash"), "{}", other.out);
+    assert!(!other.out.contains(made["set"]["hash"].as_str().unwrap()));
+    home.run(&["fileset", "create", spec, "set", "--random", "5"]).one_error(3, &["another"]);
+
+    home.run(&["fileset", "verify", "set"]).well();
+    let files = home.path("set/files");
+    let one = walk(&files).into_iter().find(|p| p.metadata().unwrap().len() > 0).unwrap();
+    std::fs::write(&one, "something else").unwrap();
+    let faulty = home.run(&["fileset", "verify", "set"]);
+    assert_eq!(faulty.code, Some(1), "{}", faulty.err);
+    assert!(faulty.out.contains("49 of 50"), "{}", faulty.out);
+    assert!(faulty.err.contains(one.file_name().unwrap().to_str().unwrap()), "{}", faulty.err);
+
+    home.run(&["fileset", "remove", "set"]).well();
+    assert!(!home.path("set").exists());
+    home.run(&["fileset", "remove", "other"]).well();
+}
+
+fn walk(dir: &std::path::Path) -> Vec<std::path::PathBuf> {
+    let mut all = Vec::new();
+    for entry in std::fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() { all.extend(walk(&path)) } else { all.push(path) }
+    }
+    all
+}
+
+#[test]
+fn what_is_not_ours_is_neither_written_nor_removed() {
+    let home = Home::new();
+    std::fs::create_dir(home.path("mine")).unwrap();
+    std::fs::write(home.path("mine/precious"), "x").unwrap();
+    home.run(&["fileset", "create", "count=2,size=1", "mine"]).one_error(3, &["not empty"]);
+    home.run(&["fileset", "remove", "mine"]).one_error(1, &["holds no set"]);
+    home.run(&["fileset", "verify", "missing"]).one_error(1, &["missing"]);
+    home.run(&["fileset", "create", "count=2,size=9ZiB", "x"]).one_error(2, &["9ZiB"]);
+    home.run(&["fileset", "create", "count=4,size=512TiB", "x"]).one_error(3, &["free"]);
+    assert_eq!(std::fs::read_to_string(home.path("mine/precious")).unwrap(), "x");
+    assert!(!home.path("x").exists());
+}

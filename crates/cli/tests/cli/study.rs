@@ -1,0 +1,149 @@
+//! A study, its report, a comparison, claims, results and the machine.
+
+use crate::home::{Home, TINY};
+use std::collections::BTreeSet;
+
+#[test]
+fn a_study_ends_with_its_report_and_everything_can_be_shown_again() {
+    let home = Home::new();
+    let studies = home.studies(TINY);
+    let study = ["study", "tiny", "--studies", &studies];
+    let ran = home.run(&study).well();
+    let last = ran.out.lines().last().unwrap();
+    let path = last.split_whitespace().last().unwrap();
+    let page = std::fs::read_to_string(path.replacen('~', home.path("").to_str().unwrap(), 1));
+    let page = page.unwrap_or_else(|e| panic!("{last}: {e}"));
+    assert!(page.contains("Which of two plans is faster") && page.contains("</html>"));
+    assert!(ran.out.lines().all(|line| line.chars().count() <= 80), "{}", ran.out);
+    let words = ["Needs", "Space", "metadata", "session tiny-"];
+    assert!(words.iter().all(|w| ran.err.contains(w)), "{}", ran.err);
+    let records = home.records();
+    // Two arms and the first one again, three times.
+    assert_eq!(records.len(), 9);
+    let digests: BTreeSet<_> =
+        records.iter().map(|r| r["outcome"]["measured"]["digest"].as_str().unwrap()).collect();
+    assert_eq!(digests.len(), 1, "every run saw the same bytes");
+
+    shown_again(&home, &studies);
+    let mut again = study.to_vec();
+    again.extend(["--json", "--random", "5", "--blocks", "2", "--report", "mine.html"]);
+    let json = home.run(&again).well().json();
+    assert_eq!(json["schema"], 1);
+    let told = &json["studies"][0];
+    assert_eq!((&told["runs"], &told["interrupted"]), (&6.into(), &false.into()));
+    assert!(told["verdicts"].is_array() && told["doubts"].is_array());
+    assert!(home.path("mine.html").is_file());
+    two_sessions(&home, &studies);
+}
+
+fn shown_again(home: &Home, studies: &str) {
+    std::fs::remove_dir_all(home.store().join("reports")).unwrap();
+    home.run(&["report", "--studies", studies]).well();
+    assert_eq!(std::fs::read_dir(home.store().join("reports")).unwrap().count(), 1);
+    let page = home.run(&["report", "latest", "--studies", studies, "-o", "-"]).well().out;
+    assert!(page.starts_with("<!doctype html>") || page.starts_with("<!DOCTYPE html>"));
+    let svg = home.run(&["report", "--studies", studies, "--picture", "two"]).well().out;
+    assert!(svg.contains("<svg"), "{svg}");
+    // A study that is not known any more is shown by its comparisons.
+    let page = home.run(&["report", "-o", "-"]).well().out;
+    assert!(page.contains("Study tiny") && page.contains("threads-2"));
+}
+
+fn two_sessions(home: &Home, studies: &str) {
+    let args = ["compare", "latest-1", "latest", "--studies", studies];
+    let text = home.run(&[&args[..], &["--html", "diff.html"]].concat()).well().out;
+    assert!(text.contains("threads-1") && text.contains("seed"), "{text}");
+    let page = std::fs::read_to_string(home.path("diff.html")).unwrap();
+    assert!(page.contains("</html>"));
+    let json = home.run(&[&args[..], &["--json"]].concat()).well().json();
+    assert_eq!(json["schema"], 1);
+    let arm = &json["arms"][0];
+    for field in ["experiment", "set", "arm", "ratio", "lo", "hi", "n", "change"] {
+        assert!(arm.get(field).is_some(), "{field}: {arm}");
+    }
+    let list = home.run(&["results", "list", "--json"]).well().json();
+    assert_eq!(list["sessions"].as_array().unwrap().len(), 2);
+    assert_eq!(list["sessions"][0]["runs_done"], 6);
+    home.run(&["results", "show", "latest"]).well();
+    let kept = home.run(&["results", "keep", "latest", "latest-1"]).well().out;
+    assert_eq!(kept.lines().count(), 2);
+    for file in std::fs::read_dir(home.path("results")).unwrap() {
+        assert!(file.unwrap().metadata().unwrap().len() <= 1 << 20);
+    }
+    home.run(&["results", "index"]).well();
+    home.run(&["report", "-o", "-", "--store", "results"]).well();
+    let cleaned = home.run(&["clean"]).well().out;
+    assert!(cleaned.contains("40 files"), "{cleaned}");
+    assert!(!home.path("cache/ioloom/sets").exists());
+    assert!(home.store().join("sessions").is_dir(), "results stay");
+}
+
+#[test]
+fn a_directory_of_the_users_is_studied_and_only_read() {
+    let home = Home::new();
+    let studies = home.studies(TINY);
+    let dir = home.path("mine");
+    std::fs::create_dir(&dir).unwrap();
+    for i in 0..30 {
+        std::fs::write(dir.join(format!("f{i}")), vec![7; 1000 * i]).unwrap();
+    }
+    home.run(&["study", "tiny", "--studies", &studies, "--files", "mine"]).well();
+    assert_eq!(home.records().len(), 9);
+    assert_eq!(std::fs::read_dir(&dir).unwrap().count(), 30);
+    assert!(!home.path("cache/ioloom/sets").exists(), "no set was made");
+}
+
+#[test]
+fn a_user_without_privileges_gets_an_answer_and_the_word_on_metadata() {
+    let Some(home) = Home::of_nobody() else {
+        println!("skipped: only root can become another user");
+        return;
+    };
+    let studies = home.studies(TINY);
+    let ran = home.run(&["study", "tiny", "--studies", &studies]).well();
+    assert!(ran.err.contains("(metadata) stay warm"), "{}", ran.err);
+    let records = home.records();
+    assert_eq!(records.len(), 9);
+    assert!(records.iter().all(|r| r["proof"]["metadata"] == "warm"));
+    let refused = home.run(&["study", "tiny", "--studies", &studies, "--drop-caches"]);
+    refused.one_error(3, &["--drop-caches", "root"]);
+}
+
+#[test]
+fn claims_have_the_documented_fields_and_one_is_told_in_full() {
+    let home = Home::new();
+    let json = home.run(&["claims", "--seed", "0", "--json"]).well().json();
+    assert_eq!(json["schema"], 1);
+    let claims = json["claims"].as_array().unwrap();
+    assert!(claims.len() >= 60, "{}", claims.len());
+    for claim in claims {
+        for field in ["id", "seed", "statement", "published", "scope", "verdict", "evidence"] {
+            assert!(claim.get(field).is_some(), "{field}: {claim}");
+        }
+        assert_eq!(claim["seed"], 0);
+    }
+    let table = home.run(&["claims"]).well().out;
+    assert!(table.lines().all(|line| line.chars().count() <= 80), "{table}");
+    let one = home.run(&["claims", "000-p01"]).well().out;
+    assert!(one.contains("000-P01") && one.contains("Confound") && one.contains("Published"));
+    home.run(&["claims", "000-P99"]).one_error(2, &["000-P99"]);
+    home.run(&["claims", "--seed", "77"]).one_error(2, &["77"]);
+    // A claim that this version does not test needs no run to be verified.
+    home.run(&["claims", "000-P30", "--verify"]).well();
+    assert!(!home.store().exists());
+}
+
+#[test]
+fn the_machine_is_one_document_and_a_text() {
+    let home = Home::new();
+    let json = home.run(&["machine", "--json"]).well().json();
+    assert_eq!(json["schema"], 1);
+    assert!(json["cpus_usable"].as_u64().unwrap() >= 1);
+    let features = json["features"].as_array().unwrap();
+    let names: Vec<_> = features.iter().map(|f| f["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["io_uring", "cachestat", "RWF_NOWAIT", "O_DIRECT"]);
+    let text = home.run(&["machine"]).well().out;
+    assert!(text.contains(json["fingerprint"].as_str().unwrap()), "{text}");
+    assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+    assert_eq!(std::fs::read_dir(home.path("")).unwrap().count(), 0, "nothing is left behind");
+}
