@@ -24,6 +24,19 @@ pub(crate) enum Source<'s> {
     Stream(Box<dyn Paths + 's>),
 }
 
+/// Takes the next positions of a list. Few threads ever meet here: once per stripe.
+fn claim_more(next: &AtomicUsize, max: usize, take: Take) -> Option<Claim> {
+    let size = |at: usize| {
+        let fair = (max.saturating_sub(at)) / (4 * take.threads.max(1));
+        take.stripe.min(fair).max(1)
+    };
+    let claimed = next.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |at| {
+        (at < max).then(|| (at + size(at)).min(max))
+    });
+    let at = claimed.ok()?;
+    Some(Claim { next: at, end: (at + size(at)).min(max) })
+}
+
 /// An iterator of paths behind its lock.
 pub(crate) trait Paths: Send + Sync {
     /// The next path and its position.
@@ -70,6 +83,22 @@ pub(crate) struct Item<'p, S> {
     pub(crate) state: Option<S>,
 }
 
+/// Neighbouring positions of a list that one thread has taken and not yet read.
+#[derive(Debug, Default)]
+pub(crate) struct Claim {
+    next: usize,
+    end: usize,
+}
+
+/// How a thread takes paths.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Take {
+    /// Positions that are claimed at once.
+    pub(crate) stripe: usize,
+    /// Threads that take; near the end claims shrink so that all of them end together.
+    pub(crate) threads: usize,
+}
+
 impl<'s> Source<'s> {
     /// The first `max` paths of a list. A file keeps its position in the list, in whatever order
     /// it is read.
@@ -100,15 +129,16 @@ impl<'s> Source<'s> {
         }
     }
 
-    /// The next path, or `None` at the end.
+    /// The next path for the thread that owns `claim`, or `None` at the end.
     #[inline]
-    pub(crate) fn next<S>(&self) -> Option<Item<'_, S>> {
+    pub(crate) fn next<S>(&self, claim: &mut Claim, take: Take) -> Option<Item<'_, S>> {
         match self {
             Self::List { list, order, next, max } => {
-                let at = next.fetch_add(1, Ordering::Relaxed);
-                if at >= *max {
-                    return None;
+                if claim.next == claim.end {
+                    *claim = claim_more(next, *max, take)?;
                 }
+                let at = claim.next;
+                claim.next += 1;
                 let index = order.as_ref().map_or(at, |order| order[at]);
                 Some(Item {
                     index,
@@ -170,9 +200,10 @@ mod tests {
             })
             .collect();
         let source = Source::stream(paths.clone().into_iter().rev(), ReadOrder::Inode);
+        let (mut claim, take) = (Claim::default(), Take { stripe: 1, threads: 1 });
         let mut last = 0;
         let mut seen = 0;
-        while let Some(item) = source.next::<()>() {
+        while let Some(item) = source.next::<()>(&mut claim, take) {
             assert_eq!(item.path.as_path(), paths[49 - item.index]);
             let inode = file::ask(item.path.as_path()).unwrap().inode;
             assert!(inode > last);
@@ -180,5 +211,19 @@ mod tests {
             seen += 1;
         }
         assert_eq!(seen, 50);
+    }
+
+    #[test]
+    fn claims_cover_the_list_once_and_shrink_at_the_end() {
+        let next = AtomicUsize::new(0);
+        let take = Take { stripe: 16, threads: 4 };
+        let mut seen = Vec::new();
+        let mut sizes = Vec::new();
+        while let Some(claim) = claim_more(&next, 1000, take) {
+            sizes.push(claim.end - claim.next);
+            seen.extend(claim.next..claim.end);
+        }
+        assert_eq!(seen, (0..1000).collect::<Vec<_>>());
+        assert_eq!((sizes[0], sizes[sizes.len() - 1]), (16, 1));
     }
 }

@@ -3,7 +3,7 @@
 //! Spelling: `METHOD/SCHEDULE[/OPTION,OPTION…]`, for example `read/window:l=32,p=2`,
 //! `uring/roles:r=1,h=0,c=3,w=64/buffers=fresh` or `direct:uring/window:l=8,p=2/chunk=1MiB`.
 //! Options: `chunk=SIZE` (chunk form), `buffers=pool|fresh|prefaulted`, `order=list|inode`,
-//! `memory=SIZE`.
+//! `stripe=N`, `memory=SIZE`.
 
 use crate::units::{parse_size, spell_size};
 use crate::{Method, ParseError, Schedule, spelled};
@@ -45,6 +45,9 @@ pub struct Plan {
     pub buffers: Buffers,
     /// In which order files are read.
     pub read_order: ReadOrder,
+    /// Neighbouring files of a known list that a thread takes at once. With 1 all threads work on
+    /// the same few directories and inode blocks; more spreads them over the list.
+    pub stripe: u32,
     /// Bytes that may be in flight, ready or kept at once.
     pub memory_bytes: u64,
 }
@@ -61,6 +64,7 @@ impl Plan {
             chunk_bytes: None,
             buffers: Buffers::Pool,
             read_order: ReadOrder::List,
+            stripe: 1,
             memory_bytes: Self::DEFAULT_MEMORY_BYTES,
         }
     }
@@ -102,6 +106,9 @@ impl fmt::Display for Plan {
         if self.read_order == ReadOrder::Inode {
             options.push("order=inode".to_owned());
         }
+        if self.stripe != 1 {
+            options.push(format!("stripe={}", self.stripe));
+        }
         if self.memory_bytes != Self::DEFAULT_MEMORY_BYTES {
             options.push(format!("memory={}", spell_size(self.memory_bytes)));
         }
@@ -130,6 +137,12 @@ impl FromStr for Plan {
                     }
                     plan.chunk_bytes = Some(bytes);
                 }
+                Some(("stripe", n)) => {
+                    plan.stripe =
+                        n.parse().ok().filter(|n| (1..=65_536).contains(n)).ok_or_else(|| {
+                            refuse("stripe is a whole number from 1 to 65536".to_owned())
+                        })?;
+                }
                 Some(("memory", size)) => plan.memory_bytes = parse_size(size)?,
                 Some(("buffers", "pool")) => plan.buffers = Buffers::Pool,
                 Some(("buffers", "fresh")) => plan.buffers = Buffers::Fresh,
@@ -139,7 +152,7 @@ impl FromStr for Plan {
                 _ => {
                     return Err(refuse(format!(
                         "unknown option '{option}'; use chunk=, buffers=pool|fresh|prefaulted, \
-                         order=list|inode or memory="
+                         order=list|inode, stripe= or memory="
                     )));
                 }
             }
@@ -165,7 +178,7 @@ mod tests {
             "uring/window:l=64,p=2",
             "read/roles:r=1,h=0,c=3,w=64",
             "uring/roles:r=0,h=16,c=0,w=all,open=12,order=read-first",
-            "direct:uring/window:l=8/chunk=1MiB,buffers=fresh,order=inode,memory=64MiB",
+            "direct:uring/window:l=8/chunk=1MiB,buffers=fresh,order=inode,stripe=16,memory=64MiB",
         ] {
             assert_eq!(text.parse::<Plan>().unwrap().to_string(), text);
         }

@@ -6,6 +6,7 @@
 use super::{Work, Worker};
 use crate::error::FileError;
 use crate::fetch::{Cx, Fetch, Loaded, Reaped, Started};
+use crate::source::Claim;
 use ioloom_model::CallKind;
 
 pub(super) fn run<'e, W: Work>(
@@ -14,8 +15,9 @@ pub(super) fn run<'e, W: Work>(
 ) {
     let shared = worker.shared;
     let mut reaped = Reaped::new();
+    let mut claim = Claim::default();
     while !shared.stopping() {
-        let Some(item) = shared.source.next() else { break };
+        let Some(item) = shared.source.next(&mut claim, shared.take()) else { break };
         worker.meter.skip();
         worker.in_flight(1);
         let lease = match shared.first_bytes {

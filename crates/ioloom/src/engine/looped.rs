@@ -19,7 +19,7 @@
 use super::{Work, Worker};
 use crate::arena::Lease;
 use crate::fetch::{Cx, Fetch, Loaded, Reaped, Started, no_buffer};
-use crate::source::Item;
+use crate::source::{Claim, Item};
 use ioloom_control::{Action, Admission};
 use std::collections::VecDeque;
 use std::sync::Mutex;
@@ -86,6 +86,7 @@ struct Loop<'w, 'e, W: Work> {
     window: u32,
     /// An item that found no memory, to be tried again.
     pending: Option<Item<'e, W::State>>,
+    claim: Claim,
     reaped: Reaped<'e, W::State>,
     issued: u32,
 }
@@ -98,8 +99,17 @@ pub(super) fn run<'e, W: Work>(
 ) {
     let admission = Admission::new(window);
     let reaped = Reaped::new();
-    let mut this =
-        Loop { worker, fetch, ready, admission, window, pending: None, reaped, issued: 0 };
+    let mut this = Loop {
+        worker,
+        fetch,
+        ready,
+        admission,
+        window,
+        pending: None,
+        claim: Claim::default(),
+        reaped,
+        issued: 0,
+    };
     this.worker.meter.skip();
     while this.step() {}
     this.worker.in_flight(0);
@@ -155,7 +165,9 @@ impl<'e, W: Work> Loop<'_, 'e, W> {
 
     fn issue(&mut self) {
         let shared = self.worker.shared;
-        let Some(item) = self.pending.take().or_else(|| shared.source.next()) else {
+        let Some(item) =
+            self.pending.take().or_else(|| shared.source.next(&mut self.claim, shared.take()))
+        else {
             self.admission.list_ended();
             return;
         };

@@ -21,7 +21,7 @@ use crate::arena::Arena;
 use crate::cancel::Cancel;
 use crate::error::Error;
 use crate::fetch::{self, Data, Loaded};
-use crate::source::Source;
+use crate::source::{Source, Take};
 use ioloom_ledger::{Budget, Permits};
 use ioloom_model::{CallKind, Method, Plan, ReadAhead, Schedule, table};
 use ioloom_observe::{Gauges, Meter, Sampler, ThreadReport, Usage, UsageDelta};
@@ -50,6 +50,8 @@ pub(crate) struct Shared<'e> {
     pub(crate) gauges: Arc<Gauges>,
     pub(crate) cancel: Cancel,
     pub(crate) stop: AtomicBool,
+    /// Threads that take paths.
+    takers: usize,
     /// Files that may hold a buffer at once.
     pub(crate) at_once: u64,
     /// Bytes of the first buffer of a file.
@@ -68,6 +70,11 @@ impl Shared<'_> {
     #[inline]
     pub(crate) fn stopping(&self) -> bool {
         self.stop.load(Ordering::Relaxed) || self.cancel.is_cancelled()
+    }
+
+    /// How threads take paths from the list.
+    pub(crate) fn take(&self) -> Take {
+        Take { stripe: self.plan.stripe as usize, threads: self.takers }
     }
 
     /// Whether reads may run ahead of compute without a bound of their own.
@@ -259,6 +266,7 @@ pub(crate) fn execute<W: Work>(
         gauges: Arc::new(Gauges::new(team.len())),
         cancel: options.cancel.clone(),
         stop: AtomicBool::new(false),
+        takers: team.iter().filter(|role| **role != Role::Computer).count(),
         at_once,
         first_bytes,
         whole_max,

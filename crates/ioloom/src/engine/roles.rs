@@ -26,7 +26,7 @@
 use super::{Role, Shared, Work, Worker};
 use crate::error::Error;
 use crate::fetch::{Cx, Fetch, Loaded, Reaped, Started, full_of_window};
-use crate::source::Item;
+use crate::source::{Claim, Item};
 use ioloom_ledger::Permits;
 use ioloom_model::{CallKind, HybridOrder, ReadAhead, Schedule};
 use std::collections::VecDeque;
@@ -167,6 +167,7 @@ pub(super) fn run<'e, W: Work>(
             fetch,
             reaped: Reaped::new(),
             pending: None,
+            claim: Claim::default(),
             ended: false,
             may_wait: role != Role::Hybrid,
             held_naps: 0,
@@ -195,6 +196,7 @@ struct Reading<'e, S> {
     reaped: Reaped<'e, S>,
     /// A file that has its place in the window and waits for memory.
     pending: Option<Item<'e, S>>,
+    claim: Claim,
     ended: bool,
     may_wait: bool,
     held_naps: u32,
@@ -260,7 +262,7 @@ impl<'e, S: Send> Reading<'e, S> {
                 place => place,
             },
         };
-        self.pending = shared.source.next();
+        self.pending = shared.source.next(&mut self.claim, shared.take());
         self.ended = self.pending.is_none();
         if let (Some(place), false) = (place, self.ended) {
             // It travels with the file and is given back when that was computed or failed.
