@@ -63,12 +63,12 @@ pub(crate) enum Input<'a> {
     Stream(Box<dyn Iterator<Item = PathBuf> + Send + 'a>),
 }
 
-/// The plan that is used when none is given: blocking reads in a window of 32, compute on the
-/// usable cores. A kept measurement chose it (ENGINEERING item 10 of the design: 32 threads read
-/// cold small files fastest on a two-core machine, and nothing was lost elsewhere).
+/// The plan that is used when none is given: blocking reads in a window of 64, compute on the
+/// usable cores, sixteen neighbouring files to a thread at once. Kept measurements under `results/`
+/// compare it with what users write today; `docs/decisions/006.md` says why these numbers.
 pub fn default_plan() -> Plan {
-    let schedule = Schedule::Window { window: 32, permits: Some(usable_cores()) };
-    Plan::new(ioloom_model::Method::Read, schedule)
+    let schedule = Schedule::Window { window: 64, permits: Some(usable_cores()) };
+    Plan { stripe: 16, ..Plan::new(ioloom_model::Method::Read, schedule) }
 }
 
 /// Processors that this process may use: affinity and control-group quota, at least one.

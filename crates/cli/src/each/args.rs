@@ -26,7 +26,7 @@ pub(crate) struct EachArgs {
     pub(crate) compute: String,
 
     /// Run a program for each file: with {} it gets the path, without it the bytes on stdin
-    #[arg(long, value_name = "CMD")]
+    #[arg(long, value_name = "CMD", conflicts_with_all = ["compute", "per_file"])]
     pub(crate) exec: Option<String>,
 
     /// How bytes are fetched: read, nowait, uring[:open|:registered], direct[:read|:uring],
@@ -39,7 +39,8 @@ pub(crate) struct EachArgs {
     pub(crate) schedule: Option<String>,
 
     /// A whole plan, METHOD/SCHEDULE[/OPTIONS], instead of the flags above
-    #[arg(long, value_name = "PLAN", conflicts_with_all = ["method", "schedule", "chunk"])]
+    #[arg(long, value_name = "PLAN", conflicts_with_all = ["method", "schedule", "chunk",
+        "memory", "buffers", "read_order"])]
     pub(crate) plan: Option<String>,
 
     /// Read files in pieces of this size
@@ -59,11 +60,12 @@ pub(crate) struct EachArgs {
     pub(crate) read_order: String,
 
     /// Print a line HASH  PATH for each file, as b3sum, xxhsum and md5sum do
-    #[arg(long)]
+    #[arg(long, conflicts_with = "json")]
     pub(crate) per_file: bool,
 
     /// Check the lines HASH  PATH of a file (- for standard input)
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["per_file", "exec"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["per_file", "exec", "json",
+        "compute"])]
     pub(crate) check: Option<PathBuf>,
 
     /// Paths on standard input and lines of output end with a zero byte
@@ -78,7 +80,7 @@ pub(crate) struct EachArgs {
     #[arg(short, long, conflicts_with = "json")]
     pub(crate) quiet: bool,
 
-    /// Print what the chosen plan does, or with no path the table of all plans
+    /// Print what the chosen plan does, or with no path and no plan the table of all plans
     #[arg(long)]
     pub(crate) explain: bool,
 
@@ -134,7 +136,7 @@ fn default_schedule(method: Method, cores: u32) -> Schedule {
         Method::MmapPlain | Method::MmapSequential | Method::MmapPopulate => {
             Schedule::Threads { n: 4 * cores }
         }
-        _ => Schedule::Window { window: 32, permits: Some(cores) },
+        _ => Schedule::Window { window: 64, permits: Some(cores) },
     }
 }
 
