@@ -15,9 +15,6 @@ pub fn bottleneck(m: &Measured, cores: u32) -> Bottleneck {
         return word("unknown", "nothing ran".to_owned());
     }
     let call = |kind| m.calls.get(&kind).map_or(0.0, |c| c.total_ns as f64);
-    let cpu = (m.cpu_user_ns + m.cpu_kernel_ns) as f64;
-    let cpu_share = cpu / (m.elapsed_ns as f64 * f64::from(cores.max(1)));
-    let percent = |x: f64| format!("{:.0} %", 100.0 * x);
     let memory = call(CallKind::Memory) / total;
     if memory > 0.25 {
         return word(
@@ -28,37 +25,48 @@ pub fn bottleneck(m: &Measured, cores: u32) -> Bottleneck {
             ),
         );
     }
-    let others = m.others_cpu.unwrap_or(0.0);
+    let cpu = (m.cpu_user_ns + m.cpu_kernel_ns) as f64;
+    let cpu_share = cpu / (m.elapsed_ns as f64 * f64::from(cores.max(1)));
     let share = |state| m.share(state).unwrap_or(0.0);
     // Others may keep the processors busy: then threads stand ready more than they wait.
     let waits_for_cpu = share("ready") > share("io") + share("sync") + share("compute-blocked");
-    if cpu_share >= BUSY || waits_for_cpu {
-        let kernel = m.cpu_kernel_ns as f64 / cpu.max(1.0);
-        return if kernel > 0.5 {
-            word(
-                "metadata",
-                format!(
-                    "processors were {} busy{}, {} of it in the kernel: opening, reading and \
-                     closing is the work",
-                    percent(cpu_share.min(1.0)),
-                    by_others(others),
-                    percent(kernel)
-                ),
-            )
-        } else {
-            word(
-                "compute",
-                format!(
-                    "processors were {} busy{}, {} of it in the program: more cores would help, a \
-                     faster disk would not",
-                    percent(cpu_share.min(1.0)),
-                    by_others(others),
-                    percent(1.0 - kernel)
-                ),
-            )
-        };
+    if cpu_share >= BUSY || waits_for_cpu { busy(m, cpu, cpu_share) } else { waiting(m, cpu_share) }
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.0} %", 100.0 * share)
+}
+
+/// The processors were the limit: by the function, or by the calls of the kernel.
+fn busy(m: &Measured, cpu: f64, cpu_share: f64) -> Bottleneck {
+    let kernel = m.cpu_kernel_ns as f64 / cpu.max(1.0);
+    let others = by_others(m.others_cpu.unwrap_or(0.0));
+    let ours = percent(cpu_share.min(1.0));
+    if kernel > 0.5 {
+        return word(
+            "metadata",
+            format!(
+                "processors were {ours} busy{others}, {} of it in the kernel: opening, reading and \
+                 closing is the work",
+                percent(kernel)
+            ),
+        );
     }
+    word(
+        "compute",
+        format!(
+            "processors were {ours} busy{others}, {} of it in the program: more cores would help, a \
+             faster disk would not",
+            percent(1.0 - kernel)
+        ),
+    )
+}
+
+/// Threads waited: for the function, for each other, or for input.
+fn waiting(m: &Measured, cpu_share: f64) -> Bottleneck {
+    let share = |state| m.share(state).unwrap_or(0.0);
     let (io, sync, inside) = (share("io"), share("sync"), share("compute-blocked"));
+    let cpu = percent(cpu_share);
     if inside > io && inside > sync && inside > 0.3 {
         return word(
             "compute",
@@ -70,20 +78,18 @@ pub fn bottleneck(m: &Measured, cores: u32) -> Bottleneck {
             "hand-over",
             format!(
                 "threads waited for each other {} of their time and for input {}, with processors \
-                 {} busy",
+                 {cpu} busy",
                 percent(sync),
-                percent(io),
-                percent(cpu_share)
+                percent(io)
             ),
         );
     }
     word(
         "device",
         format!(
-            "threads waited for input {} of their time with processors {} busy: a faster disk or \
+            "threads waited for input {} of their time with processors {cpu} busy: a faster disk or \
              more requests in flight would help, more cores would not",
-            percent(io),
-            percent(cpu_share)
+            percent(io)
         ),
     )
 }
