@@ -222,7 +222,7 @@ mod tests {
 
     #[test]
     fn pieces_and_wholes_hash_alike_and_as_others_do() {
-        let data: Vec<u8> = (0..100_000u32).map(|i| (i * 7 >> 3) as u8).collect();
+        let data: Vec<u8> = (0..100_000u32).map(|i| ((i * 7) >> 3) as u8).collect();
         for compute in ["none", "xxh3", "blake3", "md5", "checksum:3", "touch"] {
             let whole = run(compute, &[&data]);
             let pieces = run(compute, &[&data[..1], &data[1..70_000], &data[70_000..]]);
