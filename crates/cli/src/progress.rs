@@ -18,90 +18,96 @@ const LINE_EVERY: Duration = Duration::from_secs(5);
 /// Columns of what is told before the start.
 const WIDTH: usize = 80;
 
-const MAKING: &str = "{prefix:<7} {bar:24} {human_pos}/{human_len} files  {wide_msg}";
-const RUNNING: &str = "{prefix:<7} {bar:24} {pos}/{len} runs, {eta} left  {wide_msg}";
+const MAKING: &str = "sets {bar:16} {human_pos}/{human_len} files  {wide_msg}";
+const RUNNING: &str = "runs {bar:16} {pos}/{len}, {eta} left  {wide_msg}";
 
 /// Listens to a study and tells a person.
 pub(crate) struct Teller {
     quiet: bool,
-    bar: Option<ProgressBar>,
+    terminal: bool,
     state: Mutex<State>,
 }
 
+#[derive(Default)]
 struct State {
-    making: bool,
+    /// What the bar counts: the files of a set, or runs.
+    of: String,
+    bar: Option<ProgressBar>,
     line_at: Option<Instant>,
     refused: BTreeSet<String>,
+}
+
+impl State {
+    /// The bar for what is counted now; a new one when that changed, so that the time left is
+    /// reckoned anew.
+    fn bar(&mut self, of: &str, template: &str, all: u64) -> &ProgressBar {
+        if self.of != of {
+            self.clear();
+            of.clone_into(&mut self.of);
+        }
+        self.bar.get_or_insert_with(|| {
+            let bar = ProgressBar::with_draw_target(Some(all), ProgressDrawTarget::stderr());
+            bar.with_style(style(template))
+        })
+    }
+
+    fn clear(&mut self) {
+        if let Some(bar) = self.bar.take() {
+            bar.finish_and_clear();
+        }
+    }
 }
 
 impl Teller {
     /// For standard error; `quiet` tells nothing but notes.
     pub(crate) fn new(quiet: bool) -> Self {
-        let terminal = std::io::stderr().is_terminal();
-        let bar = (terminal && !quiet).then(|| {
-            let bar = ProgressBar::with_draw_target(Some(0), ProgressDrawTarget::stderr());
-            bar.set_style(style(MAKING));
-            bar
-        });
-        let state = State { making: true, line_at: None, refused: BTreeSet::new() };
-        Self { quiet, bar, state: Mutex::new(state) }
+        let terminal = std::io::stderr().is_terminal() && !quiet;
+        Self { quiet, terminal, state: Mutex::default() }
     }
 
     /// Takes the bar away.
     pub(crate) fn finish(&self) {
-        if let Some(bar) = &self.bar {
-            bar.finish_and_clear();
-        }
-    }
-
-    fn line(&self, text: &str) {
-        match &self.bar {
-            Some(bar) => bar.suspend(|| crate::tell_plain(text)),
-            None => crate::tell_plain(text),
-        }
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 
     /// A plain line, unless the last one was only just now.
     fn line_now_and_then(&self, state: &mut State, text: impl FnOnce() -> String) {
         let due = state.line_at.is_none_or(|at| at.elapsed() >= LINE_EVERY);
-        if self.bar.is_none() && !self.quiet && due {
+        if !self.terminal && !self.quiet && due {
             state.line_at = Some(Instant::now());
-            self.line(&text());
+            crate::tell_plain(&text());
         }
     }
 
     fn preparing(&self, state: &mut State, set: &str, medium: &str, done: u64, all: u64) {
-        if let Some(bar) = &self.bar {
-            if !state.making {
-                state.making = true;
-                bar.set_style(style(MAKING));
-            }
-            bar.set_length(all);
-            bar.set_prefix("sets");
-            bar.set_message(place_word(set, medium));
+        let word = place_word(set, medium);
+        if self.terminal {
+            let bar = state.bar(&word, MAKING, all);
+            bar.set_message(word.clone());
             bar.set_position(done);
         }
         self.line_now_and_then(state, || {
-            let (done, all) = (format_count(done), format_count(all));
-            format!("making set {}: {done} of {all} files", place_word(set, medium))
+            format!("making set {word}: {} of {} files", format_count(done), format_count(all))
         });
     }
 
     fn running(&self, state: &mut State, key: &ioloom_model::record::RunKey, all: usize) {
         let at = u64::from(key.position);
         let what = format!("{}: {}", key.experiment, key.arm);
-        if let Some(bar) = &self.bar {
-            if state.making {
-                state.making = false;
-                bar.set_style(style(RUNNING));
-                bar.reset();
-            }
-            bar.set_length(all as u64);
-            bar.set_prefix("runs");
+        if self.terminal {
+            let bar = state.bar("", RUNNING, all as u64);
             bar.set_message(what.clone());
             bar.set_position(at);
         }
         self.line_now_and_then(state, || format!("run {} of {all}, {what}", at + 1));
+    }
+}
+
+/// A line that the bar makes room for.
+fn line(state: &State, text: &str) {
+    match &state.bar {
+        Some(bar) => bar.suspend(|| crate::tell_plain(text)),
+        None => crate::tell_plain(text),
     }
 }
 
@@ -121,7 +127,7 @@ impl Progress for Teller {
     fn event(&self, event: &Event<'_>) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         match event {
-            Event::Needs(needs) if !self.quiet => self.line(needs_text(needs).trim_end()),
+            Event::Needs(needs) if !self.quiet => line(&state, needs_text(needs).trim_end()),
             Event::Needs(_) => {}
             Event::Preparing(set, medium, done, all) => {
                 self.preparing(&mut state, set, medium, *done, *all);
@@ -132,7 +138,7 @@ impl Progress for Teller {
                 } else {
                     format!("session {session}")
                 };
-                self.line(&going);
+                line(&state, &going);
             }
             Event::Begun(..) => {}
             Event::Run(key, all) => self.running(&mut state, key, *all),
@@ -145,10 +151,10 @@ impl Progress for Teller {
                 };
                 let text = format!("{}: {}: {reason}", record.key.experiment, record.key.arm);
                 if state.refused.insert(text.clone()) {
-                    self.line(&text);
+                    line(&state, &text);
                 }
             }
-            Event::Note(text) => self.line(text),
+            Event::Note(text) => line(&state, text),
         }
     }
 }
