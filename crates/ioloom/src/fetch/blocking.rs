@@ -219,9 +219,12 @@ pub(crate) fn read_on<'p, S>(
 /// not be taken for the end of the file.
 pub(crate) const READ_MAX: usize = 1 << 30;
 
-/// Whether `n` bytes of `asked` prove the end of the file. Zero always does. A buffered read of a
-/// regular file is short only at the end; where the size is known, less than it is read on, and so
-/// is a file that has bytes although its size is zero, as those of /proc do. A direct read is short only at the end too, and may then only go on from an aligned offset.
+/// Whether `n` bytes of `asked` prove the end of the file. Zero always does. Where the size is
+/// known, less than it is read on, and so is a file that has bytes although its size is zero, as
+/// those of /proc do. Where it is not, a short read that ends inside a page is the end; one that
+/// ends with a page may also be what came before a page that could not be read, so it is asked
+/// again: the end then answers zero, a bad page its error. Direct reads are short in the same two
+/// cases.
 pub(crate) fn is_end(n: usize, asked: usize, progress: &Progress, direct: bool) -> bool {
     if n == 0 {
         return true;
@@ -229,11 +232,10 @@ pub(crate) fn is_end(n: usize, asked: usize, progress: &Progress, direct: bool) 
     if n == asked {
         return false;
     }
-    if direct {
-        return !n.is_multiple_of(buffer::ALIGN);
+    match progress.size {
+        Some(size) if !direct => size > 0 && progress.offset + (progress.filled + n) as u64 >= size,
+        _ => !(progress.filled + n).is_multiple_of(buffer::ALIGN),
     }
-    let reached = progress.offset + (progress.filled + n) as u64;
-    progress.size.is_none_or(|size| size > 0 && reached >= size)
 }
 
 /// Bytes of this buffer that a piece may fill.
@@ -344,5 +346,31 @@ impl<'p, S> Fetch<'p, S> for Nothing {
 
     fn in_flight(&self) -> usize {
         0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_short_read_is_the_end_only_where_nothing_can_follow() {
+        let known = |size| Progress { size, ..Progress::default() };
+        // (read, asked, size, direct) → end
+        for (n, asked, size, direct, end) in [
+            (0, 8192, None, false, true),
+            (8192, 8192, None, false, false),
+            (100, 8192, None, false, true),
+            (4096, 8192, None, false, false),
+            (4096, 8192, Some(4096), false, true),
+            (4096, 8192, Some(5000), false, false),
+            (100, 8192, Some(0), false, false),
+            (4096, 8192, Some(4096), true, false),
+            (4608, 8192, Some(4608), true, true),
+        ] {
+            assert_eq!(is_end(n, asked, &known(size), direct), end, "{n} of {asked}, {size:?}");
+        }
+        let filled = Progress { filled: 100, ..Progress::default() };
+        assert!(!is_end(3996, 8192, &filled, false), "the file ends with a page");
     }
 }
