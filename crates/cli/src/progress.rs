@@ -23,7 +23,6 @@ const RUNNING: &str = "runs {bar:16} {pos}/{len}, {eta} left  {wide_msg}";
 
 /// Listens to a study and tells a person.
 pub(crate) struct Teller {
-    quiet: bool,
     terminal: bool,
     state: Mutex<State>,
 }
@@ -34,7 +33,8 @@ struct State {
     of: String,
     bar: Option<ProgressBar>,
     line_at: Option<Instant>,
-    refused: BTreeSet<String>,
+    /// Why runs did not end well, each told once.
+    reasons: BTreeSet<String>,
 }
 
 impl State {
@@ -59,10 +59,9 @@ impl State {
 }
 
 impl Teller {
-    /// For standard error; `quiet` tells nothing but notes.
-    pub(crate) fn new(quiet: bool) -> Self {
-        let terminal = std::io::stderr().is_terminal() && !quiet;
-        Self { quiet, terminal, state: Mutex::default() }
+    /// For standard error.
+    pub(crate) fn new() -> Self {
+        Self { terminal: std::io::stderr().is_terminal(), state: Mutex::default() }
     }
 
     /// Takes the bar away.
@@ -73,7 +72,7 @@ impl Teller {
     /// A plain line, unless the last one was only just now.
     fn line_now_and_then(&self, state: &mut State, text: impl FnOnce() -> String) {
         let due = state.line_at.is_none_or(|at| at.elapsed() >= LINE_EVERY);
-        if !self.terminal && !self.quiet && due {
+        if !self.terminal && due {
             state.line_at = Some(Instant::now());
             crate::tell_plain(&text());
         }
@@ -127,12 +126,11 @@ impl Progress for Teller {
     fn event(&self, event: &Event<'_>) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         match event {
-            Event::Needs(needs) if !self.quiet => line(&state, needs_text(needs).trim_end()),
-            Event::Needs(_) => {}
+            Event::Needs(needs) => line(&state, needs_text(needs).trim_end()),
             Event::Preparing(set, medium, done, all) => {
                 self.preparing(&mut state, set, medium, *done, *all);
             }
-            Event::Begun(session, done, all) if !self.quiet => {
+            Event::Begun(session, done, all) => {
                 let going = if *done > 0 {
                     format!("session {session} goes on: {done} of {all} runs are done")
                 } else {
@@ -140,7 +138,6 @@ impl Progress for Teller {
                 };
                 line(&state, &going);
             }
-            Event::Begun(..) => {}
             Event::Run(key, all) => self.running(&mut state, key, *all),
             Event::Recorded(record) => {
                 let reason = match &record.outcome {
@@ -149,9 +146,10 @@ impl Progress for Teller {
                     Outcome::Failed { reason } => format!("failed: {reason}"),
                     Outcome::TimedOut { seconds } => format!("stopped after {seconds:.0} s"),
                 };
-                let text = format!("{}: {}: {reason}", record.key.experiment, record.key.arm);
-                if state.refused.insert(text.clone()) {
-                    line(&state, &text);
+                // One reason often stands for many arms; the report has all of them.
+                if state.reasons.insert(reason.clone()) {
+                    let text = format!("{}: {}: {reason}", record.key.experiment, record.key.arm);
+                    line(&state, wrap(&text, WIDTH, 2).trim_end());
                 }
             }
             Event::Note(text) => line(&state, text),

@@ -251,8 +251,7 @@ impl Bench {
     }
 
     fn run(&self, args: &StudyArgs, study: &StudySpec) -> Result<Ran, Failure> {
-        let teller =
-            Teller::new(args.json && !std::io::IsTerminal::is_terminal(&std::io::stderr()));
+        let teller = Teller::new();
         let runner = Runner::of_this_program(RUN_WORD)
             .map_err(|e| Failure::failed(format!("find this program: {e}")))?;
         let mode = if args.full { Mode::Full } else { Mode::Quick };
