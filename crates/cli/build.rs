@@ -3,7 +3,7 @@
 
 #![allow(clippy::print_stdout, reason = "cargo reads what a build script prints")]
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 fn main() {
@@ -16,9 +16,12 @@ fn main() {
     }
     println!("cargo::rerun-if-changed=build.rs");
     let version = env!("CARGO_PKG_VERSION");
+    // A copy of the source inside another repository has no commit of its own.
+    let top = git(&["rev-parse", "--show-toplevel"]).map(PathBuf::from);
+    let ours = top.and_then(|top| top.canonicalize().ok()) == root.canonicalize().ok();
     let version = match git(&["rev-parse", "--short=10", "HEAD"]) {
-        Some(commit) => format!("{version} ({commit})"),
-        None => version.to_owned(),
+        Some(commit) if ours => format!("{version} ({commit})"),
+        _ => version.to_owned(),
     };
     println!("cargo::rustc-env=IOLOOM_VERSION={version}");
 }
