@@ -44,12 +44,16 @@ pub(super) fn run(args: &EachArgs, list: &Path) -> Ended {
         }
     }
     if unreadable > 0 {
-        tell(&format!("{unreadable} lines of {} could not be understood", list.display()));
+        tell(&format!("{} of {} could not be understood", lines_of(unreadable), list.display()));
     }
     if wrong > 0 {
         tell(&format!("{wrong} of {} files do not have the hash of the list", files + wrong));
     }
     Ok(if wrong + unreadable > 0 { Exit::Failed } else { Exit::Ok })
+}
+
+fn lines_of(count: u64) -> String {
+    if count == 1 { "1 line".to_owned() } else { format!("{count} lines") }
 }
 
 fn digits(compute: &Compute) -> usize {
@@ -71,7 +75,8 @@ fn run_kind(args: &EachArgs, compute: Compute, lines: &[&Line<'_>]) -> Result<(u
     }
     plan.chunk_bytes = plan.chunk_bytes.or(Some(CHUNK_BYTES));
     let job = Job { plan, compute, exec: None };
-    let work = EachWork::new(&job, Lines::Compare(lines.iter().map(|l| l.hex.clone()).collect()));
+    let expected = lines.iter().map(|l| l.hex.clone()).collect();
+    let work = EachWork::new(&job, Lines::Compare { expected, quiet: args.quiet });
     let stop = super::stop_flag();
     let options = Options { cancel: Cancel::from_flag(stop), ..Options::default() };
     let _ = ioloom_sys::proc::raise_open_files_limit();
@@ -86,7 +91,7 @@ fn run_kind(args: &EachArgs, compute: Compute, lines: &[&Line<'_>]) -> Result<(u
     let measured = executed.measured(1, 1);
     let outcome = work.outcome(executed.locals, measured, &Roots::default())?;
     for error in &outcome.errors {
-        tell(error);
+        tell(&super::output::one_line(error));
     }
     let wrong = outcome.measured.errors;
     Ok((lines.len() as u64 - wrong, wrong))

@@ -83,13 +83,13 @@ pub(super) struct Line<'a> {
 
 /// Reads `HASH  PATH`, `HASH *PATH`, `XXH3_HASH  PATH` or `NAME (PATH) = HASH`, escaped or not.
 pub(super) fn read_line(line: &[u8]) -> Option<Line<'_>> {
-    if let Some(tagged) = read_tagged(line) {
-        return Some(tagged);
-    }
     let (escaped, rest) = match line {
         [b'\\', rest @ ..] => (true, rest),
         rest => (false, rest),
     };
+    if let Some(tagged) = read_tagged(rest, escaped) {
+        return Some(tagged);
+    }
     let rest = rest.strip_prefix(b"XXH3_").unwrap_or(rest);
     let end = rest.iter().position(|b| *b == b' ')?;
     let hex = hex_of(&rest[..end])?;
@@ -100,12 +100,14 @@ pub(super) fn read_line(line: &[u8]) -> Option<Line<'_>> {
     Some(Line { hex, path: if escaped { unescape(path)? } else { Cow::Borrowed(path) } })
 }
 
-fn read_tagged(line: &[u8]) -> Option<Line<'_>> {
+fn read_tagged(line: &[u8], escaped: bool) -> Option<Line<'_>> {
     let rest = [&b"XXH3 ("[..], b"MD5 (", b"BLAKE3 ("]
         .into_iter()
         .find_map(|name| line.strip_prefix(name))?;
     let at = rest.windows(4).rposition(|w| w == b") = ")?;
-    Some(Line { hex: hex_of(&rest[at + 4..])?, path: Cow::Borrowed(&rest[..at]) })
+    let path = &rest[..at];
+    let path = if escaped { unescape(path)? } else { Cow::Borrowed(path) };
+    Some(Line { hex: hex_of(&rest[at + 4..])?, path })
 }
 
 fn hex_of(text: &[u8]) -> Option<String> {
@@ -154,6 +156,8 @@ mod tests {
         let line = read_line(b"XXH3 (a (1)) = 78AF5F94892F3950").unwrap();
         assert_eq!((line.hex.as_str(), &*line.path), ("78af5f94892f3950", &b"a (1)"[..]));
         assert_eq!(&*read_line(b"900150983cd24fb0d6963f7d28e17f72 *a").unwrap().path, b"a");
+        let line = read_line(b"\\XXH3 (a\\nb) = 78af5f94892f3950").unwrap();
+        assert_eq!(&*line.path, b"a\nb");
         assert_eq!(&*read_line(b"XXH3_78af5f94892f3950  a").unwrap().path, b"a");
         for wrong in [&b""[..], b"hello", b"1234  a", b"78af5f94892f3950", b"78af5f94892f395g  a"] {
             assert_eq!(read_line(wrong), None);

@@ -19,6 +19,8 @@ use std::thread::JoinHandle;
 #[derive(Debug)]
 pub(crate) struct Exec {
     words: Vec<Vec<u8>>,
+    /// Print on standard error, because standard output holds the document.
+    aside: bool,
     /// Whether `{}` stands in it.
     pub(crate) takes_path: bool,
 }
@@ -26,20 +28,21 @@ pub(crate) struct Exec {
 /// A program at work on one file.
 pub(crate) struct Running {
     name: String,
+    aside: bool,
     child: Result<Child, std::io::Error>,
     stdin: Option<ChildStdin>,
     printed: Option<JoinHandle<std::io::Result<Vec<u8>>>>,
 }
 
 impl Exec {
-    pub(super) fn read(text: &str) -> Result<Self, Failure> {
+    pub(super) fn read(text: &str, aside: bool) -> Result<Self, Failure> {
         let words = split(text)
             .ok_or_else(|| Failure::usage(format!("--exec '{text}': a quote is not closed")))?;
         if words.is_empty() {
             return Err(Failure::usage("--exec needs a command, as in --exec 'wc -c {}'"));
         }
         let takes_path = words.iter().any(|w| find(w).is_some());
-        Ok(Self { words, takes_path })
+        Ok(Self { words, aside, takes_path })
     }
 
     pub(super) fn start(&self, path: &Path) -> Running {
@@ -59,7 +62,7 @@ impl Exec {
                 })
             });
         }
-        Running { name, child, stdin, printed }
+        Running { name, aside: self.aside, child, stdin, printed }
     }
 }
 
@@ -83,7 +86,11 @@ impl Running {
         let mut child = self.child.map_err(|e| format!("cannot start {name}: {e}"))?;
         if let Some(printed) = self.printed.take() {
             let all = printed.join().map_err(|_| "the reader of its output ended early")??;
-            let mut out = std::io::stdout().lock();
+            let mut out: Box<dyn Write> = if self.aside {
+                Box::new(std::io::stderr().lock())
+            } else {
+                Box::new(std::io::stdout().lock())
+            };
             match out.write_all(&all).and_then(|()| out.flush()) {
                 Err(e) if e.kind() == ErrorKind::BrokenPipe => std::process::exit(0),
                 other => other?,

@@ -4,6 +4,7 @@ use super::EachArgs;
 use crate::exit::Failure;
 use ioloom_sys::file::{self, Kind};
 use ioloom_walk::{Options, PathList, Separator, read_list};
+use std::collections::HashMap;
 use std::io::BufReader;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
@@ -53,7 +54,12 @@ pub(crate) fn read(args: &EachArgs) -> Result<Input, Failure> {
         paths if paths.iter().any(|p| p.as_os_str() == "-") => {
             Err(Failure::usage("- reads all paths from standard input and stands alone"))
         }
-        paths => trees(paths),
+        paths => {
+            let (once, mut warnings) = once_each(paths);
+            let mut input = trees(&once)?;
+            warnings.append(&mut input.warnings);
+            Ok(Input { warnings, ..input })
+        }
     }
 }
 
@@ -78,6 +84,34 @@ fn stdin(args: &EachArgs) -> Input {
         warnings: Vec::new(),
         errors: Vec::new(),
     }
+}
+
+/// Leaves out an argument that is the same as an earlier one, and says so; says too when one lies
+/// inside another, whose files are then read once for each.
+fn once_each(paths: &[PathBuf]) -> (Vec<PathBuf>, Vec<String>) {
+    let mut once: Vec<PathBuf> = Vec::new();
+    let mut real: Vec<PathBuf> = Vec::new();
+    let mut seen: HashMap<PathBuf, usize> = HashMap::new();
+    let mut warnings = Vec::new();
+    for path in paths {
+        // What cannot be resolved is reported when it is looked at.
+        let whole = path.canonicalize().unwrap_or_else(|_| path.clone());
+        if let Some(first) = seen.get(&whole) {
+            let first = once[*first].display();
+            warnings.push(format!("{} is the same as {first}: read once", path.display()));
+            continue;
+        }
+        seen.insert(whole.clone(), once.len());
+        once.push(path.clone());
+        real.push(whole);
+    }
+    for (path, whole) in once.iter().zip(&real) {
+        if let Some(outer) = whole.ancestors().skip(1).find_map(|a| seen.get(a)) {
+            let outer = once[*outer].display();
+            warnings.push(format!("{} lies in {outer}: its files count twice", path.display()));
+        }
+    }
+    (once, warnings)
 }
 
 fn trees(paths: &[PathBuf]) -> Result<Input, Failure> {

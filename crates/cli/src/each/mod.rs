@@ -39,7 +39,7 @@ pub(crate) fn run(args: &EachArgs) -> Ended {
     }
     let input = input::read(args)?;
     for line in &input.warnings {
-        tell(line);
+        tell(&output::one_line(line));
     }
     let stop = stop_flag();
     let result = job.run(args, input, &stop)?;
@@ -56,9 +56,20 @@ pub(crate) struct Job {
 
 impl Job {
     fn read(args: &EachArgs) -> Result<Self, Failure> {
-        let exec = args.exec.as_deref().map(exec::Exec::read).transpose()?;
+        let exec =
+            args.exec.as_deref().map(|text| exec::Exec::read(text, args.json)).transpose()?;
         let compute: Compute = args.compute.parse().map_err(Failure::usage)?;
+        let hashes = matches!(compute, Compute::Xxh3 | Compute::Blake3 | Compute::Md5);
+        if args.per_file && !hashes {
+            return Err(Failure::usage(format!(
+                "--per-file prints hashes and {compute} gives none: use --compute xxh3, blake3 or \
+                 md5"
+            )));
+        }
         let mut plan = args.plan()?;
+        if args.per_file && plan.method == Method::Null {
+            return Err(Failure::usage("--per-file needs the bytes and null reads none"));
+        }
         if let Some(exec) = &exec {
             if exec.takes_path && args.method_given() && plan.method != Method::Null {
                 return Err(Failure::usage(
@@ -79,6 +90,11 @@ impl Job {
         }
         table::check(&plan).map_err(Failure::refused)?;
         Ok(Self { plan, compute, exec })
+    }
+
+    /// What is done with the bytes, in a word.
+    pub(crate) fn work_name(&self) -> String {
+        if self.exec.is_some() { "exec".to_owned() } else { self.compute.to_string() }
     }
 
     fn run(

@@ -16,6 +16,8 @@ use std::io::{IsTerminal, Write};
 const SCHEMA: u32 = 1;
 /// Failures that are printed one by one.
 const ERRORS_PRINTED: usize = 20;
+/// Below this a run is too short to say what limited it.
+const LIMIT_TOLD_NS: u64 = 10_000_000;
 
 /// A progress bar on a terminal, else nothing.
 pub(super) struct Bar(Option<ProgressBar>);
@@ -56,12 +58,12 @@ impl Bar {
 /// Prints errors, and the result unless lines of files or a program's output are it.
 pub(super) fn print(args: &EachArgs, job: &Job, outcome: &Outcome) -> Result<(), Failure> {
     for error in outcome.errors.iter().take(ERRORS_PRINTED) {
-        tell(error);
+        tell(&one_line(error));
     }
     let m = &outcome.measured;
     let more = m.errors.saturating_sub(outcome.errors.len().min(ERRORS_PRINTED) as u64);
     if more > 0 {
-        tell(&format!("{more} more files failed"));
+        tell(&format!("{} more errors", format_count(more)));
     }
     if outcome.cancelled {
         tell(&format!("interrupted after {} files", format_count(m.files)));
@@ -88,7 +90,7 @@ fn json_text(job: &Job, outcome: &Outcome) -> Result<String, Failure> {
         "plan": job.plan.to_string(),
         "method": job.plan.method.to_string(),
         "schedule": job.plan.schedule.to_string(),
-        "compute": job.compute.to_string(),
+        "compute": job.work_name(),
         "files": m.files,
         "bytes": m.bytes,
         "errors": m.errors,
@@ -124,7 +126,7 @@ fn human(job: &Job, outcome: &Outcome) -> String {
         text += &format!("digest      {digest}\n");
     }
     text += &format!("plan        {}\n", job.plan);
-    if let Some(b) = &m.bottleneck {
+    if let Some(b) = m.bottleneck.as_ref().filter(|_| m.elapsed_ns >= LIMIT_TOLD_NS) {
         let sentence = format!("{}: {}", b.word, b.sentence);
         text += &format!("limited by  {}\n", wrap(&sentence, 66).join("\n            "));
     }
@@ -134,7 +136,7 @@ fn human(job: &Job, outcome: &Outcome) -> String {
 /// `--explain`: the sentence of one plan, or the whole table.
 pub(super) fn explain(args: &EachArgs) -> Ended {
     let mut text = String::new();
-    if args.method_given() || args.schedule.is_some() {
+    if args.method_given() || args.schedule.is_some() || !args.paths.is_empty() {
         let plan: Plan = args.plan()?;
         let sentence = check(&plan).map_err(Failure::refused)?;
         text += &format!("{plan}\n  {sentence}.\n");
@@ -159,6 +161,15 @@ pub(super) fn explain(args: &EachArgs) -> Ended {
     }
     std::io::stdout().lock().write_all(text.as_bytes()).map_err(stdout_gone)?;
     Ok(Exit::Ok)
+}
+
+/// A message on one line: a name with a line end or an escape code cannot draw on the terminal.
+pub(super) fn one_line(message: &str) -> String {
+    let mut line = String::with_capacity(message.len());
+    for c in message.chars() {
+        if c.is_control() { line.extend(c.escape_default()) } else { line.push(c) }
+    }
+    line
 }
 
 /// Lines of at most `width` characters, broken at spaces.

@@ -26,7 +26,12 @@ pub(super) enum Lines {
     /// Printed in the order of the input at the end; `zero` ends each with a zero byte.
     Print { zero: bool },
     /// Compared: what each file should have, by its position.
-    Compare(Vec<String>),
+    Compare {
+        /// The hashes.
+        expected: Vec<String>,
+        /// Leave out the files that are right.
+        quiet: bool,
+    },
 }
 
 impl Lines {
@@ -105,8 +110,11 @@ impl<'a> EachWork<'a> {
         match &self.lines {
             Lines::None => return,
             Lines::Print { zero } => write_line(&mut line, hex, name, *zero),
-            Lines::Compare(expected) => {
+            Lines::Compare { expected, quiet } => {
                 let right = expected.get(index).is_some_and(|e| e == hex);
+                if right && *quiet {
+                    return;
+                }
                 local.wrong += u64::from(!right);
                 line.extend_from_slice(name);
                 line.extend_from_slice(if right { b": OK\n" } else { b": FAILED\n" });
@@ -165,7 +173,7 @@ impl Work for EachWork<'_> {
 
     fn failed(&self, local: &mut Local, error: FileError) -> ControlFlow<FileError> {
         local.failed += 1;
-        if let Lines::Compare(_) = self.lines {
+        if let Lines::Compare { .. } = self.lines {
             let mut line = error.path.as_os_str().as_bytes().to_vec();
             line.extend_from_slice(b": FAILED open or read\n");
             local.lines.push((error.index, line));

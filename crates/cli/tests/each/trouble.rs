@@ -1,0 +1,179 @@
+//! What goes wrong outside: missing and forbidden files, pipes, interrupts, files that are cut.
+
+use crate::place::{PROGRAM, Place, Ran};
+use std::fs::{self, File, Permissions};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+/// A plain user, for whom permissions count.
+const NOBODY: u32 = 65_534;
+
+#[test]
+fn bad_values_are_wrong_use() {
+    let place = Place::new();
+    place.write("a", "a");
+    for (flag, value) in [
+        ("--compute", "sha9"),
+        ("--method", "telepathy"),
+        ("--schedule", "chaos"),
+        ("--plan", "telepathy/threads:n=1"),
+        ("--chunk", "big"),
+        ("--memory", "some"),
+        ("--buffers", "none"),
+        ("--read-order", "random"),
+    ] {
+        place.each(&["a", flag, value]).ended(2).one_error(&[value.split('/').next().unwrap()]);
+    }
+    place.each(&["a", "--compute", "sleep:1ms", "--per-file"]).ended(2).one_error(&["--compute"]);
+    place.each(&["a", "--plan", "read/threads:1", "--memory", "1MiB"]).ended(2);
+    place.each::<&str>(&[]).ended(2).one_error(&["no path was given"]);
+    place.each(&["a", "-"]).ended(2).one_error(&["stands alone"]);
+}
+
+#[test]
+fn plans_that_cannot_run_are_refused() {
+    let place = Place::new();
+    place.write("a", "a");
+    for args in [
+        &["--plan", "mmap:plain/window:l=4"][..],
+        &["--method", "direct:read", "--chunk", "1000"],
+        &["--memory", "1KiB"],
+        &["--schedule", "roles:r=1,h=0,c=1", "--chunk", "64KiB"],
+    ] {
+        place.each(&[&["a"], args].concat()).ended(3).one_error(&[": "]);
+    }
+}
+
+#[test]
+fn what_is_no_file_is_an_error_and_never_a_hang() {
+    let place = Place::new();
+    place.write("good", "good");
+    place.fifo("pipe");
+    place.each(&["absent"]).ended(1).one_error(&["absent", "no such file"]);
+    place.each(&["pipe"]).ended(1).one_error(&["pipe", "named pipe"]);
+    for method in ["read", "nowait", "uring", "uring:open", "mmap:plain"] {
+        let args = ["-", "--json", "--method", method];
+        let ran = place.each_of(&args, b"pipe\ngood\nabsent\n.\n");
+        if ran.code == Some(3) {
+            continue;
+        }
+        let ran = ran.ended(1);
+        let json = ran.json();
+        assert_eq!((json["files"].as_u64(), json["errors"].as_u64()), (Some(1), Some(3)), "{json}");
+        assert_eq!(ran.err.lines().count(), 3, "{}", ran.err);
+    }
+}
+
+#[test]
+fn a_file_that_may_not_be_read_is_listed_and_the_others_are_done() {
+    let place = Place::new();
+    fs::set_permissions(place.path(), Permissions::from_mode(0o755)).unwrap();
+    place.write("t/open", "open");
+    place.write("t/shut", "shut");
+    place.write("t/closed/inside", "inside");
+    fs::set_permissions(place.at("t/shut"), Permissions::from_mode(0)).unwrap();
+    fs::set_permissions(place.at("t/closed"), Permissions::from_mode(0)).unwrap();
+    let mut command = if fs::metadata(place.path()).unwrap().uid() == 0 {
+        let program = place.at("ioloom");
+        fs::copy(PROGRAM, &program).unwrap();
+        fs::set_permissions(&program, Permissions::from_mode(0o755)).unwrap();
+        let mut command = place.command(program.to_str().unwrap());
+        command.uid(NOBODY).gid(NOBODY);
+        command
+    } else {
+        place.command(PROGRAM)
+    };
+    let ran: Ran = command.args(["each", "t", "--json"]).output().unwrap().into();
+    fs::set_permissions(place.at("t/closed"), Permissions::from_mode(0o755)).unwrap();
+    let ran = ran.ended(1);
+    let json = ran.json();
+    assert_eq!((json["files"].as_u64(), json["errors"].as_u64()), (Some(1), Some(2)), "{json}");
+    for name in ["t/shut", "t/closed"] {
+        assert!(ran.err.contains(name), "{name}: {}", ran.err);
+    }
+    assert!(ran.err.to_lowercase().contains("permission denied"), "{}", ran.err);
+}
+
+#[test]
+fn a_message_is_one_line_whatever_the_name() {
+    let place = Place::new();
+    let ran = place.each_of(&["-0", "-"], b"bad\n\x1b[31mname\0").ended(1);
+    assert_eq!(ran.err.lines().count(), 1, "{:?}", ran.err);
+    assert!(!ran.err.contains('\x1b'), "{:?}", ran.err);
+}
+
+/// Waits until the program has taken over the interrupt.
+fn listening(child: &mut Child) {
+    let status = format!("/proc/{}/status", child.id());
+    loop {
+        assert!(child.try_wait().unwrap().is_none(), "it ended too soon");
+        let text = fs::read_to_string(&status).unwrap_or_default();
+        let caught = text.lines().find_map(|l| l.strip_prefix("SigCgt:")).unwrap_or("0");
+        if u64::from_str_radix(caught.trim(), 16).is_ok_and(|mask| mask & 2 != 0) {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn an_interrupt_ends_with_130_and_tells_what_was_done() {
+    let place = Place::new();
+    for i in 0..300 {
+        place.write(format!("t/{i}"), "x");
+    }
+    let args = ["each", "t", "--compute", "sleep:200ms", "--schedule", "threads:n=1", "--json"];
+    let mut command = place.command(PROGRAM);
+    let command = command.args(args).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    listening(&mut child);
+    std::thread::sleep(Duration::from_millis(300));
+    let sent = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+    assert!(sent.success());
+    let ran = Ran::from(child.wait_with_output().unwrap()).ended(130);
+    let json = ran.json();
+    assert_eq!(json["cancelled"], true);
+    assert!(json["files"].as_u64().unwrap() < 300, "{json}");
+    assert!(ran.err.contains("interrupted after"), "{}", ran.err);
+}
+
+#[test]
+fn a_reader_that_goes_is_no_error() {
+    let place = Place::new();
+    for i in 0..4000 {
+        place.write(format!("t/a-name-of-some-length-{i}"), "");
+    }
+    let script = "\"$1\" each t --per-file --quiet | head -1";
+    let ran: Ran = place.command("sh").args(["-c", script, "sh", PROGRAM]).output().unwrap().into();
+    let ran = ran.ended(0);
+    assert_eq!(ran.text().lines().count(), 1);
+    assert_eq!(ran.err, "");
+}
+
+/// Whether a process below `parent` has the file mapped.
+fn mapped(parent: u32, name: &str) -> bool {
+    let children = format!("/proc/{parent}/task/{parent}/children");
+    fs::read_to_string(children).unwrap_or_default().split_whitespace().any(|child| {
+        fs::read_to_string(format!("/proc/{child}/maps")).is_ok_and(|maps| maps.contains(name))
+    })
+}
+
+#[test]
+fn a_file_cut_while_it_is_mapped_is_one_error() {
+    let place = Place::new();
+    fs::create_dir(place.at("t")).unwrap();
+    let file = File::create(place.at("t/to-be-cut")).unwrap();
+    file.set_len(64 << 20).unwrap();
+    let mut command = place.command(PROGRAM);
+    command.args(["each", "t", "--plan", "mmap:plain/threads:n=1", "--compute", "checksum:400"]);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    while !mapped(child.id(), "to-be-cut") {
+        assert!(child.try_wait().unwrap().is_none(), "it ended before it mapped the file");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    file.set_len(0).unwrap();
+    let ran = Ran::from(child.wait_with_output().unwrap()).ended(1);
+    ran.one_error(&["t/to-be-cut", "cut short"]);
+}
