@@ -38,7 +38,7 @@ pub(crate) fn run(args: &EachArgs) -> Ended {
         return isolate::run(args);
     }
     let input = input::read(args)?;
-    for line in &input.warnings {
+    for line in input.warnings.iter().filter(|_| !args.quiet) {
         tell(&output::one_line(line));
     }
     let stop = stop_flag();

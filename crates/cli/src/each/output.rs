@@ -63,10 +63,10 @@ pub(super) fn print(args: &EachArgs, job: &Job, outcome: &Outcome) -> Result<(),
     let m = &outcome.measured;
     let more = m.errors.saturating_sub(outcome.errors.len().min(ERRORS_PRINTED) as u64);
     if more > 0 {
-        tell(&format!("{} more errors", format_count(more)));
+        tell(&format!("and {} more errors", format_count(more)));
     }
     if outcome.cancelled {
-        tell(&format!("interrupted after {} files", format_count(m.files)));
+        tell(&format!("interrupted after {}", files(m.files)));
     }
     if args.quiet {
         return Ok(());
@@ -115,8 +115,8 @@ fn json_text(job: &Job, outcome: &Outcome) -> Result<String, Failure> {
 fn human(job: &Job, outcome: &Outcome) -> String {
     let m = &outcome.measured;
     let mut text = format!(
-        "{} files, {} in {}  ({} files/s, {}/s)\n",
-        format_count(m.files),
+        "{}, {} in {}  ({} files/s, {}/s)\n",
+        files(m.files),
         format_size(m.bytes),
         format_ns(m.elapsed_ns as f64),
         format_count(m.files_per_s() as u64),
@@ -161,6 +161,10 @@ pub(super) fn explain(args: &EachArgs) -> Ended {
     }
     std::io::stdout().lock().write_all(text.as_bytes()).map_err(stdout_gone)?;
     Ok(Exit::Ok)
+}
+
+fn files(count: u64) -> String {
+    format!("{} {}", format_count(count), if count == 1 { "file" } else { "files" })
 }
 
 /// A message on one line: a name with a line end or an escape code cannot draw on the terminal.

@@ -112,6 +112,7 @@ fn several_arguments_are_told_with_their_prefix() {
     for word in ["link", "socket", "pipe"] {
         assert!(ran.err.contains(word), "what is skipped is told: {word}: {}", ran.err);
     }
+    assert_eq!(place.each(&["t", "u", "--quiet"]).ended(0).err, "", "quiet is quiet");
     let one = place.each(&["single", "--json"]).ended(0).json();
     assert_eq!(one["digest"], digest_of(&[(b"single".to_vec(), place.at("single"))]));
 }
