@@ -16,6 +16,7 @@
 
 use ioloom_model::Outcome;
 use ioloom_model::record::RunOrder;
+use ioloom_sys::mount::Throttle;
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
 use std::io::{self, BufRead, Read, Write};
@@ -138,6 +139,19 @@ impl Runner {
         stop: &AtomicBool,
         dir: Option<&Path>,
     ) -> ChildEnd {
+        self.run_in(order, deadline, stop, dir, None)
+    }
+
+    /// The same in a group whose reads are slowed. The child enters it before it has its order, so
+    /// every read of the run is counted.
+    pub fn run_in(
+        &self,
+        order: &RunOrder,
+        deadline: Duration,
+        stop: &AtomicBool,
+        dir: Option<&Path>,
+        throttle: Option<&Throttle>,
+    ) -> ChildEnd {
         let mut command = Command::new(&self.program);
         command
             .args(&self.arguments)
@@ -154,7 +168,14 @@ impl Runner {
             Err(e) => return failed(format!("write the order as JSON: {e}")),
         };
         match command.spawn() {
-            Ok(child) => attend(child, text, deadline, stop),
+            Ok(mut child) => match throttle.map_or(Ok(()), |t| t.enter(child.id())) {
+                Ok(()) => attend(child, text, deadline, stop),
+                Err(e) => {
+                    let _ = child.kill();
+                    let _ = child.wait();
+                    failed(format!("slow the run's process by a cgroup: {e}"))
+                }
+            },
             Err(e) => failed(format!("start {}: {e}", self.program.display())),
         }
     }

@@ -2,7 +2,8 @@
 //!
 //! Cold is made file by file: the file system is flushed, then each file's pages are dropped. Names
 //! and inodes stay in memory, and the proof says so. With the user's word (`drop_caches`) the whole
-//! cache of the machine is dropped instead, names and inodes with it. Warm is made by reading
+//! cache of the machine is dropped instead, names and inodes with it. Files in an image of ours are
+//! made cold by mounting it anew, which takes names and inodes of that file system alone. Warm is made by reading
 //! every file. As-is changes nothing and records what is there.
 //!
 //! The proof has two parts. Before the run, cachestat on a sample drawn from the seed (at most
@@ -18,6 +19,7 @@
 //! Cost: one open and one call for each file, on a few threads; a million files take seconds.
 
 use crate::files::{FileList, PassError};
+use crate::media::OwnImage;
 use ioloom_model::condition::Metadata;
 use ioloom_model::distribution::stream;
 use ioloom_model::{Condition, Doubt, Measured, Method, Proof};
@@ -45,11 +47,13 @@ const LARGE_MAX: usize = 4096;
 
 /// How conditions are made.
 #[derive(Debug, Clone, Copy)]
-pub struct Maker {
+pub struct Maker<'a> {
     /// Whether the user allowed the whole cache of the machine to be dropped.
     pub drop_caches: bool,
     /// Threads of a pass over the files.
     pub threads: usize,
+    /// The image of ours that the files lie in, if they do: cold is then made by mounting it anew.
+    pub image: Option<&'a OwnImage>,
 }
 
 /// A condition that was made, with the evidence from before the run.
@@ -73,6 +77,9 @@ pub enum ConditionError {
     /// A file or the system stood in the way; the run is stored as failed.
     #[error(transparent)]
     Pass(#[from] PassError),
+    /// The image that the files lie in could not be mounted anew; the run is stored as failed.
+    #[error(transparent)]
+    Image(#[from] ioloom_sys::mount::ImageError),
     /// A call on the system as a whole failed.
     #[error("{operation}: {source}; {remedy}")]
     System {
@@ -85,7 +92,7 @@ pub enum ConditionError {
     },
 }
 
-impl Maker {
+impl Maker<'_> {
     /// Makes `condition` for the first `files_max` files of the list and looks at what came of it.
     ///
     /// # Errors
@@ -104,15 +111,19 @@ impl Maker {
         match condition {
             Condition::Cold => {
                 self.refuse_memory(list)?;
-                made_by = if self.drop_caches { "drop-caches" } else { "fadvise" };
-                metadata = if self.drop_caches { Metadata::Cold } else { Metadata::Warm };
+                (made_by, metadata) = self.way();
                 // Pages that another processor was just adding are missed by the first drop.
                 for _ in 0..3 {
                     self.cool(list, files_max, stop)?;
                     resident = look(list, &sample, stop)?;
-                    if self.drop_caches || resident.is_none_or(|r| r <= COLD_RESIDENT_MAX) {
+                    if metadata == Metadata::Cold || resident.is_none_or(|r| r <= COLD_RESIDENT_MAX)
+                    {
                         break;
                     }
+                }
+                // Looking opened the files of the sample, so their names are in memory again.
+                if let Some(image) = self.image {
+                    image.remount()?;
                 }
             }
             Condition::Warm => {
@@ -141,6 +152,15 @@ impl Maker {
         })
     }
 
+    /// How cold is made, and what becomes of names and inodes.
+    const fn way(&self) -> (&'static str, Metadata) {
+        match (self.image, self.drop_caches) {
+            (Some(_), _) => ("remount", Metadata::Cold),
+            (None, true) => ("drop-caches", Metadata::Cold),
+            (None, false) => ("fadvise", Metadata::Warm),
+        }
+    }
+
     fn refuse_memory(&self, list: &FileList) -> Result<(), ConditionError> {
         match cache::lives_in_memory(list.root()) {
             Ok(true) => Err(ConditionError::Refused(format!(
@@ -159,6 +179,9 @@ impl Maker {
         files_max: Option<u64>,
         stop: &AtomicBool,
     ) -> Result<(), ConditionError> {
+        if let Some(image) = self.image {
+            return Ok(image.remount()?);
+        }
         if self.drop_caches {
             return cache::drop_everything().map_err(|source| ConditionError::System {
                 operation: "drop the system's caches",
@@ -370,7 +393,7 @@ fn judge(asked: Condition, before: Option<f64>, after: Option<f64>) -> (Option<b
 mod tests {
     use super::*;
 
-    const MAKER: Maker = Maker { drop_caches: false, threads: 4 };
+    const MAKER: Maker<'_> = Maker { drop_caches: false, threads: 4, image: None };
 
     fn set(files: usize, bytes: usize) -> (tempfile::TempDir, FileList) {
         let dir = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();

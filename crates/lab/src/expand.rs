@@ -8,7 +8,7 @@
 //! the same plan against itself shows the noise floor.
 
 use ioloom_model::study::Arm;
-use ioloom_model::{Compute, Condition, FileSetSpec, Plan, StudySpec, table};
+use ioloom_model::{Compute, Condition, FileSetSpec, Plan, Schedule, StudySpec, table};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -108,6 +108,9 @@ pub struct Overrides {
     pub seed: Option<u64>,
     /// Names of media; empty means one, `work`.
     pub media: Vec<String>,
+    /// On the media after the first only experiments with a ladder of plain threads run: those that
+    /// the table medium × threads is made of.
+    pub ladders_on_further: bool,
     /// A directory of the user's in place of every set, shown by this name.
     pub files: Option<String>,
     /// Only these experiments; empty means all.
@@ -266,7 +269,10 @@ pub fn expand(
             Mode::Quick => experiment.blocks_quick,
             Mode::Full => experiment.blocks_full,
         });
-        for medium in media {
+        for (nth, medium) in media.iter().enumerate() {
+            if nth > 0 && overrides.ladders_on_further && !has_ladder(&arms) {
+                continue;
+            }
             for set in sets {
                 let ready = |a: &Concrete| ready_arm(spec, mode, overrides, set, a);
                 let ready: Vec<_> = arms.iter().map(ready).collect::<Result<_, _>>()?;
@@ -289,6 +295,16 @@ pub fn expand(
     }
     add_again(&mut all, mode);
     Ok(all)
+}
+
+/// Whether two arms differ in the number of plain threads.
+fn has_ladder(arms: &[Concrete]) -> bool {
+    let threads = |a: &Concrete| match a.plan.schedule {
+        Schedule::Threads { n } => Some(n),
+        _ => None,
+    };
+    let mut counts = arms.iter().filter_map(threads);
+    counts.next().is_some_and(|first| counts.any(|n| n != first))
 }
 
 fn ready_arm(
@@ -430,11 +446,20 @@ mod tests {
             conditions: vec![Condition::Warm],
             blocks: Some(2),
             files: None,
+            ladders_on_further: false,
         };
         let all = expand(&spec, Mode::Full, &overrides, 2).unwrap();
         assert_eq!(all.len(), 2);
         assert!(all.iter().all(|c| c.blocks == 2 && c.condition == Condition::Warm));
         assert_ne!(all[0].arms[0].source, SetSource::Made(spec.sets["tree"].full.clone()));
+        let media = vec!["work".into(), "tmpfs".into()];
+        let ladders = Overrides { media, ladders_on_further: true, ..Overrides::default() };
+        let all = expand(&spec, Mode::Full, &ladders, 2).unwrap();
+        let on = |medium: &str, name: &str| {
+            all.iter().any(|c| c.medium == medium && c.experiment == name)
+        };
+        assert!(on("tmpfs", "threads-large-files") && on("work", "roles-grid"));
+        assert!(!on("tmpfs", "roles-grid"), "no ladder of plain threads");
         let files = Overrides { files: Some("/data".into()), ..Overrides::default() };
         let all = expand(&spec, Mode::Full, &files, 2).unwrap();
         let directory = SetSource::Directory("/data".into());

@@ -15,6 +15,7 @@ use crate::condition::{ConditionError, Made, Maker};
 use crate::expand::{Comparison, Mode, Overrides, expand};
 use crate::files::PassError;
 use crate::judge::{self, Judge};
+use crate::media::OwnImage;
 use crate::order::{self, Slot};
 use crate::sets::{ReadySet, Sets};
 use crate::store::{
@@ -24,6 +25,7 @@ use crate::subject::Subject;
 use crate::work::{self, Needs, Place};
 use ioloom_model::record::{RECORD_SCHEMA, RunKey, RunOrder};
 use ioloom_model::{Doubt, MachineFacts, Outcome, Proof, RunRecord};
+use ioloom_sys::mount::Throttle;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -45,6 +47,8 @@ pub struct RunOptions<'a> {
     pub overrides: Overrides,
     /// The media; the first is the default one. At least one.
     pub places: Vec<Place>,
+    /// The media among them that are images of ours.
+    pub images: &'a [OwnImage],
     /// A directory of the user's in place of every set.
     pub files: Option<PathBuf>,
     /// Whether the user allowed the system's whole cache to be dropped.
@@ -89,6 +93,7 @@ impl<'a> RunOptions<'a> {
             mode: Mode::Quick,
             overrides: Overrides::default(),
             places: vec![Place::describe("work", work_dir)],
+            images: &[],
             files: None,
             drop_caches: false,
             resume: false,
@@ -513,7 +518,8 @@ impl Study<'_> {
         if let Err(reason) = self.subject.probe(&order.plan, &order.compute, &set.items) {
             return Some(Ended::without_proof(Outcome::Refused { reason }));
         }
-        let maker = Maker { drop_caches: self.options.drop_caches, threads: 8 };
+        let image = self.options.images.iter().find(|i| i.word() == comparison.medium);
+        let maker = Maker { drop_caches: self.options.drop_caches, threads: 8, image };
         let seed = self.header.seed ^ u64::from(slot.2);
         let (condition, max) = (comparison.condition, order.files_max);
         let made = maker.make(condition, &set.files, max, seed, self.options.stop);
@@ -530,13 +536,13 @@ impl Study<'_> {
                 return Some(Ended::without_proof(Outcome::Failed { reason }));
             }
         };
-        match self.child(order, set) {
+        match self.child(order, set, image.and_then(OwnImage::throttle)) {
             ChildEnd::Stopped => None,
             ChildEnd::Answered(answer) => Some(Ended::with(&made, *answer, order, set)),
         }
     }
 
-    fn child(&self, order: &RunOrder, set: &ReadySet) -> ChildEnd {
+    fn child(&self, order: &RunOrder, set: &ReadySet, slow: Option<&Throttle>) -> ChildEnd {
         let bytes = set.files.bytes(order.files_max);
         let files = set.files.count(order.files_max) as u64;
         let work = work::demand_ns(&order.compute, set.spec.as_ref(), files, bytes as f64);
@@ -545,11 +551,11 @@ impl Study<'_> {
         let deadline = child::deadline(bytes, files, work, longest);
         let (runner, stop) = (&self.options.runner, self.options.stop);
         if set.items.to_str().is_some() {
-            return runner.run(order, deadline, stop, None);
+            return runner.run_in(order, deadline, stop, None, slow);
         }
         // A path that JSON cannot hold is handed over as the child's working directory.
         let order = RunOrder { dir: PathBuf::from("."), ..order.clone() };
-        runner.run(&order, deadline, stop, Some(&set.items))
+        runner.run_in(&order, deadline, stop, Some(&set.items), slow)
     }
 }
 

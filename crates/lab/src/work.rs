@@ -326,7 +326,8 @@ pub fn clean(work_dir: &Path, subject: &dyn Subject) -> io::Result<Vec<Cleaned>>
         for dir in dirs {
             let removed = match kind {
                 "sets" => subject.remove(&dir).map(|r| (r.files, r.bytes)),
-                _ => remove_image(&dir).map_err(|e| format!("remove {}: {e}", dir.display())),
+                _ => crate::media::remove_image(&dir)
+                    .map_err(|e| format!("remove {}: {e}", dir.display())),
             };
             all.push(match removed {
                 Ok((files, bytes)) => Cleaned { dir, files, bytes, failed: None },
@@ -337,20 +338,4 @@ pub fn clean(work_dir: &Path, subject: &dyn Subject) -> io::Result<Vec<Cleaned>>
         let _ = std::fs::remove_dir(&parent);
     }
     Ok(all)
-}
-
-fn remove_image(dir: &Path) -> io::Result<(u64, u64)> {
-    let image = dir.join(IMAGE_FILE);
-    let found = match std::fs::symlink_metadata(&image) {
-        Ok(meta) if meta.is_file() => {
-            std::fs::remove_file(&image)?;
-            (1, meta.len())
-        }
-        Ok(_) => return Err(io::Error::other("the image is no regular file")),
-        Err(e) if e.kind() == io::ErrorKind::NotFound => (0, 0),
-        Err(e) => return Err(e),
-    };
-    std::fs::remove_file(dir.join(IMAGE_MANIFEST))?;
-    let _ = std::fs::remove_dir(dir);
-    Ok(found)
 }

@@ -28,6 +28,9 @@ const LOOP_DIRECT_IO: u32 = 16;
 /// Tries for a loop device that nobody else takes first.
 const ATTACH_TRIES: usize = 16;
 
+/// Looks, each after 10 ms, whether a device has let go of its image.
+const DETACH_TRIES: usize = 50;
+
 /// Smallest image that mkfs.ext4 makes with a journal.
 const IMAGE_BYTES_MIN: u64 = 8 << 20;
 
@@ -108,6 +111,16 @@ impl LoopImage {
     /// Makes the sparse file `image` of `bytes`, which must not be there, with a new ext4 in it,
     /// and mounts it on the directory `point`, which is made if it is missing.
     pub fn create(image: &Path, point: &Path, bytes: u64) -> Result<Self, ImageError> {
+        Self::create_for(image, point, bytes, None)
+    }
+
+    /// The same with room for `files` files; without a number there is one for each 16 KiB.
+    pub fn create_for(
+        image: &Path,
+        point: &Path,
+        bytes: u64,
+        files: Option<u64>,
+    ) -> Result<Self, ImageError> {
         can_mount_images().map_err(ImageError::Unable)?;
         let bytes = bytes.max(IMAGE_BYTES_MIN);
         let file = make_sparse(image, bytes).map_err(failed("create image", image))?;
@@ -120,7 +133,7 @@ impl LoopImage {
             direct_io: false,
             made_point: false,
         };
-        guard.format()?;
+        guard.format(files)?;
         (guard.device, guard.direct_io) = attach(image)?;
         guard.made_point = match call("mkdir", || std::fs::create_dir(point)) {
             Ok(()) => true,
@@ -176,11 +189,15 @@ impl LoopImage {
         Ok(())
     }
 
-    fn format(&self) -> Result<(), ImageError> {
+    fn format(&self, files: Option<u64>) -> Result<(), ImageError> {
         // The tables are written now: written later, by the kernel, they would disturb the runs.
         let options = "lazy_itable_init=0,lazy_journal_init=0,nodiscard";
         let mut command = mkfs();
-        command.args(["-q", "-F", "-b", "4096", "-m", "0", "-E", options]).arg(&self.image);
+        command.args(["-q", "-F", "-b", "4096", "-m", "0", "-E", options]);
+        if let Some(files) = files {
+            command.arg("-N").arg(files.to_string());
+        }
+        command.arg(&self.image);
         let output =
             call("mkfs", || command.output()).map_err(failed("run mkfs.ext4 on", &self.image))?;
         if output.status.success() {
@@ -237,7 +254,11 @@ fn devices_of(image: &Path) -> io::Result<Vec<PathBuf>> {
     let image = std::path::absolute(image)?;
     let image = std::fs::canonicalize(&image).unwrap_or(image);
     let mut devices = Vec::new();
-    for entry in call("read-dir", || std::fs::read_dir("/sys/block"))? {
+    let entries = match call("read-dir", || std::fs::read_dir("/sys/block")) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(devices),
+        entries => entries?,
+    };
+    for entry in entries {
         let entry = entry?;
         let Ok(mut backing) = std::fs::read(entry.path().join("loop/backing_file")) else {
             continue;
@@ -347,7 +368,17 @@ fn attach(image: &Path) -> Result<(PathBuf, bool), ImageError> {
 
 fn detach(device: &Path) -> io::Result<()> {
     let file = open_device(device)?;
-    ioctl("loop-clear", &file, LOOP_CLR_FD, 0).map(|_| ())
+    ioctl("loop-clear", &file, LOOP_CLR_FD, 0)?;
+    drop(file);
+    // The kernel waits for whoever else holds the device open, such as a child just forked.
+    let attached = sys_of(device).join("loop/backing_file");
+    for _ in 0..DETACH_TRIES {
+        if !attached.exists() {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    Ok(())
 }
 
 fn open_device(path: &Path) -> io::Result<OwnedFd> {
