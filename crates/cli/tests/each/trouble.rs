@@ -73,8 +73,8 @@ fn a_file_that_may_not_be_read_is_listed_and_the_others_are_done() {
     place.write("t/open", "open");
     place.write("t/shut", "shut");
     place.write("t/closed/inside", "inside");
-    fs::set_permissions(place.at("t/shut"), Permissions::from_mode(0)).unwrap();
-    fs::set_permissions(place.at("t/closed"), Permissions::from_mode(0)).unwrap();
+    fs::set_permissions(place.at("t/shut"), Permissions::from_mode(0o000)).unwrap();
+    fs::set_permissions(place.at("t/closed"), Permissions::from_mode(0o000)).unwrap();
     let mut command = if fs::metadata(place.path()).unwrap().uid() == 0 {
         let program = place.at("ioloom");
         fs::copy(PROGRAM, &program).unwrap();
