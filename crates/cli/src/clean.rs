@@ -28,6 +28,7 @@ pub(crate) fn run(args: &CleanArgs) -> Ended {
         std::fs::read_dir(&dir)
             .map_err(|e| Failure::failed(format!("read directory {}: {e}", dir.display())))?;
     }
+    crate::media::undo_left(&dir);
     let done = ioloom_lab::clean(&dir, &Files).map_err(Failure::failed)?;
     let (mut files, mut bytes, mut failed) = (0u64, 0u64, false);
     let mut text = String::new();

@@ -11,6 +11,7 @@ mod fileset;
 mod ledger;
 mod machine;
 mod manual;
+mod media;
 mod out;
 mod place;
 mod progress;

@@ -2,6 +2,7 @@
 
 use crate::exit::{Ended, Exit, Failure};
 use crate::ledger::Ledger;
+use crate::media::{Media, MediaArgs};
 use crate::out::{self, wrap};
 use crate::place::{StoreArg, short, work_dir};
 use crate::progress::Teller;
@@ -39,7 +40,7 @@ Examples:
   ioloom study pipeline --full --resume       everything at published size, takes hours
   ioloom study --experiment elapsed-tree --full --on /mnt/a --on /mnt/b
                                               one question on two disks
-  sudo ioloom study --drop-caches             names and inodes cold as well")]
+  sudo ioloom study --image                   names and inodes cold as well")]
 pub(crate) struct StudyArgs {
     /// Studies by name, or paths of study files; all built-in ones without a name
     #[arg(value_name = "NAME")]
@@ -79,6 +80,9 @@ pub(crate) struct StudyArgs {
     /// Make the sets in this directory and measure its medium; repeat it to compare media
     #[arg(long, value_name = "DIR")]
     on: Vec<PathBuf>,
+
+    #[command(flatten)]
+    media: MediaArgs,
 
     /// Drop the cache of the whole system before each cold run (root; slows other programs)
     #[arg(long)]
@@ -276,6 +280,11 @@ impl Bench {
         };
         tell_plain(&format!("Study {} ({}): {}", study.name, mode.name(), study.title));
         say_conditions(study, args);
+        let all = args.full && args.on.is_empty() && args.files.is_none();
+        let media = Media::make(&args.media, all, study, &options, &self.work_dir)?;
+        let mut options = RunOptions { images: &media.images, ..options };
+        options.places.clone_from(&media.places);
+        options.overrides.ladders_on_further = media.further;
         let done = run_study(study, &Files, &self.store, &options);
         teller.finish();
         let done = done.map_err(|error| {
@@ -347,14 +356,9 @@ pub(crate) fn tell_summary(input: &Input) -> Result<(), Failure> {
 /// What cold means here, when the caches of the system are not dropped.
 fn say_conditions(study: &StudySpec, args: &StudyArgs) {
     let cold = study.experiments.iter().any(|e| e.conditions.contains(&Condition::Cold));
-    if cold && !args.drop_caches {
+    if cold && !args.drop_caches && !args.media.image() {
         let text = "Cold: data are dropped file by file; names and inodes (metadata) stay warm. \
-                    As root, --drop-caches makes them cold as well.";
-        tell_plain(wrap(text, 80, 2).trim_end());
-    }
-    if args.on.is_empty() && args.files.is_none() && args.full {
-        let text = "Media: the work directory alone. To compare media name them: --on DIR, \
-                    repeated (--on /dev/shm is memory).";
+                    As root, --image makes them cold as well.";
         tell_plain(wrap(text, 80, 2).trim_end());
     }
 }

@@ -8,5 +8,6 @@ mod errors;
 mod help;
 mod home;
 mod kill;
+mod media;
 mod sets;
 mod study;
