@@ -11,15 +11,34 @@
 //!
 //! Both look after they wrote, with a full fence between, so at least one of them sees the other: no
 //! wake is lost.
+//!
+//! A permit is often held for a microsecond, and its holder may have been pushed out. So a taker
+//! first lets others run a few times ([`YIELDS`]) before it sleeps: sleeping and waking cost more
+//! than the wait, and a crowd of sleepers that are woken one by one keeps itself alive. For the
+//! same reason a giver wakes nobody while a woken thread has not yet run; the woken one passes the
+//! wake on when it leaves a permit behind.
 
 use crate::{AtomicU64, Condvar, Mutex, Ordering, fence, lock};
+
+/// How often a taker lets others run before it sleeps. None under the interleaving checker, which
+/// would explore every one of them.
+#[cfg(not(loom))]
+const YIELDS: u32 = 4;
+#[cfg(loom)]
+const YIELDS: u32 = 0;
+
+#[cfg(loom)]
+use loom::thread::yield_now;
+#[cfg(not(loom))]
+use std::thread::yield_now;
 
 /// A pool of permits.
 #[derive(Debug)]
 pub struct Permits {
     free: AtomicU64,
     waiting: AtomicU64,
-    sleepers: Mutex<()>,
+    /// Whether a thread was woken and has not run since.
+    wake_under_way: Mutex<bool>,
     woken: Condvar,
 }
 
@@ -35,7 +54,7 @@ impl Permits {
         Self {
             free: AtomicU64::new(u64::from(count.max(1))),
             waiting: AtomicU64::new(0),
-            sleepers: Mutex::new(()),
+            wake_under_way: Mutex::new(false),
             woken: Condvar::new(),
         }
     }
@@ -69,15 +88,27 @@ impl Permits {
 
     #[cold]
     fn wait(&self) -> Permit<'_> {
-        let mut guard = lock(&self.sleepers);
+        for _ in 0..YIELDS {
+            yield_now();
+            if let Some(permit) = self.try_take() {
+                return permit;
+            }
+        }
+        let mut wake_under_way = lock(&self.wake_under_way);
         self.waiting.fetch_add(1, Ordering::SeqCst);
         fence(Ordering::SeqCst);
         loop {
             if let Some(permit) = self.try_take() {
-                self.waiting.fetch_sub(1, Ordering::SeqCst);
+                let others = self.waiting.fetch_sub(1, Ordering::SeqCst) > 1;
+                if others && self.free.load(Ordering::SeqCst) > 0 && !*wake_under_way {
+                    *wake_under_way = true;
+                    self.woken.notify_one();
+                }
                 return permit;
             }
-            guard = self.woken.wait(guard).unwrap_or_else(|poisoned| poisoned.into_inner());
+            wake_under_way =
+                self.woken.wait(wake_under_way).unwrap_or_else(|poisoned| poisoned.into_inner());
+            *wake_under_way = false;
         }
     }
 
@@ -86,8 +117,11 @@ impl Permits {
         self.free.fetch_add(1, Ordering::SeqCst);
         fence(Ordering::SeqCst);
         if self.waiting.load(Ordering::SeqCst) > 0 {
-            let _guard = lock(&self.sleepers);
-            self.woken.notify_one();
+            let mut wake_under_way = lock(&self.wake_under_way);
+            if !*wake_under_way {
+                *wake_under_way = true;
+                self.woken.notify_one();
+            }
         }
     }
 }
