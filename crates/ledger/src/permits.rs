@@ -118,7 +118,9 @@ impl Permits {
         fence(Ordering::SeqCst);
         if self.waiting.load(Ordering::SeqCst) > 0 {
             let mut wake_under_way = lock(&self.wake_under_way);
-            if !*wake_under_way {
+            // Whoever waited may have taken the permit meanwhile: a wake that nobody hears would
+            // stay under way for ever. Under the lock the number is that of the sleepers.
+            if self.waiting.load(Ordering::SeqCst) > 0 && !*wake_under_way {
                 *wake_under_way = true;
                 self.woken.notify_one();
             }

@@ -145,3 +145,58 @@ fn who_waits_with_bytes_in_hand_does_not_hide_that_all_is_kept() {
         budget.end_idle(2);
     });
 }
+
+#[test]
+fn a_wake_that_nobody_hears_does_not_silence_the_next() {
+    let case = || {
+        let permits = Arc::new(Permits::new(1));
+        let threads: Vec<_> = (0..2)
+            .map(|_| {
+                let permits = permits.clone();
+                thread::spawn(move || {
+                    for _ in 0..2 {
+                        drop(permits.take());
+                    }
+                })
+            })
+            .collect();
+        drop(permits.take());
+        for thread in threads {
+            thread.join().unwrap();
+        }
+        assert!(permits.try_take().is_some());
+    };
+    #[cfg(loom)]
+    {
+        let mut model = loom::model::Builder::new();
+        model.preemption_bound = Some(2);
+        model.check(case);
+    }
+    #[cfg(not(loom))]
+    for _ in 0..500 {
+        case();
+    }
+}
+
+#[cfg(not(loom))]
+#[test]
+fn a_crowd_gets_through_a_few_permits() {
+    let permits = Arc::new(Permits::new(2));
+    let threads: Vec<_> = (0..64)
+        .map(|_| {
+            let permits = permits.clone();
+            thread::spawn(move || {
+                for i in 0..500 {
+                    let permit = permits.take();
+                    if i % 7 == 0 {
+                        thread::yield_now();
+                    }
+                    drop(permit);
+                }
+            })
+        })
+        .collect();
+    for thread in threads {
+        thread.join().unwrap();
+    }
+}
