@@ -63,11 +63,11 @@ pub(crate) enum Input<'a> {
     Stream(Box<dyn Iterator<Item = PathBuf> + Send + 'a>),
 }
 
-/// The plan that is used when none is given: blocking reads in a window of 64, compute on the
+/// The plan that is used when none is given: blocking reads in a window of 128, compute on the
 /// usable cores, sixteen neighbouring files to a thread at once. Kept measurements under `results/`
 /// compare it with what users write today; `docs/decisions/006.md` says why these numbers.
 pub fn default_plan() -> Plan {
-    let schedule = Schedule::Window { window: 64, permits: Some(usable_cores()) };
+    let schedule = Schedule::Window { window: 128, permits: Some(usable_cores()) };
     Plan { stripe: 16, ..Plan::new(ioloom_model::Method::Read, schedule) }
 }
 

@@ -169,7 +169,7 @@ fn a_wake_that_nobody_hears_does_not_silence_the_next() {
     #[cfg(loom)]
     {
         let mut model = loom::model::Builder::new();
-        model.preemption_bound = Some(2);
+        model.preemption_bound = Some(4);
         model.check(case);
     }
     #[cfg(not(loom))]

@@ -136,7 +136,7 @@ fn default_schedule(method: Method, cores: u32) -> Schedule {
         Method::MmapPlain | Method::MmapSequential | Method::MmapPopulate => {
             Schedule::Threads { n: 4 * cores }
         }
-        _ => Schedule::Window { window: 64, permits: Some(cores) },
+        _ => Schedule::Window { window: 128, permits: Some(cores) },
     }
 }
 
