@@ -51,6 +51,7 @@ pub(crate) type ProgressFn<'a> = Box<dyn Fn(Progress) + Sync + Send + 'a>;
 pub struct Files<'a> {
     pub(crate) input: Input<'a>,
     pub(crate) plan: Plan,
+    pub(crate) pinned: bool,
     pub(crate) errors: Errors,
     pub(crate) results: Results,
     pub(crate) cancel: Cancel,
@@ -63,12 +64,20 @@ pub(crate) enum Input<'a> {
     Stream(Box<dyn Iterator<Item = PathBuf> + Send + 'a>),
 }
 
-/// The plan that is used when none is given: blocking reads in a window of 128, compute on the
-/// usable cores, sixteen neighbouring files to a thread at once. Kept measurements under `results/`
-/// compare it with what users write today; `docs/decisions/006.md` says why these numbers.
-pub fn default_plan() -> Plan {
-    let schedule = Schedule::Window { window: 128, permits: Some(usable_cores()) };
-    Plan { stripe: 16, ..Plan::new(ioloom_model::Method::Read, schedule) }
+/// Requests in flight when nothing is said; `docs/decisions/006.md` says why.
+const WINDOW: u64 = 256;
+/// Bytes of the memory budget that one of them wants.
+const MEMORY_EACH: u64 = 512 << 10;
+
+/// The plan that is used when none is given, within `memory_bytes`: blocking reads in a window of
+/// 256, compute on the usable cores. The window is smaller where memory or the limit of open files
+/// asks for it. Kept measurements under `results/` compare it with what users write today.
+pub fn default_plan(memory_bytes: u64) -> Plan {
+    // Each thread holds a file and its own account open, and others want some too.
+    let files = ioloom_sys::proc::open_files_limit().unwrap_or(u64::MAX).saturating_sub(128) / 3;
+    let window = WINDOW.min(memory_bytes / MEMORY_EACH).min(files).max(2) as u32;
+    let schedule = Schedule::Window { window, permits: Some(usable_cores()) };
+    Plan { memory_bytes, ..Plan::new(ioloom_model::Method::Read, schedule) }
 }
 
 /// Processors that this process may use: affinity and control-group quota, at least one.
@@ -123,7 +132,8 @@ impl<'a> Files<'a> {
     fn new(input: Input<'a>) -> Self {
         Self {
             input,
-            plan: default_plan(),
+            plan: default_plan(Plan::DEFAULT_MEMORY_BYTES),
+            pinned: false,
             errors: Errors::default(),
             results: Results::default(),
             cancel: Cancel::new(),
@@ -134,7 +144,12 @@ impl<'a> Files<'a> {
 
     /// Bytes that may be in flight, ready or kept at once. Default 256 MiB.
     pub fn memory(mut self, bytes: u64) -> Self {
-        self.plan.memory_bytes = bytes;
+        if self.pinned {
+            self.plan.memory_bytes = bytes;
+        } else {
+            self.plan.schedule = default_plan(bytes).schedule;
+            self.plan.memory_bytes = bytes;
+        }
         self
     }
 
@@ -182,6 +197,7 @@ impl<'a> Files<'a> {
     /// ```
     pub fn pin(mut self, plan: Plan) -> Self {
         self.plan = plan.complete(usable_cores());
+        self.pinned = true;
         self
     }
 

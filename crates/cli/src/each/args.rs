@@ -96,11 +96,12 @@ impl EachArgs {
         if let Some(text) = &self.plan {
             return Ok(text.parse::<Plan>().map_err(Failure::usage)?.complete(cores));
         }
-        let mut plan = ioloom::default_plan();
+        let memory_bytes = parse_size(&self.memory).map_err(Failure::usage)?;
+        let mut plan = ioloom::default_plan(memory_bytes);
         if let Some(method) = &self.method {
             plan.method = method.parse::<Method>().map_err(Failure::usage)?;
             if self.schedule.is_none() {
-                plan.schedule = default_schedule(plan.method, cores);
+                plan.schedule = default_schedule(plan, cores);
             }
         }
         if let Some(schedule) = &self.schedule {
@@ -109,7 +110,6 @@ impl EachArgs {
         if let Some(chunk) = &self.chunk {
             plan.chunk_bytes = Some(parse_size(chunk).map_err(Failure::usage)?.max(1));
         }
-        plan.memory_bytes = parse_size(&self.memory).map_err(Failure::usage)?;
         plan.buffers = match self.buffers.as_str() {
             "pool" => Buffers::Pool,
             "fresh" => Buffers::Fresh,
@@ -131,12 +131,22 @@ impl EachArgs {
 }
 
 /// The schedule that goes with a method when none is given.
-fn default_schedule(method: Method, cores: u32) -> Schedule {
-    match method {
+fn default_schedule(plan: Plan, cores: u32) -> Schedule {
+    match plan.method {
         Method::MmapPlain | Method::MmapSequential | Method::MmapPopulate => {
             Schedule::Threads { n: 4 * cores }
         }
-        _ => Schedule::Window { window: 128, permits: Some(cores) },
+        Method::Read | Method::DirectRead => plan.schedule,
+        // A request of these is no thread that sleeps; fewer keep the device busy.
+        _ => Schedule::Window { window: 64.min(window_of(plan)), permits: Some(cores) },
+    }
+}
+
+fn window_of(plan: Plan) -> u32 {
+    match plan.schedule {
+        Schedule::Window { window, .. } => window,
+        Schedule::Threads { n } => n,
+        Schedule::Roles { readers, hybrids, .. } => readers + hybrids,
     }
 }
 

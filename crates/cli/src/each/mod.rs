@@ -24,7 +24,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 /// Bytes of one chunk when files are streamed.
-const CHUNK_BYTES: u64 = 1 << 20;
+const CHUNK_BYTES: u64 = 256 << 10;
 
 pub(crate) fn run(args: &EachArgs) -> Ended {
     if args.explain {
