@@ -41,7 +41,7 @@ pub(super) fn check(sources: &[Source]) -> Vec<Finding> {
     findings
 }
 
-/// Whether the path stands there as a root, not as a part of another (`net/work/…`).
+/// Whether the path stands there as a root, not as a part of a longer path.
 fn has_path(line: &str, path: &str) -> bool {
     line.match_indices(path).any(|(at, _)| {
         let before = line[..at].chars().next_back();
