@@ -18,7 +18,7 @@ pub struct StudySpec {
     pub title: String,
     /// What the study asks, one or two sentences.
     pub question: String,
-    /// Seed of order, sizes and times unless the command line gives one.
+    /// Seed of the order of runs unless the command line gives one, and of sets without their own.
     #[serde(default = "one")]
     pub seed: u64,
     /// Seconds that quick mode may take.
@@ -108,6 +108,30 @@ fn eight() -> u32 {
     8
 }
 
+/// How much of a study runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Mode {
+    /// Headline arms, smaller sets, a budget of time.
+    Quick,
+    /// Every arm at published size.
+    Full,
+}
+
+impl Mode {
+    /// The word.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Quick => "quick",
+            Self::Full => "full",
+        }
+    }
+}
+
+/// What the second run of the same arm in a block is called: the arm's name and this. It shows
+/// how much a plan differs from itself.
+pub const AGAIN: &str = " (again)";
+
 /// How an experiment is drawn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -162,5 +186,130 @@ impl Arm {
             }
         }
         out.trim_matches(|c| c == '-' || c == ' ').to_owned()
+    }
+
+    /// The points that it is expanded over: the product of its factor values, the last factor
+    /// changing fastest. One point without factors when it has none.
+    pub fn points(&self) -> Vec<BTreeMap<String, f64>> {
+        let mut points = vec![BTreeMap::new()];
+        for (factor, values) in &self.with {
+            let with_one = |point: &BTreeMap<String, f64>| {
+                let point = point.clone();
+                values.iter().map(move |value| {
+                    let mut next = point.clone();
+                    next.insert(factor.clone(), *value);
+                    next
+                })
+            };
+            points = points.iter().flat_map(with_one).collect();
+        }
+        points
+    }
+
+    /// Whether quick mode runs this point of it.
+    pub fn in_quick(&self, point: &BTreeMap<String, f64>) -> bool {
+        if self.headline_with.is_empty() {
+            return self.headline;
+        }
+        self.headline_with.iter().all(|(f, v)| point.get(f).is_some_and(|x| v.contains(x)))
+    }
+}
+
+/// A text of a study with every brace filled in: `{n}` is a factor, `{n-1}` a factor and a whole
+/// number joined by `+`, `-`, `*` or `/` (which rounds down).
+///
+/// # Errors
+/// A brace that is left open, or holds something else; the sentence names the factors there are.
+pub fn fill(template: &str, factors: &BTreeMap<String, f64>) -> Result<String, String> {
+    let mut out = String::with_capacity(template.len());
+    let mut rest = template;
+    while let Some(open) = rest.find('{') {
+        out.push_str(&rest[..open]);
+        let inner = &rest[open + 1..];
+        let close = inner.find('}').ok_or_else(|| format!("'{template}': a '}}' is missing"))?;
+        let value = evaluate(inner[..close].trim(), factors).ok_or_else(|| {
+            let known: Vec<_> = factors.keys().map(String::as_str).collect();
+            format!(
+                "'{template}': {{{}}} is no factor (there are: {}), nor one with + - * / and a \
+                 whole number",
+                &inner[..close],
+                if known.is_empty() { "none".to_owned() } else { known.join(", ") }
+            )
+        })?;
+        out.push_str(&value.to_string());
+        rest = &inner[close + 1..];
+    }
+    out.push_str(rest);
+    Ok(out)
+}
+
+fn evaluate(expression: &str, factors: &BTreeMap<String, f64>) -> Option<f64> {
+    if let Some(value) = factors.get(expression) {
+        return Some(*value);
+    }
+    let at = expression.rfind(['+', '-', '*', '/'])?;
+    let left = *factors.get(expression[..at].trim())?;
+    let right = f64::from(expression[at + 1..].trim().parse::<u32>().ok()?);
+    match expression.as_bytes()[at] {
+        b'+' => Some(left + right),
+        b'-' => Some(left - right),
+        b'*' => Some(left * right),
+        _ if right > 0.0 => Some((left / right).floor()),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn no_template_panics(template in "[a-z{}+*/ 0-9-]{0,30}", n in -1e6f64..1e6) {
+            let factors = BTreeMap::from([("n".to_owned(), n)]);
+            if let Ok(text) = fill(&template, &factors) {
+                prop_assert!(!text.contains('{'), "{} from {}", text, template);
+            }
+        }
+        #[test]
+        fn a_factor_and_a_number_are_added_as_numbers(n in -1000i32..1000, m in 0u32..1000) {
+            let factors = BTreeMap::from([("n".to_owned(), f64::from(n))]);
+            let sum = (i64::from(n) + i64::from(m)).to_string();
+            prop_assert_eq!(fill(&format!("{{n+{m}}}"), &factors).unwrap(), sum);
+        }
+    }
+
+    #[test]
+    fn braces_are_filled_in() {
+        let factors = BTreeMap::from([("n".to_owned(), 8.0), ("mib".to_owned(), 0.25)]);
+        for (template, text) in [
+            ("sync-{n}", "sync-8"),
+            ("c={n-1},h={ n + 1 }", "c=7,h=9"),
+            ("B-{mib}", "B-0.25"),
+            ("{n*4}/{n/3}", "32/2"),
+            ("plain", "plain"),
+        ] {
+            assert_eq!(fill(template, &factors).unwrap(), text);
+        }
+        for template in ["{m}", "{n", "{n-}", "{n/0}", "{}", "{n--1}"] {
+            assert!(fill(template, &factors).is_err(), "{template}");
+        }
+    }
+
+    #[test]
+    fn an_arm_has_a_point_for_each_pair_of_values_and_quick_takes_the_named_ones() {
+        let text = "name = \"r{r}-c{c}\"\nplan = \"x\"\nwith = { r = [1, 2], c = [4, 8, 16] }\n\
+                    headline_with = { c = [8] }";
+        let arm: Arm = toml::from_str(text).unwrap();
+        let points = arm.points();
+        assert_eq!(points.len(), 6);
+        assert_eq!(points.iter().filter(|p| arm.in_quick(p)).count(), 2);
+        let names: Vec<_> = points.iter().map(|p| fill(&arm.name, p).unwrap()).collect();
+        assert_eq!(names[0], "r1-c4");
+        assert_eq!(names.iter().collect::<std::collections::BTreeSet<_>>().len(), 6);
+        let plain: Arm = toml::from_str("name = \"a\"\nplan = \"x\"\nheadline = true").unwrap();
+        assert_eq!(plain.points(), [BTreeMap::new()]);
+        assert!(plain.in_quick(&plain.points()[0]));
     }
 }

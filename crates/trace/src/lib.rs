@@ -1,0 +1,15 @@
+//! What every thread did when.
+//!
+//! Pure: recorded events go in ([`raw::Raw`]), a [`Trace`] of lanes comes out, and from it exact
+//! shares for any range of time, findings in words, and files. No clock, no system call, so every
+//! rule can be tested on planted events. All times are nanoseconds after the start of the run, on
+//! the monotonic clock.
+
+pub mod lane;
+pub mod raw;
+pub mod span;
+
+pub use lane::{
+    Core, CoreRun, Device, Mark, NO_CPU, NO_FILE, Request, Segment, Series, Thread, Trace, Wake,
+};
+pub use span::{Span, SpanKind};

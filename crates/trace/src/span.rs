@@ -1,0 +1,150 @@
+//! Spans: what a thread said it was about to do.
+
+use ioloom_model::{CallKind, State};
+
+/// The kind of a span. The first ten are the calls of a file's life under the seed's names; the
+/// rest name waits that only the program itself can tell apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum SpanKind {
+    /// Opening a file.
+    Open,
+    /// Asking for its size.
+    Stat,
+    /// Waiting for memory of the budget.
+    Memory,
+    /// The read call, or the submission of an asynchronous one.
+    Read,
+    /// Mapping a file.
+    Map,
+    /// Waiting for a completion.
+    Completion,
+    /// Waiting on a queue or for a permit.
+    HandOver,
+    /// The user's function.
+    Compute,
+    /// Unmapping a file.
+    Unmap,
+    /// Closing a file.
+    Close,
+    /// Touching pages of a mapping.
+    Fault,
+    /// Writing to a file.
+    Write,
+    /// Making writes durable.
+    Flush,
+    /// Waiting for another thread: a lock or a condition.
+    Sync,
+    /// Waiting for an event: a socket, a pipe, a poll.
+    Event,
+    /// Sleeping by one's own wish.
+    Sleep,
+    /// Waiting for completions of a ring in the kernel.
+    RingWait,
+    /// Listing a directory.
+    List,
+    /// Anything else.
+    Other,
+}
+
+impl SpanKind {
+    /// Every kind.
+    pub const ALL: [Self; 19] = [
+        Self::Open,
+        Self::Stat,
+        Self::Memory,
+        Self::Read,
+        Self::Map,
+        Self::Completion,
+        Self::HandOver,
+        Self::Compute,
+        Self::Unmap,
+        Self::Close,
+        Self::Fault,
+        Self::Write,
+        Self::Flush,
+        Self::Sync,
+        Self::Event,
+        Self::Sleep,
+        Self::RingWait,
+        Self::List,
+        Self::Other,
+    ];
+
+    /// The word: the seed's own where it has one.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Open => "open",
+            Self::Stat => "stat",
+            Self::Memory => "memory",
+            Self::Read => "read call",
+            Self::Map => "map",
+            Self::Completion => "completion",
+            Self::HandOver => "hand-over",
+            Self::Compute => "compute",
+            Self::Unmap => "unmap",
+            Self::Close => "close",
+            Self::Fault => "fault",
+            Self::Write => "write",
+            Self::Flush => "flush",
+            Self::Sync => "wait",
+            Self::Event => "event",
+            Self::Sleep => "sleep",
+            Self::RingWait => "ring wait",
+            Self::List => "list",
+            Self::Other => "other",
+        }
+    }
+
+    /// The state of a thread that is blocked inside such a span, when nothing else is known.
+    pub const fn blocked_state(self) -> State {
+        match self {
+            Self::Open
+            | Self::Stat
+            | Self::Read
+            | Self::Map
+            | Self::Completion
+            | Self::Unmap
+            | Self::Close
+            | Self::Write
+            | Self::Flush
+            | Self::List => State::Io,
+            Self::RingWait => State::AsyncIo,
+            Self::Fault => State::Paging,
+            Self::Memory | Self::HandOver | Self::Sync => State::Sync,
+            Self::Event => State::Event,
+            Self::Sleep => State::Sleep,
+            Self::Compute | Self::Other => State::Unknown,
+        }
+    }
+}
+
+impl From<CallKind> for SpanKind {
+    fn from(kind: CallKind) -> Self {
+        match kind {
+            CallKind::Open => Self::Open,
+            CallKind::Stat => Self::Stat,
+            CallKind::Memory => Self::Memory,
+            CallKind::Read => Self::Read,
+            CallKind::Map => Self::Map,
+            CallKind::Completion => Self::Completion,
+            CallKind::HandOver => Self::HandOver,
+            CallKind::Compute => Self::Compute,
+            CallKind::Unmap => Self::Unmap,
+            CallKind::Close => Self::Close,
+        }
+    }
+}
+
+/// One span of one thread. Spans of a thread are sorted by start and do not overlap.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Span {
+    /// Start, nanoseconds after the start of the run.
+    pub start_ns: u64,
+    /// Length, nanoseconds.
+    pub ns: u64,
+    /// What.
+    pub kind: SpanKind,
+    /// Index into the trace's files, or [`crate::NO_FILE`].
+    pub file: u32,
+}
