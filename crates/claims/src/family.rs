@@ -7,8 +7,7 @@
 use crate::claim::Place;
 use crate::pattern;
 use ioloom_model::StudySpec;
-use ioloom_model::study::{Arm, Experiment};
-use std::collections::BTreeMap;
+use ioloom_model::study::Experiment;
 use std::sync::LazyLock;
 
 static STUDIES: LazyLock<Vec<StudySpec>> = LazyLock::new(|| {
@@ -23,39 +22,16 @@ fn experiment(place: &Place) -> Option<&'static Experiment> {
     study.experiments.iter().find(|e| e.name == place.experiment)
 }
 
-/// Factors of each member of an arm, and whether it runs in quick mode.
-fn members(arm: &Arm) -> Vec<(BTreeMap<String, f64>, bool)> {
-    let mut rows: Vec<BTreeMap<String, f64>> = vec![BTreeMap::new()];
-    for (factor, values) in &arm.with {
-        let mut next = Vec::with_capacity(rows.len() * values.len());
-        for row in &rows {
-            for value in values {
-                let mut row = row.clone();
-                row.insert(factor.clone(), *value);
-                next.push(row);
-            }
-        }
-        rows = next;
-    }
-    let chosen = |row: &BTreeMap<String, f64>| {
-        let named = |(factor, values): (&String, &Vec<f64>)| {
-            row.get(factor).is_some_and(|v| values.contains(v))
-        };
-        arm.headline || (!arm.headline_with.is_empty() && arm.headline_with.iter().all(named))
-    };
-    rows.into_iter().map(|row| (row.clone(), chosen(&row))).collect()
-}
-
 /// How many arms of these patterns the study has, and how many of them quick mode runs; `None` for
 /// a study that is not built in.
 pub(crate) fn count(place: &Place, patterns: &[&str]) -> Option<(usize, usize)> {
     let (mut all, mut quick) = (0, 0);
     for arm in &experiment(place)?.arms {
-        for (factors, headline) in members(arm) {
+        for factors in arm.points() {
             let Some(name) = pattern::fill(&arm.name, &factors) else { continue };
             if patterns.iter().any(|p| pattern::matches(p, &name, &factors)) {
                 all += 1;
-                quick += usize::from(headline);
+                quick += usize::from(arm.in_quick(&factors));
             }
         }
     }

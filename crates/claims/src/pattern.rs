@@ -6,33 +6,10 @@
 
 use std::collections::BTreeMap;
 
-/// Fills `{n}` with a factor of an arm, and `{n-1}`, `{n+1}`, `{n*2}` or `{n/2}` with what comes of
-/// it. `None` if a factor is missing, an operand is no number or a brace is left open.
+/// The pattern with the factors of an arm filled in, as the laboratory names its arms; `None` if a
+/// factor is missing, an operand is no number or a brace is left open.
 pub fn fill(pattern: &str, factors: &BTreeMap<String, f64>) -> Option<String> {
-    let mut out = String::with_capacity(pattern.len());
-    let mut rest = pattern;
-    while let Some(start) = rest.find('{') {
-        out.push_str(&rest[..start]);
-        let end = rest[start..].find('}')? + start;
-        out.push_str(&value(&rest[start + 1..end], factors)?.to_string());
-        rest = &rest[end + 1..];
-    }
-    out.push_str(rest);
-    Some(out)
-}
-
-fn value(inner: &str, factors: &BTreeMap<String, f64>) -> Option<f64> {
-    let Some(at) = inner.find(['+', '-', '*', '/']) else {
-        return factors.get(inner).copied();
-    };
-    let left = factors.get(&inner[..at])?;
-    let right: f64 = inner[at + 1..].parse().ok()?;
-    Some(match &inner[at..=at] {
-        "+" => left + right,
-        "-" => left - right,
-        "*" => left * right,
-        _ => left / right,
-    })
+    ioloom_model::study::fill(pattern, factors).ok()
 }
 
 /// Whether an arm of this name with these factors belongs to the pattern.

@@ -43,7 +43,7 @@ pub(crate) fn input(
     let doubts = doubts(session.end.as_ref().map_or(&[], |e| &e.doubts), &verdicts);
     let input = Input {
         study,
-        mode: if full { ioloom_report::Mode::Full } else { ioloom_report::Mode::Quick },
+        mode: header.mode,
         command: header.command.join(" "),
         machine: header.machine,
         records,
@@ -118,6 +118,7 @@ fn experiment(comparison: &Comparison) -> Experiment {
         metric: "elapsed_ns".to_owned(),
         blocks_full: comparison.blocks,
         blocks_quick: comparison.blocks,
+        media: false,
         arms: arms
             .map(|arm| Arm {
                 name: arm.name.clone(),

@@ -54,7 +54,7 @@ pub(crate) struct StudyArgs {
     #[arg(long)]
     full: bool,
 
-    /// Seed of the order of runs, of sizes and times [default: that of the study]
+    /// Seed of the order of runs; file sets keep their own [default: that of the study]
     #[arg(long = "random", alias = "seed", value_name = "N")]
     random: Option<u64>,
 

@@ -7,33 +7,12 @@
 //! the smaller sets. One arm of a comparison runs twice in each block under a second name, so that
 //! the same plan against itself shows the noise floor.
 
-use ioloom_model::study::Arm;
+pub use ioloom_model::study::{AGAIN, Mode};
+
+use ioloom_model::study::{Arm, Experiment, fill};
 use ioloom_model::{Compute, Condition, FileSetSpec, Plan, Schedule, StudySpec, table};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-
-/// How much of a study runs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Mode {
-    /// Headline arms, smaller sets, a budget of time.
-    Quick,
-    /// Everything at the published size.
-    Full,
-}
-
-impl Mode {
-    /// The word.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Quick => "quick",
-            Self::Full => "full",
-        }
-    }
-}
-
-/// What the second run of the same arm in a block is called: the arm's name and this.
-pub const AGAIN: &str = " (again)";
 
 /// Where the files of an arm come from.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -104,7 +83,7 @@ pub struct Comparison {
 /// What the command line changes about a study.
 #[derive(Debug, Clone, Default)]
 pub struct Overrides {
-    /// Another seed than the file's.
+    /// Another seed of the order of runs than the file's; sets keep their own.
     pub seed: Option<u64>,
     /// Names of media; empty means one, `work`.
     pub media: Vec<String>,
@@ -134,26 +113,17 @@ pub fn concrete_arms(arm: &Arm, cores: u32) -> Result<Vec<Concrete>, String> {
             return Err(format!("headline_with {factor} = {value} is no value of with"));
         }
     }
-    let mut rows = vec![BTreeMap::new()];
+    let mut count = 1usize;
     for (factor, values) in &arm.with {
         if values.is_empty() || values.iter().any(|v| !v.is_finite()) {
             return Err(format!("factor '{factor}' needs at least one finite value"));
         }
-        if rows.len() * values.len() > crate::spec::ARMS_MAX {
+        count = count.saturating_mul(values.len());
+        if count > crate::spec::ARMS_MAX {
             return Err(format!("more than {} arms", crate::spec::ARMS_MAX));
         }
-        rows = rows
-            .into_iter()
-            .flat_map(|row: BTreeMap<String, f64>| {
-                values.iter().map(move |value| {
-                    let mut row = row.clone();
-                    row.insert(factor.clone(), *value);
-                    row
-                })
-            })
-            .collect();
     }
-    rows.into_iter().map(|factors| concrete(arm, factors, cores)).collect()
+    arm.points().into_iter().map(|factors| concrete(arm, factors, cores)).collect()
 }
 
 fn concrete(arm: &Arm, factors: BTreeMap<String, f64>, cores: u32) -> Result<Concrete, String> {
@@ -172,53 +142,9 @@ fn concrete(arm: &Arm, factors: BTreeMap<String, f64>, cores: u32) -> Result<Con
             )
         }
     };
-    let headline = if arm.headline_with.is_empty() {
-        arm.headline
-    } else {
-        arm.headline_with.iter().all(|(f, v)| factors.get(f).is_some_and(|x| v.contains(x)))
-    };
+    let headline = arm.in_quick(&factors);
     let set = arm.set.as_ref().map(|t| fill(t, &factors)).transpose()?;
     Ok(Concrete { name: fill(&arm.name, &factors)?, plan, factors, files_max, set, headline })
-}
-
-/// Fills in every brace of a text.
-fn fill(template: &str, factors: &BTreeMap<String, f64>) -> Result<String, String> {
-    let mut out = String::with_capacity(template.len());
-    let mut rest = template;
-    while let Some(open) = rest.find('{') {
-        out.push_str(&rest[..open]);
-        let inner = &rest[open + 1..];
-        let close = inner.find('}').ok_or_else(|| format!("'{template}': a '}}' is missing"))?;
-        let value = evaluate(inner[..close].trim(), factors).ok_or_else(|| {
-            let known: Vec<_> = factors.keys().map(String::as_str).collect();
-            format!(
-                "'{template}': {{{}}} is no factor (there are: {}), nor one with + - * / and a \
-                 whole number",
-                &inner[..close],
-                if known.is_empty() { "none".to_owned() } else { known.join(", ") }
-            )
-        })?;
-        out.push_str(&value.to_string());
-        rest = &inner[close + 1..];
-    }
-    out.push_str(rest);
-    Ok(out)
-}
-
-fn evaluate(expression: &str, factors: &BTreeMap<String, f64>) -> Option<f64> {
-    if let Some(value) = factors.get(expression) {
-        return Some(*value);
-    }
-    let at = expression.rfind(['+', '-', '*', '/'])?;
-    let left = *factors.get(expression[..at].trim())?;
-    let right = f64::from(expression[at + 1..].trim().parse::<u32>().ok()?);
-    match expression.as_bytes()[at] {
-        b'+' => Some(left + right),
-        b'-' => Some(left - right),
-        b'*' => Some(left * right),
-        _ if right > 0.0 => Some((left / right).floor()),
-        _ => None,
-    }
 }
 
 /// All comparisons of a study that was read by [`crate::spec`]. Experiments without an arm in this
@@ -246,14 +172,14 @@ pub fn expand(
     let media = if overrides.media.is_empty() { &default_medium } else { &overrides.media };
     let mut all = Vec::new();
     for experiment in &spec.experiments {
-        if !overrides.experiments.is_empty() && !overrides.experiments.contains(&experiment.name) {
+        if !wanted(experiment, overrides, media.len()) {
             continue;
         }
         let mut arms = Vec::new();
         for arm in &experiment.arms {
             arms.extend(concrete_arms(arm, cores)?);
         }
-        arms.retain(|a| mode == Mode::Full || a.headline);
+        arms.retain(|a| mode == Mode::Full || a.headline || experiment.media);
         // A directory of the user's stands for one set, and has no sets of other sizes.
         arms.retain(|a| overrides.files.is_none() || a.set.is_none());
         if arms.is_empty() {
@@ -297,6 +223,12 @@ pub fn expand(
     Ok(all)
 }
 
+/// Whether an experiment runs at all on so many media.
+fn wanted(experiment: &Experiment, overrides: &Overrides, media: usize) -> bool {
+    let named = overrides.experiments.contains(&experiment.name);
+    named || (overrides.experiments.is_empty() && (media > 1 || !experiment.media))
+}
+
 /// Whether two arms differ in the number of plain threads.
 fn has_ladder(arms: &[Concrete]) -> bool {
     let threads = |a: &Concrete| match a.plan.schedule {
@@ -321,10 +253,10 @@ fn ready_arm(
         None => {
             let quick = found.quick.as_ref().filter(|_| mode == Mode::Quick);
             let mut set = quick.unwrap_or(&found.full).clone();
+            // The seed of the command line orders the runs; the files stay the same, so that they
+            // are made once and sessions can be compared.
             if set.seed == 0 {
-                set.seed = overrides.seed.unwrap_or(spec.seed);
-            } else if let Some(seed) = overrides.seed {
-                set.seed ^= seed.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+                set.seed = spec.seed;
             }
             let scaled =
                 quick.is_some_and(|q| q.count < found.full.count || q.size != found.full.size);
@@ -358,43 +290,9 @@ fn add_again(comparisons: &mut [Comparison], mode: Mode) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proptest::prelude::*;
-
-    proptest! {
-        #[test]
-        fn no_template_panics(template in "[a-z{}+*/ 0-9-]{0,30}", n in -1e6f64..1e6) {
-            let factors = BTreeMap::from([("n".to_owned(), n)]);
-            if let Ok(text) = fill(&template, &factors) {
-                prop_assert!(!text.contains('{'), "{} from {}", text, template);
-            }
-        }
-        #[test]
-        fn a_factor_and_a_number_are_added_as_numbers(n in -1000i32..1000, m in 0u32..1000) {
-            let factors = BTreeMap::from([("n".to_owned(), f64::from(n))]);
-            let sum = (i64::from(n) + i64::from(m)).to_string();
-            prop_assert_eq!(fill(&format!("{{n+{m}}}"), &factors).unwrap(), sum);
-        }
-    }
 
     fn pipeline() -> StudySpec {
         crate::spec::load("pipeline", None).unwrap()
-    }
-
-    #[test]
-    fn braces_are_filled_in() {
-        let factors = BTreeMap::from([("n".to_owned(), 8.0), ("mib".to_owned(), 0.25)]);
-        for (template, text) in [
-            ("sync-{n}", "sync-8"),
-            ("c={n-1},h={ n + 1 }", "c=7,h=9"),
-            ("B-{mib}", "B-0.25"),
-            ("{n*4}/{n/3}", "32/2"),
-            ("plain", "plain"),
-        ] {
-            assert_eq!(fill(template, &factors).unwrap(), text);
-        }
-        for template in ["{m}", "{n", "{n-}", "{n/0}", "{}", "{n--1}"] {
-            assert!(fill(template, &factors).is_err(), "{template}");
-        }
     }
 
     #[test]
@@ -451,7 +349,8 @@ mod tests {
         let all = expand(&spec, Mode::Full, &overrides, 2).unwrap();
         assert_eq!(all.len(), 2);
         assert!(all.iter().all(|c| c.blocks == 2 && c.condition == Condition::Warm));
-        assert_ne!(all[0].arms[0].source, SetSource::Made(spec.sets["tree"].full.clone()));
+        let source = SetSource::Made(spec.sets["tree"].full.clone());
+        assert_eq!(all[0].arms[0].source, source, "the seed orders runs and makes no other files");
         let media = vec!["work".into(), "tmpfs".into()];
         let ladders = Overrides { media, ladders_on_further: true, ..Overrides::default() };
         let all = expand(&spec, Mode::Full, &ladders, 2).unwrap();
@@ -460,6 +359,16 @@ mod tests {
         };
         assert!(on("tmpfs", "threads-large-files") && on("work", "roles-grid"));
         assert!(!on("tmpfs", "roles-grid"), "no ladder of plain threads");
+        let quick = expand(&spec, Mode::Quick, &ladders, 2).unwrap();
+        let warm = |medium: &str| {
+            let of = |c: &&Comparison| c.medium == medium && c.experiment == "media-threads";
+            quick.iter().filter(of).map(|c| (c.condition, c.arms.len())).collect::<Vec<_>>()
+        };
+        assert_eq!(warm("tmpfs"), warm("work"));
+        assert!(warm("tmpfs").iter().all(|(c, n)| *c == Condition::Warm && *n >= 4));
+        assert_eq!(warm("tmpfs").len(), 1, "memory has a ladder of its own, where it can run");
+        let alone = expand(&spec, Mode::Quick, &Overrides::default(), 2).unwrap();
+        assert!(alone.iter().all(|c| c.experiment != "media-threads"));
         let files = Overrides { files: Some("/data".into()), ..Overrides::default() };
         let all = expand(&spec, Mode::Full, &files, 2).unwrap();
         let directory = SetSource::Directory("/data".into());

@@ -83,6 +83,10 @@ pub struct Experiment {
     /// Blocks in quick mode; at least 8 for a verdict.
     #[serde(default = "eight")]
     pub blocks_quick: u32,
+    /// Runs only where several media are measured, and then all its arms also in quick mode: the
+    /// ladder of a table of media.
+    #[serde(default)]
+    pub media: bool,
     /// Arms.
     #[serde(rename = "arm")]
     pub arms: Vec<Arm>,
@@ -299,16 +303,17 @@ mod tests {
 
     #[test]
     fn an_arm_has_a_point_for_each_pair_of_values_and_quick_takes_the_named_ones() {
-        let text = "name = \"r{r}-c{c}\"\nplan = \"x\"\nwith = { r = [1, 2], c = [4, 8, 16] }\n\
-                    headline_with = { c = [8] }";
-        let arm: Arm = toml::from_str(text).unwrap();
+        let text = r#"{"name": "r{r}-c{c}", "plan": "x", "with": {"r": [1, 2], "c": [4, 8, 16]},
+            "headline_with": {"c": [8]}}"#;
+        let arm: Arm = serde_json::from_str(text).unwrap();
         let points = arm.points();
         assert_eq!(points.len(), 6);
         assert_eq!(points.iter().filter(|p| arm.in_quick(p)).count(), 2);
         let names: Vec<_> = points.iter().map(|p| fill(&arm.name, p).unwrap()).collect();
         assert_eq!(names[0], "r1-c4");
         assert_eq!(names.iter().collect::<std::collections::BTreeSet<_>>().len(), 6);
-        let plain: Arm = toml::from_str("name = \"a\"\nplan = \"x\"\nheadline = true").unwrap();
+        let text = r#"{"name": "a", "plan": "x", "headline": true}"#;
+        let plain: Arm = serde_json::from_str(text).unwrap();
         assert_eq!(plain.points(), [BTreeMap::new()]);
         assert!(plain.in_quick(&plain.points()[0]));
     }

@@ -5,17 +5,14 @@
 //! keep the order of the study; what was refused, failed or never ran is kept with its reason.
 
 use crate::estimate::{Estimate, Ratio};
-use crate::input::{Input, Mode};
+use crate::input::Input;
 use crate::quantity::{Better, Unit};
-use ioloom_model::study::{Arm, Experiment};
+use ioloom_model::study::{AGAIN, Arm, Experiment, Mode, fill};
 use ioloom_model::units::spell_ns;
 use ioloom_model::{
     Compute, Condition, Distribution, Doubt, Measured, Method, Outcome, Plan, RunRecord, Schedule,
 };
 use std::collections::{BTreeMap, BTreeSet};
-
-/// How the laboratory marks the second run of the same arm in a block, which shows the noise.
-const AGAIN: &str = " (again)";
 
 /// One comparison.
 #[derive(Debug, Clone)]
@@ -378,42 +375,10 @@ fn family(experiment: &Experiment, record: &RunRecord) -> String {
 
 fn spec_index(experiment: &Experiment, name: &str, factors: &BTreeMap<String, f64>) -> usize {
     let name = name.strip_suffix(AGAIN).unwrap_or(name);
-    let exact = experiment.arms.iter().position(|a| fill(&a.name, factors) == name);
+    let exact =
+        experiment.arms.iter().position(|a| fill(&a.name, factors).is_ok_and(|n| n == name));
     let loose = || experiment.arms.iter().position(|a| fits(&a.name, name));
     exact.or_else(loose).unwrap_or(usize::MAX)
-}
-
-/// A template with its factors filled in, as the laboratory does when it expands an arm.
-fn fill(template: &str, factors: &BTreeMap<String, f64>) -> String {
-    let mut out = String::new();
-    let mut rest = template;
-    while let Some((before, after)) = rest.split_once('{') {
-        let Some((inside, tail)) = after.split_once('}') else { break };
-        out.push_str(before);
-        match evaluate(inside.trim(), factors) {
-            Some(value) => out.push_str(&value.to_string()),
-            None => out.push_str(inside),
-        }
-        rest = tail;
-    }
-    out.push_str(rest);
-    out
-}
-
-fn evaluate(expression: &str, factors: &BTreeMap<String, f64>) -> Option<f64> {
-    if let Some(value) = factors.get(expression) {
-        return Some(*value);
-    }
-    let at = expression.rfind(['+', '-', '*', '/'])?;
-    let left = *factors.get(expression[..at].trim())?;
-    let right = f64::from(expression[at + 1..].trim().parse::<u32>().ok()?);
-    match expression.as_bytes()[at] {
-        b'+' => Some(left + right),
-        b'-' => Some(left - right),
-        b'*' => Some(left * right),
-        _ if right > 0.0 => Some((left / right).floor()),
-        _ => None,
-    }
 }
 
 /// Whether the fixed parts of a template stand in a name in order.
@@ -445,19 +410,13 @@ pub fn not_run(input: &Input) -> Vec<NotRun> {
             .map(|r| point(spec_index(experiment, &r.key.arm, &r.key.factors), &r.key.factors))
             .collect();
         for (i, arm) in experiment.arms.iter().enumerate() {
-            let points = product(&arm.with);
+            let points = arm.points();
             let missing: Vec<_> = points.iter().filter(|p| !ran.contains(&point(i, p))).collect();
             if missing.is_empty() {
                 continue;
             }
             let whole = missing.len() == points.len();
-            let in_quick = |p: &BTreeMap<String, f64>| {
-                if arm.headline_with.is_empty() {
-                    return arm.headline;
-                }
-                arm.headline_with.iter().all(|(k, v)| p.get(k).is_some_and(|x| v.contains(x)))
-            };
-            let left_out = input.mode == Mode::Quick && missing.iter().all(|p| !in_quick(p));
+            let left_out = input.mode == Mode::Quick && missing.iter().all(|p| !arm.in_quick(p));
             out.push(NotRun {
                 experiment: experiment.name.clone(),
                 arm: arm.name.clone(),
@@ -471,23 +430,6 @@ pub fn not_run(input: &Input) -> Vec<NotRun> {
 
 fn point(arm: usize, factors: &BTreeMap<String, f64>) -> String {
     format!("{arm} {factors:?}")
-}
-
-fn product(with: &BTreeMap<String, Vec<f64>>) -> Vec<BTreeMap<String, f64>> {
-    let mut out = vec![BTreeMap::new()];
-    for (factor, values) in with {
-        out = out
-            .iter()
-            .flat_map(|p| {
-                values.iter().map(|v| {
-                    let mut next = p.clone();
-                    next.insert(factor.clone(), *v);
-                    next
-                })
-            })
-            .collect();
-    }
-    out
 }
 
 fn words(points: &[&BTreeMap<String, f64>]) -> String {
@@ -517,11 +459,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn templates_are_filled() {
-        let factors: BTreeMap<String, f64> =
-            [("n".to_owned(), 4.0), ("ms".to_owned(), 0.5)].into_iter().collect();
-        assert_eq!(fill("r1-c{n-1}-of-{n}", &factors), "r1-c3-of-4");
-        assert_eq!(fill("spin{ms}-{n*2}-{n/3}", &factors), "spin0.5-8-1");
+    fn the_fixed_parts_of_a_template_are_found_in_a_name() {
         assert!(fits("size-{size}", "size-64KiB") && !fits("size-{size}", "other-4"));
         assert!(fits("plain", "plain") && !fits("plain", "plainer"));
     }

@@ -1,25 +1,7 @@
 //! What the report is made from: values only, filled in by the caller.
 
+pub use ioloom_model::study::Mode;
 use ioloom_model::{Doubt, MachineFacts, RunRecord, StudySpec};
-
-/// How much of a study was asked for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Mode {
-    /// Headline arms within the budget of quick mode.
-    Quick,
-    /// Every arm at published size.
-    Full,
-}
-
-impl Mode {
-    /// The word.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Quick => "quick",
-            Self::Full => "full",
-        }
-    }
-}
 
 /// A verdict in one word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

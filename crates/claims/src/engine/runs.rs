@@ -8,6 +8,7 @@
 use crate::claim::Place;
 use crate::formula::{self, FormulaError};
 use crate::pattern;
+use ioloom_model::study::AGAIN;
 use ioloom_model::{Compute, Distribution, Doubt, Measured, Outcome, RunRecord};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -156,7 +157,7 @@ impl<'a> Runs<'a> {
 
     /// The second run of an arm in each block, if the laboratory made one.
     pub(crate) fn again(&self, arm: &Arm<'_>) -> Option<&Arm<'a>> {
-        let name = format!("{} (again)", arm.arm);
+        let name = format!("{}{AGAIN}", arm.arm);
         self.arms.iter().find(|a| a.arm == name)
     }
 }
