@@ -20,7 +20,6 @@ mod verdict;
 pub use claim::Claim;
 pub use engine::{Rule, verdict};
 pub use error::ClaimsError;
+pub use ioloom_model::Verdict;
 pub use ledger::{FILES, ledger, load};
-pub use verdict::{
-    ClaimVerdict, Evidence, Part, PublishedValue, VERDICT_SCHEMA, Verdict, VerdictList,
-};
+pub use verdict::{ClaimVerdict, Evidence, Part, PublishedValue, VERDICT_SCHEMA, VerdictList};

@@ -1,55 +1,11 @@
 //! What comes out: a verdict with its reason and its evidence, as `ioloom claims --json` prints it.
 
-use ioloom_model::Doubt;
+use ioloom_model::{Doubt, Verdict};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::fmt;
 
 /// Version of [`VerdictList`] and of everything inside it.
 pub const VERDICT_SCHEMA: u32 = 1;
-
-/// The answer to a claim.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-pub enum Verdict {
-    /// The evidence shows it.
-    #[serde(rename = "confirmed")]
-    Confirmed,
-    /// The evidence shows the contrary.
-    #[serde(rename = "refuted")]
-    Refuted,
-    /// The evidence allows both, or there is too little of it.
-    #[serde(rename = "undecided")]
-    Undecided,
-    /// It holds in one circumstance and not in another, or was shown for stand-ins only.
-    #[serde(rename = "scope")]
-    Scope,
-    /// This machine or this version cannot test it.
-    #[serde(rename = "not testable here")]
-    NotTestableHere,
-}
-
-impl Verdict {
-    /// Every verdict.
-    pub const ALL: [Self; 5] =
-        [Self::Confirmed, Self::Refuted, Self::Scope, Self::Undecided, Self::NotTestableHere];
-
-    /// The words.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Confirmed => "confirmed",
-            Self::Refuted => "refuted",
-            Self::Undecided => "undecided",
-            Self::Scope => "scope",
-            Self::NotTestableHere => "not testable here",
-        }
-    }
-}
-
-impl fmt::Display for Verdict {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
 
 /// What a verdict rests on.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]

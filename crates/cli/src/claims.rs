@@ -141,21 +141,11 @@ fn differing(claims: &[&Claim], sessions: &[Session]) -> Vec<String> {
     lines
 }
 
-const fn icon(verdict: Verdict) -> &'static str {
-    match verdict {
-        Verdict::Confirmed => "✓",
-        Verdict::Refuted => "✕",
-        Verdict::Scope => "◐",
-        Verdict::Undecided => "?",
-        Verdict::NotTestableHere => "–",
-    }
-}
-
 fn table(verdicts: &[ClaimVerdict], width: usize) -> String {
     let mut table = out::table(width);
     table.set_header(["claim", "verdict", "statement, and the effect with its 95 % interval"]);
     for v in verdicts {
-        let word = format!("{} {}", icon(v.verdict), v.verdict);
+        let word = format!("{} {}", v.verdict.icon(), v.verdict);
         let mut text = v.statement.clone();
         if v.evidence.blocks > 0 {
             text.push_str(&format!("\n{}, {} blocks", effect(&v.evidence), v.evidence.blocks));
@@ -167,7 +157,7 @@ fn table(verdicts: &[ClaimVerdict], width: usize) -> String {
     table.set_constraints([fixed(10), fixed(14)]);
     let counts = Verdict::ALL.iter().filter_map(|verdict| {
         let count = verdicts.iter().filter(|v| v.verdict == *verdict).count();
-        (count > 0).then(|| format!("{} {count} {verdict}", icon(*verdict)))
+        (count > 0).then(|| format!("{} {count} {verdict}", verdict.icon()))
     });
     let counts = counts.collect::<Vec<_>>().join("  ");
     format!("{}\n{}", out::table_text(&table), wrap(&counts, width, 0))
@@ -200,7 +190,7 @@ fn in_full(claim: &Claim, verdict: &ClaimVerdict, width: usize) -> String {
             all.push_str(&out::labelled(head, 10, text, width));
         }
     };
-    let word = format!("{} {}: {}", icon(verdict.verdict), verdict.verdict, verdict.sentence);
+    let word = format!("{} {}: {}", verdict.verdict.icon(), verdict.verdict, verdict.sentence);
     say("Verdict", &word);
     let ours = if verdict.evidence.blocks > 0 {
         format!("{}, {} blocks", effect(&verdict.evidence), verdict.evidence.blocks)
@@ -229,7 +219,7 @@ fn in_full(claim: &Claim, verdict: &ClaimVerdict, width: usize) -> String {
         let note = if part.note { " (a note, does not decide)" } else { "" };
         let head = format!(
             "{} {}, {}{note}: {}",
-            icon(part.verdict),
+            part.verdict.icon(),
             part.kind,
             part.place,
             part.sentence

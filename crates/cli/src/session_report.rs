@@ -11,7 +11,7 @@ use ioloom_lab::store::SessionHeader;
 use ioloom_lab::{Comparison, Mode, Session};
 use ioloom_model::study::{Arm, Chart, Experiment};
 use ioloom_model::{Doubt, StudySpec};
-use ioloom_report::{ClaimRow, DoubtRow, Input, Verdict};
+use ioloom_report::{ClaimRow, DoubtRow, Input};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
@@ -142,7 +142,7 @@ fn claim_row(verdict: &ClaimVerdict) -> ClaimRow {
         id: verdict.id.clone(),
         statement: verdict.statement.clone(),
         published: published(verdict),
-        verdict: word(verdict.verdict),
+        verdict: verdict.verdict,
         sentence: verdict.sentence.clone(),
         effect,
     }
@@ -152,16 +152,6 @@ fn claim_row(verdict: &ClaimVerdict) -> ClaimRow {
 pub(crate) fn published(verdict: &ClaimVerdict) -> String {
     let numbers = verdict.published.iter().map(|p| format!("{} {} {}", p.what, p.value, p.unit));
     numbers.map(|text| text.trim().to_owned()).collect::<Vec<_>>().join("; ")
-}
-
-const fn word(verdict: ioloom_claims::Verdict) -> Verdict {
-    match verdict {
-        ioloom_claims::Verdict::Confirmed => Verdict::Confirmed,
-        ioloom_claims::Verdict::Refuted => Verdict::Refuted,
-        ioloom_claims::Verdict::Undecided => Verdict::Undecided,
-        ioloom_claims::Verdict::Scope => Verdict::Scope,
-        ioloom_claims::Verdict::NotTestableHere => Verdict::NotTestableHere,
-    }
 }
 
 /// Doubts of the session and of the series that verdicts rest on, each once per experiment.

@@ -21,6 +21,7 @@ pub mod schedule;
 pub mod study;
 pub mod table;
 pub mod units;
+pub mod verdict;
 
 pub use compute::Compute;
 pub use condition::{Condition, Proof};
@@ -34,6 +35,7 @@ pub use plan::{Buffers, Plan, ReadOrder};
 pub use record::{CallKind, CallStats, Measured, Outcome, RunRecord, ThreadTime};
 pub use schedule::{HybridOrder, ReadAhead, Schedule};
 pub use study::StudySpec;
+pub use verdict::Verdict;
 
 /// A text that could not be understood: what was read, and what would have been right.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

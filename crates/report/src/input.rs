@@ -1,50 +1,8 @@
 //! What the report is made from: values only, filled in by the caller.
 
+pub use ioloom_model::Verdict;
 pub use ioloom_model::study::Mode;
 use ioloom_model::{Doubt, MachineFacts, RunRecord, StudySpec};
-
-/// A verdict in one word.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Verdict {
-    /// The runs show it.
-    Confirmed,
-    /// The runs show the contrary.
-    Refuted,
-    /// It holds only in a part of the stated range, or for another reason than stated.
-    Scope,
-    /// The runs do not decide it.
-    Undecided,
-    /// This machine cannot tell.
-    NotTestableHere,
-}
-
-impl Verdict {
-    /// Every verdict in the order of tables.
-    pub const ALL: [Self; 5] =
-        [Self::Confirmed, Self::Refuted, Self::Scope, Self::Undecided, Self::NotTestableHere];
-
-    /// The word.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Confirmed => "confirmed",
-            Self::Refuted => "refuted",
-            Self::Scope => "scope",
-            Self::Undecided => "undecided",
-            Self::NotTestableHere => "not testable here",
-        }
-    }
-
-    /// A shape that tells the verdicts apart without colour.
-    pub const fn icon(self) -> &'static str {
-        match self {
-            Self::Confirmed => "✓",
-            Self::Refuted => "✕",
-            Self::Scope => "◐",
-            Self::Undecided => "?",
-            Self::NotTestableHere => "–",
-        }
-    }
-}
 
 /// A claim and what the runs say of it.
 #[derive(Debug, Clone, PartialEq)]

@@ -13,8 +13,8 @@ mod published;
 pub(crate) mod runs;
 
 use crate::claim::{Claim, Combine, Contrast, Place};
-use crate::verdict::{ClaimVerdict, Evidence, Part, PublishedValue, Verdict};
-use ioloom_model::{Doubt, RunRecord};
+use crate::verdict::{ClaimVerdict, Evidence, Part, PublishedValue};
+use ioloom_model::{Doubt, RunRecord, Verdict};
 use ioloom_stats::{Bootstrap, Interval};
 use runs::{Arm, Gap, Runs};
 use std::collections::BTreeSet;
