@@ -28,7 +28,7 @@ pub(crate) fn run(args: &CleanArgs) -> Ended {
         std::fs::read_dir(&dir)
             .map_err(|e| Failure::failed(format!("read directory {}: {e}", dir.display())))?;
     }
-    crate::media::undo_left(&dir);
+    let left = crate::media::undo_left(&dir);
     let done = ioloom_lab::clean(&dir, &Files).map_err(Failure::failed)?;
     let (mut files, mut bytes, mut failed) = (0u64, 0u64, false);
     let mut text = String::new();
@@ -43,8 +43,34 @@ pub(crate) fn run(args: &CleanArgs) -> Ended {
         files += set.files;
         bytes += set.bytes;
     }
-    let (files, bytes) = (format_count(files), format_size(bytes));
-    text.push_str(&format!("{files} files removed, {bytes} given back\n"));
+    text.push_str(&summary(left, files, bytes));
     out::print(&text)?;
     Ok(if failed { Exit::Failed } else { Exit::Ok })
+}
+
+/// The last line: what was removed in all.
+fn summary(left: usize, files: u64, bytes: u64) -> String {
+    let mut parts = Vec::new();
+    if left > 0 {
+        let what = if left == 1 { "1 leftover".to_owned() } else { format!("{left} leftovers") };
+        parts.push(format!("{what} of killed studies removed"));
+    }
+    if files > 0 || left == 0 {
+        let (files, bytes) = (format_count(files), format_size(bytes));
+        parts.push(format!("{files} files removed, {bytes} given back"));
+    }
+    format!("{}\n", parts.join("; "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::summary;
+
+    #[test]
+    fn leftovers_are_counted_apart_from_files() {
+        assert_eq!(summary(0, 0, 0), "0 files removed, 0 B given back\n");
+        assert_eq!(summary(1, 0, 0), "1 leftover of killed studies removed\n");
+        let both = "2 leftovers of killed studies removed; 40 files removed, 4.00 KiB given back\n";
+        assert_eq!(summary(2, 40, 4096), both);
+    }
 }

@@ -107,20 +107,23 @@ impl Media {
     }
 }
 
-/// Removes what killed studies left: images, groups of processes, sets in memory.
-pub(crate) fn undo_left(work_dir: &Path) {
-    if let Err(error) = media::undo_left(work_dir) {
+/// Removes what killed studies left: images, groups of processes, sets in memory. Says how many
+/// there were.
+pub(crate) fn undo_left(work_dir: &Path) -> usize {
+    let mut found = media::undo_left(work_dir).unwrap_or_else(|error| {
         tell(&format!("what a killed study left stays: {error}; try `ioloom clean` as root"));
-    }
-    let Ok(entries) = std::fs::read_dir(MEMORY) else { return };
+        0
+    });
+    let Ok(entries) = std::fs::read_dir(MEMORY) else { return found };
     for dir in entries.flatten().map(|entry| entry.path()) {
         let name = dir.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let maker = name.strip_prefix("ioloom-").and_then(|text| text.parse::<u32>().ok());
         if maker.is_some_and(|process| !ioloom_sys::mount::lives(process)) {
             let _ = ioloom_lab::clean(&dir, &Files);
-            let _ = std::fs::remove_dir(&dir);
+            found += usize::from(std::fs::remove_dir(&dir).is_ok());
         }
     }
+    found
 }
 
 /// A directory of ours on a file system in memory.
