@@ -5,10 +5,14 @@
 //! rule can be tested on planted events. All times are nanoseconds after the start of the run, on
 //! the monotonic clock.
 
+pub mod findings;
 pub mod lane;
 pub mod raw;
+pub mod shares;
 pub mod span;
+pub mod viewer;
 
+pub use findings::Finding;
 pub use lane::{
     Core, CoreRun, Device, Mark, NO_CPU, NO_FILE, Request, Segment, Series, Thread, Trace, Wake,
 };

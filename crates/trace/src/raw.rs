@@ -4,6 +4,10 @@ use crate::lane::{CoreRun, Mark, Request, Series};
 use crate::span::Span;
 use ioloom_model::Level;
 
+/// Name of the series whose last value is the number of usable processors. Levels without core lanes
+/// cannot tell it otherwise, and who runs too many threads is judged by it.
+pub const PROCESSORS: &str = "processors";
+
 /// Everything that one observation recorded.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Raw {
