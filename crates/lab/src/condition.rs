@@ -6,6 +6,9 @@
 //! made cold by mounting it anew, which takes names and inodes of that file system alone. Warm is made by reading
 //! every file. As-is changes nothing and records what is there.
 //!
+//! Looking at what is in memory opens files, and so brings their names and inodes back. Where these
+//! are to be cold, everything is dropped, or mounted anew, once more after the last look.
+//!
 //! The proof has two parts. Before the run, cachestat on a sample drawn from the seed (at most
 //! [`SAMPLE_MAX`] files, and every large one): cold allows [`COLD_RESIDENT_MAX`] of the pages in
 //! memory, warm wants [`WARM_RESIDENT_MIN`]. After it, the bytes that the child had from devices:
@@ -45,11 +48,14 @@ pub const WARM_DEVICE_MAX: f64 = 0.05;
 /// Large files that are looked at in one sample; more would make looking as long as reading.
 const LARGE_MAX: usize = 4096;
 
+/// Drops data, names and inodes of the whole machine from memory.
+pub type DropAll = fn() -> io::Result<()>;
+
 /// How conditions are made.
 #[derive(Debug, Clone, Copy)]
 pub struct Maker<'a> {
-    /// Whether the user allowed the whole cache of the machine to be dropped.
-    pub drop_caches: bool,
+    /// How the whole cache of the machine is dropped, if the user allowed it.
+    pub drop_caches: Option<DropAll>,
     /// Threads of a pass over the files.
     pub threads: usize,
     /// The image of ours that the files lie in, if they do: cold is then made by mounting it anew.
@@ -108,6 +114,7 @@ impl Maker<'_> {
         let (mut made_by, mut metadata) = ("none", Metadata::Unknown);
         let sample = sample(list, files_max, seed);
         let mut resident = None;
+        let mut diskstats = None;
         match condition {
             Condition::Cold => {
                 self.refuse_memory(list)?;
@@ -121,9 +128,11 @@ impl Maker<'_> {
                         break;
                     }
                 }
-                // Looking opened the files of the sample, so their names are in memory again.
-                if let Some(image) = self.image {
-                    image.remount()?;
+                // Looking opened the files of the sample, so their names and inodes are in memory
+                // again. They go once more, and nothing is opened after that.
+                if metadata == Metadata::Cold {
+                    diskstats = device_bytes(list);
+                    self.cool(list, files_max, stop)?;
                 }
             }
             Condition::Warm => {
@@ -148,7 +157,7 @@ impl Maker<'_> {
             sampled: sample.len() as u64,
             resident,
             data_bytes: list.bytes(files_max),
-            diskstats: device_bytes(list),
+            diskstats: diskstats.or_else(|| device_bytes(list)),
         })
     }
 
@@ -156,8 +165,8 @@ impl Maker<'_> {
     const fn way(&self) -> (&'static str, Metadata) {
         match (self.image, self.drop_caches) {
             (Some(_), _) => ("remount", Metadata::Cold),
-            (None, true) => ("drop-caches", Metadata::Cold),
-            (None, false) => ("fadvise", Metadata::Warm),
+            (None, Some(_)) => ("drop-caches", Metadata::Cold),
+            (None, None) => ("fadvise", Metadata::Warm),
         }
     }
 
@@ -182,8 +191,8 @@ impl Maker<'_> {
         if let Some(image) = self.image {
             return Ok(image.remount()?);
         }
-        if self.drop_caches {
-            return cache::drop_everything().map_err(|source| ConditionError::System {
+        if let Some(drop_all) = self.drop_caches {
+            return drop_all().map_err(|source| ConditionError::System {
                 operation: "drop the system's caches",
                 source,
                 remedy: "run as root, or leave out --drop-caches",
@@ -393,7 +402,7 @@ fn judge(asked: Condition, before: Option<f64>, after: Option<f64>) -> (Option<b
 mod tests {
     use super::*;
 
-    const MAKER: Maker<'_> = Maker { drop_caches: false, threads: 4, image: None };
+    const MAKER: Maker<'_> = Maker { drop_caches: None, threads: 4, image: None };
 
     fn set(files: usize, bytes: usize) -> (tempfile::TempDir, FileList) {
         let dir = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
@@ -433,6 +442,69 @@ mod tests {
         assert_eq!(again.made_by, "none", "a warm set is not read again");
         let (proof, doubt) = warm.conclude(Method::Read, Some(0), Some(&full), &list);
         assert_eq!((proof.proved, doubt), (Some(true), None), "{proof:?}");
+    }
+
+    thread_local! {
+        /// How often the stand-in below was called.
+        static DROPPED: std::cell::Cell<u32> = const { std::cell::Cell::new(0) };
+        /// The image that it mounts anew.
+        static IMAGE: std::cell::RefCell<Option<OwnImage>> =
+            const { std::cell::RefCell::new(None) };
+    }
+
+    /// Stands for dropping the cache of the machine, which a test must not do: mounts the image of
+    /// the test anew, which does the same to its files alone.
+    fn drop_image() -> io::Result<()> {
+        DROPPED.set(DROPPED.get() + 1);
+        IMAGE.with_borrow(|image| {
+            image.as_ref().map_or(Ok(()), |own| own.remount().map_err(io::Error::other))
+        })
+    }
+
+    #[test]
+    fn the_whole_cache_is_dropped_again_after_the_look() {
+        let (_dir, list) = set(5, 100);
+        if cache::lives_in_memory(list.root()).unwrap() {
+            println!("skipped: the source tree lies in memory");
+            return;
+        }
+        let maker = Maker { drop_caches: Some(drop_image), ..MAKER };
+        let made = maker.make(Condition::Cold, &list, None, 1, &AtomicBool::new(false)).unwrap();
+        assert_eq!((made.made_by, made.metadata), ("drop-caches", Metadata::Cold));
+        assert_eq!(DROPPED.get(), 2, "once before the look and once after it");
+    }
+
+    #[test]
+    fn no_inode_of_the_sample_is_in_memory_after_a_dropped_cache() {
+        let work = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
+        let own = match OwnImage::make(work.path(), "own", 8 << 20, 200) {
+            Ok(own) => own,
+            Err(reason) => {
+                println!("skipped: {reason}");
+                return;
+            }
+        };
+        let dir = own.dir().join("set");
+        std::fs::create_dir(&dir).unwrap();
+        for i in 0..100 {
+            std::fs::write(dir.join(format!("{i:03}")), [i as u8; 100]).unwrap();
+        }
+        let list = FileList::below(&dir).unwrap();
+        IMAGE.set(Some(own));
+        let maker = Maker { drop_caches: Some(drop_image), ..MAKER };
+        maker.make(Condition::Cold, &list, None, 1, &AtomicBool::new(false)).unwrap();
+        let root = File::open(list.root()).unwrap();
+        let Some(before) = cache::device_read_bytes(&root) else {
+            println!("skipped: the device of the image is not counted");
+            return;
+        };
+        for i in 0..list.len() {
+            std::fs::metadata(list.path(i)).unwrap();
+        }
+        let read = cache::device_read_bytes(&root).unwrap() - before;
+        assert!(read > 0, "names and inodes came from memory");
+        drop(root);
+        drop(IMAGE.take());
     }
 
     #[test]

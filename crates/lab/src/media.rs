@@ -205,7 +205,7 @@ mod tests {
         }
         let list = FileList::below(&dir).unwrap();
         let stop = AtomicBool::new(false);
-        let maker = Maker { drop_caches: false, threads: 4, image: Some(&own) };
+        let maker = Maker { drop_caches: None, threads: 4, image: Some(&own) };
         let made = maker.make(Condition::Cold, &list, None, 1, &stop).unwrap();
         let before = ioloom_sys::proc::process_io().unwrap().read_bytes;
         for i in 0..50 {

@@ -11,7 +11,7 @@
 
 use crate::budget::Blocks;
 use crate::child::{self, ChildEnd, Runner};
-use crate::condition::{ConditionError, Made, Maker};
+use crate::condition::{ConditionError, DropAll, Made, Maker};
 use crate::expand::{Comparison, Mode, Overrides, expand};
 use crate::files::PassError;
 use crate::judge::{self, Judge};
@@ -519,7 +519,9 @@ impl Study<'_> {
             return Some(Ended::without_proof(Outcome::Refused { reason }));
         }
         let image = self.options.images.iter().find(|i| i.word() == comparison.medium);
-        let maker = Maker { drop_caches: self.options.drop_caches, threads: 8, image };
+        let drop_all: DropAll = ioloom_sys::cache::drop_everything;
+        let drop_caches = self.options.drop_caches.then_some(drop_all);
+        let maker = Maker { drop_caches, threads: 8, image };
         let seed = self.header.seed ^ u64::from(slot.2);
         let (condition, max) = (comparison.condition, order.files_max);
         let made = maker.make(condition, &set.files, max, seed, self.options.stop);
