@@ -263,7 +263,7 @@ pub(super) fn media<'a>(bench: &Bench<'a>, contrast: &Contrast) -> Result<Findin
     let Contrast::Media { at, arm, metric, margin } = contrast else {
         return wrong();
     };
-    let media = Runs::by_medium(bench.records, at);
+    let media = Runs::by_medium(&bench.records, at);
     let mut ran = Vec::new();
     for (name, runs) in &media {
         if let Ok(arm) = the_arm(runs, arm) {

@@ -14,7 +14,8 @@ pub(super) fn of(finding: &Finding<'_>) -> Vec<Doubt> {
     let mut doubts = BTreeSet::new();
     for doubt in Doubt::ALL {
         let marked = finding.used.iter().filter(|r| r.doubts.contains(&doubt)).count();
-        if marked > 0 && marked as f64 >= SHARE_MIN * finding.used.len() as f64 {
+        let withheld = doubt == Doubt::NoisyNeighbour && finding.withheld;
+        if withheld || (marked > 0 && marked as f64 >= SHARE_MIN * finding.used.len() as f64) {
             doubts.insert(doubt);
         }
     }

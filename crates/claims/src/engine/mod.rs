@@ -7,6 +7,7 @@
 
 mod compare;
 mod curve;
+mod disturbed;
 mod doubts;
 mod levels;
 mod published;
@@ -85,6 +86,8 @@ struct Finding<'a> {
     partial: bool,
     /// Whether the effect is not above the noise of a plan against itself.
     below_noise: bool,
+    /// Whether its answer was taken away because disturbed blocks decided it.
+    withheld: bool,
 }
 
 impl<'a> Finding<'a> {
@@ -115,23 +118,23 @@ impl<'a> Finding<'a> {
 }
 
 /// The runs of a contrast and the rule, for the evaluators.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 struct Bench<'a> {
-    records: &'a [RunRecord],
+    records: Vec<&'a RunRecord>,
     rule: Rule,
 }
 
 impl<'a> Bench<'a> {
     fn runs(&self, at: &Place, contrast: &Contrast) -> Runs<'a> {
         let by_compute = contrast.axis() == Some("compute");
-        Runs::of(self.records, at, &contrast.patterns(), by_compute, self.rule.blocks_min)
+        Runs::of(&self.records, at, &contrast.patterns(), by_compute, self.rule.blocks_min)
     }
 }
 
 /// Judges a claim by stored runs.
 pub fn verdict(claim: &Claim, records: &[RunRecord], rule: Rule) -> ClaimVerdict {
-    let bench = Bench { records, rule };
-    let judged = |note: bool| move |contrast: &Contrast| part(&bench, contrast, note);
+    let bench = &Bench { records: records.iter().collect(), rule };
+    let judged = |note: bool| move |contrast: &Contrast| part(bench, contrast, note);
     let parts: Vec<Part> = claim.contrasts.iter().map(judged(false)).collect();
     let (verdict, deciding) = combine(&parts, claim.combine);
     let chief = deciding.first().and_then(|i| parts.get(*i)).or(parts.first());
@@ -242,6 +245,7 @@ fn part(bench: &Bench<'_>, contrast: &Contrast, note: bool) -> Part {
             blank(verdict, sentence)
         }
         Ok(finding) => {
+            let finding = disturbed::withhold(bench, contrast, finding);
             let doubts = doubts::of(&finding);
             let crowded = doubts.contains(&Doubt::Oversubscribed);
             let limited = finding.sleeps || finding.partial || crowded;

@@ -51,9 +51,10 @@ pub(crate) struct Runs<'a> {
 /// Which sessions may be put together.
 type Alike<'a> = (&'a str, &'a str, &'a str, BTreeSet<(&'a str, &'a str)>);
 
-fn at_place<'a>(records: &'a [RunRecord], place: &Place) -> Vec<&'a RunRecord> {
+fn at_place<'a>(records: &[&'a RunRecord], place: &Place) -> Vec<&'a RunRecord> {
     records
         .iter()
+        .copied()
         .filter(|r| {
             r.key.study == place.study
                 && r.key.experiment == place.experiment
@@ -92,7 +93,7 @@ impl<'a> Runs<'a> {
     /// The group of sessions to judge a place by; `wanted` are the patterns of the contrast, and
     /// `by_compute` takes each compute of the experiment as an arm of its own.
     pub(crate) fn of(
-        records: &'a [RunRecord],
+        records: &[&'a RunRecord],
         place: &Place,
         wanted: &[&str],
         by_compute: bool,
@@ -113,7 +114,7 @@ impl<'a> Runs<'a> {
     }
 
     /// The runs of each medium of the place, the newest group of each.
-    pub(crate) fn by_medium(records: &'a [RunRecord], place: &Place) -> Vec<(String, Self)> {
+    pub(crate) fn by_medium(records: &[&'a RunRecord], place: &Place) -> Vec<(String, Self)> {
         let mut media: BTreeMap<&str, Vec<&RunRecord>> = BTreeMap::new();
         for group in groups(&at_place(records, place)) {
             let newest = |g: &[&RunRecord]| g.iter().map(|r| r.started_unix_ms).max();

@@ -2,6 +2,7 @@
 
 #![allow(clippy::print_stdout, reason = "a skipped test says so")]
 
+mod disturbed;
 mod engine;
 mod expansion;
 mod ledger;

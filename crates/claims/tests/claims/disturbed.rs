@@ -1,0 +1,114 @@
+//! Verdicts beside noisy neighbours: what stands and what is withheld.
+
+use crate::synthetic::Store;
+use ioloom_claims::{ClaimVerdict, Rule, Verdict, load, verdict};
+use ioloom_model::Doubt;
+use proptest::prelude::*;
+
+/// The claim on the ratio of two arms, judged by the rule of quick studies.
+fn judged(store: &Store, claim: &str) -> ClaimVerdict {
+    let text = format!(
+        "[[claim]]\nid = \"000-T\"\nseed = 0\nstatement = \"t\"\nscope = \"t\"\nconfirms = \"t\"\n\
+         refutes = \"t\"\n[[claim.contrast]]\nkind = \"ratio\"\nat = {{ experiment = \"e\", \
+         set = \"E\" }}\na = \"a\"\nb = \"b\"\nclaim = \"{claim}\"\n"
+    );
+    verdict(&load([("t", text.as_str())]).unwrap()[0], &store.records, Rule::QUICK)
+}
+
+fn two(a_ms: f64, blocks: u32) -> Store {
+    let mut store = Store::new(blocks);
+    store.arm("a", &[], a_ms).arm("b", &[], 100.0);
+    store
+}
+
+#[test]
+fn blocks_that_were_all_disturbed_give_no_verdict() {
+    let mut store = two(100.0, 8);
+    store.disturb("a", &[0, 1, 2, 3, 4, 5, 6, 7], 1.3);
+    let found = judged(&store, "equal");
+    assert_eq!(found.verdict, Verdict::Undecided, "{}", found.sentence);
+    assert!(found.sentence.contains("disturbed 8 of 8 blocks"), "{}", found.sentence);
+    assert!(found.sentence.contains("repeat on a quiet machine"), "{}", found.sentence);
+    assert!(found.doubts.contains(&Doubt::NoisyNeighbour));
+    assert_eq!(found.evidence.numbers["disturbed_blocks"], 8.0);
+    // The measured effect stays visible: it is the answer that is withheld.
+    assert!(found.evidence.effect.unwrap() > 1.2);
+}
+
+#[test]
+fn a_verdict_stands_on_its_quiet_blocks() {
+    let mut store = two(80.0, 8);
+    store.disturb("a", &[2, 5], 1.02);
+    let found = judged(&store, "less");
+    assert_eq!(found.verdict, Verdict::Confirmed, "{}", found.sentence);
+    assert_eq!(found.evidence.blocks, 8, "the evidence is that of all blocks");
+    let mut third = two(80.0, 8);
+    third.disturb("a", &[2, 5, 6], 1.0);
+    let found = judged(&third, "less");
+    assert_eq!(found.verdict, Verdict::Undecided, "five quiet blocks are too few of eight");
+    assert!(found.sentence.contains("too few"), "{}", found.sentence);
+    let mut more = two(80.0, 11);
+    more.disturb("a", &[2, 5, 6], 1.0);
+    assert_eq!(judged(&more, "less").verdict, Verdict::Confirmed, "eight quiet ones are enough");
+}
+
+#[test]
+fn a_verdict_that_the_disturbed_blocks_decide_is_withheld() {
+    // Five of eleven blocks are disturbed, and with them the two arms seem to be the same.
+    let mut store = two(90.0, 11);
+    store.disturb("a", &[0, 2, 4, 6, 8], 1.0 / 0.9);
+    let quiet = {
+        let mut quiet = two(90.0, 11);
+        quiet.records.retain(|r| ![0, 2, 4, 6, 8].contains(&r.key.block));
+        quiet
+    };
+    assert_eq!(quiet.records.len(), 12);
+    let found = judged(&store, "equal");
+    assert_ne!(found.verdict, Verdict::Confirmed, "{}", found.sentence);
+    // One arm is disturbed in four blocks, the other in the four that follow: none is quiet.
+    let mut both = two(80.0, 8);
+    both.disturb("a", &[0, 1, 2, 3], 1.0).disturb("b", &[4, 5, 6, 7], 1.0);
+    assert_eq!(judged(&both, "less").verdict, Verdict::Undecided);
+}
+
+#[test]
+fn what_was_open_stays_open_and_other_doubts_withhold_nothing() {
+    let mut store = two(80.0, 8);
+    store.doubt("a", Doubt::Scaled).doubt("b", Doubt::ConditionUnknown);
+    assert_eq!(judged(&store, "less").verdict, Verdict::Confirmed);
+    let mut few = two(80.0, 7);
+    few.disturb("a", &[0], 1.0);
+    let found = judged(&few, "less");
+    assert!(found.sentence.contains("too few blocks: 7"), "{}", found.sentence);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn disturbance_takes_verdicts_away_and_makes_none(
+        a_ms in 60.0f64..140.0,
+        blocks in 6u32..16,
+        hit in prop::collection::btree_set(0u32..16, 0..16),
+        times in 0.5f64..2.0,
+        claim in prop::sample::select(vec!["less", "greater", "equal"]),
+    ) {
+        let hit: Vec<u32> = hit.into_iter().filter(|b| *b < blocks).collect();
+        let mut store = two(a_ms, blocks);
+        store.disturb("a", &hit, times);
+        let found = judged(&store, claim).verdict;
+        // The same numbers without the doubts: what the old rule would have said.
+        let mut plain = two(a_ms, blocks);
+        plain.disturb("a", &hit, times);
+        plain.records.iter_mut().for_each(|r| r.doubts.clear());
+        let without = judged(&plain, claim).verdict;
+        prop_assert!(found == without || found == Verdict::Undecided);
+        if hit.is_empty() {
+            prop_assert_eq!(found, without);
+        }
+        // What is left standing has at least six quiet blocks, three quarters of eight.
+        if found != Verdict::Undecided && !hit.is_empty() {
+            prop_assert!(blocks as usize - hit.len() >= 6);
+        }
+    }
+}
