@@ -16,7 +16,8 @@ const SCHEMA: u32 = 1;
 #[derive(Debug, Args)]
 #[command(after_help = "\
 The runs of two sessions were not taken together, so a difference can come from anything that
-changed between them: the program, the machine, its load. Same seed and same sets are needed.
+changed between them: the program, the load, the time of day. Where machine, medium, files, plan
+or condition are not the same, no change is told; what differs is.
 
 Examples:
   ioloom compare latest-1 latest               what changed since the last time
@@ -90,6 +91,7 @@ fn document(a: &Input, b: &Input) -> Value {
                 "hi": row.ratio.map(|r| r.high),
                 "n": row.ratio.map_or(0, |r| r.n),
                 "change": row.change.name(),
+                "differs": row.differs,
             })
         })
         .collect();

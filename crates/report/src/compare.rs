@@ -3,14 +3,18 @@
 //!
 //! The runs of two sessions were not taken together, so nothing is paired: the ratio is that of the
 //! medians, each sample resampled on its own. A difference counts when its interval leaves out 1
-//! and the ratio is beyond the margin of 5 % that verdicts use too. Another machine or another set
-//! makes a comparison of machines and sets, which is said first.
+//! and the ratio is beyond the margin of 5 % that verdicts use too. Where the machine, the medium,
+//! the files, the plan or the condition are not the same, the ratio says nothing about what changed
+//! in between: it is shown, no change is told, and what differs is.
 
 use crate::estimate::Ratio;
 use crate::group::{ArmRuns, Group, groups};
 use crate::input::Input;
 use crate::quantity::Better;
+use ioloom_model::RunRecord;
+use ioloom_model::condition::Metadata;
 use ioloom_stats::Rule;
+use std::collections::BTreeMap;
 
 /// How an arm of the second session stands to that of the first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -25,6 +29,8 @@ pub enum Change {
     Same,
     /// Neither the same nor different on this evidence.
     Unclear,
+    /// Not the same thing was measured, so nothing can be said of a change.
+    NotComparable,
 }
 
 impl Change {
@@ -36,6 +42,7 @@ impl Change {
             Self::Different => "different",
             Self::Same => "same",
             Self::Unclear => "unclear",
+            Self::NotComparable => "not comparable",
         }
     }
 
@@ -47,6 +54,7 @@ impl Change {
             Self::Different => "◆",
             Self::Same => "=",
             Self::Unclear => "?",
+            Self::NotComparable => "≠",
         }
     }
 }
@@ -64,6 +72,8 @@ pub struct Row<'a> {
     pub ratio: Option<Ratio>,
     /// What it means.
     pub change: Change,
+    /// What is not the same in both, so that no change can be told; empty if all is.
+    pub differs: Vec<String>,
 }
 
 /// Both sessions matched arm by arm.
@@ -77,6 +87,20 @@ pub struct Matched<'a> {
     pub remarks: Vec<String>,
 }
 
+impl Matched<'_> {
+    /// What keeps arms from being compared, each with the number of arms.
+    pub fn refusals(&self) -> Vec<(&str, usize)> {
+        let mut out: Vec<(&str, usize)> = Vec::new();
+        for difference in self.rows.iter().flat_map(|row| &row.differs) {
+            match out.iter_mut().find(|(text, _)| text == difference) {
+                Some((_, count)) => *count += 1,
+                None => out.push((difference, 1)),
+            }
+        }
+        out
+    }
+}
+
 /// Matches two sessions by experiment, set, medium, condition, compute and arm.
 pub fn matched<'a>(a: &'a Input, b: &'a Input) -> Matched<'a> {
     let (left, right) = (groups(a), groups(b));
@@ -87,7 +111,14 @@ pub fn matched<'a>(a: &'a Input, b: &'a Input) -> Matched<'a> {
         for arm in group.arms.iter().filter(|x| x.estimate.is_some()) {
             let twin = other.and_then(|g| twin(g, arm));
             match twin {
-                Some(twin) => rows.push(row(group, arm, twin, a.seed)),
+                Some(twin) => {
+                    let mut row = row(group, arm, twin, a.seed);
+                    row.differs = differences([a, b], [arm, twin]);
+                    if !row.differs.is_empty() {
+                        row.change = Change::NotComparable;
+                    }
+                    rows.push(row);
+                }
                 None => alone.push((a.session.clone(), described(group, arm))),
             }
         }
@@ -124,7 +155,59 @@ fn row<'a>(group: &Group<'a>, first: &ArmRuns<'a>, second: &ArmRuns<'a>, seed: u
     let values = |a: &ArmRuns<'_>| a.estimate.as_ref().map_or(Vec::new(), |e| e.values.clone());
     let ratio = Ratio::unpaired(&values(second), &values(first), seed);
     let change = ratio.map_or(Change::Unclear, |r| judge(&r, group.better()));
-    Row { group: group.clone(), first: first.clone(), second: second.clone(), ratio, change }
+    let (group, first, second) = (group.clone(), first.clone(), second.clone());
+    Row { group, first, second, ratio, change, differs: Vec::new() }
+}
+
+/// What must be the same in both arms for a change to mean anything, and is not.
+fn differences(inputs: [&Input; 2], arms: [&ArmRuns<'_>; 2]) -> Vec<String> {
+    let mut out = Vec::new();
+    let mut differ = |what: &str, [x, y]: [String; 2]| {
+        if x != y {
+            out.push(format!("{what}: {x} against {y}"));
+        }
+    };
+    differ("machine", inputs.map(|i| i.machine.fingerprint.clone()));
+    differ("medium", arms.map(medium));
+    differ("file set", arms.map(|a| format!("{} {}", a.set, first(a, |r| r.set.hash.clone()))));
+    differ("plan", arms.map(|a| a.plan.to_string()));
+    let work = arms.map(|a| a.work().unwrap_or_default());
+    if arms.iter().all(|a| a.plan.method != ioloom_model::Method::Null) {
+        differ("work", work.map(|(files, bytes)| format!("{files} files, {bytes} bytes")));
+    }
+    differ("condition", arms.map(proved));
+    out
+}
+
+fn first(arm: &ArmRuns<'_>, of: impl Fn(&RunRecord) -> String) -> String {
+    arm.runs.first().map_or(String::new(), |r| of(r))
+}
+
+/// What an arm lies on. The number of a loop device says nothing: it is the next free one.
+fn medium(arm: &ArmRuns<'_>) -> String {
+    first(arm, |record| {
+        let Some(m) = &record.set.medium else { return "unknown".to_owned() };
+        let device = m.block_device.as_deref().unwrap_or("no device");
+        let device = if device.starts_with("loop") { "loop" } else { device };
+        format!("{} on {device}", m.file_system)
+    })
+}
+
+/// The condition as it was shown: what was asked, what became of names, and whether most runs
+/// prove it.
+fn proved(arm: &ArmRuns<'_>) -> String {
+    let mut counts: BTreeMap<String, usize> = BTreeMap::new();
+    for proof in arm.runs.iter().filter_map(|r| r.proof.as_ref()) {
+        let names = match proof.metadata {
+            Metadata::Cold => "names cold",
+            Metadata::Warm => "names warm",
+            Metadata::Unknown => "names not known",
+        };
+        let shown = if proof.proved == Some(true) { "shown" } else { "not shown" };
+        *counts.entry(format!("{} ({names}) {shown}", proof.asked)).or_default() += 1;
+    }
+    let most = counts.into_iter().max_by_key(|(_, count)| *count);
+    most.map_or_else(|| "without a proof".to_owned(), |(words, _)| words)
 }
 
 fn judge(r: &Ratio, better: Better) -> Change {

@@ -200,8 +200,8 @@ pub fn compare_terminal(a: &Input, b: &Input, width: usize, color: bool) -> Stri
     out.push_str(&finished(&t));
     out.push('\n');
     let count = |c: Change| matched.rows.iter().filter(|r| r.change == c).count();
-    let text = format!(
-        "{} arms: {} better, {} worse, {} different, {} the same within 5 %, {} unclear.",
+    let mut text = format!(
+        "{} arms: {} better, {} worse, {} different, {} the same within 5 %, {} unclear",
         matched.rows.len(),
         count(Change::Better),
         count(Change::Worse),
@@ -209,8 +209,19 @@ pub fn compare_terminal(a: &Input, b: &Input, width: usize, color: bool) -> Stri
         count(Change::Same),
         count(Change::Unclear)
     );
+    let refused = count(Change::NotComparable);
+    if refused > 0 {
+        text.push_str(&format!(", {refused} not comparable"));
+    }
+    text.push('.');
     push_wrapped(&mut out, &text, width, 0);
-    push_wrapped(&mut out, CHANCE, width, 0);
+    for (difference, arms) in matched.refusals() {
+        let text = format!("  ≠ no change is told of {arms} arms, {}", clean(difference));
+        push_wrapped(&mut out, &text, width, 4);
+    }
+    if refused < matched.rows.len() {
+        push_wrapped(&mut out, CHANCE, width, 0);
+    }
     if let Some(worst) = matched
         .rows
         .iter()

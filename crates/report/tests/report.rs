@@ -56,6 +56,48 @@ fn texts_are_written_as_before() {
 }
 
 #[test]
+fn no_change_is_told_of_what_is_not_the_same() {
+    use ioloom_model::condition::Metadata;
+    use ioloom_report::compare::{Change, matched};
+    let twice_as_fast = || {
+        let mut b = sample(2);
+        for record in &mut b.records {
+            if let Outcome::Done { measured } = &mut record.outcome {
+                measured.elapsed_ns /= 2;
+            }
+        }
+        b
+    };
+    let a = sample(1);
+    let same = twice_as_fast();
+    assert!(matched(&a, &same).rows.iter().any(|r| r.change == Change::Better));
+    assert!(matched(&a, &same).refusals().is_empty());
+    let mut machine = twice_as_fast();
+    machine.machine.fingerprint = "another".to_owned();
+    let mut files = twice_as_fast();
+    let mut condition = twice_as_fast();
+    for record in &mut files.records {
+        record.set.hash = "ffff".to_owned();
+    }
+    for record in &mut condition.records {
+        if let Some(proof) = &mut record.proof {
+            proof.metadata = match proof.metadata {
+                Metadata::Cold => Metadata::Warm,
+                _ => Metadata::Cold,
+            };
+        }
+    }
+    for (b, word) in [(machine, "machine: "), (files, "file set: "), (condition, "condition: ")] {
+        let found = matched(&a, &b);
+        assert!(found.rows.iter().all(|r| r.change == Change::NotComparable), "{word}");
+        assert!(found.rows.iter().all(|r| r.differs.iter().any(|d| d.starts_with(word))), "{word}");
+        let text = compare(&a, &b);
+        assert!(text.contains(word) && !text.contains("better\n"), "{text}");
+        assert!(compare_html(&a, &b).contains("not comparable"), "{word}");
+    }
+}
+
+#[test]
 fn the_same_input_gives_the_same_page() {
     assert_eq!(html(&sample(3)), html(&sample(3)));
     let mut shuffled = sample(3);

@@ -41,7 +41,8 @@ fn section(m: &mut Markup, matched: &Matched<'_>) {
         m.tag("h2").text("The same arms in two sessions");
         m.tag("p").a("class", "lead").text(
             "Second session over first, ratio of medians with its 95\u{A0}% interval. A change counts \
-             when the interval leaves out 1 and the ratio is beyond 5 %.",
+             when the interval leaves out 1 and the ratio is beyond 5 %. Where machine, medium, \
+             files, plan or condition are not the same, no change is told.",
         );
         m.tag("p").a("class", "lead").text(crate::terminal::CHANCE);
         if !matched.remarks.is_empty() {
@@ -110,11 +111,15 @@ fn row_cells(m: &mut Markup, row: &Row<'_>) {
         Change::Worse => "vd vd-refuted",
         Change::Different => "vd vd-scope",
         Change::Same | Change::Unclear => "vd vd-undecided",
+        Change::NotComparable => "vd vd-not",
     };
     m.tag("td").body(|m| {
         m.tag("span").a("class", class).body(|m| {
             m.tag("span").a("class", "icon").a("aria-hidden", "true").text(row.change.icon());
             m.text(row.change.name());
         });
+        for difference in &row.differs {
+            m.tag("div").a("class", "iv").text(difference);
+        }
     });
 }
