@@ -16,5 +16,7 @@ pub mod fault;
 pub mod file;
 pub mod map;
 pub mod mount;
+pub mod perf;
 pub mod proc;
 pub mod ring;
+pub mod tracefs;

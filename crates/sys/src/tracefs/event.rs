@@ -1,0 +1,299 @@
+//! The events that are listened to, decoded. Pure: layouts come from the kernel's format texts.
+
+use super::format::Format;
+
+/// What happened on a processor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Event {
+    /// When, monotonic nanoseconds.
+    pub at_ns: u64,
+    /// Processor.
+    pub cpu: u16,
+    /// The thread that ran there; 0 inside an interrupt or when idle.
+    pub by_tid: u32,
+    /// What.
+    pub what: What,
+}
+
+/// The kind of an event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum What {
+    /// One thread leaves the processor and another gets it; 0 is idle.
+    Switch {
+        /// Who leaves.
+        prev_tid: u32,
+        /// Bits of the state it leaves in: 0 in the lower byte when it still wanted to run.
+        prev_state: u32,
+        /// Who gets it.
+        next_tid: u32,
+        /// Name of who gets it.
+        next_name: [u8; 16],
+    },
+    /// A thread is made ready.
+    Waking {
+        /// Which.
+        tid: u32,
+    },
+    /// A request goes to a device.
+    Issue {
+        /// Major and minor number, as the kernel packs them.
+        device: u32,
+        /// First sector.
+        sector: u64,
+        /// Bytes.
+        bytes: u32,
+        /// Whether it writes.
+        write: bool,
+    },
+    /// A request came back.
+    Complete {
+        /// Device.
+        device: u32,
+        /// First sector.
+        sector: u64,
+    },
+    /// A thread starts to wait for a lock of the kernel.
+    LockBegin {
+        /// Kind of lock; bit 0: it spins.
+        flags: u32,
+    },
+    /// It has the lock.
+    LockEnd,
+    /// A thread was made.
+    NewTask {
+        /// Which.
+        tid: u32,
+        /// Whether it belongs to the process of its maker.
+        thread: bool,
+        /// The name it starts with.
+        name: [u8; 16],
+    },
+    /// A mark written by a program.
+    Mark,
+}
+
+/// An event of the kernel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Kind {
+    /// `sched/sched_switch`
+    Switch,
+    /// `sched/sched_waking`
+    Waking,
+    /// `block/block_rq_issue`
+    Issue,
+    /// `block/block_rq_complete`
+    Complete,
+    /// `lock/contention_begin`
+    LockBegin,
+    /// `lock/contention_end`
+    LockEnd,
+    /// `task/task_newtask`
+    NewTask,
+    /// `ftrace/print`
+    Mark,
+}
+
+impl Kind {
+    /// Every kind.
+    pub const ALL: [Self; 8] = [
+        Self::Switch,
+        Self::Waking,
+        Self::Issue,
+        Self::Complete,
+        Self::LockBegin,
+        Self::LockEnd,
+        Self::NewTask,
+        Self::Mark,
+    ];
+
+    /// Folder below `events`.
+    pub const fn path(self) -> &'static str {
+        match self {
+            Self::Switch => "sched/sched_switch",
+            Self::Waking => "sched/sched_waking",
+            Self::Issue => "block/block_rq_issue",
+            Self::Complete => "block/block_rq_complete",
+            Self::LockBegin => "lock/contention_begin",
+            Self::LockEnd => "lock/contention_end",
+            Self::NewTask => "task/task_newtask",
+            Self::Mark => "ftrace/print",
+        }
+    }
+
+    /// The fields that are read, in the order of the decoder.
+    const fn fields(self) -> &'static [&'static str] {
+        match self {
+            Self::Switch => &["prev_pid", "prev_state", "next_pid", "next_comm"],
+            Self::Waking => &["pid"],
+            Self::Issue => &["dev", "sector", "bytes", "rwbs"],
+            Self::Complete => &["dev", "sector"],
+            Self::LockBegin => &["flags"],
+            Self::LockEnd | Self::Mark => &[],
+            Self::NewTask => &["pid", "clone_flags", "comm"],
+        }
+    }
+}
+
+const FLAG_INTERRUPT: u64 = 0x08 | 0x10 | 0x40;
+const CLONE_THREAD: u64 = 0x0001_0000;
+
+#[derive(Debug, Clone)]
+struct Layout {
+    id: u16,
+    kind: Kind,
+    pid: Place,
+    flags: Place,
+    places: Vec<Place>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Place {
+    offset: usize,
+    size: usize,
+}
+
+impl Place {
+    fn of(format: &Format, name: &str) -> Option<Self> {
+        format.field(name).map(|f| Self { offset: f.offset, size: f.size })
+    }
+
+    fn bytes(self, record: &[u8]) -> Option<&[u8]> {
+        record.get(self.offset..self.offset.checked_add(self.size)?)
+    }
+
+    fn number(self, record: &[u8]) -> Option<u64> {
+        let bytes = self.bytes(record)?;
+        match bytes.len() {
+            1 => Some(u64::from(bytes[0])),
+            2 => Some(u64::from(u16::from_ne_bytes(bytes.try_into().ok()?))),
+            4 => Some(u64::from(u32::from_ne_bytes(bytes.try_into().ok()?))),
+            8 => Some(u64::from_ne_bytes(bytes.try_into().ok()?)),
+            _ => None,
+        }
+    }
+
+    fn name(self, record: &[u8]) -> Option<[u8; 16]> {
+        let mut name = [0; 16];
+        for (to, from) in name.iter_mut().zip(self.bytes(record)?.iter().take_while(|b| **b != 0)) {
+            *to = *from;
+        }
+        Some(name)
+    }
+}
+
+/// Knows the layouts of some events.
+#[derive(Debug, Clone, Default)]
+pub struct Decoder(Vec<Layout>);
+
+impl Decoder {
+    /// Learns one event; `false` when a field that is needed is missing.
+    pub fn learn(&mut self, kind: Kind, format: &Format) -> bool {
+        let places = kind.fields().iter().map(|name| Place::of(format, name)).collect();
+        let common = (Place::of(format, "common_pid"), Place::of(format, "common_flags"));
+        let (Some(places), (Some(pid), Some(flags))) = (places, common) else { return false };
+        self.0.push(Layout { id: format.id, kind, pid, flags, places });
+        true
+    }
+
+    /// Decodes one record; `None` for events that were not learned and bytes that do not fit.
+    pub fn decode(&self, at_ns: u64, cpu: u16, record: &[u8]) -> Option<Event> {
+        let id = u16::from_ne_bytes(record.get(..2)?.try_into().ok()?);
+        let layout = self.0.iter().find(|layout| layout.id == id)?;
+        let interrupt = layout.flags.number(record)? & FLAG_INTERRUPT != 0;
+        let by_tid = if interrupt { 0 } else { layout.pid.number(record)? as u32 };
+        let number = |i: usize| layout.places.get(i)?.number(record);
+        let name = |i: usize| layout.places.get(i)?.name(record);
+        let what = match layout.kind {
+            Kind::Switch => What::Switch {
+                prev_tid: number(0)? as u32,
+                prev_state: number(1)? as u32,
+                next_tid: number(2)? as u32,
+                next_name: name(3)?,
+            },
+            Kind::Waking => What::Waking { tid: number(0)? as u32 },
+            Kind::Issue => What::Issue {
+                device: number(0)? as u32,
+                sector: number(1)?,
+                bytes: number(2)? as u32,
+                write: layout.places[3].bytes(record)?.contains(&b'W'),
+            },
+            Kind::Complete => What::Complete { device: number(0)? as u32, sector: number(1)? },
+            Kind::LockBegin => What::LockBegin { flags: number(0)? as u32 },
+            Kind::LockEnd => What::LockEnd,
+            Kind::NewTask => What::NewTask {
+                tid: number(0)? as u32,
+                thread: number(1)? & CLONE_THREAD != 0,
+                name: name(2)?,
+            },
+            Kind::Mark => What::Mark,
+        };
+        Some(Event { at_ns, cpu, by_tid, what })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::page::Page;
+    use super::*;
+
+    fn decoder() -> Decoder {
+        let mut decoder = Decoder::default();
+        for (kind, text) in [
+            (Kind::Switch, include_str!("fixtures/sched_switch.format")),
+            (Kind::Waking, include_str!("fixtures/sched_waking.format")),
+            (Kind::Issue, include_str!("fixtures/block_rq_issue.format")),
+            (Kind::Complete, include_str!("fixtures/block_rq_complete.format")),
+            (Kind::NewTask, include_str!("fixtures/task_newtask.format")),
+            (Kind::Mark, include_str!("fixtures/print.format")),
+        ] {
+            assert!(decoder.learn(kind, &Format::parse(text).unwrap()), "{kind:?}");
+        }
+        decoder
+    }
+
+    /// Pages recorded from a kernel while a marked thread slept, read and started a thread.
+    fn recorded() -> Vec<Event> {
+        let decoder = decoder();
+        let pages = include_bytes!("fixtures/pages.bin");
+        let events = pages.chunks(4096).flat_map(|bytes| {
+            let page = Page::parse(bytes).expect("a whole page");
+            assert_eq!(page.missed, None);
+            page.events().filter_map(|(at, record)| decoder.decode(at, 0, record))
+        });
+        events.collect()
+    }
+
+    #[test]
+    fn recorded_pages_give_every_kind_in_order() {
+        let events = recorded();
+        assert!(events.windows(2).all(|w| w[0].at_ns <= w[1].at_ns));
+        let count = |f: fn(&What) -> bool| events.iter().filter(|e| f(&e.what)).count();
+        assert!(count(|w| matches!(w, What::Switch { .. })) > 20);
+        assert!(count(|w| matches!(w, What::Waking { .. })) > 8);
+        assert!(count(|w| matches!(w, What::Issue { write: false, .. })) >= 1);
+        assert_eq!(count(|w| matches!(w, What::Mark)), 2);
+        assert!(count(|w| matches!(w, What::NewTask { thread: false, .. })) >= 1);
+    }
+
+    #[test]
+    fn who_gets_the_processor_leaves_it_next() {
+        let mut holder = None;
+        let (mut links, mut breaks) = (0, 0);
+        for event in recorded() {
+            if let What::Switch { prev_tid, next_tid, .. } = event.what {
+                links += 1;
+                breaks += u32::from(holder.is_some_and(|tid| tid != prev_tid));
+                holder = Some(next_tid);
+            }
+        }
+        assert!(breaks * 4 < links, "{breaks} of {links}");
+    }
+
+    #[test]
+    fn an_event_without_its_fields_is_not_learned() {
+        let format = Format::parse(include_str!("fixtures/sched_waking.format")).unwrap();
+        assert!(!Decoder::default().learn(Kind::Issue, &format));
+        assert_eq!(decoder().decode(0, 0, &[1]), None);
+        assert_eq!(decoder().decode(0, 0, &[0xFF; 64]), None);
+    }
+}

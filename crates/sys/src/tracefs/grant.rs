@@ -1,0 +1,148 @@
+//! Lets one plain user see the kernel's scheduler and device events.
+//!
+//! Root makes an instance that belongs to the user and lets everybody pass through the folders
+//! above it, without listing them. The user then sees names, numbers and switches of every process
+//! of the machine; nothing can be changed with it but the instance itself. [`revoke`] removes the
+//! instance and, with the last one, puts the rights and the mount back.
+
+use super::USUAL_PATH;
+use crate::fault::call;
+use rustix::fs::{Mode, chmodat, statat};
+use rustix::process::Uid;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Instances that outlive the process that made them.
+const PREFIX: &str = "ioloom-user-";
+/// Passing through a folder, for everybody.
+const PASS: u32 = 0o001;
+
+/// The name of a user's instance.
+pub fn instance_of(uid: Uid) -> String {
+    format!("{PREFIX}{}", uid.as_raw())
+}
+
+/// What was done, one line each.
+pub type Done = Vec<String>;
+
+fn told(what: &str, path: &Path) -> impl Fn(io::Error) -> io::Error {
+    let head = format!("{what} {}", path.display());
+    move |e| io::Error::new(e.kind(), format!("{head}: {e}"))
+}
+
+/// Gives `uid` an instance of its own.
+///
+/// # Errors
+///
+/// What the system says; PermissionDenied without root.
+pub fn grant(uid: u32) -> io::Result<Done> {
+    let mut done = Vec::new();
+    let root = Path::new(USUAL_PATH);
+    if !root.join("instances").exists() {
+        mount(root)?;
+        done.push(format!("mounted the trace file system on {}", root.display()));
+    }
+    let instances = root.join("instances");
+    let dir = instances.join(instance_of(Uid::from_raw(uid)));
+    match call("tracefs-create", || std::fs::create_dir(&dir)) {
+        Ok(()) => done.push(format!("made {}", dir.display())),
+        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
+        Err(e) => return Err(told("make", &dir)(e)),
+    }
+    // Small until it is used: rings take memory of the kernel.
+    std::fs::write(dir.join("buffer_size_kb"), "8").map_err(told("write in", &dir))?;
+    let count = give(&dir, uid)?;
+    done.push(format!("gave its {count} files to user {uid}"));
+    for folder in [root, &instances] {
+        if set_pass(folder, true)? {
+            done.push(format!("let everybody pass through {}", folder.display()));
+        }
+    }
+    Ok(done)
+}
+
+/// Takes the instance of `uid` away; without users left, the rights above go back to root.
+///
+/// # Errors
+///
+/// What the system says; NotFound when nothing was granted.
+pub fn revoke(uid: u32) -> io::Result<Done> {
+    let mut done = Vec::new();
+    let root = Path::new(USUAL_PATH);
+    let instances = root.join("instances");
+    let dir = instances.join(instance_of(Uid::from_raw(uid)));
+    call("tracefs-remove", || std::fs::remove_dir(&dir)).map_err(told("remove", &dir))?;
+    done.push(format!("removed {}", dir.display()));
+    if granted(&instances)?.is_empty() {
+        for folder in [&instances, root] {
+            if set_pass(folder, false)? {
+                done.push(format!("closed {} again", folder.display()));
+            }
+        }
+    }
+    Ok(done)
+}
+
+/// Users that have an instance.
+///
+/// # Errors
+///
+/// What the system says.
+pub fn granted(instances: &Path) -> io::Result<Vec<u32>> {
+    let mut users = Vec::new();
+    for entry in std::fs::read_dir(instances).map_err(told("list", instances))? {
+        let name = entry?.file_name();
+        let user = name.to_str().and_then(|name| name.strip_prefix(PREFIX));
+        users.extend(user.and_then(|user| user.parse::<u32>().ok()));
+    }
+    users.sort_unstable();
+    Ok(users)
+}
+
+fn mount(root: &Path) -> io::Result<()> {
+    let path = std::ffi::CString::new(root.as_os_str().as_encoded_bytes())?;
+    call("mount", || {
+        // SAFETY: all three texts end with a zero and outlive the call; no data are passed.
+        let result = unsafe {
+            let name = c"tracefs".as_ptr();
+            libc::mount(name, path.as_ptr(), name, 0, std::ptr::null())
+        };
+        if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    })
+    .map_err(told("mount the trace file system on", root))
+}
+
+/// Gives a folder and all in it to a user; returns the number of entries.
+fn give(dir: &Path, uid: u32) -> io::Result<usize> {
+    let mut open = vec![dir.to_owned()];
+    let mut count = 0;
+    while let Some(path) = open.pop() {
+        call("chown", || std::os::unix::fs::lchown(&path, Some(uid), None))
+            .map_err(told("give away", &path))?;
+        count += 1;
+        if path.is_dir() {
+            let entries: Vec<PathBuf> = std::fs::read_dir(&path)
+                .map_err(told("list", &path))?
+                .map(|entry| entry.map(|e| e.path()))
+                .collect::<io::Result<_>>()?;
+            open.extend(entries);
+        }
+    }
+    Ok(count)
+}
+
+/// Sets or clears the right of everybody to pass; `false` when it was so already.
+fn set_pass(folder: &Path, pass: bool) -> io::Result<bool> {
+    let stat = statat(rustix::fs::CWD, folder, rustix::fs::AtFlags::empty())?;
+    let old = stat.st_mode & 0o7777;
+    let new = if pass { old | PASS } else { old & !PASS };
+    if new == old {
+        return Ok(false);
+    }
+    call("chmod", || {
+        let mode = Mode::from_raw_mode(new);
+        Ok(chmodat(rustix::fs::CWD, folder, mode, rustix::fs::AtFlags::empty())?)
+    })
+    .map_err(told("change the rights of", folder))?;
+    Ok(true)
+}
