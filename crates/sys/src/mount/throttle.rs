@@ -44,11 +44,30 @@ impl Hierarchy {
             Self::Blkio(point) | Self::Unified(point) => point,
         }
     }
+
+    /// The files of a group and what is written to each, so that reads of `device` are limited.
+    fn limits(&self, device: (u32, u32), limit: ReadLimit) -> Vec<(&'static str, String)> {
+        let (major, minor) = device;
+        let ReadLimit { bytes_per_s, reads_per_s } = limit;
+        match self {
+            Self::Blkio(_) => vec![
+                (READ_BYTES_FILE, format!("{major}:{minor} {bytes_per_s}")),
+                ("blkio.throttle.read_iops_device", format!("{major}:{minor} {reads_per_s}")),
+            ],
+            Self::Unified(_) => {
+                vec![("io.max", format!("{major}:{minor} rbps={bytes_per_s} riops={reads_per_s}"))]
+            }
+        }
+    }
 }
 
 /// The hierarchy that can throttle, or the sentence that says what is missing and what to do.
 fn hierarchy() -> Result<Hierarchy, String> {
-    let mounts = super::mounts().map_err(|e| format!("/proc/self/mountinfo: {e}"))?;
+    hierarchy_among(super::mounts().map_err(|e| format!("/proc/self/mountinfo: {e}"))?)
+}
+
+/// The same among the given mounts.
+fn hierarchy_among(mounts: Vec<super::Mount>) -> Result<Hierarchy, String> {
     let mut off = None;
     for mount in mounts {
         if mount.file_system == "cgroup" && mount.point.join(READ_BYTES_FILE).exists() {
@@ -87,8 +106,15 @@ impl Throttle {
     /// Makes a group that reads from `device` (its two numbers) no faster than `limit`. The error
     /// is a sentence that says what is missing and what to do.
     pub fn create(device: (u32, u32), limit: ReadLimit) -> Result<Self, String> {
+        Self::create_in(&hierarchy()?, device, limit)
+    }
+
+    fn create_in(
+        hierarchy: &Hierarchy,
+        device: (u32, u32),
+        limit: ReadLimit,
+    ) -> Result<Self, String> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
-        let hierarchy = hierarchy()?;
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
         let dir = hierarchy.point().join(format!("{NAME}{}-{count}", std::process::id()));
         let failed = |what: &str, e: io::Error| {
@@ -96,17 +122,7 @@ impl Throttle {
         };
         call("mkdir", || std::fs::create_dir(&dir)).map_err(|e| failed("make cgroup", e))?;
         let group = Self { dir: dir.clone() };
-        let (major, minor) = device;
-        let ReadLimit { bytes_per_s, reads_per_s } = limit;
-        let lines = match hierarchy {
-            Hierarchy::Blkio(_) => vec![
-                (READ_BYTES_FILE, format!("{major}:{minor} {bytes_per_s}")),
-                ("blkio.throttle.read_iops_device", format!("{major}:{minor} {reads_per_s}")),
-            ],
-            Hierarchy::Unified(_) => {
-                vec![("io.max", format!("{major}:{minor} rbps={bytes_per_s} riops={reads_per_s}"))]
-            }
-        };
+        let lines = hierarchy.limits(device, limit);
         for (file, line) in lines {
             call("write-cgroup", || std::fs::write(dir.join(file), &line))
                 .map_err(|e| failed("limit the reads of cgroup", e))?;
@@ -150,7 +166,10 @@ fn remove(dir: &Path) -> io::Result<()> {
 /// Removes the groups that killed processes left; says how many there were. Groups of processes
 /// that live stay.
 pub fn undo_left_groups() -> io::Result<usize> {
-    let Ok(hierarchy) = hierarchy() else { return Ok(0) };
+    hierarchy().map_or(Ok(0), |hierarchy| undo_left_in(&hierarchy))
+}
+
+fn undo_left_in(hierarchy: &Hierarchy) -> io::Result<usize> {
     let mut found = 0;
     for entry in call("read-dir", || std::fs::read_dir(hierarchy.point()))? {
         let path = entry?.path();
@@ -193,6 +212,101 @@ mod tests {
         for other in ["ioloom-study-", "ioloom-study-17", "ioloom-study-x-1", "user.slice"] {
             assert_eq!(maker(other), None, "{other}");
         }
+    }
+
+    /// A directory that stands for a mounted hierarchy, with these files in it.
+    fn hierarchy_of(
+        kind: &str,
+        files: &[(&str, &str)],
+    ) -> (tempfile::TempDir, super::super::Mount) {
+        let dir = tempfile::tempdir().unwrap();
+        for (name, text) in files {
+            std::fs::write(dir.path().join(name), text).unwrap();
+        }
+        let mount = super::super::Mount {
+            id: 1,
+            device: (0, 30),
+            point: dir.path().to_owned(),
+            options: "rw".to_owned(),
+            file_system: kind.to_owned(),
+            source: kind.into(),
+        };
+        (dir, mount)
+    }
+
+    #[test]
+    fn the_hierarchy_that_can_throttle_is_found() {
+        let on = ("cgroup.subtree_control", "cpu io memory\n");
+        let (_two, two) = hierarchy_of("cgroup2", &[("cgroup.controllers", "cpu io\n"), on]);
+        let (_one, one) = hierarchy_of("cgroup", &[(READ_BYTES_FILE, "")]);
+        let (_bare, bare) = hierarchy_of("cgroup", &[("cpu.shares", "1024\n")]);
+        let off = [("cgroup.controllers", "cpuset cpu io\n"), ("cgroup.subtree_control", "cpu\n")];
+        let (_off, off) = hierarchy_of("cgroup2", &off);
+        let words = [("cgroup.controllers", "cpu iolatency\n"), ("cgroup.subtree_control", "\n")];
+        let (_none, none) = hierarchy_of("cgroup2", &words);
+        let (_disk, disk) = hierarchy_of("ext4", &[on]);
+        let of = |mounts: &[&super::super::Mount]| {
+            hierarchy_among(mounts.iter().map(|m| (*m).clone()).collect())
+        };
+        assert_eq!(of(&[&disk, &bare, &two]), Ok(Hierarchy::Unified(two.point.clone())));
+        assert_eq!(of(&[&off, &one]), Ok(Hierarchy::Blkio(one.point.clone())));
+        let remedy = of(&[&disk, &off]).unwrap_err();
+        let file = off.point.join("cgroup.subtree_control").display().to_string();
+        assert!(remedy.contains("remedy: write +io to") && remedy.contains(&file), "{remedy}");
+        for missing in [of(&[&none, &bare, &disk]), of(&[])] {
+            assert!(missing.unwrap_err().contains("no cgroup controller for disks"));
+        }
+    }
+
+    #[test]
+    fn limits_are_written_as_the_kernel_reads_them() {
+        let (dir, mount) = hierarchy_of("cgroup2", &[("cgroup.subtree_control", "io\n")]);
+        let unified = hierarchy_among(vec![mount]).unwrap();
+        let group = Throttle::create_in(&unified, (7, 12), LIMIT).unwrap();
+        assert_eq!(group.dir().parent(), Some(dir.path()));
+        let text = |file: &str| std::fs::read_to_string(group.dir().join(file)).unwrap();
+        assert_eq!(text("io.max"), "7:12 rbps=1048576 riops=1000");
+        // One line for one device: the key of a line is the device, other words stay as they are.
+        assert_eq!(text("io.max").lines().count(), 1);
+        group.enter(4242).unwrap();
+        assert_eq!(text("cgroup.procs"), "4242");
+        let other = Throttle::create_in(&unified, (7, 12), LIMIT).unwrap();
+        assert_ne!(group.dir(), other.dir(), "two studies of one process do not share a group");
+
+        let (_dir, mount) = hierarchy_of("cgroup", &[(READ_BYTES_FILE, "")]);
+        let blkio = hierarchy_among(vec![mount]).unwrap();
+        let group = Throttle::create_in(&blkio, (254, 0), LIMIT).unwrap();
+        let text = |file: &str| std::fs::read_to_string(group.dir().join(file)).unwrap();
+        assert_eq!(text(READ_BYTES_FILE), "254:0 1048576");
+        assert_eq!(text("blkio.throttle.read_iops_device"), "254:0 1000");
+    }
+
+    #[test]
+    fn a_hierarchy_that_cannot_be_written_is_said_with_the_remedy() {
+        let gone = Hierarchy::Unified("/no/such/hierarchy".into());
+        let reason = Throttle::create_in(&gone, (7, 0), LIMIT).unwrap_err();
+        assert!(reason.starts_with("make cgroup /no/such/hierarchy/"), "{reason}");
+        assert!(reason.contains("remedy: run as root"), "{reason}");
+        assert!(undo_left_in(&gone).is_err());
+    }
+
+    #[test]
+    fn groups_of_dead_processes_are_removed_and_others_stay() {
+        let (dir, mount) = hierarchy_of("cgroup2", &[("cgroup.subtree_control", "io\n")]);
+        let unified = hierarchy_among(vec![mount]).unwrap();
+        // No process has this number; the last one is not ours.
+        let [dead, mine, foreign] = [
+            format!("{NAME}4294967295-3"),
+            format!("{NAME}{}-9", std::process::id()),
+            "user.slice".to_owned(),
+        ]
+        .map(|name| dir.path().join(name));
+        for group in [&dead, &mine, &foreign] {
+            std::fs::create_dir(group).unwrap();
+        }
+        assert_eq!(undo_left_in(&unified).unwrap(), 1);
+        assert!(!dead.exists() && mine.exists() && foreign.exists());
+        assert_eq!(undo_left_in(&unified).unwrap(), 0);
     }
 
     #[test]
