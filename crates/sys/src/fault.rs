@@ -1,8 +1,9 @@
 //! The fault seam: every system call of this crate passes [`call`].
 //!
 //! rustix makes raw system calls, so a preloaded library cannot fail them. With the feature
-//! `fault` (test crates only) a rule `op:n:errno` makes the n-th call of that operation fail;
-//! without it `call` is the function itself and costs nothing.
+//! `fault` (test crates only) a rule `op:n:errno` makes the n-th call of that operation fail, and a
+//! rule `op:n:cutBYTES` makes a read bring no more than so many bytes; without it `call` is the
+//! function itself and costs nothing.
 
 use std::io;
 
@@ -21,7 +22,17 @@ pub fn call<T>(op: &'static str, f: impl FnOnce() -> io::Result<T>) -> io::Resul
 /// Lets a completion of a ring pass the seam: a count of bytes, or an error.
 #[inline]
 pub fn completion(op: &'static str, result: io::Result<usize>) -> io::Result<usize> {
-    call(op, || result)
+    call(op, || result).map(|n| cut(op, n))
+}
+
+/// The bytes that the latest read `op` may tell it brought, of the `n` that it did bring.
+#[inline]
+pub fn cut(op: &'static str, n: usize) -> usize {
+    #[cfg(feature = "fault")]
+    let n = rules::cut(op, n);
+    #[cfg(not(feature = "fault"))]
+    let _ = op;
+    n
 }
 
 #[cfg(feature = "fault")]
@@ -33,9 +44,15 @@ mod rules {
     use std::io;
     use std::sync::{Mutex, OnceLock};
 
+    #[derive(Clone, Copy)]
+    enum What {
+        Fail(i32),
+        Cut(usize),
+    }
+
     #[derive(Default)]
     struct Rules {
-        rules: Vec<(String, u64, i32)>,
+        rules: Vec<(String, u64, What)>,
         counts: HashMap<&'static str, u64>,
     }
 
@@ -50,17 +67,23 @@ mod rules {
         })
     }
 
-    fn parse(text: &str) -> Vec<(String, u64, i32)> {
+    fn parse(text: &str) -> Vec<(String, u64, What)> {
         text.split(',')
             .filter_map(|rule| {
                 let mut parts = rule.split(':');
                 let op = parts.next()?.to_owned();
-                Some((op, parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
+                let n = parts.next()?.parse().ok()?;
+                let what = parts.next()?;
+                let what = match what.strip_prefix("cut") {
+                    Some(bytes) => What::Cut(bytes.parse().ok()?),
+                    None => What::Fail(what.parse().ok()?),
+                };
+                Some((op, n, what))
             })
             .collect()
     }
 
-    /// Sets the rules `op:n:errno[,…]` and starts counting anew; an empty text removes them.
+    /// Sets the rules `op:n:errno` or `op:n:cutBYTES`, separated by commas, and starts counting anew; an empty text removes them.
     pub fn set(text: &str) {
         let mut all = rules().lock().expect("no panic under this lock");
         all.rules = parse(text);
@@ -78,9 +101,21 @@ mod rules {
         let count = all.counts.entry(op).or_insert(0);
         *count += 1;
         let now = *count;
-        all.rules
-            .iter()
-            .find(|(name, n, _)| name == op && *n == now)
-            .map(|(_, _, errno)| io::Error::from_raw_os_error(*errno))
+        all.rules.iter().find_map(|(name, n, what)| match what {
+            What::Fail(errno) if name == op && *n == now => {
+                Some(io::Error::from_raw_os_error(*errno))
+            }
+            _ => None,
+        })
+    }
+
+    pub(super) fn cut(op: &'static str, bytes: usize) -> usize {
+        let all = rules().lock().expect("no panic under this lock");
+        let now = all.counts.get(op).copied().unwrap_or(0);
+        let cut = all.rules.iter().find_map(|(name, n, what)| match what {
+            What::Cut(most) if name == op && *n == now => Some(*most),
+            _ => None,
+        });
+        cut.map_or(bytes, |most| bytes.min(most))
     }
 }

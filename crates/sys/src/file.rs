@@ -5,7 +5,7 @@
 //! ([`kind_of`]) and never opened unless it is. Interrupted calls are repeated. Short reads are
 //! normal: [`read_at`] returns what one call gave, [`read_full_at`] loops to the end.
 
-use crate::fault::call;
+use crate::fault::{call, cut};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, StatxFlags, openat, statx};
 use rustix::io::Errno;
 use std::io::{self, IoSliceMut};
@@ -130,7 +130,8 @@ pub fn size_and_kind(file: impl AsFd) -> io::Result<(u64, Kind)> {
 /// Reads once at `offset`; fewer bytes than asked for are normal, zero is the end.
 #[inline]
 pub fn read_at(file: impl AsFd, into: &mut [u8], offset: u64) -> io::Result<usize> {
-    retry("pread", || rustix::io::pread(file.as_fd(), &mut *into, offset))
+    let read = retry("pread", || rustix::io::pread(file.as_fd(), &mut *into, offset));
+    read.map(|n| cut("pread", n))
 }
 
 /// Reads at `offset` until `into` is full or the file ends; returns the bytes read.

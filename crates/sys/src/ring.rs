@@ -15,15 +15,22 @@
 //! The ring is set up with SINGLE_ISSUER and DEFER_TASKRUN: only the thread that made it submits
 //! and reaps, and completions are processed when that thread asks, not by interrupting it. A
 //! system that does not know these flags refuses the ring; nothing is substituted.
+//!
+//! A ring reads a pipe or a device as patiently as a file, whatever it was opened with: such a read
+//! may wait for ever. Asking every file what it is would cost a call each, so only a wait that lasts
+//! long asks what is in flight, and takes back what is no regular file.
 
 use crate::buffer::Buffer;
 use crate::fault;
-use crate::file::OpenHow;
+use crate::file::{self, Kind, OpenHow};
 use io_uring::{IoUring, opcode, squeue, types};
 use std::collections::HashMap;
 use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+
+/// A wait that lasts this long asks whether what is in flight are files at all.
+const LONG_WAIT: types::Timespec = types::Timespec::new().nsec(250_000_000);
 
 /// One request that came back.
 #[derive(Debug)]
@@ -182,10 +189,13 @@ impl Ring {
                 // With DEFER_TASKRUN completions appear only when the kernel is entered for them;
                 // a flag in the ring tells whether there are any.
                 let result = fault::call("io_uring_enter", || {
-                    if wait { self.ring.submit_and_wait(1) } else { self.enter_now() }
+                    if wait { self.wait_a_while() } else { self.enter_now() }
                 });
                 match result {
+                    // A wait that also submitted does not tell that its time was up.
+                    Ok(_) if wait && self.ring.completion().is_empty() => {}
                     Ok(_) => break,
+                    Err(e) if e.raw_os_error() == Some(libc::ETIME) => self.take_back_strange(),
                     Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
                     Err(e) if matches!(e.raw_os_error(), Some(libc::EBUSY | libc::EAGAIN)) => {
                         self.drain(done);
@@ -212,6 +222,25 @@ impl Ring {
             Err(e) if e.kind() == io::ErrorKind::Interrupted => Ok(()),
             Err(e) if matches!(e.raw_os_error(), Some(libc::EBUSY | libc::EAGAIN)) => Ok(()),
             Err(e) => Err(e),
+        }
+    }
+
+    /// Submits what is new and waits for a completion, but no longer than [`LONG_WAIT`].
+    fn wait_a_while(&mut self) -> io::Result<usize> {
+        let args = types::SubmitArgs::new().timespec(&LONG_WAIT);
+        self.ring.submitter().submit_with_args(1, &args)
+    }
+
+    /// Takes back reads of what is no regular file; they complete with an error. What cannot be
+    /// taken back yet is tried again after the next long wait.
+    #[cold]
+    fn take_back_strange(&self) {
+        for (slot, flight) in self.slots.iter().enumerate() {
+            let Some((_, Flight::Read(file, _))) = flight else { continue };
+            if file::size_and_kind(file).is_ok_and(|(_, kind)| kind != Kind::Regular) {
+                let which = types::CancelBuilder::user_data(slot as u64);
+                let _ = self.ring.submitter().register_sync_cancel(Some(LONG_WAIT), which);
+            }
         }
     }
 
@@ -340,6 +369,19 @@ mod tests {
                 ring.read(token, fd, Buffer::new(1 << 20), 0..1 << 20, 0);
             }
         }
+    }
+
+    #[test]
+    fn a_pipe_that_says_nothing_is_not_waited_for() {
+        let dir = tempfile::tempdir().unwrap();
+        let pipe = dir.path().join("pipe");
+        assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        let _writer = std::fs::OpenOptions::new().read(true).write(true).open(&pipe).unwrap();
+        let mut ring = Ring::new(1).unwrap();
+        let fd = file::open(&pipe, OpenHow::default()).unwrap();
+        ring.read(1, fd, Buffer::new(4096), 0..4096, 0);
+        let What::Read(_, _, Err(error)) = wait_one(&mut ring).what else { panic!("must fail") };
+        assert_eq!(error.raw_os_error(), Some(libc::ECANCELED));
     }
 
     #[test]
