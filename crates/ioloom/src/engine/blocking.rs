@@ -24,7 +24,7 @@ pub(super) fn run<'e, W: Work>(
             0 => None,
             bytes => fetch.arena(shared).try_lease(bytes).ok().flatten(),
         };
-        let mut cx = Cx { shared, meter: &mut worker.meter, may_wait: true };
+        let mut cx = Cx { shared, meter: &mut worker.meter, may_wait: true, idle: true };
         let mut started = fetch.start(&mut cx, item, lease);
         loop {
             let loaded = match started {
@@ -34,6 +34,7 @@ pub(super) fn run<'e, W: Work>(
                     Some(result) => result,
                     None => return,
                 },
+                Started::Later(_) => unreachable!("an idle thread waits for a descriptor"),
             };
             worker.in_flight(0);
             match loaded {
@@ -54,7 +55,8 @@ pub(super) fn run<'e, W: Work>(
                         break;
                     }
                     worker.in_flight(1);
-                    let mut cx = Cx { shared, meter: &mut worker.meter, may_wait: true };
+                    let mut cx =
+                        Cx { shared, meter: &mut worker.meter, may_wait: true, idle: true };
                     started = fetch.resume(&mut cx, loaded);
                 }
             }
@@ -70,7 +72,7 @@ fn wait<'e, W: Work>(
     reaped: &mut Reaped<'e, W::State>,
 ) -> Option<Result<Loaded<'e, W::State>, FileError>> {
     let shared = worker.shared;
-    let mut cx = Cx { shared, meter: &mut worker.meter, may_wait: true };
+    let mut cx = Cx { shared, meter: &mut worker.meter, may_wait: true, idle: true };
     if let Err(error) = fetch.reap(&mut cx, true, reaped) {
         shared.fail(error);
         return None;

@@ -84,7 +84,7 @@ struct Loop<'w, 'e, W: Work> {
     ready: &'w Ready<'e, W::State>,
     admission: Admission,
     window: u32,
-    /// An item that found no memory, to be tried again.
+    /// An item that found no memory or no descriptor, to be tried again.
     pending: Option<Item<'e, W::State>>,
     claim: Claim,
     reaped: Reaped<'e, W::State>,
@@ -187,14 +187,15 @@ impl<'e, W: Work> Loop<'_, 'e, W> {
                 }
             },
         };
-        self.start(item, lease);
+        self.start(item, lease, false);
     }
 
-    fn start(&mut self, item: Item<'e, W::State>, lease: Option<Lease>) {
+    /// `idle`: nothing of this worker is in flight or ready.
+    fn start(&mut self, item: Item<'e, W::State>, lease: Option<Lease>, idle: bool) {
         self.worker.meter.skip();
         let shared = self.worker.shared;
         self.admission.issued();
-        let mut cx = Cx { shared, meter: &mut self.worker.meter, may_wait: false };
+        let mut cx = Cx { shared, meter: &mut self.worker.meter, may_wait: false, idle };
         let started = self.fetch.start(&mut cx, item, lease);
         self.started(started);
         self.issued += 1;
@@ -214,6 +215,12 @@ impl<'e, W: Work> Loop<'_, 'e, W> {
                 self.admission.failed();
                 self.worker.failed(error);
             }
+            // Our own files hold the descriptors. They go first, as those that hold memory do.
+            Started::Later(item) => {
+                self.admission.failed();
+                self.admission.memory_short();
+                self.pending = Some(item);
+            }
         }
         let flying = self.fetch.in_flight();
         self.worker.in_flight(flying);
@@ -222,7 +229,7 @@ impl<'e, W: Work> Loop<'_, 'e, W> {
     fn reap(&mut self, wait: bool) {
         self.issued = 0;
         let shared = self.worker.shared;
-        let mut cx = Cx { shared, meter: &mut self.worker.meter, may_wait: wait };
+        let mut cx = Cx { shared, meter: &mut self.worker.meter, may_wait: wait, idle: false };
         if let Err(error) = self.fetch.reap(&mut cx, wait, &mut self.reaped) {
             shared.fail(error);
         }
@@ -248,8 +255,8 @@ impl<'e, W: Work> Loop<'_, 'e, W> {
         if more && !self.worker.shared.stopping() {
             // A stolen file goes on with its thief.
             self.admission.issued();
-            let mut cx =
-                Cx { shared: self.worker.shared, meter: &mut self.worker.meter, may_wait: false };
+            let (shared, meter) = (self.worker.shared, &mut self.worker.meter);
+            let mut cx = Cx { shared, meter, may_wait: false, idle: false };
             let started = self.fetch.resume(&mut cx, piece);
             self.started(started);
         } else {
@@ -260,22 +267,33 @@ impl<'e, W: Work> Loop<'_, 'e, W> {
         }
     }
 
-    /// Waits until a first buffer fits, holding nothing.
+    /// Waits until a first buffer fits and a descriptor is free, holding nothing.
     fn await_memory(&mut self) {
         let shared = self.worker.shared;
         let Some(item) = self.pending.take() else {
             self.admission.gave_back();
             return;
         };
-        if self.fetch.arena(shared).is_registered() {
-            self.pending = Some(item);
-            return self.await_registered();
-        }
-        let lease = self.fetch.arena(shared).lease(shared.first_bytes, 0);
-        self.worker.meter.lap(ioloom_model::CallKind::Memory, item.index);
+        let lease = match shared.first_bytes {
+            0 => Ok(None),
+            bytes if self.fetch.arena(shared).is_registered() => {
+                match self.fetch.arena(shared).try_lease(bytes) {
+                    Ok(None) => {
+                        self.pending = Some(item);
+                        return self.await_registered();
+                    }
+                    other => other,
+                }
+            }
+            bytes => {
+                let lease = self.fetch.arena(shared).lease(bytes, 0);
+                self.worker.meter.lap(ioloom_model::CallKind::Memory, item.index);
+                lease.map(Some)
+            }
+        };
         self.admission.gave_back();
         match lease {
-            Ok(lease) => self.start(item, Some(lease)),
+            Ok(lease) => self.start(item, lease, true),
             Err(none) => {
                 let error = no_buffer(shared, &item, shared.first_bytes, none);
                 self.worker.failed(error);

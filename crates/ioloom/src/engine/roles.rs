@@ -238,7 +238,8 @@ impl<'e, S: Send> Reading<'e, S> {
             permit
         });
         // What needs more memory is parked, because the open limit is held here.
-        let mut cx = Cx { shared, meter: &mut worker.meter, may_wait: false };
+        let idle = self.idle();
+        let mut cx = Cx { shared, meter: &mut worker.meter, may_wait: false, idle };
         let started = self.fetch.start(&mut cx, item, lease);
         drop(limit);
         match started {
@@ -247,6 +248,11 @@ impl<'e, S: Send> Reading<'e, S> {
             Started::Failed(error) => {
                 worker.failed(error);
                 queues.give_ahead();
+            }
+            // Files in flight hold the descriptors; it keeps its place in the window.
+            Started::Later(item) => {
+                self.pending = Some(item);
+                return false;
             }
         }
         worker.in_flight(self.fetch.in_flight());
@@ -279,7 +285,7 @@ impl<'e, S: Send> Reading<'e, S> {
         wait: bool,
     ) -> bool {
         let may_wait = wait && self.may_wait;
-        let mut cx = Cx { shared: worker.shared, meter: &mut worker.meter, may_wait };
+        let mut cx = Cx { shared: worker.shared, meter: &mut worker.meter, may_wait, idle: false };
         if let Err(error) = self.fetch.reap(&mut cx, wait, &mut self.reaped) {
             worker.shared.fail(error);
         }

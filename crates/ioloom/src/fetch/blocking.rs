@@ -1,18 +1,19 @@
 //! Blocking reads, buffered or direct, and the method that reads nothing.
 //!
 //! A file of unknown size is read into its first buffer; a short read proves the end, so a small
-//! file costs open, one read and close. Only a file that fills the first buffer is asked for its
-//! size, gets a buffer of that size and one byte more (again so that a short read proves the end),
-//! and is read on.
+//! file costs open, one read and close. A read that ends with a page proves it only where the size
+//! is known (see [`is_end`]); else a second one is asked. Only a file that fills the first buffer is
+//! asked for its size, gets a buffer of that size and one byte more (again so that a short read
+//! proves the end), and is read on.
 
-use super::{Cx, Data, Fetch, Loaded, Opened, Reaped, Started, lease_waiting, open, too_large};
+use super::opening::{Begun, begin, failed_on, size_of};
+use super::{Cx, Data, Fetch, Loaded, Reaped, Started, lease_waiting, too_large};
 use crate::arena::Lease;
 use crate::error::{Error, FileError, Operation};
 use crate::source::Item;
 use ioloom_model::CallKind;
 use ioloom_sys::{buffer, file};
 use std::collections::VecDeque;
-use std::io;
 use std::os::fd::OwnedFd;
 
 /// `pread`, through the page cache or past it.
@@ -69,6 +70,7 @@ pub(crate) fn unpark<'p, S>(
         Started::Ready(loaded) => out.push_back(Ok(loaded)),
         Started::Failed(error) => out.push_back(Err(error)),
         Started::Pending => {}
+        Started::Later(_) => unreachable!("it is open"),
     }
 }
 
@@ -84,24 +86,16 @@ impl<'p, S> Fetch<'p, S> for Blocking<'p, S> {
         item: Item<'p, S>,
         lease: Option<Lease>,
     ) -> Started<'p, S> {
-        let Opened { file, size } = match open(cx, &item, self.direct) {
-            Ok(opened) => opened,
-            Err(error) => return Started::Failed(error),
+        let Begun { item, file, lease, progress } = match begin(cx, item, lease, self.direct) {
+            Ok(begun) => begun,
+            Err(not) => return not,
         };
-        let lease = match lease {
-            Some(lease) => lease,
-            None => match lease_waiting(cx, &item, first_buffer(cx, size), 0) {
-                Ok(lease) => lease,
-                Err(error) => return Started::Failed(error),
-            },
-        };
-        let progress = Progress { size, ..Progress::default() };
         read_on(cx, item, file, lease, progress, (self.direct, &mut self.parked))
     }
 
     fn resume(&mut self, cx: &mut Cx<'_, '_>, done: Loaded<'p, S>) -> Started<'p, S> {
         match next_piece(cx, done) {
-            Ok((item, file, lease, progress)) => {
+            Ok(Begun { item, file, lease, progress }) => {
                 read_on(cx, item, file, lease, progress, (self.direct, &mut self.parked))
             }
             Err(error) => Started::Failed(error),
@@ -155,14 +149,15 @@ pub(crate) struct Progress {
 pub(crate) fn next_piece<'p, S>(
     cx: &mut Cx<'_, '_>,
     done: Loaded<'p, S>,
-) -> Result<(Item<'p, S>, OwnedFd, Lease, Progress), FileError> {
+) -> Result<Begun<'p, S>, FileError> {
     let Loaded { item, file, data, len, offset, .. } = done;
     let lease = match data {
         Data::Buffer(lease) if !lease.is_kept() => lease,
         _ => lease_waiting(cx, &item, cx.shared.first_bytes, 0)?,
     };
     let file = file.expect("a file with more pieces stays open");
-    Ok((item, file, lease, Progress { offset: offset + len as u64, ..Progress::default() }))
+    let progress = Progress { offset: offset + len as u64, ..Progress::default() };
+    Ok(Begun { item, file, lease, progress })
 }
 
 /// Reads with blocking calls until the piece is complete, directly or not; a file that needs more
@@ -178,11 +173,12 @@ pub(crate) fn read_on<'p, S>(
     loop {
         let limit = piece_limit(cx, &lease);
         if progress.filled == limit {
-            let Larger { bytes: size, grown } = match larger_size(cx, &item, &file, &mut progress) {
-                Ok(Some(larger)) => larger,
-                Ok(None) => {
+            let Larger { bytes: size, grown } = match full(cx, &item, &file, &mut progress) {
+                Ok(Full::Larger(larger)) => larger,
+                Ok(Full::Piece) => {
                     return Started::Ready(complete(cx, item, file, lease, progress, false));
                 }
+                Ok(Full::End) => return ended(cx, item, file, lease, progress).into(),
                 Err(error) => return Started::Failed(error),
             };
             let larger = match cx.shared.arena.try_lease(size) {
@@ -207,10 +203,12 @@ pub(crate) fn read_on<'p, S>(
         match result {
             Ok(n) if is_end(n, limit - progress.filled, &progress, direct) => {
                 progress.filled += n;
-                return Started::Ready(complete(cx, item, file, lease, progress, true));
+                return ended(cx, item, file, lease, progress).into();
             }
             Ok(n) => progress.filled += n,
-            Err(error) => return Started::Failed(read_error(&item, &error)),
+            Err(error) => {
+                return Started::Failed(failed_on(&item, &file, Operation::Read, &error));
+            }
         }
     }
 }
@@ -224,7 +222,7 @@ pub(crate) const READ_MAX: usize = 1 << 30;
 /// those of /proc do. Where it is not, a short read that ends inside a page is the end; one that
 /// ends with a page may also be what came before a page that could not be read, so it is asked
 /// again: the end then answers zero, a bad page its error. Direct reads are short in the same two
-/// cases.
+/// cases, and after one that ends inside a page there is nothing more that could be read.
 pub(crate) fn is_end(n: usize, asked: usize, progress: &Progress, direct: bool) -> bool {
     if n == 0 {
         return true;
@@ -232,9 +230,11 @@ pub(crate) fn is_end(n: usize, asked: usize, progress: &Progress, direct: bool) 
     if n == asked {
         return false;
     }
+    let inside_page = !(progress.filled + n).is_multiple_of(buffer::ALIGN);
     match progress.size {
-        Some(size) if !direct => size > 0 && progress.offset + (progress.filled + n) as u64 >= size,
-        _ => !(progress.filled + n).is_multiple_of(buffer::ALIGN),
+        Some(_) if direct && inside_page => true,
+        Some(size) => size > 0 && progress.offset + (progress.filled + n) as u64 >= size,
+        None => inside_page,
     }
 }
 
@@ -246,6 +246,16 @@ pub(crate) fn piece_limit(cx: &Cx<'_, '_>, lease: &Lease) -> usize {
     }
 }
 
+/// What a full buffer is.
+pub(crate) enum Full {
+    /// A piece of several, in chunk form.
+    Piece,
+    /// All of the file: its size is what was read.
+    End,
+    /// The start of a file that needs a larger one.
+    Larger(Larger),
+}
+
 /// The buffer that a file needs beyond the one it has.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Larger {
@@ -254,34 +264,34 @@ pub(crate) struct Larger {
     pub(crate) grown: bool,
 }
 
-/// The size of the larger buffer that a full one needs, or `None` in chunk form. A file that grows
+/// What a full buffer is; asks for the size of the file unless in chunk form. A file that grows
 /// while it is read is read to where it ends now, but only while memory is free: a thread that
 /// holds a large buffer never waits for another, because two of them might wait for ever.
-pub(crate) fn larger_size<S>(
+pub(crate) fn full<S>(
     cx: &mut Cx<'_, '_>,
     item: &Item<'_, S>,
     file: &OwnedFd,
     progress: &mut Progress,
-) -> Result<Option<Larger>, FileError> {
+) -> Result<Full, FileError> {
     if cx.shared.plan.chunk_bytes.is_some() {
-        return Ok(None);
+        return Ok(Full::Piece);
     }
-    let path = item.path.as_path();
-    let size = file::size(file);
-    cx.meter.lap(CallKind::Stat, item.index);
-    let size = size.map_err(|e| FileError::io(item.index, path, Operation::Stat, &e))?;
+    let size = size_of(cx, item, file)?;
     progress.size = Some(size);
     let (filled, whole_max) = (progress.filled as u64, cx.shared.whole_max);
+    if size == filled {
+        return Ok(Full::End);
+    }
     let grown = std::mem::replace(&mut progress.enlarged, true);
     // More than the size says, or a second time: by half, so that the copies stay few.
     let wanted = if size < filled || grown { size.max(filled + filled / 2) } else { size };
     let wanted = wanted.min(whole_max - 1).max(size).max(filled);
     if wanted >= whole_max {
         let reason = too_large(cx.shared, wanted);
-        return Err(FileError::other(item.index, path, Operation::Reserve, reason));
+        return Err(FileError::other(item.index, item.path.as_path(), Operation::Reserve, reason));
     }
     let bytes = (wanted + 1).next_multiple_of(buffer::ALIGN as u64);
-    Ok(Some(Larger { bytes, grown }))
+    Ok(Full::Larger(Larger { bytes, grown }))
 }
 
 /// The error of a file that outgrew a buffer of its size while no memory was free.
@@ -295,6 +305,21 @@ pub(crate) fn outgrown<S>(item: &Item<'_, S>) -> FileError {
 pub(crate) fn take_over(mut larger: Lease, from: &Lease, filled: usize) -> Lease {
     larger.whole_mut()[..filled].copy_from_slice(from.bytes(filled));
     larger
+}
+
+/// The last piece of a file. One that gave nothing at all may be no file: that is asked.
+#[inline]
+pub(crate) fn ended<'p, S>(
+    cx: &mut Cx<'_, '_>,
+    item: Item<'p, S>,
+    file: OwnedFd,
+    lease: Lease,
+    progress: Progress,
+) -> Result<Loaded<'p, S>, FileError> {
+    if progress.filled == 0 && progress.offset == 0 {
+        size_of(cx, &item, &file)?;
+    }
+    Ok(complete(cx, item, file, lease, progress, true))
 }
 
 /// A complete piece; the file is closed unless it has more.
@@ -315,10 +340,6 @@ pub(crate) fn complete<'p, S>(
     };
     let data = Data::Buffer(lease);
     Loaded { item, file, data, len: progress.filled, offset: progress.offset, last }
-}
-
-pub(crate) fn read_error<S>(item: &Item<'_, S>, error: &io::Error) -> FileError {
-    FileError::io(item.index, item.path.as_path(), Operation::Read, error)
 }
 
 /// No input at all.
@@ -365,7 +386,9 @@ mod tests {
             (4096, 8192, Some(4096), false, true),
             (4096, 8192, Some(5000), false, false),
             (100, 8192, Some(0), false, false),
-            (4096, 8192, Some(4096), true, false),
+            (4096, 8192, Some(4096), true, true),
+            (4096, 8192, Some(5000), true, false),
+            (4096, 8192, None, true, false),
             (4608, 8192, Some(4608), true, true),
         ] {
             assert_eq!(is_end(n, asked, &known(size), direct), end, "{n} of {asked}, {size:?}");

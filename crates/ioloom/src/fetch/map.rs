@@ -3,12 +3,12 @@
 //! `mmap:willneed` asks for the pages of a window of files and hands out the oldest; the other
 //! variants map one file at a time. An empty file cannot be mapped and is empty data.
 
-use super::{Cx, Data, Fetch, Loaded, Opened, Reaped, Started, open};
+use super::opening::{NotOpen, Opened, failed_on, open, size_of};
+use super::{Cx, Data, Fetch, Loaded, Reaped, Started};
 use crate::arena::Lease;
 use crate::error::{Error, FileError, Operation};
 use crate::source::Item;
 use ioloom_model::{CallKind, Method};
-use ioloom_sys::file;
 use ioloom_sys::map::{Map, MapAdvice};
 use std::collections::VecDeque;
 
@@ -31,23 +31,23 @@ impl<S> Mapped<'_, S> {
 }
 
 impl<'p, S> Mapped<'p, S> {
-    fn map(&self, cx: &mut Cx<'_, '_>, item: Item<'p, S>) -> Result<Loaded<'p, S>, FileError> {
-        let Opened { file, size } = open(cx, &item, false)?;
-        let path = item.path.as_path();
+    fn map(
+        cx: &mut Cx<'_, '_>,
+        item: Item<'p, S>,
+        Opened { file, size }: Opened,
+        advice: MapAdvice,
+    ) -> Result<Loaded<'p, S>, FileError> {
+        // An empty file cannot be mapped, and neither can what is no file: it tells no size.
         let size = match size {
-            Some(size) => size,
-            None => {
-                let size = file::size(&file);
-                cx.meter.lap(CallKind::Stat, item.index);
-                size.map_err(|e| FileError::io(item.index, path, Operation::Stat, &e))?
-            }
+            Some(size) if size > 0 => size,
+            _ => size_of(cx, &item, &file)?,
         };
         let data = if size == 0 {
             Data::Empty
         } else {
-            let map = Map::new(&file, size as usize, self.advice);
+            let map = Map::new(&file, size as usize, advice);
             cx.meter.lap(CallKind::Map, item.index);
-            Data::Map(map.map_err(|e| FileError::io(item.index, path, Operation::Map, &e))?)
+            Data::Map(map.map_err(|e| failed_on(&item, &file, Operation::Map, &e))?)
         };
         drop(file);
         cx.meter.lap(CallKind::Close, item.index);
@@ -62,7 +62,12 @@ impl<'p, S> Fetch<'p, S> for Mapped<'p, S> {
         item: Item<'p, S>,
         _: Option<Lease>,
     ) -> Started<'p, S> {
-        match self.map(cx, item) {
+        let opened = match open(cx, &item, false) {
+            Ok(opened) => opened,
+            Err(NotOpen::Failed(error)) => return Started::Failed(error),
+            Err(NotOpen::Later) => return Started::Later(item),
+        };
+        match Self::map(cx, item, opened, self.advice) {
             Ok(loaded) if self.window > 1 => {
                 self.ahead.push_back(loaded);
                 Started::Pending

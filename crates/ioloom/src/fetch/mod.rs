@@ -11,7 +11,6 @@ mod nowait;
 mod opening;
 mod ring;
 
-pub(crate) use opening::{Opened, open};
 pub(crate) use ring::REGISTERED_BYTES;
 
 use crate::arena::{Arena, Lease, NoBuffer};
@@ -64,6 +63,18 @@ pub(crate) enum Started<'p, S> {
     Pending,
     /// It failed.
     Failed(FileError),
+    /// Not begun, because no descriptor is left: again when this thread has closed some, or is idle.
+    Later(Item<'p, S>),
+}
+
+impl<'p, S> From<Result<Loaded<'p, S>, FileError>> for Started<'p, S> {
+    #[inline]
+    fn from(result: Result<Loaded<'p, S>, FileError>) -> Self {
+        match result {
+            Ok(loaded) => Self::Ready(loaded),
+            Err(error) => Self::Failed(error),
+        }
+    }
 }
 
 /// What came out of flight: a piece, or why not.
@@ -76,6 +87,9 @@ pub(crate) struct Cx<'a, 'e> {
     /// Whether this thread may wait for memory: only if it holds no ready file, which it might be
     /// the only one to compute, and not the open limit. Else a file that needs more is parked.
     pub(crate) may_wait: bool,
+    /// Whether nothing of this thread is in flight or ready, so that without a descriptor left it
+    /// can only wait for others. Else it is done with its own files first: they hold some.
+    pub(crate) idle: bool,
 }
 
 /// A method, as one thread uses it.

@@ -6,12 +6,12 @@
 //! is what this method is defined to do there, and the histogram shows it.
 
 use super::blocking::{
-    Parked, Progress, READ_MAX, charged, complete, first_buffer, is_end, next_piece, piece_limit,
-    read_error, read_on, unpark,
+    Parked, Progress, READ_MAX, charged, ended, is_end, next_piece, piece_limit, read_on, unpark,
 };
-use super::{Cx, Fetch, Opened, Reaped, Started, lease_waiting, open};
+use super::opening::{Begun, begin, failed_on, size_of};
+use super::{Cx, Fetch, Reaped, Started};
 use crate::arena::Lease;
-use crate::error::Error;
+use crate::error::{Error, Operation};
 use crate::source::Item;
 use ioloom_model::CallKind;
 use ioloom_sys::file::{self, Nowait};
@@ -54,7 +54,7 @@ impl<'p, S> NowaitWindow<'p, S> {
         match result {
             Ok(Nowait::Hit(n)) if is_end(n, limit, &progress, false) => {
                 progress.filled = n;
-                Started::Ready(complete(cx, item, file, lease, progress, true))
+                ended(cx, item, file, lease, progress).into()
             }
             // Part of it was there, or all of the buffer: the rest with blocking calls.
             Ok(Nowait::Hit(n)) => {
@@ -68,7 +68,7 @@ impl<'p, S> NowaitWindow<'p, S> {
             Ok(Nowait::Unsupported) => {
                 read_on(cx, item, file, lease, progress, (false, &mut self.parked))
             }
-            Err(error) => Started::Failed(read_error(&item, &error)),
+            Err(error) => Started::Failed(failed_on(&item, &file, Operation::Read, &error)),
         }
     }
 }
@@ -80,40 +80,25 @@ impl<'p, S> Fetch<'p, S> for NowaitWindow<'p, S> {
         item: Item<'p, S>,
         lease: Option<Lease>,
     ) -> Started<'p, S> {
-        let Opened { file, size } = match open(cx, &item, false) {
-            Ok(opened) => opened,
-            Err(error) => return Started::Failed(error),
-        };
-        let lease = match lease {
-            Some(lease) => lease,
-            None => match lease_waiting(cx, &item, first_buffer(cx, size), 0) {
-                Ok(lease) => lease,
-                Err(error) => return Started::Failed(error),
-            },
+        let Begun { item, file, lease, mut progress } = match begin(cx, item, lease, false) {
+            Ok(begun) => begun,
+            Err(not) => return not,
         };
         // A hit that is cut short at the edge of what is in memory looks like the end of the file
         // unless the size is known; ask for it, the inode is in memory now.
-        let size = match size {
-            Some(size) => Ok(size),
-            None => {
-                let size = file::size(&file);
-                cx.meter.lap(CallKind::Stat, item.index);
-                size
+        if progress.size.is_none() {
+            match size_of(cx, &item, &file) {
+                Ok(size) => progress.size = Some(size),
+                Err(error) => return Started::Failed(error),
             }
-        };
-        match size {
-            Ok(size) => {
-                let progress = Progress { size: Some(size), ..Progress::default() };
-                self.attempt(cx, item, file, lease, progress)
-            }
-            Err(error) => Started::Failed(read_error(&item, &error)),
         }
+        self.attempt(cx, item, file, lease, progress)
     }
 
     fn resume(&mut self, cx: &mut Cx<'_, '_>, done: super::Loaded<'p, S>) -> Started<'p, S> {
         match next_piece(cx, done) {
             // Read-ahead has long gone past this offset.
-            Ok((item, file, lease, progress)) => {
+            Ok(Begun { item, file, lease, progress }) => {
                 read_on(cx, item, file, lease, progress, (false, &mut self.parked))
             }
             Err(error) => Started::Failed(error),
@@ -138,6 +123,7 @@ impl<'p, S> Fetch<'p, S> for NowaitWindow<'p, S> {
                 Started::Ready(loaded) => out.push_back(Ok(loaded)),
                 Started::Failed(error) => out.push_back(Err(error)),
                 Started::Pending => {}
+                Started::Later(_) => unreachable!("it is open"),
             }
         }
         Ok(())
@@ -166,12 +152,12 @@ fn finish_missed<'p, S>(
     match result {
         Ok(n) if is_end(n, limit, &progress, false) => {
             progress.filled = n;
-            Started::Ready(complete(cx, item, file, lease, progress, true))
+            ended(cx, item, file, lease, progress).into()
         }
         Ok(n) => {
             progress.filled = n;
             read_on(cx, item, file, lease, progress, (false, parked))
         }
-        Err(error) => Started::Failed(read_error(&item, &error)),
+        Err(error) => Started::Failed(failed_on(&item, &file, Operation::Read, &error)),
     }
 }

@@ -1,6 +1,13 @@
 //! Opening a file of the input without ever hanging on it.
+//!
+//! A path that was regular when it was listed may be a pipe or a device when it is opened. Opening
+//! such a thing never waits, because everything is opened with `O_NONBLOCK`. That it is no file is
+//! noticed where it costs a real file nothing: when nothing comes out of it, when a read fails or
+//! fills its first buffer, and in a ring when a read takes long.
 
-use super::Cx;
+use super::blocking::{Progress, first_buffer};
+use super::{Cx, Started, lease_waiting};
+use crate::arena::Lease;
 use crate::error::{FileError, Operation};
 use crate::source::Item;
 use ioloom_model::CallKind;
@@ -20,16 +27,107 @@ pub(crate) struct Opened {
     pub(crate) size: Option<u64>,
 }
 
-/// Opens a file of the input. What no walk has seen to be regular is asked first and opened only if
-/// it is. With direct I/O the file system must say what alignment it wants.
+/// Why a file is not open.
+pub(crate) enum NotOpen {
+    /// For good.
+    Failed(FileError),
+    /// No descriptor is left, and this thread has files open itself with which it can be done.
+    Later,
+}
+
+impl From<FileError> for NotOpen {
+    fn from(error: FileError) -> Self {
+        Self::Failed(error)
+    }
+}
+
+/// A file that is open and has its first buffer.
+pub(crate) struct Begun<'p, S> {
+    pub(crate) item: Item<'p, S>,
+    pub(crate) file: OwnedFd,
+    pub(crate) lease: Lease,
+    pub(crate) progress: Progress,
+}
+
+/// Opens a file and gives it its first buffer: how every method begins that reads by system calls
+/// or opens by one.
+#[inline]
+pub(crate) fn begin<'p, S>(
+    cx: &mut Cx<'_, '_>,
+    item: Item<'p, S>,
+    lease: Option<Lease>,
+    direct: bool,
+) -> Result<Begun<'p, S>, Started<'p, S>> {
+    let Opened { file, size } = match open(cx, &item, direct) {
+        Ok(opened) => opened,
+        Err(NotOpen::Failed(error)) => return Err(Started::Failed(error)),
+        Err(NotOpen::Later) => return Err(Started::Later(item)),
+    };
+    match first_lease(cx, &item, lease, size) {
+        Ok(lease) => {
+            let progress = Progress { size, ..Progress::default() };
+            Ok(Begun { item, file, lease, progress })
+        }
+        Err(error) => Err(Started::Failed(error)),
+    }
+}
+
+/// The first buffer of a file: the one it came with, or one for its size.
+#[inline]
+pub(crate) fn first_lease<S>(
+    cx: &mut Cx<'_, '_>,
+    item: &Item<'_, S>,
+    lease: Option<Lease>,
+    size: Option<u64>,
+) -> Result<Lease, FileError> {
+    match lease {
+        Some(lease) => Ok(lease),
+        None => lease_waiting(cx, item, first_buffer(cx, size), 0),
+    }
+}
+
+/// Opens a file of the input. Without a descriptor left an idle thread waits until others close
+/// some.
 pub(crate) fn open<S>(
     cx: &mut Cx<'_, '_>,
     item: &Item<'_, S>,
     direct: bool,
-) -> Result<Opened, FileError> {
+) -> Result<Opened, NotOpen> {
     let path = item.path.as_path();
+    let size = ask_first(cx, item, direct)?;
+    let how = OpenHow { direct, nofollow: item.known_regular };
+    let mut pause = Duration::from_millis(1);
+    let mut attempt = 0;
+    let opened = loop {
+        let opened = file::open(path, how);
+        cx.meter.lap(CallKind::Open, item.index);
+        match opened {
+            Err(e) if no_descriptor(&e) && !cx.idle => return Err(NotOpen::Later),
+            Err(e) if no_descriptor(&e) && attempt < ATTEMPTS && !cx.shared.stopping() => {
+                attempt += 1;
+                std::thread::sleep(pause);
+                pause = (pause * 2).min(PAUSE_MAX);
+            }
+            other => break other,
+        }
+    };
+    match opened {
+        Ok(file) => Ok(Opened { file, size }),
+        Err(error) => Err(FileError::io(item.index, path, Operation::Open, &error).into()),
+    }
+}
+
+/// What must be known before a file is opened. What no walk has seen to be regular is asked first
+/// and opened only if it is; its size is a gift then. With direct I/O the file system must say what
+/// alignment it wants.
+pub(crate) fn ask_first<S>(
+    cx: &mut Cx<'_, '_>,
+    item: &Item<'_, S>,
+    direct: bool,
+) -> Result<Option<u64>, FileError> {
     let mut size = None;
     if !item.known_regular {
+        let path = item.path.as_path();
         let facts = file::ask(path);
         cx.meter.lap(CallKind::Stat, item.index);
         let facts = facts.map_err(|e| FileError::io(item.index, path, Operation::Stat, &e))?;
@@ -41,36 +139,47 @@ pub(crate) fn open<S>(
     if direct {
         check_direct(cx, item)?;
     }
-    let how = OpenHow { direct, nofollow: item.known_regular };
-    let mut pause = Duration::from_millis(1);
-    let mut attempt = 0;
-    let opened = loop {
-        let opened = file::open(path, how);
-        cx.meter.lap(CallKind::Open, item.index);
-        match opened {
-            Err(e) if no_descriptor(&e) && attempt < ATTEMPTS && !cx.shared.stopping() => {
-                attempt += 1;
-                std::thread::sleep(pause);
-                pause = (pause * 2).min(PAUSE_MAX);
-            }
-            other => break other,
-        }
-    };
-    match opened {
-        Ok(file) => Ok(Opened { file, size }),
-        Err(error) => Err(FileError::io(item.index, path, Operation::Open, &error)),
+    Ok(size)
+}
+
+/// The size of an open file. One that is no regular file, because its path became something else
+/// after it was listed, is refused.
+pub(crate) fn size_of<S>(
+    cx: &mut Cx<'_, '_>,
+    item: &Item<'_, S>,
+    file: &OwnedFd,
+) -> Result<u64, FileError> {
+    let asked = file::size_and_kind(file);
+    cx.meter.lap(CallKind::Stat, item.index);
+    match asked {
+        Ok((size, Kind::Regular)) => Ok(size),
+        Ok((_, kind)) => Err(not_regular(item, kind)),
+        Err(e) => Err(FileError::io(item.index, item.path.as_path(), Operation::Stat, &e)),
+    }
+}
+
+/// The error of an operation on an open file. The reason of what is no regular file is just that.
+pub(crate) fn failed_on<S>(
+    item: &Item<'_, S>,
+    file: &OwnedFd,
+    operation: Operation,
+    error: &io::Error,
+) -> FileError {
+    match file::size_and_kind(file) {
+        Ok((_, kind)) if kind != Kind::Regular => not_regular(item, kind),
+        _ => FileError::io(item.index, item.path.as_path(), operation, error),
     }
 }
 
 /// The error for a path that is not a regular file.
-pub(crate) fn not_regular<S>(item: &Item<'_, S>, kind: Kind) -> FileError {
+fn not_regular<S>(item: &Item<'_, S>, kind: Kind) -> FileError {
     let reason = format!("it is {}, not a regular file", kind.word());
     FileError::other(item.index, item.path.as_path(), Operation::Open, reason)
 }
 
 /// Refuses direct I/O where the file system does not offer it; the answer belongs to one file and
 /// is not remembered for others.
-pub(crate) fn check_direct<S>(cx: &mut Cx<'_, '_>, item: &Item<'_, S>) -> Result<(), FileError> {
+fn check_direct<S>(cx: &mut Cx<'_, '_>, item: &Item<'_, S>) -> Result<(), FileError> {
     let path = item.path.as_path();
     let alignment = file::direct_alignment(path);
     cx.meter.lap(CallKind::Stat, item.index);

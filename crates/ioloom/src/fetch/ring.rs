@@ -7,18 +7,20 @@
 //! something was reaped; if nothing else of this thread is in flight, the thread waits for memory.
 
 use super::blocking::{
-    Larger, Progress, READ_MAX, complete, first_buffer, is_end, larger_size, next_piece, outgrown,
-    piece_limit, read_error, take_over,
+    Full, Larger, Progress, READ_MAX, complete, ended, full, is_end, next_piece, outgrown,
+    piece_limit, take_over,
 };
-use super::opening::{check_direct, no_descriptor, not_regular};
-use super::{Cx, Fetch, Loaded, Opened, Reaped, Started, lease_waiting, no_buffer, open};
+use super::opening::{
+    Begun, NotOpen, Opened, ask_first, begin, failed_on, first_lease, no_descriptor, open, size_of,
+};
+use super::{Cx, Fetch, Loaded, Reaped, Started, lease_waiting, no_buffer};
 use crate::arena::{Arena, Lease};
 use crate::engine::Shared;
 use crate::error::{Error, FileError, Operation};
 use crate::source::Item;
 use ioloom_model::{CallKind, Method, Schedule};
 use ioloom_sys::buffer::Buffer;
-use ioloom_sys::file::{self, Kind, OpenHow};
+use ioloom_sys::file::OpenHow;
 use ioloom_sys::ring::{Done, Ring, What};
 use std::collections::VecDeque;
 use std::ffi::CString;
@@ -57,6 +59,8 @@ pub(crate) struct Rings<'p, S> {
     jobs: Vec<Option<Job<'p, S>>>,
     free: Vec<usize>,
     parked: VecDeque<Parked<'p, S>>,
+    /// Files that the ring could not open for want of a descriptor, or was interrupted at.
+    unopened: VecDeque<Job<'p, S>>,
     done: Vec<Done>,
     direct: bool,
     open_in_ring: bool,
@@ -84,6 +88,7 @@ impl<S> Rings<'_, S> {
             jobs: (0..window).map(|_| None).collect(),
             free: (0..window as usize).rev().collect(),
             parked: VecDeque::new(),
+            unopened: VecDeque::new(),
             done: Vec::with_capacity(window as usize),
             direct: method.is_direct(),
             open_in_ring: method == Method::UringOpen,
@@ -165,16 +170,8 @@ impl<'p, S> Rings<'p, S> {
                 None
             }
             What::Open(Err(error)) if no_descriptor(&error) || again(&error) => {
-                // The blocking open waits until somebody closes a file, and goes on when
-                // interrupted.
-                match open(cx, &job.item, self.direct) {
-                    Ok(Opened { file, .. }) => {
-                        let limit = piece_limit(cx, &job.lease);
-                        self.submit_read(file, job, limit);
-                        None
-                    }
-                    Err(error) => Some(Err(error)),
-                }
+                self.unopened.push_back(job);
+                None
             }
             What::Open(Err(error)) => {
                 let path = job.item.path.as_path();
@@ -199,24 +196,38 @@ impl<'p, S> Rings<'p, S> {
         let n = match result {
             Ok(n) => n,
             Err(e) if again(&e) && job.retries < RETRIES_MAX => {
+                // A regular file hardly ever asks for it.
+                if let Err(error) = size_of(cx, &job.item, &file) {
+                    return Some(Err(error));
+                }
                 job.retries += 1;
                 self.submit_read(file, job, limit);
                 return None;
             }
-            Err(e) => return Some(Err(read_error(&job.item, &e))),
+            Err(e) => return Some(Err(failed_on(&job.item, &file, Operation::Read, &e))),
         };
-        if is_end(n, job.asked, &job.progress, self.direct) {
-            job.progress.filled += n;
-            return Some(Ok(complete(cx, job.item, file, job.lease, job.progress, true)));
+        let mut end = is_end(n, job.asked, &job.progress, self.direct);
+        if !end && n < job.asked && job.progress.size.is_none() {
+            match size_of(cx, &job.item, &file) {
+                Ok(size) => job.progress.size = Some(size),
+                Err(error) => return Some(Err(error)),
+            }
+            end = is_end(n, job.asked, &job.progress, self.direct);
         }
         job.progress.filled += n;
+        if end {
+            return Some(ended(cx, job.item, file, job.lease, job.progress));
+        }
         if job.progress.filled < limit {
             self.submit_read(file, job, limit);
             return None;
         }
-        match larger_size(cx, &job.item, &file, &mut job.progress) {
-            Ok(None) => Some(Ok(complete(cx, job.item, file, job.lease, job.progress, false))),
-            Ok(Some(larger)) => {
+        match full(cx, &job.item, &file, &mut job.progress) {
+            Ok(Full::Piece) => {
+                Some(Ok(complete(cx, job.item, file, job.lease, job.progress, false)))
+            }
+            Ok(Full::End) => Some(ended(cx, job.item, file, job.lease, job.progress)),
+            Ok(Full::Larger(larger)) => {
                 let parked = Parked { job, file, larger };
                 // One that holds a large buffer is decided at once: nobody may wait before it.
                 if larger.grown {
@@ -227,6 +238,26 @@ impl<'p, S> Rings<'p, S> {
                 None
             }
             Err(error) => Some(Err(error)),
+        }
+    }
+
+    /// Opens by system call what the ring could not. Waits for a descriptor only with nothing in
+    /// flight that would give one back.
+    fn reopen(&mut self, cx: &mut Cx<'_, '_>, may_wait: bool, out: &mut Reaped<'p, S>) {
+        while let Some(mut job) = self.unopened.pop_front() {
+            cx.idle = may_wait && self.ring.in_flight() == 0 && out.is_empty();
+            match open(cx, &job.item, self.direct) {
+                Ok(Opened { file, size }) => {
+                    job.progress.size = size;
+                    let limit = piece_limit(cx, &job.lease);
+                    self.submit_read(file, job, limit);
+                }
+                Err(NotOpen::Later) => {
+                    self.unopened.push_front(job);
+                    return;
+                }
+                Err(NotOpen::Failed(error)) => out.push_back(Err(error)),
+            }
         }
     }
 
@@ -280,33 +311,15 @@ impl<'p, S> Fetch<'p, S> for Rings<'p, S> {
         if self.open_in_ring {
             return self.start_with_open(cx, item, lease);
         }
-        let Opened { file, size } = match open(cx, &item, self.direct) {
-            Ok(opened) => opened,
-            Err(error) => return Started::Failed(error),
-        };
-        let lease = match lease_for(cx, &item, lease, size) {
-            Ok(lease) => lease,
-            Err(error) => return Started::Failed(error),
-        };
-        let limit = piece_limit(cx, &lease);
-        let progress = Progress { size, ..Progress::default() };
-        let index = item.index;
-        self.submit_read(file, Job { item, lease, progress, asked: 0, retries: 0 }, limit);
-        self.hand_over(cx.shared);
-        cx.meter.lap(CallKind::Read, index);
-        Started::Pending
+        match begin(cx, item, lease, self.direct) {
+            Ok(begun) => self.begin_read(cx, begun),
+            Err(not) => not,
+        }
     }
 
     fn resume(&mut self, cx: &mut Cx<'_, '_>, done: Loaded<'p, S>) -> Started<'p, S> {
         match next_piece(cx, done) {
-            Ok((item, file, lease, progress)) => {
-                let limit = piece_limit(cx, &lease);
-                let index = item.index;
-                self.submit_read(file, Job { item, lease, progress, asked: 0, retries: 0 }, limit);
-                self.hand_over(cx.shared);
-                cx.meter.lap(CallKind::Read, index);
-                Started::Pending
-            }
+            Ok(begun) => self.begin_read(cx, begun),
             Err(error) => Started::Failed(error),
         }
     }
@@ -320,9 +333,12 @@ impl<'p, S> Fetch<'p, S> for Rings<'p, S> {
         let before = out.len();
         loop {
             self.unpark(cx, wait && cx.may_wait && out.len() == before, out);
+            if !self.unopened.is_empty() {
+                self.reopen(cx, wait && self.parked.is_empty(), out);
+            }
             let wait = wait && out.len() == before;
             if self.ring.in_flight() == 0 {
-                return Ok(()); // all that is left waits for memory
+                return Ok(()); // all that is left waits for memory or for a descriptor
             }
             let mut done = std::mem::take(&mut self.done);
             self.queued = 0;
@@ -341,7 +357,7 @@ impl<'p, S> Fetch<'p, S> for Rings<'p, S> {
     }
 
     fn in_flight(&self) -> usize {
-        self.ring.in_flight() + self.parked.len()
+        self.ring.in_flight() + self.parked.len() + self.unopened.len()
     }
 
     fn holding(&self) -> u64 {
@@ -354,58 +370,42 @@ impl<'p, S> Fetch<'p, S> for Rings<'p, S> {
 }
 
 impl<'p, S> Rings<'p, S> {
+    fn begin_read(&mut self, cx: &mut Cx<'_, '_>, begun: Begun<'p, S>) -> Started<'p, S> {
+        let Begun { item, file, lease, progress } = begun;
+        let limit = piece_limit(cx, &lease);
+        let index = item.index;
+        self.submit_read(file, Job { item, lease, progress, asked: 0, retries: 0 }, limit);
+        self.hand_over(cx.shared);
+        cx.meter.lap(CallKind::Read, index);
+        Started::Pending
+    }
+
     fn start_with_open(
         &mut self,
         cx: &mut Cx<'_, '_>,
         item: Item<'p, S>,
         lease: Option<Lease>,
     ) -> Started<'p, S> {
+        let size = match ask_first(cx, &item, self.direct) {
+            Ok(size) => size,
+            Err(error) => return Started::Failed(error),
+        };
         let path = item.path.as_path();
-        if !item.known_regular {
-            let facts = file::ask(path);
-            cx.meter.lap(CallKind::Stat, item.index);
-            match facts {
-                Ok(facts) if facts.kind != Kind::Regular => {
-                    return Started::Failed(not_regular(&item, facts.kind));
-                }
-                Ok(_) => {}
-                Err(e) => {
-                    return Started::Failed(FileError::io(item.index, path, Operation::Stat, &e));
-                }
-            }
-        }
-        if self.direct
-            && let Err(error) = check_direct(cx, &item)
-        {
-            return Started::Failed(error);
-        }
         let how = OpenHow { direct: self.direct, nofollow: item.known_regular };
         let Ok(c_path) = CString::new(path.as_os_str().as_bytes()) else {
             let reason = "its name holds a zero byte, which no file name can";
             return Started::Failed(FileError::other(item.index, path, Operation::Open, reason));
         };
-        let lease = match lease_for(cx, &item, lease, None) {
+        let lease = match first_lease(cx, &item, lease, size) {
             Ok(lease) => lease,
             Err(error) => return Started::Failed(error),
         };
         let index = item.index;
-        let token =
-            self.place(Job { item, lease, progress: Progress::default(), asked: 0, retries: 0 });
+        let progress = Progress { size, ..Progress::default() };
+        let token = self.place(Job { item, lease, progress, asked: 0, retries: 0 });
         self.ring.open(token, c_path, how);
         self.hand_over(cx.shared);
         cx.meter.lap(CallKind::Open, index);
         Started::Pending
-    }
-}
-
-fn lease_for<S>(
-    cx: &mut Cx<'_, '_>,
-    item: &Item<'_, S>,
-    lease: Option<Lease>,
-    size: Option<u64>,
-) -> Result<Lease, FileError> {
-    match lease {
-        Some(lease) => Ok(lease),
-        None => lease_waiting(cx, item, first_buffer(cx, size), 0),
     }
 }

@@ -124,6 +124,77 @@ fn one_failed_call_is_one_failed_file_or_one_clear_error() {
     }
     eprintln!("{runs} runs with a fault, {skipped} plans skipped");
     interruptions_are_invisible(&paths, &want);
+    the_end_is_proved_with_few_calls();
+    a_bad_page_is_never_taken_for_the_end();
+}
+
+/// Files that end with a page, where a short read proves nothing by itself.
+const PAGES: [usize; 4] = [4096, 8192, 4096, 65_536];
+
+fn all_found(paths: &[std::path::PathBuf]) -> ioloom_walk::PathList {
+    let mut list = ioloom_walk::PathList::new();
+    for path in paths {
+        list.push_found(&[path.as_os_str().as_encoded_bytes()], 1);
+    }
+    list
+}
+
+fn all_unknown(paths: &[std::path::PathBuf]) -> ioloom_walk::PathList {
+    let mut list = ioloom_walk::PathList::new();
+    for path in paths {
+        list.push(path.as_os_str().as_encoded_bytes());
+    }
+    list
+}
+
+fn the_end_is_proved_with_few_calls() {
+    let (_dir, paths) = make(&roots()[0], &PAGES);
+    let want = expected(&paths);
+    // Threads read their own accounts too.
+    fault::set("");
+    run(all_found(&paths), plan("null/threads:n=1")).unwrap();
+    let accounts = fault::calls_of("pread");
+    // The last file fills its first buffer and is asked for its size in any case.
+    for (text, known, op, reads, sizes) in [
+        ("read/threads:n=1", false, "pread", 4, 1),
+        ("direct:read/threads:n=1", false, "pread", 4, 1),
+        ("read/threads:n=1", true, "pread", 7, 1),
+        ("uring/window:l=4,p=1", false, "uring_read", 4, 1),
+        ("uring/window:l=4,p=1", true, "uring_read", 4, 4),
+        ("direct:uring/window:l=4,p=1", true, "uring_read", 4, 4),
+        ("uring:open/window:l=4,p=1", false, "uring_read", 4, 1),
+    ] {
+        let list = if known { all_found(&paths) } else { all_unknown(&paths) };
+        fault::set("");
+        let got = match run(list, plan(text)) {
+            Err(error) if lacks(&plan(text), &error) => continue,
+            other => other.unwrap(),
+        };
+        assert!(got.hashes == want, "{text}");
+        let calls = fault::calls_of(op) - if op == "pread" { accounts } else { 0 };
+        assert_eq!((calls, fault::calls_of("fstat")), (reads, sizes), "{text}, known: {known}");
+    }
+}
+
+/// The kernel gives what is before a bad page, a whole number of pages, and the error when it is
+/// asked again: a read that is cut to a page and then an error.
+fn a_bad_page_is_never_taken_for_the_end() {
+    let (_dir, paths) = make(&roots()[0], &[20_000, 16_384]);
+    for text in ["read/threads:n=1", "uring/window:l=2,p=1", "uring:open/window:l=2,p=1"] {
+        for list in [all_found(&paths), all_unknown(&paths)] {
+            let op = if text.starts_with("uring") { "uring_read" } else { "pread" };
+            // The account of a thread is read first.
+            let n = if op == "pread" { 2 } else { 1 };
+            let fails: Vec<String> = (n + 1..n + 4).map(|n| format!("{op}:{n}:{EIO}")).collect();
+            fault::set(&format!("{op}:{n}:cut4096,{}", fails.join(",")));
+            let result = run(list, plan(text));
+            fault::set("");
+            match result {
+                Err(error) => assert!(lacks(&plan(text), &error), "{text}: {error}"),
+                Ok(got) => assert!(got.hashes.is_empty(), "{text}: {:?}", got.hashes),
+            }
+        }
+    }
 }
 
 fn interruptions_are_invisible(paths: &[std::path::PathBuf], want: &support::Hashes) {
