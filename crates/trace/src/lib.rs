@@ -5,13 +5,16 @@
 //! rule can be tested on planted events. All times are nanoseconds after the start of the run, on
 //! the monotonic clock.
 
+pub mod classify;
 pub mod findings;
 pub mod lane;
 pub mod raw;
 pub mod shares;
 pub mod span;
+pub mod utilisation;
 pub mod viewer;
 
+pub use classify::classify;
 pub use findings::Finding;
 pub use lane::{
     Core, CoreRun, Device, Mark, NO_CPU, NO_FILE, Request, Segment, Series, Thread, Trace, Wake,

@@ -1,9 +1,172 @@
 //! Shares of time in every state: per role, for any range, per pixel column.
+//!
+//! Exact at any zoom: prefix sums per state at every 64th segment, so the time before a moment costs
+//! a binary search and at most 64 steps, and a range is the difference of two such times. The viewer
+//! in the page does the same; pictures and percentages agree because the arithmetic does. The index
+//! takes 1.4 bytes per segment.
 
-use crate::lane::Trace;
+use crate::classify::{ROLE_KERNEL_WORKER, ROLE_TOOL};
+use crate::lane::{Thread, Trace};
 use crate::raw::PROCESSORS;
 use ioloom_model::{Quality, State, StateTable, StateTime};
 use std::collections::BTreeMap;
+
+/// Segments between two prefix sums.
+const BLOCK: usize = 64;
+
+/// Time per state.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Shares {
+    /// Nanoseconds, indexed by the state's code (`state as usize`).
+    pub ns: [u64; State::ALL.len()],
+}
+
+impl Shares {
+    /// Nanoseconds in a state.
+    pub fn of(&self, state: State) -> u64 {
+        self.ns[state as usize]
+    }
+
+    /// Nanoseconds in all states.
+    pub fn total(&self) -> u64 {
+        self.ns.iter().sum()
+    }
+
+    /// Per cent of the total; `None` if the total is 0.
+    pub fn pct(&self, state: State) -> Option<f64> {
+        let total = self.total();
+        (total > 0).then(|| self.of(state) as f64 / total as f64 * 100.0)
+    }
+
+    /// Adds another one.
+    pub fn add(&mut self, other: &Self) {
+        for (sum, ns) in self.ns.iter_mut().zip(other.ns) {
+            *sum += ns;
+        }
+    }
+
+    fn less(&self, other: &Self) -> Self {
+        Self { ns: std::array::from_fn(|i| self.ns[i] - other.ns[i]) }
+    }
+}
+
+/// One thread with its prefix sums.
+#[derive(Debug, Clone)]
+pub struct Lane<'a> {
+    thread: &'a Thread,
+    /// Time before the first segment of each block.
+    before: Vec<Shares>,
+}
+
+impl<'a> Lane<'a> {
+    /// Sums once over all segments.
+    pub fn new(thread: &'a Thread) -> Self {
+        let mut before = Vec::with_capacity(thread.segments.len() / BLOCK + 1);
+        let mut sum = Shares::default();
+        for (i, segment) in thread.segments.iter().enumerate() {
+            if i % BLOCK == 0 {
+                before.push(sum);
+            }
+            sum.ns[segment.state as usize] += end_of(thread, i) - segment.start_ns;
+        }
+        Self { thread, before }
+    }
+
+    /// The thread.
+    pub fn thread(&self) -> &'a Thread {
+        self.thread
+    }
+
+    /// Time per state in `from..to`, nanoseconds after the start of the run.
+    pub fn within(&self, from_ns: u64, to_ns: u64) -> Shares {
+        if to_ns <= from_ns {
+            return Shares::default();
+        }
+        self.until(to_ns).less(&self.until(from_ns))
+    }
+
+    /// Time per state of `width` equal parts of `from..to`, from left to right. A part that the
+    /// thread covers in part sums up to less than its length.
+    pub fn columns(&self, from_ns: u64, to_ns: u64, width: usize) -> Vec<Shares> {
+        let mut last = self.until(from_ns);
+        let edge = edges(from_ns, to_ns, width);
+        (1..=width)
+            .map(|x| {
+                let next = self.until(edge(x));
+                let column = next.less(&last);
+                last = next;
+                column
+            })
+            .collect()
+    }
+
+    /// Time per state before a moment.
+    fn until(&self, at_ns: u64) -> Shares {
+        let segments = &self.thread.segments;
+        let count = segments.partition_point(|s| s.start_ns < at_ns);
+        let Some(last) = count.checked_sub(1) else { return Shares::default() };
+        let block = last / BLOCK;
+        let mut sum = self.before[block];
+        for (i, segment) in segments.iter().enumerate().take(count).skip(block * BLOCK) {
+            let end = end_of(self.thread, i).min(at_ns);
+            sum.ns[segment.state as usize] += end - segment.start_ns;
+        }
+        sum
+    }
+}
+
+/// The end of a segment.
+fn end_of(thread: &Thread, index: usize) -> u64 {
+    thread.segments.get(index + 1).map_or(thread.end_ns, |next| next.start_ns)
+}
+
+/// Where the `x`-th of `width` equal parts begins.
+pub(crate) fn edges(from_ns: u64, to_ns: u64, width: usize) -> impl Fn(usize) -> u64 {
+    let length = u128::from(to_ns.saturating_sub(from_ns));
+    move |x| from_ns + (length * x as u128 / width.max(1) as u128) as u64
+}
+
+/// All lanes of a trace.
+#[derive(Debug, Clone)]
+pub struct Lanes<'a> {
+    lanes: Vec<Lane<'a>>,
+}
+
+impl<'a> Lanes<'a> {
+    /// Sums once over the whole trace.
+    pub fn new(trace: &'a Trace) -> Self {
+        Self { lanes: trace.threads.iter().map(Lane::new).collect() }
+    }
+
+    /// One lane per thread, in the order of the trace.
+    pub fn lanes(&self) -> &[Lane<'a>] {
+        &self.lanes
+    }
+
+    /// The threads of one role together, in `from..to`.
+    pub fn role(&self, role: &str, from_ns: u64, to_ns: u64) -> Shares {
+        self.sum(from_ns, to_ns, |thread| thread.role == role)
+    }
+
+    /// All threads of the program together, in `from..to`: without kernel workers and without the
+    /// tool's own.
+    pub fn all(&self, from_ns: u64, to_ns: u64) -> Shares {
+        self.sum(from_ns, to_ns, is_own)
+    }
+
+    fn sum(&self, from_ns: u64, to_ns: u64, wanted: impl Fn(&Thread) -> bool) -> Shares {
+        let mut sum = Shares::default();
+        for lane in self.lanes.iter().filter(|l| wanted(l.thread)) {
+            sum.add(&lane.within(from_ns, to_ns));
+        }
+        sum
+    }
+}
+
+/// Whether a thread is the program's, not a kernel worker and not the tool's.
+pub fn is_own(thread: &Thread) -> bool {
+    ![ROLE_KERNEL_WORKER, ROLE_TOOL].contains(&thread.role.as_str())
+}
 
 /// The threads of one role, summed.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -41,6 +204,13 @@ pub fn roles(trace: &Trace) -> Vec<Role> {
         };
     }
     roles
+}
+
+/// The sum of the tables of all threads of the program.
+pub fn all(trace: &Trace) -> StateTable {
+    let mut own = trace.threads.iter().filter(|t| is_own(t));
+    let first = own.next().map(|t| t.states.clone()).unwrap_or_default();
+    own.fold(first, |sum, thread| add_tables(sum, &thread.states))
 }
 
 /// Adds two tables. A state that one thread could not tell apart is not measured for both: its

@@ -94,8 +94,9 @@
 //! reference: prefix sums at every 64th segment, then at most 64 steps.
 //!
 //! **Utilisation.** With core lanes: `ours(t)` and `others(t)` are the numbers of runs that cover
-//! `t`, idle is the rest of the cores. Without them (levels 0 and 1): `ours(t)` is the number of
-//! threads whose segment at `t` is on-cpu, role `tool` left out; others and idle are not known.
+//! `t`; at level `kernel` idle is the rest of the cores, below it the rest is "others or idle" and
+//! not known apart. Without core lanes: `ours(t)` is the number of threads whose segment at `t` is
+//! on-cpu, role `tool` left out; others and idle are not known.
 //! A device is busy while a request is in flight on it: issue until completion, and no time for one
 //! whose end was never seen. The four-way share joins "one of ours runs" with "some device is busy".
 //!

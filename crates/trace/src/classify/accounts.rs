@@ -1,0 +1,210 @@
+//! Level 0: stretches between accounts, divided by the clocks.
+//!
+//! The clocks say how much of a stretch was spent on a processor and how much waiting for one; the
+//! rest was blocked. Who in the stretch was blocked is decided by what is plausible, in this order:
+//! the long span that ended with the account, if its kind waits by nature; other spans that wait by
+//! nature, unless they were too short to have waited; the long span if it is the user's function;
+//! whatever is left. So the sums meet the clocks exactly, and only places are guessed.
+
+use super::tile::{Look, Piece, Tiler, pieces};
+use super::{Cleaned, Explained};
+use crate::span::SpanKind;
+use ioloom_model::State;
+
+/// A call that returned sooner did not wait for a device: two switches and an interrupt take longer.
+const SHORTEST_BLOCK_NS: u64 = 10_000;
+
+/// Time of one piece, divided.
+#[derive(Debug, Clone, Copy, Default)]
+struct Division {
+    on_cpu_ns: u64,
+    ready_ns: u64,
+    blocked_ns: u64,
+}
+
+/// The clocks at the end of a stretch, counted from the thread's start.
+#[derive(Debug, Clone, Copy)]
+struct Edge {
+    at_ns: u64,
+    cpu_ns: u64,
+    run_delay_ns: u64,
+    /// Taken at the end of a long span; else the thread's totals.
+    ends_long_span: bool,
+}
+
+pub(super) fn explain(thread: &Cleaned) -> Explained {
+    let raw = &thread.raw;
+    let pieces = pieces(&raw.spans, raw.start_ns, raw.end_ns);
+    let mut divided: Vec<Division> = Vec::with_capacity(pieces.len());
+    let edges = edges(thread);
+    // Rounding and the cost of reading the clocks: what does not fit is carried to the next stretch.
+    let (mut cpu_before, mut delay_before) = (0, 0);
+    for edge in &edges {
+        let rest = &pieces[divided.len()..];
+        let count = rest.partition_point(|p| p.start_ns + p.ns() / 2 <= edge.at_ns);
+        let stretch = &rest[..count];
+        if stretch.is_empty() {
+            continue;
+        }
+        let ns: u64 = stretch.iter().map(Piece::ns).sum();
+        let on_cpu_ns = edge.cpu_ns.saturating_sub(cpu_before).min(ns);
+        let ready_ns = edge.run_delay_ns.saturating_sub(delay_before).min(ns - on_cpu_ns);
+        cpu_before += on_cpu_ns;
+        delay_before += ready_ns;
+        let sum = Division { on_cpu_ns, ready_ns, blocked_ns: ns - on_cpu_ns - ready_ns };
+        divided.extend(divide(stretch, sum, edge.ends_long_span));
+    }
+    let rest = &pieces[divided.len()..];
+    divided.extend(rest.iter().map(by_kind));
+    let mut tiler = Tiler::new(raw.start_ns, raw.end_ns);
+    for (piece, part) in pieces.iter().zip(&divided) {
+        fill(&mut tiler, piece, part);
+    }
+    Explained {
+        segments: tiler.finish(State::OnCpu, Look::PLACED),
+        by_accounts: true,
+        ready_known: raw.run_delay_ns.is_some()
+            || raw.accounts.iter().any(|a| a.run_delay_ns.is_some()),
+        no_clock: edges.is_empty(),
+        ..Explained::default()
+    }
+}
+
+/// Accounts in order, and the totals at the end. Clocks that run backwards are held.
+fn edges(thread: &Cleaned) -> Vec<Edge> {
+    let raw = &thread.raw;
+    let mut edges: Vec<Edge> = Vec::with_capacity(raw.accounts.len() + 1);
+    let (mut cpu_ns, mut run_delay_ns) = (0, 0);
+    for account in raw.accounts.iter().filter(|a| a.at_ns > raw.start_ns && a.at_ns <= raw.end_ns) {
+        cpu_ns = account.cpu_ns.max(cpu_ns);
+        run_delay_ns = account.run_delay_ns.unwrap_or(0).max(run_delay_ns);
+        edges.push(Edge { at_ns: account.at_ns, cpu_ns, run_delay_ns, ends_long_span: true });
+    }
+    if let Some(total) = raw.cpu_ns {
+        edges.push(Edge {
+            at_ns: raw.end_ns,
+            cpu_ns: total.max(cpu_ns),
+            run_delay_ns: raw.run_delay_ns.unwrap_or(0).max(run_delay_ns),
+            ends_long_span: false,
+        });
+    }
+    edges
+}
+
+/// Divides a stretch among its pieces; every sum is kept exactly.
+fn divide(stretch: &[Piece], sum: Division, ends_long_span: bool) -> Vec<Division> {
+    // Accounts are taken after long spans only, so the longest one is meant.
+    let spans = stretch.iter().enumerate().filter(|(_, p)| ends_long_span && p.kind.is_some());
+    let long = spans.max_by_key(|(_, p)| p.ns()).map(|(i, _)| i);
+    let waits = |p: &Piece| p.blocked_state() != State::Unknown;
+    let mut room: Vec<u64> = stretch.iter().map(Piece::ns).collect();
+    let mut parts = vec![Division::default(); stretch.len()];
+    let mut give = |total: u64, may: &dyn Fn(usize) -> bool, room: &mut [u64], ready: bool| {
+        let given = in_proportion(total, room, may);
+        for (i, ns) in given.iter().enumerate() {
+            room[i] -= ns;
+            *(if ready { &mut parts[i].ready_ns } else { &mut parts[i].blocked_ns }) += ns;
+        }
+        total - given.iter().sum::<u64>()
+    };
+    let is_long = |i: usize| long == Some(i);
+    let waited = |i: usize| waits(&stretch[i]) && stretch[i].ns() >= SHORTEST_BLOCK_NS;
+    let mut left = sum.blocked_ns;
+    left = give(left, &|i| is_long(i) && waits(&stretch[i]), &mut room, false);
+    left = give(left, &waited, &mut room, false);
+    left = give(left, &is_long, &mut room, false);
+    give(left, &|_| true, &mut room, false);
+    let left = give(sum.ready_ns, &is_long, &mut room, true);
+    give(left, &|_| true, &mut room, true);
+    for (part, ns) in parts.iter_mut().zip(room) {
+        part.on_cpu_ns = ns;
+    }
+    parts
+}
+
+/// Divides a total in proportion to the room of those that may take it; no more than there is.
+fn in_proportion(total: u64, room: &[u64], may: &dyn Fn(usize) -> bool) -> Vec<u64> {
+    let caps: Vec<u64> = (0..room.len()).map(|i| if may(i) { room[i] } else { 0 }).collect();
+    let all: u64 = caps.iter().sum();
+    let total = total.min(all);
+    if all == 0 {
+        return caps;
+    }
+    let part = |cap: u64| (u128::from(total) * u128::from(cap) / u128::from(all)) as u64;
+    let mut given: Vec<u64> = caps.iter().map(|cap| part(*cap)).collect();
+    let mut left = total - given.iter().sum::<u64>();
+    for (ns, cap) in given.iter_mut().zip(&caps) {
+        let more = left.min(cap - *ns);
+        *ns += more;
+        left -= more;
+    }
+    given
+}
+
+/// Without a clock: a span whose purpose is to wait has waited, anything else ran.
+fn by_kind(piece: &Piece) -> Division {
+    let waits = matches!(
+        piece.kind,
+        Some(
+            SpanKind::Memory
+                | SpanKind::Completion
+                | SpanKind::HandOver
+                | SpanKind::Sync
+                | SpanKind::Event
+                | SpanKind::Sleep
+                | SpanKind::RingWait
+        )
+    );
+    let ns = piece.ns();
+    if waits {
+        Division { blocked_ns: ns, ..Division::default() }
+    } else {
+        Division { on_cpu_ns: ns, ..Division::default() }
+    }
+}
+
+/// Segments of one piece in the order of the states.
+fn fill(tiler: &mut Tiler, piece: &Piece, part: &Division) {
+    let whole = [part.on_cpu_ns, part.ready_ns, part.blocked_ns].contains(&piece.ns());
+    let look = if whole { Look::PLACED } else { Look::ESTIMATED };
+    let on_cpu = piece.start_ns + part.on_cpu_ns;
+    tiler.until(on_cpu, State::OnCpu, look);
+    tiler.until(on_cpu + part.ready_ns, State::Ready, look);
+    tiler.until(piece.end_ns, piece.blocked_state(), look);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn a_division_keeps_every_sum(
+            lengths in prop::collection::vec((1..100_000_u64, 0..19_usize), 1..20),
+            shares in (0..=100_u64, 0..=100_u64),
+            ends_long_span in any::<bool>(),
+        ) {
+            let mut at = 0;
+            let stretch: Vec<Piece> = lengths
+                .iter()
+                .map(|(ns, kind)| {
+                    at += ns;
+                    let kind = SpanKind::ALL.get(*kind).copied().filter(|k| *k != SpanKind::Other);
+                    Piece { start_ns: at - ns, end_ns: at, kind }
+                })
+                .collect();
+            let on_cpu_ns = at * shares.0 / 100;
+            let ready_ns = (at - on_cpu_ns) * shares.1 / 100;
+            let sum = Division { on_cpu_ns, ready_ns, blocked_ns: at - on_cpu_ns - ready_ns };
+            let parts = divide(&stretch, sum, ends_long_span);
+            let total = |f: fn(&Division) -> u64| parts.iter().map(f).sum::<u64>();
+            prop_assert_eq!(total(|p| p.on_cpu_ns), on_cpu_ns);
+            prop_assert_eq!(total(|p| p.ready_ns), ready_ns);
+            prop_assert_eq!(total(|p| p.blocked_ns), sum.blocked_ns);
+            for (piece, part) in stretch.iter().zip(&parts) {
+                prop_assert_eq!(part.on_cpu_ns + part.ready_ns + part.blocked_ns, piece.ns());
+            }
+        }
+    }
+}

@@ -1,0 +1,188 @@
+//! Self-checks, and losses in words.
+
+use super::{Cleaned, Explained, ROLE_TOOL};
+use crate::lane::Trace;
+use ioloom_model::evidence::SourceReport;
+use ioloom_model::{Level, State, StateTable};
+
+/// Points by which two methods may differ before a note says so: what the states of level 1 and 0
+/// are trusted to.
+const DIFFERENCE_PP_MAX: f64 = 3.0;
+/// Part of the blocked stretches that may lack their wake-up: the kernel loses a few in ten thousand.
+const UNWOKEN_SHARE_MAX: f64 = 0.01;
+
+/// What was counted while threads were explained.
+#[derive(Default)]
+pub(super) struct Tally {
+    elapsed_ns: u64,
+    stated_ns: u64,
+    chain_breaks: u64,
+    blocks: u64,
+    unwoken: u64,
+    switches: u64,
+    by_accounts: Vec<u32>,
+    no_clock: Vec<u32>,
+    on_cpu: Difference,
+    ready: Difference,
+}
+
+/// Sum of differences of two methods, over the time of the threads that have both.
+#[derive(Default)]
+struct Difference {
+    off_ns: u64,
+    of_ns: u64,
+}
+
+impl Difference {
+    fn add(&mut self, a_ns: u64, b_ns: u64, of_ns: u64) {
+        self.off_ns += a_ns.abs_diff(b_ns);
+        self.of_ns += of_ns;
+    }
+
+    fn pp(&self) -> Option<f64> {
+        (self.of_ns > 0).then(|| self.off_ns as f64 / self.of_ns as f64 * 100.0)
+    }
+}
+
+impl Tally {
+    pub(super) fn add(&mut self, thread: &Cleaned, explained: &Explained, states: &StateTable) {
+        let raw = &thread.raw;
+        let ns = |state: State| states.get(&state).and_then(|t| t.ns).unwrap_or(0);
+        self.elapsed_ns += thread.ns();
+        self.stated_ns += State::ALL.into_iter().map(ns).sum::<u64>();
+        self.chain_breaks += explained.chain_breaks;
+        self.blocks += explained.blocks;
+        self.unwoken += explained.unwoken;
+        self.switches += raw.switches.len() as u64;
+        if explained.by_accounts {
+            self.by_accounts.push(raw.tid);
+            if explained.no_clock && thread.ns() > 0 {
+                self.no_clock.push(raw.tid);
+            }
+            return;
+        }
+        if raw.role == ROLE_TOOL {
+            return;
+        }
+        if let Some(cpu_ns) = raw.cpu_ns {
+            self.on_cpu.add(ns(State::OnCpu), cpu_ns, thread.ns());
+        }
+        // Without wake-ups ready was made to meet the delay, so comparing would check nothing.
+        if let Some(delay_ns) = raw.run_delay_ns.filter(|_| !raw.wakes.is_empty()) {
+            self.ready.add(ns(State::Ready) + ns(State::Preempted), delay_ns, thread.ns());
+        }
+    }
+}
+
+/// Fills the checks and adds what they and the losses mean.
+pub(super) fn complete(trace: &mut Trace, tally: &Tally) {
+    let evidence = &mut trace.evidence;
+    let checks = &mut evidence.checks;
+    checks.tiling_pct = if tally.elapsed_ns == 0 {
+        100.0
+    } else {
+        tally.stated_ns as f64 / tally.elapsed_ns as f64 * 100.0
+    };
+    checks.on_cpu_vs_clock_pp = tally.on_cpu.pp();
+    checks.ready_vs_run_delay_pp = tally.ready.pp();
+    if evidence.level > Level::Account {
+        // The collector may have checked the chain of each processor; the same loss shows in both.
+        checks.chain_breaks = Some(checks.chain_breaks.unwrap_or(0).max(tally.chain_breaks));
+    }
+    let mut notes: Vec<String> = evidence.sources.iter().filter(|s| s.lost > 0).map(loss).collect();
+    notes.extend(differences(tally));
+    notes.extend(gaps(trace, tally));
+    for note in notes {
+        if !trace.evidence.notes.contains(&note) {
+            trace.evidence.notes.push(note);
+        }
+    }
+}
+
+/// A loss, and what to do against it.
+fn loss(source: &SourceReport) -> String {
+    let SourceReport { name, records, lost, .. } = source;
+    let pct = *lost as f64 / (records.saturating_add(*lost)) as f64 * 100.0;
+    let advice = if name.starts_with("perf") {
+        "give the rings more memory (ulimit -l), watch fewer threads, or use level 0"
+    } else if name.starts_with("tracefs") {
+        "enlarge the trace buffer (buffer_size_kb of the instance), or watch a shorter run"
+    } else if name.starts_with("span") {
+        "sums stay exact, lanes have holes; enlarge the span budget, or watch a shorter run"
+    } else {
+        "watch a shorter run, or fewer threads"
+    };
+    format!(
+        "{name} lost {lost} of {} records ({pct:.2} %): {advice}",
+        records.saturating_add(*lost)
+    )
+}
+
+fn differences(tally: &Tally) -> Vec<String> {
+    let mut notes = Vec::new();
+    if let Some(pp) = tally.on_cpu.pp().filter(|pp| *pp > DIFFERENCE_PP_MAX) {
+        notes.push(format!(
+            "time on a processor by events and by the thread clock differ by {pp:.1} points; trust \
+             differences of states only above that"
+        ));
+    }
+    if let Some(pp) = tally.ready.pp().filter(|pp| *pp > DIFFERENCE_PP_MAX) {
+        notes.push(format!(
+            "ready and preempted by events and the kernel's run-queue delay differ by {pp:.1} points; \
+             trust ready only to that"
+        ));
+    }
+    if tally.chain_breaks > 0 {
+        notes.push(format!(
+            "{} of {} switches had no fitting successor and were repaired from wake-ups and spans; \
+             per-thread switches (level 1) beside the kernel trace avoid this",
+            tally.chain_breaks, tally.switches
+        ));
+    }
+    if tally.unwoken as f64 > tally.blocks as f64 * UNWOKEN_SHARE_MAX {
+        notes.push(format!(
+            "{} of {} blocked stretches have no wake-up; their ready time stands inside the blocked \
+             state",
+            tally.unwoken, tally.blocks
+        ));
+    }
+    notes
+}
+
+fn gaps(trace: &Trace, tally: &Tally) -> Vec<String> {
+    let mut notes = Vec::new();
+    if trace.evidence.level > Level::Account && !tally.by_accounts.is_empty() {
+        notes.push(format!(
+            "no switches were delivered for {}, although the clock says that it waited; explained \
+             from accounts, without positions",
+            named(&tally.by_accounts)
+        ));
+    }
+    if !tally.no_clock.is_empty() {
+        notes.push(format!(
+            "no clock was read for {}; states rest on the kinds of spans alone",
+            named(&tally.no_clock)
+        ));
+    }
+    let requests = || trace.devices.iter().flat_map(|d| &d.requests);
+    let open = requests().filter(|r| r.complete_ns.is_none()).count();
+    if open > 0 {
+        notes.push(format!(
+            "the end of {open} of {} device requests was not seen; they are left out of latency and of \
+             busy time",
+            requests().count()
+        ));
+    }
+    notes
+}
+
+/// A few threads by number.
+fn named(tids: &[u32]) -> String {
+    const SHOWN: usize = 4;
+    let shown: Vec<String> = tids.iter().take(SHOWN).map(u32::to_string).collect();
+    let noun = if tids.len() == 1 { "thread" } else { "threads" };
+    match tids.len().saturating_sub(SHOWN) {
+        0 => format!("{noun} {}", shown.join(", ")),
+        more => format!("{noun} {} and {more} more", shown.join(", ")),
+    }
+}

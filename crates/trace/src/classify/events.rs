@@ -1,0 +1,219 @@
+//! Levels 1 and 2: exact stretches from switches.
+
+use super::offs::{Off, offs};
+use super::tile::{Look, Tiler};
+use super::{Cleaned, Explained, ROLE_KERNEL_WORKER, ROLE_TOOL, Seen};
+use crate::lane::NO_CPU;
+use crate::raw::LockWait;
+use crate::span::SpanKind;
+use ioloom_model::State;
+use std::collections::BTreeSet;
+
+/// Longest time on the processor between the return from a block and the end of the page fault that
+/// blocked. Mapping the page takes microseconds; a fault that comes later is another one.
+const FAULT_END_NS_MAX: u64 = 1_000_000;
+
+/// A stretch off the processor, explained.
+struct Verdict {
+    off: Off,
+    state: State,
+    /// Of its end: woken and waiting for a processor.
+    ready_ns: u64,
+}
+
+pub(super) fn explain(thread: &Cleaned, seen: &Seen) -> Explained {
+    let found = offs(thread);
+    let paging = ended_by_fault(thread, &found.list);
+    let mut explained = Explained { chain_breaks: found.chain_breaks, ..Explained::default() };
+    let mut verdicts: Vec<Verdict> = Vec::with_capacity(found.list.len());
+    for (index, off) in found.list.into_iter().enumerate() {
+        let state = if off.preempted {
+            State::Preempted
+        } else {
+            explained.blocks += 1;
+            blocked_state(thread, &off, paging.contains(&index), seen, &mut explained.inferred)
+        };
+        verdicts.push(Verdict { off, state, ready_ns: 0 });
+    }
+    if seen.wakes {
+        explained.ready_known = true;
+        explained.unwoken = ready_by_wakes(thread, &mut verdicts);
+    } else if thread.raw.run_delay_ns.is_some() {
+        explained.ready_known = true;
+        ready_by_account(thread, &mut verdicts);
+    }
+    explained.segments = tile(thread, &verdicts, seen.wakes);
+    explained
+}
+
+fn tile(thread: &Cleaned, verdicts: &[Verdict], ready_is_exact: bool) -> Vec<crate::Segment> {
+    let mut tiler = Tiler::new(thread.raw.start_ns, thread.raw.end_ns);
+    let mut cpu = NO_CPU;
+    for Verdict { off, state, ready_ns } in verdicts {
+        let ran_on = if off.cpu_before == NO_CPU { cpu } else { off.cpu_before };
+        tiler.until(off.start_ns, State::OnCpu, Look { cpu: ran_on, ..Look::PLACED });
+        let by_tid = if off.preempted { off.next_tid } else { 0 };
+        let woken_ns = off.end_ns.saturating_sub(*ready_ns);
+        tiler.until(woken_ns, *state, Look { by_tid, ..Look::PLACED });
+        let look = if ready_is_exact { Look::PLACED } else { Look::ESTIMATED };
+        tiler.until(off.end_ns, State::Ready, look);
+        cpu = off.cpu_after;
+    }
+    tiler.finish(State::OnCpu, Look { cpu, ..Look::PLACED })
+}
+
+/// Rule 3 of the module [`super`].
+fn blocked_state(
+    thread: &Cleaned,
+    off: &Off,
+    fault: bool,
+    seen: &Seen,
+    inferred: &mut BTreeSet<State>,
+) -> State {
+    if waits_for_lock(&thread.raw.locks, off) {
+        return State::Lock;
+    }
+    let kind = thread.span_at(off.start_ns).map(|s| s.kind);
+    let by_span = kind.map_or(State::Unknown, SpanKind::blocked_state);
+    if by_span != State::Unknown {
+        return by_span;
+    }
+    if fault {
+        return State::Paging;
+    }
+    let own = [ROLE_KERNEL_WORKER, ROLE_TOOL].contains(&thread.raw.role.as_str());
+    let state = match (off.uninterruptible, kind) {
+        // Without records of faults this is what a function on a mapping does.
+        (true, Some(SpanKind::Compute)) if !seen.faults => State::Paging,
+        (true, _) => State::Io,
+        // A kernel worker without work, and the tool between two drains, wait for an event.
+        (false, None) if own => State::Event,
+        (false, _) => return State::Unknown,
+    };
+    inferred.insert(state);
+    state
+}
+
+/// Whether a wait for a kernel lock was open when the thread left the processor. A wait whose end
+/// was not seen lasts until the thread leaves: it begins in the same run.
+fn waits_for_lock(locks: &[LockWait], off: &Off) -> bool {
+    let after = locks.partition_point(|l| l.start_ns <= off.start_ns);
+    let Some(lock) = after.checked_sub(1).and_then(|i| locks.get(i)) else {
+        return false;
+    };
+    let end_unseen = lock.end_ns <= lock.start_ns;
+    lock.end_ns > off.start_ns || (end_unseen && off.start_ns - lock.start_ns <= FAULT_END_NS_MAX)
+}
+
+/// Indices of the blocked stretches that a major fault ended. The kernel records the fault when it
+/// is over, just after the thread runs again; it may be preempted in between.
+fn ended_by_fault(thread: &Cleaned, offs: &[Off]) -> BTreeSet<usize> {
+    let mut found = BTreeSet::new();
+    for fault in &thread.raw.faults {
+        let mut on_cpu_ns = 0;
+        let mut until_ns = fault.at_ns;
+        let mut index = offs.partition_point(|o| o.start_ns <= fault.at_ns);
+        while let Some(before) = index.checked_sub(1) {
+            index = before;
+            let off = &offs[index];
+            on_cpu_ns += until_ns.saturating_sub(off.end_ns);
+            if on_cpu_ns > FAULT_END_NS_MAX {
+                break;
+            }
+            if !off.preempted {
+                if thread.span_at(off.start_ns) == thread.span_at(fault.at_ns) {
+                    found.insert(index);
+                }
+                break;
+            }
+            until_ns = off.start_ns;
+        }
+    }
+    found
+}
+
+/// Level 2: from the wake-up until it runs. Returns the stretches without a wake-up.
+fn ready_by_wakes(thread: &Cleaned, verdicts: &mut [Verdict]) -> u64 {
+    let mut unwoken = 0;
+    for verdict in verdicts.iter_mut().filter(|v| !v.off.preempted) {
+        match thread.wake_in(verdict.off.start_ns, verdict.off.end_ns) {
+            Some(wake) => verdict.ready_ns = verdict.off.end_ns - wake,
+            // Still blocked when the thread's time ends: no wake-up is missing.
+            None if verdict.off.end_ns >= thread.raw.end_ns => {}
+            None => unwoken += 1,
+        }
+    }
+    unwoken
+}
+
+/// Level 1: the run-queue delay between two accounts, less what preemption explains, is taken off
+/// the ends of the blocked stretches that ended between them. What does not fit is carried on.
+fn ready_by_account(thread: &Cleaned, verdicts: &mut [Verdict]) {
+    let raw = &thread.raw;
+    let mut edges: Vec<(u64, u64)> =
+        raw.accounts.iter().filter_map(|a| Some((a.at_ns, a.run_delay_ns?))).collect();
+    edges.retain(|edge| edge.0 < raw.end_ns);
+    edges.extend(raw.run_delay_ns.map(|total| (u64::MAX, total)));
+    let (mut at, mut delay_before, mut carried) = (0, 0_u64, 0_i64);
+    for (edge_ns, delay_ns) in edges {
+        let count = verdicts[at..].partition_point(|v| v.off.end_ns <= edge_ns);
+        let part = &mut verdicts[at..at + count];
+        at += count;
+        let delay = delay_ns.saturating_sub(delay_before);
+        delay_before = delay_before.max(delay_ns);
+        let preempted: u64 =
+            part.iter().filter(|v| v.off.preempted).map(|v| v.off.end_ns - v.off.start_ns).sum();
+        let ready = signed(delay).saturating_sub(signed(preempted)).saturating_add(carried);
+        let caps: Vec<u64> = part
+            .iter()
+            .map(|v| if v.off.preempted { 0 } else { v.off.end_ns - v.off.start_ns })
+            .collect();
+        let given = equal_parts(ready.max(0) as u64, &caps);
+        carried = ready - signed(given.iter().sum());
+        for (verdict, ns) in part.iter_mut().zip(given) {
+            verdict.ready_ns = ns;
+        }
+    }
+}
+
+fn signed(ns: u64) -> i64 {
+    i64::try_from(ns).unwrap_or(i64::MAX)
+}
+
+/// Divides a total into equal parts, none above its cap; the sum is the total, or all caps.
+fn equal_parts(total: u64, caps: &[u64]) -> Vec<u64> {
+    let mut order: Vec<usize> = (0..caps.len()).collect();
+    order.sort_by_key(|i| caps[*i]);
+    let mut given = vec![0; caps.len()];
+    let mut left = total;
+    for (done, index) in order.iter().enumerate() {
+        let part = left / (caps.len() - done) as u64;
+        given[*index] = part.min(caps[*index]);
+        left -= given[*index];
+    }
+    given
+}
+
+#[cfg(test)]
+mod tests {
+    use super::equal_parts;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn equal_parts_meet_the_total(
+            total in 0..10_000_u64,
+            caps in prop::collection::vec(0..1_000_u64, 0..20),
+        ) {
+            let given = equal_parts(total, &caps);
+            let all: u64 = caps.iter().sum();
+            prop_assert_eq!(given.iter().sum::<u64>(), total.min(all));
+            prop_assert!(given.iter().zip(&caps).all(|(g, c)| g <= c));
+            // Whoever got less than another by more than rounding is at its cap.
+            let most = given.iter().max().copied().unwrap_or(0);
+            for (g, c) in given.iter().zip(&caps) {
+                prop_assert!(g == c || g + 1 >= most, "{:?} of {:?}", given, caps);
+            }
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! Segments that tile by construction: a cursor that only moves forward.
+
+use crate::lane::{NO_CPU, Segment};
+use crate::span::{Span, SpanKind};
+use ioloom_model::State;
+
+/// How a stretch is drawn, beside its state.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Look {
+    pub(super) placed: bool,
+    pub(super) cpu: u16,
+    pub(super) by_tid: u32,
+}
+
+impl Look {
+    pub(super) const PLACED: Self = Self { placed: true, cpu: NO_CPU, by_tid: 0 };
+    pub(super) const ESTIMATED: Self = Self { placed: false, cpu: NO_CPU, by_tid: 0 };
+}
+
+/// Builds the segments of one thread.
+pub(super) struct Tiler {
+    segments: Vec<Segment>,
+    at_ns: u64,
+    end_ns: u64,
+}
+
+impl Tiler {
+    pub(super) fn new(start_ns: u64, end_ns: u64) -> Self {
+        Self { segments: Vec::new(), at_ns: start_ns, end_ns }
+    }
+
+    /// Fills from the cursor to a moment. A moment behind the cursor changes nothing.
+    pub(super) fn until(&mut self, to_ns: u64, state: State, look: Look) {
+        let to_ns = to_ns.min(self.end_ns);
+        if to_ns <= self.at_ns {
+            return;
+        }
+        let Look { placed, cpu, by_tid } = look;
+        let segment = Segment { start_ns: self.at_ns, state, placed, cpu, by_tid };
+        let same = self.segments.last().is_some_and(|last| {
+            *last == Segment { start_ns: last.start_ns, ..segment } && segment.placed
+        });
+        if !same {
+            self.segments.push(segment);
+        }
+        self.at_ns = to_ns;
+    }
+
+    /// Fills the rest.
+    pub(super) fn finish(mut self, state: State, look: Look) -> Vec<Segment> {
+        self.until(self.end_ns, state, look);
+        self.segments
+    }
+}
+
+/// A span, or a gap between spans.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Piece {
+    pub(super) start_ns: u64,
+    pub(super) end_ns: u64,
+    /// `None`: outside any span.
+    pub(super) kind: Option<SpanKind>,
+}
+
+impl Piece {
+    pub(super) fn ns(&self) -> u64 {
+        self.end_ns - self.start_ns
+    }
+
+    /// The state of a thread that is blocked in it.
+    pub(super) fn blocked_state(&self) -> State {
+        self.kind.map_or(State::Unknown, SpanKind::blocked_state)
+    }
+}
+
+/// Spans and gaps that tile `start..end`; the spans are clean.
+pub(super) fn pieces(spans: &[Span], start_ns: u64, end_ns: u64) -> Vec<Piece> {
+    let mut pieces = Vec::with_capacity(spans.len() + 1);
+    let mut at_ns = start_ns;
+    for span in spans.iter().filter(|s| s.ns > 0) {
+        if span.start_ns > at_ns {
+            pieces.push(Piece { start_ns: at_ns, end_ns: span.start_ns, kind: None });
+        }
+        at_ns = span.start_ns + span.ns;
+        pieces.push(Piece { start_ns: span.start_ns, end_ns: at_ns, kind: Some(span.kind) });
+    }
+    if end_ns > at_ns {
+        pieces.push(Piece { start_ns: at_ns, end_ns, kind: None });
+    }
+    pieces
+}

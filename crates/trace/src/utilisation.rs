@@ -1,0 +1,241 @@
+//! Processors and devices together: who used what, and what stood idle meanwhile.
+//!
+//! A slow run with idle processors and an idle device is a different defect than one with both busy.
+//! Everything is a covered time before a moment (sorted disjoint stretches with prefix sums), so any
+//! range and any number of columns is exact.
+
+use crate::lane::{Request, Trace};
+use crate::shares::{edges, is_own, processors};
+use ioloom_model::{Level, State};
+
+/// Disjoint stretches by time, with prefix sums.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Covered {
+    stretches: Vec<(u64, u64)>,
+    /// Covered before each stretch.
+    before: Vec<u64>,
+}
+
+impl Covered {
+    /// The union of stretches in any order.
+    pub fn union(stretches: impl IntoIterator<Item = (u64, u64)>) -> Self {
+        let mut all: Vec<(u64, u64)> = stretches.into_iter().filter(|s| s.1 > s.0).collect();
+        all.sort_unstable();
+        let mut merged: Vec<(u64, u64)> = Vec::with_capacity(all.len());
+        for (start, end) in all {
+            match merged.last_mut() {
+                Some(last) if start <= last.1 => last.1 = last.1.max(end),
+                _ => merged.push((start, end)),
+            }
+        }
+        Self::disjoint(merged)
+    }
+
+    fn disjoint(stretches: Vec<(u64, u64)>) -> Self {
+        let mut sum = 0;
+        let before = stretches
+            .iter()
+            .map(|(start, end)| {
+                sum += end - start;
+                sum - (end - start)
+            })
+            .collect();
+        Self { stretches, before }
+    }
+
+    /// What both cover.
+    pub fn both(&self, other: &Self) -> Self {
+        let (mut i, mut j) = (0, 0);
+        let mut shared = Vec::new();
+        while let (Some(a), Some(b)) = (self.stretches.get(i), other.stretches.get(j)) {
+            let (start, end) = (a.0.max(b.0), a.1.min(b.1));
+            if start < end {
+                shared.push((start, end));
+            }
+            if a.1 <= b.1 { i += 1 } else { j += 1 }
+        }
+        Self::disjoint(shared)
+    }
+
+    /// Nanoseconds covered in `from..to`.
+    pub fn within(&self, from_ns: u64, to_ns: u64) -> u64 {
+        if to_ns <= from_ns { 0 } else { self.until(to_ns) - self.until(from_ns) }
+    }
+
+    /// The stretches.
+    pub fn stretches(&self) -> &[(u64, u64)] {
+        &self.stretches
+    }
+
+    fn until(&self, at_ns: u64) -> u64 {
+        let count = self.stretches.partition_point(|s| s.0 < at_ns);
+        count.checked_sub(1).map_or(0, |last| {
+            let (start, end) = self.stretches[last];
+            self.before[last] + end.min(at_ns) - start
+        })
+    }
+}
+
+/// Requests in flight, integrated over time.
+#[derive(Debug, Clone, Default)]
+struct InFlight {
+    issued: Vec<u64>,
+    completed: Vec<u64>,
+    /// Sums of the times before each index.
+    issued_sum: Vec<u128>,
+    completed_sum: Vec<u128>,
+}
+
+impl InFlight {
+    fn of(requests: &[&Request]) -> Self {
+        let ended = requests.iter().filter_map(|r| Some((r.issue_ns, r.complete_ns?)));
+        let (mut issued, mut completed): (Vec<u64>, Vec<u64>) = ended.unzip();
+        issued.sort_unstable();
+        completed.sort_unstable();
+        let (issued_sum, completed_sum) = (prefix(&issued), prefix(&completed));
+        Self { issued, completed, issued_sum, completed_sum }
+    }
+
+    /// Request-nanoseconds before a moment.
+    fn until(&self, at_ns: u64) -> u128 {
+        let area = |times: &[u64], sums: &[u128]| {
+            let count = times.partition_point(|t| *t < at_ns);
+            u128::from(at_ns) * count as u128 - sums[count]
+        };
+        area(&self.issued, &self.issued_sum) - area(&self.completed, &self.completed_sum)
+    }
+}
+
+fn prefix(times: &[u64]) -> Vec<u128> {
+    let mut sum = 0;
+    let sums = times.iter().map(|t| {
+        sum += u128::from(*t);
+        sum
+    });
+    std::iter::once(0).chain(sums).collect()
+}
+
+/// What a range used.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Use {
+    /// Length of the range, nanoseconds.
+    pub ns: u64,
+    /// Processor time of the watched program, nanoseconds summed over processors.
+    pub ours_ns: u64,
+    /// Processor time of everybody else; `None` below level 2.
+    pub others_ns: Option<u64>,
+    /// Idle processor time; `None` below level 2.
+    pub idle_ns: Option<u64>,
+    /// Time with a request in flight on some device; `None` if no device was watched.
+    pub device_busy_ns: Option<u64>,
+    /// Mean number of requests in flight; `None` if no device was watched.
+    pub in_flight: Option<f64>,
+}
+
+/// How a range divides by "one of ours runs" and "some device is busy".
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct FourWays {
+    /// Ours run, and the device works: overlap.
+    pub both_ns: u64,
+    /// Ours run, and the queue of the device is empty.
+    pub cpu_only_ns: u64,
+    /// The device works, and none of ours runs.
+    pub device_only_ns: u64,
+    /// Neither.
+    pub neither_ns: u64,
+}
+
+/// Use of processors and devices over a whole trace.
+#[derive(Debug, Clone)]
+pub struct Utilisation {
+    cores: Option<u32>,
+    /// One per core or, without core lanes, per thread; disjoint within.
+    ours: Vec<Covered>,
+    others: Option<Vec<Covered>>,
+    any_ours: Covered,
+    device: Option<Covered>,
+    both: Covered,
+    in_flight: InFlight,
+}
+
+impl Utilisation {
+    /// Sorts and sums once.
+    pub fn new(trace: &Trace) -> Self {
+        let sees_others = trace.evidence.level == Level::Kernel && !trace.cores.is_empty();
+        let runs = |ours: bool| -> Vec<Covered> {
+            let of_core = |core: &crate::Core| {
+                let runs = core.runs.iter().filter(|r| r.ours == ours);
+                Covered::union(runs.map(|r| (r.start_ns, r.end_ns)))
+            };
+            trace.cores.iter().map(of_core).collect()
+        };
+        let ours = if trace.cores.is_empty() { on_cpu(trace) } else { runs(true) };
+        let any_ours = Covered::union(ours.iter().flat_map(|c| c.stretches.iter().copied()));
+        let requests: Vec<&Request> = trace.devices.iter().flat_map(|d| &d.requests).collect();
+        let in_flight = InFlight::of(&requests);
+        let busy = requests.iter().filter_map(|r| Some((r.issue_ns, r.complete_ns?)));
+        let device = (!trace.devices.is_empty()).then(|| Covered::union(busy));
+        let both = device.as_ref().map(|d| any_ours.both(d)).unwrap_or_default();
+        Self {
+            cores: processors(trace),
+            ours,
+            others: sees_others.then(|| runs(false)),
+            any_ours,
+            device,
+            both,
+            in_flight,
+        }
+    }
+
+    /// What `from..to` used.
+    pub fn within(&self, from_ns: u64, to_ns: u64) -> Use {
+        let ns = to_ns.saturating_sub(from_ns);
+        let sum = |all: &[Covered]| all.iter().map(|c| c.within(from_ns, to_ns)).sum::<u64>();
+        let ours_ns = sum(&self.ours);
+        let others_ns = self.others.as_deref().map(sum);
+        let capacity = self.cores.map(|n| u64::from(n).saturating_mul(ns));
+        let idle = |(others, all): (u64, u64)| all.saturating_sub(ours_ns).saturating_sub(others);
+        let requests_ns =
+            if ns == 0 { 0 } else { self.in_flight.until(to_ns) - self.in_flight.until(from_ns) };
+        Use {
+            ns,
+            ours_ns,
+            others_ns,
+            idle_ns: others_ns.zip(capacity).map(idle),
+            device_busy_ns: self.device.as_ref().map(|d| d.within(from_ns, to_ns)),
+            in_flight: self.device.as_ref().map(|_| requests_ns as f64 / ns.max(1) as f64),
+        }
+    }
+
+    /// The same for `width` equal parts of `from..to`.
+    pub fn columns(&self, from_ns: u64, to_ns: u64, width: usize) -> Vec<Use> {
+        let edge = edges(from_ns, to_ns, width);
+        (0..width).map(|x| self.within(edge(x), edge(x + 1))).collect()
+    }
+
+    /// The four combinations in `from..to`; `None` if no device was watched.
+    pub fn four_ways(&self, from_ns: u64, to_ns: u64) -> Option<FourWays> {
+        let device_ns = self.device.as_ref()?.within(from_ns, to_ns);
+        let cpu_ns = self.any_ours.within(from_ns, to_ns);
+        let both_ns = self.both.within(from_ns, to_ns);
+        let all_ns = to_ns.saturating_sub(from_ns);
+        Some(FourWays {
+            both_ns,
+            cpu_only_ns: cpu_ns - both_ns,
+            device_only_ns: device_ns - both_ns,
+            neither_ns: all_ns - (cpu_ns + device_ns - both_ns),
+        })
+    }
+}
+
+/// Time on a processor per thread, where core lanes are missing.
+fn on_cpu(trace: &Trace) -> Vec<Covered> {
+    let of_thread = |thread: &crate::Thread| {
+        let ends = thread.segments.iter().skip(1).map(|s| s.start_ns);
+        let ends = ends.chain(std::iter::once(thread.end_ns));
+        let segments = thread.segments.iter().zip(ends);
+        let on_cpu = segments.filter(|(s, _)| s.state == State::OnCpu);
+        Covered::union(on_cpu.map(|(s, end)| (s.start_ns, end)))
+    };
+    trace.threads.iter().filter(|t| is_own(t)).map(of_thread).collect()
+}
