@@ -7,7 +7,9 @@
 //! a simulator. A decision costs a few comparisons.
 
 mod admission;
+mod ramp;
 mod tuner;
 
 pub use admission::{Action, Admission, Ledger};
+pub use ramp::Ramp;
 pub use tuner::{Batch, Fixed, Tuner};

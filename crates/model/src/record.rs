@@ -87,7 +87,10 @@ impl CallKind {
 pub struct CallStats {
     /// How many calls.
     pub count: u64,
-    /// Sum of their times.
+    /// How many of them were timed; the rest only counted.
+    #[serde(default)]
+    pub timed: u64,
+    /// Sum of their times; scaled to all calls when not all were timed.
     pub total_ns: u64,
     /// Shortest.
     pub min_ns: u64,
@@ -97,7 +100,7 @@ pub struct CallStats {
     pub p90_ns: u64,
     /// 99th percentile.
     pub p99_ns: u64,
-    /// Longest, exact.
+    /// Longest of those timed, exact.
     pub max_ns: u64,
 }
 

@@ -13,5 +13,5 @@ mod usage;
 
 pub use bottleneck::bottleneck;
 pub use gauge::{Gauges, Sampler};
-pub use meter::{Detail, Meter, ThreadReport, merge_calls};
+pub use meter::{Detail, Meter, TIMED_FIRST, TIMED_ONE_IN, ThreadReport, merge_calls};
 pub use usage::{Usage, UsageDelta};

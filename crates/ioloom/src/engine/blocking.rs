@@ -2,8 +2,11 @@
 //!
 //! Under `window` with `read` or `direct:read` there are L such threads and P permits: a thread
 //! reads without a permit and takes one for the function. That is all the difference.
+//!
+//! A thread goes on with the buffer of its last file where all threads have one anyway.
 
 use super::{Work, Worker};
+use crate::arena::Lease;
 use crate::error::FileError;
 use crate::fetch::{Cx, Fetch, Loaded, Reaped, Started};
 use crate::source::Claim;
@@ -16,13 +19,14 @@ pub(super) fn run<'e, W: Work>(
     let shared = worker.shared;
     let mut reaped = Reaped::new();
     let mut claim = Claim::default();
+    let mut spare: Option<Lease> = None;
     while !shared.stopping() {
         let Some(item) = shared.source.next(&mut claim, shared.take()) else { break };
-        worker.meter.skip();
+        worker.meter.file_starts();
         worker.in_flight(1);
         let lease = match shared.first_bytes {
             0 => None,
-            bytes => fetch.arena(shared).try_lease(bytes).ok().flatten(),
+            bytes => spare.take().or_else(|| fetch.arena(shared).try_lease(bytes).ok().flatten()),
         };
         let mut cx = Cx { shared, meter: &mut worker.meter, may_wait: true, idle: true };
         let mut started = fetch.start(&mut cx, item, lease);
@@ -51,6 +55,7 @@ pub(super) fn run<'e, W: Work>(
                     let more = worker.compute(&mut loaded);
                     drop(permit);
                     if !more || shared.stopping() {
+                        spare = shared.spare(&mut loaded);
                         super::release(&mut worker.meter, loaded);
                         break;
                     }

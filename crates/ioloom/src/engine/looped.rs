@@ -14,6 +14,14 @@
 //! computed. In chunk form a stolen file goes on with its thief, which must have room for it in its
 //! window; its pieces still come one at a time.
 //!
+//! The end of the list is not the end of the work: others may have much to compute then. A worker
+//! with nothing of its own left takes from their queues, and rests when these are empty. The
+//! protocol: who rests counts itself under a lock, looks through all queues, and sleeps. Who pushes
+//! a piece looks at that count after it has let the lock of its queue go, so either the one sees the
+//! piece or the other the count. The first piece of an empty queue wakes nobody, because its owner
+//! takes it at once. When all rest, nobody is left who could push, and all leave. A file that only
+//! its owner can reap, because the owner computes, waits for the end of that one call.
+//!
 //! A worker waits for memory only while it has nothing ready: what is ready holds memory.
 
 use super::{Work, Worker};
@@ -22,12 +30,21 @@ use crate::fetch::{Cx, Fetch, Loaded, Reaped, Started, no_buffer};
 use crate::source::{Claim, Item};
 use ioloom_control::{Action, Admission};
 use std::collections::VecDeque;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Condvar, Mutex, MutexGuard};
+use std::time::Duration;
+
+/// Longest sleep of a worker that rests: a stop is looked for this often.
+const NAP: Duration = Duration::from_millis(50);
 
 /// Ready pieces of all workers.
 pub(super) struct Ready<'p, S> {
     queues: Vec<Queue<'p, S>>,
+    /// Workers that rest or have left.
+    resting: Mutex<usize>,
+    /// The same number, for whoever pushes: changes under the lock of `resting`.
+    resting_now: AtomicUsize,
+    pushed: Condvar,
 }
 
 struct Queue<'p, S> {
@@ -35,17 +52,61 @@ struct Queue<'p, S> {
     len: AtomicUsize,
 }
 
+impl<'p, S> Queue<'p, S> {
+    fn lock(&self) -> MutexGuard<'_, VecDeque<Loaded<'p, S>>> {
+        self.pieces.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+}
+
 impl<'p, S> Ready<'p, S> {
     pub(super) fn new(workers: usize) -> Self {
         let queue = || Queue { pieces: Mutex::new(VecDeque::new()), len: AtomicUsize::new(0) };
-        Self { queues: (0..workers).map(|_| queue()).collect() }
+        Self {
+            queues: (0..workers).map(|_| queue()).collect(),
+            resting: Mutex::new(0),
+            resting_now: AtomicUsize::new(0),
+            pushed: Condvar::new(),
+        }
     }
 
     fn push(&self, worker: usize, piece: Loaded<'p, S>) {
         let queue = &self.queues[worker];
-        let mut pieces = queue.pieces.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let mut pieces = queue.lock();
         pieces.push_back(piece);
-        queue.len.store(pieces.len(), Ordering::Release);
+        let len = pieces.len();
+        queue.len.store(len, Ordering::Release);
+        drop(pieces);
+        if len > 1 && self.resting_now.load(Ordering::Relaxed) > 0 {
+            let _resting = self.lock_resting();
+            self.pushed.notify_one();
+        }
+    }
+
+    fn lock_resting(&self) -> MutexGuard<'_, usize> {
+        self.resting.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    /// Sleeps until there may be a piece to take. False: there will be none, or the run is stopping.
+    fn rest(&self, stopping: impl Fn() -> bool) -> bool {
+        let mut resting = self.lock_resting();
+        *resting += 1;
+        self.resting_now.store(*resting, Ordering::Relaxed);
+        loop {
+            if *resting == self.queues.len() {
+                self.pushed.notify_all();
+                return false;
+            }
+            if stopping() {
+                return false;
+            }
+            if self.queues.iter().any(|queue| !queue.lock().is_empty()) {
+                *resting -= 1;
+                self.resting_now.store(*resting, Ordering::Relaxed);
+                return true;
+            }
+            let slept = self.pushed.wait_timeout(resting, NAP);
+            resting = slept.unwrap_or_else(|poisoned| poisoned.into_inner()).0;
+        }
     }
 
     fn pop(&self, worker: usize) -> Option<Loaded<'p, S>> {
@@ -53,7 +114,7 @@ impl<'p, S> Ready<'p, S> {
         if queue.len.load(Ordering::Acquire) == 0 {
             return None;
         }
-        let mut pieces = queue.pieces.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let mut pieces = queue.lock();
         let piece = pieces.pop_front();
         queue.len.store(pieces.len(), Ordering::Release);
         piece
@@ -76,7 +137,7 @@ impl<'p, S> Ready<'p, S> {
 const ISSUES_PER_REAP: u32 = 8;
 
 /// Pause before a registered buffer is looked for again.
-const REGISTERED_PAUSE: std::time::Duration = std::time::Duration::from_micros(100);
+const REGISTERED_PAUSE: Duration = Duration::from_micros(100);
 
 struct Loop<'w, 'e, W: Work> {
     worker: &'w mut Worker<'e, W>,
@@ -148,7 +209,12 @@ impl<'e, W: Work> Loop<'_, 'e, W> {
             Action::AwaitMemory => self.await_memory(),
             Action::Done => match self.steal() {
                 Some(piece) => self.compute(piece, false),
-                None => return false,
+                None if self.ready.queues.len() == 1 => return false,
+                None => {
+                    let more = self.ready.rest(|| shared.stopping());
+                    self.worker.meter.lap(ioloom_model::CallKind::HandOver, 0);
+                    return more;
+                }
             },
         }
         true

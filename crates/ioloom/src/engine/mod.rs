@@ -13,24 +13,22 @@ mod blocking;
 mod looped;
 mod measure;
 mod roles;
+mod team;
 mod work;
 
 pub use work::{Executed, Options, Piece, Work};
 
-use crate::arena::Arena;
+use crate::arena::{Arena, Lease};
 use crate::cancel::Cancel;
 use crate::error::Error;
 use crate::fetch::{self, Data, Loaded};
 use crate::source::{Source, Take};
 use ioloom_ledger::{Budget, Permits};
-use ioloom_model::{CallKind, Method, Plan, ReadAhead, Schedule, table};
-use ioloom_observe::{Gauges, Meter, Sampler, ThreadReport, Usage, UsageDelta};
-use ioloom_sys::clock::monotonic_ns;
+use ioloom_model::{Buffers, CallKind, Method, Plan, ReadAhead, Schedule, table};
+use ioloom_observe::{Gauges, Meter};
 use std::any::Any;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex};
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 pub(crate) use work::Worker;
 
 /// The first read of a file whose size is not known asks for this much, bytes.
@@ -56,10 +54,11 @@ pub(crate) struct Shared<'e> {
     pub(crate) at_once: u64,
     /// Bytes of the first buffer of a file.
     pub(crate) first_bytes: u64,
+    /// What a first buffer is charged, and whether threads may go on with theirs.
+    first_charge: u64,
+    spares: bool,
     /// Largest file in whole-file form, bytes.
     pub(crate) whole_max: u64,
-    pub(crate) files: AtomicU64,
-    pub(crate) bytes: AtomicU64,
     live: AtomicUsize,
     fatal: Mutex<Option<Error>>,
     panic: Mutex<Option<Box<dyn Any + Send>>>,
@@ -80,6 +79,21 @@ impl Shared<'_> {
     /// Whether reads may run ahead of compute without a bound of their own.
     pub(crate) fn unbounded(&self) -> bool {
         matches!(self.plan.schedule, Schedule::Roles { window: ReadAhead::All, .. })
+    }
+
+    /// The first buffer of a piece that is done, for the same thread's next file. Not where buffers
+    /// are scarce, wanted fresh, kept by the user, or where the next path may be long in coming:
+    /// there it goes back to all.
+    pub(crate) fn spare<S>(&self, done: &mut Loaded<'_, S>) -> Option<Lease> {
+        match &done.data {
+            Data::Buffer(lease)
+                if self.spares && !lease.is_kept() && lease.charged() == self.first_charge => {}
+            _ => return None,
+        }
+        match std::mem::replace(&mut done.data, Data::Empty) {
+            Data::Buffer(lease) => Some(lease),
+            _ => None,
+        }
     }
 
     /// Ends the run because of an error; the first one counts.
@@ -254,6 +268,10 @@ pub(crate) fn execute<W: Work>(
     let first_bytes = first_bytes(&plan, at_once)?;
     let budget = Arc::new(Budget::new(plan.memory_bytes));
     let whole_max = whole_max(&plan, &team, at_once, first_bytes);
+    let first_charge = crate::arena::rounded(first_bytes);
+    let spares = plan.buffers == Buffers::Pool
+        && source.len().is_some()
+        && at_once.saturating_mul(first_charge) <= plan.memory_bytes;
     let shared = Shared {
         plan,
         source,
@@ -269,15 +287,15 @@ pub(crate) fn execute<W: Work>(
         takers: team.iter().filter(|role| **role != Role::Computer).count(),
         at_once,
         first_bytes,
+        first_charge,
+        spares,
         whole_max,
-        files: AtomicU64::new(0),
-        bytes: AtomicU64::new(0),
-        live: AtomicUsize::new(team.len()),
+        live: AtomicUsize::new(0),
         fatal: Mutex::new(None),
         panic: Mutex::new(None),
         budget,
     };
-    run_team(&shared, &team, options, work)
+    team::run(&shared, &team, options, work)
 }
 
 /// The largest buffer that always finds its place: what first buffers can never take. In chunk form
@@ -305,158 +323,6 @@ fn permits(plan: &Plan) -> Option<Permits> {
     }
 }
 
-fn run_team<W: Work>(
-    shared: &Shared<'_>,
-    team: &[Role],
-    options: &Options<'_>,
-    work: &W,
-) -> Result<Executed<W::Local>, Error> {
-    let gate = Gate::default();
-    let queues = roles::Queues::new(shared);
-    let ready = looped::Ready::new(team.len());
-    let main = std::thread::current();
-    let (mut reports, mut locals) = (Vec::new(), Vec::new());
-    let (mut start, mut ended, mut in_flight) = (0, 0, Vec::new());
-    let mut usage = UsageDelta::default();
-    std::thread::scope(|scope| {
-        let mut handles = Vec::with_capacity(team.len());
-        for (number, role) in team.iter().copied().enumerate() {
-            let name = format!("ioloom-{}-{number}", role.word());
-            let place = Place { number, role, gate: &gate, queues: &queues, ready: &ready };
-            let (main, builder) = (&main, std::thread::Builder::new().name(name.clone()));
-            let spawned = builder.spawn_scoped(scope, move || {
-                // Panics of what the user gave beside the function: accumulators, path iterators.
-                let out =
-                    catch_unwind(AssertUnwindSafe(|| thread(shared, &place, name, options, work)));
-                let out = out.map_err(|payload| shared.panicked(payload)).ok();
-                if shared.live.fetch_sub(1, Ordering::AcqRel) == 1 {
-                    main.unpark();
-                }
-                out
-            });
-            match spawned {
-                Ok(handle) => handles.push(handle),
-                Err(source) => {
-                    shared.live.fetch_sub(1, Ordering::AcqRel);
-                    shared.fail(Error::System { operation: "start a thread", source });
-                }
-            }
-        }
-        gate.wait_until_ready(handles.len());
-        let before = Usage::now(options.block_device);
-        start = monotonic_ns();
-        let sampler = options.sample.then(|| Sampler::start(shared.gauges.clone(), start));
-        gate.open(start);
-        watch(shared, options);
-        for handle in handles {
-            let out = handle.join().expect("panics are caught");
-            let Some((report, local, end)) = out else { continue };
-            ended = ended.max(end);
-            reports.push(report);
-            locals.push(local);
-        }
-        usage = Usage::now(options.block_device).since(&before);
-        in_flight = sampler.and_then(Result::ok).map(Sampler::stop).unwrap_or_default();
-    });
-    let elapsed_ns = ended.saturating_sub(start);
-    let panic = shared.panic.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).take();
-    if let Some(payload) = panic {
-        std::panic::resume_unwind(payload);
-    }
-    let fatal = shared.fatal.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).take();
-    if let Some(error) = fatal {
-        return Err(error);
-    }
-    Ok(Executed {
-        locals,
-        elapsed_ns,
-        files: shared.files.load(Ordering::Relaxed),
-        bytes: shared.bytes.load(Ordering::Relaxed),
-        reports,
-        usage,
-        in_flight,
-        budget_peak_bytes: shared.budget.peak(),
-        cancelled: shared.cancel.is_cancelled(),
-        plan: shared.plan,
-    })
-}
-
-/// The start line: threads set themselves up, then all begin at one moment.
-#[derive(Default)]
-struct Gate {
-    state: Mutex<(usize, Option<u64>)>,
-    changed: Condvar,
-}
-
-impl Gate {
-    /// A thread is set up; returns the moment of the start.
-    fn arrive(&self) -> u64 {
-        let mut state = self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        state.0 += 1;
-        self.changed.notify_all();
-        loop {
-            if let Some(start_ns) = state.1 {
-                return start_ns;
-            }
-            state = self.changed.wait(state).unwrap_or_else(|poisoned| poisoned.into_inner());
-        }
-    }
-
-    fn wait_until_ready(&self, threads: usize) {
-        let mut state = self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        while state.0 < threads {
-            state = self.changed.wait(state).unwrap_or_else(|poisoned| poisoned.into_inner());
-        }
-    }
-
-    fn open(&self, start_ns: u64) {
-        let mut state = self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        state.1 = Some(start_ns);
-        self.changed.notify_all();
-    }
-}
-
-/// What one thread is told.
-struct Place<'e, 'p, S> {
-    number: usize,
-    role: Role,
-    gate: &'e Gate,
-    queues: &'e roles::Queues<'p, S>,
-    ready: &'e looped::Ready<'p, S>,
-}
-
-/// One thread of a run, from its set-up to its account.
-fn thread<'e, W: Work>(
-    shared: &'e Shared<'e>,
-    place: &Place<'e, 'e, W::State>,
-    name: String,
-    options: &Options<'_>,
-    work: &'e W,
-) -> (ThreadReport, W::Local, u64) {
-    let window = window_of(&shared.plan, place.number, shared.at_once);
-    let fetch = match place.role {
-        Role::Computer => None,
-        _ => match fetch::make::<W::State>(shared, window) {
-            Ok(fetch) => Some(fetch),
-            Err(error) => {
-                shared.fail(error);
-                None
-            }
-        },
-    };
-    let start_ns = place.gate.arrive();
-    let mut worker = Worker::new(shared, place.number, work, start_ns, options.detail);
-    match (shared.plan.schedule, fetch) {
-        (Schedule::Roles { .. }, fetch) => roles::run(&mut worker, place.role, fetch, place.queues),
-        (_, None) => {}
-        (Schedule::Window { .. }, Some(fetch)) if shared.permits.is_none() => {
-            looped::run(&mut worker, fetch, window, place.ready);
-        }
-        (_, Some(fetch)) => blocking::run(&mut worker, fetch),
-    }
-    worker.end(name, place.role)
-}
-
 /// Lets a computed piece go; unmapping is a call of its own.
 fn release<S>(meter: &mut Meter, piece: Loaded<'_, S>) {
     let (mapped, index) = (matches!(piece.data, Data::Map(_)), piece.item.index);
@@ -481,22 +347,5 @@ fn window_of(plan: &Plan, number: usize, files_at_once: u64) -> u32 {
         // Any reader may use all of what is common.
         Schedule::Roles { window: ReadAhead::Files(n), .. } => n,
         Schedule::Roles { window: ReadAhead::All, .. } => files_at_once.min(RING_MAX) as u32,
-    }
-}
-
-/// Tells progress until the last thread has ended.
-fn watch(shared: &Shared<'_>, options: &Options<'_>) {
-    while shared.live.load(Ordering::Acquire) > 0 {
-        std::thread::park_timeout(Duration::from_millis(100));
-        if let Some(progress) = options.progress {
-            progress(
-                shared.files.load(Ordering::Relaxed),
-                shared.bytes.load(Ordering::Relaxed),
-                shared.source.len().map(|n| n as u64),
-            );
-        }
-        if shared.cancel.is_cancelled() {
-            shared.budget.close();
-        }
     }
 }

@@ -12,7 +12,6 @@ use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 /// Work on the pieces of files. In whole-file form each file is one piece; in chunk form the pieces
 /// of a file come in the order of their offsets, one at a time, with the file's own state.
@@ -206,9 +205,8 @@ impl<'e, W: Work> Worker<'e, W> {
         self.meter.lap(CallKind::Compute, index);
         match result {
             Ok(Ok(state)) => {
-                self.shared.bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+                self.shared.gauges.done(self.number, bytes.len() as u64, last);
                 if last {
-                    self.shared.files.fetch_add(1, Ordering::Relaxed);
                     self.meter.file_done();
                 }
                 loaded.item.state = state;

@@ -260,6 +260,7 @@ fn measured(plan: &Plan, set: &FileSetRealised, elapsed_ns: u64, busy: f64) -> M
 fn costs(count: u64, p50: f64) -> CallStats {
     CallStats {
         count,
+        timed: count,
         total_ns: (p50 * 1.3 * count as f64) as u64,
         min_ns: (p50 * 0.6) as u64,
         p50_ns: p50 as u64,

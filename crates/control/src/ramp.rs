@@ -1,0 +1,126 @@
+//! When to start more threads of blocking reads.
+//!
+//! A window of L blocking reads is L threads, but only where reads wait for a device: from the
+//! cache, as many threads as permits do all the work, and every further one costs its start, its
+//! memory and its switches. So threads start as they are needed. They begin with the permits; each
+//! time the running ones have waited often enough for what they read, their number doubles, up to
+//! the window. A look costs one system call; looks that change nothing come at doubling intervals.
+//! Against an idle device 256 threads stand after some eight looks, about two milliseconds.
+
+/// More threads are started when the running ones waited at least once per this many files: a
+/// thread that waits that rarely leaves its processor idle for less than a thread costs.
+const FILES_PER_WAIT: u64 = 8;
+/// Fewer waits than this prove nothing.
+const WAITS_MIN: u64 = 2;
+/// Files after which an old count is forgotten, so that a cold part after a warm one is seen soon.
+const FILES_REMEMBERED: u64 = 1024;
+const PAUSE_MIN_NS: u64 = 200_000;
+const PAUSE_MAX_NS: u64 = 20_000_000;
+
+/// The number of threads to run: counts in, threads to start out.
+#[derive(Debug, Clone)]
+pub struct Ramp {
+    running: u32,
+    max: u32,
+    files: u64,
+    waits: u64,
+    pause_ns: u64,
+}
+
+impl Ramp {
+    /// Starts with `first` threads and never has more than `max`.
+    pub fn new(first: u32, max: u32) -> Self {
+        let running = first.clamp(1, max.max(1));
+        Self { running, max: max.max(1), files: 0, waits: 0, pause_ns: PAUSE_MIN_NS }
+    }
+
+    /// Threads that run.
+    pub fn running(&self) -> u32 {
+        self.running
+    }
+
+    /// Whether there is nothing left to decide.
+    pub fn is_full(&self) -> bool {
+        self.running == self.max
+    }
+
+    /// Until the next look, nanoseconds.
+    pub fn pause_ns(&self) -> u64 {
+        self.pause_ns
+    }
+
+    /// Counts from before the run, of which nothing follows.
+    pub fn begin(&mut self, files: u64, waits: u64) {
+        (self.files, self.waits) = (files, waits);
+    }
+
+    /// Looks at the totals so far, files done and waits of any thread, and returns how many threads
+    /// to start now.
+    pub fn decide(&mut self, files: u64, waits: u64) -> u32 {
+        let done = files.saturating_sub(self.files);
+        let waited = waits.saturating_sub(self.waits);
+        if waited >= WAITS_MIN.max(done / FILES_PER_WAIT) && !self.is_full() {
+            let more = self.running.min(self.max - self.running);
+            self.running += more;
+            self.begin(files, waits);
+            self.pause_ns = PAUSE_MIN_NS;
+            return more;
+        }
+        if done >= FILES_REMEMBERED {
+            self.begin(files, waits);
+        }
+        self.pause_ns = (self.pause_ns * 2).min(PAUSE_MAX_NS);
+        0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A run of `files` files of which a share waits, looked at as the ramp asks; each file takes
+    /// `cpu_us` of one of two processors and, when it waits, `wait_us` of its thread.
+    fn run(files: u64, waits_one_in: u64, cpu_us: f64, wait_us: f64) -> u32 {
+        let mut ramp = Ramp::new(2, 256);
+        let (mut now_us, mut done) = (0.0, 0.0);
+        while (done as u64) < files {
+            let pause_us = ramp.pause_ns() as f64 / 1e3;
+            let each_us =
+                cpu_us + if waits_one_in == 0 { 0.0 } else { wait_us / waits_one_in as f64 };
+            let rate = (f64::from(ramp.running()) / each_us).min(2.0 / cpu_us);
+            (now_us, done) = (now_us + pause_us, done + rate * pause_us);
+            let waits = (done as u64).checked_div(waits_one_in).unwrap_or(0);
+            ramp.decide(done as u64, waits);
+            assert!(now_us < 1e12, "it ends");
+        }
+        ramp.running()
+    }
+
+    #[test]
+    fn from_the_cache_no_thread_is_added() {
+        assert_eq!(run(100_000, 0, 4.0, 0.0), 2);
+        assert_eq!(run(100_000, 100, 4.0, 100.0), 2);
+    }
+
+    #[test]
+    fn against_a_device_the_window_is_full_within_a_few_looks() {
+        assert_eq!(run(1_000, 1, 15.0, 150.0), 256);
+        assert_eq!(run(2_000, 1, 15.0, 8_000.0), 256, "a disk that seeks");
+    }
+
+    #[test]
+    fn a_cold_part_after_a_warm_one_is_seen() {
+        let mut ramp = Ramp::new(2, 64);
+        assert_eq!(ramp.decide(1_000_000, 0), 0);
+        assert_eq!(ramp.pause_ns(), 2 * PAUSE_MIN_NS);
+        assert_eq!(ramp.decide(1_000_010, 5), 2);
+        assert_eq!(ramp.pause_ns(), PAUSE_MIN_NS);
+    }
+
+    #[test]
+    fn it_ends_at_the_window() {
+        let mut ramp = Ramp::new(3, 10);
+        let started: u32 = (1..9).map(|look| ramp.decide(look, 10 * look)).sum();
+        assert_eq!((started, ramp.running(), ramp.is_full()), (7, 10, true));
+    }
+}

@@ -1,0 +1,257 @@
+//! The threads of a run: set up, let go at one moment, watched, joined.
+//!
+//! All threads of a plan wait at a start line, so that the run begins when the last of them is
+//! ready. The one exception is a window of blocking reads: there a thread is a place in the window
+//! and is started when the running ones wait (`control::Ramp`); from the page cache that never
+//! happens, and the run costs as many threads as it has permits. The calling thread does the looking
+//! and also tells progress.
+
+use super::{
+    Error, Executed, Options, Role, Shared, Work, Worker, blocking, looped, roles, window_of,
+};
+use crate::fetch;
+use ioloom_control::Ramp;
+use ioloom_model::Schedule;
+use ioloom_observe::{Sampler, ThreadReport, Usage, UsageDelta};
+use ioloom_sys::clock::monotonic_ns;
+use ioloom_sys::proc::{self, Who};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::Ordering;
+use std::sync::{Condvar, Mutex};
+use std::thread::{Scope, ScopedJoinHandle, Thread};
+use std::time::Duration;
+
+/// How often progress is told.
+const PROGRESS: Duration = Duration::from_millis(100);
+
+/// What a thread brings home; `None` after a panic.
+type Home<L> = Option<(ThreadReport, L, u64)>;
+
+/// What every thread of a run is made from.
+struct Team<'e, W: Work> {
+    shared: &'e Shared<'e>,
+    roles: &'e [Role],
+    options: &'e Options<'e>,
+    work: &'e W,
+    gate: &'e Gate,
+    queues: &'e roles::Queues<'e, W::State>,
+    ready: &'e looped::Ready<'e, W::State>,
+    main: &'e Thread,
+}
+
+impl<W: Work> Clone for Team<'_, W> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<W: Work> Copy for Team<'_, W> {}
+
+/// Runs all threads of a plan to their end.
+pub(super) fn run<W: Work>(
+    shared: &Shared<'_>,
+    roles: &[Role],
+    options: &Options<'_>,
+    work: &W,
+) -> Result<Executed<W::Local>, Error> {
+    let gate = Gate::default();
+    let queues = roles::Queues::new(shared);
+    let ready = looped::Ready::new(roles.len());
+    let main = std::thread::current();
+    let team = Team {
+        shared,
+        roles,
+        options,
+        work,
+        gate: &gate,
+        queues: &queues,
+        ready: &ready,
+        main: &main,
+    };
+    let (mut reports, mut locals) = (Vec::new(), Vec::new());
+    let (mut start, mut ended, mut in_flight) = (0, 0, Vec::new());
+    let mut usage = UsageDelta::default();
+    let mut ramp = team.ramp();
+    std::thread::scope(|scope| {
+        let mut handles = Vec::with_capacity(roles.len());
+        team.start_more(scope, ramp.running(), &mut handles);
+        team.gate.wait_until_ready(handles.len());
+        let before = Usage::now(options.block_device);
+        start = monotonic_ns();
+        let sampler = options.sample.then(|| Sampler::start(shared.gauges.clone(), start));
+        ramp.begin(0, waits());
+        team.gate.open(start);
+        team.watch(&mut ramp, |more| team.start_more(scope, more, &mut handles));
+        for handle in handles {
+            let out = handle.join().expect("panics are caught");
+            let Some((report, local, end)) = out else { continue };
+            ended = ended.max(end);
+            reports.push(report);
+            locals.push(local);
+        }
+        usage = Usage::now(options.block_device).since(&before);
+        in_flight = sampler.and_then(Result::ok).map(Sampler::stop).unwrap_or_default();
+    });
+    let elapsed_ns = ended.saturating_sub(start);
+    let panic = shared.panic.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).take();
+    if let Some(payload) = panic {
+        std::panic::resume_unwind(payload);
+    }
+    let fatal = shared.fatal.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).take();
+    if let Some(error) = fatal {
+        return Err(error);
+    }
+    Ok(Executed {
+        locals,
+        elapsed_ns,
+        files: shared.gauges.files(),
+        bytes: shared.gauges.bytes(),
+        reports,
+        usage,
+        in_flight,
+        budget_peak_bytes: shared.budget.peak(),
+        cancelled: shared.cancel.is_cancelled(),
+        plan: shared.plan,
+    })
+}
+
+/// How often any thread of this process has waited so far.
+fn waits() -> u64 {
+    proc::usage(Who::Process).map_or(0, |usage| usage.voluntary_switches)
+}
+
+impl<'e, W: Work> Team<'e, W> {
+    /// Threads to begin with, and how many there may be.
+    fn ramp(self) -> Ramp {
+        let all = self.roles.len() as u32;
+        match (self.shared.plan.schedule, &self.shared.permits) {
+            (Schedule::Window { permits, .. }, Some(_)) => Ramp::new(permits.unwrap_or(1), all),
+            _ => Ramp::new(all, all),
+        }
+    }
+
+    /// Starts the next `more` threads.
+    fn start_more<'scope>(
+        self,
+        scope: &'scope Scope<'scope, 'e>,
+        more: u32,
+        handles: &mut Vec<ScopedJoinHandle<'scope, Home<W::Local>>>,
+    ) {
+        let next = handles.len();
+        for (number, role) in self.roles.iter().copied().enumerate().skip(next).take(more as usize)
+        {
+            let name = format!("ioloom-{}-{number}", role.word());
+            let shared = self.shared;
+            shared.live.fetch_add(1, Ordering::AcqRel);
+            let builder = std::thread::Builder::new().name(name.clone());
+            let spawned = builder.spawn_scoped(scope, move || {
+                // Panics of what the user gave beside the function: accumulators, path iterators.
+                let out = catch_unwind(AssertUnwindSafe(|| self.thread(number, role, name)));
+                let out = out.map_err(|payload| shared.panicked(payload)).ok();
+                if shared.live.fetch_sub(1, Ordering::AcqRel) == 1 {
+                    self.main.unpark();
+                }
+                out
+            });
+            match spawned {
+                Ok(handle) => handles.push(handle),
+                Err(source) => {
+                    shared.live.fetch_sub(1, Ordering::AcqRel);
+                    shared.fail(Error::System { operation: "start a thread", source });
+                    return;
+                }
+            }
+        }
+    }
+
+    /// One thread of a run, from its set-up to its account.
+    fn thread(self, number: usize, role: Role, name: String) -> (ThreadReport, W::Local, u64) {
+        let shared = self.shared;
+        let window = window_of(&shared.plan, number, shared.at_once);
+        let fetch = match role {
+            Role::Computer => None,
+            _ => match fetch::make::<W::State>(shared, window) {
+                Ok(fetch) => Some(fetch),
+                Err(error) => {
+                    shared.fail(error);
+                    None
+                }
+            },
+        };
+        let start_ns = self.gate.arrive();
+        let mut worker = Worker::new(shared, number, self.work, start_ns, self.options.detail);
+        match (shared.plan.schedule, fetch) {
+            (Schedule::Roles { .. }, fetch) => roles::run(&mut worker, role, fetch, self.queues),
+            (_, None) => {}
+            (Schedule::Window { .. }, Some(fetch)) if shared.permits.is_none() => {
+                looped::run(&mut worker, fetch, window, self.ready);
+            }
+            (_, Some(fetch)) => blocking::run(&mut worker, fetch),
+        }
+        worker.end(name, role)
+    }
+
+    /// Starts threads as they are needed and tells progress, until the last thread has ended.
+    fn watch(self, ramp: &mut Ramp, mut start_more: impl FnMut(u32)) {
+        let shared = self.shared;
+        let mut told_ns = monotonic_ns();
+        // Each pause of this thread is a wait of the process that says nothing about reads.
+        let mut own_waits = 0;
+        while shared.live.load(Ordering::Acquire) > 0 {
+            let look = Duration::from_nanos(ramp.pause_ns());
+            std::thread::park_timeout(if ramp.is_full() { PROGRESS } else { look.min(PROGRESS) });
+            own_waits += 1;
+            if !ramp.is_full() && !shared.stopping() {
+                let more = ramp.decide(shared.gauges.files(), waits().saturating_sub(own_waits));
+                start_more(more);
+            }
+            if shared.cancel.is_cancelled() {
+                shared.budget.close();
+            }
+            let now_ns = monotonic_ns();
+            if let Some(progress) = self.options.progress
+                && (now_ns - told_ns >= PROGRESS.as_nanos() as u64
+                    || shared.live.load(Ordering::Acquire) == 0)
+            {
+                told_ns = now_ns;
+                let total = shared.source.len().map(|n| n as u64);
+                progress(shared.gauges.files(), shared.gauges.bytes(), total);
+            }
+        }
+    }
+}
+
+/// The start line: threads set themselves up, then all begin at one moment.
+#[derive(Default)]
+struct Gate {
+    state: Mutex<(usize, Option<u64>)>,
+    changed: Condvar,
+}
+
+impl Gate {
+    /// A thread is set up; returns the moment of the start.
+    fn arrive(&self) -> u64 {
+        let mut state = self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        state.0 += 1;
+        self.changed.notify_all();
+        loop {
+            if let Some(start_ns) = state.1 {
+                return start_ns;
+            }
+            state = self.changed.wait(state).unwrap_or_else(|poisoned| poisoned.into_inner());
+        }
+    }
+
+    fn wait_until_ready(&self, threads: usize) {
+        let mut state = self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        while state.0 < threads {
+            state = self.changed.wait(state).unwrap_or_else(|poisoned| poisoned.into_inner());
+        }
+    }
+
+    fn open(&self, start_ns: u64) {
+        let mut state = self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        state.1 = Some(start_ns);
+        self.changed.notify_all();
+    }
+}
