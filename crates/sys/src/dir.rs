@@ -4,8 +4,15 @@
 //! link, so that a tree that changes while it is walked cannot lead outside. Names are bytes.
 //! Reading costs one `getdents64` per [`BUFFER_BYTES`] of entries and allocates nothing per entry.
 
+mod block;
+mod meta;
+
+pub use block::{Block, Record, Records};
+pub use meta::{Fields, Meta, meta};
+
 use crate::fault::call;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, ResolveFlags, StatxFlags};
+use std::ffi::CStr;
 use std::fs::File;
 use std::io::{self, Write};
 use std::mem::MaybeUninit;
@@ -40,6 +47,20 @@ pub enum Kind {
 }
 
 impl Kind {
+    /// The word for messages, for one.
+    pub const fn singular(self) -> &'static str {
+        match self {
+            Self::Regular => "regular file",
+            Self::Directory => "directory",
+            Self::Symlink => "symbolic link",
+            Self::Fifo => "pipe",
+            Self::Socket => "socket",
+            Self::CharDevice => "character device",
+            Self::BlockDevice => "block device",
+            Self::Unknown => "entry of unknown kind",
+        }
+    }
+
     /// The word for messages, in the plural.
     pub const fn plural(self) -> &'static str {
         match self {
@@ -51,6 +72,20 @@ impl Kind {
             Self::CharDevice => "character devices",
             Self::BlockDevice => "block devices",
             Self::Unknown => "entries of unknown kind",
+        }
+    }
+
+    /// From the kind byte of a directory record.
+    fn of_dirent(kind: u8) -> Self {
+        match kind {
+            libc::DT_REG => Self::Regular,
+            libc::DT_DIR => Self::Directory,
+            libc::DT_LNK => Self::Symlink,
+            libc::DT_FIFO => Self::Fifo,
+            libc::DT_SOCK => Self::Socket,
+            libc::DT_CHR => Self::CharDevice,
+            libc::DT_BLK => Self::BlockDevice,
+            _ => Self::Unknown,
         }
     }
 
@@ -120,6 +155,26 @@ impl Dir {
     pub fn open(path: &Path) -> io::Result<Self> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         again(|| call("open", || Ok(rustix::fs::open(path, flags, Mode::empty())?))).map(Self)
+    }
+
+    /// Opens the child directory `name` as it lies. A symbolic link of that name is refused unless
+    /// `follow`. With `quiet` the time of the last access stays as it is, where the owner or root
+    /// asks; others are answered as if they had not asked for that.
+    pub fn open_child(&self, name: &CStr, follow: bool, quiet: bool) -> io::Result<Self> {
+        let mut flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        flags.set(OFlags::NOFOLLOW, !follow);
+        let open = |flags| {
+            again(|| {
+                call("openat", || Ok(rustix::fs::openat(&self.0, name, flags, Mode::empty())?))
+            })
+        };
+        if quiet {
+            match open(flags | OFlags::NOATIME) {
+                Err(e) if e.raw_os_error() == Some(libc::EPERM) => {}
+                opened => return opened.map(Self),
+            }
+        }
+        open(flags).map(Self)
     }
 
     /// Opens the child directory `name` and refuses a symbolic link of that name.

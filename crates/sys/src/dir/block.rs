@@ -1,0 +1,212 @@
+//! Names of a directory as the kernel packs them, readable in place and divisible.
+//!
+//! `getdents64` fills a [`Block`] with records that carry their own length and a name that ends in
+//! a zero byte. They are used where they lie: a name goes into the next call without a copy, and
+//! half of a block can be handed to another thread as plain bytes, because records do not refer to
+//! each other. [`Records`] checks every length, so that bytes of any origin cannot lead outside.
+
+use super::{Dir, Kind, again};
+use crate::fault::call;
+use std::ffi::CStr;
+use std::io;
+use std::os::fd::AsRawFd;
+
+/// Where the fields of a record lie: inode 8 bytes, position 8, length 2, kind 1, then the name.
+const LENGTH_AT: usize = 16;
+const KIND_AT: usize = 18;
+const NAME_AT: usize = 19;
+
+/// One name of a directory, as it lies in a block.
+#[derive(Debug, Clone, Copy)]
+pub struct Record<'a> {
+    /// The name; never `.` or `..`.
+    pub name: &'a CStr,
+    /// Inode number; on a mount point that of the covered directory.
+    pub inode: u64,
+    /// What it is, or [`Kind::Unknown`].
+    pub kind: Kind,
+}
+
+/// Records of a directory, filled by the kernel.
+#[derive(Debug)]
+pub struct Block {
+    bytes: Box<[u8]>,
+    filled: usize,
+}
+
+impl Block {
+    /// An empty block that takes up to `bytes` of records.
+    pub fn new(bytes: usize) -> Self {
+        Self { bytes: vec![0; bytes].into_boxed_slice(), filled: 0 }
+    }
+
+    /// Reads the next records of `dir`; false at the end of the directory. The position is that of
+    /// the open directory, so reading twice needs a second descriptor.
+    pub fn fill(&mut self, dir: &Dir) -> io::Result<bool> {
+        self.filled = 0;
+        let filled = again(|| call("getdents", || getdents(dir, &mut self.bytes)))?;
+        self.filled = filled;
+        Ok(filled > 0)
+    }
+
+    /// The records as bytes.
+    pub fn filled(&self) -> &[u8] {
+        &self.bytes[..self.filled]
+    }
+
+    /// Whether the kernel may have stopped for want of room rather than of names.
+    pub fn is_full(&self) -> bool {
+        // A record is at most 19 bytes and a name of 255 with its zero, rounded up.
+        self.bytes.len() - self.filled < 280
+    }
+}
+
+fn getdents(dir: &Dir, bytes: &mut [u8]) -> io::Result<usize> {
+    // SAFETY: the kernel writes at most `len` bytes from the start of a live, unique slice.
+    let filled = unsafe {
+        libc::syscall(libc::SYS_getdents64, dir.0.as_raw_fd(), bytes.as_mut_ptr(), bytes.len())
+    };
+    usize::try_from(filled).map_err(|_| io::Error::last_os_error())
+}
+
+/// The records in some bytes of a block, one after another.
+#[derive(Debug, Clone)]
+pub struct Records<'a> {
+    bytes: &'a [u8],
+    at: usize,
+}
+
+impl<'a> Records<'a> {
+    /// Reads the records in `bytes`, which begin with a whole record.
+    pub fn new(bytes: &'a [u8]) -> Self {
+        Self { bytes, at: 0 }
+    }
+
+    /// The bytes that are not yet read.
+    pub fn rest(&self) -> &'a [u8] {
+        &self.bytes[self.at..]
+    }
+
+    /// Cuts the later half of what is not yet read away and returns it, or nothing if fewer than
+    /// `least` bytes would be left in either half.
+    pub fn split(&mut self, least: usize) -> Option<&'a [u8]> {
+        let rest = self.rest();
+        let mut cut = 0;
+        while cut < rest.len() / 2 {
+            cut += length_at(rest, cut)?;
+        }
+        if cut < least || rest.len().saturating_sub(cut) < least {
+            return None;
+        }
+        self.bytes = &self.bytes[..self.at + cut];
+        Some(&rest[cut..])
+    }
+
+    fn next_raw(&mut self) -> Option<Record<'a>> {
+        let length = length_at(self.bytes, self.at)?;
+        let record = &self.bytes[self.at..self.at + length];
+        self.at += length;
+        let inode = u64::from_ne_bytes(record[..8].try_into().ok()?);
+        let name = CStr::from_bytes_until_nul(&record[NAME_AT..]).ok()?;
+        Some(Record { name, inode, kind: Kind::of_dirent(record[KIND_AT]) })
+    }
+}
+
+/// The length of the record at `at`; `None` at the end or where no record fits.
+#[inline]
+fn length_at(bytes: &[u8], at: usize) -> Option<usize> {
+    let field = bytes.get(at + LENGTH_AT..at + LENGTH_AT + 2)?;
+    let length = usize::from(u16::from_ne_bytes(field.try_into().ok()?));
+    (length > NAME_AT && at + length <= bytes.len()).then_some(length)
+}
+
+impl<'a> Iterator for Records<'a> {
+    type Item = Record<'a>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Record<'a>> {
+        loop {
+            let record = self.next_raw()?;
+            if !matches!(record.name.to_bytes(), b"." | b"..") {
+                return Some(record);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn block(names: &[Vec<u8>]) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        for (number, name) in (1u64..).zip(names) {
+            let length = (NAME_AT + name.len() + 1).next_multiple_of(8);
+            let start = bytes.len();
+            bytes.extend_from_slice(&number.to_ne_bytes());
+            bytes.extend_from_slice(&0u64.to_ne_bytes());
+            bytes.extend_from_slice(&(length as u16).to_ne_bytes());
+            bytes.push(8);
+            bytes.extend_from_slice(name);
+            bytes.resize(start + length, 0);
+        }
+        bytes
+    }
+
+    fn names_of(records: Records<'_>) -> Vec<Vec<u8>> {
+        records.map(|r| r.name.to_bytes().to_vec()).collect()
+    }
+
+    #[test]
+    fn a_directory_is_read_in_small_blocks() {
+        let temp = tempfile::tempdir().unwrap();
+        let mut expected = Vec::new();
+        for i in 0..500 {
+            let name = format!("file-{i:04}");
+            std::fs::write(temp.path().join(&name), b"").unwrap();
+            expected.push(name.into_bytes());
+        }
+        let dir = Dir::open(temp.path()).unwrap();
+        let mut block = Block::new(1024);
+        let (mut found, mut full) = (Vec::new(), 0);
+        while block.fill(&dir).unwrap() {
+            full += usize::from(block.is_full());
+            found.extend(names_of(Records::new(block.filled())));
+        }
+        found.sort();
+        assert_eq!(found, expected);
+        assert!(full > 5, "{full}");
+        assert!(block.filled().is_empty());
+    }
+
+    proptest! {
+        #[test]
+        fn halves_hold_what_the_whole_held(
+            names in proptest::collection::vec(proptest::collection::vec(1u8..=255, 1..40), 0..80),
+            before in 0usize..90,
+            least in 0usize..300,
+        ) {
+            let names: Vec<_> =
+                names.into_iter().filter(|n| n != b"." && n != b"..").collect();
+            let bytes = block(&names);
+            let mut records = Records::new(&bytes);
+            let mut all: Vec<_> =
+                records.by_ref().take(before).map(|r| r.name.to_bytes().to_vec()).collect();
+            let later = records.split(least);
+            if let Some(later) = later {
+                prop_assert!(later.len() >= least && records.rest().len() >= least);
+            }
+            all.extend(names_of(records));
+            all.extend(names_of(Records::new(later.unwrap_or(b""))));
+            prop_assert_eq!(all, names);
+        }
+
+        #[test]
+        fn no_bytes_lead_outside(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+            let mut records = Records::new(&bytes);
+            records.split(1);
+            prop_assert!(records.count() <= 200);
+        }
+    }
+}

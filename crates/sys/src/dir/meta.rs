@@ -1,0 +1,172 @@
+//! What `statx` tells of a name, with no more asked than is wanted.
+//!
+//! The mask is small on purpose: network file systems answer some fields only after a round trip.
+//! Local ones fill all basic fields in any case. A field that was not told is zero or `None`.
+
+use super::{Dir, Kind, again};
+use crate::fault::call;
+use rustix::fs::{AtFlags, CWD, FileType, StatxFlags};
+use std::ffi::CStr;
+use std::io;
+use std::ops::BitOr;
+
+/// Which fields are asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Fields(u32);
+
+impl Fields {
+    /// None: names and kinds are enough, no call is made per file.
+    pub const NONE: Self = Self(0);
+    /// Kind and inode number. Every other choice holds these.
+    pub const IDENTITY: Self = Self(StatxFlags::TYPE.bits() | StatxFlags::INO.bits());
+    /// Size in bytes.
+    pub const BYTES: Self = Self(Self::IDENTITY.0 | StatxFlags::SIZE.bits());
+    /// Space taken on the device.
+    pub const DISK: Self = Self(Self::IDENTITY.0 | StatxFlags::BLOCKS.bits());
+    /// Number of hard links.
+    pub const LINKS: Self = Self(Self::IDENTITY.0 | StatxFlags::NLINK.bits());
+    /// Time of the last change of the content.
+    pub const MTIME: Self = Self(Self::IDENTITY.0 | StatxFlags::MTIME.bits());
+    /// Permissions, owner and group.
+    pub const MODE: Self = Self(
+        Self::IDENTITY.0
+            | StatxFlags::MODE.bits()
+            | StatxFlags::UID.bits()
+            | StatxFlags::GID.bits(),
+    );
+    /// Number of the mount it lies on (Linux 5.8).
+    pub const MOUNT: Self = Self(Self::IDENTITY.0 | StatxFlags::MNT_ID.bits());
+
+    /// Whether nothing is asked for.
+    pub const fn is_none(self) -> bool {
+        self.0 == 0
+    }
+
+    pub(crate) fn mask(self) -> StatxFlags {
+        StatxFlags::from_bits_retain(self.0)
+    }
+}
+
+impl BitOr for Fields {
+    type Output = Self;
+
+    fn bitor(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+}
+
+/// What a name stands for, as far as it was asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Meta {
+    /// What it is.
+    pub kind: Kind,
+    /// Permission bits.
+    pub mode: u16,
+    /// Device, as (major, minor).
+    pub device: (u32, u32),
+    /// Inode number.
+    pub inode: u64,
+    /// Links to it.
+    pub links: u32,
+    /// Owner.
+    pub user: u32,
+    /// Group.
+    pub group: u32,
+    /// Size in bytes.
+    pub bytes: u64,
+    /// Space taken, in units of 512 bytes whatever the block size is.
+    pub blocks_512: u64,
+    /// Time of the last change of the content: seconds since 1970 and nanoseconds.
+    pub mtime: (i64, u32),
+    /// Number of the mount, where the kernel tells it.
+    pub mount: Option<u64>,
+}
+
+impl Meta {
+    /// Space taken on the device, bytes.
+    pub fn disk_bytes(&self) -> u64 {
+        self.blocks_512.saturating_mul(512)
+    }
+
+    /// Device and inode: what makes two names the same file.
+    pub fn identity(&self) -> ((u32, u32), u64) {
+        (self.device, self.inode)
+    }
+
+    fn of(s: &rustix::fs::Statx) -> Self {
+        Self {
+            kind: Kind::of(FileType::from_raw_mode(s.stx_mode.into())),
+            mode: s.stx_mode & 0o7777,
+            device: (s.stx_dev_major, s.stx_dev_minor),
+            inode: s.stx_ino,
+            links: s.stx_nlink,
+            user: s.stx_uid,
+            group: s.stx_gid,
+            bytes: s.stx_size,
+            blocks_512: s.stx_blocks,
+            mtime: (s.stx_mtime.tv_sec, s.stx_mtime.tv_nsec),
+            mount: (s.stx_mask & StatxFlags::MNT_ID.bits() != 0).then_some(s.stx_mnt_id),
+        }
+    }
+}
+
+fn flags(follow: bool) -> AtFlags {
+    if follow { AtFlags::NO_AUTOMOUNT } else { AtFlags::NO_AUTOMOUNT | AtFlags::SYMLINK_NOFOLLOW }
+}
+
+impl Dir {
+    /// Asks what the child `name` is; the name goes to the kernel as it lies. A symbolic link is
+    /// followed only if `follow`; nothing is mounted on the way.
+    #[inline]
+    pub fn meta_at(&self, name: &CStr, follow: bool, fields: Fields) -> io::Result<Meta> {
+        again(|| {
+            call("statx", || Ok(rustix::fs::statx(&self.0, name, flags(follow), fields.mask())?))
+        })
+        .map(|s| Meta::of(&s))
+    }
+
+    /// Asks what this open directory is: on a mount point, what is mounted.
+    pub fn meta(&self, fields: Fields) -> io::Result<Meta> {
+        let flags = AtFlags::EMPTY_PATH;
+        again(|| call("statx", || Ok(rustix::fs::statx(&self.0, c"", flags, fields.mask())?)))
+            .map(|s| Meta::of(&s))
+    }
+}
+
+/// Asks what a path from the current directory is.
+pub fn meta(path: &[u8], follow: bool, fields: Fields) -> io::Result<Meta> {
+    again(|| call("statx", || Ok(rustix::fs::statx(CWD, path, flags(follow), fields.mask())?)))
+        .map(|s| Meta::of(&s))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::ffi::OsStrExt;
+    use std::os::unix::fs::MetadataExt;
+
+    #[test]
+    fn what_is_asked_is_what_the_standard_library_sees() {
+        let temp = tempfile::tempdir().unwrap();
+        std::fs::write(temp.path().join("file"), [7u8; 10_000]).unwrap();
+        std::fs::hard_link(temp.path().join("file"), temp.path().join("again")).unwrap();
+        std::os::unix::fs::symlink("file", temp.path().join("link")).unwrap();
+        let all = Fields::BYTES | Fields::DISK | Fields::LINKS | Fields::MTIME | Fields::MODE;
+        let dir = Dir::open(temp.path()).unwrap();
+        let std = std::fs::metadata(temp.path().join("file")).unwrap();
+        for name in [c"file", c"again", c"link"] {
+            let meta = dir.meta_at(name, true, all | Fields::MOUNT).unwrap();
+            assert_eq!((meta.bytes, meta.disk_bytes()), (10_000, std.blocks() * 512));
+            assert_eq!((meta.inode, meta.links, meta.kind), (std.ino(), 2, Kind::Regular));
+            assert_eq!(meta.mtime, (std.mtime(), std.mtime_nsec() as u32));
+            assert_eq!(u32::from(meta.mode), std.mode() & 0o7777);
+            assert_eq!((meta.user, meta.group), (std.uid(), std.gid()));
+        }
+        let link = dir.meta_at(c"link", false, Fields::IDENTITY).unwrap();
+        assert_eq!(link.kind, Kind::Symlink);
+        let own = dir.meta(Fields::LINKS).unwrap();
+        let by_path = meta(temp.path().as_os_str().as_bytes(), true, Fields::LINKS).unwrap();
+        assert_eq!((own.kind, own.identity()), (Kind::Directory, by_path.identity()));
+        assert!(Fields::NONE.is_none() && !Fields::IDENTITY.is_none());
+    }
+}

@@ -1,0 +1,300 @@
+//! Regular files with their paths: what a program wants that reads them.
+//!
+//! A [`Visitor`] that builds the path of a directory once and appends each name to it.
+
+use crate::visit::{Control, DirRef, Found, NewDir, Visitor};
+use crate::{Fields, Follow, Kind, Method, PathList, Refused, Report, Threads, Walk, WalkError};
+use ioloom_sys::dir;
+use std::ffi::OsStr;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+/// Threads that a walk uses at most when it is not told.
+const THREADS_DEFAULT_MAX: usize = 16;
+
+/// How to walk for regular files.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Options {
+    /// Threads that read directories. [`walk`] uses one in any case.
+    pub threads: usize,
+    /// Directories held open for their children, at most. Each thread has one more open.
+    pub descriptors_max: usize,
+}
+
+impl Default for Options {
+    /// Four threads per usable core, at most 16: a cold walk waits for the device most of the
+    /// time. At most a quarter of the descriptors that the process may have, and 256.
+    fn default() -> Self {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        Self {
+            threads: (cores * 4).min(THREADS_DEFAULT_MAX),
+            descriptors_max: Walk::default().descriptors_max,
+        }
+    }
+}
+
+impl Options {
+    fn walk(&self) -> Walk {
+        Walk {
+            method: Method::NamesOnly,
+            threads: Threads::Count(self.threads.clamp(1, crate::THREADS_MAX)),
+            fields: Fields::NONE,
+            follow: Follow::Roots,
+            descriptors_max: self.descriptors_max,
+            ..Walk::default()
+        }
+    }
+}
+
+/// A regular file that was found.
+#[derive(Debug, Clone, Copy)]
+pub struct Entry<'a> {
+    /// Path relative to [`Summary::base`], as bytes.
+    pub path: &'a [u8],
+    /// Where the last name starts in `path`.
+    pub name_at: usize,
+    /// Inode number.
+    pub inode: u64,
+}
+
+impl<'a> Entry<'a> {
+    /// The path, relative to [`Summary::base`].
+    pub fn as_path(&self) -> &'a Path {
+        Path::new(OsStr::from_bytes(self.path))
+    }
+
+    /// The last name of the path.
+    pub fn name(&self) -> &'a [u8] {
+        &self.path[self.name_at..]
+    }
+}
+
+/// How many entries of one kind were left out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Skipped {
+    /// What they are.
+    pub kind: Kind,
+    /// How many.
+    pub count: u64,
+}
+
+impl std::fmt::Display for Skipped {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let word = if self.count == 1 { self.kind.singular() } else { self.kind.plural() };
+        write!(f, "{} {word} skipped", self.count)
+    }
+}
+
+/// What a walk for regular files found.
+#[derive(Debug, Default)]
+pub struct Summary {
+    /// The directory that paths are relative to: the root, or the parent of a single file.
+    pub base: PathBuf,
+    /// Regular files visited.
+    pub files: u64,
+    /// Directories read, the root included.
+    pub directories: u64,
+    /// What was left out, by kind, without zeros.
+    pub skipped: Vec<Skipped>,
+    /// Names that were gone when their turn came.
+    pub vanished: u64,
+    /// What could not be read: the first [`crate::ERRORS_KEPT_MAX`].
+    pub errors: Vec<WalkError>,
+    /// All that could not be read.
+    pub errors_count: u64,
+    /// Whether a visitor ended the walk.
+    pub stopped: bool,
+}
+
+impl Summary {
+    /// What was found below `root`, which is an error if it could not be opened itself.
+    fn of(root: &Path, report: Result<Report, Refused>) -> Result<Self, WalkError> {
+        let fail = |source| WalkError { operation: "walk", path: root.to_owned(), source };
+        let mut report = report.map_err(|refused| fail(io::Error::other(refused)))?;
+        let unopened = |e: &WalkError| e.path == root && e.operation != "read directory";
+        if report.entries == 0 && report.errors.first().is_some_and(unopened) {
+            return Err(report.errors.swap_remove(0));
+        }
+        Ok(Self {
+            base: root.to_owned(),
+            directories: report.directories,
+            vanished: report.vanished,
+            errors: report.errors,
+            errors_count: report.errors_count,
+            stopped: report.stopped,
+            ..Self::default()
+        })
+    }
+
+    fn count(&mut self, files: u64, skipped: &[Skipped]) {
+        self.files += files;
+        for new in skipped {
+            match self.skipped.iter_mut().find(|old| old.kind == new.kind) {
+                Some(old) => old.count += new.count,
+                None => self.skipped.push(*new),
+            }
+        }
+        self.skipped.sort_by_key(|skipped| skipped.kind);
+    }
+}
+
+/// Hands regular files on with their paths and counts the rest.
+struct Regular<S, F> {
+    state: S,
+    visit: F,
+    /// The path of the directory whose names are visited, if `known`, and the last name.
+    path: Vec<u8>,
+    base: usize,
+    known: bool,
+    files: u64,
+    skipped: Vec<Skipped>,
+}
+
+impl<S, F> Regular<S, F> {
+    fn new(state: S, visit: F) -> Self {
+        let (path, skipped) = (Vec::new(), Vec::new());
+        Self { state, visit, path, base: 0, known: false, files: 0, skipped }
+    }
+}
+
+impl<S, F: FnMut(&mut S, Entry<'_>) -> Control> Visitor for Regular<S, F> {
+    type Dir = ();
+
+    fn enter(&mut self, _dir: &NewDir<'_, ()>) -> Option<()> {
+        self.known = false;
+        Some(())
+    }
+
+    fn entry(&mut self, dir: DirRef<'_, ()>, found: &Found<'_>) -> Control {
+        if found.kind != Kind::Regular {
+            match self.skipped.iter_mut().find(|skipped| skipped.kind == found.kind) {
+                Some(skipped) => skipped.count += 1,
+                None => self.skipped.push(Skipped { kind: found.kind, count: 1 }),
+            }
+            return Control::Continue;
+        }
+        if !self.known {
+            dir.write_relative(&mut self.path);
+            self.base = self.path.len();
+            self.known = true;
+        }
+        self.path.truncate(self.base);
+        self.path.extend_from_slice(found.name);
+        self.files += 1;
+        let entry = Entry { path: &self.path, name_at: self.base, inode: found.inode };
+        (self.visit)(&mut self.state, entry)
+    }
+
+    fn part(&mut self, _dir: DirRef<'_, ()>) {
+        self.known = false;
+    }
+}
+
+/// Walks `root`, a directory or a single regular file, on the calling thread and visits each
+/// regular file. The order is that of the file system. Fails only if the root itself cannot be
+/// opened.
+pub fn walk(
+    root: &Path,
+    options: &Options,
+    visit: &mut dyn FnMut(Entry<'_>) -> Control,
+) -> Result<Summary, WalkError> {
+    if let Some(file) = single_file(root)? {
+        return Ok(file.visit(root, visit));
+    }
+    let mut regular = Regular::new((), |(): &mut (), entry: Entry<'_>| visit(entry));
+    let report = options.walk().run_here(&[root.to_owned()], &mut regular);
+    let mut summary = Summary::of(root, report)?;
+    summary.count(regular.files, &regular.skipped);
+    Ok(summary)
+}
+
+/// Walks `root` with up to [`Options::threads`] threads. `make` makes the state of one thread, by
+/// its number, and `visit` is called with the state of the thread that found the file. The states
+/// of the threads that took part come back in the order of their numbers; the first is always there.
+pub fn walk_parallel<S: Send>(
+    root: &Path,
+    options: &Options,
+    make: impl Fn(usize) -> S + Sync,
+    visit: impl Fn(&mut S, Entry<'_>) -> Control + Sync,
+) -> Result<(Vec<S>, Summary), WalkError> {
+    if let Some(file) = single_file(root)? {
+        let mut state = make(0);
+        let summary = file.visit(root, &mut |entry| visit(&mut state, entry));
+        return Ok((vec![state], summary));
+    }
+    let visit = &visit;
+    let regular =
+        |number| Regular::new(make(number), |state: &mut S, entry: Entry<'_>| visit(state, entry));
+    let (visitors, report) = match options.walk().run(&[root.to_owned()], regular) {
+        Ok((visitors, report)) => (visitors, Ok(report)),
+        Err(refused) => (Vec::new(), Err(refused)),
+    };
+    let mut summary = Summary::of(root, report)?;
+    let mut states = Vec::with_capacity(visitors.len());
+    for visitor in visitors {
+        summary.count(visitor.files, &visitor.skipped);
+        states.push(visitor.state);
+    }
+    Ok((states, summary))
+}
+
+/// Lists the regular files below `root`, in no order, with the root in front of each path as the
+/// user gave it, and with inode numbers. Memory: the bytes of the paths and 16 per path.
+pub fn files(root: &Path, options: &Options) -> Result<(PathList, Summary), WalkError> {
+    let root_bytes = root.as_os_str().as_bytes();
+    if let Some(file) = single_file(root)? {
+        let mut list = PathList::new();
+        list.push_found(&[root_bytes], file.inode);
+        let summary = file.visit(root, &mut |_| Control::Continue);
+        return Ok((list, summary));
+    }
+    let mut prefix = root_bytes.to_vec();
+    if prefix.last() != Some(&b'/') {
+        prefix.push(b'/');
+    }
+    let visit = |list: &mut PathList, entry: Entry<'_>| {
+        list.push_found(&[&prefix, entry.path], entry.inode);
+        Control::Continue
+    };
+    let (lists, summary) = walk_parallel(root, options, |_| PathList::new(), visit)?;
+    let mut all = PathList::new();
+    for list in lists {
+        all.append(list);
+    }
+    Ok((all, summary))
+}
+
+/// A root that is a regular file.
+struct SingleFile {
+    name: Vec<u8>,
+    inode: u64,
+}
+
+impl SingleFile {
+    fn visit(self, root: &Path, visit: &mut dyn FnMut(Entry<'_>) -> Control) -> Summary {
+        let entry = Entry { path: &self.name, name_at: 0, inode: self.inode };
+        let stopped = visit(entry) == Control::Stop;
+        Summary { base: parent_of(root), files: 1, stopped, ..Summary::default() }
+    }
+}
+
+/// The root as a regular file, nothing if it is a directory, an error if it is neither.
+fn single_file(root: &Path) -> Result<Option<SingleFile>, WalkError> {
+    let fail = |operation, source| WalkError { operation, path: root.to_owned(), source };
+    let stat = dir::stat(root).map_err(|e| fail("ask for", e))?;
+    match (stat.kind, root.file_name()) {
+        (Kind::Directory, _) => Ok(None),
+        (Kind::Regular, Some(name)) => {
+            Ok(Some(SingleFile { name: name.as_bytes().to_vec(), inode: stat.inode }))
+        }
+        _ => Err(fail("walk", io::Error::other("it is neither a directory nor a regular file"))),
+    }
+}
+
+fn parent_of(file: &Path) -> PathBuf {
+    match file.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
+        _ => PathBuf::from("."),
+    }
+}

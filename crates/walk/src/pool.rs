@@ -1,0 +1,221 @@
+//! What workers share: the tasks that were given away, who waits for one, and when all is done.
+//!
+//! A worker keeps its tasks for itself, in a stack that no other thread sees. Only when somebody is
+//! hungry does it give some away. The protocol:
+//!
+//! ```text
+//! worker without a task                     worker with tasks, between two entries
+//!   lock; a task here? take it                hungry == 0 → go on       (one relaxed load)
+//!   else waiting += 1, hungry += 1            hungry  > 0 → lock, put tasks here,
+//!        all present wait and nothing is            hungry -= what was put, ring for each
+//!        here? → over, wake all
+//!        sleep; woken: look again
+//! ```
+//!
+//! `waiting`, `present` and the tasks change only under the lock, so the end is certain: a task is
+//! either here or with a worker that does not wait; if all present workers wait and nothing is
+//! here, no task is left anywhere and none can come. `hungry` is a copy of "waiting workers that
+//! nothing was put here for"; reading it late only delays a gift until the next look, and a worker
+//! that never gives still does its own tasks. So no wake can be lost: the sleeper sleeps on the
+//! condition variable of the lock under which tasks are put.
+//!
+//! Workers beyond `active` rest: they wait like the hungry ones, but are not fed. Workers that are
+//! wanted but not yet born count as hungry: the first gift to one of them makes its thread start, so
+//! that a small tree is walked by few threads and a large one soon by all.
+
+#[cfg(loom)]
+use loom::sync::{
+    Condvar, Mutex, MutexGuard,
+    atomic::{AtomicBool, AtomicUsize, Ordering},
+};
+use std::sync::PoisonError;
+#[cfg(not(loom))]
+use std::sync::{
+    Condvar, Mutex, MutexGuard,
+    atomic::{AtomicBool, AtomicUsize, Ordering},
+};
+
+struct Inner<T> {
+    tasks: Vec<T>,
+    /// Workers that exist.
+    present: usize,
+    /// Of these, those that sleep or are about to.
+    waiting: usize,
+    /// Of the waiting, those that rest because they are beyond the active ones.
+    resting: usize,
+    over: bool,
+}
+
+/// The shared part of a walk.
+pub(crate) struct Pool<T> {
+    inner: Mutex<Inner<T>>,
+    /// For workers that would take a task.
+    bell: Condvar,
+    /// For workers that rest.
+    bench: Condvar,
+    hungry: AtomicUsize,
+    active: AtomicUsize,
+    stop: AtomicBool,
+}
+
+impl<T> Pool<T> {
+    /// A pool in which workers numbered below `active` are fed.
+    pub(crate) fn new(active: usize) -> Self {
+        Self {
+            inner: Mutex::new(Inner {
+                tasks: Vec::new(),
+                present: 0,
+                waiting: 0,
+                resting: 0,
+                over: false,
+            }),
+            bell: Condvar::new(),
+            bench: Condvar::new(),
+            hungry: AtomicUsize::new(0),
+            active: AtomicUsize::new(active),
+            stop: AtomicBool::new(false),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner<T>> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Workers that wait for a task and that nothing was put here for.
+    #[inline]
+    pub(crate) fn hungry(&self) -> usize {
+        self.hungry.load(Ordering::Relaxed)
+    }
+
+    /// Workers that are fed.
+    #[inline]
+    pub(crate) fn active(&self) -> usize {
+        self.active.load(Ordering::Relaxed)
+    }
+
+    /// Whether the walk is to end early.
+    #[inline]
+    pub(crate) fn stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
+    /// Ends the walk early: workers finish what they hold without reading more.
+    pub(crate) fn stop(&self) {
+        self.stop.store(true, Ordering::Relaxed);
+    }
+
+    /// Feeds workers numbered below `active` from now on.
+    pub(crate) fn set_active(&self, active: usize) {
+        let mut inner = self.lock();
+        self.active.store(active.max(1), Ordering::Relaxed);
+        self.count(&mut inner);
+        self.bench.notify_all();
+        self.bell.notify_all();
+    }
+
+    /// The first worker comes, number 0.
+    pub(crate) fn arrive(&self) {
+        let mut inner = self.lock();
+        inner.present += 1;
+        self.count(&mut inner);
+    }
+
+    /// A worker goes, or its thread could not be started.
+    pub(crate) fn depart(&self) {
+        let mut inner = self.lock();
+        inner.present -= 1;
+        self.end_if_idle(&mut inner);
+    }
+
+    /// Worker `number` could not be started: as many as there are have to do.
+    pub(crate) fn unborn(&self, number: usize) {
+        self.set_active(number);
+        self.depart();
+    }
+
+    /// Takes what lies here, without waiting.
+    pub(crate) fn try_take(&self, number: usize, into: &mut Vec<T>) -> bool {
+        let mut inner = self.lock();
+        let took = self.grab(number, &mut inner, into);
+        self.count(&mut inner);
+        took
+    }
+
+    fn end_if_idle(&self, inner: &mut Inner<T>) {
+        if inner.waiting == inner.present && inner.tasks.is_empty() {
+            inner.over = true;
+            self.bell.notify_all();
+            self.bench.notify_all();
+        }
+    }
+
+    /// Brings `hungry` up to date.
+    fn count(&self, inner: &mut Inner<T>) {
+        let fed = inner.tasks.len() + inner.resting;
+        let unborn = self.active().saturating_sub(inner.present);
+        self.hungry.store((inner.waiting + unborn).saturating_sub(fed), Ordering::Relaxed);
+    }
+
+    /// Puts tasks here for those who are hungry. Returns the number of a worker that is to be
+    /// started, if more tasks lie here than workers wait; it counts as present from now on.
+    pub(crate) fn give(&self, tasks: impl IntoIterator<Item = T>) -> Option<usize> {
+        let mut inner = self.lock();
+        let before = inner.tasks.len();
+        inner.tasks.extend(tasks);
+        let given = inner.tasks.len() - before;
+        let eaters = inner.waiting - inner.resting;
+        let born = (inner.tasks.len() > eaters && inner.present < self.active()).then(|| {
+            inner.present += 1;
+            inner.present - 1
+        });
+        self.count(&mut inner);
+        for _ in 0..given.min(eaters) {
+            self.bell.notify_one();
+        }
+        born
+    }
+
+    /// Takes tasks into `into` for worker `number`, waiting for some; false when all is over. A
+    /// worker that comes first leaves their share to the others that wait.
+    pub(crate) fn take(&self, number: usize, into: &mut Vec<T>) -> bool {
+        let mut inner = self.lock();
+        if self.grab(number, &mut inner, into) {
+            return true;
+        }
+        inner.waiting += 1;
+        loop {
+            let rests = number >= self.active();
+            inner.resting += usize::from(rests);
+            self.count(&mut inner);
+            self.end_if_idle(&mut inner);
+            if inner.over {
+                return false;
+            }
+            let door = if rests { &self.bench } else { &self.bell };
+            inner = door.wait(inner).unwrap_or_else(PoisonError::into_inner);
+            inner.resting -= usize::from(rests);
+            if inner.over {
+                return false;
+            }
+            inner.waiting -= 1;
+            if self.grab(number, &mut inner, into) {
+                self.count(&mut inner);
+                return true;
+            }
+            inner.waiting += 1;
+        }
+    }
+
+    fn grab(&self, number: usize, inner: &mut Inner<T>, into: &mut Vec<T>) -> bool {
+        // After a stop everybody helps to finish what lies here.
+        let fed = number < self.active() || self.stopped();
+        if inner.tasks.is_empty() || !fed {
+            return false;
+        }
+        let others = inner.waiting.saturating_sub(inner.resting);
+        let share = inner.tasks.len().div_ceil(others + 1);
+        let from = inner.tasks.len() - share;
+        into.extend(inner.tasks.drain(from..));
+        true
+    }
+}
