@@ -157,8 +157,10 @@ fn image(
         dir: empty.dir,
     }];
     let reserve = options.reserve_bytes;
-    let needs = ioloom_lab::work::needs(&planned.comparisons, &places, &Files, reserve, 1)
-        .map_err(|e| e.to_string())?;
+    let unknown = ioloom_lab::estimate::History::default();
+    let needs =
+        ioloom_lab::work::needs(&planned.comparisons, &places, &Files, reserve, 1, &unknown)
+            .map_err(|e| e.to_string())?;
     if let Some(reason) = needs.refusal() {
         return Err(format!("{reason}; remedy: --dir on a larger disk"));
     }

@@ -159,17 +159,11 @@ impl Progress for Teller {
 
 /// What a study needs, for people.
 fn needs_text(needs: &Needs) -> String {
-    let mut seconds = needs.seconds_sets + needs.seconds_runs;
-    let mut bound = String::new();
-    if let Some(budget) = needs.budget_s {
-        if budget < seconds {
-            seconds = budget;
-        }
-        bound = format!(" (budget {})", format_ns(budget * 1e9));
-    }
+    let bound = needs
+        .budget_s
+        .map_or_else(String::new, |budget| format!(" (budget {})", format_ns(budget * 1e9)));
     let runs = format_count(needs.runs as u64);
-    let mut out =
-        wrap(&format!("Needs: {runs} runs, about {}{bound}.", format_ns(seconds * 1e9)), WIDTH, 2);
+    let mut out = wrap(&format!("Needs: {runs} runs, {}{bound}.", needs.time_words()), WIDTH, 2);
     for place in &needs.places {
         let free = format!("{} are free", format_size(place.free_bytes));
         let line = if place.files == 0 {
@@ -190,6 +184,7 @@ fn needs_text(needs: &Needs) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ioloom_lab::estimate::Range;
     use ioloom_lab::work::PlaceNeeds;
 
     #[test]
@@ -206,14 +201,26 @@ mod tests {
             sets_ready: 0,
             sets_missing: 2,
             runs: 96,
-            seconds_sets: 5.0,
-            seconds_runs: 200.0,
+            sets_s: Range::exactly(5.0),
+            runs_s: Range { low: 30.0, high: 200.0 },
+            runs_known: 0,
             budget_s: Some(90.0),
         };
         let text = needs_text(&needs);
-        for word in ["96 runs", "90.0 s", "3.00 GiB", "1 234 files", "/data", "9.00 GiB"] {
+        for word in [
+            "96 runs",
+            "35.0 s on a fast disk to 90.0 s",
+            "budget 90.0 s",
+            "3.00 GiB",
+            "1 234 files",
+            "/data",
+            "9.00 GiB",
+        ] {
             assert!(text.contains(word), "{word}: {text}");
         }
+        needs.runs_s = Range { low: 28.0, high: 28.0 };
+        needs.runs_known = 96;
+        assert!(needs_text(&needs).contains("about 33.0 s, as earlier runs here took"));
         needs.places[0].files = 0;
         assert!(needs_text(&needs).contains("none, all sets are in /data"));
     }

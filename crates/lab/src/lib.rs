@@ -15,6 +15,7 @@
 pub mod budget;
 pub mod child;
 pub mod condition;
+pub mod estimate;
 pub mod expand;
 pub mod files;
 pub mod index;

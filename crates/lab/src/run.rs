@@ -12,6 +12,7 @@
 use crate::budget::Blocks;
 use crate::child::{self, ChildEnd, Runner};
 use crate::condition::{ConditionError, DropAll, Made, Maker};
+use crate::estimate::History;
 use crate::expand::{Comparison, Mode, Overrides, expand};
 use crate::files::PassError;
 use crate::judge::{self, Judge};
@@ -238,7 +239,7 @@ pub fn plan(spec: &ioloom_model::StudySpec, options: &RunOptions<'_>) -> Result<
     Ok(Planned { order: order::draw(&comparisons, seed), comparisons, seed, spec_hash })
 }
 
-/// What the planned study needs.
+/// What the planned study needs; `history` knows how long such runs took here before.
 ///
 /// # Errors
 /// The free space of a medium cannot be asked.
@@ -246,11 +247,12 @@ pub fn needs(
     spec: &ioloom_model::StudySpec,
     planned: &Planned,
     subject: &dyn Subject,
+    history: &History,
     options: &RunOptions<'_>,
 ) -> Result<Needs, LabError> {
     let cores = options.machine.cpus_usable.max(1);
-    let reserve = options.reserve_bytes;
-    let mut needs = work::needs(&planned.comparisons, &options.places, subject, reserve, cores)?;
+    let (comparisons, reserve) = (&planned.comparisons, options.reserve_bytes);
+    let mut needs = work::needs(comparisons, &options.places, subject, reserve, cores, history)?;
     needs.budget_s = budget(spec, options).map(|b| b.as_secs_f64());
     Ok(needs)
 }
@@ -274,7 +276,8 @@ pub fn run_study(
 ) -> Result<StudyRun, LabError> {
     let start = Instant::now();
     let planned = plan(spec, options)?;
-    let needs = needs(spec, &planned, subject, options)?;
+    let history = History::of(store, &spec.name, &options.machine.fingerprint);
+    let needs = needs(spec, &planned, subject, &history, options)?;
     options.progress.event(&Event::Needs(&needs));
     if let Some(reason) = needs.refusal() {
         return Err(LabError::Refused(reason));

@@ -5,6 +5,7 @@
 //! time it needs before it starts, and is refused when less than a reserve would stay free.
 //! Results lie elsewhere; [`clean`] knows sets by their manifest and touches nothing else.
 
+use crate::estimate::{History, Range, Task};
 use crate::expand::{Comparison, ReadyArm, SetSource};
 use crate::files::SET_MANIFEST;
 use crate::subject::{Cost, Subject};
@@ -91,7 +92,7 @@ impl PlaceNeeds {
     }
 }
 
-/// What a study needs before it starts. Times are estimates for an ordinary disk.
+/// What a study needs before it starts. Times are estimates, see [`crate::estimate`].
 #[derive(Debug, Clone, PartialEq)]
 pub struct Needs {
     /// Each medium.
@@ -103,9 +104,11 @@ pub struct Needs {
     /// Runs in the list.
     pub runs: usize,
     /// Estimated seconds to make sets.
-    pub seconds_sets: f64,
+    pub sets_s: Range,
     /// Estimated seconds of all runs, without a budget.
-    pub seconds_runs: f64,
+    pub runs_s: Range,
+    /// Runs of the list whose like ran here before.
+    pub runs_known: usize,
     /// The budget, seconds, if there is one.
     pub budget_s: Option<f64>,
 }
@@ -126,15 +129,28 @@ impl Needs {
     }
 }
 
+impl Needs {
+    /// How long it will take, in words: one number where runs like these are known here, else the
+    /// range from a fast disk to a slow one. A budget cuts both ends.
+    pub fn time_words(&self) -> String {
+        let cut = |seconds: f64| self.budget_s.map_or(seconds, |budget| seconds.min(budget));
+        let low = cut(self.sets_s.low + self.runs_s.low);
+        let high = cut(self.sets_s.high + self.runs_s.high);
+        let words = |seconds: f64| format_ns(seconds * 1e9);
+        if high > low * ABOUT {
+            return format!("{} on a fast disk to {} on a slow one", words(low), words(high));
+        }
+        let why = if self.runs_known * 2 > self.runs { ", as earlier runs here took" } else { "" };
+        format!("about {}{why}", words(f64::midpoint(low, high)))
+    }
+}
+
+/// Two ends of a range that are no farther apart than this factor are told as one number.
+const ABOUT: f64 = 1.3;
+
 impl fmt::Display for Needs {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} runs", format_count(self.runs as u64))?;
-        let mut seconds = self.seconds_sets + self.seconds_runs;
-        if let Some(budget) = self.budget_s.filter(|b| *b < seconds) {
-            seconds = budget;
-            write!(f, " as far as the budget reaches")?;
-        }
-        write!(f, ", about {}", format_ns(seconds * 1e9))?;
+        write!(f, "{} runs, {}", format_count(self.runs as u64), self.time_words())?;
         if self.sets_missing == 0 {
             return write!(f, "; all {} sets are there", self.sets_ready);
         }
@@ -164,14 +180,16 @@ pub fn needs(
     subject: &dyn Subject,
     reserve_bytes: u64,
     cores: u32,
+    history: &History,
 ) -> io::Result<Needs> {
     let mut needs = Needs {
         places: Vec::new(),
         sets_ready: 0,
         sets_missing: 0,
         runs: 0,
-        seconds_sets: 0.0,
-        seconds_runs: 0.0,
+        sets_s: Range::default(),
+        runs_s: Range::default(),
+        runs_known: 0,
         budget_s: None,
     };
     let mut costs = Costs { subject, known: BTreeMap::new() };
@@ -182,8 +200,10 @@ pub fn needs(
             for arm in &comparison.arms {
                 let blocks = comparison.blocks;
                 needs.runs += blocks as usize;
-                needs.seconds_runs +=
-                    f64::from(blocks) * run_seconds(&mut costs, arm, &comparison.compute, cores);
+                let known = history.run_seconds(comparison, arm);
+                needs.runs_known += if known.is_some() { blocks as usize } else { 0 };
+                let guess = || run_range(&mut costs, arm, &comparison.compute, cores);
+                needs.runs_s.add(known.map_or_else(guess, Range::exactly), f64::from(blocks));
                 if let SetSource::Made(spec) = &arm.source {
                     wanted.insert(place.set_dir(&arm.set, spec), spec);
                 }
@@ -197,7 +217,9 @@ pub fn needs(
             }
             let cost = costs.of(spec);
             needs.sets_missing += 1;
-            needs.seconds_sets += cost.seconds;
+            // The subject tells what an ordinary disk takes.
+            let range = Range { low: cost.seconds / SETS_FAST, high: cost.seconds * SETS_SLOW };
+            needs.sets_s.add(range, 1.0);
             bytes += cost.bytes;
             files += cost.files;
         }
@@ -226,20 +248,24 @@ impl Costs<'_> {
     }
 }
 
-/// Rough length of a run: 0.3 s around it, 15 000 files/s, 400 MB/s, and the compute demand spread
-/// over the threads that may work on it.
-fn run_seconds(costs: &mut Costs<'_>, arm: &ReadyArm, compute: &Compute, cores: u32) -> f64 {
-    let SetSource::Made(spec) = &arm.source else { return 1.0 };
+/// How much faster a fast disk makes sets than an ordinary one.
+const SETS_FAST: f64 = 4.0;
+/// How much slower a slow one does.
+const SETS_SLOW: f64 = 2.0;
+
+/// Length of a run of which nothing is known but the plan and the files, and of files of the
+/// user's not even these.
+fn run_range(costs: &mut Costs<'_>, arm: &ReadyArm, compute: &Compute, cores: u32) -> Range {
+    let SetSource::Made(spec) = &arm.source else { return Range { low: 0.1, high: 10.0 } };
     let cost = costs.of(spec);
     let files = arm.files_max.map_or(cost.files, |max| max.min(cost.files));
-    let part = files as f64 / cost.files.max(1) as f64;
-    let bytes = cost.bytes as f64 * part;
+    let bytes = cost.bytes as f64 * files as f64 / cost.files.max(1) as f64;
     let width = match compute {
         Compute::Sleep(_) => arm.plan.threads(),
         _ => arm.plan.threads().min(cores),
     };
-    let work = demand_ns(compute, Some(spec), files, bytes) / 1e9 / f64::from(width.max(1));
-    0.3 + files as f64 / 15e3 + bytes / 400e6 + work
+    let work_ns = demand_ns(compute, Some(spec), files, bytes);
+    Task { files, bytes, work_ns, width }.range(compute)
 }
 
 /// Compute time that the files demand in all, nanoseconds, on one core: drawn times by a sample of

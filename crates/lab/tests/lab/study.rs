@@ -1,6 +1,7 @@
 //! A study from its text to its records.
 
 use crate::bench::{Bench, FILES, Mock, TWO_ARMS, study};
+use ioloom_lab::estimate::History;
 use ioloom_lab::run::{Event, plan};
 use ioloom_lab::store::EndReason;
 use ioloom_lab::{LabError, Mode, Place, Progress, RunFilter, Session, clean, run_study};
@@ -87,7 +88,8 @@ fn a_set_is_made_once_found_again_and_cleaned_without_touching_results() {
     let options = bench.silent();
     let needs = |bench: &Bench| {
         let planned = plan(&spec, &options).unwrap();
-        ioloom_lab::run::needs(&spec, &planned, &bench.subject, &options).unwrap()
+        let unknown = History::default();
+        ioloom_lab::run::needs(&spec, &planned, &bench.subject, &unknown, &options).unwrap()
     };
     let before = needs(&bench);
     assert_eq!((before.sets_missing, before.runs, before.places[0].files), (1, 9, FILES));
@@ -103,6 +105,44 @@ fn a_set_is_made_once_found_again_and_cleaned_without_touching_results() {
     assert_eq!(clean(&work, &bench.subject).unwrap(), []);
     assert_eq!(bench.store().files().unwrap().len(), 1, "results stay");
     assert_eq!(needs(&bench).sets_missing, 1);
+}
+
+#[test]
+fn the_time_is_a_range_until_runs_like_these_are_known_here() {
+    let bench = Bench::new();
+    let spec = study(TWO_ARMS);
+    let options = bench.silent();
+    let planned = plan(&spec, &options).unwrap();
+    let needs = |history: &History| {
+        ioloom_lab::run::needs(&spec, &planned, &bench.subject, history, &options).unwrap()
+    };
+    let machine = options.machine.fingerprint.as_str();
+    let nothing = History::of(&bench.store(), &spec.name, machine);
+    let before = needs(&nothing);
+    assert_eq!((nothing.sessions, before.runs_known), (0, 0));
+    assert!(before.runs_s.low > 0.0 && before.runs_s.high > 2.0 * before.runs_s.low);
+    assert!(before.time_words().contains("on a slow one"), "{}", before.time_words());
+
+    let mut session = run_study(&spec, &bench.subject, &bench.store(), &options).unwrap().session;
+    let stored = History::of(&bench.store(), &spec.name, machine);
+    assert_eq!((stored.sessions, needs(&stored).runs_known), (1, 9));
+    assert_eq!(History::of(&bench.store(), &spec.name, "another").sessions, 0);
+    assert_eq!(History::of(&bench.store(), "another", machine).sessions, 0);
+
+    // A run lasts until the next one starts; a pause in between is no run.
+    for (i, run) in session.runs.iter_mut().enumerate() {
+        run.started_unix_ms = 1_000_000 + 250 * i as u64 + if i > 3 { 3_600_000 } else { 0 };
+    }
+    let mut history = History::default();
+    history.learn(&session);
+    for comparison in &planned.comparisons {
+        for arm in &comparison.arms {
+            assert_eq!(history.run_seconds(comparison, arm), Some(0.25), "{}", arm.name);
+        }
+    }
+    let known = needs(&history);
+    assert_eq!((known.runs_s.low, known.runs_s.high), (9.0 * 0.25, 9.0 * 0.25));
+    assert!(known.time_words().starts_with("about 2.25 s, as earlier runs"), "{known}");
 }
 
 #[test]
