@@ -13,6 +13,7 @@ pub mod lines;
 pub mod scale;
 pub mod spark;
 pub mod stacks;
+pub mod treemap;
 
 use crate::estimate::Estimate;
 use crate::markup::Markup;

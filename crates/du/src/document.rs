@@ -1,0 +1,294 @@
+//! A scan as one JSON document: what `--json` prints, `--save` keeps and `--diff` reads.
+//!
+//! Directories stand in one flat list with their paths, so that a tree of any depth nests nowhere.
+//! A path that is no UTF-8 is told twice: readable, and exactly as hexadecimal digits.
+
+use crate::tree::Kind;
+use crate::{Scan, Tally};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::io::{self, Read};
+
+/// Version of the document.
+pub const SCHEMA: u32 = 1;
+/// Failures that are told one by one.
+pub const ERRORS_TOLD: usize = 1000;
+
+/// A scan.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Document {
+    /// Version of this document.
+    pub schema: u32,
+    /// Always `du`.
+    pub command: String,
+    /// Whether everything was seen; false after an interrupt or an unreadable path.
+    pub complete: bool,
+    /// Whether it was interrupted before its end.
+    pub interrupted: bool,
+    /// How files were asked for; null for an import.
+    pub method: Option<String>,
+    /// Threads that worked, with the reason where they were chosen.
+    pub threads: Option<String>,
+    /// From the start to the last entry; 0 for an import.
+    pub elapsed_ns: u64,
+    /// Seconds since 1970 when it started.
+    pub started_unix_s: u64,
+    /// Sums over all roots.
+    pub total: Tally,
+    /// The roots in the order in which they were given.
+    pub roots: Vec<Line>,
+    /// Directories below the roots down to the wanted depth, each root's by name; with `--all`
+    /// also what is no directory.
+    pub directories: Vec<Line>,
+    /// File systems below the roots that were not entered.
+    pub not_entered: Vec<NotEntered>,
+    /// What could not be read.
+    pub errors: u64,
+    /// The first of them in words.
+    pub error_samples: Vec<String>,
+}
+
+/// A root, a directory or another entry.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Line {
+    /// Path, beginning with the root as it was given.
+    pub path: String,
+    /// The bytes of the path as hexadecimal digits where it is no UTF-8; else null.
+    pub path_hex: Option<String>,
+    /// Which root it lies below, from 0.
+    pub root: u32,
+    /// Steps below the root.
+    pub depth: u32,
+    /// `directory`, `file`, `symlink` or `other`.
+    pub kind: String,
+    /// Sizes as files tell them, bytes, with everything below.
+    pub apparent_bytes: u64,
+    /// Blocks taken, bytes, with everything below.
+    pub disk_bytes: u64,
+    /// Entries, itself and everything below.
+    pub inodes: u64,
+    /// Blocks of files that have a link here and another one outside, bytes.
+    pub shared_bytes: u64,
+    /// Whether it is a directory that could not be read.
+    pub unreadable: bool,
+}
+
+/// A file system that was not entered.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NotEntered {
+    /// Where it is mounted.
+    pub path: String,
+    /// Its type.
+    pub file_system: String,
+}
+
+/// Why a saved scan cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadError {
+    /// The reader failed, or the text is no such document.
+    #[error("this is no saved scan: {0}; write one with 'ioloom du --save FILE DIR'")]
+    Json(#[from] serde_json::Error),
+    /// Another document, or a version that is not known.
+    #[error(
+        "this is no saved scan that this version reads (command '{command}', schema {schema}); \
+         write one with 'ioloom du --save FILE DIR'"
+    )]
+    Other {
+        /// What it says it is.
+        command: String,
+        /// Its version.
+        schema: u32,
+    },
+    /// A path in it is spelled wrongly.
+    #[error("a path of the saved scan is no hexadecimal text: '{0}'; the file is damaged")]
+    Path(String),
+}
+
+impl Line {
+    /// The bytes of the path.
+    pub fn path_bytes(&self) -> Result<Vec<u8>, ReadError> {
+        let Some(hex) = &self.path_hex else { return Ok(self.path.clone().into_bytes()) };
+        let wrong = || ReadError::Path(hex.clone());
+        let digits: Option<Vec<u32>> = hex.chars().map(|c| c.to_digit(16)).collect();
+        let digits = digits.filter(|d| d.len().is_multiple_of(2)).ok_or_else(wrong)?;
+        Ok(digits.chunks_exact(2).map(|pair| (pair[0] * 16 + pair[1]) as u8).collect())
+    }
+
+    /// The sums.
+    pub const fn tally(&self) -> Tally {
+        Tally {
+            apparent_bytes: self.apparent_bytes,
+            disk_bytes: self.disk_bytes,
+            inodes: self.inodes,
+        }
+    }
+}
+
+impl Document {
+    /// The document of a scan. `keep` says which nodes of which root stand in the list.
+    pub fn of(scan: &Scan, keep: &dyn Fn(usize, usize) -> bool) -> Self {
+        let line = |root: usize, at: usize| {
+            let tree = &scan.roots[root];
+            let (node, path) = (&tree.nodes()[at], tree.path(at));
+            let (path, path_hex) = match String::from_utf8(path) {
+                Ok(path) => (path, None),
+                Err(e) => {
+                    let hex = e.as_bytes().iter().map(|b| format!("{b:02x}")).collect();
+                    (String::from_utf8_lossy(e.as_bytes()).into_owned(), Some(hex))
+                }
+            };
+            Line {
+                path,
+                path_hex,
+                root: root as u32,
+                depth: node.depth,
+                kind: match node.kind {
+                    Kind::Directory => "directory",
+                    Kind::Regular => "file",
+                    Kind::Symlink => "symlink",
+                    Kind::Other => "other",
+                }
+                .to_owned(),
+                apparent_bytes: node.total.apparent_bytes,
+                disk_bytes: node.total.disk_bytes,
+                inodes: node.total.inodes,
+                shared_bytes: node.shared_bytes,
+                unreadable: node.unreadable,
+            }
+        };
+        let below = scan.roots.iter().enumerate().flat_map(|(root, tree)| {
+            (1..tree.nodes().len()).filter(move |at| keep(root, *at)).map(move |at| (root, at))
+        });
+        Self {
+            schema: SCHEMA,
+            command: "du".to_owned(),
+            complete: !scan.interrupted && scan.errors_count == 0,
+            interrupted: scan.interrupted,
+            method: scan.method.clone(),
+            threads: scan.threads.clone(),
+            elapsed_ns: scan.elapsed_ns,
+            started_unix_s: scan.started_unix_s,
+            total: scan.total(),
+            roots: (0..scan.roots.len()).map(|root| line(root, 0)).collect(),
+            directories: below.map(|(root, at)| line(root, at)).collect(),
+            not_entered: scan
+                .not_entered
+                .iter()
+                .map(|(path, kind)| NotEntered {
+                    path: path.to_string_lossy().into_owned(),
+                    file_system: kind.clone(),
+                })
+                .collect(),
+            errors: scan.errors_count,
+            error_samples: scan.errors.iter().take(ERRORS_TOLD).map(String::clone).collect(),
+        }
+    }
+
+    /// Reads a saved scan.
+    pub fn read(reader: impl Read) -> Result<Self, ReadError> {
+        let document: Self = serde_json::from_reader(io::BufReader::new(reader))?;
+        if (document.command.as_str(), document.schema) != ("du", SCHEMA) {
+            let Self { command, schema, .. } = document;
+            return Err(ReadError::Other { command, schema });
+        }
+        Ok(document)
+    }
+}
+
+/// How one path changed between two scans.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Change {
+    /// The path.
+    pub path: Vec<u8>,
+    /// Sums of the older scan; `None` if it was not there.
+    pub old: Option<Tally>,
+    /// Sums of the newer scan; `None` if it has gone.
+    pub new: Option<Tally>,
+}
+
+/// Compares two scans, path by path; what did not change is left out. In the order of paths.
+pub fn changes(old: &Document, new: &Document) -> Result<Vec<Change>, ReadError> {
+    let mut all: BTreeMap<Vec<u8>, (Option<Tally>, Option<Tally>)> = BTreeMap::new();
+    for line in old.roots.iter().chain(&old.directories) {
+        all.entry(line.path_bytes()?).or_default().0 = Some(line.tally());
+    }
+    for line in new.roots.iter().chain(&new.directories) {
+        all.entry(line.path_bytes()?).or_default().1 = Some(line.tally());
+    }
+    let changed = all.into_iter().filter(|(_, (old, new))| old != new);
+    Ok(changed.map(|(path, (old, new))| Change { path, old, new }).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(path: &str, bytes: u64) -> Line {
+        Line {
+            path: path.to_owned(),
+            path_hex: None,
+            root: 0,
+            depth: 0,
+            kind: "directory".to_owned(),
+            apparent_bytes: bytes,
+            disk_bytes: bytes,
+            inodes: 1,
+            shared_bytes: 0,
+            unreadable: false,
+        }
+    }
+
+    fn document(lines: &[(&str, u64)]) -> Document {
+        Document {
+            schema: SCHEMA,
+            command: "du".to_owned(),
+            complete: true,
+            interrupted: false,
+            method: None,
+            threads: None,
+            elapsed_ns: 0,
+            started_unix_s: 0,
+            total: Tally::default(),
+            roots: vec![],
+            directories: lines.iter().map(|(path, bytes)| line(path, *bytes)).collect(),
+            not_entered: vec![],
+            errors: 0,
+            error_samples: vec![],
+        }
+    }
+
+    #[test]
+    fn changes_name_what_grew_came_and_went() {
+        let old = document(&[("a", 1), ("same", 5), ("gone", 2)]);
+        let new = document(&[("a", 4), ("same", 5), ("new", 3)]);
+        let found = changes(&old, &new).unwrap();
+        let told: Vec<_> = found
+            .iter()
+            .map(|c| {
+                let bytes = |t: Option<Tally>| t.map(|t| t.disk_bytes);
+                (String::from_utf8_lossy(&c.path).into_owned(), bytes(c.old), bytes(c.new))
+            })
+            .collect();
+        let expected = [
+            ("a".to_owned(), Some(1), Some(4)),
+            ("gone".to_owned(), Some(2), None),
+            ("new".to_owned(), None, Some(3)),
+        ];
+        assert_eq!(told, expected);
+    }
+
+    #[test]
+    fn a_document_reads_back_and_others_are_refused() {
+        let written = serde_json::to_vec(&document(&[("a", 1)])).unwrap();
+        let back = Document::read(&written[..]).unwrap();
+        assert_eq!(back.directories, [line("a", 1)]);
+        let other = String::from_utf8(written).unwrap().replace("\"schema\":1", "\"schema\":9");
+        assert!(Document::read(other.as_bytes()).unwrap_err().to_string().contains("schema 9"));
+        assert!(Document::read(&b"{}"[..]).is_err());
+        let mut odd = line("a\u{FFFD}", 1);
+        odd.path_hex = Some("61ff".to_owned());
+        assert_eq!(odd.path_bytes().unwrap(), b"a\xff");
+        odd.path_hex = Some("6".to_owned());
+        assert!(odd.path_bytes().is_err());
+    }
+}

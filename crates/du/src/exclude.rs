@@ -1,0 +1,346 @@
+//! Patterns of names to leave out, with the meaning that GNU du gives them.
+//!
+//! A pattern is tried on the whole path as it is printed and on each end of it that starts after a
+//! slash, so `*.o` leaves out files of that name at any depth and `a/b` every `b` in an `a`. `*`
+//! and `?` stand for a slash too, `[a-z]`, `[!a-z]` and `[[:digit:]]` for one character of a
+//! class, a backslash takes the meaning from what follows. Paths are bytes; a character is one
+//! well-formed UTF-8 sequence or one byte that is none.
+//!
+//! A star is tried again from the last one only, so a match costs at most pattern × path steps.
+
+/// One token of a pattern.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Token {
+    /// This character.
+    Is(u32),
+    /// Any character.
+    Any,
+    /// Any characters, none too.
+    Star,
+    /// One of a class.
+    Class { negated: bool, members: Vec<Member> },
+}
+
+/// A part of a class.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Member {
+    Range(u32, u32),
+    Named(Named),
+}
+
+/// A class with a name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Named {
+    Alnum,
+    Alpha,
+    Blank,
+    Control,
+    Digit,
+    Graph,
+    Lower,
+    Print,
+    Punct,
+    Space,
+    Upper,
+    Hex,
+}
+
+const NAMED: [(&[u8], Named); 12] = [
+    (b"alnum", Named::Alnum),
+    (b"alpha", Named::Alpha),
+    (b"blank", Named::Blank),
+    (b"cntrl", Named::Control),
+    (b"digit", Named::Digit),
+    (b"graph", Named::Graph),
+    (b"lower", Named::Lower),
+    (b"print", Named::Print),
+    (b"punct", Named::Punct),
+    (b"space", Named::Space),
+    (b"upper", Named::Upper),
+    (b"xdigit", Named::Hex),
+];
+
+/// Bytes that are no UTF-8 stand for themselves above all characters.
+const RAW: u32 = 0x11_0000;
+
+/// Patterns of names to leave out.
+#[derive(Debug, Clone, Default)]
+pub struct Exclude(Vec<Vec<Token>>);
+
+impl Exclude {
+    /// Leaves out nothing.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a pattern.
+    pub fn add(&mut self, pattern: &[u8]) {
+        self.0.push(read_pattern(pattern));
+    }
+
+    /// Whether there is no pattern, so that nobody needs to build paths.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Whether this path, as it would be printed, is to be left out.
+    pub fn matches(&self, path: &[u8]) -> bool {
+        self.0.iter().any(|pattern| {
+            let mut ends = std::iter::once(0).chain(
+                (0..path.len())
+                    .filter(|i| path[*i] == b'/' && path.get(i + 1).is_some_and(|b| *b != b'/'))
+                    .map(|i| i + 1),
+            );
+            ends.any(|start| matches(pattern, &path[start..]))
+        })
+    }
+}
+
+/// The first character of bytes and its length.
+fn character(bytes: &[u8]) -> (u32, usize) {
+    let first = bytes[0];
+    let length = match first {
+        0..0x80 => return (u32::from(first), 1),
+        0xC2..0xE0 => 2,
+        0xE0..0xF0 => 3,
+        0xF0..0xF5 => 4,
+        _ => return (RAW + u32::from(first), 1),
+    };
+    match bytes.get(..length).and_then(|piece| std::str::from_utf8(piece).ok()) {
+        Some(text) => (text.chars().next().map_or(RAW, u32::from), length),
+        None => (RAW + u32::from(first), 1),
+    }
+}
+
+fn read_pattern(mut rest: &[u8]) -> Vec<Token> {
+    let mut tokens = Vec::new();
+    while !rest.is_empty() {
+        let (c, length) = character(rest);
+        let after = &rest[length..];
+        rest = match rest[0] {
+            b'*' => {
+                if tokens.last() != Some(&Token::Star) {
+                    tokens.push(Token::Star);
+                }
+                after
+            }
+            b'?' => {
+                tokens.push(Token::Any);
+                after
+            }
+            b'\\' if !after.is_empty() => {
+                let (c, length) = character(after);
+                tokens.push(Token::Is(c));
+                &after[length..]
+            }
+            b'[' => match read_class(after) {
+                Some((class, after)) => {
+                    tokens.push(class);
+                    after
+                }
+                // A bracket that nothing closes is itself.
+                None => {
+                    tokens.push(Token::Is(c));
+                    after
+                }
+            },
+            _ => {
+                tokens.push(Token::Is(c));
+                after
+            }
+        };
+    }
+    tokens
+}
+
+/// What stands behind an opening bracket, and what follows the closing one.
+fn read_class(mut rest: &[u8]) -> Option<(Token, &[u8])> {
+    let negated = matches!(rest.first(), Some(b'!' | b'^'));
+    if negated {
+        rest = &rest[1..];
+    }
+    let mut members = Vec::new();
+    let mut first = true;
+    loop {
+        if rest.first() == Some(&b']') && !first {
+            return Some((Token::Class { negated, members }, &rest[1..]));
+        }
+        first = false;
+        if let Some((named, after)) = read_named(rest) {
+            members.push(Member::Named(named));
+            rest = after;
+            continue;
+        }
+        let (low, after) = class_character(rest)?;
+        rest = after;
+        // A minus in front of the closing bracket is itself.
+        let range = rest.first() == Some(&b'-') && rest.get(1).is_some_and(|b| *b != b']');
+        let high = if range {
+            let (high, after) = class_character(&rest[1..])?;
+            rest = after;
+            high
+        } else {
+            low
+        };
+        members.push(Member::Range(low, high));
+    }
+}
+
+fn class_character(rest: &[u8]) -> Option<(u32, &[u8])> {
+    let rest = match rest {
+        [b'\\', after @ ..] if !after.is_empty() => after,
+        [] => return None,
+        rest => rest,
+    };
+    let (c, length) = character(rest);
+    Some((c, &rest[length..]))
+}
+
+fn read_named(rest: &[u8]) -> Option<(Named, &[u8])> {
+    let rest = rest.strip_prefix(b"[:")?;
+    NAMED
+        .iter()
+        .find_map(|(name, named)| Some((*named, rest.strip_prefix(*name)?.strip_prefix(b":]")?)))
+}
+
+impl Named {
+    fn has(self, c: char) -> bool {
+        let graph = || !c.is_whitespace() && !c.is_control();
+        match self {
+            Self::Alnum => c.is_alphanumeric(),
+            Self::Alpha => c.is_alphabetic(),
+            Self::Blank => c == ' ' || c == '\t',
+            Self::Control => c.is_control(),
+            Self::Digit => c.is_ascii_digit(),
+            Self::Graph => graph(),
+            Self::Lower => c.is_lowercase(),
+            Self::Print => graph() || c == ' ',
+            Self::Punct => graph() && !c.is_alphanumeric(),
+            Self::Space => c.is_whitespace(),
+            Self::Upper => c.is_uppercase(),
+            Self::Hex => c.is_ascii_hexdigit(),
+        }
+    }
+}
+
+fn one(token: &Token, c: u32) -> bool {
+    match token {
+        Token::Is(this) => *this == c,
+        Token::Any => true,
+        Token::Star => false,
+        Token::Class { negated, members } => {
+            let within = members.iter().any(|member| match member {
+                Member::Range(low, high) => (*low..=*high).contains(&c),
+                Member::Named(named) => char::from_u32(c).is_some_and(|c| named.has(c)),
+            });
+            within != *negated
+        }
+    }
+}
+
+fn matches(pattern: &[Token], text: &[u8]) -> bool {
+    let (mut p, mut t) = (0, 0);
+    // Where to go on when the last star takes one character more.
+    let mut star: Option<(usize, usize)> = None;
+    while t < text.len() {
+        let (c, length) = character(&text[t..]);
+        match pattern.get(p) {
+            Some(Token::Star) => {
+                star = Some((p + 1, t));
+                p += 1;
+            }
+            Some(token) if one(token, c) => {
+                p += 1;
+                t += length;
+            }
+            _ => match star {
+                Some((after, at)) => {
+                    let at = at + character(&text[at..]).1;
+                    (p, t) = (after, at);
+                    star = Some((after, at));
+                }
+                None => return false,
+            },
+        }
+    }
+    pattern[p..].iter().all(|token| *token == Token::Star)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn hit(pattern: &str, path: &str) -> bool {
+        let mut exclude = Exclude::new();
+        exclude.add(pattern.as_bytes());
+        exclude.matches(path.as_bytes())
+    }
+
+    #[test]
+    fn patterns_mean_what_gnu_du_gives_them() {
+        for (pattern, path, expected) in [
+            ("*.o", "t/a.o", true),
+            ("*.o", "t/a.oo", false),
+            ("a", "t/a", true),
+            ("a", "t/ab", false),
+            ("t/a", "t/a", true),
+            ("t/a", "x/t/a", true),
+            ("t/a", "xt/a", false),
+            ("t*a", "t/x/y/a", true),
+            ("a?c", "t/a/c", true),
+            ("[ab]c", "t/bc", true),
+            ("[!ab]c", "t/bc", false),
+            ("[^ab]c", "t/xc", true),
+            ("[]a]", "t/]", true),
+            ("[a-]", "t/-", true),
+            ("[[:digit:]]*", "t/7up", true),
+            ("[[:digit:]]*", "t/up7", false),
+            ("[a", "t/[a", true),
+            ("\\*", "t/*", true),
+            ("\\*", "t/x", false),
+            ("?", "t/é", true),
+            (".*", "t/.hidden", true),
+            (".*", "./x", true),
+            ("*", "", true),
+            ("", "t", false),
+        ] {
+            assert_eq!(hit(pattern, path), expected, "{pattern} on {path}");
+        }
+    }
+
+    #[test]
+    fn many_stars_end_soon() {
+        let pattern = "*a".repeat(200) + "b";
+        assert!(!hit(&pattern, &"a".repeat(4000)));
+    }
+
+    /// The meaning written down as a recursion.
+    fn oracle(pattern: &[u8], text: &[u8]) -> bool {
+        match (pattern.first(), text.first()) {
+            (None, None) => true,
+            (Some(b'*'), _) => {
+                oracle(&pattern[1..], text) || !text.is_empty() && oracle(pattern, &text[1..])
+            }
+            (Some(p), Some(t)) => (*p == b'?' || p == t) && oracle(&pattern[1..], &text[1..]),
+            _ => false,
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn stars_agree_with_the_recursion(pattern in "[ab*?/]{0,7}", text in "[ab/]{0,9}") {
+            let (p, t) = (pattern.as_bytes(), text.as_bytes());
+            prop_assert_eq!(matches(&read_pattern(p), t), oracle(p, t));
+        }
+        #[test]
+        fn no_bytes_panic(
+            pattern in proptest::collection::vec(any::<u8>(), 0..30),
+            path in proptest::collection::vec(any::<u8>(), 0..60),
+        ) {
+            let mut exclude = Exclude::new();
+            exclude.add(&pattern);
+            exclude.matches(&path);
+        }
+    }
+}

@@ -1,0 +1,172 @@
+//! Which mounted file systems are entered from above.
+//!
+//! A tree that holds `/proc` or a share of another computer is seldom meant with it, and a share
+//! whose server is gone can stop a walk for ever. So file systems of the kernel's own and of other
+//! computers are not entered unless the user names a path in them; a root on such a file system is
+//! walked with all of its kind. The points are known by name before anything is asked of them.
+
+use ioloom_sys::mount::Mount;
+use std::collections::HashMap;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+/// File systems that hold no files of the user.
+const KERNEL: [&str; 22] = [
+    "autofs",
+    "binfmt_misc",
+    "bpf",
+    "cgroup",
+    "cgroup2",
+    "configfs",
+    "debugfs",
+    "devpts",
+    "efivarfs",
+    "fusectl",
+    "hugetlbfs",
+    "mqueue",
+    "nsfs",
+    "proc",
+    "pstore",
+    "resctrl",
+    "rpc_pipefs",
+    "securityfs",
+    "selinuxfs",
+    "smackfs",
+    "sysfs",
+    "tracefs",
+];
+
+/// File systems whose files lie on another computer or behind another program.
+const REMOTE: [&str; 18] = [
+    "9p",
+    "afs",
+    "beegfs",
+    "ceph",
+    "cifs",
+    "coda",
+    "fuse",
+    "glusterfs",
+    "gpfs",
+    "lustre",
+    "ncpfs",
+    "nfs",
+    "nfs4",
+    "orangefs",
+    "pvfs2",
+    "smb3",
+    "smbfs",
+    "sshfs",
+];
+
+/// Whether a file system of this type is left out when it is met from above.
+pub fn is_left_out(file_system: &str) -> bool {
+    KERNEL.contains(&file_system)
+        || REMOTE.contains(&file_system)
+        || file_system.starts_with("fuse.")
+}
+
+/// What one root must not enter.
+#[derive(Debug, Default)]
+pub(crate) struct Unwanted {
+    /// Paths below the root, name by name.
+    points: Vec<Vec<Vec<u8>>>,
+    types: Vec<String>,
+    /// Types by number of the mount.
+    by_id: HashMap<u64, String>,
+}
+
+impl Unwanted {
+    /// Of all mounts, those below `root` (a real path) that are left out. `root_mount` is the
+    /// number of the mount that the root lies on.
+    pub(crate) fn below(mounts: &[Mount], root: &Path, root_mount: Option<u64>) -> Self {
+        let own = mounts.iter().find(|m| Some(m.id) == root_mount);
+        let mut unwanted = Self::default();
+        for mount in mounts.iter().filter(|m| is_left_out(&m.file_system)) {
+            if own.is_some_and(|own| own.file_system == mount.file_system) {
+                continue;
+            }
+            unwanted.by_id.insert(mount.id, mount.file_system.clone());
+            let Ok(below) = mount.point.strip_prefix(root) else { continue };
+            let names: Vec<Vec<u8>> = below.iter().map(|name| name.as_bytes().to_vec()).collect();
+            if !names.is_empty() {
+                unwanted.points.push(names);
+                unwanted.types.push(mount.file_system.clone());
+            }
+        }
+        unwanted
+    }
+
+    /// All points, for the root.
+    pub(crate) fn all(&self) -> Box<[u32]> {
+        (0..self.points.len() as u32).collect()
+    }
+
+    /// Those of `above` that lie in or below the child `name` of a directory at `depth`.
+    pub(crate) fn within(&self, above: &[u32], depth: usize, name: &[u8]) -> Box<[u32]> {
+        let within = |point: &&u32| {
+            self.points.get(**point as usize).and_then(|p| p.get(depth)).is_some_and(|n| n == name)
+        };
+        above.iter().filter(within).copied().collect()
+    }
+
+    /// The type of what is mounted on the child `name` of a directory at `depth`, if it is left out.
+    pub(crate) fn on(&self, above: &[u32], depth: usize, name: &[u8]) -> Option<&str> {
+        above.iter().find_map(|point| {
+            let names = self.points.get(*point as usize)?;
+            let here = names.len() == depth + 1 && names[depth] == name;
+            here.then(|| self.types[*point as usize].as_str())
+        })
+    }
+
+    /// The type of a mount by its number, if it is left out.
+    pub(crate) fn mounted(&self, mount: u64) -> Option<&str> {
+        self.by_id.get(&mount).map(String::as_str)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mount(id: u64, point: &str, file_system: &str) -> Mount {
+        Mount {
+            id,
+            device: (0, id as u32),
+            point: point.into(),
+            options: String::new(),
+            file_system: file_system.to_owned(),
+            source: "none".into(),
+        }
+    }
+
+    #[test]
+    fn points_below_the_root_are_known_by_name() {
+        let mounts = [
+            mount(1, "/", "ext4"),
+            mount(2, "/proc", "proc"),
+            mount(3, "/home/a/share", "nfs4"),
+            mount(4, "/home/a/disk", "xfs"),
+            mount(5, "/home/a/my", "fuse.sshfs"),
+        ];
+        let home = Unwanted::below(&mounts, Path::new("/home"), Some(1));
+        let all = home.all();
+        assert_eq!(all.len(), 2);
+        let a = home.within(&all, 0, b"a");
+        assert_eq!((a.len(), home.within(&all, 0, b"b").len()), (2, 0));
+        assert_eq!(home.on(&a, 1, b"share"), Some("nfs4"));
+        assert_eq!(home.on(&a, 1, b"disk"), None);
+        assert_eq!(home.on(&all, 0, b"a"), None, "the directory above is entered");
+        assert_eq!(home.mounted(2), Some("proc"));
+        let root = Unwanted::below(&mounts, Path::new("/"), Some(1));
+        assert_eq!(root.on(&root.all(), 0, b"proc"), Some("proc"));
+    }
+
+    #[test]
+    fn a_root_on_such_a_file_system_is_walked_with_its_kind() {
+        let mounts =
+            [mount(1, "/net", "nfs4"), mount(2, "/net/vol", "nfs4"), mount(3, "/net/p", "proc")];
+        let net = Unwanted::below(&mounts, Path::new("/net"), Some(1));
+        assert_eq!(net.on(&net.all(), 0, b"vol"), None);
+        assert_eq!(net.on(&net.all(), 0, b"p"), Some("proc"));
+    }
+}

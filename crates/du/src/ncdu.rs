@@ -1,0 +1,588 @@
+//! The export format of ncdu, out and in.
+//!
+//! One JSON array: version numbers, facts of the program, then the root as an array whose first
+//! element tells of the directory and whose others are its entries, arrays again for directories.
+//! Names are written as their bytes, as ncdu does, so a file may hold bytes that are no UTF-8; and
+//! trees are deeper than what JSON libraries nest. Hence a reader of its own: it reads a stream
+//! with a stack of its own and within [`Limits`], and keeps only what it makes nodes of.
+
+use crate::Tally;
+use crate::links::{FileId, LinkSet};
+use crate::tree::{Found, Kind, Part, ROOT, Tree};
+use std::io::{self, BufRead, Write};
+
+/// Bounds of what is read.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    /// Entries, at most.
+    pub nodes_max: u32,
+    /// Directories inside each other, at most.
+    pub depth_max: usize,
+    /// Bytes of one text, at most.
+    pub text_bytes_max: usize,
+}
+
+impl Default for Limits {
+    /// A hundred million entries (some 20 GiB of memory), 100 000 levels, 64 KiB for a path.
+    fn default() -> Self {
+        Self { nodes_max: 100_000_000, depth_max: 100_000, text_bytes_max: 64 << 10 }
+    }
+}
+
+/// Why an export cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum ImportError {
+    /// The reader failed.
+    #[error("cannot read the export at byte {at}: {source}")]
+    Read {
+        /// Bytes read before.
+        at: u64,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// It is not what ncdu writes.
+    #[error("this is no ncdu export: at byte {at} {what}; write one with 'ncdu -o FILE DIR'")]
+    Wrong {
+        /// Bytes read before.
+        at: u64,
+        /// What is wrong.
+        what: &'static str,
+    },
+}
+
+/// Writes a tree whose files are nodes. `program` and `version` are told in the head, `unix_s` is
+/// the time of the scan.
+pub fn export(
+    tree: &Tree,
+    (program, version): (&str, &str),
+    unix_s: u64,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    out.write_all(b"[1,2,{\"progname\":")?;
+    text(program.as_bytes(), out)?;
+    out.write_all(b",\"progver\":")?;
+    text(version.as_bytes(), out)?;
+    writeln!(out, ",\"timestamp\":{unix_s}}},")?;
+    let nodes = tree.nodes();
+    let mut open: Vec<usize> = Vec::new();
+    for (at, node) in nodes.iter().enumerate() {
+        while open.last().is_some_and(|last| nodes[*last].end as usize <= at) {
+            open.pop();
+            out.write_all(b"]")?;
+        }
+        if at > 0 {
+            out.write_all(b",\n")?;
+        }
+        let directory = node.kind == Kind::Directory;
+        if directory {
+            open.push(at);
+            out.write_all(b"[")?;
+        }
+        out.write_all(b"{\"name\":")?;
+        text(tree.name(at), out)?;
+        let size = node.size;
+        for (key, value) in [("asize", size.apparent_bytes), ("dsize", size.disk_bytes)] {
+            if value > 0 {
+                write!(out, ",\"{key}\":{value}")?;
+            }
+        }
+        let parent = &nodes[node.parent as usize];
+        if at == 0 || node.id.device != parent.id.device {
+            write!(out, ",\"dev\":{}", device_out(node.id.device))?;
+        }
+        if !directory && node.links > 1 {
+            let (inode, links) = (node.id.inode, node.links);
+            write!(out, ",\"ino\":{inode},\"hlnkc\":true,\"nlink\":{links}")?;
+        }
+        if matches!(node.kind, Kind::Symlink | Kind::Other) {
+            out.write_all(b",\"notreg\":true")?;
+        }
+        if node.unreadable {
+            out.write_all(b",\"read_error\":true")?;
+        }
+        out.write_all(b"}")?;
+    }
+    for _ in open {
+        out.write_all(b"]")?;
+    }
+    out.write_all(b"]\n")
+}
+
+/// The device number as the C library packs it.
+const fn device_out(device: u64) -> u64 {
+    let (major, minor) = (device >> 32, device & 0xffff_ffff);
+    (major & 0xfff) << 8 | minor & 0xff | (minor & !0xff) << 12 | (major & !0xfff) << 32
+}
+
+const fn device_in(packed: u64) -> u64 {
+    let major = packed >> 8 & 0xfff | packed >> 32 & !0xfff;
+    let minor = packed & 0xff | packed >> 12 & 0xffff_ff00;
+    (major & 0xffff_ffff) << 32 | minor & 0xffff_ffff
+}
+
+/// A JSON text. Bytes that are no UTF-8 stand as they are.
+fn text(bytes: &[u8], out: &mut dyn Write) -> io::Result<()> {
+    out.write_all(b"\"")?;
+    let mut plain = 0;
+    for (at, byte) in bytes.iter().enumerate() {
+        if *byte >= 0x20 && !matches!(byte, b'"' | b'\\' | 0x7F) {
+            continue;
+        }
+        out.write_all(&bytes[plain..at])?;
+        match byte {
+            b'"' | b'\\' => out.write_all(&[b'\\', *byte])?,
+            byte => write!(out, "\\u{byte:04x}")?,
+        }
+        plain = at + 1;
+    }
+    out.write_all(&bytes[plain..])?;
+    out.write_all(b"\"")
+}
+
+/// Reads an export. Sums are made anew: hard links are charged as in a scan of our own.
+pub fn import(reader: &mut dyn BufRead, limits: Limits) -> Result<Tree, ImportError> {
+    let mut json = Json { reader, at: 0, limits };
+    json.expect(b'[', "there is no opening bracket")?;
+    if json.number()? != 1 {
+        return Err(json.wrong("the major version is not 1"));
+    }
+    json.expect(b',', "there is no minor version")?;
+    json.number()?;
+    json.expect(b',', "there are no facts of the program")?;
+    json.skip_value()?;
+    json.expect(b',', "there is no root")?;
+    let tree = Import::default().run(&mut json)?;
+    json.expect(b']', "something stands behind the root")?;
+    if json.peek()?.is_some() {
+        return Err(json.wrong("something stands behind the end"));
+    }
+    Ok(tree)
+}
+
+/// What an object tells of an entry.
+#[derive(Default)]
+struct Item {
+    name: Option<Vec<u8>>,
+    apparent_bytes: u64,
+    disk_bytes: u64,
+    device: Option<u64>,
+    inode: u64,
+    links: u32,
+    linked: bool,
+    not_regular: bool,
+    unreadable: bool,
+    excluded: bool,
+}
+
+#[derive(Default)]
+struct Import {
+    part: Part,
+    links: LinkSet,
+    next: u32,
+}
+
+impl Import {
+    fn run(mut self, json: &mut Json<'_>) -> Result<Tree, ImportError> {
+        // Open directories: node and device.
+        let mut open: Vec<(u32, u64)> = Vec::new();
+        json.expect(b'[', "the root is no directory")?;
+        let item = json.item()?;
+        open.push(self.node(json, item, true, None)?);
+        while let Some(parent) = open.last().copied() {
+            match json.next_byte()? {
+                Some(b']') => {
+                    open.pop();
+                }
+                Some(b',') => {
+                    let directory = json.peek()? == Some(b'[');
+                    if directory {
+                        json.next_byte()?;
+                        if open.len() >= json.limits.depth_max {
+                            return Err(json.wrong("directories are nested too deeply"));
+                        }
+                    }
+                    let item = json.item()?;
+                    if item.excluded && !directory {
+                        continue;
+                    }
+                    let node = self.node(json, item, directory, Some(parent))?;
+                    if directory {
+                        open.push(node);
+                    }
+                }
+                _ => return Err(json.wrong("a comma or a closing bracket is missing")),
+            }
+        }
+        Tree::build(vec![self.part], &self.links).ok_or_else(|| json.wrong("there is no root"))
+    }
+
+    fn node(
+        &mut self,
+        json: &Json<'_>,
+        item: Item,
+        directory: bool,
+        parent: Option<(u32, u64)>,
+    ) -> Result<(u32, u64), ImportError> {
+        let name = item.name.ok_or_else(|| json.wrong("an entry has no name"))?;
+        if name.is_empty() || name.contains(&0) {
+            return Err(json.wrong("a name is empty or holds a zero byte"));
+        }
+        let odd = name == b"." || name == b".." || name.contains(&b'/');
+        if parent.is_some() && odd {
+            return Err(json.wrong("a name is no name of a file"));
+        }
+        if self.next >= json.limits.nodes_max {
+            return Err(json.wrong("there are too many entries"));
+        }
+        let node = self.next;
+        self.next += 1;
+        let device = item.device.or(parent.map(|p| p.1)).unwrap_or(0);
+        let id = FileId { device, inode: item.inode };
+        let size = Tally::entry(item.apparent_bytes, item.disk_bytes);
+        let linked = !directory && item.linked;
+        let kind = match (directory, item.not_regular) {
+            (true, _) => Kind::Directory,
+            (false, false) => Kind::Regular,
+            (false, true) => Kind::Other,
+        };
+        let links = if linked { item.links.max(2) } else { item.links };
+        let found = Found { kind, size, id, links, counts: !linked };
+        self.part.make(node, parent.map_or(ROOT, |p| p.0), &name, found);
+        if linked {
+            self.links.note(id, size, item.links, node);
+        }
+        if item.unreadable {
+            self.part.unreadable(node);
+        }
+        Ok((node, device))
+    }
+}
+
+/// A reader of JSON that keeps nothing but what it is asked for.
+struct Json<'a> {
+    reader: &'a mut dyn BufRead,
+    at: u64,
+    limits: Limits,
+}
+
+impl Json<'_> {
+    fn wrong(&self, what: &'static str) -> ImportError {
+        ImportError::Wrong { at: self.at, what }
+    }
+
+    /// The next byte, space or not, without taking it.
+    fn look(&mut self) -> Result<Option<u8>, ImportError> {
+        loop {
+            match self.reader.fill_buf() {
+                Ok(block) => return Ok(block.first().copied()),
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(source) => return Err(ImportError::Read { at: self.at, source }),
+            }
+        }
+    }
+
+    fn take(&mut self) {
+        self.reader.consume(1);
+        self.at += 1;
+    }
+
+    /// The next byte that is no space, without taking it.
+    fn peek(&mut self) -> Result<Option<u8>, ImportError> {
+        loop {
+            match self.look()? {
+                Some(b' ' | b'\t' | b'\n' | b'\r') => self.take(),
+                other => return Ok(other),
+            }
+        }
+    }
+
+    fn next_byte(&mut self) -> Result<Option<u8>, ImportError> {
+        let byte = self.peek()?;
+        if byte.is_some() {
+            self.take();
+        }
+        Ok(byte)
+    }
+
+    fn expect(&mut self, byte: u8, what: &'static str) -> Result<(), ImportError> {
+        if self.next_byte()? == Some(byte) { Ok(()) } else { Err(self.wrong(what)) }
+    }
+
+    /// A number that is not negative; a part behind the point is dropped.
+    fn number(&mut self) -> Result<u64, ImportError> {
+        let mut value: Option<u64> = None;
+        self.peek()?;
+        while let Some(digit @ b'0'..=b'9') = self.look()? {
+            self.take();
+            let next = value.unwrap_or(0).checked_mul(10);
+            let next = next.and_then(|v| v.checked_add(u64::from(digit - b'0')));
+            value = Some(next.ok_or_else(|| self.wrong("a number is too large"))?);
+        }
+        while let Some(b'.' | b'e' | b'E' | b'+' | b'-' | b'0'..=b'9') = self.look()? {
+            self.take();
+        }
+        value.ok_or_else(|| self.wrong("a number is missing"))
+    }
+
+    fn truth(&mut self) -> Result<bool, ImportError> {
+        match self.word()?.as_slice() {
+            b"true" => Ok(true),
+            b"false" | b"null" => Ok(false),
+            _ => Err(self.wrong("'true' or 'false' is missing")),
+        }
+    }
+
+    fn word(&mut self) -> Result<Vec<u8>, ImportError> {
+        let mut word = Vec::new();
+        self.peek()?;
+        while let Some(letter @ b'a'..=b'z') = self.look()? {
+            self.take();
+            word.push(letter);
+            if word.len() > 5 {
+                return Err(self.wrong("a word is unknown"));
+            }
+        }
+        Ok(word)
+    }
+
+    fn string(&mut self) -> Result<Vec<u8>, ImportError> {
+        self.expect(b'"', "a text is missing")?;
+        let mut out = Vec::new();
+        loop {
+            if out.len() > self.limits.text_bytes_max {
+                return Err(self.wrong("a text is too long"));
+            }
+            let byte = self.look()?.ok_or_else(|| self.wrong("a text does not end"))?;
+            self.take();
+            match byte {
+                b'"' => return Ok(out),
+                b'\\' => self.escape(&mut out)?,
+                byte => out.push(byte),
+            }
+        }
+    }
+
+    fn escape(&mut self, out: &mut Vec<u8>) -> Result<(), ImportError> {
+        let byte = self.look()?.ok_or_else(|| self.wrong("a text does not end"))?;
+        self.take();
+        out.push(match byte {
+            b'"' | b'\\' | b'/' => byte,
+            b'b' => 8,
+            b'f' => 12,
+            b'n' => b'\n',
+            b'r' => b'\r',
+            b't' => b'\t',
+            b'u' => {
+                let mut code = self.hex()?;
+                if (0xD800..0xDC00).contains(&code) {
+                    for expected in [b'\\', b'u'] {
+                        if self.look()? != Some(expected) {
+                            return Err(self.wrong("half of a character is missing"));
+                        }
+                        self.take();
+                    }
+                    let low = self.hex()?;
+                    if !(0xDC00..0xE000).contains(&low) {
+                        return Err(self.wrong("half of a character is missing"));
+                    }
+                    code = 0x1_0000 + ((code - 0xD800) << 10) + (low - 0xDC00);
+                }
+                let c = char::from_u32(code).ok_or_else(|| self.wrong("a character is none"))?;
+                out.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes());
+                return Ok(());
+            }
+            _ => return Err(self.wrong("a backslash is followed by what it may not be")),
+        });
+        Ok(())
+    }
+
+    fn hex(&mut self) -> Result<u32, ImportError> {
+        let mut code = 0;
+        for _ in 0..4 {
+            let digit = self.look()?.and_then(|b| char::from(b).to_digit(16));
+            code = code * 16 + digit.ok_or_else(|| self.wrong("four hex digits are missing"))?;
+            self.take();
+        }
+        Ok(code)
+    }
+
+    /// Reads past any value, nested as deep as it likes.
+    fn skip_value(&mut self) -> Result<(), ImportError> {
+        let mut depth = 0_u64;
+        loop {
+            match self.peek()?.ok_or_else(|| self.wrong("a value is missing"))? {
+                b'"' => {
+                    self.string()?;
+                }
+                b'[' | b'{' => {
+                    depth += 1;
+                    self.take();
+                    continue;
+                }
+                b']' | b'}' if depth > 0 => {
+                    depth -= 1;
+                    self.take();
+                }
+                b',' | b':' if depth > 0 => {
+                    self.take();
+                    continue;
+                }
+                b'-' => {
+                    self.take();
+                    self.number()?;
+                }
+                b'0'..=b'9' => {
+                    self.number()?;
+                }
+                b'a'..=b'z' => {
+                    self.word()?;
+                }
+                _ => return Err(self.wrong("a value is missing")),
+            }
+            if depth == 0 {
+                return Ok(());
+            }
+        }
+    }
+
+    fn item(&mut self) -> Result<Item, ImportError> {
+        let mut item = Item::default();
+        self.expect(b'{', "an entry is no object")?;
+        if self.peek()? == Some(b'}') {
+            self.take();
+            return Ok(item);
+        }
+        loop {
+            let key = self.string()?;
+            self.expect(b':', "a colon is missing")?;
+            match key.as_slice() {
+                b"name" => item.name = Some(self.string()?),
+                b"asize" => item.apparent_bytes = self.number()?,
+                b"dsize" => item.disk_bytes = self.number()?,
+                b"dev" => item.device = Some(device_in(self.number()?)),
+                b"ino" => item.inode = self.number()?,
+                b"nlink" => item.links = u32::try_from(self.number()?).unwrap_or(u32::MAX),
+                b"hlnkc" => item.linked = self.truth()?,
+                b"notreg" => item.not_regular = self.truth()?,
+                b"read_error" => item.unreadable = self.truth()?,
+                b"excluded" => {
+                    item.excluded = true;
+                    self.skip_value()?;
+                }
+                _ => self.skip_value()?,
+            }
+            match self.next_byte()? {
+                Some(b',') => {}
+                Some(b'}') => return Ok(item),
+                _ => return Err(self.wrong("a comma or a closing brace is missing")),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Measure;
+    use proptest::prelude::*;
+
+    fn read(text: &[u8]) -> Result<Tree, ImportError> {
+        // A tiny buffer, so that everything lies across its edge.
+        import(&mut io::BufReader::with_capacity(3, text), Limits::default())
+    }
+
+    fn written(tree: &Tree) -> Vec<u8> {
+        let mut out = Vec::new();
+        export(tree, ("ioloom", "0"), 7, &mut out).unwrap();
+        out
+    }
+
+    const REAL: &[u8] = b"[1,0,{\"progname\":\"ncdu\",\"progver\":\"1.18\",\"timestamp\":1},\n\
+        [{\"name\":\"/t\",\"asize\":4096,\"dsize\":4096,\"dev\":65024},\n\
+        {\"name\":\"a\\u0041\\\"\xff\",\"asize\":10,\"dsize\":4096,\"ino\":5,\"hlnkc\":true,\"nlink\":3},\n\
+        {\"name\":\"gone\",\"excluded\":\"pattern\"},\n\
+        [{\"name\":\"sub\",\"asize\":4096,\"dsize\":4096,\"read_error\":true,\"extra\":[{},[1,-2.5e3]]},\n\
+        {\"name\":\"b\",\"asize\":10,\"dsize\":4096,\"ino\":5,\"hlnkc\":true,\"nlink\":3}]]]\n";
+
+    #[test]
+    fn what_ncdu_writes_is_read() {
+        let tree = read(REAL).unwrap();
+        assert_eq!(tree.root().total, Tally { apparent_bytes: 8202, disk_bytes: 12288, inodes: 3 });
+        assert_eq!(tree.root().shared_bytes, 4096, "a third link lies elsewhere");
+        assert_eq!(tree.name(1), b"aA\"\xff");
+        assert!(tree.nodes()[2].unreadable);
+        assert_eq!(tree.nodes()[2].total.by(Measure::Disk), 4096, "the first path is charged");
+        assert_eq!(written(&tree), written(&read(&written(&tree)).unwrap()));
+    }
+
+    #[test]
+    fn what_is_wrong_is_told_with_its_place() {
+        for text in [
+            &b""[..],
+            b"{}",
+            b"[2,0,{},[{\"name\":\"x\"}]]",
+            b"[1,0,{},{\"name\":\"x\"}]",
+            b"[1,0,{},[{\"asize\":1}]]",
+            b"[1,0,{},[{\"name\":\"x\"},{\"name\":\"a/b\"}]]",
+            b"[1,0,{},[{\"name\":\"x\"},{\"name\":\"..\"}]]",
+            b"[1,0,{},[{\"name\":\"x\",\"asize\":99999999999999999999}]]",
+            b"[1,0,{},[{\"name\":\"x\"}]",
+            b"[1,0,{},[{\"name\":\"x\"}]] x",
+            b"[1,0,{},[{\"name\":\"x\\ud800\"}]]",
+            b"[1,0,{},[{\"name\":\"x",
+        ] {
+            let error = read(text).unwrap_err().to_string();
+            assert!(error.contains("byte"), "{error}");
+        }
+    }
+
+    #[test]
+    fn limits_hold_and_depth_costs_no_stack() {
+        let deep = |levels: usize| {
+            let mut text = b"[1,0,{},[{\"name\":\"r\"}".to_vec();
+            for _ in 1..levels {
+                text.extend_from_slice(b",[{\"name\":\"d\"}");
+            }
+            text.extend(std::iter::repeat_n(b']', levels + 1));
+            text
+        };
+        assert_eq!(read(&deep(50_000)).unwrap().nodes().len(), 50_000);
+        assert!(read(&deep(100_001)).unwrap_err().to_string().contains("deeply"));
+        let tight = Limits { nodes_max: 3, text_bytes_max: 10, ..Limits::default() };
+        assert!(import(&mut &deep(4)[..], tight).is_err());
+        let long = b"[1,0,{},[{\"name\":\"a name that is long\"}]]";
+        assert!(import(&mut &long[..], tight).is_err());
+    }
+
+    #[test]
+    fn device_numbers_are_packed_as_the_c_library_does() {
+        assert_eq!(device_out(254 << 32), 65024);
+        for device in [0, 8 << 32 | 1, 0xfff << 32 | 0xf_ffff, 0x12345 << 32 | 0xabcd_ef01] {
+            assert_eq!(device_in(device_out(device)), device);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+            let _ = read(&bytes);
+        }
+        #[test]
+        fn near_exports_do_not_panic(cut in 0..REAL.len(), with in any::<u8>(), at in 0..REAL.len()) {
+            let mut text = REAL.to_vec();
+            text[at] = with;
+            let _ = read(&text);
+            let _ = read(&REAL[..cut]);
+        }
+        #[test]
+        fn names_come_back(name in proptest::collection::vec(1u8..=255, 1..40)) {
+            prop_assume!(!name.contains(&b'/'));
+            let mut text = b"[1,0,{},[{\"name\":".to_vec();
+            super::text(&name, &mut text).unwrap();
+            text.extend_from_slice(b"}]]");
+            let tree = read(&text).unwrap();
+            prop_assert_eq!(tree.name(0), &name[..]);
+        }
+    }
+}

@@ -1,0 +1,522 @@
+//! Walks roots one after the other and accounts for what is found.
+//!
+//! Roots are walked in their order, each with all threads, because what an earlier root has counted
+//! is not counted again. Within a root the sums do not depend on the threads: entries with one name
+//! are added where they lie, and inodes with several names are charged at the end of the root (see
+//! [`crate::tree`]). Only under `-L`, where a directory can be met by two ways, does the first one
+//! win; such a scan runs on one thread when its directories are shown.
+
+use crate::Tally;
+use crate::exclude::Exclude;
+use crate::links::{FileId, LinkSet, Seen};
+use crate::mounts::Unwanted;
+use crate::tree::{Found, Kind, Part, ROOT, Tree};
+use ioloom_sys::dir;
+use ioloom_sys::mount::{Mount, mounts};
+use ioloom_walk::{
+    Control, DirRef, Fields, Follow, Meta, Method, NewDir, Refused, Threads, Visitor, Walk,
+    WalkError,
+};
+use std::collections::HashSet;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+/// Failures that are kept in words.
+pub const ERRORS_KEPT_MAX: usize = ioloom_walk::ERRORS_KEPT_MAX;
+
+/// What of a tree is kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Detail {
+    /// Directories down to this depth are nodes; 0 keeps the root alone.
+    pub depth_max: u32,
+    /// Whether files down to that depth are nodes too.
+    pub files: bool,
+}
+
+impl Detail {
+    /// Everything.
+    pub const ALL: Self = Self { depth_max: u32::MAX, files: true };
+    /// The roots alone.
+    pub const ROOTS: Self = Self { depth_max: 0, files: false };
+}
+
+/// How to scan.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// What is kept.
+    pub detail: Detail,
+    /// Count hard links as often as they are met.
+    pub count_links: bool,
+    /// Stay on the device of the root, as `du -x` does.
+    pub one_file_system: bool,
+    /// Stay on the mount of the root: neither bind mounts nor other mounts of the same device.
+    pub one_mount: bool,
+    /// Enter file systems of the kernel and of other computers too.
+    pub all_file_systems: bool,
+    /// Which symbolic links are followed.
+    pub follow: Follow,
+    /// What is left out.
+    pub exclude: Exclude,
+    /// How files are asked for.
+    pub method: Method,
+    /// Threads.
+    pub threads: Threads,
+}
+
+impl Default for Options {
+    /// Sums of the roots, no links followed, as many threads as pay.
+    fn default() -> Self {
+        Self {
+            detail: Detail::ROOTS,
+            count_links: false,
+            one_file_system: false,
+            one_mount: false,
+            all_file_systems: false,
+            follow: Follow::Never,
+            exclude: Exclude::new(),
+            method: Method::Statx,
+            threads: Threads::Auto,
+        }
+    }
+}
+
+/// Why a scan does not start.
+#[derive(Debug, thiserror::Error)]
+pub enum ScanError {
+    /// The walker refuses.
+    #[error(transparent)]
+    Walk(#[from] Refused),
+    /// The method tells no sizes.
+    #[error("the method names-only tells no sizes, so there is nothing to add up; use statx")]
+    NoSizes,
+}
+
+/// What a scan has counted so far. Read by a timer; written once per directory and thread.
+#[derive(Debug, Default)]
+pub struct Progress {
+    /// Entries.
+    pub entries: AtomicU64,
+    /// Bytes on disk; files with several links are added at the end of their root.
+    pub disk_bytes: AtomicU64,
+}
+
+/// A finished scan.
+#[derive(Debug, Default)]
+pub struct Scan {
+    /// A tree per root; roots that an earlier root covers, or that could not be read, are missing.
+    pub roots: Vec<Tree>,
+    /// What could not be read, in words: the first [`ERRORS_KEPT_MAX`].
+    pub errors: Vec<String>,
+    /// All that could not be read.
+    pub errors_count: u64,
+    /// Names that went away between being read and being asked for.
+    pub vanished: u64,
+    /// File systems that were not entered, and their types.
+    pub not_entered: Vec<(PathBuf, String)>,
+    /// Whether it was stopped before its end.
+    pub interrupted: bool,
+    /// The method, by its word; `None` for an import.
+    pub method: Option<String>,
+    /// How many threads and why; `None` for an import.
+    pub threads: Option<String>,
+    /// Time of the walks, nanoseconds.
+    pub elapsed_ns: u64,
+    /// When it started, seconds since 1970.
+    pub started_unix_s: u64,
+}
+
+impl Scan {
+    /// Sums over all roots.
+    pub fn total(&self) -> Tally {
+        self.roots.iter().fold(Tally::default(), |sum, tree| sum + tree.root().total)
+    }
+}
+
+/// Scans roots one after the other.
+#[derive(Debug)]
+pub struct Scanner {
+    options: Options,
+    links: LinkSet,
+    seen: Seen,
+    /// Roots that are no directories: an entry elsewhere may be the same file.
+    watched: HashSet<FileId>,
+    /// Whether directories, and under `-L` files, may be met twice.
+    several: bool,
+    mounts: Vec<Mount>,
+    stop: Arc<AtomicBool>,
+    progress: Arc<Progress>,
+    scan: Scan,
+}
+
+impl Scanner {
+    /// For these roots. `stop` ends the scan early, `progress` is told of it while it runs.
+    pub fn new(
+        options: Options,
+        roots: &[PathBuf],
+        stop: Arc<AtomicBool>,
+        progress: Arc<Progress>,
+    ) -> Result<Self, ScanError> {
+        if options.method == Method::NamesOnly {
+            return Err(ScanError::NoSizes);
+        }
+        let several = (roots.len() > 1 || options.follow == Follow::Always) && !options.count_links;
+        let mut watched = HashSet::new();
+        if roots.len() > 1 && several {
+            let follow = options.follow != Follow::Never;
+            for root in roots {
+                // What cannot be asked for is told when its turn comes.
+                match dir::meta(root.as_os_str().as_bytes(), follow, Fields::IDENTITY) {
+                    Ok(meta) if meta.kind != dir::Kind::Directory => {
+                        watched.insert(FileId::new(meta.device, meta.inode));
+                    }
+                    _ => {}
+                }
+            }
+        }
+        let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let scan = Scan {
+            method: Some(options.method.word().to_owned()),
+            started_unix_s: started.as_secs(),
+            ..Scan::default()
+        };
+        // Without /proc nothing is left out by its type.
+        let mounts =
+            if options.all_file_systems { Vec::new() } else { mounts().unwrap_or_default() };
+        let (links, seen) = (LinkSet::default(), Seen::default());
+        Ok(Self { options, links, seen, watched, several, mounts, stop, progress, scan })
+    }
+
+    /// Scans one root. `None` if it could not be read at all, or if an earlier root covers it.
+    pub fn root(&mut self, root: &Path) -> Result<Option<&Tree>, ScanError> {
+        let started = Instant::now();
+        let common = Common {
+            options: &self.options,
+            links: &self.links,
+            seen: &self.seen,
+            watched: &self.watched,
+            several: self.several,
+            unwanted: self.unwanted(root),
+            next: AtomicU32::new(ROOT),
+            not_entered: Mutex::default(),
+            progress: &self.progress,
+        };
+        let nodes = self.options.detail.depth_max > 0;
+        let ordered = self.options.follow == Follow::Always && nodes;
+        let walk = Walk {
+            method: self.options.method,
+            threads: if ordered { Threads::Count(1) } else { self.options.threads },
+            fields: Fields::BYTES | Fields::DISK | Fields::LINKS | Fields::MOUNT,
+            follow: self.options.follow,
+            cancel: Some(Arc::clone(&self.stop)),
+            ..Walk::default()
+        };
+        let (workers, report) = walk.run(&[root.to_owned()], |_| Worker::new(&common))?;
+        let mut parts = Vec::with_capacity(workers.len());
+        for worker in workers {
+            self.scan.errors_count += worker.errors_count;
+            self.scan.errors.extend(worker.errors);
+            parts.push(worker.part);
+        }
+        let not_entered = common.not_entered.into_inner().unwrap_or_else(PoisonError::into_inner);
+        self.scan.not_entered.extend(not_entered);
+        self.scan.errors.extend(report.errors.iter().map(ToString::to_string));
+        self.scan.errors.truncate(ERRORS_KEPT_MAX);
+        self.scan.errors_count += report.errors_count;
+        self.scan.vanished += report.vanished;
+        self.scan.interrupted |= report.stopped;
+        self.scan.threads = Some(report.threads_why);
+        let tree = Tree::build(parts, &self.links);
+        self.scan.elapsed_ns += u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        // A file that an earlier root has counted is no root of its own.
+        match tree.filter(|t| t.root().kind == Kind::Directory || t.root().total.inodes > 0) {
+            None => Ok(None),
+            Some(tree) => {
+                self.scan.roots.push(tree);
+                Ok(self.scan.roots.last())
+            }
+        }
+    }
+
+    fn unwanted(&self, root: &Path) -> Unwanted {
+        let meta = dir::meta(root.as_os_str().as_bytes(), true, Fields::MOUNT);
+        match (std::fs::canonicalize(root), meta) {
+            (Ok(real), Ok(meta)) => Unwanted::below(&self.mounts, &real, meta.mount),
+            _ => Unwanted::default(),
+        }
+    }
+
+    /// Whether it was told to stop.
+    pub fn stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
+    /// Everything that was found.
+    pub fn finish(mut self) -> Scan {
+        self.scan.interrupted |= self.stopped();
+        self.scan.not_entered.sort();
+        self.scan
+    }
+}
+
+/// What the threads of one root share.
+struct Common<'a> {
+    options: &'a Options,
+    links: &'a LinkSet,
+    seen: &'a Seen,
+    watched: &'a HashSet<FileId>,
+    several: bool,
+    unwanted: Unwanted,
+    next: AtomicU32,
+    not_entered: Mutex<Vec<(PathBuf, String)>>,
+    progress: &'a Progress,
+}
+
+/// What belongs to one directory.
+struct Place {
+    /// The node that its entries are added to: its own, or the nearest one above.
+    node: u32,
+    /// Whether the node is its own.
+    own: bool,
+    /// The device and the mount of the root.
+    device: (u32, u32),
+    mount: Option<u64>,
+    /// File systems below that are not entered.
+    unwanted: Box<[u32]>,
+    /// Its path, where patterns are to be matched.
+    path: Option<Box<[u8]>>,
+}
+
+/// The account of one thread.
+struct Worker<'a> {
+    common: &'a Common<'a>,
+    part: Part,
+    /// Sum over the entries of the directory that is being read.
+    sum: Tally,
+    path: Vec<u8>,
+    errors: Vec<String>,
+    errors_count: u64,
+}
+
+impl<'a> Worker<'a> {
+    fn new(common: &'a Common<'a>) -> Self {
+        Self {
+            common,
+            part: Part::default(),
+            sum: Tally::default(),
+            path: Vec::new(),
+            errors: Vec::new(),
+            errors_count: 0,
+        }
+    }
+
+    fn number(&self) -> u32 {
+        self.common.next.fetch_add(1, Ordering::Relaxed)
+    }
+
+    fn leave_out(&self, path: PathBuf, file_system: &str) {
+        let list = &self.common.not_entered;
+        let entry = (path, file_system.to_owned());
+        list.lock().unwrap_or_else(PoisonError::into_inner).push(entry);
+    }
+
+    /// Whether a mounted directory is to be entered; `dir` lies on another mount than its parent.
+    fn crosses(&self, dir: &NewDir<'_, Place>, meta: &Meta, place: &Place) -> bool {
+        let options = self.common.options;
+        if options.one_mount && meta.mount != place.mount {
+            return false;
+        }
+        if let Some(kind) = meta.mount.and_then(|id| self.common.unwanted.mounted(id)) {
+            self.leave_out(dir.path(), kind);
+            return false;
+        }
+        // A directory above that is mounted here again would be counted twice.
+        let mut above = dir.parent;
+        while let Some(at) = above {
+            if at.meta().is_some_and(|own| own.identity() == meta.identity()) {
+                return false;
+            }
+            above = at.parent();
+        }
+        true
+    }
+
+    /// Whether this entry counts by itself; if it may have several names, it is noted.
+    fn counts(&mut self, meta: &Meta, size: Tally, node: u32) -> bool {
+        let common = self.common;
+        if common.options.count_links {
+            return true;
+        }
+        let id = FileId::new(meta.device, meta.inode);
+        let watched = !common.watched.is_empty() && common.watched.contains(&id);
+        if meta.links > 1 || watched {
+            common.links.note(id, size, meta.links, node);
+            return false;
+        }
+        common.options.follow != Follow::Always || common.seen.first(id)
+    }
+
+    /// Accounts for one entry below the node `parent`.
+    fn account(&mut self, meta: &Meta, name: &[u8], parent: u32, own_node: bool) {
+        let size = Tally::entry(meta.bytes, meta.disk_bytes());
+        if !own_node {
+            if self.counts(meta, size, parent) {
+                self.sum += size;
+            }
+            return;
+        }
+        let node = self.number();
+        let counts = self.counts(meta, size, node);
+        let id = FileId::new(meta.device, meta.inode);
+        let found = Found { kind: kind_of(meta.kind), size, id, links: meta.links, counts };
+        self.part.make(node, parent, name, found);
+    }
+}
+
+fn kind_of(kind: dir::Kind) -> Kind {
+    match kind {
+        dir::Kind::Directory => Kind::Directory,
+        dir::Kind::Regular => Kind::Regular,
+        dir::Kind::Symlink => Kind::Symlink,
+        _ => Kind::Other,
+    }
+}
+
+impl Visitor for Worker<'_> {
+    type Dir = Place;
+
+    #[inline]
+    fn wants(&mut self, dir: DirRef<'_, Place>, name: &[u8], _: dir::Kind) -> bool {
+        let place = dir.data();
+        if !place.unwanted.is_empty()
+            && let Some(kind) = self.common.unwanted.on(&place.unwanted, dir.depth(), name)
+        {
+            self.leave_out(dir.path_of(name), kind);
+            return false;
+        }
+        let Some(path) = &place.path else { return true };
+        self.path.clear();
+        self.path.extend_from_slice(path);
+        if path.last() != Some(&b'/') {
+            self.path.push(b'/');
+        }
+        self.path.extend_from_slice(name);
+        !self.common.options.exclude.matches(&self.path)
+    }
+
+    fn enter(&mut self, dir: &NewDir<'_, Place>) -> Option<Place> {
+        // Everything is asked for, so it is there.
+        let meta = dir.meta?;
+        let options = self.common.options;
+        let (depth, above) = (dir.depth(), dir.parent.map(|parent| parent.data()));
+        if let Some(place) = above {
+            if options.one_file_system && meta.device != place.device {
+                return None;
+            }
+            let mount_above = dir.parent.and_then(|p| p.meta()).and_then(|m| m.mount);
+            if meta.mount != mount_above && !self.crosses(dir, meta, place) {
+                return None;
+            }
+        }
+        let path = (!options.exclude.is_empty()).then(|| dir.path().into_os_string());
+        let path: Option<Box<[u8]>> = path.map(|path| Box::from(path.as_bytes()));
+        if above.is_none() && path.as_deref().is_some_and(|p| options.exclude.matches(p)) {
+            return None;
+        }
+        let id = FileId::new(meta.device, meta.inode);
+        if self.common.several && !self.common.seen.first(id) {
+            return None;
+        }
+        let size = Tally::entry(meta.bytes, meta.disk_bytes());
+        let own = depth as u64 <= u64::from(options.detail.depth_max);
+        let node = match above {
+            Some(place) if !own => {
+                self.part.add(place.node, size);
+                place.node
+            }
+            above => {
+                let node = self.number();
+                let (kind, links) = (Kind::Directory, meta.links);
+                let found = Found { kind, size, id, links, counts: true };
+                self.part.make(node, above.map_or(ROOT, |place| place.node), dir.name, found);
+                node
+            }
+        };
+        let unwanted = match above {
+            None => self.common.unwanted.all(),
+            Some(place) if place.unwanted.is_empty() => Box::default(),
+            Some(place) => self.common.unwanted.within(&place.unwanted, depth - 1, dir.name),
+        };
+        Some(Place {
+            node,
+            own,
+            device: above.map_or(meta.device, |place| place.device),
+            mount: above.map_or(meta.mount, |place| place.mount),
+            unwanted,
+            path,
+        })
+    }
+
+    #[inline]
+    fn entry(&mut self, dir: DirRef<'_, Place>, found: &ioloom_walk::Found<'_>) -> Control {
+        let (place, options) = (dir.data(), self.common.options);
+        let Some(meta) = found.meta else { return Control::Continue };
+        if options.follow == Follow::Always && meta.kind == dir::Kind::Symlink {
+            // A link is an entry here only if it leads nowhere.
+            self.errors_count += 1;
+            if self.errors.len() < ERRORS_KEPT_MAX {
+                let path = dir.path_of(found.name);
+                self.errors.push(format!(
+                    "cannot follow {}: it leads to nothing; remove it, or leave out -L",
+                    path.display()
+                ));
+            }
+            return Control::Continue;
+        }
+        if options.one_file_system && meta.device != place.device
+            || options.one_mount && meta.mount != place.mount
+        {
+            return Control::Continue;
+        }
+        let detail = options.detail;
+        let own = detail.files && (dir.depth() as u64) < u64::from(detail.depth_max);
+        self.account(meta, found.name, place.node, own);
+        Control::Continue
+    }
+
+    fn root_entry(&mut self, _: usize, path: &Path, found: &ioloom_walk::Found<'_>) -> Control {
+        let path = path.as_os_str().as_bytes();
+        if let Some(meta) = found.meta.filter(|_| !self.common.options.exclude.matches(path)) {
+            self.account(meta, path, ROOT, true);
+        }
+        Control::Continue
+    }
+
+    fn part(&mut self, dir: DirRef<'_, Place>) {
+        let sum = std::mem::take(&mut self.sum);
+        self.part.add(dir.data().node, sum);
+        let progress = self.common.progress;
+        progress.entries.fetch_add(sum.inodes + 1, Ordering::Relaxed);
+        progress.disk_bytes.fetch_add(sum.disk_bytes, Ordering::Relaxed);
+    }
+
+    fn failed(&mut self, dir: Option<DirRef<'_, Place>>, error: &WalkError) {
+        // An entry that could not be asked for leaves its directory readable.
+        if let Some(place) = dir.map(|dir| dir.data()).filter(|place| place.own)
+            && error.operation != "ask for"
+        {
+            self.part.unreadable(place.node);
+        }
+    }
+}
+
+/// Scans roots in their order.
+pub fn scan(roots: &[PathBuf], options: Options) -> Result<Scan, ScanError> {
+    let mut scanner = Scanner::new(options, roots, Arc::default(), Arc::default())?;
+    for root in roots {
+        scanner.root(root)?;
+    }
+    Ok(scanner.finish())
+}

@@ -1,0 +1,493 @@
+//! The tree of what was found, made at the end from the parts of the threads.
+//!
+//! While the walk runs, each thread only writes down into its own [`Part`] which nodes it met and
+//! what it added up; nothing is shared but a counter of nodes. Only directories down to the wanted
+//! depth are nodes (and files, if wanted); what lies deeper is added to the node above it. So the
+//! memory follows what is printed: a sum of millions of files needs one node.
+//!
+//! [`Tree::build`] sorts the nodes by name into the order in which a walk by name would meet them,
+//! and charges each hard-linked inode to the first of its links in that order: of two directories
+//! the one whose path comes first, name by name and byte by byte, then the smaller file name.
+
+use crate::links::{FileId, LinkSet, Settled};
+use crate::{Measure, Tally};
+use std::collections::HashMap;
+
+/// What a node is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// A directory.
+    Directory,
+    /// A regular file.
+    Regular,
+    /// A symbolic link.
+    Symlink,
+    /// A pipe, socket or device.
+    Other,
+}
+
+/// The node of the root in every tree that is being made.
+pub const ROOT: u32 = 0;
+
+/// A node as a thread met it.
+#[derive(Debug, Clone, Copy)]
+pub struct Found {
+    /// What it is.
+    pub kind: Kind,
+    /// Its own size.
+    pub size: Tally,
+    /// Device and inode.
+    pub id: FileId,
+    /// Links that the file system counts.
+    pub links: u32,
+    /// Whether its size counts here; links of an inode are decided at the end.
+    pub counts: bool,
+}
+
+#[derive(Debug)]
+struct Made {
+    node: u32,
+    parent: u32,
+    name_at: usize,
+    name_bytes: u32,
+    found: Found,
+}
+
+/// What one thread wrote down.
+#[derive(Debug, Default)]
+pub struct Part {
+    made: Vec<Made>,
+    names: Vec<u8>,
+    sums: HashMap<u32, Tally>,
+    unreadable: Vec<u32>,
+}
+
+impl Part {
+    /// A new node; `parent` is a node that was made before, by any thread.
+    pub fn make(&mut self, node: u32, parent: u32, name: &[u8], found: Found) {
+        let name_at = self.names.len();
+        self.names.extend_from_slice(name);
+        let name_bytes = u32::try_from(name.len()).unwrap_or(u32::MAX);
+        self.made.push(Made { node, parent, name_at, name_bytes, found });
+    }
+
+    /// Adds what lies in or below `node` and is no node itself.
+    pub fn add(&mut self, node: u32, sum: Tally) {
+        if sum != Tally::default() {
+            *self.sums.entry(node).or_default() += sum;
+        }
+    }
+
+    /// Marks a directory that could not be read, or not to its end.
+    pub fn unreadable(&mut self, node: u32) {
+        self.unreadable.push(node);
+    }
+}
+
+/// A node of a finished tree. Nodes stand in the order of a walk by name.
+#[derive(Debug, Clone)]
+pub struct Node {
+    /// Steps below the root.
+    pub depth: u32,
+    /// Index of the parent; the root is its own.
+    pub parent: u32,
+    /// Index after the last node below this one.
+    pub end: u32,
+    /// What it is.
+    pub kind: Kind,
+    /// Whether it is a directory that could not be read.
+    pub unreadable: bool,
+    /// Size of the entry itself.
+    pub size: Tally,
+    /// What was counted for the entry itself and for what lies in it without being a node.
+    pub own: Tally,
+    /// [`Node::own`] and all below.
+    pub total: Tally,
+    /// Bytes on disk of files that have a link here and another one outside.
+    pub shared_bytes: u64,
+    /// Device and inode.
+    pub id: FileId,
+    /// Links that the file system counts.
+    pub links: u32,
+    name_at: usize,
+    name_bytes: u32,
+}
+
+/// What lies below one root.
+#[derive(Debug, Clone)]
+pub struct Tree {
+    nodes: Vec<Node>,
+    names: Vec<u8>,
+}
+
+impl Tree {
+    /// Joins the parts of all threads. The root's path is the name of node [`ROOT`].
+    /// Inodes in `links` are charged to their first place. `None` if no part holds a root.
+    pub fn build(parts: Vec<Part>, links: &LinkSet) -> Option<Self> {
+        let mut joined = Part::default();
+        for part in parts {
+            let shift = joined.names.len();
+            joined.names.extend_from_slice(&part.names);
+            joined
+                .made
+                .extend(part.made.into_iter().map(|m| Made { name_at: m.name_at + shift, ..m }));
+            joined.unreadable.extend(part.unreadable);
+            for (node, sum) in part.sums {
+                joined.add(node, sum);
+            }
+        }
+        let (mut tree, index_of) = Self::ordered(joined)?;
+        links.settle(&mut |settled| tree.charge(&settled, &index_of));
+        for at in (1..tree.nodes.len()).rev() {
+            let (parent, total) = (tree.nodes[at].parent as usize, tree.nodes[at].total());
+            tree.nodes[at].total = total;
+            tree.nodes[parent].total += total;
+        }
+        let root = tree.nodes.first_mut()?;
+        root.total = root.total();
+        Some(tree)
+    }
+
+    /// The nodes in order, and the index of each by its number.
+    fn ordered(mut part: Part) -> Option<(Self, HashMap<u32, u32>)> {
+        let names = std::mem::take(&mut part.names);
+        let name = |m: &Made| &names[m.name_at..m.name_at + m.name_bytes as usize];
+        // The root first, then brothers beside each other by name.
+        part.made.sort_by(|a, b| {
+            (a.node != ROOT, a.parent)
+                .cmp(&(b.node != ROOT, b.parent))
+                .then_with(|| name(a).cmp(name(b)))
+                .then(a.node.cmp(&b.node))
+        });
+        if part.made.first()?.node != ROOT {
+            return None;
+        }
+        let mut children: HashMap<u32, (usize, usize)> = HashMap::new();
+        for (at, made) in part.made.iter().enumerate().skip(1) {
+            children.entry(made.parent).or_insert((at, at)).1 = at + 1;
+        }
+        let mut tree = Self { nodes: Vec::with_capacity(part.made.len()), names: Vec::new() };
+        let mut index_of = HashMap::with_capacity(part.made.len());
+        // Places in `made` that wait, the next one last; with parent and depth.
+        let mut waiting = vec![(0_usize, 0_u32, 0_u32)];
+        while let Some((at, parent, depth)) = waiting.pop() {
+            let made = &part.made[at];
+            let index = tree.nodes.len() as u32;
+            tree.close(depth);
+            index_of.insert(made.node, index);
+            let sum = part.sums.remove(&made.node).unwrap_or_default();
+            tree.nodes.push(Node::new(made, parent, depth, sum));
+            if let Some((first, end)) = children.get(&made.node) {
+                waiting.extend((*first..*end).rev().map(|child| (child, index, depth + 1)));
+            }
+        }
+        tree.close(0);
+        for node in part.unreadable {
+            if let Some(index) = index_of.get(&node) {
+                tree.nodes[*index as usize].unreadable = true;
+            }
+        }
+        tree.names = names;
+        Some((tree, index_of))
+    }
+
+    /// Ends the open nodes at `depth` and deeper: all that follows is not below them.
+    fn close(&mut self, depth: u32) {
+        let end = self.nodes.len() as u32;
+        let mut at = self.nodes.len().wrapping_sub(1);
+        while let Some(node) = self.nodes.get_mut(at) {
+            // Only the chain from the last node upward is still open.
+            if node.end == 0 && node.depth >= depth {
+                node.end = end;
+            }
+            if node.depth <= depth || node.depth == 0 {
+                break;
+            }
+            at = node.parent as usize;
+        }
+    }
+
+    /// Charges one inode to its first place and counts what is shared.
+    fn charge(&mut self, settled: &Settled<'_>, index_of: &HashMap<u32, u32>) {
+        let indices: Vec<(u32, u32)> = settled
+            .places
+            .iter()
+            .filter_map(|(node, count)| Some((*index_of.get(node)?, *count)))
+            .collect();
+        if !settled.charged_before {
+            let first = indices.iter().map(|(index, _)| *index).min_by_key(|index| {
+                let node = &self.nodes[*index as usize];
+                // A file stands behind its directory, so that files as nodes change nothing.
+                if node.kind == Kind::Directory { (*index, 0) } else { (node.parent, *index) }
+            });
+            if let Some(first) = first {
+                self.nodes[first as usize].own += settled.size;
+            }
+        }
+        let mut within: HashMap<u32, u32> = HashMap::new();
+        for (index, count) in indices {
+            let mut at = index;
+            loop {
+                *within.entry(at).or_default() += count;
+                if at == 0 {
+                    break;
+                }
+                at = self.nodes[at as usize].parent;
+            }
+        }
+        for (index, count) in within {
+            if count < settled.links {
+                let shared = &mut self.nodes[index as usize].shared_bytes;
+                *shared = shared.saturating_add(settled.size.disk_bytes);
+            }
+        }
+    }
+
+    /// All nodes; the root is the first.
+    pub fn nodes(&self) -> &[Node] {
+        &self.nodes
+    }
+
+    /// The root.
+    pub fn root(&self) -> &Node {
+        &self.nodes[0]
+    }
+
+    /// Name of a node; that of the root is the path that was given.
+    pub fn name(&self, index: usize) -> &[u8] {
+        let node = &self.nodes[index];
+        &self.names[node.name_at..node.name_at + node.name_bytes as usize]
+    }
+
+    /// Path of a node, beginning with the path of the root as it was given.
+    pub fn path(&self, index: usize) -> Vec<u8> {
+        let mut names = Vec::new();
+        let mut at = index;
+        while at != 0 {
+            names.push(self.name(at));
+            at = self.nodes[at].parent as usize;
+        }
+        let mut path = self.name(0).to_vec();
+        for name in names.into_iter().rev() {
+            if path.last() != Some(&b'/') {
+                path.push(b'/');
+            }
+            path.extend_from_slice(name);
+        }
+        path
+    }
+
+    /// Indices of the children of a node, by name.
+    pub fn children(&self, index: usize) -> impl Iterator<Item = usize> + '_ {
+        let end = self.nodes[index].end as usize;
+        let mut next = index + 1;
+        std::iter::from_fn(move || {
+            let at = next;
+            (at < end).then(|| {
+                next = self.nodes[at].end as usize;
+                at
+            })
+        })
+    }
+
+    /// Indices with every directory after what lies in it, as du prints them.
+    pub fn children_first(&self) -> impl Iterator<Item = usize> + '_ {
+        let mut open: Vec<usize> = Vec::new();
+        let mut next = 0;
+        std::iter::from_fn(move || {
+            loop {
+                match open.last() {
+                    Some(at) if self.nodes[*at].end as usize <= next => return open.pop(),
+                    None if next == self.nodes.len() => return None,
+                    _ => {
+                        open.push(next);
+                        next += 1;
+                    }
+                }
+            }
+        })
+    }
+
+    /// Indices of the children of a node, the largest first; of equal ones by name.
+    pub fn by_size(&self, index: usize, measure: Measure) -> Vec<usize> {
+        let mut children: Vec<usize> = self.children(index).collect();
+        children.sort_by_key(|at| std::cmp::Reverse(self.nodes[*at].total.by(measure)));
+        children
+    }
+
+    /// Takes a node and all below it out of the sums, as after its removal. Its place stays, with
+    /// nothing in it.
+    pub fn forget(&mut self, index: usize) {
+        let (end, gone) = (self.nodes[index].end as usize, self.nodes[index].total);
+        let mut at = index;
+        while at != 0 {
+            at = self.nodes[at].parent as usize;
+            let total = &mut self.nodes[at].total;
+            total.apparent_bytes = total.apparent_bytes.saturating_sub(gone.apparent_bytes);
+            total.disk_bytes = total.disk_bytes.saturating_sub(gone.disk_bytes);
+            total.inodes = total.inodes.saturating_sub(gone.inodes);
+        }
+        for node in &mut self.nodes[index..end] {
+            (node.own, node.total, node.shared_bytes) = Default::default();
+        }
+    }
+}
+
+impl Node {
+    fn new(made: &Made, parent: u32, depth: u32, sum: Tally) -> Self {
+        let found = made.found;
+        let own = if found.counts { found.size + sum } else { sum };
+        Self {
+            depth,
+            parent,
+            end: 0,
+            kind: found.kind,
+            unreadable: false,
+            size: found.size,
+            own,
+            total: Tally::default(),
+            shared_bytes: 0,
+            id: found.id,
+            links: found.links,
+            name_at: made.name_at,
+            name_bytes: made.name_bytes,
+        }
+    }
+
+    /// What is counted here, given that `total` holds what the children told so far.
+    fn total(&self) -> Tally {
+        self.total + self.own
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn found(kind: Kind, bytes: u64, inode: u64, counts: bool) -> Found {
+        let id = FileId::new((0, 1), inode);
+        Found { kind, size: Tally::entry(bytes, bytes), id, links: 2, counts }
+    }
+
+    fn dir(part: &mut Part, node: u32, parent: u32, name: &str) {
+        part.make(node, parent, name.as_bytes(), found(Kind::Directory, 1, u64::from(node), true));
+    }
+
+    fn names(tree: &Tree, order: impl Iterator<Item = usize>) -> Vec<String> {
+        order.map(|i| String::from_utf8_lossy(&tree.path(i)).into_owned()).collect()
+    }
+
+    #[test]
+    fn nodes_stand_in_the_order_of_names_whoever_made_them() {
+        let (mut a, mut b) = (Part::default(), Part::default());
+        dir(&mut a, 0, 0, "r");
+        dir(&mut a, 1, 0, "z");
+        dir(&mut b, 2, 0, "a");
+        dir(&mut b, 3, 1, "m");
+        dir(&mut a, 4, 2, "x");
+        b.add(4, Tally::entry(10, 512));
+        let tree = Tree::build(vec![b, a], &LinkSet::default()).unwrap();
+        assert_eq!(names(&tree, 0..5), ["r", "r/a", "r/a/x", "r/z", "r/z/m"]);
+        let after = ["r/a/x", "r/a", "r/z/m", "r/z", "r"];
+        assert_eq!(names(&tree, tree.children_first()), after);
+        assert_eq!(names(&tree, tree.children(0)), ["r/a", "r/z"]);
+        assert_eq!(names(&tree, tree.by_size(0, Measure::Disk).into_iter()), ["r/a", "r/z"]);
+        assert_eq!(tree.root().total, Tally { apparent_bytes: 15, disk_bytes: 517, inodes: 6 });
+        assert_eq!(tree.nodes()[1].total.apparent_bytes, 12);
+        assert_eq!((tree.nodes()[1].end, tree.nodes()[0].end), (3, 5));
+    }
+
+    #[test]
+    fn a_link_is_charged_to_the_first_path_and_shared_by_the_others() {
+        for order in [[1, 2], [2, 1]] {
+            let (mut part, links) = (Part::default(), LinkSet::default());
+            dir(&mut part, 0, 0, "r/");
+            dir(&mut part, 1, 0, "b");
+            dir(&mut part, 2, 0, "a");
+            for node in order {
+                links.note(FileId::new((0, 1), 77), Tally::entry(100, 4096), 2, node);
+            }
+            let tree = Tree::build(vec![part], &links).unwrap();
+            let of = |at: usize| (tree.nodes()[at].total.disk_bytes, tree.nodes()[at].shared_bytes);
+            assert_eq!(names(&tree, 0..3), ["r/", "r/a", "r/b"]);
+            assert_eq!((of(0), of(1), of(2)), ((4099, 0), (4097, 4096), (1, 4096)));
+        }
+    }
+
+    #[test]
+    fn files_as_nodes_charge_the_same_directory() {
+        // r/a/z and r/a/b/y are one inode: r/a is charged, whether files are nodes or not.
+        let size = Tally::entry(100, 4096);
+        let shared = FileId::new((0, 1), 77);
+        for as_nodes in [false, true] {
+            let (mut part, links) = (Part::default(), LinkSet::default());
+            dir(&mut part, 0, 0, "r");
+            dir(&mut part, 1, 0, "a");
+            dir(&mut part, 2, 1, "b");
+            if as_nodes {
+                part.make(3, 1, b"z", found(Kind::Regular, 100, 77, false));
+                part.make(4, 2, b"y", found(Kind::Regular, 100, 77, false));
+                links.note(shared, size, 2, 4);
+                links.note(shared, size, 2, 3);
+            } else {
+                links.note(shared, size, 2, 2);
+                links.note(shared, size, 2, 1);
+            }
+            let tree = Tree::build(vec![part], &links).unwrap();
+            let b = (0..tree.nodes().len()).find(|i| tree.path(*i) == b"r/a/b").unwrap();
+            assert_eq!(tree.nodes()[b].total.disk_bytes, 1);
+            assert_eq!(tree.root().total.disk_bytes, 3 + 4096);
+        }
+    }
+
+    #[test]
+    fn what_is_removed_leaves_the_sums() {
+        let mut part = Part::default();
+        dir(&mut part, 0, 0, "r");
+        dir(&mut part, 1, 0, "a");
+        dir(&mut part, 2, 1, "b");
+        let mut tree = Tree::build(vec![part], &LinkSet::default()).unwrap();
+        tree.forget(1);
+        assert_eq!(tree.root().total.inodes, 1);
+        assert_eq!(tree.nodes()[2].total.inodes, 0);
+    }
+
+    proptest! {
+        #[test]
+        fn totals_are_sums_and_ends_are_right(
+            parents in proptest::collection::vec((any::<u32>(), "[ab]{1,2}", 0u64..99), 0..60),
+            workers in 1usize..4,
+        ) {
+            let mut parts: Vec<Part> = (0..workers).map(|_| Part::default()).collect();
+            dir(&mut parts[0], 0, 0, "r");
+            let mut parent_of = vec![0_usize];
+            let mut bytes = vec![1_u64];
+            for (i, (parent, name, size)) in parents.iter().enumerate() {
+                let node = i + 1;
+                let parent = *parent as usize % node;
+                parent_of.push(parent);
+                bytes.push(*size);
+                let found = found(Kind::Directory, *size, node as u64, true);
+                parts[i % workers].make(node as u32, parent as u32, name.as_bytes(), found);
+            }
+            let tree = Tree::build(parts, &LinkSet::default()).unwrap();
+            prop_assert_eq!(tree.nodes().len(), bytes.len());
+            for (at, node) in tree.nodes().iter().enumerate() {
+                let inode = node.id.inode as usize;
+                let below = |mut i: usize| {
+                    loop {
+                        if i == inode { return true; }
+                        if i == 0 { return false; }
+                        i = parent_of[i];
+                    }
+                };
+                let all: Vec<usize> = (0..bytes.len()).filter(|i| below(*i)).collect();
+                let sum: u64 = all.iter().map(|i| bytes[*i]).sum();
+                prop_assert_eq!(node.total.apparent_bytes, sum);
+                prop_assert_eq!(node.end as usize - at, all.len());
+            }
+            prop_assert_eq!(tree.children_first().count(), bytes.len());
+        }
+    }
+}
