@@ -7,9 +7,11 @@
 //! a simulator. A decision costs a few comparisons.
 
 mod admission;
+mod crew;
 mod ramp;
 mod tuner;
 
 pub use admission::{Action, Admission, Ledger};
+pub use crew::Crew;
 pub use ramp::Ramp;
 pub use tuner::{Batch, Fixed, Tuner};

@@ -1,0 +1,400 @@
+//! How many threads walk a tree.
+//!
+//! Threads that wait for a device cost nothing and overlap its latencies; threads that compute
+//! beyond the cores only push each other aside. So the share of time that workers are blocked says
+//! whether more could pay, and the rate of entries says whether they did:
+//!
+//! ```text
+//! start with the cores ─► blocked < 10 % ─► stay (warm: the processors are the limit)
+//!        │ blocked ≥ 10 %
+//!        ▼
+//! at once to 4 per core (at least 8) ─► double while the rate rises by more than 5 %
+//!        │ it does not: one step back, then halve while fewer give more (a seeking disk)
+//!        ▼
+//! settled ─► watch: blocked < 10 % for long → the cores again; another rate by 2 → climb anew
+//! ```
+//!
+//! The first jump needs no comparison, because a blocked worker proves that there is something to
+//! overlap; later steps compare windows of at least [`COMPARE_NS`]. What the disk calls itself (the
+//! `rotational` flag) plays no part: virtual disks lie about it.
+
+use crate::tuner::{Batch, Tuner};
+
+/// Below this share of blocked time the processors are the limit.
+const BLOCKED_LEAST: f64 = 0.10;
+
+/// A step up must bring more than this.
+const GAIN_LEAST: f64 = 1.05;
+
+/// What a step up must have brought when the lower number is measured once more: two windows of
+/// the same length tell smaller differences.
+const AGAIN_LEAST: f64 = 1.03;
+
+/// A step down must bring more than this; less is in the noise of two moments.
+const DOWN_GAIN_LEAST: f64 = 1.02;
+
+/// Window before the first jump, nanoseconds and entries.
+const FIRST_NS: u64 = 8_000_000;
+const FIRST_ENTRIES: u64 = 64;
+
+/// Window of a comparison, nanoseconds.
+pub(crate) const COMPARE_NS: u64 = 60_000_000;
+
+/// Time after a change that counts for nothing: threads start and queues fill, nanoseconds.
+const SETTLE_NS: u64 = 10_000_000;
+
+/// Windows in a row that must agree before a settled crew changes.
+const AGREE: u32 = 3;
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum State {
+    /// With the cores; not blocked so far.
+    Warm,
+    /// After the first jump or a doubling; `from` fewer workers reached `rate` before.
+    Up { from: u32, rate: f64 },
+    /// Measuring fewer again after a step up to `tried`, which seemed not to pay.
+    Back { tried: u32, rate: f64 },
+    /// Trying fewer than `from`, which reached `rate`.
+    Down { from: u32, rate: f64 },
+    /// Staying with what reached `rate`.
+    Settled { rate: f64 },
+}
+
+/// A controller of the number of workers. In its batches `window` is the number of workers and
+/// `idle` the share of their time in which they were blocked by a device.
+#[derive(Debug, Clone)]
+pub struct Crew {
+    cores: u32,
+    most: u32,
+    workers: u32,
+    state: State,
+    seen: Batch,
+    settle_ns: u64,
+    odd: u32,
+    why: String,
+}
+
+impl Crew {
+    /// For `cores` usable cores and at most `most` workers.
+    pub fn new(cores: u32, most: u32) -> Self {
+        let most = most.max(1);
+        let cores = cores.clamp(1, most);
+        let why = format!("{} on {cores} usable cores, nothing measured yet", threads(cores));
+        Self {
+            cores,
+            most,
+            workers: cores,
+            state: State::Warm,
+            seen: Batch::default(),
+            settle_ns: 0,
+            odd: 0,
+            why,
+        }
+    }
+
+    /// Adds a batch to the window; true when the window is complete.
+    fn complete(&mut self, batch: &Batch) -> bool {
+        if self.settle_ns > 0 {
+            self.settle_ns = self.settle_ns.saturating_sub(batch.elapsed_ns.max(1));
+            return false;
+        }
+        let (old, new) = (self.seen.elapsed_ns as f64, batch.elapsed_ns as f64);
+        if old + new > 0.0 {
+            self.seen.idle = (self.seen.idle * old + batch.idle * new) / (old + new);
+        }
+        self.seen.elapsed_ns += batch.elapsed_ns;
+        self.seen.files += batch.files;
+        let first = self.state == State::Warm;
+        let long = if first { FIRST_NS } else { COMPARE_NS };
+        // A device that answers nothing for long is a finding too.
+        let many = self.seen.files >= FIRST_ENTRIES || self.seen.elapsed_ns >= 10 * long;
+        self.seen.elapsed_ns >= long && many
+    }
+
+    fn go(&mut self, workers: u32, state: State) {
+        self.workers = workers.clamp(1, self.most);
+        self.state = state;
+        self.settle_ns = SETTLE_NS;
+        self.odd = 0;
+    }
+
+    fn settle(&mut self, workers: u32, rate: f64, why: String) {
+        self.why = why;
+        self.go(workers, State::Settled { rate });
+    }
+
+    fn warm(&mut self, blocked: f64, rate: f64) {
+        let first = (self.cores * 4).max(8).min(self.most);
+        if blocked < BLOCKED_LEAST || first <= self.workers {
+            self.why = format!(
+                "{}, one per usable core: they were blocked {} of the time, so more would not pay",
+                threads(self.workers),
+                percent(blocked),
+            );
+            return;
+        }
+        let from = self.workers;
+        self.why =
+            format!("{}: {} were blocked {} of the time", threads(first), from, percent(blocked));
+        self.go(first, State::Up { from, rate });
+    }
+
+    fn up(&mut self, from: u32, before: f64, blocked: f64, rate: f64) {
+        let gain = rate / before.max(f64::MIN_POSITIVE);
+        let now = self.workers;
+        if gain > GAIN_LEAST && now < self.most && blocked >= BLOCKED_LEAST {
+            self.why = format!(
+                "{}: {} were blocked {} of the time, {:+.0} % entries/s from {from}",
+                threads(now),
+                now,
+                percent(blocked),
+                (gain - 1.0) * 100.0,
+            );
+            return self.go((now * 2).min(self.most), State::Up { from: now, rate });
+        }
+        if gain > GAIN_LEAST {
+            let why = format!(
+                "{}: blocked {} of the time, {:+.0} % entries/s from {from}",
+                threads(now),
+                percent(blocked),
+                (gain - 1.0) * 100.0,
+            );
+            return self.settle(now, rate, why);
+        }
+        self.why =
+            format!("{}: {now} gave {:+.0} % entries/s", threads(from), (gain - 1.0) * 100.0);
+        // The rates of two moments are compared, so the lower number is measured once more.
+        self.go(from, State::Back { tried: now, rate });
+    }
+
+    fn back(&mut self, tried: u32, then: f64, blocked: f64, rate: f64) {
+        let now = self.workers;
+        let gain = then / rate.max(f64::MIN_POSITIVE);
+        if gain > AGAIN_LEAST {
+            let why =
+                format!("{}: {:+.0} % entries/s from {now}", threads(tried), (gain - 1.0) * 100.0);
+            return self.settle(tried, then, why);
+        }
+        if blocked >= BLOCKED_LEAST && now > 2 {
+            return self.go(now.div_ceil(2), State::Down { from: now, rate });
+        }
+        let why = self.why.clone();
+        self.settle(now, rate, why);
+    }
+
+    fn down(&mut self, from: u32, before: f64, blocked: f64, rate: f64) {
+        let change = rate / before.max(f64::MIN_POSITIVE);
+        let now = self.workers;
+        if change < DOWN_GAIN_LEAST {
+            let why = format!("{}: neither more nor fewer gave more entries/s", threads(from));
+            return self.settle(from, before, why);
+        }
+        if now > 2 && blocked >= BLOCKED_LEAST {
+            return self.go(now.div_ceil(2), State::Down { from: now, rate });
+        }
+        let why =
+            format!("{}: {:+.0} % entries/s from {from}", threads(now), (change - 1.0) * 100.0,);
+        self.settle(now, rate, why);
+    }
+
+    fn settled(&mut self, reference: f64, blocked: f64, rate: f64) {
+        let calm = blocked < BLOCKED_LEAST && self.workers > self.cores;
+        let other = !(reference / 2.0..=reference * 2.0).contains(&rate);
+        let more = blocked >= BLOCKED_LEAST && self.workers < self.most;
+        self.odd = if calm || (other && more) { self.odd + 1 } else { 0 };
+        if self.odd < AGREE {
+            return;
+        }
+        if calm {
+            self.why = format!(
+                "{}, one per usable core: blocked {} of the time at the end",
+                threads(self.cores),
+                percent(blocked),
+            );
+            return self.go(self.cores, State::Warm);
+        }
+        let from = self.workers;
+        self.go((from * 2).min(self.most), State::Up { from, rate });
+    }
+}
+
+impl Tuner for Crew {
+    fn start(&self) -> u32 {
+        self.cores
+    }
+
+    fn decide(&mut self, batch: &Batch) -> u32 {
+        if !self.complete(batch) {
+            return self.workers;
+        }
+        let seen = std::mem::take(&mut self.seen);
+        let blocked = seen.idle.clamp(0.0, 1.0);
+        let rate = seen.files as f64 * 1e9 / seen.elapsed_ns as f64;
+        match self.state {
+            State::Warm => self.warm(blocked, rate),
+            State::Up { from, rate: before } => self.up(from, before, blocked, rate),
+            State::Back { tried, rate: then } => self.back(tried, then, blocked, rate),
+            State::Down { from, rate: before } => self.down(from, before, blocked, rate),
+            State::Settled { rate: reference } => self.settled(reference, blocked, rate),
+        }
+        self.workers
+    }
+
+    fn why(&self) -> String {
+        self.why.clone()
+    }
+}
+
+fn threads(count: u32) -> String {
+    if count == 1 { "1 thread".to_owned() } else { format!("{count} threads") }
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.0} %", share * 100.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// A medium by the seconds that a tree takes with 1, 2, 4 … 256 threads.
+    struct Medium {
+        seconds: &'static [f64],
+        entries: f64,
+        /// Processor seconds for the whole tree.
+        cpu: f64,
+    }
+
+    impl Medium {
+        /// Entries per second with `workers`, on the line between the two nearest counts.
+        fn rate(&self, workers: u32) -> f64 {
+            let at = f64::from(workers).log2().clamp(0.0, (self.seconds.len() - 1) as f64);
+            let low = at.floor() as usize;
+            let high = (low + 1).min(self.seconds.len() - 1);
+            let part = at - low as f64;
+            self.entries / (self.seconds[low] * (1.0 - part) + self.seconds[high] * part)
+        }
+
+        fn blocked(&self, workers: u32) -> f64 {
+            let busy = self.rate(workers) * self.cpu / self.entries / f64::from(workers);
+            (1.0 - busy).clamp(0.0, 1.0)
+        }
+    }
+
+    /// A small generator, so that a seed gives the same run for ever.
+    fn noise(random: &mut u64, size: f64) -> f64 {
+        *random = random.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        1.0 + size * ((*random >> 33) as f64 / f64::from(1u32 << 31) * 2.0 - 1.0)
+    }
+
+    /// Seconds for the whole tree under the controller.
+    fn walked(crew: &mut Crew, medium: &Medium, random: &mut u64) -> f64 {
+        let (mut left, mut seconds, mut workers) = (medium.entries, 0.0, crew.workers);
+        while left > 0.0 {
+            let rate = medium.rate(workers) * noise(random, 0.03);
+            let files = (rate * 0.01).min(left);
+            left -= files;
+            seconds += 0.01;
+            let batch = Batch {
+                elapsed_ns: 10_000_000,
+                files: files as u64,
+                bytes: 0,
+                idle: medium.blocked(workers) * noise(random, 0.1),
+                window: workers,
+            };
+            workers = crew.decide(&batch);
+            assert!((1..=256).contains(&workers));
+        }
+        seconds
+    }
+
+    /// The published table: one tree of 2,835,154 files on four media, 1 to 256 threads, 16
+    /// hardware threads. The processor time is that of the run that was processor-bound: all
+    /// sixteen for six seconds.
+    fn published() -> [(&'static str, Medium); 4] {
+        let medium = |seconds| Medium { seconds, entries: 2_835_154.0, cpu: 34.0 };
+        [
+            ("nvme", medium(&[36.14, 19.0, 11.07, 7.19, 6.0, 6.06, 6.08, 6.15, 6.35])),
+            (
+                "hdd",
+                medium(&[149.83, 110.02, 108.61, 102.38, 112.52, 124.47, 139.83, 135.01, 138.1]),
+            ),
+            ("usb2", medium(&[87.22, 66.68, 58.99, 54.05, 57.75, 63.22, 66.49, 66.63, 67.44])),
+            ("usb3.2", medium(&[39.68, 25.27, 25.33, 22.57, 23.57, 22.46, 22.72, 25.15, 24.03])),
+        ]
+    }
+
+    #[test]
+    fn on_the_published_media_it_comes_near_the_best_fixed_count() {
+        for (name, medium) in published() {
+            let best = medium.seconds.iter().copied().fold(f64::INFINITY, f64::min);
+            for cores in [2, 4, 16] {
+                for seed in 0..20 {
+                    let mut crew = Crew::new(cores, 256);
+                    let seconds = walked(&mut crew, &medium, &mut (seed * 7 + 1));
+                    let ratio = seconds / best;
+                    assert!(
+                        ratio < 1.10,
+                        "{name} {cores} cores seed {seed}: {ratio:.3} ({})",
+                        crew.why()
+                    );
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn warm_it_stays_with_the_cores() {
+        // Processor-bound: 16 cores, more threads change nothing.
+        let warm = Medium {
+            seconds: &[34.0, 17.0, 8.5, 4.25, 2.2, 2.2, 2.2, 2.2, 2.3],
+            entries: 2e6,
+            cpu: 34.0,
+        };
+        for seed in 1..20 {
+            let mut crew = Crew::new(16, 256);
+            walked(&mut crew, &warm, &mut (seed * 3));
+            assert_eq!(crew.workers, 16);
+            assert!(crew.why().contains("one per usable core"), "{}", crew.why());
+        }
+    }
+
+    #[test]
+    fn a_blocked_pair_of_workers_is_joined_by_others_at_once() {
+        let mut crew = Crew::new(2, 256);
+        let batch = Batch { elapsed_ns: 9_000_000, files: 100, idle: 0.4, window: 2, bytes: 0 };
+        assert_eq!(crew.decide(&batch), 8);
+        assert!(crew.why().contains("40 %"), "{}", crew.why());
+    }
+
+    #[test]
+    fn a_tree_that_turns_cold_is_noticed() {
+        let mut crew = Crew::new(2, 64);
+        let warm = Batch { elapsed_ns: 10_000_000, files: 10_000, idle: 0.01, window: 2, bytes: 0 };
+        for _ in 0..50 {
+            assert_eq!(crew.decide(&warm), 2);
+        }
+        let cold = Batch { files: 300, idle: 0.8, ..warm };
+        for _ in 0..3 {
+            crew.decide(&cold);
+        }
+        assert!(crew.workers >= 8);
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_it_sees_it_stays_in_bounds(
+            cores in 0u32..300,
+            most in 0u32..300,
+            batches in proptest::collection::vec((0u64..100_000_000, 0u64..10_000, -1.0f64..2.0), 0..300),
+        ) {
+            let mut crew = Crew::new(cores, most);
+            for (elapsed_ns, files, idle) in batches {
+                let workers = crew.decide(&Batch { elapsed_ns, files, bytes: 0, idle, window: 1 });
+                prop_assert!(workers >= 1 && workers <= most.max(1));
+                prop_assert!(crew.why().contains("thread"));
+            }
+        }
+    }
+}
