@@ -4,9 +4,11 @@
 //! with five calls costs five readings and five table entries, no lock and no atomic. At the end
 //! the thread's processor time and run-queue delay split the wall time into states that add up to
 //! the elapsed time exactly; what no evidence explains is `unknown`. [`bottleneck`] puts the result
-//! into one word and one sentence.
+//! into one word and one sentence. [`collect`] looks closer: each switch, fault, wake-up and device
+//! request, as far as the system allows.
 
 mod bottleneck;
+pub mod collect;
 mod gauge;
 mod meter;
 mod usage;

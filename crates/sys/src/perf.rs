@@ -15,6 +15,7 @@
 //! thread, because the kernel mixes up the identities of two events that one occurrence hits.
 //! Costs: about 2 µs for each switch, nothing while the thread runs.
 
+pub mod calls;
 pub mod held;
 pub mod record;
 

@@ -244,6 +244,16 @@ impl Instance {
         Ok(())
     }
 
+    /// Changes the filter of an event that is on; an empty one lets all through.
+    ///
+    /// # Errors
+    ///
+    /// InvalidInput for a filter that the kernel does not understand.
+    pub fn filter(&self, kind: Kind, filter: &str) -> io::Result<()> {
+        let path = self.dir.join("events").join(kind.path()).join("filter");
+        write(&path, if filter.is_empty() { "0" } else { filter })
+    }
+
     /// Starts or stops the flow of events.
     ///
     /// # Errors

@@ -146,3 +146,8 @@ fn set_pass(folder: &Path, pass: bool) -> io::Result<bool> {
     .map_err(told("change the rights of", folder))?;
     Ok(true)
 }
+
+/// The user that this process acts as.
+pub fn user() -> u32 {
+    rustix::process::geteuid().as_raw()
+}

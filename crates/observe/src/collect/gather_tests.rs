@@ -1,0 +1,134 @@
+use super::*;
+
+fn name(text: &str) -> [u8; 16] {
+    let mut name = [0; 16];
+    name[..text.len()].copy_from_slice(text.as_bytes());
+    name
+}
+
+fn event(at_ns: u64, cpu: u16, by_tid: u32, what: What) -> Event {
+    Event { at_ns, cpu, by_tid, what }
+}
+
+fn switch(at_ns: u64, cpu: u16, prev: (u32, u32), next: (u32, &str)) -> Event {
+    let what = What::Switch {
+        prev_tid: prev.0,
+        prev_state: prev.1,
+        next_tid: next.0,
+        next_name: name(next.1),
+    };
+    event(at_ns, cpu, prev.0, what)
+}
+
+fn gather(follow: bool) -> Gather {
+    let mut gather = Gather::new(100, follow);
+    gather.know(7).name = Some("seven".to_owned());
+    gather
+}
+
+#[test]
+fn a_switch_is_a_leave_and_an_arrival_and_holds_a_core() {
+    let mut g = gather(false);
+    g.kernel(&switch(10, 1, (0, 0), (7, "seven")));
+    g.kernel(&switch(30, 1, (7, 2), (8, "other")));
+    g.kernel(&switch(50, 1, (8, 0x100), (7, "seven")));
+    g.kernel(&switch(60, 1, (9, 1), (0, "idle"))); // nobody saw 9 arrive
+    let sched = &g.threads[&7].sched;
+    let seen: Vec<_> =
+        sched.iter().map(|s| (s.at_ns, s.out, s.uninterruptible, s.next_tid)).collect();
+    assert_eq!(seen, [(10, false, false, 0), (30, true, true, 8), (50, false, false, 0)]);
+    assert_eq!(g.chain_breaks, 1);
+    let cores = g.cores(100);
+    let runs: Vec<_> = cores[1].iter().map(|r| (r.start_ns, r.end_ns, r.tid, r.ours)).collect();
+    assert_eq!(runs, [(10, 30, 7, true), (30, 50, 8, false)]);
+}
+
+#[test]
+fn requests_meet_their_ends_and_some_never_do() {
+    let mut g = gather(false);
+    let issue = |sector| What::Issue { device: 0xFE0_0000, sector, bytes: 4096, write: false };
+    let complete = |sector| What::Complete { device: 0xFE0_0000, sector };
+    g.kernel(&event(1, 0, 7, issue(100)));
+    g.kernel(&event(2, 0, 7, issue(200)));
+    g.kernel(&event(5, 1, 0, complete(100)));
+    g.kernel(&event(6, 0, 7, issue(200))); // the end of the first 200 was lost
+    g.kernel(&event(9, 1, 0, complete(200)));
+    g.kernel(&event(9, 1, 0, complete(300)));
+    let ends: Vec<_> = g.requests.iter().map(|r| r.complete_ns).collect();
+    assert_eq!(ends, [Some(5), None, Some(9)]);
+    assert_eq!(g.devices, [0xFE0_0000]);
+}
+
+#[test]
+fn locks_that_spin_are_no_waits() {
+    let mut g = gather(false);
+    for (at, flags) in [(10, 1), (20, 4)] {
+        g.kernel(&event(at, 0, 7, What::LockBegin { flags }));
+        g.kernel(&event(at + 5, 0, 7, What::LockEnd));
+    }
+    assert_eq!(g.threads[&7].locks, [LockWait { start_ns: 20, end_ns: 25 }]);
+}
+
+#[test]
+fn workers_of_a_ring_are_ours_and_others_are_not() {
+    let mut g = gather(false);
+    g.kernel(&switch(10, 0, (0, 0), (70, "iou-wrk-7")));
+    g.kernel(&switch(11, 0, (70, 1), (80, "iou-wrk-8")));
+    assert!(g.threads[&70].kernel_worker && !g.threads.contains_key(&80));
+    assert_eq!(g.threads[&70].sched.len(), 2);
+}
+
+#[test]
+fn children_are_followed_when_asked() {
+    let fork =
+        |at, by, tid, thread| event(at, 0, by, What::NewTask { tid, thread, name: name("child") });
+    for follow in [false, true] {
+        let mut g = gather(follow);
+        g.know(7).pid = 7;
+        g.kernel(&fork(1, 7, 20, true));
+        g.kernel(&fork(2, 20, 21, false));
+        g.kernel(&fork(3, 99, 22, false));
+        assert_eq!(g.threads.len(), if follow { 3 } else { 1 });
+        if follow {
+            assert_eq!((g.threads[&20].pid, g.threads[&21].pid), (7, 21));
+            g.own(Record::Name { pid: 21, tid: 21, name: name("named") });
+            g.own(Record::End { at_ns: 9, pid: 21, tid: 21 });
+            let stream = &g.threads[&21];
+            assert_eq!((stream.name.as_deref(), stream.end_ns), (Some("named"), Some(9)));
+        }
+    }
+}
+
+#[test]
+fn what_is_beyond_the_bound_is_counted() {
+    let mut g = Gather::new(3, false);
+    g.know(7);
+    for at_ns in 0..10 {
+        g.own(Record::Switch {
+            at_ns,
+            pid: 7,
+            tid: 7,
+            cpu: 0,
+            out: at_ns % 2 == 0,
+            preempted: false,
+        });
+    }
+    g.own(Record::Lost { count: 4 });
+    assert_eq!((g.threads[&7].own.len(), g.over, g.told_lost), (3, 7, 4));
+}
+
+#[test]
+fn own_switches_learn_from_the_scheduler() {
+    let at = |at_ns, next_tid, cpu| Switch {
+        at_ns,
+        out: true,
+        preempted: false,
+        uninterruptible: next_tid != 0,
+        cpu,
+        next_tid,
+    };
+    let mut own = [at(1_000_000, 0, 1), at(2_000_000, 0, 1), at(3_000_000, 0, 1)];
+    let sched = [at(999_000, 5, 1), at(1_500_000, 6, 1), at(2_999_500, 7, 1)];
+    enrich(&mut own, &sched);
+    assert_eq!(own.map(|s| (s.next_tid, s.uninterruptible)), [(5, true), (0, false), (7, true)]);
+}

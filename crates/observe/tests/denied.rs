@@ -1,0 +1,95 @@
+//! A system that refuses every kernel event, as a container does. Alone in its program, because
+//! the fault seam is one for the whole process.
+
+#![allow(clippy::print_stdout, reason = "a skipped test says so")]
+
+use ioloom_model::Level;
+use ioloom_observe::collect::{Options, Refused, Session, probe};
+use ioloom_sys::fault;
+use ioloom_trace::{NO_FILE, SpanKind};
+use std::time::Duration;
+
+fn refuse_everything() {
+    let mut rules = Vec::new();
+    for n in 1..200 {
+        for (op, errno) in [("perf_event_open", 1), ("tracefs-create", 13), ("tracefs-mount", 1)] {
+            rules.push(format!("{op}:{n}:{errno}"));
+        }
+        rules.push(format!("tracefs-lock:{n}:13"));
+    }
+    fault::set(&rules.join(","));
+}
+
+#[test]
+fn without_any_rights_level_0_still_works_and_others_say_why_not() {
+    refuse_everything();
+    let found = probe();
+    assert!(found.iter().filter(|p| p.level == 0).all(|p| p.ok), "{found:?}");
+    assert!(found.iter().filter(|p| p.level > 0).all(|p| !p.ok && p.remedy.is_some()));
+
+    let options = Options { calibrate: false, ..Options::default() };
+    for level in [Level::Switch, Level::Kernel] {
+        refuse_everything();
+        let refused = Session::start(Some(level), options).err().expect("must be refused");
+        assert!(matches!(&refused, Refused::Level { level: l, .. } if *l == level));
+        let text = refused.to_string();
+        assert!(text.starts_with(&format!("evidence level {}", level.number())), "{text}");
+        assert!(text.contains("Operation not permitted") || text.contains("denied"), "{text}");
+    }
+
+    refuse_everything();
+    let session = Session::start(None, options).unwrap();
+    assert_eq!(session.level(), Level::Account);
+    let mut recorder = session.register("one", "worker");
+    session.begin();
+    recorder.begin();
+    std::thread::sleep(Duration::from_millis(2));
+    recorder.lap(SpanKind::Sleep, NO_FILE);
+    recorder.finish();
+    let raw = session.stop();
+    let notes = raw.evidence.notes.join("\n");
+    assert!(notes.contains("no switches") && notes.contains("no events of the kernel"), "{notes}");
+    let thread = raw.threads.iter().find(|t| t.role == "worker").unwrap();
+    assert_eq!((thread.spans.len(), thread.accounts.len()), (1, 1));
+    fault::set("");
+}
+
+/// The same program again as a user without rights.
+#[test]
+fn a_plain_user_gets_what_the_system_allows() {
+    const INSIDE: &str = "IOLOOM_TEST_AS_NOBODY";
+    if std::env::var_os(INSIDE).is_none() {
+        use std::os::unix::process::CommandExt;
+        if !ioloom_sys::proc::status().is_ok_and(|s| s.may_administrate()) {
+            println!("skipped: already a plain user");
+            return;
+        }
+        // The copy must be readable for that user.
+        let dir = tempfile::tempdir().unwrap();
+        let copy = dir.path().join("test");
+        std::fs::copy(std::env::current_exe().unwrap(), &copy).unwrap();
+        for path in [dir.path(), &copy] {
+            use std::os::unix::fs::PermissionsExt;
+            std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
+        }
+        let mut command = std::process::Command::new(&copy);
+        command.args(["--exact", "a_plain_user_gets_what_the_system_allows", "--nocapture"]);
+        let output =
+            command.env(INSIDE, "1").uid(65534).gid(65534).current_dir("/").output().unwrap();
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success() && text.contains("1 passed"), "{text}{output:?}");
+        return;
+    }
+    let options = Options { calibrate: false, ..Options::default() };
+    let session = Session::start(None, options).unwrap();
+    let mut recorder = session.register("one", "worker");
+    session.begin();
+    recorder.begin();
+    std::thread::sleep(Duration::from_millis(2));
+    recorder.lap(SpanKind::Sleep, NO_FILE);
+    recorder.finish();
+    let raw = session.stop();
+    let thread = raw.threads.iter().find(|t| t.role == "worker").unwrap();
+    assert_eq!(thread.spans.len(), 1);
+    assert_eq!(raw.level == Some(Level::Account), thread.switches.is_empty());
+}
