@@ -92,6 +92,11 @@ impl Crew {
         }
     }
 
+    /// The number of workers in force.
+    pub fn workers(&self) -> u32 {
+        self.workers
+    }
+
     /// Adds a batch to the window; true when the window is complete.
     fn complete(&mut self, batch: &Batch) -> bool {
         if self.settle_ns > 0 {

@@ -34,6 +34,7 @@ mod paths;
 mod pool;
 mod run;
 mod visit;
+mod watch;
 mod worker;
 
 pub use error::{ERRORS_KEPT_MAX, WalkError};

@@ -4,12 +4,16 @@ use crate::error::Errors;
 use crate::method::{Method, Refused, THREADS_MAX, Threads};
 use crate::pool::Pool;
 use crate::visit::Visitor;
+use crate::watch::Watch;
 use crate::worker::{Holds, Part, Task, Worker};
 use crate::{Fields, WalkError};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::Scope;
+
+/// Threads that `auto` starts at most.
+const THREADS_AUTO_MAX: usize = 128;
 
 /// Which symbolic links are followed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -109,14 +113,16 @@ pub(crate) struct Ground<'w, D> {
     pub(crate) next_root: AtomicUsize,
     pub(crate) pool: Pool<Task<D>>,
     pub(crate) holds: Arc<Holds>,
+    /// The controller, if it decides how many walk.
+    pub(crate) watch: Option<Watch>,
 }
 
 impl<'w, D> Ground<'w, D> {
-    fn new(walk: &'w Walk, roots: &'w [PathBuf], active: usize) -> Self {
+    fn new(walk: &'w Walk, roots: &'w [PathBuf], active: usize, watch: Option<Watch>) -> Self {
         let pool = Pool::new(active);
         pool.arrive();
         let holds = Arc::new(Holds::new(walk.descriptors_max));
-        Self { walk, roots, next_root: AtomicUsize::new(0), pool, holds }
+        Self { walk, roots, next_root: AtomicUsize::new(0), pool, holds, watch }
     }
 
     /// The next root that nobody took.
@@ -205,8 +211,8 @@ impl Walk {
         make: impl Fn(usize) -> V + Sync,
     ) -> Result<(Vec<V>, Report), Refused> {
         self.probe()?;
-        let (active, why) = self.threads_to_start();
-        let ground = Ground::new(self, roots, active);
+        let (active, watch) = self.threads_to_start();
+        let ground = Ground::new(self, roots, active, watch);
         let crew = Crew { ground, make, brought: Mutex::default() };
         std::thread::scope(|scope| labour(scope, &crew, 0));
         let brought = crew.brought.into_inner().unwrap_or_else(PoisonError::into_inner);
@@ -215,7 +221,11 @@ impl Walk {
             parts.push(one.unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
         }
         parts.sort_by_key(|(number, ..)| *number);
-        let mut report = Report { threads: parts.len(), threads_why: why, ..Report::default() };
+        let threads_why = match &crew.ground.watch {
+            Some(watch) => watch.why(),
+            None => as_asked(active, parts.len()),
+        };
+        let mut report = Report { threads: parts.len(), threads_why, ..Report::default() };
         let mut errors = Errors::default();
         let mut visitors = Vec::with_capacity(parts.len());
         for (_, visitor, part) in parts {
@@ -233,7 +243,7 @@ impl Walk {
         visitor: &mut V,
     ) -> Result<Report, Refused> {
         self.probe()?;
-        let ground = Ground::new(self, roots, 1);
+        let ground = Ground::new(self, roots, 1, None);
         let part = Worker::new(&ground, 0, visitor, &|_| {}).run();
         let threads_why = "1 thread, the caller's".to_owned();
         let mut report = Report { threads: 1, threads_why, ..Report::default() };
@@ -243,14 +253,23 @@ impl Walk {
         Ok(report)
     }
 
-    fn threads_to_start(&self) -> (usize, String) {
+    fn threads_to_start(&self) -> (usize, Option<Watch>) {
         match self.threads {
-            Threads::Count(count) => (count, format!("{count} threads, as asked")),
+            Threads::Count(count) => (count, None),
             Threads::Auto => {
                 let cores = std::thread::available_parallelism().map_or(1, usize::from);
-                let count = cores.min(THREADS_MAX);
-                (count, format!("{count} threads, one per usable core"))
+                let cores = cores.min(THREADS_MAX);
+                (cores, Some(Watch::new(cores, THREADS_AUTO_MAX.max(cores))))
             }
         }
     }
+}
+
+/// The reason for a fixed number of threads.
+fn as_asked(asked: usize, came: usize) -> String {
+    let word = if asked == 1 { "thread" } else { "threads" };
+    if came < asked {
+        return format!("{asked} {word}, as asked; there was work for {came}");
+    }
+    format!("{asked} {word}, as asked")
 }

@@ -4,6 +4,7 @@ use crate::error::Errors;
 use crate::node::{Node, path_from};
 use crate::run::{Follow, Ground};
 use crate::visit::{Control, DirRef, Found, NewDir, Visitor};
+use crate::watch::Gauge;
 use crate::{Fields, Meta, Method, WalkError};
 use ioloom_sys::dir::{self, BUFFER_BYTES, Block, Dir, Kind, Record, Records};
 use std::ffi::{CStr, CString};
@@ -12,7 +13,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Bytes of records that are worth a gift: about 16 names.
 const SPLIT_BYTES_MIN: usize = 16 * 32;
@@ -115,6 +116,7 @@ pub(crate) struct Worker<'a, 'w, V: Visitor> {
     fields: Fields,
     dir_fields: Fields,
     let_go: bool,
+    gauge: Option<Gauge>,
 }
 
 impl<'a, 'w, V: Visitor> Worker<'a, 'w, V> {
@@ -143,6 +145,7 @@ impl<'a, 'w, V: Visitor> Worker<'a, 'w, V> {
             fields,
             dir_fields,
             let_go: false,
+            gauge: ground.watch.is_some().then(Gauge::new),
         }
     }
 
@@ -155,13 +158,23 @@ impl<'a, 'w, V: Visitor> Worker<'a, 'w, V> {
                 continue;
             } else if let Some((index, path)) = self.next_root() {
                 self.root(index, path);
-            } else if !self.ground.pool.take(self.number, &mut self.local) {
+            } else if !self.wait() {
                 break;
             }
             self.share_tasks();
         }
         self.part.stopped = self.ground.pool.stopped();
         self.part
+    }
+
+    /// Waits for tasks of others; false when all is over.
+    fn wait(&mut self) -> bool {
+        let since = self.gauge.is_some().then(Instant::now);
+        let goes_on = self.ground.pool.take(self.number, &mut self.local);
+        if let (Some(gauge), Some(since)) = (&mut self.gauge, since) {
+            gauge.was_hungry(since);
+        }
+        goes_on
     }
 
     fn next_root(&self) -> Option<(usize, &'w Path)> {
@@ -174,6 +187,12 @@ impl<'a, 'w, V: Visitor> Worker<'a, 'w, V> {
         self.until_look = LOOK_ENTRIES;
         if self.ground.walk.cancel.as_ref().is_some_and(|c| c.load(Ordering::Relaxed)) {
             self.ground.pool.stop();
+        }
+        if let (Some(gauge), Some(watch)) = (&mut self.gauge, &self.ground.watch)
+            && let Some(active) = gauge.look(watch, self.part.entries)
+            && active != self.ground.pool.active()
+        {
+            self.ground.pool.set_active(active);
         }
         if !self.let_go && self.ground.holds.squeezed.load(Ordering::Relaxed) {
             self.let_go_of_parents();
