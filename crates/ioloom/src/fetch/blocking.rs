@@ -86,16 +86,16 @@ impl<'p, S> Fetch<'p, S> for Blocking<'p, S> {
         item: Item<'p, S>,
         lease: Option<Lease>,
     ) -> Started<'p, S> {
-        let Begun { item, file, lease, progress } = match begin(cx, item, lease, self.direct) {
+        let Begun { file, lease, progress } = match begin(cx, &item, lease, self.direct) {
             Ok(begun) => begun,
-            Err(not) => return not,
+            Err(not) => return not.started(item),
         };
         read_on(cx, item, file, lease, progress, (self.direct, &mut self.parked))
     }
 
     fn resume(&mut self, cx: &mut Cx<'_, '_>, done: Loaded<'p, S>) -> Started<'p, S> {
         match next_piece(cx, done) {
-            Ok(Begun { item, file, lease, progress }) => {
+            Ok((item, Begun { file, lease, progress })) => {
                 read_on(cx, item, file, lease, progress, (self.direct, &mut self.parked))
             }
             Err(error) => Started::Failed(error),
@@ -149,7 +149,7 @@ pub(crate) struct Progress {
 pub(crate) fn next_piece<'p, S>(
     cx: &mut Cx<'_, '_>,
     done: Loaded<'p, S>,
-) -> Result<Begun<'p, S>, FileError> {
+) -> Result<(Item<'p, S>, Begun), FileError> {
     let Loaded { item, file, data, len, offset, .. } = done;
     let lease = match data {
         Data::Buffer(lease) if !lease.is_kept() => lease,
@@ -157,7 +157,7 @@ pub(crate) fn next_piece<'p, S>(
     };
     let file = file.expect("a file with more pieces stays open");
     let progress = Progress { offset: offset + len as u64, ..Progress::default() };
-    Ok(Begun { item, file, lease, progress })
+    Ok((item, Begun { file, lease, progress }))
 }
 
 /// Reads with blocking calls until the piece is complete, directly or not; a file that needs more
@@ -178,7 +178,7 @@ pub(crate) fn read_on<'p, S>(
                 Ok(Full::Piece) => {
                     return Started::Ready(complete(cx, item, file, lease, progress, false));
                 }
-                Ok(Full::End) => return ended(cx, item, file, lease, progress).into(),
+                Ok(Full::End) => return ended(cx, item, file, lease, progress),
                 Err(error) => return Started::Failed(error),
             };
             let larger = match cx.shared.arena.try_lease(size) {
@@ -203,7 +203,7 @@ pub(crate) fn read_on<'p, S>(
         match result {
             Ok(n) if is_end(n, limit - progress.filled, &progress, direct) => {
                 progress.filled += n;
-                return ended(cx, item, file, lease, progress).into();
+                return ended(cx, item, file, lease, progress);
             }
             Ok(n) => progress.filled += n,
             Err(error) => {
@@ -308,18 +308,21 @@ pub(crate) fn take_over(mut larger: Lease, from: &Lease, filled: usize) -> Lease
 }
 
 /// The last piece of a file. One that gave nothing at all may be no file: that is asked.
-#[inline]
+#[inline(always)] // a call of its own moves the piece once more
 pub(crate) fn ended<'p, S>(
     cx: &mut Cx<'_, '_>,
     item: Item<'p, S>,
     file: OwnedFd,
     lease: Lease,
     progress: Progress,
-) -> Result<Loaded<'p, S>, FileError> {
-    if progress.filled == 0 && progress.offset == 0 {
-        size_of(cx, &item, &file)?;
+) -> Started<'p, S> {
+    if progress.filled == 0
+        && progress.offset == 0
+        && let Err(error) = size_of(cx, &item, &file)
+    {
+        return Started::Failed(error);
     }
-    Ok(complete(cx, item, file, lease, progress, true))
+    Started::Ready(complete(cx, item, file, lease, progress, true))
 }
 
 /// A complete piece; the file is closed unless it has more.

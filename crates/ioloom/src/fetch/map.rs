@@ -3,7 +3,7 @@
 //! `mmap:willneed` asks for the pages of a window of files and hands out the oldest; the other
 //! variants map one file at a time. An empty file cannot be mapped and is empty data.
 
-use super::opening::{NotOpen, Opened, failed_on, open, size_of};
+use super::opening::{Opened, failed_on, open, size_of};
 use super::{Cx, Data, Fetch, Loaded, Reaped, Started};
 use crate::arena::Lease;
 use crate::error::{Error, FileError, Operation};
@@ -64,8 +64,7 @@ impl<'p, S> Fetch<'p, S> for Mapped<'p, S> {
     ) -> Started<'p, S> {
         let opened = match open(cx, &item, false) {
             Ok(opened) => opened,
-            Err(NotOpen::Failed(error)) => return Started::Failed(error),
-            Err(NotOpen::Later) => return Started::Later(item),
+            Err(not) => return not.started(item),
         };
         match Self::map(cx, item, opened, self.advice) {
             Ok(loaded) if self.window > 1 => {

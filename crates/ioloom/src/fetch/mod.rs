@@ -67,16 +67,6 @@ pub(crate) enum Started<'p, S> {
     Later(Item<'p, S>),
 }
 
-impl<'p, S> From<Result<Loaded<'p, S>, FileError>> for Started<'p, S> {
-    #[inline]
-    fn from(result: Result<Loaded<'p, S>, FileError>) -> Self {
-        match result {
-            Ok(loaded) => Self::Ready(loaded),
-            Err(error) => Self::Failed(error),
-        }
-    }
-}
-
 /// What came out of flight: a piece, or why not.
 pub(crate) type Reaped<'p, S> = VecDeque<Result<Loaded<'p, S>, FileError>>;
 

@@ -54,7 +54,7 @@ impl<'p, S> NowaitWindow<'p, S> {
         match result {
             Ok(Nowait::Hit(n)) if is_end(n, limit, &progress, false) => {
                 progress.filled = n;
-                ended(cx, item, file, lease, progress).into()
+                ended(cx, item, file, lease, progress)
             }
             // Part of it was there, or all of the buffer: the rest with blocking calls.
             Ok(Nowait::Hit(n)) => {
@@ -80,9 +80,9 @@ impl<'p, S> Fetch<'p, S> for NowaitWindow<'p, S> {
         item: Item<'p, S>,
         lease: Option<Lease>,
     ) -> Started<'p, S> {
-        let Begun { item, file, lease, mut progress } = match begin(cx, item, lease, false) {
+        let Begun { file, lease, mut progress } = match begin(cx, &item, lease, false) {
             Ok(begun) => begun,
-            Err(not) => return not,
+            Err(not) => return not.started(item),
         };
         // A hit that is cut short at the edge of what is in memory looks like the end of the file
         // unless the size is known; ask for it, the inode is in memory now.
@@ -98,7 +98,7 @@ impl<'p, S> Fetch<'p, S> for NowaitWindow<'p, S> {
     fn resume(&mut self, cx: &mut Cx<'_, '_>, done: super::Loaded<'p, S>) -> Started<'p, S> {
         match next_piece(cx, done) {
             // Read-ahead has long gone past this offset.
-            Ok(Begun { item, file, lease, progress }) => {
+            Ok((item, Begun { file, lease, progress })) => {
                 read_on(cx, item, file, lease, progress, (false, &mut self.parked))
             }
             Err(error) => Started::Failed(error),
@@ -152,7 +152,7 @@ fn finish_missed<'p, S>(
     match result {
         Ok(n) if is_end(n, limit, &progress, false) => {
             progress.filled = n;
-            ended(cx, item, file, lease, progress).into()
+            ended(cx, item, file, lease, progress)
         }
         Ok(n) => {
             progress.filled = n;

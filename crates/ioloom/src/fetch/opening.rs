@@ -35,6 +35,17 @@ pub(crate) enum NotOpen {
     Later,
 }
 
+impl NotOpen {
+    /// What has become of the start of `item`.
+    #[cold]
+    pub(crate) fn started<S>(self, item: Item<'_, S>) -> Started<'_, S> {
+        match self {
+            Self::Failed(error) => Started::Failed(error),
+            Self::Later => Started::Later(item),
+        }
+    }
+}
+
 impl From<FileError> for NotOpen {
     fn from(error: FileError) -> Self {
         Self::Failed(error)
@@ -42,34 +53,24 @@ impl From<FileError> for NotOpen {
 }
 
 /// A file that is open and has its first buffer.
-pub(crate) struct Begun<'p, S> {
-    pub(crate) item: Item<'p, S>,
+pub(crate) struct Begun {
     pub(crate) file: OwnedFd,
     pub(crate) lease: Lease,
     pub(crate) progress: Progress,
 }
 
-/// Opens a file and gives it its first buffer: how every method begins that reads by system calls
-/// or opens by one.
+/// Opens a file and gives it its first buffer: how every method begins that opens by a system call
+/// and reads.
 #[inline]
-pub(crate) fn begin<'p, S>(
+pub(crate) fn begin<S>(
     cx: &mut Cx<'_, '_>,
-    item: Item<'p, S>,
+    item: &Item<'_, S>,
     lease: Option<Lease>,
     direct: bool,
-) -> Result<Begun<'p, S>, Started<'p, S>> {
-    let Opened { file, size } = match open(cx, &item, direct) {
-        Ok(opened) => opened,
-        Err(NotOpen::Failed(error)) => return Err(Started::Failed(error)),
-        Err(NotOpen::Later) => return Err(Started::Later(item)),
-    };
-    match first_lease(cx, &item, lease, size) {
-        Ok(lease) => {
-            let progress = Progress { size, ..Progress::default() };
-            Ok(Begun { item, file, lease, progress })
-        }
-        Err(error) => Err(Started::Failed(error)),
-    }
+) -> Result<Begun, NotOpen> {
+    let Opened { file, size } = open(cx, item, direct)?;
+    let lease = first_lease(cx, item, lease, size)?;
+    Ok(Begun { file, lease, progress: Progress { size, ..Progress::default() } })
 }
 
 /// The first buffer of a file: the one it came with, or one for its size.
@@ -88,33 +89,49 @@ pub(crate) fn first_lease<S>(
 
 /// Opens a file of the input. Without a descriptor left an idle thread waits until others close
 /// some.
+#[inline]
 pub(crate) fn open<S>(
     cx: &mut Cx<'_, '_>,
     item: &Item<'_, S>,
     direct: bool,
 ) -> Result<Opened, NotOpen> {
-    let path = item.path.as_path();
-    let size = ask_first(cx, item, direct)?;
+    let size = if item.known_regular && !direct { None } else { ask_first(cx, item, direct)? };
     let how = OpenHow { direct, nofollow: item.known_regular };
+    let opened = file::open(item.path.as_path(), how);
+    cx.meter.lap(CallKind::Open, item.index);
+    match opened {
+        Ok(file) => Ok(Opened { file, size }),
+        Err(error) => open_again(cx, item, how, error).map(|file| Opened { file, size }),
+    }
+}
+
+/// After a first attempt that failed.
+#[cold]
+fn open_again<S>(
+    cx: &mut Cx<'_, '_>,
+    item: &Item<'_, S>,
+    how: OpenHow,
+    mut error: io::Error,
+) -> Result<OwnedFd, NotOpen> {
+    let path = item.path.as_path();
     let mut pause = Duration::from_millis(1);
-    let mut attempt = 0;
-    let opened = loop {
+    for _ in 0..ATTEMPTS {
+        if !no_descriptor(&error) || cx.shared.stopping() {
+            break;
+        }
+        if !cx.idle {
+            return Err(NotOpen::Later);
+        }
+        std::thread::sleep(pause);
+        pause = (pause * 2).min(PAUSE_MAX);
         let opened = file::open(path, how);
         cx.meter.lap(CallKind::Open, item.index);
         match opened {
-            Err(e) if no_descriptor(&e) && !cx.idle => return Err(NotOpen::Later),
-            Err(e) if no_descriptor(&e) && attempt < ATTEMPTS && !cx.shared.stopping() => {
-                attempt += 1;
-                std::thread::sleep(pause);
-                pause = (pause * 2).min(PAUSE_MAX);
-            }
-            other => break other,
+            Ok(file) => return Ok(file),
+            Err(again) => error = again,
         }
-    };
-    match opened {
-        Ok(file) => Ok(Opened { file, size }),
-        Err(error) => Err(FileError::io(item.index, path, Operation::Open, &error).into()),
     }
+    Err(FileError::io(item.index, path, Operation::Open, &error).into())
 }
 
 /// What must be known before a file is opened. What no walk has seen to be regular is asked first

@@ -216,7 +216,7 @@ impl<'p, S> Rings<'p, S> {
         }
         job.progress.filled += n;
         if end {
-            return Some(ended(cx, job.item, file, job.lease, job.progress));
+            return came(ended(cx, job.item, file, job.lease, job.progress));
         }
         if job.progress.filled < limit {
             self.submit_read(file, job, limit);
@@ -226,7 +226,7 @@ impl<'p, S> Rings<'p, S> {
             Ok(Full::Piece) => {
                 Some(Ok(complete(cx, job.item, file, job.lease, job.progress, false)))
             }
-            Ok(Full::End) => Some(ended(cx, job.item, file, job.lease, job.progress)),
+            Ok(Full::End) => came(ended(cx, job.item, file, job.lease, job.progress)),
             Ok(Full::Larger(larger)) => {
                 let parked = Parked { job, file, larger };
                 // One that holds a large buffer is decided at once: nobody may wait before it.
@@ -297,6 +297,14 @@ impl<'p, S> Rings<'p, S> {
     }
 }
 
+fn came<'p, S>(started: Started<'p, S>) -> Option<Result<Loaded<'p, S>, FileError>> {
+    match started {
+        Started::Ready(loaded) => Some(Ok(loaded)),
+        Started::Failed(error) => Some(Err(error)),
+        Started::Pending | Started::Later(_) => None,
+    }
+}
+
 fn again(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock)
 }
@@ -311,15 +319,15 @@ impl<'p, S> Fetch<'p, S> for Rings<'p, S> {
         if self.open_in_ring {
             return self.start_with_open(cx, item, lease);
         }
-        match begin(cx, item, lease, self.direct) {
-            Ok(begun) => self.begin_read(cx, begun),
-            Err(not) => not,
+        match begin(cx, &item, lease, self.direct) {
+            Ok(begun) => self.begin_read(cx, item, begun),
+            Err(not) => not.started(item),
         }
     }
 
     fn resume(&mut self, cx: &mut Cx<'_, '_>, done: Loaded<'p, S>) -> Started<'p, S> {
         match next_piece(cx, done) {
-            Ok(begun) => self.begin_read(cx, begun),
+            Ok((item, begun)) => self.begin_read(cx, item, begun),
             Err(error) => Started::Failed(error),
         }
     }
@@ -370,8 +378,12 @@ impl<'p, S> Fetch<'p, S> for Rings<'p, S> {
 }
 
 impl<'p, S> Rings<'p, S> {
-    fn begin_read(&mut self, cx: &mut Cx<'_, '_>, begun: Begun<'p, S>) -> Started<'p, S> {
-        let Begun { item, file, lease, progress } = begun;
+    fn begin_read(
+        &mut self,
+        cx: &mut Cx<'_, '_>,
+        item: Item<'p, S>,
+        Begun { file, lease, progress }: Begun,
+    ) -> Started<'p, S> {
         let limit = piece_limit(cx, &lease);
         let index = item.index;
         self.submit_read(file, Job { item, lease, progress, asked: 0, retries: 0 }, limit);

@@ -8,3 +8,4 @@ mod memory;
 mod policy;
 mod properties;
 mod support;
+mod tail;

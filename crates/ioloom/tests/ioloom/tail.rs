@@ -1,0 +1,88 @@
+//! The end of a run: what one worker has read is computed by all.
+
+use crate::support::{content, plan};
+use ioloom::{Cancel, Error, Errors, File, FnError};
+use std::path::PathBuf;
+use std::sync::{Condvar, Mutex};
+use std::thread::{ThreadId, current};
+use std::time::Duration;
+
+/// Longer than any run here: waiting so long means that the other worker has left.
+const NEVER: Duration = Duration::from_secs(20);
+
+/// Gives the list to the second thread that asks, once the first, which gets nothing, has had time
+/// to leave or to rest.
+fn for_one_thread(paths: Vec<PathBuf>) -> impl Iterator<Item = PathBuf> + Send {
+    let (mut first, mut started): (Option<ThreadId>, bool) = (None, false);
+    let mut paths = paths.into_iter();
+    std::iter::from_fn(move || {
+        if *first.get_or_insert(current().id()) == current().id() {
+            return None;
+        }
+        if !started {
+            started = true;
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        paths.next()
+    })
+}
+
+#[test]
+fn a_worker_without_files_computes_what_another_has_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let paths: Vec<PathBuf> = (0..12)
+        .map(|i| {
+            let path = dir.path().join(format!("{i}"));
+            std::fs::write(&path, content(i, 30_000)).unwrap();
+            path
+        })
+        .collect();
+    for text in ["null/window:l=8,p=2", "nowait/window:l=8,p=2", "uring/window:l=8,p=2"] {
+        let (inside, came) = (Mutex::new(0), Condvar::new());
+        let run = ioloom::files(for_one_thread(paths.clone()))
+            .pin(plan(text))
+            .errors(Errors::Collect)
+            .map(|f| {
+                // The first two calls go on only together, so on two threads.
+                let mut count = inside.lock().unwrap();
+                *count += 1;
+                came.notify_all();
+                let met = came.wait_timeout_while(count, NEVER, |count| *count < 2).unwrap();
+                if met.1.timed_out() { Err("nobody else computes".into()) } else { Ok(f.len()) }
+            })
+            .run();
+        match run {
+            Err(error) => assert!(crate::support::lacks(&plan(text), &error), "{text}: {error}"),
+            Ok(run) => {
+                assert_eq!((run.failed, run.value.len()), (0, 12), "{text}: {:?}", run.errors)
+            }
+        }
+    }
+}
+
+#[test]
+fn resting_workers_end_with_the_run() {
+    let paths: Vec<PathBuf> = (0..3).map(|i| PathBuf::from(format!("{i}"))).collect();
+    let files = || ioloom::files(for_one_thread(paths.clone())).pin(plan("null/window:l=8,p=4"));
+    let slow = || std::thread::sleep(Duration::from_millis(30));
+    let failing = |_: &File<'_>| -> Result<(), FnError> {
+        slow();
+        Err("no".into())
+    };
+    let run = files().map(failing).run();
+    assert!(matches!(run, Err(Error::File(_))), "{run:?}");
+    let token = Cancel::new();
+    let cancelling = |_: &File<'_>| -> Result<(), FnError> {
+        token.cancel();
+        slow();
+        Ok(())
+    };
+    let run = files().cancel(&token).map(cancelling).run();
+    assert!(matches!(run, Err(Error::Cancelled { .. })), "{run:?}");
+    let panicking = |_: &File<'_>| -> Result<(), FnError> {
+        slow();
+        panic!("as the function does")
+    };
+    let run = std::panic::catch_unwind(|| files().map(panicking).run().map(|_| ()));
+    assert!(run.is_err());
+}
