@@ -6,7 +6,7 @@ use crate::guard::{Ended, Job};
 use crate::repo::Repo;
 use crate::smoke::{self, User};
 use crate::steps::{Outcome, Steps};
-use crate::{gate, tidy, tools, ui};
+use crate::{crash, gate, tidy, tools, ui};
 
 /// Runs all steps; false if one failed, or under `strict` was skipped.
 pub(crate) fn run(repo: &Repo, strict: bool) -> anyhow::Result<bool> {
@@ -35,6 +35,12 @@ pub(crate) fn run(repo: &Repo, strict: bool) -> anyhow::Result<bool> {
             smoke::run(repo, &repo.target_dir()?.join("release/ioloom"), user)
         });
     }
+    steps.take("crash", || {
+        if !built {
+            return Ok(Outcome::Skipped("there is no release build".to_owned()));
+        }
+        crash::crash(&repo.target_dir()?.join("release/ioloom"), crash::ROUNDS_SHORT, 1)
+    });
     steps.take("gate", || gate::run(repo, false));
     print!("{}", steps.summary());
     Ok(steps.fine(strict))

@@ -175,6 +175,25 @@ impl Job {
         Ok(ended)
     }
 
+    /// Starts it without the guard, for a caller that kills it at a moment of its choice. What it
+    /// says goes to the file `said`.
+    ///
+    /// # Errors
+    /// If it cannot be started.
+    pub(crate) fn start_apart(&self, said: &Path) -> anyhow::Result<Kept> {
+        let file = std::fs::File::create(said).context("make a file for what a program says")?;
+        let child = Command::new(&self.program)
+            .args(&self.args)
+            .current_dir(&self.dir)
+            .envs(self.env.iter().map(|(k, v)| (k, v)))
+            .stdin(Stdio::null())
+            .stdout(file.try_clone().context("share a file")?)
+            .stderr(file)
+            .spawn()
+            .with_context(|| format!("start {}", self.shown()))?;
+        Ok(Kept(child))
+    }
+
     fn start(&self) -> anyhow::Result<(std::io::PipeReader, Child)> {
         let (reader, writer) = std::io::pipe().context("make a pipe for a step")?;
         let mut command = Command::new(&self.guard);
@@ -194,6 +213,38 @@ impl Job {
             .process_group(0);
         let child = command.spawn().with_context(|| format!("start {}", self.shown()))?;
         Ok((reader, child))
+    }
+}
+
+/// A program that was started apart. Dropping it kills it with SIGKILL, as a crash would.
+#[derive(Debug)]
+pub(crate) struct Kept(Child);
+
+impl Kept {
+    /// Waits for its end, at most so long; the exit code, or 128 + signal, or `None` if it runs
+    /// still.
+    ///
+    /// # Errors
+    /// If the system does not tell.
+    pub(crate) fn wait(&mut self, patience: Duration) -> anyhow::Result<Option<i32>> {
+        let since = Instant::now();
+        loop {
+            if let Some(status) = self.0.try_wait().context("wait for a program")? {
+                return Ok(Some(status.code().unwrap_or(128 + status.signal().unwrap_or(0))));
+            }
+            let left = patience.saturating_sub(since.elapsed());
+            if left.is_zero() {
+                return Ok(None);
+            }
+            std::thread::sleep(left.min(Duration::from_millis(2)));
+        }
+    }
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
     }
 }
 

@@ -7,11 +7,13 @@
 #![expect(clippy::print_stdout, reason = "a program whose only product is what it prints")]
 
 mod ci;
+mod crash;
 mod gate;
 mod guard;
 mod licence;
 mod repo;
 mod smoke;
+mod soak;
 mod steps;
 mod tidy;
 mod tools;
@@ -31,6 +33,11 @@ cargo xtask COMMAND
   ui [--build]     check the viewer; --build writes its one embedded file anew
   gate [--bless]   instructions of the example `gate` against xtask/gate.toml;
                    --bless rewrites that file
+  crash [N [SEED]] kills a study and the making of a file set N times (100) at moments from the
+                   seed (1), and looks that nothing finished is lost and nothing is torn
+  soak [MINUTES [PACKAGE…]]
+                   repeats the tests of packages (those with threads, randomness or kills) for so
+                   many minutes (10); the first failure ends it
   licences         the licence of every dependency
   help             this text
 ";
@@ -64,6 +71,20 @@ fn run(args: &[String]) -> anyhow::Result<ExitCode> {
         ["ui", "--build"] => ui::run(&repo, true)?.print_alone("ui"),
         ["gate"] => gate::run(&repo, false)?.print_alone("gate"),
         ["gate", "--bless"] => gate::run(&repo, true)?.print_alone("gate"),
+        ["crash", rest @ ..] => {
+            let [rounds, seed] = match rest {
+                [] => [u64::from(crash::ROUNDS), 1],
+                [rounds] => [number(rounds)?, 1],
+                [rounds, seed] => [number(rounds)?, number(seed)?],
+                _ => bail!("crash takes the number of rounds and a seed"),
+            };
+            let rounds = u32::try_from(rounds).unwrap_or(u32::MAX);
+            crash::run(&repo, rounds, seed)?.print_alone("crash")
+        }
+        ["soak"] => soak::run(&repo, soak::MINUTES, &[])?.print_alone("soak"),
+        ["soak", minutes, named @ ..] => {
+            soak::run(&repo, number(minutes)?, named)?.print_alone("soak")
+        }
         ["licences"] => licence::list(&repo)?,
         _ => {
             print!("{HELP}");
@@ -71,4 +92,8 @@ fn run(args: &[String]) -> anyhow::Result<ExitCode> {
         }
     };
     Ok(if fine { ExitCode::SUCCESS } else { ExitCode::from(1) })
+}
+
+fn number(word: &str) -> anyhow::Result<u64> {
+    word.parse().map_err(|_| anyhow::anyhow!("'{word}' is no whole number"))
 }

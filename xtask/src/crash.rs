@@ -1,0 +1,429 @@
+//! `cargo xtask crash`: kills the program at random moments and looks at what it left.
+//!
+//! Two things must survive `kill -9`: the finished runs of a study, and a file set that was being
+//! made. A round kills one of them; the moments come from the seed, so a failure can be repeated
+//! as far as the machine allows. The program runs from a copy in a home of its own, by which
+//! processes that outlive it are known. Nothing here judges speed: a round that the program
+//! finishes before its moment counts as finished.
+//!
+//! After each kill of a study its file must hold whole lines, but for the last one; every line
+//! that was whole before must still be there to the byte; runs must stand in order and once each;
+//! and no process of a run may live on. In the end it is resumed and must come to its end. A set
+//! must be made to its end by the same command, verify, and be the same as one that nobody
+//! disturbed.
+
+use crate::guard::{Job, Kept};
+use crate::repo::Repo;
+use crate::steps::Outcome;
+use anyhow::{Context, bail, ensure};
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// Rounds of the short form in `ci`.
+pub(crate) const ROUNDS_SHORT: u32 = 8;
+/// Rounds without a word on the command line.
+pub(crate) const ROUNDS: u32 = 100;
+/// Time after which a command that should end is given up.
+const LIMIT: Duration = Duration::from_secs(300);
+/// Time that a process of a run has to notice that its parent is gone.
+const ORPHAN: Duration = Duration::from_secs(10);
+/// The latest moment at which a study is killed.
+const STUDY_KILL_MAX: Duration = Duration::from_millis(700);
+
+const BLOCKS: u64 = 24;
+/// Two arms, and one of them again.
+const RUNS: u64 = 3 * BLOCKS;
+const SET: &str = "count=3000,size=exp(mean=2KiB,min=1,max=64KiB)";
+const SET_FILES: usize = 3000;
+
+/// Numbers that look random and come from a seed.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        mixed ^ (mixed >> 31)
+    }
+
+    /// A moment before `max`.
+    fn moment(&mut self, max: Duration) -> Duration {
+        max.mul_f64((self.next() >> 11) as f64 / (1u64 << 53) as f64)
+    }
+}
+
+/// Builds the program and crashes it so many times.
+pub(crate) fn run(repo: &Repo, rounds: u32, seed: u64) -> anyhow::Result<Outcome> {
+    let args = ["build", "--locked", "--package", "ioloom-cli"];
+    let built = Job::new("cargo", &args, &repo.root, 1200).run()?;
+    if !built.fine() {
+        return Ok(Outcome::Failed(format!("build: {}", built.word())));
+    }
+    crash(&repo.target_dir()?.join("debug/ioloom"), rounds, seed)
+}
+
+/// Crashes a program that is built already.
+pub(crate) fn crash(program: &Path, rounds: u32, seed: u64) -> anyhow::Result<Outcome> {
+    let mut random = Random(seed);
+    let mut study: Option<Study> = None;
+    let (mut killed, mut torn, mut studies, mut sets) = (0, 0, 0, 0);
+    let reference = SetHome::new(program, "reference")?;
+    let (whole, takes) = reference.undisturbed()?;
+    for round in 0..rounds {
+        let of = |error: anyhow::Error| error.context(format!("round {round} of seed {seed}"));
+        if round % 2 == 1 {
+            killed += crash_set(program, &mut random, &whole, takes).map_err(of)?;
+            sets += 1;
+            continue;
+        }
+        let mut now = match study.take() {
+            Some(study) => study,
+            None => Study::new(program)?,
+        };
+        if now.round(&mut random).map_err(of)? {
+            killed += 1;
+            torn += u32::from(now.torn);
+            study = Some(now);
+        } else {
+            studies += 1;
+        }
+    }
+    if let Some(mut last) = study {
+        last.finish().context("the study that was under way last")?;
+        studies += 1;
+    }
+    Ok(Outcome::Passed(format!(
+        "{rounds} rounds of seed {seed}: {killed} kills, {torn} torn lines, {studies} studies and \
+         {sets} sets came to their end whole"
+    )))
+}
+
+/// A home directory with a copy of the program; removed at the end.
+struct Home(PathBuf);
+
+impl Drop for Home {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+impl Home {
+    fn new(program: &Path, word: &str) -> anyhow::Result<Self> {
+        // The directory for temporary files is often in memory, where no run can be cold.
+        let disk = Path::new("/var/tmp");
+        let base = if disk.is_dir() { disk.to_owned() } else { std::env::temp_dir() };
+        let dir = base.join(format!("ioloom-crash-{}-{word}", std::process::id()));
+        std::fs::create_dir(&dir).with_context(|| format!("make {}", dir.display()))?;
+        let home = Self(dir);
+        std::fs::copy(program, home.program())
+            .with_context(|| format!("copy {}", program.display()))?;
+        Ok(home)
+    }
+
+    fn program(&self) -> PathBuf {
+        self.0.join("ioloom")
+    }
+
+    fn start(&self, args: &[&str]) -> anyhow::Result<Kept> {
+        Job::built(self.program(), args, &self.0, LIMIT.as_secs())
+            .env("HOME", self.0.to_string_lossy())
+            .env("XDG_CACHE_HOME", self.0.join("cache").to_string_lossy())
+            .env("XDG_DATA_HOME", self.0.join("data").to_string_lossy())
+            .start_apart(&self.0.join("said"))
+    }
+
+    /// Runs a command to its end, which must be a good one.
+    fn well(&self, args: &[&str]) -> anyhow::Result<()> {
+        match self.start(args)?.wait(LIMIT)? {
+            Some(0) => Ok(()),
+            code => {
+                let said = std::fs::read_to_string(self.0.join("said")).unwrap_or_default();
+                let how = code.map_or("did not end".to_owned(), |c| format!("ended with {c}"));
+                bail!("ioloom {} {how}: {}", args.join(" "), said.trim())
+            }
+        }
+    }
+
+    /// Waits until no process runs the copy any more.
+    fn nobody_left(&self) -> anyhow::Result<()> {
+        let since = Instant::now();
+        loop {
+            let left = self.running();
+            if left.is_empty() {
+                return Ok(());
+            }
+            ensure!(since.elapsed() < ORPHAN, "processes {left:?} outlive the study");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    fn running(&self) -> Vec<u32> {
+        let program = self.program();
+        let number = |entry: std::fs::DirEntry| entry.file_name().to_str()?.parse::<u32>().ok();
+        let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+        entries
+            .filter_map(number)
+            .filter(|id| std::fs::read_link(format!("/proc/{id}/exe")).is_ok_and(|p| p == program))
+            .collect()
+    }
+}
+
+/// A small study that is killed and goes on until it has come to its end.
+struct Study {
+    home: Home,
+    /// The whole lines of its session so far.
+    before: Vec<u8>,
+    /// Whether the last kill tore a line.
+    torn: bool,
+}
+
+impl Study {
+    fn new(program: &Path) -> anyhow::Result<Self> {
+        let home = Home::new(program, "study")?;
+        let studies = home.0.join("studies");
+        std::fs::create_dir(&studies).context("make a directory for the study")?;
+        std::fs::write(studies.join("crash.toml"), study_text()).context("write the study")?;
+        Ok(Self { home, before: Vec::new(), torn: false })
+    }
+
+    const ARGS: [&str; 5] = ["study", "crash", "--studies", "studies", "--resume"];
+
+    /// Starts it and kills it at a random moment; `false` if it had come to its end by then.
+    fn round(&mut self, random: &mut Random) -> anyhow::Result<bool> {
+        let mut running = self.home.start(&Self::ARGS)?;
+        let ended = running.wait(random.moment(STUDY_KILL_MAX))?;
+        drop(running);
+        if let Some(code) = ended {
+            ensure!(code == 0, "the study ended with {code}");
+            self.look()?;
+            self.is_whole()?;
+            return Ok(false);
+        }
+        self.look()?;
+        self.home.nobody_left()?;
+        Ok(true)
+    }
+
+    fn finish(&mut self) -> anyhow::Result<()> {
+        self.home.well(&Self::ARGS)?;
+        self.look()?;
+        self.is_whole()
+    }
+
+    fn is_whole(&self) -> anyhow::Result<()> {
+        let (runs, ended) = session(&self.before)?;
+        ensure!(ended && runs == RUNS, "the study ended with {runs} of {RUNS} runs");
+        self.home.well(&["results", "show", "latest", "--json"])
+    }
+
+    /// Reads the session and compares it with what was there before.
+    fn look(&mut self) -> anyhow::Result<()> {
+        let bytes = one_session(&self.home.0.join("data/ioloom/sessions"))?;
+        let whole = bytes.iter().rposition(|b| *b == b'\n').map_or(0, |at| at + 1);
+        self.torn = whole < bytes.len();
+        let lines = &bytes[..whole];
+        ensure!(lines.starts_with(&self.before), "a line that was whole is lost or changed");
+        session(lines)?;
+        self.before = lines.to_vec();
+        Ok(())
+    }
+}
+
+fn study_text() -> String {
+    format!(
+        r#"name = "crash"
+title = "Killed at random"
+question = "Is anything lost?"
+quick_budget_s = 600
+[sets.T]
+about = "Sixty small files."
+full = {{ count = 60, size = "exp(mean=4KiB,min=1,max=64KiB)", seed = 3 }}
+[[experiment]]
+name = "two"
+question = "One thread or two?"
+sets = ["T"]
+conditions = ["warm"]
+computes = ["xxh3"]
+blocks_quick = {BLOCKS}
+[[experiment.arm]]
+name = "threads-{{n}}"
+plan = "read/threads:n={{n}}"
+with = {{ n = [1, 2] }}
+headline = true
+"#
+    )
+}
+
+/// The bytes of the session that has a header; a kill before the first whole line leaves a file
+/// without one, which counts for nothing.
+fn one_session(dir: &Path) -> anyhow::Result<Vec<u8>> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(dir).into_iter().flatten() {
+        let path = entry.context("list the sessions")?.path();
+        let bytes = std::fs::read(&path).with_context(|| format!("read {}", path.display()))?;
+        if bytes.contains(&b'\n') {
+            found.push(bytes);
+        }
+    }
+    ensure!(found.len() <= 1, "--resume began {} sessions", found.len());
+    Ok(found.pop().unwrap_or_default())
+}
+
+/// Runs in whole lines, which must be in order and once each, and whether an end follows.
+fn session(lines: &[u8]) -> anyhow::Result<(u64, bool)> {
+    let (mut runs, mut ended) = (0, false);
+    for (i, line) in lines.split(|b| *b == b'\n').filter(|l| !l.is_empty()).enumerate() {
+        let value: Value =
+            serde_json::from_slice(line).with_context(|| format!("line {} is torn", i + 1))?;
+        ensure!(!ended, "line {} follows the end", i + 1);
+        ensure!((i == 0) == value.get("session").is_some(), "line {} is no header", i + 1);
+        if let Some(run) = value.get("run") {
+            let position = run["key"]["position"].as_u64();
+            ensure!(position == Some(runs), "run {position:?} stands in place of {runs}");
+            ensure!(run["outcome"]["kind"] == "done", "run {runs}: {}", run["outcome"]);
+            runs += 1;
+        }
+        ended = value.get("end").is_some();
+    }
+    Ok((runs, ended))
+}
+
+/// A home in which a set is made.
+struct SetHome(Home);
+
+impl SetHome {
+    const CREATE: [&str; 6] = ["fileset", "create", SET, "set", "--random", "7"];
+
+    fn new(program: &Path, word: &str) -> anyhow::Result<Self> {
+        Home::new(program, word).map(Self)
+    }
+
+    /// What the set is when nobody disturbs its making, and how long that takes.
+    fn undisturbed(&self) -> anyhow::Result<(String, Duration)> {
+        let since = Instant::now();
+        self.0.well(&Self::CREATE)?;
+        let takes = since.elapsed();
+        Ok((self.manifest()?.context("the set has no manifest")?, takes))
+    }
+
+    /// The manifest as text; `None` before there is one.
+    fn manifest(&self) -> anyhow::Result<Option<String>> {
+        match std::fs::read_to_string(self.0.0.join("set/.ioloom-set.json")) {
+            Ok(text) => {
+                serde_json::from_str::<Value>(&text).context("the manifest is torn")?;
+                Ok(Some(text))
+            }
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            Err(e) => Err(e).context("read the manifest"),
+        }
+    }
+
+    fn files(&self) -> usize {
+        fn count(dir: &Path) -> usize {
+            let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
+            entries.map(|e| if e.path().is_dir() { count(&e.path()) } else { 1 }).sum()
+        }
+        count(&self.0.0.join("set"))
+    }
+}
+
+/// Makes a set and kills that up to three times; how many times it came to a kill.
+fn crash_set(
+    program: &Path,
+    random: &mut Random,
+    whole: &str,
+    takes: Duration,
+) -> anyhow::Result<u32> {
+    let home = SetHome::new(program, "set")?;
+    let mut killed = 0;
+    for _ in 0..1 + random.next() % 3 {
+        let mut running = home.0.start(&SetHome::CREATE)?;
+        let ended = running.wait(random.moment(takes))?;
+        drop(running);
+        match ended {
+            Some(code) => ensure!(code == 0, "making the set ended with {code}"),
+            None => killed += 1,
+        }
+        // A set that says it is complete must be.
+        if home.manifest()?.is_some_and(|text| text == whole) {
+            home.0.well(&["fileset", "verify", "set"])?;
+        }
+    }
+    home.0.well(&SetHome::CREATE)?;
+    home.0.well(&["fileset", "verify", "set"])?;
+    ensure!(home.manifest()?.as_deref() == Some(whole), "the set is another one");
+    let files = home.files();
+    ensure!(files == SET_FILES + 1, "{files} files lie there, not {SET_FILES} and the manifest");
+    Ok(killed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HEAD: &str = "{\"session\":{}}\n";
+
+    fn run_line(position: u64, kind: &str) -> String {
+        format!(
+            "{{\"run\":{{\"key\":{{\"position\":{position}}},\"outcome\":{{\"kind\":\"{kind}\"}}}}}}\n"
+        )
+    }
+
+    #[test]
+    fn lines_of_a_session_are_judged() {
+        let good =
+            format!("{HEAD}{}{{\"note\":{{}}}}\n{}", run_line(0, "done"), run_line(1, "done"));
+        assert_eq!(session(good.as_bytes()).unwrap(), (2, false));
+        let ended = format!("{good}{{\"end\":{{}}}}\n");
+        assert_eq!(session(ended.as_bytes()).unwrap(), (2, true));
+        assert_eq!(session(b"").unwrap(), (0, false));
+        for bad in [
+            format!("{HEAD}{}", run_line(1, "done")),
+            format!("{good}{}", run_line(1, "done")),
+            format!("{good}{}", run_line(2, "failed")),
+            format!("{good}{{\"run\":\n"),
+            format!("{ended}{}", run_line(2, "done")),
+            format!("{good}{HEAD}"),
+            run_line(0, "done"),
+        ] {
+            assert!(session(bad.as_bytes()).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn moments_come_from_the_seed_and_lie_before_the_limit() {
+        let of = |seed| {
+            let mut random = Random(seed);
+            (0..100).map(|_| random.moment(STUDY_KILL_MAX)).collect::<Vec<_>>()
+        };
+        assert_eq!(of(1), of(1));
+        assert_ne!(of(1), of(2));
+        assert!(of(1).iter().all(|m| *m < STUDY_KILL_MAX));
+        assert!(of(1).iter().any(|m| *m > STUDY_KILL_MAX / 2));
+        assert!(of(1).iter().any(|m| *m < STUDY_KILL_MAX / 2));
+    }
+
+    #[test]
+    fn a_lost_line_is_seen() {
+        let dir = std::env::temp_dir().join(format!("ioloom-crash-test-{}", std::process::id()));
+        let home = Home(dir.clone());
+        let sessions = dir.join("data/ioloom/sessions");
+        std::fs::create_dir_all(&sessions).unwrap();
+        let file = sessions.join("crash-1.jsonl");
+        let mut study = Study { home, before: Vec::new(), torn: false };
+        let whole = format!("{HEAD}{}", run_line(0, "done"));
+        std::fs::write(&file, format!("{whole}{{\"run\":{{\"ke")).unwrap();
+        study.look().unwrap();
+        assert!(study.torn && study.before == whole.as_bytes());
+        std::fs::write(&file, format!("{whole}{}", run_line(1, "done"))).unwrap();
+        study.look().unwrap();
+        assert!(!study.torn);
+        std::fs::write(&file, &whole).unwrap();
+        assert!(study.look().unwrap_err().to_string().contains("lost"));
+        std::fs::write(sessions.join("crash-2.jsonl"), HEAD).unwrap();
+        assert!(study.look().unwrap_err().to_string().contains("2 sessions"));
+    }
+}

@@ -1,0 +1,94 @@
+//! `cargo xtask soak`: repeats test suites for a given time.
+//!
+//! Some faults show once in a thousand: an interleaving of threads, an unlucky draw of a property
+//! test, a kill at the wrong moment. So the suites that have threads, randomness or kills in them
+//! run again and again, and the first failure ends it with the number of the round and the names
+//! of the tests. Property tests draw anew in each round. How often a suite passed is printed; time
+//! only says when to stop, never whether a test is good.
+
+use crate::guard::Job;
+use crate::repo::Repo;
+use crate::steps::Outcome;
+use anyhow::ensure;
+use std::time::{Duration, Instant};
+
+/// Minutes without a word on the command line.
+pub(crate) const MINUTES: u64 = 10;
+/// Limit of one round of one suite, seconds.
+const LIMIT_S: u64 = 900;
+
+/// Packages whose tests have threads, randomness or kills in them.
+const SUITES: [&str; 7] = [
+    "ioloom",
+    "ioloom-ledger",
+    "ioloom-control",
+    "ioloom-walk",
+    "ioloom-fileset",
+    "ioloom-lab",
+    "ioloom-claims",
+];
+
+/// Repeats the suites (all of [`SUITES`] when none is named) until the time is over.
+pub(crate) fn run(repo: &Repo, minutes: u64, named: &[&str]) -> anyhow::Result<Outcome> {
+    let suites = if named.is_empty() { &SUITES[..] } else { named };
+    let known = packages(repo)?;
+    for suite in suites {
+        ensure!(
+            known.iter().any(|name| name == suite),
+            "no package '{suite}'; there are: {}",
+            known.join(", ")
+        );
+    }
+    let limit = Duration::from_secs(60 * minutes);
+    let start = Instant::now();
+    let mut passed = 0;
+    let mut rounds = 0u64;
+    loop {
+        for suite in suites {
+            let ended = Job::new("cargo", &arguments(suite), &repo.root, LIMIT_S).run()?;
+            passed += ended.tests.passed;
+            if !ended.fine() {
+                let failed = ended.tests.failed.join(", ");
+                let word = ended.word();
+                return Ok(Outcome::Failed(format!("{suite}, round {rounds}: {word} {failed}")));
+            }
+            if start.elapsed() >= limit && rounds > 0 {
+                break;
+            }
+        }
+        rounds += 1;
+        if start.elapsed() >= limit {
+            return Ok(Outcome::Passed(format!("{rounds} rounds, {passed} tests passed")));
+        }
+    }
+}
+
+/// The tests of a package; those in its documents are compiled anew each time and left out.
+fn arguments(suite: &str) -> [&str; 6] {
+    ["test", "--locked", "--package", suite, "--lib", "--tests"]
+}
+
+fn packages(repo: &Repo) -> anyhow::Result<Vec<String>> {
+    let metadata = repo.metadata_of_members()?;
+    let packages = metadata["packages"].as_array().into_iter().flatten();
+    Ok(packages.filter_map(|p| Some(p["name"].as_str()?.to_owned())).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_suites_are_packages() {
+        let known = packages(&Repo::find().unwrap()).unwrap();
+        for suite in SUITES {
+            assert!(known.iter().any(|name| name == suite), "{suite}");
+        }
+    }
+
+    #[test]
+    fn an_unknown_suite_is_named_with_the_known_ones() {
+        let error = run(&Repo::find().unwrap(), 0, &["nothing"]).unwrap_err().to_string();
+        assert!(error.contains("'nothing'") && error.contains("ioloom-lab"), "{error}");
+    }
+}
