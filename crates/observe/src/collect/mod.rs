@@ -27,6 +27,7 @@ mod gather;
 mod probe;
 mod recorder;
 mod sample;
+pub mod selftest;
 mod session;
 mod watch;
 

@@ -1,0 +1,604 @@
+//! Does what a level reports agree with what threads are known to have done?
+//!
+//! Four workers compute, read cold blocks, touch cold pages of a mapping, wait for a partner, sleep
+//! and read from a pipe, again and again, while rivals keep the processors busy. Beside the
+//! observation each worker keeps an account of its own: it reads the clock, its processor time and
+//! its run-queue delay before and after each kind of work. What is left of a phase after both was
+//! spent blocked, and the worker knows in what. That account is the truth here; it needs no events,
+//! no spans and no rule of classification. Shares of both are compared in points of the elapsed time.
+//!
+//! The second part measures the cost: tasks that only compute, with and without a recorder, in
+//! turns, by processor time.
+
+use super::{Options, Refused, Session};
+use ioloom_model::{Level, State};
+use ioloom_sys::clock::{monotonic_ns, thread_cpu_ns};
+use ioloom_sys::map::{Map, MapAdvice};
+use ioloom_sys::proc::ThreadSched;
+use ioloom_sys::{cache, file};
+use ioloom_trace::{NO_FILE, SpanKind, Trace};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::hint::black_box;
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Barrier, Mutex};
+use std::time::Duration;
+
+const WORKERS: usize = 4;
+/// Half of each worker's file is mapped, half is read.
+const FILE_BYTES: u64 = 16 << 20;
+const READS: u64 = 8;
+const READ_BYTES: usize = 64 << 10;
+const TOUCHES: usize = 24;
+const COMPUTE_NS: u64 = 2_000_000;
+const WAIT: Duration = Duration::from_millis(1);
+const SLEEP: Duration = Duration::from_micros(1500);
+/// Length of a task of the cost part.
+const TASK_NS: u64 = 30_000;
+
+/// What is run.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    /// Levels to compare; those that do not work are told and left out.
+    pub levels: Vec<Level>,
+    /// Runs of each level.
+    pub runs: u32,
+    /// Length of one run.
+    pub run_ms: u64,
+    /// Tasks of one pass of the cost part; 0 leaves it out.
+    pub tasks: u64,
+    /// Where the files lie: cold reads need a device.
+    pub dir: PathBuf,
+}
+
+/// Why it cannot be run.
+#[derive(Debug, thiserror::Error)]
+pub enum SelftestError {
+    /// A file cannot be made or read.
+    #[error("{what} {}: {source}; choose another directory with --dir", path.display())]
+    File {
+        /// The operation.
+        what: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// A thread's part ended with an error.
+    #[error("a worker of the test: {0}; repeat the test")]
+    Worker(io::Error),
+}
+
+/// One state of one level, shares in per cent of the workers' time, median over the runs.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Compared {
+    /// `ready+preempted` stands for both.
+    pub state: String,
+    /// By the workers' own account.
+    pub truth_pct: f64,
+    /// By the level; null when it does not measure the state.
+    pub level_pct: Option<f64>,
+    /// Absolute difference, points.
+    pub difference_pp: Option<f64>,
+    /// Its largest value in one run.
+    pub difference_pp_max: Option<f64>,
+}
+
+/// What came of one level.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct LevelReport {
+    /// Its number.
+    pub level: u8,
+    /// Why it was left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub refused: Option<String>,
+    /// Runs.
+    pub runs: u32,
+    /// The comparison.
+    pub states: Vec<Compared>,
+    /// Smallest and largest sum of all shares, per cent: 100 but for a defect.
+    pub tiling_pct: (f64, f64),
+    /// Records that were lost in all runs.
+    pub lost: u64,
+    /// Cost of a leave and a return to the thread, median, nanoseconds.
+    pub switch_ns: Option<f64>,
+    /// Processor time that a task of 30 µs costs more when it is recorded, median over pairs, per cent.
+    pub task_overhead_pct: Option<f64>,
+    /// Pairs of passes behind it.
+    pub task_pairs: u32,
+}
+
+/// Runs the test; `tell` hears of each step.
+///
+/// # Errors
+///
+/// Files that cannot be made; a level that does not work is no error.
+pub fn selftest(plan: &Plan, tell: &dyn Fn(&str)) -> Result<Vec<LevelReport>, SelftestError> {
+    let files = Files::make(&plan.dir)?;
+    let mut found: Vec<Found> = plan.levels.iter().map(|level| Found::new(*level)).collect();
+    // Levels take turns, so that what changes on the machine meets all alike.
+    for run in 0..plan.runs {
+        for at in found.iter_mut().filter(|at| at.refused.is_none()) {
+            tell(&format!("run {} of {} at level {}", run + 1, plan.runs, at.level.number()));
+            match mixed(at.level, plan.run_ms, &files) {
+                Ok(one) => at.runs.push(one),
+                Err(Failed::Refused(e)) => at.refused = Some(e.to_string()),
+                Err(Failed::Worker(e)) => return Err(SelftestError::Worker(e)),
+            }
+        }
+    }
+    for at in found.iter_mut().filter(|at| at.refused.is_none() && plan.tasks > 0) {
+        for pair in 0..plan.runs {
+            tell(&format!("cost {} of {} at level {}", pair + 1, plan.runs, at.level.number()));
+            at.costs.extend(cost(at.level, plan.tasks, pair % 2 == 0));
+        }
+    }
+    Ok(found.into_iter().map(Found::report).collect())
+}
+
+/// The workers' files; removed at the end.
+struct Files {
+    dir: PathBuf,
+    paths: Vec<PathBuf>,
+}
+
+impl Files {
+    fn make(dir: &Path) -> Result<Self, SelftestError> {
+        let error = |what, path: &Path| {
+            let path = path.to_owned();
+            move |source| SelftestError::File { what, path, source }
+        };
+        let dir = dir.join(format!(".ioloom-selftest-{}", std::process::id()));
+        std::fs::create_dir(&dir).map_err(error("make directory", &dir))?;
+        let mut files = Self { dir, paths: Vec::new() };
+        let block = vec![0x5A; 1 << 20];
+        for i in 0..WORKERS {
+            let path = files.dir.join(i.to_string());
+            files.paths.push(path.clone());
+            let mut file = File::create(&path).map_err(error("make", &path))?;
+            for _ in 0..FILE_BYTES >> 20 {
+                file.write_all(&block).map_err(error("write", &path))?;
+            }
+            file.sync_all().map_err(error("flush", &path))?;
+        }
+        Ok(files)
+    }
+}
+
+impl Drop for Files {
+    fn drop(&mut self) {
+        for path in &self.paths {
+            let _ = std::fs::remove_file(path);
+        }
+        let _ = std::fs::remove_dir(&self.dir);
+    }
+}
+
+enum Failed {
+    Refused(Refused),
+    Worker(io::Error),
+}
+
+impl From<io::Error> for Failed {
+    fn from(error: io::Error) -> Self {
+        Self::Worker(error)
+    }
+}
+
+/// Nanoseconds by state: what one worker knows of itself.
+#[derive(Debug, Clone, Default)]
+struct Truth {
+    elapsed_ns: u64,
+    on_cpu_ns: u64,
+    run_queue_ns: u64,
+    blocked_ns: BTreeMap<State, u64>,
+}
+
+impl Truth {
+    fn add(&mut self, other: &Self) {
+        self.elapsed_ns += other.elapsed_ns;
+        self.on_cpu_ns += other.on_cpu_ns;
+        self.run_queue_ns += other.run_queue_ns;
+        for (state, ns) in &other.blocked_ns {
+            *self.blocked_ns.entry(*state).or_default() += ns;
+        }
+    }
+
+    fn pct(&self, state: State) -> f64 {
+        let ns = match state {
+            State::OnCpu => self.on_cpu_ns,
+            State::Ready | State::Preempted => self.run_queue_ns,
+            other => self.blocked_ns.get(&other).copied().unwrap_or(0),
+        };
+        100.0 * ns as f64 / self.elapsed_ns.max(1) as f64
+    }
+}
+
+/// The clocks of a thread at one moment.
+#[derive(Debug, Clone, Copy)]
+struct Reading {
+    wall_ns: u64,
+    cpu_ns: u64,
+    delay_ns: u64,
+}
+
+/// Keeps the truth of the calling thread.
+struct Witness {
+    sched: ThreadSched,
+    last: Reading,
+    truth: Truth,
+}
+
+impl Witness {
+    fn new() -> io::Result<Self> {
+        let sched = ThreadSched::open()?;
+        let last = Reading { wall_ns: 0, cpu_ns: 0, delay_ns: 0 };
+        let mut witness = Self { sched, last, truth: Truth::default() };
+        witness.last = witness.read()?;
+        Ok(witness)
+    }
+
+    fn read(&mut self) -> io::Result<Reading> {
+        let delay_ns = self.sched.read()?.run_delay_ns;
+        Ok(Reading { wall_ns: monotonic_ns(), cpu_ns: thread_cpu_ns(), delay_ns })
+    }
+
+    /// Ends a phase: what was neither on a processor nor waiting for one was blocked in `state`.
+    fn phase(&mut self, state: State) -> io::Result<()> {
+        let now = self.read()?;
+        let wall = now.wall_ns - self.last.wall_ns;
+        let cpu = (now.cpu_ns - self.last.cpu_ns).min(wall);
+        let delay = (now.delay_ns - self.last.delay_ns).min(wall - cpu);
+        self.truth.elapsed_ns += wall;
+        self.truth.on_cpu_ns += cpu;
+        self.truth.run_queue_ns += delay;
+        *self.truth.blocked_ns.entry(state).or_default() += wall - cpu - delay;
+        self.last = now;
+        Ok(())
+    }
+}
+
+/// What a worker asks of its partner, which answers after a while.
+enum Ask {
+    Answer,
+    Write,
+}
+
+struct Partner {
+    ask: SyncSender<Ask>,
+    answer: Receiver<()>,
+    pipe: io::PipeReader,
+}
+
+impl Partner {
+    /// Starts one; it ends when it is asked no more.
+    fn start<'scope>(scope: &'scope std::thread::Scope<'scope, '_>) -> io::Result<Self> {
+        let (ask, asked) = sync_channel(1);
+        let (give, answer) = sync_channel(1);
+        let (pipe, mut to) = io::pipe()?;
+        scope.spawn(move || {
+            for ask in asked {
+                std::thread::sleep(WAIT);
+                let went = match ask {
+                    Ask::Answer => give.send(()).is_ok(),
+                    Ask::Write => to.write_all(&[1]).is_ok(),
+                };
+                if !went {
+                    return;
+                }
+            }
+        });
+        Ok(Self { ask, answer, pipe })
+    }
+}
+
+/// One run: what the level says of the workers, and what they say themselves.
+struct One {
+    truth: Truth,
+    level_pct: BTreeMap<State, Option<f64>>,
+    tiling_pct: f64,
+    lost: u64,
+    switch_ns: Option<f64>,
+}
+
+fn mixed(level: Level, run_ms: u64, files: &Files) -> Result<One, Failed> {
+    let session = Session::start(Some(level), Options { spans_max: 1 << 16, ..Options::default() });
+    let session = session.map_err(Failed::Refused)?;
+    let switch_ns = match level {
+        Level::Account => None,
+        Level::Switch => session.costs().switch_ns,
+        Level::Kernel => {
+            session.costs().switch_ns.zip(session.costs().kernel_ns).map(|(a, b)| a + b)
+        }
+    };
+    let over = AtomicBool::new(false);
+    let barrier = Barrier::new(WORKERS + 1);
+    let sum = Mutex::new((Truth::default(), None));
+    std::thread::scope(|scope| {
+        for path in &files.paths {
+            let (session, over, barrier, sum) = (&session, &over, &barrier, &sum);
+            scope.spawn(move || {
+                let done = Partner::start(scope)
+                    .and_then(|partner| worker(session, partner, path, barrier, over));
+                let mut sum = sum.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+                match done {
+                    Ok(truth) => sum.0.add(&truth),
+                    Err(e) => sum.1 = Some(e),
+                }
+            });
+        }
+        barrier.wait();
+        for _ in 0..std::thread::available_parallelism().map_or(1, std::num::NonZero::get) {
+            let over = &over;
+            scope.spawn(move || {
+                while !over.load(Ordering::Relaxed) {
+                    black_box(spin(1000));
+                }
+            });
+        }
+        session.begin();
+        barrier.wait();
+        std::thread::sleep(Duration::from_millis(run_ms));
+        over.store(true, Ordering::Relaxed);
+    });
+    let raw = session.stop();
+    let (truth, error) = sum.into_inner().unwrap_or_default();
+    if let Some(error) = error {
+        return Err(error.into());
+    }
+    let lost = raw.evidence.sources.iter().map(|source| source.lost).sum();
+    let trace = ioloom_trace::classify(raw);
+    let (level_pct, tiling_pct) = shares(&trace);
+    Ok(One { truth, level_pct, tiling_pct, lost, switch_ns })
+}
+
+/// Shares of the workers' time by state, and their sum.
+fn shares(trace: &Trace) -> (BTreeMap<State, Option<f64>>, f64) {
+    let workers = || trace.threads.iter().filter(|thread| thread.role == "worker");
+    let elapsed: u64 = workers().map(|thread| thread.end_ns - thread.start_ns).sum();
+    let pct = |ns: u64| 100.0 * ns as f64 / elapsed.max(1) as f64;
+    let mut all = BTreeMap::new();
+    for state in State::ALL {
+        let times = workers().map(|thread| thread.states.get(&state).and_then(|time| time.ns));
+        all.insert(state, times.sum::<Option<u64>>().map(pct));
+    }
+    let sum = all.values().flatten().sum();
+    (all, sum)
+}
+
+fn worker(
+    session: &Session,
+    mut partner: Partner,
+    path: &Path,
+    barrier: &Barrier,
+    over: &AtomicBool,
+) -> io::Result<Truth> {
+    let mut recorder = session.register("worker", "worker");
+    let open = File::open(path).and_then(|file| cache::drop_file(&file).map(|()| file));
+    let mut buffer = vec![0; READ_BYTES];
+    barrier.wait();
+    barrier.wait();
+    let file = open?;
+    let page = ioloom_sys::proc::page_bytes() as usize;
+    let half = FILE_BYTES / 2;
+    let gone = |_| io::Error::other("its partner has gone");
+    recorder.begin();
+    let mut witness = Witness::new()?;
+    while !over.load(Ordering::Relaxed) {
+        recorder.skip();
+        compute(COMPUTE_NS);
+        recorder.lap(SpanKind::Compute, NO_FILE);
+        witness.phase(State::Unknown)?;
+        recorder.skip();
+        for i in 0..READS {
+            file::read_at(&file, &mut buffer, half + i * half / READS)?;
+            recorder.lap(SpanKind::Read, 0);
+        }
+        witness.phase(State::Io)?;
+        recorder.skip();
+        let map = Map::new(&file, half as usize, MapAdvice::None)?;
+        recorder.lap(SpanKind::Map, 0);
+        for i in 0..TOUCHES {
+            black_box(map.bytes()[i * (half as usize / TOUCHES) / page * page]);
+            recorder.lap(SpanKind::Fault, 0);
+        }
+        witness.phase(State::Paging)?;
+        drop(map);
+        cache::drop_file(&file)?;
+        witness.phase(State::Unknown)?;
+        partner.ask.send(Ask::Answer).map_err(gone)?;
+        recorder.skip();
+        partner.answer.recv().map_err(|_| gone(std::sync::mpsc::SendError(Ask::Answer)))?;
+        recorder.lap(SpanKind::Sync, NO_FILE);
+        witness.phase(State::Sync)?;
+        recorder.skip();
+        std::thread::sleep(SLEEP);
+        recorder.lap(SpanKind::Sleep, NO_FILE);
+        witness.phase(State::Sleep)?;
+        partner.ask.send(Ask::Write).map_err(gone)?;
+        recorder.skip();
+        partner.pipe.read_exact(&mut [0])?;
+        recorder.lap(SpanKind::Event, NO_FILE);
+        witness.phase(State::Event)?;
+    }
+    recorder.finish();
+    Ok(witness.truth)
+}
+
+/// Uses a processor for about `ns`.
+fn compute(ns: u64) {
+    let until = thread_cpu_ns() + ns;
+    while thread_cpu_ns() < until {
+        black_box(spin(20_000));
+    }
+}
+
+fn spin(rounds: u64) -> u64 {
+    let mut x = 0x9E37_79B9_7F4A_7C15_u64;
+    for _ in 0..rounds {
+        x ^= x << 13;
+        x ^= x >> 7;
+        x ^= x << 17;
+    }
+    x
+}
+
+/// More processor time for a pass of tasks with the level than without, per cent.
+fn cost(level: Level, tasks: u64, level_first: bool) -> Option<f64> {
+    let options = Options { spans_max: 1 << 20, calibrate: false, ..Options::default() };
+    let rounds = rounds_of(TASK_NS);
+    let with = || {
+        let session = Session::start(Some(level), options).ok()?;
+        let mut recorder = session.register("worker", "worker");
+        session.begin();
+        recorder.begin();
+        let before = thread_cpu_ns();
+        for task in 0..tasks {
+            // Three short calls around the function, as a file has them.
+            for kind in [SpanKind::Open, SpanKind::Read] {
+                recorder.lap(kind, task as u32);
+            }
+            black_box(spin(rounds));
+            recorder.lap(SpanKind::Compute, task as u32);
+            recorder.lap(SpanKind::Close, task as u32);
+        }
+        let ns = thread_cpu_ns() - before;
+        recorder.finish();
+        session.stop();
+        Some(ns as f64)
+    };
+    let without = || {
+        let before = thread_cpu_ns();
+        for _ in 0..tasks {
+            black_box(spin(rounds));
+        }
+        Some((thread_cpu_ns() - before) as f64)
+    };
+    let (with, without) = if level_first {
+        let with = with()?;
+        (with, without()?)
+    } else {
+        let without = without()?;
+        (with()?, without)
+    };
+    Some(100.0 * (with / without - 1.0))
+}
+
+/// Rounds of [`spin`] that take `ns`; the fastest of some tries, so that a task is never shorter.
+fn rounds_of(ns: u64) -> u64 {
+    const TRIED: u64 = 20_000;
+    let took = (0..20).map(|_| {
+        let before = thread_cpu_ns();
+        black_box(spin(TRIED));
+        (thread_cpu_ns() - before).max(1)
+    });
+    (TRIED * ns).div_ceil(took.min().unwrap_or(ns))
+}
+
+/// What was found at one level so far.
+struct Found {
+    level: Level,
+    refused: Option<String>,
+    runs: Vec<One>,
+    costs: Vec<f64>,
+}
+
+impl Found {
+    fn new(level: Level) -> Self {
+        Self { level, refused: None, runs: Vec::new(), costs: Vec::new() }
+    }
+
+    fn report(self) -> LevelReport {
+        let tiling = || self.runs.iter().map(|run| run.tiling_pct);
+        LevelReport {
+            level: self.level.number(),
+            runs: self.runs.len() as u32,
+            states: compared(&self.runs),
+            tiling_pct: (
+                tiling().fold(f64::INFINITY, f64::min).min(100.0),
+                tiling().fold(100.0, f64::max),
+            ),
+            lost: self.runs.iter().map(|run| run.lost).sum(),
+            switch_ns: median(self.runs.iter().filter_map(|run| run.switch_ns).collect()),
+            task_overhead_pct: median(self.costs.clone()),
+            task_pairs: self.costs.len() as u32,
+            refused: self.refused,
+        }
+    }
+}
+
+fn compared(runs: &[One]) -> Vec<Compared> {
+    let states = State::ALL.into_iter().filter(|state| *state != State::Preempted);
+    let of = |run: &One, state: State| {
+        let one = run.level_pct.get(&state).copied().flatten();
+        if state != State::Ready {
+            return one;
+        }
+        let other = run.level_pct.get(&State::Preempted).copied().flatten();
+        one.zip(other).map(|(a, b)| a + b).or(one).or(other)
+    };
+    let rows = states.map(|state| {
+        let truth: Vec<f64> = runs.iter().map(|run| run.truth.pct(state)).collect();
+        let level: Vec<f64> = runs.iter().filter_map(|run| of(run, state)).collect();
+        let pairs =
+            runs.iter().filter_map(|run| Some((of(run, state)? - run.truth.pct(state)).abs()));
+        let differences: Vec<f64> = pairs.collect();
+        let name = if state == State::Ready { "ready+preempted" } else { state.name() };
+        Compared {
+            state: name.to_owned(),
+            truth_pct: median(truth).unwrap_or(0.0),
+            level_pct: median(level),
+            difference_pp_max: differences.iter().copied().reduce(f64::max),
+            difference_pp: median(differences),
+        }
+    });
+    rows.collect()
+}
+
+fn median(mut values: Vec<f64>) -> Option<f64> {
+    values.sort_unstable_by(f64::total_cmp);
+    let middle = values.len() / 2;
+    match values.len() {
+        0 => None,
+        n if n % 2 == 1 => values.get(middle).copied(),
+        _ => Some((values[middle - 1] + values[middle]) / 2.0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_small_run_tiles_at_every_level_and_refusals_have_words() {
+        let dir = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
+        let levels = vec![Level::Account, Level::Switch, Level::Kernel];
+        let plan = Plan { levels, runs: 1, run_ms: 60, tasks: 50, dir: dir.path().to_owned() };
+        let reports = selftest(&plan, &|_| {}).unwrap();
+        assert_eq!(reports.len(), 3);
+        assert!(reports[0].refused.is_none(), "level 0 always works");
+        for report in reports {
+            if let Some(why) = &report.refused {
+                assert!(why.contains("does not work here"), "{why}");
+                continue;
+            }
+            let (low, high) = report.tiling_pct;
+            assert!(low > 99.999 && high < 100.001, "{report:?}");
+            let truth: f64 = report.states.iter().map(|state| state.truth_pct).sum();
+            assert!((truth - 100.0).abs() < 0.001, "{report:?}");
+            assert_eq!(report.task_pairs, 1);
+        }
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "nothing is left");
+    }
+
+    #[test]
+    fn medians() {
+        assert_eq!(median(vec![3.0, 1.0, 2.0, 10.0]), Some(2.5));
+        assert_eq!(median(vec![3.0]), Some(3.0));
+        assert_eq!(median(vec![]), None);
+    }
+}
