@@ -7,9 +7,11 @@ use crate::error::{Error, FnError};
 use crate::keep::Bytes;
 use crate::run::{Collect, Folded, Job, Run};
 use crate::source::Source;
+use ioloom_ledger::Budget;
 use ioloom_model::{Plan, ReadOrder, Schedule};
 use ioloom_walk::PathList;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// How failures of single files are treated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -249,7 +251,8 @@ impl<'a> Files<'a> {
         sink: &K,
     ) -> Result<crate::run::Ended<K::Local>, Error> {
         let work = crate::run::Adapter { each, sink, errors: self.errors };
-        crate::run::Ended::from(self.drive::<E, _>(&work)?)
+        let budget = Arc::new(Budget::new(self.plan.memory_bytes));
+        crate::run::Ended::from(self.drive::<E, _>(budget, &work)?)
     }
 
     /// Runs `each` in the iterator form.
@@ -258,7 +261,8 @@ impl<'a> Files<'a> {
         each: &E,
         sink: &crate::run::Channel<E::Out>,
     ) -> Result<(), Error> {
-        let ended = self.drive::<E, _>(&crate::run::Sending { each, sink })?;
+        let budget = sink.budget.clone();
+        let ended = self.drive::<E, _>(budget, &crate::run::Sending { each, sink })?;
         if ended.cancelled {
             return Err(Error::Cancelled { files: ended.files });
         }
@@ -267,6 +271,7 @@ impl<'a> Files<'a> {
 
     fn drive<E: Each, W: engine::Work>(
         self,
+        budget: Arc<Budget>,
         work: &W,
     ) -> Result<engine::Executed<W::Local>, Error> {
         let plan = self.plan;
@@ -292,7 +297,7 @@ impl<'a> Files<'a> {
             progress: tell.as_ref().map(|t| t as &(dyn Fn(u64, u64, Option<u64>) + Sync)),
             ..Options::default()
         };
-        engine::execute(&source, plan, &options, work)
+        engine::execute(&source, plan, budget, &options, work)
     }
 }
 
@@ -329,7 +334,8 @@ impl File<'_> {
 
     /// Keeps the bytes beyond the call without copying them where possible. They count against the
     /// memory budget until they are dropped, so a run whose function keeps everything ends with
-    /// [`Error::BudgetHeld`] instead of filling the memory.
+    /// [`Error::BudgetHeld`] instead of filling the memory. In the iterator form the run waits while
+    /// the caller may yet drop some, and ends so only when the caller waits for it.
     ///
     /// ```
     /// let kept = ioloom::files(["Cargo.toml"]).map(|f| Ok(f.keep())).collect()?;

@@ -5,11 +5,13 @@ use crate::each::Each;
 use crate::engine::{Executed, Piece, Work};
 use crate::error::{Error, FileError, FnError};
 use crate::files::{Errors, Files, usable_cores};
+use ioloom_ledger::Budget;
 use ioloom_model::units::{format_count, format_ns, format_size};
 use ioloom_model::{Measured, Plan};
 use std::ops::ControlFlow;
 use std::path::Path;
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
 use std::thread::JoinHandle;
 
 /// Failures that [`Errors::Collect`] keeps; the rest is counted.
@@ -193,12 +195,17 @@ impl<L> Ended<L> {
 }
 
 /// The iterator form: values as they are ready, or why a file has none. The run works ahead by at
-/// most 256 values. Dropping the iterator cancels the run and waits until nothing is in flight.
+/// most 256 values. What values keep of the memory budget is waited for as long as the caller may
+/// drop it; when the caller waits for the next value instead, the run ends with
+/// [`Error::BudgetHeld`]. Dropping the iterator cancels the run and waits until nothing is in flight.
 pub struct Iter<T> {
     values: Option<Receiver<Result<T, FileError>>>,
     cancel: Cancel,
     engine: Option<JoinHandle<Result<(), Error>>>,
     error: Option<Error>,
+    /// Each value in the channel is a hope that kept bytes come back, and so is the caller while it
+    /// is not in [`Iter::next`].
+    budget: Arc<Budget>,
 }
 
 impl<E> IntoIterator for Job<'static, E>
@@ -224,19 +231,22 @@ where
         // The end of this iterator must not cancel other runs of the caller's token.
         let cancel = self.files.cancel.child();
         let token = cancel.clone();
+        let budget = Arc::new(Budget::new(self.files.plan.memory_bytes));
+        budget.begin_hope();
+        let shared = budget.clone();
         let engine = std::thread::Builder::new().name("ioloom-iter".to_owned()).spawn(move || {
             let Job { mut files, each } = self;
             // Failures are items, so none of them ends the run.
             files.errors = Errors::Skip;
             files.cancel = token;
-            let sink = Channel { send };
+            let sink = Channel { send, budget: shared };
             files.execute_sending(&each, &sink)
         });
         let (engine, error) = match engine {
             Ok(engine) => (Some(engine), None),
             Err(source) => (None, Some(Error::System { operation: "start a thread", source })),
         };
-        Iter { values: Some(values), cancel, engine, error }
+        Iter { values: Some(values), cancel, engine, error, budget }
     }
 }
 
@@ -251,8 +261,22 @@ impl<T> Iterator for Iter<T> {
     type Item = Result<T, FileError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        if let Ok(next) = self.values.as_ref()?.recv() {
-            return Some(next);
+        let values = self.values.as_ref()?;
+        // Of two hopes, the caller's and that of a value, one is left with the caller. The caller
+        // that must wait gives its own up before, and gets that of the value which comes.
+        let next = match values.try_recv() {
+            Err(TryRecvError::Disconnected) => None,
+            Ok(next) => {
+                self.budget.end_hope();
+                Some(next)
+            }
+            Err(TryRecvError::Empty) => {
+                self.budget.end_hope();
+                values.recv().ok()
+            }
+        };
+        if next.is_some() {
+            return next;
         }
         self.values = None;
         match self.engine.take()?.join() {
@@ -278,6 +302,19 @@ impl<T> Drop for Iter<T> {
 /// Values and failures through a bounded channel.
 pub(crate) struct Channel<T> {
     send: SyncSender<Result<T, FileError>>,
+    /// The budget of the run, which counts values on their way.
+    pub(crate) budget: Arc<Budget>,
+}
+
+impl<T> Channel<T> {
+    /// Sends, or gives the value back when the iterator was dropped.
+    fn send(&self, value: Result<T, FileError>) -> Result<(), Result<T, FileError>> {
+        self.budget.begin_hope();
+        self.send.send(value).map_err(|unsent| {
+            self.budget.end_hope();
+            unsent.0
+        })
+    }
 }
 
 impl<T: Send> Sink<T> for Channel<T> {
@@ -286,7 +323,7 @@ impl<T: Send> Sink<T> for Channel<T> {
     fn local(&self) {}
 
     fn take(&self, (): &mut (), _: usize, value: T) -> Result<(), FnError> {
-        self.send.send(Ok(value)).map_err(|_| "the iterator was dropped".into())
+        self.send(Ok(value)).map_err(|_| "the iterator was dropped".into())
     }
 }
 
@@ -321,12 +358,9 @@ impl<E: Each> Work for Sending<'_, E> {
     }
 
     fn failed(&self, (): &mut (), error: FileError) -> ControlFlow<FileError> {
-        match self.sink.send.send(Err(error)) {
-            Ok(()) => ControlFlow::Continue(()),
-            Err(unsent) => match unsent.0 {
-                Err(error) => ControlFlow::Break(error),
-                Ok(_) => ControlFlow::Continue(()),
-            },
+        match self.sink.send(Err(error)) {
+            Err(Err(error)) => ControlFlow::Break(error),
+            Ok(()) | Err(Ok(_)) => ControlFlow::Continue(()),
         }
     }
 }

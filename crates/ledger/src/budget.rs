@@ -5,7 +5,8 @@
 //! queue may reserve, so that a large file is not passed for ever by small ones. Giving back wakes
 //! the sleepers. Kept bytes are counted apart, and so are idle ones, which belong to threads that
 //! wait themselves: when everything that is used is kept or idle, nobody but the user can make
-//! room, and waiting ends as [`Reserve::Held`].
+//! room, and waiting ends as [`Reserve::Held`]. Not while there is hope: a user who works beside the
+//! run, on values that it takes from a channel, may yet drop what it keeps.
 
 use crate::{AtomicBool, AtomicU64, Condvar, Mutex, Ordering, fence, lock};
 
@@ -29,6 +30,7 @@ pub struct Budget {
     used: AtomicU64,
     kept: AtomicU64,
     idle: AtomicU64,
+    hopes: AtomicU64,
     peak: AtomicU64,
     waiting: AtomicU64,
     closed: AtomicBool,
@@ -50,6 +52,7 @@ impl Budget {
             used: AtomicU64::new(0),
             kept: AtomicU64::new(0),
             idle: AtomicU64::new(0),
+            hopes: AtomicU64::new(0),
             peak: AtomicU64::new(0),
             waiting: AtomicU64::new(0),
             closed: AtomicBool::new(false),
@@ -113,10 +116,13 @@ impl Budget {
         if self.try_reserve(bytes) { Reserve::Reserved } else { self.wait(bytes, holding) }
     }
 
-    /// Whether the user keeps bytes and all others that are used belong to threads that wait.
+    /// Whether the user keeps bytes, nobody beside the run may yet drop them, and all others that are
+    /// used belong to threads that wait.
     pub fn is_held(&self) -> bool {
         let kept = self.kept.load(Ordering::SeqCst);
-        kept > 0 && self.used() <= kept + self.idle.load(Ordering::SeqCst)
+        kept > 0
+            && self.hopes.load(Ordering::SeqCst) == 0
+            && self.used() <= kept + self.idle.load(Ordering::SeqCst)
     }
 
     /// A thread that holds `holding` bytes begins to wait for memory in a way of its own.
@@ -128,6 +134,18 @@ impl Budget {
     /// It goes on.
     pub fn end_idle(&self, holding: u64) {
         self.idle.fetch_sub(holding, Ordering::SeqCst);
+    }
+
+    /// One more reason to wait for kept bytes: a value on its way to a consumer, or a consumer at
+    /// work.
+    pub fn begin_hope(&self) {
+        self.hopes.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// One reason less.
+    pub fn end_hope(&self) {
+        self.hopes.fetch_sub(1, Ordering::SeqCst);
+        self.wake();
     }
 
     #[cold]

@@ -147,6 +147,32 @@ fn who_waits_with_bytes_in_hand_does_not_hide_that_all_is_kept() {
 }
 
 #[test]
+fn kept_bytes_are_waited_for_while_a_consumer_may_drop_them() {
+    explore(|| {
+        let budget = Arc::new(Budget::new(10));
+        assert_eq!(budget.reserve(8), Reserve::Reserved);
+        budget.begin_hope();
+        budget.keep(8);
+        let waiter = {
+            let budget = budget.clone();
+            thread::spawn(move || budget.reserve(5))
+        };
+        budget.give_kept(8);
+        budget.end_hope();
+        assert_eq!(waiter.join().unwrap(), Reserve::Reserved);
+        // The consumer comes to wait for values without having dropped anything.
+        budget.begin_hope();
+        budget.keep(5);
+        let waiter = {
+            let budget = budget.clone();
+            thread::spawn(move || budget.reserve(6))
+        };
+        budget.end_hope();
+        assert_eq!(waiter.join().unwrap(), Reserve::Held);
+    });
+}
+
+#[test]
 fn a_wake_that_nobody_hears_does_not_silence_the_next() {
     let case = || {
         let permits = Arc::new(Permits::new(1));

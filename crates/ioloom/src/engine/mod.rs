@@ -216,8 +216,9 @@ fn refuse_too_many_files(plan: &Plan, at_once: u64, threads: usize) -> Result<()
         return Ok(());
     }
     Err(Error::Refused(format!(
-        "{plan}: {wanted} files open at once and {OWN} of our own, the limit is {limit}; raise it (ulimit -n) or use a \
-         smaller window"
+        "{plan}: {at_once} files open at once, {} for its threads and {OWN} others, the limit is \
+         {limit}; raise it (ulimit -n) or use a smaller window",
+        wanted - at_once
     )))
 }
 
@@ -229,7 +230,8 @@ pub fn run<W: Work>(
     options: &Options<'_>,
     work: &W,
 ) -> Result<Executed<W::Local>, Error> {
-    execute(&Source::list(list, plan.read_order, files_max), plan, options, work)
+    let budget = Arc::new(Budget::new(plan.memory_bytes));
+    execute(&Source::list(list, plan.read_order, files_max), plan, budget, options, work)
 }
 
 /// Runs a plan over paths as they come.
@@ -239,13 +241,16 @@ pub fn run_stream<W: Work>(
     options: &Options<'_>,
     work: &W,
 ) -> Result<Executed<W::Local>, Error> {
-    execute(&Source::stream(paths, plan.read_order), plan, options, work)
+    let budget = Arc::new(Budget::new(plan.memory_bytes));
+    execute(&Source::stream(paths, plan.read_order), plan, budget, options, work)
 }
 
-/// Runs a plan over all paths of `source`.
+/// Runs a plan over all paths of `source`. The budget is that of the plan; who works beside the run
+/// has it too.
 pub(crate) fn execute<W: Work>(
     source: &Source<'_>,
     plan: Plan,
+    budget: Arc<Budget>,
     options: &Options<'_>,
     work: &W,
 ) -> Result<Executed<W::Local>, Error> {
@@ -266,7 +271,6 @@ pub(crate) fn execute<W: Work>(
     let team = team(&plan);
     refuse_too_many_files(&plan, at_once, team.len())?;
     let first_bytes = first_bytes(&plan, at_once)?;
-    let budget = Arc::new(Budget::new(plan.memory_bytes));
     let whole_max = whole_max(&plan, &team, at_once, first_bytes);
     let first_charge = crate::arena::rounded(first_bytes);
     let spares = plan.buffers == Buffers::Pool

@@ -101,6 +101,29 @@ fn keeping_everything_ends_the_run() {
 }
 
 #[test]
+fn an_iterator_is_waited_for_while_its_caller_may_drop_bytes() {
+    // Each file is half of what may be kept, so the channel alone can hold all of the budget.
+    let (_dir, paths) = make(&roots()[0], &vec![900_000; 24]);
+    for text in LOOPS {
+        let files = || ioloom::files(paths.clone()).pin(plan(&format!("{text}/memory=4MiB")));
+        let mut values = files().map(|f| Ok(f.keep())).into_iter();
+        let mut sum = 0;
+        while let Some(bytes) = values.next() {
+            // Long enough for all workers to find the budget held by what waits in the channel.
+            std::thread::sleep(std::time::Duration::from_millis(3));
+            sum += bytes.unwrap().len();
+        }
+        assert!(values.error().is_none(), "{text}: {:?}", values.error());
+        assert_eq!(sum, 24 * 900_000, "{text}");
+        // A caller that keeps all and asks for more is told.
+        let mut values = files().map(|f| Ok(f.keep())).into_iter();
+        let kept: Vec<_> = values.by_ref().collect();
+        assert!(kept.len() < 24, "{text}");
+        assert!(matches!(values.error(), Some(Error::BudgetHeld { .. })), "{text}");
+    }
+}
+
+#[test]
 fn what_is_kept_and_dropped_makes_room_again() {
     let (_dir, paths) = make(&roots()[0], &vec![300_000; 60]);
     for text in LOOPS {
