@@ -1,10 +1,15 @@
 //! What limited a run, in one word and one sentence.
 
 use ioloom_model::record::Bottleneck;
+use ioloom_model::units::format_ns;
 use ioloom_model::{CallKind, Measured};
 
 /// Processors count as busy from this share on.
 const BUSY: f64 = 0.85;
+
+/// Below this a run is too short to tell: its threads start and end for much of it, and the system
+/// counts the time of processors in steps of milliseconds.
+const TOLD_NS: u64 = 10_000_000;
 
 /// Judges a run on `cores` usable processors. The rules, in order: the memory budget made threads
 /// wait; the processors were busy (with the function, or with the calls of the kernel); threads
@@ -13,6 +18,10 @@ pub fn bottleneck(m: &Measured, cores: u32) -> Bottleneck {
     let total: f64 = m.threads.iter().map(|t| t.elapsed_ns as f64).sum();
     if total == 0.0 || m.elapsed_ns == 0 {
         return word("unknown", "nothing ran".to_owned());
+    }
+    if m.elapsed_ns < TOLD_NS {
+        let elapsed = format_ns(m.elapsed_ns as f64);
+        return word("unknown", format!("the run is too short to tell: it took {elapsed}"));
     }
     let call = |kind| m.calls.get(&kind).map_or(0.0, |c| c.total_ns as f64);
     let memory = call(CallKind::Memory) / total;
@@ -111,14 +120,18 @@ mod tests {
     use super::*;
     use ioloom_model::{CallStats, ThreadTime};
 
+    /// A run of 100 ms; times in ms.
     fn run(user: u64, kernel: u64, io: u64, sync: u64, memory: u64) -> Measured {
+        const MS: u64 = 1_000_000;
+        let (user, kernel, memory) = (user * MS, kernel * MS, memory * MS);
+        let (io, sync) = (io * MS, sync * MS);
         let mut m = Measured {
-            elapsed_ns: 100,
+            elapsed_ns: 100 * MS,
             cpu_user_ns: user,
             cpu_kernel_ns: kernel,
             threads: vec![ThreadTime {
-                elapsed_ns: 100,
-                on_cpu_ns: 100 - io - sync,
+                elapsed_ns: 100 * MS,
+                on_cpu_ns: 100 * MS - io - sync,
                 ready_ns: Some(0),
                 io_ns: io,
                 sync_ns: sync,
@@ -133,9 +146,20 @@ mod tests {
 
     /// Half of the time on a processor was waiting for one.
     fn pushed_out(mut m: Measured) -> Measured {
-        m.threads[0].on_cpu_ns -= 60;
-        m.threads[0].ready_ns = Some(60);
+        m.threads[0].on_cpu_ns -= 60_000_000;
+        m.threads[0].ready_ns = Some(60_000_000);
         m
+    }
+
+    #[test]
+    fn a_run_of_a_few_milliseconds_is_too_short_to_tell() {
+        let mut m = run(0, 0, 0, 0, 0);
+        m.elapsed_ns = 2_100_000;
+        m.threads[0].elapsed_ns = m.elapsed_ns;
+        let told = bottleneck(&m, 2);
+        assert_eq!(told.word, "unknown");
+        assert!(told.sentence.contains("too short"), "{}", told.sentence);
+        assert!(!told.sentence.contains('%'), "{}", told.sentence);
     }
 
     #[test]
