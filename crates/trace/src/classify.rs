@@ -23,8 +23,7 @@
 //!   stand in the order of the states and are marked as not placed.
 //!
 //! A thread whose switches are missing although its clock says that it did not run is explained
-//! from its accounts, and a note says so. Cost: a sort of each list and one pass, a few tens of
-//! nanoseconds per event.
+//! from its accounts, and a note says so. Cost: a sort of each list and one pass.
 
 mod accounts;
 mod checks;
@@ -48,10 +47,15 @@ pub const ROLE_TOOL: &str = "tool";
 /// explained from accounts: rounding and the tool's own cost stay well below it.
 const SWITCHES_MISSING_SHARE: f64 = 0.05;
 
+/// Latest moment, 104 days: later ones are not times but garbage. Sums stay far from overflow, and
+/// every time is exact in a double.
+const LATEST_NS: u64 = 1 << 53;
+
 /// Explains what was recorded. Title, time of day and names of files are not in the events; the
 /// caller fills them in. Bad input (missing ends, wrong order, duplicates) never panics: it is
 /// repaired where a rule exists and counted in the checks.
-pub fn classify(raw: Raw) -> Trace {
+pub fn classify(mut raw: Raw) -> Trace {
+    bound(&mut raw);
     let seen = Seen::of(&raw);
     let mut tally = checks::Tally::default();
     let mut threads: Vec<Thread> = Vec::with_capacity(raw.threads.len());
@@ -80,6 +84,32 @@ pub fn classify(raw: Raw) -> Trace {
     trace.marks.sort_by_key(|m| m.at_ns);
     checks::complete(&mut trace, &tally);
     trace
+}
+
+/// Brings times that cannot be back to [`LATEST_NS`].
+fn bound(raw: &mut Raw) {
+    let bound = |ns: &mut u64| *ns = (*ns).min(LATEST_NS);
+    bound(&mut raw.elapsed_ns);
+    for thread in &mut raw.threads {
+        bound(&mut thread.start_ns);
+        bound(&mut thread.end_ns);
+        thread.cpu_ns.iter_mut().chain(&mut thread.run_delay_ns).for_each(bound);
+        for account in &mut thread.accounts {
+            bound(&mut account.cpu_ns);
+            account.run_delay_ns.iter_mut().for_each(bound);
+        }
+        thread.wakes.iter_mut().for_each(|w| bound(&mut w.at_ns));
+    }
+    for request in &mut raw.requests {
+        bound(&mut request.issue_ns);
+        request.complete_ns.iter_mut().for_each(bound);
+    }
+    for run in raw.cores.iter_mut().flatten() {
+        bound(&mut run.start_ns);
+        bound(&mut run.end_ns);
+    }
+    raw.series.iter_mut().flat_map(|s| &mut s.points).for_each(|p| bound(&mut p.0));
+    raw.marks.iter_mut().for_each(|m| bound(&mut m.at_ns));
 }
 
 /// What this observation could see at all.
@@ -301,7 +331,12 @@ fn cores(recorded: Vec<Vec<CoreRun>>, threads: &[Thread]) -> Vec<Core> {
                 continue;
             }
             let end_ns = thread.segments.get(i + 1).map_or(thread.end_ns, |next| next.start_ns);
-            let run = CoreRun { start_ns: segment.start_ns, end_ns, tid: thread.tid, ours: true };
+            let run = CoreRun {
+                start_ns: segment.start_ns,
+                end_ns,
+                tid: thread.tid,
+                ours: thread.role != ROLE_TOOL,
+            };
             let at = match cores.binary_search_by_key(&segment.cpu, |c| c.cpu) {
                 Ok(at) => at,
                 Err(at) => {

@@ -6,8 +6,11 @@
 //! the monotonic clock.
 
 pub mod classify;
+pub mod csv;
+pub mod file;
 pub mod findings;
 pub mod lane;
+pub mod perfetto;
 pub mod raw;
 pub mod shares;
 pub mod span;
@@ -15,7 +18,7 @@ pub mod utilisation;
 pub mod viewer;
 
 pub use classify::classify;
-pub use findings::Finding;
+pub use findings::{Finding, findings};
 pub use lane::{
     Core, CoreRun, Device, Mark, NO_CPU, NO_FILE, Request, Segment, Series, Thread, Trace, Wake,
 };

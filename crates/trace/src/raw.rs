@@ -7,6 +7,9 @@ use ioloom_model::Level;
 /// Name of the series whose last value is the number of usable processors. Levels without core lanes
 /// cannot tell it otherwise, and who runs too many threads is judged by it.
 pub const PROCESSORS: &str = "processors";
+/// Name of the series of items that are read and not yet computed; a queue that only grows is found
+/// by it.
+pub const READY_QUEUE: &str = "ready queue";
 
 /// Everything that one observation recorded.
 #[derive(Debug, Clone, Default, PartialEq)]

@@ -8,7 +8,7 @@
 use crate::classify::{ROLE_KERNEL_WORKER, ROLE_TOOL};
 use crate::lane::{Thread, Trace};
 use crate::raw::PROCESSORS;
-use ioloom_model::{Quality, State, StateTable, StateTime};
+use ioloom_model::{Level, Quality, State, StateTable, StateTime};
 use std::collections::BTreeMap;
 
 /// Segments between two prefix sums.
@@ -179,11 +179,15 @@ pub struct Role {
     pub states: StateTable,
 }
 
-/// How many processors there are: the series [`PROCESSORS`], else the core lanes, else `None`.
+/// How many processors there are: the series [`PROCESSORS`], else the core lanes of level 2, else
+/// `None`. Core lanes of level 1 only show the processors that own threads ran on.
 pub fn processors(trace: &Trace) -> Option<u32> {
     let said = trace.series.iter().find(|s| s.name == PROCESSORS);
     let said = said.and_then(|s| s.points.last()).map(|p| p.1 as u32).filter(|n| *n > 0);
-    said.or_else(|| (!trace.cores.is_empty()).then_some(trace.cores.len() as u32))
+    said.or_else(|| {
+        let all = trace.evidence.level == Level::Kernel && !trace.cores.is_empty();
+        all.then_some(trace.cores.len() as u32)
+    })
 }
 
 /// The roles in the order of their first thread, each with the sum of its threads' tables.

@@ -2,7 +2,7 @@
 //!
 //! A browser can gunzip ([`DecompressionStream`]) and index typed arrays fast, but parses a million
 //! JSON objects slowly. So: one JSON header with everything that is small, then bare columns. The
-//! page carries `base64(gzip(payload))`; a trace of a million segments is about 2.5 MB there.
+//! page carries `base64(gzip(payload))`; a test holds a million segments of random length under 3 MB.
 //!
 //! # Layout
 //!

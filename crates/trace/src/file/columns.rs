@@ -1,0 +1,159 @@
+//! Numbers, texts and columns of a section.
+
+use super::{FileError, LATEST_NS};
+
+/// Writes one section.
+#[derive(Default)]
+pub(super) struct Writer {
+    pub(super) bytes: Vec<u8>,
+}
+
+impl Writer {
+    pub(super) fn number(&mut self, mut value: u64) {
+        while value >= 0x80 {
+            self.bytes.push(value as u8 | 0x80);
+            value >>= 7;
+        }
+        self.bytes.push(value as u8);
+    }
+
+    pub(super) fn text(&mut self, text: &str) {
+        self.number(text.len() as u64);
+        self.bytes.extend_from_slice(text.as_bytes());
+    }
+
+    pub(super) fn column(&mut self, values: impl Iterator<Item = u64>) {
+        values.for_each(|value| self.number(value));
+    }
+
+    /// Times in order, as differences.
+    pub(super) fn times(&mut self, times_ns: impl Iterator<Item = u64>) {
+        let mut before = 0;
+        for ns in times_ns {
+            self.number(ns.saturating_sub(before));
+            before = before.max(ns);
+        }
+    }
+
+    pub(super) fn float(&mut self, value: f64) {
+        self.bytes.extend_from_slice(&value.to_le_bytes());
+    }
+}
+
+/// Reads one section; every count is compared with the bytes that are left.
+pub(super) struct Reader<'a> {
+    rest: &'a [u8],
+    section: &'a str,
+}
+
+impl<'a> Reader<'a> {
+    pub(super) fn new(rest: &'a [u8], section: &'a str) -> Self {
+        Self { rest, section }
+    }
+
+    pub(super) fn damaged<T>(&self, reason: &str) -> Result<T, FileError> {
+        Err(FileError::damaged(self.section, reason))
+    }
+
+    pub(super) fn number(&mut self) -> Result<u64, FileError> {
+        let mut value = 0_u64;
+        for shift in (0..64).step_by(7) {
+            let Some((byte, rest)) = self.rest.split_first() else {
+                return self.damaged("it ends inside a number");
+            };
+            self.rest = rest;
+            let bits = u64::from(byte & 0x7f);
+            if bits << shift >> shift != bits {
+                return self.damaged("a number has more than 64 bits");
+            }
+            value |= bits << shift;
+            if byte & 0x80 == 0 {
+                return Ok(value);
+            }
+        }
+        self.damaged("a number has more than 64 bits")
+    }
+
+    /// A number that fits a smaller type.
+    pub(super) fn small<T: TryFrom<u64>>(&mut self) -> Result<T, FileError> {
+        let value = self.number()?;
+        T::try_from(value).or_else(|_| self.damaged("a number is too large"))
+    }
+
+    /// A time or a length.
+    pub(super) fn ns(&mut self) -> Result<u64, FileError> {
+        let ns = self.number()?;
+        if ns > LATEST_NS { self.damaged("a time is later than 104 days") } else { Ok(ns) }
+    }
+
+    /// Adds to a time.
+    pub(super) fn later(&self, at_ns: u64, by_ns: u64) -> Result<u64, FileError> {
+        match at_ns.checked_add(by_ns).filter(|at| *at <= LATEST_NS) {
+            Some(at) => Ok(at),
+            None => self.damaged("a time is later than 104 days"),
+        }
+    }
+
+    /// The length of a list whose items take at least `bytes_each`.
+    pub(super) fn count(&mut self, bytes_each: usize) -> Result<usize, FileError> {
+        let count: usize = self.small()?;
+        if count > self.rest.len() / bytes_each {
+            return self.damaged("it claims more items than it has bytes for");
+        }
+        Ok(count)
+    }
+
+    pub(super) fn text(&mut self) -> Result<String, FileError> {
+        let bytes = self.bytes()?;
+        match std::str::from_utf8(bytes) {
+            Ok(text) => Ok(text.to_owned()),
+            Err(_) => self.damaged("a text is not UTF-8"),
+        }
+    }
+
+    pub(super) fn json<T: serde::de::DeserializeOwned>(&mut self) -> Result<T, FileError> {
+        let bytes = self.bytes()?;
+        serde_json::from_slice(bytes)
+            .or_else(|error| self.damaged(&format!("its JSON is not as expected ({error})")))
+    }
+
+    fn bytes(&mut self) -> Result<&'a [u8], FileError> {
+        let count = self.count(1)?;
+        let (bytes, rest) = self.rest.split_at(count);
+        self.rest = rest;
+        Ok(bytes)
+    }
+
+    pub(super) fn column<T>(
+        &mut self,
+        count: usize,
+        mut one: impl FnMut(&mut Self) -> Result<T, FileError>,
+    ) -> Result<Vec<T>, FileError> {
+        (0..count).map(|_| one(self)).collect()
+    }
+
+    /// Times in order.
+    pub(super) fn times(&mut self, count: usize) -> Result<Vec<u64>, FileError> {
+        let mut at_ns = 0;
+        self.column(count, |reader| {
+            let step = reader.number()?;
+            at_ns = reader.later(at_ns, step)?;
+            Ok(at_ns)
+        })
+    }
+
+    pub(super) fn float(&mut self) -> Result<f64, FileError> {
+        match self.rest.split_first_chunk::<8>() {
+            Some((bytes, rest)) => {
+                self.rest = rest;
+                Ok(f64::from_le_bytes(*bytes))
+            }
+            None => self.damaged("it ends inside a number"),
+        }
+    }
+
+    /// Nothing may be left over.
+    pub(super) fn end(&self) -> Result<(), FileError> {
+        if self.rest.is_empty() { Ok(()) } else { self.damaged("bytes are left over at its end") }
+    }
+}

@@ -1,0 +1,269 @@
+//! Rules about threads among themselves.
+
+use super::{Finding, Seen, line, median, pct};
+use crate::lane::Thread;
+use crate::shares::{is_own, processors};
+use crate::span::SpanKind;
+use ioloom_model::State;
+use ioloom_model::units::format_ns;
+
+/// Part of the threads' time spent ready or preempted. Below it the wait for a processor is what
+/// any shared machine shows.
+const WAITING_FOR_CPU_MIN: f64 = 0.15;
+/// Runnable threads per processor from which on the program itself is too many; a tenth above one,
+/// because threads overlap for moments at every hand-over.
+const RUNNABLE_PER_CPU_MIN: f64 = 1.1;
+/// Threads that stand in line for a lock, on average. Below one, no lock costs a whole thread.
+const LOCK_WAITERS_MIN: f64 = 1.0;
+/// Fewer waits than this are an incident, not a convoy.
+const LOCK_WAITS_MIN: usize = 20;
+/// Work of the busiest thread of a role over the mean of the role.
+const UNEVEN_RATIO_MIN: f64 = 1.25;
+/// Part of the run by which the busiest thread exceeds the mean: what even work could save.
+const UNEVEN_LOSS_MIN: f64 = 0.10;
+/// Part of a thread's time spent submitting, from which on it is worth a word.
+const SUBMIT_SHARE_MIN: f64 = 0.10;
+/// Growth of the median submission from the first to the last quarter of the calls.
+const SUBMIT_GROWTH_MIN: f64 = 2.0;
+/// Submissions per quarter, so that medians mean something.
+const SUBMITS_MIN: usize = 16;
+/// Part of the threads' time spent in page faults. Reading the same bytes would block as well, so
+/// only a share that one can see in the run time counts.
+const PAGING_MIN: f64 = 0.10;
+
+/// More runnable threads than processors.
+pub(super) fn oversubscription(seen: &Seen<'_>) -> Option<Finding> {
+    let waiting_ns = seen.all.of(State::Ready) + seen.all.of(State::Preempted);
+    let cpus = processors(seen.trace)?;
+    let runnable = seen.of_run(waiting_ns + seen.all.of(State::OnCpu));
+    let waiting = seen.share(waiting_ns);
+    if waiting < WAITING_FOR_CPU_MIN || runnable < f64::from(cpus) * RUNNABLE_PER_CPU_MIN {
+        return None;
+    }
+    let mut evidence = vec![
+        line("threads' time waiting for a processor", pct(waiting)),
+        line("runnable threads on average", format!("{runnable:.1}")),
+        line("processors", cpus.to_string()),
+    ];
+    if let Some(others_ns) = seen.utilisation.within(0, seen.trace.elapsed_ns).others_ns {
+        let capacity = seen.trace.elapsed_ns.saturating_mul(u64::from(cpus)).max(1);
+        evidence.push(line("processors taken by others", pct(others_ns as f64 / capacity as f64)));
+    }
+    Some(Finding {
+        id: "oversubscription".to_owned(),
+        title: "More runnable threads than processors".to_owned(),
+        sentence: format!(
+            "On average {runnable:.1} threads want to run on {cpus} processors, so they spend {} of \
+             their time waiting for one.",
+            pct(waiting)
+        ),
+        evidence,
+        try_this: "Use as many computing threads as there are processors; if threads are there to \
+                   keep reads in flight, let few threads keep many reads in flight instead."
+            .to_owned(),
+    })
+}
+
+/// Stretches blocked on a lock: of the kernel, or of the program where a span says so.
+fn lock_waits(thread: &Thread) -> Vec<u64> {
+    let mut waits = Vec::new();
+    for (i, segment) in thread.segments.iter().enumerate() {
+        let in_lock_span = || {
+            let after = thread.spans.partition_point(|s| s.start_ns <= segment.start_ns);
+            after.checked_sub(1).is_some_and(|i| thread.spans[i].kind == SpanKind::Sync)
+        };
+        let waits_for_lock = match segment.state {
+            State::Lock => true,
+            State::Sync => in_lock_span(),
+            _ => false,
+        };
+        if waits_for_lock {
+            let end = thread.segments.get(i + 1).map_or(thread.end_ns, |s| s.start_ns);
+            waits.push(end - segment.start_ns);
+        }
+    }
+    waits
+}
+
+/// Threads in line for a lock.
+pub(super) fn lock_convoy(seen: &Seen<'_>) -> Option<Finding> {
+    let own = seen.trace.threads.iter().filter(|t| is_own(t));
+    let mut waits: Vec<u64> = own.flat_map(lock_waits).collect();
+    let sum: u64 = waits.iter().sum();
+    let waiters = seen.of_run(sum);
+    if waiters < LOCK_WAITERS_MIN || waits.len() < LOCK_WAITS_MIN {
+        return None;
+    }
+    let kernel = seen.all.of(State::Lock);
+    let in_kernel = kernel * 2 > sum;
+    let count = waits.len();
+    let middle = median(&mut waits)?;
+    Some(Finding {
+        id: "lock-convoy".to_owned(),
+        title: "Threads stand in line for a lock".to_owned(),
+        sentence: format!(
+            "On average {waiters:.1} threads wait for a lock at the same time, {} of all threads' time.",
+            pct(seen.share(sum))
+        ),
+        evidence: vec![
+            line("threads waiting for a lock on average", format!("{waiters:.1}")),
+            line("waits", count.to_string()),
+            line("median wait", format_ns(middle as f64)),
+            line("of it inside the kernel", pct(kernel as f64 / sum.max(1) as f64)),
+        ],
+        try_this: if in_kernel {
+            "Spread the files over more directories, or let fewer threads open, create and map; the \
+             kernel takes such calls one at a time."
+        } else {
+            "Hold the lock shorter, divide what it guards, or hand work over in batches."
+        }
+        .to_owned(),
+    })
+}
+
+/// Time in which a thread had work: all but waiting for other threads, events and its own sleep.
+fn work_ns(thread: &Thread) -> u64 {
+    let idle = [State::Sync, State::Event, State::Sleep, State::Unknown];
+    let states = thread.states.iter().filter(|(state, _)| !idle.contains(state));
+    states.filter_map(|(_, time)| time.ns).sum()
+}
+
+/// One thread of a role works much longer than the others.
+pub(super) fn uneven_work(seen: &Seen<'_>) -> Option<Finding> {
+    let mut roles: Vec<&str> = Vec::new();
+    for thread in seen.trace.threads.iter().filter(|t| is_own(t)) {
+        if !roles.contains(&thread.role.as_str()) {
+            roles.push(&thread.role);
+        }
+    }
+    roles.into_iter().find_map(|role| {
+        let threads = seen.trace.threads.iter().filter(|t| t.role == role);
+        let mut work: Vec<(u64, u32)> = threads.map(|t| (work_ns(t), t.tid)).collect();
+        work.sort_unstable();
+        let (most, busiest) = *work.last()?;
+        let least = work.first()?.0;
+        let mean = work.iter().map(|w| w.0).sum::<u64>() as f64 / work.len() as f64;
+        let loss = seen.of_run(most) - mean / seen.trace.elapsed_ns as f64;
+        if work.len() < 2 || most as f64 <= mean * UNEVEN_RATIO_MIN || loss < UNEVEN_LOSS_MIN {
+            return None;
+        }
+        Some(Finding {
+            id: "uneven-work".to_owned(),
+            title: "Work is spread unevenly".to_owned(),
+            sentence: format!(
+                "Thread {busiest} has work for {} where the {} threads of role {role} have work for \
+                 {} on average.",
+                format_ns(most as f64),
+                work.len(),
+                format_ns(mean)
+            ),
+            evidence: vec![
+                line("busiest thread's work", format_ns(most as f64)),
+                line("mean of the role", format_ns(mean)),
+                line("least", format_ns(least as f64)),
+                line("part of the run that even work could save", pct(loss)),
+            ],
+            try_this: "Hand out smaller pieces, the largest files first, or let idle threads take \
+                       work from busy ones."
+                .to_owned(),
+        })
+    })
+}
+
+/// Submission calls of threads that wait for completions elsewhere.
+fn submissions(thread: &Thread) -> Vec<u64> {
+    let asynchronous =
+        thread.spans.iter().any(|s| matches!(s.kind, SpanKind::RingWait | SpanKind::Completion));
+    let reads = thread.spans.iter().filter(|s| asynchronous && s.kind == SpanKind::Read);
+    reads.map(|s| s.ns).collect()
+}
+
+/// Submitting takes longer and longer.
+pub(super) fn submission(seen: &Seen<'_>) -> Option<Finding> {
+    seen.lanes.lanes().iter().filter(|lane| is_own(lane.thread())).find_map(|lane| {
+        let thread = lane.thread();
+        let mut calls = submissions(thread);
+        let quarter = calls.len() / 4;
+        let length = thread.end_ns - thread.start_ns;
+        let share = calls.iter().sum::<u64>() as f64 / length.max(1) as f64;
+        if quarter < SUBMITS_MIN || share < SUBMIT_SHARE_MIN {
+            return None;
+        }
+        let count = calls.len();
+        let late = median(&mut calls[count - quarter..])?;
+        let early = median(&mut calls[..quarter])?;
+        let growth = late as f64 / early.max(1) as f64;
+        if growth < SUBMIT_GROWTH_MIN {
+            return None;
+        }
+        let locked = thread
+            .spans
+            .iter()
+            .filter(|s| s.kind == SpanKind::Read)
+            .map(|s| lane.within(s.start_ns, s.start_ns + s.ns).of(State::Lock))
+            .sum::<u64>();
+        let locked = locked as f64 / (share * length as f64).max(1.0);
+        Some(Finding {
+            id: "submission-bottleneck".to_owned(),
+            title: "Submitting requests takes longer and longer".to_owned(),
+            sentence: format!(
+                "Thread {} spends {} of its time submitting, and a submission grew from {} to {}.",
+                thread.tid,
+                pct(share),
+                format_ns(early as f64),
+                format_ns(late as f64)
+            ),
+            evidence: vec![
+                line("time spent submitting", pct(share)),
+                line("median of the first quarter", format_ns(early as f64)),
+                line("median of the last quarter", format_ns(late as f64)),
+                line("submissions", count.to_string()),
+                line("of it waiting for a kernel lock", pct(locked)),
+            ],
+            try_this: if locked > 0.5 {
+                "The kernel serialises the submissions: use fewer submitting threads, or a ring per \
+                 thread."
+            } else {
+                "The queue of the device is full and the call waits for room: keep fewer requests \
+                 in flight."
+            }
+            .to_owned(),
+        })
+    })
+}
+
+/// Threads wait for pages of mappings.
+pub(super) fn page_faults(seen: &Seen<'_>) -> Option<Finding> {
+    let paging_ns = seen.all.of(State::Paging);
+    let share = seen.share(paging_ns);
+    if share < PAGING_MIN {
+        return None;
+    }
+    let mut stalls = Vec::new();
+    for thread in seen.trace.threads.iter().filter(|t| is_own(t)) {
+        for (i, segment) in thread.segments.iter().enumerate() {
+            if segment.state == State::Paging {
+                let end = thread.segments.get(i + 1).map_or(thread.end_ns, |s| s.start_ns);
+                stalls.push(end - segment.start_ns);
+            }
+        }
+    }
+    let count = stalls.len();
+    let middle = median(&mut stalls)?;
+    Some(Finding {
+        id: "page-fault-stalls".to_owned(),
+        title: "Threads wait for pages".to_owned(),
+        sentence: format!(
+            "Page faults that waited for the device take {} of the threads' time.",
+            pct(share)
+        ),
+        evidence: vec![
+            line("time in page faults", pct(share)),
+            line("stalls", count.to_string()),
+            line("median stall", format_ns(middle as f64)),
+        ],
+        try_this: "Read instead of mapping, or ask for the pages before they are touched \
+                   (mmap:willneed, mmap:populate)."
+            .to_owned(),
+    })
+}

@@ -1,0 +1,267 @@
+//! Exports, read back by readers that are not ours.
+
+use crate::sample::sample;
+use ioloom_model::State;
+use ioloom_trace::{NO_CPU, Trace, csv, perfetto};
+use perfetto_protos::debug_annotation::DebugAnnotation;
+use perfetto_protos::trace::Trace as Perfetto;
+use perfetto_protos::trace_packet::TracePacket;
+use perfetto_protos::track_event::TrackEvent;
+use perfetto_protos::track_event::track_event::Type;
+use protobuf::Message;
+use std::collections::BTreeMap;
+
+/// One event in words.
+#[derive(Debug, Clone, PartialEq)]
+struct Event {
+    at_ns: u64,
+    kind: Type,
+    name: Option<String>,
+    category: Option<String>,
+    notes: Vec<(String, String)>,
+    value: Option<f64>,
+}
+
+/// Tracks with their events, by identity.
+struct Read {
+    names: BTreeMap<u64, String>,
+    parents: BTreeMap<u64, u64>,
+    events: BTreeMap<u64, Vec<Event>>,
+    interned: [BTreeMap<u64, String>; 3],
+}
+
+impl Read {
+    fn of(bytes: &[u8]) -> Self {
+        let mut read = Self {
+            names: BTreeMap::new(),
+            parents: BTreeMap::new(),
+            events: BTreeMap::new(),
+            interned: Default::default(),
+        };
+        for (i, packet) in Perfetto::parse_from_bytes(bytes).unwrap().packet.iter().enumerate() {
+            assert_eq!(packet.trusted_packet_sequence_id(), 1);
+            assert_eq!(packet.sequence_flags(), if i == 0 { 1 } else { 2 });
+            assert!(packet.special_fields.unknown_fields().iter().next().is_none());
+            read.packet(packet);
+        }
+        read
+    }
+
+    fn packet(&mut self, packet: &TracePacket) {
+        if let Some(data) = packet.interned_data.as_ref() {
+            let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+            for entry in &data.event_names {
+                self.interned[0].insert(entry.iid(), text(entry.name().as_bytes()));
+            }
+            for entry in &data.event_categories {
+                self.interned[1].insert(entry.iid(), text(entry.name().as_bytes()));
+            }
+            for entry in &data.debug_annotation_names {
+                self.interned[2].insert(entry.iid(), text(entry.name().as_bytes()));
+            }
+        } else if packet.has_track_descriptor() {
+            let track = packet.track_descriptor();
+            let name = if let Some(process) = track.process.as_ref() {
+                format!("process {} {}", process.pid(), process.process_name())
+            } else if let Some(thread) = track.thread.as_ref() {
+                format!("thread {} {}", thread.tid(), thread.thread_name())
+            } else if let Some(counter) = track.counter.as_ref() {
+                format!("counter {} {}", track.name(), counter.unit_name())
+            } else {
+                track.name().to_owned()
+            };
+            assert!(self.names.insert(track.uuid(), name).is_none(), "an identity is used twice");
+            self.parents.insert(track.uuid(), track.parent_uuid());
+        } else {
+            assert!(packet.has_track_event());
+            let event = self.event(packet.timestamp(), packet.track_event());
+            self.events.entry(packet.track_event().track_uuid()).or_default().push(event);
+        }
+    }
+
+    fn event(&self, at_ns: u64, event: &TrackEvent) -> Event {
+        let name = if event.has_name_iid() {
+            Some(self.interned[0][&event.name_iid()].clone())
+        } else {
+            event.has_name().then(|| event.name().to_owned())
+        };
+        let value = match event.type_() {
+            Type::TYPE_COUNTER if event.has_double_counter_value() => {
+                Some(event.double_counter_value())
+            }
+            Type::TYPE_COUNTER => Some(event.counter_value() as f64),
+            _ => None,
+        };
+        let note = |note: &DebugAnnotation| {
+            let value = if note.has_string_value() {
+                note.string_value().to_owned()
+            } else {
+                note.uint_value().to_string()
+            };
+            (self.interned[2][&note.name_iid()].clone(), value)
+        };
+        Event {
+            at_ns,
+            kind: event.type_(),
+            name,
+            category: event.category_iids.first().map(|iid| self.interned[1][iid].clone()),
+            notes: event.debug_annotations.iter().map(note).collect(),
+            value,
+        }
+    }
+
+    /// The events of the track with this name and parent.
+    fn track(&self, name: &str, parent: Option<&str>) -> &[Event] {
+        let found = self.names.iter().find(|(uuid, n)| {
+            let of = self.names.get(&self.parents[uuid]);
+            *n == name && (parent.is_none() || of.map(String::as_str) == parent)
+        });
+        let (uuid, _) = found.unwrap_or_else(|| panic!("{name} in {:?}", self.names));
+        self.events.get(uuid).map_or(&[], Vec::as_slice)
+    }
+}
+
+fn slice(
+    from_ns: u64,
+    to_ns: u64,
+    category: &str,
+    name: &str,
+    notes: Vec<(String, String)>,
+) -> [Event; 2] {
+    let begin = Event {
+        at_ns: from_ns,
+        kind: Type::TYPE_SLICE_BEGIN,
+        name: Some(name.to_owned()),
+        category: Some(category.to_owned()),
+        notes,
+        value: None,
+    };
+    let end = Event {
+        at_ns: to_ns,
+        kind: Type::TYPE_SLICE_END,
+        name: None,
+        category: None,
+        notes: Vec::new(),
+        value: None,
+    };
+    [begin, end]
+}
+
+#[test]
+fn perfetto_reads_every_event() {
+    let trace = sample();
+    let read = Read::of(&perfetto::encode(&trace));
+    assert!(read.track(&format!("process 11 {}", trace.title), None).is_empty());
+    let mut count = 0;
+    for thread in &trace.threads {
+        let name = format!("thread {} {} {}", thread.tid, thread.role, thread.name);
+        let spans: Vec<Event> = thread
+            .spans
+            .iter()
+            .flat_map(|s| {
+                let file = trace.files.get(s.file as usize);
+                let notes = file.map(|f| ("file".to_owned(), f.clone())).into_iter().collect();
+                slice(s.start_ns, s.start_ns + s.ns, "span", s.kind.name(), notes)
+            })
+            .collect();
+        assert_eq!(read.track(&name, None), spans);
+        let states: Vec<Event> = thread
+            .segments
+            .iter()
+            .enumerate()
+            .flat_map(|(i, s)| {
+                let end = thread.segments.get(i + 1).map_or(thread.end_ns, |next| next.start_ns);
+                let mut notes = Vec::new();
+                if s.cpu != NO_CPU {
+                    notes.push(("cpu".to_owned(), s.cpu.to_string()));
+                }
+                if s.by_tid != 0 {
+                    notes.push(("by tid".to_owned(), s.by_tid.to_string()));
+                }
+                slice(s.start_ns, end, "state", s.state.name(), notes)
+            })
+            .collect();
+        assert_eq!(read.track("states", Some(&name)), states);
+        count += spans.len() + states.len();
+    }
+    for series in &trace.series {
+        let events = read.track(&format!("counter {} {}", series.name, series.unit), None);
+        let points: Vec<(u64, f64)> = events.iter().map(|e| (e.at_ns, e.value.unwrap())).collect();
+        assert_eq!(points, series.points);
+        count += points.len();
+    }
+    let flight = read.track("counter vda in flight requests", None);
+    for event in flight {
+        let open = trace.devices[0].requests.iter().filter(|r| {
+            r.complete_ns.is_some_and(|end| r.issue_ns <= event.at_ns && event.at_ns < end)
+        });
+        assert_eq!(event.value, Some(open.count() as f64), "{event:?}");
+    }
+    let marks = read.track("marks", None);
+    assert_eq!(marks[0].name.as_deref(), Some("drained <b>"));
+    assert_eq!((marks[0].at_ns, marks[0].kind), (1_000_000, Type::TYPE_INSTANT));
+    count += flight.len() + marks.len();
+    assert_eq!(read.events.values().map(Vec::len).sum::<usize>(), count);
+}
+
+/// Splits a line as RFC 4180 says.
+fn fields(line: &str) -> Vec<String> {
+    let (mut fields, mut field, mut inside) = (Vec::new(), String::new(), false);
+    let mut chars = line.chars().peekable();
+    while let Some(c) = chars.next() {
+        match c {
+            '"' if inside && chars.peek() == Some(&'"') => {
+                chars.next();
+                field.push('"');
+            }
+            '"' => inside = !inside,
+            ',' if !inside => fields.push(std::mem::take(&mut field)),
+            c => field.push(c),
+        }
+    }
+    fields.push(field);
+    fields
+}
+
+fn table(csv: &str) -> Vec<BTreeMap<String, String>> {
+    let mut lines = csv.lines();
+    let header = fields(lines.next().unwrap());
+    lines
+        .map(|line| {
+            let row = fields(line);
+            assert_eq!(row.len(), header.len(), "{line}");
+            header.iter().cloned().zip(row).collect()
+        })
+        .collect()
+}
+
+#[test]
+fn csv_tables_hold_every_item() {
+    let trace = sample();
+    let segments = table(&csv::segments(&trace));
+    let wanted: Vec<_> =
+        trace.threads.iter().flat_map(|t| t.segments.iter().map(move |s| (t, s))).collect();
+    assert_eq!(segments.len(), wanted.len());
+    for (row, (thread, segment)) in segments.iter().zip(wanted) {
+        assert_eq!(row["thread"], thread.name);
+        assert_eq!(row["start_ns"], segment.start_ns.to_string());
+        assert_eq!(row["state"], segment.state.name());
+        assert_eq!(row["by_tid"].is_empty(), segment.by_tid == 0);
+        assert_eq!(row["cpu"].is_empty(), segment.cpu == NO_CPU);
+    }
+    let on_cpu: u64 = segments
+        .iter()
+        .filter(|row| row["tid"] == "11" && row["state"] == "on-cpu")
+        .map(|row| row["end_ns"].parse::<u64>().unwrap() - row["start_ns"].parse::<u64>().unwrap())
+        .sum();
+    assert_eq!(Some(on_cpu), trace.threads[0].states[&State::OnCpu].ns);
+    let spans = table(&csv::spans(&trace));
+    assert_eq!(spans.len(), trace.threads.iter().map(|t| t.spans.len()).sum::<usize>());
+    assert_eq!((spans[4]["file"].as_str(), spans[4]["file_bytes"].as_str()), ("d/f1.txt", "4096"));
+    let requests = table(&csv::requests(&trace));
+    assert_eq!(requests.len(), 60);
+    assert_eq!((requests[8]["complete_ns"].as_str(), requests[8]["latency_ns"].as_str()), ("", ""));
+    assert_eq!((requests[0]["kind"].as_str(), requests[1]["tid"].as_str()), ("write", ""));
+    assert_eq!(requests[1]["latency_ns"], "70001");
+    assert_eq!(table(&csv::requests(&Trace::default())).len(), 0);
+}

@@ -1,0 +1,193 @@
+//! The trace file: what is written is read, and nothing that is read can harm.
+
+use crate::sample::sample;
+use crate::wild;
+use ioloom_model::State;
+use ioloom_trace::file::{FileError, MAGIC, UNPACK_MAX, VERSION, read, write};
+use ioloom_trace::shares::Lanes;
+use ioloom_trace::{NO_CPU, Segment, Thread, Trace};
+use proptest::prelude::*;
+
+#[test]
+fn a_trace_comes_back_as_it_was() {
+    for trace in [Trace::default(), sample()] {
+        let bytes = write(&trace);
+        let again = read(&bytes).unwrap();
+        assert_eq!(again, trace);
+        assert_eq!(write(&again), bytes);
+    }
+}
+
+#[test]
+fn a_regular_trace_is_stored_so_that_it_can_be_read() {
+    // A million equal segments shrink so much that a reader would refuse to believe it.
+    let segments: Vec<Segment> = (0..1_000_000)
+        .map(|i| {
+            let state = if i % 2 == 0 { State::OnCpu } else { State::Io };
+            Segment { start_ns: i * 100, state, placed: true, cpu: NO_CPU, by_tid: 0 }
+        })
+        .collect();
+    let thread = Thread { end_ns: 100_000_000, segments, ..Thread::default() };
+    let trace = Trace { threads: vec![thread], ..Trace::default() };
+    assert_eq!(read(&write(&trace)).unwrap(), trace);
+}
+
+/// A file of one section.
+fn file(tag: &[u8; 4], kind: u32, stored: &[u8], raw: u64) -> Vec<u8> {
+    let mut crc = flate2::Crc::new();
+    crc.update(stored);
+    let mut bytes = MAGIC.to_vec();
+    bytes.extend(VERSION.to_le_bytes());
+    bytes.extend(1_u32.to_le_bytes());
+    bytes.extend(tag);
+    bytes.extend(kind.to_le_bytes());
+    bytes.extend(crc.sum().to_le_bytes());
+    bytes.extend((stored.len() as u64).to_le_bytes());
+    bytes.extend(raw.to_le_bytes());
+    bytes.extend(stored);
+    bytes
+}
+
+fn reason(bytes: &[u8]) -> String {
+    read(bytes).expect_err("it is damaged").to_string()
+}
+
+#[test]
+fn each_error_says_what_and_what_to_do() {
+    assert_eq!(read(b""), Err(FileError::NotATrace));
+    assert!(reason(b"<html> no trace").contains("does not begin"));
+    let mut newer = write(&Trace::default());
+    newer[8] = 9;
+    assert_eq!(read(&newer), Err(FileError::Version { found: 9 }));
+    let whole = write(&sample());
+    assert!(reason(&whole[..whole.len() - 1]).contains("cut off in section FILE"));
+    let mut longer = whole.clone();
+    longer.push(0);
+    assert!(reason(&longer).contains("1 bytes follow"));
+    let mut flipped = whole;
+    *flipped.last_mut().unwrap() ^= 1;
+    assert!(reason(&flipped).contains("section FILE of the trace file is damaged: its checksum"));
+    assert!(reason(&file(b"MARK", 2, &[0], 1)).contains("unknown way"));
+    assert!(reason(&file(b"MARK", 1, &[7], 1)).contains("does not unpack"));
+    assert!(reason(&file(b"MARK", 0, &[0, 0], 2)).contains("left over"));
+    // A section of a later time is not an error.
+    assert_eq!(read(&file(b"NEXT", 0, &[9, 9], 2)), Ok(Trace::default()));
+}
+
+#[test]
+fn claims_are_not_believed() {
+    // Lists that claim more than there are bytes.
+    let huge = [0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f];
+    for tag in [b"DEVS", b"CORE", b"SERI", b"MARK", b"FILE"] {
+        assert!(reason(&file(tag, 0, &huge, 9)).contains("more items than it has bytes"));
+    }
+    // A number without an end, and one of more than 64 bits.
+    assert!(reason(&file(b"MARK", 0, &[0x80; 20], 20)).contains("64 bits"));
+    assert!(reason(&file(b"MARK", 0, &[0x80], 1)).contains("inside a number"));
+    // A section that would unpack to a thousand times its size.
+    let packed = {
+        use std::io::Write;
+        let mut encoder =
+            flate2::write::DeflateEncoder::new(Vec::new(), flate2::Compression::best());
+        encoder.write_all(&vec![0; 20_000_000]).unwrap();
+        encoder.finish().unwrap()
+    };
+    assert!(packed.len() as u64 * UNPACK_MAX < 20_000_000);
+    assert!(reason(&file(b"MARK", 1, &packed, 20_000_000)).contains("claims 20000000 bytes"));
+    assert!(reason(&file(b"MARK", 1, &packed, 100)).contains("another size"));
+    // Times that would overflow sums.
+    let mut late = vec![1];
+    late.extend(huge);
+    late.push(0);
+    assert!(reason(&file(b"MARK", 0, &late, late.len() as u64)).contains("104 days"));
+}
+
+/// Everything that other modules do with what was read.
+fn use_it(trace: &Trace) {
+    let lanes = Lanes::new(trace);
+    for lane in lanes.lanes() {
+        let thread = lane.thread();
+        assert_eq!(lane.within(0, u64::MAX).total(), thread.end_ns - thread.start_ns);
+        let _ = lane.columns(0, trace.elapsed_ns, 7);
+    }
+    let _ = ioloom_trace::findings(trace);
+    let _ = ioloom_trace::perfetto::encode(trace);
+    let _ = ioloom_trace::csv::segments(trace);
+    let _ = ioloom_trace::viewer::payload(trace, &[]);
+}
+
+proptest! {
+    #[test]
+    fn wild_traces_come_back(trace in wild::trace()) {
+        let again = read(&write(&trace)).unwrap();
+        prop_assert_eq!(&again, &trace);
+        use_it(&again);
+    }
+
+    #[test]
+    fn cut_files_give_an_error(part in 0.0..1.0_f64) {
+        let whole = write(&sample());
+        let cut = (whole.len() as f64 * part) as usize;
+        prop_assert!(read(&whole[..cut]).is_err());
+    }
+
+    #[test]
+    fn changed_bytes_give_an_error(at in any::<prop::sample::Index>(), by in 1..=255_u8) {
+        let mut bytes = write(&sample());
+        let at = at.index(bytes.len());
+        bytes[at] ^= by;
+        // The unpacked size and the tag of a section are not under its checksum: a tag that is not
+        // known is left out, and what is read can be used.
+        if let Ok(trace) = read(&bytes) {
+            use_it(&trace);
+        }
+    }
+
+    #[test]
+    fn changed_contents_behind_a_right_checksum_can_be_used(
+        changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..8),
+    ) {
+        // Stored sections, so that changes reach the columns.
+        let whole = write(&Trace { title: "t".repeat(3), ..sample() });
+        let mut bytes = whole[..16].to_vec();
+        let mut at = 16;
+        while at < whole.len() {
+            let number = |from: usize, n: usize| {
+                let mut raw = [0; 8];
+                raw[..n].copy_from_slice(&whole[from..from + n]);
+                u64::from_le_bytes(raw) as usize
+            };
+            let (kind, stored) = (number(at + 4, 4), number(at + 12, 8));
+            let body = &whole[at + 28..at + 28 + stored];
+            let mut raw = Vec::new();
+            if kind == 1 {
+                use std::io::Read;
+                flate2::read::DeflateDecoder::new(body).read_to_end(&mut raw).unwrap();
+            } else {
+                raw.extend_from_slice(body);
+            }
+            for (index, value) in &changes {
+                if !raw.is_empty() {
+                    let index = index.index(raw.len());
+                    raw[index] = *value;
+                }
+            }
+            let tag: [u8; 4] = whole[at..at + 4].try_into().unwrap();
+            bytes.extend_from_slice(&file(&tag, 0, &raw, raw.len() as u64)[16..]);
+            at += 28 + stored;
+        }
+        if let Ok(trace) = read(&bytes) {
+            use_it(&trace);
+        }
+    }
+
+    #[test]
+    fn noise_gives_an_error(noise in prop::collection::vec(any::<u8>(), 0..200)) {
+        prop_assert!(read(&noise).is_err());
+        for tag in [b"HEAD", b"THRD", b"DEVS", b"CORE", b"SERI", b"MARK", b"FILE"] {
+            if let Ok(trace) = read(&file(tag, 0, &noise, noise.len() as u64)) {
+                use_it(&trace);
+            }
+        }
+    }
+}
