@@ -3,6 +3,11 @@
 //! Every number of the page names an identifier (`g0.a3`, `g0.r0`, `c7`) and a field here. Per run
 //! it holds the scalars, the costs of calls and the times by role; spans and single threads stay in
 //! the store, they would make the page too large to open.
+//!
+//! The runs of a full study are most of all bytes, and the page itself needs none of them. So they
+//! stand beside the document as a second one ([`runs`]): turned into columns, because neighbours in
+//! a column are alike, compressed, and written in base64. Elapsed times are exact there; other
+//! measured numbers have four significant digits, percentiles of calls three: finer than they repeat.
 
 use crate::figures::role_times;
 use crate::group::Group;
@@ -10,9 +15,11 @@ use crate::headline::Headline;
 use crate::input::Input;
 use ioloom_model::{Measured, Outcome, RunRecord};
 use serde_json::{Map, Value, json};
+use std::collections::BTreeSet;
+use std::io::Write;
 
 /// Version of the embedded document.
-pub const DATA_SCHEMA: u32 = 1;
+pub const DATA_SCHEMA: u32 = 2;
 
 /// The embedded document.
 pub fn document(input: &Input, groups: &[Group<'_>], headlines: &[Headline<'_, '_>]) -> Value {
@@ -38,10 +45,92 @@ pub fn document(input: &Input, groups: &[Group<'_>], headlines: &[Headline<'_, '
             "detail": d.detail,
         })).collect::<Vec<_>>(),
         "runs": {
-            "columns": RUN_COLUMNS,
-            "rows": input.records.iter().map(run).collect::<Vec<_>>(),
+            "element": "report-runs",
+            "encoding": "JSON, gzip, base64",
+            "count": input.records.len(),
         },
     })
+}
+
+/// The runs as columns, gzip in base64: an object of lists, one item for each run in each list.
+/// `measured` is an object of such lists, null where a run has no such number.
+pub fn runs(input: &Input) -> String {
+    let mut records: Vec<&RunRecord> = input.records.iter().collect();
+    records.sort_by_key(|r| r.key.position);
+    let rows: Vec<Value> = records.into_iter().map(run).collect();
+    let mut columns = Map::new();
+    for (i, name) in RUN_COLUMNS.iter().enumerate().take(RUN_COLUMNS.len() - 1) {
+        let column = rows.iter().map(|row| row[i].clone()).collect();
+        columns.insert((*name).to_owned(), Value::Array(column));
+    }
+    let flat: Vec<Map<String, Value>> =
+        rows.iter().map(|row| flattened(&row[RUN_COLUMNS.len() - 1])).collect();
+    let names: BTreeSet<&String> = flat.iter().flat_map(|row| row.keys()).collect();
+    let measured: Map<String, Value> = names
+        .into_iter()
+        .map(|name| {
+            let of = |row: &Map<String, Value>| row.get(name).cloned().unwrap_or(Value::Null);
+            (name.clone(), Value::Array(flat.iter().map(of).collect()))
+        })
+        .collect();
+    columns.insert("measured".to_owned(), Value::Object(measured));
+    base64(&gzip(Value::Object(columns).to_string().as_bytes()))
+}
+
+/// Numbers by one name each: `calls.read.p50_ns`, `roles.worker.ns` and the like.
+fn flattened(value: &Value) -> Map<String, Value> {
+    let mut out = Map::new();
+    let Value::Object(map) = value else { return out };
+    for (name, value) in map {
+        match value {
+            Value::Object(inner) => {
+                let inner = flattened(&Value::Object(inner.clone()));
+                out.extend(inner.into_iter().map(|(k, v)| (format!("{name}.{k}"), v)));
+            }
+            other => {
+                out.insert(name.clone(), other.clone());
+            }
+        }
+    }
+    out
+}
+
+fn gzip(bytes: &[u8]) -> Vec<u8> {
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
+    // Writing to memory does not fail; without the runs the page is still whole.
+    if encoder.write_all(bytes).is_err() {
+        return Vec::new();
+    }
+    encoder.finish().unwrap_or_default()
+}
+
+fn base64(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut out = String::with_capacity(bytes.len().div_ceil(3) * 4);
+    for three in bytes.chunks(3) {
+        let at = |i: usize| u32::from(three.get(i).copied().unwrap_or(0));
+        let bits = at(0) << 16 | at(1) << 8 | at(2);
+        for i in 0..4 {
+            let digit = DIGITS[(bits >> (18 - 6 * i) & 63) as usize];
+            out.push(if i <= three.len() { char::from(digit) } else { '=' });
+        }
+    }
+    out
+}
+
+/// Four significant digits.
+fn rounded(value: f64) -> Value {
+    if value == 0.0 || !value.is_finite() {
+        return number(value);
+    }
+    let scale = 10f64.powf(3.0 - value.abs().log10().floor());
+    number((value * scale).round() / scale)
+}
+
+/// Three significant digits, for what was counted in steps of three per cent.
+fn coarse(value: u64) -> Value {
+    let scale = 10u64.pow(value.max(1).ilog10().saturating_sub(2));
+    json!(value.saturating_add(scale / 2) / scale * scale)
 }
 
 fn group(g: &Group<'_>) -> Value {
@@ -61,12 +150,13 @@ fn group(g: &Group<'_>) -> Value {
                 "plan": a.plan,
                 "set": a.set,
                 "factors": a.factors,
-                "blocks": a.runs.iter().map(|r| r.key.block).collect::<Vec<_>>(),
                 "n": a.estimate.as_ref().map_or(0, |e| e.values.len()),
                 "median": a.estimate.as_ref().map(|e| e.median),
                 "low": a.estimate.as_ref().and_then(|e| e.interval).map(|i| i.0),
                 "high": a.estimate.as_ref().and_then(|e| e.interval).map(|i| i.1),
-                "values": a.estimate.as_ref().map(|e| &e.values),
+                "values": a.estimate.as_ref().map(|e| {
+                    e.values.iter().map(|v| number(*v)).collect::<Vec<_>>()
+                }),
                 "device_busy": (!busy.is_empty()).then(|| ioloom_stats::median(&busy)),
                 "not_done": a.not_done,
                 "doubts": a.doubts,
@@ -179,7 +269,8 @@ fn scalars(m: &Measured) -> Value {
         "others_cpu",
     ] {
         if let Some(value) = m.metric(name) {
-            out.insert(name.to_owned(), number(value));
+            let exact = name == "elapsed_ns";
+            out.insert(name.to_owned(), if exact { number(value) } else { rounded(value) });
         }
     }
     out.insert("files".to_owned(), json!(m.files));
@@ -190,15 +281,23 @@ fn scalars(m: &Measured) -> Value {
         .calls
         .iter()
         .map(|(k, s)| {
-            let numbers = [s.count, s.total_ns, s.min_ns, s.p50_ns, s.p90_ns, s.p99_ns, s.max_ns];
-            (k.name().to_owned(), json!(numbers))
+            let times = [s.min_ns, s.p50_ns, s.p90_ns, s.p99_ns, s.max_ns];
+            let names = ["min_ns", "p50_ns", "p90_ns", "p99_ns", "max_ns"];
+            let mut of: Map<String, Value> = names
+                .into_iter()
+                .zip(times)
+                .map(|(name, ns)| (name.to_owned(), coarse(ns)))
+                .collect();
+            of.insert("count".to_owned(), json!(s.count));
+            of.insert("total_ns".to_owned(), rounded(s.total_ns as f64));
+            (k.name().to_owned(), Value::Object(of))
         })
         .collect();
-    out.insert("calls_count_total_min_p50_p90_p99_max_ns".to_owned(), Value::Object(calls));
+    out.insert("calls".to_owned(), Value::Object(calls));
     let roles: Map<String, Value> = role_times(std::iter::once(m))
         .into_iter()
         .map(|(role, (times, threads, ready))| {
-            let ns = times.map(number);
+            let ns = times.map(rounded);
             (role, json!({ "threads": threads, "ready_measured": ready, "ns": ns }))
         })
         .collect();
@@ -207,4 +306,34 @@ fn scalars(m: &Measured) -> Value {
         out.insert("extra".to_owned(), json!(m.extra));
     }
     Value::Object(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn base64_is_that_of_the_standard() {
+        for (text, coded) in [
+            ("", ""),
+            ("f", "Zg=="),
+            ("fo", "Zm8="),
+            ("foo", "Zm9v"),
+            ("foob", "Zm9vYg=="),
+            ("fooba", "Zm9vYmE="),
+            ("foobar", "Zm9vYmFy"),
+        ] {
+            assert_eq!(base64(text.as_bytes()), coded);
+        }
+        assert_eq!(base64(&[0xFB, 0xFF, 0xFE]), "+//+");
+    }
+
+    #[test]
+    fn four_digits_stay() {
+        let of = |v: f64| rounded(v).to_string();
+        assert_eq!(of(123_456.0), "123500");
+        assert_eq!(of(0.123_456), "0.1235");
+        assert_eq!([123_456, 99_950, 7, 0].map(coarse), [123_000, 100_000, 7, 0]);
+        assert_eq!((of(7.0), of(0.0), of(-98_765.0)), ("7".into(), "0".into(), "-98770".into()));
+    }
 }

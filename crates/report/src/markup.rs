@@ -106,6 +106,19 @@ impl Markup {
         self
     }
 
+    /// The same without what its marks say when they are pointed at.
+    pub fn append_without_titles(&mut self, other: &Self) -> &mut Self {
+        const END: &str = "</title>";
+        let mut rest = other.out.as_str();
+        // Text is escaped, so a tag in it is one that this type wrote.
+        while let Some((before, after)) = rest.split_once("<title>") {
+            self.out.push_str(before);
+            rest = after.split_once(END).map_or("", |(_, tail)| tail);
+        }
+        self.out.push_str(rest);
+        self
+    }
+
     /// Text compiled into the program: a style sheet or a script of ours.
     pub fn asset(&mut self, text: &'static str) -> &mut Self {
         self.out.push_str(text);

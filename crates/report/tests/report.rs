@@ -1,6 +1,8 @@
 //! The report as a whole, on invented records: goldens of every drawing and text, and properties
 //! that must hold for any input.
 
+#[path = "support/full.rs"]
+mod full;
 #[path = "../examples/sample/records.rs"]
 mod records;
 
@@ -98,6 +100,19 @@ fn no_change_is_told_of_what_is_not_the_same() {
 }
 
 #[test]
+fn the_page_of_a_full_study_stays_small() {
+    for (media, runs_min, bytes_max) in
+        [(&["work"][..], 9_000, 7 << 19), (&["work", "tmpfs", "slow"], 12_000, 5 << 20)]
+    {
+        let input = full::full(media);
+        let runs = input.records.len();
+        assert!(runs > runs_min, "{runs} runs");
+        let page = html(&input);
+        assert!(page.len() < bytes_max, "{} bytes for {runs} runs", page.len());
+    }
+}
+
+#[test]
 fn the_same_input_gives_the_same_page() {
     assert_eq!(html(&sample(3)), html(&sample(3)));
     let mut shuffled = sample(3);
@@ -144,6 +159,41 @@ fn elements_nest_and_identifiers_are_unique() {
     }
 }
 
+/// The runs of a page, decoded by other means than they were written.
+fn runs_read_back(page: &str, input: &Input) {
+    let (_, rest) = page.split_once("id=\"report-runs\">").expect("the runs");
+    let text = rest.split("</script>").next().expect("the end of the runs");
+    let digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let bits: String = text
+        .trim_end_matches('=')
+        .chars()
+        .map(|c| format!("{:06b}", digits.find(c).expect("a digit")))
+        .collect();
+    let bytes: Vec<u8> = (0..bits.len() / 8)
+        .map(|i| u8::from_str_radix(&bits[8 * i..8 * i + 8], 2).expect("bits"))
+        .collect();
+    let mut json = String::new();
+    let mut decoder = flate2::read::GzDecoder::new(bytes.as_slice());
+    std::io::Read::read_to_string(&mut decoder, &mut json).expect("gzip");
+    let runs: serde_json::Value = serde_json::from_str(&json).expect("the runs are JSON");
+    for (i, record) in input.records.iter().enumerate() {
+        assert_eq!(runs["position"][i], record.key.position);
+        assert_eq!(runs["arm"][i], record.key.arm);
+        let Some(m) = record.measured() else {
+            assert!(runs["measured"]["elapsed_ns"][i].is_null());
+            continue;
+        };
+        assert_eq!(runs["measured"]["elapsed_ns"][i], m.elapsed_ns);
+        for (kind, stats) in &m.calls {
+            let of = |field: &str| &runs["measured"][format!("calls.{}.{field}", kind.name())][i];
+            for (field, value) in [("total_ns", stats.total_ns), ("p99_ns", stats.p99_ns)] {
+                let told = of(field).as_f64().expect("a number");
+                assert!((told / value as f64 - 1.0).abs() < 6e-3, "{told} for {value}");
+            }
+        }
+    }
+}
+
 #[test]
 fn every_number_leads_back_to_the_data() {
     let input = sample(1);
@@ -152,7 +202,8 @@ fn every_number_leads_back_to_the_data() {
     let text = rest.split("</script>").next().expect("the end of data");
     let value: serde_json::Value = serde_json::from_str(text).expect("the data are JSON");
     assert_eq!(value["schema"], data::DATA_SCHEMA);
-    assert_eq!(value["runs"]["rows"].as_array().map(Vec::len), Some(input.records.len()));
+    assert_eq!(value["runs"]["count"].as_u64(), Some(input.records.len() as u64));
+    runs_read_back(&page, &input);
     let mut known: BTreeSet<String> = BTreeSet::new();
     for group in value["groups"].as_array().expect("groups") {
         for arm in group["arms"].as_array().expect("arms") {

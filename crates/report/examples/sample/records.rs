@@ -164,7 +164,7 @@ impl Maker {
     }
 }
 
-fn proof(asked: Condition, block: u32) -> Proof {
+pub(crate) fn proof(asked: Condition, block: u32) -> Proof {
     let cold = asked == Condition::Cold;
     Proof {
         asked,
@@ -185,7 +185,7 @@ fn proof(asked: Condition, block: u32) -> Proof {
     }
 }
 
-fn set(name: &str, files: u64, mean: f64, medium: &str) -> FileSetRealised {
+pub(crate) fn set(name: &str, files: u64, mean: f64, medium: &str) -> FileSetRealised {
     FileSetRealised {
         name: name.to_owned(),
         files,
@@ -205,7 +205,7 @@ fn set(name: &str, files: u64, mean: f64, medium: &str) -> FileSetRealised {
     }
 }
 
-fn measured(plan: &Plan, set: &FileSetRealised, elapsed_ns: u64, busy: f64) -> Measured {
+pub(crate) fn measured(plan: &Plan, set: &FileSetRealised, elapsed_ns: u64, busy: f64) -> Measured {
     let threads = threads(plan, elapsed_ns, set.files);
     let window = match plan.schedule {
         Schedule::Window { window, .. } => window,
@@ -474,7 +474,7 @@ fn media(maker: &mut Maker) {
     }
 }
 
-fn machine() -> MachineFacts {
+pub(crate) fn machine() -> MachineFacts {
     MachineFacts {
         fingerprint: "0123456789abcdef".to_owned(),
         kernel: Some("Linux 0.0 (invented)".to_owned()),

@@ -259,7 +259,7 @@ pub(crate) fn time(headlines: &[Headline<'_, '_>]) -> Markup {
             if let Some(figure) = figures::thread_shares(h.best) {
                 m.tag("details").body(|m| {
                     m.tag("summary").text("Each thread of that run");
-                    parts::figure(m, &figure, |_| {});
+                    parts::small_figure(m, &figure);
                 });
             }
         });

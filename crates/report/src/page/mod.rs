@@ -74,6 +74,9 @@ pub fn html(input: &Input) -> String {
         m.tag("script").a("type", "application/json").a("id", "report-data").body(|m| {
             m.json(&document);
         });
+        m.tag("script").a("type", "application/octet-stream").a("id", "report-runs").body(|m| {
+            m.json(&data::runs(input));
+        });
     });
     m.into_string()
 }

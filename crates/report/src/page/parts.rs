@@ -52,7 +52,8 @@ pub(crate) fn footer(m: &mut Markup, input: &Input) {
         m.tag("p").text(&format!(
             "Medians with 95\u{A0}% bootstrap intervals; ratios are paired over blocks. Point at any \
              mark for its count, interval and raw values. Made by ioloom {} from session {}; the \
-             raw numbers stand in this file as JSON (element report-data).",
+             raw numbers stand in this file as JSON (element report-data), those of each run \
+             beside it as gzip in base64 (element report-runs).",
             input.version, input.session
         ));
     });
@@ -143,8 +144,13 @@ pub(crate) fn figure(m: &mut Markup, figure: &Figure, caption: impl FnOnce(&mut 
     m.tag("figure").body(|m| {
         m.tag("figcaption").body(caption);
         figure.draw(WIDE).write(m, "chart wide");
-        figure.draw(NARROW).write(m, "chart narrow");
+        figure.draw(NARROW).write_untitled(m, "chart narrow");
     });
+}
+
+/// A drawing that stands folded: one for pages of any width.
+pub(crate) fn small_figure(m: &mut Markup, figure: &Figure) {
+    m.tag("figure").body(|m| figure.draw(NARROW).write(m, "chart"));
 }
 
 /// A table head; `numeric` columns are set flush right.

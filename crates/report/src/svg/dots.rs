@@ -6,7 +6,7 @@
 use super::scale::Scale;
 use super::{Svg, fitted, label, line, marker, series_class, text_width};
 use crate::estimate::Estimate;
-use crate::markup::Markup;
+use crate::markup::{Markup, coordinate};
 use crate::quantity::Unit;
 
 /// A row.
@@ -162,20 +162,19 @@ fn draw_row(m: &mut Markup, row: &Row, scale: &Scale, p: Place) {
             }
         }
         m.tag("g").a("class", series_class(row.style)).body(|m| {
-            for value in &row.value.values {
-                m.tag("rect")
-                    .a("class", "raw")
-                    .a("x", scale.at(*value) - 0.75)
-                    .a("y", middle - 6.0)
-                    .a("width", 1.5)
-                    .a("height", 12.0)
-                    .void();
+            // One path for all ticks and one for the interval: a page draws tens of thousands.
+            let tick = |value: &f64| {
+                format!("M{},{}v12", coordinate(scale.at(*value)), coordinate(middle - 6.0))
+            };
+            if !row.value.values.is_empty() {
+                let ticks: String = row.value.values.iter().map(tick).collect();
+                m.tag("path").a("class", "raw").a("d", ticks).void();
             }
             if let Some((low, high)) = row.value.interval {
-                let (from, to) = (scale.at(low), scale.at(high));
-                line(m, "bar", (from, middle), (to, middle));
-                line(m, "bar", (from, middle - 4.0), (from, middle + 4.0));
-                line(m, "bar", (to, middle - 4.0), (to, middle + 4.0));
+                let (from, to) = (coordinate(scale.at(low)), coordinate(scale.at(high)));
+                let (y, top) = (coordinate(middle), coordinate(middle - 4.0));
+                let bar = format!("M{from},{y}H{to}M{from},{top}v8M{to},{top}v8");
+                m.tag("path").a("class", "bar").a("d", bar).void();
             }
             marker(m, row.style, scale.at(row.value.median), middle);
         });

@@ -301,9 +301,9 @@ fn draw_line(m: &mut Markup, chart: &Lines, f: &Frame, index: usize, one: &Line)
 }
 
 fn interval_bar(m: &mut Markup, x: f64, low: f64, high: f64) {
-    line(m, "bar", (x, low), (x, high));
-    line(m, "bar", (x - 3.5, low), (x + 3.5, low));
-    line(m, "bar", (x - 3.5, high), (x + 3.5, high));
+    let [left, x, low, high] = [x - 3.5, x, low, high].map(coordinate);
+    let bar = format!("M{x},{low}V{high}M{left},{low}h7M{left},{high}h7");
+    m.tag("path").a("class", "bar").a("d", bar).void();
 }
 
 /// Names at the right ends, pushed apart, with a thin leader where one had to move.

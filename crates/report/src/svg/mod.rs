@@ -3,8 +3,8 @@
 //! Every chart is a function from values and a width to an [`Svg`]. Colours are CSS variables, so
 //! one drawing serves light and dark; markers, dashes and patterns repeat what colours say; every
 //! mark carries a `<title>` with its count, interval and raw values. The page embeds each chart
-//! twice, drawn for a wide and for a narrow column, because scaled-down text is not readable; that
-//! costs some tens of KiB. Text widths are estimated from the widest common screen font, so labels
+//! twice, drawn for a wide and for a narrow column, because scaled-down text is not readable; the
+//! narrow one goes without titles. Text widths are estimated from the widest common screen font, so labels
 //! leave a little more room than they need.
 
 pub mod dots;
@@ -54,6 +54,15 @@ impl Svg {
     /// [`write_patterns`]. `class` is put on the element.
     pub fn write(&self, m: &mut Markup, class: &'static str) {
         self.element(m, class, None, (0.0, 0.0, self.width, self.height), |_| {});
+    }
+
+    /// The same without the titles of its marks: on a phone nothing points at them, and the wide
+    /// drawing and the table of numbers say the same.
+    pub fn write_untitled(&self, m: &mut Markup, class: &'static str) {
+        let mut body = Markup::new();
+        body.append_without_titles(&self.body);
+        Self { body, title: self.title.clone(), description: self.description.clone(), ..*self }
+            .write(m, class);
     }
 
     /// The drawing as a file of its own: with its title, margins, and colours for light and dark.

@@ -21,8 +21,9 @@ pub struct Spark {
     pub max: u32,
 }
 
-/// Steps that are drawn; more are merged by their highest value, so that no peak is lost.
-const STEPS_MAX: usize = 600;
+/// Pixels to a step: what is closer is merged by its highest value, so that no peak is lost. A run
+/// has thousands of steps, and a page shows dozens of runs.
+const STEP_PIXELS: f64 = 2.5;
 
 /// Draws the steps for a column of `width` pixels.
 pub fn draw(chart: &Spark, width: f64) -> Svg {
@@ -34,16 +35,15 @@ pub fn draw(chart: &Spark, width: f64) -> Svg {
     let x = |ns: u64| left + (ns as f64 / end).min(1.0) * (right - left);
     let y = |n: f64| bottom - (n / high).min(1.0) * (bottom - top);
     let mut d = format!("M{},{}", coordinate(left), coordinate(bottom));
-    let mut at = bottom;
-    for (ns, n) in merged(&chart.steps) {
-        let (px, py) = (coordinate(x(ns)), y(f64::from(n)));
-        d.push_str(&format!("L{px},{}L{px},{}", coordinate(at), coordinate(py)));
-        at = py;
+    let short = |v: f64| (v * 10.0).round() / 10.0;
+    let steps_max = ((right - left) / STEP_PIXELS).max(1.0) as usize;
+    for (ns, n) in merged(&chart.steps, steps_max) {
+        d.push_str(&format!("H{}V{}", short(x(ns)), short(y(f64::from(n)))));
     }
-    d.push_str(&format!("L{},{}", coordinate(right), coordinate(at)));
+    d.push_str(&format!("H{}", short(right)));
     let mut m = Markup::new();
     m.tag("path").a("class", "step").a("d", d.as_str()).void();
-    d.push_str(&format!("L{},{}Z", coordinate(right), coordinate(bottom)));
+    d.push_str(&format!("V{bottom}Z"));
     m.tag("path").a("class", "area").a("d", d).void();
     line(&mut m, "base", (left, bottom), (right, bottom));
     let mean = y(chart.mean);
@@ -62,7 +62,7 @@ pub fn draw(chart: &Spark, width: f64) -> Svg {
     }
 }
 
-fn merged(steps: &[(u64, u32)]) -> Vec<(u64, u32)> {
-    let chunk = steps.len().div_ceil(STEPS_MAX).max(1);
+fn merged(steps: &[(u64, u32)], steps_max: usize) -> Vec<(u64, u32)> {
+    let chunk = steps.len().div_ceil(steps_max).max(1);
     steps.chunks(chunk).filter_map(|c| Some((c.first()?.0, c.iter().map(|s| s.1).max()?))).collect()
 }
