@@ -200,6 +200,15 @@ pub fn usage(who: Who) -> io::Result<Usage> {
     })
 }
 
+/// Sends a signal, by its number, to a child that was not waited for yet: until then its number is
+/// given to no other process.
+pub fn signal_child(child: &std::process::Child, signal: i32) -> io::Result<()> {
+    use rustix::process::{Pid, Signal, kill_process};
+    let signal = Signal::from_named_raw(signal).ok_or(io::ErrorKind::InvalidInput)?;
+    let pid = Pid::from_child(child);
+    call("kill", || Ok(kill_process(pid, signal)?))
+}
+
 /// The number of descriptors that this process may have open; `None` without a limit.
 pub fn open_files_limit() -> Option<u64> {
     rustix::process::getrlimit(rustix::process::Resource::Nofile).current

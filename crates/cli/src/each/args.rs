@@ -87,6 +87,10 @@ pub(crate) struct EachArgs {
     /// This process may end by SIGBUS: set for the child that runs a mapped plan
     #[arg(long, hide = true)]
     pub(crate) mapped_here: bool,
+
+    /// Tell progress in lines on standard error: set for that child when its parent draws a bar
+    #[arg(long, hide = true)]
+    pub(crate) tell_progress: bool,
 }
 
 impl EachArgs {

@@ -1,40 +1,42 @@
 //! Mapped plans in a child process.
+//!
+//! The parent draws the progress that the child tells in lines, and passes interrupts on: a signal
+//! from a terminal reaches both, one that was sent to the parent only the parent. The first makes
+//! the child end in good order, however often it comes there; the second ends both at once.
 
+use super::output::Bar;
 use super::{EachArgs, input};
 use crate::exit::{Ended, Exit, Failure};
 use crate::tell;
 use ioloom_sys::map::BUS_EXIT_CODE;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::{Handle, Signals};
 use std::io::{BufRead, BufReader, Write};
-use std::process::{Command, Stdio};
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
 
 /// Runs this very command line in a child, and turns its end by SIGBUS into one error.
 pub(super) fn run(args: &EachArgs) -> Ended {
     let program = std::env::current_exe()
         .map_err(|e| Failure::failed(format!("cannot find this program: {e}")))?;
-    // The child gets the interrupt of the terminal itself and drains; the parent waits for it.
-    let _stop = super::stop_flag();
-    let mut child = Command::new(program)
-        .args(std::env::args_os().skip(1))
-        .arg("--mapped-here")
-        .stderr(Stdio::piped())
+    // From here on signals wait for the child instead of ending its parent.
+    let signals = Signals::new([SIGINT, SIGTERM])
+        .map_err(|e| Failure::failed(format!("cannot take over interrupts: {e}")))?;
+    let mut command = Command::new(program);
+    command.args(std::env::args_os().skip(1)).arg("--mapped-here").stderr(Stdio::piped());
+    if Bar::wanted(args) {
+        command.arg("--tell-progress");
+    }
+    let mut child = command
         .spawn()
         .map_err(|e| Failure::failed(format!("cannot start a child process: {e}")))?;
-    let mut faulted = None;
-    if let Some(stderr) = child.stderr.take() {
-        for line in BufReader::new(stderr).split(b'\n').map_while(Result::ok) {
-            match line.strip_prefix(b"ioloom-sigbus ") {
-                Some(index) => {
-                    faulted = String::from_utf8_lossy(index).trim().parse::<usize>().ok();
-                }
-                None => {
-                    let mut err = std::io::stderr();
-                    let _ = err.write_all(&line).and_then(|()| err.write_all(b"\n"));
-                }
-            }
-        }
-    }
-    let status = child
-        .wait()
+    let stderr = child.stderr.take();
+    let forward = Forward::start(child, signals);
+    let faulted = stderr.and_then(listen);
+    let (status, interrupted) = forward
+        .end()
         .map_err(|e| Failure::failed(format!("cannot wait for the child process: {e}")))?;
     match status.code() {
         Some(0) => Ok(Exit::Ok),
@@ -43,10 +45,68 @@ pub(super) fn run(args: &EachArgs) -> Ended {
         Some(2) => Ok(Exit::Usage),
         Some(3) => Ok(Exit::Refused),
         Some(130) => Ok(Exit::Interrupted),
+        // The interrupt came before the child had taken it over.
+        None if interrupted && matches!(status.signal(), Some(SIGINT | SIGTERM)) => {
+            Ok(Exit::Interrupted)
+        }
         _ => {
             tell(&format!("the child process of the mapped plan ended with {status}"));
             Ok(Exit::Failed)
         }
+    }
+}
+
+/// Passes on what the child says until it ends; the number of the file whose mapping failed.
+fn listen(stderr: ChildStderr) -> Option<usize> {
+    let (mut faulted, mut bar) = (None, Bar::None);
+    for line in BufReader::new(stderr).split(b'\n').map_while(Result::ok) {
+        if let Some(index) = line.strip_prefix(b"ioloom-sigbus ") {
+            faulted = String::from_utf8_lossy(index).trim().parse::<usize>().ok();
+        } else if !bar.hear(&line) {
+            bar.aside(|| {
+                let mut err = std::io::stderr();
+                let _ = err.write_all(&line).and_then(|()| err.write_all(b"\n"));
+            });
+        }
+    }
+    bar.finish();
+    faulted
+}
+
+/// A thread that passes interrupts on to the child.
+struct Forward {
+    child: Arc<Mutex<Child>>,
+    handle: Handle,
+    thread: JoinHandle<bool>,
+}
+
+impl Forward {
+    fn start(child: Child, mut signals: Signals) -> Self {
+        let (child, handle) = (Arc::new(Mutex::new(child)), signals.handle());
+        let its = child.clone();
+        let thread = std::thread::spawn(move || {
+            let mut interrupted = false;
+            for signal in signals.forever() {
+                let mut child = its.lock().unwrap_or_else(PoisonError::into_inner);
+                if interrupted {
+                    let _ = child.kill();
+                    std::process::exit(Exit::Interrupted as i32);
+                }
+                let _ = ioloom_sys::proc::signal_child(&child, signal);
+                interrupted = true;
+            }
+            interrupted
+        });
+        Self { child, handle, thread }
+    }
+
+    /// Waits for the child, which has closed its standard error. True: it was interrupted. From
+    /// here on no signal is passed on, because its number may soon be that of another process.
+    fn end(self) -> std::io::Result<(ExitStatus, bool)> {
+        self.handle.close();
+        let interrupted = self.thread.join().unwrap_or(false);
+        let status = self.child.lock().unwrap_or_else(PoisonError::into_inner).wait()?;
+        Ok((status, interrupted))
     }
 }
 

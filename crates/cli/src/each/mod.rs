@@ -41,7 +41,7 @@ pub(crate) fn run(args: &EachArgs) -> Ended {
     for line in input.warnings.iter().filter(|_| !args.quiet) {
         tell(&output::one_line(line));
     }
-    let stop = stop_flag();
+    let stop = if args.mapped_here { drain_flag() } else { stop_flag() };
     let result = job.run(args, input, &stop)?;
     output::print(args, &job, &result)?;
     Ok(result.exit(&stop))
@@ -162,6 +162,16 @@ impl Outcome {
             Exit::Ok
         }
     }
+}
+
+/// Raised by any interrupt, however often: for a child whose parent passes interrupts on, that may
+/// have come to both.
+fn drain_flag() -> Arc<AtomicBool> {
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+        let _ = signal_hook::flag::register(signal, stop.clone());
+    }
+    stop
 }
 
 /// Raised by the first interrupt; the second ends the program at once.

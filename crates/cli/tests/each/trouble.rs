@@ -139,6 +139,97 @@ fn an_interrupt_ends_with_130_and_tells_what_was_done() {
     assert!(ran.err.contains("interrupted after"), "{}", ran.err);
 }
 
+/// A mapped plan over many files, each of which takes its time.
+fn slow_mapped(place: &Place, more: &[&str]) -> Command {
+    for i in 0..60 {
+        place.write(format!("t/{i}"), "x");
+    }
+    let mut command = place.command(PROGRAM);
+    command.args(["each", "t", "--plan", "mmap:plain/threads:n=1", "--compute", "sleep:200ms"]);
+    command.args(more).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+fn send(signal: &str, to: u32) {
+    let sent = Command::new("kill").args([signal, &to.to_string()]).status().unwrap();
+    assert!(sent.success());
+}
+
+/// The process that the program has started for a mapped plan, once it works on a file.
+fn working_child(program: &mut Child) -> u32 {
+    loop {
+        let children = format!("/proc/{0}/task/{0}/children", program.id());
+        let text = fs::read_to_string(children).unwrap_or_default();
+        let child = text.split_whitespace().next().and_then(|pid| pid.parse::<u32>().ok());
+        if child.is_some_and(|pid| {
+            fs::read_to_string(format!("/proc/{pid}/maps")).is_ok_and(|maps| maps.contains("/t/"))
+        }) {
+            return child.unwrap();
+        }
+        assert!(program.try_wait().unwrap().is_none(), "it ended too soon");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn an_interrupt_of_a_mapped_plan_reaches_its_child() {
+    for signal in ["-INT", "-TERM"] {
+        let place = Place::new();
+        let mut program = slow_mapped(&place, &["--json"]).spawn().unwrap();
+        working_child(&mut program);
+        send(signal, program.id());
+        let ran = Ran::from(program.wait_with_output().unwrap()).ended(130);
+        let json = ran.json();
+        assert_eq!(json["cancelled"], true, "{signal}: {json}");
+        assert!(json["files"].as_u64().unwrap() < 60, "{signal}: {json}");
+    }
+}
+
+#[test]
+fn an_interrupt_that_reaches_both_is_one() {
+    let place = Place::new();
+    let mut program = slow_mapped(&place, &["--json"]).spawn().unwrap();
+    let child = working_child(&mut program);
+    send("-INT", child);
+    send("-INT", program.id());
+    let ran = Ran::from(program.wait_with_output().unwrap()).ended(130);
+    assert_eq!(ran.json()["cancelled"], true);
+}
+
+#[test]
+fn a_second_interrupt_ends_a_mapped_plan_at_once() {
+    let place = Place::new();
+    let mut program = slow_mapped(&place, &[]);
+    let mut program = program.spawn().unwrap();
+    let child = working_child(&mut program);
+    send("-TERM", program.id());
+    send("-INT", program.id());
+    Ran::from(program.wait_with_output().unwrap()).ended(130);
+    let gone = !fs::exists(format!("/proc/{child}")).unwrap()
+        || fs::read_to_string(format!("/proc/{child}/stat")).is_ok_and(|stat| stat.contains(") Z"));
+    assert!(gone, "the child is still there");
+}
+
+#[test]
+fn a_mapped_plan_draws_a_bar_on_a_terminal() {
+    let place = Place::new();
+    drop(slow_mapped(&place, &[]));
+    let each = format!("{PROGRAM} each t --plan mmap:plain/threads:n=1 --compute sleep:10ms");
+    let ran =
+        place.command("script").args(["-qec", &each, "/dev/null"]).env("TERM", "xterm").output();
+    match ran {
+        Err(error) => println!("skipped: no program script: {error}"),
+        Ok(ran) => {
+            let text = Ran::from(ran).ended(0).text();
+            assert!(text.contains("/60 files"), "{text:?}");
+            assert!(!text.contains("ioloom-progress"), "{text:?}");
+        }
+    }
+    // Without a terminal nothing is told.
+    let ran = place.each(&["t", "--plan", "mmap:plain/threads:n=1"]).ended(0);
+    assert_eq!(ran.err, "");
+}
+
 #[test]
 fn a_reader_that_goes_is_no_error() {
     let place = Place::new();
