@@ -103,12 +103,12 @@ fn keeping_everything_ends_the_run() {
 #[test]
 fn an_iterator_is_waited_for_while_its_caller_may_drop_bytes() {
     // Each file is half of what may be kept, so the channel alone can hold all of the budget.
-    let (_dir, paths) = make(&roots()[0], &vec![900_000; 24]);
+    let (_dir, paths) = make(&roots()[0], &[900_000; 24]);
     for text in LOOPS {
         let files = || ioloom::files(paths.clone()).pin(plan(&format!("{text}/memory=4MiB")));
         let mut values = files().map(|f| Ok(f.keep())).into_iter();
         let mut sum = 0;
-        while let Some(bytes) = values.next() {
+        for bytes in values.by_ref() {
             // Long enough for all workers to find the budget held by what waits in the channel.
             std::thread::sleep(std::time::Duration::from_millis(3));
             sum += bytes.unwrap().len();
