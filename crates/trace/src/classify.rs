@@ -7,9 +7,11 @@
 //! 2. It is on a processor: on-cpu.
 //! 3. It is blocked, until it is woken: a kernel lock that it waits for makes it `lock`; else the
 //!    span that holds the moment of leaving names the state ([`SpanKind::blocked_state`]); inside
-//!    the user's function, or outside any span, a major fault that ends the block makes it `paging`,
-//!    else an uninterruptible wait makes it `io` (level 2: such a function reads a file itself), and
-//!    what is left is `unknown`: the function waits for something that only it knows.
+//!    the user's function, or outside any span, a major fault that ends the block makes it `paging`;
+//!    else an uninterruptible wait (level 2) makes it `paging` if files are mapped, because a fault on
+//!    a page that read-ahead has already asked for waits without being major, and `io` if they are
+//!    not, because such a function reads a file itself; what is left is `unknown`: the function waits
+//!    for something that only it knows.
 //! 4. It is woken and does not run yet: ready.
 //!
 //! What a level cannot see:
@@ -123,6 +125,8 @@ struct Seen {
     locks: bool,
     /// Some thread names its page touches by spans.
     fault_spans: bool,
+    /// Some thread maps files.
+    maps: bool,
     /// Name of the source of switches.
     switch_source: &'static str,
 }
@@ -140,6 +144,10 @@ impl Seen {
                         parts.any(|part| words.contains(&part))
                     }))
         };
+        let any_span = |kinds: &[SpanKind]| {
+            let mut spans = raw.threads.iter().flat_map(|t| &t.spans);
+            spans.any(|s| kinds.contains(&s.kind))
+        };
         let perf = sources.is_empty() || sources.iter().any(|s| s.name == "perf.switch");
         Self {
             level,
@@ -149,10 +157,8 @@ impl Seen {
                 || raw.threads.iter().any(|t| !t.faults.is_empty()),
             locks: has(&["lock", "contention"], Level::Kernel)
                 || raw.threads.iter().any(|t| !t.locks.is_empty()),
-            fault_spans: raw
-                .threads
-                .iter()
-                .any(|t| t.spans.iter().any(|s| s.kind == SpanKind::Fault)),
+            fault_spans: any_span(&[SpanKind::Fault]),
+            maps: any_span(&[SpanKind::Fault, SpanKind::Map]),
             switch_source: if perf { "perf.switch" } else { "tracefs.sched_switch" },
         }
     }

@@ -83,8 +83,7 @@ fn blocked_state(
     }
     let own = [ROLE_KERNEL_WORKER, ROLE_TOOL].contains(&thread.raw.role.as_str());
     let state = match (off.uninterruptible, kind) {
-        // Without records of faults this is what a function on a mapping does.
-        (true, Some(SpanKind::Compute)) if !seen.faults => State::Paging,
+        (true, Some(SpanKind::Compute)) if seen.maps => State::Paging,
         (true, _) => State::Io,
         // A kernel worker without work, and the tool between two drains, wait for an event.
         (false, None) if own => State::Event,

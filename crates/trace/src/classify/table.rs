@@ -22,6 +22,10 @@ const WHY_UNKNOWN: &str = "blocked inside the user's function or outside any spa
 /// The same where the level itself is the reason.
 const WHY_UNKNOWN_ACCOUNT: &str = "blocked inside the user's function or outside any span; level 1 \
      tells page faults apart, a span around the wait names the rest";
+/// The same where files are mapped and only major faults are seen.
+const WHY_UNKNOWN_MAPPED: &str = "blocked inside the user's function or outside any span, without a \
+     major fault; a fault on a page that read-ahead has already asked for is not major, level 2 tells \
+     it apart";
 const WHY_PREEMPTED: &str = "level 0 knows the run-queue delay only, which holds being preempted and \
      being woken alike; level 1 tells them apart";
 const WHY_READY: &str = "needs the kernel's run-queue delay (schedstat) or level 2";
@@ -52,11 +56,17 @@ pub(super) fn table(thread: &Cleaned, explained: &Explained, seen: &Seen) -> Sta
     if let Some(unknown) = table.get_mut(&State::Unknown)
         && unknown.ns.is_some_and(|ns| ns > 0)
     {
+        let mapped =
+            seen.maps && seen.level < Level::Kernel && !unknown.includes.contains(&State::Paging);
         let why = match (explained.no_clock, explained.by_accounts) {
             (true, _) => WHY_NO_CLOCK,
             (false, true) => WHY_UNKNOWN_ACCOUNT,
+            (false, false) if mapped => WHY_UNKNOWN_MAPPED,
             (false, false) => WHY_UNKNOWN,
         };
+        if mapped {
+            unknown.includes.push(State::Paging);
+        }
         unknown.why = Some(why.to_owned());
     }
     table

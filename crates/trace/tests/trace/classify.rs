@@ -213,7 +213,20 @@ fn a_function_that_reads_a_file_itself_is_io_at_level_2() {
     let thread = one(Level::Kernel, &script);
     assert_eq!(ns(&thread, State::Io), Some(2 * MS));
     assert_eq!(thread.states[&State::Io].quality, Some(Quality::Inferred));
-    // Where no faults are recorded, the same wait is a fault: that is what a mapping does.
+    // Where files are mapped, the same wait is for a page that read-ahead has asked for.
+    script.span(SpanKind::Map, |s| {
+        s.run(US);
+    });
+    let thread = one(Level::Kernel, &script);
+    assert_eq!(ns(&thread, State::Paging), Some(2 * MS));
+    assert_eq!(thread.states[&State::Paging].quality, Some(Quality::Inferred));
+    // Level 1 cannot tell it from a function that waits by itself, and says so.
+    let thread = one(Level::Switch, &script);
+    let unknown = &thread.states[&State::Unknown];
+    assert_eq!(unknown.ns, Some(2 * MS));
+    assert!(unknown.includes.contains(&State::Paging), "{unknown:?}");
+    assert!(unknown.why.as_deref().unwrap().contains("read-ahead"), "{unknown:?}");
+    // Sources that are listed are believed.
     let mut raw = at_level(Level::Kernel, vec![script.thread()]);
     raw.evidence.sources = ["spans", "tracefs.sched_switch", "tracefs.sched_waking"]
         .map(|name| SourceReport { name: name.to_owned(), ..SourceReport::default() })
