@@ -19,11 +19,16 @@ Features are tried by use: a ring is made, a file in the current directory is as
 Examples:
   ioloom machine
   ioloom machine --json
+  ioloom machine --doctor             what can be observed, and what would make the rest work
   ioloom machine --root /captured     of a copy of /proc and /sys of another machine")]
 pub(crate) struct MachineArgs {
     /// Read /proc and /sys below this directory
     #[arg(long, value_name = "DIR", default_value = "/")]
     root: PathBuf,
+
+    /// Show which sources of evidence work here, and how to get the rest
+    #[arg(long, conflicts_with = "root")]
+    doctor: bool,
 
     /// Print one JSON document
     #[arg(long)]
@@ -39,6 +44,9 @@ struct Document<'a> {
 }
 
 pub(crate) fn run(args: &MachineArgs) -> Ended {
+    if args.doctor {
+        return crate::doctor::run(args.json);
+    }
     std::fs::read_dir(args.root.join("proc")).map_err(|e| {
         let dir = args.root.join("proc");
         Failure::failed(format!("read directory {}: {e}; give a root with /proc", dir.display()))

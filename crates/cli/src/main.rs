@@ -4,6 +4,7 @@
 mod claims;
 mod clean;
 mod compare;
+mod doctor;
 mod each;
 mod exit;
 mod facts;
@@ -20,6 +21,7 @@ mod results;
 mod session_report;
 mod sessions;
 mod study;
+mod trace;
 
 use clap::{Parser, Subcommand};
 
@@ -52,6 +54,7 @@ enum Command {
     Compare(compare::CompareArgs),
     Results(results::ResultsArgs),
     Machine(machine::MachineArgs),
+    Trace(trace::TraceArgs),
     Fileset(fileset::FilesetArgs),
     Clean(clean::CleanArgs),
     Completions(manual::CompletionsArgs),
@@ -71,6 +74,7 @@ fn main() -> ExitCode {
         Command::Compare(args) => compare::run(&args),
         Command::Results(args) => results::run(&args),
         Command::Machine(args) => machine::run(&args),
+        Command::Trace(args) => trace::run(&args),
         Command::Fileset(args) => fileset::run(&args),
         Command::Clean(args) => clean::run(&args),
         Command::Completions(args) => manual::completions(&args),
