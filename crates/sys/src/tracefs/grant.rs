@@ -3,7 +3,8 @@
 //! Root makes an instance that belongs to the user and lets everybody pass through the folders
 //! above it, without listing them. The user then sees names, numbers and switches of every process
 //! of the machine; nothing can be changed with it but the instance itself. [`revoke`] removes the
-//! instance and, with the last one, puts the rights and the mount back.
+//! instance and, with the last one, puts back what was changed above it: that is noted in
+//! [`NOTE`], which lasts as long as the change itself, until the machine stops.
 
 use super::USUAL_PATH;
 use crate::fault::call;
@@ -16,6 +17,8 @@ use std::path::{Path, PathBuf};
 const PREFIX: &str = "ioloom-user-";
 /// Passing through a folder, for everybody.
 const PASS: u32 = 0o001;
+/// What was changed above the instances, one line each: `mount` or `pass FOLDER`.
+pub const NOTE: &str = "/run/ioloom-trace-grant";
 
 /// The name of a user's instance.
 pub fn instance_of(uid: Uid) -> String {
@@ -40,6 +43,7 @@ pub fn grant(uid: u32) -> io::Result<Done> {
     let root = Path::new(USUAL_PATH);
     if !root.join("instances").exists() {
         mount(root)?;
+        note("mount")?;
         done.push(format!("mounted the trace file system on {}", root.display()));
     }
     let instances = root.join("instances");
@@ -55,6 +59,7 @@ pub fn grant(uid: u32) -> io::Result<Done> {
     done.push(format!("gave its {count} files to user {uid}"));
     for folder in [root, &instances] {
         if set_pass(folder, true)? {
+            note(&format!("pass {}", folder.display()))?;
             done.push(format!("let everybody pass through {}", folder.display()));
         }
     }
@@ -74,13 +79,47 @@ pub fn revoke(uid: u32) -> io::Result<Done> {
     call("tracefs-remove", || std::fs::remove_dir(&dir)).map_err(told("remove", &dir))?;
     done.push(format!("removed {}", dir.display()));
     if granted(&instances)?.is_empty() {
-        for folder in [&instances, root] {
-            if set_pass(folder, false)? {
-                done.push(format!("closed {} again", folder.display()));
-            }
-        }
+        done.extend(undo(root)?);
     }
     Ok(done)
+}
+
+/// Puts back what the note says; without a note nothing above the instances was ours.
+fn undo(root: &Path) -> io::Result<Done> {
+    let mut done = Vec::new();
+    let text = std::fs::read_to_string(NOTE).unwrap_or_default();
+    for folder in text.lines().rev().filter_map(|line| line.strip_prefix("pass ")) {
+        let folder = Path::new(folder);
+        if folder.starts_with(root) && set_pass(folder, false)? {
+            done.push(format!("closed {} again", folder.display()));
+        }
+    }
+    if text.lines().any(|line| line == "mount") {
+        let unmounted = call("umount", || {
+            let path = std::ffi::CString::new(root.as_os_str().as_encoded_bytes())?;
+            // SAFETY: the text ends with a zero and outlives the call.
+            match unsafe { libc::umount2(path.as_ptr(), 0) } {
+                0 => Ok(()),
+                _ => Err(io::Error::last_os_error()),
+            }
+        });
+        done.push(match unmounted {
+            Ok(()) => format!("unmounted {}", root.display()),
+            Err(e) => format!("left {} mounted: {e}", root.display()),
+        });
+    }
+    if !text.is_empty() {
+        std::fs::remove_file(NOTE).map_err(told("remove", Path::new(NOTE)))?;
+    }
+    Ok(done)
+}
+
+/// Adds a line to the note.
+fn note(line: &str) -> io::Result<()> {
+    use std::io::Write;
+    let path = Path::new(NOTE);
+    let open = std::fs::OpenOptions::new().create(true).append(true).open(path);
+    open.and_then(|mut file| writeln!(file, "{line}")).map_err(told("write", path))
 }
 
 /// Users that have an instance.
@@ -150,4 +189,33 @@ fn set_pass(folder: &Path, pass: bool) -> io::Result<bool> {
 /// The user that this process acts as.
 pub fn user() -> u32 {
     rustix::process::geteuid().as_raw()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn users_are_told_by_the_names_of_their_instances() {
+        let dir = tempfile::tempdir().unwrap();
+        for name in ["ioloom-user-1001", "ioloom-user-7", "ioloom-user-x", "ioloom-run-3-4-0"] {
+            std::fs::create_dir(dir.path().join(name)).unwrap();
+        }
+        assert_eq!(granted(dir.path()).unwrap(), [7, 1001]);
+        assert_eq!(instance_of(Uid::from_raw(7)), "ioloom-user-7");
+        assert!(granted(&dir.path().join("none")).is_err());
+    }
+
+    #[test]
+    fn passing_is_changed_once_and_put_back() {
+        use std::os::unix::fs::PermissionsExt;
+        let dir = tempfile::tempdir().unwrap();
+        let mode = || std::fs::metadata(dir.path()).unwrap().permissions().mode() & 0o7777;
+        let before = mode();
+        assert_eq!(before & 0o001, 0, "temporary directories are closed");
+        assert!(set_pass(dir.path(), true).unwrap() && !set_pass(dir.path(), true).unwrap());
+        assert_eq!(mode(), before | 0o001);
+        assert!(set_pass(dir.path(), false).unwrap());
+        assert_eq!(mode(), before);
+    }
 }
