@@ -5,13 +5,14 @@
 //! shown.
 
 use crate::ledger::{Ledger, Rules};
-use ioloom_claims::{ClaimVerdict, Part};
+use ioloom_claims::claim::Contrast;
+use ioloom_claims::{Claim, ClaimVerdict, Part};
 use ioloom_lab::expand::AGAIN;
 use ioloom_lab::store::SessionHeader;
 use ioloom_lab::{Comparison, Mode, Session};
 use ioloom_model::study::{Arm, Chart, Experiment};
-use ioloom_model::{Doubt, StudySpec};
-use ioloom_report::{ClaimRow, DoubtRow, Input};
+use ioloom_model::{Doubt, RunRecord, StudySpec};
+use ioloom_report::{ClaimCurve, ClaimRow, DoubtRow, Input};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
@@ -34,6 +35,9 @@ pub(crate) fn input(
     let claims = ledger.of_study(&header.study);
     let verdicts: Vec<ClaimVerdict> =
         claims.iter().map(|claim| Rules::of_session(full).judge(claim, &records)).collect();
+    let curves = |arm: &str, name: &str| recorded_curve(&records, arm, name);
+    let rows: Vec<ClaimRow> =
+        claims.iter().zip(&verdicts).map(|(c, v)| claim_row(c, v, &curves)).collect();
     let last_ms = records.last().map(|r| {
         let elapsed_ns = r.measured().map_or(0, |m| m.elapsed_ns);
         r.started_unix_ms + elapsed_ns / 1_000_000
@@ -47,7 +51,7 @@ pub(crate) fn input(
         command: header.command.join(" "),
         machine: header.machine,
         records,
-        verdicts: verdicts.iter().map(claim_row).collect(),
+        verdicts: rows,
         session: header.session,
         started_unix_ms: header.started_unix_ms,
         duration_s: duration_ms as f64 / 1e3,
@@ -133,7 +137,64 @@ fn experiment(comparison: &Comparison) -> Experiment {
     }
 }
 
-fn claim_row(verdict: &ClaimVerdict) -> ClaimRow {
+/// Points that a drawing of a recorded curve has at most.
+const CURVE_POINTS_MAX: usize = 120;
+
+/// A curve that a run of an arm recorded, thinned: of neighbours by `x` the one in the middle.
+fn recorded_curve(records: &[RunRecord], arm: &str, name: &str) -> Vec<(f64, f64)> {
+    let of = |r: &RunRecord| r.measured().and_then(|m| m.curves.get(name)).cloned();
+    let mut points = records.iter().filter(|r| r.key.arm == arm).find_map(of).unwrap_or_default();
+    points.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let chunk = points.len().div_ceil(CURVE_POINTS_MAX).max(1);
+    points
+        .chunks(chunk)
+        .map(|near| {
+            let mut near = near.to_vec();
+            near.sort_by(|a, b| a.1.total_cmp(&b.1));
+            near[near.len() / 2]
+        })
+        .collect()
+}
+
+/// The curves that the contrasts of a claim were read off: levels of a factor with their medians,
+/// or what the runs recorded themselves.
+fn claim_curves(
+    claim: &Claim,
+    verdict: &ClaimVerdict,
+    recorded: &dyn Fn(&str, &str) -> Vec<(f64, f64)>,
+) -> Vec<ClaimCurve> {
+    let mut out = Vec::new();
+    for (contrast, part) in claim.contrasts.iter().zip(&verdict.parts) {
+        let (axis, metric, mut points) = match contrast {
+            Contrast::Curve { curve, .. } => {
+                let arm = part.evidence.arms.first();
+                let points = arm.map_or(Vec::new(), |arm| recorded(arm, curve));
+                ("offset_bytes".to_owned(), format!("{curve}_ns"), points)
+            }
+            _ => {
+                let Some(axis) = contrast.axis() else { continue };
+                let start = format!("median_at_{axis}_");
+                let level = |(name, value): (&String, &f64)| {
+                    Some((name.strip_prefix(start.as_str())?.parse::<f64>().ok()?, *value))
+                };
+                let points = part.evidence.numbers.iter().filter_map(level).collect();
+                let metric = contrast.metrics().first().map_or("", |m| m).to_owned();
+                (axis.to_owned(), metric, points)
+            }
+        };
+        points.sort_by(|a, b| a.0.total_cmp(&b.0));
+        if points.len() >= 2 {
+            out.push(ClaimCurve { place: part.place.clone(), axis, metric, points });
+        }
+    }
+    out
+}
+
+fn claim_row(
+    claim: &Claim,
+    verdict: &ClaimVerdict,
+    recorded: &dyn Fn(&str, &str) -> Vec<(f64, f64)>,
+) -> ClaimRow {
     let effect = match &verdict.evidence {
         e if e.effect_is == "ratio" => e.effect.zip(e.lo).zip(e.hi).map(|((v, l), h)| (v, l, h)),
         _ => None,
@@ -145,6 +206,12 @@ fn claim_row(verdict: &ClaimVerdict) -> ClaimRow {
         verdict: verdict.verdict,
         sentence: verdict.sentence.clone(),
         effect,
+        curves: claim_curves(claim, verdict, recorded),
+        published_values: verdict
+            .published
+            .iter()
+            .map(|p| (p.what.clone(), p.value, p.unit.clone()))
+            .collect(),
     }
 }
 

@@ -509,3 +509,61 @@ pub fn overview(headlines: &[&Headline<'_, '_>]) -> Option<Figure> {
         })
     })
 }
+
+/// The curves behind a verdict, and beside them the numbers that were published for the claim, by
+/// unit: two drawings, because what was published was measured elsewhere and shares no axis.
+pub fn claim(row: &crate::input::ClaimRow) -> Vec<Figure> {
+    let mut out: Vec<Figure> = row.curves.iter().map(measured_curve).collect();
+    if out.is_empty() {
+        return out;
+    }
+    let mut units: Vec<&str> = row.published_values.iter().map(|p| p.2.as_str()).collect();
+    units.sort_unstable();
+    units.dedup();
+    for unit in units {
+        let of_unit = row.published_values.iter().filter(|p| p.2 == unit);
+        let rows = of_unit.map(|(what, value, _)| dots::Row {
+            name: what.clone(),
+            value: Estimate { values: Vec::new(), median: *value, interval: None },
+            style: 1,
+            remark: format!("{} {unit}", plain(*value)),
+            best: false,
+            doubtful: false,
+            words: format!("{what}\npublished: {} {unit}", plain(*value)),
+        });
+        out.push(Figure::Dots(dots::Dots {
+            title: format!("Published for {}", row.id),
+            description: "The published numbers.".to_owned(),
+            x_title: format!("published, {unit}"),
+            unit: Unit::Number,
+            remark_title: String::new(),
+            reference: None,
+            rows: rows.collect(),
+        }));
+    }
+    out
+}
+
+fn measured_curve(curve: &crate::input::ClaimCurve) -> Figure {
+    let (one, x_unit) = factor_unit(&curve.axis);
+    let point = |(x, y): &(f64, f64)| lines::Point {
+        x: x * one,
+        y: Estimate { values: Vec::new(), median: *y, interval: None },
+        thin: None,
+        note: String::new(),
+    };
+    Figure::Lines(lines::Lines {
+        title: format!("Measured: {}", curve.place),
+        description: "Medians over blocks, by level.".to_owned(),
+        x_title: factor_words(&curve.axis),
+        x_unit,
+        y_title: format!("measured, {}", metric_words(&curve.metric)),
+        y_unit: Unit::of(&curve.metric),
+        lines: vec![lines::Line {
+            name: "measured".to_owned(),
+            points: curve.points.iter().map(point).collect(),
+        }],
+        levels: Vec::new(),
+        plot_height: 160.0,
+    })
+}

@@ -19,6 +19,23 @@ pub struct ClaimRow {
     pub sentence: String,
     /// Effect as a ratio with its 95 % interval: value, low, high.
     pub effect: Option<(f64, f64, f64)>,
+    /// The measured curves that the verdict was read off.
+    pub curves: Vec<ClaimCurve>,
+    /// The published numbers: what, value, unit.
+    pub published_values: Vec<(String, f64, String)>,
+}
+
+/// A measured curve behind a verdict.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ClaimCurve {
+    /// Where it was measured: experiment, set, condition.
+    pub place: String,
+    /// Name of the factor on the horizontal axis.
+    pub axis: String,
+    /// Name of the number on the vertical axis.
+    pub metric: String,
+    /// Level of the factor and median over blocks.
+    pub points: Vec<(f64, f64)>,
 }
 
 /// A doubt on the study, an experiment or an arm.

@@ -58,6 +58,19 @@ fn texts_are_written_as_before() {
 }
 
 #[test]
+fn the_curve_behind_a_verdict_stands_beside_the_published_numbers() {
+    let input = sample(1);
+    let page = html(&input);
+    let drawn = page.matches("Measured beside published").count();
+    assert_eq!(drawn, input.verdicts.iter().filter(|c| !c.curves.is_empty()).count());
+    assert_eq!(drawn, 1);
+    for text in ["measured, elapsed time", "published, ms", "1\u{202F}844.82 ms"] {
+        let plain = text.replace('\u{202F}', "");
+        assert!(page.contains(text) || page.contains(&plain), "{text}");
+    }
+}
+
+#[test]
 fn no_change_is_told_of_what_is_not_the_same() {
     use ioloom_model::condition::Metadata;
     use ioloom_report::compare::{Change, matched};

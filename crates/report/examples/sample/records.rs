@@ -9,7 +9,7 @@ use ioloom_model::{
     CallKind, CallStats, Condition, Distribution, Doubt, FileSetRealised, MachineFacts, Measured,
     Outcome, Plan, Proof, RunRecord, Schedule, StudySpec, ThreadTime, condition, fileset,
 };
-use ioloom_report::{ClaimRow, DoubtRow, Input, Mode, Verdict};
+use ioloom_report::{ClaimCurve, ClaimRow, DoubtRow, Input, Mode, Verdict};
 use std::collections::BTreeMap;
 
 /// A name that must never become markup.
@@ -517,16 +517,29 @@ fn claims() -> Vec<ClaimRow> {
             verdict,
             sentence: sentence.to_owned(),
             effect,
+            curves: Vec::new(),
+            published_values: Vec::new(),
         };
+    let mut ladder = claim(
+        "000-P27",
+        "Small files: more threads help a lot, then stop.",
+        "4 threads 1844.82 ms, 16: 607.75 ms, 32: 542.49 ms",
+        Verdict::Confirmed,
+        "eight threads over one, 8 blocks",
+        Some((3.96, 3.81, 4.12)),
+    );
+    ladder.curves = vec![ClaimCurve {
+        place: "threads-small-files, set E, cold".to_owned(),
+        axis: "n".to_owned(),
+        metric: "elapsed_ns".to_owned(),
+        points: vec![(1.0, 4.1e8), (2.0, 2.3e8), (4.0, 1.4e8), (8.0, 1.0e8), (16.0, 1.02e8)],
+    }];
+    ladder.published_values =
+        [("4 threads", 1844.82), ("16 threads", 607.75), ("32 threads", 542.49)]
+            .map(|(what, value)| (what.to_owned(), value, "ms".to_owned()))
+            .to_vec();
     vec![
-        claim(
-            "000-P27",
-            "Small files: more threads help a lot, then stop.",
-            "4 threads 1844.82 ms, 16: 607.75 ms, 32: 542.49 ms",
-            Verdict::Confirmed,
-            "eight threads over one, 8 blocks",
-            Some((3.96, 3.81, 4.12)),
-        ),
+        ladder,
         claim(
             "000-P22",
             "Large files: the number of threads is irrelevant.",

@@ -193,6 +193,15 @@ fn claim_row(m: &mut Markup, index: usize, claim: &ClaimRow) {
                 m.text(" ");
             }
             m.text(&claim.sentence);
+            let pictures = figures::claim(claim);
+            if !pictures.is_empty() {
+                m.tag("details").body(|m| {
+                    m.tag("summary").text("Measured beside published");
+                    for picture in &pictures {
+                        parts::small_figure(m, picture);
+                    }
+                });
+            }
         });
     });
 }
