@@ -24,7 +24,7 @@ pub mod svg;
 pub mod table;
 mod terminal;
 
-pub use input::{ClaimRow, DoubtRow, Input, Mode, Verdict};
+pub use input::{ClaimCurve, ClaimRow, DoubtRow, Input, Mode, Verdict};
 pub use page::{compare_html, html};
 pub use table::Table;
 pub use terminal::{compare_terminal, terminal};
