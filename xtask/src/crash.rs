@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// Rounds of the short form in `ci`.
-pub(crate) const ROUNDS_SHORT: u32 = 8;
+pub(crate) const ROUNDS_SHORT: u32 = 4;
 /// Rounds without a word on the command line.
 pub(crate) const ROUNDS: u32 = 100;
 /// Time after which a command that should end is given up.
