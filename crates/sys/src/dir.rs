@@ -6,9 +6,11 @@
 
 mod block;
 mod meta;
+mod ring;
 
 pub use block::{Block, Record, Records};
 pub use meta::{Fields, Meta, meta};
+pub use ring::{StatRing, ring_workers};
 
 use crate::fault::call;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, ResolveFlags, StatxFlags};

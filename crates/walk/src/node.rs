@@ -51,9 +51,10 @@ impl<D> Node<D> {
         self.open.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// One part or subdirectory is finished; true for the last one, which sees what all others did.
-    pub(crate) fn end(&self) -> bool {
-        self.open.fetch_sub(1, Ordering::AcqRel) == 1
+    /// So many parts or subdirectories are finished; true if they were the last, which then sees
+    /// what all others did.
+    pub(crate) fn end(&self, parts: u32) -> bool {
+        self.open.fetch_sub(parts, Ordering::AcqRel) == parts
     }
 
     pub(crate) fn miss(&self) {
@@ -167,8 +168,9 @@ mod tests {
         let names: Vec<&[u8]> = vec![b"n"; 200_000];
         let node = chain(b".", &names);
         node.begin();
-        assert!(!node.end());
-        assert!(node.end());
+        node.begin();
+        assert!(!node.end(1));
+        assert!(node.end(2));
         drop(node);
     }
 }

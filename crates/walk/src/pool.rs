@@ -177,9 +177,19 @@ impl<T> Pool<T> {
 
     /// Takes tasks into `into` for worker `number`, waiting for some; false when all is over. A
     /// worker that comes first leaves their share to the others that wait.
-    pub(crate) fn take(&self, number: usize, into: &mut Vec<T>) -> bool {
+    ///
+    /// The last worker to come, when no task is left anywhere, asks `late` for more before all is
+    /// over. Everybody else sleeps then, so `late` may take its time under the lock.
+    pub(crate) fn take(
+        &self,
+        number: usize,
+        into: &mut Vec<T>,
+        late: impl FnOnce() -> Vec<T>,
+    ) -> bool {
+        let mut late = Some(late);
         let mut inner = self.lock();
         if self.grab(number, &mut inner, into) {
+            self.count(&mut inner);
             return true;
         }
         inner.waiting += 1;
@@ -187,12 +197,20 @@ impl<T> Pool<T> {
             let rests = number >= self.active();
             inner.resting += usize::from(rests);
             self.count(&mut inner);
-            self.end_if_idle(&mut inner);
-            if inner.over {
-                return false;
+            let last = inner.waiting == inner.present && inner.tasks.is_empty() && !inner.over;
+            let more =
+                if last { late.take().map(|late| late()).unwrap_or_default() } else { vec![] };
+            if more.is_empty() {
+                self.end_if_idle(&mut inner);
+                if inner.over {
+                    return false;
+                }
+                let door = if rests { &self.bench } else { &self.bell };
+                inner = door.wait(inner).unwrap_or_else(PoisonError::into_inner);
+            } else {
+                inner.tasks = more;
+                self.bell.notify_all();
             }
-            let door = if rests { &self.bench } else { &self.bell };
-            inner = door.wait(inner).unwrap_or_else(PoisonError::into_inner);
             inner.resting -= usize::from(rests);
             if inner.over {
                 return false;

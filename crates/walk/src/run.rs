@@ -3,10 +3,13 @@
 use crate::error::Errors;
 use crate::method::{Method, Refused, THREADS_MAX, Threads};
 use crate::pool::Pool;
+use crate::sweep::Sweeps;
+use crate::task::{Holds, Task};
 use crate::visit::Visitor;
 use crate::watch::Watch;
-use crate::worker::{Holds, Part, Task, Worker};
+use crate::worker::{Part, Worker};
 use crate::{Fields, WalkError};
+use ioloom_sys::dir::StatRing;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -115,6 +118,7 @@ pub(crate) struct Ground<'w, D> {
     pub(crate) holds: Arc<Holds>,
     /// The controller, if it decides how many walk.
     pub(crate) watch: Option<Watch>,
+    pub(crate) sweeps: Sweeps<D>,
 }
 
 impl<'w, D> Ground<'w, D> {
@@ -122,7 +126,8 @@ impl<'w, D> Ground<'w, D> {
         let pool = Pool::new(active);
         pool.arrive();
         let holds = Arc::new(Holds::new(walk.descriptors_max));
-        Self { walk, roots, next_root: AtomicUsize::new(0), pool, holds, watch }
+        let sweeps = Sweeps::new(walk.sweep_files_max);
+        Self { walk, roots, next_root: AtomicUsize::new(0), pool, holds, watch, sweeps }
     }
 
     /// The next root that nobody took.
@@ -189,6 +194,9 @@ impl Walk {
     pub fn probe(&self) -> Result<(), Refused> {
         match (self.method, self.threads) {
             (Method::InodeTables, _) => Err(Refused::InodeTables),
+            (Method::Uring, _) => {
+                StatRing::new(1, self.ring_workers_max).map(drop).map_err(Refused::Ring)
+            }
             (_, Threads::Count(count)) if !(1..=THREADS_MAX).contains(&count) => {
                 Err(Refused::Threads(count.to_string()))
             }

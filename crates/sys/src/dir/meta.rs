@@ -108,6 +108,23 @@ impl Meta {
             mount: (s.stx_mask & StatxFlags::MNT_ID.bits() != 0).then_some(s.stx_mnt_id),
         }
     }
+
+    /// From what the kernel wrote for a ring.
+    pub(super) fn of_raw(s: &libc::statx) -> Self {
+        Self {
+            kind: Kind::of(FileType::from_raw_mode(s.stx_mode.into())),
+            mode: s.stx_mode & 0o7777,
+            device: (s.stx_dev_major, s.stx_dev_minor),
+            inode: s.stx_ino,
+            links: s.stx_nlink,
+            user: s.stx_uid,
+            group: s.stx_gid,
+            bytes: s.stx_size,
+            blocks_512: s.stx_blocks,
+            mtime: (s.stx_mtime.tv_sec, s.stx_mtime.tv_nsec),
+            mount: (s.stx_mask & StatxFlags::MNT_ID.bits() != 0).then_some(s.stx_mnt_id),
+        }
+    }
 }
 
 fn flags(follow: bool) -> AtFlags {

@@ -1,5 +1,8 @@
 //! The walker against real trees: odd names, odd kinds, depth, changes and refusals.
 
+mod oracle;
+mod visitor;
+
 use ioloom_sys::dir::{Dir, Kind};
 use ioloom_walk::{Control, Entry, Options, PathList, Summary, files, walk, walk_parallel};
 use proptest::prelude::*;

@@ -1,0 +1,181 @@
+//! Opening: roots, directories that waited, and what to do when one does not open.
+
+use crate::node::{Node, path_from};
+use crate::run::Follow;
+use crate::task::DirTask;
+use crate::visit::{Control, DirRef, Found, NewDir, Visitor};
+use crate::worker::{Worker, is_gone};
+use crate::{Fields, Meta};
+use ioloom_sys::dir::{self, Dir, Kind};
+use std::ffi::{CStr, CString};
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How often an open that finds no free descriptor is tried, a millisecond apart.
+const DESCRIPTOR_TRIES: u32 = 200;
+
+impl<V: Visitor> Worker<'_, '_, V> {
+    pub(crate) fn root(&mut self, index: usize, path: &Path) {
+        let bytes = path.as_os_str().as_bytes();
+        let follow = self.ground.walk.follow != Follow::Never;
+        let fields = self.dir_fields | Fields::IDENTITY;
+        let meta = match dir::meta(bytes, follow, fields) {
+            // A link that leads nowhere is an entry of its own when all links are followed.
+            Err(e) if is_gone(&e) && self.ground.walk.follow == Follow::Always => {
+                dir::meta(bytes, false, fields)
+            }
+            meta => meta,
+        };
+        match meta {
+            Err(error) => self.fail(None, "ask for", path.to_owned(), error),
+            Ok(meta) if meta.kind == Kind::Directory => self.root_dir(index, path, &meta),
+            Ok(meta) => {
+                let name = path.file_name().map_or(bytes, OsStrExt::as_bytes);
+                let asked = (!self.fields.is_none()).then_some(&meta);
+                let found = Found { name, kind: meta.kind, inode: meta.inode, meta: asked };
+                self.part.entries += 1;
+                if self.visitor.root_entry(index, path, &found) == Control::Stop {
+                    self.ground.pool.stop();
+                }
+            }
+        }
+    }
+
+    fn root_dir(&mut self, index: usize, path: &Path, meta: &Meta) {
+        let opened = self.open_patiently(|| Dir::open(path));
+        let meta = (!self.dir_fields.is_none()).then_some(meta);
+        let name = path.as_os_str().as_bytes();
+        let new = NewDir { name, meta, parent: None, root: index, linked: false };
+        let Some(data) = self.visitor.enter(&new) else { return };
+        let node = Node::new(None, name.into(), index as u32, meta.copied(), data);
+        self.part.directories += 1;
+        self.read(node, opened);
+    }
+
+    /// Opens a directory that was found, enters and reads it.
+    pub(crate) fn directory(&mut self, task: DirTask<V::Dir>) {
+        let opened = self.open(&task);
+        let (parent, linked) = (task.parent.clone(), task.linked);
+        let meta = match &opened {
+            Ok(dir) if !self.dir_fields.is_none() => dir.meta(self.dir_fields).map(Some),
+            Ok(_) => Ok(None),
+            Err(_) => self.meta_unopened(&task),
+        };
+        let gone = |e: &io::Error| is_gone(e);
+        if opened.as_ref().is_err_and(gone) || meta.as_ref().is_err_and(gone) {
+            self.part.vanished += 1;
+            return self.finish(parent);
+        }
+        let meta = match (meta, &opened) {
+            (Ok(meta), _) => meta,
+            (Err(_), Err(_)) => None,
+            (Err(error), Ok(_)) => return self.lost(&task, "ask for", error),
+        };
+        if meta.is_some_and(|meta| meta.kind != Kind::Directory) {
+            // It was replaced after its name was read.
+            let error = opened.err().unwrap_or_else(|| io::ErrorKind::NotADirectory.into());
+            return self.lost(&task, "open directory", error);
+        }
+        if self.ground.walk.follow == Follow::Always && meta.is_some_and(|m| parent.is_within(&m)) {
+            self.part.loops += 1;
+            self.visitor.looped(DirRef(&parent), task.name.to_bytes());
+            return self.finish(parent);
+        }
+        let new = NewDir {
+            name: task.name.to_bytes(),
+            meta: meta.as_ref(),
+            parent: Some(DirRef(&parent)),
+            root: parent.root as usize,
+            linked,
+        };
+        let Some(data) = self.visitor.enter(&new) else { return self.finish(parent) };
+        let DirTask { parent, name, via, .. } = task;
+        drop(via);
+        let root = parent.root;
+        let name = name.into_bytes().into_boxed_slice();
+        self.part.directories += 1;
+        self.read(Node::new(Some(parent), name, root, meta, data), opened);
+    }
+
+    /// A directory that cannot be entered is an error of the one it lies in.
+    fn lost(&mut self, task: &DirTask<V::Dir>, operation: &'static str, error: io::Error) {
+        let parent = Arc::clone(&task.parent);
+        let path = path_from(parent.whole_path(task.name.to_bytes()));
+        self.fail(Some(&parent), operation, path, error);
+        self.finish(parent);
+    }
+
+    /// What is known of a directory that does not open.
+    fn meta_unopened(&mut self, task: &DirTask<V::Dir>) -> io::Result<Option<Meta>> {
+        let fields = self.dir_fields | Fields::IDENTITY;
+        let asked = match &task.via {
+            Some(held) => held.dir.meta_at(&task.name, task.linked, fields),
+            None => {
+                let path = task.parent.whole_path(task.name.to_bytes());
+                dir::meta(&path, task.linked, fields)
+            }
+        };
+        asked.map(Some)
+    }
+
+    fn open(&mut self, task: &DirTask<V::Dir>) -> io::Result<Dir> {
+        let follow = self.ground.walk.follow;
+        self.open_patiently(|| match &task.via {
+            Some(held) => held.dir.open_child(&task.name, task.linked, true),
+            None => reopen(&task.parent, &task.name, task.linked, follow),
+        })
+    }
+
+    /// Tries again for a while when the process has no descriptors left, after letting go of what
+    /// can be reopened.
+    fn open_patiently(&mut self, open: impl Fn() -> io::Result<Dir>) -> io::Result<Dir> {
+        let mut tries = 0;
+        loop {
+            match open() {
+                Err(e) if is_out_of_descriptors(&e) && tries < DESCRIPTOR_TRIES => {
+                    self.ground.holds.squeeze();
+                    self.let_go_of_parents();
+                    if tries > 0 {
+                        std::thread::sleep(Duration::from_millis(1));
+                    }
+                    tries += 1;
+                }
+                opened => return opened,
+            }
+        }
+    }
+}
+
+/// Opens a directory whose parent is not open any more, from the root by its path. Only if all
+/// links are followed may the path lead through one.
+fn reopen<D>(parent: &Node<D>, name: &CStr, linked: bool, follow: Follow) -> io::Result<Dir> {
+    let mut path = Vec::new();
+    parent.write_path(&mut path);
+    let mut above = Dir::open(&path_from(parent.root_path().to_vec()))?;
+    if follow == Follow::Always {
+        for name in path.split(|b| *b == b'/').filter(|name| !name.is_empty()) {
+            above = above.open_child(&CString::new(name)?, true, true)?;
+        }
+    } else if let Some((_slash, path)) = path.split_last() {
+        above = above.open_below(path)?;
+    }
+    above.open_child(name, linked, true)
+}
+
+fn is_out_of_descriptors(error: &io::Error) -> bool {
+    // EMFILE and ENFILE.
+    matches!(error.raw_os_error(), Some(23 | 24))
+}
+
+/// Opens a directory that was read before, by its path.
+pub(crate) fn reopen_node<D>(node: &Node<D>, follow: Follow) -> io::Result<Dir> {
+    match &node.parent {
+        Some(parent) => {
+            reopen(parent, &CString::new(&*node.name)?, follow == Follow::Always, follow)
+        }
+        None => Dir::open(&path_from(node.name.to_vec())),
+    }
+}

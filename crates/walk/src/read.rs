@@ -1,0 +1,245 @@
+//! Reading one directory: names in blocks, and what is asked about each.
+
+use crate::node::{Node, path_from};
+use crate::run::Follow;
+use crate::task::{DirTask, Held, PartTask, Task};
+use crate::visit::{Control, DirRef, Found, Visitor};
+use crate::worker::{Worker, is_gone};
+use crate::{Fields, Meta, Method};
+use ioloom_sys::dir::{BUFFER_BYTES, Block, Dir, Kind, Record, Records, StatRing};
+use std::cmp::Reverse;
+use std::ffi::CStr;
+use std::io;
+use std::sync::Arc;
+
+/// Questions that one ring has under way.
+const RING_DEPTH: u32 = 128;
+
+impl<V: Visitor> Worker<'_, '_, V> {
+    /// Reads an entered directory, or says why it cannot be read, and finishes it.
+    pub(crate) fn read(&mut self, node: Node<V::Dir>, opened: io::Result<Dir>) {
+        let node = Arc::new(node);
+        match opened {
+            Err(error) => {
+                self.fail(Some(&node), "open directory", path_from(node.whole_path(b"")), error);
+            }
+            Ok(dir) => {
+                let held = Arc::new(Held::new(dir, &self.ground.holds));
+                let mut block = self.block.take().unwrap_or_else(|| Block::new(BUFFER_BYTES));
+                let first = self.local.len();
+                self.blocks(&node, &held, &mut block);
+                if self.ground.walk.method == Method::Sweep {
+                    // The directory with the lowest inode comes next.
+                    let first = first.min(self.local.len());
+                    self.local[first..].sort_unstable_by_key(|task| Reverse(task.inode()));
+                }
+                self.block = Some(block);
+                self.visitor.part(DirRef(&node));
+            }
+        }
+        self.finish(node);
+    }
+
+    fn blocks(&mut self, node: &Arc<Node<V::Dir>>, held: &Arc<Held>, block: &mut Block) {
+        loop {
+            match block.fill(&held.dir) {
+                Ok(true) => {}
+                Ok(false) => return,
+                // A directory that is removed while it is read has no more names.
+                Err(error) if is_gone(&error) => return,
+                Err(error) => {
+                    let path = path_from(node.whole_path(b""));
+                    return self.fail(Some(node), "read directory", path, error);
+                }
+            }
+            if block.is_full() && self.local.is_empty() && self.ground.pool.hungry() > 0 {
+                // A wide directory: this thread goes on reading names, others ask for them.
+                let part = PartTask::new(node, held, block.filled().into());
+                let born = self.ground.pool.give([Task::Part(part)]);
+                self.bear(born);
+                continue;
+            }
+            if !self.entries(node, held, &mut Records::new(block.filled())) {
+                return;
+            }
+        }
+    }
+
+    /// Visits names; false when the walk is to end.
+    pub(crate) fn entries<'r>(
+        &mut self,
+        node: &Arc<Node<V::Dir>>,
+        held: &Arc<Held>,
+        records: &mut Records<'r>,
+    ) -> bool {
+        if self.ground.walk.method == Method::Lstat {
+            self.set_path(node);
+        }
+        let mut later: Vec<&'r CStr> = Vec::new();
+        while let Some(record) = records.next() {
+            if self.ground.pool.stopped() || !self.entry(node, held, &record, &mut later) {
+                self.ground.pool.stop();
+                node.miss();
+                return false;
+            }
+            if self.ground.pool.hungry() > 0 {
+                self.share_within(node, held, records);
+            }
+            self.step();
+        }
+        if !later.is_empty() && !self.ask_ring(node, held, &later) {
+            self.ground.pool.stop();
+            node.miss();
+            return false;
+        }
+        true
+    }
+
+    /// Visits one name; false when the visitor ends the walk. What a ring is to be asked for goes to
+    /// `later`.
+    #[inline]
+    fn entry<'r>(
+        &mut self,
+        node: &Arc<Node<V::Dir>>,
+        held: &Arc<Held>,
+        record: &Record<'r>,
+        later: &mut Vec<&'r CStr>,
+    ) -> bool {
+        let name = record.name.to_bytes();
+        if !self.visitor.wants(DirRef(node), name, record.kind) {
+            return true;
+        }
+        match record.kind {
+            Kind::Directory => {
+                self.found_dir(node, Some(held), record.name, (false, record.inode));
+                return true;
+            }
+            Kind::Unknown => return self.entry_unknown(node, held, record),
+            Kind::Symlink if self.ground.walk.follow == Follow::Always => {
+                return self.entry_linked(node, held, record);
+            }
+            _ => {}
+        }
+        if self.fields.is_none() {
+            let (kind, inode) = (record.kind, record.inode);
+            self.part.entries += 1;
+            let found = Found { name, kind, inode, meta: None };
+            return self.visitor.entry(DirRef(node), &found) == Control::Continue;
+        }
+        let meta = match self.ground.walk.method {
+            Method::Lstat => self.meta_by_path(node, record.name),
+            Method::Uring => {
+                later.push(record.name);
+                return true;
+            }
+            Method::Sweep => {
+                self.collect(node, record.name, record.inode);
+                return true;
+            }
+            _ => held.dir.meta_at(record.name, false, self.fields),
+        };
+        self.answered(node, Some(held), record.name, meta, false)
+    }
+
+    /// Asks a ring for names of one directory; false when the visitor ends the walk.
+    fn ask_ring(&mut self, node: &Arc<Node<V::Dir>>, held: &Arc<Held>, names: &[&CStr]) -> bool {
+        let workers_max = self.ground.walk.ring_workers_max;
+        let ring = match self.ring.take() {
+            Some(ring) => Ok(ring),
+            None => StatRing::new(RING_DEPTH, workers_max),
+        };
+        let mut metas = Vec::new();
+        let asked = ring.and_then(|mut ring| {
+            ring.ask(&held.dir, names, self.fields | Fields::IDENTITY, &mut metas)?;
+            Ok(ring)
+        });
+        match asked {
+            Ok(ring) => self.ring = Some(ring),
+            Err(error) => {
+                let path = path_from(node.whole_path(b""));
+                self.fail(Some(node), "ask a ring for the names of", path, error);
+                return true;
+            }
+        }
+        let mut answers = names.iter().zip(metas);
+        answers.all(|(name, meta)| self.answered(node, Some(held), name, meta, false))
+    }
+
+    /// What was asked of a name is here.
+    pub(crate) fn answered(
+        &mut self,
+        node: &Arc<Node<V::Dir>>,
+        held: Option<&Arc<Held>>,
+        name: &CStr,
+        meta: io::Result<Meta>,
+        linked: bool,
+    ) -> bool {
+        match meta {
+            Ok(meta) if meta.kind == Kind::Directory => {
+                self.found_dir(node, held, name, (linked, meta.inode));
+                true
+            }
+            Ok(meta) => {
+                self.part.entries += 1;
+                let asked = (!self.fields.is_none()).then_some(&meta);
+                let name = name.to_bytes();
+                let found = Found { name, kind: meta.kind, inode: meta.inode, meta: asked };
+                self.visitor.entry(DirRef(node), &found) == Control::Continue
+            }
+            Err(error) if is_gone(&error) => {
+                self.part.vanished += 1;
+                true
+            }
+            Err(error) => {
+                let path = path_from(node.whole_path(name.to_bytes()));
+                self.fail(Some(node), "ask for", path, error);
+                true
+            }
+        }
+    }
+
+    #[cold]
+    fn entry_unknown(
+        &mut self,
+        node: &Arc<Node<V::Dir>>,
+        held: &Arc<Held>,
+        record: &Record<'_>,
+    ) -> bool {
+        match held.dir.meta_at(record.name, false, self.fields | Fields::IDENTITY) {
+            Ok(meta) if meta.kind == Kind::Symlink && self.ground.walk.follow == Follow::Always => {
+                self.entry_linked(node, held, record)
+            }
+            meta => self.answered(node, Some(held), record.name, meta, false),
+        }
+    }
+
+    fn entry_linked(
+        &mut self,
+        node: &Arc<Node<V::Dir>>,
+        held: &Arc<Held>,
+        record: &Record<'_>,
+    ) -> bool {
+        let fields = self.fields | Fields::IDENTITY;
+        let meta = match held.dir.meta_at(record.name, true, fields) {
+            Err(e) if is_gone(&e) => held.dir.meta_at(record.name, false, fields),
+            meta => meta,
+        };
+        self.answered(node, Some(held), record.name, meta, true)
+    }
+
+    /// Puts a subdirectory onto the stack; `how` tells whether it was reached through a link, and
+    /// its inode.
+    fn found_dir(
+        &mut self,
+        node: &Arc<Node<V::Dir>>,
+        held: Option<&Arc<Held>>,
+        name: &CStr,
+        how: (bool, u64),
+    ) {
+        node.begin();
+        let via = held.filter(|held| held.stays()).cloned();
+        let (linked, inode) = how;
+        let (parent, name) = (Arc::clone(node), name.to_owned());
+        self.local.push(Task::Dir(DirTask { parent, name, via, linked, inode }));
+    }
+}
