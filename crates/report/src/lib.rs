@@ -23,6 +23,7 @@ pub mod quantity;
 pub mod svg;
 pub mod table;
 mod terminal;
+pub mod timeline;
 
 pub use input::{ClaimCurve, ClaimRow, DoubtRow, Input, Mode, Verdict};
 pub use page::{compare_html, html};

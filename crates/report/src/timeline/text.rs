@@ -1,0 +1,121 @@
+//! Lanes for a terminal: one letter per column and thread, and the shares in numbers.
+
+use super::{letter, share_text, tenths, words};
+use ioloom_model::State;
+use ioloom_model::units::format_ns;
+use ioloom_trace::Trace;
+use ioloom_trace::shares::{self, Lane, Shares};
+
+/// Widest column of names.
+const NAMES: usize = 18;
+/// More threads of a role are summed up in one line.
+const THREADS: usize = 32;
+
+/// The trace as plain text for `width` columns (at least 40): each column of a lane shows the
+/// letter of the state that took most of it; the numbers below are exact.
+pub fn timeline_text(trace: &Trace, width: usize) -> String {
+    let width = width.max(40);
+    let mut out = String::new();
+    push_folded(&mut out, &trace.title, width);
+    push_folded(&mut out, &format!("{}.", words::evidence_line(trace)), width);
+    if let Some(loss) = words::loss_line(trace) {
+        push_folded(&mut out, &format!("EVENTS WERE LOST: {loss}"), width);
+    }
+    for f in ioloom_trace::findings::findings(trace) {
+        push_folded(&mut out, &format!("* {}: {} Try: {}", f.title, f.sentence, f.try_this), width);
+    }
+    let names = trace.threads.iter().map(|t| t.name.chars().count()).max().unwrap_or(0);
+    let names = names.clamp(6, NAMES).min(width / 3);
+    let columns = width - names - 1;
+    out.push('\n');
+    out.push_str(&axis(trace, names, columns));
+    for role in shares::roles(trace) {
+        out.push_str(&format!("{} ({})\n", role.role, role.threads));
+        let mine: Vec<_> = trace.threads.iter().filter(|t| t.role == role.role).collect();
+        for thread in mine.iter().take(THREADS) {
+            let lane = Lane::new(thread);
+            let name: String = thread.name.chars().take(names).collect();
+            let lane = lane.columns(0, trace.elapsed_ns, columns);
+            let line: String = lane.iter().map(mostly).collect();
+            out.push_str(format!("{name:<names$} {line}").trim_end());
+            out.push('\n');
+        }
+        if mine.len() > THREADS {
+            let more = format!("and {} more threads, summed up below", mine.len() - THREADS);
+            push_folded(&mut out, &more, width);
+        }
+        out.push_str(&shares_line(trace, &role.role, width));
+    }
+    out.push('\n');
+    for line in not_measured(trace) {
+        push_folded(&mut out, &line, width);
+    }
+    let legend: Vec<_> =
+        State::ALL.iter().map(|s| format!("{} {}", letter(*s), s.name())).collect();
+    push_folded(
+        &mut out,
+        &format!("{}. A column shows the state that took most of it.", legend.join(", ")),
+        width,
+    );
+    out
+}
+
+/// The letter of the state that took most of a column; a space where the thread was not there.
+fn mostly(column: &Shares) -> char {
+    let most = State::ALL.into_iter().rev().max_by_key(|s| column.of(*s));
+    most.filter(|s| column.of(*s) > 0).map_or(' ', letter)
+}
+
+fn axis(trace: &Trace, names: usize, columns: usize) -> String {
+    let end = format_ns(trace.elapsed_ns as f64);
+    let gap = columns.saturating_sub(1 + end.chars().count());
+    format!("{:names$} 0{:gap$}{end}\n", "", "")
+}
+
+/// The exact shares of one role over the whole run.
+fn shares_line(trace: &Trace, role: &str, width: usize) -> String {
+    let mut sum = Shares::default();
+    for thread in trace.threads.iter().filter(|t| t.role == role) {
+        sum.add(&Lane::new(thread).within(0, trace.elapsed_ns.max(thread.end_ns)));
+    }
+    let tenths = tenths(&sum.ns);
+    let parts: Vec<_> = State::ALL
+        .iter()
+        .zip(&tenths)
+        .filter(|(_, t)| **t > 0)
+        .map(|(s, t)| format!("{} {}", s.name(), share_text(*t)))
+        .collect();
+    let mut out = String::new();
+    push_folded(&mut out, &format!("  {}", parts.join(", ")), width);
+    out
+}
+
+/// States without a number, each once with its reason.
+fn not_measured(trace: &Trace) -> Vec<String> {
+    let table = shares::all(trace);
+    let not = |s: &State| table.get(s).is_none_or(|t| t.ns.is_none());
+    State::ALL
+        .into_iter()
+        .filter(not)
+        .map(|s| format!("{}: {}", s.name(), words::share_of(&table, s, 1)))
+        .collect()
+}
+
+/// A paragraph in lines of at most `width` columns; longer words stay whole.
+fn push_folded(out: &mut String, text: &str, width: usize) {
+    let indent = if text.starts_with("  ") { "  " } else { "" };
+    let mut line = String::from(indent);
+    for word in text.split_whitespace() {
+        if line.len() > indent.len() && line.chars().count() + 1 + word.chars().count() > width {
+            out.push_str(&line);
+            out.push('\n');
+            line = String::from(indent);
+        }
+        if line.len() > indent.len() {
+            line.push(' ');
+        }
+        line.push_str(word);
+    }
+    out.push_str(&line);
+    out.push('\n');
+}

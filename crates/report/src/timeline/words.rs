@@ -1,0 +1,101 @@
+//! What a trace rests on and what it shows, in words; used by the page and by the terminal.
+
+use super::share_text;
+use crate::quantity::count;
+use ioloom_model::units::format_ns;
+use ioloom_model::{State, StateTable, StateTime};
+use ioloom_trace::Trace;
+
+/// The evidence in one line: level, sources, losses, cost.
+pub(super) fn evidence_line(trace: &Trace) -> String {
+    let e = &trace.evidence;
+    let records: u64 = e.sources.iter().map(|s| s.records).sum();
+    format!(
+        "{} threads, {} elapsed; evidence level {} ({}), {} records from {}, {} lost; watching cost \
+         about {:.1} % (estimated)",
+        trace.threads.len(),
+        format_ns(trace.elapsed_ns as f64),
+        e.level.number(),
+        e.level.name(),
+        count(records),
+        match e.sources.len() {
+            1 => "1 source".to_owned(),
+            n => format!("{n} sources"),
+        },
+        count(lost(trace)),
+        e.overhead_pct,
+    )
+}
+
+/// Records that the sources say they lost.
+pub(super) fn lost(trace: &Trace) -> u64 {
+    trace.evidence.sources.iter().map(|s| s.lost).sum()
+}
+
+/// What was lost, by source; `None` when nothing was.
+pub(super) fn loss_line(trace: &Trace) -> Option<String> {
+    let parts: Vec<String> = trace
+        .evidence
+        .sources
+        .iter()
+        .filter(|s| s.lost > 0)
+        .map(|s| {
+            let all = s.records + s.lost;
+            let share = s.lost as f64 / all as f64 * 100.0;
+            format!("{} lost {} of {} records ({share:.1} %)", s.name, count(s.lost), count(all))
+        })
+        .collect();
+    (!parts.is_empty()).then(|| {
+        format!(
+            "{}. What they would have shown is missing from lanes and shares.",
+            parts.join("; ")
+        )
+    })
+}
+
+/// The self-checks, each with its result.
+pub(super) fn checks(trace: &Trace) -> Vec<(&'static str, String)> {
+    let c = &trace.evidence.checks;
+    let none = || "not measured at this level".to_owned();
+    let points = |v: Option<f64>| v.map_or_else(none, |v| format!("{v:.1} points"));
+    vec![
+        ("sum of all states over elapsed time", format!("{:.2} %", c.tiling_pct)),
+        ("on-cpu by events against the thread clock", points(c.on_cpu_vs_clock_pp)),
+        ("ready and preempted against the run-queue delay", points(c.ready_vs_run_delay_pp)),
+        ("switches without a fitting successor", c.chain_breaks.map_or_else(none, count)),
+        (
+            "clock probe: kernel events between the readings around them",
+            match (c.clock_inside, c.clock_total) {
+                (Some(inside), Some(total)) => format!("{} of {}", count(inside), count(total)),
+                _ => none(),
+            },
+        ),
+    ]
+}
+
+/// A state's share of the whole run: its number, or why there is none.
+pub(super) fn share_of(table: &StateTable, state: State, total_ns: u64) -> String {
+    let none = StateTime::default();
+    let time = table.get(&state).unwrap_or(&none);
+    match time.ns {
+        Some(ns) if total_ns > 0 => {
+            let tenths =
+                (u128::from(ns) * 2000 + u128::from(total_ns)) / (2 * u128::from(total_ns));
+            let mut text = share_text(u64::try_from(tenths).unwrap_or(1000));
+            if !time.includes.is_empty() {
+                let names: Vec<_> = time.includes.iter().map(|s| s.name()).collect();
+                text.push_str(&format!(" (includes {})", names.join(", ")));
+            }
+            text
+        }
+        Some(_) => "no time".to_owned(),
+        None => {
+            format!("not measured: {}", time.why.as_deref().unwrap_or("no source told it apart"))
+        }
+    }
+}
+
+/// Nanoseconds of all measured states.
+pub(super) fn total_of(table: &StateTable) -> u64 {
+    table.values().filter_map(|t| t.ns).sum()
+}

@@ -1,0 +1,148 @@
+//! Timelines of invented traces: what is drawn equals what is counted, and nothing is hidden.
+
+#[path = "../examples/timeline/synthetic.rs"]
+mod synthetic;
+
+use ioloom_model::State;
+use ioloom_report::timeline::{
+    Options, Theme, letter, section, timeline_page, timeline_svg, timeline_text,
+};
+use ioloom_trace::Trace;
+use ioloom_trace::shares::Lanes;
+use std::collections::BTreeSet;
+use synthetic::{account_only, million, reader_and_computers, sync_threads};
+
+fn light() -> Options {
+    Options { theme: Theme::Light, ..Options::default() }
+}
+
+/// Area of all rectangles of a state's paths, square pixels.
+fn area(svg: &str, state: State) -> f64 {
+    let class = format!("class=\"tf-{}\" d=\"", state.name());
+    let paths = svg.split(class.as_str()).skip(1).filter_map(|p| p.split('"').next());
+    let rectangles = paths.flat_map(|p| p.split('z')).filter_map(|r| {
+        let (width, rest) = r.split_once('h')?.1.split_once('v')?;
+        let height = rest.split_once('h')?.0;
+        Some(width.parse::<f64>().ok()? * height.parse::<f64>().ok()?)
+    });
+    rectangles.sum()
+}
+
+#[test]
+fn the_drawn_areas_are_the_shares() {
+    for trace in [sync_threads(), reader_and_computers(), account_only()] {
+        let range = (3_000_000, 11_000_000);
+        for range_ns in [None, Some(range)] {
+            let svg = timeline_svg(&trace, &Options { range_ns, ..light() });
+            let (from, to) = range_ns.unwrap_or((0, trace.elapsed_ns));
+            let shares = Lanes::new(&trace).all(from, to);
+            let drawn: f64 = State::ALL.into_iter().map(|s| area(&svg, s)).sum();
+            assert!(drawn > 1000.0, "{drawn}");
+            for state in State::ALL {
+                let wanted = shares.pct(state).unwrap_or(0.0);
+                let found = area(&svg, state) / drawn * 100.0;
+                assert!((wanted - found).abs() < 0.5, "{} {wanted} {found}", state.name());
+            }
+        }
+    }
+}
+
+#[test]
+fn plain_colours_need_no_variables() {
+    for theme in [Theme::Light, Theme::Dark] {
+        let svg = timeline_svg(&sync_threads(), &Options { theme, ..Options::default() });
+        assert!(!svg.contains("var("), "a rasterizer knows no variables");
+    }
+    assert!(timeline_svg(&sync_threads(), &Options::default()).contains("var(--tl-io)"));
+    let [a, b] = [Theme::Light, Theme::Dark]
+        .map(|theme| timeline_svg(&sync_threads(), &Options { theme, ..Options::default() }));
+    assert_ne!(a, b);
+}
+
+#[test]
+fn what_was_not_measured_or_lost_is_said_everywhere() {
+    let trace = account_only();
+    let why = "not measured: needs switch events: sysctl kernel.perf_event_paranoid=2";
+    let lost = "spans lost 34 of 285 records (11.9 %)";
+    let text = timeline_text(&trace, 4000);
+    let page = timeline_page(std::slice::from_ref(&trace));
+    let svg = timeline_svg(&trace, &light());
+    for (name, out) in [("text", &text), ("page", &page), ("svg", &svg)] {
+        assert!(out.contains(why), "{name} hides a state that was not measured");
+        assert!(out.contains(lost), "{name} hides a loss");
+    }
+    assert!(!timeline_text(&sync_threads(), 4000).contains("not measured"));
+}
+
+#[test]
+fn lanes_of_text_fit_and_show_what_took_most() {
+    let trace = sync_threads();
+    for width in [40, 80, 133] {
+        let text = timeline_text(&trace, width);
+        for line in text.lines() {
+            assert!(line.chars().count() <= width, "{width}: {line}");
+        }
+        for thread in &trace.threads {
+            let start = format!("{} ", thread.name);
+            let lane = text.lines().find(|l| l.starts_with(&start)).expect(&thread.name);
+            let letters: BTreeSet<char> = lane[start.len()..].chars().collect();
+            let known: BTreeSet<char> = State::ALL.into_iter().map(letter).chain([' ']).collect();
+            assert!(letters.is_subset(&known), "{lane}");
+            assert!(letters.contains(&'C') && letters.contains(&'I'), "{lane}");
+        }
+    }
+}
+
+#[test]
+fn the_page_is_one_file_and_escapes_names() {
+    let mut hostile = reader_and_computers();
+    hostile.title = "</script><img src=x onerror=alert(1)>".to_owned();
+    hostile.threads[0].name = "\"><b>".to_owned();
+    hostile.evidence.notes.push("<i>".to_owned());
+    let page = timeline_page(&[sync_threads(), hostile.clone()]);
+    for wrong in ["<img", "\"><b>", "<i>", "http://", "https://"] {
+        // The namespace of SVG is an address that nobody loads.
+        let found = page.replace("http://www.w3.org/2000/svg", "").contains(wrong);
+        assert!(!found, "{wrong} stands in the page");
+    }
+    assert_eq!(page.matches("class=\"tl-trace\"").count(), 2);
+    assert!(!timeline_svg(&hostile, &light()).contains("<img"));
+    let ids: Vec<&str> = page.split(" id=\"").skip(1).filter_map(|p| p.split('"').next()).collect();
+    let unique: BTreeSet<&str> = ids.iter().copied().collect();
+    assert_eq!(ids.len(), unique.len(), "{ids:?}");
+}
+
+#[test]
+fn empty_and_tiny_traces_give_pictures() {
+    let nothing = Trace::default();
+    let one_ns = Trace { elapsed_ns: 1, ..sync_threads() };
+    for trace in [nothing, one_ns] {
+        assert!(timeline_svg(&trace, &light()).contains("</svg>"));
+        assert!(timeline_page(std::slice::from_ref(&trace)).contains("tl-root"));
+        assert!(!timeline_text(&trace, 80).is_empty());
+    }
+    assert!(timeline_page(&[]).contains("There is no trace."));
+    assert!(section(&[sync_threads()]).as_str().contains("data-wheel=\"focus\""));
+}
+
+#[test]
+fn more_threads_than_are_drawn_are_counted() {
+    let svg = timeline_svg(&reader_and_computers(), &Options { threads: 2, ..light() });
+    assert!(svg.contains("and 2 more threads, not drawn"), "the rest is said");
+}
+
+/// A picture does not grow with the trace: columns are merged.
+#[test]
+fn a_million_segments_fit_a_still_picture() {
+    let trace = million();
+    let segments: usize = trace.threads.iter().map(|t| t.segments.len()).sum();
+    assert!(segments >= 1_000_000, "{segments}");
+    let svg = timeline_svg(&trace, &light());
+    assert!(svg.len() < 4_000_000, "{} bytes", svg.len());
+}
+
+#[test]
+fn the_same_trace_gives_the_same_bytes() {
+    assert_eq!(timeline_page(&[sync_threads()]), timeline_page(&[sync_threads()]));
+    assert_eq!(timeline_text(&sync_threads(), 80), timeline_text(&sync_threads(), 80));
+}

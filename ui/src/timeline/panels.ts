@@ -1,0 +1,334 @@
+// What stands below the lanes in words and numbers: shares of the visible range by state, by role
+// and by thread, devices, and the use of processors. Every number belongs to the range that is
+// shown and to the roles that are not hidden.
+import { swatch, type Palette, type Tile } from "./colours";
+import { count, shares, size, tenths, time } from "./format";
+import { rolesOf, threadId, type Run } from "./layout";
+import { UNPLACED_FROM, type StateTime, type Thread } from "./payload";
+import { FAMILY_NAMES, FAMILY_WORDS, STATES } from "./states";
+import { BOTH, USE } from "./use";
+
+export interface Range {
+  from: number;
+  to: number;
+}
+export interface Hooks {
+  toggleState(state: number): void;
+  showThread(id: string): void;
+}
+
+const THREADS_SHOWN = 200;
+
+export function element<K extends keyof HTMLElementTagNameMap>(
+  name: K,
+  className = "",
+  text = "",
+): HTMLElementTagNameMap[K] {
+  const made = document.createElement(name);
+  if (className !== "") {
+    made.className = className;
+  }
+  if (text !== "") {
+    made.textContent = text;
+  }
+  return made;
+}
+
+/** Time per state of one thread in a range; the classes of unknown position are added. */
+export function statesIn(thread: Thread, range: Range, out: Float64Array, scratch: Float64Array): void {
+  thread.segments.between(range.from, range.to, scratch);
+  for (let s = 0; s < STATES.length; s += 1) {
+    out[s]! += scratch[s]! + (thread.segments.count > UNPLACED_FROM ? scratch[s + UNPLACED_FROM]! : 0);
+  }
+}
+
+/** Sum over threads. */
+export function statesOf(threads: readonly Thread[], range: Range): Float64Array {
+  const out = new Float64Array(STATES.length);
+  const scratch = new Float64Array(2 * UNPLACED_FROM);
+  for (const thread of threads) {
+    statesIn(thread, range, out, scratch);
+  }
+  return out;
+}
+
+/** Why a state has no number, or `null` when it has one. */
+export function whyNot(threads: readonly Thread[], state: string): string | null {
+  const said = threads.map((t): StateTime | undefined => t.states[state]);
+  if (threads.length === 0 || said.some((s) => s !== undefined && s.ns !== null)) {
+    return null;
+  }
+  return said.find((s) => s?.why)?.why ?? "no source told it apart";
+}
+
+function notes(threads: readonly Thread[], state: string): string {
+  const said = threads.flatMap((t) => t.states[state] ?? []);
+  const measured = said.filter((s) => s.ns !== null);
+  const out: string[] = [];
+  const includes = [...new Set(measured.flatMap((s) => s.includes ?? []))];
+  if (includes.length > 0) {
+    out.push(`includes ${includes.join(", ")}`);
+  }
+  if (measured.length > 0 && measured.length < threads.length) {
+    out.push(`told apart in ${measured.length} of ${threads.length} threads`);
+  }
+  const qualities = [...new Set(measured.flatMap((s) => s.quality ?? []))];
+  if (qualities.length > 0 && !(qualities.length === 1 && qualities[0] === "exact")) {
+    out.push(qualities.join(", "));
+  }
+  return out.join("; ");
+}
+
+/** The legend: a state's pattern, letter, word, and its share of each run. */
+export class Legend {
+  readonly root = element("table", "tl-legend");
+  private readonly cells: HTMLElement[][] = [];
+  private readonly buttons: HTMLButtonElement[] = [];
+
+  constructor(
+    private readonly runs: readonly Run[],
+    colours: Palette,
+    hooks: Hooks,
+  ) {
+    const head = this.root.createTHead().insertRow();
+    head.append(element("th", "", "state"));
+    for (const run of runs) {
+      const name = runs.length > 1 ? `${run.letter}: share` : "share";
+      head.append(element("th", "r", name), element("th", "r", "time"));
+    }
+    head.append(element("th", "", "note"));
+    const body = this.root.createTBody();
+    STATES.forEach((state, s) => {
+      const row = body.insertRow();
+      const button = element("button", "tl-state");
+      button.type = "button";
+      button.dataset["state"] = state.name;
+      button.setAttribute("aria-pressed", "true");
+      button.title = `${state.meaning}; press to show or hide its colour`;
+      button.append(swatch(colours.states[s]!, 26, 16), element("kbd", "", state.letter), state.name);
+      button.addEventListener("click", () => hooks.toggleState(s));
+      this.buttons.push(button);
+      row.insertCell().append(button);
+      const mine: HTMLElement[] = [];
+      for (const run of runs) {
+        const [share, ns] = [row.insertCell(), row.insertCell()];
+        share.className = "r share";
+        ns.className = "r";
+        share.dataset["share"] = state.name;
+        share.dataset["run"] = run.letter;
+        mine.push(share, ns);
+      }
+      const note = row.insertCell();
+      note.className = "note";
+      mine.push(note);
+      this.cells.push(mine);
+    });
+  }
+
+  recolour(colours: Palette): void {
+    this.buttons.forEach((b, s) => b.querySelector("canvas")?.replaceWith(swatch(colours.states[s]!, 26, 16)));
+  }
+
+  press(off: ReadonlySet<number>): void {
+    this.buttons.forEach((b, s) => b.setAttribute("aria-pressed", off.has(s) ? "false" : "true"));
+  }
+
+  update(threads: readonly (readonly Thread[])[], range: Range): void {
+    const noted: string[][] = STATES.map(() => []);
+    this.runs.forEach((run, r) => {
+      const mine = threads[r]!;
+      const times = statesOf(mine, range);
+      const parts = shares(times);
+      STATES.forEach((state, s) => {
+        const [share, ns] = [this.cells[s]![2 * r]!, this.cells[s]![2 * r + 1]!];
+        const why = whyNot(mine, state.name);
+        const nothing = why !== null && times[s] === 0;
+        share.textContent = nothing ? "not measured" : tenths(parts[s]!);
+        share.classList.toggle("none", nothing || parts[s] === 0);
+        share.dataset["ns"] = nothing ? "" : String(Math.round(times[s]!));
+        ns.textContent = nothing || times[s] === 0 ? "" : time(times[s]!);
+        const words = nothing ? `not measured: ${why}` : notes(mine, state.name);
+        if (words !== "") {
+          noted[s]!.push(this.runs.length > 1 ? `${run.letter}: ${words}` : words);
+        }
+      });
+    });
+    STATES.forEach((_, s) => {
+      const cells = this.cells[s]!;
+      const text = noted[s]!;
+      const same = text.length > 1 && text.every((t) => t.slice(3) === text[0]!.slice(3));
+      cells[cells.length - 1]!.textContent = same ? text[0]!.slice(3) : text.join("; ");
+    });
+  }
+}
+
+function bar(): { root: HTMLElement; parts: HTMLElement[] } {
+  const root = element("span", "tl-bar");
+  const parts = STATES.map((state) => {
+    const part = element("i", `tl-fill-${state.name}`);
+    root.append(part);
+    return part;
+  });
+  return { root, parts };
+}
+
+function paint(parts: readonly HTMLElement[], values: readonly number[]): void {
+  parts.forEach((part, s) => {
+    part.style.width = `${values[s]! / 10}%`;
+  });
+}
+
+function words(parts: readonly number[]): string {
+  return parts
+    .map((share, s) => [share, s] as const)
+    .filter(([share]) => share > 0)
+    .sort((a, b) => b[0] - a[0])
+    .map(([share, s]) => `${STATES[s]!.name} ${tenths(share)}`)
+    .join(" · ");
+}
+
+/** One bar per role, and one per thread. */
+export class Bars {
+  readonly roles = element("div", "tl-rows");
+  readonly threads = element("div", "tl-rows tl-threads");
+  private readonly lines: { threads: Thread[]; parts: HTMLElement[]; text: HTMLElement; root: HTMLElement; role: string; run: Run }[] = [];
+
+  constructor(runs: readonly Run[], hooks: Hooks) {
+    let shown = 0;
+    for (const run of runs) {
+      const letter = runs.length > 1 ? `${run.letter} ` : "";
+      for (const role of rolesOf([run])) {
+        const threads = run.trace.threads.filter((t) => t.role === role);
+        this.line(this.roles, run, role, threads, `${letter}${role}`, `${threads.length}`, null);
+        for (const thread of threads) {
+          if (shown < THREADS_SHOWN) {
+            const jump = (): void => hooks.showThread(threadId(run, thread));
+            this.line(this.threads, run, role, [thread], `${letter}${thread.name || thread.role}`, String(thread.tid), jump);
+          }
+          shown += 1;
+        }
+      }
+    }
+    if (shown > THREADS_SHOWN) {
+      this.threads.append(element("p", "tl-quiet", `${shown - THREADS_SHOWN} more threads stand in the lanes above.`));
+    }
+  }
+
+  private line(into: HTMLElement, run: Run, role: string, threads: Thread[], name: string, sub: string, jump: (() => void) | null): void {
+    const root = element("div", "tl-row");
+    const label = element(jump ? "button" : "span", "tl-name", name);
+    if (jump) {
+      label.setAttribute("type", "button");
+      label.addEventListener("click", jump);
+    }
+    label.append(" ", element("span", "tl-sub", sub));
+    const { root: strip, parts } = bar();
+    const text = element("span", "tl-words");
+    root.append(label, strip, text);
+    into.append(root);
+    this.lines.push({ threads, parts, text, root, role, run });
+  }
+
+  update(range: Range, rolesOff: ReadonlySet<string>): void {
+    for (const line of this.lines) {
+      line.root.hidden = rolesOff.has(line.role);
+      const values = shares(statesOf(line.threads, range));
+      paint(line.parts, values);
+      const said = words(values);
+      line.text.textContent = said === "" ? "not in this range" : said;
+    }
+  }
+}
+
+/** What the other colours of the lanes mean. */
+export class Key {
+  readonly root = element("div", "tl-key");
+
+  constructor(colours: Palette) {
+    this.recolour(colours);
+  }
+
+  recolour(colours: Palette): void {
+    const line = (head: string, names: readonly string[], tiles: readonly Tile[]): HTMLElement => {
+      const box = element("p");
+      box.append(element("b", "", head));
+      names.forEach((name, i) => {
+        const item = element("span");
+        item.append(swatch(tiles[i]!, 16, 11), name);
+        box.append(item);
+      });
+      return box;
+    };
+    const calls = FAMILY_NAMES.map((name) => FAMILY_WORDS[name] ?? name);
+    this.root.replaceChildren(
+      line("calls", calls, colours.families),
+      line("processors", USE, colours.use),
+      line("overlap", BOTH, colours.both),
+      line("hatched", ["known in sum, its place inside the call is not"], [colours.states[UNPLACED_FROM]!]),
+    );
+  }
+}
+
+/** Devices and processors in the visible range. */
+export class Machine {
+  readonly root = element("div", "tl-machine");
+
+  constructor(private readonly runs: readonly Run[]) {}
+
+  update(range: Range): void {
+    this.root.replaceChildren();
+    for (const run of this.runs) {
+      const list = element("dl");
+      const add = (name: string, value: string): void => {
+        list.append(element("dt", "", this.runs.length > 1 ? `${run.letter} ${name}` : name), element("dd", "", value));
+      };
+      this.processors(run, range, add);
+      for (const { device, write, requests: r } of run.trace.channels) {
+        add(`${device} ${write ? "write" : "read"}`, channelWords(r, range));
+      }
+      for (const s of run.trace.series) {
+        const e = s.steps.extent(range.from, Math.min(range.to, run.trace.elapsed));
+        const unit = s.unit === "bytes" ? (v: number): string => size(v) : (v: number): string => `${v.toFixed(1)} ${s.unit}`;
+        add(s.name, `mean ${unit(e.mean)}, ${unit(e.min)} to ${unit(e.max)}`);
+      }
+      this.root.append(list);
+    }
+  }
+
+  private processors(run: Run, range: Range, add: (name: string, value: string) => void): void {
+    const to = Math.min(range.to, run.trace.elapsed);
+    if (run.use && to > range.from) {
+      const out = new Float64Array(USE.length);
+      run.use.range(range.from, to, out);
+      const parts = Array.from(out, (v) => (v / (to - range.from)).toFixed(2));
+      add("processors", run.use.whole ? `of ${run.use.processors}: ours ${parts[0]}, others ${parts[1]}, idle ${parts[2]}` : `ours ${parts[0]} of ${run.use.processors}; others and idle not measured`);
+    }
+    if (run.both) {
+      const out = new Float64Array(BOTH.length);
+      run.both.between(range.from, range.to, out);
+      const parts = shares(out);
+      add("overlap", BOTH.map((name, i) => `${name} ${tenths(parts[i]!)}`).join(" · "));
+    }
+  }
+}
+
+function channelWords(r: Run["trace"]["channels"][number]["requests"], range: Range): string {
+  const delays: number[] = [];
+  let [bytes, unseen] = [0, 0];
+  for (let i = 0; i < r.issue.length; i += 1) {
+    if (r.issue[i]! >= range.from && r.issue[i]! < range.to) {
+      bytes += r.bytes[i]!;
+      if (r.seen[i]) {
+        delays.push(r.end[i]! - r.issue[i]!);
+      } else {
+        unseen += 1;
+      }
+    }
+  }
+  const sorted = Float64Array.from(delays).sort();
+  const at = (q: number): string => time(sorted[Math.min(sorted.length - 1, Math.ceil(q * sorted.length) - 1)]!);
+  const depth = r.depth.extent(range.from, Math.min(range.to, r.depth.end));
+  const latency = sorted.length > 0 ? `, latency p50 ${at(0.5)}, p99 ${at(0.99)}, max ${at(1)}` : "";
+  const lost = unseen > 0 ? `; the end of ${unseen} was not seen` : "";
+  return `${count(delays.length + unseen)} requests, ${size(bytes)}, in flight mean ${depth.mean.toFixed(1)}, max ${depth.max}${latency}${lost}`;
+}

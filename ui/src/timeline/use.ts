@@ -1,0 +1,141 @@
+// The use of processors and devices over time, as lanes that can be summed like any other: how many
+// processors ran us, others or nobody, and whether processors and devices worked at the same time.
+import { ClassIndex } from "./classes";
+import { ON_CPU, STATES } from "./states";
+import type { Trace } from "./payload";
+
+/** Classes of the lane of combinations, in order. */
+export const BOTH = ["processor and device busy", "processor alone, device queue empty", "device alone, none of ours runs", "neither"] as const;
+export const USE = ["ours", "others", "idle"] as const;
+
+export interface Use {
+  /** Processor time of ours, of others and idle: mean numbers of processors over a range. */
+  range(from: number, to: number, out: Float64Array): void;
+  columns(from: number, to: number, n: number, out: Float64Array): void;
+  processors: number;
+  /** Whether others and idle were measured. */
+  whole: boolean;
+}
+
+/** Sum over several lanes. */
+class Sum implements Use {
+  private scratch = new Float64Array(0);
+
+  constructor(
+    private readonly lanes: readonly ClassIndex[],
+    private readonly take: (classes: Float64Array, at: number, out: Float64Array, to: number) => void,
+    readonly processors: number,
+    readonly whole: boolean,
+  ) {}
+
+  columns(from: number, to: number, n: number, out: Float64Array): void {
+    out.fill(0, 0, n * USE.length);
+    for (const lane of this.lanes) {
+      if (this.scratch.length < n * lane.count) {
+        this.scratch = new Float64Array(n * lane.count);
+      }
+      lane.columns(from, to, n, this.scratch);
+      for (let x = 0; x < n; x += 1) {
+        this.take(this.scratch, x * lane.count, out, x * USE.length);
+      }
+    }
+  }
+
+  range(from: number, to: number, out: Float64Array): void {
+    this.columns(from, to, 1, out);
+  }
+}
+
+export function useOf(trace: Trace): Use | null {
+  if (trace.cores.length > 0) {
+    const lanes = trace.cores.map((c) => c.index);
+    return new Sum(
+      lanes,
+      (classes, at, out, to) => {
+        for (let k = 0; k < 3; k += 1) {
+          out[to + k]! += classes[at + k]!;
+        }
+      },
+      trace.cores.length,
+      true,
+    );
+  }
+  const threads = trace.threads.filter((t) => t.role !== "tool");
+  if (threads.length === 0) {
+    return null;
+  }
+  return new Sum(
+    threads.map((t) => t.segments),
+    (classes, at, out, to) => {
+      out[to]! += classes[at + ON_CPU]!;
+    },
+    trace.processors ?? threads.length,
+    false,
+  );
+}
+
+const [RUNS, STOPS, ISSUED, DONE] = [0, 1, 2, 3];
+
+/** When one of ours starts or stops to run, and when a request is issued or completed: moment × 4 +
+ *  what happened, sorted. Plain numbers sort many times faster than objects. */
+function changes(trace: Trace): Float64Array {
+  const keys: number[] = [];
+  const push = (from: number, to: number, begins: number): void => {
+    keys.push(from * 4 + begins, to * 4 + begins + 1);
+  };
+  for (const core of trace.cores) {
+    for (let i = 0; i < core.start.length; i += 1) {
+      if (core.ours[i]) {
+        push(core.start[i]!, core.end[i]!, RUNS);
+      }
+    }
+  }
+  for (const thread of trace.cores.length > 0 ? [] : trace.threads) {
+    const { starts, classes } = thread.segments;
+    for (let i = 0; thread.role !== "tool" && i < starts.length; i += 1) {
+      if (classes[i]! % STATES.length === ON_CPU) {
+        push(starts[i]!, thread.segments.endOf(i), RUNS);
+      }
+    }
+  }
+  for (const { requests } of trace.channels) {
+    for (let i = 0; i < requests.issue.length; i += 1) {
+      push(requests.issue[i]!, requests.end[i]!, ISSUED);
+    }
+  }
+  return Float64Array.from(keys).sort();
+}
+
+/** Whether one of ours runs and whether some device is busy; `null` without device requests. */
+export function combinations(trace: Trace): ClassIndex | null {
+  if (trace.channels.length === 0) {
+    return null;
+  }
+  const keys = changes(trace);
+  const starts = new Float64Array(keys.length + 1);
+  const classes = new Uint8Array(keys.length + 1);
+  let [runs, flying, k] = [0, 0, 0];
+  const put = (at: number): void => {
+    const c = runs > 0 ? (flying > 0 ? 0 : 1) : flying > 0 ? 2 : 3;
+    if (k > 0 && starts[k - 1] === at) {
+      k -= 1;
+    }
+    if (k > 0 && classes[k - 1] === c) {
+      return;
+    }
+    starts[k] = at;
+    classes[k] = c;
+    k += 1;
+  };
+  put(0);
+  for (let i = 0; i < keys.length; i += 1) {
+    const at = Math.floor(keys[i]! / 4);
+    const what = keys[i]! % 4;
+    runs += what === RUNS ? 1 : what === STOPS ? -1 : 0;
+    flying += what === ISSUED ? 1 : what === DONE ? -1 : 0;
+    if (i + 1 === keys.length || Math.floor(keys[i + 1]! / 4) !== at) {
+      put(Math.min(at, trace.elapsed));
+    }
+  }
+  return new ClassIndex(starts.slice(0, k), classes.slice(0, k), trace.elapsed, BOTH.length);
+}

@@ -1,0 +1,288 @@
+// Opens timelines of invented traces from the disk in headless Chromium and checks what a reader
+// would notice: the shares shown equal those of the Rust arithmetic for several ranges, everything
+// can be done with keys alone, what was not measured or was lost is said, two runs stand on one
+// axis, filters, tooltips, colours. With SHOTS=DIR it keeps pictures of the pages.
+import { readFileSync, rmSync } from "node:fs";
+import { join } from "node:path";
+import { launch, makePages, needBrowser, open } from "./browser.mjs";
+
+let failures = 0;
+
+function check(fine, what) {
+  if (!fine) {
+    failures += 1;
+    console.error(`FAILED: ${what}`);
+  }
+}
+
+function same(found, wanted, what) {
+  const [a, b] = [JSON.stringify(found), JSON.stringify(wanted)];
+  check(a === b, `${what}: found ${a}, wanted ${b}`);
+}
+
+const frame = (page) => page.evaluate(() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done))));
+
+/** Types a range in whole nanoseconds, as a reader could. */
+async function type(page, from, to) {
+  await page.fill('.tl-range input[data-edge="from"]', `${from} ns`);
+  await page.fill('.tl-range input[data-edge="to"]', `${to} ns`);
+  await page.keyboard.press("Enter");
+  await frame(page);
+}
+
+const range = (page) => page.evaluate(() => {
+  const { from, to } = document.querySelector(".tl-root").timeline.viewer.range;
+  return [from, to];
+});
+
+/** Shares by largest remainder, written here a second time. */
+function tenths(values) {
+  const total = values.reduce((a, b) => a + b, 0);
+  if (total === 0) return values.map(() => "0.0 %");
+  const exact = values.map((v) => (v * 1000) / total);
+  const out = exact.map(Math.floor);
+  const order = exact.map((v, i) => [v % 1, i]).sort((a, b) => b[0] - a[0] || a[1] - b[1]);
+  for (let k = 0, missing = 1000 - out.reduce((a, b) => a + b, 0); k < missing; k += 1) out[order[k][1]] += 1;
+  return out.map((v) => `${Math.floor(v / 10)}.${v % 10} %`);
+}
+
+/** The numbers of the legend against those of Rust, for every range. */
+async function numbers(page, wanted, name) {
+  for (let i = 0; i < wanted[0].ranges.length; i += 1) {
+    const { from, to } = wanted[0].ranges[i];
+    await type(page, from, to);
+    same(await range(page), [from, to], `${name}: the range that was typed`);
+    for (const [r, run] of wanted.entries()) {
+      // Ranges are those of run A; of B only what Rust computed for the same range is compared.
+      const row = run.ranges.find((x) => x.from === from && x.to === to);
+      if (!row) continue;
+      const shown = await page.$$eval(`.tl-legend td[data-run="${"AB"[r]}"]`, (cells) =>
+        cells.map((c) => [c.dataset.share, c.dataset.ns, c.textContent]),
+      );
+      const names = Object.keys(row.ns);
+      same(shown.map((s) => s[0]).sort(), [...names].sort(), `${name}: every state stands in the legend`);
+      const texts = tenths(shown.map(([state]) => row.ns[state]));
+      for (const [k, [state, ns, text]] of shown.entries()) {
+        const what = `${name} ${from}..${to} ${state}`;
+        if (text === "not measured") {
+          same(row.ns[state], 0, `${what} has no time when it is not measured`);
+        } else {
+          same(Number(ns), row.ns[state], what);
+          same(text, texts[k], `${what}, written`);
+        }
+      }
+      const sum = shown.reduce((a, [, ns]) => a + Number(ns), 0);
+      check(sum > 0 || to > run.elapsed_ns, `${name}: some time in ${from}..${to}`);
+    }
+  }
+}
+
+/** The current lane, the selection and the words about it. */
+const state = (page) => page.evaluate(() => {
+  const { viewer } = document.querySelector(".tl-root").timeline;
+  return {
+    lane: viewer.marked.lane,
+    selected: viewer.marked.selected,
+    wake: viewer.marked.wake,
+    words: document.querySelector(".tl-detail").textContent,
+    focus: document.activeElement?.className ?? "",
+  };
+});
+
+/** A pass without a mouse: reach the lanes, zoom, move, choose lanes and segments, follow a wake. */
+async function keyboard(page) {
+  let steps = 0;
+  while (!(await state(page)).focus.includes("tl-scroll") && steps < 40) {
+    await page.keyboard.press("Tab");
+    steps += 1;
+  }
+  check((await state(page)).focus.includes("tl-scroll"), "Tab reaches the lanes");
+  const outline = await page.$eval(".tl-scroll", (e) => getComputedStyle(e).outlineStyle);
+  check(outline !== "none", "the focus on the lanes is visible");
+  const [, end] = await range(page);
+  await page.keyboard.press("+");
+  await page.keyboard.press("+");
+  const zoomed = await range(page);
+  check(zoomed[1] - zoomed[0] < end / 2, "plus zooms in");
+  await page.keyboard.press("ArrowRight");
+  const moved = await range(page);
+  check(moved[0] > zoomed[0] && moved[1] - moved[0] === zoomed[1] - zoomed[0], "an arrow moves without zooming");
+  await page.keyboard.press("Shift+ArrowLeft");
+  check((await range(page))[0] < moved[0], "Shift moves further, the other way");
+  await page.keyboard.press("-");
+  check((await range(page))[1] - (await range(page))[0] > zoomed[1] - zoomed[0], "minus zooms out");
+  await page.keyboard.press("Home");
+  same(await range(page), [0, end], "Home shows the whole run");
+  for (let i = 0; i < 60 && (await state(page)).lane !== "A:t4102"; i += 1) {
+    await page.keyboard.press("]");
+  }
+  same((await state(page)).lane, "A:t4102", "] goes to the next lane");
+  await page.keyboard.press("[");
+  check((await state(page)).lane !== "A:t4102", "[ goes back");
+  await page.keyboard.press("]");
+  await page.keyboard.press("Enter");
+  const first = await state(page);
+  check(first.selected !== null && first.words.includes("source:"), "Enter selects a segment and says its source");
+  await page.keyboard.press(".");
+  check((await state(page)).selected.from >= first.selected.to, "a full stop goes to the next segment");
+  await page.keyboard.press(",");
+  same((await state(page)).selected, first.selected, "a comma goes back");
+  // On to a wait that another thread of the run ended, and to that thread.
+  let now = await state(page);
+  for (let i = 0; i < 80 && !(now.words.startsWith("sync") && now.wake?.fromId); i += 1) {
+    await page.keyboard.press(".");
+    now = await state(page);
+  }
+  check(/woken by worker-\d \(41\d\d\) at [\d.]+ ms/.test(now.words), `the waker is named with its time: ${now.words}`);
+  await page.keyboard.press("z");
+  const close = await range(page);
+  check(close[1] - close[0] < 2 * (now.selected.to - now.selected.from), "z zooms to the selection");
+  await page.keyboard.press("w");
+  same((await state(page)).lane, now.wake.fromId, "w goes to the waker's lane");
+  await page.keyboard.press("Escape");
+  same((await state(page)).selected, null, "Escape selects nothing");
+  await page.keyboard.press("?");
+  check(await page.isVisible(".tl-keys"), "the question mark lists the keys");
+  await page.keyboard.press("?");
+  await page.keyboard.press("Home");
+}
+
+/** States, roles and calls switched off and on by buttons that keys reach as well. */
+async function filters(page) {
+  const rows = () => page.evaluate(() => document.querySelector(".tl-root").timeline.viewer.rows.map((r) => r.id));
+  const all = await rows();
+  await page.focus('.tl-roles button[data-role="reader"]');
+  await page.keyboard.press("Enter");
+  await frame(page);
+  check(!(await rows()).some((id) => id === "B:t4201"), "a role is hidden");
+  const without = await page.getAttribute('.tl-legend td[data-run="B"][data-share="sync"]', "data-ns");
+  await page.keyboard.press("Enter");
+  await frame(page);
+  same(await rows(), all, "and back");
+  const whole = await page.getAttribute('.tl-legend td[data-run="B"][data-share="sync"]', "data-ns");
+  check(Number(whole) > Number(without), "shares are those of the roles that are shown");
+  await page.click('.tl-state[data-state="io"]');
+  same(await page.getAttribute('.tl-state[data-state="io"]', "aria-pressed"), "false", "a state is switched off");
+  await page.click('.tl-state[data-state="io"]');
+  await page.click('button[aria-label="show or hide the calls under each thread"]');
+  check(!(await rows()).some((id) => id.endsWith(":spans")), "calls fold away");
+  await page.click('button[aria-label="show or hide the calls under each thread"]');
+  check((await rows()).some((id) => id.startsWith("A:")) && (await rows()).some((id) => id.startsWith("B:")), "both runs have lanes");
+  await page.selectOption('.tl-choice select[data-run="B"]', "-1");
+  await page.waitForFunction(() => document.querySelector(".tl-root").timeline.viewer.runs.length === 1);
+  check(!(await rows()).some((id) => id.startsWith("B:")), "one run alone");
+  await page.selectOption('.tl-choice select[data-run="B"]', "1");
+  await page.waitForFunction(() => document.querySelector(".tl-root").timeline.viewer.runs.length === 2);
+}
+
+/** Mouse: wheel, drag, tooltip, a click on a segment. */
+async function mouse(page) {
+  const box = await page.locator(".tl-canvas").boundingBox();
+  const row = await page.evaluate(() => {
+    const { viewer } = document.querySelector(".tl-root").timeline;
+    viewer.range.whole();
+    viewer.changed();
+    const found = viewer.rows.find((r) => r.id === "A:t4101");
+    return found.y + found.height / 2 - viewer.scroll.scrollTop;
+  });
+  await page.mouse.move(box.x + box.width / 2, box.y + row);
+  await frame(page);
+  const words = await page.textContent(".tl-tip");
+  check(await page.isVisible(".tl-tip"), "a lane shows its words");
+  for (const part of ["worker-0, tid 4101, role worker", "in: ", "file: set/", "source: "]) {
+    check(words.includes(part), `the words have "${part}": ${words}`);
+  }
+  const before = await range(page);
+  await page.mouse.wheel(0, -400);
+  await frame(page);
+  const zoomed = await range(page);
+  check(zoomed[1] - zoomed[0] < before[1] - before[0], "the wheel zooms");
+  await page.mouse.down();
+  await page.mouse.move(box.x + box.width / 2 + 120, box.y + row, { steps: 4 });
+  await page.mouse.up();
+  await frame(page);
+  check((await range(page))[0] < zoomed[0], "dragging moves");
+  await page.mouse.click(box.x + box.width / 2, box.y + row);
+  check((await state(page)).selected !== null, "a click selects");
+}
+
+/** Every state differs from the paper and from the others in both themes and both sets. */
+async function colours(page, what) {
+  for (const set of ["", "cv"]) {
+    await page.selectOption('select[aria-label="set of colours"]', set);
+    const fills = await page.$$eval(".tl-row .tl-bar", (bars) => Array.from(bars[0].children, (i) => getComputedStyle(i).backgroundColor));
+    same(new Set(fills).size, fills.length, `${what}, ${set}: states have colours of their own`);
+  }
+  await page.selectOption('select[aria-label="set of colours"]', "");
+}
+
+/** The picture on the canvas is not empty and holds more than one colour. */
+async function drawn(page, what) {
+  const colours = await page.$eval(".tl-canvas", (canvas) => {
+    const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+    const seen = new Set();
+    for (let i = 0; i < data.length; i += 44) seen.add((data[i] << 16) | (data[i + 1] << 8) | data[i + 2]);
+    return seen.size;
+  });
+  check(colours > 12, `${what}: the lanes have only ${colours} colours`);
+}
+
+async function shot(page, name) {
+  if (process.env.SHOTS) {
+    await page.screenshot({ path: join(process.env.SHOTS, `${name}.png`), fullPage: true });
+  }
+}
+
+async function widths(page, what) {
+  const [wide, room] = await page.evaluate(() => [document.documentElement.scrollWidth, document.documentElement.clientWidth]);
+  check(wide <= room, `${what}: the page is ${wide} wide in ${room}`);
+}
+
+needBrowser();
+const dir = makePages();
+const wanted = JSON.parse(readFileSync(join(dir, "expected.json"), "utf8"));
+const browser = await launch();
+try {
+  for (const name of ["one", "account", "pair"]) {
+    for (const [scheme, width] of [["light", 1366], ["dark", 1366], ["light", 390]]) {
+      const { page, seen, close } = await open(browser, join(dir, `${name}.html`), { scheme, width });
+      await frame(page);
+      await drawn(page, `${name} ${scheme}`);
+      await widths(page, `${name} at ${width}`);
+      await shot(page, `${name}-${scheme}-${width}`);
+      if (width === 1366) await colours(page, `${name} ${scheme}`);
+      if (width === 1366 && scheme === "light") await numbers(page, wanted[name], name);
+      same(seen.errors, [], `${name}: console`);
+      same(seen.requests, [], `${name}: requests`);
+      await close();
+    }
+  }
+  const one = await open(browser, join(dir, "one.html"));
+  await keyboard(one.page);
+  await mouse(one.page);
+  await shot(one.page, "one-selected");
+  same(one.seen.errors, [], "console after use");
+  await one.close();
+  const pair = await open(browser, join(dir, "pair.html"));
+  await filters(pair.page);
+  same(pair.seen.errors, [], "console after filters");
+  await pair.close();
+  const account = await open(browser, join(dir, "account.html"));
+  const text = await account.page.textContent(".tl-legend");
+  check(text.includes("not measured: needs switch events: sysctl kernel.perf_event_paranoid=2"), "what was not measured is said with its reason");
+  check(text.includes("includes preempted"), "the state that holds its time names it");
+  const head = await account.page.textContent(".tl-words");
+  check(/Events were lost: spans lost 34 of 285 records/.test(head), "lost events stand in the head");
+  await account.close();
+  const still = await open(browser, join(dir, "pair.html"), { script: false });
+  same(await still.page.locator(".tl-still svg.tls").count(), 2, "without a script two drawings are shown");
+  await shot(still.page, "pair-without-script");
+  await still.close();
+} finally {
+  await browser.close();
+  rmSync(dir, { recursive: true, force: true });
+}
+if (failures > 0) {
+  process.exit(1);
+}
+console.log("the timelines pass in a browser");
