@@ -5,6 +5,7 @@ mod claims;
 mod clean;
 mod compare;
 mod doctor;
+mod du;
 mod each;
 mod exit;
 mod facts;
@@ -37,6 +38,7 @@ pub(crate) const VERSION: &str = env!("IOLOOM_VERSION");
 Examples:
   ioloom study                  which plan is fastest on this machine, in 90 seconds
   ioloom each ~/src --per-file  a fast parallel checksum tool
+  ioloom du ~                   what takes the space, with a picture
   ioloom claims                 what was published, and what holds here
 
 Exit codes: 0 ok, 1 something failed, 2 wrong use, 3 refused, 130 interrupted.")]
@@ -49,6 +51,7 @@ pub(crate) struct Cli {
 enum Command {
     Study(study::StudyArgs),
     Each(each::EachArgs),
+    Du(du::DuArgs),
     Claims(claims::ClaimsArgs),
     Report(report::ReportArgs),
     Compare(compare::CompareArgs),
@@ -69,6 +72,7 @@ fn main() -> ExitCode {
     let ended = match cli.command {
         Command::Study(args) => study::run(&args),
         Command::Each(args) => each::run(&args),
+        Command::Du(args) => du::run(&args),
         Command::Claims(args) => claims::run(&args),
         Command::Report(args) => report::run(&args),
         Command::Compare(args) => compare::run(&args),

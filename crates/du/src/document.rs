@@ -25,6 +25,8 @@ pub struct Document {
     pub complete: bool,
     /// Whether it was interrupted before its end.
     pub interrupted: bool,
+    /// Depth down to which directories stand in the list; null for all.
+    pub depth_max: Option<u32>,
     /// How files were asked for; null for an import.
     pub method: Option<String>,
     /// Threads that worked, with the reason where they were chosen.
@@ -126,7 +128,7 @@ impl Line {
 
 impl Document {
     /// The document of a scan. `keep` says which nodes of which root stand in the list.
-    pub fn of(scan: &Scan, keep: &dyn Fn(usize, usize) -> bool) -> Self {
+    pub fn of(scan: &Scan, depth_max: Option<u32>, keep: &dyn Fn(usize, usize) -> bool) -> Self {
         let line = |root: usize, at: usize| {
             let tree = &scan.roots[root];
             let (node, path) = (&tree.nodes()[at], tree.path(at));
@@ -164,6 +166,7 @@ impl Document {
             command: "du".to_owned(),
             complete: !scan.interrupted && scan.errors_count == 0,
             interrupted: scan.interrupted,
+            depth_max,
             method: scan.method.clone(),
             threads: scan.threads.clone(),
             elapsed_ns: scan.elapsed_ns,
@@ -206,13 +209,16 @@ pub struct Change {
     pub new: Option<Tally>,
 }
 
-/// Compares two scans, path by path; what did not change is left out. In the order of paths.
+/// Compares two scans, path by path; what did not change is left out. In the order of paths. Down
+/// to the depth that both have.
 pub fn changes(old: &Document, new: &Document) -> Result<Vec<Change>, ReadError> {
     let mut all: BTreeMap<Vec<u8>, (Option<Tally>, Option<Tally>)> = BTreeMap::new();
-    for line in old.roots.iter().chain(&old.directories) {
+    let depth_max = [old, new].into_iter().filter_map(|d| d.depth_max).min().unwrap_or(u32::MAX);
+    let shown = |line: &&Line| line.depth <= depth_max;
+    for line in old.roots.iter().chain(&old.directories).filter(shown) {
         all.entry(line.path_bytes()?).or_default().0 = Some(line.tally());
     }
-    for line in new.roots.iter().chain(&new.directories) {
+    for line in new.roots.iter().chain(&new.directories).filter(shown) {
         all.entry(line.path_bytes()?).or_default().1 = Some(line.tally());
     }
     let changed = all.into_iter().filter(|(_, (old, new))| old != new);
@@ -244,6 +250,7 @@ mod tests {
             command: "du".to_owned(),
             complete: true,
             interrupted: false,
+            depth_max: None,
             method: None,
             threads: None,
             elapsed_ns: 0,

@@ -17,6 +17,7 @@ pub mod exclude;
 pub mod links;
 pub mod mounts;
 pub mod ncdu;
+pub mod remove;
 pub mod scan;
 mod tally;
 pub mod tree;

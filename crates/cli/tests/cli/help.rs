@@ -2,10 +2,11 @@
 
 use crate::home::Home;
 
-const COMMANDS: [&str; 19] = [
+const COMMANDS: [&str; 20] = [
     "",
     "study",
     "each",
+    "du",
     "claims",
     "report",
     "compare",

@@ -1,0 +1,399 @@
+//! `du -i`: moves through a scan on the terminal; sorts, marks, and removes after a typed word.
+//!
+//! The state ([`Browser`]) knows keys and draws itself into a buffer and knows no terminal, so that
+//! tests press keys and read the screen. Nothing is removed but by typing `remove` and Enter in the
+//! question that names what would go; how it is removed stands in [`ioloom_du::remove`].
+
+use super::args::DuArgs;
+use super::picture::{bar, columns_of, fitted, percent, readable, size};
+use crate::exit::Failure;
+use ioloom_du::remove::remove;
+use ioloom_du::tree::Kind;
+use ioloom_du::{Measure, Scan, Tree};
+use ioloom_model::units::{format_count, format_size};
+use ratatui::Frame;
+use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+use ratatui::layout::Rect;
+use ratatui::style::{Modifier, Style};
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+/// The word that has to be typed.
+const WORD: &str = "remove";
+const KEYS: &str = "↑↓ move  → enter  ← back  s size  n name  c count  a measure  space mark  \
+                    d remove  q quit";
+
+/// What entries are sorted by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Order {
+    Size,
+    Name,
+    Count,
+}
+
+/// The question before a removal: what would go, and what was typed.
+struct Question {
+    nodes: Vec<usize>,
+    typed: String,
+}
+
+/// A scan on the screen.
+struct Browser {
+    tree: Tree,
+    measure: Measure,
+    order: Order,
+    /// The directory that is shown, and the line that is chosen in it.
+    at: usize,
+    line: usize,
+    marked: BTreeSet<usize>,
+    gone: BTreeSet<usize>,
+    question: Option<Question>,
+    message: String,
+    /// Why nothing may be removed; `None` if it may.
+    read_only: Option<&'static str>,
+    complete: bool,
+    colour: bool,
+    done: bool,
+}
+
+/// Shows the scan until the user leaves.
+pub(super) fn run(args: &DuArgs, mut scan: Scan) -> Result<(), Failure> {
+    let complete = !scan.interrupted && scan.errors_count == 0;
+    if scan.roots.len() > 1 {
+        return Err(Failure::usage("--interactive browses one tree: give one directory"));
+    }
+    let tree = scan
+        .roots
+        .pop()
+        .ok_or_else(|| Failure::failed("there is nothing to browse: nothing could be read"))?;
+    let read_only = if args.import.is_some() {
+        Some("this is an import, not the files themselves")
+    } else if args.dereference {
+        Some("with -L it is not certain which link was followed; scan without -L")
+    } else {
+        None
+    };
+    let mut browser = Browser::new(tree, args.measure(), read_only, complete);
+    browser.colour = crate::out::colour();
+    let failed = |e| Failure::failed(format!("draw on the terminal: {e}; try --lines"));
+    let mut terminal = ratatui::try_init().map_err(failed)?;
+    let shown = loop {
+        if let Err(e) = terminal.draw(|frame| browser.draw(frame)) {
+            break Err(e);
+        }
+        match event::read() {
+            Ok(Event::Key(key)) if key.kind != KeyEventKind::Release => browser.key(key),
+            Ok(_) => {}
+            Err(e) => break Err(e),
+        }
+        if browser.done {
+            break Ok(());
+        }
+    };
+    ratatui::restore();
+    shown.map_err(failed)
+}
+
+impl Browser {
+    fn new(tree: Tree, measure: Measure, read_only: Option<&'static str>, complete: bool) -> Self {
+        Self {
+            tree,
+            measure,
+            order: Order::Size,
+            at: 0,
+            line: 0,
+            marked: BTreeSet::new(),
+            gone: BTreeSet::new(),
+            question: None,
+            message: String::new(),
+            read_only,
+            complete,
+            colour: false,
+            done: false,
+        }
+    }
+
+    /// The entries of the directory that is shown, in their order.
+    fn entries(&self) -> Vec<usize> {
+        let here = |at: &usize| !self.gone.contains(at);
+        let mut entries: Vec<usize> = self.tree.children(self.at).filter(here).collect();
+        let total = |at: &usize| self.tree.nodes()[*at].total;
+        match self.order {
+            Order::Name => {}
+            Order::Size => entries.sort_by_key(|at| std::cmp::Reverse(total(at).by(self.measure))),
+            Order::Count => entries.sort_by_key(|at| std::cmp::Reverse(total(at).inodes)),
+        }
+        entries
+    }
+
+    fn key(&mut self, key: KeyEvent) {
+        if key.modifiers.contains(KeyModifiers::CONTROL) && key.code == KeyCode::Char('c') {
+            self.done = true;
+            return;
+        }
+        if self.question.is_some() {
+            return self.answer(key.code);
+        }
+        self.message.clear();
+        let entries = self.entries();
+        let last = entries.len().saturating_sub(1);
+        match key.code {
+            KeyCode::Char('q') | KeyCode::Esc => self.done = true,
+            KeyCode::Down | KeyCode::Char('j') => self.line = (self.line + 1).min(last),
+            KeyCode::Up | KeyCode::Char('k') => self.line = self.line.saturating_sub(1),
+            KeyCode::PageDown => self.line = (self.line + 10).min(last),
+            KeyCode::PageUp => self.line = self.line.saturating_sub(10),
+            KeyCode::Home | KeyCode::Char('g') => self.line = 0,
+            KeyCode::End | KeyCode::Char('G') => self.line = last,
+            KeyCode::Enter | KeyCode::Right | KeyCode::Char('l') => self.enter(&entries),
+            KeyCode::Left | KeyCode::Backspace | KeyCode::Char('h') => self.leave(),
+            KeyCode::Char('s') => self.sort(Order::Size),
+            KeyCode::Char('n') => self.sort(Order::Name),
+            KeyCode::Char('c') => self.sort(Order::Count),
+            KeyCode::Char('a') => {
+                self.measure = match self.measure {
+                    Measure::Disk => Measure::Apparent,
+                    Measure::Apparent => Measure::Inodes,
+                    Measure::Inodes => Measure::Disk,
+                };
+            }
+            KeyCode::Char(' ') => {
+                if let Some(at) = entries.get(self.line) {
+                    if !self.marked.remove(at) {
+                        self.marked.insert(*at);
+                    }
+                    self.line = (self.line + 1).min(last);
+                }
+            }
+            KeyCode::Char('d') => self.ask(&entries),
+            _ => {}
+        }
+    }
+
+    fn sort(&mut self, order: Order) {
+        self.order = order;
+        self.line = 0;
+    }
+
+    fn enter(&mut self, entries: &[usize]) {
+        let Some(at) = entries.get(self.line) else { return };
+        let node = &self.tree.nodes()[*at];
+        if node.kind == Kind::Directory {
+            (self.at, self.line) = (*at, 0);
+            if node.unreadable {
+                "this directory could not be read, or not to its end".clone_into(&mut self.message);
+            }
+        }
+    }
+
+    fn leave(&mut self) {
+        if self.at != 0 {
+            let from = self.at;
+            self.at = self.tree.nodes()[from].parent as usize;
+            self.line = self.entries().iter().position(|at| *at == from).unwrap_or(0);
+        }
+    }
+
+    /// Asks before anything is removed: what is marked, or else the chosen line.
+    fn ask(&mut self, entries: &[usize]) {
+        if let Some(why) = self.read_only {
+            self.message = format!("nothing is removed: {why}");
+            return;
+        }
+        let chosen = || entries.get(self.line).copied().into_iter().collect();
+        let nodes: Vec<usize> =
+            if self.marked.is_empty() { chosen() } else { self.marked.iter().copied().collect() };
+        // What lies below something else that goes is not named twice.
+        let mut outer: Vec<usize> = Vec::new();
+        for at in nodes {
+            let within = |above: &usize| at < self.tree.nodes()[*above].end as usize;
+            if !outer.last().is_some_and(within) {
+                outer.push(at);
+            }
+        }
+        if !outer.is_empty() {
+            self.question = Some(Question { nodes: outer, typed: String::new() });
+        }
+    }
+
+    fn answer(&mut self, key: KeyCode) {
+        let Some(question) = &mut self.question else { return };
+        match key {
+            KeyCode::Char(c) if question.typed.chars().count() < 20 => question.typed.push(c),
+            KeyCode::Backspace => {
+                question.typed.pop();
+            }
+            KeyCode::Enter => {
+                let question = self.question.take();
+                match question.filter(|q| q.typed == WORD) {
+                    Some(question) => self.remove(&question.nodes),
+                    None => "nothing was removed".clone_into(&mut self.message),
+                }
+            }
+            KeyCode::Esc => {
+                self.question = None;
+                "nothing was removed".clone_into(&mut self.message);
+            }
+            _ => {}
+        }
+    }
+
+    fn remove(&mut self, nodes: &[usize]) {
+        let mut removed = 0;
+        for at in nodes {
+            let root = self.tree.name(0).to_vec();
+            let whole = self.tree.path(*at);
+            let below = &whole[root.len()..];
+            let below = below.strip_prefix(b"/").unwrap_or(below);
+            let id = self.tree.nodes()[*at].id;
+            match remove(Path::new(OsStr::from_bytes(&root)), below, id) {
+                Ok(()) => {
+                    self.tree.forget(*at);
+                    self.gone.insert(*at);
+                    self.marked.retain(|m| *m < *at || *m >= self.tree.nodes()[*at].end as usize);
+                    removed += 1;
+                }
+                Err(error) => {
+                    self.message = readable(error.to_string().as_bytes());
+                    self.complete = false;
+                    break;
+                }
+            }
+        }
+        if removed == nodes.len() {
+            self.message = format!("removed {}", things(removed));
+        }
+        self.line = self.line.min(self.entries().len().saturating_sub(1));
+    }
+
+    // ---- drawing
+
+    fn draw(&self, frame: &mut Frame<'_>) {
+        let area = frame.area();
+        let entries = self.entries();
+        let put = |frame: &mut Frame<'_>, y: u16, text: &str, style: Style| {
+            if y < area.height {
+                let line = fitted(text, usize::from(area.width));
+                let room = usize::from(area.width).saturating_sub(columns_of(&line));
+                let line = line + &" ".repeat(room);
+                frame.buffer_mut().set_string(0, y, line, style);
+            }
+        };
+        let bold = Style::new().add_modifier(Modifier::BOLD);
+        put(frame, 0, &self.head(), bold);
+        let height = usize::from(area.height.saturating_sub(4));
+        let first = self.line.saturating_sub(height.saturating_sub(1));
+        for (row, at) in entries.iter().skip(first).take(height).enumerate() {
+            let chosen = first + row == self.line;
+            // Chosen is told by the arrow too, marked by the star.
+            let style =
+                if chosen { Style::new().add_modifier(Modifier::REVERSED) } else { Style::new() };
+            put(frame, row as u16 + 1, &self.entry(*at, chosen), style);
+        }
+        if entries.is_empty() {
+            put(frame, 1, "  nothing in here", Style::new());
+        }
+        let foot = area.height.saturating_sub(3);
+        put(frame, foot, &self.summary(), bold);
+        put(frame, foot + 1, &self.message, Style::new());
+        put(frame, foot + 2, KEYS, Style::new());
+        if let Some(question) = &self.question {
+            self.draw_question(frame, area, question);
+        }
+    }
+
+    fn head(&self) -> String {
+        let path = readable(&self.tree.path(self.at));
+        let order = match self.order {
+            Order::Size => "size",
+            Order::Name => "name",
+            Order::Count => "count",
+        };
+        format!("{path}   [{}, by {order}]", self.measure.word())
+    }
+
+    fn entry(&self, at: usize, chosen: bool) -> String {
+        let node = &self.tree.nodes()[at];
+        let whole = self.tree.nodes()[self.at].total.by(self.measure);
+        let value = node.total.by(self.measure);
+        let part = if whole == 0 { 0.0 } else { value as f64 / whole as f64 };
+        let arrow = if chosen { '>' } else { ' ' };
+        let mark = if self.marked.contains(&at) { '*' } else { ' ' };
+        let flag = match (node.unreadable, node.shared_bytes > 0, node.kind) {
+            (true, ..) => '!',
+            (_, true, _) => 'H',
+            (.., Kind::Symlink) => '@',
+            _ => ' ',
+        };
+        let slash = if node.kind == Kind::Directory { "/" } else { "" };
+        format!(
+            "{arrow}{mark}{flag} {:>10} {:>6} {} {}{slash}",
+            size(value, self.measure),
+            percent(part),
+            bar(part, 1.0),
+            readable(self.tree.name(at)),
+        )
+    }
+
+    fn summary(&self) -> String {
+        let here = &self.tree.nodes()[self.at];
+        let total = here.total;
+        let mut text = format!(
+            "{} disk, {} apparent, {} entries",
+            format_size(total.disk_bytes),
+            format_size(total.apparent_bytes),
+            format_count(total.inodes),
+        );
+        if here.shared_bytes > 0 {
+            text += &format!(", {} shared with outside (H)", format_size(here.shared_bytes));
+        }
+        if !self.marked.is_empty() {
+            text += &format!(", {} marked", self.marked.len());
+        }
+        if !self.complete {
+            text += ", INCOMPLETE";
+        }
+        text
+    }
+
+    fn draw_question(&self, frame: &mut Frame<'_>, area: Rect, question: &Question) {
+        let sum = question
+            .nodes
+            .iter()
+            .fold(ioloom_du::Tally::default(), |sum, at| sum + self.tree.nodes()[*at].total);
+        let name = match &question.nodes[..] {
+            [at] => readable(&self.tree.path(*at)),
+            nodes => things(nodes.len()),
+        };
+        let what = format!(
+            "{} on disk, {} entries.",
+            format_size(sum.disk_bytes),
+            format_count(sum.inodes)
+        );
+        let lines = [
+            format!("Remove {name} for ever?"),
+            what,
+            format!("Type '{WORD}' and Enter, or Esc to leave it: {}_", question.typed),
+        ];
+        let width = usize::from(area.width);
+        let top = area.height / 2;
+        let style = Style::new().add_modifier(Modifier::BOLD | Modifier::REVERSED);
+        for (i, line) in lines.iter().enumerate() {
+            let y = top.saturating_sub(2) + i as u16;
+            if y < area.height {
+                let text = format!("  {}", fitted(line, width.saturating_sub(4)));
+                let room = width.saturating_sub(columns_of(&text));
+                frame.buffer_mut().set_string(0, y, text + &" ".repeat(room), style);
+            }
+        }
+    }
+}
+
+fn things(count: usize) -> String {
+    if count == 1 { "1 entry".to_owned() } else { format!("{count} entries") }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,150 @@
+//! Keys are pressed and the screen is read.
+
+use super::*;
+use ioloom_du::scan::{Detail, Options, scan};
+use ratatui::Terminal;
+use ratatui::backend::TestBackend;
+use std::fs;
+
+struct Place(tempfile::TempDir);
+
+impl Place {
+    fn new() -> Self {
+        let place = Self(tempfile::tempdir().unwrap());
+        for (name, bytes) in [("t/a-big/x", 40_000), ("t/b-many/1", 1), ("t/c", 9000)] {
+            let path = place.0.path().join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, vec![7; bytes]).unwrap();
+        }
+        for i in 2..9 {
+            fs::write(place.0.path().join(format!("t/b-many/{i}")), "x").unwrap();
+        }
+        fs::create_dir(place.0.path().join("outside")).unwrap();
+        fs::write(place.0.path().join("outside/safe"), "x").unwrap();
+        std::os::unix::fs::symlink("../outside", place.0.path().join("t/link")).unwrap();
+        place
+    }
+
+    fn browser(&self) -> Browser {
+        let options = Options { detail: Detail::ALL, ..Options::default() };
+        let mut scan = scan(&[self.0.path().join("t")], options).unwrap();
+        Browser::new(scan.roots.remove(0), Measure::Apparent, None, true)
+    }
+}
+
+fn screen(browser: &Browser) -> Vec<String> {
+    let mut terminal = Terminal::new(TestBackend::new(80, 12)).unwrap();
+    terminal.draw(|frame| browser.draw(frame)).unwrap();
+    let buffer = terminal.backend().buffer();
+    (0..12)
+        .map(|y| (0..80).map(|x| buffer[(x, y)].symbol()).collect::<String>().trim_end().to_owned())
+        .collect()
+}
+
+fn press(browser: &mut Browser, keys: &str) {
+    for c in keys.chars() {
+        let code = match c {
+            '\n' => KeyCode::Enter,
+            '<' => KeyCode::Left,
+            'v' => KeyCode::Down,
+            '^' => KeyCode::Esc,
+            c => KeyCode::Char(c),
+        };
+        browser.key(KeyEvent::new(code, KeyModifiers::NONE));
+    }
+}
+
+/// The names on the screen, in their order.
+fn names(browser: &Browser) -> Vec<String> {
+    let known = ["a-big/", "b-many/", "c", "link", "x"];
+    let words = |line: String| line.split_whitespace().last().unwrap_or("").to_owned();
+    let lines = screen(browser)[1..9].to_vec();
+    lines.into_iter().map(words).filter(|w| known.contains(&w.as_str())).collect()
+}
+
+#[test]
+fn keys_move_enter_and_sort() {
+    let place = Place::new();
+    let mut browser = place.browser();
+    assert_eq!(names(&browser)[0], "a-big/");
+    assert!(screen(&browser)[1].starts_with('>'), "{:?}", screen(&browser));
+    press(&mut browser, "c");
+    assert_eq!(names(&browser)[0], "b-many/");
+    press(&mut browser, "n");
+    assert_eq!(names(&browser), ["a-big/", "b-many/", "c", "link"]);
+    press(&mut browser, "\n");
+    assert_eq!(names(&browser), ["x"]);
+    assert!(screen(&browser)[0].contains("t/a-big"), "{:?}", screen(&browser));
+    press(&mut browser, "<");
+    assert_eq!(names(&browser).len(), 4);
+    press(&mut browser, "q");
+    assert!(browser.done);
+}
+
+#[test]
+fn nothing_goes_without_the_word() {
+    let place = Place::new();
+    let mut browser = place.browser();
+    press(&mut browser, "nd");
+    let text = screen(&browser).join("\n");
+    assert!(text.contains("Remove") && text.contains("a-big") && text.contains("Type"), "{text}");
+    for typed in ["\n", "d\n", "yes\n", "remov\n", "removed\n", "^"] {
+        if browser.question.is_none() {
+            press(&mut browser, "d");
+        }
+        press(&mut browser, typed);
+        assert!(place.0.path().join("t/a-big/x").exists(), "{typed:?}");
+        assert!(browser.question.is_none());
+        assert!(browser.message.contains("nothing"), "{}", browser.message);
+    }
+}
+
+#[test]
+fn the_word_removes_what_is_marked_and_follows_no_link() {
+    let place = Place::new();
+    let mut browser = place.browser();
+    let before = browser.tree.root().total;
+    press(&mut browser, "n vv d");
+    // Marked: a-big by the first space, link by the last one.
+    assert!(screen(&browser).join("\n").contains("2 entries"), "{:?}", screen(&browser));
+    press(&mut browser, "remove\n");
+    assert!(browser.message.contains("removed 2"), "{}", browser.message);
+    let t = place.0.path().join("t");
+    assert!(!t.join("a-big").exists() && !t.join("link").exists() && t.join("c").exists());
+    assert!(place.0.path().join("outside/safe").exists());
+    assert_eq!(names(&browser), ["b-many/", "c"]);
+    assert_eq!(browser.tree.root().total.inodes, before.inodes - 3);
+}
+
+#[test]
+fn what_was_replaced_meanwhile_stays() {
+    let place = Place::new();
+    let mut browser = place.browser();
+    let t = place.0.path().join("t");
+    fs::rename(t.join("c"), t.join("kept")).unwrap();
+    fs::write(t.join("c"), "another").unwrap();
+    press(&mut browser, "nvvdremove\n");
+    assert!(t.join("c").exists(), "{}", browser.message);
+    assert!(browser.message.contains("no longer"), "{}", browser.message);
+}
+
+#[test]
+fn an_import_is_for_looking_only() {
+    let place = Place::new();
+    let mut browser = place.browser();
+    browser.read_only = Some("this is an import");
+    press(&mut browser, "d");
+    assert!(browser.question.is_none());
+    assert!(screen(&browser).join("\n").contains("nothing is removed"), "{:?}", screen(&browser));
+}
+
+#[test]
+fn small_screens_do_not_panic() {
+    let place = Place::new();
+    let mut browser = place.browser();
+    press(&mut browser, "d");
+    for (width, height) in [(1, 1), (5, 3), (20, 4), (200, 60)] {
+        let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
+        terminal.draw(|frame| browser.draw(frame)).unwrap();
+    }
+}

@@ -1,0 +1,137 @@
+//! `--diff`: what has changed between two scans, by directory.
+
+use super::lines::Lines;
+use super::picture::{ROWS, readable};
+use super::{DuArgs, document, exit_of, scan, tell_troubles};
+use crate::exit::{Ended, Exit, Failure};
+use crate::out;
+use ioloom_du::document::{Change, Document, changes};
+use ioloom_du::{Measure, Tally};
+use ioloom_model::units::{format_count, format_size};
+use serde_json::json;
+use std::fs::File;
+use std::path::Path;
+
+pub(super) fn run(args: &DuArgs, old: &Path) -> Ended {
+    let old = read(old)?;
+    let (new, exit) = match kept(args)? {
+        Some(new) => (new, Exit::Ok),
+        None => {
+            let lines = Lines::of(args)?;
+            let scan = scan(args, &lines, false)?;
+            tell_troubles(&scan);
+            let new = document(args, &lines, &scan);
+            if let Some(file) = &args.save {
+                super::save(file, &new)?;
+            }
+            (new, exit_of(&scan))
+        }
+    };
+    let mut changed = changes(&old, &new).map_err(Failure::failed)?;
+    let measure = args.measure();
+    changed.retain(|change| delta(change, measure) != 0);
+    changed.sort_by_key(|change| std::cmp::Reverse(delta(change, measure).unsigned_abs()));
+    if args.json {
+        out::print_json(&told(&old, &new, &changed))?;
+    } else {
+        out::print(&text(args, &old, &new, &changed))?;
+    }
+    Ok(exit)
+}
+
+/// The kept scan that the arguments name; `None` if they are to be scanned.
+fn kept(args: &DuArgs) -> Result<Option<Document>, Failure> {
+    match &args.paths[..] {
+        [file] if file.is_file() => read(file).map(Some),
+        _ => Ok(None),
+    }
+}
+
+fn read(file: &Path) -> Result<Document, Failure> {
+    let opened = File::open(file)
+        .map_err(|e| Failure::failed(format!("open {}: {e}; check the path", file.display())))?;
+    Document::read(opened).map_err(|e| Failure::failed(format!("read {}: {e}", file.display())))
+}
+
+fn delta(change: &Change, measure: Measure) -> i128 {
+    let value = |tally: Option<Tally>| i128::from(tally.unwrap_or_default().by(measure));
+    value(change.new) - value(change.old)
+}
+
+/// `+1.50 MiB`, `-3`, `0 B`.
+fn signed(delta: i128, measure: Measure) -> String {
+    let value = u64::try_from(delta.unsigned_abs()).unwrap_or(u64::MAX);
+    let sign = if delta > 0 {
+        "+"
+    } else if delta < 0 {
+        "-"
+    } else {
+        ""
+    };
+    let size = if measure == Measure::Inodes { format_count(value) } else { format_size(value) };
+    format!("{sign}{size}")
+}
+
+fn text(args: &DuArgs, old: &Document, new: &Document, changed: &[Change]) -> String {
+    let measure = args.measure();
+    let total = i128::from(new.total.by(measure)) - i128::from(old.total.by(measure));
+    let mut out = String::new();
+    let rows = args.top.unwrap_or(ROWS);
+    for change in changed.iter().take(rows) {
+        let word = match (change.old, change.new) {
+            (None, _) => "new ",
+            (_, None) => "gone",
+            _ => "    ",
+        };
+        let size = signed(delta(change, measure), measure);
+        out.push_str(&format!("{size:>12} {word} {}\n", readable(&change.path)));
+    }
+    if changed.len() > rows {
+        let more = format_count((changed.len() - rows) as u64);
+        out.push_str(&format!("{more} smaller changes not shown (--top N)\n"));
+    }
+    let (was, is) = (old.total.by(measure), new.total.by(measure));
+    let size = |v: u64| if measure == Measure::Inodes { format_count(v) } else { format_size(v) };
+    let word = measure.word();
+    out.push_str(&format!(
+        "{:>12}      in all ({word}), from {} to {}\n",
+        signed(total, measure),
+        size(was),
+        size(is)
+    ));
+    for (document, name) in [(old, "older"), (new, "newer")] {
+        if !document.complete {
+            out.push_str(&format!("INCOMPLETE: the {name} scan did not see everything\n"));
+        }
+    }
+    out
+}
+
+fn told(old: &Document, new: &Document, changed: &[Change]) -> serde_json::Value {
+    let sums = |tally: Option<Tally>| tally.map(|tally| json!(tally));
+    let changes: Vec<_> = changed
+        .iter()
+        .map(|change| {
+            let path = String::from_utf8_lossy(&change.path);
+            let exact = std::str::from_utf8(&change.path)
+                .is_err()
+                .then(|| change.path.iter().map(|b| format!("{b:02x}")).collect::<String>());
+            json!({
+                "path": path,
+                "path_hex": exact,
+                "old": sums(change.old),
+                "new": sums(change.new),
+            })
+        })
+        .collect();
+    json!({
+        "schema": ioloom_du::document::SCHEMA,
+        "command": "du-diff",
+        "complete": old.complete && new.complete,
+        "old": old.total,
+        "new": new.total,
+        "old_started_unix_s": old.started_unix_s,
+        "new_started_unix_s": new.started_unix_s,
+        "changes": changes,
+    })
+}

@@ -1,0 +1,160 @@
+//! Lines as GNU du prints them, and its spelling of sizes.
+
+use super::args::{DuArgs, Threshold};
+use crate::exit::Failure;
+use ioloom_du::tree::Kind;
+use ioloom_du::{Measure, Tree};
+use ioloom_model::units::parse_size;
+
+/// How a size is spelled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Spelling {
+    /// In whole units of so many bytes, rounded up.
+    Units(u64),
+    /// With a letter, in powers of this base.
+    Letter(u64),
+}
+
+impl Spelling {
+    pub(super) fn of(args: &DuArgs) -> Result<Self, Failure> {
+        Ok(if args.human_readable {
+            Self::Letter(1024)
+        } else if args.si {
+            Self::Letter(1000)
+        } else if args.bytes || args.inodes {
+            Self::Units(1)
+        } else if let Some(text) = &args.block_size {
+            // As GNU du takes them: a bare letter is one of it.
+            let bare = text.chars().next().is_some_and(|c| c.is_ascii_alphabetic());
+            let text = if bare { format!("1{text}") } else { text.clone() };
+            match parse_size(&text).map_err(Failure::usage)? {
+                0 => return Err(Failure::usage("--block-size 0: give at least 1")),
+                size => Self::Units(size),
+            }
+        } else if args.mib {
+            Self::Units(1 << 20)
+        } else {
+            Self::Units(1 << 10)
+        })
+    }
+
+    pub(super) fn spell(self, value: u64) -> String {
+        match self {
+            Self::Units(unit) => value.div_ceil(unit).to_string(),
+            Self::Letter(base) => letter(value, base),
+        }
+    }
+}
+
+/// Two digits at least and a letter, rounded up: `1023`, `1.5K`, `15M`.
+fn letter(value: u64, base: u64) -> String {
+    const LETTERS: [char; 7] = ['B', 'K', 'M', 'G', 'T', 'P', 'E'];
+    let mut unit = 1_u128;
+    for (step, name) in LETTERS.into_iter().enumerate() {
+        let tenths = (u128::from(value) * 10).div_ceil(unit);
+        let whole = u128::from(value).div_ceil(unit);
+        let name = if base == 1000 && name == 'K' { 'k' } else { name };
+        if step == 0 && whole < u128::from(base) {
+            return whole.to_string();
+        }
+        if step > 0 && tenths < 100 {
+            return format!("{}.{}{name}", tenths / 10, tenths % 10);
+        }
+        if step > 0 && (whole < u128::from(base) || step + 1 == LETTERS.len()) {
+            return format!("{whole}{name}");
+        }
+        unit *= u128::from(base);
+    }
+    value.to_string()
+}
+
+/// What lines are printed, and how.
+pub(super) struct Lines {
+    pub(super) spelling: Spelling,
+    pub(super) measure: Measure,
+    pub(super) threshold: Threshold,
+    pub(super) depth_max: u32,
+    pub(super) all: bool,
+    pub(super) end: u8,
+}
+
+impl Lines {
+    pub(super) fn of(args: &DuArgs) -> Result<Self, Failure> {
+        Ok(Self {
+            spelling: Spelling::of(args)?,
+            measure: args.measure(),
+            threshold: args.threshold()?,
+            depth_max: args.depth_max(),
+            all: args.all,
+            end: if args.zero { 0 } else { b'\n' },
+        })
+    }
+
+    /// Whether a node has a line.
+    pub(super) fn shows(&self, tree: &Tree, at: usize) -> bool {
+        let node = &tree.nodes()[at];
+        let kind = at == 0 || self.all || node.kind == Kind::Directory;
+        kind && node.depth <= self.depth_max
+            && !self.uncounted(tree, at)
+            && self.threshold.shows(node.total.by(self.measure))
+    }
+
+    /// A further link of a file that is counted elsewhere has no line, as in GNU du.
+    pub(super) fn uncounted(&self, tree: &Tree, at: usize) -> bool {
+        let node = &tree.nodes()[at];
+        node.kind != Kind::Directory && node.total.inodes == 0
+    }
+
+    /// All lines of a tree, what a directory holds before itself.
+    pub(super) fn tree(&self, tree: &Tree, out: &mut Vec<u8>) {
+        for at in tree.children_first().filter(|at| self.shows(tree, *at)) {
+            self.line(tree.nodes()[at].total.by(self.measure), &tree.path(at), out);
+        }
+    }
+
+    /// The largest of all trees, the largest first.
+    pub(super) fn top(&self, trees: &[Tree], count: usize, out: &mut Vec<u8>) {
+        let mut all: Vec<(u64, usize, usize)> = Vec::new();
+        for (root, tree) in trees.iter().enumerate() {
+            let shown = (0..tree.nodes().len()).filter(|at| self.shows(tree, *at));
+            all.extend(shown.map(|at| (tree.nodes()[at].total.by(self.measure), root, at)));
+        }
+        all.sort_by(|a, b| b.0.cmp(&a.0).then((a.1, a.2).cmp(&(b.1, b.2))));
+        for (value, root, at) in all.into_iter().take(count) {
+            self.line(value, &trees[root].path(at), out);
+        }
+    }
+
+    pub(super) fn line(&self, value: u64, path: &[u8], out: &mut Vec<u8>) {
+        out.extend_from_slice(self.spelling.spell(value).as_bytes());
+        out.push(b'\t');
+        out.extend_from_slice(path);
+        out.push(self.end);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_spelled_as_gnu_du_spells_them() {
+        for (value, binary, decimal) in [
+            (0, "0", "0"),
+            (999, "999", "999"),
+            (1000, "1000", "1.0k"),
+            (1023, "1023", "1.1k"),
+            (1024, "1.0K", "1.1k"),
+            (1025, "1.1K", "1.1k"),
+            (10_137, "9.9K", "11k"),
+            (10_138, "10K", "11k"),
+            (1_047_552, "1023K", "1.1M"),
+            (1_047_553, "1.0M", "1.1M"),
+            (u64::MAX, "16E", "19E"),
+        ] {
+            let told = (Spelling::Letter(1024).spell(value), Spelling::Letter(1000).spell(value));
+            assert_eq!(told, (binary.to_owned(), decimal.to_owned()), "{value}");
+        }
+        assert_eq!(Spelling::Units(1024).spell(1025), "2");
+    }
+}

@@ -1,0 +1,301 @@
+//! The tree as a picture of text: sizes, shares, bars and names.
+//!
+//! The largest nodes are shown with the directories above them, so that what matters fits on a
+//! screen. A bar is the share of everything: full for the node, light up to what lies beside it in
+//! the same directory, so colour says nothing that the bar does not.
+
+use super::args::Threshold;
+use ioloom_du::tree::Kind;
+use ioloom_du::{Measure, Scan, Tree};
+use ioloom_model::units::{format_count, format_size};
+use std::collections::{BTreeSet, BinaryHeap};
+
+/// Nodes that are shown when nobody says how many.
+pub(super) const ROWS: usize = 20;
+/// Columns of the bar.
+const BAR: usize = 16;
+const EIGHTHS: [char; 8] = [' ', '▏', '▎', '▍', '▌', '▋', '▊', '▉'];
+
+/// How to draw.
+pub(super) struct Picture {
+    pub(super) measure: Measure,
+    pub(super) rows: usize,
+    pub(super) depth_max: u32,
+    pub(super) all: bool,
+    pub(super) threshold: Threshold,
+    pub(super) total: bool,
+    pub(super) columns: usize,
+    pub(super) colour: bool,
+}
+
+/// One line before it is drawn.
+struct Row {
+    value: u64,
+    /// Value of what lies above.
+    above: u64,
+    shared: u64,
+    branch: String,
+    name: String,
+    depth: usize,
+    mark: &'static str,
+}
+
+impl Picture {
+    pub(super) fn draw(&self, scan: &Scan) -> String {
+        let whole = scan.total().by(self.measure);
+        let chosen = self.chosen(scan);
+        let mut rows = Vec::new();
+        let mut left_out = 0;
+        for root in self.roots(scan) {
+            let tree = &scan.roots[root];
+            let shown = |at: usize| at == 0 || chosen.contains(&(root, at));
+            rows.push(self.row(tree, 0, whole, String::new()));
+            left_out += self.below(tree, &shown, &mut rows);
+        }
+        if self.total || scan.roots.len() > 1 {
+            rows.push(Row {
+                value: whole,
+                above: whole,
+                shared: 0,
+                branch: String::new(),
+                name: "total".to_owned(),
+                depth: 0,
+                mark: "",
+            });
+        }
+        let mut out = self.lines(&rows, whole);
+        out.push_str(&self.foot(scan, left_out));
+        out
+    }
+
+    /// The roots, the largest first.
+    fn roots(&self, scan: &Scan) -> Vec<usize> {
+        let mut roots: Vec<usize> = (0..scan.roots.len()).collect();
+        let value = |root: &usize| scan.roots[*root].root().total.by(self.measure);
+        roots.sort_by_key(|root| std::cmp::Reverse(value(root)));
+        roots
+    }
+
+    fn shows(&self, tree: &Tree, at: usize) -> bool {
+        let node = &tree.nodes()[at];
+        node.depth <= self.depth_max
+            && (self.all || node.kind == Kind::Directory)
+            && node.total.inodes > 0
+            && self.threshold.shows(node.total.by(self.measure))
+    }
+
+    /// The largest nodes below the roots: a node comes after the one above it.
+    fn chosen(&self, scan: &Scan) -> BTreeSet<(usize, usize)> {
+        let mut waiting = BinaryHeap::new();
+        let push = |waiting: &mut BinaryHeap<_>, root: usize, at: usize| {
+            let tree = &scan.roots[root];
+            for child in tree.children(at).filter(|child| self.shows(tree, *child)) {
+                let value = tree.nodes()[child].total.by(self.measure);
+                // Of equal ones the first in the order of names.
+                waiting.push((value, std::cmp::Reverse((root, child))));
+            }
+        };
+        for root in 0..scan.roots.len() {
+            push(&mut waiting, root, 0);
+        }
+        let mut chosen = BTreeSet::new();
+        while chosen.len() < self.rows
+            && let Some((_, std::cmp::Reverse((root, at)))) = waiting.pop()
+        {
+            chosen.insert((root, at));
+            push(&mut waiting, root, at);
+        }
+        chosen
+    }
+
+    /// The rows below a root; returns how many nodes that could be shown were not.
+    fn below(&self, tree: &Tree, shown: &dyn Fn(usize) -> bool, rows: &mut Vec<Row>) -> usize {
+        let mut left_out = 0;
+        // Nodes that wait with the branches in front of them; the next one last.
+        let mut waiting: Vec<(usize, String, bool)> = Vec::new();
+        let mut open = |at: usize, before: &str, waiting: &mut Vec<(usize, String, bool)>| {
+            let could = |child: &usize| self.shows(tree, *child);
+            let children: Vec<usize> =
+                tree.by_size(at, self.measure).into_iter().filter(could).collect();
+            let all = children.len();
+            let children: Vec<usize> = children.into_iter().filter(|c| shown(*c)).collect();
+            left_out += all - children.len();
+            let last = children.last().copied();
+            for child in children.into_iter().rev() {
+                waiting.push((child, before.to_owned(), Some(child) == last));
+            }
+        };
+        open(0, "", &mut waiting);
+        while let Some((at, before, last)) = waiting.pop() {
+            let parent = tree.nodes()[at].parent as usize;
+            let above = tree.nodes()[parent].total.by(self.measure);
+            let branch = format!("{before}{}", if last { "└─ " } else { "├─ " });
+            rows.push(self.row(tree, at, above, branch));
+            let before = format!("{before}{}", if last { "   " } else { "│  " });
+            open(at, &before, &mut waiting);
+        }
+        left_out
+    }
+
+    fn row(&self, tree: &Tree, at: usize, above: u64, branch: String) -> Row {
+        let node = &tree.nodes()[at];
+        let name = readable(tree.name(at));
+        let slash = node.kind == Kind::Directory && at > 0;
+        Row {
+            value: node.total.by(self.measure),
+            above,
+            shared: node.shared_bytes,
+            branch,
+            name: if slash { name + "/" } else { name },
+            depth: node.depth as usize,
+            mark: if node.unreadable { "  (unreadable)" } else { "" },
+        }
+    }
+
+    fn lines(&self, rows: &[Row], whole: u64) -> String {
+        let sizes: Vec<String> = rows.iter().map(|row| size(row.value, self.measure)).collect();
+        let width = sizes.iter().map(|s| s.chars().count()).max().unwrap_or(0).max(8);
+        let with_shared = self.measure == Measure::Disk && rows.iter().any(|row| row.shared > 0);
+        let mut out = format!("{:>width$}  share  {:BAR$}", self.measure.word(), "");
+        if with_shared {
+            out.push_str("     shared");
+        }
+        out.push_str("  name\n");
+        for (row, size) in rows.iter().zip(&sizes) {
+            let part = |value: u64| if whole == 0 { 0.0 } else { value as f64 / whole as f64 };
+            let mut line = format!("{size:>width$} {:>6}  ", percent(part(row.value)));
+            let drawn = bar(part(row.value), part(row.above));
+            line.push_str(&if self.colour { painted(&drawn, row.depth) } else { drawn });
+            if with_shared {
+                let shared = if row.shared == 0 { String::new() } else { format_size(row.shared) };
+                line.push_str(&format!(" {shared:>10}"));
+            }
+            line.push_str("  ");
+            let taken = width + 1 + 6 + 2 + BAR + if with_shared { 11 } else { 0 } + 2;
+            let tail = format!("{}{}{}", row.branch, row.name, row.mark);
+            line.push_str(&fitted(&tail, self.columns.saturating_sub(taken).max(12)));
+            out.push_str(line.trim_end());
+            out.push('\n');
+        }
+        out
+    }
+
+    fn foot(&self, scan: &Scan, left_out: usize) -> String {
+        let total = scan.total();
+        let mut words = vec![format!("{} entries", format_count(total.inodes))];
+        match self.measure {
+            Measure::Apparent => words.push(format!("{} on disk", format_size(total.disk_bytes))),
+            Measure::Disk => words.push(format!("{} apparent", format_size(total.apparent_bytes))),
+            Measure::Inodes => words.push(format!("{} on disk", format_size(total.disk_bytes))),
+        }
+        if left_out > 0 {
+            words.push(format!("{} smaller not shown (--top N)", format_count(left_out as u64)));
+        }
+        let mut out = words.join(", ") + "\n";
+        if scan.roots.iter().any(|tree| tree.nodes().iter().any(|n| n.shared_bytes > 0))
+            && self.measure == Measure::Disk
+        {
+            out.push_str("shared: of files that have another link outside of the directory\n");
+        }
+        if scan.interrupted {
+            out.push_str("INCOMPLETE: interrupted before the end\n");
+        } else if scan.errors_count > 0 {
+            let count = format_count(scan.errors_count);
+            out.push_str(&format!("INCOMPLETE: {count} paths could not be read\n"));
+        }
+        out
+    }
+}
+
+/// A value for people.
+pub(super) fn size(value: u64, measure: Measure) -> String {
+    if measure == Measure::Inodes { format_count(value) } else { format_size(value) }
+}
+
+pub(super) fn percent(part: f64) -> String {
+    let value = part * 100.0;
+    if value >= 99.95 { format!("{value:.0} %") } else { format!("{value:.1} %") }
+}
+
+/// Full for the part, light up to the part above.
+pub(super) fn bar(part: f64, above: f64) -> String {
+    let eighths = (part.clamp(0.0, 1.0) * (BAR * 8) as f64).round() as usize;
+    let light = (above.clamp(0.0, 1.0) * BAR as f64).round() as usize;
+    let mut out = "█".repeat(eighths / 8);
+    let mut cells = eighths / 8;
+    if !eighths.is_multiple_of(8) {
+        out.push(EIGHTHS[eighths % 8]);
+        cells += 1;
+    }
+    out.push_str(&"░".repeat(light.saturating_sub(cells)));
+    cells = cells.max(light);
+    out.push_str(&" ".repeat(BAR.saturating_sub(cells)));
+    out
+}
+
+/// The bar in a colour that tells levels apart.
+fn painted(bar: &str, depth: usize) -> String {
+    const COLOURS: [&str; 5] = ["36", "34", "32", "33", "35"];
+    format!("\x1b[{}m{bar}\x1b[0m", COLOURS[depth % COLOURS.len()])
+}
+
+/// A name that cannot draw on the terminal.
+pub(super) fn readable(name: &[u8]) -> String {
+    let mut out = String::new();
+    for c in String::from_utf8_lossy(name).chars() {
+        let odd = c.is_control() || matches!(c, '\u{202A}'..='\u{202E}' | '\u{2066}'..='\u{2069}');
+        if odd { out.extend(c.escape_default()) } else { out.push(c) }
+    }
+    out
+}
+
+/// A text of at most `width` columns, with an ellipsis where something was left out.
+pub(super) fn fitted(text: &str, width: usize) -> String {
+    if columns_of(text) <= width {
+        return text.to_owned();
+    }
+    let mut out = String::new();
+    let mut taken = 0;
+    for c in text.chars() {
+        let next = columns_of(c.encode_utf8(&mut [0; 4]));
+        if taken + next + 1 > width {
+            break;
+        }
+        taken += next;
+        out.push(c);
+    }
+    out + "…"
+}
+
+/// Columns that a text takes on a terminal.
+pub(super) fn columns_of(text: &str) -> usize {
+    use ratatui::text::Span;
+    Span::raw(text).width()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bars_have_one_width_and_grow() {
+        let mut last = 0;
+        for part in 0..=100 {
+            let drawn = bar(f64::from(part) / 100.0, 1.0);
+            assert_eq!(drawn.chars().count(), BAR, "{drawn:?}");
+            let full = drawn.chars().filter(|c| *c == '█').count();
+            assert!(full >= last);
+            last = full;
+        }
+        assert_eq!(bar(0.5, 0.5), "████████        ");
+        assert_eq!(bar(0.0, 0.25), "░░░░            ");
+    }
+
+    #[test]
+    fn names_cannot_draw_and_are_cut_by_columns() {
+        assert_eq!(readable(b"a\x1b[31m\n\xff"), "a\\u{1b}[31m\\n\u{FFFD}");
+        assert_eq!(fitted("abcdef", 4), "abc…");
+        assert_eq!(fitted("파일이름", 5), "파일…");
+        assert_eq!(fitted("abc", 3), "abc");
+    }
+}

@@ -1,0 +1,200 @@
+//! The same flags as GNU du give the same lines.
+
+use crate::place::{Place, gnu_is_there};
+use ioloom_sys::dir::Dir;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
+/// Flags of sums, each with each of the others.
+const SUMS: [&str; 3] = ["-s", "-sb", "-s --inodes"];
+const HOW: [&str; 6] = ["", "-x", "-L", "-l", "-lx", "-D"];
+
+fn all_sums(place: &Place, root: &str) {
+    for sum in SUMS {
+        for how in HOW {
+            let args: Vec<&str> =
+                sum.split(' ').chain(how.split_whitespace()).chain([root]).collect();
+            place.same(&args);
+        }
+    }
+}
+
+#[test]
+fn sums_are_those_of_gnu_du_on_disk_and_in_memory() {
+    if !gnu_is_there() {
+        return;
+    }
+    let mut places = vec![Place::new()];
+    match Place::in_memory() {
+        Some(place) => places.push(place),
+        None => println!("skipped: no /dev/shm here"),
+    }
+    for place in places {
+        place.odd_tree("t");
+        place.hard_links("t");
+        all_sums(&place, "t");
+        all_sums(&place, "t/");
+        all_sums(&place, "t/link");
+        all_sums(&place, "t/again/");
+    }
+}
+
+#[test]
+fn lines_are_those_of_gnu_du() {
+    if !gnu_is_there() {
+        return;
+    }
+    let place = Place::new();
+    place.odd_tree("t");
+    for args in [
+        &["-0", "t"][..],
+        &["-a0", "t"],
+        &["-a0b", "t"],
+        &["-0", "-d1", "t"],
+        &["-a0", "-d2", "t"],
+        &["-h0", "t"],
+        &["--si", "-0", "t"],
+        &["-0", "-B", "1M", "t"],
+        &["-0", "-B", "K", "t"],
+        &["-0m", "t"],
+        &["-0k", "--apparent-size", "t"],
+        &["-0", "--inodes", "t"],
+        &["-c0", "t", "t/deep"],
+        &["-c0", "t/deep", "t"],
+        &["-sc0", "t/plain", "t", "t/deep/hole"],
+        &["-0", "t", "t"],
+        &["-0l", "t", "t"],
+        &["-a0", "-t", "8K", "t"],
+        &["-a0", "-t", "-8K", "t"],
+        &["-0", "-t", "3", "--inodes", "t"],
+        &["-0", "-Ld0", "t", "t/deep"],
+    ] {
+        place.same(args);
+    }
+    place.write("list", "t/deep\0t\0t/plain\0");
+    place.same(&["-0", "--files0-from=list"]);
+}
+
+#[test]
+fn patterns_leave_out_what_gnu_du_leaves_out() {
+    if !gnu_is_there() {
+        return;
+    }
+    let place = Place::new();
+    place.odd_tree("t");
+    for pattern in [
+        "plain",
+        "*in*",
+        "d*",
+        "deep/er",
+        "t/deep",
+        "t",
+        "*/est",
+        "e?t",
+        "[a-p]*",
+        "[!a-p]*",
+        "*\n*",
+        "er/*/big",
+        "*",
+        "\\*",
+        "[[:alpha:]]*",
+        "./t",
+        "deep/",
+        "*r*g",
+        "?",
+        "",
+    ] {
+        place.same(&["-a0", &format!("--exclude={pattern}"), "t"]);
+    }
+    place.write("patterns", "plain\nhole\n");
+    place.same(&["-a0", "-X", "patterns", "t"]);
+}
+
+#[test]
+fn a_path_of_5000_directories_is_counted() {
+    if !gnu_is_there() {
+        return;
+    }
+    let place = Place::new();
+    fs::create_dir(place.at("t")).unwrap();
+    let mut at = Dir::open(&place.at("t")).unwrap();
+    for _ in 0..5000 {
+        at.make_dir_at(b"d").unwrap();
+        at = at.open_at(b"d").unwrap();
+    }
+    at.create_at(b"end").unwrap().write(&[1; 5000]).unwrap();
+    drop(at);
+    for sum in SUMS {
+        place.same(&sum.split(' ').chain(["t"]).collect::<Vec<_>>());
+    }
+    place.same(&["-0", "t"]);
+    let json = place.du(&["--json", "t"]).ended(0).json();
+    assert_eq!(json["directories"].as_array().unwrap().len(), 5000);
+    assert_eq!(place.du(&["--tree", "--top", "9000", "t"]).ended(0).text().lines().count(), 5003);
+    let removed = std::process::Command::new("rm").arg("-rf").arg(place.at("t")).status().unwrap();
+    assert!(removed.success());
+}
+
+#[test]
+fn what_may_not_be_read_is_listed_and_the_rest_is_counted() {
+    let place = Place::new();
+    place.odd_tree("t");
+    place.write("t/closed/inside", "x");
+    place.write("t/blind/inside", "x");
+    let mode = |name: &str, mode| {
+        fs::set_permissions(place.at(name), fs::Permissions::from_mode(mode)).unwrap();
+    };
+    // One cannot be opened; of the other one the names can be read, but not asked for.
+    mode("t/closed", 0o000);
+    mode("t/blind", 0o444);
+    let place = place.as_nobody();
+    if gnu_is_there() {
+        all_sums_of_nobody(&place);
+    }
+    let ran = place.du(&["-s", "t"]).ended(1);
+    for name in ["t/closed", "t/blind/inside"] {
+        assert!(ran.err.contains(name), "{}", ran.err);
+    }
+    assert!(ran.err.to_lowercase().contains("permission denied"), "{}", ran.err);
+    let json = place.du(&["--json", "t"]).ended(1).json();
+    assert_eq!((&json["complete"], &json["errors"]), (&false.into(), &2.into()));
+    let closed = json["directories"].as_array().unwrap().iter().find(|d| d["path"] == "t/closed");
+    assert_eq!(closed.unwrap()["unreadable"], true);
+    let picture = place.du(&["--tree", "t"]).ended(1).text();
+    assert!(picture.contains("INCOMPLETE: 2 paths"), "{picture}");
+    for name in ["t/closed", "t/blind"] {
+        fs::set_permissions(place.at(name), fs::Permissions::from_mode(0o755)).unwrap();
+    }
+}
+
+fn all_sums_of_nobody(place: &Place) {
+    for sum in SUMS {
+        for how in ["", "-x", "-l"] {
+            let args: Vec<&str> =
+                sum.split(' ').chain(how.split_whitespace()).chain(["t"]).collect();
+            place.same(&args);
+        }
+    }
+    place.same(&["-0", "t"]);
+}
+
+#[test]
+fn every_method_and_number_of_threads_prints_the_same() {
+    let place = Place::new();
+    place.odd_tree("t");
+    place.hard_links("t");
+    for args in [&["-a0"][..], &["-s"], &["-d1"], &["-sL"]] {
+        let first = place.du(&[args, &["--threads", "1", "t"]].concat());
+        for method in ["statx", "lstat", "sweep", "uring"] {
+            for threads in ["1", "2", "3", "16", "256", "auto"] {
+                let how = ["--method", method, "--threads", threads, "t"];
+                let ran = place.du(&[args, &how].concat());
+                if ran.code == Some(3) {
+                    println!("skipped: no {method} here");
+                    break;
+                }
+                assert_eq!((&ran.out, ran.code), (&first.out, first.code), "{how:?} {}", ran.err);
+            }
+        }
+    }
+}
