@@ -1,0 +1,16 @@
+//! Exports of ncdu and saved scans: no bytes crash, and what was read can be written and read again.
+#![no_main]
+
+use ioloom_du::document::Document;
+use ioloom_du::ncdu::{self, Limits};
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|bytes: &[u8]| {
+    let _ = Document::read(bytes);
+    let limits = Limits { nodes_max: 10_000, ..Limits::default() };
+    let Ok(tree) = ncdu::import(&mut &*bytes, limits) else { return };
+    let mut written = Vec::new();
+    ncdu::export(&tree, ("fuzz", "0"), 0, &mut written).expect("memory takes everything");
+    let again = ncdu::import(&mut &written[..], Limits::default()).expect("it is ours");
+    assert_eq!(tree.root().total, again.root().total);
+});
