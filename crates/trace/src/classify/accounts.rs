@@ -93,9 +93,9 @@ fn edges(thread: &Cleaned) -> Vec<Edge> {
 
 /// Divides a stretch among its pieces; every sum is kept exactly.
 fn divide(stretch: &[Piece], sum: Division, ends_long_span: bool) -> Vec<Division> {
-    // Accounts are taken after long spans only, so the longest one is meant.
-    let spans = stretch.iter().enumerate().filter(|(_, p)| ends_long_span && p.kind.is_some());
-    let long = spans.max_by_key(|(_, p)| p.ns()).map(|(i, _)| i);
+    // Accounts are taken after long spans only, so the last one that is not short is meant.
+    let is_meant = |p: &Piece| ends_long_span && p.kind.is_some() && p.ns() >= SHORTEST_BLOCK_NS;
+    let long = stretch.iter().rposition(is_meant);
     let waits = |p: &Piece| p.blocked_state() != State::Unknown;
     let mut room: Vec<u64> = stretch.iter().map(Piece::ns).collect();
     let mut parts = vec![Division::default(); stretch.len()];
