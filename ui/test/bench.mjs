@@ -45,7 +45,7 @@ function draws(page, zoom, lanes) {
 
 needBrowser();
 const machine = process.argv[2] ?? "unnamed-machine";
-const dir = makePages(["million"], ["--release"]);
+const dir = makePages(["million"]);
 const browser = await launch();
 const result = { machine, browser: `Chromium ${browser.version()}, headless, software drawing`, page_bytes: 0, segments: 0, lanes: 16, canvas_px: 0, load_ms: null, redraw_ms: [] };
 try {

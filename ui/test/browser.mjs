@@ -28,11 +28,11 @@ export function needBrowser() {
 }
 
 /** A directory with the pages; the caller removes it. */
-export function makePages(more = [], flags = []) {
+export function makePages(more = []) {
   const dir = mkdtempSync(join(tmpdir(), "ioloom-timeline-"));
   const made = spawnSync(
     "cargo",
-    ["run", "--quiet", ...flags, "-p", "ioloom-report", "--example", "timeline", "--", dir, ...more],
+    ["run", "--quiet", "-p", "ioloom-report", "--example", "timeline", "--", dir, ...more],
     { cwd: root, stdio: "inherit" },
   );
   if (made.status !== 0) {

@@ -38,12 +38,12 @@ const range = (page) => page.evaluate(() => {
 /** Shares by largest remainder, written here a second time. */
 function tenths(values) {
   const total = values.reduce((a, b) => a + b, 0);
-  if (total === 0) return values.map(() => "0.0 %");
+  if (total === 0) return values.map(() => "0.0\u00a0%");
   const exact = values.map((v) => (v * 1000) / total);
   const out = exact.map(Math.floor);
   const order = exact.map((v, i) => [v % 1, i]).sort((a, b) => b[0] - a[0] || a[1] - b[1]);
   for (let k = 0, missing = 1000 - out.reduce((a, b) => a + b, 0); k < missing; k += 1) out[order[k][1]] += 1;
-  return out.map((v) => `${Math.floor(v / 10)}.${v % 10} %`);
+  return out.map((v) => `${Math.floor(v / 10)}.${v % 10}\u00a0%`);
 }
 
 /** The numbers of the legend against those of Rust, for every range. */
@@ -171,8 +171,13 @@ async function filters(page) {
   await page.selectOption('.tl-choice select[data-run="B"]', "-1");
   await page.waitForFunction(() => document.querySelector(".tl-root").timeline.viewer.runs.length === 1);
   check(!(await rows()).some((id) => id.startsWith("B:")), "one run alone");
-  await page.selectOption('.tl-choice select[data-run="B"]', "1");
+  await page.selectOption('.tl-choice select[data-run="B"]', "2");
   await page.waitForFunction(() => document.querySelector(".tl-root").timeline.viewer.runs.length === 2);
+  check(await page.isVisible('[data-finding="page-fault-stalls"]'), "the finding of the chosen run stands above the lanes");
+  await shot(page, "pair-finding");
+  await page.selectOption('.tl-choice select[data-run="B"]', "1");
+  await page.waitForFunction(() => document.querySelector(".tl-root").timeline.viewer.runs[1]?.trace.title.startsWith("Overlapped"));
+  check(!(await page.isVisible('[data-finding="page-fault-stalls"]')), "findings of other runs are hidden");
 }
 
 /** Mouse: wheel, drag, tooltip, a click on a segment. */

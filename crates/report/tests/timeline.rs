@@ -10,7 +10,7 @@ use ioloom_report::timeline::{
 use ioloom_trace::Trace;
 use ioloom_trace::shares::Lanes;
 use std::collections::BTreeSet;
-use synthetic::{account_only, million, reader_and_computers, sync_threads};
+use synthetic::{account_only, mapped, million, reader_and_computers, sync_threads};
 
 fn light() -> Options {
     Options { theme: Theme::Light, ..Options::default() }
@@ -129,6 +129,16 @@ fn empty_and_tiny_traces_give_pictures() {
 fn more_threads_than_are_drawn_are_counted() {
     let svg = timeline_svg(&reader_and_computers(), &Options { threads: 2, ..light() });
     assert!(svg.contains("and 2 more threads, not drawn"), "the rest is said");
+}
+
+#[test]
+fn findings_stand_above_the_lanes_with_what_led_to_them() {
+    let page = timeline_page(&[mapped()]);
+    let found = page.find("data-finding=\"page-fault-stalls\"").expect("a finding");
+    assert!(found < page.find("class=\"tl-still\"").expect("the lanes"), "it comes first");
+    let item = page[found..].split("</li>").next().unwrap_or_default();
+    assert!(item.contains("Try: ") && item.contains("time in page faults"), "{item}");
+    assert!(timeline_text(&mapped(), 80).contains("* Threads wait for pages"));
 }
 
 /// A picture does not grow with the trace: columns are merged.

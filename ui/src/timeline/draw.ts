@@ -89,7 +89,7 @@ export class Painter {
       }
       case "core": {
         const parts = this.scratch.columns(row.core.index, view.from, view.to, n);
-        raster.stacks(parts, row.core.index.count, n, (view.to - view.from) / n, bottom, px(row.height - 5), colours.use);
+        raster.stacks(parts, row.core.index.count, n, (view.to - view.from) / n, bottom, px(row.height - 5), row.run.trace.evidence.level === "kernel" ? colours.use : colours.useOpen);
         words.push(() => this.holders(row, view, colours));
         break;
       }

@@ -214,7 +214,8 @@ export function factOf(row: Row, t: number, pixel: number, deep = false): Fact |
       const i = lastAtOrBefore(row.core.start, t);
       const held = i >= 0 && t < row.core.end[i]!;
       if (!held) {
-        return { head: `cpu ${row.core.cpu}: idle`, lines: [], from, to };
+        const known = row.run.trace.evidence.level === "kernel";
+        return { head: `cpu ${row.core.cpu}: ${known ? "idle" : "others or idle, not told apart at this level"}`, lines: [], from, to };
       }
       const [a, b] = [row.core.start[i]!, row.core.end[i]!];
       const whose = row.core.ours[i] ? "of this program" : "of another program";

@@ -61,7 +61,7 @@ export function quantity(value: number, unit: string): string {
 
 /** A share in tenths of a percent. */
 export function tenths(value: number): string {
-  return `${Math.floor(value / 10)}.${value % 10} %`;
+  return `${Math.floor(value / 10)}.${value % 10}\u00a0%`;
 }
 
 /** Tenths of a percent of each part, adding up to 1000 by largest remainder; zeros for no time. */

@@ -57,7 +57,8 @@ export function useOf(trace: Trace): Use | null {
         }
       },
       trace.cores.length,
-      true,
+      // Below the kernel's own events the cores show our threads only.
+      trace.evidence.level === "kernel",
     );
   }
   const threads = trace.threads.filter((t) => t.role !== "tool");

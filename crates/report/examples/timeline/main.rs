@@ -38,7 +38,10 @@ fn write_all(dir: &Path, million: bool) -> std::io::Result<()> {
         "pair": [expected(&sync), expected(&roles)],
     });
     std::fs::write(dir.join("expected.json"), golden.to_string())?;
-    std::fs::write(dir.join("pair.html"), timeline_page(&[sync, roles, account]))
+    std::fs::write(
+        dir.join("pair.html"),
+        timeline_page(&[sync, roles, synthetic::mapped(), account]),
+    )
 }
 
 /// Shares by the Rust arithmetic for ranges from the whole run to a few microseconds.

@@ -414,6 +414,22 @@ fn summed(thread: &Thread) -> Vec<Segment> {
     out
 }
 
+/// The same threads as if the files were mapped: they wait in page faults instead of reads.
+pub(crate) fn mapped() -> Trace {
+    let mut trace = sync_threads();
+    "The same files mapped: mmap/threads:n=4".clone_into(&mut trace.title);
+    for thread in &mut trace.threads {
+        for segment in thread.segments.iter_mut().filter(|s| s.state == State::Io) {
+            segment.state = State::Paging;
+        }
+        for span in thread.spans.iter_mut().filter(|s| s.kind == SpanKind::Read) {
+            span.kind = SpanKind::Fault;
+        }
+        thread.states = table(thread, "perf.major-fault+spans");
+    }
+    trace
+}
+
 /// A million segments in sixteen threads, with calls and a busy device.
 pub(crate) fn million() -> Trace {
     const THREADS: u32 = 16;
