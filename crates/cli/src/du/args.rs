@@ -16,9 +16,9 @@ use std::path::PathBuf;
 #[derive(Debug, Args)]
 #[command(disable_help_flag = true)]
 #[command(after_help = "\
-On a terminal a picture of the largest directories is shown, else lines as GNU du prints them.
-A hard-linked file counts once, in the directory whose path comes first. File systems of the
-kernel and of other computers are entered only when named.
+On a terminal the largest directories are drawn, else lines as of GNU du.
+A hard-linked file counts once, in the directory whose path comes first.
+File systems of the kernel and of other computers are entered only by name.
 
 Examples:
   ioloom du ~                          what takes the space
@@ -64,15 +64,15 @@ pub(crate) struct DuArgs {
     pub(crate) inodes: bool,
 
     /// Unit of the lines [default: 1KiB]
-    #[arg(short = 'B', long, value_name = "SIZE", conflicts_with_all = ["bytes"])]
+    #[arg(short = 'B', long, value_name = "SIZE")]
     pub(crate) block_size: Option<String>,
 
     /// Lines in KiB
-    #[arg(short, conflicts_with_all = ["bytes", "block_size"])]
+    #[arg(short, conflicts_with = "block_size")]
     pub(crate) kib: bool,
 
     /// Lines in MiB
-    #[arg(short, conflicts_with_all = ["bytes", "block_size", "kib"])]
+    #[arg(short, conflicts_with_all = ["block_size", "kib"])]
     pub(crate) mib: bool,
 
     /// Add a grand total

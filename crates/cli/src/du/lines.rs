@@ -7,10 +7,11 @@ use ioloom_du::{Measure, Tree};
 use ioloom_model::units::parse_size;
 
 /// How a size is spelled.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Spelling {
-    /// In whole units of so many bytes, rounded up.
-    Units(u64),
+    /// In whole units of so many bytes, rounded up, with the letter of the unit if it was asked for
+    /// by that alone.
+    Units(u64, String),
     /// With a letter, in powers of this base.
     Letter(u64),
 }
@@ -21,27 +22,34 @@ impl Spelling {
             Self::Letter(1024)
         } else if args.si {
             Self::Letter(1000)
-        } else if args.bytes || args.inodes {
-            Self::Units(1)
+        } else if args.inodes {
+            Self::units(1)
         } else if let Some(text) = &args.block_size {
-            // As GNU du takes them: a bare letter is one of it.
+            // As GNU du takes them: a bare letter is one of it, and is printed.
             let bare = text.chars().next().is_some_and(|c| c.is_ascii_alphabetic());
-            let text = if bare { format!("1{text}") } else { text.clone() };
-            match parse_size(&text).map_err(Failure::usage)? {
+            let one = if bare { format!("1{text}") } else { text.clone() };
+            match parse_size(&one).map_err(Failure::usage)? {
                 0 => return Err(Failure::usage("--block-size 0: give at least 1")),
-                size => Self::Units(size),
+                size if bare => Self::Units(size, text.clone()),
+                size => Self::units(size),
             }
         } else if args.mib {
-            Self::Units(1 << 20)
+            Self::units(1 << 20)
+        } else if args.bytes && !args.kib {
+            Self::units(1)
         } else {
-            Self::Units(1 << 10)
+            Self::units(1 << 10)
         })
     }
 
-    pub(super) fn spell(self, value: u64) -> String {
+    const fn units(bytes: u64) -> Self {
+        Self::Units(bytes, String::new())
+    }
+
+    pub(super) fn spell(&self, value: u64) -> String {
         match self {
-            Self::Units(unit) => value.div_ceil(unit).to_string(),
-            Self::Letter(base) => letter(value, base),
+            Self::Units(unit, letter) => format!("{}{letter}", value.div_ceil(*unit)),
+            Self::Letter(base) => letter(value, *base),
         }
     }
 }
@@ -155,6 +163,6 @@ mod tests {
             let told = (Spelling::Letter(1024).spell(value), Spelling::Letter(1000).spell(value));
             assert_eq!(told, (binary.to_owned(), decimal.to_owned()), "{value}");
         }
-        assert_eq!(Spelling::Units(1024).spell(1025), "2");
+        assert_eq!(Spelling::units(1024).spell(1025), "2");
     }
 }

@@ -201,7 +201,8 @@ impl Picture {
             out.push_str("INCOMPLETE: interrupted before the end\n");
         } else if scan.errors_count > 0 {
             let count = format_count(scan.errors_count);
-            out.push_str(&format!("INCOMPLETE: {count} paths could not be read\n"));
+            let paths = if scan.errors_count == 1 { "path" } else { "paths" };
+            out.push_str(&format!("INCOMPLETE: {count} {paths} could not be read\n"));
         }
         out
     }

@@ -46,7 +46,7 @@ fn press(browser: &mut Browser, keys: &str) {
         let code = match c {
             '\n' => KeyCode::Enter,
             '<' => KeyCode::Left,
-            'v' => KeyCode::Down,
+            '+' => KeyCode::Down,
             '^' => KeyCode::Esc,
             c => KeyCode::Char(c),
         };
@@ -104,7 +104,7 @@ fn the_word_removes_what_is_marked_and_follows_no_link() {
     let place = Place::new();
     let mut browser = place.browser();
     let before = browser.tree.root().total;
-    press(&mut browser, "n vv d");
+    press(&mut browser, "n ++ d");
     // Marked: a-big by the first space, link by the last one.
     assert!(screen(&browser).join("\n").contains("2 entries"), "{:?}", screen(&browser));
     press(&mut browser, "remove\n");
@@ -123,7 +123,7 @@ fn what_was_replaced_meanwhile_stays() {
     let t = place.0.path().join("t");
     fs::rename(t.join("c"), t.join("kept")).unwrap();
     fs::write(t.join("c"), "another").unwrap();
-    press(&mut browser, "nvvdremove\n");
+    press(&mut browser, "n++dremove\n");
     assert!(t.join("c").exists(), "{}", browser.message);
     assert!(browser.message.contains("no longer"), "{}", browser.message);
 }
