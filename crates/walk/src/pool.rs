@@ -237,3 +237,91 @@ impl<T> Pool<T> {
         true
     }
 }
+
+#[cfg(all(test, loom))]
+mod interleavings {
+    //! Every order in which two or three workers can meet in the pool.
+
+    use super::*;
+    use loom::sync::Arc;
+
+    /// A worker as the walk has it: a task is a number of tasks that it leads to.
+    fn worker(pool: &Pool<u32>, number: usize, mut local: Vec<u32>) -> u32 {
+        let mut done = 0;
+        loop {
+            match local.pop() {
+                Some(leads_to) => {
+                    done += 1;
+                    local.extend((0..leads_to).map(|_| 0));
+                }
+                None if pool.take(number, &mut local, Vec::new) => {}
+                None => return done,
+            }
+            if pool.hungry() > 0 && local.len() > 1 {
+                let half = local.len() / 2;
+                assert_eq!(pool.give(local.drain(..half)), None);
+            }
+        }
+    }
+
+    /// With three workers every order would take hours; orders with few interruptions show most.
+    fn run(workers: usize, active: usize, first: u32) {
+        let mut model = loom::model::Builder::new();
+        model.preemption_bound = (workers > 2).then_some(2);
+        model.check(move || {
+            let pool = Arc::new(Pool::new(active));
+            for _ in 0..workers {
+                pool.arrive();
+            }
+            let others: Vec<_> = (1..workers)
+                .map(|number| {
+                    let pool = Arc::clone(&pool);
+                    loom::thread::spawn(move || worker(&pool, number, Vec::new()))
+                })
+                .collect();
+            let mut done = worker(&pool, 0, vec![first]);
+            for other in others {
+                done += other.join().unwrap();
+            }
+            assert_eq!(done, 1 + first, "every task is done once, and everybody came home");
+        });
+    }
+
+    #[test]
+    fn two_workers_share_and_end() {
+        run(2, 2, 3);
+    }
+
+    #[test]
+    fn three_workers_share_and_end() {
+        run(3, 3, 2);
+    }
+
+    #[test]
+    fn a_resting_worker_does_not_hold_up_the_end() {
+        run(2, 1, 2);
+    }
+
+    #[test]
+    fn what_comes_late_is_done_once() {
+        loom::model(|| {
+            let pool = Arc::new(Pool::new(2));
+            pool.arrive();
+            pool.arrive();
+            let late = Arc::new(Mutex::new(vec![0u32, 0]));
+            let work = |number: usize, pool: Arc<Pool<u32>>, late: Arc<Mutex<Vec<u32>>>| {
+                let (mut local, mut done) = (Vec::new(), 0);
+                while pool.take(number, &mut local, || std::mem::take(&mut *late.lock().unwrap())) {
+                    done += local.drain(..).count();
+                }
+                done
+            };
+            let other = {
+                let (pool, late) = (Arc::clone(&pool), Arc::clone(&late));
+                loom::thread::spawn(move || work(1, pool, late))
+            };
+            let done = work(0, pool, late);
+            assert_eq!(done + other.join().unwrap(), 2);
+        });
+    }
+}

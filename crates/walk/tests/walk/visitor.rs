@@ -9,6 +9,7 @@ use ioloom_walk::{
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
+use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
@@ -472,7 +473,7 @@ fn any_call_may_fail() {
     let whole = oracle::tree(temp.path(), false);
     for method in METHODS {
         for op in ["openat", "statx", "getdents", "open", "uring_statx", "io_uring_enter"] {
-            for n in 1..40 {
+            for n in 1..28 {
                 for threads in [1, 3] {
                     ioloom_sys::fault::set(&format!("{op}:{n}:5"));
                     let (found, _, report) = collect(&walk(method, threads), &one(temp.path()));
@@ -580,10 +581,12 @@ fn a_mount_is_told_by_its_number_even_on_the_same_device() {
         match output {
             Ok(output) if output.status.success() => {}
             Ok(output) if String::from_utf8_lossy(&output.stderr).contains("unshare failed") => {
-                println!("skipped: no mount namespace of our own here");
+                let _ = writeln!(std::io::stdout(), "skipped: no mount namespace of our own here");
             }
             Ok(output) => panic!("{}", String::from_utf8_lossy(&output.stdout)),
-            Err(error) => println!("skipped: {error}"),
+            Err(error) => {
+                let _ = writeln!(std::io::stdout(), "skipped: {error}");
+            }
         }
         return;
     }
