@@ -3,7 +3,7 @@
 
 #![allow(clippy::print_stdout, reason = "a skipped test says so")]
 
-use ioloom_model::Level;
+use ioloom_model::{Level, State};
 use ioloom_observe::collect::{Options, Refused, Session, probe};
 use ioloom_sys::fault;
 use ioloom_trace::{NO_FILE, SpanKind};
@@ -52,6 +52,17 @@ fn without_any_rights_level_0_still_works_and_others_say_why_not() {
     let thread = raw.threads.iter().find(|t| t.role == "worker").unwrap();
     assert_eq!((thread.spans.len(), thread.accounts.len()), (1, 1));
     fault::set("");
+
+    // Every share is there, and they add up.
+    let trace = ioloom_trace::classify(raw);
+    let thread = trace.threads.iter().find(|t| t.role == "worker").unwrap();
+    let sum: u64 = thread.states.values().filter_map(|time| time.ns).sum();
+    assert_eq!(sum, thread.end_ns - thread.start_ns);
+    assert!(thread.states[&State::Sleep].ns.unwrap() > 1_000_000, "{:?}", thread.states);
+    for (state, time) in &thread.states {
+        let held = || thread.states.values().any(|holder| holder.includes.contains(state));
+        assert!(time.ns.is_some() || (time.why.is_some() && held()), "{state:?} {time:?}");
+    }
 }
 
 /// The same program again as a user without rights.
