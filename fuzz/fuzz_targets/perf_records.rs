@@ -1,0 +1,9 @@
+//! Records of threads' rings: no bytes panic, and every walk ends.
+#![no_main]
+
+use ioloom_sys::perf::record::records;
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|bytes: &[u8]| {
+    assert!(records(bytes).count() <= bytes.len() / 8 + 1);
+});
