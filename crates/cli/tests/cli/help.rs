@@ -2,7 +2,7 @@
 
 use crate::home::Home;
 
-const COMMANDS: [&str; 20] = [
+const COMMANDS: [&str; 24] = [
     "",
     "study",
     "each",
@@ -16,6 +16,10 @@ const COMMANDS: [&str; 20] = [
     "results keep",
     "results index",
     "machine",
+    "trace",
+    "trace grant",
+    "trace revoke",
+    "trace selftest",
     "fileset",
     "fileset create",
     "fileset verify",

@@ -11,3 +11,4 @@ mod kill;
 mod media;
 mod sets;
 mod study;
+mod trace;
