@@ -184,7 +184,10 @@ mod tests {
         FileId::new((8, 1), inode)
     }
 
-    fn settled(set: &LinkSet) -> Vec<(u64, bool, Vec<(u32, u32)>)> {
+    /// Inode, whether an earlier root was charged, places.
+    type Told = (u64, bool, Vec<(u32, u32)>);
+
+    fn settled(set: &LinkSet) -> Vec<Told> {
         let mut all = Vec::new();
         set.settle(&mut |s| all.push((s.id.inode, s.charged_before, s.places.to_vec())));
         all.sort();

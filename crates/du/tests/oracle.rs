@@ -258,3 +258,16 @@ fn links_that_lead_round_end_and_those_to_nothing_are_told() {
     assert_eq!((lost.total(), lost.errors_count), (sum.total(), 1));
     assert!(lost.errors[0].contains("t/lost"), "{:?}", lost.errors);
 }
+
+#[test]
+fn a_sum_keeps_one_node_however_large_the_tree() {
+    let temp = tempfile::tempdir().unwrap();
+    for dir in 0..40 {
+        let path = temp.path().join(format!("{dir}/sub"));
+        fs::create_dir_all(&path).unwrap();
+        (0..20).for_each(|i| fs::write(path.join(i.to_string()), "x").unwrap());
+    }
+    let scan = scan(&[temp.path().to_owned()], Options::default()).unwrap();
+    assert_eq!(scan.roots[0].nodes().len(), 1);
+    assert_eq!(scan.total().inodes, 1 + 40 * 22);
+}

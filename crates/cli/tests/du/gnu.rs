@@ -147,7 +147,7 @@ fn what_may_not_be_read_is_listed_and_the_rest_is_counted() {
     // One cannot be opened; of the other one the names can be read, but not asked for.
     mode("t/closed", 0o000);
     mode("t/blind", 0o444);
-    let place = place.as_nobody();
+    let place = place.for_nobody();
     if gnu_is_there() {
         all_sums_of_nobody(&place);
     }

@@ -62,7 +62,7 @@ impl Place {
     }
 
     /// Programs of this place run as a user for whom permissions count.
-    pub(crate) fn as_nobody(mut self) -> Self {
+    pub(crate) fn for_nobody(mut self) -> Self {
         use std::os::unix::fs::{MetadataExt, PermissionsExt};
         if fs::metadata("/proc/self").unwrap().uid() == 0 {
             self.program = self.at("ioloom");
