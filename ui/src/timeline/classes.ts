@@ -52,7 +52,7 @@ export class ClassIndex {
     return i >= 0 && t < this.endOf(i) ? i : -1;
   }
 
-  /** Adds nothing: writes to `out` the time per class before `t`. */
+  /** Writes to `out` the time per class before `t`. */
   private until(t: number, out: Float64Array): void {
     const last = lastAtOrBefore(this.starts, t);
     if (last < 0) {
@@ -84,6 +84,9 @@ export class ClassIndex {
     const { starts, classes, count } = this;
     const step = (to - from) / n;
     out.fill(0, 0, n * count);
+    if (starts.length === 0) {
+      return;
+    }
     let i = Math.max(0, lastAtOrBefore(starts, from));
     for (let x = 0; x < n; x += 1) {
       const left = from + x * step;

@@ -115,7 +115,6 @@ interface Column {
   f64?: boolean;
 }
 type Columns = Record<string, Column | null> & { n: number };
-/* eslint-disable-next-line @typescript-eslint/no-explicit-any */
 type Header = Record<string, any>;
 
 const MAGIC = "IOLMVIEW";
@@ -123,6 +122,11 @@ export const UNPLACED_FROM = STATES.length;
 
 /** The bytes of a text in base64. */
 function fromBase64(text: string): Uint8Array {
+  // Newer browsers have it built in, which saves a pass over megabytes.
+  const native = (Uint8Array as unknown as { fromBase64?: (text: string) => Uint8Array }).fromBase64;
+  if (native) {
+    return native(text);
+  }
   const raw = atob(text.trim());
   const out = new Uint8Array(raw.length);
   for (let i = 0; i < raw.length; i += 1) {
