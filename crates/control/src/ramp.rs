@@ -7,9 +7,6 @@
 //! the window. A look costs one system call; looks that change nothing come at doubling intervals.
 //! Against an idle device 256 threads stand after some eight looks, about two milliseconds.
 
-/// More threads are started when the running ones waited at least once per this many files: a
-/// thread that waits that rarely leaves its processor idle for less than a thread costs.
-const FILES_PER_WAIT: u64 = 8;
 /// Fewer waits than this prove nothing.
 const WAITS_MIN: u64 = 2;
 /// Files after which an old count is forgotten, so that a cold part after a warm one is seen soon.
@@ -22,16 +19,19 @@ const PAUSE_MAX_NS: u64 = 20_000_000;
 pub struct Ramp {
     running: u32,
     max: u32,
+    files_per_wait: u64,
     files: u64,
     waits: u64,
     pause_ns: u64,
 }
 
 impl Ramp {
-    /// Starts with `first` threads and never has more than `max`.
-    pub fn new(first: u32, max: u32) -> Self {
-        let running = first.clamp(1, max.max(1));
-        Self { running, max: max.max(1), files: 0, waits: 0, pause_ns: PAUSE_MIN_NS }
+    /// Starts with `first` threads and never has more than `max`. More are started when the running
+    /// ones waited at least once per `files_per_wait` files.
+    pub fn new(first: u32, max: u32, files_per_wait: u64) -> Self {
+        let (max, files_per_wait) = (max.max(1), files_per_wait.max(1));
+        let running = first.clamp(1, max);
+        Self { running, max, files_per_wait, files: 0, waits: 0, pause_ns: PAUSE_MIN_NS }
     }
 
     /// Threads that run.
@@ -59,7 +59,7 @@ impl Ramp {
     pub fn decide(&mut self, files: u64, waits: u64) -> u32 {
         let done = files.saturating_sub(self.files);
         let waited = waits.saturating_sub(self.waits);
-        if waited >= WAITS_MIN.max(done / FILES_PER_WAIT) && !self.is_full() {
+        if waited >= WAITS_MIN.max(done / self.files_per_wait) && !self.is_full() {
             let more = self.running.min(self.max - self.running);
             self.running += more;
             self.begin(files, waits);
@@ -81,7 +81,7 @@ mod tests {
     /// A run of `files` files of which a share waits, looked at as the ramp asks; each file takes
     /// `cpu_us` of one of two processors and, when it waits, `wait_us` of its thread.
     fn run(files: u64, waits_one_in: u64, cpu_us: f64, wait_us: f64) -> u32 {
-        let mut ramp = Ramp::new(2, 256);
+        let mut ramp = Ramp::new(2, 256, 8);
         let (mut now_us, mut done) = (0.0, 0.0);
         while (done as u64) < files {
             let pause_us = ramp.pause_ns() as f64 / 1e3;
@@ -110,7 +110,7 @@ mod tests {
 
     #[test]
     fn a_cold_part_after_a_warm_one_is_seen() {
-        let mut ramp = Ramp::new(2, 64);
+        let mut ramp = Ramp::new(2, 64, 8);
         assert_eq!(ramp.decide(1_000_000, 0), 0);
         assert_eq!(ramp.pause_ns(), 2 * PAUSE_MIN_NS);
         assert_eq!(ramp.decide(1_000_010, 5), 2);
@@ -119,7 +119,7 @@ mod tests {
 
     #[test]
     fn it_ends_at_the_window() {
-        let mut ramp = Ramp::new(3, 10);
+        let mut ramp = Ramp::new(3, 10, 8);
         let started: u32 = (1..9).map(|look| ramp.decide(look, 10 * look)).sum();
         assert_eq!((started, ramp.running(), ramp.is_full()), (7, 10, true));
     }

@@ -32,8 +32,8 @@ pub use cancel::Cancel;
 pub use each::{Each, FoldFile, MapChunks, Whole};
 pub use error::{Error, FileError, FnError, Operation};
 pub use files::{
-    Chunk, Chunks, Errors, File, Files, Progress, Results, default_plan, files, list, tree,
-    usable_cores,
+    Chunk, Chunks, Errors, File, Files, Progress, Results, default_plan, default_plan_for, files,
+    list, tree, usable_cores,
 };
 pub use ioloom_model::{Plan, ReadOrder};
 pub use keep::Bytes;

@@ -74,6 +74,11 @@ impl Method {
         matches!(self, Self::Uring | Self::UringOpen | Self::UringRegistered | Self::DirectUring)
     }
 
+    /// Whether a thread waits in the call for each single file, so that a window of L is L threads.
+    pub const fn blocks(self) -> bool {
+        matches!(self, Self::Read | Self::DirectRead)
+    }
+
     /// Whether the page cache is bypassed.
     pub const fn is_direct(self) -> bool {
         matches!(self, Self::DirectRead | Self::DirectUring)

@@ -26,12 +26,15 @@ pub const TIMED_FIRST: u64 = 8;
 /// After those, one file in this many is timed.
 pub const TIMED_ONE_IN: u64 = 8;
 
+/// What a first call, which also touches its code and memory for the first time, counts for at most.
+const TYPICAL_START_NS: u64 = 20_000;
+
 const KINDS: usize = CallKind::ALL.len();
 
 /// How closely a thread looks at itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Detail {
-    /// Counts, and wall times of a sample of the files.
+    /// Counts, and wall times of a sample of them.
     Totals,
     /// Also the processor clock after long laps, and spans up to a number per thread.
     Full {
@@ -46,6 +49,8 @@ struct Kind {
     count: u64,
     wall_ns: u64,
     cpu_ns: u64,
+    /// What a call takes these days; one that is cut short by others moves it little.
+    typical_ns: u64,
 }
 
 impl Kind {
@@ -54,6 +59,15 @@ impl Kind {
         let timed = self.table.as_ref().map_or(0, Histogram::count);
         scaled(self.wall_ns, self.count, timed)
     }
+}
+
+/// The moving mean after one more value.
+#[inline]
+fn moved(mean: u64, value: u64) -> u64 {
+    if mean == 0 {
+        return value.min(TYPICAL_START_NS);
+    }
+    mean - mean / 8 + value.min(4 * mean) / 8
 }
 
 /// `part` of `of` things, scaled to `all` of them.
@@ -82,7 +96,8 @@ pub struct Meter {
     in_flight_area: u128,
     in_flight_max: u32,
     files: u64,
-    /// Files begun with [`Meter::file_starts`], and those of them that were timed.
+    /// Steps so far; files begun with [`Meter::file_starts`], and those of them that were timed.
+    steps: u64,
     begun: u64,
     begun_timed: u64,
     /// Whether laps read the clock now.
@@ -146,6 +161,7 @@ impl Meter {
             in_flight_area: 0,
             in_flight_max: 0,
             files: 0,
+            steps: 0,
             begun: 0,
             begun_timed: 0,
             timing: true,
@@ -158,12 +174,35 @@ impl Meter {
     /// The thread takes a file, and no other until this one is done: decides whether it is timed.
     #[inline]
     pub fn file_starts(&mut self) {
+        self.step_starts();
         self.begun += 1;
-        self.timing = self.detail != Detail::Totals
-            || self.begun <= TIMED_FIRST
-            || self.begun.is_multiple_of(TIMED_ONE_IN);
         self.begun_timed += u64::from(self.timing);
+    }
+
+    /// The thread takes a step of its own choice, such as starting one of many reads: decides whether
+    /// the calls of this step are timed.
+    #[inline]
+    pub fn step_starts(&mut self) {
+        self.steps += 1;
+        self.timing = self.detail != Detail::Totals
+            || self.steps <= TIMED_FIRST
+            || self.steps.is_multiple_of(TIMED_ONE_IN);
         self.skip();
+    }
+
+    /// The thread takes a step that may wait: its calls are timed.
+    #[inline]
+    pub fn step_timed(&mut self) {
+        self.timing = true;
+        self.skip();
+    }
+
+    /// What one kind of call takes these days, nanoseconds: a moving mean over about eight timed
+    /// calls, each counted for at most four times the mean. `None` before the first.
+    #[inline]
+    pub fn typical_ns(&self, kind: CallKind) -> Option<u64> {
+        let at = &self.kinds[kind as usize];
+        at.table.is_some().then_some(at.typical_ns)
     }
 
     /// Ends a lap: the time since the last one was spent in `kind` for file `file`.
@@ -178,6 +217,7 @@ impl Meter {
         let ns = now - self.last_ns;
         at.table.get_or_insert_default().record(ns);
         at.wall_ns += ns;
+        at.typical_ns = moved(at.typical_ns, ns);
         if self.detail != Detail::Totals {
             self.detailed(kind, ns, file);
         }
@@ -389,6 +429,17 @@ mod tests {
         let off = Weights { io: 100, sync: 300, compute: 0 };
         let t = split(1000, 500, Some(100), &off, 1000);
         assert_eq!((t.io_ns, t.sync_ns, t.compute_blocked_ns, t.unknown_ns), (100, 300, 0, 0));
+    }
+
+    #[test]
+    fn what_is_typical_follows_the_calls_and_not_one_outlier() {
+        let after = |values: &[u64]| values.iter().fold(0, |mean, v| moved(mean, *v));
+        let mut calls = vec![300; 50];
+        calls.push(4_000_000);
+        assert!(after(&calls) < 500, "one call that was pushed off the processor");
+        calls.extend([5_000_000; 60]);
+        assert!(after(&calls) > 4_000_000, "calls that have become long");
+        assert!(after(&[90_000, 300, 300]) <= TYPICAL_START_NS);
     }
 
     #[test]

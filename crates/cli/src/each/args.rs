@@ -5,7 +5,7 @@ use clap::Args;
 use ioloom::Plan;
 use ioloom_model::units::parse_size;
 use ioloom_model::{Buffers, Method, ReadOrder, Schedule};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Runs work over every file: a hash, a sum, a program of yours.
 #[derive(Debug, Args)]
@@ -128,6 +128,16 @@ impl EachArgs {
         Ok(plan.complete(cores))
     }
 
+    /// The plan for a list that begins with `first`: where nothing was asked for, what its file system
+    /// can do decides.
+    pub(crate) fn settled(&self, plan: Plan, first: &Path) -> Plan {
+        if self.method_given() || self.schedule.is_some() || self.exec.is_some() {
+            return plan;
+        }
+        let Plan { method, schedule, .. } = ioloom::default_plan_for(first, plan.memory_bytes);
+        Plan { method, schedule, ..plan }
+    }
+
     /// Whether the user asked for a method.
     pub(crate) fn method_given(&self) -> bool {
         self.method.is_some() || self.plan.is_some()
@@ -140,8 +150,11 @@ fn default_schedule(plan: Plan, cores: u32) -> Schedule {
         Method::MmapPlain | Method::MmapSequential | Method::MmapPopulate => {
             Schedule::Threads { n: 4 * cores }
         }
-        Method::Read | Method::DirectRead => plan.schedule,
-        // A request of these is no thread that sleeps; fewer keep the device busy.
+        Method::Nowait => plan.schedule,
+        // A window of as many threads, or a ring that waits for reads through the page cache.
+        Method::Read | Method::DirectRead | Method::Uring | Method::UringOpen => {
+            Schedule::Window { window: 256.min(window_of(plan)), permits: Some(cores) }
+        }
         _ => Schedule::Window { window: 64.min(window_of(plan)), permits: Some(cores) },
     }
 }

@@ -5,6 +5,9 @@ use xxhash_rust::xxh3::Xxh3;
 
 const HEX: &[u8; 16] = b"0123456789abcdef";
 
+/// Entries that are worth a thread of their own to sort.
+const SORT_PART_MIN: usize = 16_384;
+
 /// Hashes and paths of all files, packed.
 #[derive(Default)]
 pub(super) struct Hashes {
@@ -30,12 +33,7 @@ impl Hashes {
     /// by the path is sorting the lines, because all numbers have sixteen digits.
     pub(super) fn digest(&mut self) -> String {
         let Self { bytes, entries } = self;
-        entries.sort_unstable_by(|a, b| {
-            a.0.cmp(&b.0).then_with(|| {
-                let line = |e: &(u64, usize, usize)| bytes[e.1..e.2].iter().chain(b"\n").copied();
-                line(a).cmp(line(b))
-            })
-        });
+        sort_by_line(entries, bytes);
         let mut hasher = Xxh3::new();
         let mut line = Vec::new();
         for (hash, start, end) in entries {
@@ -47,6 +45,28 @@ impl Hashes {
             hasher.update(&line);
         }
         format!("{:016x}", hasher.digest())
+    }
+}
+
+/// Sorts entries as their lines sort: parts of them on all cores, then the sorted parts are merged,
+/// which the stable sort does for runs that it finds.
+fn sort_by_line(entries: &mut [(u64, usize, usize)], bytes: &[u8]) {
+    let compare = |a: &(u64, usize, usize), b: &(u64, usize, usize)| {
+        a.0.cmp(&b.0).then_with(|| {
+            let line = |e: &(u64, usize, usize)| bytes[e.1..e.2].iter().chain(b"\n").copied();
+            line(a).cmp(line(b))
+        })
+    };
+    let part = entries.len().div_ceil(ioloom::usable_cores() as usize).max(SORT_PART_MIN);
+    if entries.len() > part {
+        std::thread::scope(|scope| {
+            for part in entries.chunks_mut(part) {
+                scope.spawn(move || part.sort_unstable_by(compare));
+            }
+        });
+        entries.sort_by(compare);
+    } else {
+        entries.sort_unstable_by(compare);
     }
 }
 
@@ -175,5 +195,20 @@ mod tests {
         let lines = "0000000000000001  a\n0000000000000001  z\n0000000000000002  b\n";
         let expected = format!("{:016x}", xxhash_rust::xxh3::xxh3_64(lines.as_bytes()));
         assert_eq!(hashes.digest(), expected);
+    }
+
+    #[test]
+    fn many_lines_sorted_in_parts_are_sorted_lines() {
+        let mut hashes = Hashes::default();
+        let mut lines = Vec::new();
+        for file in 0..3 * SORT_PART_MIN {
+            let name = format!("file {file}");
+            let hash = xxhash_rust::xxh3::xxh3_64(&(file % 1000).to_le_bytes());
+            hashes.push(hash, name.as_bytes());
+            lines.push(format!("{hash:016x}  {name}\n"));
+        }
+        lines.sort();
+        let expected = xxhash_rust::xxh3::xxh3_64(lines.concat().as_bytes());
+        assert_eq!(hashes.digest(), format!("{expected:016x}"));
     }
 }

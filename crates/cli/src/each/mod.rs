@@ -33,11 +33,14 @@ pub(crate) fn run(args: &EachArgs) -> Ended {
     if let Some(list) = &args.check {
         return check::run(args, list);
     }
-    let job = Job::read(args)?;
+    let mut job = Job::read(args)?;
     if job.plan.method.is_mmap() && !args.mapped_here {
         return isolate::run(args);
     }
     let input = input::read(args)?;
+    if let Some(list) = input.files.as_ref().filter(|list| !list.is_empty()) {
+        job.plan = args.settled(job.plan, list.path(0));
+    }
     for line in input.warnings.iter().filter(|_| !args.quiet) {
         tell(&output::one_line(line));
     }

@@ -1,7 +1,12 @@
-//! Loop workers: P threads, each with its own share of the window.
+//! Loop workers, each with its own share of the window.
+//!
+//! Methods whose calls may block although they should not (`nowait` opens files, and reads the
+//! oldest miss with a call that waits) have more workers than permits and take a permit for the
+//! function; with the others there are P workers.
 //!
 //! A worker starts reads until its share is full, computes what is ready, and waits only when
-//! nothing is ready. What it does next is decided by `control::Admission`, the same code that a
+//! nothing is ready. What was in memory is computed at once, in a buffer that is still warm, as long
+//! as functions are short; with long ones it is queued, so that the device has work meanwhile. What it does next is decided by `control::Admission`, the same code that a
 //! simulator drives. Ready pieces stand in a queue of their own for each worker, from which workers
 //! that have nothing ready take the oldest before they wait; only the owner reaps.
 //!
@@ -29,6 +34,7 @@ use crate::arena::Lease;
 use crate::fetch::{Cx, Fetch, Loaded, Reaped, Started, no_buffer};
 use crate::source::{Claim, Item};
 use ioloom_control::{Action, Admission};
+use ioloom_model::CallKind;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard};
@@ -37,14 +43,25 @@ use std::time::Duration;
 /// Longest sleep of a worker that rests: a stop is looked for this often.
 const NAP: Duration = Duration::from_millis(50);
 
+/// Functions up to this long, on average, are run on a hit at once: a device does not go idle for
+/// so little.
+const SHORT_FUNCTION_NS: u64 = 20_000;
+
 /// Ready pieces of all workers.
 pub(super) struct Ready<'p, S> {
     queues: Vec<Queue<'p, S>>,
-    /// Workers that rest or have left.
-    resting: Mutex<usize>,
-    /// The same number, for whoever pushes: changes under the lock of `resting`.
+    team: Mutex<Crew>,
+    /// Its number of resting workers, for whoever pushes: changes under that lock.
     resting_now: AtomicUsize,
     pushed: Condvar,
+}
+
+/// How many workers there are.
+#[derive(Default)]
+struct Crew {
+    started: usize,
+    /// Those that rest or have left.
+    resting: usize,
 }
 
 struct Queue<'p, S> {
@@ -63,7 +80,7 @@ impl<'p, S> Ready<'p, S> {
         let queue = || Queue { pieces: Mutex::new(VecDeque::new()), len: AtomicUsize::new(0) };
         Self {
             queues: (0..workers).map(|_| queue()).collect(),
-            resting: Mutex::new(0),
+            team: Mutex::new(Crew::default()),
             resting_now: AtomicUsize::new(0),
             pushed: Condvar::new(),
         }
@@ -77,22 +94,27 @@ impl<'p, S> Ready<'p, S> {
         queue.len.store(len, Ordering::Release);
         drop(pieces);
         if len > 1 && self.resting_now.load(Ordering::Relaxed) > 0 {
-            let _resting = self.lock_resting();
+            let _crew = self.lock_crew();
             self.pushed.notify_one();
         }
     }
 
-    fn lock_resting(&self) -> MutexGuard<'_, usize> {
-        self.resting.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    fn lock_crew(&self) -> MutexGuard<'_, Crew> {
+        self.team.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    /// One more worker, told before it is started.
+    pub(super) fn joins(&self) {
+        self.lock_crew().started += 1;
     }
 
     /// Sleeps until there may be a piece to take. False: there will be none, or the run is stopping.
     fn rest(&self, stopping: impl Fn() -> bool) -> bool {
-        let mut resting = self.lock_resting();
-        *resting += 1;
-        self.resting_now.store(*resting, Ordering::Relaxed);
+        let mut crew = self.lock_crew();
+        crew.resting += 1;
+        self.resting_now.store(crew.resting, Ordering::Relaxed);
         loop {
-            if *resting == self.queues.len() {
+            if crew.resting == crew.started {
                 self.pushed.notify_all();
                 return false;
             }
@@ -100,12 +122,12 @@ impl<'p, S> Ready<'p, S> {
                 return false;
             }
             if self.queues.iter().any(|queue| !queue.lock().is_empty()) {
-                *resting -= 1;
-                self.resting_now.store(*resting, Ordering::Relaxed);
+                crew.resting -= 1;
+                self.resting_now.store(crew.resting, Ordering::Relaxed);
                 return true;
             }
-            let slept = self.pushed.wait_timeout(resting, NAP);
-            resting = slept.unwrap_or_else(|poisoned| poisoned.into_inner()).0;
+            let slept = self.pushed.wait_timeout(crew, NAP);
+            crew = slept.unwrap_or_else(|poisoned| poisoned.into_inner()).0;
         }
     }
 
@@ -150,6 +172,9 @@ struct Loop<'w, 'e, W: Work> {
     claim: Claim,
     reaped: Reaped<'e, W::State>,
     issued: u32,
+    /// The buffer of the last file, for the next one. Nothing is kept while this worker rests or
+    /// waits for memory.
+    spare: Option<Lease>,
 }
 
 pub(super) fn run<'e, W: Work>(
@@ -170,6 +195,7 @@ pub(super) fn run<'e, W: Work>(
         claim: Claim::default(),
         reaped,
         issued: 0,
+        spare: None,
     };
     this.worker.meter.skip();
     while this.step() {}
@@ -192,6 +218,7 @@ impl<'e, W: Work> Loop<'_, 'e, W> {
             Action::Issue => self.issue(),
             Action::Compute => {
                 if let Some(piece) = self.ready.pop(me) {
+                    self.worker.meter.step_starts();
                     self.admission.taken();
                     self.compute(piece, true);
                     self.reap(false);
@@ -211,8 +238,10 @@ impl<'e, W: Work> Loop<'_, 'e, W> {
                 Some(piece) => self.compute(piece, false),
                 None if self.ready.queues.len() == 1 => return false,
                 None => {
+                    self.spare = None;
+                    self.worker.meter.step_timed();
                     let more = self.ready.rest(|| shared.stopping());
-                    self.worker.meter.lap(ioloom_model::CallKind::HandOver, 0);
+                    self.worker.meter.lap(CallKind::HandOver, 0);
                     return more;
                 }
             },
@@ -237,8 +266,10 @@ impl<'e, W: Work> Loop<'_, 'e, W> {
             self.admission.list_ended();
             return;
         };
+        let spare = self.spare.take();
         let lease = match shared.first_bytes {
             0 => None,
+            _ if spare.is_some() => spare,
             bytes => match self.fetch.arena(shared).try_lease(bytes) {
                 Ok(Some(lease)) => Some(lease),
                 Ok(None) => {
@@ -258,23 +289,32 @@ impl<'e, W: Work> Loop<'_, 'e, W> {
 
     /// `idle`: nothing of this worker is in flight or ready.
     fn start(&mut self, item: Item<'e, W::State>, lease: Option<Lease>, idle: bool) {
-        self.worker.meter.skip();
+        self.worker.meter.step_starts();
         let shared = self.worker.shared;
         self.admission.issued();
         let mut cx = Cx { shared, meter: &mut self.worker.meter, may_wait: false, idle };
         let started = self.fetch.start(&mut cx, item, lease);
-        self.started(started);
+        let hit = self.started(started);
+        self.compute_all(hit);
         self.issued += 1;
         if self.issued >= ISSUES_PER_REAP {
             self.reap(false);
         }
     }
 
-    fn started(&mut self, started: Started<'e, W::State>) {
+    /// Counts what was started. A piece that was there at once is returned if it shall be computed at
+    /// once too.
+    fn started(&mut self, started: Started<'e, W::State>) -> Option<Loaded<'e, W::State>> {
+        let mut hit = None;
         match started {
             Started::Ready(loaded) => {
                 self.admission.completed();
-                self.ready.push(self.worker.number, loaded);
+                if self.short_functions() {
+                    self.admission.taken();
+                    hit = Some(loaded);
+                } else {
+                    self.ready.push(self.worker.number, loaded);
+                }
             }
             Started::Pending => {}
             Started::Failed(error) => {
@@ -290,10 +330,18 @@ impl<'e, W: Work> Loop<'_, 'e, W> {
         }
         let flying = self.fetch.in_flight();
         self.worker.in_flight(flying);
+        hit
+    }
+
+    /// Whether functions take little time on this worker these days; unknown is no.
+    fn short_functions(&self) -> bool {
+        let typical = self.worker.meter.typical_ns(CallKind::Compute);
+        typical.is_some_and(|ns| ns <= SHORT_FUNCTION_NS)
     }
 
     fn reap(&mut self, wait: bool) {
         self.issued = 0;
+        self.worker.meter.step_timed();
         let shared = self.worker.shared;
         let mut cx = Cx { shared, meter: &mut self.worker.meter, may_wait: wait, idle: false };
         if let Err(error) = self.fetch.reap(&mut cx, wait, &mut self.reaped) {
@@ -316,26 +364,43 @@ impl<'e, W: Work> Loop<'_, 'e, W> {
     }
 
     /// Computes a piece. `own`: it was read here, so a file with more pieces is read on here.
-    fn compute(&mut self, mut piece: Loaded<'e, W::State>, own: bool) {
-        let more = self.worker.compute(&mut piece);
-        if more && !self.worker.shared.stopping() {
-            // A stolen file goes on with its thief.
-            self.admission.issued();
-            let (shared, meter) = (self.worker.shared, &mut self.worker.meter);
-            let mut cx = Cx { shared, meter, may_wait: false, idle: false };
-            let started = self.fetch.resume(&mut cx, piece);
-            self.started(started);
-        } else {
-            super::release(&mut self.worker.meter, piece);
-        }
+    fn compute(&mut self, piece: Loaded<'e, W::State>, own: bool) {
+        self.compute_all(Some(piece));
         if own {
             self.admission.gave_back();
+        }
+    }
+
+    /// Computes a piece and those that follow it in its file, as long as they are there at once.
+    fn compute_all(&mut self, mut next: Option<Loaded<'e, W::State>>) {
+        while let Some(mut piece) = next {
+            let shared = self.worker.shared;
+            let permit = shared.permits.as_ref().map(|permits| {
+                let permit = permits.take();
+                self.worker.meter.lap(CallKind::HandOver, piece.item.index);
+                permit
+            });
+            let more = self.worker.compute(&mut piece);
+            drop(permit);
+            if !more || shared.stopping() {
+                self.spare = shared.spare(&mut piece).or_else(|| self.spare.take());
+                super::release(&mut self.worker.meter, piece);
+                return;
+            }
+            // A stolen file goes on with its thief.
+            self.admission.issued();
+            let meter = &mut self.worker.meter;
+            let mut cx = Cx { shared, meter, may_wait: false, idle: false };
+            let started = self.fetch.resume(&mut cx, piece);
+            next = self.started(started);
         }
     }
 
     /// Waits until a first buffer fits and a descriptor is free, holding nothing.
     fn await_memory(&mut self) {
         let shared = self.worker.shared;
+        self.spare = None;
+        self.worker.meter.step_timed();
         let Some(item) = self.pending.take() else {
             self.admission.gave_back();
             return;
@@ -353,7 +418,7 @@ impl<'e, W: Work> Loop<'_, 'e, W> {
             }
             bytes => {
                 let lease = self.fetch.arena(shared).lease(bytes, 0);
-                self.worker.meter.lap(ioloom_model::CallKind::Memory, item.index);
+                self.worker.meter.lap(CallKind::Memory, item.index);
                 lease.map(Some)
             }
         };
@@ -374,7 +439,7 @@ impl<'e, W: Work> Loop<'_, 'e, W> {
             Some(piece) => self.compute(piece, false),
             None => std::thread::sleep(REGISTERED_PAUSE),
         }
-        self.worker.meter.lap(ioloom_model::CallKind::Memory, 0);
+        self.worker.meter.lap(CallKind::Memory, 0);
         self.admission.gave_back();
     }
 }

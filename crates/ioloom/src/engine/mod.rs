@@ -34,6 +34,9 @@ pub(crate) use work::Worker;
 /// The first read of a file whose size is not known asks for this much, bytes.
 const FIRST_READ: u64 = 64 << 10;
 const FIRST_READ_MIN: u64 = 4 << 10;
+/// Workers of a `nowait` window for each permit. They block in opens and in the read of their oldest
+/// miss, so fewer leave processors idle; more only share the same window.
+const NOWAIT_WORKERS: u32 = 8;
 /// Requests that one io_uring takes.
 const RING_MAX: u64 = 32_768;
 
@@ -151,6 +154,7 @@ fn team(plan: &Plan) -> Vec<Role> {
         Schedule::Window { window, permits } => {
             let threads = match plan.method {
                 Method::Read | Method::DirectRead => window,
+                Method::Nowait => (permits.unwrap_or(1) * NOWAIT_WORKERS).min(window),
                 // A worker without room in the window would have nothing to do.
                 _ => permits.unwrap_or(1).min(window),
             };
@@ -320,7 +324,7 @@ fn whole_max(plan: &Plan, team: &[Role], at_once: u64, first_bytes: u64) -> u64 
 
 fn permits(plan: &Plan) -> Option<Permits> {
     match (plan.schedule, plan.method) {
-        (Schedule::Window { permits, .. }, Method::Read | Method::DirectRead) => {
+        (Schedule::Window { permits, .. }, Method::Read | Method::DirectRead | Method::Nowait) => {
             Some(Permits::new(permits.unwrap_or(1)))
         }
         _ => None,
@@ -346,6 +350,7 @@ fn window_of(plan: &Plan, number: usize, files_at_once: u64) -> u32 {
         Schedule::Threads { .. } => 1,
         Schedule::Window { window, permits } => match plan.method {
             Method::Read | Method::DirectRead => 1,
+            Method::Nowait => share(window, (permits.unwrap_or(1) * NOWAIT_WORKERS).min(window)),
             _ => share(window, permits.unwrap_or(1).min(window)).max(1),
         },
         // Any reader may use all of what is common.

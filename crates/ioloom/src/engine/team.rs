@@ -1,17 +1,17 @@
 //! The threads of a run: set up, let go at one moment, watched, joined.
 //!
 //! All threads of a plan wait at a start line, so that the run begins when the last of them is
-//! ready. The one exception is a window of blocking reads: there a thread is a place in the window
-//! and is started when the running ones wait (`control::Ramp`); from the page cache that never
-//! happens, and the run costs as many threads as it has permits. The calling thread does the looking
-//! and also tells progress.
+//! ready. The exception is a window of calls that block: there more threads than permits are started,
+//! and each only when the running ones wait (`control::Ramp`); from the page cache that never happens,
+//! and the run costs as many threads as it has permits. The calling thread does the looking and also
+//! tells progress.
 
 use super::{
     Error, Executed, Options, Role, Shared, Work, Worker, blocking, looped, roles, window_of,
 };
 use crate::fetch;
 use ioloom_control::Ramp;
-use ioloom_model::Schedule;
+use ioloom_model::{Method, Schedule};
 use ioloom_observe::{Sampler, ThreadReport, Usage, UsageDelta};
 use ioloom_sys::clock::monotonic_ns;
 use ioloom_sys::proc::{self, Who};
@@ -125,8 +125,16 @@ impl<'e, W: Work> Team<'e, W> {
     fn ramp(self) -> Ramp {
         let all = self.roles.len() as u32;
         match (self.shared.plan.schedule, &self.shared.permits) {
-            (Schedule::Window { permits, .. }, Some(_)) => Ramp::new(permits.unwrap_or(1), all),
-            _ => Ramp::new(all, all),
+            (Schedule::Window { permits, .. }, Some(_)) => {
+                let files_per_wait = match self.shared.plan.method {
+                    // A worker waits for the oldest of its window, and then for nothing for long.
+                    Method::Nowait => 256,
+                    // A thread that waits less leaves its processor idle for less than a thread costs.
+                    _ => 8,
+                };
+                Ramp::new(permits.unwrap_or(1), all, files_per_wait)
+            }
+            _ => Ramp::new(all, all, 1),
         }
     }
 
@@ -143,6 +151,7 @@ impl<'e, W: Work> Team<'e, W> {
             let name = format!("ioloom-{}-{number}", role.word());
             let shared = self.shared;
             shared.live.fetch_add(1, Ordering::AcqRel);
+            self.ready.joins();
             let builder = std::thread::Builder::new().name(name.clone());
             let spawned = builder.spawn_scoped(scope, move || {
                 // Panics of what the user gave beside the function: accumulators, path iterators.
@@ -183,7 +192,7 @@ impl<'e, W: Work> Team<'e, W> {
         match (shared.plan.schedule, fetch) {
             (Schedule::Roles { .. }, fetch) => roles::run(&mut worker, role, fetch, self.queues),
             (_, None) => {}
-            (Schedule::Window { .. }, Some(fetch)) if shared.permits.is_none() => {
+            (Schedule::Window { .. }, Some(fetch)) if !shared.plan.method.blocks() => {
                 looped::run(&mut worker, fetch, window, self.ready);
             }
             (_, Some(fetch)) => blocking::run(&mut worker, fetch),

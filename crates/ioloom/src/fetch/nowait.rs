@@ -8,7 +8,7 @@
 use super::blocking::{
     Parked, Progress, READ_MAX, charged, ended, is_end, next_piece, piece_limit, read_on, unpark,
 };
-use super::opening::{Begun, begin, failed_on, size_of};
+use super::opening::{Begun, begin, failed_on};
 use super::{Cx, Fetch, Reaped, Started};
 use crate::arena::Lease;
 use crate::error::{Error, Operation};
@@ -56,7 +56,8 @@ impl<'p, S> NowaitWindow<'p, S> {
                 progress.filled = n;
                 ended(cx, item, file, lease, progress)
             }
-            // Part of it was there, or all of the buffer: the rest with blocking calls.
+            // All of the buffer, or what ends with a page: that may be the edge of what is in memory.
+            // The rest with blocking calls; at the end of the file that is one that answers zero.
             Ok(Nowait::Hit(n)) => {
                 progress.filled = n;
                 read_on(cx, item, file, lease, progress, (false, &mut self.parked))
@@ -80,19 +81,10 @@ impl<'p, S> Fetch<'p, S> for NowaitWindow<'p, S> {
         item: Item<'p, S>,
         lease: Option<Lease>,
     ) -> Started<'p, S> {
-        let Begun { file, lease, mut progress } = match begin(cx, &item, lease, false) {
-            Ok(begun) => begun,
-            Err(not) => return not.started(item),
-        };
-        // A hit that is cut short at the edge of what is in memory looks like the end of the file
-        // unless the size is known; ask for it, the inode is in memory now.
-        if progress.size.is_none() {
-            match size_of(cx, &item, &file) {
-                Ok(size) => progress.size = Some(size),
-                Err(error) => return Started::Failed(error),
-            }
+        match begin(cx, &item, lease, false) {
+            Ok(Begun { file, lease, progress }) => self.attempt(cx, item, file, lease, progress),
+            Err(not) => not.started(item),
         }
-        self.attempt(cx, item, file, lease, progress)
     }
 
     fn resume(&mut self, cx: &mut Cx<'_, '_>, done: super::Loaded<'p, S>) -> Started<'p, S> {
