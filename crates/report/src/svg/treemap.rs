@@ -78,8 +78,14 @@ fn large(m: &mut Markup, chart: &Treemap, tiles: &[&Tile], at: Place, total: f64
     rect(m, "mk", at, 1.0, Some(0.18));
     let head = h >= HEAD + 4.0 && w >= 34.0;
     if head {
-        let words = format!("{name}  {}  {}", chart.unit.format(value), percent(value / total));
-        label(m, "b", x + 6.0, y + 14.0, &fitted(&words, 12.0, w - 10.0));
+        let size = chart.unit.format(value);
+        // The name alone where size and share do not fit beside it.
+        let words =
+            [format!("{name} · {size} · {}", percent(value / total)), format!("{name} · {size}")]
+                .into_iter()
+                .find(|words| text_width(words, 12.5) <= w - 10.0)
+                .unwrap_or_else(|| name.clone());
+        label(m, "b", x + 6.0, y + 14.0, &fitted(&words, 12.5, w - 10.0));
     }
     let [tile] = tiles else { return };
     let top = if head { HEAD } else { 2.0 };
