@@ -156,13 +156,12 @@ fn recorded_curve(records: &[RunRecord], arm: &str, name: &str) -> Vec<(f64, f64
         .collect()
 }
 
+/// The points that the runs of an arm recorded under a name.
+type Recorded<'a> = dyn Fn(&str, &str) -> Vec<(f64, f64)> + 'a;
+
 /// The curves that the contrasts of a claim were read off: levels of a factor with their medians,
 /// or what the runs recorded themselves.
-fn claim_curves(
-    claim: &Claim,
-    verdict: &ClaimVerdict,
-    recorded: &dyn Fn(&str, &str) -> Vec<(f64, f64)>,
-) -> Vec<ClaimCurve> {
+fn claim_curves(claim: &Claim, verdict: &ClaimVerdict, recorded: &Recorded<'_>) -> Vec<ClaimCurve> {
     let mut out = Vec::new();
     for (contrast, part) in claim.contrasts.iter().zip(&verdict.parts) {
         let (axis, metric, mut points) = match contrast {
@@ -190,11 +189,7 @@ fn claim_curves(
     out
 }
 
-fn claim_row(
-    claim: &Claim,
-    verdict: &ClaimVerdict,
-    recorded: &dyn Fn(&str, &str) -> Vec<(f64, f64)>,
-) -> ClaimRow {
+fn claim_row(claim: &Claim, verdict: &ClaimVerdict, recorded: &Recorded<'_>) -> ClaimRow {
     let effect = match &verdict.evidence {
         e if e.effect_is == "ratio" => e.effect.zip(e.lo).zip(e.hi).map(|((v, l), h)| (v, l, h)),
         _ => None,

@@ -4,7 +4,7 @@
 //! Lines are wrapped here, not by the terminal, so that a log file reads as well. Colour only
 //! repeats what words say and stays out of tables, whose columns are counted in characters.
 
-use crate::compare::{Change, matched};
+use crate::compare::{Change, Matched, matched};
 use crate::estimate::Ratio;
 use crate::group::{groups, not_run};
 use crate::headline::{Headline, answer, headlines, plain_text};
@@ -199,6 +199,12 @@ pub fn compare_terminal(a: &Input, b: &Input, width: usize, color: bool) -> Stri
     }
     out.push_str(&finished(&t));
     out.push('\n');
+    compare_words(&mut out, &matched, width);
+    out
+}
+
+/// What the table of a comparison says, in words.
+fn compare_words(out: &mut String, matched: &Matched<'_>, width: usize) {
     let count = |c: Change| matched.rows.iter().filter(|r| r.change == c).count();
     let mut text = format!(
         "{} arms: {} better, {} worse, {} different, {} the same within 5 %, {} unclear",
@@ -214,13 +220,13 @@ pub fn compare_terminal(a: &Input, b: &Input, width: usize, color: bool) -> Stri
         text.push_str(&format!(", {refused} not comparable"));
     }
     text.push('.');
-    push_wrapped(&mut out, &text, width, 0);
+    push_wrapped(out, &text, width, 0);
     for (difference, arms) in matched.refusals() {
         let text = format!("  ≠ no change is told of {arms} arms, {}", clean(difference));
-        push_wrapped(&mut out, &text, width, 4);
+        push_wrapped(out, &text, width, 4);
     }
     if refused < matched.rows.len() {
-        push_wrapped(&mut out, CHANCE, width, 0);
+        push_wrapped(out, CHANCE, width, 0);
     }
     if let Some(worst) = matched
         .rows
@@ -238,12 +244,11 @@ pub fn compare_terminal(a: &Input, b: &Input, width: usize, color: bool) -> Stri
             ratio(r.low),
             ratio(r.high)
         );
-        push_wrapped(&mut out, &text, width, 0);
+        push_wrapped(out, &text, width, 0);
     }
     for (session, what) in &matched.alone {
-        push_wrapped(&mut out, &format!("only in {}: {}", clean(session), clean(what)), width, 2);
+        push_wrapped(out, &format!("only in {}: {}", clean(session), clean(what)), width, 2);
     }
-    out
 }
 
 /// A text without control characters: a name in a record must not move the cursor.

@@ -176,7 +176,14 @@ impl<'e, W: Work> Team<'e, W> {
     /// One thread of a run, from its set-up to its account.
     fn thread(self, number: usize, role: Role, name: String) -> (ThreadReport, W::Local, u64) {
         let shared = self.shared;
-        let window = window_of(&shared.plan, number, shared.at_once);
+        // Of a short list no worker begins more than its part, or the others would have nothing.
+        let part = shared.source.len().map_or(u32::MAX, |files| {
+            u32::try_from(files.div_ceil(self.roles.len())).unwrap_or(u32::MAX).max(1)
+        });
+        let window = match shared.plan.schedule {
+            Schedule::Window { .. } => window_of(&shared.plan, number, shared.at_once).min(part),
+            _ => window_of(&shared.plan, number, shared.at_once),
+        };
         let fetch = match role {
             Role::Computer => None,
             _ => match fetch::make::<W::State>(shared, window) {

@@ -108,6 +108,8 @@ fn kernel(all: &mut Vec<Probe>) {
 }
 
 fn schedstat() -> io::Result<()> {
+    // The account of a thread that never left its processor may still be empty.
+    std::thread::sleep(std::time::Duration::from_micros(1));
     let stat = ThreadSched::open()?.read()?;
     if stat.on_cpu_ns == 0 && stat.run_delay_ns == 0 {
         return Err(io::Error::other("the kernel does not count it"));
