@@ -90,7 +90,7 @@ const EMFILE: i32 = 24;
 const ELOOP: i32 = 40;
 
 /// The system's words without the number that the standard library appends.
-fn in_words(error: &io::Error) -> String {
+pub(crate) fn in_words(error: &io::Error) -> String {
     let text = error.to_string();
     match text.find(" (os error") {
         Some(end) => text[..end].to_lowercase(),
@@ -128,6 +128,14 @@ pub enum Error {
     /// A tree could not be walked.
     #[error("{0}")]
     Walk(String),
+    /// The trace of a run cannot be kept.
+    #[error("cannot write the trace {}: {reason}; name a file in a directory that you may write to", .path.display())]
+    Trace {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        reason: String,
+    },
     /// The system failed in a way that no single file explains.
     #[error("cannot {operation}: {source}")]
     System {

@@ -7,6 +7,7 @@ use crate::error::{Error, FnError};
 use crate::keep::Bytes;
 use crate::run::{Collect, Folded, Job, Run};
 use crate::source::Source;
+use crate::trace::{TraceFile, TraceWanted, level_of_environment};
 use ioloom_ledger::Budget;
 use ioloom_model::{Method, Plan, ReadOrder, Schedule};
 use ioloom_sys::file::{self, Nowait, OpenHow};
@@ -60,6 +61,7 @@ pub struct Files<'a> {
     pub(crate) cancel: Cancel,
     pub(crate) progress: Option<ProgressFn<'a>>,
     pub(crate) files_max: Option<u64>,
+    pub(crate) trace: Option<PathBuf>,
 }
 
 pub(crate) enum Input<'a> {
@@ -164,6 +166,7 @@ impl<'a> Files<'a> {
             cancel: Cancel::new(),
             progress: None,
             files_max: None,
+            trace: None,
         }
     }
 
@@ -229,6 +232,21 @@ impl<'a> Files<'a> {
     /// At most this many files, from the start of the list.
     pub fn take(mut self, files: u64) -> Self {
         self.files_max = Some(files);
+        self
+    }
+
+    /// Keeps a trace of what every thread did when, in a file for `ioloom trace show`. The level of
+    /// evidence is the highest that works, or what `IOLOOM_EVIDENCE` says.
+    ///
+    /// ```
+    /// let dir = tempfile::tempdir().unwrap();
+    /// let path = dir.path().join("run.ioloom");
+    /// ioloom::files(["Cargo.toml"]).trace(&path).map(|f| Ok(f.len())).run()?;
+    /// assert!(std::fs::read(path).unwrap().starts_with(b"IOLMTRCE"));
+    /// # Ok::<(), ioloom::Error>(())
+    /// ```
+    pub fn trace(mut self, path: impl Into<PathBuf>) -> Self {
+        self.trace = Some(path.into());
         self
     }
 
@@ -310,6 +328,11 @@ impl<'a> Files<'a> {
                 if E::CHUNKS { "chunks" } else { "whole files" }
             )));
         }
+        let wanted = match self.trace {
+            Some(path) => Some(TraceWanted { path, level: level_of_environment()? }),
+            None => TraceWanted::from_environment()?,
+        };
+        let trace_file = wanted.as_ref().map(|w| TraceFile::create(&w.path)).transpose()?;
         let source = match (self.input, self.files_max) {
             (Input::List(list), max) => Source::list(list, plan.read_order, max),
             (Input::Stream(paths), None) => Source::stream(paths, plan.read_order),
@@ -324,9 +347,14 @@ impl<'a> Files<'a> {
         let options = Options {
             cancel: self.cancel.clone(),
             progress: tell.as_ref().map(|t| t as &(dyn Fn(u64, u64, Option<u64>) + Sync)),
+            tracing: wanted.as_ref().map(TraceWanted::tracing),
             ..Options::default()
         };
-        engine::execute(&source, plan, budget, &options, work)
+        let mut executed = engine::execute(&source, plan, budget, &options, work)?;
+        if let (Some(file), Some(trace)) = (trace_file, executed.titled_trace()) {
+            file.write(&trace)?;
+        }
+        Ok(executed)
     }
 }
 

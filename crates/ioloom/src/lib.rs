@@ -14,6 +14,14 @@
 //! [`Errors`]; a panic of the function is resumed after everything in flight was drained. The plan
 //! ([`Files::pin`]) is for experts and for the laboratory; [`Run::why`] says what limited a run.
 //!
+//! Any program that uses this library can be traced: with `IOLOOM_TRACE=run.ioloom` in its
+//! environment (or [`Files::trace`] in its source) a run writes what every thread did when to that
+//! file, for `ioloom trace show run.ioloom`. The highest level of evidence that works is used;
+//! `IOLOOM_EVIDENCE=0`, `1` or `2` pins one, and a level that does not work is refused with what
+//! would make it work. A run that fails writes no trace. Both are read when a run starts; a second
+//! run of the same process writes to `run.2.ioloom`. Every file of a traced run is timed; other runs
+//! pay one comparison a lap.
+//!
 //! What it costs: a file costs its system calls, five clock readings (24 ns each where the vDSO
 //! serves them) and a few uncontended atomics; the `null` method measures it.
 
@@ -27,6 +35,7 @@ mod files;
 mod keep;
 mod run;
 mod source;
+mod trace;
 
 pub use cancel::Cancel;
 pub use each::{Each, FoldFile, MapChunks, Whole};
@@ -38,3 +47,4 @@ pub use files::{
 pub use ioloom_model::{Plan, ReadOrder};
 pub use keep::Bytes;
 pub use run::{Iter, Job, Run};
+pub use trace::{EVIDENCE_VARIABLE, TRACE_VARIABLE, TraceFile, TraceWanted};

@@ -63,15 +63,15 @@ impl Gauges {
     }
 }
 
-/// A thread that samples gauges.
-pub struct Sampler {
+/// A thread that samples numbers which others change.
+pub struct Sampler<T> {
     stop: Arc<AtomicBool>,
-    thread: JoinHandle<Vec<(u64, u32)>>,
+    thread: JoinHandle<Vec<(u64, T)>>,
 }
 
-impl Sampler {
-    /// Starts sampling; times count from `start_ns` on the monotonic clock.
-    pub fn start(gauges: Arc<Gauges>, start_ns: u64) -> std::io::Result<Self> {
+impl<T: Send + 'static> Sampler<T> {
+    /// Samples what `read` gives; times count from `start_ns` on the monotonic clock.
+    pub fn start(read: impl Fn() -> T + Send + 'static, start_ns: u64) -> std::io::Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = stop.clone();
         let thread =
@@ -87,7 +87,7 @@ impl Sampler {
                         });
                         period *= 2;
                     }
-                    points.push((monotonic_ns().saturating_sub(start_ns), gauges.sum()));
+                    points.push((monotonic_ns().saturating_sub(start_ns), read()));
                     std::thread::sleep(period);
                 }
                 points
@@ -95,8 +95,8 @@ impl Sampler {
         Ok(Self { stop, thread })
     }
 
-    /// Stops and returns nanoseconds after the start and requests in flight.
-    pub fn stop(self) -> Vec<(u64, u32)> {
+    /// Stops and returns nanoseconds after the start and what was there then.
+    pub fn stop(self) -> Vec<(u64, T)> {
         self.stop.store(true, Ordering::Relaxed);
         self.thread.join().unwrap_or_default()
     }
@@ -111,7 +111,7 @@ mod tests {
         let gauges = Arc::new(Gauges::new(2));
         gauges.set(0, 3);
         gauges.set(1, 4);
-        let sampler = Sampler::start(gauges, monotonic_ns()).unwrap();
+        let sampler = Sampler::start(move || gauges.sum(), monotonic_ns()).unwrap();
         std::thread::sleep(Duration::from_millis(20));
         let points = sampler.stop();
         assert!(points.iter().all(|(_, n)| *n == 7) && !points.is_empty());

@@ -10,7 +10,11 @@
 //! [`TIMED_ONE_IN`] after its first [`TIMED_FIRST`]; the calls of the others are counted. Five clock
 //! readings and five table entries in memory that has gone cold since the thread last ran cost as
 //! much as opening the file from the cache does.
+//!
+//! With [`Detail::Traced`] every file is timed, and [`Meter::trace`] names the recorder that keeps
+//! each lap as a span: one reading of the clock serves both.
 
+use crate::collect::Recorder;
 use ioloom_model::{CallKind, CallStats, ThreadTime, record::Span};
 use ioloom_stats::Histogram;
 use ioloom_sys::clock::{monotonic_ns, thread_cpu_ns};
@@ -41,6 +45,8 @@ pub enum Detail {
         /// Spans that this thread may keep.
         spans_max: usize,
     },
+    /// Wall times of all files, for the recorder of a trace.
+    Traced,
 }
 
 #[derive(Default)]
@@ -84,6 +90,7 @@ pub struct Meter {
     start_ns: u64,
     last_ns: u64,
     detail: Detail,
+    recorder: Option<Box<Recorder>>,
     kinds: [Kind; KINDS],
     cpu_start_ns: u64,
     cpu_mark_ns: u64,
@@ -135,7 +142,7 @@ impl Meter {
     /// monotonic clock.
     pub fn start(run_start_ns: u64, detail: Detail) -> Self {
         let spans_max = match detail {
-            Detail::Totals => 0,
+            Detail::Totals | Detail::Traced => 0,
             Detail::Full { spans_max } => spans_max,
         };
         let mut spans = vec![Span { kind: CallKind::Open, start_ns: 0, ns: 0, file: 0 }; spans_max];
@@ -149,6 +156,7 @@ impl Meter {
             start_ns: now,
             last_ns: now,
             detail,
+            recorder: None,
             kinds: std::array::from_fn(|_| Kind::default()),
             cpu_start_ns,
             cpu_mark_ns: cpu_start_ns,
@@ -169,6 +177,16 @@ impl Meter {
             first_compute_ns: None,
             last_compute_ns: None,
         }
+    }
+
+    /// From now on each lap is a span of `recorder` too.
+    pub fn trace(&mut self, mut recorder: Recorder) {
+        recorder.begin();
+        self.recorder = Some(Box::new(recorder));
+        if self.detail == Detail::Totals {
+            self.detail = Detail::Traced;
+        }
+        self.skip();
     }
 
     /// The thread takes a file, and no other until this one is done: decides whether it is timed.
@@ -218,10 +236,8 @@ impl Meter {
         at.table.get_or_insert_default().record(ns);
         at.wall_ns += ns;
         at.typical_ns = moved(at.typical_ns, ns);
-        if self.detail != Detail::Totals {
-            self.detailed(kind, ns, file);
-        }
-        self.last_ns = now;
+        self.last_ns =
+            if self.detail == Detail::Totals { now } else { self.detailed(kind, now, file) };
     }
 
     /// The time since the last lap belongs to no call: our own bookkeeping.
@@ -232,8 +248,22 @@ impl Meter {
         }
     }
 
+    /// Keeps what is known of a lap that ends at `now`; returns where the next one starts.
     #[cold]
-    fn detailed(&mut self, kind: CallKind, ns: u64, file: usize) {
+    fn detailed(&mut self, kind: CallKind, now: u64, file: usize) -> u64 {
+        let ns = now - self.last_ns;
+        if self.detail != Detail::Traced {
+            self.full(kind, ns, file);
+        }
+        if let Some(recorder) = &mut self.recorder
+            && recorder.span(kind.into(), file as u32, self.last_ns, now)
+        {
+            return monotonic_ns();
+        }
+        now
+    }
+
+    fn full(&mut self, kind: CallKind, ns: u64, file: usize) {
         if ns < LONG_LAP_NS {
             self.short_wall_ns += ns;
             self.kinds[kind as usize].cpu_ns += ns;
@@ -289,6 +319,7 @@ impl Meter {
     pub fn finish(mut self, name: String, role: &str) -> ThreadReport {
         self.timing = true;
         self.skip();
+        self.recorder = None; // it hands over what it has
         let mut calls_ns = BTreeMap::new();
         let mut tables = Vec::new();
         let mut weights = Weights::default();
@@ -338,8 +369,8 @@ impl Weights {
     fn add(&mut self, kind: CallKind, wall: u64, cpu: u64, detail: Detail) {
         let off = match detail {
             Detail::Full { .. } => wall.saturating_sub(cpu),
-            Detail::Totals if kind == CallKind::Compute => 0,
-            Detail::Totals => wall,
+            Detail::Totals | Detail::Traced if kind == CallKind::Compute => 0,
+            Detail::Totals | Detail::Traced => wall,
         };
         match kind {
             CallKind::Compute => self.compute += off,

@@ -14,8 +14,10 @@ mod looped;
 mod measure;
 mod roles;
 mod team;
+mod traced;
 mod work;
 
+pub use traced::Tracing;
 pub use work::{Executed, Options, Piece, Work};
 
 use crate::arena::{Arena, Lease};

@@ -6,8 +6,10 @@
 //! and the run costs as many threads as it has permits. The calling thread does the looking and also
 //! tells progress.
 
+use super::traced::Traced;
 use super::{
-    Error, Executed, Options, Role, Shared, Work, Worker, blocking, looped, roles, window_of,
+    Error, Executed, Options, Role, Shared, Work, Worker, blocking, looped, roles, traced,
+    window_of,
 };
 use crate::fetch;
 use ioloom_control::Ramp;
@@ -37,6 +39,7 @@ struct Team<'e, W: Work> {
     queues: &'e roles::Queues<'e, W::State>,
     ready: &'e looped::Ready<'e, W::State>,
     main: &'e Thread,
+    traced: Option<&'e Traced>,
 }
 
 impl<W: Work> Clone for Team<'_, W> {
@@ -58,6 +61,7 @@ pub(super) fn run<W: Work>(
     let queues = roles::Queues::new(shared);
     let ready = looped::Ready::new(roles.len());
     let main = std::thread::current();
+    let traced = options.tracing.map(|wanted| Traced::start(wanted, roles.len())).transpose()?;
     let team = Team {
         shared,
         roles,
@@ -67,9 +71,10 @@ pub(super) fn run<W: Work>(
         queues: &queues,
         ready: &ready,
         main: &main,
+        traced: traced.as_ref(),
     };
     let (mut reports, mut locals) = (Vec::new(), Vec::new());
-    let (mut start, mut ended, mut in_flight) = (0, 0, Vec::new());
+    let (mut start, mut ended, mut sampled) = (0, 0, Vec::new());
     let mut usage = UsageDelta::default();
     let mut ramp = team.ramp();
     std::thread::scope(|scope| {
@@ -78,7 +83,11 @@ pub(super) fn run<W: Work>(
         team.gate.wait_until_ready(handles.len());
         let before = Usage::now(options.block_device);
         start = monotonic_ns();
-        let sampler = options.sample.then(|| Sampler::start(shared.gauges.clone(), start));
+        let sampled_too = options.sample || traced.is_some();
+        let sampler = sampled_too.then(|| traced::sample(shared, start)).flatten();
+        if let Some(traced) = &traced {
+            traced.begin(start);
+        }
         ramp.begin(0, waits());
         team.gate.open(start);
         team.watch(&mut ramp, |more| team.start_more(scope, more, &mut handles));
@@ -90,7 +99,7 @@ pub(super) fn run<W: Work>(
             locals.push(local);
         }
         usage = Usage::now(options.block_device).since(&before);
-        in_flight = sampler.and_then(Result::ok).map(Sampler::stop).unwrap_or_default();
+        sampled = sampler.map(Sampler::stop).unwrap_or_default();
     });
     let elapsed_ns = ended.saturating_sub(start);
     let panic = shared.panic.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).take();
@@ -101,6 +110,7 @@ pub(super) fn run<W: Work>(
     if let Some(error) = fatal {
         return Err(error);
     }
+    let trace = traced.map(|traced| Box::new(traced.end(elapsed_ns, &reports, &sampled)));
     Ok(Executed {
         locals,
         elapsed_ns,
@@ -108,9 +118,10 @@ pub(super) fn run<W: Work>(
         bytes: shared.gauges.bytes(),
         reports,
         usage,
-        in_flight,
+        in_flight: sampled.into_iter().map(|(at, (in_flight, _))| (at, in_flight)).collect(),
         budget_peak_bytes: shared.budget.peak(),
         cancelled: shared.cancel.is_cancelled(),
+        trace,
         plan: shared.plan,
     })
 }
@@ -194,8 +205,12 @@ impl<'e, W: Work> Team<'e, W> {
                 }
             },
         };
+        let recorder = self.traced.map(|traced| (traced.register(&name, role.word()), traced));
         let start_ns = self.gate.arrive();
         let mut worker = Worker::new(shared, number, self.work, start_ns, self.options.detail);
+        if let Some((recorder, traced)) = recorder {
+            worker.trace(recorder, traced);
+        }
         match (shared.plan.schedule, fetch) {
             (Schedule::Roles { .. }, fetch) => roles::run(&mut worker, role, fetch, self.queues),
             (_, None) => {}
@@ -204,7 +219,7 @@ impl<'e, W: Work> Team<'e, W> {
             }
             (_, Some(fetch)) => blocking::run(&mut worker, fetch),
         }
-        worker.end(name, role)
+        worker.end(name, role, self.traced)
     }
 
     /// Starts threads as they are needed and tells progress, until the last thread has ended.

@@ -1,13 +1,17 @@
 //! What is run on the files, and the thread that runs it.
 
+use super::traced::{Seen, Traced, Tracing};
 use super::{Role, Shared};
 use crate::arena::{Arena, Kept};
 use crate::cancel::Cancel;
 use crate::error::{FileError, FnError, Operation};
 use crate::fetch::{Data, Loaded};
+use ioloom_model::units::{format_count, format_ns, format_size};
 use ioloom_model::{CallKind, Plan};
+use ioloom_observe::collect::Recorder;
 use ioloom_observe::{Detail, Meter, ThreadReport, UsageDelta};
 use ioloom_sys::clock::monotonic_ns;
+use ioloom_trace::Trace;
 use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
@@ -82,6 +86,8 @@ pub struct Options<'a> {
     pub sample: bool,
     /// Block device whose busy time is wanted.
     pub block_device: Option<&'a str>,
+    /// Trace the run.
+    pub tracing: Option<Tracing>,
     /// Allow mappings: only in a process that may end by SIGBUS.
     pub mmap: bool,
 }
@@ -94,6 +100,7 @@ impl Default for Options<'_> {
             detail: Detail::Totals,
             sample: false,
             block_device: None,
+            tracing: None,
             mmap: false,
         }
     }
@@ -121,9 +128,24 @@ pub struct Executed<L> {
     pub budget_peak_bytes: u64,
     /// Whether it was cancelled.
     pub cancelled: bool,
+    /// What every thread did when, if the run was traced.
+    pub trace: Option<Box<Trace>>,
 }
 
 impl<L> Executed<L> {
+    /// The trace of a traced run, with a title.
+    pub fn titled_trace(&mut self) -> Option<Box<Trace>> {
+        let mut trace = self.trace.take()?;
+        trace.title = format!(
+            "{}: {} files, {} in {}",
+            self.plan,
+            format_count(self.files),
+            format_size(self.bytes),
+            format_ns(self.elapsed_ns as f64)
+        );
+        Some(trace)
+    }
+
     /// The same run with other states of the threads.
     pub(crate) fn map<T>(self, f: impl FnMut(L) -> T) -> Executed<T> {
         Executed {
@@ -137,6 +159,7 @@ impl<L> Executed<L> {
             in_flight: self.in_flight,
             budget_peak_bytes: self.budget_peak_bytes,
             cancelled: self.cancelled,
+            trace: self.trace,
         }
     }
 }
@@ -148,6 +171,8 @@ pub(crate) struct Worker<'e, W: Work> {
     pub(crate) number: usize,
     pub(crate) work: &'e W,
     pub(crate) local: W::Local,
+    /// Files that were computed, where a trace wants them.
+    seen: Option<Vec<Seen>>,
 }
 
 impl<'e, W: Work> Worker<'e, W> {
@@ -159,11 +184,25 @@ impl<'e, W: Work> Worker<'e, W> {
         detail: Detail,
     ) -> Self {
         let meter = Meter::start(start_ns, detail);
-        Self { shared, meter, number, work, local: work.local() }
+        Self { shared, meter, number, work, local: work.local(), seen: None }
     }
 
-    pub(crate) fn end(self, name: String, role: Role) -> (ThreadReport, W::Local, u64) {
+    /// From now on this thread is traced.
+    pub(super) fn trace(&mut self, recorder: Recorder, traced: &Traced) {
+        self.meter.trace(recorder);
+        self.seen = traced.wants_files().then(Vec::new);
+    }
+
+    pub(super) fn end(
+        mut self,
+        name: String,
+        role: Role,
+        traced: Option<&Traced>,
+    ) -> (ThreadReport, W::Local, u64) {
         let ended = monotonic_ns();
+        if let (Some(traced), Some(seen)) = (traced, self.seen.take()) {
+            traced.saw(seen);
+        }
         (self.meter.finish(name, role.word()), self.local, ended)
     }
 
@@ -203,6 +242,9 @@ impl<'e, W: Work> Worker<'e, W> {
             if last { work.finish(local, own, index, path).map(|()| None) } else { Ok(Some(own)) }
         }));
         self.meter.lap(CallKind::Compute, index);
+        if let Some(seen) = &mut self.seen {
+            seen.push((index, path.to_owned(), bytes.len() as u64));
+        }
         match result {
             Ok(Ok(state)) => {
                 self.shared.gauges.done(self.number, bytes.len() as u64, last);

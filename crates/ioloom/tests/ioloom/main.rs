@@ -9,3 +9,4 @@ mod policy;
 mod properties;
 mod support;
 mod tail;
+mod trace;

@@ -117,19 +117,25 @@ impl Recorder {
     #[inline]
     pub fn lap(&mut self, kind: SpanKind, file: u32) {
         let now = monotonic_ns();
-        let ns = now - self.last_ns;
+        let read = self.span(kind, file, self.last_ns, now);
+        // The reading is the tool's time, not that of the next span.
+        self.last_ns = if read { monotonic_ns() } else { now };
+    }
+
+    /// A span whose edges the caller has read from the clock itself, after the span before. True: the
+    /// thread's clocks were read after it, so the caller reads its own again.
+    #[inline]
+    pub fn span(&mut self, kind: SpanKind, file: u32, start_ns: u64, end_ns: u64) -> bool {
+        let ns = end_ns.saturating_sub(start_ns);
         let total = &mut self.done.totals[kind as usize];
         total.count += 1;
         total.ns += ns;
         if self.done.spans.len() < self.done.spans.capacity() {
-            self.done.spans.push(Span { start_ns: self.last_ns, ns, kind, file });
+            self.done.spans.push(Span { start_ns, ns, kind, file });
         } else {
             self.done.spans_lost += 1;
         }
-        self.last_ns = now;
-        if ns >= LONG_NS && self.accounts_wanted {
-            self.after_long(kind, ns);
-        }
+        ns >= LONG_NS && self.accounts_wanted && self.after_long(kind, ns, end_ns)
     }
 
     /// The time since the last span belongs to none.
@@ -139,19 +145,18 @@ impl Recorder {
     }
 
     #[cold]
-    fn after_long(&mut self, kind: SpanKind, ns: u64) {
+    fn after_long(&mut self, kind: SpanKind, ns: u64, end_ns: u64) -> bool {
         if let Some(head) = &self.head {
             let now = head.position();
             if now == self.head_seen {
-                return;
+                return false;
             }
             self.head_seen = now;
         } else if kind == SpanKind::Compute && ns < LONG_FUNCTION_NS {
-            return;
+            return false;
         }
-        self.account(self.last_ns);
-        // The reading is the tool's time, not that of the next span.
-        self.last_ns = monotonic_ns();
+        self.account(end_ns);
+        true
     }
 
     /// Reads the thread's clocks, as of `at_ns` on the monotonic clock: for callers that keep their

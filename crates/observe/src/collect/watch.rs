@@ -187,10 +187,13 @@ fn assemble(run: Run, mut collected: Collected) -> Raw {
 fn outside(
     run: &Run,
     mut done: Finished,
-    stream: super::gather::Stream,
+    mut stream: super::gather::Stream,
     samples: &[Sample],
 ) -> (RawThread, (usize, usize)) {
     let mut counted = (0, 0);
+    // A thread that moves between processors comes out of several rings.
+    stream.own.sort_by_key(|switch| switch.at_ns);
+    stream.sched.sort_by_key(|switch| switch.at_ns);
     if run.level == Level::Account {
         // Nothing is known outside the samples.
         done.start_ns = samples.first().map_or(done.start_ns, |s| s.at_ns).max(run.start_ns);

@@ -1,0 +1,60 @@
+//! Traces of runs: every thread is explained, and what is kept is what was seen.
+
+use crate::support::{make, plan, roots};
+use ioloom::Error;
+use ioloom_trace::{SpanKind, Trace};
+
+/// Shares of every thread add up, and its lane has neither gap nor overlap.
+fn tiles(trace: &Trace, text: &str) {
+    for thread in &trace.threads {
+        let elapsed = thread.end_ns - thread.start_ns;
+        let sum: u64 = thread.states.values().filter_map(|time| time.ns).sum();
+        assert_eq!(sum, elapsed, "{text}: {}", thread.name);
+        let first = thread.segments.first().map(|segment| segment.start_ns);
+        assert!(elapsed == 0 || first == Some(thread.start_ns), "{text}: {}", thread.name);
+        assert!(thread.segments.windows(2).all(|w| w[0].start_ns < w[1].start_ns), "{text}");
+        // The tool ends after what it watches.
+        let tool = thread.role == ioloom_trace::classify::ROLE_TOOL;
+        assert!(tool || thread.end_ns <= trace.elapsed_ns, "{text}: {}", thread.name);
+    }
+    assert!((trace.evidence.checks.tiling_pct - 100.0).abs() < 1e-6, "{text}");
+}
+
+#[test]
+fn a_traced_run_explains_all_time_and_names_all_files() {
+    let (_dir, paths) = make(&roots()[0], &[3000; 40]);
+    let out = tempfile::tempdir().unwrap();
+    for text in ["read/window:l=8,p=2", "nowait/window:l=8,p=2", "read/roles:r=1,h=0,c=2,w=8"] {
+        let file = out.path().join("run.ioloom");
+        let files = ioloom::files(&paths).pin(plan(text)).trace(&file);
+        let run = files.map(|f| Ok(f.len())).run().unwrap();
+        let trace = ioloom_trace::file::read(&std::fs::read(&file).unwrap()).unwrap();
+        tiles(&trace, text);
+        assert!(trace.title.contains("40 files"), "{}", trace.title);
+        assert_eq!(trace.files.len(), 40, "{text}");
+        assert!(trace.file_bytes.iter().all(|bytes| *bytes == 3000), "{text}");
+        assert!(trace.files.iter().zip(&paths).all(|(name, path)| path.ends_with(name)), "{text}");
+        let spans = trace.threads.iter().flat_map(|t| &t.spans);
+        let computed = spans.filter(|span| span.kind == SpanKind::Compute).count();
+        assert_eq!((computed, run.measured.files), (40, 40), "{text}");
+        let timed = run.measured.calls.values().find(|calls| calls.timed != calls.count);
+        assert_eq!(timed, None, "{text}: with a trace every file is timed");
+        let named = |name: &str| trace.series.iter().any(|series| series.name == name);
+        assert!(named("in flight") && named("memory budget"), "{text}");
+        assert!(trace.marks.iter().any(|mark| mark.name.contains("first")), "{text}");
+    }
+    assert_eq!(std::fs::read_dir(out.path()).unwrap().count(), 1, "nothing unfinished is left");
+}
+
+#[test]
+fn a_path_that_cannot_be_written_is_told_before_the_run() {
+    let (dir, paths) = make(&roots()[0], &[10; 3]);
+    let path = dir.path().join("missing/run.ioloom");
+    let job = ioloom::files(&paths).trace(&path).map(|_| -> Result<(), _> {
+        Err("the function was run although the trace cannot be kept".into())
+    });
+    match job.run() {
+        Err(Error::Trace { path: told, .. }) => assert_eq!(told, path),
+        other => panic!("{other:?}"),
+    }
+}
