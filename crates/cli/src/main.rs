@@ -23,6 +23,7 @@ mod session_report;
 mod sessions;
 mod study;
 mod trace;
+mod watch;
 
 use clap::{Parser, Subcommand};
 
@@ -57,6 +58,7 @@ enum Command {
     Compare(compare::CompareArgs),
     Results(results::ResultsArgs),
     Machine(machine::MachineArgs),
+    Watch(watch::WatchArgs),
     Trace(trace::TraceArgs),
     Fileset(fileset::FilesetArgs),
     Clean(clean::CleanArgs),
@@ -78,6 +80,7 @@ fn main() -> ExitCode {
         Command::Compare(args) => compare::run(&args),
         Command::Results(args) => results::run(&args),
         Command::Machine(args) => machine::run(&args),
+        Command::Watch(args) => return watch::run(&args),
         Command::Trace(args) => trace::run(&args),
         Command::Fileset(args) => fileset::run(&args),
         Command::Clean(args) => clean::run(&args),

@@ -369,7 +369,7 @@ pub(crate) fn report_path(store: &Path, session: &str) -> PathBuf {
 }
 
 /// Writes a report under another name first, so that a reader never sees half of it.
-pub(crate) fn write_report(path: &Path, text: &str) -> Result<(), Failure> {
+pub(crate) fn write_report(path: &Path, text: impl AsRef<[u8]>) -> Result<(), Failure> {
     let fail = |e: std::io::Error| Failure::failed(format!("write {}: {e}", path.display()));
     if let Some(parent) = path.parent().filter(|p| !p.as_os_str().is_empty()) {
         std::fs::create_dir_all(parent).map_err(fail)?;

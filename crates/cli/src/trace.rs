@@ -1,15 +1,30 @@
-//! `ioloom trace`: who may see what threads do, and whether what is seen is right.
+//! `ioloom trace`: shows and exports traces; who may see what threads do, and whether what is seen
+//! is right.
 
+mod export;
 mod grant;
 mod selftest;
+mod show;
 
-use crate::exit::Ended;
+use crate::exit::{Ended, Failure};
 use clap::{Args, Subcommand};
+use ioloom_model::Level;
+use ioloom_trace::Trace;
+use std::path::Path;
 
-/// Lets a user see kernel events, and tests what is seen.
+pub(crate) use show::text;
+
+/// Shows what every thread did when; lets a user see kernel events.
 #[derive(Debug, Args)]
 #[command(after_help = "\
+Traces come from `ioloom each --trace FILE`, `ioloom watch -o FILE`, and from any program that uses
+the library, with IOLOOM_TRACE=FILE in its environment.
+
 Examples:
+  ioloom each ~/src --trace run.ioloom
+  ioloom trace show run.ioloom
+  ioloom trace export run.ioloom --format html -o run.html
+  ioloom trace compare before.ioloom after.ioloom -o both.html
   sudo ioloom trace grant --user anna
   sudo ioloom trace revoke --user anna
   ioloom trace selftest")]
@@ -20,6 +35,19 @@ pub(crate) struct TraceArgs {
 
 #[derive(Debug, Subcommand)]
 enum What {
+    /// Prints lanes, shares, findings and evidence of a trace
+    #[command(after_help = "Examples:\n  ioloom trace show run.ioloom --width 160")]
+    Show(show::ShowArgs),
+    /// Makes a page, a picture, a table or a Perfetto trace of it
+    #[command(after_help = "\
+Examples:
+  ioloom trace export run.ioloom --format html -o run.html
+  ioloom trace export run.ioloom --format perfetto -o run.pftrace
+  ioloom trace export run.ioloom --format csv --table spans -o -")]
+    Export(export::ExportArgs),
+    /// Puts two traces on one axis, in one page
+    #[command(after_help = "Examples:\n  ioloom trace compare a.ioloom b.ioloom -o both.html")]
+    Compare(export::CompareArgs),
     /// Lets one user record scheduler and device events of the kernel
     #[command(after_help = "\
 The user then sees names, numbers and switches of every process of the machine, and requests to its
@@ -45,8 +73,24 @@ Examples:
 
 pub(crate) fn run(args: &TraceArgs) -> Ended {
     match &args.what {
+        What::Show(args) => show::run(args),
+        What::Export(args) => export::run(args),
+        What::Compare(args) => export::compare(args),
         What::Grant(args) => grant::grant(args),
         What::Revoke(args) => grant::revoke(args),
         What::Selftest(args) => selftest::run(args),
     }
+}
+
+/// A level by its number.
+pub(crate) fn level(number: u8) -> Option<Level> {
+    [Level::Account, Level::Switch, Level::Kernel].into_iter().find(|l| l.number() == number)
+}
+
+/// Reads a trace.
+fn read(path: &Path) -> Result<Trace, Failure> {
+    let bytes = std::fs::read(path)
+        .map_err(|e| Failure::failed(format!("read the trace {}: {e}", path.display())))?;
+    ioloom_trace::file::read(&bytes)
+        .map_err(|e| Failure::usage(format!("read {}: {e}", path.display())))
 }

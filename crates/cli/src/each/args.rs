@@ -16,6 +16,7 @@ Examples:
   ioloom each --check sums.txt                  check such lines
   find . -name '*.c' -print0 | ioloom each -0 - --exec 'wc -l {}'
   ioloom each big/ --method direct:uring --schedule window:l=8
+  ioloom each ~/src --trace run.ioloom          keep what every thread did when
   ioloom each --explain                         what every plan does")]
 pub(crate) struct EachArgs {
     /// Directories or files; `-` reads a list of paths from standard input
@@ -80,6 +81,15 @@ pub(crate) struct EachArgs {
     #[arg(short, long, conflicts_with = "json")]
     pub(crate) quiet: bool,
 
+    /// Keep a trace of what every thread did when, for `ioloom trace`
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["explain", "check"])]
+    pub(crate) trace: Option<PathBuf>,
+
+    /// Level of evidence of the trace: 0, 1 or 2 [default: the highest that works]
+    #[arg(long, value_name = "LEVEL", requires = "trace",
+          value_parser = clap::value_parser!(u8).range(0..=2))]
+    pub(crate) evidence: Option<u8>,
+
     /// Print what the chosen plan does, or with no path and no plan the table of all plans
     #[arg(long)]
     pub(crate) explain: bool,
@@ -136,6 +146,15 @@ impl EachArgs {
         }
         let Plan { method, schedule, .. } = ioloom::default_plan_for(first, plan.memory_bytes);
         Plan { method, schedule, ..plan }
+    }
+
+    /// The trace that flags or environment ask for.
+    pub(crate) fn trace_wanted(&self) -> Result<Option<ioloom::TraceWanted>, Failure> {
+        if let Some(path) = &self.trace {
+            let level = self.evidence.and_then(crate::trace::level);
+            return Ok(Some(ioloom::TraceWanted { path: path.clone(), level }));
+        }
+        ioloom::TraceWanted::from_environment().map_err(Failure::refused)
     }
 
     /// Whether the user asked for a method.

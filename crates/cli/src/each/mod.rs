@@ -18,7 +18,7 @@ pub(crate) use args::EachArgs;
 use crate::exit::{Ended, Exit, Failure};
 use crate::tell;
 use ioloom::engine::{self, Options};
-use ioloom::{Cancel, Plan};
+use ioloom::{Cancel, Plan, TraceFile, TraceWanted};
 use ioloom_model::{Compute, Measured, Method, table};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -110,12 +110,16 @@ impl Job {
         if self.plan.method.is_mmap() {
             ioloom_sys::map::on_bus_error().map_err(Failure::failed)?;
         }
+        let wanted = args.trace_wanted()?;
+        let trace_file = wanted.as_ref().map(|w| TraceFile::create(&w.path)).transpose();
+        let trace_file = trace_file.map_err(Failure::failed)?;
         let bar = output::Bar::new(args, input.files.as_ref().map(|f| f.len() as u64));
         let tell = |files, bytes, _| bar.tell(files, bytes);
         let options = Options {
             cancel: Cancel::from_flag(stop.clone()),
             progress: Some(&tell),
             mmap: true,
+            tracing: wanted.as_ref().map(TraceWanted::tracing),
             ..Options::default()
         };
         let work = work::EachWork::new(self, work::Lines::of(args));
@@ -128,6 +132,9 @@ impl Job {
         let cores = ioloom::usable_cores();
         match executed {
             Ok(mut executed) => {
+                if let (Some(file), Some(trace)) = (trace_file, executed.titled_trace()) {
+                    file.write(&trace).map_err(Failure::failed)?;
+                }
                 let measured = executed.measured(cores, cores);
                 let mut outcome = work.outcome(executed.locals, measured, &input.roots)?;
                 outcome.cancelled = executed.cancelled;

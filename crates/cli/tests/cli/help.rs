@@ -2,7 +2,7 @@
 
 use crate::home::Home;
 
-const COMMANDS: [&str; 24] = [
+const COMMANDS: [&str; 28] = [
     "",
     "study",
     "each",
@@ -16,7 +16,11 @@ const COMMANDS: [&str; 24] = [
     "results keep",
     "results index",
     "machine",
+    "watch",
     "trace",
+    "trace show",
+    "trace export",
+    "trace compare",
     "trace grant",
     "trace revoke",
     "trace selftest",

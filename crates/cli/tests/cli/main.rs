@@ -12,3 +12,4 @@ mod media;
 mod sets;
 mod study;
 mod trace;
+mod traces;

@@ -1,0 +1,98 @@
+//! `ioloom trace export` and `compare`: traces for other programs, and two on one axis.
+
+use super::read;
+use crate::exit::{Ended, Exit, Failure};
+use crate::{out, study};
+use clap::{Args, ValueEnum};
+use ioloom_report::timeline;
+use ioloom_trace::{csv, perfetto};
+use std::path::{Path, PathBuf};
+
+#[derive(Debug, Args)]
+pub(crate) struct ExportArgs {
+    /// The trace
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+
+    /// What to make
+    #[arg(long, value_enum, value_name = "FORMAT")]
+    format: Format,
+
+    /// Which table of CSV
+    #[arg(long, value_enum, value_name = "TABLE", default_value = "segments")]
+    table: Table,
+
+    /// Write to this file (- for standard output)
+    #[arg(short, long, value_name = "OUT")]
+    output: PathBuf,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// One page that zooms, without any address outside of it
+    Html,
+    /// A trace for ui.perfetto.dev and trace_processor
+    Perfetto,
+    /// A table
+    Csv,
+    /// A still picture
+    Svg,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Table {
+    /// Every state of every thread
+    Segments,
+    /// Everything that threads said they did
+    Spans,
+    /// Every request to a device
+    Requests,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CompareArgs {
+    /// The first trace
+    #[arg(value_name = "A")]
+    first: PathBuf,
+
+    /// The second trace
+    #[arg(value_name = "B")]
+    second: PathBuf,
+
+    /// Write the page to this file (- for standard output)
+    #[arg(short, long, value_name = "OUT")]
+    output: PathBuf,
+}
+
+pub(super) fn run(args: &ExportArgs) -> Ended {
+    if args.table != Table::Segments && args.format != Format::Csv {
+        return Err(Failure::usage("--table goes with --format csv"));
+    }
+    let trace = read(&args.file)?;
+    let bytes = match (args.format, args.table) {
+        (Format::Html, _) => timeline::timeline_page(std::slice::from_ref(&trace)).into_bytes(),
+        (Format::Svg, _) => {
+            timeline::timeline_svg(&trace, &timeline::Options::default()).into_bytes()
+        }
+        (Format::Perfetto, _) => perfetto::encode(&trace),
+        (Format::Csv, Table::Segments) => csv::segments(&trace).into_bytes(),
+        (Format::Csv, Table::Spans) => csv::spans(&trace).into_bytes(),
+        (Format::Csv, Table::Requests) => csv::requests(&trace).into_bytes(),
+    };
+    put(&args.output, &bytes)
+}
+
+pub(super) fn compare(args: &CompareArgs) -> Ended {
+    let traces = [read(&args.first)?, read(&args.second)?];
+    put(&args.output, timeline::timeline_page(&traces).as_bytes())
+}
+
+/// Writes a file whole, or to standard output.
+fn put(path: &Path, bytes: &[u8]) -> Ended {
+    if path.as_os_str() == "-" {
+        return out::print_bytes(bytes).map(|()| Exit::Ok);
+    }
+    study::write_report(path, bytes)?;
+    out::print(&format!("{}\n", path.display()))?;
+    Ok(Exit::Ok)
+}

@@ -1,0 +1,66 @@
+//! `ioloom trace show`: a trace as text.
+
+use super::read;
+use crate::exit::{Ended, Exit};
+use crate::out;
+use clap::Args;
+use ioloom_model::State;
+use ioloom_model::units::format_ns;
+use ioloom_trace::{Thread, Trace};
+use std::fmt::Write;
+use std::path::PathBuf;
+
+/// More threads are only counted.
+const THREADS: usize = 40;
+/// Columns of the names of threads.
+const NAMES: usize = 22;
+
+#[derive(Debug, Args)]
+pub(crate) struct ShowArgs {
+    /// The trace
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+
+    /// Columns to use [default: those of the terminal]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(40..=1000))]
+    width: Option<u16>,
+}
+
+pub(super) fn run(args: &ShowArgs) -> Ended {
+    let trace = read(&args.file)?;
+    out::print(&text(&trace, args.width.map_or_else(out::columns, usize::from)))?;
+    Ok(Exit::Ok)
+}
+
+/// Findings, lanes, shares by role and by thread, and what the evidence lacks.
+pub(crate) fn text(trace: &Trace, width: usize) -> String {
+    let mut text = ioloom_report::timeline::timeline_text(trace, width);
+    text.push_str("\nThreads, each with its time in the run and where it went:\n");
+    for thread in trace.threads.iter().take(THREADS) {
+        let name: String = thread.name.chars().take(NAMES).collect();
+        text.push_str(&out::labelled(&name, NAMES, &shares(thread), width));
+    }
+    if trace.threads.len() > THREADS {
+        let _ = writeln!(text, "and {} more", trace.threads.len() - THREADS);
+    }
+    if !trace.evidence.notes.is_empty() {
+        text.push_str("\nWhat was not seen, and notes of the sources:\n");
+    }
+    for note in &trace.evidence.notes {
+        text.push_str(&out::labelled("-", 1, note, width));
+    }
+    text
+}
+
+/// One thread's shares. States that were not measured are named once for all threads, above.
+fn shares(thread: &Thread) -> String {
+    let elapsed = thread.end_ns.saturating_sub(thread.start_ns);
+    let mut text = format_ns(elapsed as f64);
+    for state in State::ALL {
+        let ns = thread.states.get(&state).and_then(|time| time.ns).unwrap_or(0);
+        if ns > 0 && elapsed > 0 {
+            let _ = write!(text, ", {} {:.1} %", state.name(), ns as f64 / elapsed as f64 * 100.0);
+        }
+    }
+    text
+}

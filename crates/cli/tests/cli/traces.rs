@@ -1,0 +1,78 @@
+//! Traces from end to end: recorded, shown, exported; and commands watched from outside.
+
+use crate::home::{Home, Ran};
+
+/// A home with files.
+fn home() -> Home {
+    let home = Home::new();
+    std::fs::create_dir_all(home.path("in")).unwrap();
+    for i in 0..20 {
+        std::fs::write(home.path(&format!("in/{i}")), vec![i; 5000]).unwrap();
+    }
+    home
+}
+
+#[test]
+fn a_trace_goes_through_the_program() {
+    let home = home();
+    home.run(&["each", "in", "--trace", "a.ioloom", "--evidence", "0"]).well();
+    let mut other = home.command(&["each", "in", "--plan", "read/threads:n=2"]);
+    let other = other.env("IOLOOM_TRACE", "b.ioloom").env("IOLOOM_EVIDENCE", "0");
+    Ran::from(other.output().unwrap()).well();
+    let shown = home.run(&["trace", "show", "b.ioloom", "--width", "120"]).well().out;
+    for part in ["20 files", "evidence level 0", "worker (2)", "on-cpu", "Threads, each"] {
+        assert!(shown.contains(part), "{part}: {shown}");
+    }
+    for (format, begins) in [("html", "<!"), ("svg", "<svg"), ("csv", "tid,thread,role")] {
+        let export = ["trace", "export", "a.ioloom", "--format", format, "-o", "-"];
+        let text = home.run(&export).well().out;
+        assert!(text.to_lowercase().starts_with(begins), "{format}: {}", &text[..40]);
+    }
+    home.run(&["trace", "export", "a.ioloom", "--format", "perfetto", "-o", "a.pf"]).well();
+    assert!(std::fs::metadata(home.path("a.pf")).unwrap().len() > 500);
+    home.run(&["trace", "compare", "a.ioloom", "b.ioloom", "-o", "both.html"]).well();
+    assert!(std::fs::read_to_string(home.path("both.html")).unwrap().contains("threads:n=2"));
+}
+
+#[test]
+fn what_cannot_be_traced_is_one_error() {
+    let home = home();
+    let with = |path: &str, level: &str| -> Ran {
+        let mut command = home.command(&["each", "in"]);
+        command.env("IOLOOM_TRACE", path).env("IOLOOM_EVIDENCE", level);
+        command.output().unwrap().into()
+    };
+    with("missing/a.ioloom", "0").one_error(1, &["missing/a.ioloom", "no such file", "directory"]);
+    with("a.ioloom", "7").one_error(3, &["IOLOOM_EVIDENCE=7", "0, 1 or 2"]);
+    std::fs::write(home.path("no"), "not a trace").unwrap();
+    home.run(&["trace", "show", "no"]).one_error(2, &["no", "not a trace file"]);
+    home.run(&["trace", "show", "gone"]).one_error(1, &["gone", "No such file"]);
+}
+
+#[test]
+fn a_level_that_does_not_work_is_refused_with_its_remedy() {
+    let Some(home) = Home::of_nobody() else {
+        println!("skipped: not root, so there is no other user");
+        return;
+    };
+    let ran = home.run(&["each", "/proc/self/status", "--trace", "t", "--evidence", "2"]);
+    if ran.code == Some(0) {
+        println!("skipped: every user may see kernel events here");
+        return;
+    }
+    ran.one_error(3, &["evidence level 2 (kernel) does not work here", "trace grant"]);
+}
+
+#[test]
+fn a_watched_command_keeps_its_streams_and_its_exit_code() {
+    let home = Home::new();
+    let script = "echo data; sleep 0.05; exit 7";
+    let ran = home.run(&["watch", "-o", "w.ioloom", "--html", "w.html", "--", "sh", "-c", script]);
+    assert_eq!((ran.code, ran.out.as_str()), (Some(7), "data\n"), "{}", ran.err);
+    assert!(ran.err.contains("exit code 7") && ran.err.contains("sleep"), "{}", ran.err);
+    assert!(home.path("w.html").exists());
+    let shown = home.run(&["trace", "show", "w.ioloom"]).well().out;
+    assert!(shown.contains("exit 7"), "{shown}");
+    assert_eq!(home.run(&["watch", "--", "false"]).code, Some(1));
+    home.run(&["watch", "--", "./no such"]).one_error(127, &["cannot start ./no such"]);
+}
