@@ -58,7 +58,7 @@ pub(crate) fn run(args: &CompareArgs) -> Ended {
     };
     let (a, b) = (input(&args.first)?, input(&args.second)?);
     if let Some(path) = &args.html {
-        study::write_report(path, &ioloom_report::compare_html(&a, &b))?;
+        study::write_report(path, ioloom_report::compare_html(&a, &b))?;
     }
     if args.json {
         out::print_json(&document(&a, &b))?;

@@ -71,7 +71,7 @@ pub(crate) fn run(args: &ReportArgs) -> Ended {
     }
     let path = args.output.clone().unwrap_or_else(|| study::report_path(store.dir(), &name));
     input.report_path = Some(short(&path));
-    study::write_report(&path, &ioloom_report::html(&input))?;
+    study::write_report(&path, ioloom_report::html(&input))?;
     study::tell_summary(&input)?;
     Ok(Exit::Ok)
 }

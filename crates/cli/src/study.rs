@@ -337,9 +337,9 @@ impl Bench {
         told.doubts.sort_unstable();
         let shown = short(args.report.as_deref().unwrap_or(&told.report));
         input.report_path = Some(shown);
-        write_report(&told.report, &ioloom_report::html(&input))?;
+        write_report(&told.report, ioloom_report::html(&input))?;
         if let Some(also) = &args.report {
-            write_report(also, &ioloom_report::html(&input))?;
+            write_report(also, ioloom_report::html(&input))?;
         }
         if !args.json {
             tell_summary(&input)?;
