@@ -187,14 +187,14 @@ impl<'e, W: Work> Team<'e, W> {
     /// One thread of a run, from its set-up to its account.
     fn thread(self, number: usize, role: Role, name: String) -> (ThreadReport, W::Local, u64) {
         let shared = self.shared;
-        // Of a short list no worker begins more than its part, or the others would have nothing.
-        let part = shared.source.len().map_or(u32::MAX, |files| {
-            u32::try_from(files.div_ceil(self.roles.len())).unwrap_or(u32::MAX).max(1)
-        });
-        let window = match shared.plan.schedule {
-            Schedule::Window { .. } => window_of(&shared.plan, number, shared.at_once).min(part),
-            _ => window_of(&shared.plan, number, shared.at_once),
-        };
+        let mut window = window_of(&shared.plan, number, shared.at_once);
+        if let (Method::Nowait, Schedule::Window { .. }, Some(files)) =
+            (shared.plan.method, shared.plan.schedule, shared.source.len())
+        {
+            // Of a short list no worker begins more than its part, or later ones would have nothing.
+            let part = u32::try_from(files.div_ceil(self.roles.len())).unwrap_or(u32::MAX);
+            window = window.min(part.max(1));
+        }
         let fetch = match role {
             Role::Computer => None,
             _ => match fetch::make::<W::State>(shared, window) {
