@@ -86,7 +86,7 @@ impl FileError {
     }
 }
 
-/// The bytes of a trace file. The trace must be in order, as [`crate::classify`] leaves it.
+/// The bytes of a trace file. The trace must be in order, as [`crate::classify()`] leaves it.
 pub fn write(trace: &Trace) -> Vec<u8> {
     let sections = sections::encode(trace);
     let mut file = start(sections.len());

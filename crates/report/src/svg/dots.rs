@@ -83,7 +83,9 @@ pub fn draw(chart: &Dots, width: f64) -> Svg {
     for tick in scale.ticks(chart.unit, if beside { 6 } else { 4 }) {
         let x = scale.at(tick.value);
         line(&mut m, "grid", (x, top - 4.0), (x, bottom));
-        label(&mut m, "tm", x, bottom + 16.0, &tick.text);
+        let half = text_width(&tick.text, 12.0) / 2.0 + 1.0;
+        let inside = x.clamp(half.min(width / 2.0), (width - half).max(width / 2.0));
+        label(&mut m, "tm", inside, bottom + 16.0, &tick.text);
     }
     line(&mut m, "base", (left, bottom), (right, bottom));
     if let Some(value) = chart.reference {

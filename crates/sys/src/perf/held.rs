@@ -90,7 +90,7 @@ mod tests {
 
     #[test]
     fn a_missing_program_is_told() {
-        let held = Held::start(Command::new("/no/such/program")).unwrap();
+        let held = Held::start(Command::new("/no/such/sleep")).unwrap();
         assert_eq!(held.release().unwrap_err().kind(), io::ErrorKind::NotFound);
     }
 }
