@@ -3,7 +3,8 @@
 #![no_main]
 
 use ioloom_model::Level;
-use ioloom_trace::raw::{Account, Fault, LockWait, Raw, RawThread, Switch, WakeUp};
+use ioloom_trace::raw::{Account, Fault, LockWait, Raw, RawThread, Switch};
+use ioloom_trace::Wake;
 use ioloom_trace::{CoreRun, Request, Span, SpanKind, classify, shares};
 use libfuzzer_sys::fuzz_target;
 
@@ -54,7 +55,7 @@ fn thread(from: &mut Bytes<'_>) -> RawThread {
                 cpu_ns: from.time(),
                 run_delay_ns: from.maybe_time(),
             }),
-            3 => thread.wakes.push(WakeUp { at_ns: from.time(), by_tid: 1 }),
+            3 => thread.wakes.push(Wake { at_ns: from.time(), by_tid: 1 }),
             4 => thread.faults.push(Fault { at_ns: from.time(), address: 0 }),
             5 => thread.locks.push(LockWait { start_ns: from.time(), end_ns: from.time() }),
             _ => {

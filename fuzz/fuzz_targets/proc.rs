@@ -14,4 +14,13 @@ fuzz_target!(|text: &str| {
     let _ = parse::parse_diskstats(text);
     let _ = parse::parse_disk_stat(text);
     let _ = parse::parse_inflight(text);
+    let _ = parse::parse_mapped_files(text).count();
+    let _ = parse::parse_disk_counters(text);
+    let _ = parse::parse_pressure(text);
+    // Two texts behind each other: the second is read at the places of the first.
+    let mut keyed = ioloom_sys::proc::Keyed::new(&["a", "nr_dirty", "MemFree"]);
+    let mut values = [None; 3];
+    for half in text.split('\0').take(4) {
+        keyed.read(half, &mut values);
+    }
 });

@@ -1,5 +1,5 @@
-// What the tests and the benchmark of the timeline share: a browser without network, and pages of
-// invented traces made by cargo.
+// What the tests and the benchmark of the pages share: a browser without network, pages of invented
+// numbers made by cargo, and checks that are counted.
 import { spawnSync } from "node:child_process";
 import { existsSync, mkdtempSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -27,27 +27,60 @@ export function needBrowser() {
   }
 }
 
-/** A directory with the pages; the caller removes it. */
-export function makePages(more = []) {
-  const dir = mkdtempSync(join(tmpdir(), "ioloom-timeline-"));
-  const made = spawnSync(
-    "cargo",
-    ["run", "--quiet", "-p", "ioloom-report", "--example", "timeline", "--", dir, ...more],
-    { cwd: root, stdio: "inherit" },
-  );
+/** Makes pages with an example of the crate `ioloom-report`, or ends. */
+export function make(example, args) {
+  const cargo = ["run", "--quiet", "-p", "ioloom-report", "--example", example, "--", ...args];
+  const made = spawnSync("cargo", cargo, { cwd: root, stdio: "inherit" });
   if (made.status !== 0) {
-    console.error("the sample traces could not be made: cargo run -p ioloom-report --example timeline");
+    console.error(`the pages could not be made: cargo ${cargo.join(" ")}`);
     process.exit(1);
   }
+}
+
+/** An empty directory; the caller removes it. */
+export function emptyDir() {
+  return mkdtempSync(join(tmpdir(), "ioloom-page-"));
+}
+
+/** A directory with pages of timelines; the caller removes it. */
+export function makePages(more = []) {
+  const dir = emptyDir();
+  make("timeline", [dir, ...more]);
   return dir;
+}
+
+let failures = 0;
+
+export function check(fine, what) {
+  if (!fine) {
+    failures += 1;
+    console.error(`FAILED: ${what}`);
+  }
+}
+
+export function same(found, wanted, what) {
+  const [a, b] = [JSON.stringify(found), JSON.stringify(wanted)];
+  check(a === b, `${what}: found ${a}, wanted ${b}`);
+}
+
+/** Ends badly when a check has failed. */
+export function judge() {
+  if (failures > 0) {
+    console.error(`${failures} checks failed`);
+    process.exit(1);
+  }
 }
 
 export function launch() {
   return chromium.launch({ executablePath: CHROMIUM, args: FLAGS });
 }
 
-/** Opens a page from the disk and waits until its lanes are there. */
-export async function open(browser, path, { width = 1366, height = 900, scheme = "light", script = true } = {}) {
+/** Opens a page from the disk, and waits until its lanes are there if it has any. */
+export async function open(
+  browser,
+  path,
+  { width = 1366, height = 900, scheme = "light", script = true, lanes = true } = {},
+) {
   const context = await browser.newContext({
     viewport: { width, height },
     colorScheme: scheme,
@@ -62,6 +95,10 @@ export async function open(browser, path, { width = 1366, height = 900, scheme =
     }
   });
   page.on("pageerror", (e) => seen.errors.push(String(e)));
+  page.on("dialog", (d) => {
+    seen.errors.push(`dialog ${d.message()}`);
+    void d.dismiss();
+  });
   const url = pathToFileURL(path).href;
   page.on("request", (r) => {
     if (r.url() !== url && !r.url().startsWith("data:")) {
@@ -69,7 +106,7 @@ export async function open(browser, path, { width = 1366, height = 900, scheme =
     }
   });
   await page.goto(url);
-  if (script) {
+  if (script && lanes) {
     await page.waitForFunction(() => document.querySelector(".tl-root")?.timeline !== undefined);
   }
   return { page, seen, close: () => context.close() };

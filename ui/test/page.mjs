@@ -1,85 +1,16 @@
 // Opens a sample report from the disk in headless Chromium and checks what a reader would notice:
 // no error, no request, the switch of colours, sorting, filters, tooltips, widths, and that the
 // numbers on the page are those of the data embedded in it.
-import { spawnSync } from "node:child_process";
-import { existsSync, mkdtempSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { rmSync } from "node:fs";
 import { join } from "node:path";
-import { fileURLToPath, pathToFileURL } from "node:url";
-import { chromium } from "playwright-core";
+import { check, emptyDir, judge, launch, make, needBrowser, open, same } from "./browser.mjs";
 
-const CHROMIUM = process.env.CHROMIUM ?? "/usr/bin/chromium";
-const FLAGS = [
-  "--no-sandbox",
-  "--disable-gpu",
-  "--disable-quic",
-  "--no-first-run",
-  "--disable-background-networking",
-  "--disable-component-update",
-  "--disable-sync",
-];
-const root = fileURLToPath(new URL("../..", import.meta.url));
-let failures = 0;
-
-function check(fine, what) {
-  if (!fine) {
-    failures += 1;
-    console.error(`FAILED: ${what}`);
-  }
-}
-
-function same(found, wanted, what) {
-  const [a, b] = [JSON.stringify(found), JSON.stringify(wanted)];
-  check(a === b, `${what}: found ${a}, wanted ${b}`);
-}
-
-if (!existsSync(CHROMIUM)) {
-  console.log(`SKIPPED: ${CHROMIUM} is not installed; set CHROMIUM to a browser`);
-  process.exit(0);
-}
-
-const dir = mkdtempSync(join(tmpdir(), "ioloom-page-"));
+needBrowser();
+const dir = emptyDir();
 const [page_path, compare_path] = [join(dir, "sample.html"), join(dir, "compare.html")];
 
-function makeSample() {
-  const made = spawnSync(
-    "cargo",
-    ["run", "--quiet", "-p", "ioloom-report", "--example", "sample", "--", page_path, compare_path],
-    { cwd: root, stdio: "inherit" },
-  );
-  if (made.status !== 0) {
-    console.error("the sample report could not be made: cargo run -p ioloom-report --example sample");
-    process.exit(1);
-  }
-}
-
-async function opened(browser, path, width, scheme = "light") {
-  const context = await browser.newContext({
-    viewport: { width, height: 900 },
-    colorScheme: scheme,
-    reducedMotion: "reduce",
-  });
-  const page = await context.newPage();
-  const seen = { errors: [], requests: [] };
-  page.on("console", (m) => {
-    if (m.type() === "error" || m.type() === "warning") {
-      seen.errors.push(m.text());
-    }
-  });
-  page.on("pageerror", (e) => seen.errors.push(String(e)));
-  page.on("dialog", (d) => {
-    seen.errors.push(`dialog ${d.message()}`);
-    void d.dismiss();
-  });
-  const url = pathToFileURL(path).href;
-  page.on("request", (r) => {
-    if (r.url() !== url && !r.url().startsWith("data:")) {
-      seen.requests.push(r.url());
-    }
-  });
-  await page.goto(url);
-  return { page, seen, close: () => context.close() };
-}
+const opened = (browser, path, width, scheme = "light") =>
+  open(browser, path, { width, scheme, lanes: false });
 
 // The number at the start of a text such as "1.24 ms", "5.19× [4.28, 6.15]", "97 %" or "4 000".
 const NUMBERS = () => {
@@ -87,13 +18,14 @@ const NUMBERS = () => {
     ns: 1, "µs": 1e3, ms: 1e6, s: 1e9, min: 60e9, h: 3600e9,
     B: 1, KiB: 1024, MiB: 1024 ** 2, GiB: 1024 ** 3, TiB: 1024 ** 4,
   };
-  const data = JSON.parse(document.getElementById("report-data").textContent);
+  const { studies } = JSON.parse(document.getElementById("report-data").textContent);
   const rows = new Map();
-  for (const group of data.groups) {
+  const groups = studies.flatMap((study) => study.groups);
+  for (const group of groups) {
     for (const arm of group.arms) rows.set(arm.id, arm);
   }
-  for (const ratio of data.ratios) rows.set(ratio.id, ratio);
-  for (const claim of data.claims) rows.set(claim.ref, claim);
+  for (const ratio of studies.flatMap((study) => study.ratios)) rows.set(ratio.id, ratio);
+  for (const claim of studies.flatMap((study) => study.claims)) rows.set(claim.ref, claim);
   const median = (values) => {
     const v = [...values].sort((a, b) => a - b);
     const half = v.length >> 1;
@@ -101,7 +33,7 @@ const NUMBERS = () => {
   };
   const wrong = [];
   let count = 0;
-  for (const group of data.groups) {
+  for (const group of groups) {
     for (const arm of group.arms) {
       if (arm.median === null) continue;
       // Medians are recomputed here, by another program, from the raw values.
@@ -245,8 +177,8 @@ async function tips(page) {
   check(!(await page.isVisible("#tip")), "Escape hides them");
 }
 
-makeSample();
-const browser = await chromium.launch({ executablePath: CHROMIUM, args: FLAGS });
+make("sample", [page_path, compare_path]);
+const browser = await launch();
 try {
   for (const path of [page_path, compare_path]) {
     for (const width of [1366, 390]) {
@@ -275,7 +207,5 @@ try {
   await browser.close();
   rmSync(dir, { recursive: true, force: true });
 }
-if (failures > 0) {
-  process.exit(1);
-}
+judge();
 console.log("the sample report passes in a browser");

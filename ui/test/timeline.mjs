@@ -4,21 +4,7 @@
 // axis, filters, tooltips, colours. With SHOTS=DIR it keeps pictures of the pages.
 import { readFileSync, rmSync } from "node:fs";
 import { join } from "node:path";
-import { launch, makePages, needBrowser, open } from "./browser.mjs";
-
-let failures = 0;
-
-function check(fine, what) {
-  if (!fine) {
-    failures += 1;
-    console.error(`FAILED: ${what}`);
-  }
-}
-
-function same(found, wanted, what) {
-  const [a, b] = [JSON.stringify(found), JSON.stringify(wanted)];
-  check(a === b, `${what}: found ${a}, wanted ${b}`);
-}
+import { check, judge, launch, makePages, needBrowser, open, same } from "./browser.mjs";
 
 const frame = (page) => page.evaluate(() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done))));
 
@@ -287,7 +273,5 @@ try {
   await browser.close();
   rmSync(dir, { recursive: true, force: true });
 }
-if (failures > 0) {
-  process.exit(1);
-}
+judge();
 console.log("the timelines pass in a browser");

@@ -1,7 +1,7 @@
 //! `cargo xtask crash`: kills the program at random moments and looks at what it left.
 //!
-//! Two things must survive `kill -9`: the finished runs of a study, and a file set that was being
-//! made. A round kills one of them; the moments come from the seed, so a failure can be repeated
+//! Three things must survive `kill -9`: the finished runs of a study, a file set that was being
+//! made, and a copy of it. A round kills one of them; the moments come from the seed, so a failure can be repeated
 //! as far as the machine allows. The program runs from a copy in a home of its own, by which
 //! processes that outlive it are known. Nothing here judges speed: a round that the program
 //! finishes before its moment counts as finished.
@@ -10,7 +10,8 @@
 //! that was whole before must still be there to the byte; runs must stand in order and once each;
 //! and no process of a run may live on. In the end it is resumed and must come to its end. A set
 //! must be made to its end by the same command, verify, and be the same as one that nobody
-//! disturbed.
+//! disturbed. A copy must be absent or whole after each kill, which the manifest of the set tells
+//! that is copied with it, and the same command must come to its end.
 
 use crate::guard::{Job, Kept};
 use crate::repo::Repo;
@@ -21,7 +22,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// Rounds of the short form in `ci`.
-pub(crate) const ROUNDS_SHORT: u32 = 4;
+pub(crate) const ROUNDS_SHORT: u32 = 6;
 /// Rounds without a word on the command line.
 pub(crate) const ROUNDS: u32 = 100;
 /// Time after which a command that should end is given up.
@@ -69,15 +70,24 @@ pub(crate) fn run(repo: &Repo, rounds: u32, seed: u64) -> anyhow::Result<Outcome
 pub(crate) fn crash(program: &Path, rounds: u32, seed: u64) -> anyhow::Result<Outcome> {
     let mut random = Random(seed);
     let mut study: Option<Study> = None;
-    let (mut killed, mut torn, mut studies, mut sets) = (0, 0, 0, 0);
+    let (mut killed, mut torn, mut studies, mut sets, mut copies) = (0, 0, 0, 0, 0);
     let reference = SetHome::new(program, "reference")?;
     let (whole, takes) = reference.undisturbed()?;
+    let copying = Copying::new(&reference)?;
     for round in 0..rounds {
         let of = |error: anyhow::Error| error.context(format!("round {round} of seed {seed}"));
-        if round % 2 == 1 {
-            killed += crash_set(program, &mut random, &whole, takes).map_err(of)?;
-            sets += 1;
-            continue;
+        match round % 3 {
+            1 => {
+                killed += crash_set(program, &mut random, &whole, takes).map_err(of)?;
+                sets += 1;
+                continue;
+            }
+            2 => {
+                killed += copying.crash(program, &mut random).map_err(of)?;
+                copies += 1;
+                continue;
+            }
+            _ => {}
         }
         let mut now = match study.take() {
             Some(study) => study,
@@ -96,8 +106,8 @@ pub(crate) fn crash(program: &Path, rounds: u32, seed: u64) -> anyhow::Result<Ou
         studies += 1;
     }
     Ok(Outcome::Passed(format!(
-        "{rounds} rounds of seed {seed}: {killed} kills, {torn} torn lines, {studies} studies and \
-         {sets} sets came to their end whole"
+        "{rounds} rounds of seed {seed}: {killed} kills, {torn} torn lines, {studies} studies, \
+         {sets} sets and {copies} copies came to their end whole"
     )))
 }
 
@@ -358,6 +368,77 @@ fn crash_set(
     let files = home.files();
     ensure!(files == SET_FILES + 1, "{files} files lie there, not {SET_FILES} and the manifest");
     Ok(killed)
+}
+
+/// A set to copy.
+struct Copying {
+    source: String,
+    /// How long it takes when nobody disturbs it.
+    takes: Duration,
+}
+
+impl Copying {
+    fn new(reference: &SetHome) -> anyhow::Result<Self> {
+        let home = &reference.0;
+        let source = home.0.join("set").to_string_lossy().into_owned();
+        let since = Instant::now();
+        home.well(&["cp", "-aT", &source, "copy"])?;
+        Ok(Self { source, takes: since.elapsed() })
+    }
+
+    /// Copies it and kills that up to three times; how many times it came to a kill.
+    fn crash(&self, program: &Path, random: &mut Random) -> anyhow::Result<u32> {
+        let home = Home::new(program, "copy")?;
+        let resume = random.next().is_multiple_of(2);
+        let mut args = vec!["cp", "-aT", &self.source, "copy"];
+        if resume {
+            args.push("--resume");
+        }
+        let mut killed = 0;
+        for _ in 0..1 + random.next() % 3 {
+            let mut running = home.start(&args)?;
+            let ended = running.wait(random.moment(self.takes))?;
+            drop(running);
+            match ended {
+                Some(code) => ensure!(code == 0, "the copy ended with {code}"),
+                None => killed += 1,
+            }
+            let copy = home.0.join("copy");
+            if copy.exists() {
+                remove_parts(&copy)?;
+                home.well(&["fileset", "verify", "copy"]).context("a torn copy")?;
+            }
+        }
+        home.well(&args)?;
+        remove_parts(&home.0.join("copy"))?;
+        home.well(&["fileset", "verify", "copy"])?;
+        let parts = parts(&home.0)?;
+        ensure!(!resume || parts == 0, "{parts} parts are left by a copy that was gone on with");
+        Ok(killed)
+    }
+}
+
+/// Removes the files that killed copies left under names of their own: they are nobody's, and a copy
+/// that is not gone on with cannot know whose they are.
+fn remove_parts(dir: &Path) -> anyhow::Result<()> {
+    let entries = std::fs::read_dir(dir).with_context(|| format!("list {}", dir.display()))?;
+    for entry in entries {
+        let path = entry.with_context(|| format!("list {}", dir.display()))?.path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        if path.is_dir() {
+            remove_parts(&path)?;
+        } else if name.starts_with('.') && name.contains(".ioloom-") && name.ends_with(".part") {
+            std::fs::remove_file(&path).with_context(|| format!("remove {}", path.display()))?;
+        }
+    }
+    Ok(())
+}
+
+/// Names of unfinished copies in a directory.
+fn parts(dir: &Path) -> anyhow::Result<usize> {
+    let entries = std::fs::read_dir(dir).with_context(|| format!("list {}", dir.display()))?;
+    let names = entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned());
+    Ok(names.filter(|name| name.contains(".ioloom-")).count())
 }
 
 #[cfg(test)]

@@ -18,7 +18,7 @@ pub(crate) struct Packaged {
 }
 
 /// Programs from packages. `npm` stands apart from `nodejs`: some distributions ship both in one.
-pub(crate) const PACKAGED: [Packaged; 7] = [
+pub(crate) const PACKAGED: [Packaged; 10] = [
     Packaged { program: "git", package: "git", needed_for: "the commit in the version of results" },
     Packaged {
         program: "valgrind",
@@ -42,9 +42,24 @@ pub(crate) const PACKAGED: [Packaged; 7] = [
         needed_for: "tests that compare `each --per-file` with an independent program",
     },
     Packaged {
+        program: "sar",
+        package: "sysstat",
+        needed_for: "tests that compare the counters with an independent program",
+    },
+    Packaged {
         program: "mkfs.ext4",
         package: "e2fsprogs",
         needed_for: "cold names and inodes, on a file system image of our own",
+    },
+    Packaged {
+        program: "mkfs.xfs",
+        package: "xfsprogs",
+        needed_for: "tests that compare `du` with GNU du on XFS",
+    },
+    Packaged {
+        program: "mkfs.btrfs",
+        package: "btrfs-progs",
+        needed_for: "tests that compare `du` with GNU du on btrfs",
     },
 ];
 

@@ -18,19 +18,23 @@ use std::time::{Duration, Instant};
 
 /// What a program did, seen from outside.
 #[derive(Debug)]
-pub(crate) struct Finished {
-    pub(crate) wall_ns: u64,
-    pub(crate) cpu_user_ns: u64,
-    pub(crate) cpu_kernel_ns: u64,
+pub struct Finished {
+    /// Wall time of the whole process, nanoseconds.
+    pub wall_ns: u64,
+    /// Processor time of its own code, nanoseconds.
+    pub cpu_user_ns: u64,
+    /// Processor time of the kernel for it, nanoseconds.
+    pub cpu_kernel_ns: u64,
     /// Bytes that the system charged to it as read from a device.
-    pub(crate) read_bytes: u64,
-    pub(crate) stdout: Vec<u8>,
+    pub read_bytes: u64,
+    /// What it printed.
+    pub stdout: Vec<u8>,
     /// Why it failed, in words; `None` for exit code 0.
-    pub(crate) failure: Option<String>,
+    pub failure: Option<String>,
 }
 
 /// Runs a program to its end or its deadline.
-pub(crate) fn run(argv: &[OsString], stdin: Option<File>, deadline: Duration) -> Result<Finished> {
+pub fn run(argv: &[OsString], stdin: Option<File>, deadline: Duration) -> Result<Finished> {
     let (program, args) = argv.split_first().context("a command without a program")?;
     let mut command = Command::new(program);
     command.args(args).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -79,7 +83,7 @@ fn sectors(usage: &Usage) -> u64 {
 }
 
 /// Busy time of all processors of the machine in nanoseconds; `None` without /proc/stat.
-pub(crate) fn machine_busy_ns() -> Option<u64> {
+pub fn machine_busy_ns() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/stat").ok()?;
     busy_ticks(&text).map(|ticks| ticks * (1_000_000_000 / rustix::param::clock_ticks_per_second()))
 }

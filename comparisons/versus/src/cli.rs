@@ -27,6 +27,10 @@ pub(crate) struct Cli {
     /// each file is put out of memory by fadvise, and names and inodes stay warm.
     #[arg(long)]
     drop_caches: bool,
+    /// Cold only: before each run write to this much memory and give it back, so that every arm
+    /// meets memory that the host of a virtual machine has already provided.
+    #[arg(long, value_name = "MIB")]
+    touch_memory_mib: Option<NonZeroU32>,
     /// How often each arm runs.
     #[arg(long, default_value = "12")]
     blocks: NonZeroU32,
@@ -151,6 +155,7 @@ pub(crate) struct Plan {
     pub(crate) out: PathBuf,
     pub(crate) condition: Condition,
     pub(crate) drop_caches: bool,
+    pub(crate) touch_memory_bytes: usize,
     pub(crate) blocks: u32,
     pub(crate) ours: Vec<String>,
     pub(crate) ours_stdin: Option<ListForm>,
@@ -182,6 +187,11 @@ impl Cli {
         if self.drop_caches && !rustix::process::geteuid().is_root() {
             bail!("--drop-caches needs root; without it cold data is made by fadvise");
         }
+        if self.touch_memory_mib.is_some() && self.condition == Condition::Warm {
+            bail!("--touch-memory-mib belongs to cold runs; a warm set is in memory already");
+        }
+        let touch_memory_bytes =
+            self.touch_memory_mib.map_or(0, |mib| (mib.get() as usize).saturating_mul(1 << 20));
         let peer = match &self.peer {
             Some(peer) => peer.clone(),
             None => {
@@ -193,6 +203,7 @@ impl Cli {
             out: out.clone(),
             condition: self.condition,
             drop_caches: self.drop_caches,
+            touch_memory_bytes,
             blocks: self.blocks.get(),
             ours: self.ours.clone(),
             ours_stdin: self.ours_stdin,

@@ -6,18 +6,20 @@
 //! cache is dropped it is dropped once more after asking. The arm's own program is started once with
 //! `--version` after that, and the list is read: loading them from the device is no part of the job.
 //!
+//! On request memory is written to and given back before each cold run, the same for every arm.
+//!
 //! Warm: every file is read before each block, and the sample must be in memory before each run.
 
 use crate::cli::Condition;
-use crate::device::Medium;
 use crate::record::Proof;
 use crate::set::FileSet;
 use anyhow::{Context, Result};
 use ioloom_sys::cache;
+use ioloom_versus::before::{start_once, touch_memory};
+use ioloom_versus::device::Medium;
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 
 /// Share of the sample that may be in memory when a run is called cold.
 const RESIDENT_COLD_MAX: f64 = 0.01;
@@ -32,6 +34,7 @@ pub(crate) struct Maker<'a> {
     medium: &'a Medium,
     condition: Condition,
     drop_caches: bool,
+    touch_memory_bytes: usize,
     sample: Vec<(&'a Path, u64)>,
 }
 
@@ -46,10 +49,10 @@ impl<'a> Maker<'a> {
         set: &'a FileSet,
         medium: &'a Medium,
         condition: Condition,
-        drop_caches: bool,
+        (drop_caches, touch_memory_bytes): (bool, usize),
         sample: Vec<(&'a Path, u64)>,
     ) -> Self {
-        Self { set, medium, condition, drop_caches, sample }
+        Self { set, medium, condition, drop_caches, touch_memory_bytes, sample }
     }
 
     /// How the condition is made, for the record.
@@ -82,6 +85,7 @@ impl<'a> Maker<'a> {
         if self.condition == Condition::Cold && self.drop_caches {
             self.drop_data()?;
         }
+        touch_memory(self.touch_memory_bytes);
         start_once(program);
         if let Some(list) = list {
             std::fs::read(list).with_context(|| format!("cannot read {}", list.display()))?;
@@ -129,15 +133,6 @@ impl<'a> Maker<'a> {
         proof.resident_pages = resident;
         Ok(proof)
     }
-}
-
-/// Brings a program and its libraries into memory. One that knows no `--version` fails at once and
-/// has been loaded all the same.
-fn start_once(program: &Path) {
-    let mut command = Command::new(program);
-    command.arg("--version").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    // A program that cannot be started fails its run with the reason.
-    let _ = command.status();
 }
 
 /// Why the evidence does not prove the condition.

@@ -5,22 +5,24 @@ use std::path::Path;
 
 /// The mount that holds a directory, and the device below it.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub(crate) struct Medium {
+pub struct Medium {
     /// Type of the file system.
-    pub(crate) fs: String,
+    pub fs: String,
     /// Options of the mount.
-    pub(crate) options: String,
+    pub options: String,
     /// Name in /proc/diskstats; `None` for memory and network file systems.
-    pub(crate) device: Option<String>,
+    pub device: Option<String>,
     /// `queue/rotational`, `queue/scheduler` and `queue/read_ahead_kb` of the device.
-    pub(crate) rotational: Option<String>,
-    pub(crate) scheduler: Option<String>,
-    pub(crate) read_ahead_kib: Option<String>,
+    pub rotational: Option<String>,
+    /// See `rotational`.
+    pub scheduler: Option<String>,
+    /// See `rotational`.
+    pub read_ahead_kib: Option<String>,
 }
 
 impl Medium {
     /// What holds `dir`. What cannot be found out stays empty.
-    pub(crate) fn of(dir: &Path) -> Self {
+    pub fn of(dir: &Path) -> Self {
         let mut medium = Self::default();
         let Ok(stat) = rustix::fs::stat(dir) else { return medium };
         let mut number = numbers(stat.st_dev);
@@ -54,8 +56,22 @@ impl Medium {
         medium
     }
 
+    /// What it is, for people.
+    pub fn words(&self) -> String {
+        let or_unknown = |text: &Option<String>| text.as_deref().unwrap_or("unknown").to_owned();
+        format!(
+            "{} ({}), device {}, rotational {}, scheduler {}, read-ahead {} KiB",
+            self.fs,
+            self.options,
+            or_unknown(&self.device),
+            or_unknown(&self.rotational),
+            or_unknown(&self.scheduler),
+            or_unknown(&self.read_ahead_kib),
+        )
+    }
+
     /// Bytes that the device has read since the system started, for whomever.
-    pub(crate) fn read_bytes(&self) -> Option<u64> {
+    pub fn read_bytes(&self) -> Option<u64> {
         let disks = std::fs::read_to_string("/proc/diskstats").ok()?;
         read_bytes_of(&disks, self.device.as_deref()?)
     }

@@ -1,16 +1,15 @@
 //! The blocks: each arm once in each, in an order that was drawn before the first run.
 
 use crate::arms::{self, Arm};
-use crate::child;
 use crate::cli::{Condition, Plan};
 use crate::condition::Maker;
-use crate::facts::{Facts, commit};
-use crate::order;
 use crate::parse::{self, Job};
 use crate::record::{Line, RAW, Run, Setup, Writer};
 use crate::say;
 use crate::set::FileSet;
 use anyhow::{Context, Result, bail};
+use ioloom_versus::facts::{Facts, commit};
+use ioloom_versus::{child, order};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs::File;
@@ -29,7 +28,13 @@ pub(crate) fn run(plan: &Plan) -> Result<()> {
     }
     let medium = facts.medium.clone();
     let sample = set.sample(plan.seed, plan.sample_files);
-    let maker = Maker::new(&set, &medium, plan.condition, plan.drop_caches, sample);
+    let maker = Maker::new(
+        &set,
+        &medium,
+        plan.condition,
+        (plan.drop_caches, plan.touch_memory_bytes),
+        sample,
+    );
     let job = Job::of(&set);
     if plan.rehearse {
         rehearse(&arms, job, plan.deadline)?;
@@ -177,8 +182,6 @@ fn readme_text(setup: &Setup, plan: &Plan) -> String {
     let command =
         shlex::try_join(words.iter().map(String::as_str)).unwrap_or_else(|_| words.join(" "));
     let facts = &setup.facts;
-    let medium = &facts.medium;
-    let or_unknown = |text: Option<&String>| text.map_or("unknown", String::as_str).to_owned();
     let condition = match (plan.condition, plan.drop_caches) {
         (Condition::Cold, true) => "cold: the caches of the machine dropped before each run",
         (Condition::Cold, false) => {
@@ -190,8 +193,8 @@ fn readme_text(setup: &Setup, plan: &Plan) -> String {
         "# ioloom beside its peers\n\n\
          Command:\n\n```sh\n{command}\n```\n\n\
          - commit: {}\n- kernel: {} {}\n- processor: {}, {} cores usable\n- memory: {} MiB\n\
-         - files: {} with {} bytes on {} ({}), device {}, rotational {}, scheduler {}, \
-         read-ahead {} KiB\n- load before the start: {}\n- condition: {condition}\n\
+         - files: {} with {} bytes on {}\n- load before the start: {}\n\
+         - condition: {condition}\n\
          - blocks: {}, seed {}\n- digest of the set: {} (sum), {} (sorted lines)\n\n",
         setup.commit,
         facts.kernel,
@@ -201,12 +204,7 @@ fn readme_text(setup: &Setup, plan: &Plan) -> String {
         facts.memory_bytes >> 20,
         setup.files,
         setup.bytes,
-        medium.fs,
-        medium.options,
-        or_unknown(medium.device.as_ref()),
-        or_unknown(medium.rotational.as_ref()),
-        or_unknown(medium.scheduler.as_ref()),
-        or_unknown(medium.read_ahead_kib.as_ref()),
+        facts.medium.words(),
         facts.load_at_start,
         setup.blocks,
         setup.seed,

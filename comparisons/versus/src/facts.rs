@@ -6,20 +6,26 @@ use std::path::Path;
 
 /// Facts of the machine and of the place where the files lie.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub(crate) struct Facts {
-    pub(crate) kernel: String,
-    pub(crate) architecture: String,
-    pub(crate) cpu_model: String,
+pub struct Facts {
+    /// Name and release.
+    pub kernel: String,
+    /// As uname tells it.
+    pub architecture: String,
+    /// As the kernel names it.
+    pub cpu_model: String,
     /// Processors that this program may use.
-    pub(crate) cores: u32,
-    pub(crate) memory_bytes: u64,
-    pub(crate) medium: Medium,
-    pub(crate) load_at_start: String,
+    pub cores: u32,
+    /// All memory, bytes.
+    pub memory_bytes: u64,
+    /// What holds the files.
+    pub medium: Medium,
+    /// The text of /proc/loadavg.
+    pub load_at_start: String,
 }
 
 impl Facts {
     /// Of this machine and the medium of `dir`. What the system does not tell stays empty.
-    pub(crate) fn of(dir: &Path) -> Self {
+    pub fn of(dir: &Path) -> Self {
         let uname = rustix::system::uname();
         let word = |text: &std::ffi::CStr| text.to_string_lossy().into_owned();
         let text = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
@@ -45,7 +51,7 @@ fn field(text: &str, name: &str) -> Option<String> {
 }
 
 /// The commit of the working directory, with a word if files differ from it.
-pub(crate) fn commit() -> String {
+pub fn commit() -> String {
     let git = |args: &[&str]| {
         let output = std::process::Command::new("git").args(args).output().ok()?;
         output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())

@@ -7,14 +7,10 @@
 //! that file alone.
 
 mod arms;
-mod child;
 mod cli;
 mod condition;
-mod device;
 mod experiment;
-mod facts;
 mod fio;
-mod order;
 mod parse;
 mod record;
 mod set;

@@ -4,11 +4,11 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 
 /// A stream of choices.
-pub(crate) struct Draws(Xoshiro256PlusPlus);
+pub struct Draws(Xoshiro256PlusPlus);
 
 impl Draws {
     /// Independent streams for different purposes of one seed.
-    pub(crate) fn new(seed: u64, purpose: u64) -> Self {
+    pub fn new(seed: u64, purpose: u64) -> Self {
         Self(Xoshiro256PlusPlus::seed_from_u64(seed ^ purpose.rotate_left(32)))
     }
 
@@ -18,7 +18,7 @@ impl Draws {
     }
 
     /// `count` different indices below `n` in random order (all of them if there are fewer).
-    pub(crate) fn sample(&mut self, n: usize, count: usize) -> Vec<usize> {
+    pub fn sample(&mut self, n: usize, count: usize) -> Vec<usize> {
         let mut all: Vec<usize> = (0..n).collect();
         let count = count.min(n);
         for i in 0..count {
@@ -31,7 +31,7 @@ impl Draws {
 }
 
 /// The order of `arms` arms in each of `blocks` blocks.
-pub(crate) fn blocks(seed: u64, blocks: u32, arms: usize) -> Vec<Vec<usize>> {
+pub fn blocks(seed: u64, blocks: u32, arms: usize) -> Vec<Vec<usize>> {
     let mut draws = Draws::new(seed, 1);
     (0..blocks).map(|_| draws.sample(arms, arms)).collect()
 }

@@ -1,8 +1,8 @@
 //! The raw data: one JSON document per line, the setup first, then one line per run.
 
 use crate::cli::{Condition, Input};
-use crate::facts::Facts;
 use anyhow::{Context, Result, bail};
+use ioloom_versus::facts::Facts;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};

@@ -1,8 +1,8 @@
 //! The file set, read once by the runner itself: what every arm must find.
 
-use crate::order::Draws;
 use anyhow::{Context, Result, bail};
 use ioloom_peers::{FileList, Totals, Walker, digest::mix};
+use ioloom_versus::order::Draws;
 use std::fmt::Write as _;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};

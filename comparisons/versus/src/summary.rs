@@ -349,8 +349,8 @@ fn mib(bytes: u64) -> f64 {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::facts::Facts;
     use crate::record::Proof;
+    use ioloom_versus::facts::Facts;
 
     fn arm(name: &str, kind: Kind) -> ArmFacts {
         ArmFacts {

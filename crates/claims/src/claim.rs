@@ -28,6 +28,9 @@ pub struct Claim {
     pub id: String,
     /// Number of the seed it comes from.
     pub seed: u32,
+    /// The claim that says the same: its tests are those of this one, which has none of its own.
+    #[serde(default)]
+    pub same_as: Option<String>,
     /// The statement in plain English.
     pub statement: String,
     /// The numbers published for it; empty if it was stated without numbers.
@@ -45,8 +48,8 @@ pub struct Claim {
     /// How its contrasts make one verdict.
     #[serde(default)]
     pub combine: Combine,
-    /// The tests, at least one.
-    #[serde(rename = "contrast")]
+    /// The tests, at least one, or those of `same_as`.
+    #[serde(rename = "contrast", default)]
     pub contrasts: Vec<Contrast>,
     /// Tests that are evaluated and shown, but do not decide.
     #[serde(rename = "note", default)]
@@ -104,6 +107,10 @@ pub struct Place {
     /// Work, needed where the experiment has several.
     #[serde(default)]
     pub compute: Option<ioloom_model::Compute>,
+    /// Word of the medium; without it the best group of sessions is taken, those of the work
+    /// directory or of an image in its place before those of further media.
+    #[serde(default)]
+    pub medium: Option<String>,
 }
 
 fn pipeline() -> String {
@@ -136,8 +143,11 @@ pub enum Shape {
 pub enum Contrast {
     /// `a` over `b`, block by block.
     Ratio {
-        /// Where both arms ran.
+        /// Where both arms ran, or the first of them.
         at: Place,
+        /// Where the second arm ran, if that is another place of the same study.
+        #[serde(default)]
+        at_b: Option<Box<Place>>,
         /// First arm.
         a: String,
         /// Second arm.
@@ -368,6 +378,7 @@ impl Contrast {
     /// The places it needs runs from.
     pub fn places(&self) -> Vec<&Place> {
         match self {
+            Self::Ratio { at, at_b: Some(other), .. } => vec![at, other],
             Self::Ratio { at, .. }
             | Self::RatioOfBest { at, .. }
             | Self::Ladder { at, .. }

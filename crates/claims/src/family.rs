@@ -11,10 +11,15 @@ use ioloom_model::study::Experiment;
 use std::sync::LazyLock;
 
 static STUDIES: LazyLock<Vec<StudySpec>> = LazyLock::new(|| {
-    [include_str!("../../../studies/pipeline.toml")]
-        .into_iter()
-        .map(|text| toml::from_str(text).expect("a test reads the built-in studies"))
-        .collect()
+    [
+        include_str!("../../../studies/pipeline.toml"),
+        include_str!("../../../studies/walk.toml"),
+        include_str!("../../../studies/memory.toml"),
+        include_str!("../../../studies/copy.toml"),
+    ]
+    .into_iter()
+    .map(|text| toml::from_str(text).expect("a test reads the built-in studies"))
+    .collect()
 });
 
 fn experiment(place: &Place) -> Option<&'static Experiment> {

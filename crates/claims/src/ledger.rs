@@ -6,7 +6,13 @@ use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
 /// Name and text of the built-in ledger files.
-pub const FILES: &[(&str, &str)] = &[("000.toml", include_str!("../../../claims/000.toml"))];
+pub const FILES: &[(&str, &str)] = &[
+    ("000.toml", include_str!("../../../claims/000.toml")),
+    ("001.toml", include_str!("../../../claims/001.toml")),
+    ("002-memory.toml", include_str!("../../../claims/002-memory.toml")),
+    ("002-pagecache.toml", include_str!("../../../claims/002-pagecache.toml")),
+    ("003.toml", include_str!("../../../claims/003.toml")),
+];
 
 static LEDGER: LazyLock<Vec<Claim>> =
     LazyLock::new(|| load(FILES.iter().copied()).expect("a test loads the built-in ledger"));
@@ -37,15 +43,37 @@ pub fn load<'a>(
             }
             claims.push(claim);
         }
+        share_tests(&mut claims).map_err(wrong)?;
     }
     Ok(claims)
+}
+
+/// Gives claims that say the same as another one its tests.
+fn share_tests(claims: &mut [Claim]) -> Result<(), String> {
+    for at in 0..claims.len() {
+        let Some(same) = claims[at].same_as.clone() else { continue };
+        let first = claims.iter().find(|claim| claim.id == same && claim.same_as.is_none());
+        let Some(first) = first.cloned() else {
+            return Err(format!(
+                "claim {}: there is no claim {same} to be the same as",
+                claims[at].id
+            ));
+        };
+        let claim = &mut claims[at];
+        (claim.contrasts, claim.notes) = (first.contrasts, first.notes);
+        claim.combine = first.combine;
+    }
+    Ok(())
 }
 
 fn check(claim: &Claim) -> Result<(), String> {
     if !claim.id.starts_with(&format!("{:03}-", claim.seed)) {
         return Err(format!("its name must begin with {:03}-", claim.seed));
     }
-    if claim.contrasts.is_empty() {
+    if claim.same_as.is_some() && !(claim.contrasts.is_empty() && claim.notes.is_empty()) {
+        return Err("it says the same as another one and has tests of its own".to_owned());
+    }
+    if claim.contrasts.is_empty() && claim.same_as.is_none() {
         return Err("it has no contrast; use kind = \"untested\" and say what it needs".to_owned());
     }
     for published in &claim.published {

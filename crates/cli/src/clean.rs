@@ -5,7 +5,7 @@ use crate::place::{short, work_dir};
 use crate::{out, tell};
 use clap::Args;
 use ioloom_model::units::{format_count, format_size};
-use ioloom_subjects::Files;
+use ioloom_subjects::FileSets;
 use std::path::PathBuf;
 
 /// Removes the file sets that studies made; results stay.
@@ -29,7 +29,7 @@ pub(crate) fn run(args: &CleanArgs) -> Ended {
             .map_err(|e| Failure::failed(format!("read directory {}: {e}", dir.display())))?;
     }
     let left = crate::media::undo_left(&dir);
-    let done = ioloom_lab::clean(&dir, &Files).map_err(Failure::failed)?;
+    let done = ioloom_lab::clean(&dir, &FileSets).map_err(Failure::failed)?;
     let (mut files, mut bytes, mut failed) = (0u64, 0u64, false);
     let mut text = String::new();
     for set in &done {

@@ -1,6 +1,6 @@
 //! `ioloom compare`: two sessions beside each other.
 
-use crate::exit::{Ended, Exit};
+use crate::exit::{Ended, Exit, Failure};
 use crate::ledger::Ledger;
 use crate::place::StoreArg;
 use crate::{out, session_report, sessions, study};
@@ -39,6 +39,10 @@ pub(crate) struct CompareArgs {
     #[arg(long, value_name = "DIR")]
     studies: Option<PathBuf>,
 
+    /// Only this study, where a command ran several
+    #[arg(long, value_name = "NAME")]
+    study: Option<String>,
+
     /// Write the comparison as a page as well
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
@@ -51,25 +55,52 @@ pub(crate) struct CompareArgs {
 pub(crate) fn run(args: &CompareArgs) -> Ended {
     let ledger = Ledger::read(None)?;
     let store = sessions::open(&args.store)?;
-    let input = |word: &str| {
-        let session = sessions::read(&store, word)?;
+    let inputs = |word: &str| -> Result<Vec<Input>, Failure> {
+        let sitting = sessions::sitting(&store, word)?;
         let studies = args.studies.as_deref();
-        Ok(session_report::input(session, studies, &ledger, store.dir()).0)
+        let input = |session| session_report::input(session, studies, &ledger, store.dir()).0;
+        let wanted = |i: &Input| args.study.as_ref().is_none_or(|name| i.study.name == *name);
+        Ok(sitting.into_iter().map(input).filter(wanted).collect())
     };
-    let (a, b) = (input(&args.first)?, input(&args.second)?);
-    if let Some(path) = &args.html {
-        study::write_report(path, ioloom_report::compare_html(&a, &b))?;
+    let pairs = pairs(inputs(&args.first)?, inputs(&args.second)?)?;
+    if let ([(a, b)], Some(path)) = (&pairs[..], &args.html) {
+        study::write_report(path, ioloom_report::compare_html(a, b))?;
+    } else if pairs.len() > 1 && (args.html.is_some() || args.json) {
+        let names: Vec<&str> = pairs.iter().map(|(a, _)| a.study.name.as_str()).collect();
+        let known = names.join(", ");
+        return Err(Failure::usage(format!(
+            "--html and --json take one study; choose one with --study: {known}"
+        )));
     }
-    if args.json {
-        out::print_json(&document(&a, &b))?;
-    } else {
-        let text = ioloom_report::compare_terminal(&a, &b, out::columns(), out::colour());
-        out::print(&text)?;
+    for (a, b) in &pairs {
+        if args.json {
+            out::print_json(&document(a, b))?;
+            continue;
+        }
+        out::print(&ioloom_report::compare_terminal(a, b, out::columns(), out::colour()))?;
         if let Some(path) = &args.html {
             out::print(&format!("Report {}\n", path.display()))?;
         }
     }
     Ok(Exit::Ok)
+}
+
+/// The studies that both have; two single ones are compared whatever they are.
+fn pairs(first: Vec<Input>, second: Vec<Input>) -> Result<Vec<(Input, Input)>, Failure> {
+    if let ([_], [_]) = (&first[..], &second[..]) {
+        return Ok(first.into_iter().zip(second).collect());
+    }
+    let mut second = second;
+    let mut pairs = Vec::new();
+    for a in first {
+        if let Some(at) = second.iter().position(|b| b.study.name == a.study.name) {
+            pairs.push((a, second.swap_remove(at)));
+        }
+    }
+    if pairs.is_empty() {
+        return Err(Failure::failed("the two have no study in common".to_owned()));
+    }
+    Ok(pairs)
 }
 
 fn document(a: &Input, b: &Input) -> Value {

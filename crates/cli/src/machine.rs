@@ -1,10 +1,14 @@
 //! `ioloom machine`: the facts of this computer that results depend on.
 
 use crate::exit::{Ended, Exit, Failure};
+use crate::place::StoreArg;
+use crate::study::write_report;
 use crate::{facts, out};
 use clap::Args;
-use ioloom_model::MachineFacts;
+use ioloom_model::topology::{CacheFacts, Setting};
 use ioloom_model::units::format_size;
+use ioloom_model::{MachineFacts, Topology};
+use ioloom_report::machine::Drawing;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 
@@ -14,11 +18,14 @@ const SCHEMA: u32 = 1;
 /// Shows the facts of this computer that results depend on.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Features are tried by use: a ring is made, a file in the current directory is asked for.
+Features are tried by use: a ring is made, a file in the current directory is asked for. What the
+kernel tells of caches is a claim: `ioloom memory` measures them, and the drawing then carries the
+measured times.
 
 Examples:
   ioloom machine
   ioloom machine --json
+  ioloom machine --svg machine.svg    the drawing as a picture
   ioloom machine --doctor             what can be observed, and what would make the rest work
   ioloom machine --root /captured     of a copy of /proc and /sys of another machine")]
 pub(crate) struct MachineArgs {
@@ -29,6 +36,13 @@ pub(crate) struct MachineArgs {
     /// Show which sources of evidence work here, and how to get the rest
     #[arg(long, conflicts_with = "root")]
     doctor: bool,
+
+    #[command(flatten)]
+    store: StoreArg,
+
+    /// Write the drawing as a picture
+    #[arg(long, value_name = "FILE", conflicts_with = "doctor")]
+    svg: Option<PathBuf>,
 
     /// Print one JSON document
     #[arg(long)]
@@ -41,6 +55,7 @@ struct Document<'a> {
     schema: u32,
     #[serde(flatten)]
     facts: &'a MachineFacts,
+    topology: &'a Topology,
 }
 
 pub(crate) fn run(args: &MachineArgs) -> Ended {
@@ -52,12 +67,126 @@ pub(crate) fn run(args: &MachineArgs) -> Ended {
         Failure::failed(format!("read directory {}: {e}; give a root with /proc", dir.display()))
     })?;
     let facts = facts::facts(&args.root, Path::new("."));
+    let topology = ioloom_machine::topology(&args.root);
+    // A measurement belongs to the machine that it was made on, and a place to keep it may be missing.
+    let measured = crate::memory::kept(&args.store, &facts.fingerprint).ok().flatten();
+    let drawing = Drawing::of(&topology, facts.memory_bytes, measured.as_ref());
+    if let Some(path) = &args.svg {
+        let picture = ioloom_report::svg::machine::draw(&drawing, ioloom_report::svg::WIDE);
+        write_report(path, picture.standalone())?;
+    }
     if args.json {
-        out::print_json(&Document { schema: SCHEMA, facts: &facts })?;
+        out::print_json(&Document { schema: SCHEMA, facts: &facts, topology: &topology })?;
     } else {
-        out::print(&text(&facts, out::columns()))?;
+        let width = out::columns();
+        let mut all = text(&facts, width);
+        all.push_str(&hardware(&topology, width));
+        all.push('\n');
+        all.push_str(&drawing.text(width));
+        for note in &drawing.notes {
+            all.push_str(&out::wrap(note, width, 2));
+        }
+        all.push_str(&settings(&topology, width));
+        out::print(&all)?;
     }
     Ok(Exit::Ok)
+}
+
+/// Caches as told, nodes, translation buffers.
+fn hardware(topology: &Topology, width: usize) -> String {
+    let mut all = String::new();
+    let mut seen: Vec<(u32, &str, u64)> = Vec::new();
+    for cache in &topology.caches {
+        let kind = (cache.level, cache.kind.as_str(), cache.bytes);
+        if !seen.contains(&kind) {
+            seen.push(kind);
+            let alike = |c: &&CacheFacts| (c.level, c.kind.as_str(), c.bytes) == kind;
+            let of: Vec<&CacheFacts> = topology.caches.iter().filter(alike).collect();
+            all.push_str(&out::labelled("cache", 12, &cache_line(&of), width));
+        }
+    }
+    for node in &topology.nodes {
+        let memory = node.memory_bytes.map_or_else(|| "size not known".to_owned(), format_size);
+        let far: Vec<String> = node.distances.iter().map(u32::to_string).collect();
+        let text = format!(
+            "node {}: {memory}, processors {}, distances {}",
+            node.node,
+            listed(&node.cpus),
+            if far.is_empty() { "not known".to_owned() } else { far.join(" ") }
+        );
+        all.push_str(&out::labelled("memory node", 12, &text, width));
+    }
+    if let Some(told) = &topology.cpuid {
+        let entries = |n: Option<u32>| n.map_or_else(|| "not told".to_owned(), |n| n.to_string());
+        let text = format!(
+            "first {}, second {} pages of 4 KiB; of 2 MiB {} and {} (CPUID tells; a hypervisor \
+             may bend it)",
+            entries(told.tlb_l1_4k),
+            entries(told.tlb_l2_4k),
+            entries(told.tlb_l1_2m),
+            entries(told.tlb_l2_2m)
+        );
+        all.push_str(&out::labelled("TLB", 12, &text, width));
+        let told_bytes: Vec<String> = told.caches.iter().map(|(_, b)| format_size(*b)).collect();
+        let socket = told.socket_l3_bytes.map_or(String::new(), |bytes| {
+            format!("; by an older leaf the socket has {} of L3", format_size(bytes))
+        });
+        let text = format!("data caches {}{socket}", told_bytes.join(", "));
+        all.push_str(&out::labelled("CPUID", 12, &text, width));
+    }
+    all
+}
+
+fn listed(cpus: &[u32]) -> String {
+    cpus.iter().map(u32::to_string).collect::<Vec<_>>().join(",")
+}
+
+/// Caches of one kind in a line: size, shape, how many, who shares them.
+fn cache_line(of: &[&CacheFacts]) -> String {
+    let first = of[0];
+    let number = |n: Option<u32>| n.map_or_else(|| "?".to_owned(), |n| n.to_string());
+    let sum = first.bytes * of.len() as u64;
+    let all = if of.len() > 1 {
+        format!(", {} of them: {}", of.len(), format_size(sum))
+    } else {
+        String::new()
+    };
+    let shared: Vec<String> = of.iter().map(|c| listed(&c.shared)).collect();
+    let odd =
+        if first.adds_up == Some(false) { "; sets × ways × line is another size" } else { "" };
+    format!(
+        "L{} {} {}, {} ways, {} sets, line {}{all}; of {}{odd}",
+        first.level,
+        first.kind,
+        format_size(first.bytes),
+        number(first.ways),
+        number(first.sets),
+        number(first.line_bytes),
+        shared.join("  ")
+    )
+}
+
+/// Settings with their meaning.
+fn settings(topology: &Topology, width: usize) -> String {
+    let mut all = String::new();
+    let groups: [(&str, &[Setting]); 4] = [
+        ("Memory", &topology.memory),
+        ("Writing changed pages (vm.*)", &topology.dirty),
+        ("Control groups", &topology.control_groups),
+        ("Neighbours", &topology.neighbours),
+    ];
+    for (head, settings) in groups {
+        if settings.is_empty() {
+            continue;
+        }
+        all.push_str(&format!("\n{head}\n"));
+        for one in settings {
+            let colon = if one.meaning.is_empty() { "" } else { ": " };
+            let text = format!("{}{colon}{}", one.value, one.meaning);
+            all.push_str(&out::labelled(&one.name, 30, &text, width));
+        }
+    }
+    all
 }
 
 fn text(facts: &MachineFacts, width: usize) -> String {
@@ -87,6 +216,12 @@ fn text(facts: &MachineFacts, width: usize) -> String {
     say("may drop", if facts.privileged { "caches, and mount" } else { "no caches: not root" });
     for device in &facts.devices {
         let kind = match device.rotational {
+            Some(true) if facts.virtual_machine == Some(true) => {
+                ", says it rotates (virtual disks often say so falsely)"
+            }
+            Some(false) if facts.virtual_machine == Some(true) => {
+                ", says it does not rotate (a virtual disk cannot know)"
+            }
             Some(true) => ", says it rotates",
             Some(false) => ", says it does not rotate",
             None => "",
@@ -94,11 +229,13 @@ fn text(facts: &MachineFacts, width: usize) -> String {
         let scheduler = word(&device.scheduler);
         let ahead =
             device.read_ahead_kib.map_or(String::new(), |k| format!(", reads {k} KiB ahead"));
+        let queue =
+            device.queue_requests.map_or(String::new(), |n| format!(", queue of {n} requests"));
         let mounts: Vec<String> =
             device.mounts.iter().map(|(dir, kind)| format!("{dir} ({kind})")).collect();
         let mounts = if mounts.is_empty() { "not mounted".to_owned() } else { mounts.join(", ") };
         let text = format!(
-            "{}, {}{kind}, scheduler {scheduler}{ahead}; {mounts}",
+            "{}, {}{kind}, scheduler {scheduler}{queue}{ahead}; {mounts}",
             device.name,
             size(device.bytes)
         );

@@ -1,9 +1,11 @@
 //! The ioloom program: flags and glue. Every command lives in a module of its name; what it does is
 //! in the library crates.
 
+mod cache;
 mod claims;
 mod clean;
 mod compare;
+mod cp;
 mod doctor;
 mod du;
 mod each;
@@ -11,18 +13,23 @@ mod exit;
 mod facts;
 mod fileset;
 mod ledger;
+mod load;
 mod machine;
 mod manual;
 mod media;
+mod memory;
 mod out;
 mod place;
 mod progress;
 mod report;
 mod results;
+mod serve;
 mod session_report;
 mod sessions;
 mod study;
+mod told;
 mod trace;
+mod tree_map;
 mod watch;
 
 use clap::{Parser, Subcommand};
@@ -40,6 +47,7 @@ Examples:
   ioloom study                  which plan is fastest on this machine, in 90 seconds
   ioloom each ~/src --per-file  a fast parallel checksum tool
   ioloom du ~                   what takes the space, with a picture
+  ioloom cp -a ~/src /mnt/disk  a copy that is whole or not there
   ioloom claims                 what was published, and what holds here
 
 Exit codes: 0 ok, 1 something failed, 2 wrong use, 3 refused, 130 interrupted.")]
@@ -53,11 +61,16 @@ enum Command {
     Study(study::StudyArgs),
     Each(each::EachArgs),
     Du(du::DuArgs),
+    Cache(cache::CacheArgs),
+    Cp(cp::CpArgs),
+    Serve(serve::ServeArgs),
+    Load(load::LoadArgs),
     Claims(claims::ClaimsArgs),
     Report(report::ReportArgs),
     Compare(compare::CompareArgs),
     Results(results::ResultsArgs),
     Machine(machine::MachineArgs),
+    Memory(memory::MemoryArgs),
     Watch(watch::WatchArgs),
     Trace(trace::TraceArgs),
     Fileset(fileset::FilesetArgs),
@@ -75,11 +88,16 @@ fn main() -> ExitCode {
         Command::Study(args) => study::run(&args),
         Command::Each(args) => each::run(&args),
         Command::Du(args) => du::run(&args),
+        Command::Cache(args) => cache::run(&args),
+        Command::Cp(args) => cp::run(&args),
+        Command::Serve(args) => serve::run(&args),
+        Command::Load(args) => load::run(&args),
         Command::Claims(args) => claims::run(&args),
         Command::Report(args) => report::run(&args),
         Command::Compare(args) => compare::run(&args),
         Command::Results(args) => results::run(&args),
         Command::Machine(args) => machine::run(&args),
+        Command::Memory(args) => memory::run(&args),
         Command::Watch(args) => return watch::run(&args),
         Command::Trace(args) => trace::run(&args),
         Command::Fileset(args) => fileset::run(&args),
@@ -113,7 +131,7 @@ pub(crate) fn tell(message: &str) {
 }
 
 /// A message without the numbers that the system has for its errors, whose words stand before.
-fn in_words(message: &str) -> String {
+pub(crate) fn in_words(message: &str) -> String {
     let mut out = String::with_capacity(message.len());
     let mut rest = message;
     while let Some(at) = rest.find(" (os error ") {

@@ -7,11 +7,13 @@
 //! line and left out; only an image that was asked for by name is refused.
 
 use crate::exit::{Exit, Failure};
+use crate::out::wrap;
 use crate::{tell, tell_plain};
 use clap::Args;
-use ioloom_lab::{LabError, OwnImage, Place, RunOptions, media};
+use ioloom_lab::{LabError, OwnImage, Place, RunOptions, Touches, media};
+use ioloom_model::Condition;
 use ioloom_model::StudySpec;
-use ioloom_subjects::Files;
+use ioloom_subjects::FileSets;
 use ioloom_sys::mount::ReadLimit;
 use std::path::{Path, PathBuf};
 
@@ -33,6 +35,12 @@ pub(crate) struct MediaArgs {
 }
 
 impl MediaArgs {
+    /// Whether sets lie, or names are made cold, otherwise than in an image of our own.
+    fn elsewhere(&self, options: &RunOptions<'_>) -> bool {
+        let given = options.places.first().is_some_and(|place| place.medium.name != "work");
+        given || options.drop_caches || options.files.is_some() || options.overrides.after_reboot
+    }
+
     /// Whether cold makes names and inodes cold as well.
     pub(crate) const fn image(&self) -> bool {
         self.image
@@ -55,7 +63,7 @@ impl Drop for Media {
     fn drop(&mut self) {
         // Sets in memory take memory, so they go with the study.
         if let Some(dir) = &self.memory {
-            let _ = ioloom_lab::clean(dir, &Files);
+            let _ = ioloom_lab::clean(dir, &FileSets);
             let _ = std::fs::remove_dir(dir);
         }
     }
@@ -63,10 +71,12 @@ impl Drop for Media {
 
 impl Media {
     /// Makes the media that the arguments ask for, and with `full` all of them. `options` is the
-    /// study as it would run in `work_dir` alone.
+    /// study as it would run in `work_dir` alone. Where its runs touch names alone and nothing that
+    /// was asked for makes these cold, an image of our own takes its sets if it can be had.
     pub(crate) fn make(
         args: &MediaArgs,
         full: bool,
+        touches: Touches,
         study: &StudySpec,
         options: &RunOptions<'_>,
         work_dir: &Path,
@@ -74,25 +84,40 @@ impl Media {
         let mut made = Self::default();
         made.places.clone_from(&options.places);
         let further = args.media || full;
-        if !further && !args.image {
+        let wish =
+            touches == Touches::Names && cold(study) && !args.image && !args.elsewhere(options);
+        if !further && !args.image && !wish {
             return Ok(made);
         }
         undo_left(work_dir);
-        if args.image {
-            let own = image(work_dir, "image", study, options).map_err(|reason| {
-                Failure::new(Exit::Refused, format!("--image: {reason}, or leave out --image"))
-            })?;
-            made.places = vec![Place::describe(own.word(), own.dir())];
-            made.images.push(own);
+        if args.image || wish {
+            match image(work_dir, "image", study, options) {
+                Ok(own) => {
+                    made.places = vec![Place::describe(own.word(), own.dir())];
+                    made.images.push(own);
+                }
+                Err(reason) if wish => {
+                    let text = format!(
+                        "not measured: cold names and inodes: {reason}, or --drop-caches as root"
+                    );
+                    tell_plain(wrap(&text, 80, 2).trim_end());
+                }
+                Err(reason) => {
+                    let text = format!("--image: {reason}, or leave out --image");
+                    return Err(Failure::new(Exit::Refused, text));
+                }
+            }
         }
         if further {
             made.further = true;
-            match memory() {
-                Ok(dir) => {
+            // Names in memory are never cold, and millions of inodes would fill it.
+            match (touches == Touches::Data).then(memory) {
+                None => {}
+                Some(Ok(dir)) => {
                     made.places.push(Place::describe("tmpfs", &dir));
                     made.memory = Some(dir);
                 }
-                Err(reason) => tell_plain(&format!("not measured: tmpfs: {reason}")),
+                Some(Err(reason)) => tell_plain(&format!("not measured: tmpfs: {reason}")),
             }
             let slow = image(work_dir, "slow", study, options).and_then(|i| i.throttled(SLOW));
             match slow {
@@ -107,6 +132,11 @@ impl Media {
     }
 }
 
+/// Whether the study has runs that are to be cold.
+fn cold(study: &StudySpec) -> bool {
+    study.experiments.iter().any(|e| e.conditions.contains(&Condition::Cold))
+}
+
 /// Removes what killed studies left: images, groups of processes, sets in memory. Says how many
 /// there were.
 pub(crate) fn undo_left(work_dir: &Path) -> usize {
@@ -119,7 +149,7 @@ pub(crate) fn undo_left(work_dir: &Path) -> usize {
         let name = dir.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let maker = name.strip_prefix("ioloom-").and_then(|text| text.parse::<u32>().ok());
         if maker.is_some_and(|process| !ioloom_sys::mount::lives(process)) {
-            let _ = ioloom_lab::clean(&dir, &Files);
+            let _ = ioloom_lab::clean(&dir, &FileSets);
             found += usize::from(std::fs::remove_dir(&dir).is_ok());
         }
     }
@@ -159,7 +189,7 @@ fn image(
     let reserve = options.reserve_bytes;
     let unknown = ioloom_lab::estimate::History::default();
     let needs =
-        ioloom_lab::work::needs(&planned.comparisons, &places, &Files, reserve, 1, &unknown)
+        ioloom_lab::work::needs(&planned.comparisons, &places, &FileSets, reserve, 1, &unknown)
             .map_err(|e| e.to_string())?;
     if let Some(reason) = needs.refusal() {
         return Err(format!("{reason}; remedy: --dir on a larger disk"));

@@ -96,6 +96,40 @@ pub(crate) fn table_text(table: &comfy_table::Table) -> String {
     lines.join("\n") + "\n"
 }
 
+/// A name that cannot draw on the terminal.
+pub(crate) fn readable(name: &[u8]) -> String {
+    let mut out = String::new();
+    for c in String::from_utf8_lossy(name).chars() {
+        let odd = c.is_control() || matches!(c, '\u{202A}'..='\u{202E}' | '\u{2066}'..='\u{2069}');
+        if odd { out.extend(c.escape_default()) } else { out.push(c) }
+    }
+    out
+}
+
+/// A text of at most `width` columns, with an ellipsis where something was left out.
+pub(crate) fn fitted(text: &str, width: usize) -> String {
+    if columns_of(text) <= width {
+        return text.to_owned();
+    }
+    let mut out = String::new();
+    let mut taken = 0;
+    for c in text.chars() {
+        let next = columns_of(c.encode_utf8(&mut [0; 4]));
+        if taken + next + 1 > width {
+            break;
+        }
+        taken += next;
+        out.push(c);
+    }
+    out + "…"
+}
+
+/// Columns that a text takes on a terminal.
+pub(crate) fn columns_of(text: &str) -> usize {
+    use ratatui::text::Span;
+    Span::raw(text).width()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -106,5 +140,13 @@ mod tests {
         assert_eq!(wrap("averyverylongword b", 5, 2), "averyverylongword\n  b\n");
         assert_eq!(wrap("", 5, 2), "\n");
         assert_eq!(labelled("head", 6, "one two", 11), "head   one\n       two\n");
+    }
+
+    #[test]
+    fn names_cannot_draw_and_are_cut_by_columns() {
+        assert_eq!(readable(b"a\x1b[31m\n\xff"), "a\\u{1b}[31m\\n\u{FFFD}");
+        assert_eq!(fitted("abcdef", 4), "abc…");
+        assert_eq!(fitted("파일이름", 5), "파일…");
+        assert_eq!(fitted("abc", 3), "abc");
     }
 }

@@ -43,17 +43,19 @@ pub(crate) struct ReportArgs {
 pub(crate) fn run(args: &ReportArgs) -> Ended {
     let ledger = Ledger::read(args.claims.as_deref())?;
     let store = sessions::open(&args.store)?;
-    let session = sessions::read(&store, &args.session)?;
-    if session.runs.is_empty() {
-        let name = &session.header.session;
+    let mut sitting = sessions::sitting(&store, &args.session)?;
+    let name = sitting.first().map(|s| s.header.sitting().to_owned()).unwrap_or_default();
+    sitting.retain(|session| !session.runs.is_empty());
+    if sitting.is_empty() {
         return Err(Failure::failed(format!("session {name} has no run yet: nothing to show")));
     }
-    let name = session.header.session.clone();
     let studies = args.studies.as_deref();
-    let (mut input, _) = session_report::input(session, studies, &ledger, store.dir());
+    let made = session_report::inputs(sitting, studies, &ledger, store.dir());
+    let mut inputs: Vec<_> = made.into_iter().map(|(input, _)| input).collect();
     let to_stdout = args.output.as_ref().is_some_and(|path| path.as_os_str() == "-");
     if let Some(experiment) = &args.picture {
-        let svg = ioloom_report::picture(&input, Some(experiment)).ok_or_else(|| {
+        let picture = |input| ioloom_report::picture(input, Some(experiment));
+        let svg = inputs.iter().find_map(picture).ok_or_else(|| {
             Failure::failed(format!("session {name} has no runs to draw '{experiment}' from"))
         })?;
         return match &args.output {
@@ -66,12 +68,14 @@ pub(crate) fn run(args: &ReportArgs) -> Ended {
         };
     }
     if to_stdout {
-        out::print(&ioloom_report::html(&input))?;
+        out::print(&ioloom_report::html_all(&inputs))?;
         return Ok(Exit::Ok);
     }
     let path = args.output.clone().unwrap_or_else(|| study::report_path(store.dir(), &name));
-    input.report_path = Some(short(&path));
-    study::write_report(&path, ioloom_report::html(&input))?;
-    study::tell_summary(&input)?;
+    for input in &mut inputs {
+        input.report_path = Some(short(&path));
+    }
+    study::write_report(&path, ioloom_report::html_all(&inputs))?;
+    study::tell_summary(&inputs)?;
     Ok(Exit::Ok)
 }

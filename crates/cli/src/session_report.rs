@@ -8,17 +8,35 @@ use crate::ledger::{Ledger, Rules};
 use ioloom_claims::claim::Contrast;
 use ioloom_claims::{Claim, ClaimVerdict, Part};
 use ioloom_lab::expand::AGAIN;
-use ioloom_lab::store::SessionHeader;
+use ioloom_lab::store::{Picture, SessionHeader};
 use ioloom_lab::{Comparison, Mode, Session};
 use ioloom_model::study::{Arm, Chart, Experiment};
 use ioloom_model::{Doubt, RunRecord, StudySpec};
-use ioloom_report::{ClaimCurve, ClaimRow, DoubtRow, Input};
+use ioloom_report::{ClaimCurve, ClaimRow, DoubtRow, Input, PictureRow, Table};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 /// Doubts that only a series of runs shows; those of single runs stand in their records.
 const OF_SERIES: [Doubt; 5] =
     [Doubt::Drift, Doubt::Alternation, Doubt::FirstRun, Doubt::TwoRegimes, Doubt::NoiseFloor];
+
+/// What the report of the sessions of one command is made from, each a chapter of it.
+pub(crate) fn inputs(
+    sessions: Vec<Session>,
+    studies: Option<&Path>,
+    ledger: &Ledger,
+    store: &Path,
+) -> Vec<(Input, Vec<ClaimVerdict>)> {
+    let several = sessions.len() > 1;
+    let one = |session| {
+        let (mut input, verdicts) = input(session, studies, ledger, store);
+        if several {
+            input.prefix = format!("{}-", input.study.name);
+        }
+        (input, verdicts)
+    };
+    sessions.into_iter().map(one).collect()
+}
 
 /// What the report of a session is made from, and the verdicts on the claims of its study by its
 /// runs alone.
@@ -30,6 +48,7 @@ pub(crate) fn input(
 ) -> (Input, Vec<ClaimVerdict>) {
     let header = session.header;
     let study = spec(&header, studies);
+    let pictures = pictures(&session.pictures, &store.join("traces").join(&header.session));
     let full = header.mode == Mode::Full;
     let records = session.runs;
     let claims = ledger.of_study(&header.study);
@@ -45,12 +64,15 @@ pub(crate) fn input(
     let ended_ms = session.end.as_ref().map(|e| e.ended_unix_ms).or(last_ms);
     let duration_ms = ended_ms.map_or(0, |ended| ended.saturating_sub(header.started_unix_ms));
     let doubts = doubts(session.end.as_ref().map_or(&[], |e| &e.doubts), &verdicts);
+    let explained = explained(&study, &records);
+    let tree = crate::tree_map::walked(&study, header.mode, &records);
     let input = Input {
         study,
         mode: header.mode,
         command: header.command.join(" "),
         machine: header.machine,
         records,
+        pictures,
         verdicts: rows,
         session: header.session,
         started_unix_ms: header.started_unix_ms,
@@ -60,8 +82,60 @@ pub(crate) fn input(
         doubts,
         report_path: None,
         store_path: Some(crate::place::short(store)),
+        explained,
+        published: published_tables(&claims),
+        tree,
+        prefix: String::new(),
     };
     (input, verdicts)
+}
+
+/// The traces of a session's pictures. First come those whose threads had processors enough; a trace
+/// that is gone or cannot be read is told and left out.
+fn pictures(pictures: &[Picture], dir: &Path) -> Vec<PictureRow> {
+    let mut rows: Vec<(bool, PictureRow)> = Vec::new();
+    for picture in pictures {
+        let Some(name) = picture.trace.as_deref().filter(|name| !name.contains('/')) else {
+            continue;
+        };
+        let key = &picture.record.key;
+        let mut trace = match crate::trace::read(&dir.join(name)) {
+            Ok(trace) => trace,
+            Err(failure) => {
+                crate::tell(&failure.message);
+                continue;
+            }
+        };
+        trace.title = format!("{} ({}): {}", key.arm, key.compute, trace.title);
+        let row = PictureRow {
+            experiment: key.experiment.clone(),
+            arm: key.arm.clone(),
+            compute: key.compute.clone(),
+            trace,
+        };
+        rows.push((picture.record.doubts.contains(&Doubt::Oversubscribed), row));
+    }
+    rows.sort_by_key(|(crowded, _)| *crowded);
+    rows.into_iter().map(|(_, row)| row).collect()
+}
+
+/// What each plan of a subject with its own words does.
+fn explained(study: &StudySpec, records: &[RunRecord]) -> BTreeMap<String, String> {
+    let Ok(subject) = ioloom_subjects::named(&study.subject) else { return BTreeMap::new() };
+    let own = records.iter().filter(|r| r.plan.files().is_none());
+    own.map(|r| (r.plan.to_string(), subject.explain(&r.plan))).collect()
+}
+
+/// The published tables of the seeds that claims come from.
+fn published_tables(claims: &[&Claim]) -> BTreeMap<String, Table> {
+    let seeds: BTreeSet<u32> = claims.iter().map(|claim| claim.seed).collect();
+    let of = |name: &str| seeds.iter().any(|seed| name.starts_with(&format!("{seed:03}_")));
+    let names = ioloom_claims::data::TABLES.iter().map(|(name, _)| *name).filter(|name| of(name));
+    let read = names.filter_map(|name| Some((name, ioloom_claims::data::table(name).ok()?)));
+    read.map(|(name, table)| {
+        (name.to_owned(), Table { title: name.to_owned(), columns: table.header, rows: table.rows })
+    })
+    .collect()
 }
 
 /// The study of a session: as its file says now, or what the comparisons tell.
@@ -93,6 +167,7 @@ fn reconstructed(header: &SessionHeader) -> StudySpec {
     }
     StudySpec {
         name: header.study.clone(),
+        subject: header.subject.clone(),
         title: format!("Study {}", header.study),
         question: "The file of this study is not known here, so its questions are not shown."
             .to_owned(),
@@ -123,6 +198,7 @@ fn experiment(comparison: &Comparison) -> Experiment {
         blocks_full: comparison.blocks,
         blocks_quick: comparison.blocks,
         media: false,
+        pictures: Vec::new(),
         arms: arms
             .map(|arm| Arm {
                 name: arm.name.clone(),
@@ -132,6 +208,7 @@ fn experiment(comparison: &Comparison) -> Experiment {
                 headline_with: BTreeMap::new(),
                 files_max: arm.files_max.map(|max| max.to_string()),
                 set: (arm.set != comparison.set).then(|| arm.set.clone()),
+                cold_by: arm.cold_by,
             })
             .collect(),
     }

@@ -34,10 +34,14 @@ pub(crate) fn list(store: &Store) -> Result<Vec<SessionFile>, Failure> {
 
 /// The name of the session meant by an identifier, its beginning, `latest` or `latest-1`.
 pub(crate) fn pick(store: &Store, word: &str) -> Result<String, Failure> {
-    let names: Vec<String> = list(store)?.into_iter().map(|f| f.header.session).collect();
-    if names.is_empty() {
+    let files = list(store)?;
+    if files.is_empty() {
         return Err(nothing(store.dir()));
     }
+    // Latest counts commands, not the studies that one command ran.
+    let counts = |f: &&SessionFile| !word.starts_with("latest") || f.header.sitting.is_none();
+    let names: Vec<String> =
+        files.iter().filter(counts).map(|f| f.header.session.clone()).collect();
     choose(&names, word).map_err(|reason| {
         Failure::failed(format!("{reason} in {}; `ioloom results list` lists them", {
             short(store.dir())
@@ -73,6 +77,25 @@ fn choose(names: &[String], word: &str) -> Result<String, String> {
 pub(crate) fn read(store: &Store, word: &str) -> Result<Session, Failure> {
     let name = pick(store, word)?;
     store.read(&name).map_err(Failure::failed)
+}
+
+/// Reads the session meant by a word, with the others of its command, in the order in which they
+/// ran.
+pub(crate) fn sitting(store: &Store, word: &str) -> Result<Vec<Session>, Failure> {
+    let name = pick(store, word)?;
+    let files = list(store)?;
+    let meant = files.iter().find(|f| f.header.session == name);
+    let Some(sitting) = meant.map(|f| f.header.sitting().to_owned()) else {
+        return Ok(vec![store.read(&name).map_err(Failure::failed)?]);
+    };
+    // A study that is named by itself is meant alone, unless it is the one that others followed.
+    let alone = sitting != name && !word.starts_with("latest");
+    let belongs = |f: &&SessionFile| match alone {
+        true => f.header.session == name,
+        false => f.header.sitting() == sitting,
+    };
+    let names = files.iter().filter(belongs).map(|f| &f.header.session);
+    names.map(|name| store.read(name).map_err(Failure::failed)).collect()
 }
 
 /// The sessions of the store, if there is one, and of the exports in `results` of the current

@@ -12,11 +12,13 @@ use ioloom_claims::ClaimVerdict;
 use ioloom_lab::child::Runner;
 use ioloom_lab::spec::{self, SpecError};
 use ioloom_lab::store::EndReason;
-use ioloom_lab::{LabError, Mode, Overrides, Place, RunOptions, Session, Store, run_study};
+use ioloom_lab::{
+    LabError, Mode, Overrides, Place, RunOptions, Session, Store, Subject, Touches, run_study,
+};
 use ioloom_model::units::parse_duration_ns;
 use ioloom_model::{Condition, Doubt, StudySpec};
+use ioloom_observe::collect;
 use ioloom_report::Input;
-use ioloom_subjects::Files;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
@@ -30,17 +32,21 @@ const RUN_WORD: &str = "run-order";
 /// Measures which plan is fastest here, judges the published claims and writes a report.
 #[derive(Debug, Default, Args)]
 #[command(after_help = "\
-Without a name every built-in study runs, in quick mode: a few arms, small sets, 90 seconds.
+Without a name every built-in study runs, one after another in quick mode: a few arms, small
+sets, some minutes in all, and one report with a chapter for each.
 File sets are made in the work directory (`ioloom clean` removes them), results are kept in the
 store. Ctrl-C stops; what has finished is kept, and --resume goes on.
 
 Examples:
-  ioloom study                                the answer for this machine, in 90 s
-  ioloom study --files ~/src --blocks 12      the same plans on files of yours
+  ioloom study                                the answer for this machine, in minutes
+  ioloom study pipeline --files ~/src --blocks 12
+                                              the same plans on files of yours
   ioloom study pipeline --full --resume       everything at published size, takes hours
   ioloom study --experiment elapsed-tree --full --on /mnt/a --on /mnt/b
                                               one question on two disks
-  sudo ioloom study --image                   names and inodes cold as well")]
+  ioloom study pipeline --evidence 1          every run watched by events, at their cost
+  sudo ioloom study --image                   names and inodes cold as well
+  ioloom study walk --after-reboot            twice: makes its set, then measures it cold")]
 pub(crate) struct StudyArgs {
     /// Studies by name, or paths of study files; all built-in ones without a name
     #[arg(value_name = "NAME")]
@@ -88,6 +94,15 @@ pub(crate) struct StudyArgs {
     #[arg(long)]
     drop_caches: bool,
 
+    /// Watch every run at this level of evidence: 0, 1 or 2 [default: 0, runs for timelines at the
+    /// highest that works]
+    #[arg(long, value_name = "LEVEL", value_parser = clap::value_parser!(u8).range(0..=2))]
+    evidence: Option<u8>,
+
+    /// Run only what a new start of the machine makes cold: give it first of all after a reboot
+    #[arg(long, conflicts_with_all = ["on", "files", "image", "media", "drop_caches", "resume"])]
+    after_reboot: bool,
+
     /// Go on with the latest unfinished session of the same study and options
     #[arg(long)]
     resume: bool,
@@ -116,26 +131,45 @@ pub(crate) struct StudyArgs {
 pub(crate) fn run(args: &StudyArgs) -> Ended {
     let specs = specs(args)?;
     let bench = Bench::new(args)?;
-    if specs.len() > 1 && args.report.is_some() {
-        return Err(Failure::usage("--report takes one study: name it"));
-    }
-    let mut told = Vec::new();
-    let mut exit = Exit::Ok;
+    let specs = with_the_experiments(specs, &args.experiment)?;
+    let mut ran = Vec::new();
+    let (mut exit, mut failed) = (Exit::Ok, None);
     for study in &specs {
-        let ran = bench.run(args, study)?;
-        let interrupted = ran.interrupted;
-        if interrupted {
-            exit = Exit::Interrupted;
+        let sitting: Option<String> =
+            ran.first().map(|first: &Ran| first.session.header.sitting().to_owned());
+        match bench.run(args, study, sitting) {
+            Ok(one) => {
+                exit = if one.interrupted { Exit::Interrupted } else { exit };
+                ran.push(one);
+            }
+            // What ran before is worth its report.
+            Err(failure) if !ran.is_empty() => failed = Some(failure),
+            Err(failure) => return Err(failure),
         }
-        told.extend(bench.report(args, ran)?);
-        if interrupted {
+        if exit == Exit::Interrupted || failed.is_some() {
             break;
         }
     }
+    let told = bench.report(args, ran)?;
     if args.json {
         out::print_json(&Document { schema: SCHEMA, command: "study", studies: told })?;
     }
-    Ok(exit)
+    failed.map_or(Ok(exit), Err)
+}
+
+/// Of several studies those that have one of the experiments asked for.
+fn with_the_experiments(
+    specs: Vec<StudySpec>,
+    experiments: &[String],
+) -> Result<Vec<StudySpec>, Failure> {
+    if specs.len() < 2 || experiments.is_empty() {
+        return Ok(specs);
+    }
+    let has = |s: &StudySpec, name: &String| s.experiments.iter().any(|e| e.name == *name);
+    if let Some(name) = experiments.iter().find(|name| !specs.iter().any(|s| has(s, name))) {
+        return Err(Failure::usage(format!("no experiment '{name}' in any of the studies")));
+    }
+    Ok(specs.into_iter().filter(|s| experiments.iter().any(|name| has(s, name))).collect())
 }
 
 /// The quick study of the pipeline, for claims that nobody measured yet.
@@ -154,7 +188,7 @@ pub(crate) fn measure(
     let bench = Bench::new(&args)?;
     let mut exit = Exit::Ok;
     for study in specs(&args)? {
-        let ran = bench.run(&args, &study)?;
+        let ran = bench.run(&args, &study, None)?;
         if ran.interrupted {
             exit = Exit::Interrupted;
         }
@@ -235,6 +269,11 @@ impl Bench {
     fn new(args: &StudyArgs) -> Result<Self, Failure> {
         let budget = args.budget.as_deref().map(parse_duration_ns).transpose();
         let budget = budget.map_err(Failure::usage)?.map(Duration::from_nanos);
+        if let Some(level) = args.evidence.and_then(crate::trace::level) {
+            // Refused at once, and not by every run.
+            let options = collect::Options { calibrate: false, ..collect::Options::default() };
+            collect::Session::start(Some(level), options).map_err(Failure::refused)?;
+        }
         let ledger = Ledger::read(args.claims.as_deref())?;
         let work_dir = work_dir(args.dir.as_deref())?;
         let store_dir = args.store.dir()?;
@@ -254,7 +293,14 @@ impl Bench {
         Ok(Self { ledger, store, work_dir, places, machine, budget, stop })
     }
 
-    fn run(&self, args: &StudyArgs, study: &StudySpec) -> Result<Ran, Failure> {
+    fn run(
+        &self,
+        args: &StudyArgs,
+        study: &StudySpec,
+        sitting: Option<String>,
+    ) -> Result<Ran, Failure> {
+        let subject = ioloom_subjects::named(&study.subject)
+            .map_err(|e| Failure::usage(format!("study {}: {e}", study.name)))?;
         let teller = Teller::new();
         let runner = Runner::of_this_program(RUN_WORD)
             .map_err(|e| Failure::failed(format!("find this program: {e}")))?;
@@ -265,27 +311,32 @@ impl Bench {
             mode,
             overrides: Overrides {
                 seed: args.random,
-                experiments: args.experiment.clone(),
+                experiments: known(study, &args.experiment),
                 blocks: args.blocks,
+                after_reboot: args.after_reboot,
                 ..Overrides::default()
             },
             places: self.places.clone(),
             files: args.files.clone(),
             drop_caches: args.drop_caches,
             resume: args.resume,
+            sitting,
             budget: self.budget,
+            evidence: args.evidence.and_then(crate::trace::level),
             version: crate::VERSION.to_owned(),
             command: command_line(),
             ..usual
         };
         tell_plain(&format!("Study {} ({}): {}", study.name, mode.name(), study.title));
-        say_conditions(study, args);
-        let all = args.full && args.on.is_empty() && args.files.is_none();
-        let media = Media::make(&args.media, all, study, &options, &self.work_dir)?;
+        say_conditions(study, subject, args);
+        let here = args.on.is_empty() && args.files.is_none() && !args.after_reboot;
+        let all = args.full && here;
+        let media =
+            Media::make(&args.media, all, subject.touches(), study, &options, &self.work_dir)?;
         let mut options = RunOptions { images: &media.images, ..options };
         options.places.clone_from(&media.places);
         options.overrides.ladders_on_further = media.further;
-        let done = run_study(study, &Files, &self.store, &options);
+        let done = run_study(study, subject, &self.store, &options);
         teller.finish();
         let done = done.map_err(|error| {
             let mut failure = lab_failure(&error);
@@ -303,13 +354,51 @@ impl Bench {
         Ok(Ran { session: done.session, interrupted: done.interrupted })
     }
 
-    /// Writes the report and tells the answer; nothing of a study without a run.
-    fn report(&self, args: &StudyArgs, ran: Ran) -> Result<Option<Told>, Failure> {
-        if ran.session.runs.is_empty() {
-            return Ok(None);
+    /// Writes one report of all that ran and tells the answers; nothing without a run.
+    fn report(&self, args: &StudyArgs, ran: Vec<Ran>) -> Result<Vec<Told>, Failure> {
+        let (mut told, mut sessions) = (Vec::new(), Vec::new());
+        for one in ran.into_iter().filter(|one| !one.session.runs.is_empty()) {
+            told.push(self.told(&one));
+            sessions.push(one.session);
         }
+        if sessions.is_empty() {
+            return Ok(told);
+        }
+        let studies = args.studies.as_deref();
+        let made = session_report::inputs(sessions, studies, &self.ledger, self.store.dir());
+        let mut inputs = Vec::new();
+        for (told, (mut input, verdicts)) in told.iter_mut().zip(made) {
+            told.verdicts = verdicts;
+            for doubt in input.records.iter().flat_map(|r| &r.doubts) {
+                if !told.doubts.contains(doubt) {
+                    told.doubts.push(*doubt);
+                }
+            }
+            told.doubts.sort_unstable();
+            input.report_path = Some(short(args.report.as_deref().unwrap_or(&told.report)));
+            inputs.push(input);
+        }
+        let page = ioloom_report::html_all(&inputs);
+        write_report(&told[0].report, &page)?;
+        if let Some(also) = &args.report {
+            write_report(also, &page)?;
+        }
+        if !args.json {
+            tell_summary(&inputs)?;
+        }
+        Ok(told)
+    }
+
+    /// What `--json` tells of a study, as far as its session knows.
+    fn told(&self, ran: &Ran) -> Told {
         let header = &ran.session.header;
-        let mut told = Told {
+        if let Some(end) = ran.session.end.as_ref().filter(|e| e.reason == EndReason::Budget) {
+            tell_plain(&format!(
+                "{}: {} blocks were dropped to keep the budget.",
+                header.study, end.blocks_dropped
+            ));
+        }
+        Told {
             study: header.study.clone(),
             session: header.session.clone(),
             mode: header.mode,
@@ -317,46 +406,32 @@ impl Bench {
             runs_planned: header.order.len(),
             blocks_dropped: ran.session.end.as_ref().map(|e| e.blocks_dropped),
             interrupted: ran.interrupted,
-            report: report_path(self.store.dir(), &header.session),
+            report: report_path(self.store.dir(), header.sitting()),
             store: self.store.dir().to_owned(),
             doubts: ran.session.end.as_ref().map_or(Vec::new(), |e| e.doubts.clone()),
             verdicts: Vec::new(),
-        };
-        if let Some(end) = ran.session.end.as_ref().filter(|e| e.reason == EndReason::Budget) {
-            tell_plain(&format!("{} blocks were dropped to keep the budget.", end.blocks_dropped));
         }
-        let studies = args.studies.as_deref();
-        let (mut input, verdicts) =
-            session_report::input(ran.session, studies, &self.ledger, self.store.dir());
-        told.verdicts = verdicts;
-        for doubt in input.records.iter().flat_map(|r| &r.doubts) {
-            if !told.doubts.contains(doubt) {
-                told.doubts.push(*doubt);
-            }
-        }
-        told.doubts.sort_unstable();
-        let shown = short(args.report.as_deref().unwrap_or(&told.report));
-        input.report_path = Some(shown);
-        write_report(&told.report, ioloom_report::html(&input))?;
-        if let Some(also) = &args.report {
-            write_report(also, ioloom_report::html(&input))?;
-        }
-        if !args.json {
-            tell_summary(&input)?;
-        }
-        Ok(Some(told))
     }
 }
 
-/// The summary; it ends with the path of the report.
-pub(crate) fn tell_summary(input: &Input) -> Result<(), Failure> {
-    out::print(&ioloom_report::terminal(input, out::columns(), out::colour()))
+/// The experiments of this study among those asked for.
+fn known(study: &StudySpec, asked: &[String]) -> Vec<String> {
+    let has = |name: &&String| study.experiments.iter().any(|e| e.name == **name);
+    // A name that no study has is told by the laboratory.
+    let own: Vec<String> = asked.iter().filter(has).cloned().collect();
+    if own.is_empty() { asked.to_vec() } else { own }
+}
+
+/// The summaries; they end with the path of the report.
+pub(crate) fn tell_summary(inputs: &[Input]) -> Result<(), Failure> {
+    out::print(&ioloom_report::terminal_all(inputs, out::columns(), out::colour()))
 }
 
 /// What cold means here, when the caches of the system are not dropped.
-fn say_conditions(study: &StudySpec, args: &StudyArgs) {
+fn say_conditions(study: &StudySpec, subject: &dyn Subject, args: &StudyArgs) {
     let cold = study.experiments.iter().any(|e| e.conditions.contains(&Condition::Cold));
-    if cold && !args.drop_caches && !args.media.image() {
+    let data = subject.touches() == Touches::Data;
+    if cold && data && !args.drop_caches && !args.media.image() {
         let text = "Cold: data are dropped file by file; names and inodes (metadata) stay warm. \
                     As root, --image makes them cold as well.";
         tell_plain(wrap(text, 80, 2).trim_end());

@@ -1,8 +1,10 @@
 //! `ioloom trace`: shows and exports traces; who may see what threads do, and whether what is seen
 //! is right.
 
+mod document;
 mod export;
 mod grant;
+mod png;
 mod selftest;
 mod show;
 
@@ -12,6 +14,7 @@ use ioloom_model::Level;
 use ioloom_trace::Trace;
 use std::path::Path;
 
+pub(crate) use document::document;
 pub(crate) use show::text;
 
 /// Shows what every thread did when; lets a user see kernel events.
@@ -36,13 +39,16 @@ pub(crate) struct TraceArgs {
 #[derive(Debug, Subcommand)]
 enum What {
     /// Prints lanes, shares, findings and evidence of a trace
-    #[command(after_help = "Examples:\n  ioloom trace show run.ioloom --width 160")]
+    #[command(
+        after_help = "Examples:\n  ioloom trace show run.ioloom --width 160\n  ioloom trace show run.ioloom --json"
+    )]
     Show(show::ShowArgs),
     /// Makes a page, a picture, a table or a Perfetto trace of it
     #[command(after_help = "\
 Examples:
   ioloom trace export run.ioloom --format html -o run.html
   ioloom trace export run.ioloom --format perfetto -o run.pftrace
+  ioloom trace export run.ioloom --format png -o run.png
   ioloom trace export run.ioloom --format csv --table spans -o -")]
     Export(export::ExportArgs),
     /// Puts two traces on one axis, in one page
@@ -88,7 +94,7 @@ pub(crate) fn level(number: u8) -> Option<Level> {
 }
 
 /// Reads a trace.
-fn read(path: &Path) -> Result<Trace, Failure> {
+pub(crate) fn read(path: &Path) -> Result<Trace, Failure> {
     let bytes = std::fs::read(path)
         .map_err(|e| Failure::failed(format!("read the trace {}: {e}", path.display())))?;
     ioloom_trace::file::read(&bytes)

@@ -5,9 +5,11 @@
 
 use crate::tree::Kind;
 use crate::{Scan, Tally};
+use ioloom_walk::TablesUse;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::io::{self, Read};
+use std::time::UNIX_EPOCH;
 
 /// Version of the document.
 pub const SCHEMA: u32 = 1;
@@ -31,6 +33,10 @@ pub struct Document {
     pub method: Option<String>,
     /// Threads that worked, with the reason where they were chosen.
     pub threads: Option<String>,
+    /// What was read from inode tables, by device; empty with any other method. Then sizes are as
+    /// of a sync.
+    #[serde(default)]
+    pub inode_tables: Vec<InodeTables>,
     /// From the start to the last entry; 0 for an import.
     pub elapsed_ns: u64,
     /// Seconds since 1970 when it started.
@@ -44,6 +50,9 @@ pub struct Document {
     pub directories: Vec<Line>,
     /// File systems below the roots that were not entered.
     pub not_entered: Vec<NotEntered>,
+    /// Names that were gone when they were asked for. They take no space and are no errors.
+    #[serde(default)]
+    pub vanished: u64,
     /// What could not be read.
     pub errors: u64,
     /// The first of them in words.
@@ -73,6 +82,25 @@ pub struct Line {
     pub shared_bytes: u64,
     /// Whether it is a directory that could not be read.
     pub unreadable: bool,
+}
+
+/// What was read from the inode tables of one device.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InodeTables {
+    /// The block device.
+    pub device: String,
+    /// Seconds since 1970 when the sync began that the sizes are of.
+    pub synced_unix_s: u64,
+    /// Whether each inode was checked by a checksum of its own.
+    pub checksums: bool,
+    /// Entries whose inode was read.
+    pub entries_read: u64,
+    /// Entries that were asked for by name in their place.
+    pub entries_asked: u64,
+    /// Entries that were read and asked for too.
+    pub entries_sampled: u64,
+    /// Of these, those that had changed since the sync.
+    pub entries_changed: u64,
 }
 
 /// A file system that was not entered.
@@ -126,6 +154,19 @@ impl Line {
     }
 }
 
+fn tables(used: &TablesUse) -> InodeTables {
+    let since = used.synced.duration_since(UNIX_EPOCH).unwrap_or_default();
+    InodeTables {
+        device: used.device.to_string_lossy().into_owned(),
+        synced_unix_s: since.as_secs(),
+        checksums: used.checksums,
+        entries_read: used.read,
+        entries_asked: used.asked,
+        entries_sampled: used.sampled,
+        entries_changed: used.changed,
+    }
+}
+
 impl Document {
     /// The document of a scan. `keep` says which nodes of which root stand in the list.
     pub fn of(scan: &Scan, depth_max: Option<u32>, keep: &dyn Fn(usize, usize) -> bool) -> Self {
@@ -169,6 +210,7 @@ impl Document {
             depth_max,
             method: scan.method.clone(),
             threads: scan.threads.clone(),
+            inode_tables: scan.inode_tables.iter().map(tables).collect(),
             elapsed_ns: scan.elapsed_ns,
             started_unix_s: scan.started_unix_s,
             total: scan.total(),
@@ -182,6 +224,7 @@ impl Document {
                     file_system: kind.clone(),
                 })
                 .collect(),
+            vanished: scan.vanished,
             errors: scan.errors_count,
             error_samples: scan.errors.iter().take(ERRORS_TOLD).map(String::clone).collect(),
         }
@@ -253,12 +296,14 @@ mod tests {
             depth_max: None,
             method: None,
             threads: None,
+            inode_tables: vec![],
             elapsed_ns: 0,
             started_unix_s: 0,
             total: Tally::default(),
             roots: vec![],
             directories: lines.iter().map(|(path, bytes)| line(path, *bytes)).collect(),
             not_entered: vec![],
+            vanished: 0,
             errors: 0,
             error_samples: vec![],
         }

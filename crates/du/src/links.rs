@@ -29,6 +29,7 @@ pub struct FileId {
 
 impl FileId {
     /// From the two parts of a device number.
+    #[inline]
     pub fn new(device: (u32, u32), inode: u64) -> Self {
         Self { device: u64::from(device.0) << 32 | u64::from(device.1), inode }
     }

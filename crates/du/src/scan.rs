@@ -14,8 +14,8 @@ use crate::tree::{Found, Kind, Part, ROOT, Tree};
 use ioloom_sys::dir;
 use ioloom_sys::mount::{Mount, mounts};
 use ioloom_walk::{
-    Control, DirRef, Fields, Follow, Meta, Method, NewDir, Refused, Threads, Visitor, Walk,
-    WalkError,
+    Control, DirRef, Fields, Follow, Meta, Method, NewDir, Refused, TablesUse, Threads, Visitor,
+    Walk, WalkError,
 };
 use std::collections::HashSet;
 use std::os::unix::ffi::OsStrExt;
@@ -122,6 +122,8 @@ pub struct Scan {
     pub method: Option<String>,
     /// How many threads and why; `None` for an import.
     pub threads: Option<String>,
+    /// What was read from inode tables, by device; empty with any other method.
+    pub inode_tables: Vec<TablesUse>,
     /// Time of the walks, nanoseconds.
     pub elapsed_ns: u64,
     /// When it started, seconds since 1970.
@@ -132,6 +134,21 @@ impl Scan {
     /// Sums over all roots.
     pub fn total(&self) -> Tally {
         self.roots.iter().fold(Tally::default(), |sum, tree| sum + tree.root().total)
+    }
+
+    /// One root's walk by inode tables beside those of the same device, whose first sync counts.
+    fn add_tables(&mut self, new: Option<TablesUse>) {
+        let Some(new) = new else { return };
+        let same = |old: &&mut TablesUse| old.device == new.device;
+        match self.inode_tables.iter_mut().find(same) {
+            Some(old) => {
+                old.read += new.read;
+                old.asked += new.asked;
+                old.sampled += new.sampled;
+                old.changed += new.changed;
+            }
+            None => self.inode_tables.push(new),
+        }
     }
 }
 
@@ -228,6 +245,7 @@ impl Scanner {
         self.scan.vanished += report.vanished;
         self.scan.interrupted |= report.stopped;
         self.scan.threads = Some(report.threads_why);
+        self.scan.add_tables(report.tables);
         let tree = Tree::build(parts, &self.links);
         self.scan.elapsed_ns += u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX);
         // A file that an earlier root has counted is no root of its own.
@@ -344,6 +362,7 @@ impl<'a> Worker<'a> {
     }
 
     /// Whether this entry counts by itself; if it may have several names, it is noted.
+    #[inline]
     fn counts(&mut self, meta: &Meta, size: Tally, node: u32) -> bool {
         let common = self.common;
         if common.options.count_links {
@@ -359,6 +378,7 @@ impl<'a> Worker<'a> {
     }
 
     /// Accounts for one entry below the node `parent`.
+    #[inline]
     fn account(&mut self, meta: &Meta, name: &[u8], parent: u32, own_node: bool) {
         let size = Tally::entry(meta.bytes, meta.disk_bytes());
         if !own_node {

@@ -16,6 +16,7 @@ pub struct Tally {
 
 impl Tally {
     /// One entry.
+    #[inline]
     pub const fn entry(apparent_bytes: u64, disk_bytes: u64) -> Self {
         Self { apparent_bytes, disk_bytes, inodes: 1 }
     }
@@ -33,6 +34,7 @@ impl Tally {
 impl Add for Tally {
     type Output = Self;
 
+    #[inline]
     fn add(self, other: Self) -> Self {
         Self {
             apparent_bytes: self.apparent_bytes.saturating_add(other.apparent_bytes),
@@ -43,6 +45,7 @@ impl Add for Tally {
 }
 
 impl AddAssign for Tally {
+    #[inline]
     fn add_assign(&mut self, other: Self) {
         *self = *self + other;
     }

@@ -10,6 +10,7 @@ use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::fs;
+use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -270,4 +271,48 @@ fn a_sum_keeps_one_node_however_large_the_tree() {
     let scan = scan(&[temp.path().to_owned()], Options::default()).unwrap();
     assert_eq!(scan.roots[0].nodes().len(), 1);
     assert_eq!(scan.total().inodes, 1 + 40 * 22);
+}
+
+/// What GNU du says of `root`; `None`, with a word, where there is none that counts as we do.
+fn gnu(root: &Path, flags: &[&str]) -> Option<u64> {
+    let mut command = std::process::Command::new("du");
+    command.args(flags).arg(root).env("LC_ALL", "C").env_remove("POSIXLY_CORRECT");
+    let text = command.output().ok().filter(|out| out.status.success())?.stdout;
+    let number = text.split(|byte| !byte.is_ascii_digit()).next()?;
+    std::str::from_utf8(number).ok()?.parse().ok()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 16, ..ProptestConfig::default() })]
+    /// Links lead to directories of the tree alone, and with `-L` both programs count each of these
+    /// once; `-L` with `-l` would go round as often as links can be combined, so it is not asked.
+    #[test]
+    fn random_trees_weigh_what_gnu_du_says(steps in steps(), threads in 1usize..5) {
+        let temp = tempfile::tempdir().unwrap();
+        build(temp.path(), &steps);
+        // Old versions do not count directories in apparent sizes.
+        let empty = tempfile::tempdir_in(temp.path().parent().unwrap()).unwrap();
+        if gnu(empty.path(), &["-sb"]) != Some(fs::metadata(empty.path()).unwrap().len()) {
+            let _ = writeln!(std::io::stdout(), "skipped: no GNU du here that counts as we do");
+            return Ok(());
+        }
+        let (never, always) = (Follow::Never, Follow::Always);
+        for (how, follow, count_links, one_file_system) in [
+            ("-k", never, false, false),
+            ("-x", never, false, true),
+            ("-l", never, true, false),
+            ("-L", always, false, false),
+            ("-Lx", always, false, true),
+        ] {
+            let threads = Threads::Count(threads);
+            let options = Options { follow, count_links, one_file_system, threads, ..Options::default() };
+            let total = scanned(temp.path(), options).unwrap().total();
+            let told = Tally {
+                apparent_bytes: gnu(temp.path(), &[how, "-sb"]).unwrap(),
+                disk_bytes: gnu(temp.path(), &[how, "-sB1"]).unwrap(),
+                inodes: gnu(temp.path(), &[how, "-s", "--inodes"]).unwrap(),
+            };
+            prop_assert_eq!(total, told, "{}", how);
+        }
+    }
 }

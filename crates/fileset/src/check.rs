@@ -1,8 +1,8 @@
 //! Checking a set against its description, and removing it.
 
-use crate::content::{PIECE_BYTES, pieces};
+use crate::content::{PIECE_BYTES, content};
 use crate::error::io_error;
-use crate::layout::{FAN_OUT, files_dir, leaf, name, relative_path, size};
+use crate::layout::{files_dir, first_name, leaf, name, relative_path, run_files, size};
 use crate::manifest::{self, MANIFEST, MANIFEST_NEW, State};
 use crate::{SetError, load};
 use ioloom_model::FileSetSpec;
@@ -133,7 +133,7 @@ fn compare(
     if meta.len() != bytes {
         return Err(format!("has {} bytes, not {bytes}", meta.len()));
     }
-    pieces(spec.seed, index, bytes, expected, |offset, piece| {
+    content(spec, first_name(spec, index), bytes, expected, |offset, piece| {
         let own = &mut own[..piece.len()];
         file.read_exact(own).map_err(unreadable)?;
         match own.iter().zip(piece).position(|(a, b)| a != b) {
@@ -222,14 +222,15 @@ fn remove_files(
     removed: &mut Removed,
 ) -> Result<(), SetError> {
     let (next, gone) = (AtomicU64::new(0), AtomicU64::new(0));
+    let run = run_files(spec);
     let error = Mutex::new(None);
     let work = || {
         loop {
-            let first = next.fetch_add(FAN_OUT, Ordering::Relaxed);
+            let first = next.fetch_add(run, Ordering::Relaxed);
             if first >= spec.count {
                 return;
             }
-            let last = (first + FAN_OUT).min(spec.count);
+            let last = (first + run).min(spec.count);
             match remove_run(spec, root, first..last) {
                 Ok(count) => gone.fetch_add(count, Ordering::Relaxed),
                 Err(source) => {
@@ -253,7 +254,7 @@ fn remove_files(
         return Err(error);
     }
     let mut above: BTreeSet<String> = BTreeSet::new();
-    for first in (0..spec.count).step_by(FAN_OUT as usize) {
+    for first in (0..spec.count).step_by(run as usize) {
         let leaf = leaf(spec, first);
         let mut dir = leaf.trim_end_matches('/');
         while !dir.is_empty() {

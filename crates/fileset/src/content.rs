@@ -1,5 +1,6 @@
 //! The bytes of a file, from the seed and its number.
 
+use ioloom_model::FileSetSpec;
 use ioloom_model::distribution::stream;
 use rand::Rng;
 
@@ -17,8 +18,27 @@ pub fn fill(seed: u64, index: u64, bytes: &mut [u8]) {
     stream(seed ^ CONTENT, index).fill_bytes(bytes);
 }
 
-/// Makes the content in pieces and passes each to `each` with its offset.
-pub(crate) fn pieces<E>(
+/// The content of file `index` of a set in pieces: drawn, or zeros where the set is sparse.
+pub(crate) fn content<E>(
+    spec: &FileSetSpec,
+    index: u64,
+    size: u64,
+    buffer: &mut [u8],
+    mut each: impl FnMut(u64, &[u8]) -> Result<(), E>,
+) -> Result<(), E> {
+    if !spec.making.sparse {
+        return pieces(spec.seed, index, size, buffer, each);
+    }
+    buffer.fill(0);
+    for offset in (0..size).step_by(buffer.len().max(1)) {
+        let bytes = (size - offset).min(buffer.len() as u64) as usize;
+        each(offset, &buffer[..bytes])?;
+    }
+    Ok(())
+}
+
+/// Makes drawn content in pieces and passes each to `each` with its offset.
+fn pieces<E>(
     seed: u64,
     index: u64,
     size: u64,

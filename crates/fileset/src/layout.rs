@@ -9,6 +9,16 @@ use xxhash_rust::xxh3::Xxh3;
 /// Most entries of a nested directory.
 pub(crate) const FAN_OUT: u64 = 256;
 
+/// Files of a directory of a tree.
+const TREE_FILES: u64 = 40;
+
+/// Levels of directories of a tree below its top.
+const TREE_LEVELS: u32 = 5;
+
+/// Files of a directory of a chain, and directories of a chain.
+const DEEP_FILES: u64 = 4;
+const DEEP_LEVELS: u64 = 64;
+
 /// Digits of a file name at least.
 const DIGITS_MIN: usize = 8;
 
@@ -19,7 +29,82 @@ pub fn files_dir(dir: &Path) -> PathBuf {
 
 /// Size of file `index` in bytes.
 pub fn size(spec: &FileSetSpec, index: u64) -> u64 {
-    spec.size.value(spec.seed, index)
+    spec.size.value(spec.seed, first_name(spec, index))
+}
+
+/// The number of the file of which `index` is a name: itself, or the one before it.
+pub(crate) fn first_name(spec: &FileSetSpec, index: u64) -> u64 {
+    let links = u64::from(spec.making.links);
+    if links > 0 && index % links == links - 1 { index - 1 } else { index }
+}
+
+/// Files of an aligned run that lies in one directory.
+pub(crate) fn run_files(spec: &FileSetSpec) -> u64 {
+    match spec.layout {
+        Layout::Flat | Layout::Nested => FAN_OUT,
+        Layout::Tree => TREE_FILES,
+        Layout::Deep => DEEP_FILES,
+    }
+}
+
+/// The n-th file to be made: all of them once, far from each other when shuffled.
+pub(crate) fn made_as(spec: &FileSetSpec, nth: u64) -> u64 {
+    if !spec.making.shuffled {
+        return nth;
+    }
+    // A stride of about the golden section without a common divisor with the count.
+    let mut stride = (spec.count as f64 * 0.618_033_988_75) as u64;
+    while gcd(stride.max(1), spec.count) != 1 {
+        stride += 1;
+    }
+    (u128::from(nth) * u128::from(stride.max(1)) % u128::from(spec.count)) as u64
+}
+
+fn gcd(a: u64, b: u64) -> u64 {
+    if b == 0 { a } else { gcd(b, a % b) }
+}
+
+/// Directories of the set, at most.
+pub(crate) fn directories(spec: &FileSetSpec) -> u64 {
+    match spec.layout {
+        Layout::Flat => 1,
+        Layout::Nested => spec.count.div_ceil(FAN_OUT) + spec.count.div_ceil(FAN_OUT * FAN_OUT) + 1,
+        Layout::Tree => spec.count.div_ceil(TREE_FILES),
+        Layout::Deep => spec.count.div_ceil(DEEP_FILES) + 1,
+    }
+}
+
+/// Directories that a directory of a tree of `directories` must hold, so that it is not deeper than
+/// it may be.
+fn tree_fan_out(directories: u64) -> u64 {
+    let room = |fan: u64| (0..=TREE_LEVELS).map(|level| fan.saturating_pow(level)).sum::<u64>();
+    (2..).find(|fan| room(*fan) >= directories).unwrap_or(directories)
+}
+
+/// The path of directory `number` of a tree, counted from the top downwards, each before those in
+/// it: the order of paths. What lies below a directory is shared out evenly among those in it.
+fn tree_path(directories: u64, mut number: u64) -> String {
+    let (fan, mut below, mut path) = (tree_fan_out(directories), directories, String::new());
+    while number > 0 {
+        number -= 1;
+        below -= 1;
+        for child in 0..fan {
+            let share = below / fan + u64::from(child < below % fan);
+            if number < share {
+                path.push_str(&format!("d{child:03}/"));
+                below = share;
+                break;
+            }
+            number -= share;
+        }
+    }
+    path
+}
+
+/// The path of the directory of file `index` in chains.
+fn deep_path(index: u64) -> String {
+    let (chain, level) = (index / DEEP_FILES / DEEP_LEVELS, index / DEEP_FILES % DEEP_LEVELS);
+    format!("c{chain:07}/{}", "d/".repeat(level as usize))
 }
 
 /// Compute time that file `index` demands, in nanoseconds; 0 when the set demands none.
@@ -28,10 +113,10 @@ pub fn demand_ns(spec: &FileSetSpec, index: u64) -> u64 {
     Compute::Spin(None).demand_ns(demand, spec.seed, index).unwrap_or(0)
 }
 
-/// Levels of directories.
-pub(crate) fn levels(spec: &FileSetSpec) -> u32 {
+/// Levels of nested directories.
+fn levels(spec: &FileSetSpec) -> u32 {
     match spec.layout {
-        Layout::Flat => 0,
+        Layout::Flat | Layout::Tree | Layout::Deep => 0,
         Layout::Nested => {
             let mut levels = 2;
             while FAN_OUT.checked_pow(levels + 1).is_some_and(|room| room < spec.count) {
@@ -44,6 +129,11 @@ pub(crate) fn levels(spec: &FileSetSpec) -> u32 {
 
 /// The directory of file `index`, with a slash behind each name: `0a/ff/`, or nothing when flat.
 pub(crate) fn leaf(spec: &FileSetSpec, index: u64) -> String {
+    match spec.layout {
+        Layout::Tree => return tree_path(directories(spec), index / TREE_FILES),
+        Layout::Deep => return deep_path(index),
+        Layout::Flat | Layout::Nested => {}
+    }
     let leaf = index / FAN_OUT;
     let name = |level: u32| format!("{:02x}/", leaf / FAN_OUT.pow(level) % FAN_OUT);
     (0..levels(spec)).rev().map(name).collect()
@@ -55,10 +145,21 @@ pub(crate) fn name(spec: &FileSetSpec, index: u64) -> String {
     format!("{index:0digits$}")
 }
 
-/// The path of file `index` below [`files_dir`]; all have the same length, and their order by
-/// bytes is that of their numbers.
+/// The path of file `index` below [`files_dir`]; their order by bytes is that of their numbers.
 pub fn relative_path(spec: &FileSetSpec, index: u64) -> String {
     leaf(spec, index) + &name(spec, index)
+}
+
+/// The directories that hold files, in the order of their paths, each with a slash behind every
+/// name, and how many bytes the files in it have; without asking the file system. A second name of
+/// a file counts as the first.
+pub fn leaves(spec: &FileSetSpec) -> impl Iterator<Item = (String, u64)> {
+    let (run, count) = (run_files(spec), spec.count);
+    let first = (0..count.div_ceil(run)).map(move |n| n * run);
+    first.map(move |first| {
+        let files = first..(first + run).min(count);
+        (leaf(spec, first), files.map(|index| size(spec, index)).sum())
+    })
 }
 
 /// All paths of the set in `dir`, in order, without asking the file system.
@@ -150,7 +251,68 @@ mod tests {
         assert_eq!(hash(&set), format!("{:016x}", xxhash_rust::xxh3::xxh3_64(lines.as_bytes())));
     }
 
+    #[test]
+    fn a_tree_is_five_deep_and_holds_forty_files_in_a_directory() {
+        let tree = spec("count=40000,size=1,layout=tree");
+        let mut counts: HashMap<String, u64> = HashMap::new();
+        for index in 0..tree.count {
+            *counts.entry(leaf(&tree, index)).or_default() += 1;
+        }
+        assert_eq!(counts.len() as u64, directories(&tree));
+        assert!(counts.values().all(|n| *n == TREE_FILES));
+        let deepest = counts.keys().map(|path| path.matches('/').count()).max();
+        assert_eq!(deepest, Some(TREE_LEVELS as usize));
+        let full = FileSetSpec { count: 2_835_154, ..tree };
+        let path = leaf(&full, full.count - 1);
+        assert!(path.matches('/').count() <= TREE_LEVELS as usize, "{path}");
+        assert_eq!(tree_fan_out(directories(&full)), 10);
+    }
+
+    #[test]
+    fn a_chain_is_64_deep() {
+        let deep = spec("count=1000,size=1,layout=deep");
+        assert_eq!(relative_path(&deep, 5), "c0000000/d/00000005");
+        assert_eq!(leaf(&deep, 255).matches('/').count(), 64);
+        assert_eq!(leaf(&deep, 256), "c0000001/");
+    }
+
+    #[test]
+    fn leaves_hold_all_bytes() {
+        for layout in ["tree", "deep", "flat", "nested"] {
+            let set = spec(&format!("count=1003,size=exp(mean=900),layout={layout}"));
+            let all: u64 = leaves(&set).map(|(_, bytes)| bytes).sum();
+            assert_eq!(all, (0..set.count).map(|index| size(&set, index)).sum::<u64>());
+            let mut paths: Vec<String> = leaves(&set).map(|(path, _)| path).collect();
+            paths.dedup();
+            let own: std::collections::BTreeSet<String> =
+                (0..set.count).map(|index| leaf(&set, index)).collect();
+            assert!(paths.iter().eq(&own), "{layout}");
+        }
+    }
+
+    #[test]
+    fn shuffled_files_are_all_made_once() {
+        for count in [1u64, 2, 3, 40, 1000, 4096] {
+            let text = format!("count={count},size=1,layout=tree,order=shuffled");
+            let set = spec(&text);
+            let mut made: Vec<u64> = (0..count).map(|nth| made_as(&set, nth)).collect();
+            made.sort_unstable();
+            assert_eq!(made, (0..count).collect::<Vec<_>>());
+        }
+        let set = spec("count=4000,size=1,layout=tree,order=shuffled");
+        let apart = |nth: u64| made_as(&set, nth).abs_diff(made_as(&set, nth + 1));
+        assert!((0..3999).all(|nth| apart(nth) > 40), "neighbours lie apart");
+    }
+
     proptest! {
+        #[test]
+        fn paths_of_trees_order_as_numbers(count in 1u64..3_000_000, a: u64, b: u64, deep: bool) {
+            let layout = if deep { Layout::Deep } else { Layout::Tree };
+            let set = FileSetSpec { count, layout, ..spec("count=1,size=1") };
+            let (a, b) = (a % count, b % count);
+            let (x, y) = (relative_path(&set, a), relative_path(&set, b));
+            prop_assert_eq!(x.cmp(&y), a.cmp(&b));
+        }
         #[test]
         fn paths_order_as_numbers(count in 1u64..40_000_000, a: u64, b: u64, flat: bool) {
             let layout = if flat { Layout::Flat } else { Layout::Nested };

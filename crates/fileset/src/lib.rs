@@ -23,7 +23,7 @@ mod text;
 pub use check::{Fault, Removed, Verified, remove, verify};
 pub use content::fill;
 pub use error::SetError;
-pub use layout::{demand_ns, files_dir, hash, paths, relative_path, size};
+pub use layout::{demand_ns, files_dir, hash, leaves, paths, relative_path, size};
 pub use make::{Options, Progress, create};
 pub use manifest::{FORMAT, MANIFEST, Manifest, State, load};
 pub use shape::{Shape, medium, spec_from_tree};

@@ -1,11 +1,15 @@
 //! Making a set, and finishing a half-made one.
 //!
-//! Threads take runs of consecutive files from one counter. A run lies in one directory, which is
-//! opened once, so that a file costs one open, one write and one close.
+//! Threads take runs of consecutive files from one counter. A directory stays open until a file of
+//! another is made, so that a file costs one open, one write and one close; made in shuffled order
+//! it costs its directory's path as well.
 
-use crate::content::{PIECE_BYTES, pieces};
+use crate::content::{PIECE_BYTES, content};
 use crate::error::io_error;
-use crate::layout::{FAN_OUT, files_dir, leaf, levels, name, relative_path, size};
+use crate::layout::{
+    FAN_OUT, directories, files_dir, first_name, leaf, made_as, name, relative_path, run_files,
+    size,
+};
 use crate::manifest::{self, FORMAT, MANIFEST_NEW, Manifest, State};
 use crate::{SetError, demand_ns, hash, medium, spell};
 use ioloom_model::{Distribution, FileSetRealised, FileSetSpec};
@@ -119,6 +123,10 @@ fn check(spec: &FileSetSpec) -> Result<u64, SetError> {
     if [Some(&spec.size), spec.compute.as_ref()].into_iter().flatten().any(is_empty_list) {
         return refuse("list() has no values; give at least one");
     }
+    let links = u64::from(spec.making.links);
+    if links == 1 || (links > 1 && !run_files(spec).is_multiple_of(links)) {
+        return refuse("links must divide the files of a directory: 2 or 4");
+    }
     let total = (0..spec.count).try_fold(0u64, |sum, index| sum.checked_add(size(spec, index)));
     match total {
         Some(bytes) => Ok(bytes),
@@ -205,17 +213,16 @@ fn check_room(
 ) -> Result<(), SetError> {
     let room = space(dir).map_err(io_error("ask for the free space of", dir))?;
     let block = room.block_bytes;
-    let leaves = match levels(spec) {
-        0 => 1,
-        _ => spec.count.div_ceil(FAN_OUT) + spec.count.div_ceil(FAN_OUT * FAN_OUT) + 1,
-    };
+    let leaves = directories(spec);
     // A directory takes a block, and about 40 bytes per name.
     let mut needed = leaves.saturating_mul(block).saturating_add(spec.count.saturating_mul(40));
     let mut files = leaves;
     for index in (0..spec.count).filter(|index| !is_kept(kept, *index)) {
-        let blocks = size(spec, index).div_ceil(block);
-        needed = needed.saturating_add(blocks.saturating_mul(block));
-        files += 1;
+        if first_name(spec, index) == index {
+            let blocks = if spec.making.sparse { 0 } else { size(spec, index).div_ceil(block) };
+            needed = needed.saturating_add(blocks.saturating_mul(block));
+            files += 1;
+        }
     }
     let reserve_bytes =
         options.reserve_bytes.unwrap_or_else(|| RESERVE_BYTES_MIN.max(room.total_bytes / 20));
@@ -279,7 +286,10 @@ impl<'a> Maker<'a> {
         let threads = threads.max(1);
         // Short enough that threads end together, and a divisor of a directory's files.
         let run = (self.spec.count / (threads as u64 * 8)).clamp(1, FAN_OUT);
-        let run = 1 << run.ilog2();
+        let run = match run_files(self.spec) {
+            FAN_OUT => 1 << run.ilog2(),
+            few => few,
+        };
         std::thread::scope(|scope| {
             for _ in 1..threads {
                 // A thread that the system refuses is done without.
@@ -315,8 +325,9 @@ impl<'a> Maker<'a> {
                 return;
             }
             let last = (first + run).min(self.spec.count);
-            let made = self.enter(first, &mut at).and_then(|dir| {
-                (first..last).try_for_each(|index| self.file(dir, index, &mut buffer))
+            let made = (first..last).map(|nth| made_as(self.spec, nth)).try_for_each(|index| {
+                let dir = self.enter(index, &mut at)?;
+                self.file(dir, index, &mut buffer)
             });
             if let Err(error) = made {
                 self.error.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
@@ -355,15 +366,29 @@ impl<'a> Maker<'a> {
         index: u64,
         buffer: &mut [u8],
     ) -> Result<(), (PathBuf, &'static str, io::Error)> {
-        let bytes = size(self.spec, index);
-        if !is_kept(self.kept, index) {
-            let fail = |operation| {
-                move |e| (self.files.join(relative_path(self.spec, index)), operation, e)
-            };
-            let name = name(self.spec, index);
-            let mut file = dir.create_at(name.as_bytes()).map_err(fail("make file"))?;
-            pieces(self.spec.seed, index, bytes, buffer, |_, piece| file.write(piece))
-                .map_err(fail("write"))?;
+        let spec = self.spec;
+        let bytes = size(spec, index);
+        let fail = |operation| move |e| (self.files.join(relative_path(spec, index)), operation, e);
+        let own = name(spec, index);
+        let is_file = first_name(spec, index) == index;
+        if is_file && !is_kept(self.kept, index) {
+            let mut file = dir.create_at(own.as_bytes()).map_err(fail("make file"))?;
+            if spec.making.sparse {
+                file.set_len(bytes).map_err(fail("set the size of"))?;
+            } else {
+                content(spec, index, bytes, buffer, |_, piece| file.write(piece))
+                    .map_err(fail("write"))?;
+            }
+        }
+        // A second name is made with its file, whichever is drawn first.
+        let second = index + 1;
+        if is_file
+            && second < spec.count
+            && first_name(spec, second) == index
+            && !is_kept(self.kept, second)
+        {
+            let name = name(spec, second);
+            dir.link_at(own.as_bytes(), name.as_bytes()).map_err(fail("link"))?;
         }
         self.files_done.fetch_add(1, Ordering::Relaxed);
         self.bytes_done.fetch_add(bytes, Ordering::Relaxed);

@@ -3,7 +3,7 @@
 use crate::SetError;
 use crate::error::io_error;
 use ioloom_model::fileset::Medium;
-use ioloom_model::{Distribution, FileSetSpec, Layout};
+use ioloom_model::{Distribution, FileSetSpec, Layout, Making};
 use std::path::Path;
 
 /// What was learnt of a tree.
@@ -50,6 +50,7 @@ pub fn spec_from_tree(dir: &Path, seed: u64) -> Result<Shape, SetError> {
         size: Distribution::List(sizes),
         compute: None,
         layout: Layout::Nested,
+        making: Making::default(),
         seed,
     };
     Ok(Shape { spec, bytes, errors_count, first_error })

@@ -6,13 +6,13 @@
 //! an inline TOML table, with braces and quotes, is taken as well.
 
 use crate::{SetError, spec_from_tree};
-use ioloom_model::{Distribution, FileSetSpec, Layout, ParseError};
+use ioloom_model::{Distribution, FileSetSpec, Layout, Making, ParseError};
 use std::fmt::Write;
 use std::path::PathBuf;
 use std::str::FromStr;
 
 /// The sets of the published study 000 (A to H), and real trees.
-const PRESETS: [(&str, &str); 9] = [
+const PRESETS: [(&str, &str); 10] = [
     ("seed000:A", "count=40,size=512MiB,layout=flat"),
     (
         "seed000:B",
@@ -41,12 +41,17 @@ const PRESETS: [(&str, &str); 9] = [
          512MiB)",
     ),
     ("seed000:H", "count=10000,size=4KiB"),
+    // A walk opens no file, so the bytes of the published tree are sizes without data.
+    (
+        "seed001",
+        "count=2835154,size=lognormal(mu=5.858,sigma=2.17,max=64MiB),layout=tree,data=sparse",
+    ),
     // Fits of home and source trees give about this; the bound keeps one draw from filling a disk.
     ("tree", "count=10000,size=lognormal(mu=8.2,sigma=1.6,max=64MiB)"),
 ];
 
-const KEYS: &str = "count, size, compute, layout and seed, or begin with a preset (seed000:A to \
-                    seed000:H, tree) or like:DIR";
+const KEYS: &str = "count, size, compute, layout, data, order, links and seed, or begin with a preset \
+                    (seed000:A to seed000:H, seed001, tree) or like:DIR";
 
 /// A set as written: complete, or still to be learnt from a tree.
 #[derive(Debug, Clone, PartialEq)]
@@ -83,6 +88,7 @@ struct Parts {
     size: Option<Distribution>,
     compute: Option<Distribution>,
     layout: Layout,
+    making: Making,
     seed: u64,
 }
 
@@ -125,6 +131,7 @@ impl FromStr for SetText {
             size: parts.size.ok_or_else(|| refuse("size is needed".to_owned()))?,
             compute: parts.compute,
             layout: parts.layout,
+            making: parts.making,
             seed: parts.seed,
         }))
     }
@@ -148,8 +155,31 @@ impl Parts {
                 self.layout = match value {
                     "flat" => Layout::Flat,
                     "nested" => Layout::Nested,
-                    _ => return Err(format!("layout is flat or nested, not '{value}'")),
+                    "tree" => Layout::Tree,
+                    "deep" => Layout::Deep,
+                    _ => {
+                        return Err(format!("layout is flat, nested, tree or deep, not '{value}'"));
+                    }
                 }
+            }
+            "data" => {
+                self.making.sparse = match value {
+                    "sparse" => true,
+                    "written" => false,
+                    _ => return Err(format!("data is written or sparse, not '{value}'")),
+                }
+            }
+            "order" => {
+                self.making.shuffled = match value {
+                    "shuffled" => true,
+                    "listed" => false,
+                    _ => return Err(format!("order is listed or shuffled, not '{value}'")),
+                }
+            }
+            "links" => {
+                self.making.links = number(value)?
+                    .try_into()
+                    .map_err(|_| format!("links is a small number, not '{value}'"))?;
             }
             "seed" => self.seed = number(value)?,
             key => return Err(format!("'{key}' is not known; give {KEYS}")),
@@ -203,8 +233,17 @@ pub fn spell(spec: &FileSetSpec) -> String {
     let layout = match spec.layout {
         Layout::Flat => "flat",
         Layout::Nested => "nested",
+        Layout::Tree => "tree",
+        Layout::Deep => "deep",
     };
-    let _ = write!(text, ",layout={layout},seed={}", spec.seed);
+    let _ = write!(text, ",layout={layout}");
+    let Making { sparse, shuffled, links } = spec.making;
+    text.push_str(if sparse { ",data=sparse" } else { "" });
+    text.push_str(if shuffled { ",order=shuffled" } else { "" });
+    if links > 0 {
+        let _ = write!(text, ",links={links}");
+    }
+    let _ = write!(text, ",seed={}", spec.seed);
     text
 }
 
@@ -239,6 +278,12 @@ mod tests {
         let c = spec("seed000:C,count=20k,seed=9");
         assert_eq!((c.count, c.seed), (20_000, 9));
         assert_eq!(c.size, Distribution::Identical(4096));
+        // The published tree: 10.5 GB in all, and many files below 1 kB.
+        let walk = spec("seed001,count=100k");
+        let sizes: Vec<u64> = (0..walk.count).map(|i| walk.size.value(1, i)).collect();
+        let mean = sizes.iter().sum::<u64>() as f64 / walk.count as f64;
+        assert!((3300.0..4100.0).contains(&mean), "{mean}");
+        assert!(sizes.iter().filter(|s| **s < 1000).count() > 60_000);
         let total: u64 = (0..40).map(|i| spec("seed000:A").size.value(0, i)).sum();
         assert_eq!(total, 20 << 30);
         // The published parameters of set E give about 40 MiB, not the published 33.33.
@@ -262,7 +307,7 @@ mod tests {
             ("count=5", "size is needed"),
             ("count=0,size=1", "at least 1"),
             ("count=-5,size=1", "whole number"),
-            ("count=5,size=1,layout=deep", "flat or nested"),
+            ("count=5,size=1,layout=odd", "flat, nested, tree or deep"),
             ("count=5,size=exp(", "')' is missing"),
             ("count=5,size=1,colour=red", "not known"),
             ("count=5,size=1,tree", "no '='"),
@@ -277,12 +322,14 @@ mod tests {
     proptest! {
         #[test]
         fn spelled_sets_read_back(
-            count in 1u64..u64::MAX, seed: u64, flat: bool, mean in 1u64..100_000, timed: bool,
+            count in 1u64..u64::MAX, seed: u64, layout in 0usize..4, mean in 1u64..100_000,
+            timed: bool, sparse: bool, shuffled: bool, links in 0u32..9,
         ) {
-            let layout = if flat { Layout::Flat } else { Layout::Nested };
+            let layout = [Layout::Flat, Layout::Nested, Layout::Tree, Layout::Deep][layout];
+            let making = Making { sparse, shuffled, links };
             let size = format!("exp(mean={mean},max=1MiB)").parse().unwrap();
             let compute = timed.then(|| "normal(mean=5us,sd=1us,min=1,max=9us)".parse().unwrap());
-            let set = FileSetSpec { count, size, compute, layout, seed };
+            let set = FileSetSpec { count, size, compute, layout, making, seed };
             prop_assert_eq!(spell(&set).parse::<SetText>().unwrap(), SetText::Spec(set));
         }
         #[test]

@@ -8,6 +8,8 @@ use ioloom_fileset::{
     hash, load, medium, paths, relative_path, remove, size, spec_from_tree, verify,
 };
 use ioloom_model::{Distribution, FileSetSpec};
+use ioloom_testbed::{alone, as_nobody};
+use std::collections::BTreeSet;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -75,6 +77,46 @@ fn a_set_is_what_its_text_says() {
     let good = verify(&dir, 2).unwrap();
     assert!(good.is_good(), "{good:?}");
     assert_eq!(good.bytes, bytes);
+}
+
+#[test]
+fn trees_are_made_checked_and_removed_in_every_shape() {
+    use std::os::unix::fs::MetadataExt;
+    for (layout, order, links) in [
+        ("tree", "listed", 0),
+        ("tree", "shuffled", 4),
+        ("deep", "shuffled", 2),
+        ("deep", "listed", 4),
+    ] {
+        let dir = tempfile::tempdir().unwrap();
+        let set = dir.path().join("set");
+        let text = format!(
+            "count=901,size=exp(mean=9000,max=64KiB),layout={layout},data=sparse,order={order},\
+             links={links},seed=2"
+        );
+        let made = make(&text, &set);
+        let files = files_dir(&set);
+        let asked =
+            |index: u64| std::fs::metadata(files.join(relative_path(&spec(&text), index))).unwrap();
+        let (mut names, mut inodes, mut bytes) = (0, BTreeSet::new(), 0);
+        for index in 0..901 {
+            let meta = asked(index);
+            assert_eq!(meta.blocks(), 0, "no data of {index}");
+            names += 1;
+            inodes.insert(meta.ino());
+            bytes += meta.len();
+        }
+        let second = 901u64.checked_div(links).unwrap_or(0);
+        assert_eq!((names, inodes.len() as u64), (901, 901 - second), "{text}");
+        assert_eq!((made.files, made.bytes_total), (901, bytes));
+        let verified = verify(&set, 2).unwrap();
+        assert!(verified.is_good(), "{text}: {verified:?}");
+        assert_eq!(make(&text, &set).hash, made.hash, "found again");
+        std::fs::remove_file(files.join(relative_path(&spec(&text), 403))).unwrap();
+        std::fs::remove_file(files.join(relative_path(&spec(&text), 400))).unwrap();
+        assert_eq!(remove(&set).unwrap().left, Vec::<std::path::PathBuf>::new());
+        assert!(!set.exists());
+    }
 }
 
 #[test]
@@ -319,29 +361,6 @@ fn impossible_sets_are_refused() {
     }
 }
 
-/// Runs `test` as uid 65534 in a child when this process is root, who may write everywhere; says
-/// whether it did.
-fn as_nobody(test: &str) -> bool {
-    use std::os::unix::{fs::MetadataExt, process::CommandExt};
-    if std::fs::metadata("/proc/self").unwrap().uid() != 0 {
-        return false;
-    }
-    // The binary may lie where others cannot reach it; a copy in the temporary directory can.
-    let temp = tempfile::tempdir().unwrap();
-    let copy = temp.path().join("fileset-test");
-    std::fs::copy(std::env::current_exe().unwrap(), &copy).unwrap();
-    for path in [temp.path(), &copy] {
-        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
-    }
-    let mut command = std::process::Command::new(&copy);
-    command.args([test, "--exact"]).current_dir("/").env("TMPDIR", "/tmp").uid(65534).gid(65534);
-    let output = command.output().unwrap();
-    let text = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
-    assert!(text.contains("1 passed"), "the child ran no test: {text}");
-    true
-}
-
 #[test]
 fn a_directory_that_cannot_be_written_is_said_so() {
     if as_nobody("a_directory_that_cannot_be_written_is_said_so") {
@@ -354,23 +373,6 @@ fn a_directory_that_cannot_be_written_is_said_so() {
     let error = create(&spec("count=1,size=1"), &closed, &options(), &quiet).unwrap_err();
     let text = error.to_string();
     assert!(text.contains("Permission denied") && text.contains("choose a directory"), "{text}");
-}
-
-/// Whether the test is alone in its process, where calls may be made to fail. If not, it runs
-/// itself again in a process of its own.
-fn alone(test: &str) -> bool {
-    if std::env::var_os("IOLOOM_ALONE").is_some() {
-        return true;
-    }
-    let output = std::process::Command::new(std::env::current_exe().unwrap())
-        .args([test, "--exact"])
-        .env("IOLOOM_ALONE", "1")
-        .output()
-        .unwrap();
-    let text = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
-    assert!(text.contains("1 passed"), "the child ran no test: {text}");
-    false
 }
 
 #[test]

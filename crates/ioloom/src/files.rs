@@ -7,7 +7,7 @@ use crate::error::{Error, FnError};
 use crate::keep::Bytes;
 use crate::run::{Collect, Folded, Job, Run};
 use crate::source::Source;
-use crate::trace::{TraceFile, TraceWanted, level_of_environment};
+use crate::trace::{TraceFile, TraceWanted, keeping_trace, level_of_environment};
 use ioloom_ledger::Budget;
 use ioloom_model::{Method, Plan, ReadOrder, Schedule};
 use ioloom_sys::file::{self, Nowait, OpenHow};
@@ -350,11 +350,10 @@ impl<'a> Files<'a> {
             tracing: wanted.as_ref().map(TraceWanted::tracing),
             ..Options::default()
         };
-        let mut executed = engine::execute(&source, plan, budget, &options, work)?;
-        if let (Some(file), Some(trace)) = (trace_file, executed.titled_trace()) {
-            file.write(&trace)?;
-        }
-        Ok(executed)
+        keeping_trace(trace_file, |failed| {
+            let options = Options { trace_of_failure: Some(failed), ..options };
+            engine::execute(&source, plan, budget, &options, work)
+        })
     }
 }
 

@@ -47,4 +47,4 @@ pub use files::{
 pub use ioloom_model::{Plan, ReadOrder};
 pub use keep::Bytes;
 pub use run::{Iter, Job, Run};
-pub use trace::{EVIDENCE_VARIABLE, TRACE_VARIABLE, TraceFile, TraceWanted};
+pub use trace::{EVIDENCE_VARIABLE, TRACE_VARIABLE, TraceFile, TraceWanted, keeping_trace};

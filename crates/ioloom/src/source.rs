@@ -1,17 +1,24 @@
 //! Where paths come from: a packed list, or an iterator that streams.
 
 use ioloom_model::ReadOrder;
+use ioloom_sys::clock::monotonic_ns;
 use ioloom_sys::file;
 use ioloom_walk::PathList;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 /// Paths that are sorted by inode at once when a stream is read in inode order.
 const SORT_BATCH: usize = 65_536;
 
 /// The next paths of a run; threads take from it.
-pub(crate) enum Source<'s> {
+pub(crate) struct Source<'s> {
+    paths: From<'s>,
+    /// When a thread first found no more path, on the monotonic clock; 0 before.
+    ended_ns: AtomicU64,
+}
+
+enum From<'s> {
     /// All paths in memory.
     List {
         list: PathList,
@@ -110,7 +117,7 @@ impl<'s> Source<'s> {
             keyed.sort_unstable();
             keyed.into_iter().map(|(_, index)| index).collect()
         });
-        Self::List { list, order, next: AtomicUsize::new(0), max }
+        Self::of(From::List { list, order, next: AtomicUsize::new(0), max })
     }
 
     pub(crate) fn stream(
@@ -118,24 +125,44 @@ impl<'s> Source<'s> {
         order: ReadOrder,
     ) -> Self {
         let batch = Vec::new().into_iter();
-        Self::Stream(Box::new(Mutex::new(Stream { paths, order, batch, read: 0 })))
+        Self::of(From::Stream(Box::new(Mutex::new(Stream { paths, order, batch, read: 0 }))))
+    }
+
+    fn of(paths: From<'s>) -> Self {
+        Self { paths, ended_ns: AtomicU64::new(0) }
+    }
+
+    /// When all paths were taken, on the monotonic clock; `None` before.
+    pub(crate) fn ended_ns(&self) -> Option<u64> {
+        Some(self.ended_ns.load(Ordering::Relaxed)).filter(|at| *at > 0)
+    }
+
+    /// There is no more path. Said by each thread; the first one counts.
+    #[cold]
+    fn ends(&self) {
+        let now = monotonic_ns();
+        let _ = self.ended_ns.compare_exchange(0, now, Ordering::Relaxed, Ordering::Relaxed);
     }
 
     /// How many paths there are, if that is known before the end.
     pub(crate) fn len(&self) -> Option<usize> {
-        match self {
-            Self::List { max, .. } => Some(*max),
-            Self::Stream(_) => None,
+        match &self.paths {
+            From::List { max, .. } => Some(*max),
+            From::Stream(_) => None,
         }
     }
 
     /// The next path for the thread that owns `claim`, or `None` at the end.
     #[inline]
     pub(crate) fn next<S>(&self, claim: &mut Claim, take: Take) -> Option<Item<'_, S>> {
-        match self {
-            Self::List { list, order, next, max } => {
+        match &self.paths {
+            From::List { list, order, next, max } => {
                 if claim.next == claim.end {
-                    *claim = claim_more(next, *max, take)?;
+                    let Some(more) = claim_more(next, *max, take) else {
+                        self.ends();
+                        return None;
+                    };
+                    *claim = more;
                 }
                 let at = claim.next;
                 claim.next += 1;
@@ -147,8 +174,11 @@ impl<'s> Source<'s> {
                     state: None,
                 })
             }
-            Self::Stream(stream) => {
-                let (index, path) = stream.next()?;
+            From::Stream(stream) => {
+                let Some((index, path)) = stream.next() else {
+                    self.ends();
+                    return None;
+                };
                 Some(Item { index, path: ItemPath::Owned(path), known_regular: false, state: None })
             }
         }
@@ -211,6 +241,7 @@ mod tests {
             seen += 1;
         }
         assert_eq!(seen, 50);
+        assert!(source.ended_ns().is_some(), "somebody has seen its end");
     }
 
     #[test]

@@ -3,13 +3,14 @@
 //! The file is made before the run, so that a path that cannot be written costs no run, and gets its
 //! name when it is complete.
 
-use crate::engine::Tracing;
+use crate::engine::{Executed, Tracing};
 use crate::error::Error;
 use ioloom_model::Level;
 use ioloom_trace::Trace;
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// The variable that names the file of a trace.
@@ -45,8 +46,34 @@ impl TraceWanted {
 
     /// How the engine observes it.
     pub fn tracing(&self) -> Tracing {
-        Tracing { level: self.level, files: true }
+        Tracing { level: self.level, files: true, ..Tracing::default() }
     }
+}
+
+/// Makes a run and keeps its trace in `file`, also when it fails: then the run's own error counts,
+/// whatever comes of the trace. `run` is given the place for [`Options::trace_of_failure`].
+///
+/// # Errors
+///
+/// That of the run; a trace of a good run that cannot be written.
+///
+/// [`Options::trace_of_failure`]: crate::engine::Options::trace_of_failure
+pub fn keeping_trace<L>(
+    file: Option<TraceFile>,
+    run: impl FnOnce(&Mutex<Option<Box<Trace>>>) -> Result<Executed<L>, Error>,
+) -> Result<Executed<L>, Error> {
+    let failed = Mutex::new(None);
+    let done = run(&failed);
+    let failed = failed.into_inner().unwrap_or_default();
+    let trace = match &done {
+        Ok(executed) => executed.trace.as_deref(),
+        Err(_) => failed.as_deref(),
+    };
+    let written = match (file, trace) {
+        (Some(file), Some(trace)) => file.write(trace),
+        _ => Ok(()),
+    };
+    done.and_then(|done| written.map(|()| done))
 }
 
 /// The level that the environment pins.

@@ -369,6 +369,7 @@ mod tests {
             files_max: None,
             seed: 1,
             spans_max: 0,
+            observe: ioloom_model::record::Observe::default(),
         }
     }
 

@@ -19,13 +19,17 @@
 //! `condition unknown`, never a guess; where cachestat is missing, reads that must not wait can
 //! still prove warm; a file system in memory cannot be cold and is refused.
 //!
+//! Names and inodes alone, which a walk needs, are made and proved in [`names`].
+//!
 //! Cost: one open and one call for each file, on a few threads; a million files take seconds.
 
 use crate::files::{FileList, PassError};
 use crate::media::OwnImage;
+use crate::names;
+use crate::subject::Touches;
 use ioloom_model::condition::Metadata;
 use ioloom_model::distribution::stream;
-use ioloom_model::{Condition, Doubt, Measured, Method, Proof};
+use ioloom_model::{ColdBy, Condition, Doubt, Measured, Method, Proof};
 use ioloom_sys::cache;
 use rand::RngExt;
 use std::fs::File;
@@ -60,12 +64,18 @@ pub struct Maker<'a> {
     pub threads: usize,
     /// The image of ours that the files lie in, if they do: cold is then made by mounting it anew.
     pub image: Option<&'a OwnImage>,
+    /// What the run needs of the set; names and inodes are made cold and warm by [`names`].
+    pub touches: Touches,
+    /// The one way to make it cold, if the arm names one.
+    pub cold_by: Option<ColdBy>,
 }
 
 /// A condition that was made, with the evidence from before the run.
 #[derive(Debug, Clone)]
 pub struct Made {
     condition: Condition,
+    touches: Touches,
+    names: u64,
     made_by: &'static str,
     metadata: Metadata,
     sampled: u64,
@@ -112,28 +122,40 @@ impl Maker<'_> {
         stop: &AtomicBool,
     ) -> Result<Made, ConditionError> {
         let (mut made_by, mut metadata) = ("none", Metadata::Unknown);
-        let sample = sample(list, files_max, seed);
+        let data = self.touches == Touches::Data;
+        let sample = if data { sample(list, files_max, seed) } else { Vec::new() };
         let mut resident = None;
         let mut diskstats = None;
         match condition {
             Condition::Cold => {
                 self.refuse_memory(list)?;
-                (made_by, metadata) = self.way();
-                // Pages that another processor was just adding are missed by the first drop.
-                for _ in 0..3 {
+                (made_by, metadata) = self.way()?;
+                if made_by == ColdBy::Reboot.name() {
+                    // Whatever is looked at now is warm for the run.
+                } else if !data {
                     self.cool(list, files_max, stop)?;
-                    resident = look(list, &sample, stop)?;
-                    if metadata == Metadata::Cold || resident.is_none_or(|r| r <= COLD_RESIDENT_MAX)
-                    {
-                        break;
+                } else {
+                    // Pages that another processor was just adding are missed by the first drop.
+                    for _ in 0..3 {
+                        self.cool(list, files_max, stop)?;
+                        resident = look(list, &sample, stop)?;
+                        if metadata == Metadata::Cold
+                            || resident.is_none_or(|r| r <= COLD_RESIDENT_MAX)
+                        {
+                            break;
+                        }
+                    }
+                    // Looking opened the files of the sample, so their names and inodes are in memory
+                    // again. They go once more, and nothing is opened after that.
+                    if metadata == Metadata::Cold {
+                        diskstats = device_bytes(list);
+                        self.cool(list, files_max, stop)?;
                     }
                 }
-                // Looking opened the files of the sample, so their names and inodes are in memory
-                // again. They go once more, and nothing is opened after that.
-                if metadata == Metadata::Cold {
-                    diskstats = device_bytes(list);
-                    self.cool(list, files_max, stop)?;
-                }
+            }
+            Condition::Warm if !data => {
+                (made_by, metadata) = ("walk", Metadata::Warm);
+                names::warm(list.root())?;
             }
             Condition::Warm => {
                 metadata = Metadata::Warm;
@@ -148,10 +170,13 @@ impl Maker<'_> {
                     };
                 }
             }
-            Condition::AsIs => resident = look(list, &sample, stop)?,
+            Condition::AsIs if data => resident = look(list, &sample, stop)?,
+            Condition::AsIs => {}
         }
         Ok(Made {
             condition,
+            touches: self.touches,
+            names: list.count(files_max) as u64,
             made_by,
             metadata,
             sampled: sample.len() as u64,
@@ -162,11 +187,16 @@ impl Maker<'_> {
     }
 
     /// How cold is made, and what becomes of names and inodes.
-    const fn way(&self) -> (&'static str, Metadata) {
-        match (self.image, self.drop_caches) {
-            (Some(_), _) => ("remount", Metadata::Cold),
-            (None, Some(_)) => ("drop-caches", Metadata::Cold),
-            (None, None) => ("fadvise", Metadata::Warm),
+    fn way(&self) -> Result<(&'static str, Metadata), ConditionError> {
+        let refuse = |text: &str| Err(ConditionError::Refused(text.to_owned()));
+        match (self.cold_by, self.image, self.drop_caches) {
+            (Some(ColdBy::Reboot), ..) => Ok((ColdBy::Reboot.name(), Metadata::Cold)),
+            (Some(ColdBy::Remount) | None, Some(_), _) => Ok(("remount", Metadata::Cold)),
+            (Some(ColdBy::Remount), None, _) => refuse(names::NEEDS_IMAGE),
+            (Some(ColdBy::DropCaches) | None, _, Some(_)) => Ok(("drop-caches", Metadata::Cold)),
+            (Some(ColdBy::DropCaches), _, None) => refuse(names::NEEDS_DROP),
+            (None, None, None) if self.touches == Touches::Data => Ok(("fadvise", Metadata::Warm)),
+            (None, None, None) => refuse(names::NEEDS_EITHER),
         }
     }
 
@@ -188,7 +218,8 @@ impl Maker<'_> {
         files_max: Option<u64>,
         stop: &AtomicBool,
     ) -> Result<(), ConditionError> {
-        if let Some(image) = self.image {
+        let by = |way: ColdBy| self.cold_by.is_none_or(|asked| asked == way);
+        if let Some(image) = self.image.filter(|_| by(ColdBy::Remount)) {
             return Ok(image.remount()?);
         }
         if let Some(drop_all) = self.drop_caches {
@@ -329,7 +360,7 @@ impl Made {
     /// when the run did not finish, and then only the first part can be judged.
     pub fn conclude(
         &self,
-        method: Method,
+        method: Option<Method>,
         device: Option<u64>,
         measured: Option<&Measured>,
         list: &FileList,
@@ -339,8 +370,13 @@ impl Made {
         let share = device
             .filter(|_| wanted > 1 && measured.is_some())
             .map(|bytes| bytes as f64 / wanted as f64);
-        let speaks = !method.is_direct() && method != Method::Null;
-        let (proved, reason) = judge(self.condition, self.resident, share.filter(|_| speaks));
+        let speaks = method.is_none_or(|m| !m.is_direct() && m != Method::Null);
+        let (proved, reason) = if self.touches == Touches::Names {
+            let device = device.filter(|_| measured.is_some());
+            names::judge(self.condition, device, measured.map_or(self.names, |m| m.files))
+        } else {
+            judge(self.condition, self.resident, share.filter(|_| speaks))
+        };
         let doubt = match (self.condition, proved) {
             (Condition::AsIs, _) | (_, Some(true)) => None,
             (Condition::Cold, Some(false)) => Some(Doubt::NotCold),
@@ -402,7 +438,8 @@ fn judge(asked: Condition, before: Option<f64>, after: Option<f64>) -> (Option<b
 mod tests {
     use super::*;
 
-    const MAKER: Maker<'_> = Maker { drop_caches: None, threads: 4, image: None };
+    const MAKER: Maker<'_> =
+        Maker { drop_caches: None, threads: 4, image: None, touches: Touches::Data, cold_by: None };
 
     fn set(files: usize, bytes: usize) -> (tempfile::TempDir, FileList) {
         let dir = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
@@ -433,14 +470,14 @@ mod tests {
         assert!(resident <= COLD_RESIDENT_MAX, "{resident}");
         assert_eq!(cold.sampled, sample(&list, None, 1).len() as u64);
         let full = measured(3_000_000);
-        let (proof, doubt) = cold.conclude(Method::Read, Some(3_600_000), Some(&full), &list);
+        let (proof, doubt) = cold.conclude(Some(Method::Read), Some(3_600_000), Some(&full), &list);
         assert_eq!((proof.proved, doubt), (Some(true), None), "{proof:?}");
         assert_eq!((proof.made_by.as_str(), proof.metadata), ("fadvise", Metadata::Warm));
         let warm = MAKER.make(Condition::Warm, &list, None, 1, &stop).unwrap();
         assert_eq!(warm.resident, Some(1.0));
         let again = MAKER.make(Condition::Warm, &list, None, 1, &stop).unwrap();
         assert_eq!(again.made_by, "none", "a warm set is not read again");
-        let (proof, doubt) = warm.conclude(Method::Read, Some(0), Some(&full), &list);
+        let (proof, doubt) = warm.conclude(Some(Method::Read), Some(0), Some(&full), &list);
         assert_eq!((proof.proved, doubt), (Some(true), None), "{proof:?}");
     }
 
@@ -529,6 +566,8 @@ mod tests {
         let (_dir, list) = set(3, 4096);
         let made = |condition, resident| Made {
             condition,
+            touches: Touches::Data,
+            names: 3,
             made_by: "fadvise",
             metadata: Metadata::Warm,
             sampled: 3,
@@ -538,7 +577,7 @@ mod tests {
         };
         let full = measured(12_288);
         let end = |condition, resident, method, device| {
-            made(condition, resident).conclude(method, device, Some(&full), &list).1
+            made(condition, resident).conclude(Some(method), device, Some(&full), &list).1
         };
         use Condition::{AsIs, Cold, Warm};
         let (read, direct) = (Method::Read, Method::DirectRead);

@@ -10,7 +10,7 @@
 pub use ioloom_model::study::{AGAIN, Mode};
 
 use ioloom_model::study::{Arm, Experiment, fill};
-use ioloom_model::{Compute, Condition, FileSetSpec, Plan, Schedule, StudySpec, table};
+use ioloom_model::{AnyPlan, ColdBy, Compute, Condition, FileSetSpec, StudySpec, table};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -23,6 +23,8 @@ pub enum SetSource {
     /// A directory of the user's, shown by this name; its path is not part of the record because
     /// not every path can be written as text.
     Directory(String),
+    /// The study has no sets.
+    None,
 }
 
 /// An arm without braces, before the machine is known.
@@ -31,7 +33,7 @@ pub struct Concrete {
     /// Name, factors filled in.
     pub name: String,
     /// The plan, complete.
-    pub plan: Plan,
+    pub plan: AnyPlan,
     /// The factors.
     pub factors: BTreeMap<String, f64>,
     /// At most this many files.
@@ -40,6 +42,8 @@ pub struct Concrete {
     pub set: Option<String>,
     /// Whether it runs in quick mode.
     pub headline: bool,
+    /// The one way in which it is made cold.
+    pub cold_by: Option<ColdBy>,
 }
 
 /// An arm of a comparison, ready to run.
@@ -48,7 +52,7 @@ pub struct ReadyArm {
     /// Name, factors filled in, with [`AGAIN`] for the second run of the same arm.
     pub name: String,
     /// The plan, complete.
-    pub plan: Plan,
+    pub plan: AnyPlan,
     /// The factors.
     pub factors: BTreeMap<String, f64>,
     /// At most this many files of the set, from the start of its list.
@@ -59,6 +63,9 @@ pub struct ReadyArm {
     pub source: SetSource,
     /// Whether the set is smaller than the published one.
     pub scaled: bool,
+    /// The one way in which its cold runs are made cold.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cold_by: Option<ColdBy>,
 }
 
 /// Arms that are compared block by block.
@@ -98,6 +105,8 @@ pub struct Overrides {
     pub conditions: Vec<Condition>,
     /// Another number of blocks.
     pub blocks: Option<u32>,
+    /// Only the arms that a new start of the machine makes cold, once each; else all but these.
+    pub after_reboot: bool,
 }
 
 /// The concrete arms of an arm, over the product of its factors, completed for `cores`.
@@ -128,9 +137,10 @@ pub fn concrete_arms(arm: &Arm, cores: u32) -> Result<Vec<Concrete>, String> {
 
 fn concrete(arm: &Arm, factors: BTreeMap<String, f64>, cores: u32) -> Result<Concrete, String> {
     let text = fill(&arm.plan, &factors)?;
-    let plan: Plan = text.parse().map_err(|e: ioloom_model::ParseError| e.to_string())?;
+    let plan: AnyPlan = text.parse().map_err(|e: ioloom_model::ParseError| e.to_string())?;
     let plan = plan.complete(cores);
-    table::check(&plan)?;
+    // Plans of other subjects are checked by their adapters, when the study is planned.
+    plan.files().map_or(Ok(""), table::check)?;
     let files_max = match &arm.files_max {
         None => None,
         Some(template) => {
@@ -144,7 +154,8 @@ fn concrete(arm: &Arm, factors: BTreeMap<String, f64>, cores: u32) -> Result<Con
     };
     let headline = arm.in_quick(&factors);
     let set = arm.set.as_ref().map(|t| fill(t, &factors)).transpose()?;
-    Ok(Concrete { name: fill(&arm.name, &factors)?, plan, factors, files_max, set, headline })
+    let name = fill(&arm.name, &factors)?;
+    Ok(Concrete { name, plan, factors, files_max, set, headline, cold_by: arm.cold_by })
 }
 
 /// All comparisons of a study that was read by [`crate::spec`]. Experiments without an arm in this
@@ -179,22 +190,26 @@ pub fn expand(
         for arm in &experiment.arms {
             arms.extend(concrete_arms(arm, cores)?);
         }
-        arms.retain(|a| mode == Mode::Full || a.headline || experiment.media);
+        let reboot = |a: &Concrete| a.cold_by == Some(ColdBy::Reboot);
+        let every = mode == Mode::Full || experiment.media || overrides.after_reboot;
+        arms.retain(|a| reboot(a) == overrides.after_reboot && (every || a.headline));
         // A directory of the user's stands for one set, and has no sets of other sizes.
         arms.retain(|a| overrides.files.is_none() || a.set.is_none());
         if arms.is_empty() {
             continue;
         }
-        let sets = if overrides.files.is_some() { &experiment.sets[..1] } else { &experiment.sets };
+        let no_set = [String::new()];
+        let sets = match &experiment.sets[..] {
+            [] => &no_set[..],
+            sets if overrides.files.is_some() => &sets[..1],
+            sets => sets,
+        };
         let conditions = if overrides.conditions.is_empty() {
             &experiment.conditions
         } else {
             &overrides.conditions
         };
-        let blocks = overrides.blocks.unwrap_or(match mode {
-            Mode::Quick => experiment.blocks_quick,
-            Mode::Full => experiment.blocks_full,
-        });
+        let blocks = blocks_of(experiment, mode, overrides);
         for (nth, medium) in media.iter().enumerate() {
             if nth > 0 && overrides.ladders_on_further && !has_ladder(&arms) {
                 continue;
@@ -219,8 +234,68 @@ pub fn expand(
             }
         }
     }
-    add_again(&mut all, mode);
+    // After a new start only the first run is cold.
+    if !overrides.after_reboot {
+        add_again(&mut all, mode);
+    }
     Ok(all)
+}
+
+/// The arms that are traced for timelines: of each experiment on its first set, condition, work and
+/// medium. Only on sets that `comparisons` make anyway.
+///
+/// # Errors
+/// What [`concrete_arms`] refuses.
+pub fn pictures(
+    spec: &StudySpec,
+    mode: Mode,
+    overrides: &Overrides,
+    cores: u32,
+    comparisons: &[Comparison],
+) -> Result<Vec<Comparison>, String> {
+    let made = |source: &SetSource| {
+        comparisons.iter().flat_map(|c| &c.arms).any(|arm| arm.source == *source)
+    };
+    let medium = overrides.media.first().map_or("work", String::as_str);
+    let mut all = Vec::new();
+    for experiment in spec.experiments.iter().filter(|e| wanted(e, overrides, 1)) {
+        let (Some(condition), Some(compute)) =
+            (experiment.conditions.first(), experiment.computes.first())
+        else {
+            continue;
+        };
+        let set = experiment.sets.first().map_or("", String::as_str);
+        let mut arms = Vec::new();
+        for arm in &experiment.arms {
+            for one in concrete_arms(arm, cores)? {
+                if experiment.pictures.contains(&one.name) {
+                    arms.push(ready_arm(spec, mode, overrides, set, &one)?);
+                }
+            }
+        }
+        arms.retain(|arm| made(&arm.source));
+        arms.sort_by_key(|arm| experiment.pictures.iter().position(|p| *p == arm.name));
+        if !arms.is_empty() {
+            all.push(Comparison {
+                experiment: experiment.name.clone(),
+                set: overrides.files.as_deref().unwrap_or(set).to_owned(),
+                condition: *condition,
+                compute: compute.clone(),
+                medium: medium.to_owned(),
+                blocks: 1,
+                arms,
+            });
+        }
+    }
+    Ok(all)
+}
+
+fn blocks_of(experiment: &Experiment, mode: Mode, overrides: &Overrides) -> u32 {
+    overrides.blocks.unwrap_or(match mode {
+        _ if overrides.after_reboot => 1,
+        Mode::Quick => experiment.blocks_quick,
+        Mode::Full => experiment.blocks_full,
+    })
 }
 
 /// Whether an experiment runs at all on so many media.
@@ -231,11 +306,7 @@ fn wanted(experiment: &Experiment, overrides: &Overrides, media: usize) -> bool 
 
 /// Whether two arms differ in the number of plain threads.
 fn has_ladder(arms: &[Concrete]) -> bool {
-    let threads = |a: &Concrete| match a.plan.schedule {
-        Schedule::Threads { n } => Some(n),
-        _ => None,
-    };
-    let mut counts = arms.iter().filter_map(threads);
+    let mut counts = arms.iter().filter_map(|a| a.plan.plain_threads());
     counts.next().is_some_and(|first| counts.any(|n| n != first))
 }
 
@@ -247,10 +318,11 @@ fn ready_arm(
     arm: &Concrete,
 ) -> Result<ReadyArm, String> {
     let name = arm.set.as_deref().unwrap_or(set);
-    let found = spec.sets.get(name).ok_or_else(|| format!("no set '{name}'"))?;
     let (source, shown, scaled) = match &overrides.files {
+        _ if spec.sets.is_empty() => (SetSource::None, String::new(), false),
         Some(shown) => (SetSource::Directory(shown.clone()), shown.clone(), false),
         None => {
+            let found = spec.sets.get(name).ok_or_else(|| format!("no set '{name}'"))?;
             let quick = found.quick.as_ref().filter(|_| mode == Mode::Quick);
             let mut set = quick.unwrap_or(&found.full).clone();
             // The seed of the command line orders the runs; the files stay the same, so that they
@@ -265,12 +337,13 @@ fn ready_arm(
     };
     Ok(ReadyArm {
         name: arm.name.clone(),
-        plan: arm.plan,
+        plan: arm.plan.clone(),
         factors: arm.factors.clone(),
         files_max: arm.files_max,
         set: shown,
         source,
         scaled,
+        cold_by: arm.cold_by,
     })
 }
 
@@ -293,6 +366,31 @@ mod tests {
 
     fn pipeline() -> StudySpec {
         crate::spec::load("pipeline", None).unwrap()
+    }
+
+    #[test]
+    fn pictures_are_arms_of_experiments_on_sets_that_are_made_anyway() {
+        let spec = pipeline();
+        let of = |mode, overrides: &Overrides| {
+            let all = expand(&spec, mode, overrides, 2).unwrap();
+            pictures(&spec, mode, overrides, 2, &all).unwrap()
+        };
+        for mode in [Mode::Quick, Mode::Full] {
+            let found = of(mode, &Overrides::default());
+            let names: Vec<Vec<&str>> =
+                found.iter().map(|c| c.arms.iter().map(|a| a.name.as_str()).collect()).collect();
+            assert_eq!(names, [["sync-4", "reader-4"], ["sync-4", "reader-4"]]);
+            assert_eq!(found[0].compute.to_string(), "sleep");
+            assert_eq!(found[1].compute.to_string(), "spin");
+        }
+        let only =
+            |name: &str| Overrides { experiments: vec![name.to_owned()], ..Overrides::default() };
+        assert_eq!(of(Mode::Quick, &only("elapsed-small-files")), []);
+        assert_eq!(of(Mode::Full, &only("sync-or-reader-spin")).len(), 1);
+        let text = std::fs::read_to_string("../../studies/pipeline.toml").unwrap();
+        let wrong = text.replace("pictures = [\"sync-4\"", "pictures = [\"sync-5x\"");
+        let error = crate::spec::parse(&wrong, "p").unwrap_err().to_string();
+        assert!(error.contains("sync-5x"), "{error}");
     }
 
     #[test]
@@ -328,7 +426,7 @@ mod tests {
     fn plans_are_complete_and_arms_keep_their_own_sets() {
         let full = expand(&pipeline(), Mode::Full, &Overrides::default(), 3).unwrap();
         for arm in full.iter().flat_map(|c| &c.arms) {
-            assert_eq!(arm.plan.complete(7), arm.plan, "{}", arm.name);
+            assert_eq!(arm.plan.clone().complete(7), arm.plan, "{}", arm.name);
         }
         let sized = full.iter().find(|c| c.experiment == "call-cost-size").unwrap();
         assert!(sized.arms.iter().any(|a| a.set == "G-512"));
@@ -345,6 +443,7 @@ mod tests {
             blocks: Some(2),
             files: None,
             ladders_on_further: false,
+            after_reboot: false,
         };
         let all = expand(&spec, Mode::Full, &overrides, 2).unwrap();
         assert_eq!(all.len(), 2);

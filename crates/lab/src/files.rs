@@ -45,7 +45,7 @@ impl FileList {
     /// # Errors
     /// The first directory that cannot be read.
     pub fn below(root: &Path) -> Result<Self, PassError> {
-        let mut list = Self { root: root.to_owned(), arena: Vec::new(), items: Vec::new() };
+        let mut list = Self::none(root);
         let mut open = vec![PathBuf::new()];
         while let Some(relative) = open.pop() {
             let dir = root.join(&relative);
@@ -74,6 +74,11 @@ impl FileList {
         let arena = &list.arena;
         list.items.sort_unstable_by(|a, b| arena[a.0..a.1].cmp(&arena[b.0..b.1]));
         Ok(list)
+    }
+
+    /// No files, for a study without sets that runs in a directory.
+    pub fn none(root: &Path) -> Self {
+        Self { root: root.to_owned(), arena: Vec::new(), items: Vec::new() }
     }
 
     /// Keeps only the first `max` files, if a number is given.

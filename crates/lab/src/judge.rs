@@ -6,7 +6,7 @@
 
 use crate::files::FileList;
 use ioloom_model::record::RunOrder;
-use ioloom_model::{Compute, Doubt, Measured, Method, Plan, RunRecord, Schedule};
+use ioloom_model::{AnyPlan, Compute, Doubt, Measured, RunRecord, Schedule};
 use std::collections::BTreeMap;
 
 /// Share of the processors that others may use during a run.
@@ -82,35 +82,39 @@ impl Judge {
         order: &RunOrder,
         files: &FileList,
     ) -> bool {
+        // What other subjects must have seen is known to their adapters alone.
         if measured.errors > 0 {
             return false;
+        }
+        if record.plan.files().is_none() {
+            return self.outvoted(record, measured);
         }
         if measured.files != files.count(order.files_max) as u64 {
             return true;
         }
-        if record.plan.method == Method::Null {
+        if record.plan.is_null() {
             return false;
         }
         measured.bytes != files.bytes(order.files_max) || self.outvoted(record, measured)
     }
 
     /// Work that takes a core for long, on more threads than cores.
-    fn oversubscribed(&self, plan: &Plan, compute: &Compute) -> bool {
+    fn oversubscribed(&self, plan: &AnyPlan, compute: &Compute) -> bool {
         let heavy = matches!(
             compute,
             Compute::Spin(_) | Compute::Checksum { .. } | Compute::Blake3 | Compute::Md5
         );
-        let threads = match plan.schedule {
-            Schedule::Threads { n } => n,
-            Schedule::Roles { hybrids, computers, .. } => hybrids + computers,
-            Schedule::Window { permits, .. } => permits.unwrap_or(1),
+        let threads = match plan.files().map(|plan| plan.schedule) {
+            Some(Schedule::Roles { hybrids, computers, .. }) => hybrids + computers,
+            Some(Schedule::Window { permits, .. }) => permits.unwrap_or(1),
+            Some(Schedule::Threads { .. }) | None => plan.threads(),
         };
         heavy && threads > self.cores
     }
 }
 
-fn comparable(plan: &Plan, measured: &Measured) -> bool {
-    plan.method != Method::Null && measured.errors == 0 && !measured.digest.is_empty()
+fn comparable(plan: &AnyPlan, measured: &Measured) -> bool {
+    !plan.is_null() && measured.errors == 0 && !measured.digest.is_empty()
 }
 
 fn same(record: &RunRecord, measured: &Measured) -> Same {
@@ -184,13 +188,14 @@ mod tests {
         let files = FileList::below(dir.path()).unwrap();
         let mut record = record(plan, measured);
         let order = RunOrder {
-            plan: record.plan,
+            plan: record.plan.clone(),
             compute,
             dir: dir.path().into(),
             set: None,
             files_max: None,
             seed: 0,
             spans_max: 1,
+            observe: ioloom_model::record::Observe::default(),
         };
         judge.judge(&mut record, &order, &files, false);
         record.doubts

@@ -6,7 +6,8 @@
 //! reads such a directory as one more store.
 
 use crate::store::{
-    Session, SessionHeader, Store, StoreError, encode_end, encode_header, encode_run,
+    Picture, Session, SessionHeader, Store, StoreError, encode_end, encode_header, encode_picture,
+    encode_run,
 };
 use ioloom_model::{Outcome, RunRecord};
 use std::fs::File;
@@ -66,8 +67,31 @@ pub fn keep(store: &Store, sessions: &[String], dest: &Path) -> Result<Vec<Kept>
                 .map_err(fail(&path))?;
             all.push(Kept { path, bytes: text.len() as u64, runs });
         }
+        for picture in &session.pictures {
+            all.extend(keep_trace(store, name, picture, dest).map_err(fail(dest))?);
+        }
     }
     Ok(all)
+}
+
+/// Copies the trace of a picture, unless it is larger than a file may be or gone.
+fn keep_trace(
+    store: &Store,
+    session: &str,
+    picture: &Picture,
+    dest: &Path,
+) -> io::Result<Option<Kept>> {
+    let Some(name) = picture.trace.as_deref().filter(|n| !n.contains('/')) else { return Ok(None) };
+    let from = store.traces_dir(session).join(name);
+    let fits = from.metadata().is_ok_and(|m| m.len() <= KEPT_BYTES_MAX as u64);
+    if !fits {
+        return Ok(None);
+    }
+    let dir = dest.join("traces").join(session);
+    std::fs::create_dir_all(&dir)?;
+    let path = dir.join(name);
+    let bytes = std::fs::copy(&from, &path)?;
+    Ok(Some(Kept { path, bytes, runs: 1 }))
 }
 
 /// The texts of the files of a session, each with its number of runs.
@@ -88,6 +112,12 @@ fn parts(session: &Session) -> io::Result<Vec<(Vec<u8>, usize)>> {
         }
         now.0.extend_from_slice(&line);
         now.1 += 1;
+    }
+    for picture in &session.pictures {
+        let line = encode_picture(picture)?;
+        if now.0.len() + line.len() <= KEPT_BYTES_MAX - END_ROOM {
+            now.0.extend_from_slice(&line);
+        }
     }
     if let Some(end) = &session.end {
         now.0.extend_from_slice(&encode_end(end)?);

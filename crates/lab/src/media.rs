@@ -205,7 +205,9 @@ mod tests {
         }
         let list = FileList::below(&dir).unwrap();
         let stop = AtomicBool::new(false);
-        let maker = Maker { drop_caches: None, threads: 4, image: Some(&own) };
+        let touches = crate::Touches::Data;
+        let maker =
+            Maker { drop_caches: None, threads: 4, image: Some(&own), touches, cold_by: None };
         let made = maker.make(Condition::Cold, &list, None, 1, &stop).unwrap();
         let before = ioloom_sys::proc::process_io().unwrap().read_bytes;
         for i in 0..50 {
@@ -213,7 +215,7 @@ mod tests {
         }
         let device = ioloom_sys::proc::process_io().unwrap().read_bytes - before;
         let full = Measured { bytes: 1_000_000, ..Measured::default() };
-        let (proof, doubt) = made.conclude(Method::Read, Some(device), Some(&full), &list);
+        let (proof, doubt) = made.conclude(Some(Method::Read), Some(device), Some(&full), &list);
         assert_eq!((proof.made_by.as_str(), proof.metadata), ("remount", Metadata::Cold));
         if proof.resident_before.is_some() {
             assert_eq!((proof.resident_before, proof.proved, doubt), (Some(0.0), Some(true), None));
@@ -243,23 +245,16 @@ mod tests {
 
     struct Nobody;
 
-    impl crate::Subject for Nobody {
-        fn name(&self) -> &str {
-            "nobody"
-        }
-        fn probe(
-            &self,
-            _: &ioloom_model::Plan,
-            _: &ioloom_model::Compute,
-            _: &Path,
-        ) -> Result<(), String> {
-            Ok(())
-        }
+    impl crate::Sets for Nobody {
         fn cost(&self, _: &ioloom_model::FileSetSpec) -> crate::Cost {
             crate::Cost { bytes: 0, files: 0, seconds: 0.0 }
         }
-        fn ready(&self, _: &ioloom_model::FileSetSpec, _: &Path) -> bool {
-            false
+        fn known(
+            &self,
+            _: &ioloom_model::FileSetSpec,
+            _: &Path,
+        ) -> Option<ioloom_model::FileSetRealised> {
+            None
         }
         fn items(&self, dir: &Path) -> PathBuf {
             dir.to_owned()
@@ -279,14 +274,6 @@ mod tests {
         }
         fn survey(&self, _: &Path) -> Result<ioloom_model::FileSetRealised, String> {
             Err("surveys nothing".to_owned())
-        }
-        fn verify(
-            &self,
-            _: &ioloom_model::record::RunOrder,
-            _: &ioloom_model::FileSetRealised,
-            _: &Measured,
-        ) -> Vec<ioloom_model::Doubt> {
-            Vec::new()
         }
     }
 }

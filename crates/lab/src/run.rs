@@ -13,7 +13,7 @@ use crate::budget::Blocks;
 use crate::child::{self, ChildEnd, Runner};
 use crate::condition::{ConditionError, DropAll, Made, Maker};
 use crate::estimate::History;
-use crate::expand::{Comparison, Mode, Overrides, expand};
+use crate::expand::{Comparison, Mode, Overrides, ReadyArm, expand, pictures};
 use crate::files::PassError;
 use crate::judge::{self, Judge};
 use crate::media::OwnImage;
@@ -22,10 +22,10 @@ use crate::sets::{ReadySet, Sets};
 use crate::store::{
     EndReason, STORE_SCHEMA, Session, SessionEnd, SessionHeader, Store, StoreError, Writer,
 };
-use crate::subject::Subject;
+use crate::subject::{Subject, Touches};
 use crate::work::{self, Needs, Place};
-use ioloom_model::record::{RECORD_SCHEMA, RunKey, RunOrder};
-use ioloom_model::{Doubt, MachineFacts, Outcome, Proof, RunRecord};
+use ioloom_model::record::{Observe, RECORD_SCHEMA, RunKey, RunOrder};
+use ioloom_model::{Condition, Doubt, Level, MachineFacts, Outcome, Proof, RunRecord};
 use ioloom_sys::mount::Throttle;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -56,6 +56,8 @@ pub struct RunOptions<'a> {
     pub drop_caches: bool,
     /// Go on with the latest unfinished session of the same study, mode, seed and machine.
     pub resume: bool,
+    /// The first session of the command, when it runs several studies.
+    pub sitting: Option<String>,
     /// Time that the study may take; `None` is the file's own budget in quick mode and none in
     /// full. Making sets counts.
     pub budget: Option<Duration>,
@@ -69,6 +71,10 @@ pub struct RunOptions<'a> {
     /// [`SESSION_SPANS_MAX`] reaches, but taken in every block so that all blocks are alike. See
     /// [`SPANS_MAX`].
     pub spans_max: u64,
+    /// Pins the level at which every run is watched. Without it runs of blocks keep accounts alone
+    /// (level 0), so that what is compared is not slowed by its watching, and runs for pictures are
+    /// watched as closely as the system allows.
+    pub evidence: Option<Level>,
     /// The machine.
     pub machine: MachineFacts,
     /// Version and commit of the program.
@@ -98,11 +104,13 @@ impl<'a> RunOptions<'a> {
             files: None,
             drop_caches: false,
             resume: false,
+            sitting: None,
             budget: None,
             reserve_bytes: work::RESERVE_BYTES,
             runner,
             deadline_max: DEADLINE_MAX,
             spans_max: SPANS_MAX,
+            evidence: None,
             machine,
             version: env!("CARGO_PKG_VERSION").to_owned(),
             command: Vec::new(),
@@ -193,6 +201,8 @@ pub struct Planned {
     pub comparisons: Vec<Comparison>,
     /// The ordered list of runs.
     pub order: Vec<Slot>,
+    /// Runs that are traced before.
+    pub pictures: Vec<Comparison>,
     /// Seed of the order.
     pub seed: u64,
     /// Fingerprint of the comparisons, 16 digits.
@@ -233,10 +243,33 @@ pub fn plan(spec: &ioloom_model::StudySpec, options: &RunOptions<'_>) -> Result<
             spec.name
         )));
     }
+    let pictures = pictures(spec, options.mode, &overrides, cores, &comparisons);
+    let pictures = pictures.map_err(LabError::Usage)?;
     let seed = overrides.seed.unwrap_or(spec.seed);
     let text = serde_json::to_vec(&comparisons).map_err(std::io::Error::from)?;
     let spec_hash = format!("{:016x}", xxh3_64(&text));
-    Ok(Planned { order: order::draw(&comparisons, seed), comparisons, seed, spec_hash })
+    let order = order::draw(&comparisons, seed);
+    Ok(Planned { order, pictures, comparisons, seed, spec_hash })
+}
+
+/// Asks the subject about every plan, before anything is made.
+fn check(planned: &Planned, subject: &dyn Subject) -> Result<(), LabError> {
+    for comparison in &planned.comparisons {
+        if subject.touches() == Touches::Nothing && comparison.condition != Condition::AsIs {
+            return Err(LabError::Usage(format!(
+                "experiment '{}': subject {} needs no files, so its runs can only be as-is",
+                comparison.experiment,
+                subject.name()
+            )));
+        }
+        for arm in &comparison.arms {
+            subject.check(&arm.plan).map_err(|reason| {
+                let place = format!("experiment '{}', arm '{}'", comparison.experiment, arm.name);
+                LabError::Usage(format!("{place}: {reason}"))
+            })?;
+        }
+    }
+    Ok(())
 }
 
 /// What the planned study needs; `history` knows how long such runs took here before.
@@ -252,7 +285,8 @@ pub fn needs(
 ) -> Result<Needs, LabError> {
     let cores = options.machine.cpus_usable.max(1);
     let (comparisons, reserve) = (&planned.comparisons, options.reserve_bytes);
-    let mut needs = work::needs(comparisons, &options.places, subject, reserve, cores, history)?;
+    let sets = subject.sets();
+    let mut needs = work::needs(comparisons, &options.places, sets, reserve, cores, history)?;
     needs.budget_s = budget(spec, options).map(|b| b.as_secs_f64());
     Ok(needs)
 }
@@ -276,6 +310,7 @@ pub fn run_study(
 ) -> Result<StudyRun, LabError> {
     let start = Instant::now();
     let planned = plan(spec, options)?;
+    check(&planned, subject)?;
     let history = History::of(store, &spec.name, &options.machine.fingerprint);
     let needs = needs(spec, &planned, subject, &history, options)?;
     options.progress.event(&Event::Needs(&needs));
@@ -290,7 +325,7 @@ pub fn run_study(
              are then dropped file by file and names stay in memory"
         )));
     }
-    let sets = Sets::prepare(&planned.comparisons, subject, options)?;
+    let sets = Sets::prepare(&planned.comparisons, subject.sets(), options)?;
     let (writer, session) = begin(spec, subject, store, &planned, options)?;
     let budget = budget(spec, options);
     let name = session.header.session.clone();
@@ -303,11 +338,16 @@ pub fn run_study(
         header: session.header,
         blocks: Blocks::new(start, budget),
         spans_left: SESSION_SPANS_MAX,
+        traces: store.traces_dir(&name),
     };
     for run in &session.runs {
         study.judge.remember(run);
     }
     let done: BTreeSet<u32> = session.runs.iter().map(|r| r.key.position).collect();
+    let pictured: BTreeSet<u32> = session.pictures.iter().map(|p| p.record.key.position).collect();
+    if study.pictures(&pictured)? {
+        return Ok(StudyRun { session: store.read(&name)?, interrupted: true });
+    }
     let interrupted = study.run(&done)?;
     Ok(StudyRun { session: store.read(&name)?, interrupted })
 }
@@ -358,11 +398,12 @@ fn begin(
         command: options.command.clone(),
         started_unix_ms: now,
         part: 0,
+        pictures: planned.pictures.clone(),
+        sitting: options.sitting.clone(),
     };
     let (writer, header) = store.create(header)?;
     options.progress.event(&Event::Begun(&header.session, 0, header.order.len()));
-    let session = Session { header, runs: vec![], notes: vec![], end: None, torn_bytes: 0 };
-    Ok((writer, session))
+    Ok((writer, Session::new(header)))
 }
 
 fn unix_ms() -> u64 {
@@ -376,15 +417,26 @@ fn time_word(unix_ms: u64) -> String {
 }
 
 /// A study that is running.
-struct Study<'a> {
-    options: &'a RunOptions<'a>,
+pub(crate) struct Study<'a> {
+    pub(crate) options: &'a RunOptions<'a>,
     subject: &'a dyn Subject,
     sets: Sets,
     judge: Judge,
-    writer: Writer,
-    header: SessionHeader,
+    pub(crate) writer: Writer,
+    pub(crate) header: SessionHeader,
     blocks: Blocks,
     spans_left: usize,
+    /// Directory for traces.
+    pub(crate) traces: PathBuf,
+}
+
+/// One run that is to be made.
+pub(crate) struct Wanted<'w> {
+    pub(crate) comparison: &'w Comparison,
+    pub(crate) arm: &'w ReadyArm,
+    pub(crate) block: u32,
+    pub(crate) position: u32,
+    pub(crate) observe: Observe,
 }
 
 impl Study<'_> {
@@ -411,7 +463,12 @@ impl Study<'_> {
             if self.options.stop.load(Ordering::Relaxed) {
                 return Ok(true);
             }
-            let Some(mut record) = self.one(*slot, position, order.len())? else { return Ok(true) };
+            let comparison = &self.header.comparisons[slot.0 as usize];
+            let arm = &comparison.arms[slot.1 as usize];
+            let observe = self.options.observe();
+            let wanted = Wanted { comparison, arm, block: slot.2, position, observe };
+            let told = |key: &RunKey| self.options.progress.event(&Event::Run(key, order.len()));
+            let Some(mut record) = self.one(wanted, &told)? else { return Ok(true) };
             self.ration_spans(&mut record);
             self.judge.remember(&record);
             self.writer.append(&record)?;
@@ -452,9 +509,12 @@ impl Study<'_> {
     }
 
     /// One run; `None` when the flag was raised.
-    fn one(&self, slot: Slot, position: u32, all: usize) -> Result<Option<RunRecord>, LabError> {
-        let comparison = &self.header.comparisons[slot.0 as usize];
-        let arm = &comparison.arms[slot.1 as usize];
+    pub(crate) fn one(
+        &self,
+        wanted: Wanted<'_>,
+        tell: &dyn Fn(&RunKey),
+    ) -> Result<Option<RunRecord>, LabError> {
+        let Wanted { comparison, arm, block, position, observe } = wanted;
         let Some(set) = self.sets.of(comparison, arm, self.options) else {
             let reason = "its files are not given any more; repeat the same options".to_owned();
             return Err(LabError::Set { name: arm.set.clone(), reason });
@@ -468,22 +528,23 @@ impl Study<'_> {
             medium: comparison.medium.clone(),
             condition: comparison.condition,
             compute: comparison.compute.clone(),
-            block: slot.2,
+            block,
             position,
             factors: arm.factors.clone(),
         };
-        self.options.progress.event(&Event::Run(&key, all));
+        tell(&key);
         let order = RunOrder {
-            plan: arm.plan,
+            plan: arm.plan.clone(),
             compute: comparison.compute.clone(),
             dir: set.items.clone(),
             set: set.spec.clone(),
             files_max: arm.files_max,
             seed: set.spec.as_ref().map_or(self.header.seed, |s| s.seed),
             spans_max: self.options.spans_max,
+            observe,
         };
         let started_unix_ms = unix_ms();
-        let Some(ended) = self.execute(&order, comparison, set, slot, &key) else {
+        let Some(ended) = self.execute(&order, (comparison, arm), set, &key) else {
             return Ok(None);
         };
         let mut realised = set.realised.clone();
@@ -491,7 +552,7 @@ impl Study<'_> {
         let mut record = RunRecord {
             schema: RECORD_SCHEMA,
             key,
-            plan: arm.plan,
+            plan: arm.plan.clone(),
             set: realised,
             proof: ended.proof,
             outcome: ended.outcome,
@@ -513,9 +574,8 @@ impl Study<'_> {
     fn execute(
         &self,
         order: &RunOrder,
-        comparison: &Comparison,
+        (comparison, arm): (&Comparison, &ReadyArm),
         set: &ReadySet,
-        slot: Slot,
         key: &RunKey,
     ) -> Option<Ended> {
         if let Err(reason) = self.subject.probe(&order.plan, &order.compute, &set.items) {
@@ -524,8 +584,9 @@ impl Study<'_> {
         let image = self.options.images.iter().find(|i| i.word() == comparison.medium);
         let drop_all: DropAll = ioloom_sys::cache::drop_everything;
         let drop_caches = self.options.drop_caches.then_some(drop_all);
-        let maker = Maker { drop_caches, threads: 8, image };
-        let seed = self.header.seed ^ u64::from(slot.2);
+        let touches = self.subject.touches();
+        let maker = Maker { drop_caches, threads: 8, image, touches, cold_by: arm.cold_by };
+        let seed = self.header.seed ^ u64::from(key.block);
         let (condition, max) = (comparison.condition, order.files_max);
         let made = maker.make(condition, &set.files, max, seed, self.options.stop);
         if self.options.stop.load(Ordering::Relaxed) {
@@ -553,7 +614,11 @@ impl Study<'_> {
         let work = work::demand_ns(&order.compute, set.spec.as_ref(), files, bytes as f64);
         let longest = self.blocks.longest_run(Instant::now()).unwrap_or(Duration::MAX);
         let longest = longest.min(self.options.deadline_max);
-        let deadline = child::deadline(bytes, files, work, longest);
+        // Of a set that must not be listed the number of files is not known here.
+        let deadline = match self.options.overrides.after_reboot {
+            true => longest,
+            false => child::deadline(bytes, files, work, longest),
+        };
         let (runner, stop) = (&self.options.runner, self.options.stop);
         if set.items.to_str().is_some() {
             return runner.run_in(order, deadline, stop, None, slow);
@@ -581,8 +646,12 @@ impl Ended {
             Outcome::Done { measured } => Some(measured.as_ref()),
             _ => None,
         };
-        let (proof, doubt) =
-            made.conclude(order.plan.method, answer.device_bytes, measured, &set.files);
+        let (proof, doubt) = made.conclude(
+            order.plan.files().map(|p| p.method),
+            answer.device_bytes,
+            measured,
+            &set.files,
+        );
         let doubts = doubt.filter(|_| measured.is_some()).into_iter().collect();
         Self { outcome: answer.outcome, proof: Some(proof), doubts }
     }

@@ -3,7 +3,7 @@
 use crate::expand::{Comparison, ReadyArm, SetSource};
 use crate::files::FileList;
 use crate::run::{Event, LabError, RunOptions};
-use crate::subject::Subject;
+use crate::subject;
 use crate::work::{Place, reserve_and_free};
 use ioloom_model::{FileSetRealised, FileSetSpec};
 use std::collections::BTreeMap;
@@ -31,6 +31,7 @@ fn place_of(arm: &ReadyArm, place: &Place, options: &RunOptions<'_>) -> PathBuf 
         (SetSource::Made(spec), _) => place.set_dir(&arm.set, spec),
         (SetSource::Directory(_), Some(dir)) => dir.clone(),
         (SetSource::Directory(shown), None) => PathBuf::from(shown),
+        (SetSource::None, _) => place.dir.clone(),
     }
 }
 
@@ -38,7 +39,7 @@ impl Sets {
     /// Makes or finds every set of the comparisons, in the order of their first use.
     pub(crate) fn prepare(
         comparisons: &[Comparison],
-        subject: &dyn Subject,
+        maker: &dyn subject::Sets,
         options: &RunOptions<'_>,
     ) -> Result<Self, LabError> {
         let mut sets = BTreeMap::new();
@@ -51,14 +52,14 @@ impl Sets {
                 if sets.contains_key(&key) {
                     continue;
                 }
-                let mut ready = prepare_one(arm, &dir, word, subject, options)?;
+                let mut ready = prepare_one(arm, &dir, word, maker, options)?;
                 if options.stop.load(Ordering::Relaxed) {
                     return Err(LabError::Interrupted);
                 }
                 let known = &mut ready.realised.medium;
                 // The user's files may lie on another medium than the work directory.
                 known.get_or_insert_with(|| match arm.source {
-                    SetSource::Made(_) => place.medium.clone(),
+                    SetSource::Made(_) | SetSource::None => place.medium.clone(),
                     SetSource::Directory(_) => Place::describe(word, &dir).medium,
                 });
                 if let Some(medium) = known {
@@ -86,7 +87,7 @@ fn prepare_one(
     arm: &ReadyArm,
     dir: &Path,
     medium: &str,
-    subject: &dyn Subject,
+    maker: &dyn subject::Sets,
     options: &RunOptions<'_>,
 ) -> Result<ReadySet, LabError> {
     let fail = |reason| {
@@ -100,6 +101,21 @@ fn prepare_one(
         options.progress.event(&Event::Preparing(&arm.set, medium, done, all));
         !options.stop.load(Ordering::Relaxed)
     };
+    if arm.source == SetSource::None {
+        std::fs::create_dir_all(dir)
+            .map_err(|e| fail(format!("make directory {}: {e}", dir.display())))?;
+        let items = std::path::absolute(dir)?;
+        let files = FileList::none(&items);
+        return Ok(ReadySet { realised: FileSetRealised::default(), items, files, spec: None });
+    }
+    if let (true, SetSource::Made(spec)) = (options.overrides.after_reboot, &arm.source) {
+        // Listing the files would warm what the new start made cold, so only the manifest is read.
+        if let Some(realised) = maker.known(spec, dir) {
+            let items = std::path::absolute(maker.items(dir))?;
+            let (files, spec) = (FileList::none(&items), Some(spec.clone()));
+            return Ok(ReadySet { realised, items, files, spec });
+        }
+    }
     let (realised, items, spec) = match &arm.source {
         SetSource::Made(spec) => {
             // The subject makes the last directory itself, and so knows that it may remove it.
@@ -107,12 +123,20 @@ fn prepare_one(
             std::fs::create_dir_all(parent)
                 .map_err(|e| fail(format!("make directory {}: {e}", parent.display())))?;
             let (reserve, _) = reserve_and_free(parent, options.reserve_bytes)?;
-            let realised =
-                subject.prepare(&arm.set, spec, dir, reserve, &going_on).map_err(fail)?;
-            (realised, subject.items(dir), Some(spec.clone()))
+            let realised = maker.prepare(&arm.set, spec, dir, reserve, &going_on).map_err(fail)?;
+            (realised, maker.items(dir), Some(spec.clone()))
         }
-        SetSource::Directory(_) => (subject.survey(dir).map_err(fail)?, dir.to_owned(), None),
+        SetSource::Directory(_) | SetSource::None => {
+            (maker.survey(dir).map_err(fail)?, dir.to_owned(), None)
+        }
     };
+    if options.overrides.after_reboot {
+        return Err(LabError::Refused(format!(
+            "set {} is made now, so it is not cold; start the machine anew, then give the same \
+             command first of all",
+            arm.set
+        )));
+    }
     let items = std::path::absolute(&items)?;
     let files = FileList::below(&items)?;
     if files.is_empty() {

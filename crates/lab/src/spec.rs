@@ -12,8 +12,13 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 /// The studies that are compiled in: name and text of the file.
-pub const BUILT_IN: &[(&str, &str)] =
-    &[("pipeline", include_str!("../../../studies/pipeline.toml"))];
+pub const BUILT_IN: &[(&str, &str)] = &[
+    ("pipeline", include_str!("../../../studies/pipeline.toml")),
+    ("walk", include_str!("../../../studies/walk.toml")),
+    ("memory", include_str!("../../../studies/memory.toml")),
+    ("pagecache", include_str!("../../../studies/pagecache.toml")),
+    ("copy", include_str!("../../../studies/copy.toml")),
+];
 
 /// Largest study file that is read, bytes.
 const FILE_MAX: u64 = 1 << 20;
@@ -195,7 +200,7 @@ fn check_experiment(spec: &StudySpec, experiment: &Experiment) -> Result<(), Wro
             return wrong(format!("no set '{set}'; there are: {}", set_names(spec)));
         }
     }
-    if experiment.sets.is_empty() {
+    if experiment.sets.is_empty() && !spec.sets.is_empty() {
         return wrong("sets = [\"NAME\"] is needed".to_owned());
     }
     if experiment.conditions.is_empty() || experiment.computes.is_empty() {
@@ -237,6 +242,9 @@ fn check_experiment(spec: &StudySpec, experiment: &Experiment) -> Result<(), Wro
                 return wrong(format!("more than {ARMS_MAX} arms"));
             }
         }
+    }
+    if let Some(picture) = experiment.pictures.iter().find(|p| !names.contains(*p)) {
+        return wrong(format!("pictures names the arm '{picture}', which it does not have"));
     }
     match &experiment.axis {
         Some(axis) if !factors.contains(axis) => {

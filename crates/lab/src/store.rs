@@ -58,6 +58,32 @@ pub struct SessionHeader {
     /// Number of this file among those of an exported session, from 0.
     #[serde(default)]
     pub part: u32,
+    /// Runs that are traced for timelines before the first block; they are no part of `order` and of
+    /// no statistics.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub pictures: Vec<Comparison>,
+    /// Identifier of the first session of the same command, when it ran several studies one after
+    /// another: all of them are shown as one report under this name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sitting: Option<String>,
+}
+
+impl SessionHeader {
+    /// The name under which the report of the session is made: that of its sitting, or its own.
+    pub fn sitting(&self) -> &str {
+        self.sitting.as_deref().unwrap_or(&self.session)
+    }
+}
+
+/// A run that was traced for a timeline.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Picture {
+    /// The run. Its position counts the pictures.
+    pub record: RunRecord,
+    /// Name of the trace in `traces/SESSION` beside the sessions; `None` when there is none.
+    pub trace: Option<String>,
+    /// Length of the trace, bytes.
+    pub trace_bytes: u64,
 }
 
 /// How a session ended. A session without an end can be resumed.
@@ -98,6 +124,7 @@ pub struct SessionNote {
 enum Line {
     Session(Box<SessionHeader>),
     Run(Box<RunRecord>),
+    Picture(Box<Picture>),
     Note(SessionNote),
     End(SessionEnd),
 }
@@ -109,12 +136,22 @@ pub struct Session {
     pub header: SessionHeader,
     /// The runs in the order in which they ran.
     pub runs: Vec<RunRecord>,
+    /// Traced runs.
+    pub pictures: Vec<Picture>,
     /// Notes.
     pub notes: Vec<SessionNote>,
     /// The end, if it came to one.
     pub end: Option<SessionEnd>,
     /// Bytes of a torn last line that were left out.
     pub torn_bytes: u64,
+}
+
+impl Session {
+    /// A session of which nothing but the header is there.
+    pub(crate) fn new(header: SessionHeader) -> Self {
+        let (runs, pictures, notes) = (Vec::new(), Vec::new(), Vec::new());
+        Self { header, runs, pictures, notes, end: None, torn_bytes: 0 }
+    }
 }
 
 /// What the store could not do.
@@ -233,6 +270,11 @@ impl Store {
         &self.dir
     }
 
+    /// The directory of a session's traces; it is there if the session has any.
+    pub fn traces_dir(&self, session: &str) -> PathBuf {
+        self.dir.join("traces").join(session)
+    }
+
     /// All session files, oldest first. A file without a complete header (its session was killed
     /// before the first run) is left out.
     ///
@@ -281,6 +323,7 @@ impl Store {
         for part in parts {
             if let Some(more) = read_file(&part.path)? {
                 whole.runs.extend(more.runs);
+                whole.pictures.extend(more.pictures);
                 whole.notes.extend(more.notes);
                 whole.end = whole.end.or(more.end);
                 whole.torn_bytes += more.torn_bytes;
@@ -377,6 +420,14 @@ impl Writer {
         self.write(&Line::Run(Box::new(record.clone())))
     }
 
+    /// Appends a traced run.
+    ///
+    /// # Errors
+    /// As [`Writer::append`].
+    pub fn append_picture(&mut self, picture: &Picture) -> Result<(), StoreError> {
+        self.write(&Line::Picture(Box::new(picture.clone())))
+    }
+
     /// Appends a note.
     ///
     /// # Errors
@@ -464,15 +515,14 @@ fn read_file(path: &Path) -> Result<Option<Session>, StoreError> {
         };
         match (&mut session, line) {
             (None, Line::Session(header)) => {
-                let header = *header;
-                let (runs, notes) = (Vec::new(), Vec::new());
-                session = Some(Session { header, runs, notes, end: None, torn_bytes: 0 });
+                session = Some(Session::new(*header));
             }
             (Some(s), Line::Run(run)) => {
                 if by_position.insert(run.key.position, number).is_none() {
                     s.runs.push(*run);
                 }
             }
+            (Some(s), Line::Picture(picture)) => s.pictures.push(*picture),
             (Some(s), Line::Note(note)) => s.notes.push(note),
             (Some(s), Line::End(end)) => s.end = Some(end),
             (None, _) | (Some(_), Line::Session(_)) => {
@@ -509,6 +559,7 @@ fn decode(path: &Path, line: usize, text: &[u8]) -> Result<Line, StoreError> {
             match &line {
                 Line::Session(header) => check(header.schema, STORE_SCHEMA)?,
                 Line::Run(run) => check(run.schema, RECORD_SCHEMA)?,
+                Line::Picture(picture) => check(picture.record.schema, RECORD_SCHEMA)?,
                 Line::Note(_) | Line::End(_) => {}
             }
             Ok(line)
@@ -532,6 +583,11 @@ pub(crate) fn encode_header(header: &SessionHeader) -> io::Result<Vec<u8>> {
 /// One line of text for a run.
 pub(crate) fn encode_run(run: &RunRecord) -> io::Result<Vec<u8>> {
     encode(&Line::Run(Box::new(run.clone())))
+}
+
+/// One line of text for a traced run.
+pub(crate) fn encode_picture(picture: &Picture) -> io::Result<Vec<u8>> {
+    encode(&Line::Picture(Box::new(picture.clone())))
 }
 
 /// One line of text for an end.

@@ -2,11 +2,13 @@
 //!
 //! The laboratory makes conditions, orders runs, keeps records and judges nothing about engines.
 //! An adapter answers a few questions; the run itself happens in a child process of the same
-//! program (see [`crate::child`]), which the adapter's crate serves. Refusals are sentences for
-//! people: what cannot be done here, and why.
+//! program (see [`crate::child`]). What the sets of a study are and who makes them is a trait of
+//! its own, [`Sets`], because most subjects share one maker. Refusals are sentences for people:
+//! what cannot be done here, and why.
 
+use crate::child::ChildAnswer;
 use ioloom_model::record::RunOrder;
-use ioloom_model::{Compute, Doubt, FileSetRealised, FileSetSpec, Measured, Plan};
+use ioloom_model::{AnyPlan, Compute, Doubt, FileSetRealised, FileSetSpec, Measured};
 use std::path::{Path, PathBuf};
 
 /// What a set of files costs to make.
@@ -33,22 +35,76 @@ pub struct Removed {
 /// `false` asks the subject to stop soon and to return an error that says it was interrupted.
 pub type SetProgress<'a> = &'a (dyn Fn(u64, u64) -> bool + Sync);
 
+/// What the runs of a subject need of a set, and so what cold and warm mean for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Touches {
+    /// The bytes of its files.
+    Data,
+    /// Names and inodes alone; no file is opened.
+    Names,
+    /// Nothing: the subject needs no set, and its runs are `as-is`.
+    Nothing,
+}
+
 /// An engine under study, as far as the laboratory needs it.
 pub trait Subject: Sync {
-    /// The word of the subject, such as `files`.
+    /// The word of the subject, such as `files`; a study names it.
     fn name(&self) -> &str;
+
+    /// Who makes the sets of its studies.
+    fn sets(&self) -> &dyn Sets;
+
+    /// What its runs need of a set.
+    fn touches(&self) -> Touches {
+        Touches::Data
+    }
+
+    /// Whether the plan is one that some machine could run; asked before a study begins.
+    ///
+    /// # Errors
+    /// What is wrong with it, as a sentence.
+    fn check(&self, plan: &AnyPlan) -> Result<(), String> {
+        match plan {
+            AnyPlan::Files(_) => Ok(()),
+            AnyPlan::Of(_) => Err(format!("{plan}: subject {} has no such plan", self.name())),
+        }
+    }
+
+    /// What the plan does, in one sentence for the report; empty for plans over files, which the
+    /// table of methods and schedules explains.
+    fn explain(&self, plan: &AnyPlan) -> String {
+        let _ = plan;
+        String::new()
+    }
 
     /// Whether the plan can run as asked on the file system of `dir`, found by trying it.
     ///
     /// # Errors
     /// The reason why it cannot, as a sentence; the run is then stored as refused.
-    fn probe(&self, plan: &Plan, compute: &Compute, dir: &Path) -> Result<(), String>;
+    fn probe(&self, plan: &AnyPlan, compute: &Compute, dir: &Path) -> Result<(), String>;
 
+    /// Whether the engine records its own spans and is asked for traces itself. All others are
+    /// watched from outside, as another program would be.
+    fn observes_itself(&self) -> bool {
+        false
+    }
+
+    /// Runs an order in this process, which is the child of a study.
+    fn run(&self, order: &RunOrder) -> ChildAnswer;
+
+    /// Whether what was measured can be right for this set: counts, bytes, digest if the subject
+    /// knows it. The laboratory itself compares digests between arms.
+    fn verify(&self, order: &RunOrder, set: &FileSetRealised, measured: &Measured) -> Vec<Doubt>;
+}
+
+/// Who makes sets of files, finds them again and removes them.
+pub trait Sets: Sync {
     /// What making the set would cost, without making it.
     fn cost(&self, spec: &FileSetSpec) -> Cost;
 
-    /// Whether `dir` holds this very set, complete, so that making it costs nothing.
-    fn ready(&self, spec: &FileSetSpec, dir: &Path) -> bool;
+    /// What `dir` holds, if that is this very set, complete, so that making it costs nothing. Reads
+    /// the manifest and looks at no file.
+    fn known(&self, spec: &FileSetSpec, dir: &Path) -> Option<FileSetRealised>;
 
     /// Where the items of a set that was made in `dir` lie: the directory that a run is given,
     /// with nothing in it but items.
@@ -69,7 +125,7 @@ pub trait Subject: Sync {
         progress: SetProgress<'_>,
     ) -> Result<FileSetRealised, String>;
 
-    /// Removes what [`Subject::prepare`] made in `dir`, and nothing else.
+    /// Removes what [`Sets::prepare`] made in `dir`, and nothing else.
     ///
     /// # Errors
     /// The operation, the path and the reason, as a sentence.
@@ -80,8 +136,4 @@ pub trait Subject: Sync {
     /// # Errors
     /// The operation, the path and the reason, as a sentence.
     fn survey(&self, dir: &Path) -> Result<FileSetRealised, String>;
-
-    /// Whether what was measured can be right for this set: counts, bytes, digest if the subject
-    /// knows it. The laboratory itself compares digests between arms.
-    fn verify(&self, order: &RunOrder, set: &FileSetRealised, measured: &Measured) -> Vec<Doubt>;
 }

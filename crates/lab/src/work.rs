@@ -8,7 +8,7 @@
 use crate::estimate::{History, Range, Task};
 use crate::expand::{Comparison, ReadyArm, SetSource};
 use crate::files::SET_MANIFEST;
-use crate::subject::{Cost, Subject};
+use crate::subject::{Cost, Sets};
 use ioloom_model::fileset::Medium;
 use ioloom_model::units::{format_count, format_ns, format_size};
 use ioloom_model::{Compute, FileSetSpec};
@@ -177,7 +177,7 @@ impl fmt::Display for Needs {
 pub fn needs(
     comparisons: &[Comparison],
     places: &[Place],
-    subject: &dyn Subject,
+    sets: &dyn Sets,
     reserve_bytes: u64,
     cores: u32,
     history: &History,
@@ -192,7 +192,7 @@ pub fn needs(
         runs_known: 0,
         budget_s: None,
     };
-    let mut costs = Costs { subject, known: BTreeMap::new() };
+    let mut costs = Costs { sets, known: BTreeMap::new() };
     for place in places {
         let (reserve_bytes, free_bytes) = reserve_and_free(&place.dir, reserve_bytes)?;
         let mut wanted = BTreeMap::new();
@@ -211,7 +211,7 @@ pub fn needs(
         }
         let (mut bytes, mut files) = (0, 0);
         for (dir, spec) in wanted {
-            if subject.ready(spec, &dir) {
+            if sets.known(spec, &dir).is_some() {
                 needs.sets_ready += 1;
                 continue;
             }
@@ -237,14 +237,14 @@ pub fn needs(
 
 /// Costs that were asked once: a subject may draw a million sizes to answer.
 struct Costs<'a> {
-    subject: &'a dyn Subject,
+    sets: &'a dyn Sets,
     known: BTreeMap<Vec<u8>, Cost>,
 }
 
 impl Costs<'_> {
     fn of(&mut self, spec: &FileSetSpec) -> Cost {
         let key = serde_json::to_vec(spec).unwrap_or_default();
-        *self.known.entry(key).or_insert_with(|| self.subject.cost(spec))
+        *self.known.entry(key).or_insert_with(|| self.sets.cost(spec))
     }
 }
 
@@ -328,7 +328,7 @@ pub struct Cleaned {
 ///
 /// # Errors
 /// The work directory cannot be listed. What stands in the way of a single set is in its entry.
-pub fn clean(work_dir: &Path, subject: &dyn Subject) -> io::Result<Vec<Cleaned>> {
+pub fn clean(work_dir: &Path, sets: &dyn Sets) -> io::Result<Vec<Cleaned>> {
     let mut all = Vec::new();
     for (kind, manifest) in [("sets", SET_MANIFEST), ("images", IMAGE_MANIFEST)] {
         let parent = work_dir.join(kind);
@@ -351,7 +351,7 @@ pub fn clean(work_dir: &Path, subject: &dyn Subject) -> io::Result<Vec<Cleaned>>
         dirs.sort();
         for dir in dirs {
             let removed = match kind {
-                "sets" => subject.remove(&dir).map(|r| (r.files, r.bytes)),
+                "sets" => sets.remove(&dir).map(|r| (r.files, r.bytes)),
                 _ => crate::media::remove_image(&dir)
                     .map_err(|e| format!("remove {}: {e}", dir.display())),
             };

@@ -2,7 +2,8 @@
 
 use crate::Source;
 
-const CPUS: &str = "sys/devices/system/cpu";
+/// Where the kernel lists processors.
+pub(crate) const CPUS: &str = "sys/devices/system/cpu";
 
 /// Names under which /proc/cpuinfo gives the model, by architecture.
 const MODEL_KEYS: [&str; 4] = ["model name", "cpu model", "Processor", "cpu"];
@@ -16,17 +17,35 @@ pub(crate) fn online(source: &Source<'_>) -> u32 {
     })
 }
 
+/// Most processors that a list may name; more is a mistake, not a machine.
+const CPUS_MAX: u32 = 1 << 16;
+
 /// The number of processors in a list as the kernel writes it: `0-3,8`. `None` if it is not one.
 pub fn count_of_list(list: &str) -> Option<u32> {
+    ranges(list)?.iter().try_fold(0u32, |sum, (first, last)| sum.checked_add(last - first + 1))
+}
+
+/// The processors of such a list, ascending.
+pub(crate) fn numbers_of_list(list: &str) -> Option<Vec<u32>> {
+    let ranges = ranges(list)?;
+    let mut all: Vec<u32> = ranges.iter().flat_map(|(first, last)| *first..=*last).collect();
+    all.sort_unstable();
+    all.dedup();
+    Some(all)
+}
+
+fn ranges(list: &str) -> Option<Vec<(u32, u32)>> {
     let list = list.trim();
     if list.is_empty() {
         return None;
     }
-    list.split(',').try_fold(0u32, |sum, part| {
-        let (first, last) = part.split_once('-').unwrap_or((part, part));
-        let (first, last): (u32, u32) = (first.parse().ok()?, last.parse().ok()?);
-        sum.checked_add(last.checked_sub(first)?.checked_add(1)?)
-    })
+    list.split(',')
+        .map(|part| {
+            let (first, last) = part.split_once('-').unwrap_or((part, part));
+            let (first, last): (u32, u32) = (first.parse().ok()?, last.parse().ok()?);
+            (first <= last && last < CPUS_MAX).then_some((first, last))
+        })
+        .collect()
 }
 
 /// Threads per core; of mixed cores the most.
@@ -88,6 +107,7 @@ mod tests {
         for (list, count) in [("0", 1), ("0-3", 4), ("0-3,8", 5), ("0,2,4-5\n", 4)] {
             assert_eq!(count_of_list(list), Some(count), "{list}");
         }
+        assert_eq!(numbers_of_list("4,0-2,1"), Some(vec![0, 1, 2, 4]));
         for list in ["", "x", "3-1", "0-", "-", "0-4294967295", "0-4294967294,0-9"] {
             assert_eq!(count_of_list(list), None, "{list}");
         }

@@ -10,11 +10,13 @@
 mod cpu;
 mod device;
 mod limits;
+mod settings;
+mod topology;
 
 pub use cpu::count_of_list;
 
-use ioloom_model::MachineFacts;
 use ioloom_model::machine::FeatureFacts;
+use ioloom_model::{MachineFacts, Topology};
 use ioloom_sys::proc::parse::{field, parse_status};
 use std::path::Path;
 use xxhash_rust::xxh3::Xxh3;
@@ -51,6 +53,21 @@ pub fn facts(root: &Path, probes: &[Probe<'_>]) -> MachineFacts {
     };
     facts.fingerprint = fingerprint(&facts);
     facts
+}
+
+/// What the kernel tells of processors, caches, nodes and settings below `root`, and, when that is
+/// `/`, what the processor itself tells. Hundreds of small reads.
+pub fn topology(root: &Path) -> Topology {
+    let here = root == Path::new("/");
+    let source = Source { root };
+    let allowed = here.then(|| ioloom_sys::affinity::allowed().ok()).flatten();
+    let mut found = topology::read(&source, allowed.as_deref());
+    found.cpuid = if here { topology::cpuid() } else { None };
+    found.memory = settings::memory(&source);
+    found.dirty = settings::dirty(&source);
+    found.control_groups = settings::control_groups(&source);
+    found.neighbours = settings::neighbours(&source);
+    found
 }
 
 /// Processors that this process may use: what its affinity mask and the quotas of its control

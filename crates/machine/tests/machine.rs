@@ -3,7 +3,7 @@
 // Tests say on standard output what they could not try.
 #![allow(clippy::print_stdout)]
 
-use ioloom_machine::{Probe, facts, usable};
+use ioloom_machine::{Probe, facts, topology, usable};
 use ioloom_model::MachineFacts;
 use proptest::prelude::*;
 use std::path::Path;
@@ -164,27 +164,170 @@ fn usable_processors_follow_the_mask() {
     }
 }
 
+/// A captured tree of /sys, kept as one file (`PATH=TEXT` lines).
+fn captured(name: &str) -> tempfile::TempDir {
+    let text = match name {
+        "laptop" => include_str!("trees/four-cores-eight-threads.txt"),
+        _ => include_str!("trees/two-cores-no-smt.txt"),
+    };
+    let files: Vec<(&str, &str)> = text
+        .lines()
+        .filter(|line| !line.starts_with('#'))
+        .map(|line| line.split_once('=').unwrap())
+        .collect();
+    tree(&files)
+}
+
 #[test]
 fn captured_machines_are_read() {
-    let archive =
-        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data/topology-fixtures.tar.gz");
-    if !archive.exists() {
-        println!("skipped: no captured trees beside the repository");
-        return;
-    }
-    let temp = tempfile::tempdir().unwrap();
-    let status = std::process::Command::new("tar")
-        .args(["xzf", archive.to_str().unwrap(), "-C", temp.path().to_str().unwrap()])
-        .status();
-    if !status.is_ok_and(|status| status.success()) {
-        println!("skipped: tar does not unpack the captured trees");
-        return;
-    }
-    let laptop = facts(&temp.path().join("seed002-i5-1035g4"), &[]);
+    let laptop = facts(captured("laptop").path(), &[]);
     assert_eq!((laptop.cpus_online, laptop.threads_per_core), (8, Some(2)));
-    let vm = facts(&temp.path().join("vm-zen5-2vcpu-nosmt"), &[]);
+    let vm = facts(captured("vm").path(), &[]);
     assert_eq!((vm.cpus_online, vm.threads_per_core), (2, Some(1)));
     assert_ne!(vm.fingerprint, laptop.fingerprint);
+}
+
+#[test]
+fn the_published_processor_has_its_siblings_and_all_its_caches() {
+    let found = topology(captured("laptop").path());
+    let pairs = [vec![0, 4], vec![1, 5], vec![2, 6], vec![3, 7]];
+    assert_eq!(found.smt.siblings, pairs);
+    assert_eq!(found.cores(), pairs);
+    assert_eq!((found.smt.state.as_str(), found.smt.control.as_deref()), ("active", Some("on")));
+    assert!(found.smt.sentence.ends_with("0,4  1,5  2,6  3,7"), "{}", found.smt.sentence);
+    // Published: size, ways, sets, line and instances of each kind.
+    for (level, kind, bytes, ways, sets, instances) in [
+        (1, "data", 48 << 10, 12, 64, 4),
+        (1, "instruction", 32 << 10, 8, 64, 4),
+        (2, "unified", 512 << 10, 8, 1024, 4),
+        (3, "unified", 6 << 20, 12, 8192, 1),
+    ] {
+        let of: Vec<_> =
+            found.caches.iter().filter(|c| c.level == level && c.kind == kind).collect();
+        assert_eq!(of.len(), instances, "L{level} {kind}");
+        for (i, cache) in of.iter().enumerate() {
+            assert_eq!(cache.bytes, bytes);
+            assert_eq!(
+                (cache.ways, cache.sets, cache.line_bytes),
+                (Some(ways), Some(sets), Some(64))
+            );
+            assert_eq!(cache.adds_up, Some(true));
+            assert_eq!(cache.id, Some(i as u32));
+            let shared = if level == 3 { (0..8).collect() } else { pairs[i].clone() };
+            assert_eq!(cache.shared, shared);
+        }
+    }
+    // The totals of lscpu: so many instances of so many bytes.
+    let total = |level, kind: &str| -> u64 {
+        found.caches.iter().filter(|c| c.level == level && c.kind == kind).map(|c| c.bytes).sum()
+    };
+    assert_eq!((total(1, "data"), total(1, "instruction")), (192 << 10, 128 << 10));
+    assert_eq!((total(2, "unified"), total(3, "unified")), (2 << 20, 6 << 20));
+    let of_cpu_7: Vec<u64> = found.data_caches_of(7).iter().map(|c| c.bytes >> 10).collect();
+    assert_eq!(of_cpu_7, [48, 512, 6144]);
+    assert!(found.cpuid.is_none() && found.cpus.iter().all(|c| c.allowed.is_none()));
+}
+
+#[test]
+fn a_machine_without_smt_says_so() {
+    let found = topology(captured("vm").path());
+    assert!(found.smt.siblings.is_empty());
+    assert_eq!(
+        found.smt.sentence,
+        "no SMT visible here: one thread per core (the kernel says: notsupported); pairs: none"
+    );
+    let l3: Vec<_> = found.caches.iter().filter(|c| c.level == 3).collect();
+    assert_eq!((l3.len(), l3[0].bytes, l3[0].shared.clone()), (1, 32 << 20, vec![0, 1]));
+}
+
+const CPU: &str = "sys/devices/system/cpu";
+
+#[test]
+fn processors_off_line_are_named_and_not_guessed() {
+    let temp = captured("laptop");
+    let root = temp.path().join(CPU);
+    std::fs::write(root.join("online"), "0-2,4-6\n").unwrap();
+    for cpu in [3, 7] {
+        std::fs::remove_dir_all(root.join(format!("cpu{cpu}/topology"))).unwrap();
+        std::fs::remove_dir_all(root.join(format!("cpu{cpu}/cache"))).unwrap();
+    }
+    let found = topology(temp.path());
+    assert_eq!(found.cpus.len(), 8);
+    assert!(!found.cpus[3].online && !found.cpus[7].online && found.cpus[4].online);
+    assert_eq!(found.cores().len(), 3);
+    let said = "cores and caches of processors off line: 3,7";
+    assert!(found.unknown.iter().any(|u| u == said), "{:?}", found.unknown);
+}
+
+#[test]
+fn one_processor_and_a_hidden_tree_are_told_as_they_are() {
+    let one = topology(
+        tree(&[
+            (&format!("{CPU}/online"), "0\n"),
+            (&format!("{CPU}/cpu0/topology/core_cpus_list"), "0\n"),
+            (&format!("{CPU}/cpu0/topology/core_id"), "0\n"),
+        ])
+        .path(),
+    );
+    assert_eq!((one.cpus.len(), one.cores()), (1, vec![vec![0]]));
+    assert_eq!(one.smt.state, "none");
+    assert!(one.unknown.iter().any(|u| u.starts_with("caches:")), "{:?}", one.unknown);
+    let hidden = topology(tree(&[("proc/self/status", "Name:\tx\n")]).path());
+    assert_eq!((hidden.cpus.len(), hidden.smt.state.as_str()), (0, "unknown"));
+    assert!(hidden.unknown.iter().any(|u| u.starts_with("processors:")));
+    let silent = topology(tree(&[(&format!("{CPU}/cpu0/uevent"), "")]).path());
+    assert_eq!((silent.cpus.len(), silent.cores().len()), (1, 0));
+}
+
+#[test]
+fn a_cache_whose_shape_contradicts_its_size_is_named() {
+    let temp = captured("vm");
+    std::fs::write(temp.path().join(CPU).join("cpu0/cache/index0/size"), "64K\n").unwrap();
+    let found = topology(temp.path());
+    assert!(found.unknown.iter().any(|u| u.contains("L1 data")), "{:?}", found.unknown);
+}
+
+#[test]
+fn settings_and_limits_are_read_with_their_meaning() {
+    let found = topology(
+        tree(&[
+            ("proc/sys/vm/dirty_background_ratio", "10\n"),
+            ("proc/sys/vm/dirty_expire_centisecs", "3000\n"),
+            ("proc/vmstat", "nr_dirty_threshold 512\nnr_dirty_background_threshold 256\n"),
+            ("proc/self/smaps", "55-56 r--p\nKernelPageSize:       16 kB\n"),
+            ("proc/self/cgroup", "2:cpu:/a\n1:memory:/a\n0::/b\n"),
+            ("sys/fs/cgroup/cpu/a/cpu.cfs_quota_us", "150000\n"),
+            ("sys/fs/cgroup/cpu/a/cpu.cfs_period_us", "100000\n"),
+            ("sys/fs/cgroup/memory/a/memory.limit_in_bytes", "1073741824\n"),
+            ("sys/fs/cgroup/b/memory.high", "max\n"),
+            ("sys/fs/cgroup/b/cpu.max", "max 100000\n"),
+            ("sys/kernel/mm/transparent_hugepage/enabled", "always [madvise] never\n"),
+            ("proc/pressure/cpu", "some avg10=12.50 avg60=1 avg300=0 total=5\n"),
+        ])
+        .path(),
+    );
+    let value = |list: &[ioloom_model::topology::Setting], name: &str| {
+        list.iter().find(|s| s.name == name).map(|s| s.value.clone())
+    };
+    assert_eq!(value(&found.dirty, "dirty_background_ratio").as_deref(), Some("10"));
+    assert!(found.dirty[0].meaning.contains("available memory"));
+    assert_eq!(value(&found.dirty, "nr_dirty_threshold").as_deref(), Some("8 MiB"));
+    assert_eq!(value(&found.control_groups, "processor time").as_deref(), Some("1.50 processors"));
+    let limit = value(&found.control_groups, "memory.limit_in_bytes");
+    assert_eq!((limit.as_deref(), found.control_groups.len()), (Some("1073741824"), 2));
+    assert_eq!(value(&found.memory, "transparent huge pages").as_deref(), Some("madvise"));
+    assert_eq!(value(&found.neighbours, "pressure cpu").as_deref(), Some("12.50 %"));
+}
+
+#[test]
+fn this_machine_has_processors_that_are_allowed() {
+    let found = topology(Path::new("/"));
+    let allowed = found.cpus.iter().filter(|c| c.allowed == Some(true)).count();
+    if found.cpus.is_empty() {
+        println!("skipped: /sys is hidden here");
+        return;
+    }
+    assert!(allowed >= 1 && allowed <= found.cpus.len());
 }
 
 proptest! {
@@ -194,5 +337,6 @@ proptest! {
         let temp = tree(&FILES);
         std::fs::write(temp.path().join(FILES[which].0), text).unwrap();
         facts(temp.path(), &[]);
+        topology(temp.path());
     }
 }

@@ -31,6 +31,29 @@ impl std::fmt::Display for Condition {
     }
 }
 
+/// One way to make a run cold. Without one the laboratory takes the best that it has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ColdBy {
+    /// The cache of the whole machine is dropped.
+    DropCaches,
+    /// The file system of the set is mounted anew.
+    Remount,
+    /// The machine was started anew, and this is the first run since.
+    Reboot,
+}
+
+impl ColdBy {
+    /// The word.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::DropCaches => "drop-caches",
+            Self::Remount => "remount",
+            Self::Reboot => "reboot",
+        }
+    }
+}
+
 /// What state file names, inodes and directories were in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -50,7 +73,8 @@ pub struct Proof {
     pub asked: Condition,
     /// Whether the evidence shows it; `None` when nothing could be measured (see `reason`).
     pub proved: Option<bool>,
-    /// How the condition was made: `fadvise`, `drop-caches`, `remount`, `read`, `none`.
+    /// How the condition was made: `fadvise`, `drop-caches`, `remount`, `reboot`, `read`,
+    /// `walk`, `none`.
     pub made_by: String,
     /// State of names and inodes.
     pub metadata: Metadata,

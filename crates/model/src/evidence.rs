@@ -135,6 +135,19 @@ pub struct StateTime {
 /// Time in every state of one thread or role; the `ns` add up to the elapsed time.
 pub type StateTable = BTreeMap<State, StateTime>;
 
+/// The threads of one role together.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct RoleStates {
+    /// Role, as in [`crate::ThreadTime::role`].
+    pub role: String,
+    /// Number of threads.
+    pub threads: u32,
+    /// Sum of their elapsed times, nanoseconds.
+    pub elapsed_ns: u64,
+    /// Sum per state.
+    pub states: StateTable,
+}
+
 /// One source of events or counters.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct SourceReport {

@@ -12,6 +12,34 @@ pub enum Layout {
     /// Two levels of directories, at most 256 files in each.
     #[default]
     Nested,
+    /// Directories at most five deep, 40 files in each, those of every level included.
+    Tree,
+    /// Chains of directories 64 deep, four files in each.
+    Deep,
+}
+
+/// How the files of a set are made, where that is not the usual way: whole, in the order of their
+/// numbers, each with one name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Making {
+    /// Files have their sizes and no data: they read as zeros and take no blocks.
+    #[serde(default)]
+    pub sparse: bool,
+    /// Files are made in another order than that of their directories, so that neighbours in a
+    /// directory are no neighbours on the medium.
+    #[serde(default)]
+    pub shuffled: bool,
+    /// Every so-manieth name is a second name of the file before it; 0 is none.
+    #[serde(default)]
+    pub links: u32,
+}
+
+impl Making {
+    /// Whether it is the usual way.
+    pub fn is_usual(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 /// A seeded set of files: the same text makes the same bytes.
@@ -28,13 +56,16 @@ pub struct FileSetSpec {
     /// Directories.
     #[serde(default)]
     pub layout: Layout,
+    /// How the files are made.
+    #[serde(default, skip_serializing_if = "Making::is_usual")]
+    pub making: Making,
     /// Seed of sizes, times and content.
     #[serde(default)]
     pub seed: u64,
 }
 
 /// What a set turned out to be.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct FileSetRealised {
     /// Name in the study, or the directory as the user gave it.
     pub name: String,

@@ -7,6 +7,7 @@
 //! Types carry serde derives because a plan travels to a child process and a record to the store;
 //! a second set of mirror types would only drift apart (docs/decisions/001.md).
 
+pub mod any_plan;
 pub mod compute;
 pub mod condition;
 pub mod distribution;
@@ -14,27 +15,32 @@ pub mod doubt;
 pub mod evidence;
 pub mod fileset;
 pub mod machine;
+pub mod memory;
 pub mod method;
 pub mod plan;
 pub mod record;
 pub mod schedule;
 pub mod study;
 pub mod table;
+pub mod topology;
 pub mod units;
 pub mod verdict;
 
+pub use any_plan::{AnyPlan, SubjectPlan};
 pub use compute::Compute;
-pub use condition::{Condition, Proof};
+pub use condition::{ColdBy, Condition, Proof};
 pub use distribution::Distribution;
 pub use doubt::Doubt;
 pub use evidence::{Evidence, Level, Quality, State, StateTable, StateTime};
-pub use fileset::{FileSetRealised, FileSetSpec, Layout};
+pub use fileset::{FileSetRealised, FileSetSpec, Layout, Making};
 pub use machine::MachineFacts;
+pub use memory::MemoryResult;
 pub use method::Method;
 pub use plan::{Buffers, Plan, ReadOrder};
 pub use record::{CallKind, CallStats, Measured, Outcome, RunRecord, ThreadTime};
 pub use schedule::{HybridOrder, ReadAhead, Schedule};
 pub use study::StudySpec;
+pub use topology::Topology;
 pub use verdict::Verdict;
 
 /// A text that could not be understood: what was read, and what would have been right.

@@ -1,7 +1,8 @@
 //! What one run measured, as the store keeps it and the report reads it.
 
+use crate::evidence::RoleStates;
 use crate::{
-    Buffers, Compute, Condition, Doubt, FileSetRealised, FileSetSpec, Method, Plan, Proof,
+    AnyPlan, Compute, Condition, Doubt, Evidence, FileSetRealised, FileSetSpec, Level, Proof, State,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -136,6 +137,10 @@ pub struct ThreadTime {
     pub calls_ns: BTreeMap<CallKind, u64>,
     /// Files computed by this thread.
     pub files: u64,
+    /// Time in every state, nanoseconds; `None` where the evidence of the run cannot tell the state
+    /// apart: the table of the thread's role says why. Empty where states were not asked for.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub states_ns: BTreeMap<State, Option<u64>>,
 }
 
 /// A span: one call on one thread.
@@ -223,6 +228,12 @@ pub struct Measured {
     pub spans: Vec<Vec<Span>>,
     /// Spans that did not fit the budget.
     pub spans_lost: u64,
+    /// Time in every state by role, with what each number rests on.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub roles: Vec<RoleStates>,
+    /// What the states rest on: level, sources with their losses, self-checks, estimated cost.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub evidence: Option<Evidence>,
     /// Numbers that only one experiment has, by name with the unit last.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub extra: BTreeMap<String, f64>,
@@ -377,7 +388,7 @@ pub struct RunRecord {
     /// Which run.
     pub key: RunKey,
     /// The plan that ran.
-    pub plan: Plan,
+    pub plan: AnyPlan,
     /// The files.
     pub set: FileSetRealised,
     /// The condition and its proof.
@@ -404,23 +415,13 @@ impl RunRecord {
             _ => None,
         }
     }
-
-    /// Whether buffers were recycled (kept beside the plan for tables).
-    pub fn buffers(&self) -> Buffers {
-        self.plan.buffers
-    }
-
-    /// The method of the plan.
-    pub fn method(&self) -> Method {
-        self.plan.method
-    }
 }
 
 /// What the child process of a run is told, as one JSON document on its standard input.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RunOrder {
     /// What to run.
-    pub plan: Plan,
+    pub plan: AnyPlan,
     /// What to do with the bytes.
     pub compute: Compute,
     /// Directory of the set; every regular file below it is an item, in bytewise order of paths
@@ -434,4 +435,19 @@ pub struct RunOrder {
     pub seed: u64,
     /// Keep spans, up to this many in all; 0 keeps totals only.
     pub spans_max: u64,
+    /// How closely it is watched.
+    #[serde(default)]
+    pub observe: Observe,
+}
+
+/// How closely a run is watched.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Observe {
+    /// Watch by a session of events at the level given, or at the highest that works. Without it the
+    /// threads' own accounts speak (level 0), whose cost does not grow with the number of switches.
+    pub events: bool,
+    /// Pin the level of the session; one that does not work refuses the run.
+    pub level: Option<Level>,
+    /// Keep the trace in this file, which is made.
+    pub trace: Option<PathBuf>,
 }

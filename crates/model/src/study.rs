@@ -4,7 +4,7 @@
 //! table; the arm is then expanded over all values. `headline = true` marks an arm that runs in
 //! quick mode; `headline_with` names the factor values that do.
 
-use crate::{Compute, Condition, FileSetSpec};
+use crate::{ColdBy, Compute, Condition, FileSetSpec};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -18,13 +18,17 @@ pub struct StudySpec {
     pub title: String,
     /// What the study asks, one or two sentences.
     pub question: String,
+    /// Whose plans the arms are: the word of a subject, `files` or the name of another engine.
+    #[serde(default = "files")]
+    pub subject: String,
     /// Seed of the order of runs unless the command line gives one, and of sets without their own.
     #[serde(default = "one")]
     pub seed: u64,
     /// Seconds that quick mode may take.
     #[serde(default = "ninety")]
     pub quick_budget_s: f64,
-    /// File sets by name.
+    /// File sets by name; none if the subject needs no files.
+    #[serde(default)]
     pub sets: BTreeMap<String, SetSpec>,
     /// Experiments in the order of the report.
     #[serde(rename = "experiment")]
@@ -33,6 +37,10 @@ pub struct StudySpec {
 
 fn one() -> u64 {
     1
+}
+
+fn files() -> String {
+    "files".to_owned()
 }
 
 fn ninety() -> f64 {
@@ -60,7 +68,8 @@ pub struct Experiment {
     pub name: String,
     /// What it asks, one sentence.
     pub question: String,
-    /// Sets it runs on; each is an own comparison.
+    /// Sets it runs on; each is an own comparison. Empty only where the study has none.
+    #[serde(default)]
     pub sets: Vec<String>,
     /// Conditions; each is an own comparison.
     #[serde(default = "cold")]
@@ -87,6 +96,11 @@ pub struct Experiment {
     /// ladder of a table of media.
     #[serde(default)]
     pub media: bool,
+    /// Arms, by name with factors filled in, that run once more before the first block, watched as
+    /// closely as the system allows: their traces become the timelines of the report. Quick mode runs
+    /// them too, if their set is made anyway.
+    #[serde(default)]
+    pub pictures: Vec<String>,
     /// Arms.
     #[serde(rename = "arm")]
     pub arms: Vec<Arm>,
@@ -174,6 +188,9 @@ pub struct Arm {
     /// Overrides the set of the experiment, factors in braces allowed (`G-{size}`).
     #[serde(default)]
     pub set: Option<String>,
+    /// The one way in which its cold runs are made cold; without it the best there is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cold_by: Option<ColdBy>,
 }
 
 impl Arm {

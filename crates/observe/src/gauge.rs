@@ -17,18 +17,46 @@ const POINTS_MAX: usize = 512;
 #[derive(Debug, Default)]
 struct Line {
     in_flight: AtomicU32,
+    ready: AtomicU32,
     files: AtomicU64,
     bytes: AtomicU64,
 }
 
-/// The numbers of every thread.
+/// The numbers of every thread, and a line for what all have in common.
 #[derive(Debug)]
 pub struct Gauges(Vec<Line>);
+
+/// One sample of the gauges.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Now {
+    /// Requests in flight.
+    pub in_flight: u32,
+    /// Pieces that were read and not yet computed.
+    pub ready: u32,
+}
 
 impl Gauges {
     /// Gauges for `threads` threads.
     pub fn new(threads: usize) -> Self {
-        Self((0..threads).map(|_| Line::default()).collect())
+        Self((0..=threads).map(|_| Line::default()).collect())
+    }
+
+    /// The number of pieces in the queue of thread `thread`.
+    #[inline]
+    pub fn ready(&self, thread: usize) -> usize {
+        self.0[thread].ready.load(Ordering::Acquire) as usize
+    }
+
+    /// The queue of thread `thread` holds `count` pieces. Called under its lock.
+    #[inline]
+    pub fn set_ready(&self, thread: usize, count: usize) {
+        self.0[thread].ready.store(count as u32, Ordering::Release);
+    }
+
+    /// The common queue holds `count` pieces. Called under its lock.
+    #[inline]
+    pub fn set_ready_of_all(&self, count: usize) {
+        self.set_ready(self.0.len() - 1, count);
     }
 
     /// Thread `thread` has `count` requests in flight.
@@ -47,9 +75,12 @@ impl Gauges {
         line.bytes.store(line.bytes.load(Ordering::Relaxed) + bytes, Ordering::Relaxed);
     }
 
-    /// Requests in flight of all threads.
-    pub fn sum(&self) -> u32 {
-        self.0.iter().map(|line| line.in_flight.load(Ordering::Relaxed)).sum()
+    /// All threads together.
+    pub fn sum(&self) -> Now {
+        let of = |number: fn(&Line) -> &AtomicU32| {
+            self.0.iter().map(|line| number(line).load(Ordering::Relaxed)).sum()
+        };
+        Now { in_flight: of(|line| &line.in_flight), ready: of(|line| &line.ready) }
     }
 
     /// Files that all threads have computed.
@@ -111,10 +142,14 @@ mod tests {
         let gauges = Arc::new(Gauges::new(2));
         gauges.set(0, 3);
         gauges.set(1, 4);
+        gauges.set_ready(1, 5);
+        gauges.set_ready_of_all(6);
         let sampler = Sampler::start(move || gauges.sum(), monotonic_ns()).unwrap();
         std::thread::sleep(Duration::from_millis(20));
         let points = sampler.stop();
-        assert!(points.iter().all(|(_, n)| *n == 7) && !points.is_empty());
+        assert!(
+            points.iter().all(|(_, n)| *n == Now { in_flight: 7, ready: 11 }) && !points.is_empty()
+        );
         assert!(points.windows(2).all(|w| w[0].0 < w[1].0));
     }
 }

@@ -5,15 +5,19 @@
 //! the thread's processor time and run-queue delay split the wall time into states that add up to
 //! the elapsed time exactly; what no evidence explains is `unknown`. [`bottleneck`] puts the result
 //! into one word and one sentence. [`collect`] looks closer: each switch, fault, wake-up and device
-//! request, as far as the system allows.
+//! request, as far as the system allows. [`counters`] looks at the machine around it: page cache, paging,
+//! devices, pressure.
 
+mod account;
 mod bottleneck;
 pub mod collect;
+pub mod counters;
 mod gauge;
 mod meter;
 mod usage;
 
+pub use account::{evidence, merge_calls, states};
 pub use bottleneck::bottleneck;
-pub use gauge::{Gauges, Sampler};
-pub use meter::{Detail, Meter, TIMED_FIRST, TIMED_ONE_IN, ThreadReport, merge_calls};
+pub use gauge::{Gauges, Now, Sampler};
+pub use meter::{Detail, Meter, Reads, TIMED_FIRST, TIMED_ONE_IN, ThreadReport};
 pub use usage::{Usage, UsageDelta};

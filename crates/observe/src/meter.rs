@@ -3,8 +3,10 @@
 //! Times are chained: [`Meter::lap`] gives everything since the last lap to one kind of call. With
 //! [`Detail::Full`] the thread's processor clock is read at the end of laps that are long enough to
 //! have waited ([`LONG_LAP_NS`]); shorter laps count as processor time. That clock is a system call
-//! of about 0.8 µs, so it costs at most 4 % of what it explains. Without it, waiting is split over
-//! the calls that can wait in proportion to their wall time.
+//! of about 0.8 µs, so it costs at most 4 % of what it explains. Where the lap was off the processor,
+//! the run-queue delay is read as well (0.6 µs), so that waiting for a processor is not taken for
+//! waiting in the call. Without these, waiting is split over the calls that can wait in proportion to
+//! their wall time.
 //!
 //! With [`Detail::Totals`] a thread that takes a file at a time times only one file in
 //! [`TIMED_ONE_IN`] after its first [`TIMED_FIRST`]; the calls of the others are counted. Five clock
@@ -14,15 +16,21 @@
 //! With [`Detail::Traced`] every file is timed, and [`Meter::trace`] names the recorder that keeps
 //! each lap as a span: one reading of the clock serves both.
 
+use crate::account::{Weights, scaled, split};
 use crate::collect::Recorder;
-use ioloom_model::{CallKind, CallStats, ThreadTime, record::Span};
+use ioloom_model::{CallKind, ThreadTime, record::Span};
 use ioloom_stats::Histogram;
 use ioloom_sys::clock::{monotonic_ns, thread_cpu_ns};
 use ioloom_sys::proc::ThreadSched;
+use ioloom_trace::{NO_FILE, SpanKind};
 use std::collections::BTreeMap;
 
 /// Laps longer than this read the processor clock, nanoseconds.
 const LONG_LAP_NS: u64 = 20_000;
+
+/// Laps that were off the processor for longer read the run-queue delay, nanoseconds: two switches
+/// and an interrupt take as long.
+const OFF_NS: u64 = 10_000;
 
 /// Files of a thread that are timed before sampling begins.
 pub const TIMED_FIRST: u64 = 8;
@@ -55,6 +63,8 @@ struct Kind {
     count: u64,
     wall_ns: u64,
     cpu_ns: u64,
+    /// Of the time off the processor: ready, waiting for one.
+    ready_ns: u64,
     /// What a call takes these days; one that is cut short by others moves it little.
     typical_ns: u64,
 }
@@ -76,14 +86,6 @@ fn moved(mean: u64, value: u64) -> u64 {
     mean - mean / 8 + value.min(4 * mean) / 8
 }
 
-/// `part` of `of` things, scaled to `all` of them.
-fn scaled(part: u64, all: u64, of: u64) -> u64 {
-    if of == 0 || of == all {
-        return part;
-    }
-    (u128::from(part) * u128::from(all) / u128::from(of)) as u64
-}
-
 /// One thread's account. Made and finished on the thread that it describes.
 pub struct Meter {
     run_start_ns: u64,
@@ -95,7 +97,10 @@ pub struct Meter {
     cpu_start_ns: u64,
     cpu_mark_ns: u64,
     short_wall_ns: u64,
-    sched: Option<(ThreadSched, u64)>,
+    sched: Option<Sched>,
+    reads: Reads,
+    /// Whether completions are waited for in the kernel's ring.
+    ring_waits: bool,
     spans: Vec<Span>,
     spans_lost: u64,
     in_flight: u32,
@@ -114,11 +119,57 @@ pub struct Meter {
     last_compute_ns: Option<u64>,
 }
 
+/// The run-queue delay of the thread.
+struct Sched {
+    stat: ThreadSched,
+    start_ns: u64,
+    mark_ns: u64,
+}
+
+impl Sched {
+    fn open() -> Option<Self> {
+        let mut stat = ThreadSched::open().ok()?;
+        let start_ns = stat.read().ok()?.run_delay_ns;
+        Some(Self { stat, start_ns, mark_ns: start_ns })
+    }
+
+    /// The delay since the last call.
+    fn lap_ns(&mut self) -> u64 {
+        let Ok(now) = self.stat.read() else { return 0 };
+        let ns = now.run_delay_ns.saturating_sub(self.mark_ns);
+        self.mark_ns = now.run_delay_ns;
+        ns
+    }
+
+    /// The delay since the start.
+    fn all_ns(&mut self) -> Option<u64> {
+        Some(self.stat.read().ok()?.run_delay_ns.saturating_sub(self.start_ns))
+    }
+}
+
+/// How often a thread read its clocks, for the estimated cost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Reads {
+    /// Ends of laps that were timed.
+    pub laps: u64,
+    /// Readings of the processor clock.
+    pub clock: u64,
+    /// Readings of the run-queue delay.
+    pub delay: u64,
+}
+
 /// What a thread reports when it ends.
 #[derive(Default)]
 pub struct ThreadReport {
     /// Where its time went.
     pub time: ThreadTime,
+    /// Of [`ThreadTime::io_ns`]: blocked on completions of a ring.
+    pub async_io_ns: u64,
+    /// How often it read its clocks.
+    pub reads: Reads,
+    /// Whether the processor clock was read after long laps ([`Detail::Full`]), which the division of
+    /// blocked time rests on.
+    pub clocked: bool,
     /// Number of calls and the table of those timed, by kind.
     pub tables: Vec<(CallKind, u64, Histogram)>,
     /// Its spans.
@@ -147,8 +198,7 @@ impl Meter {
         };
         let mut spans = vec![Span { kind: CallKind::Open, start_ns: 0, ns: 0, file: 0 }; spans_max];
         spans.clear(); // written once, so that its pages are there before the run
-        let sched = ThreadSched::open().ok();
-        let sched = sched.and_then(|mut s| s.read().ok().map(|t| (s, t.run_delay_ns)));
+        let sched = Sched::open();
         let cpu_start_ns = thread_cpu_ns();
         let now = monotonic_ns();
         Self {
@@ -162,6 +212,8 @@ impl Meter {
             cpu_mark_ns: cpu_start_ns,
             short_wall_ns: 0,
             sched,
+            reads: Reads::default(),
+            ring_waits: false,
             spans,
             spans_lost: 0,
             in_flight: 0,
@@ -226,6 +278,18 @@ impl Meter {
     /// Ends a lap: the time since the last one was spent in `kind` for file `file`.
     #[inline]
     pub fn lap(&mut self, kind: CallKind, file: usize) {
+        self.lap_as(kind, kind.into(), file as u32);
+    }
+
+    /// Ends a lap that waited for completions of a ring, of no file in particular.
+    #[inline]
+    pub fn lap_ring_wait(&mut self) {
+        self.ring_waits = true;
+        self.lap_as(CallKind::Completion, SpanKind::RingWait, NO_FILE);
+    }
+
+    #[inline]
+    fn lap_as(&mut self, kind: CallKind, span: SpanKind, file: u32) {
         let at = &mut self.kinds[kind as usize];
         at.count += 1;
         if !self.timing {
@@ -237,7 +301,7 @@ impl Meter {
         at.wall_ns += ns;
         at.typical_ns = moved(at.typical_ns, ns);
         self.last_ns =
-            if self.detail == Detail::Totals { now } else { self.detailed(kind, now, file) };
+            if self.detail == Detail::Totals { now } else { self.detailed(kind, span, now, file) };
     }
 
     /// The time since the last lap belongs to no call: our own bookkeeping.
@@ -250,33 +314,42 @@ impl Meter {
 
     /// Keeps what is known of a lap that ends at `now`; returns where the next one starts.
     #[cold]
-    fn detailed(&mut self, kind: CallKind, now: u64, file: usize) -> u64 {
+    fn detailed(&mut self, kind: CallKind, span: SpanKind, now: u64, file: u32) -> u64 {
         let ns = now - self.last_ns;
+        self.reads.laps += 1;
         if self.detail != Detail::Traced {
             self.full(kind, ns, file);
         }
         if let Some(recorder) = &mut self.recorder
-            && recorder.span(kind.into(), file as u32, self.last_ns, now)
+            && recorder.span(span, file, self.last_ns, now)
         {
             return monotonic_ns();
         }
         now
     }
 
-    fn full(&mut self, kind: CallKind, ns: u64, file: usize) {
+    fn full(&mut self, kind: CallKind, ns: u64, file: u32) {
         if ns < LONG_LAP_NS {
             self.short_wall_ns += ns;
             self.kinds[kind as usize].cpu_ns += ns;
         } else {
             let cpu = thread_cpu_ns();
-            let used = (cpu - self.cpu_mark_ns).saturating_sub(self.short_wall_ns);
-            self.kinds[kind as usize].cpu_ns += used.min(ns);
+            self.reads.clock += 1;
+            let used = (cpu - self.cpu_mark_ns).saturating_sub(self.short_wall_ns).min(ns);
+            let at = &mut self.kinds[kind as usize];
+            at.cpu_ns += used;
+            if ns - used > OFF_NS
+                && let Some(sched) = &mut self.sched
+            {
+                self.reads.delay += 1;
+                at.ready_ns += sched.lap_ns().min(ns - used);
+            }
             self.cpu_mark_ns = cpu;
             self.short_wall_ns = 0;
         }
         if self.spans.len() < self.spans.capacity() {
             let start_ns = self.last_ns.saturating_sub(self.run_start_ns);
-            self.spans.push(Span { kind, start_ns, ns, file: file as u32 });
+            self.spans.push(Span { kind, start_ns, ns, file });
         } else {
             self.spans_lost += 1;
         }
@@ -329,21 +402,23 @@ impl Meter {
             if let Some(table) = at.table.take() {
                 calls_ns.insert(kind, wall_ns);
                 tables.push((kind, at.count, table));
-                weights.add(kind, wall_ns, at.cpu_ns, self.detail);
+                let on_or_ready_ns = at.cpu_ns + at.ready_ns;
+                weights.add(kind, wall_ns, on_or_ready_ns, self.detail, self.ring_waits);
             }
         }
         let elapsed = self.last_ns - self.start_ns;
         let cpu = thread_cpu_ns() - self.cpu_start_ns;
-        let ready = self.sched.as_mut().and_then(|(stat, before)| {
-            stat.read().ok().map(|now| now.run_delay_ns.saturating_sub(*before))
-        });
-        let mut time = split(elapsed, cpu, ready, &weights, calls_ns.values().sum());
+        let ready = self.sched.as_mut().and_then(Sched::all_ns);
+        let (mut time, async_io_ns) = split(elapsed, cpu, ready, &weights, calls_ns.values().sum());
         time.name = name;
         time.role = role.to_owned();
         time.calls_ns = calls_ns;
         time.files = self.files;
         ThreadReport {
             time,
+            async_io_ns,
+            reads: self.reads,
+            clocked: matches!(self.detail, Detail::Full { .. }),
             tables,
             spans: self.spans,
             spans_lost: self.spans_lost,
@@ -357,83 +432,10 @@ impl Meter {
     }
 }
 
-/// Off-processor wall time by group of calls.
-#[derive(Debug, Default, Clone, Copy)]
-struct Weights {
-    io: u64,
-    sync: u64,
-    compute: u64,
-}
-
-impl Weights {
-    fn add(&mut self, kind: CallKind, wall: u64, cpu: u64, detail: Detail) {
-        let off = match detail {
-            Detail::Full { .. } => wall.saturating_sub(cpu),
-            Detail::Totals | Detail::Traced if kind == CallKind::Compute => 0,
-            Detail::Totals | Detail::Traced => wall,
-        };
-        match kind {
-            CallKind::Compute => self.compute += off,
-            CallKind::HandOver | CallKind::Memory => self.sync += off,
-            _ => self.io += off,
-        }
-    }
-}
-
-/// Splits elapsed time into states that add up to it exactly.
-fn split(elapsed: u64, cpu: u64, ready: Option<u64>, off: &Weights, in_calls: u64) -> ThreadTime {
-    let on_cpu_ns = cpu.min(elapsed);
-    let ready_ns = ready.map(|r| r.min(elapsed - on_cpu_ns));
-    let rest = elapsed - on_cpu_ns - ready_ns.unwrap_or(0);
-    // Time outside every call is ours; at most that much of what is left is unknown, unless no
-    // call waited at all.
-    let weight = off.io + off.sync + off.compute;
-    let outside = elapsed.saturating_sub(in_calls);
-    let blocked = if weight == 0 { 0 } else { rest.saturating_sub(outside.min(rest / 2)) };
-    let part = |w: u64| (u128::from(blocked) * u128::from(w) / u128::from(weight.max(1))) as u64;
-    let (io_ns, sync_ns, compute_blocked_ns) = (part(off.io), part(off.sync), part(off.compute));
-    ThreadTime {
-        elapsed_ns: elapsed,
-        on_cpu_ns,
-        ready_ns,
-        io_ns,
-        sync_ns,
-        compute_blocked_ns,
-        unknown_ns: rest - io_ns - sync_ns - compute_blocked_ns,
-        ..ThreadTime::default()
-    }
-}
-
-/// Merges the tables of all threads into one row per kind of call.
-pub fn merge_calls(reports: &[ThreadReport]) -> BTreeMap<CallKind, CallStats> {
-    let mut merged: BTreeMap<CallKind, (u64, Histogram)> = BTreeMap::new();
-    for (kind, count, table) in reports.iter().flat_map(|r| &r.tables) {
-        let all = merged.entry(*kind).or_default();
-        all.0 += count;
-        all.1.merge(table);
-    }
-    merged
-        .into_iter()
-        .map(|(kind, (count, table))| {
-            let stats = CallStats {
-                count,
-                timed: table.count(),
-                total_ns: scaled(table.sum_ns(), count, table.count()),
-                min_ns: table.min_ns(),
-                p50_ns: table.quantile_ns(0.5),
-                p90_ns: table.quantile_ns(0.9),
-                p99_ns: table.quantile_ns(0.99),
-                max_ns: table.max_ns(),
-            };
-            (kind, stats)
-        })
-        .collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proptest::prelude::*;
+    use crate::account::merge_calls;
 
     fn total(t: &ThreadTime) -> u64 {
         t.on_cpu_ns
@@ -442,24 +444,6 @@ mod tests {
             + t.sync_ns
             + t.compute_blocked_ns
             + t.unknown_ns
-    }
-
-    proptest! {
-        #[test]
-        fn states_add_up_to_the_elapsed_time(
-            elapsed in 0u64..1 << 40, cpu in 0u64..1 << 40, ready in proptest::option::of(0u64..1 << 40),
-            io in 0u64..1 << 40, sync in 0u64..1 << 40, compute in 0u64..1 << 40, calls in 0u64..1 << 42,
-        ) {
-            let t = split(elapsed, cpu, ready, &Weights { io, sync, compute }, calls);
-            prop_assert_eq!(total(&t), elapsed);
-        }
-    }
-
-    #[test]
-    fn waiting_goes_to_the_calls_that_waited() {
-        let off = Weights { io: 100, sync: 300, compute: 0 };
-        let t = split(1000, 500, Some(100), &off, 1000);
-        assert_eq!((t.io_ns, t.sync_ns, t.compute_blocked_ns, t.unknown_ns), (100, 300, 0, 0));
     }
 
     #[test]

@@ -49,6 +49,6 @@ impl WalkModel {
             Station::Shared { demand_s: self.cpu_s, contention: self.contention },
             Station::Queue { demand_s: self.device_s_with(threads) },
         ])?;
-        Ok(1.0 / network.solve(threads).rate_per_s)
+        Ok(1.0 / network.rate_per_s(threads))
     }
 }

@@ -172,7 +172,7 @@ fn differences(inputs: [&Input; 2], arms: [&ArmRuns<'_>; 2]) -> Vec<String> {
     differ("file set", arms.map(|a| format!("{} {}", a.set, first(a, |r| r.set.hash.clone()))));
     differ("plan", arms.map(|a| a.plan.to_string()));
     let work = arms.map(|a| a.work().unwrap_or_default());
-    if arms.iter().all(|a| a.plan.method != ioloom_model::Method::Null) {
+    if arms.iter().all(|a| !a.plan.is_null()) {
         differ("work", work.map(|(files, bytes)| format!("{files} files, {bytes} bytes")));
     }
     differ("condition", arms.map(proved));

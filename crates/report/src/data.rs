@@ -1,6 +1,7 @@
 //! The raw data of a report as compact JSON, embedded in the page so that a reader can take it out.
 //!
-//! Every number of the page names an identifier (`g0.a3`, `g0.r0`, `c7`) and a field here. Per run
+//! Every number of the page names an identifier (`g0.a3`, `g0.r0`, `c7`, on a page of several studies
+//! with the name of its own before it) and a field here. Per run
 //! it holds the scalars, the costs of calls and the times by role; spans and single threads stay in
 //! the store, they would make the page too large to open.
 //!
@@ -19,12 +20,16 @@ use std::collections::BTreeSet;
 use std::io::Write;
 
 /// Version of the embedded document.
-pub const DATA_SCHEMA: u32 = 2;
+pub const DATA_SCHEMA: u32 = 3;
 
-/// The embedded document.
-pub fn document(input: &Input, groups: &[Group<'_>], headlines: &[Headline<'_, '_>]) -> Value {
+/// The embedded document: one part for each study of the page.
+pub fn document(studies: Vec<Value>) -> Value {
+    json!({ "schema": DATA_SCHEMA, "studies": studies })
+}
+
+/// The part of a study.
+pub fn study(input: &Input, groups: &[Group<'_>], headlines: &[Headline<'_, '_>]) -> Value {
     json!({
-        "schema": DATA_SCHEMA,
         "study": input.study.name,
         "title": input.study.title,
         "mode": input.mode.name(),
@@ -45,11 +50,16 @@ pub fn document(input: &Input, groups: &[Group<'_>], headlines: &[Headline<'_, '
             "detail": d.detail,
         })).collect::<Vec<_>>(),
         "runs": {
-            "element": "report-runs",
+            "element": runs_element(input),
             "encoding": "JSON, gzip, base64",
             "count": input.records.len(),
         },
     })
+}
+
+/// The element of the page that holds the runs of a study.
+pub fn runs_element(input: &Input) -> String {
+    format!("{}report-runs", input.prefix)
 }
 
 /// The runs as columns, gzip in base64: an object of lists, one item for each run in each list.
@@ -186,7 +196,7 @@ fn claims(input: &Input) -> Vec<Value> {
         .enumerate()
         .map(|(i, c)| {
             json!({
-                "ref": format!("c{i}"),
+                "ref": format!("{}c{i}", input.prefix),
                 "id": c.id,
                 "statement": c.statement,
                 "published": c.published,

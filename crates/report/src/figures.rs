@@ -5,7 +5,7 @@ use crate::group::{ArmRuns, Group, factor_unit};
 use crate::headline::Headline;
 use crate::input::Input;
 use crate::quantity::{Better, Unit, plain, ratio_interval};
-use crate::svg::{Svg, dots, heat, lines, spark, stacks, tip};
+use crate::svg::{Svg, dots, heat, lines, spark, stacks, stages, tip, treemap};
 use ioloom_model::study::Chart;
 use ioloom_model::units::format_count;
 use ioloom_model::{CallKind, Measured, Schedule};
@@ -22,8 +22,12 @@ pub enum Figure {
     Heat(heat::Heat),
     /// Shares of time.
     Stacks(stacks::Stacks),
+    /// When each stage of an act ended.
+    Stages(stages::Stages),
     /// In flight over time.
     Spark(spark::Spark),
+    /// Sizes of directories as areas.
+    Map(treemap::Treemap),
 }
 
 impl Figure {
@@ -34,7 +38,9 @@ impl Figure {
             Self::Dots(c) => dots::draw(c, width),
             Self::Heat(c) => heat::draw(c, width),
             Self::Stacks(c) => stacks::draw(c, width),
+            Self::Stages(c) => stages::draw(c, width),
             Self::Spark(c) => spark::draw(c, width),
+            Self::Map(c) => treemap::draw(c, width),
         }
     }
 }
@@ -74,7 +80,7 @@ fn factor_words(factor: &str) -> String {
         "h" => "hybrids (read and compute)".to_owned(),
         "c" => "threads that only compute".to_owned(),
         "w" => "files read ahead".to_owned(),
-        "kib" => "chunk".to_owned(),
+        "kib" => "size".to_owned(),
         "mib" | "size" => "file size".to_owned(),
         other => other.replace('_', " "),
     }
@@ -214,7 +220,7 @@ pub fn dot_rows(group: &Group<'_>, input: &Input) -> dots::Dots {
 }
 
 fn roles_map(group: &Group<'_>) -> Option<heat::Heat> {
-    let role = |a: &ArmRuns<'_>| match a.plan.schedule {
+    let role = |a: &ArmRuns<'_>| match a.plan.files()?.schedule {
         Schedule::Roles { readers, hybrids, computers, .. } => Some((readers, hybrids, computers)),
         _ => None,
     };

@@ -10,14 +10,15 @@ use crate::quantity::{Better, Unit};
 use ioloom_model::study::{AGAIN, Arm, Experiment, Mode, fill};
 use ioloom_model::units::spell_ns;
 use ioloom_model::{
-    Compute, Condition, Distribution, Doubt, Measured, Method, Outcome, Plan, RunRecord, Schedule,
+    AnyPlan, ColdBy, Compute, Condition, Distribution, Doubt, Measured, Outcome, RunRecord,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
 /// One comparison.
 #[derive(Debug, Clone)]
 pub struct Group<'a> {
-    /// Short identifier on the page and in its data: `g0`.
+    /// Short identifier on the page and in its data: `g0`, behind the name of the study where the
+    /// page has several.
     pub id: String,
     /// The experiment.
     pub experiment: &'a Experiment,
@@ -47,7 +48,7 @@ pub struct ArmRuns<'a> {
     /// Factors by name.
     pub factors: &'a BTreeMap<String, f64>,
     /// The plan that ran.
-    pub plan: &'a Plan,
+    pub plan: &'a AnyPlan,
     /// Name of its set.
     pub set: &'a str,
     /// Finished runs in the order of blocks.
@@ -115,15 +116,7 @@ impl<'a> ArmRuns<'a> {
 
     /// How simple the plan is, smallest first: plain reads by one thread come before all else.
     pub fn simplicity(&self) -> (usize, u32, usize) {
-        let method = Method::ALL.iter().position(|m| *m == self.plan.method).unwrap_or(99);
-        let (schedule, number) = match self.plan.schedule {
-            Schedule::Threads { n } => (0, n),
-            Schedule::Window { window, .. } => (1, window),
-            Schedule::Roles { readers, hybrids, computers, .. } => {
-                (2, readers + hybrids + computers)
-            }
-        };
-        (schedule * 100 + method, number, usize::from(self.plan.chunk_bytes.is_some()))
+        self.plan.simplicity()
     }
 }
 
@@ -145,7 +138,8 @@ impl<'a> Group<'a> {
 
     /// Set, condition and compute in a few words.
     pub fn work_place(&self) -> String {
-        let mut out = format!("{}, {}", self.set, self.condition);
+        let set = if self.set.is_empty() { "without files" } else { &self.set };
+        let mut out = format!("{set}, {}", self.condition);
         if self.compute != "none" {
             out.push_str(", ");
             out.push_str(&self.compute);
@@ -169,7 +163,7 @@ impl<'a> Group<'a> {
         let mut arms: Vec<_> = self
             .arms
             .iter()
-            .filter(|a| a.estimate.is_some() && a.plan.method != Method::Null && !a.is_again())
+            .filter(|a| a.estimate.is_some() && !a.plan.is_null() && !a.is_again())
             .collect();
         arms.sort_by_key(|a| a.simplicity());
         if let Some(work) = arms.first().and_then(|a| a.work()) {
@@ -251,7 +245,7 @@ pub fn groups(input: &Input) -> Vec<Group<'_>> {
         });
         for key in keys {
             let records = parts.remove(&key).unwrap_or_default();
-            let id = format!("g{}", out.len());
+            let id = format!("{}g{}", input.prefix, out.len());
             let arms = arms_of(experiment, &records, &id, input.seed);
             let (set, medium, condition, compute) = key;
             let merged = merges.then(|| sets_words(&records));
@@ -417,11 +411,16 @@ pub fn not_run(input: &Input) -> Vec<NotRun> {
             }
             let whole = missing.len() == points.len();
             let left_out = input.mode == Mode::Quick && missing.iter().all(|p| !arm.in_quick(p));
+            let reason = match arm.cold_by {
+                Some(ColdBy::Reboot) => "needs a new start of the machine, then --after-reboot",
+                _ if left_out => "not run in quick",
+                _ => "no run: time, or stopped",
+            };
             out.push(NotRun {
                 experiment: experiment.name.clone(),
                 arm: arm.name.clone(),
                 values: if whole { "all".to_owned() } else { words(&missing) },
-                reason: if left_out { "not run in quick" } else { "no run: time, or stopped" },
+                reason,
             });
         }
     }

@@ -10,7 +10,7 @@ use crate::group::{ArmRuns, Group};
 use crate::input::Input;
 use crate::quantity::{Better, percent, ratio_interval};
 use ioloom_model::units::format_size;
-use ioloom_model::{Condition, Method, Schedule};
+use ioloom_model::{Condition, Method, Plan, Schedule};
 use std::collections::BTreeMap;
 
 /// A piece of a sentence.
@@ -63,7 +63,10 @@ pub fn headline<'g, 'a>(group: &'g Group<'a>, seed: u64) -> Option<Headline<'g, 
     let plain = arms
         .iter()
         .filter(|a| {
-            a.plan.method == Method::Read && matches!(a.plan.schedule, Schedule::Threads { .. })
+            let plain = |p: &Plan| {
+                p.method == Method::Read && matches!(p.schedule, Schedule::Threads { .. })
+            };
+            a.plan.files().is_some_and(plain)
         })
         .copied()
         .reduce(|x, y| match (&x.estimate, &y.estimate) {
@@ -136,12 +139,18 @@ pub fn chosen<'h, 'g, 'a>(headlines: &'h [Headline<'g, 'a>]) -> Vec<&'h Headline
     out
 }
 
-/// The answer in two sentences; one sentence says so when there is nothing to compare.
+/// The answer in two sentences; one sentence says so when there is nothing to compare, or when the
+/// study compares costs and not whole runs.
 pub fn answer(headlines: &[Headline<'_, '_>]) -> [Vec<Piece>; 2] {
     let chosen = chosen(headlines);
     if chosen.is_empty() {
-        let words = "No comparison of at least two plans on the same work was finished, so this \
-                     report has no answer yet.";
+        let words = if headlines.is_empty() {
+            "No comparison of at least two plans on the same work was finished, so this report has \
+             no answer yet."
+        } else {
+            "This study asks what things cost, not which plan is fastest: its chapter of the \
+             report holds the numbers, and the claims below are judged by them."
+        };
         return [vec![Piece::Words(words.to_owned())], Vec::new()];
     }
     let mut first = Vec::new();

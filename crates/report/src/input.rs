@@ -1,8 +1,12 @@
 //! What the report is made from: values only, filled in by the caller.
 
+use crate::svg::treemap::Tile;
+use crate::table::Table;
 pub use ioloom_model::Verdict;
 pub use ioloom_model::study::Mode;
-use ioloom_model::{Doubt, MachineFacts, RunRecord, StudySpec};
+use ioloom_model::{Compute, Doubt, MachineFacts, RunRecord, StudySpec};
+use ioloom_trace::Trace;
+use std::collections::BTreeMap;
 
 /// A claim and what the runs say of it.
 #[derive(Debug, Clone, PartialEq)]
@@ -51,6 +55,32 @@ pub struct DoubtRow {
     pub detail: String,
 }
 
+/// A run that was traced, for a timeline.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PictureRow {
+    /// Name of its experiment.
+    pub experiment: String,
+    /// Name of the arm.
+    pub arm: String,
+    /// Work on the bytes.
+    pub compute: Compute,
+    /// What every thread did when; its title is shown.
+    pub trace: Trace,
+}
+
+/// The tree that was walked, as areas.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TreeRow {
+    /// Name of the set.
+    pub set: String,
+    /// Files in it.
+    pub files: u64,
+    /// Bytes in them.
+    pub bytes: u64,
+    /// Its directories, two levels of them.
+    pub tiles: Vec<Tile>,
+}
+
 /// Everything that a report shows.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Input {
@@ -64,6 +94,8 @@ pub struct Input {
     pub machine: MachineFacts,
     /// Every run of this session, in any order.
     pub records: Vec<RunRecord>,
+    /// Runs that were traced; the first two stand on one axis.
+    pub pictures: Vec<PictureRow>,
     /// Claims and verdicts.
     pub verdicts: Vec<ClaimRow>,
     /// Identifier of this execution of the study.
@@ -82,6 +114,14 @@ pub struct Input {
     pub report_path: Option<String>,
     /// Where the full records lie.
     pub store_path: Option<String>,
+    /// What each plan of another subject than files does, by its spelling.
+    pub explained: BTreeMap<String, String>,
+    /// The published tables of the seeds whose claims the study tests, by name.
+    pub published: BTreeMap<String, Table>,
+    /// The tree that a study of walks walked, where it follows from the study.
+    pub tree: Option<TreeRow>,
+    /// Stands before every identifier on a page of several studies; empty on a page of one.
+    pub prefix: String,
 }
 
 impl Input {

@@ -1,7 +1,7 @@
 //! Results in; terminal text, SVG and one-file HTML out; no I/O of its own.
 //!
 //! [`Input`] holds everything a report shows: study, machine, records, verdicts, doubts. From it
-//! come [`html()`] (one self-contained page), [`terminal()`] (a summary for 80 columns), [`compare()`]
+//! come [`html()`] (one self-contained page; [`html_all()`] with a chapter for each of several studies), [`terminal()`] (a summary for 80 columns), [`compare()`]
 //! and [`compare_html()`] (two sessions beside each other), [`picture()`] (one chart as an SVG file)
 //! and [`tables()`] (CSV and Markdown in the layout of the seeds). The same input gives the same
 //! bytes. Numbers come from `ioloom-stats`; this crate only chooses, writes and draws them.
@@ -10,6 +10,7 @@
 //! [`figures`] turns comparisons into drawings, [`svg`] draws them, [`page`] sets the text around
 //! them. All markup goes through [`markup::Markup`], which escapes by construction.
 
+mod chapter;
 pub mod compare;
 pub mod data;
 pub mod estimate;
@@ -17,7 +18,9 @@ pub mod figures;
 pub mod group;
 pub mod headline;
 pub mod input;
+pub mod machine;
 pub mod markup;
+pub mod memory;
 pub mod page;
 pub mod quantity;
 pub mod svg;
@@ -25,10 +28,10 @@ pub mod table;
 mod terminal;
 pub mod timeline;
 
-pub use input::{ClaimCurve, ClaimRow, DoubtRow, Input, Mode, Verdict};
-pub use page::{compare_html, html};
+pub use input::{ClaimCurve, ClaimRow, DoubtRow, Input, Mode, PictureRow, TreeRow, Verdict};
+pub use page::{compare_html, html, html_all};
 pub use table::Table;
-pub use terminal::{compare_terminal, terminal};
+pub use terminal::{compare_terminal, terminal, terminal_all};
 
 /// The comparison of two sessions as plain text for 100 columns.
 pub fn compare(a: &Input, b: &Input) -> String {

@@ -93,21 +93,21 @@ pub fn medium_by_threads(groups: &[Group<'_>]) -> Vec<Table> {
             .iter()
             .flat_map(|m| &m.arms)
             .filter(|a| threads(a).is_some())
-            .map(|a| a.plan.method)
+            .map(|a| a.plan.method())
             .collect();
-        methods.sort();
+        methods.sort_unstable();
         methods.dedup();
         for method in methods {
             let cells = |m: &Group<'_>, n: u32| {
                 m.arms
                     .iter()
-                    .find(|a| a.plan.method == method && threads(a) == Some(n))
+                    .find(|a| a.plan.method() == method && threads(a) == Some(n))
                     .map_or(String::new(), |a| cell(a, g.unit()))
             };
             let mut counts: Vec<u32> = media
                 .iter()
                 .flat_map(|m| &m.arms)
-                .filter(|a| a.plan.method == method)
+                .filter(|a| a.plan.method() == method)
                 .filter_map(threads)
                 .collect();
             counts.sort_unstable();
@@ -135,10 +135,7 @@ pub fn medium_by_threads(groups: &[Group<'_>]) -> Vec<Table> {
 }
 
 fn threads(arm: &ArmRuns<'_>) -> Option<u32> {
-    match arm.plan.schedule {
-        Schedule::Threads { n } => Some(n),
-        _ => None,
-    }
+    arm.plan.plain_threads()
 }
 
 fn cell(arm: &ArmRuns<'_>, unit: Unit) -> String {
@@ -163,13 +160,10 @@ pub fn roles(groups: &[Group<'_>], input: &Input) -> Vec<Table> {
         let mut arms: Vec<_> = g
             .arms
             .iter()
-            .filter(|a| matches!(a.plan.schedule, Schedule::Roles { .. }))
+            .filter(|a| roles_of(a).is_some())
             .filter(|a| a.metric("elapsed_ns", input.seed).is_some())
             .collect();
-        arms.sort_by_key(|a| match a.plan.schedule {
-            Schedule::Roles { readers, hybrids, computers, .. } => (readers, hybrids, computers),
-            _ => (0, 0, 0),
-        });
+        arms.sort_by_key(|a| roles_of(a));
         if arms.is_empty() {
             continue;
         }
@@ -184,8 +178,16 @@ pub fn roles(groups: &[Group<'_>], input: &Input) -> Vec<Table> {
     out
 }
 
+/// Readers, hybrids and computers of a plan with roles.
+fn roles_of(arm: &ArmRuns<'_>) -> Option<(u32, u32, u32)> {
+    match arm.plan.files()?.schedule {
+        Schedule::Roles { readers, hybrids, computers, .. } => Some((readers, hybrids, computers)),
+        _ => None,
+    }
+}
+
 fn role_row(arm: &ArmRuns<'_>, seed: u64) -> Vec<String> {
-    let Schedule::Roles { readers, hybrids, computers, .. } = arm.plan.schedule else {
+    let Some((readers, hybrids, computers)) = roles_of(arm) else {
         return Vec::new();
     };
     let show = |metric: &str, format: &dyn Fn(f64) -> String| {

@@ -28,8 +28,25 @@ impl Paint {
     }
 }
 
+/// The summaries of several studies, one after another; the path of their report ends them.
+pub fn terminal_all(inputs: &[Input], width: usize, color: bool) -> String {
+    let mut out = String::new();
+    for (i, input) in inputs.iter().enumerate() {
+        let last = i + 1 == inputs.len();
+        if i > 0 {
+            out.push('\n');
+        }
+        out.push_str(&summary(input, width, color, last));
+    }
+    out
+}
+
 /// The summary of a session in at most `width` columns, ended by a newline.
 pub fn terminal(input: &Input, width: usize, color: bool) -> String {
+    summary(input, width, color, true)
+}
+
+fn summary(input: &Input, width: usize, color: bool, last: bool) -> String {
     let width = width.clamp(40, 160);
     let paint = Paint { color };
     let groups = groups(input);
@@ -46,7 +63,7 @@ pub fn terminal(input: &Input, width: usize, color: bool) -> String {
         push_wrapped(&mut out, &plain_text(sentence), width, 0);
     }
     out.push('\n');
-    if !headlines.is_empty() {
+    if headlines.iter().any(|h| h.group.is_speed()) {
         out.push_str(&comparison_table(&headlines, width));
         out.push('\n');
     }
@@ -62,7 +79,7 @@ pub fn terminal(input: &Input, width: usize, color: bool) -> String {
         );
         push_wrapped(&mut out, &text, width, 2);
     }
-    if let Some(path) = &input.report_path {
+    if let Some(path) = input.report_path.as_ref().filter(|_| last) {
         out.push_str(&paint.bold("Report "));
         out.push_str(&clean(path));
         out.push('\n');

@@ -5,8 +5,12 @@
 mod full;
 #[path = "../examples/sample/records.rs"]
 mod records;
+#[path = "../examples/timeline/synthetic.rs"]
+#[allow(dead_code, reason = "other tests use the rest of it")]
+mod synthetic;
 
 use ioloom_model::Outcome;
+use ioloom_report::PictureRow;
 use ioloom_report::data;
 use ioloom_report::group::groups;
 use ioloom_report::headline::{answer, headlines, plain_text};
@@ -215,6 +219,7 @@ fn every_number_leads_back_to_the_data() {
     let text = rest.split("</script>").next().expect("the end of data");
     let value: serde_json::Value = serde_json::from_str(text).expect("the data are JSON");
     assert_eq!(value["schema"], data::DATA_SCHEMA);
+    let value = value["studies"][0].clone();
     assert_eq!(value["runs"]["count"].as_u64(), Some(input.records.len() as u64));
     runs_read_back(&page, &input);
     let mut known: BTreeSet<String> = BTreeSet::new();
@@ -351,4 +356,37 @@ fn single_runs_have_no_intervals() {
     let page = html(&one);
     assert!(page.contains("no interval"));
     assert!(!page.contains("ratio clear"));
+}
+
+/// Runs that were traced stand on one axis; what is too large for the page is named.
+#[test]
+fn traced_runs_are_shown_beside_each_other() {
+    let picture = |arm: &str, compute: &str, trace| PictureRow {
+        experiment: "sync-or-reader".to_owned(),
+        arm: arm.to_owned(),
+        compute: compute.parse().expect("work"),
+        trace,
+    };
+    let mut input = sample(1);
+    let without = html(&input).len();
+    assert!(!html(&input).contains("id=\"timelines\""));
+    input.pictures = vec![
+        picture("sync-4", "sleep", synthetic::sync_threads()),
+        picture("large", "spin", synthetic::million()),
+        picture("reader-4", "sleep", synthetic::reader_and_computers()),
+    ];
+    let page = html(&input);
+    assert!(page.contains("id=\"timelines\"") && page.contains("href=\"#timelines\""));
+    assert_eq!(page.matches("class=\"tl-trace\"").count(), 2);
+    let at = |text: &str| page.find(text).unwrap_or_else(|| panic!("{text}"));
+    let titles = [&input.pictures[0].trace.title, &input.pictures[2].trace.title];
+    assert!(
+        at(&format!("data-title=\"{}", titles[0])) < at(&format!("data-title=\"{}", titles[1]))
+    );
+    assert!(page.contains("is too large for this page; `ioloom trace export`"));
+    assert!(page.contains("the state sleep stands for computing"));
+    assert!(page.len() < without + (2 << 20), "{} bytes", page.len());
+    for part in ["http://", "https://"] {
+        assert!(!page.replace("http://www.w3.org/2000/svg", "").contains(part), "{part}");
+    }
 }

@@ -19,6 +19,7 @@ pub mod equivalence;
 mod error;
 pub mod histogram;
 pub mod knee;
+pub mod levels;
 pub mod linear;
 pub mod noise;
 pub mod paired;

@@ -1,14 +1,15 @@
 //! Reading many files and computing on them: the engine `ioloom` as a subject.
 
 use crate::kernel::{FileState, Kernel, Outcome as FileOutcome, digest_part};
-use ioloom::engine::{self, Options, Piece, Work};
-use ioloom::{FileError, FnError};
+use crate::sets::{FileSets, walk_list};
+use ioloom::engine::{self, Options, Piece, Tracing, Work};
+use ioloom::{FileError, FnError, TraceFile};
 use ioloom_fileset as fileset;
 use ioloom_lab::child::ChildAnswer;
-use ioloom_lab::subject::{Cost, Removed, SetProgress, Subject};
+use ioloom_lab::subject::{Sets, Subject};
 use ioloom_model::record::RunOrder;
 use ioloom_model::{
-    CallKind, Compute, Doubt, FileSetRealised, FileSetSpec, Measured, Outcome, Plan, table,
+    AnyPlan, CallKind, Compute, Doubt, FileSetRealised, Measured, Outcome, Plan, State, table,
 };
 use ioloom_observe::Detail;
 use ioloom_sys::{file, map};
@@ -17,12 +18,8 @@ use std::ops::ControlFlow;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// Bytes of metadata that a file takes on the medium beside its data, roughly: inode, directory
-/// entry and the rest of its last block.
-const METADATA_BYTES: u64 = 4096;
-/// Rates at which sets are made, for the estimate that is told before the start.
-const MAKE_FILES_PER_S: f64 = 20_000.0;
-const MAKE_BYTES_PER_S: f64 = 250e6;
+/// Spans that a trace keeps: its file stays below some ten MiB.
+const TRACE_SPANS_MAX: usize = 1 << 17;
 /// Failures in words that a record keeps.
 const ERRORS_TOLD: usize = 10;
 
@@ -35,7 +32,12 @@ impl Subject for Files {
         "files"
     }
 
-    fn probe(&self, plan: &Plan, _: &Compute, dir: &Path) -> Result<(), String> {
+    fn sets(&self) -> &dyn Sets {
+        &FileSets
+    }
+
+    fn probe(&self, plan: &AnyPlan, _: &Compute, dir: &Path) -> Result<(), String> {
+        let plan = plan.files().ok_or_else(|| format!("{plan}: not a plan over files"))?;
         table::check(plan)?;
         if plan.method.is_direct() {
             return probe_direct(plan, dir);
@@ -47,64 +49,17 @@ impl Subject for Files {
         Ok(())
     }
 
-    fn cost(&self, spec: &FileSetSpec) -> Cost {
-        let data: u64 =
-            (0..spec.count).map(|index| fileset::size(spec, index)).fold(0, u64::saturating_add);
-        let bytes = data.saturating_add(spec.count.saturating_mul(METADATA_BYTES));
-        let seconds = (spec.count as f64 / MAKE_FILES_PER_S).max(data as f64 / MAKE_BYTES_PER_S);
-        Cost { bytes, files: spec.count, seconds }
+    fn observes_itself(&self) -> bool {
+        true
     }
 
-    fn ready(&self, spec: &FileSetSpec, dir: &Path) -> bool {
-        fileset::load(dir).is_ok_and(|m| m.state == fileset::State::Complete && m.spec == *spec)
-    }
-
-    fn items(&self, dir: &Path) -> PathBuf {
-        fileset::files_dir(dir)
-    }
-
-    fn prepare(
-        &self,
-        name: &str,
-        spec: &FileSetSpec,
-        dir: &Path,
-        reserve_bytes: u64,
-        progress: SetProgress<'_>,
-    ) -> Result<FileSetRealised, String> {
-        let options =
-            fileset::Options { reserve_bytes: Some(reserve_bytes), ..fileset::Options::default() };
-        let tell = |p: fileset::Progress| progress(p.files_done, p.files);
-        let realised = fileset::create(spec, dir, &options, &tell).map_err(|e| e.to_string())?;
-        Ok(FileSetRealised { name: name.to_owned(), ..realised })
-    }
-
-    fn remove(&self, dir: &Path) -> Result<Removed, String> {
-        // The manifest goes with the set, so the bytes are asked first.
-        let bytes = fileset::load(dir).ok().and_then(|m| m.realised).map_or(0, |r| r.bytes_total);
-        let removed = fileset::remove(dir).map_err(|e| e.to_string())?;
-        Ok(Removed { files: removed.files, bytes })
-    }
-
-    fn survey(&self, dir: &Path) -> Result<FileSetRealised, String> {
-        let shape = fileset::spec_from_tree(dir, 0).map_err(|e| e.to_string())?;
-        if let Some(error) = shape.first_error {
-            return Err(error);
-        }
-        let files = shape.spec.count;
-        Ok(FileSetRealised {
-            name: dir.display().to_string(),
-            files,
-            bytes_total: shape.bytes,
-            bytes_mean: shape.bytes as f64 / files.max(1) as f64,
-            compute_ns_mean: None,
-            hash: survey_hash(dir)?,
-            medium: fileset::medium(dir).ok(),
-        })
+    fn run(&self, order: &RunOrder) -> ChildAnswer {
+        run_order(order)
     }
 
     fn verify(&self, order: &RunOrder, set: &FileSetRealised, measured: &Measured) -> Vec<Doubt> {
         let mut doubts = Vec::new();
-        if order.plan.method == ioloom_model::Method::Null {
+        if order.plan.is_null() {
             return doubts;
         }
         let files = order.files_max.map_or(set.files, |max| max.min(set.files));
@@ -144,38 +99,6 @@ fn first_file(dir: &Path) -> Result<PathBuf, String> {
     found.ok_or_else(|| format!("there is no regular file below {}", dir.display()))
 }
 
-/// XXH3-64 over the sorted lines `SIZE  PATH` of a tree.
-fn survey_hash(dir: &Path) -> Result<String, String> {
-    let list = walk_list(dir)?;
-    let mut hasher = xxhash_rust::xxh3::Xxh3::new();
-    let mut lines: Vec<Vec<u8>> = Vec::with_capacity(list.len());
-    for index in 0..list.len() {
-        let path = list.path(index);
-        let size =
-            file::ask(path).map_err(|e| format!("cannot stat {}: {e}", path.display()))?.size;
-        let relative = path.strip_prefix(dir).unwrap_or(path);
-        let mut line = format!("{size}  ").into_bytes();
-        line.extend_from_slice(relative.as_os_str().as_bytes());
-        line.push(b'\n');
-        lines.push(line);
-    }
-    lines.sort();
-    for line in &lines {
-        hasher.update(line);
-    }
-    Ok(format!("{:016x}", hasher.digest()))
-}
-
-fn walk_list(dir: &Path) -> Result<PathList, String> {
-    let (mut list, summary) =
-        ioloom_walk::files(dir, &ioloom_walk::Options::default()).map_err(|e| e.to_string())?;
-    if let Some(error) = summary.errors.first() {
-        return Err(error.to_string());
-    }
-    list.sort();
-    Ok(list)
-}
-
 /// The paths of an order, in bytewise order: known from the set, else walked. A walk warms
 /// directories, so for sets of ours nothing is asked.
 fn paths_of(order: &RunOrder) -> Result<PathList, String> {
@@ -193,7 +116,7 @@ fn paths_of(order: &RunOrder) -> Result<PathList, String> {
 }
 
 /// Runs an order in this process: the child's half.
-pub fn run_order(order: &RunOrder) -> ChildAnswer {
+fn run_order(order: &RunOrder) -> ChildAnswer {
     let outcome = match paths_of(order) {
         Ok(list) => run_list(order, list),
         Err(reason) => Outcome::Failed { reason },
@@ -202,25 +125,51 @@ pub fn run_order(order: &RunOrder) -> ChildAnswer {
 }
 
 fn run_list(order: &RunOrder, list: PathList) -> Outcome {
+    let Some(plan) = order.plan.files() else {
+        return Outcome::Failed { reason: format!("{}: not a plan over files", order.plan) };
+    };
     let _ = ioloom_sys::proc::raise_open_files_limit();
-    if order.plan.method.is_mmap()
+    if plan.method.is_mmap()
         && let Err(e) = map::on_bus_error()
     {
         return Outcome::Failed { reason: format!("cannot handle SIGBUS: {e}") };
     }
     let cores = ioloom::usable_cores();
-    let plan = order.plan.complete(cores);
+    let plan = plan.complete(cores);
     let medium = fileset::medium(&order.dir).ok();
     let threads = u64::from(plan.threads().max(1));
+    let observe = &order.observe;
+    let pictured = observe.trace.is_some();
+    // A trace has the spans, so a run for a picture keeps none of its own.
+    let detail = if pictured {
+        Detail::Totals
+    } else {
+        Detail::Full { spans_max: (order.spans_max / threads) as usize }
+    };
+    let tracing = (observe.events || pictured).then_some(Tracing {
+        level: observe.level,
+        files: true,
+        spans_max: TRACE_SPANS_MAX,
+    });
     let options = Options {
-        detail: Detail::Full { spans_max: (order.spans_max / threads) as usize },
+        detail,
         sample: true,
+        tracing,
+        function_waits: matches!(order.compute, Compute::Sleep(_)).then_some(State::Sleep),
         block_device: medium.as_ref().and_then(|m| m.block_device.as_deref()),
         mmap: true,
         ..Options::default()
     };
     let work = Study { kernel: Kernel::new(order.compute.clone(), order.set.clone(), order.seed) };
-    match engine::run(list, order.files_max, plan, &options, &work) {
+    let trace_file = match observe.trace.as_deref().map(TraceFile::create).transpose() {
+        Ok(file) => file,
+        Err(error) => return Outcome::Failed { reason: error.to_string() },
+    };
+    let executed = ioloom::keeping_trace(trace_file, |failed| {
+        let options = Options { trace_of_failure: Some(failed), ..options };
+        engine::run(list, order.files_max, plan, &options, &work)
+    });
+    match executed {
         Ok(mut executed) => {
             let mut measured = executed.measured(cores, cpus_online());
             fill(&mut measured, executed.locals);
@@ -318,6 +267,23 @@ impl Work for Study {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ioloom_model::FileSetSpec;
+
+    /// What the study calls the default is what a user gets who names no plan.
+    #[test]
+    fn the_default_of_the_study_is_the_default_of_the_library() {
+        let memory = ioloom_model::Plan::DEFAULT_MEMORY_BYTES;
+        let wanted = ioloom::default_plan(memory).to_string();
+        let studies = ioloom_lab::spec::all(None).unwrap();
+        let pipeline = studies.iter().find(|s| s.name == "pipeline").unwrap();
+        let arms = pipeline.experiments.iter().flat_map(|e| &e.arms);
+        let defaults: Vec<_> = arms.filter(|a| a.name == "default").collect();
+        assert!(!defaults.is_empty());
+        for arm in defaults {
+            let concrete = ioloom_lab::expand::concrete_arms(arm, ioloom::usable_cores()).unwrap();
+            assert_eq!(concrete[0].plan.to_string(), wanted);
+        }
+    }
 
     fn set() -> (tempfile::TempDir, RunOrder) {
         let dir = tempfile::tempdir().unwrap();
@@ -326,18 +292,20 @@ mod tests {
             size: "mix(0.9*exp(mean=4KiB)+0.1*200KiB)".parse().unwrap(),
             compute: Some("exp(mean=20us)".parse().unwrap()),
             layout: ioloom_model::Layout::Nested,
+            making: ioloom_model::Making::default(),
             seed: 5,
         };
         let made = dir.path().join("set");
-        Files.prepare("t", &spec, &made, 0, &|_, _| true).unwrap();
+        FileSets.prepare("t", &spec, &made, 0, &|_, _| true).unwrap();
         let order = RunOrder {
             plan: "read/threads:n=1".parse().unwrap(),
             compute: Compute::Spin(None),
-            dir: Files.items(&made),
+            dir: FileSets.items(&made),
             set: Some(spec),
             files_max: None,
             seed: 5,
             spans_max: 1000,
+            observe: ioloom_model::record::Observe::default(),
         };
         (dir, order)
     }
@@ -350,7 +318,7 @@ mod tests {
         for method in ioloom_model::Method::ALL {
             for schedule in ["threads:n=3", "window:l=8,p=2", "roles:r=1,h=1,c=2,w=16"] {
                 let plan: Plan = format!("{method}/{schedule}").parse().unwrap();
-                let order = RunOrder { plan, ..order.clone() };
+                let order = RunOrder { plan: plan.into(), ..order.clone() };
                 match run_order(&order).outcome {
                     Outcome::Done { measured } => {
                         assert_eq!(measured.files, 300, "{plan}");
@@ -385,7 +353,7 @@ mod tests {
         let Outcome::Done { measured } = run_order(&order).outcome else { panic!("must run") };
         assert_eq!((measured.files, measured.errors), (299, 1));
         assert!(measured.error_samples[0].contains("no such file"), "{:?}", measured.error_samples);
-        let realised = Files.survey(&order.dir).unwrap();
+        let realised = FileSets.survey(&order.dir).unwrap();
         let wrong = Measured { errors: 0, files: 200, ..*measured };
         assert_eq!(Files.verify(&order, &realised, &wrong), [Doubt::WrongBytes]);
     }

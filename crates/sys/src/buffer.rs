@@ -14,6 +14,9 @@ pub const ALIGN: usize = 4096;
 /// Capacity from which a buffer is a mapping of its own, bytes.
 pub const MAPPED_FROM: usize = 64 << 10;
 
+/// Size and alignment of a huge page, bytes.
+const HUGE_BYTES: usize = 2 << 20;
+
 /// A page-aligned block of bytes of fixed capacity.
 pub struct Buffer {
     start: NonNull<u8>,
@@ -69,6 +72,29 @@ impl Buffer {
         })?;
         let start = NonNull::new(start.cast::<u8>()).expect("mmap never returns null");
         Ok(Self { start, capacity, kind: Kind::Mapped })
+    }
+
+    /// A buffer that lies in huge pages where the system has them: a large direct request then is
+    /// few pieces for the device, and not one for each page. Costs the time to zero them.
+    pub fn huge(capacity: usize) -> std::io::Result<Self> {
+        use rustix::mm::{Advice, madvise, munmap};
+        let capacity = capacity.max(1).next_multiple_of(ALIGN);
+        if capacity < HUGE_BYTES {
+            return Self::fresh(capacity);
+        }
+        let wide = Self::fresh(capacity + HUGE_BYTES)?;
+        let wide = std::mem::ManuallyDrop::new(wide);
+        let before = wide.start.as_ptr().align_offset(HUGE_BYTES);
+        // SAFETY: `before` is below HUGE_BYTES, so all three parts lie in the mapping of `wide`,
+        // which is never dropped; the two outer ones are given back, and nobody points there. The
+        // advice concerns the part that stays, and a system without huge pages refuses it.
+        unsafe {
+            let start = wide.start.add(before);
+            let _ = munmap(wide.start.as_ptr().cast(), before);
+            let _ = munmap(start.as_ptr().add(capacity).cast(), HUGE_BYTES - before);
+            let _ = madvise(start.as_ptr().cast(), capacity, Advice::LinuxHugepage);
+            Ok(Self { start, capacity, kind: Kind::Mapped })
+        }
     }
 
     /// Writes one byte in every page, so that later writes do not fault.
@@ -141,6 +167,19 @@ mod tests {
             buffer.whole_mut()[all - 1] = 7;
             buffer.touch_pages();
             assert_eq!(buffer.bytes(all)[all - 1], 7);
+        }
+    }
+
+    #[test]
+    fn a_huge_buffer_begins_where_a_huge_page_may_and_is_whole() {
+        for capacity in [ALIGN, HUGE_BYTES, 5 << 20] {
+            let mut buffer = Buffer::huge(capacity).unwrap();
+            assert_eq!(buffer.capacity(), capacity);
+            assert!(
+                capacity < HUGE_BYTES || (buffer.address() as usize).is_multiple_of(HUGE_BYTES)
+            );
+            buffer.whole_mut().fill(7);
+            assert!(buffer.bytes(capacity).iter().all(|b| *b == 7));
         }
     }
 

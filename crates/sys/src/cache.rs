@@ -104,6 +104,34 @@ pub fn want(file: impl AsFd, offset: u64, len: u64) -> io::Result<()> {
     advise(file, offset, len, Advice::WillNeed)
 }
 
+/// Tells that this descriptor reads here and there, so that a read that misses brings in no more
+/// than it asked for.
+///
+/// # Errors
+/// What posix_fadvise reports.
+pub fn expect_random(file: impl AsFd) -> io::Result<()> {
+    advise(file, 0, 0, Advice::Random)
+}
+
+/// Writes the changed pages of one file and waits for them (sync_file_range), so that they can be
+/// dropped. Neither names, sizes nor the cache of the device are flushed: it is no promise that
+/// anything survives a power cut.
+///
+/// # Errors
+/// What the call reports, write errors of the file included.
+pub fn write_out(file: impl AsFd) -> io::Result<()> {
+    let how = libc::SYNC_FILE_RANGE_WAIT_BEFORE
+        | libc::SYNC_FILE_RANGE_WRITE
+        | libc::SYNC_FILE_RANGE_WAIT_AFTER;
+    call("sync_file_range", || {
+        // SAFETY: the descriptor is borrowed for the call, which touches no memory of ours.
+        match unsafe { libc::sync_file_range(file.as_fd().as_raw_fd(), 0, 0, how) } {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        }
+    })
+}
+
 fn advise(file: impl AsFd, offset: u64, len: u64, advice: Advice) -> io::Result<()> {
     let len = std::num::NonZeroU64::new(len);
     call("fadvise", || Ok(rustix::fs::fadvise(&file, offset, len, advice)?))

@@ -78,6 +78,7 @@ impl Kind {
     }
 
     /// From the kind byte of a directory record.
+    #[inline]
     fn of_dirent(kind: u8) -> Self {
         match kind {
             libc::DT_REG => Self::Regular,
@@ -91,7 +92,8 @@ impl Kind {
         }
     }
 
-    fn of(kind: FileType) -> Self {
+    #[inline]
+    pub(crate) fn of(kind: FileType) -> Self {
         match kind {
             FileType::RegularFile => Self::Regular,
             FileType::Directory => Self::Directory,
@@ -308,6 +310,16 @@ impl Dir {
         again(|| call("renameat", || Ok(rustix::fs::renameat(&self.0, from, &self.0, to)?)))
     }
 
+    /// Gives the child file `name` a second name; nothing if that is there already.
+    pub fn link_at(&self, name: &[u8], second: &[u8]) -> io::Result<()> {
+        let none = AtFlags::empty();
+        let link = || Ok(rustix::fs::linkat(&self.0, name, &self.0, second, none)?);
+        match again(|| call("linkat", link)) {
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+            done => done,
+        }
+    }
+
     /// Removes the child file `name`.
     pub fn remove_file_at(&self, name: &[u8]) -> io::Result<()> {
         again(|| call("unlinkat", || Ok(rustix::fs::unlinkat(&self.0, name, AtFlags::empty())?)))
@@ -340,6 +352,11 @@ impl AsFd for Dir {
 pub struct NewFile(File);
 
 impl NewFile {
+    /// Makes it so many bytes long, without data in them.
+    pub fn set_len(&self, bytes: u64) -> io::Result<()> {
+        again(|| call("ftruncate", || self.0.set_len(bytes)))
+    }
+
     /// Writes all of `bytes` at the current end.
     pub fn write(&mut self, mut bytes: &[u8]) -> io::Result<()> {
         while !bytes.is_empty() {
@@ -380,6 +397,7 @@ fn stat_of(s: &rustix::fs::Statx) -> Stat {
 }
 
 /// Repeats a call that a signal interrupted.
+#[inline]
 fn again<T>(mut f: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     loop {
         match f() {

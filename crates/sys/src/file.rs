@@ -127,6 +127,45 @@ pub fn size_and_kind(file: impl AsFd) -> io::Result<(u64, Kind)> {
     Ok((stat.st_size as u64, Kind::from_mode(stat.st_mode as u16)))
 }
 
+/// What an open file is, by its inode.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Identity {
+    /// What it is.
+    pub kind: Kind,
+    /// Size, bytes; of a block device too.
+    pub size: u64,
+    /// Inode number.
+    pub inode: u64,
+    /// Device number of its file system.
+    pub device: (u32, u32),
+    /// Names that it has.
+    pub links: u64,
+}
+
+/// What an open file is.
+pub fn identity(file: impl AsFd) -> io::Result<Identity> {
+    let stat = retry("fstat", || rustix::fs::fstat(file.as_fd()))?;
+    let kind = Kind::from_mode(stat.st_mode as u16);
+    let size = if kind == Kind::Device {
+        retry("lseek", || rustix::fs::seek(file.as_fd(), rustix::fs::SeekFrom::End(0)))?
+    } else {
+        stat.st_size as u64
+    };
+    let device = (rustix::fs::major(stat.st_dev), rustix::fs::minor(stat.st_dev));
+    #[allow(clippy::unnecessary_cast, reason = "the type differs between architectures")]
+    let links = stat.st_nlink as u64;
+    Ok(Identity { kind, size, inode: stat.st_ino, device, links })
+}
+
+/// The number of an open block device; `None` of anything else.
+pub fn block_device_number(file: impl AsFd) -> io::Result<Option<(u32, u32)>> {
+    let stat = retry("fstat", || rustix::fs::fstat(file.as_fd()))?;
+    let block =
+        rustix::fs::FileType::from_raw_mode(stat.st_mode) == rustix::fs::FileType::BlockDevice;
+    let number = (rustix::fs::major(stat.st_rdev), rustix::fs::minor(stat.st_rdev));
+    Ok(block.then_some(number))
+}
+
 /// Reads once at `offset`; fewer bytes than asked for are normal, zero is the end.
 #[inline]
 pub fn read_at(file: impl AsFd, into: &mut [u8], offset: u64) -> io::Result<usize> {
@@ -188,15 +227,67 @@ pub struct DirectAlignment {
 pub fn direct_alignment(path: &Path) -> io::Result<Option<DirectAlignment>> {
     let mask = StatxFlags::from_bits_retain(libc::STATX_DIOALIGN);
     let stat = retry("statx", || statx(CWD, path, AtFlags::empty(), mask))?;
-    if stat.stx_mask & libc::STATX_DIOALIGN == 0 || stat.stx_dio_offset_align == 0 {
-        return Ok(None);
+    Ok(alignment(&stat))
+}
+
+/// The same of an open file.
+pub fn direct_alignment_of(file: impl AsFd) -> io::Result<Option<DirectAlignment>> {
+    let mask = StatxFlags::from_bits_retain(libc::STATX_DIOALIGN);
+    let stat = retry("statx", || statx(&file, c"", AtFlags::EMPTY_PATH, mask))?;
+    Ok(alignment(&stat))
+}
+
+fn alignment(stat: &rustix::fs::Statx) -> Option<DirectAlignment> {
+    let told = stat.stx_mask & libc::STATX_DIOALIGN != 0 && stat.stx_dio_offset_align != 0;
+    told.then_some(DirectAlignment {
+        memory: stat.stx_dio_mem_align,
+        offset: stat.stx_dio_offset_align,
+    })
+}
+
+/// How a file is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Writing {
+    /// Into the page cache; the device gets it later.
+    #[default]
+    Buffered,
+    /// Past the page cache (`O_DIRECT`).
+    Direct,
+    /// Each call returns when data and everything about the file are on the device (`O_SYNC`).
+    Sync,
+    /// Each call returns when the data and what is needed to find it are (`O_DSYNC`).
+    DataSync,
+}
+
+/// Makes a file without a name in `dir`, to be written and read: it goes away with its last
+/// descriptor, also when the process is killed.
+pub fn scratch(dir: &Path, how: Writing) -> io::Result<OwnedFd> {
+    let more = match how {
+        Writing::Buffered => OFlags::empty(),
+        Writing::Direct => OFlags::DIRECT,
+        Writing::Sync => OFlags::SYNC,
+        Writing::DataSync => OFlags::DSYNC,
+    };
+    let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::TMPFILE | more;
+    retry("tmpfile", || openat(CWD, dir, flags, Mode::RUSR | Mode::WUSR))
+}
+
+/// Writes all of `bytes` at `offset`.
+pub fn write_full_at(file: impl AsFd, mut bytes: &[u8], mut offset: u64) -> io::Result<()> {
+    while !bytes.is_empty() {
+        let written = retry("pwrite", || rustix::io::pwrite(file.as_fd(), bytes, offset))?;
+        if written == 0 {
+            return Err(io::ErrorKind::WriteZero.into());
+        }
+        bytes = &bytes[written..];
+        offset += written as u64;
     }
-    Ok(Some(DirectAlignment { memory: stat.stx_dio_mem_align, offset: stat.stx_dio_offset_align }))
+    Ok(())
 }
 
 /// Runs a call of rustix again while it is interrupted.
 #[inline]
-fn retry<T>(op: &'static str, mut f: impl FnMut() -> Result<T, Errno>) -> io::Result<T> {
+pub(crate) fn retry<T>(op: &'static str, mut f: impl FnMut() -> Result<T, Errno>) -> io::Result<T> {
     loop {
         match call(op, || f().map_err(io::Error::from)) {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}

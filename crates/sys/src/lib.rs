@@ -8,15 +8,23 @@
 //!
 //! Costs are those of the calls themselves: nothing here allocates per call, logs or locks.
 
+pub mod affinity;
+pub mod attr;
 pub mod buffer;
 pub mod cache;
 pub mod clock;
+pub mod cpuid;
 pub mod dir;
+pub mod ext4;
 pub mod fault;
 pub mod file;
+pub mod make;
 pub mod map;
+pub mod memory;
 pub mod mount;
+pub mod net;
 pub mod perf;
 pub mod proc;
 pub mod ring;
 pub mod tracefs;
+pub mod transfer;

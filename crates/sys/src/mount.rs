@@ -5,9 +5,11 @@
 //! point above the path. Facts of the device come from /sys/dev/block.
 
 mod image;
+mod little;
 mod throttle;
 
 pub use image::{ImageError, LoopImage, can_mount_images, undo_left};
+pub use little::LittleMemory;
 pub use throttle::{ReadLimit, Throttle, lives, undo_left_groups};
 
 use crate::fault::call;

@@ -5,10 +5,13 @@
 //! a buffer of its own: one system call, no allocation. Measured costs are those of the kernel
 //! making the text; /proc/stat and smaps_rollup are the dear ones.
 
+mod keyed;
 pub mod parse;
 
+pub use keyed::Keyed;
 pub use parse::{
-    CpuTicks, DiskStat, ProcessIo, ProcessStat, SchedStat, SmapsRollup, Status, SystemStat,
+    CpuTicks, DiskCounters, DiskStat, Pressure, ProcessIo, ProcessStat, SchedStat, SmapsRollup,
+    Status, SystemStat,
 };
 
 use crate::fault::call;
@@ -23,6 +26,8 @@ use std::path::Path;
 pub struct Kept {
     file: OwnedFd,
     buffer: Vec<u8>,
+    /// Lines of the last text that was read to its end.
+    lines: usize,
 }
 
 impl Kept {
@@ -30,7 +35,7 @@ impl Kept {
     pub fn open(path: &Path, bytes_max: usize) -> io::Result<Self> {
         let flags = OFlags::RDONLY | OFlags::CLOEXEC;
         let file = again(|| call("open", || Ok(rustix::fs::open(path, flags, Mode::empty())?)))?;
-        Ok(Self { file, buffer: vec![0; bytes_max] })
+        Ok(Self { file, buffer: vec![0; bytes_max], lines: 0 })
     }
 
     /// The text now, in one call for texts below a page; bytes that are not UTF-8 end it.
@@ -47,11 +52,41 @@ impl Kept {
                 break;
             }
         }
-        let bytes = &self.buffer[..filled];
-        Ok(match std::str::from_utf8(bytes) {
-            Ok(text) => text,
-            Err(e) => std::str::from_utf8(&bytes[..e.valid_up_to()]).unwrap_or(""),
-        })
+        Ok(readable(&self.buffer[..filled]))
+    }
+
+    /// As [`Kept::read`] for a text about as long as a page whose number of lines rarely changes:
+    /// it is whole when it has as many lines as the one before. Finding the end by asking once more
+    /// would let the kernel count everything again.
+    pub fn read_again(&mut self) -> io::Result<&str> {
+        let mut filled = 0;
+        while filled < self.buffer.len() {
+            let rest = &mut self.buffer[filled..];
+            let read = again(|| {
+                call("pread", || Ok(rustix::io::pread(&self.file, &mut *rest, filled as u64)?))
+            })?;
+            filled += read;
+            let lines = self.buffer[..filled].iter().filter(|byte| **byte == b'\n').count();
+            if read == 0 {
+                self.lines = lines;
+            }
+            // The kernel hands out at most a page at a time, cut between two lines.
+            if read == 0 || filled < SHORT_BYTES || lines == self.lines {
+                break;
+            }
+        }
+        Ok(readable(&self.buffer[..filled]))
+    }
+}
+
+/// A text below this was not cut at the end of a page.
+const SHORT_BYTES: usize = 2048;
+
+/// Text up to the first byte that is no UTF-8.
+fn readable(bytes: &[u8]) -> &str {
+    match std::str::from_utf8(bytes) {
+        Ok(text) => text,
+        Err(e) => std::str::from_utf8(&bytes[..e.valid_up_to()]).unwrap_or(""),
     }
 }
 
@@ -117,6 +152,13 @@ pub fn processes() -> io::Result<Vec<ProcessStat>> {
         }
     }
     Ok(all)
+}
+
+/// The files that a process has mapped, each piece, with device and inode.
+pub fn mapped_files(pid: u32) -> io::Result<Vec<((u32, u32), u64)>> {
+    read_parsed(&format!("/proc/{pid}/maps"), |text| {
+        Some(parse::parse_mapped_files(text).collect())
+    })
 }
 
 /// Time on and off processors of the thread that opened it.

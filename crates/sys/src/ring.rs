@@ -50,6 +50,8 @@ pub enum What {
     Size(OwnedFd, io::Result<u64>),
     /// A read; file and buffer come back with the bytes read.
     Read(OwnedFd, Buffer, io::Result<usize>),
+    /// A write; file and buffer come back with the bytes written.
+    Write(OwnedFd, Buffer, io::Result<usize>),
 }
 
 /// Memory of one question for a size, written by the kernel.
@@ -61,6 +63,7 @@ enum Flight {
     ),
     Size(OwnedFd, StatxBox),
     Read(OwnedFd, Buffer),
+    Write(OwnedFd, Buffer),
 }
 
 /// A ring that belongs to one thread.
@@ -163,6 +166,26 @@ impl Ring {
             None => opcode::Read::new(fd, pointer, len).offset(offset).build(),
         };
         self.push(token, Flight::Read(file, buffer), entry);
+    }
+
+    /// Asks for a write of a range of the buffer at `offset`. The ring must have room.
+    pub fn write(
+        &mut self,
+        token: u64,
+        file: OwnedFd,
+        buffer: Buffer,
+        range: std::ops::Range<usize>,
+        offset: u64,
+    ) {
+        let from = &buffer.bytes(range.end)[range.start..];
+        let (pointer, len) = (from.as_ptr(), from.len().min(1 << 30) as u32);
+        let fd = types::Fd(file.as_raw_fd());
+        let fixed = self.registered.get(&(buffer.address() as usize)).copied();
+        let entry = match fixed {
+            Some(index) => opcode::WriteFixed::new(fd, pointer, len, index).offset(offset).build(),
+            None => opcode::Write::new(fd, pointer, len).offset(offset).build(),
+        };
+        self.push(token, Flight::Write(file, buffer), entry);
     }
 
     fn push(&mut self, token: u64, flight: Flight, entry: squeue::Entry) {
@@ -291,6 +314,7 @@ fn finish(flight: Flight, result: i32) -> What {
             What::Size(file, size)
         }
         Flight::Read(file, buffer) => What::Read(file, buffer, count("uring_read", result)),
+        Flight::Write(file, buffer) => What::Write(file, buffer, count("uring_write", result)),
     }
 }
 
@@ -340,6 +364,10 @@ mod tests {
         ring.read(3, fd, Buffer::new(8192), 0..8192, 0);
         let What::Read(_, buffer, Ok(5000)) = wait_one(&mut ring).what else { panic!("read") };
         assert!(buffer.bytes(5000).iter().all(|b| *b == 9));
+        let copy = std::fs::File::create(dir.path().join("copy")).unwrap();
+        ring.write(4, copy.into(), buffer, 1000..5000, 100);
+        let What::Write(_, _, Ok(4000)) = wait_one(&mut ring).what else { panic!("write") };
+        assert_eq!(std::fs::read(dir.path().join("copy")).unwrap()[99..102], [0, 9, 9]);
         assert_eq!(ring.in_flight(), 0);
     }
 

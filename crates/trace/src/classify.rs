@@ -34,7 +34,9 @@ mod offs;
 mod table;
 mod tile;
 
-use crate::lane::{Core, CoreRun, Device, NO_CPU, Request, Segment, Thread, Trace, Wake};
+pub use table::Sums;
+
+use crate::lane::{Core, CoreRun, Device, NO_CPU, Request, Segment, Thread, Trace};
 use crate::raw::{Raw, RawThread};
 use crate::span::{Span, SpanKind};
 use ioloom_model::{Evidence, Level, State};
@@ -129,6 +131,8 @@ struct Seen {
     maps: bool,
     /// Name of the source of switches.
     switch_source: &'static str,
+    /// What a wait inside the user's function is.
+    function_waits: State,
 }
 
 impl Seen {
@@ -160,7 +164,13 @@ impl Seen {
             fault_spans: any_span(&[SpanKind::Fault]),
             maps: any_span(&[SpanKind::Fault, SpanKind::Map]),
             switch_source: if perf { "perf.switch" } else { "tracefs.sched_switch" },
+            function_waits: raw.function_waits.unwrap_or(State::Unknown),
         }
+    }
+
+    /// The state of a thread that is blocked in a span, when nothing else is known.
+    fn blocked_in(&self, kind: SpanKind) -> State {
+        if kind == SpanKind::Compute { self.function_waits } else { kind.blocked_state() }
     }
 }
 
@@ -260,7 +270,7 @@ struct Explained {
 
 fn explain(thread: &Cleaned, seen: &Seen) -> Explained {
     if seen.level == Level::Account || switches_missing(thread) {
-        accounts::explain(thread)
+        accounts::explain(thread, seen)
     } else {
         events::explain(thread, seen)
     }
@@ -284,7 +294,7 @@ fn lane(thread: Cleaned, explained: Explained, states: ioloom_model::StateTable)
         spans: raw.spans,
         segments: explained.segments,
         states,
-        wakes: raw.wakes.iter().map(|w| Wake { at_ns: w.at_ns, by_tid: w.by_tid }).collect(),
+        wakes: raw.wakes,
     }
 }
 

@@ -10,9 +10,10 @@ mod threads;
 use crate::lane::Trace;
 use crate::shares::{Lanes, Shares, is_own};
 use crate::utilisation::Utilisation;
+use serde::Serialize;
 
 /// One finding. It is only made from numbers that the trace holds.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Finding {
     /// Short stable name, such as `oversubscription`.
     pub id: String,
@@ -23,6 +24,7 @@ pub struct Finding {
     /// What led to it: name of the number, and the number with its unit.
     pub evidence: Vec<(String, String)>,
     /// What to try.
+    #[serde(rename = "try")]
     pub try_this: String,
 }
 

@@ -2,6 +2,7 @@
 
 use crate::span::Span;
 use ioloom_model::{Evidence, State, StateTable};
+use serde::Serialize;
 
 /// [`Segment::cpu`] when the processor is not known.
 pub const NO_CPU: u16 = u16::MAX;
@@ -146,7 +147,7 @@ pub struct Series {
 }
 
 /// A named moment.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Mark {
     /// When.
     pub at_ns: u64,

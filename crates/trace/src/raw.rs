@@ -1,8 +1,8 @@
 //! What the collectors deliver: events as they happened, not yet explained.
 
-use crate::lane::{CoreRun, Mark, Request, Series};
+use crate::lane::{CoreRun, Mark, Request, Series, Wake};
 use crate::span::Span;
-use ioloom_model::Level;
+use ioloom_model::{Level, State};
 
 /// Name of the series whose last value is the number of usable processors. Levels without core lanes
 /// cannot tell it otherwise, and who runs too many threads is judged by it.
@@ -30,6 +30,9 @@ pub struct Raw {
     pub series: Vec<Series>,
     /// Phase marks.
     pub marks: Vec<Mark>,
+    /// What a wait inside the user's function is, where the caller knows what the function does:
+    /// work that sleeps, for instance.
+    pub function_waits: Option<State>,
     /// Sources, losses and self-test of the clock; [`crate::Trace`] completes the checks.
     pub evidence: ioloom_model::Evidence,
 }
@@ -54,7 +57,7 @@ pub struct RawThread {
     /// Switches by time (levels 1 and 2).
     pub switches: Vec<Switch>,
     /// Wake-ups of this thread by time (level 2).
-    pub wakes: Vec<WakeUp>,
+    pub wakes: Vec<Wake>,
     /// Page faults that waited for a device, by time (levels 1 and 2).
     pub faults: Vec<Fault>,
     /// Waits for kernel locks, by start (level 2).
@@ -91,15 +94,6 @@ pub struct Switch {
     pub cpu: u16,
     /// On leaving, level 2: the thread that took over; 0 for idle or unknown.
     pub next_tid: u32,
-}
-
-/// Somebody made the thread ready.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct WakeUp {
-    /// When.
-    pub at_ns: u64,
-    /// Thread that did it; 0 for an interrupt or unknown.
-    pub by_tid: u32,
 }
 
 /// A major page fault.

@@ -8,6 +8,7 @@
 use crate::classify::{ROLE_KERNEL_WORKER, ROLE_TOOL};
 use crate::lane::{Thread, Trace};
 use crate::raw::PROCESSORS;
+use ioloom_model::evidence::RoleStates;
 use ioloom_model::{Level, Quality, State, StateTable, StateTime};
 use std::collections::BTreeMap;
 
@@ -168,17 +169,6 @@ pub fn is_own(thread: &Thread) -> bool {
     ![ROLE_KERNEL_WORKER, ROLE_TOOL].contains(&thread.role.as_str())
 }
 
-/// The threads of one role, summed.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct Role {
-    /// Role.
-    pub role: String,
-    /// Number of threads.
-    pub threads: usize,
-    /// Sum per state.
-    pub states: StateTable,
-}
-
 /// How many processors there are: the series [`PROCESSORS`], else the core lanes of level 2, else
 /// `None`. Core lanes of level 1 only show the processors that own threads ran on.
 pub fn processors(trace: &Trace) -> Option<u32> {
@@ -191,21 +181,29 @@ pub fn processors(trace: &Trace) -> Option<u32> {
 }
 
 /// The roles in the order of their first thread, each with the sum of its threads' tables.
-pub fn roles(trace: &Trace) -> Vec<Role> {
-    let mut roles: Vec<Role> = Vec::new();
-    for thread in &trace.threads {
-        let found = roles.iter().position(|r| r.role == thread.role);
-        let at = found.unwrap_or_else(|| {
-            roles.push(Role { role: thread.role.clone(), ..Role::default() });
-            roles.len() - 1
-        });
-        roles[at].threads += 1;
-        let before = std::mem::take(&mut roles[at].states);
-        roles[at].states = if roles[at].threads == 1 {
-            thread.states.clone()
-        } else {
-            add_tables(before, &thread.states)
-        };
+pub fn roles(trace: &Trace) -> Vec<RoleStates> {
+    sum_by_role(trace.threads.iter().map(|t| {
+        let elapsed_ns = t.end_ns.saturating_sub(t.start_ns);
+        (t.role.as_str(), elapsed_ns, t.states.clone())
+    }))
+}
+
+/// Role, elapsed time and table of each thread, summed by role in the order of the first thread.
+pub fn sum_by_role<'t>(
+    threads: impl IntoIterator<Item = (&'t str, u64, StateTable)>,
+) -> Vec<RoleStates> {
+    let mut roles: Vec<RoleStates> = Vec::new();
+    for (role, elapsed_ns, states) in threads {
+        match roles.iter_mut().find(|r| r.role == role) {
+            None => {
+                roles.push(RoleStates { role: role.to_owned(), threads: 1, elapsed_ns, states });
+            }
+            Some(sum) => {
+                sum.threads += 1;
+                sum.elapsed_ns += elapsed_ns;
+                sum.states = add_tables(std::mem::take(&mut sum.states), &states);
+            }
+        }
     }
     roles
 }

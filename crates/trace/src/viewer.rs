@@ -253,25 +253,14 @@ fn header(trace: &Trace, findings: &[Finding], body: &mut Body) -> Value {
         "devices": trace.devices.iter().map(|d| device(d, body)).collect::<Vec<_>>(),
         "cores": trace.cores.iter().map(|c| core(c, body)).collect::<Vec<_>>(),
         "series": trace.series.iter().map(|s| series(s, body)).collect::<Vec<_>>(),
-        "marks": trace.marks.iter()
-            .map(|m| json!({ "at_ns": m.at_ns, "name": m.name })).collect::<Vec<_>>(),
+        "marks": trace.marks,
         "files": trace.files,
         "file_bytes": trace.file_bytes,
         "roles": crate::shares::roles(trace).iter()
             .map(|r| json!({ "role": r.role, "threads": r.threads, "states": r.states }))
             .collect::<Vec<_>>(),
         "evidence": trace.evidence,
-        "findings": findings.iter().map(finding).collect::<Vec<_>>(),
-    })
-}
-
-fn finding(finding: &Finding) -> Value {
-    json!({
-        "id": finding.id,
-        "title": finding.title,
-        "sentence": finding.sentence,
-        "evidence": finding.evidence,
-        "try": finding.try_this,
+        "findings": findings,
     })
 }
 

@@ -31,22 +31,32 @@ fn advice(error: &io::Error) -> &'static str {
     }
 }
 
-/// Errors of one worker: the first ones and a count.
-#[derive(Debug, Default)]
-pub(crate) struct Errors {
-    pub(crate) kept: Vec<WalkError>,
-    pub(crate) count: u64,
+/// What failed in one thread: the first errors, and a count of all.
+#[derive(Debug)]
+pub struct Errors<E> {
+    /// The first [`ERRORS_KEPT_MAX`].
+    pub kept: Vec<E>,
+    /// How many there were.
+    pub count: u64,
 }
 
-impl Errors {
-    pub(crate) fn add(&mut self, error: WalkError) {
+impl<E> Default for Errors<E> {
+    fn default() -> Self {
+        Self { kept: Vec::new(), count: 0 }
+    }
+}
+
+impl<E> Errors<E> {
+    /// One more.
+    pub fn add(&mut self, error: E) {
         self.count += 1;
         if self.kept.len() < ERRORS_KEPT_MAX {
             self.kept.push(error);
         }
     }
 
-    pub(crate) fn merge(&mut self, other: Self) {
+    /// Those of another thread.
+    pub fn merge(&mut self, other: Self) {
         self.count += other.count;
         let room = ERRORS_KEPT_MAX.saturating_sub(self.kept.len());
         self.kept.extend(other.kept.into_iter().take(room));

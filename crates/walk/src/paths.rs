@@ -9,6 +9,13 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
+/// Bits of a position in a key of [`PathList::sort`].
+const KEY_INDEX_BITS: usize = 32;
+/// Bytes of a path in such a key.
+const KEY_BYTES: usize = 12;
+/// Paths that are worth a thread of their own when they are sorted.
+const SORT_PART_MIN: usize = 16_384;
+
 /// A packed list of paths.
 #[derive(Debug, Clone, Default)]
 pub struct PathList {
@@ -59,11 +66,17 @@ impl PathList {
             *self = other;
             return;
         }
-        self.bytes.reserve(other.bytes.len());
-        self.ends.reserve(other.len());
-        for index in 0..other.len() {
-            let inode = other.inode(index).unwrap_or(0);
-            self.push_parts(&[other.get(index)], inode, other.known_regular(index));
+        let (before, base) = (self.len(), self.bytes.len() as u64);
+        self.bytes.extend_from_slice(&other.bytes);
+        self.ends.extend(other.ends.iter().map(|end| base + end));
+        if !self.inodes.is_empty() || !other.inodes.is_empty() {
+            self.inodes.resize(before, 0);
+            self.inodes.extend_from_slice(&other.inodes);
+            self.inodes.resize(before + other.len(), 0);
+        }
+        self.regular.resize(self.len().div_ceil(64), 0);
+        for index in (0..other.len()).filter(|index| other.known_regular(*index)) {
+            self.regular[(before + index) / 64] |= 1 << ((before + index) % 64);
         }
     }
 
@@ -117,8 +130,55 @@ impl PathList {
     }
 
     /// Sorts the paths by their bytes.
+    ///
+    /// What follows the beginning that all paths share goes into a number with the position behind
+    /// it, so that most comparisons touch no path; a long list is sorted in parts on some threads,
+    /// whose runs are then merged.
     pub fn sort(&mut self) {
-        self.sort_by(|list, a, b| list.get(a).cmp(list.get(b)));
+        if u32::try_from(self.len()).is_err() {
+            return self.sort_by(|list, a, b| list.get(a).cmp(list.get(b)));
+        }
+        let shared = self.shared_bytes();
+        let mut keys: Vec<u128> = (0..self.len()).map(|index| self.key(shared, index)).collect();
+        sort_keys(&mut keys);
+        self.sort_alike(&mut keys, shared);
+        self.arrange(keys.into_iter().map(|key| key as u32 as usize));
+    }
+
+    /// Orders what sorted keys leave open: of paths that go on alike, the bytes after those.
+    fn sort_alike(&self, keys: &mut [u128], shared: usize) {
+        let begins = |key: &u128| key >> KEY_INDEX_BITS;
+        let position = |key: &u128| *key as u32 as usize;
+        let shared = shared + KEY_BYTES;
+        for alike in keys.chunk_by_mut(|a, b| begins(a) == begins(b)).filter(|c| c.len() > 1) {
+            if alike.iter().any(|key| self.get(position(key)).len() < shared) {
+                alike.sort_unstable_by_key(|key| self.get(position(key)));
+                continue;
+            }
+            alike.iter_mut().for_each(|key| *key = self.key(shared, position(key)));
+            alike.sort_unstable();
+            self.sort_alike(alike, shared);
+        }
+    }
+
+    /// How many bytes all paths begin with alike.
+    fn shared_bytes(&self) -> usize {
+        let mut shared: &[u8] = if self.is_empty() { &[] } else { self.get(0) };
+        for path in self.iter() {
+            let same = path.iter().zip(shared).take_while(|(a, b)| a == b).count();
+            shared = &shared[..same];
+        }
+        shared.len()
+    }
+
+    /// The bytes of a path behind those that are shared, as many as fit, above its position. Where a
+    /// path ends stand zeros, so that it never comes behind a longer one; equal keys say nothing.
+    fn key(&self, shared: usize, index: usize) -> u128 {
+        let own = &self.get(index)[shared..];
+        let mut bytes = [0; size_of::<u128>()];
+        let fits = own.len().min(KEY_BYTES);
+        bytes[..fits].copy_from_slice(&own[..fits]);
+        u128::from_be_bytes(bytes) | index as u128
     }
 
     /// Sorts by inode number, then by bytes; paths without a number come first.
@@ -131,6 +191,11 @@ impl PathList {
     fn sort_by(&mut self, compare: impl Fn(&Self, usize, usize) -> Ordering) {
         let mut order: Vec<usize> = (0..self.len()).collect();
         order.sort_unstable_by(|a, b| compare(self, *a, *b));
+        self.arrange(order.into_iter());
+    }
+
+    /// Puts the paths in this order of their positions.
+    fn arrange(&mut self, order: impl Iterator<Item = usize>) {
         let mut sorted = Self {
             bytes: Vec::with_capacity(self.bytes.len()),
             ends: Vec::with_capacity(self.len()),
@@ -143,6 +208,26 @@ impl PathList {
         }
         *self = sorted;
     }
+}
+
+/// Sorts numbers; those of long lists in parts at the same time.
+fn sort_keys(keys: &mut [u128]) {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let parts = (keys.len() / SORT_PART_MIN).min(cores);
+    if parts < 2 {
+        return keys.sort_unstable();
+    }
+    let part = keys.len().div_ceil(parts);
+    std::thread::scope(|scope| {
+        let mut parts = keys.chunks_mut(part);
+        let here = parts.next();
+        for part in parts {
+            scope.spawn(|| part.sort_unstable());
+        }
+        here.into_iter().for_each(<[u128]>::sort_unstable);
+    });
+    // The stable sort finds the runs and merges them.
+    keys.sort();
 }
 
 #[cfg(test)]
@@ -167,9 +252,29 @@ mod tests {
     }
 
     fn entries() -> impl Strategy<Value = Vec<Plain>> {
-        let path = proptest::collection::vec(any::<u8>(), 0..12);
+        let path = prop_oneof![
+            proptest::collection::vec(any::<u8>(), 0..12),
+            proptest::collection::vec(0u8..2, 0..40),
+        ];
         let inode = proptest::option::of(1u64..9);
         proptest::collection::vec((path, inode, any::<bool>()), 0..200)
+    }
+
+    #[test]
+    fn a_long_list_is_sorted_in_parts_and_merged() {
+        let count = 5 * SORT_PART_MIN as u64;
+        let mut list = PathList::new();
+        for i in 0..count {
+            // Each number below the count once, in no order; even ones first. All of a half go on
+            // alike for longer than a key holds.
+            let mixed = i.wrapping_mul(48_271) % count;
+            let half = if mixed % 2 == 0 { b"a" } else { b"b" };
+            list.push_found(&[b"the/same/", half, format!("{mixed:020}").as_bytes()], mixed + 1);
+        }
+        list.sort();
+        assert!(list.iter().is_sorted());
+        let numbers = (0..count).step_by(2).chain((1..count).step_by(2));
+        assert!(numbers.enumerate().all(|(at, number)| list.inode(at) == Some(number + 1)));
     }
 
     #[test]

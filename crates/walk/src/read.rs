@@ -28,7 +28,7 @@ impl<V: Visitor> Worker<'_, '_, V> {
                 let mut block = self.block.take().unwrap_or_else(|| Block::new(BUFFER_BYTES));
                 let first = self.local.len();
                 self.blocks(&node, &held, &mut block);
-                if self.ground.walk.method == Method::Sweep {
+                if matches!(self.ground.walk.method, Method::Sweep | Method::InodeTables) {
                     // The directory with the lowest inode comes next.
                     let first = first.min(self.local.len());
                     self.local[first..].sort_unstable_by_key(|task| Reverse(task.inode()));
@@ -132,6 +132,7 @@ impl<V: Visitor> Worker<'_, '_, V> {
                 later.push(record.name);
                 return true;
             }
+            Method::InodeTables => return self.entry_in_tables(node, held, record),
             Method::Sweep => {
                 self.collect(node, record.name, record.inode);
                 return true;
@@ -166,6 +167,7 @@ impl<V: Visitor> Worker<'_, '_, V> {
     }
 
     /// What was asked of a name is here.
+    #[inline]
     pub(crate) fn answered(
         &mut self,
         node: &Arc<Node<V::Dir>>,
@@ -186,15 +188,21 @@ impl<V: Visitor> Worker<'_, '_, V> {
                 let found = Found { name, kind: meta.kind, inode: meta.inode, meta: asked };
                 self.visitor.entry(DirRef(node), &found) == Control::Continue
             }
-            Err(error) if is_gone(&error) => {
-                self.part.vanished += 1;
-                true
-            }
             Err(error) => {
-                let path = path_from(node.whole_path(name.to_bytes()));
-                self.fail(Some(node), "ask for", path, error);
+                self.unanswered(node, name, error);
                 true
             }
+        }
+    }
+
+    /// A name that was read cannot be asked for.
+    #[cold]
+    fn unanswered(&mut self, node: &Arc<Node<V::Dir>>, name: &CStr, error: io::Error) {
+        if is_gone(&error) {
+            self.part.vanished += 1;
+        } else {
+            let path = path_from(node.whole_path(name.to_bytes()));
+            self.fail(Some(node), "ask for", path, error);
         }
     }
 

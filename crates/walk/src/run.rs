@@ -4,6 +4,7 @@ use crate::error::Errors;
 use crate::method::{Method, Refused, THREADS_MAX, Threads};
 use crate::pool::Pool;
 use crate::sweep::Sweeps;
+use crate::tables::{self, Counts, Tables, TablesUse};
 use crate::task::{Holds, Task};
 use crate::visit::Visitor;
 use crate::watch::Watch;
@@ -95,10 +96,13 @@ pub struct Report {
     pub threads_why: String,
     /// Kernel threads that answered rings, at most at one time; `None` without a ring.
     pub ring_workers: Option<usize>,
+    /// What was read from inode tables; `None` with any other method.
+    pub tables: Option<TablesUse>,
 }
 
 impl Report {
-    fn merge(&mut self, part: Part, errors: &mut Errors) {
+    fn merge(&mut self, part: Part, errors: &mut Errors<WalkError>, counts: &mut Counts) {
+        counts.add(part.tables);
         self.entries += part.entries;
         self.directories += part.directories;
         self.vanished += part.vanished;
@@ -119,15 +123,25 @@ pub(crate) struct Ground<'w, D> {
     /// The controller, if it decides how many walk.
     pub(crate) watch: Option<Watch>,
     pub(crate) sweeps: Sweeps<D>,
+    /// The inode tables, if they are the method.
+    pub(crate) tables: Option<Tables>,
 }
 
 impl<'w, D> Ground<'w, D> {
-    fn new(walk: &'w Walk, roots: &'w [PathBuf], active: usize, watch: Option<Watch>) -> Self {
+    fn new(
+        walk: &'w Walk,
+        roots: &'w [PathBuf],
+        active: usize,
+        watch: Option<Watch>,
+    ) -> Result<Self, Refused> {
+        let by_tables = walk.method == Method::InodeTables && !walk.fields.is_none();
+        let tables = if by_tables { Tables::below(roots)? } else { None };
         let pool = Pool::new(active);
         pool.arrive();
         let holds = Arc::new(Holds::new(walk.descriptors_max));
         let sweeps = Sweeps::new(walk.sweep_files_max);
-        Self { walk, roots, next_root: AtomicUsize::new(0), pool, holds, watch, sweeps }
+        let next_root = AtomicUsize::new(0);
+        Ok(Self { walk, roots, next_root, pool, holds, watch, sweeps, tables })
     }
 
     /// The next root that nobody took.
@@ -190,15 +204,15 @@ fn labour<'scope, 'env, V, M>(
 }
 
 impl Walk {
-    /// Whether this machine can walk so.
-    pub fn probe(&self) -> Result<(), Refused> {
+    /// Whether this machine can walk `roots` so.
+    pub fn probe(&self, roots: &[PathBuf]) -> Result<(), Refused> {
         match (self.method, self.threads) {
-            (Method::InodeTables, _) => Err(Refused::InodeTables),
-            (Method::Uring, _) => {
-                StatRing::new(1, self.ring_workers_max).map(drop).map_err(Refused::Ring)
-            }
             (_, Threads::Count(count)) if !(1..=THREADS_MAX).contains(&count) => {
                 Err(Refused::Threads(count.to_string()))
+            }
+            (Method::InodeTables, _) if !self.fields.is_none() => tables::probe(roots),
+            (Method::Uring, _) => {
+                StatRing::new(1, self.ring_workers_max).map(drop).map_err(Refused::Ring)
             }
             _ => Ok(()),
         }
@@ -218,9 +232,9 @@ impl Walk {
         roots: &[PathBuf],
         make: impl Fn(usize) -> V + Sync,
     ) -> Result<(Vec<V>, Report), Refused> {
-        self.probe()?;
+        self.probe(roots)?;
         let (active, watch) = self.threads_to_start();
-        let ground = Ground::new(self, roots, active, watch);
+        let ground = Ground::new(self, roots, active, watch)?;
         let crew = Crew { ground, make, brought: Mutex::default() };
         std::thread::scope(|scope| labour(scope, &crew, 0));
         let brought = crew.brought.into_inner().unwrap_or_else(PoisonError::into_inner);
@@ -234,13 +248,14 @@ impl Walk {
             None => as_asked(active, parts.len()),
         };
         let mut report = Report { threads: parts.len(), threads_why, ..Report::default() };
-        let mut errors = Errors::default();
+        let (mut errors, mut counts) = (Errors::default(), Counts::default());
         let mut visitors = Vec::with_capacity(parts.len());
         for (_, visitor, part) in parts {
-            report.merge(part, &mut errors);
+            report.merge(part, &mut errors, &mut counts);
             visitors.push(visitor);
         }
         (report.errors, report.errors_count) = (errors.kept, errors.count);
+        report.tables = crew.ground.tables.as_ref().map(|tables| tables.use_of(counts));
         Ok((visitors, report))
     }
 
@@ -250,14 +265,15 @@ impl Walk {
         roots: &[PathBuf],
         visitor: &mut V,
     ) -> Result<Report, Refused> {
-        self.probe()?;
-        let ground = Ground::new(self, roots, 1, None);
+        self.probe(roots)?;
+        let ground = Ground::new(self, roots, 1, None)?;
         let part = Worker::new(&ground, 0, visitor, &|_| {}).run();
         let threads_why = "1 thread, the caller's".to_owned();
         let mut report = Report { threads: 1, threads_why, ..Report::default() };
-        let mut errors = Errors::default();
-        report.merge(part, &mut errors);
+        let (mut errors, mut counts) = (Errors::default(), Counts::default());
+        report.merge(part, &mut errors, &mut counts);
         (report.errors, report.errors_count) = (errors.kept, errors.count);
+        report.tables = ground.tables.as_ref().map(|tables| tables.use_of(counts));
         Ok(report)
     }
 

@@ -106,12 +106,12 @@ impl<D> Plan<D> {
         Self { batches, order, next: AtomicUsize::new(0) }
     }
 
-    fn next_chunk(&self) -> &[(u64, u32, u32)] {
+    pub(crate) fn next_chunk(&self) -> &[(u64, u32, u32)] {
         let start = self.next.fetch_add(CHUNK_FILES, Ordering::Relaxed).min(self.order.len());
         &self.order[start..(start + CHUNK_FILES).min(self.order.len())]
     }
 
-    fn get(&self, place: &(u64, u32, u32)) -> (&Arc<Node<D>>, &CStr) {
+    pub(crate) fn get(&self, place: &(u64, u32, u32)) -> (&Arc<Node<D>>, &CStr) {
         self.batches[place.1 as usize].get(place.2 as usize)
     }
 }

@@ -4,6 +4,7 @@ use crate::error::Errors;
 use crate::node::Node;
 use crate::run::{Follow, Ground};
 use crate::sweep::Batch;
+use crate::tables::Counts;
 use crate::task::{Held, PartTask, Task};
 use crate::visit::{DirRef, Visitor};
 use crate::watch::Gauge;
@@ -28,9 +29,10 @@ pub(crate) struct Part {
     pub(crate) directories: u64,
     pub(crate) vanished: u64,
     pub(crate) loops: u64,
-    pub(crate) errors: Errors,
+    pub(crate) errors: Errors<WalkError>,
     pub(crate) stopped: bool,
     pub(crate) ring_workers: Option<usize>,
+    pub(crate) tables: Counts,
 }
 
 pub(crate) struct Worker<'a, 'w, V: Visitor> {
@@ -176,7 +178,10 @@ impl<'a, 'w, V: Visitor> Worker<'a, 'w, V> {
                 self.visitor.part(DirRef(&node));
                 self.finish(node);
             }
-            Task::Sweep(plan) => self.sweep(&plan),
+            Task::Sweep(plan) => match &self.ground.tables {
+                Some(tables) => self.look_up(tables, &plan),
+                None => self.sweep(&plan),
+            },
         }
     }
 

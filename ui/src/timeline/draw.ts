@@ -279,12 +279,17 @@ export class Painter {
         c.lineTo(Math.round(x) + 0.5, bottom);
         c.stroke();
         c.setLineDash([]);
-        if (band && x >= free) {
+        if (band) {
           c.font = SMALL;
-          c.textAlign = "left";
-          c.fillStyle = colours.soft;
-          c.fillText(mark.name, x + 4, band.y - view.top + 12);
-          free = x + c.measureText(mark.name).width + 14;
+          const wide = c.measureText(mark.name).width;
+          // Near the right edge the words stand before their line.
+          const left = x + 4 + wide > view.width ? x - 4 - wide : x + 4;
+          if (left >= free) {
+            c.textAlign = "left";
+            c.fillStyle = colours.soft;
+            c.fillText(mark.name, left, band.y - view.top + 12);
+            free = left + wide + 10;
+          }
         }
       }
     }

@@ -51,6 +51,11 @@ export function runOf(letter: "A" | "B", trace: Trace): Run {
   return { letter, trace, use: useOf(trace), both: combinations(trace), byTid };
 }
 
+/** What a narrow column shows of a thread's name: that it is one of ours goes without saying. */
+export function shortName(thread: Thread): string {
+  return (thread.name || thread.role).replace(/^ioloom-(?=.)/, "");
+}
+
 /** Roles in the order of their first thread. */
 export function rolesOf(runs: readonly Run[]): string[] {
   return [...new Set(runs.flatMap((r) => r.trace.threads.map((t) => t.role)))];
@@ -162,7 +167,7 @@ export function labelOf(row: Row): [string, string] {
     case "group":
       return [row.name, row.words];
     case "thread":
-      return [row.thread.name || row.thread.role, String(row.thread.tid)];
+      return [shortName(row.thread), String(row.thread.tid)];
     case "spans":
       return ["", "calls"];
     case "core":

@@ -3,7 +3,7 @@
 // shown and to the roles that are not hidden.
 import { swatch, type Palette, type Tile } from "./colours";
 import { count, shares, size, tenths, time } from "./format";
-import { rolesOf, threadId, type Run } from "./layout";
+import { rolesOf, shortName, threadId, type Run } from "./layout";
 import { UNPLACED_FROM, type StateTime, type Thread } from "./payload";
 import { FAMILY_NAMES, FAMILY_WORDS, STATES } from "./states";
 import { BOTH, USE } from "./use";
@@ -203,7 +203,7 @@ export class Bars {
         for (const thread of threads) {
           if (shown < THREADS_SHOWN) {
             const jump = (): void => hooks.showThread(threadId(run, thread));
-            this.line(this.threads, run, role, [thread], `${letter}${thread.name || thread.role}`, String(thread.tid), jump);
+            this.line(this.threads, run, role, [thread], `${letter}${shortName(thread)}`, String(thread.tid), jump);
           }
           shown += 1;
         }

@@ -19,7 +19,7 @@ export class Viewer {
   readonly canvas = element("canvas", "tl-canvas");
   readonly range: TimeRange;
   readonly runs: readonly Run[];
-  readonly folded = new Set<string>();
+  readonly folded: Set<string> = new Set();
   readonly rolesOff = new Set<string>();
   readonly marked: Marked & { statesOff: Set<number> } = { lane: null, cursor: null, selected: null, wake: null, statesOff: new Set() };
   rows: Row[] = [];
@@ -47,6 +47,10 @@ export class Viewer {
     traces: readonly Trace[],
   ) {
     this.runs = traces.map((t, i) => runOf(i === 0 ? "A" : "B", t));
+    if (this.runs.length > 1) {
+      // Two runs are compared by their threads, so both should be seen at once.
+      this.folded = new Set(this.runs.flatMap((r) => [`${r.letter}:g:tool`, `${r.letter}:g:cores`]));
+    }
     this.range = new TimeRange(Math.max(1, ...traces.map((t) => t.elapsed)));
     this.colours = palette(root);
     this.painter = new Painter(this.canvas);

@@ -4,7 +4,8 @@ use super::rust_source::{code_only, lines_with_word, std_paths, without_tests};
 use super::{Finding, Source};
 
 /// Crates without input or output, clock, environment and unseeded randomness.
-pub(super) const PURE: [&str; 6] = ["model", "stats", "control", "predict", "claims", "trace"];
+pub(super) const PURE: [&str; 7] =
+    ["model", "stats", "control", "predict", "claims", "trace", "exchange"];
 
 /// What a pure crate must not name. Atomics are here because a state machine that is driven by
 /// a simulator and by threads alike must leave sharing to its caller.

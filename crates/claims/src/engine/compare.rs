@@ -120,17 +120,21 @@ fn noise_floor(
 }
 
 pub(super) fn ratio<'a>(bench: &Bench<'a>, contrast: &Contrast) -> Result<Finding<'a>, Gap> {
-    let Contrast::Ratio { at, a, b, metric, metric_b, claim, times, margin } = contrast else {
+    let Contrast::Ratio { at, at_b, a, b, metric, metric_b, claim, times, margin } = contrast
+    else {
         return wrong();
     };
     let runs = bench.runs(at, contrast);
+    let elsewhere = at_b.as_ref().map(|place| bench.runs(place, contrast));
     let asked = Asked {
         metrics: [metric, metric_b.as_deref().unwrap_or(metric)],
         claim: *claim,
         times: *times,
         margin: *margin,
     };
-    compare(bench, &runs, [the_arm(&runs, a)?, the_arm(&runs, b)?], &asked)
+    let first = the_arm(&runs, a)?;
+    let second = the_arm(elsewhere.as_ref().unwrap_or(&runs), b)?;
+    compare(bench, &runs, [first, second], &asked)
 }
 
 /// The arm with the lowest median among those that ran, and how many did.

@@ -60,6 +60,7 @@ fn at_place<'a>(records: &[&'a RunRecord], place: &Place) -> Vec<&'a RunRecord> 
                 && r.key.experiment == place.experiment
                 && place.has_set(&r.key.set)
                 && place.condition.is_none_or(|c| c == r.key.condition)
+                && place.medium.as_ref().is_none_or(|m| *m == r.key.medium)
                 && place.compute.as_ref().is_none_or(|c| *c == r.key.compute)
         })
         .collect()
@@ -108,7 +109,9 @@ impl<'a> Runs<'a> {
             let least = wanted.iter().map(blocks).min().unwrap_or(0);
             let scaled = group.iter().any(|r| r.doubts.contains(&Doubt::Scaled));
             let newest = group.iter().map(|r| r.started_unix_ms).max().unwrap_or(0);
-            (least >= blocks_min, group[0].key.medium == "work", !scaled, newest)
+            // A slowed device or memory speaks only where a claim names it.
+            let own = matches!(group[0].key.medium.as_str(), "work" | "image");
+            (least >= blocks_min, own, !scaled, newest)
         });
         Self::new(&best.unwrap_or_default(), by_compute)
     }
@@ -247,7 +250,7 @@ const QUEUED_NS: f64 = 400.0;
 fn not_timed(record: &RunRecord, measured: &Measured, text: &str) -> bool {
     let asked = formula::names(text).iter().any(|name| name.starts_with("calls.read."));
     asked
-        && record.plan.method.needs_ring()
+        && record.plan.files().is_some_and(|plan| plan.method.needs_ring())
         && measured.metric("calls.read.p50_ns").is_some_and(|ns| ns < QUEUED_NS)
 }
 

@@ -19,6 +19,16 @@ pub(crate) fn study() -> StudySpec {
     toml::from_str(include_str!("../../../../studies/pipeline.toml")).expect("a study")
 }
 
+/// Every built-in study that claims test.
+pub(crate) fn studies() -> Vec<StudySpec> {
+    let walk = toml::from_str(include_str!("../../../../studies/walk.toml")).expect("a study");
+    let memory = toml::from_str(include_str!("../../../../studies/memory.toml")).expect("a study");
+    let pages =
+        toml::from_str(include_str!("../../../../studies/pagecache.toml")).expect("a study");
+    let copy = toml::from_str(include_str!("../../../../studies/copy.toml")).expect("a study");
+    vec![study(), walk, memory, pages, copy]
+}
+
 fn product(with: &BTreeMap<String, Vec<f64>>) -> Vec<BTreeMap<String, f64>> {
     let mut rows = vec![BTreeMap::new()];
     for (name, values) in with {

@@ -25,6 +25,7 @@ const WINDOWS: &[(&str, usize)] = &[
     ("000_small_task", usize::MAX),
     ("000_small_threads", 1),
     ("000_sync_overlapped", 40),
+    ("001_terms", 1),
     ("001_walk", 1),
     ("002_cache_levels", 50),
     ("002_caches", 1),
@@ -38,6 +39,7 @@ const WINDOWS: &[(&str, usize)] = &[
     ("002_sar_paging_read", 1),
     ("002_sar_paging_write_buffered", 1),
     ("002_sar_paging_write_direct", 1),
+    ("002_sharing", 50),
     ("002_smt", 1),
     ("002_sysctl", 8),
     ("003_large", 1),
@@ -52,6 +54,7 @@ const OURS: &[(&str, &str)] = &[
     ("000_million", "computers=0"),
     ("000_mmap_small", "computers=0"),
     ("002_cache_levels", "index"),
+    ("002_sharing", "cache"),
 ];
 
 fn shared(part: &str) -> PathBuf {
@@ -66,7 +69,7 @@ fn seed_text(number: &str) -> Option<String> {
     std::fs::read_to_string(path).ok()
 }
 
-/// All numbers of a line; digits grouped by commas are one number, as is "single" in Korean.
+/// All numbers of a line; digits grouped by commas or points are one number, as is "single" in Korean.
 fn numbers(line: &str) -> Vec<f64> {
     let line = line.replace("싱글", "1");
     let chars: Vec<char> = line.chars().collect();
@@ -79,11 +82,12 @@ fn numbers(line: &str) -> Vec<f64> {
         }
         let mut text = String::new();
         while i < chars.len() {
-            let grouped = chars[i] == ','
-                && !text.contains('.')
-                && (1..=3).all(|k| digit(i + k))
-                && !digit(i + 4);
-            let point = chars[i] == '.' && digit(i + 1) && !text.contains('.');
+            let three = |i: usize| (1..=3).all(|k| digit(i + k)) && !digit(i + 4);
+            let mark = |i: usize| chars.get(i) == Some(&'.') && three(i);
+            // Grouped by commas, or by at least two points as in 2.835.154.
+            let points = mark(i) && (mark(i + 4) || i >= 4 && mark(i - 4) && !text.contains('.'));
+            let grouped = (chars[i] == ',' && three(i) && !text.contains('.')) || points;
+            let point = !grouped && chars[i] == '.' && digit(i + 1) && !text.contains('.');
             if digit(i) || point {
                 text.push(chars[i]);
             } else if !grouped {
@@ -168,6 +172,7 @@ fn a_wrong_number_would_be_found() {
     assert!(!row_stands_in(&lines, 1, &[12.0, 12.0]));
     assert!(!row_stands_in(&lines, 1, &[471.0, 132_506_485.0]));
     assert!(row_stands_in(&lines, 2, &[471.0, 132_506_485.0]));
+    assert_eq!(numbers("2.835.154 plików, 10.5GB; 1.234"), [2_835_154.0, 10.5, 1.234]);
     assert_eq!(numbers("$19.00~s$ 1.3GB/s 0,4"), [19.0, 1.3, 0.0, 4.0]);
 }
 
@@ -199,6 +204,57 @@ fn rows_of_the_exchange_stand_in_one_printed_column() {
         let rate = cell("clients") * cell("orders_per_client") / cell("elapsed_us") * 1e7;
         assert!((rate / cell("rate_times_1e7") - 1.0).abs() < 2e-5, "{row:?}: {rate}");
     }
+}
+
+/// The unbuffered copies of seed 003 go up and down in turn, which its means do not show: the tests of
+/// series must find it there, and must not find it in its buffered copies.
+#[test]
+fn the_alternation_that_seed_003_hides_is_found() {
+    let table = table("003_runs").unwrap();
+    let column = |name: &str| -> Vec<f64> {
+        let at = table.header.iter().position(|h| h == name).expect("a column");
+        table.rows.iter().map(|row| row[at].parse().expect("a number")).collect()
+    };
+    for (name, found) in [
+        ("unbuffered_64_s", true),
+        ("unbuffered_32_s", true),
+        ("buffered_64_s", false),
+        ("buffered_32_s", false),
+    ] {
+        let values = column(name);
+        let test = ioloom_stats::Alternation::test(&values).unwrap();
+        assert_eq!(test.found, found, "{name}: {test:?}");
+        assert!(!found || test.lag1 < -0.5, "{name}: {test:?}");
+        let drift = ioloom_stats::Drift::test(&values).unwrap();
+        assert!(!found || !drift.found, "{name}: it is no drift: {drift:?}");
+    }
+    let first = ioloom_stats::FirstRun::test(&column("buffered_32_s")).unwrap();
+    assert!(first.change > 2.0, "{first:?}");
+}
+
+/// All that the 42 runs measured is their sleep of a second after each order, in as many rounds as the
+/// server's threads need for the clients.
+#[test]
+fn the_closed_loop_predicts_every_run_of_the_exchange_within_3_per_cent() {
+    let table = table("004_exchange").unwrap();
+    let mut errors = Vec::new();
+    for row in &table.rows {
+        let cell = |name: &str| {
+            let at = table.header.iter().position(|h| h == name).expect("a column");
+            row[at].as_str()
+        };
+        let number = |name: &str| -> u64 { cell(name).parse().expect("a number") };
+        let threads = (cell("model") == "pool").then(|| number("threads"));
+        let (clients, orders) = (number("clients"), number("orders_per_client"));
+        let law_s = ioloom_predict::closed::sleepers_elapsed_s(clients, threads, orders, 1.0);
+        let error = number("elapsed_us") as f64 / 1e6 / law_s - 1.0;
+        // Sleeps cannot be shorter; what is above them is everything else.
+        assert!((0.0..0.03).contains(&error), "{row:?}: {error}");
+        errors.push(error);
+    }
+    assert_eq!(errors.len(), 42);
+    errors.sort_by(f64::total_cmp);
+    assert!(errors[21] < 0.004, "the middle one is {}", errors[21]);
 }
 
 #[test]

@@ -18,6 +18,7 @@ use std::path::PathBuf;
 #[command(after_help = "\
 On a terminal the largest directories are drawn, else lines as of GNU du.
 A hard-linked file counts once, in the directory whose path comes first.
+Names that vanish during the scan take no space and are no errors.
 File systems of the kernel and of other computers are entered only by name.
 
 Examples:
@@ -38,6 +39,10 @@ pub(crate) struct DuArgs {
     /// Show only a total for each argument
     #[arg(short, long, conflicts_with = "all")]
     pub(crate) summarize: bool,
+
+    /// Lines of directories without what their subdirectories hold
+    #[arg(short = 'S', long, conflicts_with_all = ["tree", "json", "interactive", "diff"])]
+    pub(crate) separate_dirs: bool,
 
     /// Show directories down to this depth
     #[arg(short = 'd', long, value_name = "N")]
@@ -131,7 +136,8 @@ pub(crate) struct DuArgs {
     #[arg(long, value_name = "N", default_value = "auto")]
     pub(crate) threads: String,
 
-    /// How files are asked for: statx, lstat, uring or sweep
+    /// How files are asked for: statx, lstat, uring or sweep; as root on ext4 also inode-tables,
+    /// which syncs the file system, then reads sizes from its device
     #[arg(long, value_name = "METHOD", default_value = "statx")]
     pub(crate) method: String,
 
@@ -190,7 +196,8 @@ impl DuArgs {
 
     /// Whether the picture is wanted; `terminal` says whether standard output is one.
     pub(crate) fn picture(&self, terminal: bool) -> bool {
-        self.tree || terminal && !self.lines && !self.zero && !self.json
+        let lines = self.lines || self.zero || self.json || self.separate_dirs;
+        self.tree || terminal && !lines
     }
 
     /// Depth down to which directories are shown.
@@ -203,7 +210,9 @@ impl DuArgs {
         if self.interactive || self.export_ncdu.is_some() {
             return Detail::ALL;
         }
-        let mut detail = Detail { depth_max: self.depth_max(), files: self.all };
+        // What lies deeper than the lines go is not to be added to them.
+        let depth_max = if self.separate_dirs { u32::MAX } else { self.depth_max() };
+        let mut detail = Detail { depth_max, files: self.all };
         if self.svg.is_some() {
             detail.depth_max = detail.depth_max.max(2);
             detail.files = true;

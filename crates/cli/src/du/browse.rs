@@ -5,8 +5,9 @@
 //! question that names what would go; how it is removed stands in [`ioloom_du::remove`].
 
 use super::args::DuArgs;
-use super::picture::{bar, columns_of, fitted, percent, readable, size};
+use super::picture::{bar, percent, size};
 use crate::exit::Failure;
+use crate::out::{columns_of, fitted, readable};
 use ioloom_du::remove::remove;
 use ioloom_du::tree::Kind;
 use ioloom_du::{Measure, Scan, Tree};

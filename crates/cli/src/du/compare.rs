@@ -1,10 +1,11 @@
 //! `--diff`: what has changed between two scans, by directory.
 
 use super::lines::Lines;
-use super::picture::{ROWS, readable};
+use super::picture::ROWS;
 use super::{DuArgs, document, exit_of, scan, tell_troubles};
 use crate::exit::{Ended, Exit, Failure};
 use crate::out;
+use crate::out::readable;
 use ioloom_du::document::{Change, Document, changes};
 use ioloom_du::{Measure, Tally};
 use ioloom_model::units::{format_count, format_size};

@@ -83,6 +83,8 @@ pub(super) struct Lines {
     pub(super) threshold: Threshold,
     pub(super) depth_max: u32,
     pub(super) all: bool,
+    /// Whether a directory has what lies in its subdirectories.
+    pub(super) whole: bool,
     pub(super) end: u8,
 }
 
@@ -94,6 +96,7 @@ impl Lines {
             threshold: args.threshold()?,
             depth_max: args.depth_max(),
             all: args.all,
+            whole: !args.separate_dirs,
             end: if args.zero { 0 } else { b'\n' },
         })
     }
@@ -104,7 +107,17 @@ impl Lines {
         let kind = at == 0 || self.all || node.kind == Kind::Directory;
         kind && node.depth <= self.depth_max
             && !self.uncounted(tree, at)
-            && self.threshold.shows(node.total.by(self.measure))
+            && self.threshold.shows(self.value(tree, at))
+    }
+
+    /// The number that stands in the line of a node.
+    fn value(&self, tree: &Tree, at: usize) -> u64 {
+        let total = tree.nodes()[at].total.by(self.measure);
+        if self.whole {
+            return total;
+        }
+        let below = tree.children(at).filter(|at| tree.nodes()[*at].kind == Kind::Directory);
+        below.fold(total, |left, at| left.saturating_sub(tree.nodes()[at].total.by(self.measure)))
     }
 
     /// A further link of a file that is counted elsewhere has no line, as in GNU du.
@@ -116,7 +129,7 @@ impl Lines {
     /// All lines of a tree, what a directory holds before itself.
     pub(super) fn tree(&self, tree: &Tree, out: &mut Vec<u8>) {
         for at in tree.children_first().filter(|at| self.shows(tree, *at)) {
-            self.line(tree.nodes()[at].total.by(self.measure), &tree.path(at), out);
+            self.line(self.value(tree, at), &tree.path(at), out);
         }
     }
 
@@ -125,7 +138,7 @@ impl Lines {
         let mut all: Vec<(u64, usize, usize)> = Vec::new();
         for (root, tree) in trees.iter().enumerate() {
             let shown = (0..tree.nodes().len()).filter(|at| self.shows(tree, *at));
-            all.extend(shown.map(|at| (tree.nodes()[at].total.by(self.measure), root, at)));
+            all.extend(shown.map(|at| (self.value(tree, at), root, at)));
         }
         all.sort_by(|a, b| b.0.cmp(&a.0).then((a.1, a.2).cmp(&(b.1, b.2))));
         for (value, root, at) in all.into_iter().take(count) {

@@ -1,6 +1,6 @@
 //! A scan as a treemap.
 
-use super::picture::readable;
+use crate::out::readable;
 use ioloom_du::{Measure, Scan, Tree};
 use ioloom_report::quantity::Unit;
 use ioloom_report::svg::WIDE;

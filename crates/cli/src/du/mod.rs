@@ -1,8 +1,8 @@
 //! `ioloom du`: what takes the space, as lines, a picture, a document, a map or a browser.
 //!
 //! The scan is the crate `ioloom-du`; here are flags and the ways to show it. Lines are printed root
-//! by root while the scan goes on, everything else when it is done. How far it has come is told by a
-//! thread of its own from two counters, and only on a terminal.
+//! by root while the scan goes on, everything else when it is done. How far it has come is told from
+//! two counters that the scan writes once per directory.
 
 mod args;
 mod browse;
@@ -10,23 +10,25 @@ mod compare;
 mod lines;
 mod map;
 mod picture;
-mod told;
 
 pub(crate) use args::DuArgs;
 
 use crate::each::stop_flag;
 use crate::exit::{Ended, Exit, Failure};
+use crate::told::Told;
 use crate::{out, tell};
 use ioloom_du::document::Document;
 use ioloom_du::scan::{Progress, ScanError, Scanner};
 use ioloom_du::{Scan, Tree, ncdu};
+use ioloom_model::units::{format_count, format_size};
+use ioloom_walk::TablesUse;
 use lines::Lines;
 use std::fs::File;
 use std::io::{BufReader, BufWriter, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
-use told::Told;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 pub(crate) fn run(args: &DuArgs) -> Ended {
     let lines = Lines::of(args)?;
@@ -72,7 +74,10 @@ fn scan(args: &DuArgs, lines: &Lines, print: bool) -> Result<Scan, Failure> {
     };
     let mut scanner =
         Scanner::new(args.options()?, &roots, stop, progress.clone()).map_err(failure)?;
-    let told = Told::start(progress);
+    let told = Told::start("du-progress", move |elapsed| {
+        let entries = progress.entries.load(Ordering::Relaxed);
+        progress_line(entries, progress.disk_bytes.load(Ordering::Relaxed), elapsed)
+    });
     for root in &roots {
         if let Some(tree) = scanner.root(root).map_err(failure)?.filter(|_| print) {
             let mut text = Vec::new();
@@ -225,19 +230,35 @@ fn export(file: &Path, scan: &Scan) -> Result<(), Failure> {
 /// Tells what could not be read, and what was left out.
 fn tell_troubles(scan: &Scan) {
     for error in &scan.errors {
-        tell(&picture::readable(error.as_bytes()));
+        tell(&out::readable(error.as_bytes()));
     }
     let more = scan.errors_count.saturating_sub(scan.errors.len() as u64);
     if more > 0 && !scan.errors.is_empty() {
         tell(&format!("and {more} more errors"));
     }
     for (path, kind) in &scan.not_entered {
-        let path = picture::readable(path.as_os_str().as_encoded_bytes());
+        let path = out::readable(path.as_os_str().as_encoded_bytes());
         tell(&format!("{path} ({kind}) is not entered; name it, or give --all-file-systems"));
     }
+    scan.inode_tables.iter().for_each(|used| tell(&tables_line(used)));
     if scan.interrupted {
         tell("interrupted: the totals are incomplete");
     }
+}
+
+/// What stands behind sizes that were read from inode tables.
+fn tables_line(used: &TablesUse) -> String {
+    let count = |n: u64| format_count(n);
+    let device = out::readable(used.device.as_os_str().as_encoded_bytes());
+    let checked = if used.checksums { "each with its checksum" } else { "without checksums" };
+    format!(
+        "sizes as of a sync at the start: {} entries from the inode tables of {device}, {checked}; \
+         {} asked for by name; {} of both compared, {} changed since the sync",
+        count(used.read),
+        count(used.asked),
+        count(used.sampled),
+        count(used.changed),
+    )
 }
 
 fn exit_of(scan: &Scan) -> Exit {
@@ -250,7 +271,23 @@ fn exit_of(scan: &Scan) -> Exit {
     }
 }
 
+/// How far a scan has come.
+fn progress_line(entries: u64, bytes: u64, elapsed: Duration) -> String {
+    let per_s = entries as f64 / elapsed.as_secs_f64().max(0.001);
+    let (entries, size) = (format_count(entries), format_size(bytes));
+    format!("{entries} entries, {size}, {} per s", format_count(per_s as u64))
+}
+
 /// The paths of a tree and its nodes for people.
 fn path_text(tree: &Tree, at: usize) -> String {
-    picture::readable(&tree.path(at))
+    out::readable(&tree.path(at))
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_line_says_how_much_and_how_fast() {
+        let text = super::progress_line(20_000, 3 << 30, std::time::Duration::from_secs(2));
+        assert_eq!(text, "20 000 entries, 3.00 GiB, 10 000 per s");
+    }
 }

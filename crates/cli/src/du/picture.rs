@@ -5,6 +5,7 @@
 //! the same directory, so colour says nothing that the bar does not.
 
 use super::args::Threshold;
+use crate::out::{fitted, readable};
 use ioloom_du::tree::Kind;
 use ioloom_du::{Measure, Scan, Tree};
 use ioloom_model::units::{format_count, format_size};
@@ -240,40 +241,6 @@ fn painted(bar: &str, depth: usize) -> String {
     format!("\x1b[{}m{bar}\x1b[0m", COLOURS[depth % COLOURS.len()])
 }
 
-/// A name that cannot draw on the terminal.
-pub(super) fn readable(name: &[u8]) -> String {
-    let mut out = String::new();
-    for c in String::from_utf8_lossy(name).chars() {
-        let odd = c.is_control() || matches!(c, '\u{202A}'..='\u{202E}' | '\u{2066}'..='\u{2069}');
-        if odd { out.extend(c.escape_default()) } else { out.push(c) }
-    }
-    out
-}
-
-/// A text of at most `width` columns, with an ellipsis where something was left out.
-pub(super) fn fitted(text: &str, width: usize) -> String {
-    if columns_of(text) <= width {
-        return text.to_owned();
-    }
-    let mut out = String::new();
-    let mut taken = 0;
-    for c in text.chars() {
-        let next = columns_of(c.encode_utf8(&mut [0; 4]));
-        if taken + next + 1 > width {
-            break;
-        }
-        taken += next;
-        out.push(c);
-    }
-    out + "…"
-}
-
-/// Columns that a text takes on a terminal.
-pub(super) fn columns_of(text: &str) -> usize {
-    use ratatui::text::Span;
-    Span::raw(text).width()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -290,13 +257,5 @@ mod tests {
         }
         assert_eq!(bar(0.5, 0.5), "████████        ");
         assert_eq!(bar(0.0, 0.25), "░░░░            ");
-    }
-
-    #[test]
-    fn names_cannot_draw_and_are_cut_by_columns() {
-        assert_eq!(readable(b"a\x1b[31m\n\xff"), "a\\u{1b}[31m\\n\u{FFFD}");
-        assert_eq!(fitted("abcdef", 4), "abc…");
-        assert_eq!(fitted("파일이름", 5), "파일…");
-        assert_eq!(fitted("abc", 3), "abc");
     }
 }

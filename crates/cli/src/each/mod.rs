@@ -123,18 +123,23 @@ impl Job {
             ..Options::default()
         };
         let work = work::EachWork::new(self, work::Lines::of(args));
-        let executed = match (input.files, input.stream) {
-            (Some(list), _) => engine::run(list, None, self.plan, &options, &work),
-            (None, Some(stream)) => engine::run_stream(stream, self.plan, &options, &work),
-            (None, None) => return Err(Failure::usage("give a path, or - for a list on stdin")),
-        };
+        if input.files.is_none() && input.stream.is_none() {
+            return Err(Failure::usage("give a path, or - for a list on stdin"));
+        }
+        let executed = ioloom::keeping_trace(trace_file, |failed| {
+            let options = Options { trace_of_failure: Some(failed), ..options };
+            match (input.files, input.stream) {
+                (Some(list), _) => engine::run(list, None, self.plan, &options, &work),
+                (None, stream) => {
+                    let stream = stream.into_iter().flatten();
+                    engine::run_stream(stream, self.plan, &options, &work)
+                }
+            }
+        });
         bar.finish();
         let cores = ioloom::usable_cores();
         match executed {
             Ok(mut executed) => {
-                if let (Some(file), Some(trace)) = (trace_file, executed.titled_trace()) {
-                    file.write(&trace).map_err(Failure::failed)?;
-                }
                 let measured = executed.measured(cores, cores);
                 let mut outcome = work.outcome(executed.locals, measured, &input.roots)?;
                 outcome.cancelled = executed.cancelled;

@@ -22,6 +22,11 @@ pub(crate) struct ExportArgs {
     #[arg(long, value_enum, value_name = "TABLE", default_value = "segments")]
     table: Table,
 
+    /// Pixels of a PNG for one of the drawing
+    #[arg(long, value_name = "N", default_value_t = 2,
+          value_parser = clap::value_parser!(u8).range(1..=4))]
+    scale: u8,
+
     /// Write to this file (- for standard output)
     #[arg(short, long, value_name = "OUT")]
     output: PathBuf,
@@ -37,6 +42,8 @@ enum Format {
     Csv,
     /// A still picture
     Svg,
+    /// The same as pixels
+    Png,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -73,6 +80,12 @@ pub(super) fn run(args: &ExportArgs) -> Ended {
         (Format::Html, _) => timeline::timeline_page(std::slice::from_ref(&trace)).into_bytes(),
         (Format::Svg, _) => {
             timeline::timeline_svg(&trace, &timeline::Options::default()).into_bytes()
+        }
+        (Format::Png, _) => {
+            // Who draws pixels knows no style variables.
+            let plain = timeline::Options { theme: timeline::Theme::Light, ..Default::default() };
+            let svg = timeline::timeline_svg(&trace, &plain);
+            super::png::png(&svg, args.scale).map_err(Failure::failed)?
         }
         (Format::Perfetto, _) => perfetto::encode(&trace),
         (Format::Csv, Table::Segments) => csv::segments(&trace).into_bytes(),

@@ -1,5 +1,6 @@
 //! `ioloom trace show`: a trace as text.
 
+use super::document::document;
 use super::read;
 use crate::exit::{Ended, Exit};
 use crate::out;
@@ -24,10 +25,17 @@ pub(crate) struct ShowArgs {
     /// Columns to use [default: those of the terminal]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(40..=1000))]
     width: Option<u16>,
+
+    /// Print one JSON document
+    #[arg(long, conflicts_with = "width")]
+    json: bool,
 }
 
 pub(super) fn run(args: &ShowArgs) -> Ended {
     let trace = read(&args.file)?;
+    if args.json {
+        return out::print_json(&document(&trace, "trace show")).map(|()| Exit::Ok);
+    }
     out::print(&text(&trace, args.width.map_or_else(out::columns, usize::from)))?;
     Ok(Exit::Ok)
 }

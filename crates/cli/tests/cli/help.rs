@@ -2,11 +2,18 @@
 
 use crate::home::Home;
 
-const COMMANDS: [&str; 28] = [
+const COMMANDS: [&str; 36] = [
     "",
     "study",
     "each",
     "du",
+    "cp",
+    "cache",
+    "cache status",
+    "cache drop",
+    "cache warm",
+    "serve",
+    "load",
     "claims",
     "report",
     "compare",
@@ -16,6 +23,7 @@ const COMMANDS: [&str; 28] = [
     "results keep",
     "results index",
     "machine",
+    "memory",
     "watch",
     "trace",
     "trace show",

@@ -147,3 +147,41 @@ fn the_machine_is_one_document_and_a_text() {
     assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
     assert_eq!(std::fs::read_dir(home.path("")).unwrap().count(), 0, "nothing is left behind");
 }
+
+#[test]
+fn the_levels_of_memory_are_one_document_a_text_and_pictures() {
+    let home = Home::new();
+    home.run(&["memory", "--last"]).one_error(1, &["ioloom memory"]);
+    home.run(&["memory", "--cpu", "60000"]).one_error(2, &["--cpu 60000"]);
+    home.run(&["memory", "--max", "1k"]).one_error(2, &["--max"]);
+    // A small set, so that a debug build takes a moment; where levels end is not a matter of tests.
+    let json = home.run(&["memory", "--quick", "--max", "1MiB", "--json"]).well().json();
+    assert_eq!((json["schema"].as_u64(), json["command"].as_str()), (Some(1), Some("memory")));
+    for level in json["levels"].as_array().unwrap() {
+        assert!(level["latency_ns"].as_f64().unwrap() > 0.0, "{level}");
+        for field in ["bracket_bytes", "advertised_bytes", "verdict"] {
+            assert!(level.get(field).is_some(), "{field} in {level}");
+        }
+    }
+    let checks = json["checks"].as_array().unwrap();
+    let ids: Vec<_> = checks.iter().map(|c| c["id"].as_str().unwrap()).collect();
+    assert_eq!((ids.len(), ids[0], ids[15]), (16, "H1", "H16"));
+    let (page, picture, drawing) = (home.path("m.html"), home.path("m.svg"), home.path("d.svg"));
+    let text = home
+        .run(&[
+            "memory",
+            "--last",
+            "--html",
+            page.to_str().unwrap(),
+            "--svg",
+            picture.to_str().unwrap(),
+        ])
+        .well()
+        .out;
+    assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+    assert!(text.contains("Honesty checks"));
+    home.run(&["machine", "--svg", drawing.to_str().unwrap()]).well();
+    for file in [&page, &picture, &drawing] {
+        assert!(std::fs::read_to_string(file).unwrap().contains("<svg"), "{}", file.display());
+    }
+}

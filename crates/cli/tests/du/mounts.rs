@@ -11,7 +11,7 @@ fn in_own_mounts(place: &Place, script: &str) -> Option<Ran> {
         command.args(["-m", "sh", "-ec", script, "sh", PROGRAM]).current_dir(place.path());
         command.stdin(Stdio::null()).env("LC_ALL", "C").env("PATH", path());
         command.output().map_or(
-            Ran { code: None, out: Vec::new(), err: "unshare does not start".into() },
+            Ran { code: None, signal: None, out: Vec::new(), err: "unshare does not start".into() },
             Ran::from,
         )
     };
@@ -31,7 +31,7 @@ fn path() -> String {
 /// In a script: the same flags for both programs, and a word where they differ.
 const BOTH: &str = "
 both() {
-  ours=$(\"$1\" du \"$2\" $3 $4 $5) || echo \"ours ended with $?\"
+  ours=$(\"$1\" du $METHOD \"$2\" $3 $4 $5) || echo \"ours ended with $?\"
   gnus=$(du \"$2\" $3 $4 $5) || echo \"du ended with $?\"
   [ \"$ours\" = \"$gnus\" ] || { echo \"differ: $2 $3 $4: $ours / $gnus\"; }
 }
@@ -132,4 +132,150 @@ every \"$1\"
         }
         assert_eq!(ran.ended(0).text(), "", "{kind}");
     }
+}
+
+/// Sums by inode tables, and what is said of them. What was written last still waits in memory, with
+/// blocks that the tables do not know before a sync.
+const TABLES: &str = "
+METHOD='--method inode-tables'
+every \"$1\" 2> said
+grep -v -e '^du: warning' -e 'entries from the inode tables of /dev/loop' said && echo 'said more' || true
+grep -q '[1-9][0-9]* entries from the inode tables' said || echo 'nothing was read'
+for threads in 1 2 7 64 auto; do
+  \"$1\" du -a $METHOD --threads $threads t 2> more | sort > tables
+  \"$1\" du -a --threads 1 t | sort | cmp - tables || echo \"$threads threads\"
+done
+";
+
+#[test]
+fn inode_tables_tell_what_gnu_du_tells() {
+    if !gnu_is_there() {
+        return;
+    }
+    for options in [
+        "-b 1024 -I 128",
+        "-b 4096 -I 256",
+        "-b 1024 -I 256 -O ^metadata_csum,^64bit",
+        "-b 4096 -O inline_data",
+        "-b 1024 -O meta_bg,^resize_inode,sparse_super2 -g 2048",
+        "-b 4096 -O bigalloc -C 65536",
+    ] {
+        let place = Place::new();
+        place.odd_tree("copy");
+        place.hard_links("copy");
+        let script = format!(
+            "
+truncate -s 96M image; mkfs.ext4 -q -N 20000 {options} image >&2 || {{ echo cannot; exit 0; }}; mkdir mnt
+mount -o loop image mnt || {{ echo cannot; exit 0; }}
+cd mnt; mkdir t t/bound t/memory; cp -a ../copy/. t/; rm t/self
+seq 3000 | (cd t/bound; xargs touch)
+mount --bind t/deep t/bound; mount -t tmpfs none t/memory; echo x > t/memory/f
+mkdir elsewhere; seq 9999 > elsewhere/file; touch t/onto; mount --bind elsewhere/file t/onto
+mkdir t/many; (cd t/many; seq 5000 | xargs touch; seq 400 | xargs rm)
+head -c 3000000 /dev/zero > t/many/waits; echo small > t/many/small
+"
+        );
+        let script = format!("{BOTH}{script}{TABLES}");
+        let Some(ran) = in_own_mounts(&place, &script) else { return };
+        if ran.text() == "cannot\n" {
+            println!("skipped: no ext4 with {options} here: {}", ran.err.trim());
+            continue;
+        }
+        assert_eq!(ran.ended(0).text(), "", "{options}");
+    }
+}
+
+#[test]
+fn inode_tables_are_refused_where_they_cannot_be_right() {
+    let place = Place::new();
+    place.write("t/f", "x");
+    let script = "
+refused() {
+  shift; \"$DU\" du -s --method inode-tables \"$@\" 2> why && echo \"not refused: $@\" || echo $?; cat why
+}
+DU=\"$1\"
+mkdir memory upper work over ours; mount -t tmpfs none memory
+refused x memory
+refused x t memory
+mount -t tmpfs none ours; mkdir ours/upper ours/work
+if mount -t overlay -o lowerdir=t,upperdir=ours/upper,workdir=ours/work none over 2>/dev/null; then
+  refused x over
+fi
+truncate -s 16M image; mkfs.ext4 -q image; mkdir mnt; mount -o loop image mnt; echo x > mnt/f
+\"$DU\" du --json --method inode-tables mnt
+mount -t tmpfs none /dev
+refused x mnt
+";
+    let Some(ran) = in_own_mounts(&place, script) else { return };
+    let text = ran.ended(0).text();
+    let (before, rest) = text.split_once('{').unwrap();
+    assert!(before.starts_with("3\n") && before.contains("lies on tmpfs, and only ext4"), "{text}");
+    assert!(!before.contains("not refused"), "{text}");
+    let (json, after) = rest.rsplit_once('}').unwrap();
+    let json: serde_json::Value = serde_json::from_str(&format!("{{{json}}}")).unwrap();
+    let used = json["inode_tables"][0].as_object().unwrap();
+    let documented = include_str!("../../../../docs/json.md");
+    let documented = documented.split("### What was read from inode tables").nth(1).unwrap();
+    for key in used.keys() {
+        assert!(documented.contains(&format!("| `{key}` |")), "{key}");
+    }
+    assert_eq!((&used["entries_read"], &used["entries_changed"]), (&1.into(), &0.into()));
+    assert_eq!(json["method"], "inode-tables");
+    assert!(after.contains("3\n") && after.contains("no device file in /dev"), "{text}");
+}
+
+/// A byte of an inode is changed on the device, behind the back of the file system, which goes on to
+/// tell what it knew.
+#[test]
+fn inode_tables_that_lie_are_found_out() {
+    let has_tool = |tool: &str| Command::new(tool).arg("-V").env("PATH", path()).output().is_ok();
+    if !has_tool("debugfs") || !has_tool("losetup") {
+        println!("skipped: no debugfs and losetup here");
+        return;
+    }
+    for (feature, lie) in [("^metadata_csum", true), ("metadata_csum", false)] {
+        let place = Place::new();
+        let script = format!(
+            "
+truncate -s 16M image; mkfs.ext4 -q -b 1024 -O {feature} image; mkdir mnt
+mount -o loop image mnt || {{ echo cannot; exit 0; }}
+echo x > mnt/f; echo y > mnt/g; umount mnt
+debugfs -w -R 'set_inode_field /f ctime 20200101' image 2> said
+debugfs -R 'imap /f' image 2>> said > where
+block=$(sed -n 's/.*at block \\([0-9]*\\),.*/\\1/p' where)
+offset=$(sed -n 's/.*offset \\(0x[0-9a-f]*\\).*/\\1/p' where)
+mount -o loop image mnt; stat -c %s mnt/f
+device=$(losetup -j image | cut -d: -f1)
+printf '\\101' | dd of=$device bs=1 seek=$((block * 1024 + offset + 4)) conv=notrunc 2>> said
+\"$1\" du -ab --method inode-tables mnt 2> why | grep mnt/f || true
+cat why
+"
+        );
+        let Some(ran) = in_own_mounts(&place, &script) else { return };
+        let text = ran.ended(0).text();
+        if text == "cannot\n" {
+            println!("skipped: no ext4 can be mounted here");
+            return;
+        }
+        let found = if lie { "2\n65\tmnt/f\n" } else { "2\n2\tmnt/f\n" };
+        assert!(text.starts_with(found), "{feature}: {text}");
+        let said = "cannot trust the inode tables with mnt/f";
+        assert_eq!(text.contains(said), lie, "{feature}: {text}");
+        let asked = if lie { "0 asked for by name" } else { "1 asked for by name" };
+        assert!(text.contains(asked), "{feature}: {text}");
+    }
+}
+
+#[test]
+fn inode_tables_need_root() {
+    let place = Place::new().for_nobody();
+    place.write("t/f", "x");
+    let ran = place.du(&["-s", "--method", "inode-tables", "t"]);
+    if ran.code == Some(0) {
+        println!("skipped: this user reads the device");
+        return;
+    }
+    let ran = ran.ended(3);
+    assert_eq!(ran.err.lines().count(), 1, "{}", ran.err);
+    assert!(ran.err.contains("use statx"), "{}", ran.err);
 }

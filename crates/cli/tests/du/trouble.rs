@@ -14,7 +14,6 @@ fn wrong_use_is_one_error() {
         (&["--threads", "0", "t"][..], 2),
         (&["--method", "telepathy", "t"], 2),
         (&["--method", "names-only", "t"], 2),
-        (&["--method", "inode-tables", "t"], 3),
         (&["--threshold", "much", "t"], 2),
         (&["--threshold", "-0", "t"], 2),
         (&["-B", "0", "t"], 2),
@@ -71,7 +70,8 @@ fn names_that_come_and_go_are_no_trouble() {
         stop.store(true, Ordering::Relaxed);
         for (code, count, err) in codes {
             assert_eq!(code, Some(0), "{err}");
-            assert!((601..=604).contains(&count), "{count}");
+            // Each directory is seen with or without what comes and goes in it.
+            assert!((601..=601 + 2 * 300).contains(&count), "{count}");
         }
     });
 }

@@ -2,13 +2,9 @@
 
 use crate::place::{PROGRAM, Place, Ran};
 use std::fs::{self, File, Permissions};
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
-use std::os::unix::process::CommandExt;
+use std::os::unix::fs::PermissionsExt;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
-
-/// A plain user, for whom permissions count.
-const NOBODY: u32 = 65_534;
 
 #[test]
 fn bad_values_are_wrong_use() {
@@ -69,23 +65,13 @@ fn what_is_no_file_is_an_error_and_never_a_hang() {
 #[test]
 fn a_file_that_may_not_be_read_is_listed_and_the_others_are_done() {
     let place = Place::new();
-    fs::set_permissions(place.path(), Permissions::from_mode(0o755)).unwrap();
     place.write("t/open", "open");
     place.write("t/shut", "shut");
     place.write("t/closed/inside", "inside");
     fs::set_permissions(place.at("t/shut"), Permissions::from_mode(0o000)).unwrap();
     fs::set_permissions(place.at("t/closed"), Permissions::from_mode(0o000)).unwrap();
-    let mut command = if fs::metadata(place.path()).unwrap().uid() == 0 {
-        let program = place.at("ioloom");
-        fs::copy(PROGRAM, &program).unwrap();
-        fs::set_permissions(&program, Permissions::from_mode(0o755)).unwrap();
-        let mut command = place.command(program.to_str().unwrap());
-        command.uid(NOBODY).gid(NOBODY);
-        command
-    } else {
-        place.command(PROGRAM)
-    };
-    let ran: Ran = command.args(["each", "t", "--json"]).output().unwrap().into();
+    let place = place.for_nobody();
+    let ran = place.each(&["t", "--json"]);
     fs::set_permissions(place.at("t/closed"), Permissions::from_mode(0o755)).unwrap();
     let ran = ran.ended(1);
     let json = ran.json();

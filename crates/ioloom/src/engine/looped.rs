@@ -35,9 +35,10 @@ use crate::fetch::{Cx, Fetch, Loaded, Reaped, Started, no_buffer};
 use crate::source::{Claim, Item};
 use ioloom_control::{Action, Admission};
 use ioloom_model::CallKind;
+use ioloom_observe::Gauges;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
 /// Longest sleep of a worker that rests: a stop is looked for this often.
@@ -50,6 +51,8 @@ const SHORT_FUNCTION_NS: u64 = 20_000;
 /// Ready pieces of all workers.
 pub(super) struct Ready<'p, S> {
     queues: Vec<Queue<'p, S>>,
+    /// They tell how long each queue is, to other workers and to a sampler.
+    gauges: Arc<Gauges>,
     team: Mutex<Crew>,
     /// Its number of resting workers, for whoever pushes: changes under that lock.
     resting_now: AtomicUsize,
@@ -64,22 +67,19 @@ struct Crew {
     resting: usize,
 }
 
-struct Queue<'p, S> {
-    pieces: Mutex<VecDeque<Loaded<'p, S>>>,
-    len: AtomicUsize,
-}
+struct Queue<'p, S>(Mutex<VecDeque<Loaded<'p, S>>>);
 
 impl<'p, S> Queue<'p, S> {
     fn lock(&self) -> MutexGuard<'_, VecDeque<Loaded<'p, S>>> {
-        self.pieces.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+        self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 }
 
 impl<'p, S> Ready<'p, S> {
-    pub(super) fn new(workers: usize) -> Self {
-        let queue = || Queue { pieces: Mutex::new(VecDeque::new()), len: AtomicUsize::new(0) };
+    pub(super) fn new(workers: usize, gauges: Arc<Gauges>) -> Self {
         Self {
-            queues: (0..workers).map(|_| queue()).collect(),
+            queues: (0..workers).map(|_| Queue(Mutex::new(VecDeque::new()))).collect(),
+            gauges,
             team: Mutex::new(Crew::default()),
             resting_now: AtomicUsize::new(0),
             pushed: Condvar::new(),
@@ -87,11 +87,10 @@ impl<'p, S> Ready<'p, S> {
     }
 
     fn push(&self, worker: usize, piece: Loaded<'p, S>) {
-        let queue = &self.queues[worker];
-        let mut pieces = queue.lock();
+        let mut pieces = self.queues[worker].lock();
         pieces.push_back(piece);
         let len = pieces.len();
-        queue.len.store(len, Ordering::Release);
+        self.gauges.set_ready(worker, len);
         drop(pieces);
         if len > 1 && self.resting_now.load(Ordering::Relaxed) > 0 {
             let _crew = self.lock_crew();
@@ -132,18 +131,17 @@ impl<'p, S> Ready<'p, S> {
     }
 
     fn pop(&self, worker: usize) -> Option<Loaded<'p, S>> {
-        let queue = &self.queues[worker];
-        if queue.len.load(Ordering::Acquire) == 0 {
+        if self.len(worker) == 0 {
             return None;
         }
-        let mut pieces = queue.lock();
+        let mut pieces = self.queues[worker].lock();
         let piece = pieces.pop_front();
-        queue.len.store(pieces.len(), Ordering::Release);
+        self.gauges.set_ready(worker, pieces.len());
         piece
     }
 
     fn len(&self, worker: usize) -> usize {
-        self.queues[worker].len.load(Ordering::Acquire)
+        self.gauges.ready(worker)
     }
 
     /// The oldest piece of the worker that has the most, if any has one.

@@ -1,8 +1,10 @@
 //! From the accounts of threads to the numbers of a run.
 
 use super::Executed;
-use ioloom_model::Measured;
+use ioloom_model::{Measured, State, StateTable};
 use ioloom_observe::{ThreadReport, bottleneck, merge_calls};
+use ioloom_trace::{Trace, shares};
+use std::collections::BTreeMap;
 
 impl<L> Executed<L> {
     /// The numbers of the run on `cores` usable processors of `cpus` on line. Takes the accounts
@@ -28,14 +30,61 @@ impl<L> Executed<L> {
             spans_lost: reports.iter().map(|r| r.spans_lost).sum(),
             ..Measured::default()
         };
+        let accounts = self.accounts(&reports);
         for report in reports {
             measured.threads.push(report.time);
             if !report.spans.is_empty() {
                 measured.spans.push(report.spans);
             }
         }
+        self.states(&mut measured, accounts);
         self.usage.fill(&mut measured, cpus);
         measured.bottleneck = Some(bottleneck(&measured, cores));
         measured
     }
+
+    /// Tables from the threads' own accounts, where they are good enough and no trace is better.
+    fn accounts(
+        &self,
+        reports: &[ThreadReport],
+    ) -> Option<(Vec<StateTable>, ioloom_model::Evidence)> {
+        let clocked = !reports.is_empty() && reports.iter().all(|r| r.clocked);
+        let waits = self.function_waits;
+        let table = |report| ioloom_observe::states(report, waits);
+        (clocked && self.trace.is_none())
+            .then(|| (reports.iter().map(table).collect(), ioloom_observe::evidence(reports)))
+    }
+
+    /// States by thread and role, from the trace or else from the accounts.
+    fn states(
+        &self,
+        measured: &mut Measured,
+        accounts: Option<(Vec<StateTable>, ioloom_model::Evidence)>,
+    ) {
+        if let Some(trace) = &self.trace {
+            for thread in &mut measured.threads {
+                if let Some(states) = table_of(trace, &thread.name) {
+                    thread.states_ns = sums(states);
+                }
+            }
+            measured.roles = shares::roles(trace);
+            measured.evidence = Some(trace.evidence.clone());
+        } else if let Some((tables, evidence)) = accounts {
+            for (thread, table) in measured.threads.iter_mut().zip(&tables) {
+                thread.states_ns = sums(table);
+            }
+            let threads = measured.threads.iter().zip(tables);
+            measured.roles =
+                shares::sum_by_role(threads.map(|(t, states)| (&*t.role, t.elapsed_ns, states)));
+            measured.evidence = Some(evidence);
+        }
+    }
+}
+
+fn table_of<'t>(trace: &'t Trace, name: &str) -> Option<&'t StateTable> {
+    trace.threads.iter().find(|t| t.name == name).map(|t| &t.states)
+}
+
+fn sums(table: &StateTable) -> BTreeMap<State, Option<u64>> {
+    table.iter().map(|(state, time)| (*state, time.ns)).collect()
 }

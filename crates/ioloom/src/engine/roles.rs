@@ -29,9 +29,10 @@ use crate::fetch::{Cx, Fetch, Loaded, Reaped, Started, full_of_window};
 use crate::source::{Claim, Item};
 use ioloom_ledger::Permits;
 use ioloom_model::{CallKind, HybridOrder, ReadAhead, Schedule};
+use ioloom_observe::Gauges;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
 /// Longest nap: a stop is looked for this often.
@@ -51,6 +52,7 @@ pub(super) struct Queues<'p, S> {
     /// Files that may still be started; `None` without a bound.
     ahead: Option<Permits>,
     order: HybridOrder,
+    gauges: Arc<Gauges>,
 }
 
 struct State<'p, S> {
@@ -79,6 +81,7 @@ impl<'p, S> Queues<'p, S> {
             events: AtomicU64::new(0),
             ahead,
             order,
+            gauges: shared.gauges.clone(),
         }
     }
 
@@ -89,6 +92,7 @@ impl<'p, S> Queues<'p, S> {
     fn push(&self, loaded: Loaded<'p, S>) {
         let mut state = self.lock();
         state.loaded.push_back(loaded);
+        self.gauges.set_ready_of_all(state.loaded.len());
         self.loaded.notify_one();
         self.happened(&state);
     }
@@ -119,7 +123,13 @@ impl<'p, S> Queues<'p, S> {
     }
 
     fn try_pop(&self) -> Option<Loaded<'p, S>> {
-        self.lock().loaded.pop_front()
+        self.take(&mut self.lock())
+    }
+
+    fn take(&self, state: &mut State<'p, S>) -> Option<Loaded<'p, S>> {
+        let loaded = state.loaded.pop_front()?;
+        self.gauges.set_ready_of_all(state.loaded.len());
+        Some(loaded)
     }
 
     /// The next loaded file, waiting for it. `None`: there will be none, or the run is stopping.
@@ -129,7 +139,7 @@ impl<'p, S> Queues<'p, S> {
             if shared.stopping() {
                 return None;
             }
-            if let Some(loaded) = state.loaded.pop_front() {
+            if let Some(loaded) = self.take(&mut state) {
                 return Some(loaded);
             }
             if state.readers == 0 {

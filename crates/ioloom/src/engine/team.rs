@@ -6,7 +6,7 @@
 //! and the run costs as many threads as it has permits. The calling thread does the looking and also
 //! tells progress.
 
-use super::traced::Traced;
+use super::traced::{Sampled, Traced};
 use super::{
     Error, Executed, Options, Role, Shared, Work, Worker, blocking, looped, roles, traced,
     window_of,
@@ -59,7 +59,7 @@ pub(super) fn run<W: Work>(
 ) -> Result<Executed<W::Local>, Error> {
     let gate = Gate::default();
     let queues = roles::Queues::new(shared);
-    let ready = looped::Ready::new(roles.len());
+    let ready = looped::Ready::new(roles.len(), shared.gauges.clone());
     let main = std::thread::current();
     let traced = options.tracing.map(|wanted| Traced::start(wanted, roles.len())).transpose()?;
     let team = Team {
@@ -73,44 +73,30 @@ pub(super) fn run<W: Work>(
         main: &main,
         traced: traced.as_ref(),
     };
-    let (mut reports, mut locals) = (Vec::new(), Vec::new());
-    let (mut start, mut ended, mut sampled) = (0, 0, Vec::new());
-    let mut usage = UsageDelta::default();
-    let mut ramp = team.ramp();
-    std::thread::scope(|scope| {
-        let mut handles = Vec::with_capacity(roles.len());
-        team.start_more(scope, ramp.running(), &mut handles);
-        team.gate.wait_until_ready(handles.len());
-        let before = Usage::now(options.block_device);
-        start = monotonic_ns();
-        let sampled_too = options.sample || traced.is_some();
-        let sampler = sampled_too.then(|| traced::sample(shared, start)).flatten();
-        if let Some(traced) = &traced {
-            traced.begin(start);
-        }
-        ramp.begin(0, waits());
-        team.gate.open(start);
-        team.watch(&mut ramp, |more| team.start_more(scope, more, &mut handles));
-        for handle in handles {
-            let out = handle.join().expect("panics are caught");
-            let Some((report, local, end)) = out else { continue };
-            ended = ended.max(end);
-            reports.push(report);
-            locals.push(local);
-        }
-        usage = Usage::now(options.block_device).since(&before);
-        sampled = sampler.map(Sampler::stop).unwrap_or_default();
-    });
+    let Together { locals, reports, start, ended, usage, sampled } = together(team);
     let elapsed_ns = ended.saturating_sub(start);
     let panic = shared.panic.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).take();
     if let Some(payload) = panic {
         std::panic::resume_unwind(payload);
     }
     let fatal = shared.fatal.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).take();
+    let trace = traced.map(|traced| {
+        let ran = traced::Ran {
+            elapsed_ns,
+            reports: &reports,
+            sampled: &sampled,
+            list_end_ns: shared.source.ended_ns().map(|at| at.saturating_sub(start)),
+            function_waits: options.function_waits,
+            failed: fatal.as_ref(),
+        };
+        Box::new(traced.end(shared, &ran))
+    });
     if let Some(error) = fatal {
+        if let (Some(slot), Some(trace)) = (options.trace_of_failure, trace) {
+            *slot.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = Some(trace);
+        }
         return Err(error);
     }
-    let trace = traced.map(|traced| Box::new(traced.end(elapsed_ns, &reports, &sampled)));
     Ok(Executed {
         locals,
         elapsed_ns,
@@ -118,12 +104,62 @@ pub(super) fn run<W: Work>(
         bytes: shared.gauges.bytes(),
         reports,
         usage,
-        in_flight: sampled.into_iter().map(|(at, (in_flight, _))| (at, in_flight)).collect(),
+        in_flight: sampled.into_iter().map(|(at, (now, _))| (at, now.in_flight)).collect(),
         budget_peak_bytes: shared.budget.peak(),
         cancelled: shared.cancel.is_cancelled(),
         trace,
+        function_waits: options.function_waits,
         plan: shared.plan,
     })
+}
+
+/// What all threads brought home; times are on the monotonic clock.
+struct Together<L> {
+    locals: Vec<L>,
+    reports: Vec<ThreadReport>,
+    start: u64,
+    ended: u64,
+    usage: UsageDelta,
+    sampled: Sampled,
+}
+
+/// From the start line to the end of the last thread.
+fn together<W: Work>(team: Team<'_, W>) -> Together<W::Local> {
+    let (shared, options) = (team.shared, team.options);
+    let mut all = Together {
+        locals: Vec::new(),
+        reports: Vec::new(),
+        start: 0,
+        ended: 0,
+        usage: UsageDelta::default(),
+        sampled: Vec::new(),
+    };
+    let mut ramp = team.ramp();
+    std::thread::scope(|scope| {
+        let mut handles = Vec::with_capacity(team.roles.len());
+        team.start_more(scope, ramp.running(), &mut handles);
+        team.gate.wait_until_ready(handles.len());
+        let before = Usage::now(options.block_device);
+        all.start = monotonic_ns();
+        let sampled = options.sample || team.traced.is_some();
+        let sampler = sampled.then(|| traced::sample(shared, all.start)).flatten();
+        if let Some(traced) = team.traced {
+            traced.begin(all.start);
+        }
+        ramp.begin(0, waits());
+        team.gate.open(all.start);
+        team.watch(&mut ramp, |more| team.start_more(scope, more, &mut handles));
+        for handle in handles {
+            let out = handle.join().expect("panics are caught");
+            let Some((report, local, end)) = out else { continue };
+            all.ended = all.ended.max(end);
+            all.reports.push(report);
+            all.locals.push(local);
+        }
+        all.usage = Usage::now(options.block_device).since(&before);
+        all.sampled = sampler.map(Sampler::stop).unwrap_or_default();
+    });
+    all
 }
 
 /// How often any thread of this process has waited so far.

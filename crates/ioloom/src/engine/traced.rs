@@ -5,16 +5,21 @@
 //! memory is bounded whatever is read.
 
 use super::{Error, Shared};
-use ioloom_model::Level;
+use ioloom_model::units::{format_count, format_ns, format_size};
+use ioloom_model::{Level, State};
 use ioloom_observe::collect::{self, Recorder, Refused, Session};
-use ioloom_observe::{Sampler, ThreadReport};
+use ioloom_observe::{Now, Sampler, ThreadReport};
+use ioloom_trace::raw::READY_QUEUE;
 use ioloom_trace::{Mark, Series, Trace};
 use std::path::PathBuf;
 use std::sync::Mutex;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Spans that all threads keep together: 56 MiB with the clocks that go with them.
+/// Spans that all threads keep together, unless told otherwise: 56 MiB with the clocks that go with
+/// them.
 const SPANS_MAX: usize = 1 << 20;
+/// Kernel events that are kept for each span.
+const EVENTS_FOR_A_SPAN: usize = 8;
 /// Spans that a thread may keep at least.
 const SPANS_MIN: usize = 1 << 12;
 /// Threads beyond which each gets a smaller ring: a plain user may lock little memory.
@@ -25,12 +30,21 @@ const RING_BYTES_SMALL: usize = 16 << 10;
 const FILES_MAX: usize = 1 << 18;
 
 /// How closely a traced run is observed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Tracing {
     /// The level of evidence; `None`: the highest that works.
     pub level: Option<Level>,
     /// Whether paths and sizes of files are kept.
     pub files: bool,
+    /// Spans that all threads keep together, and an eighth of the kernel events: bounds memory and
+    /// the size of the trace. What does not fit is counted.
+    pub spans_max: usize,
+}
+
+impl Default for Tracing {
+    fn default() -> Self {
+        Self { level: None, files: false, spans_max: SPANS_MAX }
+    }
 }
 
 /// A file that was computed: position, path, bytes.
@@ -43,11 +57,23 @@ pub(super) struct Traced {
     started_unix_ms: u64,
 }
 
-/// What was sampled: time, requests in flight, bytes of the budget in use.
-pub(super) type Sampled = Vec<(u64, (u32, u64))>;
+/// What was sampled: time, the gauges, bytes of the budget in use.
+pub(super) type Sampled = Vec<(u64, (Now, u64))>;
 
-/// Starts sampling requests in flight and the memory budget.
-pub(super) fn sample(shared: &Shared<'_>, start_ns: u64) -> Option<Sampler<(u32, u64)>> {
+/// What is known of a run at its end.
+pub(super) struct Ran<'r> {
+    pub(super) elapsed_ns: u64,
+    pub(super) reports: &'r [ThreadReport],
+    pub(super) sampled: &'r Sampled,
+    /// When all paths were taken, after the start.
+    pub(super) list_end_ns: Option<u64>,
+    pub(super) function_waits: Option<State>,
+    /// Why it ended early.
+    pub(super) failed: Option<&'r Error>,
+}
+
+/// Starts sampling the gauges and the memory budget.
+pub(super) fn sample(shared: &Shared<'_>, start_ns: u64) -> Option<Sampler<(Now, u64)>> {
     let (gauges, budget) = (shared.gauges.clone(), shared.budget.clone());
     Sampler::start(move || (gauges.sum(), budget.used()), start_ns).ok()
 }
@@ -56,7 +82,8 @@ impl Traced {
     /// Opens what the level needs for `threads` threads.
     pub(super) fn start(wanted: Tracing, threads: usize) -> Result<Self, Error> {
         let mut options = collect::Options {
-            spans_max: (SPANS_MAX / threads.max(4)).max(SPANS_MIN),
+            spans_max: (wanted.spans_max / threads.max(4)).max(SPANS_MIN),
+            events_max: wanted.spans_max.saturating_mul(EVENTS_FOR_A_SPAN),
             ..collect::Options::default()
         };
         if threads > THREADS_MANY {
@@ -99,15 +126,24 @@ impl Traced {
     }
 
     /// The run is over: all threads have ended.
-    pub(super) fn end(self, elapsed_ns: u64, reports: &[ThreadReport], sampled: &Sampled) -> Trace {
+    pub(super) fn end(self, shared: &Shared<'_>, ran: &Ran<'_>) -> Trace {
         let mut raw = self.session.stop();
         // Joining threads is not part of the run.
         let last = raw.threads.iter().filter(|t| t.role != ioloom_trace::classify::ROLE_TOOL);
-        raw.elapsed_ns = last.map(|t| t.end_ns).max().unwrap_or(0).max(elapsed_ns);
-        raw.series.extend(series(sampled));
-        raw.marks = marks(reports);
+        raw.elapsed_ns = last.map(|t| t.end_ns).max().unwrap_or(0).max(ran.elapsed_ns);
+        raw.series.extend(series(ran.sampled));
+        raw.marks = marks(ran.reports, ran.list_end_ns);
+        raw.function_waits = ran.function_waits;
         let mut trace = ioloom_trace::classify(raw);
         trace.started_unix_ms = self.started_unix_ms;
+        trace.title = title(shared, ran.elapsed_ns);
+        match ran.failed {
+            Some(error) => incomplete(&mut trace, &format!("the run failed: {error}")),
+            None if shared.cancel.is_cancelled() => {
+                incomplete(&mut trace, "the run was interrupted");
+            }
+            None => {}
+        }
         if let Some(files) = self.files {
             name_files(&mut trace, files.into_inner().unwrap_or_default());
         }
@@ -115,24 +151,46 @@ impl Traced {
     }
 }
 
-fn series(sampled: &Sampled) -> [Series; 2] {
-    let of = |name: &str, unit: &str, value: &dyn Fn(&(u32, u64)) -> f64| Series {
+/// A run in one line.
+fn title(shared: &Shared<'_>, elapsed_ns: u64) -> String {
+    format!(
+        "{}: {} files, {} in {}",
+        shared.plan,
+        format_count(shared.gauges.files()),
+        format_size(shared.gauges.bytes()),
+        format_ns(elapsed_ns as f64)
+    )
+}
+
+/// Says in title and notes that a trace ends before its run was done.
+fn incomplete(trace: &mut Trace, why: &str) {
+    trace.title = format!("incomplete: {}", trace.title);
+    trace
+        .evidence
+        .notes
+        .push(format!("the trace is incomplete: {why}; what came after is missing"));
+}
+
+fn series(sampled: &Sampled) -> [Series; 3] {
+    let of = |name: &str, unit: &str, value: &dyn Fn(&(Now, u64)) -> f64| Series {
         name: name.to_owned(),
         unit: unit.to_owned(),
         points: sampled.iter().map(|(at, both)| (*at, value(both))).collect(),
     };
     [
-        of("in flight", "requests", &|both| f64::from(both.0)),
+        of("in flight", "requests", &|both| f64::from(both.0.in_flight)),
+        of(READY_QUEUE, "pieces", &|both| f64::from(both.0.ready)),
         of("memory budget", "bytes", &|both| both.1 as f64),
     ]
 }
 
-fn marks(reports: &[ThreadReport]) -> Vec<Mark> {
+fn marks(reports: &[ThreadReport], list_end_ns: Option<u64>) -> Vec<Mark> {
     let first = reports.iter().filter_map(|r| r.first_compute_ns).min();
     let issued = reports.iter().filter_map(|r| r.last_issue_ns).max();
     let last = reports.iter().filter_map(|r| r.last_compute_ns).max();
     let named = [
         (first, "first function starts"),
+        (list_end_ns, "list ends"),
         (issued, "last read is issued"),
         (last, "last function starts"),
     ];

@@ -6,8 +6,7 @@ use crate::arena::{Arena, Kept};
 use crate::cancel::Cancel;
 use crate::error::{FileError, FnError, Operation};
 use crate::fetch::{Data, Loaded};
-use ioloom_model::units::{format_count, format_ns, format_size};
-use ioloom_model::{CallKind, Plan};
+use ioloom_model::{CallKind, Plan, State};
 use ioloom_observe::collect::Recorder;
 use ioloom_observe::{Detail, Meter, ThreadReport, UsageDelta};
 use ioloom_sys::clock::monotonic_ns;
@@ -15,7 +14,7 @@ use ioloom_trace::Trace;
 use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 /// Work on the pieces of files. In whole-file form each file is one piece; in chunk form the pieces
 /// of a file come in the order of their offsets, one at a time, with the file's own state.
@@ -88,6 +87,11 @@ pub struct Options<'a> {
     pub block_device: Option<&'a str>,
     /// Trace the run.
     pub tracing: Option<Tracing>,
+    /// Takes the trace of a run that ends with an error; a run that ends well has it in
+    /// [`Executed::trace`].
+    pub trace_of_failure: Option<&'a Mutex<Option<Box<Trace>>>>,
+    /// What a wait inside the function is, where the caller knows: work that sleeps, for instance.
+    pub function_waits: Option<State>,
     /// Allow mappings: only in a process that may end by SIGBUS.
     pub mmap: bool,
 }
@@ -101,6 +105,8 @@ impl Default for Options<'_> {
             sample: false,
             block_device: None,
             tracing: None,
+            trace_of_failure: None,
+            function_waits: None,
             mmap: false,
         }
     }
@@ -130,22 +136,11 @@ pub struct Executed<L> {
     pub cancelled: bool,
     /// What every thread did when, if the run was traced.
     pub trace: Option<Box<Trace>>,
+    /// As in [`Options::function_waits`].
+    pub(crate) function_waits: Option<State>,
 }
 
 impl<L> Executed<L> {
-    /// The trace of a traced run, with a title.
-    pub fn titled_trace(&mut self) -> Option<Box<Trace>> {
-        let mut trace = self.trace.take()?;
-        trace.title = format!(
-            "{}: {} files, {} in {}",
-            self.plan,
-            format_count(self.files),
-            format_size(self.bytes),
-            format_ns(self.elapsed_ns as f64)
-        );
-        Some(trace)
-    }
-
     /// The same run with other states of the threads.
     pub(crate) fn map<T>(self, f: impl FnMut(L) -> T) -> Executed<T> {
         Executed {
@@ -160,6 +155,7 @@ impl<L> Executed<L> {
             budget_peak_bytes: self.budget_peak_bytes,
             cancelled: self.cancelled,
             trace: self.trace,
+            function_waits: self.function_waits,
         }
     }
 }

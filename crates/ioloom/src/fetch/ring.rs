@@ -177,7 +177,9 @@ impl<'p, S> Rings<'p, S> {
                 let path = job.item.path.as_path();
                 Some(Err(FileError::io(job.item.index, path, Operation::Open, &error)))
             }
-            What::Size(..) => unreachable!("sizes are asked by system call"),
+            What::Size(..) | What::Write(..) => {
+                unreachable!("sizes are asked by system call, and nothing is written")
+            }
             What::Read(file, buffer, result) => {
                 job.lease.refill(buffer);
                 self.read_came(cx, job, file, result)
@@ -351,7 +353,7 @@ impl<'p, S> Fetch<'p, S> for Rings<'p, S> {
             let mut done = std::mem::take(&mut self.done);
             self.queued = 0;
             let result = self.ring.reap(wait, &mut done);
-            cx.meter.lap(CallKind::Completion, 0);
+            cx.meter.lap_ring_wait();
             for one in done.drain(..) {
                 out.extend(self.advance(cx, one));
             }

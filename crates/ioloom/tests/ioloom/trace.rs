@@ -28,7 +28,7 @@ fn a_traced_run_explains_all_time_and_names_all_files() {
         let file = out.path().join("run.ioloom");
         let files = ioloom::files(&paths).pin(plan(text)).trace(&file);
         let run = files.map(|f| Ok(f.len())).run().unwrap();
-        let trace = ioloom_trace::file::read(&std::fs::read(&file).unwrap()).unwrap();
+        let trace = read(&file);
         tiles(&trace, text);
         assert!(trace.title.contains("40 files"), "{}", trace.title);
         assert_eq!(trace.files.len(), 40, "{text}");
@@ -40,8 +40,12 @@ fn a_traced_run_explains_all_time_and_names_all_files() {
         let timed = run.measured.calls.values().find(|calls| calls.timed != calls.count);
         assert_eq!(timed, None, "{text}: with a trace every file is timed");
         let named = |name: &str| trace.series.iter().any(|series| series.name == name);
-        assert!(named("in flight") && named("memory budget"), "{text}");
-        assert!(trace.marks.iter().any(|mark| mark.name.contains("first")), "{text}");
+        assert!(named("in flight") && named("memory budget") && named("ready queue"), "{text}");
+        for name in ["first function starts", "list ends", "last function starts"] {
+            assert!(trace.marks.iter().any(|mark| mark.name == name), "{text}: {name}");
+        }
+        let ends = trace.marks.iter().find(|m| m.name == "list ends").map(|m| m.at_ns);
+        assert!(ends.is_some_and(|at| at <= trace.elapsed_ns), "{text}");
     }
     assert_eq!(std::fs::read_dir(out.path()).unwrap().count(), 1, "nothing unfinished is left");
 }
@@ -57,4 +61,39 @@ fn a_path_that_cannot_be_written_is_told_before_the_run() {
         Err(Error::Trace { path: told, .. }) => assert_eq!(told, path),
         other => panic!("{other:?}"),
     }
+}
+
+/// The only trace under a path.
+fn read(path: &std::path::Path) -> Trace {
+    ioloom_trace::file::read(&std::fs::read(path).unwrap()).unwrap()
+}
+
+#[test]
+fn a_run_that_fails_or_is_cancelled_leaves_a_trace_that_says_so() {
+    let (_dir, paths) = make(&roots()[0], &[3000; 40]);
+    let out = tempfile::tempdir().unwrap();
+    let file = out.path().join("run.ioloom");
+    let stops = |f: &ioloom::File<'_>| if f.index() == 20 { Err("no".into()) } else { Ok(f.len()) };
+    let job = ioloom::files(&paths).pin(plan("read/threads:n=1")).trace(&file);
+    assert!(matches!(job.map(stops).run(), Err(Error::File(_))));
+    let trace = read(&file);
+    tiles(&trace, "failed");
+    assert!(trace.title.starts_with("incomplete: read/threads:n=1: 20 files"), "{}", trace.title);
+    let note = trace.evidence.notes.iter().find(|n| n.contains("incomplete")).expect("a note");
+    assert!(note.contains("the run failed") && note.contains("no"), "{note}");
+
+    let cancel = ioloom::Cancel::new();
+    let job = ioloom::files(&paths).pin(plan("read/threads:n=1")).trace(&file);
+    let token = cancel.clone();
+    let ends = move |f: &ioloom::File<'_>| {
+        if f.index() == 10 {
+            token.cancel();
+        }
+        Ok(f.len())
+    };
+    assert!(matches!(job.cancel(&cancel).map(ends).run(), Err(Error::Cancelled { .. })));
+    let trace = read(&file);
+    tiles(&trace, "cancelled");
+    assert!(trace.title.starts_with("incomplete: "), "{}", trace.title);
+    assert!(trace.evidence.notes.iter().any(|n| n.contains("interrupted")));
 }

@@ -4,12 +4,12 @@ use ioloom_lab::child::Runner;
 use ioloom_lab::files::SET_MANIFEST;
 use ioloom_lab::run::Silent;
 use ioloom_lab::{
-    ChildAnswer, Cost, Mode, Progress, Removed, RunOptions, SetProgress, Store, Subject,
+    ChildAnswer, Cost, Mode, Progress, Removed, RunOptions, SetProgress, Sets, Store, Subject,
 };
 use ioloom_model::record::{RunOrder, Span};
 use ioloom_model::{
-    CallKind, Compute, Doubt, FileSetRealised, FileSetSpec, MachineFacts, Measured, Method,
-    Outcome, Plan, StudySpec,
+    AnyPlan, CallKind, Compute, Doubt, FileSetRealised, FileSetSpec, MachineFacts, Measured,
+    Method, Outcome, StudySpec,
 };
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -34,21 +34,36 @@ impl Subject for Mock {
         "mock"
     }
 
-    fn probe(&self, plan: &Plan, _: &Compute, _: &Path) -> Result<(), String> {
-        match plan.method {
-            Method::DirectRead => Err("no direct reads on this file system".to_owned()),
+    fn sets(&self) -> &dyn Sets {
+        self
+    }
+
+    fn probe(&self, plan: &AnyPlan, _: &Compute, _: &Path) -> Result<(), String> {
+        match plan.files().map(|plan| plan.method) {
+            Some(Method::DirectRead) => Err("no direct reads on this file system".to_owned()),
             _ => Ok(()),
         }
     }
 
+    fn run(&self, _: &RunOrder) -> ChildAnswer {
+        unreachable!("the children of these tests are shell scripts")
+    }
+
+    fn verify(&self, _: &RunOrder, _: &FileSetRealised, _: &Measured) -> Vec<Doubt> {
+        Vec::new()
+    }
+}
+
+impl Sets for Mock {
     fn cost(&self, spec: &FileSetSpec) -> Cost {
         let bytes = (0..spec.count.min(100)).map(|i| spec.size.value(spec.seed, i)).sum::<u64>();
         let bytes = bytes * spec.count / spec.count.min(100);
         Cost { bytes, files: spec.count, seconds: bytes as f64 / 500e6 }
     }
 
-    fn ready(&self, spec: &FileSetSpec, dir: &Path) -> bool {
-        std::fs::read_to_string(dir.join(SET_MANIFEST)).is_ok_and(|t| t == Self::text(spec))
+    fn known(&self, spec: &FileSetSpec, dir: &Path) -> Option<FileSetRealised> {
+        let text = std::fs::read_to_string(dir.join(SET_MANIFEST)).ok()?;
+        (text == Self::text(spec)).then(|| realised("known", spec.count, 0))
     }
 
     fn items(&self, dir: &Path) -> PathBuf {
@@ -89,10 +104,6 @@ impl Subject for Mock {
     fn survey(&self, dir: &Path) -> Result<FileSetRealised, String> {
         let files = std::fs::read_dir(dir).map_err(|e| e.to_string())?.count();
         Ok(realised(&dir.display().to_string(), files as u64, 0))
-    }
-
-    fn verify(&self, _: &RunOrder, _: &FileSetRealised, _: &Measured) -> Vec<Doubt> {
-        Vec::new()
     }
 }
 

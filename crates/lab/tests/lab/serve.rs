@@ -33,6 +33,7 @@ fn order() -> RunOrder {
         files_max: Some(42),
         seed: 1,
         spans_max: 0,
+        observe: ioloom_model::record::Observe::default(),
     }
 }
 

@@ -301,3 +301,34 @@ fn an_interrupt_while_sets_are_made_ends_before_the_session() {
     assert_eq!(error.exit_code(), 130);
     assert!(bench.store().files().unwrap().is_empty());
 }
+
+#[test]
+fn a_picture_is_a_run_beside_the_blocks_and_is_made_once() {
+    let bench = Bench::new();
+    let mut spec = study(TWO_ARMS);
+    spec.experiments[0].pictures = vec!["t2".to_owned()];
+    let planned = plan(&spec, &bench.silent()).unwrap();
+    let without = plan(&study(TWO_ARMS), &bench.silent()).unwrap();
+    assert_eq!((&planned.order, &planned.spec_hash), (&without.order, &without.spec_hash));
+    bench.stop.store(true, Ordering::Relaxed);
+    let mut options = bench.silent();
+    options.overrides.blocks = Some(1);
+    assert!(run_study(&spec, &bench.subject, &bench.store(), &options).is_err(), "nothing begun");
+    bench.stop.store(false, Ordering::Relaxed);
+    let session = run_study(&spec, &bench.subject, &bench.store(), &options).unwrap().session;
+    assert_eq!((session.runs.len(), session.pictures.len(), bench.started()), (3, 1, 4));
+    assert!(session.runs.iter().all(|run| run.measured().unwrap().spans.len() == 1));
+    let picture = &session.pictures[0];
+    assert_eq!(picture.record.key.arm, "t2");
+    assert_eq!(picture.trace, None, "these children write no trace");
+    assert!(picture.record.proof.is_some(), "its condition is made and proved as any other");
+    let kept = tempfile::tempdir().unwrap();
+    let name = session.header.session.clone();
+    ioloom_lab::keep::keep(&bench.store(), std::slice::from_ref(&name), kept.path()).unwrap();
+    let again = ioloom_lab::Store::open_to_read(kept.path()).unwrap().read(&name).unwrap();
+    assert_eq!(again.pictures.len(), 1);
+
+    spec.experiments[0].pictures = vec!["t9".to_owned()];
+    let wrong = plan(&spec, &bench.silent()).unwrap();
+    assert!(wrong.pictures.is_empty(), "a study file that names it is refused when it is read");
+}

@@ -59,7 +59,18 @@ pub(super) fn assemble(run: Run, mut collected: Collected) -> Raw {
             threads.push(raw);
         }
     }
-    let (devices, requests) = devices(&run, gather);
+    raw(&run, threads, cores, gather, evidence)
+}
+
+/// Everything together.
+pub(super) fn raw(
+    run: &Run,
+    threads: Vec<RawThread>,
+    cores: Vec<Vec<CoreRun>>,
+    gather: Gather,
+    evidence: Evidence,
+) -> Raw {
+    let (devices, requests) = devices(run, gather);
     Raw {
         level: Some(run.level),
         elapsed_ns: run.end_ns.saturating_sub(run.start_ns),
@@ -68,13 +79,13 @@ pub(super) fn assemble(run: Run, mut collected: Collected) -> Raw {
         devices,
         cores,
         series: vec![processors()],
-        marks: Vec::new(),
         evidence,
+        ..Raw::default()
     }
 }
 
 /// The number of usable processors, as a series of one point.
-pub(super) fn processors() -> Series {
+fn processors() -> Series {
     let count = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     Series {
         name: PROCESSORS.to_owned(),
@@ -133,7 +144,7 @@ pub(super) fn cores(run: &Run, gather: &mut Gather, threads: &[RawThread]) -> Ve
 }
 
 /// Names and requests of the devices.
-pub(super) fn devices(run: &Run, gather: Gather) -> (Vec<String>, Vec<ioloom_trace::Request>) {
+fn devices(run: &Run, gather: Gather) -> (Vec<String>, Vec<ioloom_trace::Request>) {
     let mut requests = gather.requests;
     requests.retain(|r| r.issue_ns >= run.start_ns && r.issue_ns <= run.end_ns);
     for request in &mut requests {
@@ -246,7 +257,13 @@ fn losses(collected: &Collected, notes: &mut Vec<String>) {
     }
 }
 
-fn source(name: &str, records: u64, lost: u64, ns: Option<f64>, privilege: &str) -> SourceReport {
+pub(super) fn source(
+    name: &str,
+    records: u64,
+    lost: u64,
+    ns: Option<f64>,
+    privilege: &str,
+) -> SourceReport {
     SourceReport {
         name: name.to_owned(),
         records,

@@ -50,6 +50,10 @@ pub struct Costs {
     pub span_ns: Option<f64>,
     /// Both clocks of a thread.
     pub account_ns: Option<f64>,
+    /// Of these, the processor clock.
+    pub clock_ns: Option<f64>,
+    /// Of these, the run-queue delay.
+    pub delay_ns: Option<f64>,
     /// Leaving and coming back, at level 1.
     pub switch_ns: Option<f64>,
     /// Leaving, being woken and coming back, in the trace file system.
@@ -146,6 +150,23 @@ pub(super) fn calibrate_user(costs: &mut Costs) {
         accounts.push((monotonic_ns() - before) as f64);
     }
     costs.account_ns = median(&mut accounts);
+    let mut clocks: Vec<f64> = (0..SPANS / 20)
+        .map(|_| {
+            let before = monotonic_ns();
+            black_box(thread_cpu_ns());
+            (monotonic_ns() - before) as f64
+        })
+        .collect();
+    costs.clock_ns = median(&mut clocks);
+    let both = costs.account_ns.zip(costs.clock_ns);
+    costs.delay_ns = both.map(|(both, clock)| (both - clock).max(0.0));
+}
+
+/// What reading one's own clocks costs here.
+pub(crate) fn calibrate_own() -> Costs {
+    let mut costs = Costs::default();
+    calibrate_user(&mut costs);
+    costs
 }
 
 /// The cost of a switch with a ring of one's own.

@@ -5,7 +5,8 @@
 
 use ioloom_sys::perf::record::Record;
 use ioloom_sys::tracefs::event::{Event, Kind, What};
-use ioloom_trace::raw::{Fault, LockWait, Switch, WakeUp};
+use ioloom_trace::Wake;
+use ioloom_trace::raw::{Fault, LockWait, Switch};
 use ioloom_trace::{CoreRun, Request};
 use std::collections::{BTreeMap, HashMap};
 
@@ -28,7 +29,7 @@ pub(super) struct Stream {
     pub(super) own: Vec<Switch>,
     /// From the scheduler's events.
     pub(super) sched: Vec<Switch>,
-    pub(super) wakes: Vec<WakeUp>,
+    pub(super) wakes: Vec<Wake>,
     pub(super) faults: Vec<Fault>,
     pub(super) locks: Vec<LockWait>,
     lock_since: Option<u64>,
@@ -167,7 +168,7 @@ impl Gather {
             }
             What::Waking { tid } => {
                 if self.threads.contains_key(&tid) && self.room() {
-                    self.know(tid).wakes.push(WakeUp { at_ns, by_tid });
+                    self.know(tid).wakes.push(Wake { at_ns, by_tid });
                     self.count(Kind::Waking);
                 }
             }

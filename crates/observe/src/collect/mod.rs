@@ -31,9 +31,11 @@ pub mod selftest;
 mod session;
 mod watch;
 
+pub(crate) use check::calibrate_own;
 pub use check::{ClockTest, Costs};
 pub use probe::{Probe, probe};
 pub use recorder::{Recorder, Totals};
+pub(crate) use sample::tree;
 pub use session::Session;
 pub use watch::Watch;
 

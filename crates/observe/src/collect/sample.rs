@@ -182,7 +182,7 @@ fn kind_of(call: Call) -> SpanKind {
 }
 
 /// A process and its descendants.
-fn tree(root: u32) -> Vec<u32> {
+pub(crate) fn tree(root: u32) -> Vec<u32> {
     let mut found = vec![root];
     let mut next = 0;
     while let Some(pid) = found.get(next).copied() {

@@ -180,3 +180,51 @@ fn spans_of_others_are_taken_as_they_are() {
     assert_eq!(thread.spans, [span]);
     assert_eq!(raw.evidence.sources[0].lost, 2);
 }
+
+/// A question for the size of a file is one that the kernel hands to workers of its own.
+#[test]
+fn workers_that_the_kernel_makes_for_a_ring_have_lanes() {
+    let session = match Session::start(Some(Level::Kernel), quick()) {
+        Ok(session) => session,
+        Err(e) => {
+            println!("skipped: {e}");
+            return;
+        }
+    };
+    let mut ring = match ioloom_sys::ring::Ring::new(8) {
+        Ok(ring) => ring,
+        Err(e) => {
+            println!("skipped: no io_uring: {e}");
+            return;
+        }
+    };
+    let mut recorder = session.register("asks", "worker");
+    session.begin();
+    recorder.begin();
+    let mut done = Vec::new();
+    for token in 0..64 {
+        let file = std::fs::File::open(env!("CARGO_MANIFEST_DIR")).unwrap();
+        ring.size(token, file.into());
+        ring.reap(true, &mut done).unwrap();
+        recorder.lap(SpanKind::RingWait, NO_FILE);
+    }
+    recorder.finish();
+    assert_eq!(done.len(), 64);
+    let trace = ioloom_trace::classify(session.stop());
+    let of = |role: &str| trace.threads.iter().filter(|t| t.role == role).collect::<Vec<_>>();
+    let workers = of("kernel-worker");
+    if workers.is_empty() {
+        println!("skipped: this kernel answers sizes without a worker");
+        return;
+    }
+    let asks = of("worker")[0];
+    for worker in workers {
+        assert!(worker.name.starts_with("iou-wrk-"), "{}", worker.name);
+        let ran = worker.states[&ioloom_model::State::OnCpu].ns;
+        assert!(ran.is_some_and(|ns| ns > 0), "{:?}", worker.states);
+        let sum: u64 = worker.states.values().filter_map(|s| s.ns).sum();
+        assert_eq!(sum, worker.end_ns - worker.start_ns);
+    }
+    let woken = asks.states[&ioloom_model::State::AsyncIo].ns;
+    assert!(woken.is_some_and(|ns| ns > 0), "its waits are for the ring: {:?}", asks.states);
+}

@@ -5,7 +5,7 @@
 //! records no spans; waits that no sample fell into stay unnamed, and the evidence says how many
 //! of all were named.
 
-use super::assemble::{Run, cores, devices, evidence, processors, thread};
+use super::assemble::{Run, cores, evidence, raw, source, thread};
 use super::drain::{Collected, Drain, Sources, TOOL};
 use super::gather::Gather;
 use super::probe::remedy_of_own_events;
@@ -95,6 +95,11 @@ impl Watch {
         self.run.level
     }
 
+    /// When it began, nanoseconds on the monotonic clock: where the times of its events count from.
+    pub fn started_ns(&self) -> u64 {
+        self.run.start_ns
+    }
+
     /// The observation ends now.
     pub fn stop(mut self) -> Raw {
         self.run.end_ns = monotonic_ns();
@@ -127,13 +132,7 @@ fn assemble(run: Run, mut collected: Collected) -> Raw {
     let finished = std::mem::take(&mut collected.finished);
     let mut evidence = evidence(&run, &collected, &finished);
     let taken: u64 = samples.values().map(|list| list.len() as u64).sum();
-    evidence.sources.push(ioloom_model::evidence::SourceReport {
-        name: "proc.samples".to_owned(),
-        records: taken,
-        lost: 0,
-        ns_per_event: None,
-        privilege: "user".to_owned(),
-    });
+    evidence.sources.push(source("proc.samples", taken, 0, None, "user"));
     let mut threads = Vec::new();
     let mut gather = collected.gather;
     let cores = cores(&run, &mut gather, &[]);
@@ -169,18 +168,7 @@ fn assemble(run: Run, mut collected: Collected) -> Raw {
             threads.push(thread(&run, done, super::gather::Stream::default()));
         }
     }
-    let (devices, requests) = devices(&run, gather);
-    Raw {
-        level: Some(run.level),
-        elapsed_ns: run.end_ns.saturating_sub(run.start_ns),
-        threads,
-        requests,
-        devices,
-        cores,
-        series: vec![processors()],
-        marks: Vec::new(),
-        evidence,
-    }
+    raw(&run, threads, cores, gather, evidence)
 }
 
 /// A thread of the other program; also the waits that it had, and how many of them have a name.

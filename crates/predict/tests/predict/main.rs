@@ -3,6 +3,7 @@
 mod laws;
 mod network;
 mod published;
+mod scaling;
 
 #[track_caller]
 fn near(value: f64, expected: f64, tolerance: f64) {

@@ -178,6 +178,7 @@ proptest! {
             Station::Shared { demand_s: cpu, contention },
         ]).unwrap();
         let (fewer, more) = (shared.solve(n).rate_per_s, shared.solve(n + 1).rate_per_s);
+        prop_assert!((shared.rate_per_s(n) / fewer - 1.0).abs() < 1e-9);
         prop_assert!(more >= fewer * (1.0 - 1e-12));
     }
 

@@ -69,6 +69,7 @@ pub(crate) fn sample(seed: u64) -> Input {
         command: format!("ioloom study sample --quick --random {seed} --on '/srv/da ta'"),
         machine: machine(),
         records: maker.records,
+        pictures: Vec::new(),
         verdicts: claims(),
         session: format!("sample-{seed}"),
         started_unix_ms: 1_700_000_000_000 + seed * 86_400_000,
@@ -78,6 +79,10 @@ pub(crate) fn sample(seed: u64) -> Input {
         doubts: doubts(),
         report_path: Some("/tmp/sample/report.html".to_owned()),
         store_path: Some("/tmp/sample/runs.jsonl".to_owned()),
+        explained: BTreeMap::new(),
+        published: BTreeMap::new(),
+        tree: None,
+        prefix: String::new(),
     }
 }
 
@@ -129,7 +134,7 @@ impl Maker {
                 position,
                 factors: of.factors.iter().map(|(k, v)| ((*k).to_owned(), *v)).collect(),
             },
-            plan,
+            plan: plan.into(),
             set,
             proof: done.then(|| proof(of.condition, block)),
             outcome,
@@ -302,6 +307,7 @@ fn threads(plan: &Plan, elapsed_ns: u64, files: u64) -> Vec<ThreadTime> {
                 unknown_ns: elapsed_ns - known,
                 calls_ns: BTreeMap::new(),
                 files: files / u64::from(count.max(1)),
+                states_ns: BTreeMap::new(),
             });
         }
     }

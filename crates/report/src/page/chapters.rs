@@ -9,16 +9,12 @@ use ioloom_model::Doubt;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Two sentences, the evidence of what limited, and the picture.
-pub(crate) fn answer(input: &Input, headlines: &[Headline<'_, '_>]) -> Markup {
+pub(crate) fn answer(input: &Input, headlines: &[Headline<'_, '_>], alone: bool) -> Markup {
     let mut m = Markup::new();
-    let [first, second] = sentences(headlines);
-    m.tag("p").a("class", "answer").body(|m| {
-        parts::pieces(m, &first);
-        if !second.is_empty() {
-            m.text(" ");
-            parts::pieces(m, &second);
-        }
-    });
+    // On a page of several studies the sentences stand at its beginning, all together.
+    if alone {
+        sentences_of(&mut m, headlines);
+    }
     let chosen = chosen(headlines);
     let limits: Vec<_> = chosen
         .iter()
@@ -45,6 +41,18 @@ pub(crate) fn answer(input: &Input, headlines: &[Headline<'_, '_>]) -> Markup {
     general.extend(chosen.iter().flat_map(|h| frequent_doubts(h)));
     parts::doubts(&mut m, &general);
     m
+}
+
+/// The answer in two sentences.
+pub(crate) fn sentences_of(m: &mut Markup, headlines: &[Headline<'_, '_>]) {
+    let [first, second] = sentences(headlines);
+    m.tag("p").a("class", "answer").body(|m| {
+        parts::pieces(m, &first);
+        if !second.is_empty() {
+            m.text(" ");
+            parts::pieces(m, &second);
+        }
+    });
 }
 
 /// Doubts of at least half of the runs that the answer rests on.
@@ -128,13 +136,13 @@ fn comparison_row(m: &mut Markup, input: &Input, h: &Headline<'_, '_>) {
 }
 
 /// All claims with their verdicts; filled in by the viewer's filter.
-pub(crate) fn claims(input: &Input) -> Markup {
+pub(crate) fn claims(inputs: &[Input]) -> Markup {
     let mut m = Markup::new();
-    if input.verdicts.is_empty() {
+    if inputs.iter().all(|input| input.verdicts.is_empty()) {
         return m;
     }
     let mut counts: BTreeMap<Verdict, usize> = BTreeMap::new();
-    for claim in &input.verdicts {
+    for claim in inputs.iter().flat_map(|input| &input.verdicts) {
         *counts.entry(claim.verdict).or_default() += 1;
     }
     m.tag("div").a("class", "filter").a("id", "claim-filter").body(|m| {
@@ -163,9 +171,11 @@ pub(crate) fn claims(input: &Input) -> Markup {
             matches!(c.verdict, Verdict::Confirmed | Verdict::Refuted | Verdict::Scope)
         };
         for wanted in [true, false] {
-            for (i, claim) in input.verdicts.iter().enumerate() {
-                if decided(claim) == wanted {
-                    claim_row(m, i, claim);
+            for input in inputs {
+                for (i, claim) in input.verdicts.iter().enumerate() {
+                    if decided(claim) == wanted {
+                        claim_row(m, &input.prefix, i, claim);
+                    }
                 }
             }
         }
@@ -173,7 +183,7 @@ pub(crate) fn claims(input: &Input) -> Markup {
     m
 }
 
-fn claim_row(m: &mut Markup, index: usize, claim: &ClaimRow) {
+fn claim_row(m: &mut Markup, prefix: &str, index: usize, claim: &ClaimRow) {
     let order = Verdict::ALL.iter().position(|v| *v == claim.verdict).unwrap_or(9);
     m.tag("tr").a("data-verdict", claim.verdict.name()).body(|m| {
         m.tag("td").a("data-sort", &claim.id).a("class", "statement").body(|m| {
@@ -187,7 +197,7 @@ fn claim_row(m: &mut Markup, index: usize, claim: &ClaimRow) {
             if let Some((value, low, high)) = claim.effect {
                 let text = crate::quantity::ratio_interval(value, low, high);
                 let (value, interval) = text.split_once(' ').unwrap_or((&text, ""));
-                parts::number(m, &format!("c{index}"), "ratio", value);
+                parts::number(m, &format!("{prefix}c{index}"), "ratio", value);
                 m.text(" ");
                 m.tag("span").a("class", "iv").text(interval);
                 m.text(" ");

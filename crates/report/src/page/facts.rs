@@ -146,8 +146,9 @@ pub(crate) fn tables(media: &[Table], roles: &[Table]) -> Markup {
 }
 
 /// The machine, its devices and features, the sets and the media they lie on.
-pub(crate) fn machine(input: &Input) -> Markup {
+pub(crate) fn machine(inputs: &[Input]) -> Markup {
     let mut m = Markup::new();
+    let Some(input) = inputs.first() else { return m };
     let f = &input.machine;
     let unknown = || "not known".to_owned();
     let words = |v: &Option<String>| v.clone().unwrap_or_else(unknown);
@@ -192,7 +193,7 @@ pub(crate) fn machine(input: &Input) -> Markup {
         }
     });
     devices(&mut m, input);
-    sets(&mut m, input);
+    sets(&mut m, inputs);
     m
 }
 
@@ -232,10 +233,13 @@ fn devices(m: &mut Markup, input: &Input) {
     });
 }
 
-fn sets(m: &mut Markup, input: &Input) {
-    let mut sets: BTreeMap<(String, String), &FileSetRealised> = BTreeMap::new();
-    for r in &input.records {
-        sets.entry((r.key.set.clone(), r.key.medium.clone())).or_insert(&r.set);
+fn sets(m: &mut Markup, inputs: &[Input]) {
+    let mut sets: BTreeMap<(String, String), (&FileSetRealised, &str)> = BTreeMap::new();
+    for input in inputs {
+        for r in input.records.iter().filter(|r| !r.key.set.is_empty()) {
+            let about = input.study.sets.get(&r.key.set).map_or("", |s| s.about.as_str());
+            sets.entry((r.key.set.clone(), r.key.medium.clone())).or_insert((&r.set, about));
+        }
     }
     if sets.is_empty() {
         return;
@@ -252,7 +256,7 @@ fn sets(m: &mut Markup, input: &Input) {
         ("hash", false),
     ];
     parts::table(m, "sort plain", &columns, |m| {
-        for ((name, medium), set) in &sets {
+        for ((name, medium), (set, about)) in &sets {
             let place = set.medium.as_ref().map_or_else(
                 || medium.clone(),
                 |md| {
@@ -261,7 +265,6 @@ fn sets(m: &mut Markup, input: &Input) {
                 },
             );
             let compute = set.compute_ns_mean.map_or_else(|| "–".to_owned(), format_ns);
-            let about = input.study.sets.get(name).map_or("", |s| s.about.as_str());
             m.tag("tr").body(|m| {
                 m.tag("td").text(name);
                 m.tag("td").text(&place);
@@ -283,22 +286,27 @@ fn sets(m: &mut Markup, input: &Input) {
 }
 
 /// Every plan that appears, and what it does.
-pub(crate) fn plans(groups: &[Group<'_>]) -> Markup {
+pub(crate) fn plans(input: &Input, groups: &[Group<'_>]) -> Markup {
     let mut m = Markup::new();
     let mut seen: BTreeMap<String, &str> = BTreeMap::new();
     for arm in groups.iter().flat_map(|g| &g.arms) {
-        let sentence = match table::cell(arm.plan.method, &arm.plan.schedule) {
-            table::Cell::Runs(s) | table::Cell::Refused(s) => s,
+        let spelled = arm.plan.to_string();
+        let sentence = match arm.plan.files().map(|p| table::cell(p.method, &p.schedule)) {
+            Some(table::Cell::Runs(s) | table::Cell::Refused(s)) => s,
+            None => input.explained.get(&spelled).map_or("", String::as_str),
         };
-        seen.insert(arm.plan.to_string(), sentence);
+        seen.insert(spelled, sentence);
     }
     if seen.is_empty() {
         return m;
     }
-    m.tag("p").a("class", "lead").text(
+    let over_files = groups.iter().flat_map(|g| &g.arms).any(|a| a.plan.files().is_some());
+    m.tag("p").a("class", "lead").text(if !over_files {
+        "A plan is spelled subject:method/settings."
+    } else {
         "A plan is spelled method/schedule/options; n threads, l requests in flight, p permits to \
-         compute, r readers, h hybrids that read and compute, c computers, w files read ahead.",
-    );
+         compute, r readers, h hybrids that read and compute, c computers, w files read ahead."
+    });
     parts::table(&mut m, "sort plain", &[("plan", false), ("what it does", false)], |m| {
         for (plan, sentence) in &seen {
             m.tag("tr").body(|m| {
@@ -311,17 +319,20 @@ pub(crate) fn plans(groups: &[Group<'_>]) -> Markup {
 }
 
 /// The command, the seed and the version.
-pub(crate) fn repeat(input: &Input) -> Markup {
+pub(crate) fn repeat(inputs: &[Input]) -> Markup {
     let mut m = Markup::new();
+    let Some(input) = inputs.first() else { return m };
+    let sessions: Vec<&str> = inputs.iter().map(|i| i.session.as_str()).collect();
+    let seeds: BTreeSet<String> = inputs.iter().map(|i| i.seed.to_string()).collect();
     m.tag("p").text("The same study on the same version with the same seed:");
     m.tag("pre").body(|m| m.tag("code").text(&input.command));
     m.tag("dl").a("class", "facts").body(|m| {
         for (name, value) in [
-            ("seed", input.seed.to_string()),
+            ("seed", seeds.into_iter().collect::<Vec<_>>().join(", ")),
             ("version and commit", input.version.clone()),
-            ("session", input.session.clone()),
+            ("session", sessions.join(", ")),
             ("started", input.started()),
-            ("took", input.duration()),
+            ("took", parts::took(inputs)),
             ("full records", input.store_path.clone().unwrap_or_else(|| "not said".to_owned())),
         ] {
             m.tag("dt").text(name);

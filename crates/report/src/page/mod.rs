@@ -1,7 +1,8 @@
 //! The report as one HTML file: no address outside it, works from a disk, light and dark.
 //!
 //! The order is that of a reader's questions: what was asked, what is the answer, how sure is it,
-//! what does it rest on, how do I repeat it. Numbers carry `data-ref` and `data-field`, which name
+//! what does it rest on, how do I repeat it. A page of several studies has a chapter for each; the
+//! answers, the claims, the machine and how to repeat it stand once, for all. Numbers carry `data-ref` and `data-field`, which name
 //! their place in the embedded JSON; a test in `ui/` compares the two in a browser. A content
 //! security policy inside the page forbids it to load anything.
 
@@ -9,13 +10,15 @@ mod chapters;
 mod charts;
 mod compare;
 mod facts;
-mod parts;
+pub(crate) mod parts;
+mod timelines;
 
 pub use compare::compare_html;
 
+use crate::chapter;
 use crate::data;
-use crate::group::groups;
-use crate::headline::headlines;
+use crate::group::{Group, groups};
+use crate::headline::{Headline, headlines};
 use crate::input::Input;
 use crate::markup::Markup;
 use crate::svg;
@@ -26,59 +29,135 @@ const VIEWER_JS: &str = include_str!("../../assets/viewer.js");
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; \
                       img-src data:";
 
-/// The whole report.
+/// A section of the page: identifier, name, body.
+type Section = (String, &'static str, Markup);
+
+/// A study with what is computed of it once.
+struct Study<'a> {
+    input: &'a Input,
+    groups: &'a [Group<'a>],
+    headlines: Vec<Headline<'a, 'a>>,
+}
+
+/// The whole report of one study.
 pub fn html(input: &Input) -> String {
-    let groups = groups(input);
-    let headlines = headlines(&groups, input);
-    let document = data::document(input, &groups, &headlines).to_string();
-    let sections: Vec<(&'static str, &'static str, Markup)> = [
-        ("answer", "Answer", chapters::answer(input, &headlines)),
-        ("comparisons", "Comparisons", chapters::comparisons(input, &headlines)),
-        ("experiments", "Experiments", charts::experiments(input, &groups)),
-        ("costs", "Cost of calls", charts::costs(input, &groups)),
-        ("time", "Where time went", charts::time(&headlines)),
-        ("claims", "Claims", chapters::claims(input)),
-        ("doubts", "Doubts", chapters::doubts(input)),
-        ("conditions", "Conditions", facts::conditions(input)),
-        (
-            "tables",
-            "Published layout",
-            facts::tables(&table::medium_by_threads(&groups), &table::roles(&groups, input)),
-        ),
-        ("machine", "Machine", facts::machine(input)),
-        ("plans", "Plans", facts::plans(&groups)),
-        ("repeat", "How to repeat it", facts::repeat(input)),
-    ]
-    .into_iter()
-    .filter(|(_, _, body)| !body.as_str().is_empty())
-    .collect();
+    html_all(std::slice::from_ref(input))
+}
+
+/// The report of one or several studies of one machine, each a chapter. Several must differ in
+/// [`Input::prefix`].
+pub fn html_all(inputs: &[Input]) -> String {
+    let Some(first) = inputs.first() else { return String::new() };
+    let groups: Vec<Vec<Group<'_>>> = inputs.iter().map(groups).collect();
+    let studies: Vec<Study<'_>> = inputs
+        .iter()
+        .zip(&groups)
+        .map(|(input, groups)| Study { input, groups, headlines: headlines(groups, input) })
+        .collect();
+    let part = |s: &Study<'_>| data::study(s.input, s.groups, &s.headlines);
+    let document = data::document(studies.iter().map(part).collect()).to_string();
+    let mut sections = Vec::new();
+    if studies.len() > 1 {
+        sections.push(("answer".to_owned(), "Answer", all_answers(&studies)));
+    }
+    for study in &studies {
+        sections.extend(chapter(study, studies.len() > 1));
+    }
+    sections.push(("claims".to_owned(), "Claims", chapters::claims(inputs)));
+    sections.push(("machine".to_owned(), "Machine", facts::machine(inputs)));
+    sections.push(("repeat".to_owned(), "How to repeat it", facts::repeat(inputs)));
+    sections.retain(|(_, _, body)| !body.as_str().is_empty());
+    let title = if studies.len() > 1 { parts::SEVERAL } else { &first.study.title };
     let mut m = Markup::new();
-    document_frame(&mut m, &input.study.title, |m| {
-        parts::masthead(m, input);
+    document_frame(&mut m, title, |m| {
+        parts::masthead(m, inputs);
         m.tag("div").a("class", "columns").body(|m| {
-            m.tag("nav").a("aria-label", "Contents").body(|m| {
-                for (id, name, _) in &sections {
-                    m.tag("a").a("href", format!("#{id}")).text(name);
-                }
-            });
+            contents(m, inputs, &sections);
             m.tag("main").body(|m| {
                 for (id, name, body) in &sections {
-                    m.tag("section").a("id", *id).body(|m| {
-                        m.tag("h2").text(name);
+                    let of = inputs.iter().find(|i| starts_chapter(i, id));
+                    let class = of.map(|_| "chapter");
+                    m.tag("section").a("id", id).maybe("class", class).body(|m| {
+                        m.tag("h2").text(of.map_or(*name, |i| &i.study.title));
                         m.append(body);
                     });
                 }
             });
         });
-        parts::footer(m, input);
+        parts::footer(m, inputs);
         m.tag("script").a("type", "application/json").a("id", "report-data").body(|m| {
             m.json(&document);
         });
-        m.tag("script").a("type", "application/octet-stream").a("id", "report-runs").body(|m| {
-            m.json(&data::runs(input));
-        });
+        for input in inputs {
+            let id = data::runs_element(input);
+            m.tag("script").a("type", "application/octet-stream").a("id", id).body(|m| {
+                m.json(&data::runs(input));
+            });
+        }
     });
     m.into_string()
+}
+
+/// Whether a section begins the chapter of a study on a page of several.
+fn starts_chapter(input: &Input, id: &str) -> bool {
+    id.strip_suffix("answer").is_some_and(|p| !p.is_empty() && p == input.prefix)
+}
+
+/// The list of contents; a study's sections stand below its name.
+fn contents(m: &mut Markup, inputs: &[Input], sections: &[Section]) {
+    m.tag("nav").a("aria-label", "Contents").body(|m| {
+        for (id, name, _) in sections {
+            let own = inputs.iter().find(|i| !i.prefix.is_empty() && id.starts_with(&i.prefix));
+            let starts = own.is_some_and(|i| starts_chapter(i, id));
+            let class = match own {
+                Some(_) if starts => Some("part"),
+                Some(_) => Some("sub"),
+                None => None,
+            };
+            let shown = own.filter(|_| starts).map_or(*name, |i| &i.study.name);
+            m.tag("a").a("href", format!("#{id}")).maybe("class", class).text(shown);
+        }
+    });
+}
+
+/// The answer of each study, first thing on a page of several.
+fn all_answers(studies: &[Study<'_>]) -> Markup {
+    let mut m = Markup::new();
+    for s in studies {
+        m.tag("p").a("class", "asked").body(|m| {
+            m.tag("a").a("href", format!("#{}answer", s.input.prefix)).text(&s.input.study.title);
+        });
+        chapters::sentences_of(&mut m, &s.headlines);
+    }
+    m
+}
+
+/// The sections of one study.
+fn chapter(study: &Study<'_>, of_several: bool) -> Vec<Section> {
+    let Study { input, groups, headlines } = study;
+    let mut first = Markup::new();
+    if of_several {
+        first.tag("p").a("class", "question").text(&input.study.question);
+    }
+    first.append(&chapters::answer(input, headlines, !of_several));
+    let named = |id: &str| format!("{}{id}", input.prefix);
+    vec![
+        (named("answer"), "Answer", first),
+        (named("published"), "Published and here", chapter::of(input, groups)),
+        (named("comparisons"), "Comparisons", chapters::comparisons(input, headlines)),
+        (named("experiments"), "Experiments", charts::experiments(input, groups)),
+        (named("costs"), "Cost of calls", charts::costs(input, groups)),
+        (named("time"), "Where time went", charts::time(headlines)),
+        (named("timelines"), "Timelines", timelines::timelines(input)),
+        (named("doubts"), "Doubts", chapters::doubts(input)),
+        (named("conditions"), "Conditions", facts::conditions(input)),
+        (
+            named("tables"),
+            "Published layout",
+            facts::tables(&table::medium_by_threads(groups), &table::roles(groups, input)),
+        ),
+        (named("plans"), "Plans", facts::plans(input, groups)),
+    ]
 }
 
 /// Head, style and script around a body.

@@ -11,20 +11,39 @@ use crate::table::Table;
 use ioloom_model::Doubt;
 use std::collections::BTreeSet;
 
+/// Title of a page of several studies.
+pub(crate) const SEVERAL: &str = "What I/O concurrency gives on this machine";
+const SEVERAL_ASKED: &str = "Several studies, one after another on the same machine; each asks a \
+     question of its own, and the published statements are tested by the runs below.";
+
+/// How long all studies took together, in words.
+pub(crate) fn took(inputs: &[Input]) -> String {
+    let seconds: f64 = inputs.iter().map(|input| input.duration_s).sum();
+    ioloom_model::units::format_ns(seconds * 1e9)
+}
+
 /// Title, question and the facts of this session.
-pub(crate) fn masthead(m: &mut Markup, input: &Input) {
+pub(crate) fn masthead(m: &mut Markup, inputs: &[Input]) {
+    let Some(input) = inputs.first() else { return };
+    let alone = inputs.len() == 1;
+    let studies: Vec<&str> = inputs.iter().map(|i| i.study.name.as_str()).collect();
+    let (title, asked) = match alone {
+        true => (input.study.title.as_str(), input.study.question.as_str()),
+        false => (SEVERAL, SEVERAL_ASKED),
+    };
+    let runs: usize = inputs.iter().map(|i| i.records.len()).sum();
     m.tag("header").body(|m| {
         m.tag("div").a("class", "bar").body(|m| {
             m.tag("span").a("class", "brand").text("ioloom");
-            m.tag("span").a("class", "study").text(&input.study.name);
+            m.tag("span").a("class", "study").text(&studies.join(", "));
             m.tag("button")
                 .a("type", "button")
                 .a("id", "theme")
                 .a("aria-label", "Colours: as the system has them")
                 .text("Auto");
         });
-        m.tag("h1").text(&input.study.title);
-        m.tag("p").a("class", "question").text(&input.study.question);
+        m.tag("h1").text(title);
+        m.tag("p").a("class", "question").text(asked);
         m.tag("dl").a("class", "session").body(|m| {
             let cpu =
                 input.machine.cpu_model.clone().unwrap_or_else(|| "unknown processor".to_owned());
@@ -32,8 +51,8 @@ pub(crate) fn masthead(m: &mut Markup, input: &Input) {
             for (name, value) in [
                 ("mode", input.mode.name().to_owned()),
                 ("started", input.started()),
-                ("took", input.duration()),
-                ("runs", input.records.len().to_string()),
+                ("took", took(inputs)),
+                ("runs", runs.to_string()),
                 ("machine", machine),
                 ("session", input.session.clone()),
             ] {
@@ -47,7 +66,8 @@ pub(crate) fn masthead(m: &mut Markup, input: &Input) {
 }
 
 /// The last lines.
-pub(crate) fn footer(m: &mut Markup, input: &Input) {
+pub(crate) fn footer(m: &mut Markup, inputs: &[Input]) {
+    let Some(input) = inputs.first() else { return };
     m.tag("footer").body(|m| {
         m.tag("p").text(&format!(
             "Medians with 95\u{A0}% bootstrap intervals; ratios are paired over blocks. Point at any \

@@ -9,10 +9,14 @@
 
 pub mod dots;
 pub mod heat;
+pub mod ladder;
 pub mod lines;
+pub mod machine;
 pub mod scale;
 pub mod spark;
 pub mod stacks;
+pub mod stages;
+pub mod strips;
 pub mod treemap;
 
 use crate::estimate::Estimate;

@@ -90,7 +90,7 @@ fn record(key: RunKey, plan: Plan, state: &mut u64) -> RunRecord {
     measured.faults_minor = jitter(state, measured.faults_minor);
     RunRecord {
         schema: RECORD_SCHEMA,
-        plan,
+        plan: plan.into(),
         set,
         proof: Some(records::proof(key.condition, key.block)),
         outcome: Outcome::Done { measured: Box::new(measured) },

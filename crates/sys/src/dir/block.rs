@@ -102,14 +102,26 @@ impl<'a> Records<'a> {
         Some(&rest[cut..])
     }
 
+    #[inline]
     fn next_raw(&mut self) -> Option<Record<'a>> {
         let length = length_at(self.bytes, self.at)?;
         let record = &self.bytes[self.at..self.at + length];
         self.at += length;
         let inode = u64::from_ne_bytes(record[..8].try_into().ok()?);
-        let name = CStr::from_bytes_until_nul(&record[NAME_AT..]).ok()?;
+        let name = name_in(&record[NAME_AT..])?;
         Some(Record { name, inode, kind: Kind::of_dirent(record[KIND_AT]) })
     }
+}
+
+/// The name at the start of `bytes`, up to its zero byte. By the search of the C library, which
+/// looks at 32 bytes at once: names are the one thing that is looked at byte by byte.
+#[inline]
+fn name_in(bytes: &[u8]) -> Option<&CStr> {
+    // SAFETY: it reads no more than the slice.
+    let zero = unsafe { libc::memchr(bytes.as_ptr().cast(), 0, bytes.len()) };
+    let end = (zero as usize).checked_sub(bytes.as_ptr() as usize)?;
+    // SAFETY: this is the first zero byte of the slice.
+    Some(unsafe { CStr::from_bytes_with_nul_unchecked(bytes.get(..=end)?) })
 }
 
 /// The length of the record at `at`; `None` at the end or where no record fits.

@@ -6,9 +6,12 @@
 use super::{Dir, Kind, again};
 use crate::fault::call;
 use rustix::fs::{AtFlags, CWD, FileType, StatxFlags};
+use rustix::path::Arg;
 use std::ffi::CStr;
 use std::io;
+use std::mem::MaybeUninit;
 use std::ops::BitOr;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
 /// Which fields are asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,10 +41,12 @@ impl Fields {
     pub const MOUNT: Self = Self(Self::IDENTITY.0 | StatxFlags::MNT_ID.bits());
 
     /// Whether nothing is asked for.
+    #[inline]
     pub const fn is_none(self) -> bool {
         self.0 == 0
     }
 
+    #[inline]
     pub(crate) fn mask(self) -> StatxFlags {
         StatxFlags::from_bits_retain(self.0)
     }
@@ -50,6 +55,7 @@ impl Fields {
 impl BitOr for Fields {
     type Output = Self;
 
+    #[inline]
     fn bitor(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
@@ -84,33 +90,20 @@ pub struct Meta {
 
 impl Meta {
     /// Space taken on the device, bytes.
+    #[inline]
     pub fn disk_bytes(&self) -> u64 {
         self.blocks_512.saturating_mul(512)
     }
 
     /// Device and inode: what makes two names the same file.
+    #[inline]
     pub fn identity(&self) -> ((u32, u32), u64) {
         (self.device, self.inode)
     }
 
-    fn of(s: &rustix::fs::Statx) -> Self {
-        Self {
-            kind: Kind::of(FileType::from_raw_mode(s.stx_mode.into())),
-            mode: s.stx_mode & 0o7777,
-            device: (s.stx_dev_major, s.stx_dev_minor),
-            inode: s.stx_ino,
-            links: s.stx_nlink,
-            user: s.stx_uid,
-            group: s.stx_gid,
-            bytes: s.stx_size,
-            blocks_512: s.stx_blocks,
-            mtime: (s.stx_mtime.tv_sec, s.stx_mtime.tv_nsec),
-            mount: (s.stx_mask & StatxFlags::MNT_ID.bits() != 0).then_some(s.stx_mnt_id),
-        }
-    }
-
-    /// From what the kernel wrote for a ring.
-    pub(super) fn of_raw(s: &libc::statx) -> Self {
+    /// From what the kernel wrote.
+    #[inline]
+    pub(super) fn of(s: &libc::statx) -> Self {
         Self {
             kind: Kind::of(FileType::from_raw_mode(s.stx_mode.into())),
             mode: s.stx_mode & 0o7777,
@@ -127,8 +120,28 @@ impl Meta {
     }
 }
 
+#[inline]
 fn flags(follow: bool) -> AtFlags {
     if follow { AtFlags::NO_AUTOMOUNT } else { AtFlags::NO_AUTOMOUNT | AtFlags::SYMLINK_NOFOLLOW }
+}
+
+/// The call itself: the kernel writes where the answer is read, without a copy in between.
+#[inline]
+fn ask(from: BorrowedFd<'_>, name: &CStr, flags: AtFlags, fields: Fields) -> io::Result<Meta> {
+    let mut answer = MaybeUninit::<libc::statx>::uninit();
+    let (flags, mask) = (flags.bits() as i32, fields.mask().bits());
+    again(|| {
+        call("statx", || {
+            let (from, into) = (from.as_raw_fd(), answer.as_mut_ptr());
+            // SAFETY: the name ends in a zero byte, and the kernel writes one `statx` at most.
+            match unsafe { libc::statx(from, name.as_ptr(), flags, mask, into) } {
+                0 => Ok(()),
+                _ => Err(io::Error::last_os_error()),
+            }
+        })
+    })?;
+    // SAFETY: the call succeeded, so the kernel has written all of it.
+    Ok(Meta::of(unsafe { answer.assume_init_ref() }))
 }
 
 impl Dir {
@@ -136,24 +149,18 @@ impl Dir {
     /// followed only if `follow`; nothing is mounted on the way.
     #[inline]
     pub fn meta_at(&self, name: &CStr, follow: bool, fields: Fields) -> io::Result<Meta> {
-        again(|| {
-            call("statx", || Ok(rustix::fs::statx(&self.0, name, flags(follow), fields.mask())?))
-        })
-        .map(|s| Meta::of(&s))
+        ask(self.0.as_fd(), name, flags(follow), fields)
     }
 
     /// Asks what this open directory is: on a mount point, what is mounted.
     pub fn meta(&self, fields: Fields) -> io::Result<Meta> {
-        let flags = AtFlags::EMPTY_PATH;
-        again(|| call("statx", || Ok(rustix::fs::statx(&self.0, c"", flags, fields.mask())?)))
-            .map(|s| Meta::of(&s))
+        ask(self.0.as_fd(), c"", AtFlags::EMPTY_PATH, fields)
     }
 }
 
 /// Asks what a path from the current directory is.
 pub fn meta(path: &[u8], follow: bool, fields: Fields) -> io::Result<Meta> {
-    again(|| call("statx", || Ok(rustix::fs::statx(CWD, path, flags(follow), fields.mask())?)))
-        .map(|s| Meta::of(&s))
+    path.into_with_c_str(|path| Ok(ask(CWD, path, flags(follow), fields)))?
 }
 
 #[cfg(test)]

@@ -93,7 +93,7 @@ impl StatRing {
                 let result =
                     if result < 0 { Err(io::Error::from_raw_os_error(-result)) } else { Ok(0) };
                 metas[asked_by[slot as usize]] = fault::completion("uring_statx", result)
-                    .map(|_| Meta::of_raw(&self.answers[slot as usize]));
+                    .map(|_| Meta::of(&self.answers[slot as usize]));
             }
         }
         Ok(())

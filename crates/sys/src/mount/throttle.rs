@@ -114,13 +114,12 @@ impl Throttle {
         device: (u32, u32),
         limit: ReadLimit,
     ) -> Result<Self, String> {
-        static COUNT: AtomicU32 = AtomicU32::new(0);
-        let count = COUNT.fetch_add(1, Ordering::Relaxed);
-        let dir = hierarchy.point().join(format!("{NAME}{}-{count}", std::process::id()));
-        let failed = |what: &str, e: io::Error| {
+        let sentence = |what: &str, dir: &Path, e: io::Error| {
             format!("{what} {}: {e}; remedy: run as root, outside of a container", dir.display())
         };
-        call("mkdir", || std::fs::create_dir(&dir)).map_err(|e| failed("make cgroup", e))?;
+        let dir =
+            new_group(hierarchy.point()).map_err(|(dir, e)| sentence("make cgroup", &dir, e))?;
+        let failed = |what: &str, e| sentence(what, &dir, e);
         let group = Self { dir: dir.clone() };
         let lines = hierarchy.limits(device, limit);
         for (file, line) in lines {
@@ -149,7 +148,18 @@ impl Drop for Throttle {
     }
 }
 
-fn remove(dir: &Path) -> io::Result<()> {
+/// Makes an empty group of ours below `point`.
+pub(super) fn new_group(point: &Path) -> Result<PathBuf, (PathBuf, io::Error)> {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    let count = COUNT.fetch_add(1, Ordering::Relaxed);
+    let dir = point.join(format!("{NAME}{}-{count}", std::process::id()));
+    match call("mkdir", || std::fs::create_dir(&dir)) {
+        Ok(()) => Ok(dir),
+        Err(error) => Err((dir, error)),
+    }
+}
+
+pub(super) fn remove(dir: &Path) -> io::Result<()> {
     let mut tries = 0;
     loop {
         match call("rmdir", || std::fs::remove_dir(dir)) {
@@ -166,12 +176,14 @@ fn remove(dir: &Path) -> io::Result<()> {
 /// Removes the groups that killed processes left; says how many there were. Groups of processes
 /// that live stay.
 pub fn undo_left_groups() -> io::Result<usize> {
-    hierarchy().map_or(Ok(0), |hierarchy| undo_left_in(&hierarchy))
+    let disks = hierarchy().map_or(Ok(0), |hierarchy| undo_left_in(hierarchy.point()))?;
+    let memory = super::little::home().map_or(Ok(0), |point| undo_left_in(&point))?;
+    Ok(disks + memory)
 }
 
-fn undo_left_in(hierarchy: &Hierarchy) -> io::Result<usize> {
+fn undo_left_in(point: &Path) -> io::Result<usize> {
     let mut found = 0;
-    for entry in call("read-dir", || std::fs::read_dir(hierarchy.point()))? {
+    for entry in call("read-dir", || std::fs::read_dir(point))? {
         let path = entry?.path();
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let Some(process) = maker(&name) else { continue };
@@ -287,7 +299,7 @@ mod tests {
         let reason = Throttle::create_in(&gone, (7, 0), LIMIT).unwrap_err();
         assert!(reason.starts_with("make cgroup /no/such/hierarchy/"), "{reason}");
         assert!(reason.contains("remedy: run as root"), "{reason}");
-        assert!(undo_left_in(&gone).is_err());
+        assert!(undo_left_in(gone.point()).is_err());
     }
 
     #[test]
@@ -304,9 +316,9 @@ mod tests {
         for group in [&dead, &mine, &foreign] {
             std::fs::create_dir(group).unwrap();
         }
-        assert_eq!(undo_left_in(&unified).unwrap(), 1);
+        assert_eq!(undo_left_in(unified.point()).unwrap(), 1);
         assert!(!dead.exists() && mine.exists() && foreign.exists());
-        assert_eq!(undo_left_in(&unified).unwrap(), 0);
+        assert_eq!(undo_left_in(unified.point()).unwrap(), 0);
     }
 
     #[test]

@@ -114,6 +114,19 @@ pub fn parse_smaps_rollup(text: &str) -> SmapsRollup {
     }
 }
 
+/// The files that a process has mapped, with device and inode (/proc/PID/maps), in the order of
+/// addresses; a file mapped in pieces comes several times.
+pub fn parse_mapped_files(text: &str) -> impl Iterator<Item = ((u32, u32), u64)> + '_ {
+    text.lines().filter_map(|line| {
+        // address, permissions, offset, device, inode, path
+        let mut words = line.split_ascii_whitespace().skip(3);
+        let (major, minor) = words.next()?.split_once(':')?;
+        let device = (u32::from_str_radix(major, 16).ok()?, u32::from_str_radix(minor, 16).ok()?);
+        let inode = words.next()?.parse().ok().filter(|inode| *inode != 0)?;
+        Some((device, inode))
+    })
+}
+
 /// What the scheduler gave a thread (/proc/PID/task/TID/schedstat).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SchedStat {
@@ -342,6 +355,66 @@ fn disk_counters<'a>(fields: impl Iterator<Item = &'a str>) -> Option<DiskStat> 
     })
 }
 
+/// All counters of a block device, as the kernel has them: sectors of 512 bytes and milliseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct DiskCounters {
+    /// Reads, writes and discards completed.
+    pub requests: [u64; 3],
+    /// Sectors read, written and discarded.
+    pub sectors: [u64; 3],
+    /// Times of all reads, writes and discards, summed, ms.
+    pub request_ms: [u64; 3],
+    /// Requests under way now.
+    pub in_flight: u64,
+    /// Time with a request under way, ms.
+    pub busy_ms: u64,
+    /// Sum over time of the requests under way, ms.
+    pub weighted_ms: u64,
+    /// Flushes of the device's cache completed; 0 before Linux 5.5.
+    pub flushes: u64,
+}
+
+/// Reads /sys/block/NAME/stat, or a row of /proc/diskstats behind the name, without allocating.
+/// Kernels before 4.18 have no discards.
+pub fn parse_disk_counters(text: &str) -> Option<DiskCounters> {
+    let mut numbers = text.split_ascii_whitespace().map(str::parse::<u64>);
+    let mut fields = [0; 17];
+    let mut count = 0;
+    for field in &mut fields {
+        let Some(number) = numbers.next() else { break };
+        *field = number.ok()?;
+        count += 1;
+    }
+    let of = |first: usize| [fields[first], fields[first + 4], fields[first + 11]];
+    (count >= 11).then_some(DiskCounters {
+        requests: of(0),
+        sectors: of(2),
+        request_ms: of(3),
+        in_flight: fields[8],
+        busy_ms: fields[9],
+        weighted_ms: fields[10],
+        flushes: fields[15],
+    })
+}
+
+/// Time that work stood still for want of something (/proc/pressure/...), summed, µs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Pressure {
+    /// With at least one task that waited.
+    pub some_us: u64,
+    /// With nothing but tasks that waited; `None` where the kernel does not tell it.
+    pub full_us: Option<u64>,
+}
+
+/// Reads a pressure file.
+pub fn parse_pressure(text: &str) -> Option<Pressure> {
+    let total = |kind: &str| {
+        let line = text.lines().find_map(|line| line.strip_prefix(kind))?;
+        line.split_ascii_whitespace().find_map(|word| word.strip_prefix("total="))?.parse().ok()
+    };
+    Some(Pressure { some_us: total("some ")?, full_us: total("full ") })
+}
+
 /// Reads /sys/block/NAME/inflight: reads and writes under way.
 pub fn parse_inflight(text: &str) -> Option<(u64, u64)> {
     let mut numbers = numbers(text);
@@ -417,6 +490,40 @@ mod tests {
         assert_eq!((stat.minor_faults, stat.major_faults), (99, 2));
         assert_eq!((stat.user_ticks, stat.system_ticks, stat.start_ticks), (11, 12, 177_292));
         assert_eq!((stat.cpu, stat.blocked_ticks), (Some(5), Some(6)));
+    }
+
+    #[test]
+    fn disk_counters_are_read_as_far_as_the_kernel_has_them() {
+        let text = "109421 31362 9975474 46577 16854 38908 4823760 17306 2 15116 64939 16517 39 \
+                    665848 1005 1468 49";
+        let all = parse_disk_counters(text).unwrap();
+        assert_eq!(all.requests, [109_421, 16_854, 16_517]);
+        assert_eq!(all.sectors, [9_975_474, 4_823_760, 665_848]);
+        assert_eq!(all.request_ms, [46_577, 17_306, 1005]);
+        assert_eq!((all.in_flight, all.busy_ms, all.weighted_ms), (2, 15_116, 64_939));
+        assert_eq!(all.flushes, 1468);
+        let old = parse_disk_counters("1 2 3 4 5 6 7 8 9 10 11").unwrap();
+        assert_eq!((old.requests, old.flushes), ([1, 5, 0], 0));
+        assert_eq!(parse_disk_counters("1 2 3"), None);
+        assert_eq!(parse_disk_counters("1 2 3 4 5 6 7 8 x 10 11"), None);
+    }
+
+    #[test]
+    fn pressure_is_read() {
+        let text = "some avg10=1.00 avg60=0.10 avg300=0.00 total=13580127\n\
+                    full avg10=0.00 avg60=0.00 avg300=0.00 total=99\n";
+        let pressure = parse_pressure(text).unwrap();
+        assert_eq!(pressure, Pressure { some_us: 13_580_127, full_us: Some(99) });
+        assert_eq!(parse_pressure(&text[..60]).unwrap().full_us, None);
+        assert_eq!(parse_pressure("none"), None);
+    }
+
+    #[test]
+    fn mapped_files_are_read() {
+        let text = "55d0-55d1 r-xp 00001000 fe:01 1234   /usr/bin/a b\n\
+                    7f00-7f01 rw-p 00000000 00:00 0\n7f02-7f03 r--s 00000000 00:1c 7  /dev/shm/x\n";
+        let found: Vec<_> = parse_mapped_files(text).collect();
+        assert_eq!(found, [((0xfe, 1), 1234), ((0, 0x1c), 7)]);
     }
 
     #[test]

@@ -7,7 +7,7 @@
 //! whatever is left. So the sums meet the clocks exactly, and only places are guessed.
 
 use super::tile::{Look, Piece, Tiler, pieces};
-use super::{Cleaned, Explained};
+use super::{Cleaned, Explained, Seen};
 use crate::span::SpanKind;
 use ioloom_model::State;
 
@@ -32,9 +32,9 @@ struct Edge {
     ends_long_span: bool,
 }
 
-pub(super) fn explain(thread: &Cleaned) -> Explained {
+pub(super) fn explain(thread: &Cleaned, seen: &Seen) -> Explained {
     let raw = &thread.raw;
-    let pieces = pieces(&raw.spans, raw.start_ns, raw.end_ns);
+    let pieces = pieces(&raw.spans, raw.start_ns, raw.end_ns, |kind| seen.blocked_in(kind));
     let mut divided: Vec<Division> = Vec::with_capacity(pieces.len());
     let edges = edges(thread);
     // Rounding and the cost of reading the clocks: what does not fit is carried to the next stretch.
@@ -96,7 +96,7 @@ fn divide(stretch: &[Piece], sum: Division, ends_long_span: bool) -> Vec<Divisio
     // Accounts are taken after long spans only, so the last one that is not short is meant.
     let is_meant = |p: &Piece| ends_long_span && p.kind.is_some() && p.ns() >= SHORTEST_BLOCK_NS;
     let long = stretch.iter().rposition(is_meant);
-    let waits = |p: &Piece| p.blocked_state() != State::Unknown;
+    let waits = |p: &Piece| p.blocked != State::Unknown;
     let mut room: Vec<u64> = stretch.iter().map(Piece::ns).collect();
     let mut parts = vec![Division::default(); stretch.len()];
     let mut give = |total: u64, may: &dyn Fn(usize) -> bool, room: &mut [u64], ready: bool| {
@@ -170,7 +170,7 @@ fn fill(tiler: &mut Tiler, piece: &Piece, part: &Division) {
     let on_cpu = piece.start_ns + part.on_cpu_ns;
     tiler.until(on_cpu, State::OnCpu, look);
     tiler.until(on_cpu + part.ready_ns, State::Ready, look);
-    tiler.until(piece.end_ns, piece.blocked_state(), look);
+    tiler.until(piece.end_ns, piece.blocked, look);
 }
 
 #[cfg(test)]
@@ -191,7 +191,8 @@ mod tests {
                 .map(|(ns, kind)| {
                     at += ns;
                     let kind = SpanKind::ALL.get(*kind).copied().filter(|k| *k != SpanKind::Other);
-                    Piece { start_ns: at - ns, end_ns: at, kind }
+                    let blocked = kind.map_or(State::Unknown, SpanKind::blocked_state);
+                    Piece { start_ns: at - ns, end_ns: at, kind, blocked }
                 })
                 .collect();
             let on_cpu_ns = at * shares.0 / 100;

@@ -74,7 +74,7 @@ fn blocked_state(
         return State::Lock;
     }
     let kind = thread.span_at(off.start_ns).map(|s| s.kind);
-    let by_span = kind.map_or(State::Unknown, SpanKind::blocked_state);
+    let by_span = kind.map_or(State::Unknown, |kind| seen.blocked_in(kind));
     if by_span != State::Unknown {
         return by_span;
     }

@@ -32,7 +32,71 @@ const WHY_READY: &str = "needs the kernel's run-queue delay (schedstat) or level
 const WHY_LOCK: &str = "waits for kernel locks need level 2 with the lock events";
 const WHY_PAGING: &str = "page faults inside the user's function need level 1 with major faults";
 const WHY_NO_SPANS: &str = "the thread recorded no spans, so its waits have no names";
+const WHY_ACCOUNT: &str = "the thread kept sums by call, and no call of the engine waits so; a \
+     function that does is inside unknown, a trace tells it apart";
 const WHY_NO_CLOCK: &str = "no thread clock was read; only the kinds of the spans speak";
+
+/// What a thread knows of itself without keeping its spans: sums that add up to its elapsed time.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Sums {
+    /// On a processor, by the thread clock.
+    pub on_cpu_ns: u64,
+    /// Ready or preempted, by the run-queue delay; `None` without schedstat.
+    pub ready_ns: Option<u64>,
+    /// Blocked in calls that fetch data.
+    pub io_ns: u64,
+    /// Blocked on completions of a ring.
+    pub async_io_ns: u64,
+    /// Blocked on queues, permits or memory.
+    pub sync_ns: u64,
+    /// Blocked inside the user's function.
+    pub function_ns: u64,
+    /// Not explained.
+    pub unknown_ns: u64,
+}
+
+impl Sums {
+    /// The table of such a thread: level 0, bounded. `function_waits` names what a wait inside the
+    /// user's function is, where the caller knows.
+    pub fn table(&self, function_waits: Option<State>) -> StateTable {
+        let mut table: StateTable = State::ALL
+            .into_iter()
+            .map(|state| {
+                let (ns, source) = match state {
+                    State::OnCpu => (self.on_cpu_ns, "thread-clock"),
+                    State::Ready => (self.ready_ns.unwrap_or(0), "schedstat"),
+                    State::Io => (self.io_ns, "spans+thread-clock"),
+                    State::AsyncIo => (self.async_io_ns, "spans+thread-clock"),
+                    State::Sync => (self.sync_ns, "spans+thread-clock"),
+                    State::Unknown => (self.unknown_ns, "spans+thread-clock"),
+                    _ => (0, "spans+thread-clock"),
+                };
+                let (ns, source, quality) = (Some(ns), source.to_owned(), Some(Quality::Bounded));
+                (state, StateTime { ns, source, quality, ..StateTime::default() })
+            })
+            .collect();
+        if let Some(function) = table.get_mut(&function_waits.unwrap_or(State::Unknown)) {
+            *function.ns.get_or_insert(0) += self.function_ns;
+        }
+        hide(&mut table, State::Preempted, &[State::Ready], WHY_PREEMPTED);
+        if self.ready_ns.is_none() {
+            hide(&mut table, State::Ready, &BLOCKED, WHY_READY);
+        }
+        hide(&mut table, State::Lock, &[State::Io, State::Unknown], WHY_LOCK);
+        hide(&mut table, State::Paging, &[State::Unknown], WHY_PAGING);
+        for state in [State::Event, State::Sleep] {
+            if function_waits != Some(state) {
+                hide(&mut table, state, &[State::Unknown], WHY_ACCOUNT);
+            }
+        }
+        if let Some(unknown) = table.get_mut(&State::Unknown)
+            && unknown.ns.is_some_and(|ns| ns > 0)
+        {
+            unknown.why = Some(WHY_UNKNOWN_ACCOUNT.to_owned());
+        }
+        table
+    }
+}
 
 /// Sums the segments and says what each sum rests on.
 pub(super) fn table(thread: &Cleaned, explained: &Explained, seen: &Seen) -> StateTable {
@@ -50,7 +114,8 @@ pub(super) fn table(thread: &Cleaned, explained: &Explained, seen: &Seen) -> Sta
             (state, time)
         })
         .collect();
-    for (state, holders, why) in not_told_apart(thread, explained, seen) {
+    let unnamed_ns = sums[State::Unknown as usize];
+    for (state, holders, why) in not_told_apart(thread, explained, seen, unnamed_ns) {
         hide(&mut table, state, &holders, why);
     }
     if let Some(unknown) = table.get_mut(&State::Unknown)
@@ -133,10 +198,12 @@ fn not_told_apart(
     thread: &Cleaned,
     explained: &Explained,
     seen: &Seen,
+    unnamed_ns: u64,
 ) -> Vec<(State, Vec<State>, &'static str)> {
     let mut hidden = Vec::new();
     let own = [ROLE_KERNEL_WORKER, ROLE_TOOL].contains(&thread.raw.role.as_str());
-    let nameless = thread.raw.spans.is_empty() && !own;
+    // A thread without a wait that lacks a name needs no names.
+    let nameless = thread.raw.spans.is_empty() && !own && unnamed_ns > 0;
     if explained.by_accounts {
         let why = if explained.no_clock { WHY_NO_CLOCK } else { WHY_PREEMPTED };
         hidden.push((State::Preempted, vec![State::Ready], why));

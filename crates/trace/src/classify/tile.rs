@@ -60,32 +60,36 @@ pub(super) struct Piece {
     pub(super) end_ns: u64,
     /// `None`: outside any span.
     pub(super) kind: Option<SpanKind>,
+    /// The state of a thread that is blocked in it.
+    pub(super) blocked: State,
 }
 
 impl Piece {
     pub(super) fn ns(&self) -> u64 {
         self.end_ns - self.start_ns
     }
-
-    /// The state of a thread that is blocked in it.
-    pub(super) fn blocked_state(&self) -> State {
-        self.kind.map_or(State::Unknown, SpanKind::blocked_state)
-    }
 }
 
-/// Spans and gaps that tile `start..end`; the spans are clean.
-pub(super) fn pieces(spans: &[Span], start_ns: u64, end_ns: u64) -> Vec<Piece> {
+/// Spans and gaps that tile `start..end`; the spans are clean. `blocked` names a wait in a span.
+pub(super) fn pieces(
+    spans: &[Span],
+    start_ns: u64,
+    end_ns: u64,
+    blocked: impl Fn(SpanKind) -> State,
+) -> Vec<Piece> {
     let mut pieces = Vec::with_capacity(spans.len() + 1);
+    let gap = |start_ns, end_ns| Piece { start_ns, end_ns, kind: None, blocked: State::Unknown };
     let mut at_ns = start_ns;
     for span in spans.iter().filter(|s| s.ns > 0) {
         if span.start_ns > at_ns {
-            pieces.push(Piece { start_ns: at_ns, end_ns: span.start_ns, kind: None });
+            pieces.push(gap(at_ns, span.start_ns));
         }
         at_ns = span.start_ns + span.ns;
-        pieces.push(Piece { start_ns: span.start_ns, end_ns: at_ns, kind: Some(span.kind) });
+        let (kind, blocked) = (Some(span.kind), blocked(span.kind));
+        pieces.push(Piece { start_ns: span.start_ns, end_ns: at_ns, kind, blocked });
     }
     if end_ns > at_ns {
-        pieces.push(Piece { start_ns: at_ns, end_ns, kind: None });
+        pieces.push(gap(at_ns, end_ns));
     }
     pieces
 }

@@ -3,7 +3,8 @@
 use crate::planted::{Script, assert_tiles, at_level, ns};
 use ioloom_model::evidence::SourceReport;
 use ioloom_model::{Level, Quality, State};
-use ioloom_trace::raw::{Raw, RawThread, Switch, WakeUp};
+use ioloom_trace::Wake;
+use ioloom_trace::raw::{Raw, RawThread, Switch};
 use ioloom_trace::{CoreRun, NO_FILE, Request, Span, SpanKind, Thread, classify};
 use proptest::prelude::*;
 
@@ -341,7 +342,7 @@ fn a_lost_departure_lies_between_the_last_reading_and_the_wake_up() {
         end_ns: 1000 * US,
         spans: vec![span(0, 300 * US, SpanKind::Compute), span(300 * US, 500 * US, SpanKind::Read)],
         switches: vec![switch(10 * US, true), switch(20 * US, false), switch(700 * US, false)],
-        wakes: vec![WakeUp { at_ns: 15 * US, by_tid: 0 }, WakeUp { at_ns: 650 * US, by_tid: 4 }],
+        wakes: vec![Wake { at_ns: 15 * US, by_tid: 0 }, Wake { at_ns: 650 * US, by_tid: 4 }],
         ..RawThread::default()
     };
     let trace = classify(at_level(Level::Kernel, vec![thread]));

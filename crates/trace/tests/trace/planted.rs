@@ -1,7 +1,8 @@
 //! Threads whose states are known, because they are made from them.
 
 use ioloom_model::{Level, State};
-use ioloom_trace::raw::{Account, Fault, LockWait, Raw, RawThread, Switch, WakeUp};
+use ioloom_trace::Wake;
+use ioloom_trace::raw::{Account, Fault, LockWait, Raw, RawThread, Switch};
 use ioloom_trace::{NO_FILE, Span, SpanKind, Thread};
 
 /// Builds one thread, recording its events and the truth.
@@ -73,7 +74,7 @@ impl Script {
     ) -> &mut Self {
         self.switch(true, false, deep, 0);
         self.pass(state, blocked_ns);
-        self.raw.wakes.push(WakeUp { at_ns: self.now_ns, by_tid: 0 });
+        self.raw.wakes.push(Wake { at_ns: self.now_ns, by_tid: 0 });
         self.pass(State::Ready, ready_ns);
         self.delay_ns += ready_ns;
         self.cpu ^= 1;

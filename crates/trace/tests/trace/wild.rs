@@ -2,7 +2,8 @@
 
 use crate::planted::assert_tiles;
 use ioloom_model::Level;
-use ioloom_trace::raw::{Account, Fault, LockWait, Raw, RawThread, Switch, WakeUp};
+use ioloom_trace::Wake;
+use ioloom_trace::raw::{Account, Fault, LockWait, Raw, RawThread, Switch};
 use ioloom_trace::{CoreRun, Request, Span, SpanKind, Trace, classify};
 use proptest::prelude::*;
 
@@ -67,7 +68,7 @@ fn thread() -> impl Strategy<Value = RawThread> {
                 spans,
                 accounts,
                 switches,
-                wakes: wakes.into_iter().map(|at_ns| WakeUp { at_ns, by_tid: 1 }).collect(),
+                wakes: wakes.into_iter().map(|at_ns| Wake { at_ns, by_tid: 1 }).collect(),
                 faults: faults.into_iter().map(|at_ns| Fault { at_ns, address: at_ns }).collect(),
                 locks: locks
                     .into_iter()

@@ -4,6 +4,7 @@ mod oracle;
 mod visitor;
 
 use ioloom_sys::dir::{Dir, Kind};
+use ioloom_testbed::{alone, as_nobody};
 use ioloom_walk::{Control, Entry, Options, PathList, Summary, files, walk, walk_parallel};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -39,39 +40,6 @@ fn touch(path: impl AsRef<Path>) {
 
 fn skipped(summary: &Summary) -> BTreeMap<Kind, u64> {
     summary.skipped.iter().map(|s| (s.kind, s.count)).collect()
-}
-
-/// Runs as uid 65534 in a child when the test runs as root, which sees everything.
-fn as_nobody(test: &str) -> bool {
-    if !rustix_is_root() {
-        return false;
-    }
-    if std::env::var_os("IOLOOM_AS_NOBODY").is_some() {
-        return false;
-    }
-    // The binary may lie where others cannot reach it; a copy in the temporary directory can.
-    let temp = tempfile::tempdir().unwrap();
-    std::fs::set_permissions(temp.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
-    let copy = temp.path().join("walk-test");
-    std::fs::copy(std::env::current_exe().unwrap(), &copy).unwrap();
-    std::fs::set_permissions(&copy, std::fs::Permissions::from_mode(0o755)).unwrap();
-    let mut command = std::process::Command::new(&copy);
-    command.args([test, "--exact", "--nocapture"]).env("IOLOOM_AS_NOBODY", "1").current_dir("/");
-    command.env("TMPDIR", "/tmp");
-    std::os::unix::process::CommandExt::uid(&mut command, 65534);
-    std::os::unix::process::CommandExt::gid(&mut command, 65534);
-    let output = command.output().unwrap();
-    let text = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
-    assert!(text.contains("1 passed"), "the child ran no test: {text}");
-    true
-}
-
-fn rustix_is_root() -> bool {
-    std::fs::read_to_string("/proc/self/status")
-        .unwrap()
-        .lines()
-        .any(|line| line.starts_with("Uid:") && line.split_whitespace().nth(2) == Some("0"))
 }
 
 #[test]
@@ -357,23 +325,6 @@ fn an_empty_root_is_an_empty_list() {
     let (list, summary) = files(temp.path(), &Options::default()).unwrap();
     assert_eq!((list.len(), summary.directories), (0, 1));
     assert_eq!(PathList::new().iter().len(), 0);
-}
-
-/// Whether the test is alone in its process, where calls may be made to fail. If not, it runs
-/// itself again in a process of its own.
-fn alone(test: &str) -> bool {
-    if std::env::var_os("IOLOOM_ALONE").is_some() {
-        return true;
-    }
-    let output = std::process::Command::new(std::env::current_exe().unwrap())
-        .args([test, "--exact"])
-        .env("IOLOOM_ALONE", "1")
-        .output()
-        .unwrap();
-    let text = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
-    assert!(text.contains("1 passed"), "the child ran no test: {text}");
-    false
 }
 
 #[test]

@@ -1,0 +1,598 @@
+//! Programs beside each other on one piece of work: what `walk_versus` and `copy_versus` share.
+//!
+//! All arms do the same work once per block, in a random order that a seed decides; the first
+//! `--ours` is what all others are compared with. Cold: the caches of the machine are dropped before
+//! every run. A run counts if it ended well, left what it should, and found in memory what the
+//! condition says, which the bytes that the device read tell. Every run goes to `raw.jsonl` before
+//! the next one starts; the summary is made from that file alone.
+
+use crate::before::{start_once, touch_memory};
+use crate::{child, facts, order};
+use anyhow::{Context, Result, ensure};
+use clap::ValueEnum;
+use ioloom_stats::{Ratio, Summary};
+use serde::{Deserialize, Serialize};
+use std::ffi::OsString;
+use std::fmt::Write as _;
+use std::fs::File;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Stdio};
+use std::time::{Duration, Instant};
+
+/// Name of the file with the runs in the directory of a result.
+pub const RAW: &str = "raw.jsonl";
+
+/// Share of the data that the device must have read in a cold run.
+const COLD_MIN: f64 = 0.95;
+
+/// Share of the data that it may have read in a warm one.
+const WARM_MAX: f64 = 0.05;
+
+/// The part of the command line that does not depend on the work.
+#[derive(clap::Args)]
+pub struct Order {
+    /// Where the result goes; must not exist or be empty.
+    #[arg(long, value_name = "DIR", required_unless_present = "from")]
+    out: Option<PathBuf>,
+    /// Only make the summary of a kept result again.
+    #[arg(long, value_name = "DIR", conflicts_with = "out")]
+    from: Option<PathBuf>,
+    /// What is in memory before a run.
+    #[arg(long, value_enum, default_value = "warm")]
+    condition: Condition,
+    /// Agree that the caches of the machine are dropped before each run (root); needed for cold.
+    #[arg(long)]
+    drop_caches: bool,
+    /// Before each run write to this much memory and give it back, so that every arm meets memory
+    /// that the host of a virtual machine has already provided.
+    #[arg(long, value_name = "MIB", default_value = "0")]
+    touch_memory_mib: usize,
+    /// How often each arm runs.
+    #[arg(long, default_value = "12")]
+    blocks: u32,
+    /// Our command, `NAME=PROGRAM ARG…`, with the places that the work names in braces. The first
+    /// one is the reference.
+    #[arg(long, value_name = "TEMPLATE", required_unless_present = "from")]
+    ours: Vec<String>,
+    /// Another command, in the same form.
+    #[arg(long, value_name = "TEMPLATE")]
+    arm: Vec<String>,
+    /// Thread counts for {threads}; a command without it runs once per block.
+    #[arg(long, value_delimiter = ',', default_value = "2")]
+    threads: Vec<u32>,
+    /// Seed of the orders and the intervals.
+    #[arg(long, default_value = "1")]
+    seed: u64,
+    /// What the program was made from, if it is not the commit of the working directory.
+    #[arg(long)]
+    commit: Option<String>,
+    /// What the files are, for the record.
+    #[arg(long, alias = "tree", default_value = "not said", value_name = "TEXT")]
+    what: String,
+    /// A run is killed after this many seconds.
+    #[arg(long, default_value = "600")]
+    deadline_s: u64,
+}
+
+/// What is in memory before a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Condition {
+    /// Nothing.
+    Cold,
+    /// Everything.
+    Warm,
+}
+
+/// A command with its name.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Arm {
+    name: String,
+    ours: bool,
+    command: Vec<String>,
+}
+
+/// The first line of the raw data.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Setup {
+    schema: String,
+    /// What is worked on.
+    dir: String,
+    /// What that is, in the words of who ran it.
+    #[serde(default)]
+    tree: String,
+    /// Bytes of data that every arm must read, where that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    bytes: Option<u64>,
+    condition: Condition,
+    blocks: u32,
+    seed: u64,
+    commit: String,
+    facts: facts::Facts,
+    arms: Vec<Arm>,
+}
+
+/// Every further line.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct Run {
+    block: u32,
+    arm: usize,
+    /// Until the program ended.
+    wall_ns: u64,
+    /// Until what it left to the kernel was done too, where the work has such.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    durable_ns: Option<u64>,
+    cpu_user_ns: u64,
+    cpu_kernel_ns: u64,
+    device_bytes: Option<u64>,
+    machine_busy_ns: Option<u64>,
+    failure: Option<String>,
+}
+
+impl Run {
+    /// What arms are compared by.
+    fn yardstick_ns(&self) -> u64 {
+        self.durable_ns.unwrap_or(self.wall_ns)
+    }
+
+    fn cpu_s(&self) -> f64 {
+        (self.cpu_user_ns + self.cpu_kernel_ns) as f64 / 1e9
+    }
+}
+
+/// What the arms are to do.
+pub trait Work {
+    /// The headline of its results.
+    const TITLE: &'static str;
+    /// The program that runs it.
+    const PROGRAM: &'static str;
+    /// What its raw data say that they are.
+    const SCHEMA: &'static str;
+
+    /// What is worked on.
+    fn subject(&self) -> &Path;
+
+    /// Puts what the work needs into the places of a word of a command.
+    fn fill(&self, word: &str) -> String;
+
+    /// Arms that are always taken.
+    fn known(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// Bytes of data that every arm must read, where that is known.
+    ///
+    /// # Errors
+    /// Files that cannot be asked.
+    fn bytes(&self) -> Result<Option<u64>> {
+        Ok(None)
+    }
+
+    /// Brings what is worked on into memory; `None` where an arm is to do it.
+    ///
+    /// # Errors
+    /// Files that cannot be read.
+    fn warm(&self) -> Result<Option<()>> {
+        Ok(None)
+    }
+
+    /// Puts what the run before left out of the way.
+    ///
+    /// # Errors
+    /// What cannot be removed.
+    fn reset(&self) -> Result<()> {
+        Ok(())
+    }
+
+    /// Removes what all runs left.
+    ///
+    /// # Errors
+    /// What cannot be removed.
+    fn end(&self) -> Result<()> {
+        Ok(())
+    }
+
+    /// Does what the program left to the kernel, in the time of the run; `None` if there is nothing.
+    ///
+    /// # Errors
+    /// What the kernel refuses.
+    fn settle(&self) -> Result<Option<()>> {
+        Ok(None)
+    }
+
+    /// What is wrong with what a run left; `first`: look at all of it.
+    fn wrong(&self, first: bool) -> Option<String> {
+        let _ = first;
+        None
+    }
+}
+
+/// The arms of one template: one per thread count if it asks for one.
+fn arms_of(work: &impl Work, template: &str, ours: bool, threads: &[u32]) -> Result<Vec<Arm>> {
+    let (name, command) =
+        template.split_once('=').with_context(|| format!("'{template}' is not NAME=COMMAND"))?;
+    let words = shlex::split(command).with_context(|| format!("cannot split '{command}'"))?;
+    ensure!(!words.is_empty(), "'{template}' names no program");
+    let fill = |count: Option<u32>| {
+        let count = count.map(|count| count.to_string()).unwrap_or_default();
+        words.iter().map(|word| work.fill(&word.replace("{threads}", &count))).collect()
+    };
+    if !command.contains("{threads}") {
+        return Ok(vec![Arm { name: name.to_owned(), ours, command: fill(None) }]);
+    }
+    let arm =
+        |count: &u32| Arm { name: format!("{name} -j{count}"), ours, command: fill(Some(*count)) };
+    Ok(threads.iter().map(arm).collect())
+}
+
+fn setup<W: Work>(work: &W, order: &Order) -> Result<Setup> {
+    let dir = work.subject().to_str().context("paths must be UTF-8")?;
+    let mut arms = Vec::new();
+    for template in &order.ours {
+        arms.extend(arms_of(work, template, true, &order.threads)?);
+    }
+    for template in order.arm.iter().chain(&work.known()) {
+        arms.extend(arms_of(work, template, false, &order.threads)?);
+    }
+    Ok(Setup {
+        schema: W::SCHEMA.to_owned(),
+        dir: dir.to_owned(),
+        tree: order.what.clone(),
+        bytes: work.bytes()?,
+        condition: order.condition,
+        blocks: order.blocks,
+        seed: order.seed,
+        commit: order.commit.clone().unwrap_or_else(facts::commit),
+        facts: facts::Facts::of(work.subject()),
+        arms,
+    })
+}
+
+/// One arm once, in the place `block`.
+fn run_one(work: &impl Work, order: &Order, setup: &Setup, block: u32, arm: usize) -> Result<Run> {
+    let command: Vec<OsString> = setup.arms[arm].command.iter().map(OsString::from).collect();
+    work.reset()?;
+    if setup.condition == Condition::Cold {
+        ioloom_sys::cache::drop_everything().context("cannot drop the caches of the machine")?;
+    }
+    touch_memory(order.touch_memory_mib << 20);
+    // Loading the program from the device is no part of the work.
+    start_once(&setup.arms[arm].command[0]);
+    let (read, busy) = (setup.facts.medium.read_bytes(), child::machine_busy_ns());
+    let start = Instant::now();
+    let mut finished = child::run(&command, None, Duration::from_secs(order.deadline_s))?;
+    let durable_ns = match work.settle() {
+        Ok(settled) => settled.map(|()| start.elapsed().as_nanos() as u64),
+        Err(error) => {
+            finished.failure.get_or_insert(format!("{error:#}"));
+            None
+        }
+    };
+    let growth = |before: Option<u64>, after: Option<u64>| {
+        before.zip(after).map(|(before, after)| after.saturating_sub(before))
+    };
+    let device_bytes = growth(read, setup.facts.medium.read_bytes());
+    let machine_busy_ns = growth(busy, child::machine_busy_ns());
+    if finished.failure.is_none() {
+        finished.failure = work.wrong(block == 0);
+    }
+    Ok(Run {
+        block,
+        arm,
+        wall_ns: finished.wall_ns,
+        durable_ns,
+        cpu_user_ns: finished.cpu_user_ns,
+        cpu_kernel_ns: finished.cpu_kernel_ns,
+        device_bytes,
+        machine_busy_ns,
+        failure: finished.failure,
+    })
+}
+
+fn measure<W: Work>(work: &W, order: &Order, out: &Path) -> Result<()> {
+    let cold = order.condition == Condition::Cold;
+    ensure!(!cold || order.drop_caches, "cold drops the caches of the machine; add --drop-caches");
+    let used = std::fs::read_dir(out).is_ok_and(|mut entries| entries.next().is_some());
+    ensure!(!used, "{} is not empty", out.display());
+    let setup = setup(work, order)?;
+    std::fs::create_dir_all(out).with_context(|| format!("cannot make {}", out.display()))?;
+    let mut raw = File::create(out.join(RAW)).context("cannot make the raw data")?;
+    std::fs::write(out.join("README.md"), readme::<W>(&setup)?)
+        .context("cannot write the README")?;
+    let mut keep = |line: String| writeln!(raw, "{line}").context("cannot keep a run");
+    keep(serde_json::to_string(&setup)?)?;
+    for (block, arms) in (0..).zip(order::blocks(setup.seed, setup.blocks, setup.arms.len())) {
+        if !cold && work.warm()?.is_none() {
+            // The first one would find less in memory than the others.
+            run_one(work, order, &setup, block, 0)?;
+        }
+        for arm in arms {
+            let run = run_one(work, order, &setup, block, arm)?;
+            let (name, seconds) = (&setup.arms[arm].name, run.yardstick_ns() as f64 / 1e9);
+            let trouble = run.failure.as_ref().map(|why| format!(" ({why})")).unwrap_or_default();
+            let _ = writeln!(std::io::stderr(), "block {block} {name}: {seconds:.3} s{trouble}");
+            keep(serde_json::to_string(&run)?)?;
+        }
+    }
+    work.reset()?;
+    work.end()
+}
+
+/// What stands beside the raw data: the command, the machine, the programs.
+fn readme<W: Work>(setup: &Setup) -> Result<String> {
+    let words = std::env::args().collect::<Vec<_>>();
+    let command = shlex::try_join(words.iter().map(String::as_str))?;
+    let facts = &setup.facts;
+    let mut text = format!(
+        "# {}\n\nCommand:\n\n```sh\n{command}\n```\n\n\
+         - commit: {}\n- kernel: {} {}\n- processor: {}, {} cores usable\n- memory: {} MiB\n\
+         - files: {}\n- medium: {}\n- load before the start: {}\n- condition: {:?}\n\
+         - blocks: {}, seed {}\n\n\
+         `raw.jsonl` holds the setup and one line per run, in the order in which they ran; \
+         `summary.md` is made from it alone by `{} --from .`.\n\n## Arms\n\n\
+         | arm | version | command |\n|---|---|---|\n",
+        W::TITLE,
+        setup.commit,
+        facts.kernel,
+        facts.architecture,
+        facts.cpu_model,
+        facts.cores,
+        facts.memory_bytes >> 20,
+        setup.tree,
+        facts.medium.words(),
+        facts.load_at_start,
+        setup.condition,
+        setup.blocks,
+        setup.seed,
+        W::PROGRAM,
+    );
+    for arm in &setup.arms {
+        let command = shlex::try_join(arm.command.iter().map(String::as_str))?;
+        writeln!(text, "| {} | {} | `{command}` |", arm.name, version(&arm.command[0]))?;
+    }
+    Ok(text)
+}
+
+/// What a program says it is.
+fn version(program: &str) -> String {
+    let output = Command::new(program).arg("--version").stdin(Stdio::null()).output();
+    let text = output.map(|o| String::from_utf8_lossy(&o.stdout).into_owned()).unwrap_or_default();
+    text.lines().next().unwrap_or("not told").to_owned()
+}
+
+/// Why a run does not count; `first` is what the device read in the first run.
+fn why_not(setup: &Setup, run: &Run, first: u64) -> Option<String> {
+    if let Some(failure) = &run.failure {
+        return Some(failure.clone());
+    }
+    let read = run.device_bytes?;
+    let all = setup.bytes;
+    // Where it is not known what must be read, half of what the first one read shows that it was.
+    let least = all.map_or(first / 2, |bytes| (bytes as f64 * COLD_MIN) as u64);
+    let most = all.map_or(u64::MAX, |bytes| (bytes as f64 * WARM_MAX) as u64);
+    match setup.condition {
+        Condition::Cold if read < least => Some(format!("not cold: the device read {read} bytes")),
+        Condition::Warm if read > most => Some(format!("not warm: the device read {read} bytes")),
+        _ => None,
+    }
+}
+
+fn summary<W: Work>(setup: &Setup, runs: &[Run]) -> Result<(String, bool)> {
+    let first = runs.iter().find_map(|run| run.device_bytes).unwrap_or(0);
+    let (lost, counted): (Vec<_>, Vec<_>) =
+        runs.iter().partition(|run| why_not(setup, run, first).is_some());
+    let durable = runs.iter().any(|run| run.durable_ns.is_some());
+    let (times, ratios) = match durable {
+        false => ("wall s (median, min-max)", "wall ratio | cpu ratio"),
+        true => {
+            ("returned s (median) | durable s (median, min-max)", "durable ratio | returned ratio")
+        }
+    };
+    let mut text = format!(
+        "# {}\n\n{:?}, {} blocks, seed {}, commit {}\n\n{} on {} cores, {}\n\n\
+         Ratios: the arm over {}, paired by block, 95 % interval; above 1 ours was better.\n\n\
+         | arm | runs | {times} | cpu s | {ratios} | device MB |\n\
+         |---|---|---|---|---|---|---|{}\n",
+        W::TITLE,
+        setup.condition,
+        setup.blocks,
+        setup.seed,
+        setup.commit,
+        setup.facts.cpu_model,
+        setup.facts.cores,
+        setup.facts.kernel,
+        setup.arms[0].name,
+        if durable { "---|" } else { "" },
+    );
+    for (number, arm) in setup.arms.iter().enumerate() {
+        row(&mut text, number, &arm.name, &counted, setup.seed, durable)?;
+    }
+    if !lost.is_empty() {
+        writeln!(
+            text,
+            "\n{} runs do not count (failed, or not {:?}).",
+            lost.len(),
+            setup.condition
+        )?;
+    }
+    for run in &lost {
+        let why = why_not(setup, run, first).unwrap_or_default();
+        writeln!(text, "- {}, block {}: {why}", setup.arms[run.arm].name, run.block)?;
+    }
+    let all = setup.arms.len() * setup.blocks as usize;
+    Ok((text, lost.is_empty() && runs.len() == all))
+}
+
+/// The ratio of an arm's runs to those of the first arm, paired by block.
+fn ratio(own: &[&Run], runs: &[&Run], seed: u64, value: &dyn Fn(&Run) -> f64) -> String {
+    let pairs = own.iter().filter_map(|run| {
+        let mut others = runs.iter().filter(|other| other.block == run.block);
+        Some((value(run), value(others.find(|other| other.arm == 0)?)))
+    });
+    let (arm, first): (Vec<_>, Vec<_>) = pairs.unzip();
+    Ratio::of(&arm, &first, seed)
+        .map_or_else(|_| "-".to_owned(), |r| format!("{:.2} [{:.2}, {:.2}]", r.ratio, r.lo, r.hi))
+}
+
+fn row(
+    text: &mut String,
+    number: usize,
+    name: &str,
+    runs: &[&Run],
+    seed: u64,
+    durable: bool,
+) -> Result<()> {
+    let own: Vec<_> = runs.iter().copied().filter(|run| run.arm == number).collect();
+    if own.is_empty() {
+        writeln!(text, "| {name} | 0 | | | | | |{}", if durable { " |" } else { "" })?;
+        return Ok(());
+    }
+    let of = |value: &dyn Fn(&Run) -> f64| {
+        Summary::of(&own.iter().map(|run| value(run)).collect::<Vec<_>>())
+    };
+    let wall = |run: &Run| run.wall_ns as f64 / 1e9;
+    let yardstick = |run: &Run| run.yardstick_ns() as f64 / 1e9;
+    let second: &dyn Fn(&Run) -> f64 = if durable { &wall } else { &Run::cpu_s };
+    let told = |value: &dyn Fn(&Run) -> f64| match number {
+        0 => "1".to_owned(),
+        _ => ratio(&own, runs, seed, value),
+    };
+    let times = of(&yardstick)?;
+    let returned = if durable { format!(" {:.3} |", of(&wall)?.median) } else { String::new() };
+    let device: Vec<f64> =
+        own.iter().filter_map(|run| run.device_bytes).map(|bytes| bytes as f64 / 1e6).collect();
+    writeln!(
+        text,
+        "| {name} | {} |{returned} {:.3} ({:.3}-{:.3}) | {:.3} | {} | {} | {} |",
+        own.len(),
+        times.median,
+        times.min,
+        times.max,
+        of(&Run::cpu_s)?.median,
+        told(&yardstick),
+        told(second),
+        Summary::of(&device).map_or_else(|_| String::new(), |d| format!("{:.0}", d.median)),
+    )?;
+    Ok(())
+}
+
+/// Makes the summary from the raw data, prints and keeps it; whether every run counted.
+fn show<W: Work>(out: &Path) -> Result<bool> {
+    let path = out.join(RAW);
+    let text = std::fs::read_to_string(&path)
+        .with_context(|| format!("cannot read {}", path.display()))?;
+    let mut lines = text.lines();
+    let setup: Setup = serde_json::from_str(lines.next().context("the raw data are empty")?)?;
+    let runs = lines.map(serde_json::from_str).collect::<Result<Vec<Run>, _>>()?;
+    let (text, complete) = summary::<W>(&setup, &runs)?;
+    std::fs::write(out.join("summary.md"), &text).context("cannot keep the summary")?;
+    write!(std::io::stdout(), "{text}").context("cannot print the summary")?;
+    Ok(complete)
+}
+
+/// Measures `work`, or only makes the summary of a kept result.
+pub fn main<W: Work>(order: &Order, work: impl FnOnce() -> Result<W>) -> ExitCode {
+    let shown = match (&order.from, &order.out) {
+        (Some(from), _) => show::<W>(from),
+        (None, Some(out)) => {
+            work().and_then(|work| measure(&work, order, out)).and_then(|()| show::<W>(out))
+        }
+        (None, None) => Err(anyhow::anyhow!("give --out to measure, or --from to summarise")),
+    };
+    match shown {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            let _ = writeln!(std::io::stderr(), "{}: {error:#}", W::PROGRAM);
+            ExitCode::FAILURE
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Nothing;
+
+    impl Work for Nothing {
+        const TITLE: &'static str = "Nothing";
+        const PROGRAM: &'static str = "nothing";
+        const SCHEMA: &'static str = "nothing-1";
+
+        fn subject(&self) -> &Path {
+            Path::new("/")
+        }
+
+        fn fill(&self, word: &str) -> String {
+            word.replace("{dir}", "/")
+        }
+    }
+
+    fn run(block: u32, arm: usize, seconds: [u64; 2], device_bytes: u64) -> Run {
+        let [wall, durable] = seconds.map(|s| s * 1_000_000_000);
+        Run {
+            block,
+            arm,
+            wall_ns: wall,
+            durable_ns: (durable > 0).then_some(durable),
+            cpu_user_ns: wall,
+            cpu_kernel_ns: 0,
+            device_bytes: Some(device_bytes),
+            machine_busy_ns: None,
+            failure: None,
+        }
+    }
+
+    fn set_up(condition: Condition, bytes: Option<u64>) -> Setup {
+        let arms = ["one=a {dir}", "two=b"].iter();
+        Setup {
+            schema: "nothing-1".to_owned(),
+            dir: "/".to_owned(),
+            tree: String::new(),
+            bytes,
+            condition,
+            blocks: 2,
+            seed: 1,
+            commit: "none".to_owned(),
+            facts: facts::Facts::default(),
+            arms: arms.flat_map(|arm| arms_of(&Nothing, arm, true, &[1]).unwrap()).collect(),
+        }
+    }
+
+    #[test]
+    fn a_template_becomes_an_arm_for_each_number_of_threads() {
+        let arms = arms_of(&Nothing, "x=p -j {threads} {dir}", false, &[1, 4]).unwrap();
+        let told: Vec<_> = arms.iter().map(|a| (a.name.as_str(), a.command.join(" "))).collect();
+        assert_eq!(told, [("x -j1", "p -j 1 /".to_owned()), ("x -j4", "p -j 4 /".to_owned())]);
+        assert!(arms_of(&Nothing, "no command", false, &[1]).is_err());
+    }
+
+    #[test]
+    fn only_runs_that_were_cold_or_warm_count() {
+        let (cold, warm) =
+            (set_up(Condition::Cold, Some(1000)), set_up(Condition::Warm, Some(1000)));
+        for (setup, read, counts) in
+            [(&cold, 950, true), (&cold, 949, false), (&warm, 50, true), (&warm, 51, false)]
+        {
+            assert_eq!(why_not(setup, &run(0, 0, [1, 0], read), 0).is_none(), counts, "{read}");
+        }
+        let unknown = set_up(Condition::Cold, None);
+        assert!(why_not(&unknown, &run(0, 0, [1, 0], 50), 100).is_none());
+        assert!(why_not(&unknown, &run(0, 0, [1, 0], 49), 100).is_some());
+    }
+
+    #[test]
+    fn arms_are_compared_by_the_time_until_all_was_done() {
+        let setup = set_up(Condition::Warm, None);
+        let runs: Vec<_> =
+            (0..2).flat_map(|block| [run(block, 0, [1, 2], 0), run(block, 1, [1, 6], 0)]).collect();
+        let (text, complete) = summary::<Nothing>(&setup, &runs).unwrap();
+        assert!(complete);
+        let row = text.lines().find(|line| line.starts_with("| two")).unwrap();
+        assert!(row.contains("| 3.00 [3.00, 3.00] | 1.00 [1.00, 1.00] |"), "{row}");
+        let (_, complete) = summary::<Nothing>(&setup, &runs[..3]).unwrap();
+        assert!(!complete);
+    }
+}

@@ -1,0 +1,187 @@
+//! `copy_versus`: programs that copy, in one interleaved experiment.
+//!
+//! Each run copies to a name where nothing is. A file that was copied before is removed and
+//! forgotten by the device; a tree is renamed and stays until the end, because ext4 does not give
+//! away inodes that were freed within minutes and searches long behind them, which is no part of
+//! copying. So trees need room for all runs. Two times are
+//! kept: until the program returned, and until what it wrote was on the device, because a program
+//! that leaves the writing to the kernel has not done it. The second is the yardstick: fdatasync of
+//! the file, or syncfs for a tree, then fsync of the directory above, the same for every arm. Warm:
+//! the source is read before each block, and the device may read at most 5 % of it. Cold: it must
+//! read 95 % of it. What was copied is counted after each run and compared byte by byte in the first
+//! block.
+
+use anyhow::{Context, Result, ensure};
+use clap::Parser;
+use ioloom_versus::beside::{self, Order, Work};
+use std::cell::Cell;
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// Runs copiers beside each other on one source and keeps README.md, raw.jsonl and summary.md.
+///
+/// Commands have {from} and {to} as places; {to} does not exist before.
+#[derive(Parser)]
+#[command(version)]
+struct Cli {
+    /// The file or tree to copy; nobody may change it meanwhile.
+    #[arg(long, value_name = "PATH", required_unless_present = "from")]
+    source: Option<PathBuf>,
+    /// Directory in which the target is made and removed.
+    #[arg(long, value_name = "DIR", required_unless_present = "from")]
+    into: Option<PathBuf>,
+    /// Leave copied trees where they are at the end: a removal disturbs what is measured next.
+    #[arg(long)]
+    leave: bool,
+    #[command(flatten)]
+    order: Order,
+}
+
+/// Files and bytes below a path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Size {
+    files: u64,
+    bytes: u64,
+}
+
+struct Copying {
+    source: PathBuf,
+    /// Does not exist before a run.
+    to: PathBuf,
+    texts: [String; 2],
+    size: Size,
+    /// Trees that were copied.
+    done: Cell<u32>,
+    leave: bool,
+}
+
+impl Copying {
+    fn new(cli: &Cli) -> Result<Self> {
+        let (source, into) = cli.source.as_ref().zip(cli.into.as_ref()).context("give --source")?;
+        ensure!(into.is_dir(), "{} is no directory", into.display());
+        let to = into.join("copy-versus");
+        let text = |path: &Path| path.to_str().map(str::to_owned).context("paths must be UTF-8");
+        let texts = [text(source)?, text(&to)?];
+        let size = size_of(source, false).context("cannot use the source")?;
+        let done = Cell::new(0);
+        Ok(Self { source: source.clone(), to, texts, size, done, leave: cli.leave })
+    }
+}
+
+impl Copying {
+    /// Where a copied tree waits for the end.
+    fn aside(&self, number: u32) -> PathBuf {
+        self.to.with_file_name(format!("copied-{number}"))
+    }
+}
+
+/// Counts files and bytes; with `read` every byte is read, so that it is in memory.
+fn size_of(path: &Path, read: bool) -> Result<Size> {
+    let meta = path.symlink_metadata()?;
+    if meta.is_dir() {
+        let mut sum = Size { files: 0, bytes: 0 };
+        for entry in std::fs::read_dir(path)? {
+            let size = size_of(&entry?.path(), read)?;
+            (sum.files, sum.bytes) = (sum.files + size.files, sum.bytes + size.bytes);
+        }
+        return Ok(sum);
+    }
+    if read && meta.is_file() {
+        let mut file = File::open(path)?;
+        let mut buffer = vec![0; 1 << 20];
+        while file.read(&mut buffer)? > 0 {}
+    }
+    Ok(Size { files: 1, bytes: meta.len() })
+}
+
+/// Compares two trees whose sizes agree.
+fn same(from: &Path, to: &Path) -> Result<()> {
+    if from.symlink_metadata()?.is_dir() {
+        for entry in std::fs::read_dir(from)? {
+            let entry = entry?;
+            same(&entry.path(), &to.join(entry.file_name()))?;
+        }
+        return Ok(());
+    }
+    let (mut a, mut b) = (File::open(from)?, File::open(to)?);
+    let (mut one, mut two) = (vec![0; 1 << 20], vec![0; 1 << 20]);
+    loop {
+        let n = a.read(&mut one)?;
+        b.read_exact(&mut two[..n]).with_context(|| format!("{} is short", to.display()))?;
+        ensure!(one[..n] == two[..n], "{} is different", to.display());
+        if n == 0 {
+            return Ok(());
+        }
+    }
+}
+
+impl Work for Copying {
+    const TITLE: &'static str = "Copiers beside each other";
+    const PROGRAM: &'static str = "copy_versus";
+    const SCHEMA: &'static str = "ioloom-copy-versus-1";
+
+    fn subject(&self) -> &Path {
+        &self.source
+    }
+
+    fn fill(&self, word: &str) -> String {
+        word.replace("{from}", &self.texts[0]).replace("{to}", &self.texts[1])
+    }
+
+    fn bytes(&self) -> Result<Option<u64>> {
+        Ok(Some(self.size.bytes))
+    }
+
+    fn warm(&self) -> Result<Option<()>> {
+        size_of(&self.source, true).map(|_| Some(()))
+    }
+
+    fn reset(&self) -> Result<()> {
+        match self.to.symlink_metadata() {
+            Ok(meta) if meta.is_dir() => {
+                std::fs::rename(&self.to, self.aside(self.done.get()))?;
+                self.done.set(self.done.get() + 1);
+            }
+            Ok(_) => std::fs::remove_file(&self.to).context("cannot remove the target")?,
+            Err(_) => {}
+        }
+        let parent = self.to.parent().context("a target without a directory")?;
+        Ok(ioloom_sys::cache::flush_file_system(File::open(parent)?)?)
+    }
+
+    fn end(&self) -> Result<()> {
+        let removed = if self.leave { 0 } else { self.done.get() };
+        (0..removed).try_for_each(|number| {
+            std::fs::remove_dir_all(self.aside(number)).context("cannot remove what was copied")
+        })
+    }
+
+    fn settle(&self) -> Result<Option<()>> {
+        let file = File::open(&self.to).context("nothing was copied")?;
+        if file.metadata()?.is_dir() {
+            ioloom_sys::cache::flush_file_system(&file)?;
+        } else {
+            file.sync_data()?;
+        }
+        File::open(self.to.parent().context("a target without a directory")?)?.sync_all()?;
+        Ok(Some(()))
+    }
+
+    fn wrong(&self, first: bool) -> Option<String> {
+        match size_of(&self.to, false) {
+            Err(error) => Some(format!("{error:#}")),
+            Ok(copied) if copied != self.size => {
+                Some(format!("copied {copied:?} of {:?}", self.size))
+            }
+            Ok(_) if first => same(&self.source, &self.to).err().map(|error| format!("{error:#}")),
+            Ok(_) => None,
+        }
+    }
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    beside::main(&cli.order, || Copying::new(&cli))
+}

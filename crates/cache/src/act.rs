@@ -1,0 +1,148 @@
+//! Putting one file out of the page cache and bringing it in, each proved by asking again.
+//!
+//! posix_fadvise(DONTNEED) is advice: it skips pages that are dirty, under writeback, mapped by a
+//! process or held by a reader, without a word. So the file is written first (sync_file_range,
+//! and fdatasync if that left something), and what is left afterwards is counted and given a
+//! reason. Bringing in means to read: a read alone proves that a page is filled, whereas cachestat
+//! also counts read-ahead that is under way. The kernel is told a window ahead what will be wanted,
+//! so that the device has more than one request to do.
+
+use crate::state::{Source, State, look};
+use ioloom_sys::{cache, file, transfer};
+use serde::{Deserialize, Serialize};
+use std::io;
+use std::os::fd::AsFd;
+
+/// How far ahead of the reading the kernel is asked to read, bytes.
+const AHEAD_BYTES: u64 = 16 << 20;
+/// One read, bytes.
+const READ_BYTES: usize = 256 << 10;
+
+/// Why pages stay in memory, or do not come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Stays {
+    /// They are changed and were not written.
+    Dirty,
+    /// They are on their way to the device.
+    Writeback,
+    /// The file system keeps its data in memory alone.
+    InMemory,
+    /// A process has the file mapped.
+    Mapped,
+    /// They are in use: mapped, locked, or held by a reader, by somebody we cannot see.
+    InUse,
+    /// Nobody can tell whether they went.
+    Unknown,
+    /// They were read, and were gone again when they were asked for.
+    Reclaimed,
+}
+
+impl Stays {
+    /// The reason in words.
+    pub const fn sentence(self) -> &'static str {
+        match self {
+            Self::Dirty => "changed pages were not written",
+            Self::Writeback => "pages are still on their way to the device",
+            Self::InMemory => "this file system keeps its data in memory alone",
+            Self::Mapped => "a process has it mapped",
+            Self::InUse => "in use by somebody who cannot be seen: mapped, locked or being read",
+            Self::Unknown => "nobody can tell whether they went",
+            Self::Reclaimed => "the kernel took them back at once: there is more data than memory",
+        }
+    }
+
+    /// The word for tables.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Dirty => "dirty",
+            Self::Writeback => "writeback",
+            Self::InMemory => "in memory",
+            Self::Mapped => "mapped",
+            Self::InUse => "in use",
+            Self::Unknown => "unknown",
+            Self::Reclaimed => "reclaimed",
+        }
+    }
+}
+
+/// What acting on a file came to: before, after, and why it is not as wanted.
+pub(crate) type Acted = (State, State, Option<Stays>);
+
+/// Puts an open file of `bytes` out of the page cache. With `write` its changed pages are written
+/// first. Returns the states before and after, and why pages stay, if some do.
+///
+/// # Errors
+/// What the calls report; an error of writing is one of the file's data.
+pub fn drop_file(open: impl AsFd, bytes: u64, write: bool) -> io::Result<Acted> {
+    let before = look(&open, bytes)?;
+    if before.is_cold() {
+        return Ok((before, before, None));
+    }
+    let unwritten = |state: &State| {
+        let known = state.pages.dirty.zip(state.pages.writeback);
+        known.is_none_or(|(dirty, writeback)| dirty + writeback > 0)
+    };
+    if write && unwritten(&before) {
+        cache::write_out(&open)?;
+    }
+    cache::drop_file(&open)?;
+    let mut after = look(&open, bytes)?;
+    if write && !after.is_cold() && unwritten(&after) {
+        transfer::sync_data(&open)?;
+        cache::drop_file(&open)?;
+        after = look(&open, bytes)?;
+    }
+    if matches!(after.source, Source::Pages | Source::Sampled) {
+        // The question itself brought in the pages that it did not find.
+        cache::drop_file(&open)?;
+    }
+    let stays = why_stays(&after);
+    Ok((before, after, stays))
+}
+
+fn why_stays(after: &State) -> Option<Stays> {
+    let pages = &after.pages;
+    match pages.resident {
+        None => Some(Stays::Unknown),
+        Some(0) => None,
+        Some(_) if pages.dirty.is_some_and(|n| n > 0) => Some(Stays::Dirty),
+        Some(_) if pages.writeback.is_some_and(|n| n > 0) => Some(Stays::Writeback),
+        Some(_) => Some(Stays::InUse),
+    }
+}
+
+/// Brings an open file of `bytes` into the page cache through `buffer`, which holds nothing of use
+/// afterwards. Returns the states before and after, and why not all of it is resident.
+///
+/// # Errors
+/// What reading reports.
+pub fn warm_file(open: impl AsFd, bytes: u64, buffer: &mut Vec<u8>) -> io::Result<Acted> {
+    let before = look(&open, bytes)?;
+    if before.total == 0 {
+        return Ok((before, before, None));
+    }
+    buffer.resize(READ_BYTES, 0);
+    let mut asked = 0;
+    let mut at = 0;
+    loop {
+        if at + AHEAD_BYTES / 2 >= asked && asked < bytes {
+            let len = AHEAD_BYTES.min(bytes - asked);
+            // Advice: the read below does the work also where it is refused.
+            let _ = cache::want(&open, asked, len);
+            asked += len;
+        }
+        match file::read_at(&open, buffer, at)? {
+            0 => break,
+            n => at += n as u64,
+        }
+    }
+    let after = look(&open, bytes)?;
+    let stays = match after.pages.resident {
+        // Every byte was read just now; that it is still there is what nobody can tell.
+        None => Some(Stays::Unknown),
+        Some(resident) if resident < after.total => Some(Stays::Reclaimed),
+        Some(_) => None,
+    };
+    Ok((before, after, stays))
+}

@@ -1,0 +1,55 @@
+//! Where in a file its resident pages lie: the file in equal stretches, each with its counts.
+
+use crate::state::{pages_of, stretch};
+use ioloom_sys::cache;
+use ioloom_sys::file::{Nowait, read_nowait_at};
+use std::io;
+use std::os::fd::AsFd;
+
+/// A stretch of a file. What is not known is `None`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Cell {
+    /// Pages of the stretch.
+    pub total: u64,
+    /// In memory. A stretch that is sampled by one page is counted as that page is.
+    pub resident: Option<u64>,
+    /// Changed and not yet written.
+    pub dirty: Option<u64>,
+    /// On their way to the device.
+    pub writeback: Option<u64>,
+}
+
+/// The first `bytes` of an open file of our own in at most `cells` stretches; fewer if it has fewer
+/// pages. One call per stretch.
+///
+/// # Errors
+/// Whatever the calls report beside "cannot tell".
+pub fn map(file: impl AsFd, bytes: u64, cells: usize) -> io::Result<Vec<Cell>> {
+    let total = pages_of(bytes);
+    let parts = total.min(cells as u64);
+    let page_bytes = ioloom_sys::proc::page_bytes();
+    let mut out = Vec::with_capacity(parts as usize);
+    let mut random = false;
+    for i in 0..parts {
+        let (start, end) = stretch(i, parts, total);
+        let (at, len) = (start * page_bytes, (end - start) * page_bytes);
+        let mut cell = Cell { total: end - start, ..Cell::default() };
+        if let Some(found) = cache::state(&file, at, len)? {
+            cell.resident = Some(found.resident);
+            cell.dirty = Some(found.dirty);
+            cell.writeback = Some(found.writeback);
+        } else {
+            if !random {
+                cache::expect_random(&file)?;
+                random = true;
+            }
+            cell.resident = match read_nowait_at(&file, &mut [0], at + len / 2)? {
+                Nowait::Hit(_) => Some(cell.total),
+                Nowait::Miss => Some(0),
+                Nowait::Unsupported => None,
+            };
+        }
+        out.push(cell);
+    }
+    Ok(out)
+}

@@ -1,0 +1,280 @@
+//! Trees that are known, against what the crate says of them; failures of each call.
+
+#![allow(clippy::print_stdout, reason = "a skipped test says so")]
+
+use ioloom_cache::{Act, Report, Scan, Source, Stays, look, map};
+use ioloom_sys::{cache, fault};
+use ioloom_walk::{Separator, Threads, read_list};
+use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+const PAGE: u64 = 4096;
+
+/// A directory on a device, and the right to be the only one who sets faults.
+struct Place {
+    dir: tempfile::TempDir,
+    _alone: MutexGuard<'static, ()>,
+}
+
+impl Place {
+    /// `None`, with a word, where the tree lies in memory or the kernel has no cachestat.
+    fn new() -> Option<Self> {
+        static ALONE: Mutex<()> = Mutex::new(());
+        let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+        fault::set("");
+        let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+        if cache::lives_in_memory(dir.path()).unwrap() {
+            println!("skipped: the build tree lies in memory");
+            return None;
+        }
+        let probe = File::create(dir.path().join("probe")).unwrap();
+        if cache::state(&probe, 0, 0).unwrap().is_none() {
+            println!("skipped: this kernel has no cachestat");
+            return None;
+        }
+        fs::remove_file(dir.path().join("probe")).unwrap();
+        Some(Self { dir, _alone: alone })
+    }
+
+    fn write(&self, name: &str, bytes: u64) -> PathBuf {
+        let path = self.dir.path().join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        let data: Vec<u8> = (0..bytes).map(|i| (i * 31 % 251) as u8).collect();
+        fs::write(&path, data).unwrap();
+        path
+    }
+
+    fn scan(&self, act: Act) -> Report {
+        scan(act).trees(&[self.dir.path().to_owned()]).unwrap()
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        fault::set("");
+    }
+}
+
+fn scan(act: Act) -> Scan<'static> {
+    Scan {
+        act,
+        top: 3,
+        depth_max: 1,
+        threads: Threads::Count(3),
+        stop: Arc::new(AtomicBool::new(false)),
+        progress: Arc::default(),
+        each: None,
+    }
+}
+
+fn read(path: &Path) {
+    File::open(path).unwrap().read_to_end(&mut Vec::new()).unwrap();
+}
+
+#[test]
+fn a_tree_goes_out_and_comes_back() {
+    let Some(place) = Place::new() else { return };
+    let mut pages = 0;
+    for (name, bytes) in [("a/one", 1), ("a/b/two", 5 * PAGE), ("c/three", 100_000), ("zero", 0)] {
+        place.write(name, bytes);
+        pages += bytes.div_ceil(PAGE);
+    }
+    let before = place.scan(Act::Status);
+    assert_eq!(before.total().files, 4);
+    assert_eq!(before.total().pages, pages);
+    assert_eq!(before.total().resident_pages, pages, "just written");
+    let dropped = place.scan(Act::Drop { write: true });
+    assert_eq!(
+        (dropped.total().resident_pages, dropped.stays_count),
+        (0, 0),
+        "{:?}",
+        dropped.stays
+    );
+    assert_eq!(dropped.total().was_resident_pages, pages);
+    assert_eq!(place.scan(Act::Status).total().resident_pages, 0);
+    let warmed = place.scan(Act::Warm);
+    assert_eq!((warmed.total().resident_pages, warmed.stays_count), (pages, 0));
+    let now = place.scan(Act::Status);
+    assert_eq!(now.total().resident_pages, pages);
+    // Sums go up: directories of depth 1, with what lies below them.
+    let sums: Vec<_> = now.directories.iter().map(|d| (d.tally.files, d.tally.pages)).collect();
+    assert_eq!(sums, [(2, 6), (1, 25)]);
+    let top: Vec<_> = now.top.iter().map(|f| f.now.pages.resident.unwrap()).collect();
+    assert_eq!(top, [25, 5, 1]);
+}
+
+#[test]
+fn changed_pages_stay_unless_they_are_written() {
+    let Some(place) = Place::new() else { return };
+    let path = place.write("dirty", 64 * PAGE);
+    let unwritten = place.scan(Act::Drop { write: false });
+    if unwritten.total().dirty_pages == 0 {
+        println!("skipped: the pages were written before they could be looked at");
+    } else {
+        assert_eq!(unwritten.stays[0].stays, Some(Stays::Dirty));
+    }
+    let written = place.scan(Act::Drop { write: true });
+    assert_eq!(written.total().resident_pages, 0);
+    assert_eq!(fs::read(path).unwrap().len() as u64, 64 * PAGE);
+}
+
+#[test]
+fn a_mapped_file_stays_and_its_holder_is_named() {
+    let Some(place) = Place::new() else { return };
+    let path = place.write("held", 32 * PAGE);
+    // A program that maps its file and keeps it: a copy of a shell is mapped while it runs.
+    let shell = place.dir.path().join("shell");
+    let mut out = File::create(&shell).unwrap();
+    out.write_all(&fs::read("/bin/sh").unwrap()).unwrap();
+    fs::set_permissions(&shell, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    out.sync_all().unwrap();
+    drop(out);
+    // It says when it runs: its own pages are mapped by then, not only promised by `maps`.
+    let mut child = std::process::Command::new(&shell)
+        .args(["-c", "echo runs; read x"])
+        .stdin(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let pid = child.id();
+    let mut said = [0; 5];
+    child.stdout.as_mut().unwrap().read_exact(&mut said).unwrap();
+    assert_eq!(&said, b"runs\n");
+    let report = place.scan(Act::Drop { write: true });
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let held = report.stays.iter().find(|f| f.path == shell).expect("some of it stays");
+    assert_eq!(held.stays, Some(Stays::Mapped));
+    assert_eq!(held.mapped_by.as_ref().map(|by| by.0), Some(pid));
+    assert!(report.stays.iter().all(|f| f.path != path), "what nobody maps goes");
+}
+
+#[test]
+fn hard_links_count_once_and_lists_count_as_trees() {
+    let Some(place) = Place::new() else { return };
+    let path = place.write("x/f", 10 * PAGE);
+    fs::hard_link(&path, place.dir.path().join("x/g")).unwrap();
+    place.write("y", PAGE);
+    let tree = place.scan(Act::Status);
+    assert_eq!((tree.total().files, tree.skipped), (2, 1));
+    let list: Vec<u8> = ["x/f", "x/g", "y", "gone", "x"]
+        .iter()
+        .flat_map(|name| {
+            let path = place.dir.path().join(name);
+            [path.as_os_str().as_encoded_bytes(), b"\0"].concat()
+        })
+        .collect();
+    let listed = scan(Act::Status).list(read_list(&list[..], Separator::Nul));
+    assert_eq!(listed.total(), tree.total());
+    assert_eq!(listed.errors_count, 2, "what is gone and what is a directory: {:?}", listed.errors);
+}
+
+#[test]
+fn a_map_shows_where() {
+    let Some(place) = Place::new() else { return };
+    let path = place.write("half", 200 * PAGE);
+    place.scan(Act::Drop { write: true });
+    let file = File::open(&path).unwrap();
+    cache::expect_random(&file).unwrap();
+    let mut into = vec![0; 20 * PAGE as usize];
+    std::os::unix::fs::FileExt::read_exact_at(&file, &mut into, 100 * PAGE).unwrap();
+    let cells = map(&file, 200 * PAGE, 10).unwrap();
+    let resident: Vec<_> = cells.iter().map(|cell| cell.resident.unwrap()).collect();
+    assert_eq!(resident, [0, 0, 0, 0, 0, 20, 0, 0, 0, 0]);
+    assert!(cells.iter().all(|cell| cell.total == 20));
+    assert_eq!(map(&file, 3 * PAGE, 10).unwrap().len(), 3, "no more stretches than pages");
+}
+
+#[test]
+fn without_cachestat_pages_are_asked() {
+    let Some(place) = Place::new() else { return };
+    let small = place.write("small", 100 * PAGE);
+    let big = place.write("big", 2000 * PAGE);
+    for path in [&small, &big] {
+        read(path);
+    }
+    let asked = |path: &Path| {
+        fault::set("cachestat:1:1,cachestat:2:1");
+        let file = File::open(path).unwrap();
+        let size = file.metadata().unwrap().len();
+        let state = look(&file, size).unwrap();
+        fault::set("");
+        state
+    };
+    let warm = asked(&small);
+    assert_eq!((warm.source, warm.pages.resident), (Source::Pages, Some(100)));
+    assert_eq!(warm.pages.dirty, None, "such reads tell nothing of dirty pages");
+    let warm = asked(&big);
+    assert_eq!((warm.source, warm.pages.resident), (Source::Sampled, Some(2000)));
+    assert!(!warm.is_warm(), "a sample proves nothing");
+    place.scan(Act::Drop { write: true });
+    // One page only comes in per question: an estimate of nothing, and most of the file still cold.
+    let cold = asked(&big);
+    assert_eq!((cold.source, cold.pages.resident), (Source::Sampled, Some(0)));
+    assert!(cold.resident_between.unwrap().1 < 100);
+    let file = File::open(&big).unwrap();
+    let brought = cache::state(&file, 0, 0).unwrap().unwrap().resident;
+    assert!(brought <= 256, "the question brought in {brought} pages");
+}
+
+#[test]
+fn what_nobody_can_tell_is_unknown() {
+    let Some(place) = Place::new() else { return };
+    let path = place.write("f", PAGE);
+    let file = File::open(&path).unwrap();
+    // EPERM of cachestat, EOPNOTSUPP of the read.
+    fault::set("cachestat:1:1,preadv2:1:95");
+    let state = look(&file, PAGE).unwrap();
+    fault::set("");
+    assert_eq!((state.source, state.pages.resident), (Source::Unknown, None));
+}
+
+#[test]
+fn each_call_that_fails_is_told_and_the_rest_goes_on() {
+    let Some(place) = Place::new() else { return };
+    for (op, act) in [
+        ("open", Act::Status),
+        ("fstat", Act::Status),
+        ("cachestat", Act::Status),
+        ("fadvise", Act::Drop { write: true }),
+        ("sync_file_range", Act::Drop { write: true }),
+        ("pread", Act::Warm),
+    ] {
+        let one = Scan { threads: Threads::Count(1), ..scan(act) };
+        let roots = ["d/1", "d/2"].map(|name| place.dir.path().join(name));
+        // The kernel may have written the pages by itself, and then nobody asks it to; once more.
+        let tries = if op == "sync_file_range" { 50 } else { 1 };
+        let scanned = || {
+            place.write("d/1", PAGE);
+            place.write("d/2", PAGE);
+            fault::set(&format!("{op}:1:5"));
+            let report = one.trees(&roots).unwrap();
+            fault::set("");
+            report
+        };
+        let mut reports = (0..tries).map(|_| scanned());
+        let report = reports.find(|report| report.errors_count > 0).expect("the call was made");
+        assert_eq!(report.errors_count, 1, "{op}: {:?}", report.errors);
+        assert!(report.errors[0].contains("Input/output error"), "{op}: {:?}", report.errors);
+        assert_eq!(report.total().files, 1, "{op}");
+    }
+}
+
+#[test]
+fn memory_file_systems_keep_their_pages() {
+    let Some(_alone) = Place::new() else { return };
+    let Ok(dir) = tempfile::tempdir_in("/dev/shm") else {
+        println!("skipped: no /dev/shm");
+        return;
+    };
+    fs::write(dir.path().join("f"), vec![1; 10 * PAGE as usize]).unwrap();
+    let report = scan(Act::Drop { write: true }).trees(&[dir.path().to_owned()]).unwrap();
+    if report.total().unknown_files > 0 {
+        println!("skipped: this kernel does not tell of memory file systems");
+        return;
+    }
+    assert_eq!(report.stays[0].stays, Some(Stays::InMemory));
+}

@@ -1,0 +1,101 @@
+//! `ioloom cache`: what of files lies in the page cache, as tables, maps and a document; putting
+//! files out and bringing them in.
+//!
+//! The work is done by the crate `ioloom-cache`; here are flags and the ways to show it.
+
+mod args;
+mod document;
+mod show;
+mod strip;
+
+pub(crate) use args::CacheArgs;
+
+use crate::each::stop_flag;
+use crate::exit::{Ended, Exit, Failure};
+use crate::told::Told;
+use crate::{out, study, tell};
+use args::PathArgs;
+use ioloom_cache::{Act, FileReport, Progress, Report, Scan};
+use ioloom_model::units::{format_count, format_size};
+use ioloom_walk::{Separator, read_list};
+use std::io::BufReader;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+pub(crate) fn run(args: &CacheArgs) -> Ended {
+    let (act, args) = (args.what.act(), args.what.paths());
+    let stop = stop_flag();
+    let started = Instant::now();
+    let report = scan(act, args, &stop)?;
+    let elapsed_ns = started.elapsed().as_nanos() as u64;
+    let strips = if args.map || args.svg.is_some() { strip::of(&report) } else { Vec::new() };
+    if let Some(file) = &args.svg {
+        study::write_report(file, strip::picture(&strips))?;
+    }
+    for error in &report.errors {
+        tell(&out::readable(error.as_bytes()));
+    }
+    let untold = report.errors_count.saturating_sub(report.errors.len() as u64);
+    if untold > 0 {
+        tell(&format!("and {} more errors", format_count(untold)));
+    }
+    if args.json {
+        out::print_json(&document::Document::of(act, &report, &strips, elapsed_ns))?;
+    } else {
+        let text = show::Show { act, columns: out::columns(), map: args.map };
+        out::print(&text.report(&report, &strips))?;
+    }
+    Ok(exit_of(&report))
+}
+
+fn scan(act: Act, args: &PathArgs, stop: &Arc<AtomicBool>) -> Result<Report, Failure> {
+    let _ = ioloom_sys::proc::raise_open_files_limit();
+    let progress = Arc::new(Progress::default());
+    let seen = progress.clone();
+    let told = Told::start("cache-progress", move |_| {
+        let files = format_count(seen.files.load(Ordering::Relaxed));
+        format!("{files} files, {}", format_size(seen.bytes.load(Ordering::Relaxed)))
+    });
+    let show = show::Show { act, columns: out::columns(), map: false };
+    let failed: Mutex<Option<Failure>> = Mutex::default();
+    let each = |file: &FileReport| {
+        if let Err(failure) = told.aside(|| out::print(&show.file_line(file))) {
+            // The reader has gone: the rest would be for nobody.
+            *failed.lock().unwrap_or_else(PoisonError::into_inner) = Some(failure);
+            stop.store(true, Ordering::Relaxed);
+        }
+    };
+    let scan = Scan {
+        act,
+        top: args.top,
+        depth_max: args.max_depth,
+        threads: args.threads()?,
+        stop: stop.clone(),
+        progress,
+        each: args.all.then_some(&each as _),
+    };
+    let report = if args.is_list()? {
+        let separator = if args.zero { Separator::Nul } else { Separator::Newline };
+        let reader = BufReader::with_capacity(1 << 20, std::io::stdin());
+        scan.list(read_list(reader, separator))
+    } else {
+        scan.trees(&args.paths).map_err(Failure::refused)?
+    };
+    told.finish();
+    match failed.into_inner().unwrap_or_else(PoisonError::into_inner) {
+        Some(failure) => Err(failure),
+        None => Ok(report),
+    }
+}
+
+fn exit_of(report: &Report) -> Exit {
+    if report.stopped {
+        tell("interrupted: the sums are incomplete");
+        Exit::Interrupted
+    } else if report.errors_count > 0 || report.stays_count > 0 {
+        Exit::Failed
+    } else {
+        Exit::Ok
+    }
+}

@@ -1,0 +1,100 @@
+//! `ioloom cp --explain`: what was tried, what it showed, and the plan of each class of files.
+
+use super::CpArgs;
+use crate::exit::{Ended, Exit, Failure};
+use crate::out;
+use ioloom_copy::{Explained, Facts, Options, Plan, Target, explain};
+use ioloom_model::units::format_size;
+use serde::Serialize;
+use std::fmt::Write;
+use std::path::PathBuf;
+
+/// What `--explain --json` prints.
+#[derive(Serialize)]
+struct Document<'a> {
+    schema: u32,
+    command: &'static str,
+    tried_with: String,
+    facts: &'a Facts,
+    classes: Vec<ClassLine<'a>>,
+}
+
+#[derive(Serialize)]
+struct ClassLine<'a> {
+    class: &'a str,
+    bytes: u64,
+    plan: Option<Plan>,
+    refused: Option<String>,
+}
+
+pub(super) fn run(args: &CpArgs, sources: &[PathBuf], target: &Target, options: &Options) -> Ended {
+    let Some(source) = sources.first() else {
+        return Err(Failure::usage("--explain needs a source"));
+    };
+    let explained = explain(source, target, options).map_err(Failure::failed)?;
+    if args.json {
+        let line = |class: &ioloom_copy::Class| (class.plan.clone().ok(), class.plan.clone().err());
+        let classes = explained.classes.iter().map(|class| {
+            let (plan, refused) = line(class);
+            let refused = refused.map(|refused| refused.to_string());
+            ClassLine { class: class.name, bytes: class.bytes, plan, refused }
+        });
+        out::print_json(&Document {
+            schema: 1,
+            command: "cp-explain",
+            tried_with: explained.tried_with.to_string_lossy().into_owned(),
+            facts: &explained.facts,
+            classes: classes.collect(),
+        })?;
+    } else {
+        out::print(&text(&explained, out::columns()))?;
+    }
+    Ok(Exit::Ok)
+}
+
+fn text(explained: &Explained, width: usize) -> String {
+    let facts = &explained.facts;
+    let yes = |yes: bool| if yes { "yes" } else { "no" };
+    let direct = |side: Option<u32>| {
+        side.map_or("no".to_owned(), |bytes| format!("in multiples of {bytes} bytes"))
+    };
+    let mut out = format!("Tried with {}:\n", explained.tried_with.display());
+    let lines = [
+        ("one file system", yes(facts.same_file_system).to_owned()),
+        ("shares blocks", facts.reflink.map_or("not tried", yes).to_owned()),
+        ("past the cache, source", direct(facts.direct_source_bytes)),
+        ("past the cache, target", direct(facts.direct_target_bytes)),
+        ("RWF_DONTCACHE", yes(facts.uncached).to_owned()),
+        ("target in memory", yes(facts.target_in_memory).to_owned()),
+        ("one disk that turns", yes(facts.same_spindle).to_owned()),
+        ("processors", facts.cores.to_string()),
+        ("memory to be had", format_size(facts.memory_available_bytes)),
+    ];
+    for (head, value) in lines {
+        let _ = writeln!(out, "  {head:<24} {value}");
+    }
+    out.push('\n');
+    for class in &explained.classes {
+        let head = format!("{} ({})", class.name, format_size(class.bytes));
+        let way = match &class.plan {
+            Ok(plan) => format!("{}: {}{}", plan.mode, plan.why, numbers(plan)),
+            Err(refused) => format!("refused: {refused}"),
+        };
+        out.push_str(&out::labelled(&head, 32, &way, width));
+    }
+    out
+}
+
+fn numbers(plan: &Plan) -> String {
+    let mut text = format!(" (blocks of {}", format_size(plan.block_bytes.into()));
+    if plan.depth > 1 {
+        let _ = write!(text, ", {} under way", plan.depth);
+    }
+    if plan.threads > 1 {
+        let _ = write!(text, ", {} threads", plan.threads);
+    }
+    if plan.in_turns {
+        text.push_str(", read and written in turns");
+    }
+    text + ")"
+}

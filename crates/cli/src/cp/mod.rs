@@ -1,0 +1,211 @@
+//! `ioloom cp`: copies, and says what it did. The copy is the crate `ioloom-copy`; here are flags and
+//! what people read.
+
+mod args;
+mod explained;
+mod told;
+
+pub(crate) use args::CpArgs;
+
+use crate::each::stop_flag;
+use crate::exit::{Ended, Exit, Failure};
+use crate::{out, tell};
+use ioloom_copy::{CopyError, Durable, Progress, Report, Verify};
+use ioloom_model::units::{format_count, format_ns, format_size};
+use serde::Serialize;
+use std::sync::Arc;
+use told::Teller;
+
+/// Errors that the JSON document holds.
+const ERRORS_TOLD_MAX: usize = 1000;
+
+pub(crate) fn run(args: &CpArgs) -> Ended {
+    let (sources, target) = args.ways()?;
+    let options = args.options(stop_flag())?;
+    if args.explain {
+        return explained::run(args, &sources, &target, &options);
+    }
+    let _ = ioloom_sys::proc::raise_open_files_limit();
+    let progress = Arc::new(Progress::default());
+    let teller = Teller::start(args, &sources, &options, progress.clone());
+    let copied = ioloom_copy::copy(&sources, &target, &options, &teller, &progress);
+    teller.finish();
+    let report = copied.map_err(|e| match &e.reason {
+        ioloom_copy::Reason::Cannot(_) => Failure::refused(e),
+        _ => Failure::failed(e),
+    })?;
+    for error in &report.errors {
+        tell(&error.to_string());
+    }
+    let more = report.errors_count - report.errors.len() as u64;
+    if more > 0 {
+        tell(&format!("and {more} more errors"));
+    }
+    if args.json {
+        out::print_json(&Document::of(&report))?;
+    } else {
+        tell_end(args, &report);
+    }
+    Ok(exit_of(&report))
+}
+
+fn exit_of(report: &Report) -> Exit {
+    let refused = |e: &CopyError| e.is_refused();
+    if report.cancelled {
+        Exit::Interrupted
+    } else if report.errors_count == 0 {
+        Exit::Ok
+    } else if report.counts.files == 0 && report.errors.iter().all(refused) {
+        Exit::Refused
+    } else {
+        Exit::Failed
+    }
+}
+
+/// What is worth a line on standard error at the end; a plain copy that went well says nothing.
+fn tell_end(args: &CpArgs, report: &Report) {
+    if report.lost_xattrs {
+        tell("the target does not take all extended attributes; those are not on the copies");
+    }
+    if report.verify != Verify::None {
+        tell(&verified(report));
+    }
+    if report.cancelled && args.resume {
+        tell(
+            "interrupted: what is whole is kept under a hidden name; the same command goes on there",
+        );
+    } else if report.cancelled {
+        tell("interrupted: no file is half under its name, and new directories were taken back");
+    }
+    if args.verbose && report.durable == Durable::None {
+        let (size, unwritten) =
+            (format_size(report.may_be_lost_bytes()), format_size(report.unwritten_bytes));
+        tell(&format!(
+            "a power cut may lose these {size}: nothing was waited for, and {unwritten} of this \
+             machine are not on a device yet; --durable waits"
+        ));
+    }
+    if report.durable != Durable::None && report.errors_count == 0 && !report.cancelled {
+        let (size, time) = (format_size(report.bytes), format_ns(report.elapsed_ns as f64));
+        tell(&format!("{size} are on the device after {time}"));
+    }
+}
+
+/// How sure it is that the copies are right, with the evidence.
+fn verified(report: &Report) -> String {
+    let seen = &report.evidence;
+    let (files, bytes) = (format_count(seen.files), format_size(seen.bytes));
+    let word = report.verified_word();
+    match report.verify {
+        Verify::None | Verify::InFlight => {
+            format!("{word}: the bytes were hashed on their way and the copies not read again")
+        }
+        _ => {
+            let device = format_size(seen.device_bytes);
+            let mut text = format!(
+                "{word}: {files} files, {bytes} read again, {device} of it from the device"
+            );
+            if seen.not_from_device > 0 {
+                text += &format!("; {} live in memory", format_count(seen.not_from_device));
+            }
+            text
+        }
+    }
+}
+
+/// What `--json` prints.
+#[derive(Serialize)]
+struct Document<'a> {
+    schema: u32,
+    command: &'static str,
+    files: u64,
+    hard_links: u64,
+    directories: u64,
+    symlinks: u64,
+    specials: u64,
+    skipped: u64,
+    resumed: u64,
+    bytes: u64,
+    errors: u64,
+    error_samples: Vec<String>,
+    cancelled: bool,
+    out_of_space: bool,
+    elapsed_ns: u64,
+    sync_ns: u64,
+    durable: Durable,
+    may_be_lost_bytes: u64,
+    unwritten_bytes: u64,
+    verified: &'static str,
+    verify: Verify,
+    verified_files: u64,
+    verified_bytes: u64,
+    verified_device_bytes: u64,
+    hash: ioloom_copy::HashKind,
+    hashes: Vec<HashLine<'a>>,
+    modes: Vec<ModeLine>,
+    facts: &'a [ioloom_copy::Facts],
+    threads: usize,
+    threads_why: &'a str,
+    lost_xattrs: bool,
+}
+
+#[derive(Serialize)]
+struct HashLine<'a> {
+    path: String,
+    bytes: u64,
+    hash: &'a str,
+}
+
+#[derive(Serialize)]
+struct ModeLine {
+    mode: ioloom_copy::Mode,
+    files: u64,
+}
+
+impl<'a> Document<'a> {
+    fn of(report: &'a Report) -> Self {
+        let (counts, seen) = (&report.counts, &report.evidence);
+        let errors = report.errors.iter().take(ERRORS_TOLD_MAX);
+        Self {
+            schema: 1,
+            command: "cp",
+            files: counts.files,
+            hard_links: counts.hard_links,
+            directories: counts.directories,
+            symlinks: counts.symlinks,
+            specials: counts.specials,
+            skipped: counts.skipped,
+            resumed: counts.resumed,
+            bytes: report.bytes,
+            errors: report.errors_count,
+            error_samples: errors.map(|e| crate::in_words(&e.to_string())).collect(),
+            cancelled: report.cancelled,
+            out_of_space: report.out_of_space,
+            elapsed_ns: report.elapsed_ns,
+            sync_ns: report.sync_ns,
+            durable: report.durable,
+            may_be_lost_bytes: report.may_be_lost_bytes(),
+            unwritten_bytes: report.unwritten_bytes,
+            verified: report.verified_word(),
+            verify: report.verify,
+            verified_files: seen.files,
+            verified_bytes: seen.bytes,
+            verified_device_bytes: seen.device_bytes,
+            hash: report.hash,
+            hashes: report
+                .hashes
+                .iter()
+                .map(|of| HashLine {
+                    path: of.path.to_string_lossy().into_owned(),
+                    bytes: of.bytes,
+                    hash: &of.hash,
+                })
+                .collect(),
+            modes: report.modes.iter().map(|&(mode, files)| ModeLine { mode, files }).collect(),
+            facts: &report.facts,
+            threads: report.threads,
+            threads_why: &report.threads_why,
+            lost_xattrs: report.lost_xattrs,
+        }
+    }
+}

@@ -1,0 +1,196 @@
+//! How far a copy has come: on a terminal a bar with bytes, files and the time left, drawn by a
+//! thread that sleeps. What there is to copy is counted by a walk of its own beside the copy, and
+//! only when somebody looks and the copy takes longer than a moment.
+
+use super::CpArgs;
+use crate::out;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use ioloom_copy::{Options, Progress, Watcher};
+use ioloom_model::units::{format_count, format_size};
+use ioloom_walk::{Control, DirRef, Fields, Found, NewDir, Visitor, Walk};
+use std::io::{BufRead, IsTerminal, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// Time between two looks.
+const EVERY: Duration = Duration::from_millis(100);
+/// Looks after which the bar appears and counting begins.
+const LOOKS_BEFORE: u32 = 4;
+
+const KNOWN: &str = "{bar:20} {msg}  {eta} left";
+const UNKNOWN: &str = "{spinner} {msg}";
+
+/// Tells a person, on standard error and, with -v, on standard output.
+pub(super) struct Teller {
+    verbose: bool,
+    bar: Option<ProgressBar>,
+    thread: Mutex<Option<(Sender<()>, JoinHandle<()>)>>,
+    /// One question at a time.
+    asking: Mutex<()>,
+}
+
+impl Teller {
+    pub(super) fn start(
+        args: &CpArgs,
+        sources: &[PathBuf],
+        options: &Options,
+        progress: Arc<Progress>,
+    ) -> Self {
+        let bar = (std::io::stderr().is_terminal() && !args.interactive).then(|| {
+            let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
+            bar.with_style(style(UNKNOWN))
+        });
+        let thread = bar.clone().and_then(|bar| {
+            let count = Count::new(sources, options);
+            let (end, ended) = mpsc::channel();
+            let draw = move || {
+                let mut looks = 0;
+                while let Err(RecvTimeoutError::Timeout) = ended.recv_timeout(EVERY) {
+                    looks += 1;
+                    if looks == LOOKS_BEFORE {
+                        count.begin();
+                    }
+                    if looks >= LOOKS_BEFORE {
+                        draw_once(&bar, &progress, &count);
+                    }
+                }
+                count.stop.store(true, Ordering::Relaxed);
+            };
+            let thread = std::thread::Builder::new().name("cp-progress".to_owned()).spawn(draw);
+            thread.ok().map(|thread| (end, thread))
+        });
+        let thread = Mutex::new(thread);
+        Self { verbose: args.verbose, bar, thread, asking: Mutex::default() }
+    }
+
+    /// Takes the bar away.
+    pub(super) fn finish(&self) {
+        let thread = self.thread.lock().ok().and_then(|mut thread| thread.take());
+        if let Some((end, thread)) = thread {
+            let _ = end.send(());
+            let _ = thread.join();
+        }
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+fn style(template: &str) -> ProgressStyle {
+    // The templates are constants of this file; a wrong one shows the plain bar.
+    ProgressStyle::with_template(template)
+        .unwrap_or_else(|_| ProgressStyle::default_bar())
+        .progress_chars("━━╌")
+}
+
+fn draw_once(bar: &ProgressBar, progress: &Progress, count: &Arc<Count>) {
+    let bytes = progress.bytes.load(Ordering::Relaxed);
+    let entries = progress.entries.load(Ordering::Relaxed);
+    let all = count.bytes.load(Ordering::Relaxed);
+    if count.known.load(Ordering::Relaxed) && bar.length().is_none() {
+        bar.set_length(all.max(1));
+        bar.set_style(style(KNOWN));
+        bar.reset_eta();
+    }
+    let of =
+        if bar.length().is_some() { format!(" of {}", format_size(all)) } else { String::new() };
+    bar.set_message(format!("{}{of}, {} entries", format_size(bytes), format_count(entries)));
+    bar.set_position(bytes);
+    bar.tick();
+}
+
+/// What there is to copy.
+struct Count {
+    sources: Vec<PathBuf>,
+    walk: Walk,
+    bytes: AtomicU64,
+    known: AtomicBool,
+    stop: Arc<AtomicBool>,
+}
+
+impl Count {
+    fn new(sources: &[PathBuf], options: &Options) -> Arc<Self> {
+        let stop = Arc::new(AtomicBool::new(false));
+        let walk = Walk {
+            fields: Fields::BYTES,
+            follow: options.follow,
+            cancel: Some(stop.clone()),
+            ..Walk::default()
+        };
+        let (bytes, known) = (AtomicU64::new(0), AtomicBool::new(false));
+        Arc::new(Self { sources: sources.to_owned(), walk, bytes, known, stop })
+    }
+
+    fn begin(self: &Arc<Self>) {
+        let count = self.clone();
+        let walk = move || {
+            let walked = count.walk.run_here(&count.sources, &mut Sizes(&count.bytes));
+            if walked.is_ok_and(|report| !report.stopped) {
+                count.known.store(true, Ordering::Relaxed);
+            }
+        };
+        // Without the count the bar shows no end.
+        let _ = std::thread::Builder::new().name("cp-count".to_owned()).spawn(walk);
+    }
+}
+
+/// Adds sizes.
+struct Sizes<'a>(&'a AtomicU64);
+
+impl Sizes<'_> {
+    fn add(&self, found: &Found<'_>) -> Control {
+        let regular = found.meta.filter(|meta| meta.kind == ioloom_walk::Kind::Regular);
+        self.0.fetch_add(regular.map_or(0, |meta| meta.bytes), Ordering::Relaxed);
+        Control::Continue
+    }
+}
+
+impl Visitor for Sizes<'_> {
+    type Dir = ();
+
+    fn enter(&mut self, _dir: &NewDir<'_, ()>) -> Option<()> {
+        Some(())
+    }
+
+    fn entry(&mut self, _dir: DirRef<'_, ()>, found: &Found<'_>) -> Control {
+        self.add(found)
+    }
+
+    fn root_entry(&mut self, _root: usize, _path: &Path, found: &Found<'_>) -> Control {
+        self.add(found)
+    }
+}
+
+impl Watcher for Teller {
+    fn wants_names(&self) -> bool {
+        self.verbose
+    }
+
+    fn copied(&self, from: &Path, to: &Path) {
+        let mut line = Vec::new();
+        for (text, path) in [(&b"'"[..], from), (b"' -> '", to)] {
+            line.extend_from_slice(text);
+            line.extend_from_slice(path.as_os_str().as_bytes());
+        }
+        line.extend_from_slice(b"'\n");
+        let print = || out::print_bytes(&line);
+        // A reader that has gone does not end the copy.
+        let _ = match &self.bar {
+            Some(bar) => bar.suspend(print),
+            None => print(),
+        };
+    }
+
+    fn may_replace(&self, to: &Path) -> bool {
+        let _one = self.asking.lock();
+        let _ = write!(std::io::stderr(), "ioloom: replace '{}'? (y/n) ", to.display());
+        let mut answer = String::new();
+        let read = std::io::stdin().lock().read_line(&mut answer);
+        read.is_ok() && answer.trim_start().starts_with(['y', 'Y'])
+    }
+}

@@ -1,0 +1,132 @@
+//! The document of `ioloom load --json`.
+
+use super::LoadArgs;
+use ioloom_load::check::Verdict;
+use ioloom_load::ladder::{Scaling, Step};
+use ioloom_load::{Arrival, History, Mix, MultiRun, NullClient, Protocol, Run, Skew, Think};
+use ioloom_model::units::spell_ns;
+use serde::Serialize;
+use std::time::Duration;
+
+/// The version of the document.
+const SCHEMA: u32 = 1;
+
+/// What is printed with `--json`.
+#[derive(Debug, Serialize)]
+pub(super) struct Document {
+    schema: u32,
+    command: &'static str,
+    target: String,
+    protocol: Protocol,
+    pipeline: usize,
+    arrival: Arrival,
+    think: String,
+    mix: Mix,
+    skew: String,
+    count_max: u32,
+    random: u64,
+    /// One run, or one for each step of a ladder.
+    pub(super) runs: Vec<Run>,
+    /// Steps of a ladder of rates.
+    pub(super) steps: Vec<Step>,
+    p99_target_ns: u64,
+    pub(super) knee_per_s: Option<f64>,
+    pub(super) scaling: Option<Scaling>,
+    pub(super) multiclient: Option<MultiRun>,
+    pub(super) floors: Option<Floors>,
+}
+
+/// The floors.
+#[derive(Debug, Serialize)]
+pub(super) struct Floors {
+    pub(super) null_server: Option<Run>,
+    pub(super) null_server_multiclient: Option<MultiRun>,
+    pub(super) null_client: NullClient,
+}
+
+impl Document {
+    pub(super) fn new(args: &LoadArgs) -> Self {
+        let spelled = |time: Duration| spell_ns(time.as_nanos() as u64);
+        Self {
+            schema: SCHEMA,
+            command: "load",
+            target: args.target.to_string(),
+            protocol: args.protocol,
+            pipeline: args.pipeline,
+            arrival: args.arrival,
+            think: match args.think {
+                Think::None => "0s".to_owned(),
+                Think::Constant(time) => spelled(time),
+                Think::Exponential(mean) => format!("exp:{}", spelled(mean)),
+            },
+            mix: args.mix,
+            skew: match args.skew {
+                Skew::Uniform => "uniform".to_owned(),
+                Skew::Zipf(s) => format!("zipf:{s}"),
+                Skew::Hot(share) => format!("hot:{share}"),
+            },
+            count_max: args.count,
+            random: args.random,
+            runs: Vec::new(),
+            steps: Vec::new(),
+            p99_target_ns: args.p99.as_nanos() as u64,
+            knee_per_s: None,
+            scaling: None,
+            multiclient: None,
+            floors: None,
+        }
+    }
+}
+
+/// The word for a protocol on the command line.
+pub(super) fn protocol_word(protocol: Protocol) -> String {
+    match protocol {
+        Protocol::Padded => "padded",
+        Protocol::Line => "line",
+        Protocol::V2 => "v2",
+        Protocol::Resp => "resp",
+    }
+    .to_owned()
+}
+
+/// What is printed with `--check --json`.
+#[derive(Debug, Serialize)]
+pub(super) struct Checked {
+    schema: u32,
+    command: &'static str,
+    pub(super) requests: usize,
+    pub(super) stocks: usize,
+    /// `explained`, `violated` or `undecided`.
+    pub(super) verdict: &'static str,
+    /// The first answer that cannot be explained, or the bound that was met.
+    pub(super) reason: Option<String>,
+    /// What was left of each stock in some of the states that it could have met.
+    pub(super) states: Vec<Vec<u32>>,
+    /// The verdict if lists need not be of one moment; only of a violated history.
+    pub(super) lists_per_stock: Option<&'static str>,
+}
+
+impl Checked {
+    pub(super) fn new(history: &History, atomic: &Verdict, per_stock: Option<&Verdict>) -> Self {
+        let word = |verdict: &Verdict| match verdict {
+            Verdict::Explained => "explained",
+            Verdict::Violated { .. } => "violated",
+            Verdict::Undecided { .. } => "undecided",
+        };
+        let (reason, states) = match atomic {
+            Verdict::Explained => (None, Vec::new()),
+            Verdict::Violated { request, states } => (Some(request.clone()), states.clone()),
+            Verdict::Undecided { reason } => (Some(reason.clone()), Vec::new()),
+        };
+        Self {
+            schema: SCHEMA,
+            command: "load-check",
+            requests: history.events.len(),
+            stocks: history.initial.len(),
+            verdict: word(atomic),
+            reason,
+            states,
+            lists_per_stock: per_stock.map(word),
+        }
+    }
+}

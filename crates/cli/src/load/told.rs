@@ -1,0 +1,287 @@
+//! A load in words and tables.
+
+use super::LoadArgs;
+use super::document::{Checked, Document, Floors};
+use crate::out::{table, table_text, wrap};
+use ioloom_load::{Conservation, Latency, MultiRun, Outcomes, Run};
+use ioloom_model::units::{format_count, format_ns, format_size};
+use std::fmt::Write;
+
+/// Columns of the text.
+const WIDTH: usize = 80;
+
+/// Everything for people.
+pub(super) fn text(document: &Document, args: &LoadArgs) -> String {
+    let mut out = String::new();
+    match document.runs.as_slice() {
+        [] => {}
+        [run] => out.push_str(&one(run, args)),
+        runs => out.push_str(&several(runs, document)),
+    }
+    if let Some(multi) = &document.multiclient {
+        out.push_str(&multiclient(multi));
+    }
+    if let Some(floors) = &document.floors {
+        out.push_str(&floor(floors, document));
+    }
+    out
+}
+
+/// What became of a check.
+pub(super) fn checked(checked: &Checked) -> String {
+    let requests = format_count(checked.requests as u64);
+    let mut out = match (checked.verdict, &checked.reason) {
+        ("violated", Some(request)) => {
+            format!("VIOLATED: no order of the requests explains the answer of {request}\n")
+        }
+        ("undecided", Some(reason)) => format!("undecided: {reason}\n"),
+        _ => format!("{requests} requests are explained by one order after the other\n"),
+    };
+    match checked.lists_per_stock {
+        Some("explained") => out.push_str(
+            "if each stock of a list may be of a moment of its own, everything is explained\n",
+        ),
+        Some("violated") => {
+            out.push_str("not even with lists of which each stock has its moment\n")
+        }
+        _ => {}
+    }
+    out
+}
+
+fn rate(per_s: f64) -> String {
+    if per_s < 100.0 {
+        format!("{per_s:.2}/s")
+    } else {
+        format!("{}/s", format_count(per_s.round() as u64))
+    }
+}
+
+/// Whether a run may be told as a result of the server.
+fn is_told(run: &Run, args: &LoadArgs) -> bool {
+    run.generator.kept_up || args.anyway
+}
+
+fn one(run: &Run, args: &LoadArgs) -> String {
+    let mut out = String::new();
+    let elapsed = format_ns(run.elapsed_ns as f64);
+    if is_told(run, args) {
+        let bound =
+            if run.generator.kept_up { "" } else { " at least (the load was the bottleneck)" };
+        let offered = run.offered_per_s.map_or_else(String::new, |offered| {
+            let sessions = if run.pace == "partly-open" { " sessions" } else { "" };
+            format!(" of {}{sessions} offered", rate(offered))
+        });
+        let _ = writeln!(
+            out,
+            "{}: {}{bound}{offered}, {} connections, {elapsed}",
+            run.pace,
+            rate(run.answered_per_s),
+            run.connections
+        );
+        out.push_str(&latencies(run));
+    } else {
+        let _ =
+            writeln!(out, "{}: {} connections, {elapsed}: no result", run.pace, run.connections);
+    }
+    out.push_str(&outcomes(&run.outcomes));
+    out.push_str(&conserved(&run.conservation));
+    for sample in &run.wrong_samples {
+        let _ = writeln!(out, "  wrong: {sample}");
+    }
+    let own = &run.generator;
+    let _ = writeln!(
+        out,
+        "load itself: {} of a processor, {} busy or ready; requests late {} (p99), answers waited {}",
+        percent(own.cpu_share),
+        percent(own.busy_share),
+        format_ns(own.late.p99_ns as f64),
+        format_ns(own.pickup.p99_ns as f64)
+    );
+    out
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.0} %", share * 100.0)
+}
+
+fn row(name: String, latency: &Latency) -> Vec<String> {
+    let time = |ns: u64| format_ns(ns as f64);
+    vec![
+        name,
+        format_count(latency.count),
+        time(latency.p50_ns),
+        time(latency.p90_ns),
+        time(latency.p99_ns),
+        time(latency.p999_ns),
+        time(latency.p9999_ns),
+        time(latency.max_ns),
+    ]
+}
+
+fn latencies(run: &Run) -> String {
+    let mut table = table(WIDTH + 10);
+    table.set_header(["latency", "count", "p50", "p90", "p99", "p99.9", "p99.99", "max"]);
+    table.add_row(row("from due".to_owned(), &run.latency.corrected));
+    table.add_row(row("from sent".to_owned(), &run.latency.raw));
+    for (name, latency) in &run.commands {
+        if latency.corrected.count > 0 {
+            table.add_row(row(format!("  {name}"), &latency.corrected));
+        }
+    }
+    table_text(&table)
+}
+
+fn outcomes(outcomes: &Outcomes) -> String {
+    let mut parts = Vec::new();
+    let mut part = |count: u64, word: &str| {
+        if count > 0 {
+            parts.push(format!("{} {word}", format_count(count)));
+        }
+    };
+    part(outcomes.traded, "orders carried out");
+    part(outcomes.refused, "refused for good reason");
+    part(outcomes.listed, "lists");
+    part(outcomes.turned_away, "turned away");
+    part(outcomes.sessions, "sessions");
+    part(outcomes.unsent, "due and never sent");
+    part(outcomes.wrong, "WRONG");
+    part(outcomes.lost, "connections lost");
+    part(outcomes.timed_out, "timed out");
+    part(outcomes.unanswered, "without an answer");
+    let bytes = format!(
+        "{} sent, {} received",
+        format_size(outcomes.sent_bytes),
+        format_size(outcomes.received_bytes)
+    );
+    parts.push(bytes);
+    wrap(&parts.join(", "), WIDTH, 2)
+}
+
+fn conserved(conservation: &Conservation) -> String {
+    if let Some(reason) = &conservation.reason {
+        return wrap(&format!("stocks were not compared: {reason}"), WIDTH, 2);
+    }
+    if conservation.differences.is_empty() {
+        return format!("stocks: {} are what the answers say\n", conservation.stocks);
+    }
+    let mut out = String::from("stocks that are NOT what the answers say:\n");
+    for difference in &conservation.differences {
+        let _ = writeln!(out, "  {difference}");
+    }
+    out
+}
+
+fn several(runs: &[Run], document: &Document) -> String {
+    let mut table = table(WIDTH + 10);
+    let head = if document.steps.is_empty() { "connections" } else { "offered" };
+    table.set_header([head, "answered", "p50", "p99", "p99.9", "max", "law", ""]);
+    for (at, run) in runs.iter().enumerate() {
+        let latency = &run.latency.corrected;
+        let time = |ns: u64| format_ns(ns as f64);
+        let law = document.scaling.as_ref().and_then(|scaling| scaling.errors.get(at));
+        let mut note = Vec::new();
+        if document.steps.get(at).is_some_and(|step| !step.carried) {
+            note.push("not carried");
+        }
+        if !run.generator.kept_up {
+            note.push("the load was the bottleneck");
+        }
+        if !run.is_right() {
+            note.push("WRONG");
+        }
+        table.add_row([
+            run.offered_per_s.map_or_else(|| run.connections.to_string(), rate),
+            rate(run.answered_per_s),
+            time(latency.p50_ns),
+            time(latency.p99_ns),
+            time(latency.p999_ns),
+            time(latency.max_ns),
+            law.map_or_else(String::new, |error| format!("{:+.1} %", error * 100.0)),
+            note.join(", "),
+        ]);
+    }
+    let mut out = table_text(&table);
+    if !document.steps.is_empty() {
+        out.push_str(&match document.knee_per_s {
+            Some(knee) => format!("knee: {} is the highest rate that was carried\n", rate(knee)),
+            None => "knee: not even the lowest rate was carried\n".to_owned(),
+        });
+    }
+    if let Some(scaling) = &document.scaling {
+        let best = scaling.connections_best.map_or_else(
+            || "no number of connections up to twice the largest costs rate".to_owned(),
+            |best| format!("beyond {best:.0} connections more of them cost rate"),
+        );
+        let _ = writeln!(
+            out,
+            "law of scalability: {} alone, serial share {:.3}, agreement {:.5}; {best};\n  \
+             error {:.1} % (root mean square), {:.1} % at worst",
+            rate(scaling.lambda_per_s),
+            scaling.sigma,
+            scaling.kappa,
+            scaling.error_rms * 100.0,
+            scaling.error_worst * 100.0
+        );
+    }
+    for run in runs.iter().filter(|run| !run.is_right()) {
+        out.push_str(&outcomes(&run.outcomes));
+        out.push_str(&conserved(&run.conservation));
+    }
+    out
+}
+
+fn multiclient(run: &MultiRun) -> String {
+    let mut out = String::new();
+    let _ = writeln!(
+        out,
+        "multiclient: {} clients of {} orders, sleeping {}: {:.3} s; the law says {:.3} s ({:+.2} %)",
+        run.clients,
+        run.orders,
+        format_ns(run.sleep_ns as f64),
+        run.elapsed_ns as f64 / 1e9,
+        run.law_ns as f64 / 1e9,
+        run.law_error * 100.0
+    );
+    let _ = writeln!(
+        out,
+        "{}; without the sleep a request took {} (p50), {} (p99)",
+        rate(run.orders_per_s),
+        format_ns(run.latency.p50_ns as f64),
+        format_ns(run.latency.p99_ns as f64)
+    );
+    out.push_str(&outcomes(&run.outcomes));
+    out.push_str(&conserved(&run.conservation));
+    for sample in &run.wrong_samples {
+        let _ = writeln!(out, "  wrong: {sample}");
+    }
+    out
+}
+
+fn floor(floors: &Floors, document: &Document) -> String {
+    let mut out = String::new();
+    if let Some(null) = &floors.null_server {
+        let bound = if null.generator.kept_up { "" } else { " (as fast as the load can)" };
+        let _ =
+            write!(out, "floor: a server that only answers: {}{bound}", rate(null.answered_per_s));
+        let best = document.runs.iter().map(|run| run.answered_per_s).fold(0.0, f64::max);
+        if best > 0.0 {
+            let _ = write!(out, ", {:.2} times this one", null.answered_per_s / best);
+        }
+        out.push('\n');
+    }
+    if let Some(null) = &floors.null_server_multiclient {
+        let _ = writeln!(
+            out,
+            "floor: a server that only answers: {:.3} s",
+            null.elapsed_ns as f64 / 1e9
+        );
+    }
+    let client = &floors.null_client;
+    let _ = writeln!(
+        out,
+        "floor: the load without a server: {} on one thread",
+        rate(client.requests_per_s)
+    );
+    out
+}

@@ -1,0 +1,285 @@
+//! `ioloom serve`: the stock exchange of the original assignment, under every concurrency model.
+
+use crate::exit::{Ended, Exit, Failure};
+use crate::{out, tell, tell_plain};
+use clap::Args;
+use ioloom_exchange::{ClassicForm, Settings, Spelling, UnknownStock};
+use ioloom_serve::{
+    Config, Durability, Limits, Model, ServeError, Server, Sharing, ShowMode, StopHandle,
+    StoreChoice, StoreKind,
+};
+use ioloom_sys::proc;
+use serde::Serialize;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use std::fmt::Write;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Descriptors that are not connections: listeners, the store, standard streams and some air.
+const DESCRIPTORS_OTHER: usize = 64;
+/// The version of the document of `--json`.
+const SCHEMA: u32 = 1;
+
+/// Serves the stock exchange: one service, every concurrency model
+#[derive(Debug, Args)]
+#[command(after_help = "\
+One port speaks four protocols, told apart by the first bytes of a client:
+  lines     show, buy ID N, sell ID N, exit; answers padded to 8192 bytes, as
+            the clients of the original assignment read them
+  stock/2   HELLO stock/2 client=NAME, then 1 BUY 3 10, 2 SHOW, …: numbered,
+            pipelined, and an order sent again with its number counts once
+  RESP      redis-cli -p PORT BUY 3 10; redis-benchmark too
+  HTTP      GET /show, /metrics, /healthz
+
+Models: iterative, thread, pool, request-pool, select, poll, epoll, epoll-et,
+reuseport, io-threads, uring, uring-multishot, uring-per-core, tokio.
+Sharing: global, stock, rw, atomic, writer, shards.
+Durability: none (memory), os (survives the end of the program), group (synced,
+together with orders beside it), each (synced one by one).
+The stock file has a line NUMBER LEFT PRICE for each stock. It is written again
+when the last client leaves and at the end; between, orders are in the store
+beside it.
+
+SIGTERM and SIGINT finish what has arrived, write the stock file and end with 0;
+a second one ends at once.
+
+Examples:
+  ioloom serve --stock stock.txt
+  ioloom serve --stock stock.txt --model pool --threads 10 --durability none
+  ioloom serve --stock stock.txt --listen 127.0.0.1:5000 --listen-line 127.0.0.1:5001
+  curl http://127.0.0.1:7004/show")]
+pub(crate) struct ServeArgs {
+    /// The stock file
+    #[arg(long, value_name = "FILE", default_value = "stock.txt")]
+    stock: PathBuf,
+
+    /// Which threads read, write and wait, and how
+    #[arg(long, value_name = "MODEL", default_value = "epoll")]
+    model: Model,
+
+    /// How threads share the stocks [default: global; writer with io-threads]
+    #[arg(long, value_name = "HOW")]
+    sharing: Option<Sharing>,
+
+    /// When an order counts as safe: none, os, group, each
+    #[arg(long, value_name = "LEVEL", default_value = "group")]
+    durability: Durability,
+
+    /// Where orders are kept: sqlite, redb, fjall
+    #[arg(long, value_name = "KIND", default_value = "sqlite")]
+    store: StoreKind,
+
+    /// The store, for fjall a directory [default: the stock file with .store]
+    #[arg(long, value_name = "FILE")]
+    store_path: Option<PathBuf>,
+
+    /// A list of all stocks: atomic (one moment) or per-stock (as in the assignment)
+    #[arg(long, value_name = "HOW", default_value = "atomic")]
+    show: ShowMode,
+
+    /// Where to listen
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:7004")]
+    listen: SocketAddr,
+
+    /// A second address, where lines are not padded
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    listen_line: Option<SocketAddr>,
+
+    /// Answers in the original protocol: padded or line
+    #[arg(long, value_name = "FORM", default_value = "padded", value_parser = ["padded", "line"])]
+    dialect: String,
+
+    /// "Not enough left stocks" (official) or "… stock" (short)
+    #[arg(long, value_name = "WHICH", default_value = "official", value_parser = ["official", "short"])]
+    spelling: String,
+
+    /// Answer for stocks that do not exist as the first servers did
+    #[arg(long)]
+    unknown_as_first: bool,
+
+    /// Threads of the models pool and request-pool
+    #[arg(long, value_name = "N", default_value = "10", value_parser = clap::value_parser!(u16).range(1..=4096))]
+    threads: u16,
+
+    /// Connections that may wait for a thread of the pool
+    #[arg(long, value_name = "N", default_value = "16", value_parser = clap::value_parser!(u16).range(1..))]
+    waiting: u16,
+
+    /// Connections at most; one more is told BUSY [default: 15000, or what open files allow]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    connections: Option<u32>,
+
+    /// End connections that say nothing for so many seconds; 0 never
+    #[arg(long, value_name = "S", default_value = "0")]
+    idle: u32,
+
+    /// End connections that take longer than so many seconds for one request
+    #[arg(long, value_name = "S", default_value = "10", value_parser = clap::value_parser!(u32).range(1..))]
+    request_time: u32,
+
+    /// Loops of reuseport and io-threads, threads of tokio, shards [default: usable cores]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    loops: Option<u16>,
+
+    /// Print one JSON document at the end
+    #[arg(long)]
+    json: bool,
+}
+
+/// What is printed at the end with `--json`.
+#[derive(Debug, Serialize)]
+struct Served {
+    schema: u32,
+    command: &'static str,
+    model: &'static str,
+    sharing: &'static str,
+    show: &'static str,
+    durability: &'static str,
+    store: Option<&'static str>,
+    addresses: Vec<String>,
+    connections: u64,
+    orders_done: u64,
+    log_number: u64,
+}
+
+pub(crate) fn run(args: &ServeArgs) -> Ended {
+    let config = config(args, connections(args)?);
+    let mut signals = Signals::new([SIGINT, SIGTERM])
+        .map_err(|e| Failure::failed(format!("cannot take over interrupts: {e}")))?;
+    let server = Server::start(&config).map_err(failure)?;
+    let addresses: Vec<_> = server.addresses().iter().map(SocketAddr::to_string).collect();
+    greet(&config, &server);
+    let stop = server.stop_handle();
+    let handle = signals.handle();
+    let watching = std::thread::Builder::new()
+        .name("signals".to_owned())
+        .spawn(move || watch_signals(&mut signals, &stop))
+        .map_err(|e| Failure::failed(format!("start a thread: {e}")))?;
+    let ended = server.run();
+    handle.close();
+    let _ = watching.join();
+    let ended = ended.map_err(failure)?;
+    if args.json {
+        out::print_json(&Served {
+            schema: SCHEMA,
+            command: "serve",
+            model: config.model.name(),
+            sharing: config.sharing.name(),
+            show: config.show.name(),
+            durability: config.durability.name(),
+            store: (config.durability != Durability::None).then(|| config.store.kind.name()),
+            addresses,
+            connections: ended.connections,
+            orders_done: ended.done,
+            log_number: ended.seq,
+        })?;
+    } else {
+        tell(&format!(
+            "stopped: {} orders of {} connections carried out, {} is written",
+            ended.done,
+            ended.connections,
+            config.stock.display()
+        ));
+    }
+    Ok(Exit::Ok)
+}
+
+fn config(args: &ServeArgs, connections: usize) -> Config {
+    let store_path = args.store_path.clone().unwrap_or_else(|| {
+        let mut path = args.stock.clone().into_os_string();
+        path.push(".store");
+        path.into()
+    });
+    let seconds = |n: u32| Duration::from_secs(n.into());
+    Config {
+        model: args.model,
+        sharing: args.sharing.unwrap_or(args.model.default_sharing()),
+        show: args.show,
+        durability: args.durability,
+        store: StoreChoice { kind: args.store, path: store_path },
+        stock: args.stock.clone(),
+        listen: args.listen,
+        listen_line: args.listen_line,
+        settings: Settings {
+            classic: if args.dialect == "line" { ClassicForm::Line } else { ClassicForm::Padded },
+            spelling: if args.spelling == "short" { Spelling::Short } else { Spelling::Official },
+            unknown: if args.unknown_as_first { UnknownStock::AsFirst } else { UnknownStock::Say },
+        },
+        limits: Limits {
+            connections,
+            threads: args.threads.into(),
+            waiting: args.waiting.into(),
+            idle: seconds(args.idle),
+            request: seconds(args.request_time),
+            ..Limits::default()
+        },
+        cores: args.loops.map_or_else(|| ioloom_machine::usable() as usize, usize::from),
+    }
+}
+
+/// How many connections are served at most: as asked for, or refused; else what is usual or possible.
+fn connections(args: &ServeArgs) -> Result<usize, Failure> {
+    // Without the right to raise it the old limit stays, and is looked at below.
+    let _ = proc::raise_open_files_limit();
+    let limit = proc::open_files_limit().and_then(|limit| usize::try_from(limit).ok());
+    let possible = limit.map_or(usize::MAX, |limit| limit.saturating_sub(DESCRIPTORS_OTHER).max(1));
+    match args.connections.map(|asked| asked as usize) {
+        None => Ok(Limits::default().connections.min(possible)),
+        Some(asked) if asked <= possible => Ok(asked),
+        Some(asked) => Err(Failure::refused(format!(
+            "{asked} connections need {} open files, and the limit is {}; use --connections \
+             {possible} or fewer, or raise the limit (ulimit -n)",
+            asked + DESCRIPTORS_OTHER,
+            possible + DESCRIPTORS_OTHER
+        ))),
+    }
+}
+
+fn watch_signals(signals: &mut Signals, stop: &StopHandle) {
+    let mut asked = false;
+    for _ in signals.forever() {
+        if asked {
+            tell("stopped at once");
+            std::process::exit(Exit::Interrupted as i32);
+        }
+        asked = true;
+        stop.stop();
+    }
+}
+
+fn failure(error: ServeError) -> Failure {
+    match error {
+        ServeError::Refused(_) => Failure::refused(error),
+        ServeError::BadStock { .. } => Failure::usage(error),
+        _ => Failure::failed(error),
+    }
+}
+
+fn greet(config: &Config, server: &Server) {
+    let mut text = String::new();
+    for (at, address) in server.addresses().iter().enumerate() {
+        let lines = if at == 0 { "" } else { " (lines without filling)" };
+        let _ = writeln!(text, "ioloom: listening on {address}{lines}");
+    }
+    let store = match server.is_new_store() {
+        None => "memory only: orders are lost with the process, the stock file is not".to_owned(),
+        Some(true) => format!("new store {}", config.store.path.display()),
+        Some(false) => {
+            format!("store {}, {} orders so far", config.store.path.display(), server.seq())
+        }
+    };
+    let _ = write!(
+        text,
+        "ioloom: model {}, sharing {}, durability {}; {store}",
+        config.model, config.sharing, config.durability
+    );
+    tell_plain(&text);
+    for address in server.addresses().iter().filter(|address| !address.ip().is_loopback()) {
+        tell_plain(&format!(
+            "ioloom: warning: {address} can be reached from other machines; whoever reaches it can\n\
+             order, nothing is encrypted and nobody is asked for a name or a password"
+        ));
+    }
+}

@@ -1,0 +1,190 @@
+//! The counters in the last rows of the terminal while a command runs.
+//!
+//! The terminal is told to scroll only the rows above, so what the command prints goes on as ever
+//! and nothing of it is overwritten. Programs that draw the whole screen themselves do not go
+//! together with that: `--no-live`.
+
+use crate::out::fitted;
+use ioloom_model::units::{format_count, format_ns, format_size};
+use ioloom_observe::counters::{DeviceRates, Field, Sample, Sampler, devices, paging};
+use std::io::{IsTerminal, Write};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::{Duration, Instant};
+
+/// Rows that are taken.
+const ROWS: u16 = 5;
+/// A terminal with fewer rows is left alone.
+const ROWS_MIN: u16 = 16;
+/// Time between two drawings.
+const EVERY: Duration = Duration::from_millis(500);
+/// Time over which rates are taken.
+const SPAN: Duration = Duration::from_secs(1);
+
+/// Does `work` and shows what `sampler` sees meanwhile, if somebody looks.
+pub(super) fn beside<T>(sampler: Option<&Sampler>, work: impl FnOnce() -> T) -> T {
+    let looks = std::io::stdout().is_terminal() && std::io::stderr().is_terminal();
+    let dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
+    let Some(sampler) = sampler.filter(|_| looks && !dumb) else { return work() };
+    std::thread::scope(|scope| {
+        let (end, ended) = mpsc::channel::<()>();
+        let drawing = std::thread::Builder::new().name("watch-live".to_owned());
+        // Without the thread there is no picture; the command goes on all the same.
+        let drawn = drawing.spawn_scoped(scope, move || {
+            let (started, names) = (Instant::now(), sampler.devices());
+            let mut screen = Screen { size: None };
+            while let Err(RecvTimeoutError::Timeout) = ended.recv_timeout(EVERY) {
+                if let Some((a, b)) = sampler.recent(SPAN) {
+                    screen.draw(&|width| lines(&a, &b, &names, started.elapsed(), width));
+                }
+            }
+            screen.clear();
+        });
+        let done = work();
+        drop(end);
+        if let Ok(thread) = drawn {
+            let _ = thread.join();
+        }
+        done
+    })
+}
+
+/// The last rows of the terminal on standard error.
+struct Screen {
+    /// Rows and columns that were divided.
+    size: Option<(u16, u16)>,
+}
+
+impl Screen {
+    fn draw(&mut self, lines: &dyn Fn(usize) -> Vec<String>) {
+        let Some((rows, columns)) = console::Term::stderr().size_checked() else { return };
+        if rows < ROWS_MIN {
+            return self.clear();
+        }
+        let mut text = String::new();
+        if self.size != Some((rows, columns)) {
+            // Makes room below what stands there, then divides the screen; that moves the cursor.
+            text.push_str(&"\n".repeat(usize::from(ROWS)));
+            text.push_str(&format!("\x1b[{ROWS}A\x1b7\x1b[1;{}r\x1b8", rows - ROWS));
+            self.size = Some((rows, columns));
+        }
+        text.push_str("\x1b7");
+        let lines = lines(usize::from(columns));
+        for (i, line) in lines.iter().take(usize::from(ROWS)).enumerate() {
+            text.push_str(&format!("\x1b[{};1H\x1b[2K{line}", usize::from(rows - ROWS) + 1 + i));
+        }
+        text.push_str("\x1b8");
+        write(&text);
+    }
+
+    /// Gives the rows back.
+    fn clear(&mut self) {
+        if let Some((rows, _)) = self.size.take() {
+            let mut text = "\x1b7\x1b[r".to_owned();
+            for row in rows - ROWS + 1..=rows {
+                text.push_str(&format!("\x1b[{row};1H\x1b[2K"));
+            }
+            text.push_str("\x1b8");
+            write(&text);
+        }
+    }
+}
+
+fn write(text: &str) {
+    let mut terminal = std::io::stderr().lock();
+    // Nothing sensible is left to do when the terminal has gone.
+    let _ = terminal.write_all(text.as_bytes()).and_then(|()| terminal.flush());
+}
+
+fn size(bytes_per_s: f64) -> String {
+    format!("{}/s", format_size(bytes_per_s.max(0.0) as u64))
+}
+
+/// What is shown: a rule and four lines that fit.
+fn lines(a: &Sample, b: &Sample, names: &[String], elapsed: Duration, width: usize) -> Vec<String> {
+    let seconds = b.at_ns.saturating_sub(a.at_ns).max(1) as f64 / 1e9;
+    let rate = |field: Field| {
+        let grown = b.get(field)?.saturating_sub(a.get(field)?);
+        Some(grown as f64 / seconds)
+    };
+    let told = |value: Option<f64>, how: &dyn Fn(f64) -> String| {
+        value.map_or_else(|| "unknown".to_owned(), how)
+    };
+    let page = ioloom_sys::proc::page_bytes();
+    let pages = |field: Field| {
+        let bytes = b.get(field).map(|pages| pages.saturating_mul(page));
+        bytes.map_or_else(|| "unknown".to_owned(), format_size)
+    };
+    let part = |field: Field| told(rate(field), &|us| format!("{:.0} %", (us / 1e4).min(100.0)));
+    let paged = paging(a, b);
+    let kib = |kib: f64| size(kib * 1024.0);
+    let rule = format!("── ioloom watch, {} ", format_ns(elapsed.as_secs_f64() * 1e9));
+    let rest = width.saturating_sub(rule.chars().count());
+    let all = [
+        format!("{rule}{}", "─".repeat(rest)),
+        format!(
+            "page-in {}  page-out {}  faults {}/s  freed {}",
+            told(paged.map(|p| p.pgpgin_kib_per_s), &kib),
+            told(paged.map(|p| p.pgpgout_kib_per_s), &kib),
+            told(paged.map(|p| p.fault_per_s), &|n| format_count(n as u64)),
+            told(paged.map(|p| p.pgfree_per_s), &|n| size(n * page as f64)),
+        ),
+        format!(
+            "dirty {} of {}  writing {}  cache {}  free {}",
+            pages(Field::Dirty),
+            pages(Field::DirtyLimit),
+            pages(Field::Writeback),
+            pages(Field::FilePages),
+            pages(Field::Free),
+        ),
+        format!(
+            "waiting io {} memory {} cpu {}  command read {} wrote {}",
+            part(Field::IoSome),
+            part(Field::MemorySome),
+            part(Field::CpuSome),
+            told(rate(Field::TaskRead), &size),
+            told(rate(Field::TaskWritten), &size),
+        ),
+        busiest(a, b, names),
+    ];
+    all.iter().map(|line| fitted(line, width)).collect()
+}
+
+/// The device with the most to do.
+fn busiest(a: &Sample, b: &Sample, names: &[String]) -> String {
+    let rates = names.iter().enumerate().filter_map(|(i, name)| Some((name, devices(a, b, i)?)));
+    let load = |r: &DeviceRates| r.aqu_sz + r.tps;
+    let Some((name, r)) = rates.max_by(|x, y| load(&x.1).total_cmp(&load(&y.1))) else {
+        return "no device".to_owned();
+    };
+    format!(
+        "{name} {:.0}/s  read {}  write {}  queue {:.1}  wait {:.1} ms  busy {:.0} %",
+        r.tps,
+        size(r.rkb_per_s * 1024.0),
+        size(r.wkb_per_s * 1024.0),
+        r.aqu_sz,
+        r.await_ms,
+        r.util_percent,
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ioloom_observe::counters::Options;
+
+    #[test]
+    fn the_rows_fit_every_terminal() {
+        let sampler = Sampler::start(&Options::default()).unwrap();
+        std::thread::sleep(Duration::from_millis(30));
+        let names = sampler.devices();
+        let (a, b) = sampler.recent(SPAN).expect("two samples");
+        for width in [20, 40, 80, 200] {
+            let shown = lines(&a, &b, &names, Duration::from_secs(3), width);
+            assert_eq!(shown.len(), usize::from(ROWS));
+            assert!(shown.iter().all(|line| crate::out::columns_of(line) <= width), "{shown:?}");
+        }
+        let shown = lines(&a, &b, &names, Duration::from_secs(3), 200).join("\n");
+        assert!(shown.contains("dirty ") && shown.contains("page-in "), "{shown}");
+        sampler.stop();
+    }
+}

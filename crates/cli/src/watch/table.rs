@@ -1,0 +1,174 @@
+//! What the machine did while a command ran: the columns of sar over the whole time, as text.
+
+use crate::out;
+use ioloom_model::units::{format_count, format_ns, format_size};
+use ioloom_observe::counters::{Field, Record, Sample, devices};
+use std::fmt::Write;
+
+/// Columns of the head of a line.
+const HEAD: usize = 10;
+
+/// The table for `width` columns; a word where nothing was sampled.
+pub(super) fn text(record: &Record, width: usize) -> String {
+    let Some((a, b)) = record.ends() else {
+        return "\nThe counters of the machine: no two samples.\n".to_owned();
+    };
+    let elapsed = format_ns((b.at_ns - a.at_ns) as f64);
+    let samples = format_count(record.samples.len() as u64);
+    let cost = record.cost() * 100.0;
+    let mut out = format!("\nThe machine meanwhile, everybody's work included ({elapsed}):\n");
+    let seen = Seen { a, b, record };
+    for (head, line) in [
+        ("paging", seen.paging()),
+        ("reclaim", seen.reclaim()),
+        ("dirty", seen.dirty()),
+        ("memory", seen.memory()),
+        ("waiting", seen.waiting()),
+        ("program", seen.program()),
+    ] {
+        let line = line.unwrap_or_else(|| "unknown: the system does not tell".to_owned());
+        out.push_str(&out::labelled(head, HEAD, &line, width));
+    }
+    seen.devices(&mut out);
+    let note = format!(
+        "{samples} samples, {} late; sampling took {cost:.2} % of one processor.",
+        format_count(record.late)
+    );
+    out.push_str(&out::wrap(&note, width, 0));
+    out
+}
+
+struct Seen<'a> {
+    a: &'a Sample,
+    b: &'a Sample,
+    record: &'a Record,
+}
+
+fn pages(count: u64) -> String {
+    format_size(count.saturating_mul(ioloom_sys::proc::page_bytes()))
+}
+
+impl Seen<'_> {
+    fn grown(&self, field: Field) -> Option<u64> {
+        Some(self.b.get(field)?.saturating_sub(self.a.get(field)?))
+    }
+
+    /// The largest value of a level.
+    fn most(&self, field: Field) -> Option<u64> {
+        self.record.samples.iter().filter_map(|sample| sample.get(field)).max()
+    }
+
+    fn paging(&self) -> Option<String> {
+        let kib = |field| Some(format_size(self.grown(field)?.saturating_mul(1024)));
+        let count = |field| self.grown(field).map(format_count);
+        Some(format!(
+            "in {}, out {}; {} faults, {} of them waited for a device; freed {}",
+            kib(Field::PageIn)?,
+            kib(Field::PageOut)?,
+            count(Field::Faults)?,
+            count(Field::MajorFaults)?,
+            pages(self.grown(Field::Freed)?),
+        ))
+    }
+
+    fn reclaim(&self) -> Option<String> {
+        let stalls = self.grown(Field::StallsNormal).unwrap_or(0)
+            + self.grown(Field::StallsMovable).unwrap_or(0);
+        let stolen = self.grown(Field::StolenAnon).zip(self.grown(Field::StolenFile));
+        Some(format!(
+            "scanned {} by the kernel's thread and {} by tasks that needed memory, took {}; {} \
+             wanted again; {} stalls",
+            pages(self.grown(Field::ScannedBackground)?),
+            pages(self.grown(Field::ScannedDirect)?),
+            stolen.map_or_else(|| "unknown".to_owned(), |(anon, file)| pages(anon + file)),
+            pages(self.grown(Field::RefaultedFile)?),
+            format_count(stalls),
+        ))
+    }
+
+    fn dirty(&self) -> Option<String> {
+        let level = |field| self.b.get(field).map(pages);
+        Some(format!(
+            "{} at the start, {} at most, {} at the end; being written {} at most; writers are \
+             helped from {} on and slowed down up to {}",
+            pages(self.a.get(Field::Dirty)?),
+            pages(self.most(Field::Dirty)?),
+            level(Field::Dirty)?,
+            pages(self.most(Field::Writeback)?),
+            level(Field::BackgroundLimit)?,
+            level(Field::DirtyLimit)?,
+        ))
+    }
+
+    fn memory(&self) -> Option<String> {
+        let change =
+            |field| Some(format!("{} to {}", pages(self.a.get(field)?), pages(self.b.get(field)?)));
+        let (_, last) = self.record.memory_ends()?;
+        let kib = |field| Some(format_size(last.get(field)?.saturating_mul(1024)));
+        Some(format!(
+            "free {}, page cache {}; {} available of {}",
+            change(Field::Free)?,
+            change(Field::FilePages)?,
+            kib(Field::MemAvailable)?,
+            kib(Field::MemTotal)?,
+        ))
+    }
+
+    fn waiting(&self) -> Option<String> {
+        let elapsed_us = (self.b.at_ns - self.a.at_ns) as f64 / 1000.0;
+        let part = |field| {
+            self.grown(field)
+                .map(|us| format!("{:.0} %", (us as f64 / elapsed_us * 100.0).min(100.0)))
+        };
+        Some(format!(
+            "for io {} of the time (all tasks {}), for memory {} (all {}), for a processor {}",
+            part(Field::IoSome)?,
+            part(Field::IoFull)?,
+            part(Field::MemorySome)?,
+            part(Field::MemoryFull)?,
+            part(Field::CpuSome)?,
+        ))
+    }
+
+    /// From the last sample alone: the sums of the command begin with it.
+    fn program(&self) -> Option<String> {
+        let bytes = |field| self.most(field).map(format_size);
+        Some(format!(
+            "had {} from devices; made {} dirty or wrote it directly, {} of it removed unwritten",
+            bytes(Field::TaskRead)?,
+            bytes(Field::TaskWritten)?,
+            bytes(Field::TaskCancelled)?,
+        ))
+    }
+
+    fn devices(&self, out: &mut String) {
+        let names = self.record.devices.iter().enumerate();
+        let rows: Vec<_> = names
+            .filter_map(|(i, name)| Some((name, devices(self.a, self.b, i)?)))
+            .filter(|(_, rates)| rates.tps > 0.0 || rates.flushes_per_s > 0.0)
+            .collect();
+        if rows.is_empty() {
+            return;
+        }
+        let _ = writeln!(
+            out,
+            "{:<HEAD$} {:>7} {:>9} {:>9} {:>8} {:>7} {:>8} {:>5} {:>7}",
+            "device", "tps", "rkB/s", "wkB/s", "areq-sz", "aqu-sz", "await", "%util", "flush/s"
+        );
+        for (name, r) in rows {
+            let name: String = name.chars().take(HEAD).collect();
+            let _ = writeln!(
+                out,
+                "{name:<HEAD$} {:>7.0} {:>9.0} {:>9.0} {:>8.1} {:>7.2} {:>8.2} {:>5.0} {:>7.1}",
+                r.tps,
+                r.rkb_per_s,
+                r.wkb_per_s,
+                r.areq_sz_kib,
+                r.aqu_sz,
+                r.await_ms,
+                r.util_percent,
+                r.flushes_per_s,
+            );
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! `ioloom cache` from end to end.
+
+#![allow(clippy::print_stdout, reason = "a skipped test says so")]
+
+use std::fs;
+use std::io::Write;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_ioloom");
+
+/// A directory on the file system of the build, which is rarely one in memory.
+struct Tree(tempfile::TempDir);
+
+impl Tree {
+    fn new() -> Self {
+        Self(tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap())
+    }
+
+    fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    fn write(&self, name: impl AsRef<Path>, bytes: usize) {
+        let path = self.path().join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, vec![7; bytes]).unwrap();
+    }
+
+    fn run(&self, args: &[&str]) -> Output {
+        let mut command = Command::new(PROGRAM);
+        command.current_dir(self.path()).arg("cache").args(args).env("COLUMNS", "80");
+        command.stdin(Stdio::null()).output().unwrap()
+    }
+
+    fn json(&self, args: &[&str]) -> serde_json::Value {
+        let output = self.run(args);
+        serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {output:?}"))
+    }
+
+    /// Whether pages can be dropped and be asked about here.
+    fn works(&self) -> bool {
+        self.write("probe", 1);
+        let seen = self.json(&["status", "--json", "probe"]);
+        fs::remove_file(self.path().join("probe")).unwrap();
+        let memory = ioloom_sys::cache::lives_in_memory(self.path()).unwrap();
+        let works = !memory && seen["files"][0]["source"] == "cachestat";
+        if !works {
+            println!("skipped: the build tree lies in memory or cachestat is missing");
+        }
+        works
+    }
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+#[test]
+fn out_and_in_again() {
+    let tree = Tree::new();
+    if !tree.works() {
+        return;
+    }
+    tree.write("t/a", 8192);
+    tree.write("t/sub/b", 1 << 20);
+    let dropped = tree.run(&["drop", "t"]);
+    assert_eq!(dropped.status.code(), Some(0), "{dropped:?}");
+    let seen = tree.json(&["status", "--json", "-d", "1", "--map", "t"]);
+    assert_eq!(seen["schema"], 1);
+    assert_eq!(seen["total"]["resident_pages"], 0);
+    assert_eq!(seen["total"]["files"], 2);
+    assert_eq!(seen["directories"][0]["path"], "t/sub");
+    assert_eq!(seen["files"].as_array().unwrap().len(), 2);
+    let warm = tree.run(&["warm", "t"]);
+    assert_eq!(warm.status.code(), Some(0), "{warm:?}");
+    let seen = tree.json(&["status", "--json", "--map", "t"]);
+    assert_eq!(seen["total"]["resident_pages"], seen["total"]["pages"]);
+    let map = seen["files"][0]["resident_map"].as_array().unwrap();
+    assert!(map.len() == 100 && map.iter().all(|share| share == 1.0), "{map:?}");
+    for args in [&["status", "t"][..], &["status", "--map", "t/sub/b"], &["warm", "-a", "t"]] {
+        let shown = tree.run(args);
+        assert_eq!(shown.status.code(), Some(0), "{shown:?}");
+        let shown = text(&shown.stdout);
+        assert!(shown.contains("100 %") && shown.contains("1.00 MiB"), "{shown}");
+        assert!(shown.lines().all(|line| line.chars().count() <= 80), "{shown}");
+    }
+}
+
+#[test]
+fn lists_come_on_standard_input() {
+    let tree = Tree::new();
+    tree.write("a\nb", 5000);
+    tree.write("c", 5000);
+    let mut child = Command::new(PROGRAM)
+        .current_dir(tree.path())
+        .args(["cache", "status", "-0", "--json", "-"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child.stdin.take().unwrap().write_all(b"a\nb\0c\0").unwrap();
+    let output = child.wait_with_output().unwrap();
+    let seen: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((&seen["total"]["files"], &seen["total"]["pages"]), (&2.into(), &4.into()));
+    assert!(seen["roots"][0]["path"].is_null());
+}
+
+#[test]
+fn names_that_are_no_text_are_told_exactly() {
+    let tree = Tree::new();
+    tree.write(std::ffi::OsStr::from_bytes(b"odd\xff\x1b[31m"), 10);
+    let seen = tree.json(&["status", "--json", "."]);
+    assert_eq!(seen["files"][0]["path_hex"], "2e2f6f6464ff1b5b33316d");
+    let shown = tree.run(&["status", "-a", "."]);
+    assert!(!shown.stdout.contains(&0x1b), "{shown:?}");
+}
+
+#[test]
+fn a_picture_is_written() {
+    let tree = Tree::new();
+    tree.write("f", 100_000);
+    let output = tree.run(&["status", "--svg", "map.svg", "f"]);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let picture = fs::read_to_string(tree.path().join("map.svg")).unwrap();
+    assert!(picture.starts_with("<svg") && picture.contains("97.7 KiB"), "{picture}");
+}
+
+#[test]
+fn trouble_is_one_clear_error() {
+    let tree = Tree::new();
+    tree.write("f", 10);
+    for (args, code, word) in [
+        (&["status", "absent"][..], 1, "absent"),
+        (&["status", "f", "-"], 2, "stands alone"),
+        (&["status", "-0", "f"], 2, "-0"),
+        (&["status", "--threads", "0", "f"], 2, "threads"),
+        (&["status", "/dev/null"], 1, "/dev/null"),
+    ] {
+        let output = tree.run(args);
+        let err = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{args:?}: {err}");
+        assert!(err.contains(word) && !err.contains("panicked"), "{args:?}: {err}");
+        if code == 1 {
+            assert_eq!(err.lines().count(), 1, "{err}");
+        }
+    }
+}
+
+#[test]
+fn who_does_not_own_a_file_gets_no_lies() {
+    if fs::metadata("/proc/self").unwrap().uid() != 0 {
+        println!("skipped: needs root, to ask as somebody else");
+        return;
+    }
+    // Where everybody may go.
+    let place = tempfile::tempdir_in("/var/tmp").unwrap();
+    fs::set_permissions(place.path(), PermissionsExt::from_mode(0o755)).unwrap();
+    let program = place.path().join("ioloom");
+    fs::copy(PROGRAM, &program).unwrap();
+    let theirs = place.path().join("theirs");
+    fs::write(&theirs, vec![1; 100 * 4096]).unwrap();
+    let file = fs::File::open(&theirs).unwrap();
+    file.sync_all().unwrap();
+    ioloom_sys::cache::drop_file(&file).unwrap();
+    let mut command = Command::new(&program);
+    command.args(["cache", "status", "--json"]).arg(&theirs).uid(65_534).gid(65_534);
+    let output = command.current_dir("/").stdin(Stdio::null()).output().unwrap();
+    let seen: serde_json::Value = serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|e| panic!("{e}: {}", text(&output.stderr)));
+    let seen = &seen["files"][0];
+    assert_ne!(seen["source"], "cachestat", "{seen}");
+    assert!(seen["dirty_pages"].is_null(), "{seen}");
+    // mincore would say 100.
+    let cold = seen["source"] == "pages" && seen["resident_pages"] == 0;
+    let memory = ioloom_sys::cache::lives_in_memory(place.path()).unwrap();
+    assert!(cold || seen["source"] == "unknown" || memory, "{seen}");
+}

@@ -1,0 +1,108 @@
+//! `load` as a process, against `serve` as a process.
+
+use crate::home::Home;
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Stdio};
+
+/// A process that listens; it ends with the test.
+struct Listening {
+    child: Child,
+    address: String,
+}
+
+impl Listening {
+    fn new(home: &Home, args: &[&str]) -> Self {
+        std::fs::write(home.path("stock.txt"), "1 1000 10\n2 1000 20\n").unwrap();
+        let mut child = home.command(args).stderr(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stderr.take().unwrap()).read_line(&mut line).unwrap();
+        let address = line.trim().strip_prefix("ioloom: listening on ");
+        let address = address.unwrap_or_else(|| panic!("{line}")).to_owned();
+        Self { child, address }
+    }
+
+    fn serve(home: &Home) -> Self {
+        Self::new(home, &["serve", "--listen", "127.0.0.1:0", "--durability", "none"])
+    }
+}
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn a_server_is_loaded_and_verified() {
+    let home = Home::new();
+    let server = Listening::serve(&home);
+    let few = ["--requests", "400", "--duration", "10min", "--timeout", "2min", "--anyway"];
+    for protocol in ["padded", "v2", "resp"] {
+        let args = ["load", &server.address, "--protocol", protocol, "--json", "--history", "h"];
+        let document = home.run(&[&args[..], &few].concat()).well().json();
+        assert_eq!(document["command"], "load");
+        let run = &document["runs"][0];
+        assert_eq!(run["outcomes"]["answered"], 400, "{document}");
+        assert_eq!(run["outcomes"]["wrong"], 0);
+        assert_eq!(run["conservation"]["checked"], true);
+        assert_eq!(run["latency"]["corrected"]["count"], 400);
+        let history = std::fs::read_to_string(home.path("h")).unwrap();
+        assert_eq!(history.lines().count(), 401);
+        let checked = home.run(&["load", "--check", "h", "--json"]).well().json();
+        assert_eq!((&checked["verdict"], &checked["requests"]), (&"explained".into(), &400.into()));
+    }
+    let text = home.run(&[&["load", &server.address, "-c", "1,2,3,4"], &few[..]].concat()).well();
+    assert!(text.out.contains("law of scalability"), "{}", text.out);
+    let ladder = ["load", &server.address, "--ladder", "100,200", "--p99", "10min"];
+    let text = home.run(&[&ladder, &few[..]].concat()).well();
+    assert!(text.out.contains("knee: "), "{}", text.out);
+}
+
+#[test]
+fn the_original_client_and_the_floors() {
+    let home = Home::new();
+    let server = Listening::serve(&home);
+    let args = ["load", &server.address, "--multiclient", "5", "--orders", "2", "--divide", "50"];
+    let document = home.run(&[&args[..], &["--json", "--floors"]].concat()).well().json();
+    let multi = &document["multiclient"];
+    assert_eq!(
+        (&multi["outcomes"]["answered"], &multi["law_ns"]),
+        (&10.into(), &40_000_000.into())
+    );
+    let floor = &document["floors"]["null_server_multiclient"];
+    assert_eq!(floor["outcomes"]["answered"], 10);
+    assert!(document["floors"]["null_client"]["requests_per_s"].as_f64().unwrap() > 0.0);
+}
+
+#[test]
+fn a_history_that_cannot_be_is_found_out() {
+    let home = Home::new();
+    let history = r#"{"schema":1,"kind":"exchange-history","stocks":[[1,10,100],[2,10,100]]}
+{"client":0,"call_ns":1,"ret_ns":6,"op":"show","outcome":{"shown":[10,11]}}
+{"client":1,"call_ns":2,"ret_ns":3,"op":"buy","stock":1,"count":1,"outcome":{"done":9}}
+{"client":1,"call_ns":4,"ret_ns":5,"op":"sell","stock":2,"count":1,"outcome":{"done":null}}
+"#;
+    std::fs::write(home.path("h"), history).unwrap();
+    let ran = home.run(&["load", "--check", "h"]);
+    assert_eq!(ran.code, Some(1), "{}", ran.err);
+    assert!(ran.out.contains("VIOLATED") && ran.out.contains("a moment of its own"), "{}", ran.out);
+    std::fs::write(home.path("h"), "no history\n").unwrap();
+    home.run(&["load", "--check", "h"]).one_error(1, &["line 1", "h"]);
+}
+
+#[test]
+fn loads_that_cannot_be_are_refused_with_one_clear_error() {
+    let home = Home::new();
+    home.run(&["load", "192.0.2.1:7004"]).one_error(3, &["--remote"]);
+    home.run(&["load", "127.0.0.1:1"]).one_error(1, &["127.0.0.1:1", "ioloom serve"]);
+    home.run(&["load", "--connections", "0"]).one_error(2, &["connections", "1 to"]);
+    let server = Listening::new(&home, &["load", "127.0.0.1:0", "--null-server"]);
+    // Its stocks never change, whatever it says.
+    let args = ["load", &server.address, "--requests", "100", "--mix", "buy", "--anyway", "--json"];
+    let ran = home.run(&args);
+    assert_eq!(ran.code, Some(1), "{}", ran.err);
+    assert!(ran.err.contains("stocks are not what"), "{}", ran.err);
+    let differences = &ran.json()["runs"][0]["conservation"]["differences"];
+    assert_eq!(differences.as_array().unwrap().len(), 10, "{differences}");
+}

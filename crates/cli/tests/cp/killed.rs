@@ -1,0 +1,269 @@
+//! A copy that is killed at any moment, also together with the machine: the target is absent, old, or
+//! complete and right.
+
+use crate::{ioloom, place};
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+/// Kills in a run of the tests; `IOLOOM_KILLS` sets another number.
+const KILLS: u32 = 24;
+
+/// Power cuts in a run of the tests.
+const CUTS: u32 = 6;
+
+fn kills(usual: u32) -> u32 {
+    std::env::var("IOLOOM_KILLS").ok().and_then(|n| n.parse().ok()).unwrap_or(usual)
+}
+
+fn content(seed: u64, bytes: usize) -> Vec<u8> {
+    let mut state = seed | 1;
+    let mut out = Vec::with_capacity(bytes);
+    while out.len() < bytes {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        out.extend_from_slice(&state.to_le_bytes());
+    }
+    out.truncate(bytes);
+    out
+}
+
+const FILES: usize = 150;
+
+fn make(source: &Path) {
+    fs::create_dir_all(source.join("many")).unwrap();
+    for number in 0..FILES {
+        fs::write(source.join(format!("many/{number}")), content(number as u64, 300 * number))
+            .unwrap();
+    }
+    fs::write(source.join("big"), content(999, 20 << 20)).unwrap();
+}
+
+fn all_names() -> Vec<String> {
+    let many = (0..FILES).map(|number| format!("many/{number}"));
+    many.chain([String::from("big")]).collect()
+}
+
+/// Whether the tree at `target` is all there; it may not be in part.
+fn whole(source: &Path, target: &Path) -> bool {
+    let same = |name: &String| {
+        let (a, b) = (fs::read(source.join(name)).ok(), fs::read(target.join(name)).ok());
+        a.is_some() && a == b
+    };
+    all_names().iter().all(same)
+}
+
+#[test]
+fn a_killed_copy_leaves_nothing_half_made_under_a_final_name() {
+    let dir = place();
+    let at = |name: &str| dir.path().join(name);
+    make(&at("source"));
+    let undisturbed = |args: &[&str]| {
+        let start = std::time::Instant::now();
+        assert!(ioloom().current_dir(dir.path()).arg("cp").args(args).status().unwrap().success());
+        start.elapsed()
+    };
+    let takes = undisturbed(&["-a", "source", "first"]);
+    let old = b"old".to_vec();
+    let (mut absent, mut complete) = (0, 0);
+    let rounds = kills(KILLS);
+    for round in 0..rounds {
+        fs::write(at("file"), &old).unwrap();
+        let moment = takes.mul_f64(1.1 * f64::from(round) / f64::from(rounds));
+        for args in [&["-a", "source", "tree"][..], &["source/big", "file"][..]] {
+            let mut command = ioloom();
+            command.current_dir(dir.path()).arg("cp").args(args).stderr(Stdio::null());
+            let mut child = command.spawn().unwrap();
+            std::thread::sleep(moment);
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+        match at("tree").exists() {
+            true => {
+                assert!(whole(&at("source"), &at("tree")), "round {round}: a torn tree");
+                complete += 1;
+            }
+            false => absent += 1,
+        }
+        let file = fs::read(at("file")).unwrap();
+        assert!(file == old || file == content(999, 20 << 20), "round {round}: a torn file");
+        for left in fs::read_dir(dir.path()).unwrap() {
+            let left = left.unwrap();
+            let name = left.file_name().to_string_lossy().into_owned();
+            if !["source", "first", "file"].contains(&name.as_str()) {
+                assert!(name == "tree" || name.contains(".ioloom-"), "{name}");
+                fs::remove_dir_all(left.path()).or_else(|_| fs::remove_file(left.path())).unwrap();
+            }
+        }
+    }
+    println!("{rounds} rounds: {absent} absent, {complete} complete");
+}
+
+#[test]
+fn an_interrupted_copy_takes_back_what_it_made() {
+    let dir = place();
+    let at = |name: &str| dir.path().join(name);
+    make(&at("source"));
+    for moment in [1, 5, 20, 40] {
+        let mut command = ioloom();
+        command.current_dir(dir.path()).args(["cp", "-a", "source", "tree"]).stderr(Stdio::null());
+        let mut child = command.spawn().unwrap();
+        std::thread::sleep(Duration::from_millis(moment));
+        let _ = Command::new("kill").args(["-INT", &child.id().to_string()]).status();
+        let code = child.wait().unwrap().code();
+        match at("tree").exists() {
+            true => assert!(whole(&at("source"), &at("tree"))),
+            // Before the program listens a signal just ends it.
+            false => assert!(matches!(code, Some(130) | None), "{code:?}"),
+        }
+        let left = crate::names(dir.path());
+        assert!(left.iter().all(|n| n == "source" || n == "tree"), "{left:?}");
+        let _ = fs::remove_dir_all(at("tree"));
+    }
+}
+
+/// A mounted ext4 in a file.
+struct Disk {
+    point: tempfile::TempDir,
+}
+
+impl Disk {
+    fn mount(image: &Path) -> Option<Self> {
+        let point = place();
+        let mut mount = Command::new("mount");
+        let output = mount.args(["-o", "loop"]).arg(image).arg(point.path()).output().ok()?;
+        if !output.status.success() {
+            println!("skipped: mount: {}", String::from_utf8_lossy(&output.stderr).trim());
+            return None;
+        }
+        Some(Self { point })
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg(self.point.path()).status();
+    }
+}
+
+/// An ext4 in the file `image` of a directory, if this user may mount one.
+fn disk_in(dir: &Path) -> Option<Disk> {
+    let image = dir.join("image");
+    fs::File::create(&image).unwrap().set_len(128 << 20).unwrap();
+    let made = Command::new("mkfs.ext4").args(["-q", "-F"]).arg(&image).output();
+    if !made.is_ok_and(|output| output.status.success()) {
+        println!("skipped: mkfs.ext4 does not run");
+        return None;
+    }
+    Disk::mount(&image)
+}
+
+#[test]
+fn no_more_is_lost_without_power_than_was_told() {
+    let dir = place();
+    let at = |name: &str| dir.path().join(name);
+    make(&at("source"));
+    let Some(disk) = disk_in(dir.path()) else { return };
+    for level in ["none", "file", "full"] {
+        let to = disk.point.path().join("tree");
+        let mut command = ioloom();
+        command.current_dir(dir.path()).args(["cp", "-rT", "--json", "--durable", level, "source"]);
+        let output = command.arg(&to).output().unwrap();
+        assert!(output.status.success(), "{level}: {}", crate::said(&output));
+        fs::copy(at("image"), at("cut")).unwrap();
+        let told: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        let may_be_lost = told["may_be_lost_bytes"].as_u64().unwrap();
+        let Some(after) = Disk::mount(&at("cut")) else { return };
+        let mut lost = 0;
+        for name in all_names() {
+            let content = fs::read(at("source").join(&name)).unwrap();
+            let kept = fs::read(after.point.path().join("tree").join(&name)).ok();
+            lost += if kept.as_ref() == Some(&content) { 0 } else { content.len() as u64 };
+        }
+        println!("{level}: told {may_be_lost} bytes, lost {lost}");
+        assert!(lost <= may_be_lost, "{level}: {lost} bytes are lost, {may_be_lost} were told");
+        let is_kept = level != "none";
+        assert_eq!(may_be_lost == 0, is_kept, "{level}");
+        fs::remove_dir_all(&to).unwrap();
+    }
+}
+
+#[test]
+fn what_was_reported_done_survives_a_power_cut_where_that_was_asked() {
+    let dir = place();
+    let at = |name: &str| dir.path().join(name);
+    make(&at("source"));
+    let Some(disk) = disk_in(dir.path()) else { return };
+    let source = at("source");
+    for round in 0..kills(CUTS) {
+        let level = if round % 2 == 0 { "file" } else { "full" };
+        let tree = disk.point.path().join("tree");
+        fs::remove_dir_all(&tree).ok();
+        fs::write(disk.point.path().join("big"), "old").unwrap();
+        assert!(Command::new("sync").arg("-f").arg(disk.point.path()).status().unwrap().success());
+        let mut done = Vec::new();
+        for (from, to, part) in [("source", "tree", 0.0), ("source/big", "big", 0.37)] {
+            let to = disk.point.path().join(to);
+            let mut command = ioloom();
+            command.current_dir(dir.path()).args(["cp", "-a", "--durable", level, from]).arg(&to);
+            let mut child = command.stderr(Stdio::null()).spawn().unwrap();
+            let share = (f64::from(round) * 0.618 + part).fract();
+            std::thread::sleep(Duration::from_secs_f64(0.4 * share));
+            let _ = child.kill();
+            done.push(child.wait().unwrap().success());
+        }
+        // The power goes now: what the device has is what there is.
+        fs::copy(at("image"), at("cut")).unwrap();
+        let Some(after) = Disk::mount(&at("cut")) else { return };
+        let seen = after.point.path();
+        if seen.join("tree").exists() || done[0] {
+            assert!(whole(&source, &seen.join("tree")), "round {round}, {level}, done {}", done[0]);
+        }
+        let big = fs::read(seen.join("big")).unwrap();
+        assert!(big == content(999, 20 << 20) || big == b"old" && !done[1], "round {round}: big");
+        for left in fs::read_dir(disk.point.path()).unwrap() {
+            let left = left.unwrap();
+            if left.file_name().to_string_lossy().contains(".ioloom-") {
+                let _ = fs::remove_dir_all(left.path()).or_else(|_| fs::remove_file(left.path()));
+            }
+        }
+    }
+}
+
+#[test]
+fn a_killed_copy_is_gone_on_with_by_its_record() {
+    let dir = place();
+    let at = |name: &str| dir.path().join(name);
+    make(&at("source"));
+    fs::write(at("source/big"), content(998, 100 << 20)).unwrap();
+    let copies = |target: &str| {
+        let mut command = ioloom();
+        command.current_dir(dir.path()).args(["cp", "-aT", "--resume", "--json", "source", target]);
+        command.stderr(Stdio::null());
+        command
+    };
+    let start = std::time::Instant::now();
+    assert!(copies("first").stdout(Stdio::null()).status().unwrap().success());
+    let takes = start.elapsed();
+    let mut resumed = 0;
+    for round in 0..kills(KILLS) / 4 {
+        for part in 1..4u32 {
+            let mut child = copies("tree").stdout(Stdio::null()).spawn().unwrap();
+            std::thread::sleep(takes.mul_f64(0.2 + 0.05 * f64::from(part + round % 5)));
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+        if round % 2 == 1 && !at("tree").exists() {
+            // What was recorded of a file that is another one now does not count.
+            fs::write(at("source/many/100"), content(u64::from(round) + 7, 300 * 100)).unwrap();
+        }
+        let output = copies("tree").output().unwrap();
+        assert!(output.status.success());
+        let told: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        resumed += told["resumed"].as_u64().unwrap();
+        assert!(whole(&at("source"), &at("tree")), "round {round}");
+        assert_eq!(crate::names(dir.path()), ["first", "source", "tree"], "round {round}");
+        fs::remove_dir_all(at("tree")).unwrap();
+    }
+    println!("{resumed} files were not copied again");
+}

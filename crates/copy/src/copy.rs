@@ -1,0 +1,261 @@
+//! A whole copy: where each source goes, the walk over all of them, and what is told at the end.
+
+use crate::dirs::{Held, Parent, RootTo, Roots};
+use crate::error::{CopyError, Errors};
+use crate::facts::Memory;
+use crate::meta::Home;
+use crate::options::{Options, Progress, Watcher};
+use crate::report::{Counts, Evidence, Report};
+use crate::resume::Resume;
+use crate::run::Run;
+use crate::tree::{self, Worker};
+use ioloom_sys::attr;
+use ioloom_sys::clock::monotonic_ns;
+use ioloom_sys::dir::{Dir, Kind};
+use ioloom_walk::{Fields, Method, Threads, Walk};
+use std::collections::{HashMap, HashSet};
+use std::ffi::CString;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
+
+/// Where sources go.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Target {
+    /// Into this directory, which must be there, under their own names.
+    Into(PathBuf),
+    /// One source, to exactly this path.
+    As(PathBuf),
+    /// Into it if it is a directory, else one source to exactly this path.
+    Auto(PathBuf),
+}
+
+/// Copies `sources` to `target`. What cannot be copied is in the report; the rest is copied.
+///
+/// # Errors
+/// What makes the whole copy impossible: a target that is no directory where one is needed, more
+/// sources than the target takes, a walk that cannot be.
+pub fn copy(
+    sources: &[PathBuf],
+    target: &Target,
+    options: &Options,
+    watcher: &dyn Watcher,
+    progress: &Progress,
+) -> Result<Report, CopyError> {
+    let start = monotonic_ns();
+    let mut run = Run::new(options, watcher, progress);
+    let mut errors = Errors::default();
+    let roots = Finding { run: &run, errors: &mut errors }.roots(sources, target)?;
+    if options.resume {
+        Resume::begin(&run, &roots)?;
+    }
+    let held = Held::default();
+    let walk = walk_of(options);
+    let walked = walk.run(&roots.from, |_| Worker::new(&run, &roots, &held));
+    let (workers, walked) = walked
+        .map_err(|refused| CopyError::cannot("copy", Path::new("anything"), refused.to_string()))?;
+    let mut counts = Counts::default();
+    for worker in workers {
+        counts.add(&worker.counts);
+        errors.merge(worker.errors);
+    }
+    let sync_start = monotonic_ns();
+    tree::sync_parents(&run, &roots, &mut errors);
+    if let (Some(resume), [parent]) = (run.resume.take(), &roots.parents[..])
+        && errors.count == 0
+        && !run.cancelled()
+        && let Err(error) = resume.end(&parent.dir)
+    {
+        errors.add(CopyError::io("remove the record of", roots.to[0].path.clone(), error));
+    }
+    let end = monotonic_ns();
+    let seen = &run.verified;
+    let evidence = Evidence {
+        files: seen.files.load(Ordering::Relaxed),
+        bytes: seen.bytes.load(Ordering::Relaxed),
+        device_bytes: seen.device_bytes.load(Ordering::Relaxed),
+        not_from_device: seen.not_from_device.load(Ordering::Relaxed),
+    };
+    Ok(Report {
+        counts,
+        bytes: progress.bytes.load(Ordering::Relaxed),
+        errors: errors.kept,
+        errors_count: errors.count,
+        cancelled: run.cancelled(),
+        out_of_space: run.out_of_space.load(Ordering::Relaxed),
+        modes: run.modes(),
+        facts: run.facts(),
+        durable: options.durable,
+        unwritten_bytes: Memory::read().unwritten,
+        verify: options.verify,
+        hash: options.hash,
+        evidence,
+        hashes: run.take_hashes(),
+        elapsed_ns: end - start,
+        sync_ns: end - sync_start,
+        threads: walked.threads,
+        threads_why: walked.threads_why,
+        lost_xattrs: run.rules.no_xattrs.load(Ordering::Relaxed),
+    })
+}
+
+fn walk_of(options: &Options) -> Walk {
+    Walk {
+        method: Method::Statx,
+        threads: options.threads.map_or(Threads::Auto, Threads::Count),
+        fields: Fields::NONE,
+        follow: options.follow,
+        cancel: Some(options.cancel.clone()),
+        ..Walk::default()
+    }
+}
+
+/// Finds where each source goes.
+struct Finding<'a> {
+    run: &'a Run<'a>,
+    errors: &'a mut Errors,
+}
+
+impl Finding<'_> {
+    fn roots(&mut self, sources: &[PathBuf], target: &Target) -> Result<Roots, CopyError> {
+        let into = self.is_into(sources, target)?;
+        let (Target::Into(path) | Target::As(path) | Target::Auto(path)) = target;
+        let mut parents = Vec::new();
+        let mut by_path = HashMap::new();
+        let mut taken = HashSet::new();
+        let mut roots = Roots { from: Vec::new(), to: Vec::new(), parents: Vec::new() };
+        for source in sources {
+            let found = self.place(source, path, into).and_then(|to| {
+                let (dir, name) = split(&to)?;
+                let parent = match by_path.get(&dir) {
+                    Some(number) => *number,
+                    None => {
+                        let parent = self.parent(&dir)?;
+                        parents.push(parent);
+                        by_path.insert(dir, parents.len() - 1);
+                        parents.len() - 1
+                    }
+                };
+                if !taken.insert((parent, name.clone())) && !means_content(source) {
+                    let why = "another source has the same name and goes to the same place";
+                    return Err(CopyError::cannot("copy", source, why));
+                }
+                Ok(RootTo { parent, name, path: to })
+            });
+            match found {
+                Ok(to) => {
+                    roots.from.push(source.clone());
+                    roots.to.push(to);
+                }
+                Err(error) => self.errors.add(error),
+            }
+        }
+        roots.parents = parents;
+        Ok(roots)
+    }
+
+    /// Whether sources go into the target.
+    fn is_into(&self, sources: &[PathBuf], target: &Target) -> Result<bool, CopyError> {
+        let is_dir = |path: &Path| match attr::of_path(path, true) {
+            Ok(attr) => Ok(attr.kind == Kind::Directory),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(e) => Err(CopyError::io("ask for", path.to_owned(), e)),
+        };
+        match target {
+            Target::Into(path) if !is_dir(path)? => {
+                Err(CopyError::cannot("copy into", path, "it is no directory that is there"))
+            }
+            Target::Into(_) => Ok(true),
+            Target::Auto(path) if is_dir(path)? => Ok(true),
+            Target::As(path) | Target::Auto(path) if sources.len() != 1 => {
+                Err(CopyError::cannot("copy several sources to", path, "it is no directory"))
+            }
+            Target::As(_) | Target::Auto(_) => Ok(false),
+        }
+    }
+
+    /// The path that one source goes to.
+    fn place(&self, source: &Path, target: &Path, into: bool) -> Result<PathBuf, CopyError> {
+        let follow = self.run.options.follow != crate::Follow::Never;
+        let attr = attr::of_path(source, follow)
+            .map_err(|e| CopyError::io("ask for", source.to_owned(), e))?;
+        let to = match source.file_name() {
+            Some(name) if into && !means_content(source) => target.join(name),
+            _ => target.to_owned(),
+        };
+        let trailing = |path: &Path| path.as_os_str().as_bytes().ends_with(b"/");
+        if attr.kind != Kind::Directory && !into && trailing(target) {
+            return Err(CopyError::cannot("copy to", target, "there is no such directory"));
+        }
+        if attr.kind == Kind::Directory && self.run.options.recursive {
+            refuse_into_itself(source, &to)?;
+        }
+        if attr.kind == Kind::Regular {
+            return through_link(&to);
+        }
+        Ok(to)
+    }
+
+    fn parent(&self, path: &Path) -> Result<Parent, CopyError> {
+        let failed = |e| CopyError::io("open the target directory", path.to_owned(), e);
+        let dir = Dir::open(path).map_err(failed)?;
+        let attr = attr::of_file(&dir).map_err(failed)?;
+        let gives_acl = self.run.rules.gives_acl(&dir);
+        Ok(Parent { dir, home: Home { device: attr.device, group: attr.group, gives_acl } })
+    }
+}
+
+/// Whether a source names what is in a directory, not the directory: `dir/.`, `..`, `/`.
+fn means_content(source: &Path) -> bool {
+    let bytes = source.as_os_str().as_bytes();
+    source.file_name().is_none() || bytes.ends_with(b"/.") || bytes.ends_with(b"/./")
+}
+
+/// The directory and the last name of a path.
+fn split(path: &Path) -> Result<(PathBuf, CString), CopyError> {
+    let failed = |e| CopyError::io("find", path.to_owned(), e);
+    let ends_in_dot = path.file_name().is_none();
+    let path = if ends_in_dot { std::fs::canonicalize(path).map_err(failed)? } else { path.into() };
+    let Some(name) = path.file_name() else {
+        return Ok((PathBuf::from("/"), c".".to_owned()));
+    };
+    let name = CString::new(name.as_bytes())
+        .map_err(|_| CopyError::cannot("copy to", &path, "its name holds a zero byte"))?;
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    Ok((parent.unwrap_or(Path::new(".")).to_owned(), name))
+}
+
+/// The path without links and dots.
+pub(crate) fn real(path: &Path) -> io::Result<PathBuf> {
+    std::fs::canonicalize(path)
+}
+
+/// A directory is not copied into itself: the copy would never end.
+fn refuse_into_itself(source: &Path, to: &Path) -> Result<(), CopyError> {
+    let Ok(source_real) = real(source) else { return Ok(()) };
+    let to_real = real(to).or_else(|e| match (to.parent(), to.file_name()) {
+        (Some(parent), Some(name)) => {
+            let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
+            real(parent).map(|parent| parent.join(name))
+        }
+        _ => Err(e),
+    });
+    if to_real.is_ok_and(|to| to.starts_with(&source_real)) {
+        let why = format!("the target {} lies in it", to.display());
+        return Err(CopyError::cannot("copy", source, why));
+    }
+    Ok(())
+}
+
+/// A target that the user names is written through a symbolic link, as every program does; below
+/// that, links at the target are replaced, never followed.
+fn through_link(to: &Path) -> Result<PathBuf, CopyError> {
+    match attr::of_path(to, false) {
+        Ok(attr) if attr.kind == Kind::Symlink => std::fs::canonicalize(to).map_err(|e| {
+            let why = format!("it is a symbolic link that leads nowhere ({e}); remove it");
+            CopyError::cannot("copy to", to, why)
+        }),
+        _ => Ok(to.to_owned()),
+    }
+}

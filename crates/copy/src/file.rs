@@ -1,0 +1,464 @@
+//! One regular file: from an open source to a whole target under its name.
+//!
+//! ```text
+//! open source ─► ask ─► new file without a final name ─► bytes ─► ask again ─► owner, attributes,
+//!     mode, times ─► (sync) ─► name
+//! ```
+//!
+//! The name comes last, so that at any moment the target is absent, the old one, or complete. A
+//! source that does not answer the same before and after is copied again a few times if it is not
+//! large, else it is an error. Costs seven calls for a small file of a fresh tree: open, ask, read,
+//! ask, close; create, write, close.
+
+use crate::data::{self, Flow, Job, Trouble};
+use crate::error::{CopyError, Reason};
+use crate::facts;
+use crate::hash::Hasher;
+use crate::links::Done;
+use crate::meta::{Home, Made, On};
+use crate::options::{Durable, Existing, Keep, Verify, When};
+use crate::place::{NewFile, Spot};
+use crate::plan::{self, FileFacts, Mode, Plan, SMALL_BYTES, Wanted};
+use crate::resume;
+use crate::run::{Pairing, Run};
+use ioloom_sys::attr::{self, Attr};
+use ioloom_sys::buffer::Buffer;
+use ioloom_sys::dir::{Dir, Kind};
+use ioloom_sys::{file, make, transfer};
+use std::ffi::CStr;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+/// How often a source that changes meanwhile is copied in all.
+const TRIES: u32 = 3;
+
+/// Size up to which it is.
+const RETRY_BYTES_MAX: u64 = 64 << 20;
+
+/// `ENOSPC`, for the words of the system.
+const NO_SPACE: i32 = 28;
+
+/// Room for one byte more than a small file has: reading less than that proves its end.
+pub(crate) const BUFFER_BYTES: usize = SMALL_BYTES as usize + 4096;
+
+/// Where a file comes from and goes to.
+pub(crate) struct Way<'a> {
+    pub(crate) from: &'a Dir,
+    pub(crate) from_name: &'a CStr,
+    /// The source may be reached through a symbolic link.
+    pub(crate) follow: bool,
+    pub(crate) to: &'a Dir,
+    pub(crate) to_name: &'a CStr,
+    /// Nobody sees the target's directory yet.
+    pub(crate) hidden: bool,
+    pub(crate) home: Home,
+    /// The two paths, for messages.
+    pub(crate) paths: &'a dyn Fn() -> (PathBuf, PathBuf),
+}
+
+impl Way<'_> {
+    pub(crate) fn failed_from(&self, operation: &'static str, error: io::Error) -> CopyError {
+        CopyError::io(operation, (self.paths)().0, error)
+    }
+
+    pub(crate) fn failed_to(&self, operation: &'static str, error: io::Error) -> CopyError {
+        CopyError::io(operation, (self.paths)().1, error)
+    }
+
+    fn changed(&self, how: &'static str) -> CopyError {
+        let (path, _) = (self.paths)();
+        CopyError { operation: "copy", path, reason: Reason::Changed(how) }
+    }
+
+    pub(crate) fn trouble(&self, trouble: Trouble) -> CopyError {
+        match trouble {
+            Trouble::Read(e) => self.failed_from("read", e),
+            Trouble::Write(e) => self.failed_to("write", e),
+            Trouble::Ended => self.changed("became shorter"),
+            Trouble::Cancelled => {
+                let (path, _) = (self.paths)();
+                CopyError { operation: "copy", path, reason: Reason::Cancelled }
+            }
+            Trouble::Unsupported(e) => self.failed_to("copy in this mode to", e),
+        }
+    }
+}
+
+/// What is at the target.
+pub(crate) enum There {
+    Nothing,
+    Old(Attr),
+}
+
+/// An open source with what it was when it was opened.
+pub(crate) struct Source {
+    pub(crate) file: OwnedFd,
+    pub(crate) attr: Attr,
+}
+
+impl Source {
+    pub(crate) fn open(way: &Way<'_>) -> Result<Self, CopyError> {
+        let file = make::open_to_read(way.from, way.from_name, way.follow)
+            .map_err(|e| way.failed_from("open", e))?;
+        let attr = attr::of_file(&file).map_err(|e| way.failed_from("ask for", e))?;
+        if attr.kind != Kind::Regular {
+            return Err(way.changed("was replaced by something else"));
+        }
+        Ok(Self { file, attr })
+    }
+}
+
+/// Looks at the target and decides whether it is to be made. `None`: it stays as it is.
+pub(crate) fn look(
+    run: &Run<'_>,
+    way: &Way<'_>,
+    source: &Attr,
+) -> Result<Option<There>, CopyError> {
+    if way.hidden {
+        return Ok(Some(There::Nothing));
+    }
+    let old = match attr::of_name(way.to, way.to_name, false) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Some(There::Nothing)),
+        result => result.map_err(|e| way.failed_to("ask for", e))?,
+    };
+    let refuse = |why: &str| Err(CopyError::cannot("replace", &(way.paths)().1, why));
+    if old.identity() == source.identity() {
+        return refuse("it is the same file as the source");
+    }
+    match old.kind {
+        Kind::Directory => return refuse("it is a directory and the source is none"),
+        Kind::Regular | Kind::Symlink => {}
+        kind if source.kind == kind => {}
+        kind => return refuse(&format!("it is a {}; ioloom cp makes files only", kind.singular())),
+    }
+    let goes_on = match run.options.existing {
+        Existing::Replace => true,
+        Existing::Keep => false,
+        Existing::Update => source.modified > old.modified,
+        Existing::Ask => run.watcher.may_replace(&(way.paths)().1),
+    };
+    Ok(goes_on.then_some(There::Old(old)))
+}
+
+/// Copies an open source to where it belongs.
+pub(crate) fn copy(
+    run: &Run<'_>,
+    way: &Way<'_>,
+    mut source: Source,
+    there: &There,
+    buffer: &mut Buffer,
+) -> Result<Done, CopyError> {
+    let mut tries = 1;
+    loop {
+        match attempt(run, way, &source, there, buffer) {
+            Err(CopyError { reason: Reason::Changed(_), .. })
+                if tries < TRIES && source.attr.bytes <= RETRY_BYTES_MAX =>
+            {
+                tries += 1;
+                source = Source::open(way)?;
+            }
+            result => return result,
+        }
+    }
+}
+
+fn attempt(
+    run: &Run<'_>,
+    way: &Way<'_>,
+    source: &Source,
+    there: &There,
+    buffer: &mut Buffer,
+) -> Result<Done, CopyError> {
+    let mode = run.rules.mode_at_first(&source.attr);
+    let spot = match there {
+        _ if way.hidden => Spot::Hidden,
+        There::Nothing => Spot::Free,
+        There::Old(_) => Spot::Taken,
+    };
+    let resume = run.resume.get().filter(|_| resume::in_pieces(run, &source.attr));
+    let new = match resume {
+        Some(resume) => NewFile::resumable(way.to, way.to_name, spot, resume.number, mode),
+        None => NewFile::make(way.to, way.to_name, spot, mode),
+    };
+    let new = new.map_err(|e| way.failed_to("create", e))?;
+    let mine = AtomicU64::new(0);
+    let moving = Moving { run, way, source, new: &new, mine: &mine };
+    let moved = moving.bytes(buffer).and_then(|hash| {
+        still_the_same(way, source)?;
+        Ok(hash)
+    });
+    let hash = match moved {
+        Ok(hash) => hash,
+        Err(error) => {
+            moving.flow().take_back();
+            if resume.is_some() && !matches!(error.reason, Reason::Changed(_)) {
+                // What is recorded of it is gone on with.
+                new.leave();
+            }
+            return Err(error);
+        }
+    };
+    if run.options.verify.reads_again() {
+        crate::verify::check(run, way, &new.file, source.attr.bytes, hash.as_deref())?;
+    }
+    let made = Made::file(mode, way.home);
+    if let There::Old(old) = there
+        && old.kind == Kind::Regular
+    {
+        let old_on = On::Name(way.to, way.to_name);
+        run.rules.take_place(old, old_on, On::Open(new.file.as_fd()));
+        if run.options.keep != Keep::default() {
+            put(run, way, source, &new, made)?;
+        }
+    } else {
+        put(run, way, source, &new, made)?;
+    }
+    if run.options.durable != Durable::None && !way.hidden {
+        transfer::sync_all(&new.file).map_err(|e| way.failed_to("sync", e))?;
+    }
+    new.publish().map_err(|e| way.failed_to("give its name to", e))?;
+    if let Some(hash) = hash {
+        run.hashed(way, hash, source.attr.bytes);
+    }
+    if let Some(resume) = run.resume.get() {
+        resume.whole(way, &source.attr)?;
+    }
+    Ok(Done::Copied)
+}
+
+fn put(
+    run: &Run<'_>,
+    way: &Way<'_>,
+    source: &Source,
+    new: &NewFile<'_>,
+    made: Made,
+) -> Result<(), CopyError> {
+    let (from, on) = (On::Open(source.file.as_fd()), On::Open(new.file.as_fd()));
+    run.rules.put(&source.attr, from, on, made).map_err(|(what, e)| way.failed_to(what, e))
+}
+
+fn still_the_same(way: &Way<'_>, source: &Source) -> Result<(), CopyError> {
+    let after = attr::of_file(&source.file).map_err(|e| way.failed_from("ask for", e))?;
+    let before = &source.attr;
+    match after.bytes.cmp(&before.bytes) {
+        std::cmp::Ordering::Less => Err(way.changed("became shorter")),
+        std::cmp::Ordering::Greater => Err(way.changed("grew")),
+        _ if !before.same_content(&after) => Err(way.changed("was written to")),
+        _ => Ok(()),
+    }
+}
+
+/// The bytes of one file on their way.
+pub(crate) struct Moving<'a> {
+    pub(crate) run: &'a Run<'a>,
+    pub(crate) way: &'a Way<'a>,
+    pub(crate) source: &'a Source,
+    pub(crate) new: &'a NewFile<'a>,
+    /// Bytes that were moved.
+    mine: &'a AtomicU64,
+}
+
+impl Moving<'_> {
+    pub(crate) fn flow(&self) -> Flow<'_> {
+        Flow { cancel: &self.run.options.cancel, all: &self.run.progress.bytes, mine: self.mine }
+    }
+
+    /// Moves them all; returns their hash if one is wanted.
+    fn bytes(&self, buffer: &mut Buffer) -> Result<Option<String>, CopyError> {
+        let mut hasher =
+            (self.run.options.verify != Verify::None).then(|| Hasher::new(self.run.options.hash));
+        let bytes = self.source.attr.bytes;
+        if bytes > 0 && self.share_blocks()? {
+            self.run.count_mode(Mode::Reflink);
+            return Ok(None);
+        }
+        if bytes <= SMALL_BYTES && !self.has_holes() && !self.run.pins_other_than_buffered() {
+            self.small(buffer, hasher.as_mut())?;
+        } else {
+            self.large(buffer, hasher.as_mut())?;
+        }
+        Ok(hasher.map(Hasher::finish))
+    }
+
+    fn has_holes(&self) -> bool {
+        has_holes(self.run, &self.source.attr)
+    }
+
+    /// One read, one write. A read of less than the buffer holds is the end of the file.
+    fn small(&self, buffer: &mut Buffer, hasher: Option<&mut Hasher>) -> Result<(), CopyError> {
+        let (way, attr) = (self.way, &self.source.attr);
+        self.run.count_mode(Mode::Buffered);
+        if attr.bytes == 0 {
+            return self.unsized_source(buffer, hasher);
+        }
+        let want = attr.bytes as usize + 1;
+        let into = &mut buffer.whole_mut()[..want];
+        let mut got = file::read_at(&self.source.file, &mut *into, 0)
+            .map_err(|e| way.failed_from("read", e))?;
+        if got < attr.bytes as usize {
+            let rest = &mut into[got..];
+            got += file::read_full_at(&self.source.file, rest, got as u64)
+                .map_err(|e| way.failed_from("read", e))?;
+        }
+        if got < attr.bytes as usize {
+            return Err(way.changed("became shorter"));
+        }
+        if got > attr.bytes as usize {
+            return Err(way.changed("grew"));
+        }
+        let mut rest = buffer.bytes(got);
+        if let Some(hasher) = hasher {
+            hasher.update(rest);
+        }
+        let mut at = 0;
+        while !rest.is_empty() {
+            let n = transfer::write_at(&self.new.file, rest, at)
+                .map_err(|e| way.failed_to("write", e))?;
+            if n == 0 {
+                return Err(way.failed_to("write", io::ErrorKind::WriteZero.into()));
+            }
+            rest = &rest[n..];
+            at += n as u64;
+        }
+        self.flow().moved(got as u64);
+        Ok(())
+    }
+
+    /// Files of the kernel say that they are empty and are not.
+    fn unsized_source(
+        &self,
+        buffer: &mut Buffer,
+        hasher: Option<&mut Hasher>,
+    ) -> Result<(), CopyError> {
+        let plan = Plan::buffered("told to be empty: read to its end");
+        let job = self.job(plan, false);
+        data::to_the_end(&job, buffer, hasher).map(drop).map_err(|t| self.way.trouble(t))
+    }
+
+    fn job(&self, plan: Plan, reserve: bool) -> Job<'_> {
+        Job {
+            ends: data::borrow(&self.source.file, &self.new.file),
+            bytes: self.source.attr.bytes,
+            holes: self.has_holes(),
+            punch_zeros: self.run.options.sparse == When::Always,
+            reserve,
+            plan,
+            flow: self.flow(),
+        }
+    }
+
+    fn large(&self, buffer: &mut Buffer, mut hasher: Option<&mut Hasher>) -> Result<(), CopyError> {
+        let pairing = self.pairing()?;
+        let plan = self.plan(&pairing, hasher.is_some())?;
+        self.run.count_mode(plan.mode);
+        self.look_for_space(&pairing)?;
+        let job = self.job(plan, pairing.facts.reserves);
+        if let Some(resume) = self.run.resume.get()
+            && resume::in_pieces(self.run, &self.source.attr)
+        {
+            return resume.pieces(self, &job, buffer, hasher);
+        }
+        if buffer.capacity() < plan.buffer_bytes() {
+            *buffer = Buffer::new(plan.buffer_bytes());
+        }
+        match data::transfer(&job, buffer, hasher.as_deref_mut()) {
+            Err(Trouble::Unsupported(_)) if self.run.options.mode.is_none() => {
+                // Said to work and does not, for this file: the way that always does.
+                let plan = Plan::buffered("what was planned does not work for this file");
+                self.flow().take_back();
+                if let Some(hasher) = hasher.as_deref_mut() {
+                    *hasher = Hasher::new(self.run.options.hash);
+                }
+                data::transfer(&self.job(plan, false), buffer, hasher)
+            }
+            result => result,
+        }
+        .map_err(|trouble| self.way.trouble(trouble))
+    }
+
+    /// The facts of this pair of file systems, gathered for the first file.
+    fn pairing(&self) -> Result<Arc<Pairing>, CopyError> {
+        let target = attr::of_file(&self.new.file).map_err(|e| self.way.failed_to("ask for", e))?;
+        self.run
+            .pairing((self.source.attr.device, target.device), || {
+                facts::gather(&self.source.file, &self.new.file)
+            })
+            .map_err(|e| self.way.failed_to("ask for the file system of", e))
+    }
+
+    fn plan(&self, pairing: &Pairing, hashed: bool) -> Result<Plan, CopyError> {
+        let bytes = self.source.attr.bytes;
+        let big = bytes >= plan::BIG_BYTES;
+        let resident = big.then(|| facts::resident_share(&self.source.file, bytes)).flatten();
+        let wanted = Wanted {
+            mode: self.run.options.mode,
+            reflink: self.run.options.reflink,
+            durable: self.run.options.durable,
+            sees_bytes: hashed || self.run.options.sparse == When::Always,
+        };
+        let tuning = self.run.options.tuning;
+        let planned = plan::plan(&pairing.facts, FileFacts { bytes, resident }, wanted);
+        planned.map(|plan| plan.tuned(tuning)).map_err(|refused| {
+            let (path, _) = (self.way.paths)();
+            CopyError { operation: "copy", path, reason: Reason::Refused(refused) }
+        })
+    }
+
+    /// Where space cannot be reserved it is at least looked for.
+    fn look_for_space(&self, pairing: &Pairing) -> Result<(), CopyError> {
+        let needed = self.source.attr.blocks_512.saturating_mul(512);
+        if pairing.facts.reserves || needed < data::RESERVE_BYTES_MIN {
+            return Ok(());
+        }
+        match attr::file_system(&self.new.file) {
+            Ok(system) if system.free_bytes < needed => {
+                let error = io::Error::from_raw_os_error(NO_SPACE);
+                Err(self.way.failed_to("reserve space for", error))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Lets the copy share the blocks of the source, if that is wanted and can be.
+    fn share_blocks(&self) -> Result<bool, CopyError> {
+        let options = &self.run.options;
+        let wanted = match options.mode {
+            Some(mode) => mode == Mode::Reflink,
+            None => options.reflink != When::Never && options.verify == Verify::None,
+        };
+        let must = options.mode == Some(Mode::Reflink) || options.reflink == When::Always;
+        if !wanted || options.sparse == When::Always {
+            return Ok(false);
+        }
+        let devices = (self.source.attr.device, self.way.home.device);
+        if !must && self.run.cannot_share(devices) {
+            return Ok(false);
+        }
+        match transfer::clone_file(&self.source.file, &self.new.file) {
+            Ok(()) => {
+                self.flow().moved(self.source.attr.bytes);
+                Ok(true)
+            }
+            Err(e) if !must && !crate::error::out_of_space(&e) => {
+                if transfer::is_unsupported(&e) {
+                    self.run.no_sharing(devices);
+                }
+                Ok(false)
+            }
+            Err(e) => Err(self.way.failed_to("share blocks with", e)),
+        }
+    }
+}
+
+/// Whether a source has holes that are to stay or to be looked for.
+pub(crate) fn has_holes(run: &Run<'_>, attr: &Attr) -> bool {
+    match run.options.sparse {
+        When::Always => attr.bytes > 0,
+        When::Never => false,
+        // A page or less is no hole worth its calls.
+        When::Auto => attr.bytes > 4096 && attr.blocks_512 * 512 < attr.bytes,
+    }
+}

@@ -1,0 +1,63 @@
+//! A byte that goes wrong on the device is found by reading the device, and not by reading memory.
+
+use crate::place::Place;
+use ioloom_copy::{Options, Progress, Reason, Report, Target, Verify, Watcher, copy};
+use std::fs::{self, File};
+use std::os::fd::BorrowedFd;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+/// Changes one byte of the copy in the image, after it was written and before it is read again.
+struct Saboteur {
+    image: PathBuf,
+    marker: Vec<u8>,
+}
+
+impl Watcher for Saboteur {
+    fn before_verify(&self, file: BorrowedFd<'_>) {
+        rustix::fs::fsync(file).unwrap();
+        let image = File::options().read(true).write(true).open(&self.image).unwrap();
+        let bytes = fs::read(&self.image).unwrap();
+        let at = bytes.windows(self.marker.len()).position(|part| part == self.marker).unwrap();
+        image.write_all_at(b"X", at as u64).unwrap();
+        image.sync_all().unwrap();
+    }
+}
+
+fn attempt(disk: &Place, from: &Path, verify: Verify) -> (Report, PathBuf) {
+    let to = disk.path().join(format!("{verify:?}"));
+    let image = disk.image().unwrap();
+    let marker = fs::read(from).unwrap()[1_000_000..1_000_064].to_vec();
+    let options = Options { verify, ..Options::default() };
+    let saboteur = Saboteur { image, marker };
+    let target = Target::As(to.clone());
+    let sources = [from.to_owned()];
+    let report = copy(&sources, &target, &options, &saboteur, &Progress::default()).unwrap();
+    (report, to)
+}
+
+#[test]
+fn only_reading_the_device_finds_what_went_wrong_on_it() {
+    let place = Place::disk();
+    let from = place.path().join("from");
+    let mut state = 1u64;
+    let mut bytes = Vec::new();
+    for _ in 0..400_000 {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(7);
+        bytes.extend_from_slice(&state.to_le_bytes());
+    }
+    fs::write(&from, &bytes).unwrap();
+    let Some(disk) = Place::mounted("ext4", 64) else { return };
+    let (report, to) = attempt(&disk, &from, Verify::Cache);
+    assert_eq!((report.errors_count, report.verified_word()), (0, "verified-cache"));
+    assert!(to.exists());
+    fs::remove_file(&to).unwrap();
+    // The freed blocks keep their bytes: they must not be found in place of the new ones.
+    drop(disk);
+    let Some(disk) = Place::mounted("ext4", 64) else { return };
+    let (report, to) = attempt(&disk, &from, Verify::Device);
+    assert_eq!((report.errors_count, report.verified_word()), (1, "not verified"));
+    assert!(matches!(report.errors[0].reason, Reason::Differs(_)), "{}", report.errors[0]);
+    assert!(!to.exists(), "a wrong copy gets no name");
+    assert_eq!(fs::read(&from).unwrap(), bytes);
+}

@@ -1,0 +1,197 @@
+//! Every system call of a copy fails once; afterwards each target is absent, the old one or right,
+//! and what failed was told. Alone in its process, because the rules hold for all of it.
+
+use ioloom_copy::{Durable, Follow, Keep, Options, Progress, Report, Silent, Target, Verify, copy};
+use ioloom_sys::fault;
+use std::fs;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+/// Every operation that a copy passes through the seam.
+const OPERATIONS: &[&str] = &[
+    "open",
+    "openat",
+    "openat2",
+    "statx",
+    "getdents",
+    "create",
+    "tmpfile",
+    "linkat",
+    "renameat",
+    "mkdirat",
+    "symlinkat",
+    "readlinkat",
+    "mknodat",
+    "pread",
+    "pwrite",
+    "fallocate",
+    "ftruncate",
+    "lseek",
+    "ficlone",
+    "fchmod",
+    "fchmodat",
+    "fchown",
+    "fchownat",
+    "futimens",
+    "utimensat",
+    "listxattr",
+    "getxattr",
+    "setxattr",
+    "removexattr",
+    "fdatasync",
+    "sync_file_range",
+    "fsync",
+    "syncfs",
+    "fstatfs",
+    "unlinkat",
+    "read-text",
+    "cachestat",
+    "io_uring_setup",
+    "io_uring_enter",
+    "uring_read",
+    "uring_write",
+    "preadv2",
+    "pwritev2",
+    "copy_file_range",
+    "fadvise",
+    "mmap",
+];
+
+/// Input/output error, and no space.
+const ERRORS: [i32; 2] = [5, 28];
+
+/// Files of the tree; the last one is there only where it is wanted.
+const FILES: [&str; 5] = ["small", "dir/middle", "dir/again", "sparse", "dir/deep/big"];
+
+fn make(root: &Path, big: bool) {
+    fs::create_dir_all(root.join("dir/deep")).unwrap();
+    fs::write(root.join("small"), "small").unwrap();
+    fs::write(root.join("dir/middle"), content(700_000)).unwrap();
+    if big {
+        // Big enough for its own way, and mostly hole, so that a round costs little.
+        let file = fs::File::create(root.join("dir/deep/big")).unwrap();
+        file.set_len(32 << 20).unwrap();
+        file.write_all_at(&content(2 << 20), 0).unwrap();
+        file.write_all_at(&content(3 << 20), 20 << 20).unwrap();
+    }
+    fs::hard_link(root.join("small"), root.join("dir/again")).unwrap();
+    std::os::unix::fs::symlink("small", root.join("link")).unwrap();
+    let sparse = fs::File::create(root.join("sparse")).unwrap();
+    sparse.set_len(1 << 20).unwrap();
+    std::process::Command::new("mkfifo").arg(root.join("pipe")).status().unwrap();
+    let name = c"user.test";
+    let flags = rustix::fs::XattrFlags::empty();
+    let _ = rustix::fs::setxattr(root.join("small"), name, b"value", flags);
+}
+
+fn content(bytes: usize) -> Vec<u8> {
+    (0..bytes).map(|i| (i * 31 % 253) as u8).collect()
+}
+
+/// A tree to copy, with what is in its files.
+struct Source {
+    path: PathBuf,
+    files: Vec<(&'static str, Vec<u8>)>,
+}
+
+impl Source {
+    fn new(path: PathBuf, big: bool) -> Self {
+        make(&path, big);
+        let read = |name| Some((name, fs::read(path.join(name)).ok()?));
+        let files = FILES.into_iter().filter_map(read).collect();
+        Self { path, files }
+    }
+}
+
+/// Each regular file at the target is right, or the old one; nothing else has its name.
+fn look(source: &Source, target: &Path, old: &[u8]) -> usize {
+    let mut right = 0;
+    for (name, content) in &source.files {
+        let Ok(found) = fs::read(target.join(name)) else { continue };
+        let is_old = *name == "small" && found == old;
+        assert!(is_old || found == *content, "{name} is torn");
+        right += usize::from(!is_old);
+    }
+    right
+}
+
+fn run(source: &Path, target: &Path, options: &Options) -> Option<Report> {
+    let sources: Vec<PathBuf> = vec![source.to_owned()];
+    copy(&sources, &Target::As(target.to_owned()), options, &Silent, &Progress::default()).ok()
+}
+
+#[test]
+fn each_system_call_fails_once_and_nothing_is_lost() {
+    let place = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let archive = Options {
+        recursive: true,
+        follow: Follow::Never,
+        keep: Keep::ALL,
+        threads: Some(1),
+        ..Options::default()
+    };
+    let safe = Options { durable: Durable::Full, verify: Verify::Device, ..archive.clone() };
+    let mut hit = 0;
+    for (options, merges, big) in [
+        (&archive, false, false),
+        (&archive, true, false),
+        (&safe, true, false),
+        (&archive, false, true),
+        (&safe, false, true),
+    ] {
+        let source = Source::new(place.path().join("source"), big);
+        // Only what is called at all can fail.
+        fault::set("");
+        run(&source.path, &place.path().join("first"), options).unwrap();
+        let called: Vec<_> = OPERATIONS.iter().filter(|op| fault::calls_of(op) > 0).collect();
+        fs::remove_dir_all(place.path().join("first")).unwrap();
+        for op in called {
+            // With the big file each round takes its time: one error tells enough there.
+            for error in &ERRORS[..if big { 1 } else { 2 }] {
+                let target = place.path().join("target");
+                if merges {
+                    fs::create_dir(&target).unwrap();
+                    fs::write(target.join("small"), "old").unwrap();
+                }
+                hit += usize::from(survives(&source, &target, options, (op, *error)));
+                fs::remove_dir_all(&target).ok();
+                nothing_is_left(place.path(), op);
+            }
+        }
+        fs::remove_dir_all(&source.path).unwrap();
+    }
+    assert!(hit > 150, "only {hit} faults were met");
+}
+
+fn nothing_is_left(place: &Path, op: &str) {
+    for left in fs::read_dir(place).unwrap() {
+        let left = left.unwrap().path();
+        if left.file_name() != Some("source".as_ref()) {
+            // Only where removing itself failed may something be left.
+            assert_eq!(op, "unlinkat", "{} is left by {op}", left.display());
+            fs::remove_dir_all(left).unwrap();
+        }
+    }
+}
+
+/// Lets the first call of an operation fail, then copies again without; says whether it was called.
+fn survives(source: &Source, target: &Path, options: &Options, (op, error): (&str, i32)) -> bool {
+    fault::set(&format!("{op}:1:{error}"));
+    let report = run(&source.path, target, options);
+    let met = fault::calls_of(op) > 0;
+    fault::set("");
+    let all = source.files.len();
+    let right = look(source, target, b"old");
+    let told = report.as_ref().is_none_or(|r| r.errors_count > 0);
+    if let Some(report) = &report {
+        for error in &report.errors {
+            let text = error.to_string();
+            assert!(text.starts_with("cannot ") && text.contains('/'), "{op}: {text}");
+        }
+    }
+    assert!(told || right == all, "{op} failed with {error} and nobody was told");
+    let again = run(&source.path, target, options).unwrap();
+    assert_eq!(again.errors_count, 0, "after {op}: {:?}", again.errors);
+    assert_eq!(look(source, target, b""), all, "after {op}");
+    met
+}

@@ -1,0 +1,92 @@
+//! What can be answered, before it is spelled in a protocol.
+
+use crate::clients::Kept;
+use crate::stock::{Line, Refused};
+use std::sync::Arc;
+
+/// All stocks at one moment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Shown {
+    /// The number of the latest order that they hold.
+    pub seq: u64,
+    /// In the order of their numbers.
+    pub lines: Vec<Line>,
+}
+
+/// Why a request was not even tried.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stop {
+    /// Too much is waiting; the client may try again.
+    Busy,
+    /// Its deadline passed before its turn came.
+    Late,
+    /// It is older than what is remembered of its client.
+    TooOld,
+}
+
+/// What is wrong with bytes that are no request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fault {
+    /// No such command.
+    Command,
+    /// The wrong count of words, or a number that is none or out of range.
+    Number,
+    /// A request longer than [`LINE_MAX`](crate::LINE_MAX).
+    TooLong,
+    /// A frame that cannot be; what follows cannot be told apart any more.
+    Frame,
+    /// A protocol of another version.
+    Version,
+}
+
+/// What the codec answers by itself, in its turn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Local {
+    /// Bytes that are no request.
+    Fault(Fault),
+    /// The greeting of the numbered protocol.
+    Hello,
+    /// A sign of life.
+    Pong,
+    /// The end of a connection, where the protocol has a word for it.
+    Bye,
+    /// A question that clients of RESP ask before they begin; nothing is configured by it.
+    Fine,
+    /// A question of RESP that is answered with an empty list.
+    Nothing,
+    /// A page that does not exist.
+    NoPage,
+    /// A way to ask for a page that is not offered.
+    NoMethod,
+}
+
+/// An answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Answer {
+    /// The order was carried out.
+    Done {
+        /// What is left.
+        left: u32,
+        /// Its number in the log.
+        seq: u64,
+    },
+    /// The order changed nothing.
+    Refused(Refused),
+    /// All stocks.
+    Shown(Arc<Shown>),
+    /// The request was not tried.
+    Stopped(Stop),
+    /// A text for machines or people that watch the server.
+    Text(Arc<str>),
+    /// What the codec knows by itself.
+    Local(Local),
+}
+
+impl From<Kept> for Answer {
+    fn from(kept: Kept) -> Self {
+        match kept {
+            Kept::Done { left, seq } => Self::Done { left, seq },
+            Kept::Refused { why, .. } => Self::Refused(why),
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! HTTP, as much of it as watchers need: `GET /show`, `/metrics` and `/healthz`, on a connection
+//! that may stay open. A request with a body is refused and ends the connection.
+
+use super::{Ask, Form, LINE_MAX, Request, Step, put, put_line, without_return};
+use crate::answer::{Answer, Fault, Local};
+
+/// First words by which a question of HTTP is known.
+pub(super) const METHODS: [&[u8]; 6] =
+    [b"GET ", b"HEAD ", b"POST ", b"PUT ", b"DELETE ", b"OPTIONS "];
+
+pub(super) fn step(bytes: &[u8]) -> Step {
+    let Some(used) = head_len(bytes) else {
+        if bytes.len() < LINE_MAX {
+            return Step::Need;
+        }
+        return Step::Last(Request::fault(Fault::TooLong, Form::Http { keep: false }));
+    };
+    let mut lines = bytes[..used].split(|b| *b == b'\n').map(without_return);
+    let mut words = lines.next().unwrap_or_default().split(|b| *b == b' ');
+    let (method, path, version) = (words.next(), words.next(), words.next());
+    let mut keep = version == Some(b"HTTP/1.1");
+    let mut has_body = false;
+    for line in lines {
+        let mut parts = line.splitn(2, |b| *b == b':');
+        let name = parts.next().unwrap_or_default();
+        let value = parts.next().unwrap_or_default().trim_ascii();
+        if name.eq_ignore_ascii_case(b"connection") {
+            keep = keep && !value.eq_ignore_ascii_case(b"close");
+        } else if name.eq_ignore_ascii_case(b"content-length") {
+            has_body |= value != b"0";
+        } else if name.eq_ignore_ascii_case(b"transfer-encoding") {
+            has_body = true;
+        }
+    }
+    let known = matches!(version, Some(b"HTTP/1.1" | b"HTTP/1.0")) && words.next().is_none();
+    let path = path.unwrap_or_default().split(|b| *b == b'?').next().unwrap_or_default();
+    let ask = match (method, path) {
+        _ if !known || has_body => Ask::Local(Local::Fault(Fault::Frame)),
+        (Some(b"GET"), b"/show") => Ask::Show,
+        (Some(b"GET"), b"/metrics") => Ask::Metrics,
+        (Some(b"GET"), b"/healthz") => Ask::Health,
+        (Some(b"GET"), _) => Ask::Local(Local::NoPage),
+        _ => Ask::Local(Local::NoMethod),
+    };
+    keep &= known && !has_body && !matches!(ask, Ask::Local(Local::NoMethod));
+    let request = Request::plain(ask, Form::Http { keep });
+    if keep { Step::Got(used, request) } else { Step::Last(request) }
+}
+
+/// The bytes up to and with the empty line that ends a head.
+fn head_len(bytes: &[u8]) -> Option<usize> {
+    let bytes = &bytes[..bytes.len().min(LINE_MAX)];
+    let mut ends = bytes.iter().enumerate().filter(|(_, b)| **b == b'\n').map(|(at, _)| at);
+    let mut line = ends.next()? + 1;
+    for end in ends {
+        if without_return(&bytes[line..end]).is_empty() {
+            return Some(end + 1);
+        }
+        line = end + 1;
+    }
+    None
+}
+
+pub(super) fn encode(keep: bool, answer: &Answer, out: &mut Vec<u8>) {
+    let mut body = Vec::new();
+    let status = match answer {
+        Answer::Shown(shown) => {
+            shown.lines.iter().for_each(|line| put_line(&mut body, line));
+            "200 OK"
+        }
+        Answer::Text(text) => {
+            body.extend_from_slice(text.as_bytes());
+            "200 OK"
+        }
+        Answer::Local(Local::NoPage) => "404 Not Found",
+        Answer::Local(Local::NoMethod) => "405 Method Not Allowed",
+        Answer::Local(Local::Fault(Fault::TooLong)) => "431 Request Header Fields Too Large",
+        Answer::Stopped(_) => "503 Service Unavailable",
+        _ => "400 Bad Request",
+    };
+    if body.is_empty() {
+        put(&mut body, format_args!("{}\n", &status[4..]));
+    }
+    let kind = "text/plain; charset=utf-8";
+    let allow = if status.starts_with("405") { "Allow: GET\r\n" } else { "" };
+    let close = if keep { "" } else { "Connection: close\r\n" };
+    let len = body.len();
+    put(
+        out,
+        format_args!(
+            "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {len}\r\n{allow}{close}\r\n"
+        ),
+    );
+    out.extend_from_slice(&body);
+}

@@ -1,0 +1,150 @@
+//! The numbered protocol, `stock/2`: lines in which the client numbers its requests.
+//!
+//! ```text
+//! HELLO stock/2 client=alice     →  HELLO stock/2 window=128
+//! 1 BUY 3 10                     →  1 OK 90 17          what is left, number in the log
+//! 2 BUY 3 1000 deadline=50       →  2 ERR not-enough
+//! 3 SHOW                         →  3 STOCKS 2 17       count, latest number in the log
+//!                                   1 100 5000
+//!                                   3 90 700
+//! 4 PING                         →  4 PONG
+//! 5 EXIT                         →  5 BYE
+//! ```
+//!
+//! Requests may follow each other without waiting; answers come in the same order. A client that
+//! gave itself a name may send an order again, on any connection, with the same number: it is carried
+//! out once, and the answer is the same. Without a name the numbers are only repeated in the answers.
+
+use super::words;
+use super::{Ask, Form, LINE_MAX, Request, Step, line, number, order, put, put_line, put_number};
+use crate::answer::{Answer, Fault, Local, Stop};
+use crate::clients::WINDOW;
+use crate::stock::{Refused, Side, Who};
+use std::sync::Arc;
+
+pub(super) const GREETING: &[u8] = b"HELLO stock/";
+/// The longest name of a client in bytes.
+const NAME_MAX: usize = 64;
+
+pub(super) fn step(bytes: &[u8], client: &mut Option<Arc<str>>) -> Step {
+    let Some((line, used)) = line(bytes) else {
+        if bytes.len() < LINE_MAX {
+            return Step::Need;
+        }
+        return Step::Last(Request::fault(Fault::TooLong, Form::Numbered(None)));
+    };
+    if line.starts_with(GREETING) {
+        return greet(line, used, client);
+    }
+    let mut words = words(line);
+    let Some(id) = words.next().and_then(number) else {
+        return Step::Got(used, Request::fault(Fault::Number, Form::Numbered(None)));
+    };
+    let form = Form::Numbered(Some(id));
+    let (command, rest) = (words.next().unwrap_or_default(), words.collect::<Vec<_>>());
+    let side = match command {
+        b"BUY" => Side::Buy,
+        b"SELL" => Side::Sell,
+        b"SHOW" if rest.is_empty() => return Step::Got(used, Request::plain(Ask::Show, form)),
+        b"PING" if rest.is_empty() => return Step::Got(used, Request::local(Local::Pong, form)),
+        b"EXIT" if rest.is_empty() => return Step::Last(Request::local(Local::Bye, form)),
+        _ => return Step::Got(used, Request::fault(Fault::Command, form)),
+    };
+    let who = client.as_ref().map(|name| Who { client: Arc::clone(name), request: id });
+    let read = |deadline: &[u8]| {
+        u32::try_from(number(deadline.strip_prefix(b"deadline=")?)?).ok().map(Some)
+    };
+    let order_and_deadline = match rest.as_slice() {
+        [stock, count] => order(side, stock, count).zip(Some(None)),
+        [stock, count, deadline] => order(side, stock, count).zip(read(deadline)),
+        _ => None,
+    };
+    let Some((order, deadline_ms)) = order_and_deadline else {
+        return Step::Got(used, Request::fault(Fault::Number, form));
+    };
+    Step::Got(used, Request { ask: Ask::Trade(order), who, deadline_ms, form })
+}
+
+fn greet(line: &[u8], used: usize, client: &mut Option<Arc<str>>) -> Step {
+    let form = Form::Numbered(None);
+    let mut words = words(&line[GREETING.len()..]);
+    if words.next() != Some(b"2") {
+        return Step::Last(Request::fault(Fault::Version, form));
+    }
+    let named = match (words.next(), words.next()) {
+        (None, _) => Some(None),
+        (Some(word), None) => word.strip_prefix(b"client=").and_then(name).map(Some),
+        _ => None,
+    };
+    let Some(named) = named else { return Step::Last(Request::fault(Fault::Command, form)) };
+    *client = named;
+    Step::Got(used, Request::local(Local::Hello, form))
+}
+
+/// A name of letters, digits and a few signs.
+fn name(word: &[u8]) -> Option<Arc<str>> {
+    let fits = |b: &u8| b.is_ascii_alphanumeric() || b"-_.:@/".contains(b);
+    let good = (1..=NAME_MAX).contains(&word.len()) && word.iter().all(fits);
+    if good { std::str::from_utf8(word).ok().map(Arc::from) } else { None }
+}
+
+pub(super) fn encode(id: Option<u64>, answer: &Answer, out: &mut Vec<u8>) {
+    if let Some(id) = id {
+        put_number(out, id);
+        out.push(b' ');
+    }
+    match answer {
+        Answer::Done { left, seq } => {
+            out.extend_from_slice(b"OK ");
+            put_number(out, (*left).into());
+            out.push(b' ');
+            put_number(out, *seq);
+            out.push(b'\n');
+        }
+        Answer::Shown(shown) => {
+            put(out, format_args!("STOCKS {} {}\n", shown.lines.len(), shown.seq));
+            shown.lines.iter().for_each(|line| put_line(out, line));
+        }
+        Answer::Text(text) => {
+            put(out, format_args!("TEXT {}\n", text.lines().count()));
+            text.lines().for_each(|line| put(out, format_args!("{line}\n")));
+        }
+        Answer::Local(Local::Hello) => {
+            put(out, format_args!("HELLO stock/2 window={WINDOW}\n"));
+        }
+        Answer::Local(Local::Bye) => out.extend_from_slice(b"BYE\n"),
+        Answer::Local(Local::Fault(fault)) => put(out, format_args!("ERR {}\n", code(*fault))),
+        Answer::Local(_) => out.extend_from_slice(b"PONG\n"),
+        Answer::Refused(why) => put(out, format_args!("ERR {}\n", refusal(*why))),
+        Answer::Stopped(why) => put(out, format_args!("ERR {}\n", stop(*why))),
+    }
+}
+
+/// The word for a fault.
+pub(super) fn code(fault: Fault) -> &'static str {
+    match fault {
+        Fault::Command => "unknown-command",
+        Fault::Number => "bad-number",
+        Fault::TooLong => "too-long",
+        Fault::Frame => "bad-frame",
+        Fault::Version => "unknown-version",
+    }
+}
+
+/// The word for a refusal.
+pub(super) fn refusal(why: Refused) -> &'static str {
+    match why {
+        Refused::NotEnough => "not-enough",
+        Refused::UnknownStock => "unknown-stock",
+        Refused::TooMany => "too-many",
+    }
+}
+
+/// The word for a request that was not tried.
+pub(super) fn stop(why: Stop) -> &'static str {
+    match why {
+        Stop::Busy => "busy",
+        Stop::Late => "late",
+        Stop::TooOld => "too-old",
+    }
+}

@@ -1,0 +1,239 @@
+//! Protocols: fixed conversations byte by byte, and every way of cutting bytes.
+
+use ioloom_exchange::{
+    Answer, Ask, ClassicForm, Exchange, Request, Session, Settings, Spelling, State, UnknownStock,
+    encode,
+};
+use proptest::prelude::*;
+
+const STOCKS: &str = "1 100 5000\n3 2147483647 700\n";
+
+fn answer(state: &mut State, request: &Request) -> Answer {
+    match request.ask {
+        Ask::Trade(order) => state.trade(&order, request.who.as_ref()).0,
+        Ask::Show => Answer::Shown(state.show()),
+        Ask::Health | Ask::Metrics => Answer::Text("fine 1\n".into()),
+        Ask::Local(local) => Answer::Local(local),
+    }
+}
+
+/// What a server around the codec says to these bytes, and whether it would close.
+fn talk(pieces: &[&[u8]], settings: Settings, requests_max: usize) -> (Vec<u8>, bool) {
+    let mut state = State::new(Exchange::from_text(STOCKS).unwrap(), 0);
+    let (mut session, mut out) = (Session::default(), Vec::new());
+    for piece in pieces {
+        let mut requests = Vec::new();
+        session.feed(piece, requests_max, &mut |request| requests.push(request));
+        while session.has_more() && !session.is_over() {
+            session.feed(b"", requests_max, &mut |request| requests.push(request));
+        }
+        for request in &requests {
+            let answer = answer(&mut state, request);
+            encode(request.form, &settings, &answer, &mut out);
+        }
+    }
+    (out, session.is_over())
+}
+
+fn line() -> Settings {
+    Settings { classic: ClassicForm::Line, ..Settings::default() }
+}
+
+fn said(bytes: &[u8]) -> String {
+    String::from_utf8(talk(&[bytes], line(), 128).0).unwrap()
+}
+
+#[test]
+fn the_original_protocol_says_what_it_always_said() {
+    let asked =
+        b"show\nbuy 1 10\nsell 3 1\nbuy 1 91\nbuy 2 1\nbuy 1 -5\nbuy 1\nbuy 1 0\n\nwhat\r\n\
+        buy 1 90 9\nsell 1 99999999999\nshow\n";
+    assert_eq!(
+        said(asked),
+        "1 100 5000\n3 2147483647 700\n[buy] success\nToo many stocks\nNot enough left stocks\n\
+         No such stock\nInvalid number\nInvalid number\nInvalid number\nInvalid command\n\
+         Invalid command\nInvalid number\nInvalid number\n1 90 5000\n3 2147483647 700\n"
+    );
+    let (out, over) = talk(&[b"exit\nbuy 1 1\n"], Settings::default(), 128);
+    assert!(out.is_empty() && over);
+}
+
+#[test]
+fn both_spellings_and_the_answers_of_the_first_servers_can_be_had() {
+    let settings = Settings {
+        classic: ClassicForm::Line,
+        spelling: Spelling::Short,
+        unknown: UnknownStock::AsFirst,
+    };
+    let (out, _) = talk(&[b"buy 1 101\nbuy 2 1\nsell 2 1\n"], settings, 128);
+    let text = "Not enough left stock\nNot enough left stock\n[sell] success\n";
+    assert_eq!(out, text.as_bytes());
+}
+
+#[test]
+fn padded_answers_are_8192_bytes_and_long_lists_are_cut_at_a_line() {
+    let (out, _) = talk(&[b"show\nbuy 1 1\nnonsense\n"], Settings::default(), 128);
+    assert_eq!(out.len(), 3 * 8192);
+    assert!(out.starts_with(b"1 100 5000\n3 2147483647 700\n\0"));
+    assert!(out[8192..].starts_with(b"[buy] success\n\0"));
+    let long: String = (1..2000).map(|id| format!("{id} 100 100\n")).collect();
+    let mut state = State::new(Exchange::from_text(&long).unwrap(), 0);
+    let mut out = Vec::new();
+    let form = ioloom_exchange::Form::Classic(None);
+    encode(form, &Settings::default(), &Answer::Shown(state.show()), &mut out);
+    assert_eq!(out.len(), 8192);
+    let text: Vec<u8> = out.iter().copied().take_while(|b| *b != 0).collect();
+    assert!(text.ends_with(b"\n") && long.as_bytes().starts_with(&text) && text.len() > 8170);
+}
+
+#[test]
+fn padded_requests_count_once() {
+    let mut request = b"buy 1 1\n".to_vec();
+    request.resize(8192, 0);
+    let twice = [request.clone(), request].concat();
+    assert_eq!(talk(&[&twice], line(), 128).0, b"[buy] success\n[buy] success\n");
+    // Without a newline the filling ends the line.
+    assert_eq!(said(b"buy 1 1\0\0\0\0show\0"), "[buy] success\n1 99 5000\n3 2147483647 700\n");
+}
+
+#[test]
+fn the_numbered_protocol_repeats_answers_and_not_orders() {
+    let asked = b"HELLO stock/2 client=alice\n1 BUY 1 10\n1 BUY 1 10\n2 BUY 1 1000 deadline=5\n\
+        3 SHOW\n4 PING\nx\n5 BUY 1\n6 FLY\n7 BUY 1 1 soon=1\n8 EXIT\n9 BUY 1 1\n";
+    assert_eq!(
+        said(asked),
+        "HELLO stock/2 window=128\n1 OK 90 1\n1 OK 90 1\n2 ERR not-enough\n3 STOCKS 2 2\n\
+         1 90 5000\n3 2147483647 700\n4 PONG\nERR bad-number\n5 ERR bad-number\n\
+         6 ERR unknown-command\n7 ERR bad-number\n8 BYE\n"
+    );
+    assert_eq!(said(b"HELLO stock/3\n1 BUY 1 1\n"), "ERR unknown-version\n");
+    assert_eq!(said(b"HELLO stock/2 client=\n1 BUY 1 1\n"), "ERR unknown-command\n");
+    let unnamed = "HELLO stock/2 window=128\n1 OK 99 1\n1 OK 98 2\n";
+    assert_eq!(said(b"HELLO stock/2\n1 BUY 1 1\n1 BUY 1 1\n"), unnamed);
+}
+
+#[test]
+fn redis_clients_are_understood() {
+    let asked = b"*3\r\n$3\r\nBUY\r\n$1\r\n1\r\n$2\r\n10\r\n*3\r\n$4\r\nsell\r\n$1\r\n3\r\n$1\r\n1\r\n\
+        *1\r\n$4\r\nSHOW\r\n*1\r\n$4\r\nPING\r\n*2\r\n$7\r\nCOMMAND\r\n$4\r\nDOCS\r\n*1\r\n$3\r\nFLY\r\n\
+        *3\r\n$3\r\nBUY\r\n$1\r\n9\r\n$1\r\n1\r\n*2\r\n$3\r\nBUY\r\n$1\r\n9\r\n*1\r\n$4\r\nQUIT\r\n";
+    assert_eq!(
+        said(asked),
+        ":90\r\n-REFUSED too-many\r\n*2\r\n*3\r\n:1\r\n:90\r\n:5000\r\n*3\r\n:3\r\n:2147483647\r\n\
+         :700\r\n+PONG\r\n*0\r\n-ERR unknown-command\r\n-REFUSED unknown-stock\r\n\
+         -ERR bad-number\r\n+OK\r\n"
+    );
+    for bad in ["*x\r\n", "*0\r\n", "*99\r\n", "*1\r\nBUY\r\n", "*1\r\n$1\r\nabc", "*1\n"] {
+        let (out, over) = talk(&[bad.as_bytes()], line(), 128);
+        assert_eq!((out.as_slice(), over), (b"-ERR bad-frame\r\n".as_slice(), true), "{bad:?}");
+    }
+}
+
+#[test]
+fn pages_are_served_and_bodies_are_not_read() {
+    let said_1 = said(b"GET /show HTTP/1.1\r\nHost: x\r\n\r\nGET /healthz HTTP/1.0\r\n\r\n");
+    assert_eq!(
+        said_1,
+        "HTTP/1.1 200 OK\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: 28\r\n\r\n\
+         1 100 5000\n3 2147483647 700\n\
+         HTTP/1.1 200 OK\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: 7\r\n\
+         Connection: close\r\n\r\nfine 1\n"
+    );
+    let status = |asked: &str| said(asked.as_bytes()).split("\r\n").next().unwrap().to_owned();
+    assert_eq!(status("GET /other HTTP/1.1\r\n\r\n"), "HTTP/1.1 404 Not Found");
+    assert_eq!(status("GET /metrics?x=1 HTTP/1.1\r\n\r\n"), "HTTP/1.1 200 OK");
+    assert_eq!(status("POST /show HTTP/1.1\r\n\r\n"), "HTTP/1.1 405 Method Not Allowed");
+    let body = "GET /show HTTP/1.1\r\nContent-Length: 9\r\n\r\n123456789";
+    assert_eq!(status(body), "HTTP/1.1 400 Bad Request");
+    assert_eq!(status("GET /show\r\n\r\n"), "HTTP/1.1 400 Bad Request");
+    assert!(said(body.as_bytes()).ends_with("Bad Request\n"));
+}
+
+#[test]
+fn requests_without_end_are_given_up_at_8192_bytes() {
+    for (begin, says) in [
+        ("buy ", "Line too long\n"),
+        ("HELLO stock/2 ", "ERR too-long\n"),
+        ("*1\r\n$8190\r\n", "-ERR too-long\r\n"),
+        ("*1\r\n$9000\r\n", "-ERR too-long\r\n"),
+        ("GET /", "HTTP/1.1 431 Request Header Fields Too Large\r\n"),
+    ] {
+        let flood = vec![b'x'; 1000];
+        let mut pieces = vec![begin.as_bytes()];
+        pieces.extend(std::iter::repeat_n(flood.as_slice(), 50));
+        let (out, over) = talk(&pieces, line(), 128);
+        assert!(over && out.starts_with(says.as_bytes()), "{begin:?}");
+    }
+}
+
+#[test]
+fn half_a_request_is_kept_and_orders_nothing() {
+    let mut session = Session::default();
+    let mut requests = Vec::new();
+    for byte in b"buy 1 1" {
+        session.feed(&[*byte], 128, &mut |request| requests.push(request));
+    }
+    assert!(requests.is_empty());
+    assert_eq!(session.pending_bytes(), 7);
+    session.feed(b"\n", 128, &mut |request| requests.push(request));
+    assert_eq!((requests.len(), session.pending_bytes()), (1, 0));
+}
+
+fn conversation() -> impl Strategy<Value = Vec<u8>> {
+    let lines = prop::collection::vec(
+        prop_oneof![
+            Just("show\n"),
+            Just("buy 1 3\n"),
+            Just("sell 1 2\r\n"),
+            Just("\n"),
+            Just("x y\n"),
+            Just("buy 1\0\0\0"),
+            Just("sell 3 1\n"),
+        ],
+        0..12,
+    );
+    let numbered = prop::collection::vec(
+        prop_oneof![Just("1 BUY 1 1\n"), Just("2 SELL 1 9\n"), Just("3 SHOW\n"), Just("z\n")],
+        0..12,
+    );
+    let resp = prop::collection::vec(
+        prop_oneof![
+            Just("*3\r\n$3\r\nBUY\r\n$1\r\n1\r\n$1\r\n2\r\n"),
+            Just("*1\r\n$4\r\nSHOW\r\n"),
+            Just("*1\r\n$4\r\nPING\r\n"),
+        ],
+        0..12,
+    );
+    let http = prop::collection::vec(
+        prop_oneof![Just("GET /show HTTP/1.1\r\n\r\n"), Just("GET /x HTTP/1.1\r\nA: b\r\n\r\n")],
+        0..6,
+    );
+    prop_oneof![
+        lines.prop_map(|all| all.concat().into_bytes()),
+        numbered.prop_map(|all| format!("HELLO stock/2 client=a\n{}", all.concat()).into_bytes()),
+        resp.prop_map(|all| all.concat().into_bytes()),
+        http.prop_map(|all| all.concat().into_bytes()),
+        prop::collection::vec(any::<u8>(), 0..300),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn it_does_not_matter_how_bytes_are_cut(
+        bytes in conversation(),
+        mut cuts in prop::collection::vec(0..400usize, 0..20),
+        requests_max in 1..5usize,
+    ) {
+        cuts.retain(|cut| *cut < bytes.len());
+        cuts.sort_unstable();
+        let mut pieces = Vec::new();
+        let mut from = 0;
+        for cut in cuts {
+            pieces.push(&bytes[from..cut]);
+            from = cut;
+        }
+        pieces.push(&bytes[from..]);
+        let whole = talk(&[&bytes], line(), usize::MAX);
+        prop_assert_eq!(talk(&pieces, line(), requests_max), whole);
+    }
+}

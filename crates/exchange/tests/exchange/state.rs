@@ -1,0 +1,122 @@
+//! Orders against an oracle of plain 128-bit sums, and the log against the state it leads to.
+
+use ioloom_exchange::{
+    Answer, COUNT_MAX, Exchange, Order, Record, Refused, Side, State, Stop, WINDOW, Who,
+};
+use proptest::prelude::*;
+use std::collections::HashMap;
+
+fn start() -> State {
+    State::new(Exchange::from_text("1 100 10\n2 0 20\n7 2147483647 30\n").unwrap(), 0)
+}
+
+fn buy(stock: u32, count: u32) -> Order {
+    Order::new(Side::Buy, stock, count).unwrap()
+}
+
+fn who(client: &str, request: u64) -> Who {
+    Who { client: client.into(), request }
+}
+
+#[derive(Debug, Clone)]
+struct Step {
+    order: Order,
+    who: Option<Who>,
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let count = prop_oneof![1..20u32, Just(COUNT_MAX)];
+    let side = prop_oneof![Just(Side::Buy), Just(Side::Sell)];
+    let sender = prop::option::of((0..3u8, 0..10u64));
+    let step = (side, prop_oneof![Just(1u32), Just(2), Just(7), Just(9)], count, sender).prop_map(
+        |(side, stock, count, sender)| Step {
+            order: Order::new(side, stock, count).unwrap(),
+            who: sender.map(|(name, request)| who(&format!("c{name}"), request)),
+        },
+    );
+    prop::collection::vec(step, 0..80)
+}
+
+proptest! {
+    #[test]
+    fn orders_do_what_plain_sums_do(steps in steps()) {
+        let mut state = start();
+        let mut oracle: HashMap<u32, i128> = [(1, 100), (2, 0), (7, i128::from(COUNT_MAX))].into();
+        let mut answered: HashMap<Who, Answer> = HashMap::new();
+        let mut records: Vec<Record> = Vec::new();
+        for Step { order, who } in &steps {
+            let before = state.clone();
+            let (answer, record) = state.trade(order, who.as_ref());
+            if let Some(earlier) = who.as_ref().and_then(|who| answered.get(who)) {
+                prop_assert_eq!((&answer, &record), (earlier, &None));
+                prop_assert_eq!(&state, &before);
+                continue;
+            }
+            let sign = if order.side() == Side::Buy { -1 } else { 1 };
+            let after = oracle.get(&order.stock()).map(|n| n + sign * i128::from(order.count()));
+            let expected = match after {
+                None => Err(Refused::UnknownStock),
+                Some(n) if n < 0 => Err(Refused::NotEnough),
+                Some(n) if n > i128::from(COUNT_MAX) => Err(Refused::TooMany),
+                Some(n) => Ok(n),
+            };
+            match (&answer, expected) {
+                (Answer::Done { left, seq }, Ok(n)) => {
+                    prop_assert_eq!(i128::from(*left), n);
+                    prop_assert_eq!(*seq, before.seq() + 1);
+                    oracle.insert(order.stock(), n);
+                }
+                (Answer::Refused(told), Err(why)) => {
+                    prop_assert_eq!(*told, why);
+                    prop_assert_eq!(state.exchange(), before.exchange());
+                }
+                (answer, expected) => prop_assert!(false, "{:?} {:?}", answer, expected),
+            }
+            if let Some(who) = who {
+                answered.insert(who.clone(), answer);
+            }
+            records.extend(record);
+        }
+        // The log has no gaps and leads to the same state, memory of clients included.
+        let mut again = start();
+        for record in &records {
+            again.replay(record).unwrap();
+        }
+        prop_assert_eq!(again.exchange(), state.exchange());
+        prop_assert_eq!(again.seq(), state.seq());
+        for (who, answer) in &answered {
+            let before = again.seq();
+            prop_assert_eq!(&again.trade(&buy(1, 1), Some(who)).0, answer);
+            prop_assert_eq!(again.seq(), before);
+        }
+        // A log with a gap is refused.
+        if records.len() > 1 {
+            let mut cut = start();
+            prop_assert!(records[1..].iter().any(|record| cut.replay(record).is_err()));
+        }
+    }
+}
+
+#[test]
+fn an_order_older_than_the_window_is_not_carried_out_again() {
+    let mut state = start();
+    for request in 0..=WINDOW as u64 {
+        assert!(state.trade(&buy(7, 1), Some(&who("a", request))).1.is_some());
+    }
+    let left = state.exchange().get(7).unwrap().left;
+    assert_eq!(state.trade(&buy(7, 1), Some(&who("a", 0))).0, Answer::Stopped(Stop::TooOld));
+    let Answer::Done { .. } = state.trade(&buy(7, 1), Some(&who("a", 1))).0 else { panic!() };
+    assert_eq!(state.exchange().get(7).unwrap().left, left);
+}
+
+#[test]
+fn the_list_is_of_one_moment_and_shared_until_the_next_order() {
+    let mut state = start();
+    let first = state.show();
+    assert!(std::sync::Arc::ptr_eq(&first, &state.show()));
+    state.trade(&buy(1, 1), None);
+    let second = state.show();
+    assert_eq!((first.seq, second.seq), (0, 1));
+    assert_eq!((first.lines[0].left, second.lines[0].left), (100, 99));
+    assert_eq!(state.trade(&buy(9, 1), None), (Answer::Refused(Refused::UnknownStock), None));
+}

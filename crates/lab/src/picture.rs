@@ -1,0 +1,99 @@
+//! Runs that are traced for the timelines of a report.
+//!
+//! A trace costs what is traced some time, so these runs stand beside the blocks and in no
+//! statistics: each arm that the study names for a picture runs once, before the first block, and
+//! leaves its record and a file in `traces/SESSION`. The time they take counts against the budget.
+
+use crate::run::{Event, LabError, RunOptions, Study, Wanted};
+use crate::store::Picture;
+use ioloom_model::record::Observe;
+use ioloom_model::{Level, Outcome};
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
+
+impl RunOptions<'_> {
+    /// How runs of blocks are watched.
+    pub(crate) fn observe(&self) -> Observe {
+        // The threads' own accounts are level 0 and cost less than a session does.
+        let level = self.evidence.filter(|level| *level > Level::Account);
+        Observe { events: level.is_some(), level, trace: None }
+    }
+}
+
+impl Study<'_> {
+    /// Makes the traced runs that are not `done`; answers whether it was interrupted.
+    pub(crate) fn pictures(&mut self, done: &BTreeSet<u32>) -> Result<bool, LabError> {
+        let pictures = self.header.pictures.clone();
+        let arms: Vec<_> =
+            pictures.iter().flat_map(|c| c.arms.iter().map(move |a| (c, a))).collect();
+        if arms.len() <= done.len() {
+            return Ok(false);
+        }
+        let dir = match self.traces_dir() {
+            Ok(dir) => dir,
+            Err(reason) => {
+                let text = format!("no timelines: {reason}");
+                self.options.progress.event(&Event::Note(&text));
+                return Ok(false);
+            }
+        };
+        let text = format!("{} runs are traced first, for the timelines", arms.len() - done.len());
+        self.options.progress.event(&Event::Note(&text));
+        for (position, (comparison, arm)) in arms.into_iter().enumerate() {
+            let position = position as u32;
+            if done.contains(&position) {
+                continue;
+            }
+            if self.options.stop.load(Ordering::Relaxed) {
+                return Ok(true);
+            }
+            let name = file_name(&comparison.experiment, &arm.name);
+            let path = dir.join(&name);
+            let observe =
+                Observe { events: true, level: self.options.evidence, trace: Some(path.clone()) };
+            let wanted = Wanted { comparison, arm, block: 0, position, observe };
+            let Some(record) = self.one(wanted, &|_| ())? else { return Ok(true) };
+            if let Outcome::Refused { reason } | Outcome::Failed { reason } = &record.outcome {
+                let text = format!("no timeline of {}: {reason}", arm.name);
+                self.options.progress.event(&Event::Note(&text));
+            }
+            let trace_bytes = path.metadata().map_or(0, |m| m.len());
+            let trace = (trace_bytes > 0).then_some(name);
+            self.writer.append_picture(&Picture { record, trace, trace_bytes })?;
+        }
+        Ok(false)
+    }
+
+    /// The directory of the traces, made.
+    fn traces_dir(&self) -> Result<PathBuf, String> {
+        let fail = |e| format!("make directory {}: {e}", self.traces.display());
+        let dir = std::path::absolute(&self.traces).map_err(fail)?;
+        if dir.to_str().is_none() {
+            // A run is told the path as JSON.
+            return Err(format!("the path {} is not UTF-8; use --store DIR", dir.display()));
+        }
+        std::fs::create_dir_all(&dir).map_err(fail)?;
+        Ok(dir)
+    }
+}
+
+/// Name of the file of an arm.
+fn file_name(experiment: &str, arm: &str) -> String {
+    let plain = |c: char| if c.is_ascii_alphanumeric() || "-_".contains(c) { c } else { '-' };
+    let word = |text: &str| text.chars().map(plain).collect::<String>();
+    let name = format!("{}.{}.ioloom", word(experiment), word(arm));
+    debug_assert!(Path::new(&name).file_name().is_some());
+    name
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_files_are_plain() {
+        assert_eq!(file_name("sync-or-reader", "sync-4"), "sync-or-reader.sync-4.ioloom");
+        assert_eq!(file_name("..", "a/b c"), "--.a-b-c.ioloom");
+    }
+}

@@ -1,0 +1,91 @@
+//! When requests are due in an open loop, whatever becomes of them.
+//!
+//! Arrivals are a sum `s` of gaps of mean one (all one, or exponential), turned into time through the
+//! inverse of the integrated rate. So a ramp of the rate changes no draw, and threads that share a
+//! constant rate are set off against each other.
+
+use crate::draw::stream;
+use crate::plan::Arrival;
+use rand_distr::{Distribution, Exp1};
+use rand_xoshiro::Xoshiro256PlusPlus;
+
+/// The due times of one thread, nanoseconds from the start.
+pub(crate) struct Arrivals {
+    rng: Xoshiro256PlusPlus,
+    kind: Arrival,
+    rate_per_s: f64,
+    ramp_s: f64,
+    sum: f64,
+}
+
+impl Arrivals {
+    /// The part of thread `index` of `threads` in arrivals of `rate_per_s`.
+    pub(crate) fn new(
+        kind: Arrival,
+        rate_per_s: f64,
+        ramp_s: f64,
+        (index, threads): (usize, usize),
+        random: u64,
+    ) -> Self {
+        let threads = threads as f64;
+        // The first of a constant rate comes after a whole gap of all threads together.
+        let sum =
+            if kind == Arrival::Constant { (index as f64 + 1.0) / threads - 1.0 } else { 0.0 };
+        // Arrivals have streams of their own, apart from those of requests.
+        let rng = stream(random, 1 << 40 | index as u64);
+        Self { rng, kind, rate_per_s: rate_per_s / threads, ramp_s, sum }
+    }
+
+    /// The next one.
+    pub(crate) fn next_ns(&mut self) -> u64 {
+        self.sum += match self.kind {
+            Arrival::Constant => 1.0,
+            Arrival::Poisson => Exp1.sample(&mut self.rng),
+        };
+        let in_ramp = self.rate_per_s * self.ramp_s / 2.0;
+        let at_s = if self.sum < in_ramp {
+            (2.0 * self.ramp_s * self.sum / self.rate_per_s).sqrt()
+        } else {
+            self.ramp_s + (self.sum - in_ramp) / self.rate_per_s
+        };
+        (at_s * 1e9) as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_constant_rate_of_two_threads_is_one_comb() {
+        let mut all: Vec<u64> = Vec::new();
+        for index in 0..2 {
+            let mut arrivals = Arrivals::new(Arrival::Constant, 1000.0, 0.0, (index, 2), 1);
+            all.extend((0..5).map(|_| arrivals.next_ns()));
+        }
+        all.sort_unstable();
+        let expected: Vec<u64> = (1..=10).map(|ms| ms * 1_000_000).collect();
+        assert!(all.iter().zip(&expected).all(|(a, b)| a.abs_diff(*b) < 1000), "{all:?}");
+    }
+
+    #[test]
+    fn arrivals_without_memory_have_their_rate_and_spread() {
+        let mut arrivals = Arrivals::new(Arrival::Poisson, 1000.0, 0.0, (0, 1), 7);
+        let times: Vec<u64> = (0..50_000).map(|_| arrivals.next_ns()).collect();
+        assert!(times.is_sorted());
+        let gaps: Vec<f64> = times.windows(2).map(|w| (w[1] - w[0]) as f64 / 1e6).collect();
+        let mean = gaps.iter().sum::<f64>() / gaps.len() as f64;
+        let spread = gaps.iter().map(|g| (g - mean).powi(2)).sum::<f64>() / gaps.len() as f64;
+        // Of exponential gaps mean and standard deviation are equal.
+        assert!((0.98..1.02).contains(&mean), "{mean}");
+        assert!((0.95..1.05).contains(&(spread.sqrt() / mean)), "{spread}");
+    }
+
+    #[test]
+    fn a_ramp_brings_half_of_the_rate_in_its_time() {
+        let mut arrivals = Arrivals::new(Arrival::Constant, 1000.0, 2.0, (0, 1), 1);
+        let times: Vec<u64> = (0..3000).map(|_| arrivals.next_ns()).collect();
+        let until = |s: f64| times.iter().filter(|t| (**t as f64) < s * 1e9 + 1.0).count();
+        assert_eq!((until(1.0), until(2.0), until(3.0)), (250, 1000, 2000));
+    }
+}

@@ -1,0 +1,135 @@
+//! Ladders: rates up to the knee, connections with the law of scalability through them.
+//!
+//! The knee of a ladder of rates is the highest rate that was carried: at least 99 % of it answered in
+//! time, and 99 of a hundred latencies (from when requests were due) within the target. The steps
+//! behind it are run and told too, until two in a row are not carried.
+//!
+//! The universal scalability law is fitted to the rates of a closed loop over its connections; its
+//! error is told at every point. It says nothing beyond twice the largest measured number.
+
+use crate::report::Run;
+use ioloom_predict::Usl;
+use serde::Serialize;
+use std::time::Duration;
+
+/// Share of the offered rate that must be answered in time.
+pub const CARRIED: f64 = 0.99;
+/// Steps beyond the knee that are run.
+const BEYOND: usize = 2;
+
+/// One rate of a ladder.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Step {
+    /// Requests per second that were due.
+    pub offered_per_s: f64,
+    /// Requests per second that were answered in time.
+    pub answered_per_s: f64,
+    /// 99 of a hundred latencies from when requests were due are at most this.
+    pub p99_ns: u64,
+    /// Whether the rate was carried within the target.
+    pub carried: bool,
+    /// Whether the load kept up.
+    pub kept_up: bool,
+}
+
+impl Step {
+    /// A step, judged.
+    pub fn new(run: &Run, target: Duration) -> Self {
+        let offered_per_s = run.offered_per_s.unwrap_or(0.0);
+        let p99_ns = run.latency.corrected.p99_ns;
+        let enough = run.answered_per_s >= CARRIED * offered_per_s;
+        Self {
+            offered_per_s,
+            answered_per_s: run.answered_per_s,
+            p99_ns,
+            carried: enough && u128::from(p99_ns) <= target.as_nanos(),
+            kept_up: run.generator.kept_up,
+        }
+    }
+}
+
+/// Whether a ladder has gone far enough beyond its knee.
+pub fn is_enough(steps: &[Step]) -> bool {
+    steps.len() >= BEYOND && steps[steps.len() - BEYOND..].iter().all(|step| !step.carried)
+}
+
+/// The highest rate that was carried, with all below it.
+pub fn knee(steps: &[Step]) -> Option<f64> {
+    steps.iter().take_while(|step| step.carried).map(|step| step.offered_per_s).last()
+}
+
+/// The law of scalability through the rates of a closed loop.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Scaling {
+    /// Rate of one connection, per second.
+    pub lambda_per_s: f64,
+    /// Share that only one can do at a time.
+    pub sigma: f64,
+    /// Cost of agreement between each two.
+    pub kappa: f64,
+    /// Root mean square of the relative errors.
+    pub error_rms: f64,
+    /// The largest of them.
+    pub error_worst: f64,
+    /// Predicted over measured, less one, at each number of connections.
+    pub errors: Vec<f64>,
+    /// Connections from which on more of them cost rate; null if there is no such number, or if it is
+    /// beyond twice the largest measured.
+    pub connections_best: Option<f64>,
+}
+
+/// Fits the law; `points` are connections and answers per second.
+///
+/// # Errors
+/// Fewer than four points, or one that is no positive number, in words.
+pub fn scaling(points: &[(usize, f64)]) -> Result<Scaling, String> {
+    let times: Vec<(u32, f64)> = points
+        .iter()
+        .map(|(n, rate)| (u32::try_from(*n).unwrap_or(u32::MAX), 1.0 / rate))
+        .collect();
+    let usl = Usl::fit(&times).map_err(|error| error.to_string())?;
+    let most = points.iter().map(|(n, _)| *n).max().unwrap_or(0) as f64;
+    Ok(Scaling {
+        lambda_per_s: 1.0 / usl.one_s,
+        sigma: usl.sigma,
+        kappa: usl.kappa,
+        error_rms: usl.errors.rms,
+        error_worst: usl.errors.worst,
+        errors: usl.errors.each.clone(),
+        connections_best: usl.best_threads().filter(|best| *best <= 2.0 * most),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn step(offered_per_s: f64, carried: bool) -> Step {
+        Step { offered_per_s, answered_per_s: offered_per_s, p99_ns: 1, carried, kept_up: true }
+    }
+
+    #[test]
+    fn the_knee_is_the_last_rate_that_all_before_it_carried() {
+        let steps = [step(1.0, true), step(2.0, true), step(3.0, false), step(4.0, true)];
+        assert_eq!(knee(&steps), Some(2.0));
+        assert!(!is_enough(&steps));
+        assert!(is_enough(&[step(1.0, true), step(2.0, false), step(3.0, false)]));
+        assert_eq!(knee(&[step(1.0, false)]), None);
+    }
+
+    #[test]
+    fn the_law_is_found_again_in_rates_made_from_it() {
+        let rate = |n: f64| 1000.0 * n / (1.0 + 0.05 * (n - 1.0) + 0.001 * n * (n - 1.0));
+        let points: Vec<(usize, f64)> = [1, 2, 4, 8, 16, 32].map(|n| (n, rate(n as f64))).to_vec();
+        let scaling = scaling(&points).unwrap();
+        assert!((scaling.lambda_per_s - 1000.0).abs() < 1e-6, "{scaling:?}");
+        assert!((scaling.sigma - 0.05).abs() < 1e-9 && (scaling.kappa - 0.001).abs() < 1e-9);
+        assert!(scaling.error_worst < 1e-9);
+        let best = scaling.connections_best.unwrap();
+        assert!((best - (0.95_f64 / 0.001).sqrt()).abs() < 1e-6);
+        // From few connections the same law says nothing of so many.
+        let few: Vec<(usize, f64)> = points[..4].to_vec();
+        assert_eq!(super::scaling(&few).unwrap().connections_best, None);
+        assert!(super::scaling(&points[..3]).is_err());
+    }
+}

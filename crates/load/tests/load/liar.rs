@@ -1,0 +1,121 @@
+//! Servers that give wrong answers, lose orders, stand still or go away, and how each is found.
+
+use crate::load;
+use ioloom_load::{Arrival, LoadError, Mix, Pace, Plan, Protocol};
+use std::io::{BufRead, BufReader, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+/// A server of lines on a thread for each connection; `answer` gets the number of the connection, the
+/// number of the request on it, and the request. Without an answer the connection is closed.
+fn server(
+    answer: impl Fn(usize, usize, &str) -> Option<String> + Send + Sync + Clone + 'static,
+) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        let number = AtomicUsize::new(0);
+        for stream in listener.incoming() {
+            let (number, answer) = (number.fetch_add(1, Ordering::SeqCst), answer.clone());
+            std::thread::spawn(move || serve(stream.unwrap(), number, answer));
+        }
+    });
+    address
+}
+
+fn serve(stream: TcpStream, number: usize, answer: impl Fn(usize, usize, &str) -> Option<String>) {
+    stream.set_nodelay(true).unwrap();
+    let mut lines = BufReader::new(stream);
+    let mut line = String::new();
+    for at in 0.. {
+        line.clear();
+        if !matches!(lines.read_line(&mut line), Ok(1..)) {
+            return;
+        }
+        let Some(answer) = answer(number, at, line.trim()) else { return };
+        // As the original protocol has it: 8192 bytes.
+        let mut bytes = answer.into_bytes();
+        bytes.resize(8192, 0);
+        if lines.get_mut().write_all(&bytes).is_err() {
+            return;
+        }
+    }
+}
+
+fn plan(target: SocketAddr) -> Plan {
+    Plan {
+        mix: Mix { show: 0.0, buy: 1.0, sell: 0.0 },
+        connections: 1,
+        requests_max: 20,
+        duration: Duration::from_secs(600),
+        timeout: Duration::from_secs(120),
+        ..Plan::new(target)
+    }
+}
+
+fn list(ask: &str) -> Option<String> {
+    (ask == "show").then(|| "4 100 9\n".to_owned())
+}
+
+#[test]
+fn answers_that_cannot_be_are_counted_with_samples() {
+    let target = server(|_, _, ask| list(ask).or(Some("[sell] success\n".to_owned())));
+    let (run, _) = load(&plan(target));
+    assert_eq!(run.outcomes.wrong, 20);
+    assert_eq!(run.wrong_samples.len(), 10);
+    assert!(!run.is_right());
+}
+
+#[test]
+fn a_server_that_forgets_orders_is_found_out() {
+    let target = server(|_, _, ask| list(ask).or(Some("[buy] success\n".to_owned())));
+    let (run, _) = load(&plan(target));
+    assert_eq!((run.outcomes.wrong, run.outcomes.traded), (0, 20));
+    assert!(run.conservation.checked && !run.is_right());
+    assert!(run.conservation.differences[0].contains("stock 4"), "{:?}", run.conservation);
+}
+
+#[test]
+fn orders_without_an_answer_may_or_may_not_count() {
+    // The third order of each connection is its last, and nobody knows what became of it.
+    let target = server(|number, at, ask| match (number, at) {
+        (1.., 2) => None,
+        _ => list(ask).or(Some("Not enough left stock\n".to_owned())),
+    });
+    let (run, _) = load(&plan(target));
+    assert!(run.is_right(), "{run:?}");
+    assert!(run.outcomes.unanswered > 0 && run.outcomes.lost > 0);
+    let out = &run.outcomes;
+    assert_eq!(out.sent, out.refused + out.unanswered);
+}
+
+#[test]
+fn a_pause_of_the_server_counts_for_all_that_were_due_meanwhile() {
+    const PAUSE: Duration = Duration::from_millis(200);
+    let target = server(|number, at, ask| {
+        if (number, at) == (1, 0) {
+            std::thread::sleep(PAUSE);
+        }
+        list(ask).or(Some("Not enough left stocks\n".to_owned()))
+    });
+    let (run, _) = load(&Plan {
+        pace: Pace::Open { rate_per_s: 1000.0, arrival: Arrival::Constant },
+        duration: Duration::from_millis(300),
+        requests_max: u64::MAX,
+        ..plan(target)
+    });
+    // A hundred of the three hundred were due in the first half of the pause: each of them waited at
+    // least the other half.
+    let half_ns = PAUSE.as_nanos() as u64 / 2;
+    assert!(run.latency.corrected.p90_ns >= half_ns * 99 / 100, "{:?}", run.latency);
+    assert!(run.latency.raw.p50_ns <= run.latency.corrected.p50_ns, "{:?}", run.latency);
+}
+
+#[test]
+fn a_server_that_goes_away_ends_the_load() {
+    let target = server(|number, _, ask| if number == 0 { list(ask) } else { None });
+    let plan = Plan { protocol: Protocol::Padded, requests_max: u64::MAX, ..plan(target) };
+    let error = ioloom_load::run(&plan, &AtomicBool::new(false), &mut |_| {}).unwrap_err();
+    assert!(matches!(error, LoadError::Gone { .. }), "{error}");
+}

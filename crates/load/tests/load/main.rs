@@ -1,0 +1,250 @@
+//! Loads against our server, against the null server, and against servers that lie.
+
+#![allow(clippy::print_stdout, reason = "a skipped test says so")]
+
+mod liar;
+mod moments;
+
+use ioloom_load::{
+    Arrival, History, LoadError, Mix, Multiclient, NullServer, Pace, Plan, Protocol, Run, Skew,
+    Think, multiclient, null_client,
+};
+use ioloom_serve::{
+    Config, Durability, Limits, Model, Server, ShowMode, StopHandle, StoreChoice, StoreKind,
+};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+use tempfile::TempDir;
+
+const PROTOCOLS: [Protocol; 4] = [Protocol::Padded, Protocol::Line, Protocol::V2, Protocol::Resp];
+
+/// A server of ours in this process.
+struct Served {
+    _dir: TempDir,
+    padded: SocketAddr,
+    line: SocketAddr,
+    stop: StopHandle,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Served {
+    fn new(stocks: &str, change: impl FnOnce(&mut Config)) -> Self {
+        let dir = TempDir::new().unwrap();
+        let stock = dir.path().join("stock.txt");
+        std::fs::write(&stock, stocks).unwrap();
+        let mut config = Config {
+            model: Model::Epoll,
+            sharing: Model::Epoll.default_sharing(),
+            show: ShowMode::Atomic,
+            durability: Durability::None,
+            store: StoreChoice { kind: StoreKind::Sqlite, path: dir.path().join("store") },
+            stock,
+            listen: ([127, 0, 0, 1], 0).into(),
+            listen_line: Some(([127, 0, 0, 1], 0).into()),
+            settings: ioloom_exchange::Settings::default(),
+            limits: Limits { hog: Duration::from_secs(60), ..Limits::default() },
+            cores: 2,
+        };
+        change(&mut config);
+        let server = Server::start(&config).unwrap();
+        let [padded, line] = server.addresses() else { panic!("two addresses") };
+        let (padded, line, stop) = (*padded, *line, server.stop_handle());
+        let thread = Some(std::thread::spawn(move || {
+            server.run().unwrap();
+        }));
+        Self { _dir: dir, padded, line, stop, thread }
+    }
+
+    fn plan(&self, protocol: Protocol) -> Plan {
+        let target = if protocol == Protocol::Line { self.line } else { self.padded };
+        Plan {
+            protocol,
+            connections: 3,
+            requests_max: 300,
+            duration: Duration::from_secs(600),
+            timeout: Duration::from_secs(120),
+            ..Plan::new(target)
+        }
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        self.stop.stop();
+        let ended = self.thread.take().unwrap().join();
+        assert!(std::thread::panicking() || ended.is_ok());
+    }
+}
+
+const STOCKS: &str = "1 50 10\n2 1000 20\n7 5 30\n";
+
+fn load(plan: &Plan) -> (Run, Option<History>) {
+    ioloom_load::run(plan, &AtomicBool::new(false), &mut |_| {}).unwrap()
+}
+
+fn is_whole(run: &Run) {
+    assert!(run.is_right(), "{run:?}");
+    assert!(run.conservation.checked, "{:?}", run.conservation);
+    let out = &run.outcomes;
+    assert_eq!(out.sent, out.traded + out.refused + out.listed + out.turned_away + out.unanswered);
+}
+
+#[test]
+fn every_protocol_is_driven_and_verified() {
+    let server = Served::new(STOCKS, |_| {});
+    for protocol in PROTOCOLS {
+        for pipeline in [1, 8] {
+            let (run, _) = load(&Plan { pipeline, ..server.plan(protocol) });
+            is_whole(&run);
+            assert_eq!(run.outcomes.answered, 300, "{protocol:?}");
+            assert_eq!(run.latency.corrected.count, 300);
+            assert!(run.outcomes.traded > 0 && run.outcomes.listed > 0, "{:?}", run.outcomes);
+        }
+    }
+}
+
+#[test]
+fn threads_mixes_and_skews_change_what_is_asked_and_nothing_else() {
+    let server = Served::new(STOCKS, |_| {});
+    let mix = Mix { show: 0.0, buy: 1.0, sell: 0.0 };
+    let skew = Skew::Hot(1.0);
+    let (run, _) = load(&Plan { mix, skew, threads: 3, count_max: 1, ..server.plan(Protocol::V2) });
+    is_whole(&run);
+    // Of the one stock that was asked for there were fifty.
+    assert_eq!((run.outcomes.traded, run.outcomes.listed), (50, 0));
+    assert_eq!(run.generator.threads, 3);
+}
+
+#[test]
+fn a_list_that_does_not_fit_is_compared_as_far_as_it_goes() {
+    let stocks: String = (1..=2000).map(|id| format!("{id} 100 5\n")).collect();
+    let server = Served::new(&stocks, |_| {});
+    let (run, _) = load(&server.plan(Protocol::Padded));
+    is_whole(&run);
+    assert!((300..2000).contains(&run.conservation.stocks), "{:?}", run.conservation);
+    let (run, _) = load(&Plan { requests_max: 60, ..server.plan(Protocol::Line) });
+    is_whole(&run);
+    assert_eq!(run.conservation.stocks, 2000);
+}
+
+#[test]
+fn an_open_loop_accounts_for_every_arrival() {
+    let server = Served::new(STOCKS, |_| {});
+    let plan = Plan {
+        pace: Pace::Open { rate_per_s: 400.0, arrival: Arrival::Constant },
+        // The last arrival before the end is the 199th, at 497.5 ms.
+        duration: Duration::from_micros(498_000),
+        requests_max: u64::MAX,
+        threads: 2,
+        ..server.plan(Protocol::Resp)
+    };
+    let (run, _) = load(&plan);
+    is_whole(&run);
+    assert_eq!(run.outcomes.sent + run.outcomes.unsent, 199);
+    assert_eq!(run.latency.corrected.count, 199);
+    assert_eq!(run.latency.raw.count, run.outcomes.answered);
+}
+
+#[test]
+fn sessions_come_and_go() {
+    let server = Served::new(STOCKS, |_| {});
+    let plan = Plan {
+        pace: Pace::PartlyOpen {
+            sessions_per_s: 300.0,
+            arrival: Arrival::Poisson,
+            requests_mean: 4.0,
+            think: Think::Exponential(Duration::from_micros(500)),
+        },
+        requests_max: 200,
+        ..server.plan(Protocol::V2)
+    };
+    let (run, _) = load(&plan);
+    is_whole(&run);
+    let out = &run.outcomes;
+    assert!(out.sessions > 10 && out.sessions < 200, "{out:?}");
+    assert!(out.lost == 0, "{out:?}");
+}
+
+#[test]
+fn a_full_server_turns_connections_away_and_the_rest_goes_on() {
+    let server = Served::new(STOCKS, |config| config.limits.connections = 2);
+    let plan = Plan { connections: 5, requests_max: 2000, ..server.plan(Protocol::Line) };
+    let (run, _) = load(&plan);
+    assert!(run.is_right(), "{run:?}");
+    let away = run.outcomes.turned_away + run.outcomes.lost;
+    assert!(away > 0 && run.outcomes.answered > 0, "{:?}", run.outcomes);
+}
+
+#[test]
+fn a_history_has_every_request() {
+    let server = Served::new(STOCKS, |_| {});
+    let (run, history) = load(&Plan { keep_history: true, ..server.plan(Protocol::V2) });
+    let history = history.unwrap();
+    assert_eq!(history.events.len() as u64, run.outcomes.sent);
+    assert!(
+        history.events.iter().all(|event| event.ret_ns.is_some_and(|ret| ret >= event.call_ns))
+    );
+    assert_eq!(history.initial.len(), 3);
+}
+
+#[test]
+fn the_original_client_takes_as_long_as_its_sleeps_in_rounds() {
+    for (model, pool) in [(Model::Epoll, None), (Model::Pool, Some(2))] {
+        let server = Served::new(STOCKS, |config| {
+            config.model = model;
+            config.limits.threads = 2;
+        });
+        let sleep = Duration::from_millis(20);
+        let multi = Multiclient { clients: 5, orders: 3, sleep, pool };
+        let stop = AtomicBool::new(false);
+        let plan = server.plan(Protocol::Padded);
+        let run = multiclient(&plan, &multi, &stop, &mut |_| {}).unwrap();
+        assert!(run.is_right() && run.conservation.checked, "{run:?}");
+        assert_eq!(run.outcomes.answered, 15);
+        let rounds = if pool.is_some() { 3 } else { 1 };
+        assert_eq!(run.law_ns, rounds * 3 * 20_000_000);
+        // Nothing makes it shorter than its sleeps.
+        assert!(run.elapsed_ns >= run.law_ns, "{model}: {run:?}");
+    }
+}
+
+#[test]
+fn floors_answer_in_every_protocol() {
+    for protocol in PROTOCOLS {
+        let server = NullServer::bind(([127, 0, 0, 1], 0).into(), protocol).unwrap();
+        let target = server.address().unwrap();
+        let stop = Arc::new(AtomicBool::new(false));
+        let stop_too = Arc::clone(&stop);
+        let thread = std::thread::spawn(move || server.run(&stop_too));
+        let plan = Plan {
+            protocol,
+            conserve: false,
+            pipeline: 100,
+            requests_max: 2000,
+            timeout: Duration::from_secs(120),
+            ..Plan::new(target)
+        };
+        let (run, _) = load(&plan);
+        stop.store(true, Ordering::Relaxed);
+        thread.join().unwrap().unwrap();
+        assert_eq!(run.outcomes.answered, 2000, "{run:?}");
+        assert!(run.is_right() && !run.conservation.checked);
+        let null = null_client(&plan, 1000).unwrap();
+        assert_eq!((null.requests, null.latency.count), (1000, 1000));
+    }
+}
+
+#[test]
+fn what_cannot_be_is_refused() {
+    let nobody = {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.local_addr().unwrap()
+    };
+    let run =
+        |plan: &Plan| ioloom_load::run(plan, &AtomicBool::new(false), &mut |_| {}).unwrap_err();
+    assert!(matches!(run(&Plan::new(nobody)), LoadError::Connect { .. }));
+    assert!(matches!(run(&Plan { connections: 0, ..Plan::new(nobody) }), LoadError::Plan(_)));
+}

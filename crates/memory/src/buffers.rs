@@ -1,0 +1,127 @@
+//! The ladder seen through a system call: read(2) of a warm file by size of the buffer.
+//!
+//! A small buffer pays the call for each few bytes, a large one falls out of the caches, so that
+//! the bytes go to memory and come back before the program sees them. What lies between is the
+//! answer to "which buffer size".
+
+use crate::blocks::least;
+use crate::{MemoryError, Options};
+use ioloom_model::memory::MemoryResult;
+use ioloom_sys::buffer::Buffer;
+use ioloom_sys::clock::monotonic_ns;
+use ioloom_sys::{cache, file, proc};
+use std::path::PathBuf;
+
+/// Size of the file that is read.
+const FILE_BYTES: usize = 64 << 20;
+/// The same in quick mode.
+const FILE_QUICK_BYTES: usize = 32 << 20;
+/// Buffers: powers of four from here to the next.
+const BUFFER_MIN: usize = 4 << 10;
+const BUFFER_MAX: usize = 16 << 20;
+
+/// What the checks need to know of the reads.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Reads {
+    /// Share of the file's pages in memory before the reads; `None` where nobody can tell.
+    pub(crate) warm_share: Option<f64>,
+    /// Bytes that the calls brought.
+    pub(crate) brought: u64,
+    /// Bytes that the kernel counted for the calls of this process.
+    pub(crate) counted: Option<u64>,
+    /// Bytes that the device was asked for meanwhile on behalf of this process.
+    pub(crate) from_device: Option<u64>,
+}
+
+/// A file that goes away with the value.
+struct Scratch(PathBuf);
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+pub(crate) fn run(
+    options: &Options,
+    result: &mut MemoryResult,
+    go_on: &dyn Fn() -> Result<(), MemoryError>,
+) -> Result<Reads, MemoryError> {
+    let bytes = if options.quick { FILE_QUICK_BYTES } else { FILE_BYTES };
+    let path = options.dir.join(format!(".ioloom-memory-{}", std::process::id()));
+    let fail = |operation, path: &std::path::Path, reason| MemoryError::Call {
+        operation,
+        path: path.display().to_string(),
+        reason,
+        remedy: "give a directory with room for it (--dir DIR)",
+    };
+    std::fs::create_dir_all(&options.dir).map_err(|e| fail("make directory", &options.dir, e))?;
+    let scratch = Scratch(path.clone());
+    std::fs::write(&path, vec![7u8; bytes]).map_err(|e| fail("write file", &path, e))?;
+    let open = file::open(&path, file::OpenHow::default());
+    let open = open.map_err(|e| fail("open", &path, e))?;
+    let resident = cache::resident_pages(&open, bytes as u64).ok().flatten();
+    let pages = (bytes as u64).div_ceil(proc::page_bytes());
+    let mut reads =
+        Reads { warm_share: resident.map(|n| n as f64 / pages as f64), ..Reads::default() };
+    let before = proc::process_io().ok();
+    let mut buffer = Buffer::new(BUFFER_MAX);
+    buffer.touch_pages();
+    let mut curve = Vec::new();
+    let mut size = BUFFER_MIN;
+    while size <= BUFFER_MAX {
+        let mut times = Vec::new();
+        for _ in 0..if options.quick { 3 } else { 5 } {
+            go_on()?;
+            let into = &mut buffer.whole_mut()[..size];
+            let start = monotonic_ns();
+            let mut at = 0;
+            while at < bytes {
+                let got = file::read_at(&open, into, at as u64);
+                let got = got.map_err(|e| fail("read", &path, e))?;
+                if got == 0 {
+                    break;
+                }
+                // The reader looks at each line, as a program that wants the bytes does.
+                let seen = into[..got].iter().step_by(64).fold(0u64, |s, b| s + u64::from(*b));
+                std::hint::black_box(seen);
+                at += got;
+            }
+            reads.brought += at as u64;
+            times.push((monotonic_ns() - start) as f64);
+        }
+        curve.push((size as f64, bytes as f64 / (least(&times) / 1e9)));
+        size *= 2;
+    }
+    let after = proc::process_io().ok();
+    drop(scratch);
+    if let (Some(before), Some(after)) = (before, after) {
+        reads.counted = Some(after.read_chars - before.read_chars);
+        reads.from_device = Some(after.read_bytes - before.read_bytes);
+    }
+    if let Some((size, rate)) = best(&curve) {
+        result.extra.insert("read_buffer_bytes".to_owned(), size);
+        result.extra.insert("warm_read_bytes_per_s".to_owned(), rate);
+    }
+    result.curves.insert("bufsize".to_owned(), curve);
+    Ok(reads)
+}
+
+/// The smallest buffer within 5 % of the best rate, and its rate: a smaller one leaves more of the
+/// cache to others.
+pub(crate) fn best(curve: &[(f64, f64)]) -> Option<(f64, f64)> {
+    let top = curve.iter().map(|(_, rate)| *rate).fold(0.0, f64::max);
+    curve.iter().copied().find(|(_, rate)| *rate >= 0.95 * top)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_smallest_of_the_good_buffers_is_named() {
+        let curve = [(4.0, 2.0), (8.0, 3.8), (16.0, 4.0), (32.0, 3.9), (64.0, 2.0)];
+        assert_eq!(best(&curve), Some((8.0, 3.8)));
+        assert_eq!(best(&[]), None);
+    }
+}

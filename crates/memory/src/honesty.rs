@@ -1,0 +1,442 @@
+//! Sixteen questions that a measurement of memory should be asked, with the evidence.
+//!
+//! Counters of the system are read before and after; what they say of the time between is said of
+//! everything measured then. A question that nothing here answers is skipped with the reason, never
+//! passed.
+
+use crate::Options;
+use crate::blocks::Released;
+use crate::buffers::Reads;
+use crate::ladder::LadderFacts;
+use crate::parallel::BUSY_MAX;
+use ioloom_model::memory::{Check, CheckState, MemoryResult};
+use ioloom_stats::{TwoRegimes, median};
+use ioloom_sys::clock::monotonic_ns;
+use ioloom_sys::proc::{self, parse};
+use std::path::Path;
+
+use CheckState::{Fail, Pass, Skipped, Warn};
+
+/// Counters before the measurement.
+#[derive(Debug)]
+pub(crate) struct Before {
+    wait: CpuWait,
+    steal: Option<u64>,
+    total: Option<u64>,
+    vmstat: Option<String>,
+}
+
+impl Before {
+    pub(crate) fn take() -> Self {
+        let stat = proc::system_stat().ok();
+        Self {
+            wait: CpuWait::start(),
+            steal: stat.as_ref().map(|s| s.total.steal),
+            total: stat.as_ref().map(|s| s.total.total()),
+            vmstat: text("/proc/vmstat"),
+        }
+    }
+}
+
+/// Time in which some thread of the machine waited for a processor (pressure stall information).
+#[derive(Debug)]
+pub(crate) struct CpuWait {
+    started_ns: u64,
+    waited_us: Option<u64>,
+}
+
+impl CpuWait {
+    pub(crate) fn start() -> Self {
+        Self { started_ns: monotonic_ns(), waited_us: waited_us() }
+    }
+
+    /// Share of the time since the start; `None` where the kernel does not tell.
+    pub(crate) fn share(&self) -> Option<f64> {
+        let waited = waited_us()?.checked_sub(self.waited_us?)?;
+        Some(waited as f64 * 1e3 / (monotonic_ns() - self.started_ns).max(1) as f64)
+    }
+}
+
+fn waited_us() -> Option<u64> {
+    total_us(&text("/proc/pressure/cpu")?)
+}
+
+fn total_us(pressure: &str) -> Option<u64> {
+    let some = pressure.lines().find(|line| line.starts_with("some"))?;
+    some.split_once("total=")?.1.trim().parse().ok()
+}
+
+fn text(path: &str) -> Option<String> {
+    proc::read_text(Path::new(path)).ok()
+}
+
+/// A line `name value` of /proc/vmstat.
+fn count(vmstat: &str, name: &str) -> Option<u64> {
+    let line = vmstat.lines().find(|line| line.split(' ').next() == Some(name))?;
+    line.split(' ').nth(1)?.parse().ok()
+}
+
+/// All sixteen answers.
+pub(crate) fn answer(
+    result: &MemoryResult,
+    bench: &Released,
+    facts: &LadderFacts,
+    before: &Before,
+    reads: Option<&Reads>,
+    options: &Options,
+) -> Vec<Check> {
+    let answers: [(&str, (CheckState, String)); 16] = [
+        ("held to one processor", held(result, bench)),
+        ("processors free of others", free(before)),
+        ("median near the least", disturbance(result)),
+        ("steady clock rate", clock(bench)),
+        ("huge pages granted", huge(result)),
+        ("caches told alike", told_alike(result, options)),
+        ("free memory told alike", memory_told()),
+        ("no reclaim meanwhile", reclaim(before)),
+        ("warm file really warm", warm(reads)),
+        ("nothing moves memory", movers()),
+        ("bytes add up", bytes(reads)),
+        ("requests in flight add up", (Skipped, LITTLE.to_owned())),
+        ("larger set never cheaper", envelope(facts)),
+        ("one regime", regimes(facts)),
+        ("no prefetcher learns", prefetch(facts)),
+        ("other processors ours", others(result, before)),
+    ];
+    let check = |(i, (asks, (state, evidence))): (usize, (&str, (CheckState, String)))| Check {
+        id: format!("H{}", i + 1),
+        asks: asks.to_owned(),
+        state,
+        evidence,
+    };
+    answers.into_iter().enumerate().map(check).collect()
+}
+
+const LITTLE: &str = "no device works in this measurement; the page-cache study asks it";
+
+fn held(result: &MemoryResult, bench: &Released) -> (CheckState, String) {
+    let Some(cpu) = result.cpu else {
+        return (Fail, "the thread could not be held: it may have moved".to_owned());
+    };
+    let share = bench.moved as f64 / bench.blocks.max(1) as f64;
+    let text = format!("{} of {} blocks on another than {cpu}", bench.moved, bench.blocks);
+    (
+        if bench.moved == 0 {
+            Pass
+        } else if share < 0.01 {
+            Warn
+        } else {
+            Fail
+        },
+        text,
+    )
+}
+
+fn free(before: &Before) -> (CheckState, String) {
+    let steal = match (proc::system_stat(), before.steal, before.total) {
+        (Ok(now), Some(steal), Some(total)) => {
+            Some((now.total.steal - steal) as f64 / (now.total.total() - total).max(1) as f64)
+        }
+        _ => None,
+    };
+    let wait = before.wait.share();
+    let say = |what: &str, share: Option<f64>| match share {
+        Some(share) => format!("{what} {:.1} %", share * 100.0),
+        None => format!("{what} not known"),
+    };
+    let text = format!("{}, {}", say("threads waited", wait), say("stolen", steal));
+    match (wait, steal) {
+        (None, None) => (Skipped, text),
+        (w, s) if w.unwrap_or(0.0) > 0.25 || s.unwrap_or(0.0) > 0.05 => (Fail, text),
+        (w, s) if w.unwrap_or(0.0) > 0.05 || s.unwrap_or(0.0) > 0.01 => (Warn, text),
+        _ => (Pass, text),
+    }
+}
+
+fn disturbance(result: &MemoryResult) -> (CheckState, String) {
+    let ratios: Vec<f64> = result.ladder.iter().map(|p| p.ns_median / p.ns_min).collect();
+    let ratio = median(&ratios);
+    let text = format!("median of a size over its least: {ratio:.2}");
+    (
+        if ratio < 1.10 {
+            Pass
+        } else if ratio < 1.5 {
+            Warn
+        } else {
+            Fail
+        },
+        text,
+    )
+}
+
+fn clock(bench: &Released) -> (CheckState, String) {
+    let (Some(low), Some(high)) = (
+        bench.cycles_ns.iter().copied().reduce(f64::min),
+        bench.cycles_ns.iter().copied().reduce(f64::max),
+    ) else {
+        return (Skipped, "no loop of known cycles for this processor".to_owned());
+    };
+    let drift = high / low - 1.0;
+    let text = format!("{:.2} GHz, drift {:.1} %", 1.0 / low, drift * 100.0);
+    (
+        if drift < 0.03 {
+            Pass
+        } else if drift < 0.10 {
+            Warn
+        } else {
+            Fail
+        },
+        text,
+    )
+}
+
+fn huge(result: &MemoryResult) -> (CheckState, String) {
+    let Some(share) = result.huge_share else {
+        return (Skipped, "the kernel does not tell".to_owned());
+    };
+    let granted = format!("{:.0} % of the region in huge pages", share * 100.0);
+    let knee = |pages: &str| result.extra.get(&format!("tlb_{pages}_l1_high_pages")).copied();
+    match (knee("small"), knee("huge")) {
+        _ if share < 0.9 => (Warn, format!("{granted}: translation is part of the ladder")),
+        (Some(small), Some(huge)) if huge < 4.0 * small => {
+            (Warn, format!("{granted}, but the reach stays at {huge:.0} small pages: split below"))
+        }
+        _ => (Pass, granted),
+    }
+}
+
+fn told_alike(result: &MemoryResult, options: &Options) -> (CheckState, String) {
+    let told = &options.advertised;
+    if told.kernel_bytes.is_empty() && told.cpuid_bytes.is_empty() {
+        return (Skipped, "neither the kernel nor the processor tells its caches".to_owned());
+    }
+    let mut odd = Vec::new();
+    if !told.cpuid_bytes.is_empty() && told.cpuid_bytes != told.kernel_bytes {
+        odd.push("kernel and CPUID differ".to_owned());
+    }
+    if let (Some(socket), Some(last)) = (told.cpuid_socket_bytes, told.kernel_bytes.last())
+        && socket != *last
+    {
+        odd.push(format!("last level {} MiB or, by the socket, {} MiB", last >> 20, socket >> 20));
+    }
+    let against = |l: &&ioloom_model::memory::MemoryLevel| {
+        l.bracket_bytes.is_some() && l.verdict != "confirmed"
+    };
+    odd.extend(result.levels.iter().filter(against).map(|l| format!("{} {}", l.name, l.verdict)));
+    if odd.is_empty() {
+        (Pass, "kernel, CPUID and curve agree".to_owned())
+    } else {
+        (Warn, odd.join("; "))
+    }
+}
+
+fn memory_told() -> (CheckState, String) {
+    let (Some(meminfo), Some(vmstat)) = (text("/proc/meminfo"), text("/proc/vmstat")) else {
+        return (Skipped, "/proc/meminfo or /proc/vmstat cannot be read".to_owned());
+    };
+    let (Some(kib), Some(pages)) =
+        (parse::field(&meminfo, "MemFree"), count(&vmstat, "nr_free_pages"))
+    else {
+        return (Skipped, "the kernel does not tell both".to_owned());
+    };
+    let (a, b) = ((kib << 10) as f64, (pages * proc::page_bytes()) as f64);
+    let text = format!("MemFree {:.2} GiB, free pages {:.2} GiB", a / GIB, b / GIB);
+    // Both move while they are read; a tenth and 64 MiB are not a contradiction.
+    let apart = (a - b).abs();
+    (if apart < 0.1 * a.max(b) || apart < 64.0 * 1024.0 * 1024.0 { Pass } else { Warn }, text)
+}
+
+const GIB: f64 = (1u64 << 30) as f64;
+
+fn reclaim(before: &Before) -> (CheckState, String) {
+    let (Some(was), Some(now)) = (&before.vmstat, text("/proc/vmstat")) else {
+        return (Skipped, "/proc/vmstat cannot be read".to_owned());
+    };
+    let grown = |name: &str| Some(count(&now, name)?.saturating_sub(count(was, name)?));
+    let names = ["pgscan_kswapd", "pgscan_direct", "oom_kill", "pswpin", "pswpout"];
+    let found: Vec<String> = names
+        .iter()
+        .filter_map(|name| grown(name).filter(|n| *n > 0).map(|n| format!("{name} +{n}")))
+        .collect();
+    if found.is_empty() {
+        (Pass, "no page was looked at for reclaim".to_owned())
+    } else if grown("pgscan_direct").unwrap_or(0) + grown("oom_kill").unwrap_or(0) > 0 {
+        (Fail, found.join(", "))
+    } else {
+        (Warn, found.join(", "))
+    }
+}
+
+fn warm(reads: Option<&Reads>) -> (CheckState, String) {
+    match reads.map(|r| r.warm_share) {
+        None => (Skipped, "no file was read".to_owned()),
+        Some(None) => (Skipped, "nobody can tell what is cached".to_owned()),
+        Some(Some(share)) => {
+            let text = format!("{:.1} % of the file in memory before", share * 100.0);
+            (if share >= 0.999 { Pass } else { Fail }, text)
+        }
+    }
+}
+
+fn movers() -> (CheckState, String) {
+    let mut found = Vec::new();
+    let damon = Path::new("/sys/kernel/mm/damon/admin/kdamonds");
+    if let Some(n) = text(&damon.join("nr_kdamonds").display().to_string())
+        && (0..n.trim().parse::<u32>().unwrap_or(0)).any(|i| {
+            let state = text(&damon.join(i.to_string()).join("state").display().to_string());
+            state.is_some_and(|s| s.trim() == "on")
+        })
+    {
+        found.push("DAMON moves memory that nobody uses".to_owned());
+    }
+    let swaps = text("/proc/swaps").unwrap_or_default();
+    if swaps.lines().count() > 1 {
+        found.push("swap is on".to_owned());
+    }
+    let limit = ["/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"]
+        .iter()
+        .find_map(|path| text(path)?.trim().parse::<u64>().ok())
+        // The first version of control groups says "none" by a number that no memory reaches.
+        .filter(|bytes| *bytes < 1 << 60);
+    found.extend(limit.map(|bytes| format!("a control group holds it to {} MiB", bytes >> 20)));
+    if found.is_empty() {
+        (Pass, "no DAMON, no swap, no limit".to_owned())
+    } else {
+        (Warn, found.join("; "))
+    }
+}
+
+fn bytes(reads: Option<&Reads>) -> (CheckState, String) {
+    let Some(reads) = reads else { return (Skipped, "no file was read".to_owned()) };
+    let (Some(counted), Some(device)) = (reads.counted, reads.from_device) else {
+        return (Skipped, "/proc/self/io cannot be read".to_owned());
+    };
+    // The kernel counts also what the program itself reads of /proc meanwhile.
+    let extra = counted.saturating_sub(reads.brought);
+    let text = format!(
+        "calls brought {} MiB, the kernel counted {} KiB more, {} KiB from a device",
+        reads.brought >> 20,
+        extra >> 10,
+        device >> 10
+    );
+    let right = counted >= reads.brought && extra < 1 << 20;
+    (
+        if !right {
+            Fail
+        } else if device > 0 {
+            Warn
+        } else {
+            Pass
+        },
+        text,
+    )
+}
+
+fn envelope(facts: &LadderFacts) -> (CheckState, String) {
+    let (moved, all) = (facts.found.disturbed.len(), facts.found.envelope.len());
+    let text = format!("{moved} of {all} sizes were dearer than a larger one");
+    let share = moved as f64 / all.max(1) as f64;
+    (
+        if moved == 0 {
+            Pass
+        } else if share < 0.10 {
+            Warn
+        } else {
+            Fail
+        },
+        text,
+    )
+}
+
+fn regimes(facts: &LadderFacts) -> (CheckState, String) {
+    let mut found = Vec::new();
+    for (i, blocks) in facts.blocks_of_levels.iter().enumerate() {
+        if let Ok(two) = TwoRegimes::test(blocks)
+            && two.found
+            && two.change > 0.15
+        {
+            found.push(format!("level {}: {:.1} and {:.1} ns", i + 1, two.low, two.high));
+        }
+    }
+    if found.is_empty() {
+        (Pass, "blocks of each level fall in one group".to_owned())
+    } else {
+        (Warn, found.join("; "))
+    }
+}
+
+fn prefetch(facts: &LadderFacts) -> (CheckState, String) {
+    let Some(ratio) = facts.fresh_over_same else {
+        return (Skipped, "no second level to walk in".to_owned());
+    };
+    let text = format!("a new order costs {ratio:.2} times one walked before");
+    // The first walk also finds lines that were just written, so a little more is usual.
+    (
+        if ratio < 1.05 {
+            Pass
+        } else if ratio < 1.5 {
+            Warn
+        } else {
+            Fail
+        },
+        text,
+    )
+}
+
+fn others(result: &MemoryResult, before: &Before) -> (CheckState, String) {
+    if let Some(why) = &result.pairs_skipped {
+        return (Warn, format!("pairs refused: {why}"));
+    }
+    if result.pairs.is_empty() && result.smt.is_none() {
+        return (Skipped, "nothing used a second processor".to_owned());
+    }
+    match before.wait.share() {
+        Some(share) => {
+            let text =
+                format!("threads waited for a processor in {:.1} % of the time", share * 100.0);
+            (if share <= BUSY_MAX { Pass } else { Fail }, text)
+        }
+        None => (Skipped, "the kernel does not tell (no pressure information)".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pressure_and_counters_are_read() {
+        let text = "some avg10=1.00 avg60=0.5 avg300=0.1 total=12345\nfull avg10=0 total=9\n";
+        assert_eq!(total_us(text), Some(12345));
+        assert_eq!(total_us("full total=3"), None);
+        let vmstat = "nr_free_pages 12\nnr_free_pages_blocks 3\n";
+        assert_eq!(count(vmstat, "nr_free_pages"), Some(12));
+        assert_eq!(count(vmstat, "nr_free"), None);
+    }
+
+    #[test]
+    fn missing_and_moved_bytes_are_seen() {
+        let good = Reads {
+            warm_share: Some(1.0),
+            brought: 1 << 30,
+            counted: Some((1 << 30) + 5000),
+            from_device: Some(0),
+        };
+        assert_eq!(bytes(Some(&good)).0, Pass);
+        assert_eq!(warm(Some(&good)).0, Pass);
+        assert_eq!(bytes(Some(&Reads { counted: Some(1 << 29), ..good })).0, Fail);
+        assert_eq!(bytes(Some(&Reads { from_device: Some(4096), ..good })).0, Warn);
+        assert_eq!(warm(Some(&Reads { warm_share: Some(0.5), ..good })).0, Fail);
+        assert_eq!(bytes(None).0, Skipped);
+    }
+
+    #[test]
+    fn a_clock_that_drifts_is_seen() {
+        let bench =
+            |cycles_ns: &[f64]| Released { moved: 0, blocks: 10, cycles_ns: cycles_ns.to_vec() };
+        assert_eq!(clock(&bench(&[0.25, 0.252])).0, Pass);
+        assert_eq!(clock(&bench(&[0.25, 0.27])).0, Warn);
+        assert_eq!(clock(&bench(&[0.25, 0.5])).0, Fail);
+        assert_eq!(clock(&bench(&[])).0, Skipped);
+    }
+}

@@ -1,0 +1,240 @@
+//! From the accounts of threads to states, and to what they rest on.
+//!
+//! A [`Meter`](crate::Meter) keeps sums by call and no spans, so this is level 0 without positions:
+//! it costs the same however long a run is, and is therefore what every run of a study is watched
+//! with. The states of a thread add up to its elapsed time exactly.
+
+use crate::collect::calibrate_own;
+use crate::meter::{Detail, Reads, ThreadReport};
+use ioloom_model::evidence::{Checks, SourceReport};
+use ioloom_model::{CallKind, CallStats, Evidence, Level, State, StateTable, ThreadTime};
+use ioloom_stats::Histogram;
+use ioloom_trace::classify::Sums;
+use std::collections::BTreeMap;
+
+/// Part of the elapsed time from which on a note says what watching costs, per cent.
+const OVERHEAD_WARN_PCT: f64 = 1.0;
+
+/// The table of one thread. `function_waits` is what a wait inside the user's function is, where the
+/// caller knows.
+pub fn states(report: &ThreadReport, function_waits: Option<State>) -> StateTable {
+    let time = &report.time;
+    let sums = Sums {
+        on_cpu_ns: time.on_cpu_ns,
+        ready_ns: time.ready_ns,
+        io_ns: time.io_ns.saturating_sub(report.async_io_ns),
+        async_io_ns: report.async_io_ns,
+        sync_ns: time.sync_ns,
+        function_ns: time.compute_blocked_ns,
+        unknown_ns: time.unknown_ns,
+    };
+    sums.table(function_waits)
+}
+
+/// What the tables of these threads rest on. Measures what a reading of each clock costs, which takes
+/// a millisecond.
+pub fn evidence(reports: &[ThreadReport]) -> Evidence {
+    let costs = calibrate_own();
+    let mut reads = Reads::default();
+    for report in reports {
+        reads.laps += report.reads.laps;
+        reads.clock += report.reads.clock;
+        reads.delay += report.reads.delay;
+    }
+    let source = |name: &str, records, ns| SourceReport {
+        name: name.to_owned(),
+        records,
+        lost: 0,
+        ns_per_event: ns,
+        privilege: "none".to_owned(),
+    };
+    let sources = vec![
+        source("calls", reads.laps, costs.span_ns),
+        source("thread-clock", reads.clock, costs.clock_ns),
+        source("schedstat", reads.delay, costs.delay_ns),
+    ];
+    let elapsed_ns: u64 = reports.iter().map(|r| r.time.elapsed_ns).sum();
+    let stated_ns: u64 = reports.iter().map(|r| stated_ns(&r.time)).sum();
+    let of_elapsed = |ns: f64| 100.0 * ns / elapsed_ns.max(1) as f64;
+    let cost_ns: f64 =
+        sources.iter().filter_map(|s| Some(s.records as f64 * s.ns_per_event?)).sum();
+    let overhead_pct = of_elapsed(cost_ns);
+    let mut notes = Vec::new();
+    if overhead_pct > OVERHEAD_WARN_PCT {
+        notes.push(format!("reading the clocks took about {overhead_pct:.1} % of the run"));
+    }
+    let tiling_pct = if elapsed_ns == 0 { 100.0 } else { of_elapsed(stated_ns as f64) };
+    let checks = Checks { tiling_pct, ..Checks::default() };
+    Evidence { level: Level::Account, sources, checks, overhead_pct, notes }
+}
+
+fn stated_ns(time: &ThreadTime) -> u64 {
+    time.on_cpu_ns
+        + time.ready_ns.unwrap_or(0)
+        + time.io_ns
+        + time.sync_ns
+        + time.compute_blocked_ns
+        + time.unknown_ns
+}
+
+/// `part` of `of` things, scaled to `all` of them.
+pub(crate) fn scaled(part: u64, all: u64, of: u64) -> u64 {
+    if of == 0 || of == all {
+        return part;
+    }
+    (u128::from(part) * u128::from(all) / u128::from(of)) as u64
+}
+
+/// Off-processor wall time by group of calls.
+#[derive(Debug, Default, Clone, Copy)]
+pub(crate) struct Weights {
+    io: u64,
+    async_io: u64,
+    sync: u64,
+    compute: u64,
+}
+
+impl Weights {
+    pub(crate) fn add(
+        &mut self,
+        kind: CallKind,
+        wall: u64,
+        not_blocked: u64,
+        detail: Detail,
+        ring: bool,
+    ) {
+        let off = match detail {
+            Detail::Full { .. } => wall.saturating_sub(not_blocked),
+            Detail::Totals | Detail::Traced if kind == CallKind::Compute => 0,
+            Detail::Totals | Detail::Traced => wall,
+        };
+        match kind {
+            CallKind::Compute => self.compute += off,
+            CallKind::HandOver | CallKind::Memory => self.sync += off,
+            CallKind::Completion if ring => self.async_io += off,
+            _ => self.io += off,
+        }
+    }
+}
+
+/// Splits elapsed time into states that add up to it exactly; also the part of the waiting for input
+/// that waited for completions of a ring.
+pub(crate) fn split(
+    elapsed: u64,
+    cpu: u64,
+    ready: Option<u64>,
+    off: &Weights,
+    in_calls: u64,
+) -> (ThreadTime, u64) {
+    let on_cpu_ns = cpu.min(elapsed);
+    let ready_ns = ready.map(|r| r.min(elapsed - on_cpu_ns));
+    let rest = elapsed - on_cpu_ns - ready_ns.unwrap_or(0);
+    // Time outside every call is ours; at most that much of what is left is unknown, unless no
+    // call waited at all.
+    let weight = off.io + off.async_io + off.sync + off.compute;
+    let outside = elapsed.saturating_sub(in_calls);
+    let blocked = if weight == 0 { 0 } else { rest.saturating_sub(outside.min(rest / 2)) };
+    let part = |w: u64| (u128::from(blocked) * u128::from(w) / u128::from(weight.max(1))) as u64;
+    let (sync_ns, compute_blocked_ns) = (part(off.sync), part(off.compute));
+    let async_io_ns = part(off.async_io);
+    let io_ns = part(off.io) + async_io_ns;
+    let time = ThreadTime {
+        elapsed_ns: elapsed,
+        on_cpu_ns,
+        ready_ns,
+        io_ns,
+        sync_ns,
+        compute_blocked_ns,
+        unknown_ns: rest - io_ns - sync_ns - compute_blocked_ns,
+        ..ThreadTime::default()
+    };
+    (time, async_io_ns)
+}
+
+/// Merges the tables of all threads into one row per kind of call.
+pub fn merge_calls(reports: &[ThreadReport]) -> BTreeMap<CallKind, CallStats> {
+    let mut merged: BTreeMap<CallKind, (u64, Histogram)> = BTreeMap::new();
+    for (kind, count, table) in reports.iter().flat_map(|r| &r.tables) {
+        let all = merged.entry(*kind).or_default();
+        all.0 += count;
+        all.1.merge(table);
+    }
+    merged
+        .into_iter()
+        .map(|(kind, (count, table))| {
+            let stats = CallStats {
+                count,
+                timed: table.count(),
+                total_ns: scaled(table.sum_ns(), count, table.count()),
+                min_ns: table.min_ns(),
+                p50_ns: table.quantile_ns(0.5),
+                p90_ns: table.quantile_ns(0.9),
+                p99_ns: table.quantile_ns(0.99),
+                max_ns: table.max_ns(),
+            };
+            (kind, stats)
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn states_add_up_to_the_elapsed_time(
+            elapsed in 0u64..1 << 40, cpu in 0u64..1 << 40, ready in proptest::option::of(0u64..1 << 40),
+            io in 0u64..1 << 40, sync in 0u64..1 << 40, compute in 0u64..1 << 40, calls in 0u64..1 << 42,
+            async_io in 0u64..1 << 40,
+        ) {
+            let (t, part) = split(elapsed, cpu, ready, &Weights { io, async_io, sync, compute }, calls);
+            prop_assert_eq!(stated_ns(&t), elapsed);
+            prop_assert!(part <= t.io_ns);
+        }
+    }
+
+    #[test]
+    fn waiting_goes_to_the_calls_that_waited() {
+        let off = Weights { io: 60, async_io: 40, sync: 300, compute: 0 };
+        let (t, async_io_ns) = split(1000, 500, Some(100), &off, 1000);
+        assert_eq!(async_io_ns, 40);
+        assert_eq!((t.io_ns, t.sync_ns, t.compute_blocked_ns, t.unknown_ns), (100, 300, 0, 0));
+    }
+
+    #[test]
+    fn tables_hold_all_of_the_elapsed_time_and_name_what_is_not_told_apart() {
+        let time = ThreadTime {
+            elapsed_ns: 100,
+            on_cpu_ns: 40,
+            ready_ns: Some(10),
+            io_ns: 30,
+            sync_ns: 5,
+            compute_blocked_ns: 12,
+            unknown_ns: 3,
+            ..ThreadTime::default()
+        };
+        let report = ThreadReport { time, async_io_ns: 20, ..ThreadReport::default() };
+        for (waits, sleep, unknown) in [(None, None, 15), (Some(State::Sleep), Some(12), 3)] {
+            let table = states(&report, waits);
+            let sum: u64 = table.values().filter_map(|t| t.ns).sum();
+            assert_eq!(sum, 100);
+            let ns = |state| table[&state].ns;
+            assert_eq!((ns(State::Io), ns(State::AsyncIo)), (Some(10), Some(20)));
+            assert_eq!((ns(State::Sleep), ns(State::Unknown)), (sleep, Some(unknown)));
+            for (state, time) in table.iter().filter(|(_, t)| t.ns.is_none()) {
+                assert!(time.why.is_some(), "{state:?}");
+                let held = |t: &ioloom_model::StateTime| t.includes.contains(state);
+                assert!(table.values().any(held), "{state:?} stands nowhere");
+            }
+        }
+        let none = ThreadTime { ready_ns: None, io_ns: 40, ..report.time.clone() };
+        let table = states(&ThreadReport { time: none, ..ThreadReport::default() }, None);
+        assert_eq!(table[&State::Ready].ns, None);
+        assert!(table[&State::Io].includes.contains(&State::Preempted));
+        let evidence = evidence(&[report]);
+        assert!((evidence.checks.tiling_pct - 100.0).abs() < 1e-9);
+        assert!(evidence.sources.iter().all(|s| s.ns_per_event.is_some_and(|ns| ns > 0.0)));
+    }
+}

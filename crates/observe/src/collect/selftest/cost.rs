@@ -1,0 +1,74 @@
+//! What a level costs tasks that only compute: the same tasks with and without a recorder, in turns,
+//! by processor time.
+
+use crate::collect::{Options, Session};
+use ioloom_model::Level;
+use ioloom_sys::clock::thread_cpu_ns;
+use ioloom_trace::SpanKind;
+use std::hint::black_box;
+
+/// Length of a task of the cost part.
+const TASK_NS: u64 = 30_000;
+
+/// More processor time for a pass of tasks with the level than without, per cent.
+pub(super) fn cost(level: Level, tasks: u64, level_first: bool) -> Option<f64> {
+    let options = Options { spans_max: 1 << 20, calibrate: false, ..Options::default() };
+    let rounds = rounds_of(TASK_NS);
+    let with = || {
+        let session = Session::start(Some(level), options).ok()?;
+        let mut recorder = session.register("worker", "worker");
+        session.begin();
+        recorder.begin();
+        let before = thread_cpu_ns();
+        for task in 0..tasks {
+            // Three short calls around the function, as a file has them.
+            for kind in [SpanKind::Open, SpanKind::Read] {
+                recorder.lap(kind, task as u32);
+            }
+            black_box(spin(rounds));
+            recorder.lap(SpanKind::Compute, task as u32);
+            recorder.lap(SpanKind::Close, task as u32);
+        }
+        let ns = thread_cpu_ns() - before;
+        recorder.finish();
+        session.stop();
+        Some(ns as f64)
+    };
+    let without = || {
+        let before = thread_cpu_ns();
+        for _ in 0..tasks {
+            black_box(spin(rounds));
+        }
+        Some((thread_cpu_ns() - before) as f64)
+    };
+    let (with, without) = if level_first {
+        let with = with()?;
+        (with, without()?)
+    } else {
+        let without = without()?;
+        (with()?, without)
+    };
+    Some(100.0 * (with / without - 1.0))
+}
+
+/// Rounds of [`spin`] that take `ns`; the fastest of some tries, so that a task is never shorter.
+fn rounds_of(ns: u64) -> u64 {
+    const TRIED: u64 = 20_000;
+    let took = (0..20).map(|_| {
+        let before = thread_cpu_ns();
+        black_box(spin(TRIED));
+        (thread_cpu_ns() - before).max(1)
+    });
+    (TRIED * ns).div_ceil(took.min().unwrap_or(ns))
+}
+
+/// Work that the compiler cannot leave out.
+pub(super) fn spin(rounds: u64) -> u64 {
+    let mut x = 0x9E37_79B9_7F4A_7C15_u64;
+    for _ in 0..rounds {
+        x ^= x << 13;
+        x ^= x >> 7;
+        x ^= x << 17;
+    }
+    x
+}

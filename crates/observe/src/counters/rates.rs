@@ -1,0 +1,208 @@
+//! The columns of sar, from two samples.
+
+use super::field::Field;
+use super::read::Sample;
+use ioloom_sys::proc::DiskCounters;
+use serde::Serialize;
+
+/// Paging per second, the columns of `sar -B`, and what belongs beside them.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
+pub struct PagingRates {
+    /// Brought in from devices, KiB.
+    pub pgpgin_kib_per_s: f64,
+    /// Given to devices, KiB.
+    pub pgpgout_kib_per_s: f64,
+    /// Page faults.
+    pub fault_per_s: f64,
+    /// Page faults that waited for a device.
+    pub majflt_per_s: f64,
+    /// Pages freed.
+    pub pgfree_per_s: f64,
+    /// Pages scanned by the kernel's own thread.
+    pub pgscank_per_s: f64,
+    /// Pages scanned by tasks that needed memory.
+    pub pgscand_per_s: f64,
+    /// Pages reclaimed.
+    pub pgsteal_per_s: f64,
+    /// Pages reclaimed of those scanned, percent; 0 if none was scanned.
+    pub vmeff_percent: f64,
+    /// Pages made dirty.
+    pub dirtied_per_s: f64,
+    /// Pages written.
+    pub written_per_s: f64,
+    /// Pages wanted again soon after they were reclaimed.
+    pub refault_per_s: f64,
+}
+
+/// Memory now, the columns of `sar -r`, KiB.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
+pub struct MemoryLevels {
+    /// Free.
+    pub kbmemfree: u64,
+    /// Available without swapping, as the kernel estimates it.
+    pub kbavail: u64,
+    /// All less available.
+    pub kbmemused: u64,
+    /// The same, percent.
+    pub memused_percent: f64,
+    /// Cache of block devices.
+    pub kbbuffers: u64,
+    /// Page cache, shared memory included.
+    pub kbcached: u64,
+    /// Memory that was promised.
+    pub kbcommit: u64,
+    /// The same of memory and swap, percent.
+    pub commit_percent: f64,
+    /// Used recently.
+    pub kbactive: u64,
+    /// Not used recently.
+    pub kbinact: u64,
+    /// Dirty.
+    pub kbdirty: u64,
+}
+
+/// A device per second, the columns of `sar -d -p`.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
+pub struct DeviceRates {
+    /// Requests completed, after merging.
+    pub tps: f64,
+    /// Read, KiB.
+    pub rkb_per_s: f64,
+    /// Written, KiB.
+    pub wkb_per_s: f64,
+    /// Discarded, KiB.
+    pub dkb_per_s: f64,
+    /// Mean size of a request, KiB.
+    pub areq_sz_kib: f64,
+    /// Mean number of requests under way or waiting.
+    pub aqu_sz: f64,
+    /// Mean time of a request with its wait, ms.
+    pub await_ms: f64,
+    /// Time with a request under way, percent.
+    pub util_percent: f64,
+    /// Flushes of the device's cache.
+    pub flushes_per_s: f64,
+}
+
+/// Seconds between two samples; `None` if they are not in order.
+fn seconds(a: &Sample, b: &Sample) -> Option<f64> {
+    (b.at_ns > a.at_ns).then(|| (b.at_ns - a.at_ns) as f64 / 1e9)
+}
+
+/// Paging between two samples; `None` where /proc/vmstat is not there.
+pub fn paging(a: &Sample, b: &Sample) -> Option<PagingRates> {
+    let seconds = seconds(a, b)?;
+    let grown = |field: Field| Some(b.get(field)?.saturating_sub(a.get(field)?) as f64);
+    let rate = |field: Field| grown(field).map_or(0.0, |sum| sum / seconds);
+    grown(Field::PageIn)?;
+    let scanned = rate(Field::ScannedBackground) + rate(Field::ScannedDirect);
+    let stolen = rate(Field::StolenAnon) + rate(Field::StolenFile);
+    Some(PagingRates {
+        pgpgin_kib_per_s: rate(Field::PageIn),
+        pgpgout_kib_per_s: rate(Field::PageOut),
+        fault_per_s: rate(Field::Faults),
+        majflt_per_s: rate(Field::MajorFaults),
+        pgfree_per_s: rate(Field::Freed),
+        pgscank_per_s: rate(Field::ScannedBackground),
+        pgscand_per_s: rate(Field::ScannedDirect),
+        pgsteal_per_s: stolen,
+        vmeff_percent: if scanned > 0.0 { stolen / scanned * 100.0 } else { 0.0 },
+        dirtied_per_s: rate(Field::Dirtied),
+        written_per_s: rate(Field::Written),
+        refault_per_s: rate(Field::RefaultedFile),
+    })
+}
+
+/// Memory in a sample that has /proc/meminfo.
+pub fn memory(sample: &Sample) -> Option<MemoryLevels> {
+    let kib = |field: Field| sample.get(field);
+    let total = kib(Field::MemTotal)?;
+    let part = |kib: u64, of: u64| if of == 0 { 0.0 } else { kib as f64 / of as f64 * 100.0 };
+    let kbavail = kib(Field::MemAvailable)?;
+    let kbmemused = total.saturating_sub(kbavail);
+    let kbcommit = kib(Field::Committed)?;
+    Some(MemoryLevels {
+        kbmemfree: kib(Field::MemFree)?,
+        kbavail,
+        kbmemused,
+        memused_percent: part(kbmemused, total),
+        kbbuffers: kib(Field::Buffers)?,
+        kbcached: kib(Field::Cached)?,
+        kbcommit,
+        commit_percent: part(kbcommit, total + kib(Field::SwapTotal).unwrap_or(0)),
+        kbactive: kib(Field::Active)?,
+        kbinact: kib(Field::Inactive)?,
+        kbdirty: kib(Field::DirtyKib)?,
+    })
+}
+
+/// Device `index` between two samples.
+pub fn devices(a: &Sample, b: &Sample, index: usize) -> Option<DeviceRates> {
+    let seconds = seconds(a, b)?;
+    let (a, b): (&DiskCounters, &DiskCounters) = (a.disk(index)?, b.disk(index)?);
+    let grown = |a: u64, b: u64| b.saturating_sub(a) as f64;
+    let each = |a: &[u64; 3], b: &[u64; 3]| [0, 1, 2].map(|i| grown(a[i], b[i]));
+    let requests: f64 = each(&a.requests, &b.requests).iter().sum();
+    let kib = each(&a.sectors, &b.sectors).map(|sectors| sectors / 2.0);
+    let waited_ms: f64 = each(&a.request_ms, &b.request_ms).iter().sum();
+    let per_request = |sum: f64| if requests > 0.0 { sum / requests } else { 0.0 };
+    Some(DeviceRates {
+        tps: requests / seconds,
+        rkb_per_s: kib[0] / seconds,
+        wkb_per_s: kib[1] / seconds,
+        dkb_per_s: kib[2] / seconds,
+        areq_sz_kib: per_request(kib.iter().sum()),
+        aqu_sz: grown(a.weighted_ms, b.weighted_ms) / 1000.0 / seconds,
+        await_ms: per_request(waited_ms),
+        // The kernel counts in ticks: two readings close together may show more than all the time.
+        util_percent: (grown(a.busy_ms, b.busy_ms) / 10.0 / seconds).min(100.0),
+        flushes_per_s: grown(a.flushes, b.flushes) / seconds,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_second_of_the_published_table_comes_out_again() {
+        // 20:38:49 of the published `sar -d -p`: 744 requests, 180920 KiB, 205.91 waiting on
+        // average, 276.76 ms each, always busy.
+        let zero = DiskCounters::default();
+        let later = DiskCounters {
+            requests: [0, 744, 0],
+            sectors: [0, 180_920 * 2, 0],
+            request_ms: [0, 205_909, 0],
+            busy_ms: 1000,
+            weighted_ms: 205_910,
+            ..zero
+        };
+        let a = Sample::for_test(5_000_000_000, &[], Some(zero));
+        let b = Sample::for_test(6_000_000_000, &[], Some(later));
+        let seen = devices(&a, &b, 0).unwrap();
+        let close = |a: f64, b: f64| (a - b).abs() < 0.01;
+        assert!(close(seen.tps, 744.0) && close(seen.wkb_per_s, 180_920.0), "{seen:?}");
+        assert!(close(seen.areq_sz_kib, 243.17) && close(seen.aqu_sz, 205.91), "{seen:?}");
+        assert!(close(seen.await_ms, 276.76) && close(seen.util_percent, 100.0), "{seen:?}");
+        // Little: what waits is the rate times the wait.
+        assert!((seen.tps * seen.await_ms / 1000.0 - seen.aqu_sz).abs() < 0.1);
+        assert_eq!(devices(&b, &a, 0), None, "not in order");
+        assert_eq!(devices(&a, &b, 1), None, "no such device");
+    }
+
+    #[test]
+    fn paging_is_the_difference_per_second() {
+        let at = |at_ns, pgpgin, scanned, stolen| {
+            let fields = [
+                (Field::PageIn, pgpgin),
+                (Field::ScannedBackground, scanned),
+                (Field::StolenFile, stolen),
+            ];
+            Sample::for_test(at_ns, &fields, None)
+        };
+        let seen = paging(&at(0, 100, 0, 0), &at(500_000_000, 600, 200, 150)).unwrap();
+        assert_eq!((seen.pgpgin_kib_per_s, seen.pgscank_per_s), (1000.0, 400.0));
+        assert_eq!(seen.vmeff_percent, 75.0);
+        assert_eq!(paging(&Sample::for_test(0, &[], None), &at(1, 2, 3, 4)), None);
+    }
+}

@@ -1,0 +1,256 @@
+//! The thread that samples the counters.
+
+use super::read::{Reader, Sample};
+use super::record::Record;
+use ioloom_sys::clock::{monotonic_ns, thread_cpu_ns};
+use std::io;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// Samples that are kept at most: 6 MiB. Beyond them every second one goes and the period doubles.
+const SAMPLES_MAX: usize = 8192;
+/// Marks that are kept at most.
+const MARKS_MAX: usize = 1024;
+/// Each so many samples everything is read.
+const ALL_EVERY: u64 = 10;
+/// Each so many samples new processes are looked for, and at each of the first ones, when a program
+/// starts others.
+const LIST_EVERY: u64 = 25;
+const LIST_FIRST: u64 = 20;
+
+/// How to sample.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Time between two samples.
+    pub period: Duration,
+    /// A process whose own input and output is sampled, with all that it starts.
+    pub process: Option<u32>,
+    /// A device that is sampled whatever others moved, such as `vda`.
+    pub device: Option<String>,
+    /// Where /proc and /sys are: `/` but for tests.
+    pub root: PathBuf,
+}
+
+impl Default for Options {
+    /// A hundred times a second, no process.
+    fn default() -> Self {
+        Self {
+            period: Duration::from_millis(10),
+            process: None,
+            device: None,
+            root: PathBuf::from("/"),
+        }
+    }
+}
+
+struct Inner {
+    reader: Reader,
+    samples: Vec<Sample>,
+    marks: Vec<String>,
+    period_ns: u64,
+    taken: u64,
+    late: u64,
+    thinned: u64,
+}
+
+/// A running sampler.
+pub struct Sampler {
+    inner: Arc<Mutex<Inner>>,
+    stop: Arc<AtomicBool>,
+    thread: JoinHandle<(u64, u64)>,
+    period_ns: u64,
+}
+
+fn lock(inner: &Mutex<Inner>) -> MutexGuard<'_, Inner> {
+    inner.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Sampler {
+    /// Starts to sample; the first sample is taken before this returns.
+    ///
+    /// # Errors
+    /// What starting a thread reports.
+    pub fn start(options: &Options) -> io::Result<Self> {
+        let period_ns = (options.period.as_nanos() as u64).max(100_000);
+        let mut reader = Reader::open(&options.root);
+        if let Some(device) = &options.device {
+            reader.watch_device(device);
+        }
+        let process = options.process;
+        if let Some(pid) = process {
+            reader.follow(&[pid]);
+        }
+        let mut inner = Inner {
+            reader,
+            samples: Vec::with_capacity(SAMPLES_MAX + MARKS_MAX),
+            marks: Vec::new(),
+            period_ns,
+            taken: 0,
+            late: 0,
+            thinned: 0,
+        };
+        inner.sample(None);
+        let inner = Arc::new(Mutex::new(inner));
+        let stop = Arc::new(AtomicBool::new(false));
+        let (shared, stopped) = (inner.clone(), stop.clone());
+        let thread = std::thread::Builder::new()
+            .name("ioloom-counters".to_owned())
+            .spawn(move || run(&shared, &stopped, process))?;
+        Ok(Self { inner, stop, thread, period_ns })
+    }
+
+    /// Takes a sample now, on the calling thread, under the name of the phase that begins here.
+    pub fn mark(&self, name: &str) {
+        let mut inner = lock(&self.inner);
+        if inner.marks.len() < MARKS_MAX {
+            inner.marks.push(name.to_owned());
+            let mark = (inner.marks.len() - 1) as u16;
+            inner.sample(Some(mark));
+        }
+    }
+
+    /// The newest sample and the oldest one not older than `span` before it.
+    pub fn recent(&self, span: Duration) -> Option<(Sample, Sample)> {
+        let inner = lock(&self.inner);
+        let last = inner.samples.last()?;
+        let from_ns = last.at_ns.saturating_sub(span.as_nanos() as u64);
+        let first = inner.samples.partition_point(|sample| sample.at_ns < from_ns);
+        inner.samples.get(first).filter(|first| first.at_ns < last.at_ns).map(|a| (*a, *last))
+    }
+
+    /// Names of the devices, indexed as in [`Sample::disk`].
+    pub fn devices(&self) -> Vec<String> {
+        lock(&self.inner).reader.devices()
+    }
+
+    /// Takes a last sample and ends.
+    pub fn stop(self) -> Record {
+        self.stop.store(true, Ordering::Relaxed);
+        self.thread.thread().unpark();
+        let (cpu_ns, elapsed_ns) = self.thread.join().unwrap_or_default();
+        let mut inner = lock(&self.inner);
+        inner.sample(None);
+        Record {
+            samples: std::mem::take(&mut inner.samples),
+            marks: std::mem::take(&mut inner.marks),
+            devices: inner.reader.devices(),
+            period_ns: self.period_ns,
+            late: inner.late,
+            thinned: inner.thinned,
+            cpu_ns,
+            elapsed_ns,
+            missing: inner.reader.missing().to_vec(),
+        }
+    }
+}
+
+impl Inner {
+    fn sample(&mut self, mark: Option<u16>) {
+        let all = mark.is_some() || self.taken.is_multiple_of(ALL_EVERY);
+        self.taken += 1;
+        if self.samples.len() - self.marks.len().min(self.samples.len()) >= SAMPLES_MAX {
+            self.thin();
+        }
+        let mut sample = self.reader.read(all);
+        sample.mark = mark;
+        self.samples.push(sample);
+    }
+
+    /// Every second sample goes, but for those of marks.
+    fn thin(&mut self) {
+        let before = self.samples.len();
+        let mut odd = false;
+        self.samples.retain(|sample| {
+            odd = !odd;
+            odd || sample.mark.is_some()
+        });
+        self.thinned += (before - self.samples.len()) as u64;
+        self.period_ns *= 2;
+    }
+}
+
+/// Samples until it is told to stop; returns the thread's processor time and how long it ran.
+fn run(inner: &Mutex<Inner>, stop: &AtomicBool, process: Option<u32>) -> (u64, u64) {
+    let (cpu, start) = (thread_cpu_ns(), monotonic_ns());
+    let mut next = start;
+    while !stop.load(Ordering::Relaxed) {
+        let now = monotonic_ns();
+        if now < next {
+            // A spurious wake-up only leads back here.
+            std::thread::park_timeout(Duration::from_nanos(next - now));
+            continue;
+        }
+        let mut inner = lock(inner);
+        let period = inner.period_ns;
+        let missed = (now - next) / period;
+        inner.late += missed;
+        next += (missed + 1) * period;
+        let list = inner.taken < LIST_FIRST || inner.taken.is_multiple_of(LIST_EVERY);
+        if let Some(pid) = process.filter(|_| list) {
+            inner.reader.follow(&crate::collect::tree(pid));
+        }
+        inner.sample(None);
+    }
+    (thread_cpu_ns() - cpu, monotonic_ns() - start)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::counters::Field;
+
+    fn inner() -> Inner {
+        Inner {
+            reader: Reader::open(std::path::Path::new("/no/such/root")),
+            samples: Vec::new(),
+            marks: Vec::new(),
+            period_ns: 10,
+            taken: 0,
+            late: 0,
+            thinned: 0,
+        }
+    }
+
+    #[test]
+    fn memory_is_bounded_and_marks_stay() {
+        let mut inner = inner();
+        for i in 0..3 * SAMPLES_MAX {
+            let mark = i.is_multiple_of(1000).then(|| {
+                inner.marks.push(String::new());
+                (inner.marks.len() - 1) as u16
+            });
+            inner.sample(mark);
+        }
+        assert!(inner.samples.len() <= SAMPLES_MAX + MARKS_MAX);
+        let marked = inner.samples.iter().filter(|sample| sample.mark.is_some()).count();
+        assert_eq!(marked, inner.marks.len());
+        assert!(inner.period_ns >= 20 && inner.thinned > 0);
+        assert!(inner.samples.windows(2).all(|w| w[0].at_ns <= w[1].at_ns));
+    }
+
+    #[test]
+    fn what_a_program_reads_is_between_its_marks() {
+        let process = Some(std::process::id());
+        let sampler = Sampler::start(&Options { process, ..Options::default() }).unwrap();
+        sampler.mark("before");
+        let dir = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
+        std::fs::write(dir.path().join("f"), vec![1; 4 << 20]).unwrap();
+        sampler.mark("after");
+        let record = sampler.stop();
+        let (a, b) = (record.at_mark("before").unwrap(), record.at_mark("after").unwrap());
+        let (Some(a_dirtied), Some(b_dirtied)) = (a.get(Field::Dirtied), b.get(Field::Dirtied))
+        else {
+            panic!("no /proc/vmstat: {:?}", record.missing);
+        };
+        let memory = ioloom_sys::cache::lives_in_memory(dir.path()).unwrap();
+        let wrote = b.get(Field::TaskWritten).unwrap() - a.get(Field::TaskWritten).unwrap();
+        assert!(memory || wrote >= 4 << 20, "{wrote}");
+        // The kernel's own sum is gathered per processor and may lag a little.
+        assert!(memory || (b_dirtied - a_dirtied) * 4096 >= 3 << 20);
+        assert!(b.get(Field::MemTotal).is_some(), "marks have everything");
+        assert_eq!(record.marks(0).len(), 2);
+    }
+}

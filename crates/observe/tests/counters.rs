@@ -1,0 +1,232 @@
+//! The counters against sar, against captured trees, and with failing calls.
+
+#![allow(clippy::print_stdout, reason = "a skipped test says so")]
+
+use ioloom_observe::counters::{
+    Field, Options, PagingRates, Reader, Record, Sample, Sampler, devices, memory, paging,
+};
+use ioloom_sys::fault;
+use std::fs;
+use std::io::Write;
+use std::path::Path;
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// Faults are of the whole process: one test at a time.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    fault::set("");
+    alone
+}
+
+/// Writes, reads and forgets until it is told to stop.
+fn load(dir: &Path, stop: &AtomicBool) {
+    let path = dir.join("load");
+    while !stop.load(Ordering::Relaxed) {
+        let mut file = fs::File::create(&path).unwrap();
+        file.write_all(&vec![1; 4 << 20]).unwrap();
+        file.sync_data().unwrap();
+        ioloom_sys::cache::drop_file(&file).unwrap();
+        fs::read(&path).unwrap();
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// The rows of one second of sar under a head that begins with `first`: words after the time.
+fn rows<'a>(text: &'a str, first: &str) -> Vec<Vec<&'a str>> {
+    let mut found = Vec::new();
+    let mut inside = false;
+    for line in text.lines().take_while(|line| !line.starts_with("Average")) {
+        let words: Vec<&str> = line.split_whitespace().skip(1).collect();
+        if line.trim().is_empty() {
+            inside = false;
+        } else if words.contains(&first) {
+            inside = true;
+        } else if inside {
+            found.push(words);
+        }
+    }
+    found
+}
+
+fn numbers(words: &[&str]) -> Vec<f64> {
+    words.iter().filter_map(|word| word.parse().ok()).collect()
+}
+
+fn close(ours: f64, sar: f64, slack: f64) -> bool {
+    (ours - sar).abs() <= slack + 0.05 * ours.abs().max(sar.abs())
+}
+
+/// Whether some stretch of our samples of about the length that sar used gives its numbers.
+fn some_stretch(record: &Record, fits: impl Fn(&Sample, &Sample) -> bool) -> bool {
+    let samples = &record.samples;
+    samples.iter().enumerate().any(|(i, a)| {
+        samples[i..].iter().any(|b| {
+            let ns = b.at_ns - a.at_ns;
+            (900_000_000..3_000_000_000).contains(&ns) && fits(a, b)
+        })
+    })
+}
+
+#[test]
+fn sar_sees_the_same() {
+    let _alone = alone();
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let period = Duration::from_millis(5);
+    let sampler = Sampler::start(&Options { period, ..Options::default() }).unwrap();
+    let stop = AtomicBool::new(false);
+    let ran = std::thread::scope(|scope| {
+        scope.spawn(|| load(dir.path(), &stop));
+        let mut sar = Command::new("sar");
+        let sar = sar.args(["-r", "-B", "-d", "-p", "1", "1"]).env("LC_ALL", "C");
+        let ran = sar.env("S_COLORS", "never").output();
+        stop.store(true, Ordering::Relaxed);
+        ran
+    });
+    let record = sampler.stop();
+    let Ok(ran) = ran else {
+        println!("skipped: no sar (package sysstat)");
+        return;
+    };
+    let text = String::from_utf8_lossy(&ran.stdout).into_owned();
+    let paged = rows(&text, "pgpgin/s");
+    let Some(sar) = paged.first().map(|words| numbers(words)).filter(|sar| sar.len() >= 8) else {
+        println!("skipped: this sar prints something else: {text}");
+        return;
+    };
+    let of = |r: &PagingRates| [r.pgpgin_kib_per_s, r.pgpgout_kib_per_s, r.fault_per_s];
+    let same = |a: &Sample, b: &Sample| {
+        let ours = paging(a, b).unwrap();
+        of(&ours).iter().zip(&sar).all(|(ours, sar)| close(*ours, *sar, 2000.0))
+            && close(ours.pgfree_per_s, sar[4], 2000.0)
+    };
+    assert!(some_stretch(&record, same), "no stretch has what sar saw: {sar:?}\n{text}");
+    for words in rows(&text, "DEV") {
+        // The name stands first or last.
+        let at = |name: &String| words.contains(&name.as_str());
+        let Some(index) = record.devices.iter().position(at) else { continue };
+        let sar = numbers(&words);
+        let same = |a: &Sample, b: &Sample| {
+            let ours = devices(a, b, index).unwrap();
+            close(ours.tps, sar[0], 30.0)
+                && close(ours.rkb_per_s, sar[1], 2000.0)
+                && close(ours.wkb_per_s, sar[2], 2000.0)
+        };
+        assert!(some_stretch(&record, same), "{}: {sar:?}\n{text}", record.devices[index]);
+    }
+    let head = rows(&text, "kbmemfree");
+    let sar = numbers(&head[0]);
+    let seen: Vec<_> = record.samples.iter().filter_map(memory).collect();
+    let free = seen.iter().map(|m| m.kbmemfree as f64);
+    let (low, high) = free.fold((f64::MAX, 0.0_f64), |(a, b), v| (a.min(v), b.max(v)));
+    assert!((low * 0.9..=high * 1.1).contains(&sar[0]), "{low} to {high}, sar {}", sar[0]);
+}
+
+/// A tree as a small kernel would show it.
+fn captured(root: &Path, vmstat: &str) {
+    for dir in ["proc/pressure", "sys/block/sda", "proc/7"] {
+        fs::create_dir_all(root.join(dir)).unwrap();
+    }
+    fs::write(root.join("proc/vmstat"), vmstat).unwrap();
+    fs::write(
+        root.join("proc/meminfo"),
+        "MemTotal: 1000 kB\nMemAvailable: 250 kB\nMemFree: 7 kB\n",
+    )
+    .unwrap();
+    fs::write(root.join("proc/pressure/io"), "some avg10=0.00 total=77\n").unwrap();
+    fs::write(root.join("sys/block/sda/stat"), "1 0 2 0 0 0 0 0 0 0 0\n").unwrap();
+    let io = "rchar: 1\nwchar: 1\nsyscr: 1\nsyscw: 1\nread_bytes: 4096\nwrite_bytes: 8192\n\
+              cancelled_write_bytes: 0\n";
+    fs::write(root.join("proc/7/io"), io).unwrap();
+}
+
+#[test]
+fn a_captured_tree_is_read_and_gaps_are_unknown() {
+    let _alone = alone();
+    let temp = tempfile::tempdir().unwrap();
+    captured(temp.path(), "nr_dirty 5\npgpgin 100\n");
+    let mut reader = Reader::open(temp.path());
+    reader.follow(&[7, 8]);
+    let sample = reader.read(true);
+    assert_eq!(sample.get(Field::Dirty), Some(5));
+    assert_eq!(sample.get(Field::PageIn), Some(100));
+    assert_eq!(sample.get(Field::PageOut), None, "this kernel does not have it");
+    assert_eq!(sample.get(Field::MemAvailable), Some(250));
+    assert_eq!((sample.get(Field::IoSome), sample.get(Field::IoFull)), (Some(77), None));
+    assert_eq!(sample.get(Field::TaskWritten), Some(8192));
+    assert_eq!(sample.disk(0).unwrap().requests[0], 1);
+    assert_eq!(reader.devices(), ["sda"]);
+    fs::create_dir_all(temp.path().join("sys/block/sdb")).unwrap();
+    fs::write(temp.path().join("sys/block/sdb/stat"), "0 0 0 0 0 0 0 0 0 0 0\n").unwrap();
+    reader.watch_device("sdb");
+    assert_eq!(reader.devices(), ["sdb", "sda"]);
+    assert_eq!(reader.read(false).disk(1).unwrap().requests[0], 1);
+    assert_eq!(memory(&sample), None, "not all columns are there");
+    assert_eq!(reader.missing().len(), 2, "{:?}", reader.missing());
+    assert_eq!(reader.read(false).get(Field::MemTotal), None);
+    // What a process did stays when it has gone.
+    fs::write(temp.path().join("proc/7/io"), "").unwrap();
+    assert_eq!(reader.read(false).get(Field::TaskWritten), Some(8192));
+}
+
+#[test]
+fn a_text_longer_than_a_page_is_read_whole() {
+    let _alone = alone();
+    let temp = tempfile::tempdir().unwrap();
+    let filler: String = (0..900).map(|i| format!("filler_{i} {i}\n")).collect();
+    captured(temp.path(), &format!("{filler}pgpgin 41\n"));
+    let mut reader = Reader::open(temp.path());
+    assert_eq!(reader.read(false).get(Field::PageIn), Some(41));
+    fs::write(temp.path().join("proc/vmstat"), format!("{filler}pgpgin 42\n")).unwrap();
+    assert_eq!(reader.read(false).get(Field::PageIn), Some(42));
+    assert_eq!(reader.read(false).get(Field::PageIn), Some(42));
+}
+
+#[test]
+fn nothing_there_is_nothing_known() {
+    let _alone = alone();
+    let temp = tempfile::tempdir().unwrap();
+    let mut reader = Reader::open(temp.path());
+    let sample = reader.read(true);
+    assert!(Field::ALL.iter().all(|field| sample.get(*field).is_none()));
+    assert!(reader.missing().iter().all(|line| line.contains("proc") || line.contains("sys")));
+    assert_eq!(paging(&sample, &reader.read(true)), None);
+}
+
+#[test]
+fn each_call_that_fails_leaves_a_gap() {
+    let _alone = alone();
+    let temp = tempfile::tempdir().unwrap();
+    captured(temp.path(), "pgpgin 100\n");
+    let known = |sample: &Sample| Field::ALL.iter().filter(|f| sample.get(**f).is_some()).count();
+    let all = {
+        let mut reader = Reader::open(temp.path());
+        reader.follow(&[7]);
+        known(&reader.read(true))
+    };
+    for op in ["open", "pread"] {
+        for n in 1..12 {
+            fault::set("");
+            let mut reader = Reader::open(temp.path());
+            if op == "open" {
+                fault::set(&format!("open:{n}:5"));
+                reader = Reader::open(temp.path());
+                reader.follow(&[7]);
+            } else {
+                reader.follow(&[7]);
+                fault::set(&format!("pread:{n}:5"));
+            }
+            let first = reader.read(true);
+            fault::set("");
+            let seen = known(&first);
+            assert!(seen <= all, "{op} {n}");
+            // A failed read is a gap of that moment, but for a process, which is then taken as gone.
+            if op == "pread" {
+                assert!(known(&reader.read(true)) + 3 >= all, "{op} {n}");
+            }
+        }
+    }
+}

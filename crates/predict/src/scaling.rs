@@ -1,0 +1,232 @@
+//! Fits of elapsed times over a ladder of thread counts: the universal scalability law, and the
+//! closed network of a walk.
+//!
+//! - The universal scalability law (Gunther, 1993) has a serial share `sigma` and a cost of agreement
+//!   `kappa`: `T(n) = T(1) (1 + sigma (n-1) + kappa n (n-1)) / n`. It is linear in its terms, so it
+//!   is fitted by least squares of relative errors, with both shares held at zero or above.
+//! - The closed network ([`crate::WalkModel`]) has a processor time and a device time, fitted by a
+//!   search over their logarithms, coarse to fine; loss between threads and of order are fitted too.
+//!
+//! Both are told with their errors at every point: a law that is off says that something else limits,
+//! and where. A fit of as many numbers as there are points explains nothing, so each law wants one
+//! point more than it has numbers. Cost: the search solves some thousand small networks.
+
+use crate::PredictError;
+use crate::error::above_zero;
+use crate::walk::WalkModel;
+use serde::{Deserialize, Serialize};
+
+/// Points that the scalability law needs at least: it has three numbers.
+pub const USL_POINTS_MIN: usize = 4;
+/// Points that the network needs at least: it has four.
+pub const NETWORK_POINTS_MIN: usize = 5;
+
+/// A measured point: threads, and seconds elapsed.
+pub type Point = (u32, f64);
+
+/// How far a law is from the points it was fitted to, as shares of the measured times.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Errors {
+    /// Predicted over measured, less one, at each point.
+    pub each: Vec<f64>,
+    /// Root of the mean square of these.
+    pub rms: f64,
+    /// The largest, without its sign.
+    pub worst: f64,
+}
+
+impl Errors {
+    fn of(points: &[Point], predicted: impl Fn(u32) -> f64) -> Self {
+        let each: Vec<f64> = points.iter().map(|(n, s)| predicted(*n) / s - 1.0).collect();
+        let square = each.iter().map(|e| e * e).sum::<f64>() / each.len() as f64;
+        let worst = each.iter().fold(0.0_f64, |worst, e| worst.max(e.abs()));
+        Self { each, rms: square.sqrt(), worst }
+    }
+}
+
+/// The universal scalability law, fitted.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Usl {
+    /// Seconds of one thread.
+    pub one_s: f64,
+    /// Serial share.
+    pub sigma: f64,
+    /// Cost of agreement between each two threads, a share.
+    pub kappa: f64,
+    /// How far it is from the points.
+    pub errors: Errors,
+}
+
+impl Usl {
+    /// Fits the law to a ladder.
+    ///
+    /// # Errors
+    /// Too few points, or one that is no positive number.
+    pub fn fit(points: &[Point]) -> Result<Self, PredictError> {
+        check(points, USL_POINTS_MIN)?;
+        // T n = a + b (n-1) + c n (n-1), with a = T(1), b = a sigma, c = a kappa. Shares below zero
+        // mean nothing here, so each of them may be left out; the best of what remains is taken.
+        let mut best: Option<(f64, [f64; 3])> = None;
+        for terms in [[true, true], [true, false], [false, true], [false, false]] {
+            let Some(found) = least_squares(points, terms) else { continue };
+            let allowed = found[0] > 0.0 && found[1] >= 0.0 && found[2] >= 0.0;
+            let loss: f64 =
+                points.iter().map(|(n, s)| (elapsed(found, *n) / s - 1.0).powi(2)).sum();
+            if allowed && best.is_none_or(|(least, _)| loss < least) {
+                best = Some((loss, found));
+            }
+        }
+        let (_, [a, b, c]) = best.ok_or(PredictError::NoDemand)?;
+        let errors = Errors::of(points, |n| elapsed([a, b, c], n));
+        Ok(Self { one_s: a, sigma: b / a, kappa: c / a, errors })
+    }
+
+    /// Seconds with so many threads.
+    pub fn elapsed_s(&self, threads: u32) -> f64 {
+        elapsed([self.one_s, self.one_s * self.sigma, self.one_s * self.kappa], threads)
+    }
+
+    /// Threads from which on more of them cost time; `None` if there is no such number.
+    pub fn best_threads(&self) -> Option<f64> {
+        (self.kappa > 0.0).then(|| ((1.0 - self.sigma).max(0.0) / self.kappa).sqrt().max(1.0))
+    }
+}
+
+fn elapsed([a, b, c]: [f64; 3], threads: u32) -> f64 {
+    let n = f64::from(threads);
+    (a + b * (n - 1.0) + c * n * (n - 1.0)) / n
+}
+
+/// Least squares of relative errors over the constant and the chosen terms.
+fn least_squares(points: &[Point], terms: [bool; 2]) -> Option<[f64; 3]> {
+    let mut used = vec![0];
+    used.extend((1..3).filter(|i| terms[i - 1]));
+    let row = |(n, s): &Point| {
+        let n = f64::from(*n);
+        [1.0 / n / s, (n - 1.0) / n / s, (n - 1.0) / s]
+    };
+    let size = used.len();
+    let mut matrix = vec![vec![0.0; size + 1]; size];
+    for point in points {
+        let row = row(point);
+        for (i, &x) in used.iter().enumerate() {
+            for (j, &y) in used.iter().enumerate() {
+                matrix[i][j] += row[x] * row[y];
+            }
+            matrix[i][size] += row[x];
+        }
+    }
+    let solved = solve(matrix)?;
+    let mut out = [0.0; 3];
+    for (value, at) in solved.into_iter().zip(used) {
+        out[at] = value;
+    }
+    Some(out)
+}
+
+/// Elimination with the largest pivot; the last column is the right side.
+fn solve(mut m: Vec<Vec<f64>>) -> Option<Vec<f64>> {
+    let size = m.len();
+    for at in 0..size {
+        let pivot = (at..size).max_by(|a, b| m[*a][at].abs().total_cmp(&m[*b][at].abs()))?;
+        m.swap(at, pivot);
+        if m[at][at].abs() < 1e-300 {
+            return None;
+        }
+        let upper = m[at].clone();
+        for row in m.iter_mut().skip(at + 1) {
+            let factor = row[at] / upper[at];
+            for (value, above) in row.iter_mut().zip(&upper).skip(at) {
+                *value -= factor * above;
+            }
+        }
+    }
+    let mut out = vec![0.0; size];
+    for at in (0..size).rev() {
+        let known: f64 = (at + 1..size).map(|j| m[at][j] * out[j]).sum();
+        out[at] = (m[at][size] - known) / m[at][at];
+    }
+    Some(out)
+}
+
+/// The closed network of a walk, fitted.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct WalkFit {
+    /// The network.
+    pub model: WalkModel,
+    /// How far it is from the points.
+    pub errors: Errors,
+}
+
+/// Threads at which half of the loss of order is reached: the value of all four published media.
+const HALF_THREADS: f64 = 28.0;
+/// Rounds of the search, each with a finer step.
+const ROUNDS: usize = 14;
+
+impl WalkFit {
+    /// Fits processor time, device time, loss between threads and loss of order to a ladder.
+    ///
+    /// # Errors
+    /// Too few points, or one that is no positive number.
+    pub fn fit(points: &[Point]) -> Result<Self, PredictError> {
+        check(points, NETWORK_POINTS_MIN)?;
+        let best = points.iter().map(|(_, s)| *s).fold(f64::INFINITY, f64::min);
+        let first = points.iter().min_by_key(|(n, _)| *n).map_or(best, |(_, s)| *s);
+        let start = [(first - best).max(first * 0.05), best * 0.95, 0.05, 0.05];
+        let loss = |at: &[f64; 4]| {
+            let model = network(at);
+            let error = |(n, s): &Point| model.elapsed_s(*n).map(|t| (t / s - 1.0).powi(2));
+            points.iter().map(error).sum::<Result<f64, _>>().unwrap_or(f64::INFINITY)
+        };
+        let (mut at, mut step) = (start, [0.5, 0.5, 1.0, 1.0]);
+        let mut least = loss(&at);
+        for _ in 0..ROUNDS {
+            let mut moved = true;
+            let mut tries = 0;
+            while moved && tries < 30 {
+                (moved, tries) = (false, tries + 1);
+                for i in 0..at.len() {
+                    for factor in [1.0 + step[i], 1.0 / (1.0 + step[i])] {
+                        let mut next = at;
+                        next[i] *= factor;
+                        let found = loss(&next);
+                        if found < least * (1.0 - 1e-9) {
+                            (least, at, moved) = (found, next, true);
+                        }
+                    }
+                }
+            }
+            step.iter_mut().for_each(|s| *s *= 0.6);
+        }
+        let model = network(&at);
+        let errors = Errors::of(points, |n| model.elapsed_s(n).unwrap_or(f64::NAN));
+        Ok(Self { model, errors })
+    }
+}
+
+/// The network of the four numbers of the search. Shares below a thousandth are none.
+fn network([cpu_s, device_s, contention, interleave]: &[f64; 4]) -> WalkModel {
+    let share = |value: f64| if value < 1e-3 { 0.0 } else { value };
+    WalkModel {
+        cpu_s: *cpu_s,
+        device_s: *device_s,
+        contention: share(*contention),
+        interleave: share(*interleave),
+        interleave_half_threads: HALF_THREADS,
+    }
+}
+
+fn check(points: &[Point], least: usize) -> Result<(), PredictError> {
+    if points.len() < least {
+        return Err(PredictError::OutOfRange {
+            what: "number of points of a ladder",
+            value: points.len() as f64,
+            accepted: "more than the law has numbers",
+        });
+    }
+    for (threads, seconds) in points {
+        above_zero("number of threads", f64::from(*threads))?;
+        above_zero("elapsed time", *seconds)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,47 @@
+//! The chapter that a study has of its own: the published table beside this machine's, the picture
+//! that explains it, and the mechanism in plain words.
+//!
+//! A study without an entry in [`CHAPTERS`] has none; its comparisons and experiments are drawn as
+//! every study's are.
+
+mod copy;
+mod memory;
+mod pagecache;
+mod walk;
+
+use crate::group::{ArmRuns, Group};
+use crate::input::Input;
+use crate::markup::Markup;
+
+/// What draws the chapter of a study.
+type Chapter = fn(&Input, &[Group<'_>]) -> Markup;
+
+/// The studies that have a chapter of their own, by name.
+const CHAPTERS: &[(&str, Chapter)] = &[
+    ("walk", walk::chapter),
+    ("memory", memory::chapter),
+    ("pagecache", pagecache::chapter),
+    ("copy", copy::chapter),
+];
+
+/// The runs of an arm of an experiment, on its first set.
+fn arm<'g, 'a>(groups: &'g [Group<'a>], experiment: &str, name: &str) -> Option<&'g ArmRuns<'a>> {
+    let group = groups.iter().find(|g| g.experiment.name == experiment)?;
+    group.arms.iter().find(|arm| arm.name == name && !arm.is_again())
+}
+
+/// A row of a table: words, then numbers.
+fn row<const N: usize>(m: &mut Markup, cells: [&str; N]) {
+    m.tag("tr").body(|m| {
+        for (number, text) in cells.into_iter().enumerate() {
+            let cell = m.tag("td");
+            if number > 0 { cell.a("class", "r").text(text) } else { cell.text(text) }
+        }
+    });
+}
+
+/// The chapter of a study; empty if it has none.
+pub(crate) fn of(input: &Input, groups: &[Group<'_>]) -> Markup {
+    let found = CHAPTERS.iter().find(|(name, _)| *name == input.study.name);
+    found.map_or_else(Markup::new, |(_, chapter)| chapter(input, groups))
+}

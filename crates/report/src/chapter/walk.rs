@@ -1,0 +1,395 @@
+//! The chapter of the walk: four published media beside this machine, what threads bring on each,
+//! and which law says why.
+//!
+//! Trees differ in size, so times stand for one file. The published tree has 2 835 154 files. Two
+//! laws are fitted to every ladder with counts enough, and told with their errors: the scalability
+//! law, which knows only shares, and the closed network of a processor and a device,
+//! which knows what waits for what.
+
+use crate::estimate::Estimate;
+use crate::figures::Figure;
+use crate::group::Group;
+use crate::input::{Input, TreeRow};
+use crate::markup::Markup;
+use crate::page::parts;
+use crate::quantity::{Unit, percent, plain};
+use crate::svg::lines;
+use crate::svg::treemap::Treemap;
+use crate::table::Table;
+use ioloom_model::Condition;
+use ioloom_model::units::format_count;
+use ioloom_predict::scaling::{NETWORK_POINTS_MIN, Point};
+use ioloom_predict::{Usl, WalkFit};
+use std::collections::BTreeSet;
+
+/// Columns of the published table, and what they are.
+const MEDIA: [(&str, &str); 4] = [
+    ("nvme_s", "NVMe, published"),
+    ("hdd_s", "hard disk, published"),
+    ("usb2_s", "USB 2 stick, published"),
+    ("usb3_2_s", "USB 3.2 stick, published"),
+];
+/// The experiments of plain ladders.
+const LADDERS: [&str; 2] = ["threads-cold", "threads-warm"];
+const AXIS: &str = "threads";
+/// Height of the map of the tree, pixels.
+const MAP_HEIGHT: f64 = 300.0;
+
+/// Times over thread counts on one medium.
+struct Ladder {
+    name: String,
+    /// Whether it was measured here.
+    here: bool,
+    /// Whether names were in memory.
+    warm: bool,
+    files: f64,
+    steps: Vec<Step>,
+}
+
+struct Step {
+    threads: u32,
+    /// Elapsed seconds.
+    seconds: f64,
+    /// How many times as fast as one thread, with its interval where it was measured here.
+    gain: Option<Estimate>,
+}
+
+/// The chapter; empty without the published table and without a ladder of our own.
+pub(super) fn chapter(input: &Input, groups: &[Group<'_>]) -> Markup {
+    let mut m = Markup::new();
+    let mut ladders = input.published.get("001_walk").map_or_else(Vec::new, |t| {
+        let files = input.published.get("001_terms").and_then(files_of).unwrap_or(f64::NAN);
+        MEDIA.iter().filter_map(|(column, name)| published(t, column, name, files)).collect()
+    });
+    ladders.extend(groups.iter().filter_map(|g| measured(g, input.seed)));
+    if ladders.is_empty() {
+        return m;
+    }
+    if let Some(figure) = gains(&ladders) {
+        parts::figure(&mut m, &figure, |m| {
+            m.tag("b").text("What threads bring.");
+            m.text(
+                " How many times as fast as one thread, on the published media and here. Published \
+                 times are single runs; ours are medians with 95\u{A0}% intervals, paired over blocks.",
+            );
+        });
+    }
+    m.tag("h3").text("Time for one file");
+    table(&mut m, &ladders);
+    if let Some(tree) = &input.tree {
+        map(&mut m, tree);
+    }
+    mechanism(&mut m, &ladders, groups, input.seed);
+    fits(&mut m, &ladders);
+    not_here(&mut m, input, &ladders);
+    m
+}
+
+/// The tree that was walked, drawn as `ioloom du --svg` draws one.
+fn map(m: &mut Markup, tree: &TreeRow) {
+    let (bytes, files) = (Unit::Bytes.format(tree.bytes as f64), format_count(tree.files));
+    let figure = Figure::Map(Treemap {
+        title: format!("{}: {bytes} in {files} files", tree.set),
+        description: format!("Each area is the share of a directory in {bytes}."),
+        tiles: tree.tiles.clone(),
+        unit: Unit::Bytes,
+        height: MAP_HEIGHT,
+    });
+    parts::figure(m, &figure, |m| {
+        m.tag("b").text("The tree that was walked.");
+        m.text(&format!(
+            " {files} files, {bytes} by their sizes; an area is the share of a directory, those in it \
+             inside. A walk takes as long for a small file as for a large one: what counts is the \
+             number of names, and how many of them lie in one directory."
+        ));
+    });
+}
+
+fn files_of(terms: &Table) -> Option<f64> {
+    terms.rows.iter().find(|row| row[0] == "files")?[1].parse().ok()
+}
+
+fn published(table: &Table, column: &str, name: &str, files: f64) -> Option<Ladder> {
+    let at = table.columns.iter().position(|c| c == column)?;
+    let read =
+        |row: &Vec<String>| Some((row[0].parse::<u32>().ok()?, row[at].parse::<f64>().ok()?));
+    let times: Vec<(u32, f64)> = table.rows.iter().filter_map(read).collect();
+    let one = times.iter().find(|(n, _)| *n == 1)?.1;
+    let exact = |median: f64| Estimate { values: Vec::new(), median, interval: None };
+    let steps = times
+        .into_iter()
+        .map(|(threads, seconds)| {
+            let gain = Some(exact(one / seconds)).filter(|g| g.median.is_finite());
+            Step { threads, seconds, gain }
+        })
+        .collect();
+    Some(Ladder { name: name.to_owned(), here: false, warm: false, files, steps })
+}
+
+fn measured(group: &Group<'_>, seed: u64) -> Option<Ladder> {
+    if !LADDERS.contains(&group.experiment.name.as_str()) {
+        return None;
+    }
+    let arms: Vec<_> = group.arms.iter().filter(|a| !a.is_again()).collect();
+    let one = arms.iter().find(|a| a.factors.get(AXIS) == Some(&1.0))?;
+    let (files, _) = one.work()?;
+    let steps: Vec<Step> = arms
+        .iter()
+        .filter_map(|arm| {
+            let threads = *arm.factors.get(AXIS)? as u32;
+            let seconds = arm.estimate.as_ref()?.median / 1e9;
+            let paired = group.gain(arm, one, seed).map(|r| Estimate {
+                values: Vec::new(),
+                median: r.value,
+                interval: Some((r.low, r.high)),
+            });
+            Some(Step { threads, seconds, gain: paired })
+        })
+        .collect();
+    let warm = group.condition == Condition::Warm;
+    let mut name = format!("here, {}", group.condition);
+    if !matches!(group.medium, "work" | "image") {
+        name.push_str(&format!(", {}", group.medium));
+    }
+    (steps.len() > 1).then_some(Ladder { name, here: true, warm, files: files as f64, steps })
+}
+
+fn gains(ladders: &[Ladder]) -> Option<Figure> {
+    let line = |l: &Ladder| lines::Line {
+        name: l.name.clone(),
+        points: l
+            .steps
+            .iter()
+            .filter_map(|s| {
+                let note = format!("{} threads: {}", s.threads, per_file(s.seconds, l.files));
+                Some(lines::Point { x: f64::from(s.threads), y: s.gain.clone()?, thin: None, note })
+            })
+            .collect(),
+    };
+    // Ours first: they have the first styles, whatever else is drawn.
+    let own = ladders.iter().filter(|l| l.here).chain(ladders.iter().filter(|l| !l.here));
+    let lines: Vec<lines::Line> = own.map(line).filter(|l| l.points.len() > 1).collect();
+    (!lines.is_empty()).then(|| {
+        Figure::Lines(lines::Lines {
+            title: "What threads bring on each medium".to_owned(),
+            description: "Times as fast as one thread over the number of threads.".to_owned(),
+            x_title: "threads".to_owned(),
+            x_unit: Unit::Number,
+            y_title: "times as fast as one thread".to_owned(),
+            y_unit: Unit::Number,
+            lines,
+            levels: Vec::new(),
+            plot_height: 320.0,
+        })
+    })
+}
+
+fn per_file(seconds: f64, files: f64) -> String {
+    Unit::Time.format(seconds * 1e9 / files)
+}
+
+fn table(m: &mut Markup, ladders: &[Ladder]) {
+    let counts: BTreeSet<u32> = ladders.iter().flat_map(|l| &l.steps).map(|s| s.threads).collect();
+    let mut columns = vec![("threads", true)];
+    columns.extend(ladders.iter().map(|l| (l.name.as_str(), true)));
+    let best = |l: &Ladder| l.steps.iter().map(|s| s.seconds).fold(f64::INFINITY, f64::min);
+    parts::table(m, "plain", &columns, |m| {
+        for n in counts {
+            m.tag("tr").body(|m| {
+                m.tag("td").a("class", "r").text(&n.to_string());
+                for ladder in ladders {
+                    let step = ladder.steps.iter().find(|s| s.threads == n);
+                    m.tag("td").a("class", "r").body(|m| {
+                        let Some(step) = step else { return };
+                        let text = per_file(step.seconds, ladder.files);
+                        if step.seconds <= best(ladder) {
+                            m.tag("b").text(&text);
+                        } else {
+                            m.text(&text);
+                        }
+                    });
+                }
+            });
+        }
+    });
+    m.tag("p").a("class", "lead").text(
+        "The elapsed time over the number of files, so that trees of different sizes stand beside \
+         each other; in bold the best of each medium.",
+    );
+}
+
+/// In words: one file's way, and what threads can and cannot shorten.
+fn mechanism(m: &mut Markup, ladders: &[Ladder], groups: &[Group<'_>], seed: u64) {
+    m.tag("h3").text("Why it is so");
+    m.tag("p").text(
+        "For each file the walker asks the kernel one question. If the answer is in memory it costs \
+         a little processor time and nothing else: then as many threads help as there are cores, and \
+         not one more. If it is not, the kernel fetches a block of inodes and the thread sleeps; one \
+         question pays for many others, because neighbours come with the same block. A sleeping thread needs no core, so here more threads than cores help, \
+         until the device answers as fast as it can or the processors are busy with the kernel's own \
+         work. Beyond that a thread only waits in another queue.",
+    );
+    if let Some(costs) = costs(groups, seed) {
+        m.tag("p").text(&costs);
+    }
+    let ours = |warm: bool| ladders.iter().find(|l| l.here && l.warm == warm);
+    let best = |l: &Ladder| {
+        l.steps
+            .iter()
+            .min_by(|a, b| a.seconds.total_cmp(&b.seconds))
+            .map(|s| (s.threads, s.seconds))
+    };
+    let (cold, warm) = (ours(false).and_then(best), ours(true).and_then(best));
+    if let (Some((c, cold_s)), Some((w, warm_s))) = (cold, warm) {
+        m.tag("p").text(&format!(
+            "Here the best warm walk ({w} threads) takes {} of the time of the best cold one ({c} \
+             threads): {} of the cold time no number of threads took away.",
+            percent(warm_s / cold_s),
+            percent(1.0 - warm_s / cold_s),
+        ));
+    }
+    m.tag("p").text(
+        "A medium with heads adds the way of the head. Many threads ask in many directories at once \
+         and lengthen it, which is why 256 threads lose on the published hard disk; reading all names \
+         first and asking in the order of inodes (the method sweep) makes it short.",
+    );
+}
+
+/// What one file cost here on one thread, in a sentence.
+fn costs(groups: &[Group<'_>], seed: u64) -> Option<String> {
+    let of = |experiment: &str, metric: &str| {
+        let group = groups.iter().find(|g| g.experiment.name == experiment)?;
+        let arm = group.arms.iter().find(|a| a.factors.get(AXIS) == Some(&1.0) && !a.is_again())?;
+        Some((arm.metric(metric, seed)?.median, arm.work()?.0 as f64))
+    };
+    let (warm, _) = of("threads-warm", "cpu_per_file_ns")?;
+    let time = |ns| Unit::Time.format(ns);
+    let mut words =
+        format!("On one thread a file cost {} of processor time here when warm", time(warm));
+    if let Some((cold, _)) = of("threads-cold", "cpu_per_file_ns") {
+        words.push_str(&format!(", {} when cold", time(cold)));
+        if let Some((reads, files)) = of("threads-cold", "device_reads").filter(|r| r.0 >= 1.0) {
+            words.push_str(&format!(
+                "; the device was asked once for {} files",
+                plain(files / reads)
+            ));
+        }
+    }
+    words.push('.');
+    Some(words)
+}
+
+fn fits(m: &mut Markup, ladders: &[Ladder]) {
+    let fitted: Vec<(&Ladder, Usl, Option<WalkFit>)> = ladders
+        .iter()
+        .filter_map(|l| {
+            let points: Vec<Point> = l.steps.iter().map(|s| (s.threads, s.seconds)).collect();
+            Some((l, Usl::fit(&points).ok()?, WalkFit::fit(&points).ok()))
+        })
+        .collect();
+    if fitted.is_empty() {
+        return;
+    }
+    m.tag("h3").text("Two laws, and how far they are off");
+    m.tag("p").a("class", "lead").text(
+        "The scalability law knows a serial share and a cost of agreement. The network knows one \
+         processor that shares and one device that queues; its times are of the whole walk on one \
+         thread. The error is the root of the mean square over the thread counts, and the largest. \
+         A fit to few counts says little; a law that is off says that something else limits.",
+    );
+    let columns = [
+        ("medium", false),
+        ("counts", true),
+        ("serial share", true),
+        ("agreement", true),
+        ("error, law", true),
+        ("processor", true),
+        ("device", true),
+        ("lost order", true),
+        ("error, network", true),
+    ];
+    parts::table(m, "plain", &columns, |m| {
+        for (ladder, usl, fit) in &fitted {
+            let time = |seconds: f64| per_file(seconds, ladder.files);
+            let error = |rms: f64, worst: f64| format!("{}, {}", percent(rms), percent(worst));
+            m.tag("tr").body(|m| {
+                m.tag("td").text(&ladder.name);
+                for text in [
+                    ladder.steps.len().to_string(),
+                    percent(usl.sigma),
+                    plain(usl.kappa),
+                    error(usl.errors.rms, usl.errors.worst),
+                ] {
+                    m.tag("td").a("class", "r").text(&text);
+                }
+                let network = fit.as_ref().map_or_else(
+                    || {
+                        let needs = format!("needs {NETWORK_POINTS_MIN} counts");
+                        ["–".to_owned(), "–".to_owned(), "–".to_owned(), needs]
+                    },
+                    |fit| {
+                        [
+                            time(fit.model.cpu_s),
+                            time(fit.model.device_s),
+                            percent(fit.model.interleave),
+                            error(fit.errors.rms, fit.errors.worst),
+                        ]
+                    },
+                );
+                for text in network {
+                    m.tag("td").a("class", "r").text(&text);
+                }
+            });
+        }
+    });
+}
+
+/// What could not be measured here, and what to do about it.
+fn not_here(m: &mut Markup, input: &Input, ladders: &[Ladder]) {
+    let cold = ladders.iter().any(|l| l.here && !l.warm);
+    let head = input.records.iter().any(|r| {
+        r.measured().is_some_and(|measured| measured.extra.contains_key("head_travel_bytes"))
+    });
+    let mut missing = Vec::new();
+    if !cold {
+        missing.push((
+            "cold names",
+            "run as root (an image of our own is mounted anew), or with --drop-caches as root",
+        ));
+    }
+    if !head {
+        missing.push(("the way of the head", "ioloom study walk --full as root"));
+    }
+    missing.push(("a slow medium", "ioloom study walk --full as root slows an image of our own"));
+    if ladders.iter().any(|l| l.here && l.name.contains("slow")) {
+        missing.pop();
+    }
+    if missing.is_empty() {
+        return;
+    }
+    m.tag("ul").a("class", "notrun").body(|m| {
+        for (what, remedy) in missing {
+            m.tag("li").text(&format!("not measured: {what}; remedy: {remedy}"));
+        }
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::svg::treemap::Tile;
+
+    #[test]
+    fn the_tree_that_was_walked_is_drawn() {
+        let tile = |name: &str, value, inside| Tile { name: name.to_owned(), value, inside };
+        let inside = vec![tile("d007", 3000.0, Vec::new())];
+        let tiles = vec![tile("d000", 5000.0, inside), tile("d001", 4000.0, Vec::new())];
+        let tree = TreeRow { set: "tree001".to_owned(), files: 24_000, bytes: 9000, tiles };
+        let mut m = Markup::new();
+        map(&mut m, &tree);
+        let text = m.into_string();
+        for word in ["d000", "d007", "own files", "tree001: ", "24 000 files", "chart narrow"] {
+            assert!(text.contains(word), "{word}: {text}");
+        }
+    }
+}

@@ -1,0 +1,402 @@
+//! The memory hierarchy in a report: pictures, the levels beside what was told, the published table
+//! beside this machine's, and why the two rulers differ.
+
+use crate::estimate::Estimate;
+use crate::markup::Markup;
+use crate::page::document_frame;
+use crate::quantity::Unit;
+use crate::svg::lines::{Line, Lines, Point};
+use crate::svg::{NARROW, Svg, WIDE, ladder, lines};
+use ioloom_model::memory::{CheckState, MemoryResult};
+use ioloom_model::units::{format_ns, format_size};
+
+/// The published table of the loop that stores one byte in each line: KiB, ns per store.
+const PUBLISHED: [(u64, f64); 14] = [
+    (4, 0.420_382),
+    (8, 0.367_063),
+    (16, 0.343_080),
+    (32, 0.325_464),
+    (64, 0.886_360),
+    (128, 0.889_040),
+    (256, 0.892_584),
+    (512, 1.106_641),
+    (1024, 1.495_455),
+    (2048, 1.510_899),
+    (4096, 1.661_219),
+    (8192, 2.780_471),
+    (16384, 3.925_238),
+    (32768, 4.266_433),
+];
+
+/// A page of its own.
+pub fn html(result: &MemoryResult, machine: &str) -> String {
+    let mut m = Markup::new();
+    let title = "The memory hierarchy as it behaves";
+    document_frame(&mut m, title, |m| {
+        m.tag("header").body(|m| {
+            m.tag("div").a("class", "bar").body(|m| {
+                m.tag("span").a("class", "brand").text("ioloom");
+                m.tag("span").a("class", "study").text("memory");
+                m.tag("button")
+                    .a("type", "button")
+                    .a("id", "theme")
+                    .a("aria-label", "Colours: as the system has them")
+                    .text("Auto");
+            });
+            m.tag("h1").text(title);
+            m.tag("p").a("class", "question").text(&format!("{machine}. {}", so_what(result)));
+        });
+        m.tag("main").a("class", "single").body(|m| {
+            m.tag("section").a("id", "memory").body(|m| chapter(m, result));
+        });
+    });
+    m.into_string()
+}
+
+/// One sentence that a programmer can use.
+pub fn so_what(result: &MemoryResult) -> String {
+    if let Some(why) = &result.unclear {
+        return format!("The curve gives no levels that should be believed: {why}.");
+    }
+    let caches: Vec<_> = result.levels.iter().filter_map(|l| Some((l, l.bracket_bytes?))).collect();
+    let (Some((first, _)), Some((last, (low, _)))) = (caches.first(), caches.last()) else {
+        return "No cache shows in the curve.".to_owned();
+    };
+    let second = caches.get(1).map_or(*low, |(_, (low, _))| *low);
+    let memory = result.levels.iter().find(|l| l.bracket_bytes.is_none());
+    let far = memory.map_or(String::new(), |l| {
+        format!(
+            " beyond {} a load that must wait costs {}, {:.0} times one in {};",
+            format_size(*low),
+            format_ns(l.latency_ns),
+            l.latency_ns / first.latency_ns,
+            first.name
+        )
+    });
+    let _ = last;
+    format!("Keep what a thread works on below {};{far} walk arrays in order.", format_size(second))
+}
+
+/// The chapter.
+pub fn chapter(m: &mut Markup, result: &MemoryResult) {
+    m.tag("h2").text("Levels");
+    levels_table(m, result);
+    if let Some(draw) = ladder::draw(result, WIDE) {
+        let caption = "The ladder. Each load needs the result of the one before and goes to a \
+                       random line, so that nothing can be guessed or overlapped: this is latency. \
+                       Shaded: where a level ends by the curve. Vertical lines: what was told.";
+        figure(m, caption, draw, ladder::draw(result, NARROW));
+    }
+    for chart in charts(result) {
+        figure(m, &chart.1, lines::draw(&chart.0, WIDE), Some(lines::draw(&chart.0, NARROW)));
+    }
+    published(m, result);
+    mechanism(m);
+    smt(m, result);
+    checks(m, result);
+}
+
+fn figure(m: &mut Markup, caption: &str, wide: Svg, narrow: Option<Svg>) {
+    m.tag("figure").body(|m| {
+        m.tag("figcaption").text(caption);
+        wide.write(m, "chart wide");
+        if let Some(narrow) = narrow {
+            narrow.write_untitled(m, "chart narrow");
+        }
+    });
+}
+
+fn row(m: &mut Markup, cell: &'static str, cells: &[String]) {
+    m.tag("tr").body(|m| {
+        for (i, text) in cells.iter().enumerate() {
+            m.tag(cell).maybe("class", (i > 0).then_some("r")).text(text);
+        }
+    });
+}
+
+fn table(m: &mut Markup, head: &[&str], rows: &[Vec<String>]) {
+    m.tag("div").a("class", "scroll").body(|m| {
+        m.tag("table").a("class", "plain").body(|m| {
+            m.tag("thead").body(|m| {
+                row(m, "th", &head.iter().map(|h| (*h).to_owned()).collect::<Vec<_>>());
+            });
+            m.tag("tbody").body(|m| rows.iter().for_each(|cells| row(m, "td", cells)));
+        });
+    });
+}
+
+fn levels_table(m: &mut Markup, result: &MemoryResult) {
+    let size = |bytes: Option<u64>| bytes.map_or_else(|| "–".to_owned(), format_size);
+    let rows: Vec<Vec<String>> = result
+        .levels
+        .iter()
+        .map(|l| {
+            let cycles = l.latency_cycles.map_or_else(|| "–".to_owned(), |c| format!("{c:.1}"));
+            let found = l.bracket_bytes.map_or_else(
+                || "–".to_owned(),
+                |(low, high)| format!("{} to {}", format_size(low), format_size(high)),
+            );
+            vec![
+                l.name.clone(),
+                format_ns(l.latency_ns),
+                cycles,
+                found,
+                size(l.advertised_bytes),
+                size(l.cpuid_bytes),
+                l.verdict.clone(),
+            ]
+        })
+        .collect();
+    let head = ["level", "time of a load", "cycles", "ends between", "kernel", "CPUID", "verdict"];
+    table(m, &head, &rows);
+    if let Some(why) = &result.unclear {
+        m.tag("p").a("class", "lead").text(&format!("Not to be believed: {why}."));
+    }
+}
+
+fn line_of(result: &MemoryResult, curve: &str, name: &str) -> Option<Line> {
+    let points = result.curves.get(curve)?;
+    let point = |(x, y): &(f64, f64)| Point {
+        x: *x,
+        y: Estimate { values: vec![*y], median: *y, interval: None },
+        thin: None,
+        note: String::new(),
+    };
+    Some(Line { name: name.to_owned(), points: points.iter().map(point).collect() })
+}
+
+fn chart(
+    title: &str,
+    (x_title, x_unit): (&str, Unit),
+    (y_title, y_unit): (&str, Unit),
+    lines: Vec<Option<Line>>,
+) -> Option<Lines> {
+    let lines: Vec<Line> = lines.into_iter().flatten().filter(|l| !l.points.is_empty()).collect();
+    (!lines.is_empty()).then(|| Lines {
+        title: title.to_owned(),
+        description: title.to_owned(),
+        x_title: x_title.to_owned(),
+        x_unit,
+        y_title: y_title.to_owned(),
+        y_unit,
+        lines,
+        levels: Vec::new(),
+        plot_height: 260.0,
+    })
+}
+
+/// A picture that may be missing, with its caption.
+type Captioned = (Option<Lines>, String);
+
+/// Axes that several charts share.
+const BYTES: (&str, Unit) = ("working set", Unit::Bytes);
+const TIME: (&str, Unit) = ("ns per access", Unit::Time);
+
+/// Every curve that there is, with its caption.
+fn charts(result: &MemoryResult) -> Vec<(Lines, String)> {
+    let all = [of_rulers(result), of_pages(result), of_streams(result)].concat();
+    all.into_iter().filter_map(|(chart, caption)| Some((chart?, caption))).collect()
+}
+
+fn of_rulers(result: &MemoryResult) -> Vec<Captioned> {
+    let of = |curve: &str, name: &str| line_of(result, curve, name);
+    let ladder = Line {
+        name: "dependent chase".to_owned(),
+        points: line_of(&with_ladder(result), "ladder", "").map_or(Vec::new(), |l| l.points),
+    };
+    let rulers = vec![
+        result.curves.contains_key("ruler.store").then_some(ladder),
+        of("ruler.random", "random, independent"),
+        of("ruler.load", "loads in order"),
+        of("ruler.store", "stores in order"),
+    ];
+    let compilers = vec![of("seed.plain", "not optimised"), of("seed.optimised", "optimised")];
+    vec![
+        (
+            chart("Two rulers on the same memory", BYTES, TIME, rulers),
+            "The same memory by four rulers. Loads that wait for each other show latency; stores \
+             in order, as in the published test, show a rate: they do not wait, and a prefetcher \
+             sees them coming."
+                .to_owned(),
+        ),
+        (
+            chart("The published loop by compiler", BYTES, ("ns per store", Unit::Time), compilers),
+            "One source compiled twice: what the compiler alone changes.".to_owned(),
+        ),
+    ]
+}
+
+fn of_pages(result: &MemoryResult) -> Vec<Captioned> {
+    let of = |curve: &str, name: &str| line_of(result, curve, name);
+    vec![
+        (
+            chart(
+                "Cost of translating addresses",
+                ("pages touched", Unit::Number),
+                ("ns added per load", Unit::Time),
+                vec![of("tlb.small.cost", "small pages"), of("tlb.huge.cost", "huge pages")],
+            ),
+            "One line in each page against as many lines side by side: the difference is \
+             translation."
+                .to_owned(),
+        ),
+        (
+            chart(
+                "Loads side by side",
+                ("chains", Unit::Number),
+                ("ns per load", Unit::Time),
+                vec![of("mlp", "beyond the caches")],
+            ),
+            "More loads in flight, less time for each: what a deeper queue is to a device."
+                .to_owned(),
+        ),
+        (
+            chart(
+                "Chase that stores",
+                BYTES,
+                TIME,
+                vec![of("chase.load", "loads only"), of("chase.store", "loads and stores")],
+            ),
+            "Where every line that is pushed out is dirty it must be written back first."
+                .to_owned(),
+        ),
+    ]
+}
+
+fn of_streams(result: &MemoryResult) -> Vec<Captioned> {
+    let of = |curve: &str, name: &str| line_of(result, curve, name);
+    let rate = ("bytes per second", Unit::BytesPerSecond);
+    let rates = |word: &str| -> Vec<Option<Line>> {
+        let prefix = format!("bandwidth.{word}.");
+        let names = result.curves.keys().filter_map(|k| k.strip_prefix(&prefix));
+        let threads = |n: &str| if n == "1" { "thread" } else { "threads" };
+        names.map(|n| of(&format!("{prefix}{n}"), &format!("{word}, {n} {}", threads(n)))).collect()
+    };
+    let buffer = result.extra.get("read_buffer_bytes").map_or(String::new(), |b| {
+        format!(" The smallest buffer within 5 % of the best: {}.", format_size(*b as u64))
+    });
+    vec![
+        (
+            chart(
+                "Bandwidth",
+                BYTES,
+                rate,
+                [rates("read"), rates("write"), rates("copy")].concat(),
+            ),
+            "Streams; of a copy each byte counts once.".to_owned(),
+        ),
+        (
+            chart(
+                "Reading a warm file",
+                ("buffer", Unit::Bytes),
+                rate,
+                vec![of("bufsize", "read(2)")],
+            ),
+            format!("The ladder through a system call.{buffer}"),
+        ),
+    ]
+}
+
+/// The result with its ladder as one of the curves.
+fn with_ladder(result: &MemoryResult) -> MemoryResult {
+    let mut out = MemoryResult::default();
+    let points = result.ladder.iter().map(|p| (p.bytes as f64, p.ns_min)).collect();
+    out.curves.insert("ladder".to_owned(), points);
+    out
+}
+
+fn published(m: &mut Markup, result: &MemoryResult) {
+    let at = |curve: &str, bytes: u64| {
+        let points = result.curves.get(curve)?;
+        points.iter().find(|(x, _)| *x as u64 == bytes).map(|(_, y)| *y)
+    };
+    let chase = |bytes: u64| result.ladder.iter().find(|p| p.bytes == bytes).map(|p| p.ns_min);
+    let text = |ns: Option<f64>| ns.map_or_else(|| "not measured".to_owned(), format_ns);
+    let rows: Vec<Vec<String>> = PUBLISHED
+        .iter()
+        .map(|(kib, ns)| {
+            let bytes = kib << 10;
+            vec![
+                format_size(bytes),
+                format_ns(*ns),
+                text(at("seed.optimised", bytes)),
+                text(at("seed.plain", bytes)),
+                text(chase(bytes)),
+            ]
+        })
+        .collect();
+    m.tag("h3").text("The published table beside this machine");
+    table(
+        m,
+        &["working set", "published", "same loop here", "not optimised", "dependent load here"],
+        &rows,
+    );
+}
+
+/// Why the rulers differ, in words.
+pub(crate) fn mechanism(m: &mut Markup) {
+    m.tag("h3").text("Why the rulers differ");
+    m.tag("p").a("class", "lead").text(
+        "A cache level shows as a plateau: every access is served at its price until the working \
+         set no longer fits. Caches from the second level on find their place by physical address, \
+         so the end of a plateau is a ramp and its place a bracket, not one number. A store in \
+         order needs no answer: the processor notes it and goes on, lines are fetched ahead, and \
+         the price that remains is that of moving bytes. Only an access whose address is the result \
+         of the one before pays the whole way.",
+    );
+}
+
+fn smt(m: &mut Markup, result: &MemoryResult) {
+    let Some(smt) = &result.smt else { return };
+    m.tag("h3").text("Threads that share a core");
+    if let Some(why) = &smt.skipped {
+        m.tag("p").a("class", "lead").text(&format!("{why}; siblings were not measured."));
+    }
+    let rows: Vec<Vec<String>> = smt
+        .works
+        .iter()
+        .map(|w| {
+            let both = |ns: Option<f64>| match ns {
+                Some(ns) => format!(
+                    "{:+.0} % work per time, {:.0} % time saved",
+                    (w.throughput_ratio(ns) - 1.0) * 100.0,
+                    w.time_saved(ns) * 100.0
+                ),
+                None => "not measured".to_owned(),
+            };
+            vec![w.work.clone(), format_ns(w.alone_ns), both(w.siblings_ns), both(w.cores_ns)]
+        })
+        .collect();
+    if !rows.is_empty() {
+        table(m, &["work", "alone", "two on siblings", "two on separate cores"], &rows);
+    }
+    if let Some(hidden) = &smt.hidden {
+        m.tag("p").a("class", "lead").text(&format!("Hidden siblings: {hidden}."));
+    }
+}
+
+fn checks(m: &mut Markup, result: &MemoryResult) {
+    m.tag("h3").text("Honesty checks");
+    m.tag("div").a("class", "scroll").body(|m| {
+        m.tag("table").a("class", "plain").body(|m| {
+            m.tag("tbody").body(|m| {
+                for check in &result.checks {
+                    let class = match check.state {
+                        CheckState::Pass => "vd vd-confirmed",
+                        CheckState::Warn => "vd vd-scope",
+                        CheckState::Fail => "vd vd-refuted",
+                        CheckState::Skipped => "vd vd-not",
+                    };
+                    m.tag("tr").body(|m| {
+                        m.tag("td").text(&check.id);
+                        m.tag("td").body(|m| {
+                            m.tag("span").a("class", class).text(check.state.word());
+                        });
+                        m.tag("td").text(&check.asks);
+                        m.tag("td").text(&check.evidence);
+                    });
+                }
+            });
+        });
+    });
+}

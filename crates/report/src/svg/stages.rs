@@ -1,0 +1,202 @@
+//! One act in stages: a bar per row that begins at zero and is filled anew from stage to stage.
+//!
+//! It says when something had returned, and how much later it was really done. Where stages lie a
+//! thousandfold apart a straight axis shows the last alone, so each row also writes its numbers.
+
+use super::scale::Scale;
+use super::{Svg, fitted, label, line, text_width, tip};
+use crate::estimate::Estimate;
+use crate::markup::Markup;
+use crate::quantity::Unit;
+
+/// Fillings of the stages: class, and pattern beside the colour.
+const FILLS: [(&str, Option<&str>); 3] =
+    [("st-on-cpu", None), ("seg", Some("url(#pt-sync)")), ("seg", Some("url(#pt-unknown)"))];
+
+/// A row.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Row {
+    /// What it stands for.
+    pub name: String,
+    /// Heading above it; rows with the same heading stand together.
+    pub heading: String,
+    /// When each stage ended, from the same start; `None` where it was not measured.
+    pub ends: [Option<Estimate>; 3],
+}
+
+/// What the drawing shows.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Stages {
+    /// Title for those who cannot see it.
+    pub title: String,
+    /// Description for those who cannot see it.
+    pub description: String,
+    /// What each stage is, in words.
+    pub words: [&'static str; 3],
+    /// Title of the axis.
+    pub x_title: String,
+    /// Unit of the axis.
+    pub unit: Unit,
+    /// Rows from top to bottom.
+    pub rows: Vec<Row>,
+}
+
+const BAR: f64 = 16.0;
+const STEP: f64 = 25.0;
+
+/// Draws the rows for a column of `width` pixels.
+pub fn draw(chart: &Stages, width: f64) -> Svg {
+    let beside = width >= 600.0;
+    let wide = |text: &str| text_width(text, 12.0) + 14.0;
+    let names = chart.rows.iter().map(|row| wide(&row.name)).fold(0.0, f64::max);
+    let numbers = chart.rows.iter().map(|row| wide(&written(chart, row))).fold(0.0, f64::max);
+    let (left, right) = if beside {
+        (names.clamp(80.0, width * 0.25), width - numbers.min(width * 0.4))
+    } else {
+        (0.0, width)
+    };
+    let most = chart.rows.iter().flat_map(|row| row.ends.iter().flatten());
+    let most = most.map(|end| end.median).fold(0.0, f64::max);
+    let scale = Scale::linear(0.0, most, left, right - 12.0).nice(chart.unit, 6);
+    let mut m = Markup::new();
+    let top = legend(&mut m, &chart.words, width);
+    let mut y = top;
+    let mut heading = "";
+    let mut bars = Markup::new();
+    for row in &chart.rows {
+        if row.heading != heading {
+            heading = &row.heading;
+            y += 6.0;
+            label(&mut bars, "b", 0.0, y + 12.0, &fitted(heading, 12.0, width));
+            y += 21.0;
+        }
+        if !beside {
+            label(&mut bars, "n", 0.0, y + 11.0, &fitted(&row.name, 12.0, width * 0.4));
+            label(&mut bars, "te", width, y + 11.0, &written(chart, row));
+            y += 17.0;
+        }
+        draw_row(&mut bars, chart, row, &scale, y);
+        if beside {
+            label(&mut bars, "e", left - 10.0, y + 12.5, &fitted(&row.name, 12.0, left - 10.0));
+            label(&mut bars, "te", width, y + 12.5, &written(chart, row));
+        }
+        y += STEP;
+    }
+    for tick in scale.ticks(chart.unit, if beside { 6 } else { 4 }) {
+        let x = scale.at(tick.value);
+        line(&mut m, "grid", (x, top), (x, y));
+        let half = text_width(&tick.text, 12.0) / 2.0 + 1.0;
+        label(&mut m, "tm", x.clamp(half, width - half), y + 15.0, &tick.text);
+    }
+    let (_, unit) = chart.unit.tick_unit(scale.ends().1);
+    label(
+        &mut m,
+        "ax",
+        left,
+        y + 32.0,
+        &fitted(&format!("{}, {unit}", chart.x_title), 12.0, width),
+    );
+    m.append(&bars);
+    Svg {
+        width,
+        height: y + 38.0,
+        title: chart.title.clone(),
+        description: chart.description.clone(),
+        body: m,
+    }
+}
+
+/// The numbers of a row.
+fn written(chart: &Stages, row: &Row) -> String {
+    let ends = row.ends.iter().flatten().map(|end| chart.unit.format(end.median));
+    let mut texts: Vec<String> = ends.collect();
+    // A stage that ends with the one before says nothing of its own.
+    texts.dedup();
+    texts.join(" → ")
+}
+
+fn fill(m: &mut Markup, stage: usize, x: f64, y: f64, width: f64, height: f64) {
+    let (class, pattern) = FILLS[stage];
+    m.tag("rect")
+        .a("class", class)
+        .maybe("fill", pattern)
+        .a("x", x)
+        .a("y", y)
+        .a("width", width)
+        .a("height", height)
+        .void();
+}
+
+fn legend(m: &mut Markup, words: &[&'static str; 3], width: f64) -> f64 {
+    let (mut x, mut y) = (0.0, 2.0);
+    for (stage, word) in words.iter().enumerate() {
+        let wide = text_width(word, 12.0) + 40.0;
+        if x > 0.0 && x + wide > width + 10.0 {
+            x = 0.0;
+            y += 20.0;
+        }
+        fill(m, stage, x, y, 20.0, 12.0);
+        label(m, "n", x + 26.0, y + 10.5, word);
+        x += wide;
+    }
+    y + 22.0
+}
+
+fn draw_row(m: &mut Markup, chart: &Stages, row: &Row, scale: &Scale, y: f64) {
+    m.tag("g").a("class", "pt").body(|m| {
+        let mut title = format!("{}: {}", row.heading, row.name);
+        for (word, end) in chart.words.iter().zip(&row.ends) {
+            if let Some(end) = end {
+                title.push('\n');
+                title.push_str(&tip(word, chart.unit, end));
+            }
+        }
+        m.tag("title").text(&title);
+        let mut from = scale.at(0.0);
+        for (stage, end) in row.ends.iter().enumerate() {
+            let Some(end) = end else { continue };
+            let to = scale.at(end.median);
+            if to > from {
+                fill(m, stage, from, y, to - from, BAR);
+                from = to;
+            }
+        }
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(ns: f64) -> Option<Estimate> {
+        Some(Estimate { values: vec![ns], median: ns, interval: None })
+    }
+
+    fn chart(rows: Vec<Row>) -> Stages {
+        Stages {
+            title: "t".to_owned(),
+            description: "d".to_owned(),
+            words: ["returned", "durable", "settled"],
+            x_title: "after the start".to_owned(),
+            unit: Unit::Time,
+            rows,
+        }
+    }
+
+    #[test]
+    fn each_stage_begins_where_the_last_ended() {
+        let row = |name: &str, ends| Row { name: name.into(), heading: "warm".into(), ends };
+        let both = row("buffered", [at(1e6), at(4e6), at(4e6)]);
+        let one = row("direct", [at(3e6), None, None]);
+        let chart = chart(vec![both, one]);
+        assert_eq!(written(&chart, &chart.rows[0]), "1.00 ms → 4.00 ms");
+        for width in [super::super::WIDE, super::super::NARROW] {
+            let drawn = draw(&chart, width).standalone();
+            // Three in the legend, two of the first row (the third is no longer), one of the second.
+            let filled =
+                drawn.matches("st-on-cpu\"").count() + drawn.matches("class=\"seg\"").count();
+            assert_eq!(filled, 6, "{drawn}");
+            assert_eq!(drawn.matches("st-on-cpu\"").count(), 3);
+        }
+    }
+}

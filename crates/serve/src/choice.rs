@@ -1,0 +1,181 @@
+//! What a server is built from, and what goes together.
+
+use std::fmt;
+use std::str::FromStr;
+
+macro_rules! words {
+    ($(#[$doc:meta])* $name:ident, $what:literal: $($(#[$each:meta])* $variant:ident = $word:literal,)*) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        pub enum $name {
+            $($(#[$each])* $variant,)*
+        }
+
+        impl $name {
+            /// All of them.
+            pub const ALL: &'static [Self] = &[$(Self::$variant),*];
+
+            /// The word for it.
+            pub fn name(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $word,)*
+                }
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(self.name())
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = String;
+
+            fn from_str(word: &str) -> Result<Self, String> {
+                Self::ALL.iter().copied().find(|choice| choice.name() == word).ok_or_else(|| {
+                    let all: Vec<_> = Self::ALL.iter().map(|choice| choice.name()).collect();
+                    format!("no {} is called {word:?}; choose one of {}", $what, all.join(", "))
+                })
+            }
+        }
+    };
+}
+
+words! {
+    /// Which threads do what, and how they wait.
+    Model, "model":
+    /// One connection after the other.
+    Iterative = "iterative",
+    /// A thread for each connection.
+    Thread = "thread",
+    /// Threads that each serve one connection until it ends; others wait in a bounded buffer.
+    Pool = "pool",
+    /// One thread reads and writes, others carry out requests.
+    RequestPool = "request-pool",
+    /// One thread, `select`.
+    Select = "select",
+    /// One thread, `poll`.
+    Poll = "poll",
+    /// One thread, epoll by level.
+    Epoll = "epoll",
+    /// One thread, epoll by edge.
+    EpollEdge = "epoll-et",
+    /// A thread with a listener of its own on each core, epoll by level.
+    ReusePort = "reuseport",
+    /// Threads that read and write, and one that carries out all requests.
+    IoThreads = "io-threads",
+    /// One thread, io_uring with a request for each thing.
+    Uring = "uring",
+    /// One thread, io_uring with requests that go on and shared buffers.
+    UringMany = "uring-multishot",
+    /// The same on each core, with a listener of its own.
+    UringPerCore = "uring-per-core",
+    /// Tasks on threads that steal from each other.
+    Tokio = "tokio",
+}
+
+words! {
+    /// How threads share the stocks.
+    Sharing, "sharing":
+    /// One lock around everything.
+    Global = "global",
+    /// A lock for each stock.
+    Stock = "stock",
+    /// A reader-writer lock for each stock, as in the assignment.
+    ReadWrite = "rw",
+    /// An atomic number for each stock.
+    Atomic = "atomic",
+    /// One thread alone touches the stocks.
+    Writer = "writer",
+    /// A thread for each part of the stocks, as many as cores.
+    Shards = "shards",
+}
+
+words! {
+    /// When an order counts as safe.
+    Durability, "durability":
+    /// Never: memory only.
+    None = "none",
+    /// When the system has it: it survives the end of the program, not of the machine.
+    Os = "os",
+    /// When the disk has it, together with the orders beside it.
+    Group = "group",
+    /// When the disk has it, each order by itself.
+    Each = "each",
+}
+
+words! {
+    /// What a list of all stocks shows.
+    ShowMode, "way to show":
+    /// All stocks at one moment.
+    Atomic = "atomic",
+    /// Each stock at the moment when its turn comes.
+    PerStock = "per-stock",
+}
+
+words! {
+    /// Where orders are kept.
+    StoreKind, "store":
+    /// An SQLite database with a write-ahead log.
+    Sqlite = "sqlite",
+    /// A redb database: copy-on-write trees, each commit synced.
+    Redb = "redb",
+    /// A fjall database: a log and trees that are merged in the background.
+    Fjall = "fjall",
+}
+
+/// What is said where the model tokio was left out.
+pub(crate) const WITHOUT_TOKIO: &str = "this program was built without the model tokio; build it \
+     with the feature tokio of ioloom-serve, or choose another model, such as epoll";
+
+/// Why a sharing and a durability do not go together, if they do not.
+pub fn refusal(model: Model, sharing: Sharing, durability: Durability) -> Option<String> {
+    if sharing == Sharing::Atomic && durability != Durability::None {
+        return Some(format!(
+            "sharing atomic cannot be durable: the change and its number in the log are two steps, \
+             so the log could have another order than the stocks; use durability none, or another \
+             sharing than atomic with {durability}"
+        ));
+    }
+    if model == Model::Tokio && !cfg!(feature = "tokio") {
+        return Some(WITHOUT_TOKIO.to_owned());
+    }
+    if model == Model::IoThreads && sharing != Sharing::Writer {
+        return Some(format!(
+            "model io-threads means one thread that carries out all requests; use sharing writer \
+             with it, not {sharing}"
+        ));
+    }
+    None
+}
+
+/// Why a store and a durability do not go together, if they do not.
+pub fn store_refusal(store: StoreKind, durability: Durability) -> Option<String> {
+    (store == StoreKind::Redb && durability == Durability::Os).then(|| {
+        "store redb has nothing between memory and disk, so durability os cannot be had with it; \
+         use group or each, or another store than redb with os"
+            .to_owned()
+    })
+}
+
+impl Model {
+    /// Whether it needs io_uring.
+    pub fn needs_ring(self) -> bool {
+        matches!(self, Self::Uring | Self::UringMany | Self::UringPerCore)
+    }
+
+    /// Whether each of its loops has a listener of its own.
+    pub(crate) fn shares_port(self) -> bool {
+        matches!(self, Self::ReusePort | Self::UringPerCore)
+    }
+
+    /// The sharing that fits best where none was asked for: a lock that is never fought for costs
+    /// nothing with one thread.
+    pub fn default_sharing(self) -> Sharing {
+        match self {
+            Self::IoThreads => Sharing::Writer,
+            _ => Sharing::Global,
+        }
+    }
+}

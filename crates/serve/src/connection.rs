@@ -1,0 +1,317 @@
+//! One connection that never blocks: what arrived, what is owed, and when to give up.
+//!
+//! Bytes are read into memory of the loop, and a connection keeps only what it must: the beginning of
+//! a request, and answers that its client has not taken. An idle one holds neither, which is what
+//! makes ten thousand of them cheap.
+//!
+//! A connection that ends from our side first says so (end of writing), then reads on for a
+//! moment: closing with bytes unread would reset it, and the client might never see its last answer.
+
+use crate::service::Service;
+use crate::sharing::Job;
+use ioloom_exchange::{Session, Settings, encode};
+use ioloom_sys::net::Socket;
+use ioloom_sys::net::wait::Interest;
+use std::io;
+use std::sync::Arc;
+
+/// How long a connection that we ended is read on, nanoseconds.
+const LINGER_NS: u64 = 1_000_000_000;
+
+/// What is left to do for a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Next {
+    /// Wait for it.
+    Wait,
+    /// Go on without waiting: it has requests left behind, or bytes that were not read.
+    Again,
+    /// Close it.
+    Close,
+}
+
+pub(crate) struct Connection {
+    pub(crate) socket: Arc<Socket>,
+    session: Session,
+    settings: Settings,
+    owed: Vec<u8>,
+    sent: usize,
+    /// Bytes of answers that a ring is sending.
+    away: usize,
+    /// The client sends no more.
+    ended: bool,
+    /// We said that we send no more, at this time.
+    lingering_ns: u64,
+    /// When the client last said or took something.
+    active_ns: u64,
+    /// When the request that is incomplete began; 0 if none is.
+    begun_ns: u64,
+    /// Since when answers wait for the client; 0 if none does.
+    owed_ns: u64,
+    /// A read may bring more.
+    readable: bool,
+    /// Nothing tells again that there is more: a read that brings little is not the last one, since
+    /// the end of the client may stand behind it.
+    by_edge: bool,
+    pub(crate) interest: Interest,
+    /// Whether it stands in the list of those that go on without waiting.
+    pub(crate) is_queued: bool,
+}
+
+impl Connection {
+    pub(crate) fn new(socket: Socket, settings: Settings, by_edge: bool, now_ns: u64) -> Self {
+        Self {
+            socket: Arc::new(socket),
+            session: Session::default(),
+            settings,
+            owed: Vec::new(),
+            sent: 0,
+            away: 0,
+            ended: false,
+            lingering_ns: 0,
+            active_ns: now_ns,
+            begun_ns: 0,
+            owed_ns: 0,
+            readable: false,
+            by_edge,
+            interest: Interest::READ,
+            is_queued: false,
+        }
+    }
+
+    /// Notes that reading may bring something.
+    pub(crate) fn set_readable(&mut self) {
+        self.readable = true;
+    }
+
+    fn owes(&self) -> usize {
+        self.owed.len() - self.sent + self.away
+    }
+
+    /// Reads once and takes the requests that are complete. An error is the end of the connection.
+    pub(crate) fn take(
+        &mut self,
+        token: usize,
+        service: &Service,
+        buffer: &mut [u8],
+        jobs: &mut Vec<Job>,
+        now_ns: u64,
+    ) -> io::Result<()> {
+        if self.lingering_ns != 0 {
+            return self.discard(buffer);
+        }
+        if self.owes() > service.limits.output_bytes || self.session.is_over() {
+            return Ok(());
+        }
+        let mut read = 0;
+        if self.readable && !self.ended && !self.session.has_more() {
+            match self.socket.recv(buffer) {
+                Ok(0) => {
+                    self.ended = true;
+                    self.readable = false;
+                }
+                Ok(n) => {
+                    read = n;
+                    self.active_ns = now_ns;
+                    self.readable = self.by_edge || n == buffer.len();
+                }
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => self.readable = false,
+                Err(e) => return Err(e),
+            }
+        }
+        self.feed(token, &buffer[..read], service.requests_at_once(), jobs, now_ns);
+        Ok(())
+    }
+
+    /// Takes the requests of bytes that a ring has read, none at the end of the client; without any
+    /// word of the ring those that were left behind.
+    pub(crate) fn arrived(
+        &mut self,
+        token: usize,
+        service: &Service,
+        bytes: Option<&[u8]>,
+        jobs: &mut Vec<Job>,
+        now_ns: u64,
+    ) {
+        if let Some(bytes) = bytes {
+            self.ended |= bytes.is_empty();
+            self.active_ns = now_ns;
+        }
+        if self.lingering_ns != 0 || self.session.is_over() {
+            return;
+        }
+        // What comes while too much is owed is only kept.
+        let full = self.owes() > service.limits.output_bytes;
+        let most = if full { 0 } else { service.requests_at_once() };
+        self.feed(token, bytes.unwrap_or_default(), most, jobs, now_ns);
+    }
+
+    /// Whether requests were left behind.
+    pub(crate) fn has_more(&self) -> bool {
+        self.session.has_more()
+    }
+
+    fn feed(&mut self, token: usize, bytes: &[u8], most: usize, jobs: &mut Vec<Job>, now_ns: u64) {
+        let had = self.session.pending_bytes();
+        let before = jobs.len();
+        self.session.feed(bytes, most, &mut |request| jobs.push(Service::job(token, request)));
+        if self.session.pending_bytes() == 0 {
+            self.begun_ns = 0;
+        } else if had == 0 || jobs.len() > before {
+            self.begun_ns = now_ns;
+        }
+    }
+
+    fn discard(&mut self, buffer: &mut [u8]) -> io::Result<()> {
+        while self.readable && !self.ended {
+            match self.socket.recv(buffer) {
+                Ok(0) => self.ended = true,
+                Ok(_) => {}
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => self.readable = false,
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends the answers of jobs, all of this connection, and what was owed before.
+    pub(crate) fn give(
+        &mut self,
+        jobs: &[Job],
+        scratch: &mut Vec<u8>,
+        now_ns: u64,
+    ) -> io::Result<()> {
+        if self.owes() > 0 {
+            self.spell(jobs, None);
+            return self.flush(now_ns);
+        }
+        scratch.clear();
+        self.spell(jobs, Some(scratch));
+        if scratch.is_empty() {
+            return Ok(());
+        }
+        let sent = match self.socket.send(scratch) {
+            Ok(sent) => sent,
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => 0,
+            Err(e) => return Err(e),
+        };
+        if sent < scratch.len() {
+            self.owed.extend_from_slice(&scratch[sent..]);
+            self.owed_ns = now_ns;
+        }
+        Ok(())
+    }
+
+    fn spell(&mut self, jobs: &[Job], scratch: Option<&mut Vec<u8>>) {
+        let out = scratch.unwrap_or(&mut self.owed);
+        for job in jobs {
+            if let Some(answer) = &job.answer {
+                encode(job.request.form, &self.settings, answer, out);
+            }
+        }
+    }
+
+    /// Owes the answers of jobs, to be sent by a ring.
+    pub(crate) fn owe(&mut self, jobs: &[Job], now_ns: u64) {
+        let owed = self.owes();
+        self.spell(jobs, None);
+        if owed == 0 && self.owes() > 0 {
+            self.owed_ns = now_ns;
+        }
+    }
+
+    /// The bytes that a ring shall send now.
+    pub(crate) fn take_owed(&mut self) -> Option<Vec<u8>> {
+        if self.owed.is_empty() {
+            return None;
+        }
+        self.away = self.owed.len();
+        Some(std::mem::take(&mut self.owed))
+    }
+
+    /// A ring has sent so many of the bytes it was given.
+    pub(crate) fn sent(&mut self, mut bytes: Vec<u8>, sent: usize, now_ns: u64) {
+        self.away = 0;
+        self.active_ns = now_ns;
+        if sent < bytes.len() {
+            bytes.drain(..sent);
+            bytes.append(&mut self.owed);
+            self.owed = bytes;
+        }
+        self.owed_ns = match self.owes() {
+            0 => 0,
+            // What was added meanwhile began to wait now at the latest.
+            _ if self.owed_ns == 0 => now_ns,
+            _ => self.owed_ns,
+        };
+    }
+
+    /// Sends what is owed, as far as the client takes it.
+    pub(crate) fn flush(&mut self, now_ns: u64) -> io::Result<()> {
+        while self.owes() > 0 {
+            match self.socket.send(&self.owed[self.sent..]) {
+                Ok(sent) => {
+                    self.sent += sent;
+                    self.active_ns = now_ns;
+                }
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => break,
+                Err(e) => return Err(e),
+            }
+        }
+        if self.owes() == 0 {
+            (self.owed, self.sent, self.owed_ns) = (Vec::new(), 0, 0);
+        } else if self.sent > self.owed.len() / 2 {
+            self.owed.drain(..self.sent);
+            self.sent = 0;
+        }
+        Ok(())
+    }
+
+    /// What is to be done now, after a turn.
+    pub(crate) fn next(&mut self, service: &Service, now_ns: u64) -> Next {
+        if self.lingering_ns != 0 {
+            return if self.ended { Next::Close } else { Next::Wait };
+        }
+        let full = self.owes() > service.limits.output_bytes;
+        if self.session.has_more() && !full {
+            return Next::Again;
+        }
+        let is_last = self.session.is_over() || (self.ended && !self.session.has_more());
+        if is_last && self.owes() == 0 {
+            if self.ended {
+                return Next::Close;
+            }
+            // The rest of what the client sends must be read, or the last answers may be lost.
+            self.lingering_ns = now_ns;
+            self.readable = true;
+            let gone = self.socket.end_writing().is_err();
+            return if gone { Next::Close } else { Next::Again };
+        }
+        let unread = self.by_edge && self.readable && !full && !self.ended;
+        if unread { Next::Again } else { Next::Wait }
+    }
+
+    /// What a wait should wait for.
+    pub(crate) fn wanted(&self, service: &Service) -> Interest {
+        let full = self.owes() > service.limits.output_bytes;
+        let listening = self.lingering_ns != 0 || !(full || self.session.is_over());
+        Interest { read: listening && !self.ended, write: self.owes() > 0 }
+    }
+
+    /// Whether it is to be cut at this time.
+    pub(crate) fn is_overdue(&self, service: &Service, now_ns: u64) -> bool {
+        let limits = &service.limits;
+        let passed = |since: u64, limit: std::time::Duration| {
+            since != 0 && u128::from(now_ns.saturating_sub(since)) > limit.as_nanos()
+        };
+        passed(self.begun_ns, limits.request) && !self.session.has_more()
+            || passed(self.owed_ns, limits.drain)
+            || (!limits.idle.is_zero() && passed(self.active_ns, limits.idle))
+            || (self.lingering_ns != 0 && now_ns.saturating_sub(self.lingering_ns) > LINGER_NS)
+    }
+
+    /// Ends a server's part: no more requests are taken.
+    pub(crate) fn finish(&mut self) {
+        let _ = self.socket.end_reading();
+        self.readable = true;
+    }
+}

@@ -1,0 +1,146 @@
+//! The order log on its way to the store: one commit for whatever has gathered.
+//!
+//! An order takes its number while the stock that it changes is locked, so numbers and changes have
+//! the same order. Before its answer leaves, its thread waits until the store holds everything up to
+//! that number. The first thread that waits takes all that has gathered and commits it; threads that
+//! come meanwhile gather for the next commit. So the slower the disk, the larger the commits, and
+//! nobody waits for a timer.
+//!
+//! A store that fails ends the server: nothing that waits is ever acknowledged.
+
+use crate::choice::Durability;
+use crate::store::{Store, StoreError};
+use ioloom_exchange::Record;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Condvar, Mutex, MutexGuard};
+
+/// The store failed; the first thread to see it holds the reason.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Broken;
+
+#[derive(Default)]
+struct Gathering {
+    records: Vec<Record>,
+    committed: u64,
+    committing: bool,
+    broken: bool,
+    error: Option<StoreError>,
+}
+
+/// Numbers orders and makes them safe.
+pub(crate) struct Journal {
+    latest: AtomicU64,
+    gathering: Mutex<Gathering>,
+    changed: Condvar,
+    store: Option<Mutex<Box<dyn Store>>>,
+    durability: Durability,
+    commits: AtomicU64,
+}
+
+impl Journal {
+    /// A log whose latest order has the number `latest`. Without a store numbers are all it gives.
+    pub(crate) fn new(latest: u64, store: Option<Box<dyn Store>>, durability: Durability) -> Self {
+        Self {
+            latest: AtomicU64::new(latest),
+            gathering: Mutex::new(Gathering { committed: latest, ..Gathering::default() }),
+            changed: Condvar::new(),
+            store: store.map(Mutex::new),
+            durability,
+            commits: AtomicU64::new(0),
+        }
+    }
+
+    /// Whether records are kept at all.
+    pub(crate) fn keeps(&self) -> bool {
+        self.store.is_some()
+    }
+
+    /// The number of the latest order.
+    pub(crate) fn latest(&self) -> u64 {
+        self.latest.load(Ordering::SeqCst)
+    }
+
+    /// Commits so far.
+    pub(crate) fn commits(&self) -> u64 {
+        self.commits.load(Ordering::Relaxed)
+    }
+
+    /// Takes a record that has its number already; the caller keeps others from doing the same.
+    pub(crate) fn push(&self, record: Record) {
+        self.latest.store(record.kept.seq(), Ordering::SeqCst);
+        if self.keeps() {
+            self.gathering().records.push(record);
+        }
+    }
+
+    /// Gives the next number to a record. To be called while what the record changes is locked.
+    pub(crate) fn number(&self, make: impl FnOnce(u64) -> Record) -> u64 {
+        if !self.keeps() {
+            return self.latest.fetch_add(1, Ordering::SeqCst) + 1;
+        }
+        let mut gathering = self.gathering();
+        let seq = self.latest.fetch_add(1, Ordering::SeqCst) + 1;
+        gathering.records.push(make(seq));
+        seq
+    }
+
+    /// Returns when the store holds every order up to `seq`.
+    pub(crate) fn wait(&self, seq: u64) -> Result<(), Broken> {
+        let Some(store) = &self.store else { return Ok(()) };
+        let mut gathering = self.gathering();
+        loop {
+            if gathering.broken {
+                return Err(Broken);
+            }
+            if gathering.committed >= seq {
+                return Ok(());
+            }
+            if gathering.committing {
+                gathering = self.changed.wait(gathering).expect("no panic under this lock");
+                continue;
+            }
+            gathering.committing = true;
+            let records = std::mem::take(&mut gathering.records);
+            drop(gathering);
+            let result = self.commit(store, &records);
+            gathering = self.gathering();
+            gathering.committing = false;
+            match result {
+                Ok(()) => {
+                    let last = records.last().map(|record| record.kept.seq());
+                    gathering.committed = last.unwrap_or(gathering.committed);
+                }
+                Err(error) => {
+                    gathering.broken = true;
+                    gathering.error = Some(error);
+                }
+            }
+            self.changed.notify_all();
+        }
+    }
+
+    fn commit(&self, store: &Mutex<Box<dyn Store>>, records: &[Record]) -> Result<(), StoreError> {
+        let mut store = store.lock().expect("no panic under this lock");
+        let at_once = if self.durability == Durability::Each { 1 } else { records.len().max(1) };
+        for records in records.chunks(at_once) {
+            store.commit(records)?;
+            self.commits.fetch_add(1, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    /// Uses the store for something else than orders.
+    pub(crate) fn with_store<T>(&self, f: impl FnOnce(&mut dyn Store) -> T) -> Option<T> {
+        let store = self.store.as_ref()?;
+        Some(f(&mut **store.lock().expect("no panic under this lock")))
+    }
+
+    /// Why the store failed, once.
+    pub(crate) fn take_error(&self) -> Option<StoreError> {
+        self.gathering().error.take()
+    }
+
+    fn gathering(&self) -> MutexGuard<'_, Gathering> {
+        self.gathering.lock().expect("no panic under this lock")
+    }
+}

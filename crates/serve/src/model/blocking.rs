@@ -1,0 +1,371 @@
+//! Threads that block: one connection after the other, one thread for each, or a pool.
+//!
+//! A thread reads a connection until it ends. In the pool and in the iterative server a silent client
+//! keeps others waiting; while somebody waits, a connection that says nothing for longer than
+//! [`Limits::hog`](crate::Limits) is therefore ended. The pool's buffer of waiting connections is
+//! bounded; when it is full a client is told `BUSY` at once, so nobody waits for ever unnoticed.
+
+use super::{Port, connections_max};
+use crate::error::ServeError;
+use crate::service::Service;
+use ioloom_exchange::{Session, Settings, encode};
+use ioloom_sys::clock;
+use ioloom_sys::net::wait::{Interest, Poll, Ready, Waiter};
+use ioloom_sys::net::{Reserve, Socket, is_of_one_connection, is_out_of_sockets};
+use std::collections::{HashMap, VecDeque};
+use std::io;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::Duration;
+
+/// How long a read blocks while there is something to look at now and then.
+const LOOK: Duration = Duration::from_millis(200);
+/// Bytes that are read at once.
+const BUFFER_BYTES: usize = 16 * 1024;
+/// How long the end of a client is waited for after ours.
+const LINGER: Duration = Duration::from_secs(1);
+/// Stack of a thread that serves one connection.
+const STACK_BYTES: usize = 128 * 1024;
+
+/// Sockets of threads that may be waiting in a read, so that a stop can end their reads.
+#[derive(Default)]
+struct Open {
+    sockets: Mutex<HashMap<usize, Arc<Socket>>>,
+}
+
+impl Open {
+    fn enter(&self, key: usize, socket: &Arc<Socket>, service: &Service) {
+        let mut sockets = self.sockets.lock().expect("no panic under this lock");
+        sockets.insert(key, Arc::clone(socket));
+        // A stop before this moment has not seen the socket.
+        if service.is_stopping() {
+            let _ = socket.end_reading();
+        }
+    }
+
+    fn leave(&self, key: usize) {
+        self.sockets.lock().expect("no panic under this lock").remove(&key);
+    }
+
+    fn end_reading(&self) {
+        let sockets = self.sockets.lock().expect("no panic under this lock");
+        for socket in sockets.values() {
+            let _ = socket.end_reading();
+        }
+    }
+}
+
+/// What the threads of a blocking model share.
+struct Room<'a> {
+    service: &'a Service,
+    open: &'a Open,
+    /// Whether others wait for a thread, in models in which a silent client can keep them waiting.
+    others_wait: Option<&'a dyn Fn() -> bool>,
+}
+
+impl Room<'_> {
+    /// Serves one connection, with everything around it.
+    fn attend(&self, key: usize, socket: Socket, settings: &Settings) {
+        let socket = Arc::new(socket);
+        self.open.enter(key, &socket, self.service);
+        if let Ok(true) = serve(self.service, &socket, settings, self.others_wait) {
+            self.service.counts.cut.fetch_add(1, Ordering::Relaxed);
+        }
+        self.open.leave(key);
+        drop(socket);
+        self.service.leave();
+    }
+}
+
+/// Serves a connection until its end; true if it was cut.
+fn serve(
+    service: &Service,
+    socket: &Socket,
+    settings: &Settings,
+    others_wait: Option<&dyn Fn() -> bool>,
+) -> io::Result<bool> {
+    let limits = &service.limits;
+    let mut session = Session::default();
+    let (mut buffer, mut out, mut jobs) = (vec![0; BUFFER_BYTES], Vec::new(), Vec::new());
+    let mut looking = None;
+    let (mut active_ns, mut begun_ns) = (clock::monotonic_ns(), 0);
+    loop {
+        let look = others_wait.is_some() || begun_ns != 0 || !limits.idle.is_zero();
+        if looking != Some(look) {
+            socket.set_timeouts(look.then_some(LOOK), Some(limits.drain))?;
+            looking = Some(look);
+        }
+        let read = if session.has_more() { Ok(None) } else { socket.recv(&mut buffer).map(Some) };
+        let now_ns = clock::monotonic_ns();
+        let passed = |since: u64, limit: Duration| {
+            u128::from(now_ns.saturating_sub(since)) > limit.as_nanos()
+        };
+        let read = match read {
+            Ok(Some(0)) => return Ok(false),
+            Ok(read) => {
+                active_ns = now_ns;
+                read.unwrap_or(0)
+            }
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
+                let late = begun_ns != 0 && passed(begun_ns, limits.request);
+                let idle = !limits.idle.is_zero() && passed(active_ns, limits.idle);
+                let waited_for = || others_wait.is_some_and(|others_wait| others_wait());
+                let hogs = passed(active_ns, limits.hog) && waited_for();
+                if late || idle || hogs {
+                    return Ok(true);
+                }
+                continue;
+            }
+            Err(e) => return Err(e),
+        };
+        let had = session.pending_bytes();
+        session.feed(&buffer[..read], service.requests_at_once(), &mut |request| {
+            jobs.push(Service::job(0, request));
+        });
+        if session.pending_bytes() == 0 {
+            begun_ns = 0;
+        } else if had == 0 || !jobs.is_empty() {
+            begun_ns = now_ns;
+        } else if passed(begun_ns, limits.request) {
+            return Ok(true);
+        }
+        if service.answer(&mut jobs).is_err() {
+            return Ok(false);
+        }
+        out.clear();
+        for job in jobs.drain(..) {
+            if let Some(answer) = &job.answer {
+                encode(job.request.form, settings, answer, &mut out);
+            }
+        }
+        if !send_all(service, socket, &out, now_ns)? {
+            return Ok(true);
+        }
+        if session.is_over() {
+            return linger(socket, &mut buffer).map(|()| false);
+        }
+    }
+}
+
+/// Sends everything; false if the client takes too long.
+fn send_all(service: &Service, socket: &Socket, mut bytes: &[u8], began: u64) -> io::Result<bool> {
+    while !bytes.is_empty() {
+        match socket.send(bytes) {
+            Ok(sent) => bytes = &bytes[sent..],
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Ok(false),
+            Err(e) => return Err(e),
+        }
+        let spent_ns = clock::monotonic_ns().saturating_sub(began);
+        if !bytes.is_empty() && u128::from(spent_ns) > service.limits.drain.as_nanos() {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Says that nothing more comes and reads on for a moment: see `connection`.
+fn linger(socket: &Socket, buffer: &mut [u8]) -> io::Result<()> {
+    socket.end_writing()?;
+    socket.set_timeouts(Some(LOOK), None)?;
+    let began = clock::monotonic_ns();
+    while u128::from(clock::monotonic_ns() - began) < LINGER.as_nanos() {
+        match socket.recv(buffer) {
+            Ok(0) => break,
+            Ok(_) => {}
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(())
+}
+
+/// Accepts until it is asked to stop; `take` gets connections that were counted in.
+fn accept_all(
+    service: &Service,
+    ports: &[Port],
+    mut take: impl FnMut(Socket, &Port) -> Result<(), ServeError>,
+) -> Result<(), ServeError> {
+    let cannot = "wait for connections";
+    let mut waiter = Poll::default();
+    let mut reserve = Reserve::new().ok();
+    waiter
+        .add(&**service.waker(0), ports.len(), Interest::READ)
+        .map_err(ServeError::system(cannot))?;
+    for (at, port) in ports.iter().enumerate() {
+        waiter.add(&port.listener, at, Interest::READ).map_err(ServeError::system(cannot))?;
+    }
+    let mut ready: Vec<Ready> = Vec::new();
+    while !service.is_stopping() {
+        waiter.wait(&mut ready, None).map_err(ServeError::system(cannot))?;
+        for event in &ready {
+            let Some(port) = ports.get(event.token) else { continue };
+            match port.listener.accept(true) {
+                Ok(socket) if !service.admit(connections_max(service)) => port.turn_away(&socket),
+                Ok(socket) => take(socket, port)?,
+                Err(e) if is_out_of_sockets(&e) => {
+                    if let Some(reserve) = &mut reserve {
+                        reserve.turn_away(&port.listener);
+                    }
+                }
+                Err(e) if is_of_one_connection(&e) => {}
+                Err(_) => {}
+            }
+        }
+    }
+    Ok(())
+}
+
+/// One connection after the other.
+pub(super) fn iterative(service: &Arc<Service>, ports: &[Port]) -> Result<(), ServeError> {
+    let open = Open::default();
+    let someone_knocks = || {
+        let mut waiter = Poll::default();
+        let mut ready = Vec::new();
+        let added = ports.iter().all(|port| waiter.add(&port.listener, 0, Interest::READ).is_ok());
+        added && waiter.wait(&mut ready, Some(Duration::ZERO)).is_ok() && !ready.is_empty()
+    };
+    let room = Room { service, open: &open, others_wait: Some(&someone_knocks) };
+    std::thread::scope(|scope| {
+        // The one thread may block in a read when the stop comes.
+        let stopper = scope.spawn(|| wait_for_stop(service, &open));
+        let ended = accept_all(service, ports, |socket, port| {
+            room.attend(0, socket, &port.settings);
+            Ok(())
+        });
+        service.stop();
+        stopper.join().expect("waiting does not panic");
+        ended
+    })
+}
+
+/// Ends the reads of all open sockets when a stop comes.
+fn wait_for_stop(service: &Service, open: &Open) {
+    let mut waiter = Poll::default();
+    let mut ready = Vec::new();
+    if waiter.add(&**service.waker(1), 0, Interest::READ).is_ok() {
+        while !service.is_stopping() && waiter.wait(&mut ready, None).is_ok() {}
+    }
+    open.end_reading();
+}
+
+/// A thread for each connection.
+pub(super) fn thread_per_connection(
+    service: &Arc<Service>,
+    ports: &[Port],
+) -> Result<(), ServeError> {
+    let open = Arc::new(Open::default());
+    let alive = Arc::new((Mutex::new(0usize), Condvar::new()));
+    let mut key = 0;
+    let ended = accept_all(service, ports, |socket, port| {
+        key += 1;
+        let (key, settings) = (key, port.settings);
+        *alive.0.lock().expect("no panic under this lock") += 1;
+        let socket = Arc::new(Mutex::new(Some(socket)));
+        let (for_thread, service_too, open, alive_too) =
+            (Arc::clone(&socket), Arc::clone(service), Arc::clone(&open), Arc::clone(&alive));
+        let spawned = std::thread::Builder::new().stack_size(STACK_BYTES).spawn(move || {
+            let socket = for_thread.lock().expect("no panic under this lock").take();
+            if let Some(socket) = socket {
+                let room = Room { service: &service_too, open: &open, others_wait: None };
+                room.attend(key, socket, &settings);
+            }
+            *alive_too.0.lock().expect("no panic under this lock") -= 1;
+            alive_too.1.notify_all();
+        });
+        if spawned.is_err() {
+            // No thread for it: it is told so, and the others go on.
+            if let Some(socket) = socket.lock().expect("no panic under this lock").take() {
+                port.turn_away(&socket);
+            }
+            service.counts.turned_away.fetch_add(1, Ordering::Relaxed);
+            service.leave();
+            *alive.0.lock().expect("no panic under this lock") -= 1;
+        }
+        Ok(())
+    });
+    open.end_reading();
+    let guard = alive.0.lock().expect("no panic under this lock");
+    let wait = alive.1.wait_timeout_while(guard, service.limits.stop, |alive| *alive > 0);
+    drop(wait.expect("no panic under this lock"));
+    ended
+}
+
+/// The bounded buffer between the thread that accepts and those that serve.
+struct Buffer {
+    waiting: Mutex<VecDeque<(Socket, Settings)>>,
+    changed: Condvar,
+    most: usize,
+}
+
+impl Buffer {
+    fn insert(&self, socket: Socket, settings: Settings) -> Result<(), Socket> {
+        let mut waiting = self.waiting.lock().expect("no panic under this lock");
+        if waiting.len() >= self.most {
+            return Err(socket);
+        }
+        waiting.push_back((socket, settings));
+        self.changed.notify_one();
+        Ok(())
+    }
+
+    fn remove(&self, service: &Service) -> Option<(Socket, Settings)> {
+        let mut waiting = self.waiting.lock().expect("no panic under this lock");
+        loop {
+            if let Some(next) = waiting.pop_front() {
+                return Some(next);
+            }
+            if service.is_stopping() {
+                return None;
+            }
+            waiting = self.changed.wait(waiting).expect("no panic under this lock");
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.waiting.lock().expect("no panic under this lock").is_empty()
+    }
+}
+
+/// So many threads, each with one connection until it ends; others wait in the bounded buffer.
+pub(super) fn pool(service: &Arc<Service>, ports: &[Port]) -> Result<(), ServeError> {
+    let open = Open::default();
+    let buffer = Buffer {
+        waiting: Mutex::default(),
+        changed: Condvar::new(),
+        most: service.limits.waiting.max(1),
+    };
+    let (open, buffer) = (&open, &buffer);
+    std::thread::scope(|scope| {
+        let mut ended = Ok(());
+        for number in 0..service.limits.threads.max(1) {
+            let builder = std::thread::Builder::new().name(format!("pool-{number}"));
+            let worker = move || {
+                let others_wait = || !buffer.is_empty();
+                let room = Room { service, open, others_wait: Some(&others_wait) };
+                while let Some((socket, settings)) = buffer.remove(service) {
+                    room.attend(number, socket, &settings);
+                }
+            };
+            if let Err(reason) = builder.spawn_scoped(scope, worker) {
+                service.stop();
+                ended = Err(ServeError::System { operation: "start a thread", reason });
+                break;
+            }
+        }
+        let ended = ended.and_then(|()| {
+            accept_all(service, ports, |socket, port| {
+                if let Err(socket) = buffer.insert(socket, port.settings) {
+                    port.turn_away(&socket);
+                    service.counts.turned_away.fetch_add(1, Ordering::Relaxed);
+                    service.leave();
+                }
+                Ok(())
+            })
+        });
+        // Those that wait for work see the stop once they hold the lock.
+        drop(buffer.waiting.lock().expect("no panic under this lock"));
+        buffer.changed.notify_all();
+        open.end_reading();
+        ended
+    })
+}

@@ -1,0 +1,302 @@
+//! A server: put together from the choices, run, stopped, and its stocks written down.
+
+use crate::choice::{Durability, Model, Sharing, ShowMode, StoreKind, refusal, store_refusal};
+use crate::error::ServeError;
+use crate::journal::Journal;
+use crate::limits::Limits;
+use crate::model::{self, Port};
+use crate::service::{Counts, Made, Service};
+use crate::sharing;
+use crate::{stock_file, store};
+use ioloom_exchange::{ClassicForm, Exchange, Settings, State};
+use ioloom_sys::net::ring::NetRing;
+use ioloom_sys::net::{Listener, Waker};
+use std::io;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
+
+/// Connections that may wait to be accepted.
+const BACKLOG: u32 = 4096;
+
+/// Where orders are kept.
+#[derive(Debug, Clone)]
+pub struct StoreChoice {
+    /// By what.
+    pub kind: StoreKind,
+    /// In which file.
+    pub path: PathBuf,
+}
+
+/// Everything that a server is told.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// Which threads do what.
+    pub model: Model,
+    /// How they share the stocks.
+    pub sharing: Sharing,
+    /// What a list of all stocks shows.
+    pub show: ShowMode,
+    /// When an order counts as safe.
+    pub durability: Durability,
+    /// Where orders are kept; not used with durability `none`.
+    pub store: StoreChoice,
+    /// The stock file.
+    pub stock: PathBuf,
+    /// Where it listens, with the first dialect of `settings`.
+    pub listen: SocketAddr,
+    /// Where it listens for clients that want lines without filling, if anywhere.
+    pub listen_line: Option<SocketAddr>,
+    /// How the original protocol is spoken.
+    pub settings: Settings,
+    /// Bounds.
+    pub limits: Limits,
+    /// Cores to use, for models that have a loop on each.
+    pub cores: usize,
+}
+
+/// How a server that was asked to stop has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ended {
+    /// Orders that were answered as carried out, repetitions among them.
+    pub done: u64,
+    /// Connections that were accepted.
+    pub connections: u64,
+    /// The number of the latest order in the log.
+    pub seq: u64,
+}
+
+/// A server that listens, and is not yet serving.
+pub struct Server {
+    service: Arc<Service>,
+    ports: Vec<Vec<Port>>,
+    addresses: Vec<SocketAddr>,
+    stocks: Arc<StockFile>,
+    is_new_store: Option<bool>,
+}
+
+/// Asks a server to stop, from any thread.
+#[derive(Clone)]
+pub struct StopHandle(Weak<Service>);
+
+impl StopHandle {
+    /// Asks it. It finishes the requests that have arrived, writes the stock file and ends.
+    pub fn stop(&self) {
+        if let Some(service) = self.0.upgrade() {
+            service.stop();
+        }
+    }
+}
+
+/// The stock file and what was last written to it.
+struct StockFile {
+    path: PathBuf,
+    service: OnceLock<Weak<Service>>,
+    /// The number of the order that it holds, and its hash.
+    written: Mutex<(u64, u64)>,
+    error: Mutex<Option<ServeError>>,
+}
+
+impl StockFile {
+    /// Writes the stocks down unless nothing has changed.
+    fn write(&self) {
+        let Some(service) = self.service.get().and_then(Weak::upgrade) else { return };
+        let mut written = self.written.lock().expect("no panic under this lock");
+        if let Err(error) = write_stocks(&self.path, &service, &mut written) {
+            *self.error.lock().expect("no panic under this lock") = Some(error);
+            service.stop();
+        }
+    }
+}
+
+fn write_stocks(
+    path: &Path,
+    service: &Service,
+    written: &mut (u64, u64),
+) -> Result<(), ServeError> {
+    let (exchange, seq) = service.strategy.snapshot();
+    if seq == written.0 || service.journal.wait(seq).is_err() {
+        return Ok(());
+    }
+    let text = exchange.to_text();
+    let hash = stock_file::hash(&text);
+    // Between these steps either file may be found.
+    service.journal.with_store(|store| store.set_stock_hashes(&[written.1, hash])).transpose()?;
+    stock_file::write(path, &text)?;
+    service.journal.with_store(|store| store.set_stock_hashes(&[hash])).transpose()?;
+    *written = (seq, hash);
+    Ok(())
+}
+
+impl Server {
+    /// Reads the stocks, opens the store and listens.
+    pub fn start(config: &Config) -> Result<Self, ServeError> {
+        if let Some(reason) = refusal(config.model, config.sharing, config.durability) {
+            return Err(ServeError::Refused(reason));
+        }
+        if let Some(reason) = store_refusal(config.store.kind, config.durability) {
+            return Err(ServeError::Refused(reason));
+        }
+        probe_ring(config.model)?;
+        let (initial, file_hash) = stock_file::read(&config.stock)?;
+        // Listening comes first: a second server on the same port must not touch the store.
+        let loops = model::loops(config.model, config.cores);
+        let (ports, addresses) = listen(config, loops)?;
+        let (state, store, is_new_store) = open_store(config, initial, file_hash)?;
+        let journal = Arc::new(Journal::new(state.seq(), store, config.durability));
+        let stocks_now = state.exchange().clone();
+        let seq = state.seq();
+        let strategy = sharing::make(config.sharing, config.show, state, &journal, config.cores)
+            .map_err(ServeError::system("start a thread"))?;
+        let wakers = (0..loops.max(2)).map(|_| Waker::new().map(Arc::new));
+        let wakers = wakers
+            .collect::<io::Result<Vec<_>>>()
+            .map_err(ServeError::system("make an event descriptor"))?;
+        let stocks = Arc::new(StockFile {
+            path: config.stock.clone(),
+            service: OnceLock::new(),
+            // A store may be ahead of the file.
+            written: Mutex::new((
+                if is_new_store == Some(false) { u64::MAX } else { seq },
+                file_hash,
+            )),
+            error: Mutex::new(None),
+        });
+        let for_idle = Arc::clone(&stocks);
+        let made = Made {
+            limits: config.limits,
+            model: config.model,
+            sharing: config.sharing,
+            show: config.show,
+            durability: config.durability,
+            strategy,
+            journal,
+            wakers,
+            loops,
+            on_idle: Box::new(move || for_idle.write()),
+        };
+        let service = Arc::new(Service::new(made, config.settings, &stocks_now));
+        let _ = stocks.service.set(Arc::downgrade(&service));
+        Ok(Self { service, ports, addresses, stocks, is_new_store })
+    }
+
+    /// Where it listens: first the main address, then the one for lines.
+    pub fn addresses(&self) -> &[SocketAddr] {
+        &self.addresses
+    }
+
+    /// Whether the store was made now; `None` without a store.
+    pub fn is_new_store(&self) -> Option<bool> {
+        self.is_new_store
+    }
+
+    /// The number of the latest order in the log.
+    pub fn seq(&self) -> u64 {
+        self.service.journal.latest()
+    }
+
+    /// Its counts now.
+    pub fn counts(&self) -> &Counts {
+        &self.service.counts
+    }
+
+    /// What stops it.
+    pub fn stop_handle(&self) -> StopHandle {
+        StopHandle(Arc::downgrade(&self.service))
+    }
+
+    /// Serves until it is asked to stop, then writes the stock file.
+    pub fn run(self) -> Result<Ended, ServeError> {
+        let ran = model::run(self.service.model, &self.service, self.ports);
+        self.service.stop();
+        if let Some(error) = self.service.journal.take_error() {
+            return Err(error.into());
+        }
+        ran?;
+        self.stocks.write();
+        if let Some(error) = self.stocks.error.lock().expect("no panic under this lock").take() {
+            return Err(error);
+        }
+        let counts = &self.service.counts;
+        let of =
+            |count: &std::sync::atomic::AtomicU64| count.load(std::sync::atomic::Ordering::Relaxed);
+        Ok(Ended {
+            done: of(&counts.done),
+            connections: of(&counts.accepted),
+            seq: self.service.journal.latest(),
+        })
+    }
+}
+
+/// Refuses a model that needs io_uring where the system refuses that; many containers do.
+fn probe_ring(model: Model) -> Result<(), ServeError> {
+    if !model.needs_ring() {
+        return Ok(());
+    }
+    // On a thread of its own: what the kernel clears up after a ring interrupts calls of the thread
+    // that made it.
+    let many = model != Model::Uring;
+    let made = std::thread::spawn(move || NetRing::new(many).map(drop)).join();
+    made.unwrap_or_else(|_| Err(io::Error::other("it panicked"))).map_err(|reason| {
+        ServeError::Refused(format!(
+            "model {model} needs io_uring, and the system refuses it: {reason}; choose another \
+             model, such as epoll"
+        ))
+    })
+}
+
+/// The listeners of each loop, and the addresses.
+fn listen(config: &Config, loops: usize) -> Result<(Vec<Vec<Port>>, Vec<SocketAddr>), ServeError> {
+    let shared = config.model.shares_port();
+    let groups = if shared { loops } else { 1 };
+    let line = Settings { classic: ClassicForm::Line, ..config.settings };
+    let asked = [Some((config.listen, config.settings)), config.listen_line.map(|at| (at, line))];
+    let mut all: Vec<Vec<Port>> = (0..groups).map(|_| Vec::new()).collect();
+    let mut addresses = Vec::new();
+    for (mut address, settings) in asked.into_iter().flatten() {
+        for group in &mut all {
+            let listener = bind(address, shared)?;
+            // Port 0 became a port, and the others must share it.
+            address = listener.address().map_err(ServeError::system("ask for the address"))?;
+            group.push(Port { listener, settings });
+        }
+        addresses.push(address);
+    }
+    Ok((all, addresses))
+}
+
+fn bind(address: SocketAddr, shared: bool) -> Result<Listener, ServeError> {
+    Listener::bind(address, BACKLOG, shared).map_err(|reason| match reason.kind() {
+        io::ErrorKind::AddrInUse => ServeError::PortTaken(address),
+        _ => ServeError::Listen { address, reason },
+    })
+}
+
+type OpenedStore = (State, Option<Box<dyn store::Store>>, Option<bool>);
+
+fn open_store(
+    config: &Config,
+    initial: Exchange,
+    file_hash: u64,
+) -> Result<OpenedStore, ServeError> {
+    if config.durability == Durability::None {
+        return Ok((State::new(initial, 0), None, None));
+    }
+    let choice = &config.store;
+    let mut opened = store::open(choice.kind, &choice.path, config.durability, &initial)?;
+    let Some(state) = opened.state else {
+        opened.store.set_stock_hashes(&[file_hash])?;
+        return Ok((State::new(initial, 0), Some(opened.store), Some(true)));
+    };
+    let is_same = *state.exchange() == initial;
+    if !is_same && !opened.store.stock_hashes()?.contains(&file_hash) {
+        return Err(ServeError::Refused(format!(
+            "the stock file {} was changed by somebody else since the store {} was made from it; \
+             restore the file to go on with the store, or remove the store to begin anew from the \
+             file",
+            config.stock.display(),
+            choice.path.display()
+        )));
+    }
+    Ok((state, Some(opened.store), Some(false)))
+}

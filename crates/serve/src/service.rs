@@ -1,0 +1,235 @@
+//! What every model calls: jobs in, answers out, and the figures of the server.
+
+use crate::choice::{Durability, Model, Sharing, ShowMode};
+use crate::journal::{Broken, Journal};
+use crate::limits::Limits;
+use crate::sharing::{Job, Strategy};
+use ioloom_exchange::{Answer, Ask, ClassicForm, Exchange, Request, Settings};
+use ioloom_sys::clock;
+use ioloom_sys::net::Waker;
+use std::fmt::Write;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+
+/// Bytes of a line in the list of all stocks, at most.
+const LINE_BYTES: usize = 33;
+
+/// Counts of a server since it started.
+#[derive(Debug, Default)]
+pub struct Counts {
+    /// Connections that are open now.
+    pub open: AtomicUsize,
+    /// Connections that were accepted.
+    pub accepted: AtomicU64,
+    /// Connections that were turned away with `BUSY`.
+    pub turned_away: AtomicU64,
+    /// Connections that were cut because they took too long.
+    pub cut: AtomicU64,
+    /// Orders that were answered as carried out, repetitions among them.
+    pub done: AtomicU64,
+    /// Orders that were refused.
+    pub refused: AtomicU64,
+    /// Lists of all stocks.
+    pub shown: AtomicU64,
+    /// Requests that were none.
+    pub faults: AtomicU64,
+}
+
+/// What the threads of a model share.
+pub(crate) struct Service {
+    pub(crate) limits: Limits,
+    pub(crate) counts: Counts,
+    pub(crate) model: Model,
+    pub(crate) strategy: Box<dyn Strategy>,
+    pub(crate) journal: Arc<Journal>,
+    sharing: Sharing,
+    show: ShowMode,
+    durability: Durability,
+    stopping: AtomicBool,
+    wakers: Vec<Arc<Waker>>,
+    loops: usize,
+    requests_at_once: usize,
+    /// Called when the last connection has gone.
+    on_idle: Box<dyn Fn() + Send + Sync>,
+}
+
+pub(crate) struct Made {
+    pub(crate) limits: Limits,
+    pub(crate) model: Model,
+    pub(crate) sharing: Sharing,
+    pub(crate) show: ShowMode,
+    pub(crate) durability: Durability,
+    pub(crate) strategy: Box<dyn Strategy>,
+    pub(crate) journal: Arc<Journal>,
+    pub(crate) wakers: Vec<Arc<Waker>>,
+    pub(crate) loops: usize,
+    pub(crate) on_idle: Box<dyn Fn() + Send + Sync>,
+}
+
+impl Service {
+    pub(crate) fn new(made: Made, settings: Settings, stocks: &Exchange) -> Self {
+        let limits = made.limits;
+        // What one turn of a connection may ask for must fit what may wait for it, or nearly so.
+        let list_bytes = match settings.classic {
+            ClassicForm::Padded => ioloom_exchange::PADDED,
+            ClassicForm::Line => stocks.len() * LINE_BYTES,
+        };
+        let list_bytes = list_bytes.max(stocks.len() * LINE_BYTES);
+        let fitting = (2 * limits.output_bytes / list_bytes.max(1)).max(1);
+        Self {
+            requests_at_once: limits.requests_at_once.clamp(1, fitting),
+            counts: Counts::default(),
+            limits,
+            model: made.model,
+            strategy: made.strategy,
+            journal: made.journal,
+            sharing: made.sharing,
+            show: made.show,
+            durability: made.durability,
+            stopping: AtomicBool::new(false),
+            wakers: made.wakers,
+            loops: made.loops,
+            on_idle: made.on_idle,
+        }
+    }
+
+    /// Requests of one connection that are taken at once.
+    pub(crate) fn requests_at_once(&self) -> usize {
+        self.requests_at_once
+    }
+
+    /// Whether an answer may wait for a disk or for another thread.
+    #[cfg(feature = "tokio")]
+    pub(crate) fn may_wait(&self) -> bool {
+        self.durability != Durability::None
+            || matches!(self.sharing, Sharing::Writer | Sharing::Shards)
+    }
+
+    /// A job for a request that has just arrived.
+    pub(crate) fn job(token: usize, request: Request) -> Job {
+        let due_ns =
+            request.deadline_ms.map_or(0, |ms| clock::monotonic_ns() + u64::from(ms) * 1_000_000);
+        Job { token, request, due_ns, answer: None }
+    }
+
+    /// Answers all jobs, in their order; returns when the answers may leave. If the store failed
+    /// the server is stopping, and no answer may leave.
+    pub(crate) fn answer(&self, jobs: &mut Vec<Job>) -> Result<(), Broken> {
+        if jobs.is_empty() {
+            return Ok(());
+        }
+        for job in jobs.iter_mut().filter(|job| job.answer.is_none()) {
+            job.answer = match job.request.ask {
+                Ask::Local(local) => Some(Answer::Local(local)),
+                Ask::Health => Some(Answer::Text(self.health().into())),
+                Ask::Metrics => Some(Answer::Text(self.metrics().into())),
+                Ask::Trade(_) | Ask::Show => None,
+            };
+        }
+        let answered = self.strategy.answer(jobs, &self.journal);
+        if answered.is_err() {
+            self.stop();
+        }
+        answered?;
+        self.count(jobs);
+        Ok(())
+    }
+
+    fn count(&self, jobs: &[Job]) {
+        let (mut done, mut refused, mut shown, mut faults) = (0, 0, 0, 0);
+        for job in jobs {
+            match &job.answer {
+                Some(Answer::Done { .. }) => done += 1,
+                Some(Answer::Refused(_)) => refused += 1,
+                Some(Answer::Shown(_)) => shown += 1,
+                Some(Answer::Local(ioloom_exchange::Local::Fault(_))) => faults += 1,
+                _ => {}
+            }
+        }
+        let add = |count: &AtomicU64, n: u64| {
+            if n > 0 {
+                count.fetch_add(n, Ordering::Relaxed);
+            }
+        };
+        add(&self.counts.done, done);
+        add(&self.counts.refused, refused);
+        add(&self.counts.shown, shown);
+        add(&self.counts.faults, faults);
+    }
+
+    /// Asks every thread of the model to finish.
+    pub(crate) fn stop(&self) {
+        self.stopping.store(true, Ordering::SeqCst);
+        for waker in &self.wakers {
+            waker.wake();
+        }
+    }
+
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::SeqCst)
+    }
+
+    /// The waker of the thread with this number.
+    pub(crate) fn waker(&self, thread: usize) -> &Arc<Waker> {
+        &self.wakers[thread % self.wakers.len()]
+    }
+
+    /// How many loops the model has.
+    pub(crate) fn loops(&self) -> usize {
+        self.loops
+    }
+
+    /// Counts a connection in, unless there are too many.
+    pub(crate) fn admit(&self, most: usize) -> bool {
+        self.counts.accepted.fetch_add(1, Ordering::Relaxed);
+        let most = most.min(self.limits.connections);
+        let open = self.counts.open.fetch_add(1, Ordering::SeqCst);
+        if open >= most {
+            self.counts.turned_away.fetch_add(1, Ordering::Relaxed);
+            self.leave();
+            return false;
+        }
+        true
+    }
+
+    /// Counts a connection out; the last one makes the stock file.
+    pub(crate) fn leave(&self) {
+        if self.counts.open.fetch_sub(1, Ordering::SeqCst) == 1 {
+            (self.on_idle)();
+        }
+    }
+
+    fn health(&self) -> String {
+        let state = if self.is_stopping() { "stopping" } else { "ok" };
+        format!(
+            "{state}\nmodel {}\nsharing {}\nshow {}\ndurability {}\n",
+            self.model, self.sharing, self.show, self.durability
+        )
+    }
+
+    fn metrics(&self) -> String {
+        let mut text = String::new();
+        let counts = &self.counts;
+        let mut put = |name: &str, kind: &str, help: &str, value: u64| {
+            let _ = writeln!(
+                text,
+                "# HELP ioloom_{name} {help}\n# TYPE ioloom_{name} {kind}\nioloom_{name} {value}"
+            );
+        };
+        let of = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        let open = counts.open.load(Ordering::Relaxed) as u64;
+        put("connections", "gauge", "Connections that are open.", open);
+        let accepted = of(&counts.accepted);
+        put("connections_total", "counter", "Connections that were accepted.", accepted);
+        let away = of(&counts.turned_away);
+        put("connections_busy_total", "counter", "Connections that were turned away.", away);
+        put("connections_cut_total", "counter", "Connections that took too long.", of(&counts.cut));
+        put("orders_done_total", "counter", "Orders answered as carried out.", of(&counts.done));
+        put("orders_refused_total", "counter", "Orders that were refused.", of(&counts.refused));
+        put("lists_total", "counter", "Lists of all stocks.", of(&counts.shown));
+        put("faults_total", "counter", "Requests that were none.", of(&counts.faults));
+        put("commits_total", "counter", "Commits of the store.", self.journal.commits());
+        put("log_number", "gauge", "Number of the latest order.", self.journal.latest());
+        text
+    }
+}

@@ -1,0 +1,164 @@
+//! An atomic number for each stock: nobody waits for a lock.
+//!
+//! An order replaces the number by the one after it, and tries again when another was faster. The
+//! change and its number in the log are two steps, so this cannot be durable, and numbers in answers
+//! count orders without telling their order. A list of one moment is read between two looks at a
+//! count of orders begun and ended: equal, and nothing happened meanwhile. After
+//! [`TRIES`] tries in vain new orders are held back until the list is read.
+
+use super::locks::Named;
+use super::{Job, Strategy};
+use crate::choice::ShowMode;
+use crate::journal::{Broken, Journal};
+use ioloom_exchange::{
+    Answer, Ask, Exchange, Kept, Line, Order, Record, Refused, Shown, State, Who,
+};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::SeqCst;
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize};
+use std::thread::yield_now;
+
+/// Tries to read a list between orders before new orders are held back.
+const TRIES: u32 = 64;
+
+struct Cell {
+    id: u32,
+    price: u32,
+    left: AtomicU32,
+}
+
+pub(super) struct Atomic {
+    cells: Vec<Cell>,
+    named: Named,
+    begun: AtomicU64,
+    ended: AtomicU64,
+    /// Lists that hold orders back.
+    holding: AtomicUsize,
+    show: ShowMode,
+    journal: Arc<Journal>,
+}
+
+impl Atomic {
+    pub(super) fn new(state: State, show: ShowMode, journal: &Arc<Journal>) -> Self {
+        let cell =
+            |line: Line| Cell { id: line.id, price: line.price, left: AtomicU32::new(line.left) };
+        Self {
+            cells: state.exchange().lines().map(cell).collect(),
+            named: Named::new(state.clients()),
+            begun: AtomicU64::new(0),
+            ended: AtomicU64::new(0),
+            holding: AtomicUsize::new(0),
+            show,
+            journal: Arc::clone(journal),
+        }
+    }
+
+    fn begin(&self) {
+        loop {
+            self.begun.fetch_add(1, SeqCst);
+            if self.holding.load(SeqCst) == 0 {
+                return;
+            }
+            self.ended.fetch_add(1, SeqCst);
+            yield_now();
+        }
+    }
+
+    fn trade(&self, order: &Order, who: Option<&Who>) -> Result<Kept, Refused> {
+        self.begin();
+        let ended = match self.cells.binary_search_by_key(&order.stock(), |cell| cell.id) {
+            Err(_) => Err(Refused::UnknownStock),
+            Ok(at) => {
+                let mut why = Refused::NotEnough;
+                let next = |left| match order.left_after(left) {
+                    Ok(left) => Some(left),
+                    Err(refused) => {
+                        why = refused;
+                        None
+                    }
+                };
+                // The order is settled in this one step.
+                let before = self.cells[at].left.fetch_update(SeqCst, SeqCst, next);
+                before.map_err(|_| why).and_then(|left| order.left_after(left))
+            }
+        };
+        let kept = |seq| match ended {
+            Ok(left) => Kept::Done { left, seq },
+            Err(why) => Kept::Refused { why, seq },
+        };
+        let numbered = match ended {
+            Err(why) if who.is_none() => Err(why),
+            _ => {
+                let record = |seq| Record { order: *order, kept: kept(seq), who: who.cloned() };
+                Ok(kept(self.journal.number(record)))
+            }
+        };
+        self.ended.fetch_add(1, SeqCst);
+        numbered
+    }
+
+    fn read(&self) -> Shown {
+        let line =
+            |cell: &Cell| Line { id: cell.id, left: cell.left.load(SeqCst), price: cell.price };
+        Shown { seq: self.journal.latest(), lines: self.cells.iter().map(line).collect() }
+    }
+
+    /// A list during which no order was under way.
+    fn try_read(&self) -> Option<Shown> {
+        let ended = self.ended.load(SeqCst);
+        if self.begun.load(SeqCst) != ended {
+            return None;
+        }
+        let shown = self.read();
+        (self.begun.load(SeqCst) == ended).then_some(shown)
+    }
+
+    fn shown(&self) -> Shown {
+        if self.show == ShowMode::PerStock {
+            return self.read();
+        }
+        if let Some(shown) = (0..TRIES).find_map(|_| self.try_read()) {
+            return shown;
+        }
+        self.holding.fetch_add(1, SeqCst);
+        let shown = loop {
+            // Held back orders still count as begun for a moment, so the numbers may only differ
+            // while they step back.
+            if let Some(shown) = self.try_read() {
+                break shown;
+            }
+            yield_now();
+        };
+        self.holding.fetch_sub(1, SeqCst);
+        shown
+    }
+
+    fn answer_one(&self, job: &Job) -> Answer {
+        match (job.request.ask, &job.request.who) {
+            (Ask::Trade(order), None) => {
+                self.trade(&order, None).map_or_else(Answer::Refused, Answer::from)
+            }
+            (Ask::Trade(order), Some(who)) => self.named.once(who, || {
+                self.trade(&order, Some(who))
+                    .unwrap_or_else(|why| Kept::Refused { why, seq: self.journal.latest() })
+            }),
+            _ => Answer::Shown(Arc::new(self.shown())),
+        }
+    }
+}
+
+impl Strategy for Atomic {
+    fn answer(&self, jobs: &mut Vec<Job>, _: &Journal) -> Result<(), Broken> {
+        for job in jobs {
+            if job.is_open() {
+                job.answer = Some(self.answer_one(job));
+            }
+        }
+        Ok(())
+    }
+
+    fn snapshot(&self) -> (Exchange, u64) {
+        let shown = self.shown();
+        (shown.lines.into_iter().collect(), shown.seq)
+    }
+}

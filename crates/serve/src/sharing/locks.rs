@@ -1,0 +1,273 @@
+//! A lock for each stock: a plain one, or one that lets readers in together.
+//!
+//! The table of stocks never changes, so finding one needs no lock. An order locks its stock alone
+//! and takes its number in the log before it lets go. A list of one moment takes all locks in the
+//! order of the numbers; stock by stock it is what the assignment asks for, and may show a state that
+//! never was. Orders of named clients also lock the memory of their client's name, for as long as
+//! they last, so that the same order twice at the same time counts once.
+
+use super::{Job, Strategy, numbered};
+use crate::choice::ShowMode;
+use crate::journal::{Broken, Journal};
+use ioloom_exchange::{
+    Answer, Ask, Clients, Exchange, Kept, Line, Order, Refused, Seen, Shown, State, Stock, Stop,
+    Who,
+};
+use std::hash::{BuildHasher, RandomState};
+use std::ops::Deref;
+use std::sync::{Arc, Mutex, MutexGuard, RwLock, RwLockReadGuard};
+
+/// Parts of the memory of clients.
+const PARTS: usize = 16;
+
+/// A lock around one stock.
+pub(super) trait Lock: Send + Sync {
+    type Reading<'a>: Deref<Target = Stock>
+    where
+        Self: 'a;
+    fn new(stock: Stock) -> Self;
+    fn change<T>(&self, f: impl FnOnce(&mut Stock) -> T) -> T;
+    fn read(&self) -> Self::Reading<'_>;
+}
+
+impl Lock for Mutex<Stock> {
+    type Reading<'a> = MutexGuard<'a, Stock>;
+    fn new(stock: Stock) -> Self {
+        Self::new(stock)
+    }
+    fn change<T>(&self, f: impl FnOnce(&mut Stock) -> T) -> T {
+        f(&mut self.lock().expect("no panic under this lock"))
+    }
+    fn read(&self) -> Self::Reading<'_> {
+        self.lock().expect("no panic under this lock")
+    }
+}
+
+impl Lock for RwLock<Stock> {
+    type Reading<'a> = RwLockReadGuard<'a, Stock>;
+    fn new(stock: Stock) -> Self {
+        Self::new(stock)
+    }
+    fn change<T>(&self, f: impl FnOnce(&mut Stock) -> T) -> T {
+        f(&mut self.write().expect("no panic under this lock"))
+    }
+    fn read(&self) -> Self::Reading<'_> {
+        self.read().expect("no panic under this lock")
+    }
+}
+
+/// The memory of named clients, in parts with a lock each.
+pub(super) struct Named {
+    parts: Vec<Mutex<Clients>>,
+    hasher: RandomState,
+}
+
+impl Named {
+    pub(super) fn new(clients: &Clients) -> Self {
+        let hasher = RandomState::new();
+        let parts = clients.split(PARTS, |name| part_of(&hasher, name));
+        Self { parts: parts.into_iter().map(Mutex::new).collect(), hasher }
+    }
+
+    /// Carries out an order once; `trade` tells how it ended, with a number in the log.
+    pub(super) fn once(&self, who: &Who, trade: impl FnOnce() -> Kept) -> Answer {
+        let part = &self.parts[part_of(&self.hasher, &who.client)];
+        let mut clients = part.lock().expect("no panic under this lock");
+        match clients.seen(who) {
+            Seen::Before(kept) => kept.into(),
+            Seen::TooOld => Answer::Stopped(Stop::TooOld),
+            Seen::New => {
+                let kept = trade();
+                clients.keep(who, kept);
+                kept.into()
+            }
+        }
+    }
+}
+
+fn part_of(hasher: &RandomState, name: &str) -> usize {
+    hasher.hash_one(name) as usize % PARTS
+}
+
+pub(super) struct Locks<L> {
+    ids: Vec<u32>,
+    stocks: Vec<L>,
+    named: Named,
+    show: ShowMode,
+    journal: Arc<Journal>,
+}
+
+impl<L: Lock> Locks<L> {
+    pub(super) fn new(state: State, show: ShowMode, journal: &Arc<Journal>) -> Self {
+        let lines: Vec<Line> = state.exchange().lines().collect();
+        let stock = |line: &Line| L::new(Stock { left: line.left, price: line.price });
+        Self {
+            ids: lines.iter().map(|line| line.id).collect(),
+            stocks: lines.iter().map(stock).collect(),
+            named: Named::new(state.clients()),
+            show,
+            journal: Arc::clone(journal),
+        }
+    }
+
+    /// Carries out an order. A refusal gets a number only if the log must hold it.
+    fn trade(&self, order: &Order, who: Option<&Who>) -> Result<Kept, Refused> {
+        let number = |ended| numbered(&self.journal, order, who, ended);
+        match self.ids.binary_search(&order.stock()) {
+            Ok(at) => {
+                self.stocks[at].change(|stock| number(stock.trade(order.side(), order.count())))
+            }
+            Err(_) => number(Err(Refused::UnknownStock)),
+        }
+    }
+
+    fn answer_one(&self, job: &Job) -> Answer {
+        match (job.request.ask, &job.request.who) {
+            (Ask::Trade(order), None) => match self.trade(&order, None) {
+                Ok(kept) => kept.into(),
+                Err(why) => Answer::Refused(why),
+            },
+            (Ask::Trade(order), Some(who)) => self.named.once(who, || {
+                // With a name every outcome has a number.
+                self.trade(&order, Some(who))
+                    .unwrap_or_else(|why| Kept::Refused { why, seq: self.journal.latest() })
+            }),
+            _ => Answer::Shown(Arc::new(self.shown())),
+        }
+    }
+
+    fn shown(&self) -> Shown {
+        let line =
+            |(id, stock): (&u32, &Stock)| Line { id: *id, left: stock.left, price: stock.price };
+        if self.show == ShowMode::PerStock {
+            let lines = self.ids.iter().zip(&self.stocks);
+            let lines = lines.map(|(id, stock)| line((id, &stock.read()))).collect();
+            return Shown { seq: self.journal.latest(), lines };
+        }
+        let all: Vec<_> = self.stocks.iter().map(Lock::read).collect();
+        let seq = self.journal.latest();
+        Shown {
+            seq,
+            lines: self.ids.iter().zip(&all).map(|(id, stock)| line((id, &**stock))).collect(),
+        }
+    }
+}
+
+impl<L: Lock> Strategy for Locks<L> {
+    fn answer(&self, jobs: &mut Vec<Job>, journal: &Journal) -> Result<(), Broken> {
+        for job in jobs {
+            if job.is_open() {
+                job.answer = Some(self.answer_one(job));
+            }
+        }
+        journal.wait(journal.latest())
+    }
+
+    fn snapshot(&self) -> (Exchange, u64) {
+        let all: Vec<_> = self.stocks.iter().map(Lock::read).collect();
+        let line = |(id, stock): (&u32, &L::Reading<'_>)| Line {
+            id: *id,
+            left: stock.left,
+            price: stock.price,
+        };
+        (self.ids.iter().zip(&all).map(line).collect(), self.journal.latest())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::choice::Durability;
+    use ioloom_exchange::{Form, Request, Side};
+    use ioloom_load::check::{Lists, STATES_MAX, Verdict, check};
+    use ioloom_load::{Event, History, Op, Outcome};
+    use std::cell::RefCell;
+
+    type Errand = (u32, Box<dyn FnOnce()>);
+
+    thread_local! {
+        /// What happens right before the stock of this price is locked to be read.
+        static BEFORE: RefCell<Option<Errand>> = const { RefCell::new(None) };
+    }
+
+    struct Told(Mutex<Stock>, u32);
+
+    impl Lock for Told {
+        type Reading<'a> = MutexGuard<'a, Stock>;
+        fn new(stock: Stock) -> Self {
+            Self(Mutex::new(stock), stock.price)
+        }
+        fn change<T>(&self, f: impl FnOnce(&mut Stock) -> T) -> T {
+            f(&mut self.0.lock().unwrap())
+        }
+        fn read(&self) -> Self::Reading<'_> {
+            let is_this = |errand: &mut Errand| errand.0 == self.1;
+            let errand = BEFORE.with_borrow_mut(|before| before.take_if(is_this));
+            if let Some((_, errand)) = errand {
+                errand();
+            }
+            self.0.lock().unwrap()
+        }
+    }
+
+    fn locks(show: ShowMode) -> Arc<Locks<Told>> {
+        let exchange = Exchange::from_text("1 10 100\n2 10 200\n").unwrap();
+        let journal = Arc::new(Journal::new(0, None, Durability::None));
+        Arc::new(Locks::new(State::new(exchange, 0), show, &journal))
+    }
+
+    fn ask(locks: &Locks<Told>, ask: Ask) -> Answer {
+        let request = Request { ask, who: None, deadline_ms: None, form: Form::Resp };
+        let mut jobs = vec![Job { token: 0, request, due_ns: 0, answer: None }];
+        locks.answer(&mut jobs, &locks.journal).unwrap();
+        jobs.pop().unwrap().answer.unwrap()
+    }
+
+    fn trade(side: Side, stock: u32) -> Order {
+        Order::new(side, stock, 1).unwrap()
+    }
+
+    /// A list between whose two stocks another client moves a piece from the first to the second.
+    #[test]
+    fn a_list_stock_by_stock_shows_what_never_was_and_is_found_out() {
+        let locks = locks(ShowMode::PerStock);
+        let (buy, sell) = (trade(Side::Buy, 1), trade(Side::Sell, 2));
+        let meanwhile = Arc::clone(&locks);
+        let errand = move || {
+            assert!(matches!(ask(&meanwhile, Ask::Trade(buy)), Answer::Done { left: 9, .. }));
+            assert!(matches!(ask(&meanwhile, Ask::Trade(sell)), Answer::Done { left: 11, .. }));
+        };
+        BEFORE.set(Some((200, Box::new(errand))));
+        let Answer::Shown(shown) = ask(&locks, Ask::Show) else { panic!("no list") };
+        let left: Vec<u32> = shown.lines.iter().map(|line| line.left).collect();
+        let event = |client, call_ns, ret_ns, op, outcome| Event {
+            client,
+            op,
+            call_ns,
+            ret_ns: Some(ret_ns),
+            outcome,
+        };
+        let history = History {
+            initial: Exchange::from_text("1 10 100\n2 10 200\n").unwrap().lines().collect(),
+            events: vec![
+                event(0, 1, 6, Op::Show, Outcome::Shown(left)),
+                event(1, 2, 3, Op::Trade(buy), Outcome::Done(Some(9))),
+                event(1, 4, 5, Op::Trade(sell), Outcome::Done(Some(11))),
+            ],
+        };
+        let atomic = check(&history, Lists::Atomic, STATES_MAX);
+        assert!(matches!(atomic, Verdict::Violated { .. }), "{atomic:?}");
+        // It is what the assignment asks for, and nothing worse.
+        assert_eq!(check(&history, Lists::PerStock, STATES_MAX), Verdict::Explained);
+    }
+
+    #[test]
+    fn a_list_of_one_moment_holds_the_first_stock_when_it_comes_to_the_second() {
+        let locks = locks(ShowMode::Atomic);
+        let meanwhile = Arc::clone(&locks);
+        let errand = move || assert!(meanwhile.stocks[0].0.try_lock().is_err());
+        BEFORE.set(Some((200, Box::new(errand))));
+        assert!(matches!(ask(&locks, Ask::Show), Answer::Shown(_)));
+        assert!(BEFORE.with_borrow(Option::is_none), "the second stock was read");
+    }
+}

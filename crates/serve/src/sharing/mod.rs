@@ -1,0 +1,112 @@
+//! How threads share the stocks.
+//!
+//! Every strategy answers the same jobs with the same words; they differ in who waits for whom. A
+//! list of all stocks is of one moment in each of them, unless the list of the assignment, stock by
+//! stock, was asked for. A strategy tells up to which number of the log the store must be before
+//! its answers may leave: also a refusal and a list tell something of the orders before them.
+
+mod atomic;
+mod global;
+mod locks;
+mod shards;
+mod writer;
+
+use crate::choice::{Sharing, ShowMode};
+use crate::journal::{Broken, Journal};
+use ioloom_exchange::{
+    Answer, Ask, Exchange, Kept, Order, Record, Refused, Request, State, Stop, Who,
+};
+use std::sync::{Arc, Mutex, RwLock};
+
+/// One request on its way.
+#[derive(Debug)]
+pub(crate) struct Job {
+    /// The connection that it came from, in the words of its model.
+    pub(crate) token: usize,
+    /// What is asked for.
+    pub(crate) request: Request,
+    /// When its deadline is over, monotonic nanoseconds; 0 without one.
+    pub(crate) due_ns: u64,
+    /// The answer, once there is one.
+    pub(crate) answer: Option<Answer>,
+}
+
+impl Job {
+    /// Whether the exchange has to answer it, and in time; else the answer is set.
+    fn is_open(&mut self) -> bool {
+        if self.answer.is_some() || !matches!(self.request.ask, Ask::Trade(_) | Ask::Show) {
+            return false;
+        }
+        if self.due_ns != 0 && ioloom_sys::clock::monotonic_ns() > self.due_ns {
+            self.answer = Some(Answer::Stopped(Stop::Late));
+            return false;
+        }
+        true
+    }
+}
+
+/// A strategy.
+pub(crate) trait Strategy: Send + Sync {
+    /// Answers what asks for stocks, in order. Returns when the answers may leave.
+    fn answer(&self, jobs: &mut Vec<Job>, journal: &Journal) -> Result<(), Broken>;
+
+    /// The stocks now, with the number of the latest order that they hold.
+    fn snapshot(&self) -> (Exchange, u64);
+}
+
+/// Makes a strategy for a state; `cores` is how many shards there are.
+pub(crate) fn make(
+    sharing: Sharing,
+    show: ShowMode,
+    state: State,
+    journal: &Arc<Journal>,
+    cores: usize,
+) -> Result<Box<dyn Strategy>, std::io::Error> {
+    Ok(match sharing {
+        Sharing::Global => Box::new(global::Global::new(state)),
+        Sharing::Stock => Box::new(locks::Locks::<Mutex<_>>::new(state, show, journal)),
+        Sharing::ReadWrite => Box::new(locks::Locks::<RwLock<_>>::new(state, show, journal)),
+        Sharing::Atomic => Box::new(atomic::Atomic::new(state, show, journal)),
+        Sharing::Shards => Box::new(shards::Shards::new(state, show, journal, cores)?),
+        Sharing::Writer => Box::new(writer::Writer::new(state, Arc::clone(journal))?),
+    })
+}
+
+/// Gives an order that ended its number in the log, while its stock is held. A refusal gets one only
+/// if the log must hold it.
+fn numbered(
+    journal: &Journal,
+    order: &Order,
+    who: Option<&Who>,
+    ended: Result<u32, Refused>,
+) -> Result<Kept, Refused> {
+    let kept = |seq| match ended {
+        Ok(left) => Kept::Done { left, seq },
+        Err(why) => Kept::Refused { why, seq },
+    };
+    let record = |seq| Record { order: *order, kept: kept(seq), who: who.cloned() };
+    match ended {
+        Err(why) if who.is_none() => Err(why),
+        _ => Ok(kept(journal.number(record))),
+    }
+}
+
+/// Answers jobs from a state that nobody else uses now; returns the number that the answers rest on.
+fn answer_alone(state: &mut State, jobs: &mut [Job], journal: &Journal) -> u64 {
+    for job in jobs {
+        if !job.is_open() {
+            continue;
+        }
+        job.answer = Some(match job.request.ask {
+            Ask::Trade(order) => {
+                let (answer, record) = state.trade(&order, job.request.who.as_ref());
+                if let Some(record) = record {
+                    journal.push(record);
+                }
+                answer
+            }
+            _ => Answer::Shown(state.show()),
+        });
+    }
+    state.seq()
+}

@@ -1,0 +1,280 @@
+//! Stocks in shards, a thread for each: orders go to the owner as messages, nobody locks a stock.
+//!
+//! Orders of one turn that come from different connections go to their owners at once; of a
+//! connection with several they go one after the other, so that its orders keep their order. A
+//! list of one moment stops all owners at a barrier: the moment is when the last one arrives, and
+//! none goes on before all have told theirs. Lists are sent one at a time, so that all owners meet
+//! them in the same order and no two barriers wait for each other. Each thread that asks has at most
+//! one turn away, so what waits is bounded.
+
+use super::locks::Named;
+use super::{Job, Strategy, numbered};
+use crate::choice::ShowMode;
+use crate::journal::{Broken, Journal};
+use ioloom_exchange::{
+    Answer, Ask, Exchange, Kept, Line, Order, Refused, Shown, State, Stock, Who,
+};
+use std::collections::HashSet;
+use std::io;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Barrier, Condvar, Mutex};
+use std::thread::JoinHandle;
+
+/// An order on its way to the owner of its stock and back.
+struct Parcel {
+    /// The place of its job in the turn.
+    at: usize,
+    order: Order,
+    who: Option<Who>,
+    ended: Result<Kept, Refused>,
+}
+
+/// Where parcels come back.
+#[derive(Default)]
+struct Desk {
+    back: Mutex<Vec<Parcel>>,
+    arrived: Condvar,
+}
+
+impl Desk {
+    fn put(&self, parcels: Vec<Parcel>) {
+        self.back.lock().expect("no panic under this lock").extend(parcels);
+        self.arrived.notify_one();
+    }
+
+    fn wait_for(&self, count: usize) -> Vec<Parcel> {
+        let mut back = self.back.lock().expect("no panic under this lock");
+        while back.len() < count {
+            back = self.arrived.wait(back).expect("no panic under this lock");
+        }
+        std::mem::take(&mut back)
+    }
+}
+
+/// A list that every owner adds its stocks to.
+struct List {
+    /// Where the owners meet; none for a list stock by stock.
+    meet: Option<Barrier>,
+    told: Mutex<Told>,
+    changed: Condvar,
+}
+
+impl List {
+    /// Returns when all owners are here, if it is a list of one moment.
+    fn meet(&self) {
+        if let Some(meet) = &self.meet {
+            meet.wait();
+        }
+    }
+}
+
+struct Told {
+    lines: Vec<Line>,
+    seq: u64,
+    missing: usize,
+}
+
+enum Errand {
+    Trade(Vec<Parcel>, Arc<Desk>),
+    List(Arc<List>),
+}
+
+pub(super) struct Shards {
+    /// Empty once the threads shall end.
+    owners: Vec<Sender<Errand>>,
+    threads: Vec<JoinHandle<()>>,
+    /// The numbers of all stocks, ascending: the place decides the owner.
+    ids: Vec<u32>,
+    named: Named,
+    /// Held while a list is sent.
+    listing: Mutex<()>,
+    show: ShowMode,
+    journal: Arc<Journal>,
+}
+
+thread_local! {
+    /// The desk of a thread; it never has more than one turn away.
+    static DESK: Arc<Desk> = Arc::default();
+}
+
+impl Shards {
+    pub(super) fn new(
+        state: State,
+        show: ShowMode,
+        journal: &Arc<Journal>,
+        shards: usize,
+    ) -> io::Result<Self> {
+        let lines: Vec<Line> = state.exchange().lines().collect();
+        let count = shards.clamp(1, lines.len().max(1));
+        let mut all = Self {
+            owners: Vec::new(),
+            threads: Vec::new(),
+            ids: lines.iter().map(|line| line.id).collect(),
+            named: Named::new(state.clients()),
+            listing: Mutex::new(()),
+            show,
+            journal: Arc::clone(journal),
+        };
+        for number in 0..count {
+            let mine: Vec<Line> = lines.iter().skip(number).step_by(count).copied().collect();
+            let (sender, receiver) = channel();
+            let journal = Arc::clone(journal);
+            let builder = std::thread::Builder::new().name(format!("shard-{number}"));
+            all.threads.push(builder.spawn(move || own(mine, &journal, &receiver))?);
+            all.owners.push(sender);
+        }
+        Ok(all)
+    }
+
+    /// The owner of a stock; of one that does not exist, any.
+    fn owner(&self, stock: u32) -> usize {
+        self.ids.binary_search(&stock).unwrap_or_default() % self.owners.len()
+    }
+
+    fn send(&self, owner: usize, errand: Errand) {
+        let sent = self.owners[owner].send(errand);
+        assert!(sent.is_ok(), "owners live as long as their handle");
+    }
+
+    /// Has orders carried out, at the same time where their owners differ.
+    fn trade(&self, parcels: Vec<Parcel>) -> Vec<Parcel> {
+        let count = parcels.len();
+        let desk = DESK.with(Arc::clone);
+        let mut by_owner: Vec<Vec<Parcel>> = self.owners.iter().map(|_| Vec::new()).collect();
+        for parcel in parcels {
+            by_owner[self.owner(parcel.order.stock())].push(parcel);
+        }
+        for (owner, parcels) in by_owner.into_iter().enumerate() {
+            if !parcels.is_empty() {
+                self.send(owner, Errand::Trade(parcels, Arc::clone(&desk)));
+            }
+        }
+        desk.wait_for(count)
+    }
+
+    fn shown(&self, show: ShowMode) -> Shown {
+        let count = self.owners.len();
+        let list = Arc::new(List {
+            meet: (show == ShowMode::Atomic).then(|| Barrier::new(count)),
+            told: Mutex::new(Told { lines: Vec::new(), seq: 0, missing: count }),
+            changed: Condvar::new(),
+        });
+        {
+            let _one_at_a_time = self.listing.lock().expect("no panic under this lock");
+            for owner in 0..count {
+                self.send(owner, Errand::List(Arc::clone(&list)));
+            }
+        }
+        let told = list.told.lock().expect("no panic under this lock");
+        let waited = list.changed.wait_while(told, |told| told.missing > 0);
+        let mut told = waited.expect("no panic under this lock");
+        let mut lines = std::mem::take(&mut told.lines);
+        lines.sort_unstable_by_key(|line| line.id);
+        Shown { seq: told.seq, lines }
+    }
+
+    fn answer_named(&self, order: Order, who: &Who) -> Answer {
+        self.named.once(who, || {
+            let ended = Err(Refused::UnknownStock);
+            let parcel = Parcel { at: 0, order, who: Some(who.clone()), ended };
+            let ended = self.trade(vec![parcel]).pop().map_or(ended, |parcel| parcel.ended);
+            // With a name every outcome has a number.
+            ended.unwrap_or_else(|why| Kept::Refused { why, seq: self.journal.latest() })
+        })
+    }
+
+    /// Answers a run of jobs, of which no two are of one connection.
+    fn answer_run(&self, jobs: &mut [Job]) {
+        let mut parcels = Vec::new();
+        for (at, job) in jobs.iter_mut().enumerate() {
+            if !job.is_open() {
+                continue;
+            }
+            match (job.request.ask, &job.request.who) {
+                (Ask::Trade(order), None) => {
+                    let ended = Err(Refused::UnknownStock);
+                    parcels.push(Parcel { at, order, who: None, ended });
+                }
+                (Ask::Trade(order), Some(who)) => job.answer = Some(self.answer_named(order, who)),
+                _ => job.answer = Some(Answer::Shown(Arc::new(self.shown(self.show)))),
+            }
+        }
+        if parcels.is_empty() {
+            return;
+        }
+        for parcel in self.trade(parcels) {
+            jobs[parcel.at].answer = Some(parcel.ended.map_or_else(Answer::Refused, Answer::from));
+        }
+    }
+}
+
+impl Strategy for Shards {
+    fn answer(&self, jobs: &mut Vec<Job>, journal: &Journal) -> Result<(), Broken> {
+        let mut from = 0;
+        let mut seen = HashSet::new();
+        for at in 0..jobs.len() {
+            if !seen.insert(jobs[at].token) {
+                self.answer_run(&mut jobs[from..at]);
+                from = at;
+                seen.clear();
+                seen.insert(jobs[at].token);
+            }
+        }
+        self.answer_run(&mut jobs[from..]);
+        journal.wait(journal.latest())
+    }
+
+    fn snapshot(&self) -> (Exchange, u64) {
+        let shown = self.shown(ShowMode::Atomic);
+        (shown.lines.into_iter().collect(), shown.seq)
+    }
+}
+
+impl Drop for Shards {
+    fn drop(&mut self) {
+        self.owners.clear();
+        for thread in self.threads.drain(..) {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// The thread that owns these stocks.
+fn own(mut mine: Vec<Line>, journal: &Journal, errands: &Receiver<Errand>) {
+    while let Ok(errand) = errands.recv() {
+        match errand {
+            Errand::Trade(mut parcels, desk) => {
+                for parcel in &mut parcels {
+                    let ended = trade(&mut mine, &parcel.order);
+                    parcel.ended = numbered(journal, &parcel.order, parcel.who.as_ref(), ended);
+                }
+                desk.put(parcels);
+            }
+            Errand::List(list) => {
+                // All owners are here: the number of the latest order is that of what they hold.
+                list.meet();
+                tell(&mine, &list, journal);
+                // Nobody goes on before all have read that number.
+                list.meet();
+            }
+        }
+    }
+}
+
+fn tell(mine: &[Line], list: &List, journal: &Journal) {
+    let mut told = list.told.lock().expect("no panic under this lock");
+    told.lines.extend_from_slice(mine);
+    told.seq = journal.latest();
+    told.missing -= 1;
+    if told.missing == 0 {
+        list.changed.notify_one();
+    }
+}
+
+fn trade(mine: &mut [Line], order: &Order) -> Result<u32, Refused> {
+    let at = mine.binary_search_by_key(&order.stock(), |line| line.id);
+    let line = &mut mine[at.map_err(|_| Refused::UnknownStock)?];
+    let mut stock = Stock { left: line.left, price: line.price };
+    line.left = stock.trade(order.side(), order.count())?;
+    Ok(line.left)
+}

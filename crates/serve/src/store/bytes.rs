@@ -1,0 +1,130 @@
+//! Records as bytes, for stores that know keys and values only.
+//!
+//! Fixed numbers in little-endian order, then the name of the client: side, how it ended, stock, count,
+//! what was left, whether a client is named, its request, its name. The number in the log is the key,
+//! in big-endian order, so that keys are in the order of the log.
+
+use ioloom_exchange::{Kept, Order, Record, Refused, Side, Who};
+use std::sync::Arc;
+
+/// Bytes before the name.
+const FIXED: usize = 1 + 1 + 4 + 4 + 4 + 1 + 8;
+
+/// The key of a record.
+pub(super) fn key(seq: u64) -> [u8; 8] {
+    seq.to_be_bytes()
+}
+
+/// The number of the record with this key.
+pub(super) fn seq(key: &[u8]) -> Option<u64> {
+    key.try_into().ok().map(u64::from_be_bytes)
+}
+
+/// The value of a record.
+pub(super) fn value(record: &Record) -> Vec<u8> {
+    let mut out = Vec::with_capacity(FIXED + 16);
+    let (ended, left) = match record.kept {
+        Kept::Done { left, .. } => (0, left),
+        Kept::Refused { why: Refused::NotEnough, .. } => (1, 0),
+        Kept::Refused { why: Refused::UnknownStock, .. } => (2, 0),
+        Kept::Refused { why: Refused::TooMany, .. } => (3, 0),
+    };
+    out.push(u8::from(record.order.side() == Side::Sell));
+    out.push(ended);
+    for number in [record.order.stock(), record.order.count(), left] {
+        out.extend_from_slice(&number.to_le_bytes());
+    }
+    out.push(u8::from(record.who.is_some()));
+    let request = record.who.as_ref().map_or(0, |who| who.request);
+    out.extend_from_slice(&request.to_le_bytes());
+    if let Some(who) = &record.who {
+        out.extend_from_slice(who.client.as_bytes());
+    }
+    out
+}
+
+/// The record of a key and a value; `None` if it is none.
+pub(super) fn record(key: &[u8], value: &[u8]) -> Option<Record> {
+    let seq = seq(key)?;
+    let (fixed, name) = value.split_at_checked(FIXED)?;
+    let number = |at: usize| fixed.get(at..at + 4)?.try_into().ok().map(u32::from_le_bytes);
+    let (stock, count, left) = (number(2)?, number(6)?, number(10)?);
+    let side = match fixed[0] {
+        0 => Side::Buy,
+        1 => Side::Sell,
+        _ => return None,
+    };
+    let refused = |why| Kept::Refused { why, seq };
+    let kept = match fixed[1] {
+        0 => Kept::Done { left, seq },
+        1 => refused(Refused::NotEnough),
+        2 => refused(Refused::UnknownStock),
+        3 => refused(Refused::TooMany),
+        _ => return None,
+    };
+    let request = u64::from_le_bytes(fixed[15..].try_into().ok()?);
+    let who = match fixed[14] {
+        0 if name.is_empty() => None,
+        1 => Some(Who { client: Arc::from(std::str::from_utf8(name).ok()?), request }),
+        _ => return None,
+    };
+    Some(Record { order: Order::new(side, stock, count)?, kept, who })
+}
+
+/// What is left of a stock, and its price.
+pub(super) fn stock(left: u32, price: u32) -> [u8; 8] {
+    let mut out = [0; 8];
+    out[..4].copy_from_slice(&left.to_le_bytes());
+    out[4..].copy_from_slice(&price.to_le_bytes());
+    out
+}
+
+/// The same from bytes.
+pub(super) fn left_and_price(bytes: &[u8]) -> Option<(u32, u32)> {
+    let number = |at: usize| bytes.get(at..at + 4)?.try_into().ok().map(u32::from_le_bytes);
+    if bytes.len() == 8 { number(0).zip(number(4)) } else { None }
+}
+
+/// Hashes one after the other.
+pub(super) fn hashes(hashes: &[u64]) -> Vec<u8> {
+    hashes.iter().flat_map(|hash| hash.to_le_bytes()).collect()
+}
+
+/// The same from bytes.
+pub(super) fn hashes_of(bytes: &[u8]) -> Option<Vec<u64>> {
+    let (whole, rest) = bytes.as_chunks::<8>();
+    rest.is_empty().then(|| whole.iter().map(|hash| u64::from_le_bytes(*hash)).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn records_read_back_and_odd_bytes_are_refused(
+            is_sale: bool, id: u32, count in 1u32..=2_147_483_647, left: u32, ended in 0u8..4,
+            who in proptest::option::of(("[a-z]{1,9}", any::<u64>())), at: u64,
+            odd in proptest::collection::vec(any::<u8>(), 0..40),
+        ) {
+            let side = if is_sale { Side::Sell } else { Side::Buy };
+            let refused = [Refused::NotEnough, Refused::UnknownStock, Refused::TooMany];
+            let kept = match ended {
+                0 => Kept::Done { left, seq: at },
+                n => Kept::Refused { why: refused[n as usize - 1], seq: at },
+            };
+            let who = who.map(|(name, request)| Who { client: Arc::from(name), request });
+            let before = Record { order: Order::new(side, id, count).unwrap(), kept, who };
+            let bytes = value(&before);
+            prop_assert_eq!(record(&key(at), &bytes), Some(before));
+            prop_assert_eq!(record(&key(at), &bytes[..FIXED - 1]), None);
+            // Whatever stands there, it is read whole or refused.
+            if let Some(read) = record(&key(at), &odd) {
+                prop_assert_eq!(value(&read).len(), odd.len());
+            }
+            prop_assert_eq!(left_and_price(&stock(left, id)), Some((left, id)));
+            prop_assert_eq!(hashes_of(&hashes(&[at, 7])), Some(vec![at, 7]));
+        }
+    }
+}

@@ -1,0 +1,194 @@
+//! A server in this process, and clients for it.
+
+use ioloom_serve::{
+    Config, Durability, Ended, Limits, Model, ServeError, Server, Sharing, ShowMode, StopHandle,
+    StoreChoice, StoreKind,
+};
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::path::PathBuf;
+use std::thread::JoinHandle;
+use std::time::Duration;
+use tempfile::TempDir;
+
+/// Stocks of most tests.
+pub(crate) const STOCKS: &str = "1 1000 10\n2 1000 20\n3 5 30\n";
+/// A client that waits longer for an answer than this will not get one.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+pub(crate) struct Bench {
+    pub(crate) dir: TempDir,
+    pub(crate) address: SocketAddr,
+    pub(crate) lines: SocketAddr,
+    stop: StopHandle,
+    thread: Option<JoinHandle<Result<Ended, ServeError>>>,
+}
+
+/// Limits under which tests of impatience take no long time.
+pub(crate) fn short_limits() -> Limits {
+    Limits {
+        request: Duration::from_millis(600),
+        drain: Duration::from_millis(1500),
+        hog: Duration::from_millis(300),
+        stop: Duration::from_secs(3),
+        threads: 4,
+        waiting: 8,
+        ..Limits::default()
+    }
+}
+
+pub(crate) fn config(dir: &TempDir, model: Model) -> Config {
+    let stock = dir.path().join("stock.txt");
+    if !stock.exists() {
+        std::fs::write(&stock, STOCKS).unwrap();
+    }
+    Config {
+        model,
+        sharing: model.default_sharing(),
+        show: ShowMode::Atomic,
+        durability: Durability::None,
+        store: StoreChoice { kind: StoreKind::Sqlite, path: dir.path().join("store") },
+        stock,
+        listen: ([127, 0, 0, 1], 0).into(),
+        listen_line: Some(([127, 0, 0, 1], 0).into()),
+        settings: ioloom_exchange::Settings::default(),
+        limits: short_limits(),
+        cores: 2,
+    }
+}
+
+impl Bench {
+    pub(crate) fn new(model: Model) -> Self {
+        Self::with(model, |_| {})
+    }
+
+    pub(crate) fn with(model: Model, change: impl FnOnce(&mut Config)) -> Self {
+        let dir = TempDir::new().unwrap();
+        Self::in_dir(dir, model, change)
+    }
+
+    pub(crate) fn in_dir(dir: TempDir, model: Model, change: impl FnOnce(&mut Config)) -> Self {
+        let mut config = config(&dir, model);
+        change(&mut config);
+        let server = Server::start(&config).unwrap();
+        let [address, lines] = server.addresses() else { panic!("two addresses") };
+        let (address, lines) = (*address, *lines);
+        let stop = server.stop_handle();
+        let thread = Some(std::thread::spawn(move || server.run()));
+        Self { dir, address, lines, stop, thread }
+    }
+
+    pub(crate) fn client(&self) -> Client {
+        Client::new(self.lines)
+    }
+
+    pub(crate) fn stock_file(&self) -> PathBuf {
+        self.dir.path().join("stock.txt")
+    }
+
+    pub(crate) fn stocks(&self) -> String {
+        std::fs::read_to_string(self.stock_file()).unwrap()
+    }
+
+    pub(crate) fn ask_to_stop(&self) {
+        self.stop.stop();
+    }
+
+    /// Stops the server and gives its directory back.
+    pub(crate) fn end(mut self) -> (TempDir, Ended) {
+        self.stop.stop();
+        let ended = self.thread.take().unwrap().join().unwrap().unwrap();
+        let dir = std::mem::replace(&mut self.dir, TempDir::new().unwrap());
+        (dir, ended)
+    }
+}
+
+impl Drop for Bench {
+    fn drop(&mut self) {
+        self.stop.stop();
+        if let Some(thread) = self.thread.take() {
+            let ended = thread.join();
+            assert!(std::thread::panicking() || ended.is_ok_and(|ended| ended.is_ok()));
+        }
+    }
+}
+
+pub(crate) struct Client {
+    pub(crate) stream: TcpStream,
+}
+
+impl Client {
+    pub(crate) fn new(address: SocketAddr) -> Self {
+        let stream = TcpStream::connect(address).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_nodelay(true).unwrap();
+        Self { stream }
+    }
+
+    pub(crate) fn say(&mut self, text: impl AsRef<[u8]>) {
+        self.stream.write_all(text.as_ref()).unwrap();
+    }
+
+    /// The next line, with its end.
+    pub(crate) fn line(&mut self) -> String {
+        let mut line = Vec::new();
+        let mut byte = [0];
+        while line.last() != Some(&b'\n') {
+            let n = self.stream.read(&mut byte).unwrap();
+            assert_eq!(n, 1, "the server closed after {:?}", String::from_utf8_lossy(&line));
+            line.push(byte[0]);
+        }
+        String::from_utf8(line).unwrap()
+    }
+
+    pub(crate) fn ask(&mut self, text: &str) -> String {
+        self.say(format!("{text}\n"));
+        self.line()
+    }
+
+    pub(crate) fn end_writing(&self) {
+        self.stream.shutdown(Shutdown::Write).unwrap();
+    }
+
+    /// Everything until the server closes; a reset counts as that.
+    pub(crate) fn rest(&mut self) -> Vec<u8> {
+        let mut all = Vec::new();
+        match self.stream.read_to_end(&mut all) {
+            Err(e) if e.kind() != ErrorKind::ConnectionReset => panic!("{e}"),
+            _ => all,
+        }
+    }
+}
+
+/// Whether this system lets a model run.
+pub(crate) fn is_possible(model: Model) -> bool {
+    // On a thread of its own, or the end of the ring would interrupt calls of the test.
+    let make = || std::thread::spawn(|| ioloom_sys::net::ring::NetRing::new(true).is_err());
+    let refused = model.needs_ring() && make().join().unwrap();
+    if refused {
+        println!("skipped: the system refuses io_uring, which model {model} needs");
+    }
+    !refused
+}
+
+/// Runs a test for every model at the same time.
+pub(crate) fn every_model(test: impl Fn(Model) + Sync) {
+    std::thread::scope(|scope| {
+        for model in Model::ALL {
+            if !is_possible(*model) {
+                continue;
+            }
+            let test = &test;
+            std::thread::Builder::new()
+                .name(model.name().to_owned())
+                .spawn_scoped(scope, move || test(*model))
+                .unwrap();
+        }
+    });
+}
+
+/// Sharings that a model can have with a durability.
+pub(crate) fn sharings(model: Model, durability: Durability) -> Vec<Sharing> {
+    let fits = |sharing: &Sharing| ioloom_serve::refusal(model, *sharing, durability).is_none();
+    Sharing::ALL.iter().copied().filter(fits).collect()
+}

@@ -1,0 +1,9 @@
+//! The server over real sockets: every model is asked the same questions, politely and not.
+
+#![allow(clippy::print_stdout, reason = "a skipped test says so")]
+
+mod bench;
+mod polite;
+mod rude;
+mod shared;
+mod stored;

@@ -1,0 +1,148 @@
+//! What is left after a stop: every acknowledged order, under every model and sharing.
+
+use crate::bench::{Bench, Client, config, every_model, sharings};
+use ioloom_serve::{Durability, Model, ServeError, Server, Sharing, StoreKind, store_refusal};
+use tempfile::TempDir;
+
+#[test]
+fn orders_and_answers_survive_a_stop() {
+    every_model(|model| {
+        for durability in [Durability::Os, Durability::Group, Durability::Each] {
+            for sharing in sharings(model, durability) {
+                let dir = TempDir::new().unwrap();
+                let change = |config: &mut ioloom_serve::Config| {
+                    (config.durability, config.sharing) = (durability, sharing);
+                };
+                let bench = Bench::in_dir(dir, model, change);
+                let mut client = Client::new(bench.address);
+                client.say("HELLO stock/2 client=a\n1 BUY 1 10\n2 BUY 3 9\n3 SELL 2 1\n");
+                let heard = [client.line(), client.line(), client.line(), client.line()];
+                let (dir, _) = bench.end();
+                // The file alone would be enough, so take it away: the store must know. It is put
+                // back as it was at first, as after a crash.
+                std::fs::write(dir.path().join("stock.txt"), crate::bench::STOCKS).unwrap();
+                let refused = Server::start(&{
+                    let mut config = config(&dir, model);
+                    change(&mut config);
+                    config
+                });
+                assert!(matches!(refused, Err(ServeError::Refused(_))), "an old file is noticed");
+                std::fs::write(dir.path().join("stock.txt"), "1 990 10\n2 1001 20\n3 5 30\n")
+                    .unwrap();
+                let bench = Bench::in_dir(dir, model, change);
+                let mut client = Client::new(bench.address);
+                client.say("HELLO stock/2 client=a\n1 BUY 1 10\n2 BUY 3 9\n3 SELL 2 1\n4 SHOW\n");
+                for line in &heard {
+                    assert_eq!(client.line(), *line, "{model} {sharing} {durability}");
+                }
+                assert_eq!(client.line(), "4 STOCKS 3 3\n", "{model} {sharing} {durability}");
+                assert_eq!(client.line(), "1 990 10\n");
+            }
+        }
+    });
+}
+
+/// Every store holds what was acknowledged, answers an order that it has seen as before, and is refused
+/// to a second server.
+#[test]
+fn every_store_keeps_orders_and_answers() {
+    for kind in StoreKind::ALL {
+        for durability in [Durability::Os, Durability::Group, Durability::Each] {
+            if store_refusal(*kind, durability).is_some() {
+                continue;
+            }
+            let change = |config: &mut ioloom_serve::Config| {
+                config.store.kind = *kind;
+                (config.durability, config.sharing) = (durability, Sharing::Stock);
+            };
+            let mut dir = TempDir::new().unwrap();
+            let orders = "HELLO stock/2 client=a\n1 BUY 1 10\n2 BUY 3 9\n3 SELL 2 1\n4 BUY 9 1\n";
+            let mut heard: Vec<String> = Vec::new();
+            // Stopped and started again and again: it stays what it was.
+            for round in 0..3 {
+                let bench = Bench::in_dir(dir, Model::Epoll, change);
+                let text = error(start(&bench.dir, change));
+                assert!(text.contains("lock"), "{kind}: {text}");
+                let mut client = Client::new(bench.address);
+                client.say(orders);
+                let now: Vec<String> = (0..5).map(|_| client.line()).collect();
+                if round == 0 {
+                    heard.clone_from(&now);
+                }
+                assert_eq!(now, heard, "{kind} {durability} round {round}");
+                client.say(format!("{} SELL 3 1\n", 10 + round));
+                let expected = format!("{} OK {} {}\n", 10 + round, 6 + round, 5 + round);
+                assert_eq!(client.line(), expected, "{kind} {durability}");
+                dir = bench.end().0;
+            }
+            // The file that was written last belongs to it, another one does not.
+            std::fs::write(dir.path().join("stock.txt"), "1 5 10\n").unwrap();
+            let refused = start(&dir, change);
+            assert!(matches!(refused, Err(ServeError::Refused(_))), "{kind} {durability}");
+        }
+    }
+}
+
+#[test]
+fn what_is_no_store_is_left_alone() {
+    for kind in StoreKind::ALL {
+        let dir = TempDir::new().unwrap();
+        let text = "this is no store at all, but it is long enough\n".repeat(400);
+        std::fs::write(dir.path().join("text"), &text).unwrap();
+        let told = error(start(&dir, |config| {
+            (config.store.kind, config.store.path) = (*kind, dir.path().join("text"));
+        }));
+        assert!(told.contains("--store-path"), "{kind}: {told}");
+        assert_eq!(std::fs::read_to_string(dir.path().join("text")).unwrap(), text, "{kind}");
+    }
+    let dir = TempDir::new().unwrap();
+    std::fs::create_dir(dir.path().join("other")).unwrap();
+    std::fs::write(dir.path().join("other/file"), "x").unwrap();
+    let told = error(start(&dir, |config| {
+        (config.store.kind, config.store.path) = (StoreKind::Fjall, dir.path().join("other"));
+    }));
+    assert!(told.contains("something else"), "{told}");
+    let told = error(start(&dir, |config| {
+        (config.store.kind, config.durability) = (StoreKind::Redb, Durability::Os);
+    }));
+    assert!(told.contains("group or each"), "{told}");
+}
+
+fn start(
+    dir: &TempDir,
+    change: impl FnOnce(&mut ioloom_serve::Config),
+) -> Result<Server, ServeError> {
+    let mut config = config(dir, Model::Epoll);
+    config.durability = Durability::Group;
+    change(&mut config);
+    Server::start(&config)
+}
+
+fn error(started: Result<Server, ServeError>) -> String {
+    started.err().expect("it must be refused").to_string()
+}
+
+#[test]
+fn what_cannot_be_is_refused_with_a_way_out() {
+    let dir = TempDir::new().unwrap();
+    let text = error(start(&dir, |config| config.sharing = Sharing::Atomic));
+    assert!(text.contains("durability none"), "{text}");
+    let text = error(start(&dir, |config| config.stock = dir.path().join("none")));
+    assert!(text.contains("--stock"), "{text}");
+    std::fs::write(dir.path().join("bad"), "1 2\n").unwrap();
+    let text = error(start(&dir, |config| config.stock = dir.path().join("bad")));
+    assert!(text.contains("line 1"), "{text}");
+    std::fs::write(
+        dir.path().join("text"),
+        "this is no store at all, but it is long enough\n".repeat(40),
+    )
+    .unwrap();
+    let text = error(start(&dir, |config| config.store.path = dir.path().join("text")));
+    assert!(text.contains("--store-path"), "{text}");
+    let first = start(&dir, |_| {}).unwrap();
+    let text = error(start(&dir, |config| config.listen = first.addresses()[0]));
+    assert!(text.contains("--listen"), "{text}");
+    // A second server must not take the store of the first.
+    let text = error(start(&dir, |_| {}));
+    assert!(text.contains("locked"), "{text}");
+}

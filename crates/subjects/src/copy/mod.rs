@@ -1,0 +1,198 @@
+//! Copying as a subject: the engine `copy` on one file, in a row, on trees, beside others.
+//!
+//! A plan is `copy:WAY/SETTINGS` for one file, or one of the plays `series`, `requests`, `tree` and
+//! `beside`. Each run is a play of its own in a process of its own: it makes its condition and proves
+//! it, copies into a directory beside the set that goes away with it, and tells numbers of its own
+//! (`extra`): when the copy returned, when it was durable, when nothing of it was left to write.
+//! Afterwards, outside of what is timed, another process hashes the copy; its hash is the digest of
+//! the run, so that the laboratory holds every way against every other.
+
+mod beside;
+mod one;
+mod plan;
+mod requests;
+mod series;
+mod tree;
+
+use crate::sets::{FileSets, SCRATCH};
+use ioloom_copy::{CopyError, Mode, Options, Progress, Report, Silent, Target, When};
+use ioloom_lab::ChildAnswer;
+use ioloom_lab::files::SET_MANIFEST;
+use ioloom_lab::subject::{Sets, Subject, Touches};
+use ioloom_model::record::RunOrder;
+use ioloom_model::{AnyPlan, Compute, Doubt, FileSetRealised, Measured, Outcome};
+use ioloom_sys::clock::monotonic_ns;
+use ioloom_sys::file::{Writing, direct_alignment_of, scratch};
+use ioloom_sys::{cache, make};
+use plan::{How, Play};
+use std::path::{Path, PathBuf};
+
+/// Copying.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Copy;
+
+impl Subject for Copy {
+    fn name(&self) -> &str {
+        "copy"
+    }
+
+    fn sets(&self) -> &dyn Sets {
+        &FileSets
+    }
+
+    /// Every play makes its own condition, so the laboratory makes none.
+    fn touches(&self) -> Touches {
+        Touches::Nothing
+    }
+
+    fn check(&self, plan: &AnyPlan) -> Result<(), String> {
+        Play::of(plan).map(drop)
+    }
+
+    fn explain(&self, plan: &AnyPlan) -> String {
+        Play::of(plan).map_or_else(|_| String::new(), |play| play.sentence())
+    }
+
+    fn probe(&self, plan: &AnyPlan, _: &Compute, dir: &Path) -> Result<(), String> {
+        let play = Play::of(plan)?;
+        // What a killed run left would be in the way of this one.
+        Place::beside(dir).map(drop)?;
+        if cache::lives_in_memory(dir).unwrap_or(false) && !matches!(play, Play::Requests) {
+            return Err(
+                "this file system keeps its data in memory alone, so nothing of it can be \
+                        cold or durable; remedy: a directory on a disk"
+                    .to_owned(),
+            );
+        }
+        match play {
+            Play::Requests | Play::Tree(_) => Ok(()),
+            Play::One(one) => can(&one.how, dir),
+            Play::Series(series) => can(&series.how, dir),
+            Play::Beside(play) => can(&play.how, dir).and_then(|()| beside::probe()),
+        }
+    }
+
+    fn run(&self, order: &RunOrder) -> ChildAnswer {
+        let played = Play::of(&order.plan).and_then(|play| match play {
+            Play::One(play) => one::play(order, &play),
+            Play::Series(play) => series::play(order, &play),
+            Play::Requests => requests::play(order),
+            Play::Tree(play) => tree::play(order, play),
+            Play::Beside(play) => beside::play(order, &play),
+        });
+        let outcome = match played {
+            Ok(measured) => Outcome::Done { measured: Box::new(measured) },
+            Err(reason) => Outcome::Failed { reason },
+        };
+        ChildAnswer { outcome, device_bytes: None }
+    }
+
+    fn verify(&self, order: &RunOrder, set: &FileSetRealised, measured: &Measured) -> Vec<Doubt> {
+        let Ok(play) = Play::of(&order.plan) else { return Vec::new() };
+        let right = match play {
+            Play::Requests => true,
+            Play::Tree(_) => measured.files == set.files && measured.bytes == set.bytes_total,
+            Play::One(_) | Play::Beside(_) => measured.bytes == set.bytes_total,
+            Play::Series(series) => measured.bytes == set.bytes_total * series.runs as u64,
+        };
+        let mut doubts = if right { Vec::new() } else { vec![Doubt::WrongBytes] };
+        if let Play::One(one) = play {
+            doubts.extend(one::condition(&one, measured));
+        }
+        doubts
+    }
+}
+
+/// Whether a way can be gone in `dir`, found by trying what can be tried with one file.
+fn can(how: &How, dir: &Path) -> Result<(), String> {
+    match how.mode {
+        Some(Mode::Direct) => {
+            // Asked of a file: directories have no alignment.
+            let probed = scratch(dir, Writing::Direct).and_then(|file| direct_alignment_of(&file));
+            let Ok(Some(needed)) = probed else {
+                return Err("this file system does not say that it can read and write past the \
+                            page cache (no STATX_DIOALIGN); remedy: ext4 or XFS"
+                    .to_owned());
+            };
+            let block = how.tuning.block_bytes.unwrap_or(1 << 20);
+            if block.is_multiple_of(needed.offset) {
+                return Ok(());
+            }
+            Err(format!("block must be a multiple of {}", needed.offset))
+        }
+        Some(Mode::Uncached) => {
+            let tried = scratch(dir, Writing::Buffered)
+                .and_then(|file| ioloom_sys::transfer::write_uncached_at(&file, &[0], 0));
+            tried.map(drop).map_err(|e| {
+                format!("this file system does not take RWF_DONTCACHE: {e}; remedy: Linux 6.14, ext4 or XFS")
+            })
+        }
+        Some(Mode::Reflink) => {
+            let pair = scratch(dir, Writing::Buffered)
+                .and_then(|from| Ok((from, scratch(dir, Writing::Buffered)?)));
+            let tried = pair.and_then(|(from, to)| {
+                ioloom_sys::file::write_full_at(&from, &[0; 4096], 0)?;
+                ioloom_sys::transfer::clone_file(&from, &to)
+            });
+            tried.map_err(|e| {
+                format!("this file system does not share blocks: {e}; remedy: XFS or btrfs")
+            })
+        }
+        None | Some(Mode::Range | Mode::Buffered | Mode::Mmap) => Ok(()),
+    }
+}
+
+/// The directory that copies are made in: beside the items of a set, removed on drop.
+struct Place {
+    path: PathBuf,
+}
+
+impl Place {
+    /// Makes it anew; what a killed run left is removed.
+    fn beside(items: &Path) -> Result<Self, String> {
+        let home = items.parent().filter(|home| home.join(SET_MANIFEST).exists());
+        let Some(home) = home else {
+            return Err("copies are made beside a set of our own, and a directory of yours gets \
+                        none; remedy: leave --files out"
+                .to_owned());
+        };
+        let path = home.join(SCRATCH);
+        let fail = |what, e: std::io::Error| format!("{what} {}: {e}", path.display());
+        make::remove_tree(&path).map_err(|e| fail("remove", e))?;
+        std::fs::create_dir(&path).map_err(|e| fail("make", e))?;
+        Ok(Self { path })
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        // What stays is removed by the next run, and with the set.
+        let _ = make::remove_tree(&self.path);
+    }
+}
+
+/// The engine's options for a way. Sharing of blocks is a way of its own here: where the copier is
+/// asked for another one, it must not share.
+fn options(how: &How) -> Options {
+    let reflink = if how.mode.is_none() { When::Auto } else { When::Never };
+    Options { mode: how.mode, tuning: how.tuning, reflink, ..Options::default() }
+}
+
+/// Copies and tells how long it took until the copier returned, ns, with its report.
+fn timed(from: &Path, to: Target, options: &Options) -> Result<(u64, Report), String> {
+    let sources = [from.to_owned()];
+    let progress = Progress::default();
+    let start = monotonic_ns();
+    let copied = ioloom_copy::copy(&sources, &to, options, &Silent, &progress);
+    let ns = monotonic_ns() - start;
+    let report = copied.map_err(|e| e.to_string())?;
+    if report.errors_count > 0 || report.cancelled {
+        let told: Vec<_> = report.errors.iter().map(CopyError::to_string).collect();
+        return Err(format!("the copy failed: {}", told.join("; ")));
+    }
+    Ok((ns, report))
+}
+
+#[cfg(test)]
+#[allow(clippy::print_stdout, reason = "a test that cannot run here says so")]
+mod tests;

@@ -1,0 +1,217 @@
+//! Copying one file once: when the copier returned, when the copy was durable, when nothing of it was
+//! left to write, and what another process finds.
+
+use super::plan::{One, Settle, Source};
+use super::{Place, options, timed};
+use crate::stage::{Acts, Stage, make_cold, only_file, put, resident_bytes};
+use ioloom_copy::{Report, Target, Verify};
+use ioloom_model::record::RunOrder;
+use ioloom_model::{Doubt, Measured};
+use ioloom_observe::counters::Field;
+use ioloom_sys::clock::monotonic_ns;
+use ioloom_sys::dir::Dir;
+use ioloom_sys::file::{OpenHow, open};
+use ioloom_sys::proc::{self, Who};
+use ioloom_sys::{cache, transfer};
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+/// How often it is asked what is left to write, and for how long at most. The kernel begins with
+/// pages that are 30 seconds old, and looks every 5.
+const LOOK_EVERY: Duration = Duration::from_millis(2);
+const SETTLE_MAX_NS: u64 = 120_000_000_000;
+/// How often a file is read until all of it is in memory.
+const WARM_TRIES: u32 = 4;
+/// Share of a file that may come from elsewhere than its condition says.
+const STRAY_SHARE: f64 = 0.05;
+
+pub(super) fn play(order: &RunOrder, play: &One) -> Result<Measured, String> {
+    let place = Place::beside(&order.dir)?;
+    let (from, source, bytes) = only_file(&order.dir)?;
+    // What others left dirty would be written meanwhile.
+    cache::flush_file_system(&source).map_err(|e| format!("flush the file system: {e}"))?;
+    make(play.source, &source, bytes)?;
+    let to = place.path.join("copy");
+    let options = ioloom_copy::Options { verify: play.verify, ..options(&play.how) };
+    let mut stage = Stage::open(&order.dir)?;
+    stage.sampler.mark("copy");
+    let start = monotonic_ns();
+    let (returned_ns, report) = timed(&from, Target::As(to.clone()), &options)?;
+    stage.sampler.mark("returned");
+    let copied = open(&to, OpenHow::default()).map_err(|e| format!("open the copy: {e}"))?;
+    stage.put("file_bytes", bytes as f64);
+    stage.put("returned_ns", returned_ns as f64);
+    told(&mut stage, &copied, bytes, &source);
+    let end = Ending { stage: &mut stage, copied: &copied, place: &place.path, start };
+    let last_ns = match play.settle {
+        Settle::Sync => end.synced()?,
+        Settle::Alone => end.alone(),
+    };
+    stage.sampler.mark("end");
+    verified(&mut stage, play.verify, &report);
+    let (mut measured, acts) = stage.close(last_ns, bytes);
+    counted(&mut measured, &acts);
+    put(&mut measured, "resident_at_end_bytes", resident_bytes(&copied, bytes));
+    if let Some(seen) = another_process(&to) {
+        measured.digest = seen.hash.chars().take(16).collect();
+        put(&mut measured, "reader_ns", Some(seen.ns));
+        put(&mut measured, "reader_device_bytes", Some(seen.device_bytes));
+    }
+    Ok(measured)
+}
+
+/// Makes the source cold or warm and proves it.
+pub(super) fn make(state: Source, source: &OwnedFd, bytes: u64) -> Result<(), String> {
+    match state {
+        Source::Cold => make_cold(source, bytes),
+        Source::Warm => warm(source, bytes),
+    }
+}
+
+/// Brings an open file into memory; an error if part of it is not there afterwards.
+pub(super) fn warm(file: &OwnedFd, bytes: u64) -> Result<(), String> {
+    let mut buffer = Vec::new();
+    let mut tries = 1;
+    loop {
+        let (_, after, stays) = ioloom_cache::warm_file(file, bytes, &mut buffer)
+            .map_err(|e| format!("bring the file into memory: {e}"))?;
+        match (after.is_warm() || bytes == 0, stays) {
+            (true, _) => return Ok(()),
+            // Pages that were dropped a moment ago may still be on their way out.
+            (false, _) if tries < WARM_TRIES => tries += 1,
+            (false, Some(why)) => {
+                let why = why.sentence();
+                return Err(format!("the file cannot be made warm: {why}"));
+            }
+            (false, None) => return Err("the file cannot be proved warm".to_owned()),
+        }
+    }
+}
+
+/// What is in memory of both files, and what is not written yet, when the copier has returned.
+fn told(stage: &mut Stage, copied: &OwnedFd, bytes: u64, source: &OwnedFd) {
+    let page = proc::page_bytes() as f64;
+    if let Ok(Some(left)) = cache::state(copied, 0, 0) {
+        stage.put("unwritten_bytes", (left.dirty + left.writeback) as f64 * page);
+        stage.put("target_resident_bytes", left.resident as f64 * page);
+    }
+    if let Some(resident) = resident_bytes(source, bytes) {
+        stage.put("source_resident_bytes", resident);
+    }
+}
+
+/// What comes after the copy has returned.
+struct Ending<'a> {
+    stage: &'a mut Stage,
+    copied: &'a OwnedFd,
+    place: &'a Path,
+    start: u64,
+}
+
+impl Ending<'_> {
+    fn now(&self) -> u64 {
+        monotonic_ns() - self.start
+    }
+
+    /// Syncs file and directory; returns when nothing is left to write, ns after the start.
+    fn synced(self) -> Result<u64, String> {
+        transfer::sync_data(self.copied).map_err(|e| format!("fdatasync of the copy: {e}"))?;
+        Dir::open(self.place)
+            .and_then(|dir| dir.sync())
+            .map_err(|e| format!("sync the directory: {e}"))?;
+        let durable_ns = self.now();
+        self.stage.sampler.mark("durable");
+        self.stage.put("durable_ns", durable_ns as f64);
+        Ok(self.alone())
+    }
+
+    /// Waits until no page of the copy is left to write; returns when, ns after the start.
+    fn alone(self) -> u64 {
+        loop {
+            match cache::state(self.copied, 0, 0) {
+                Ok(Some(left)) if left.dirty + left.writeback > 0 => {}
+                Ok(Some(_)) => {
+                    let ns = self.now();
+                    self.stage.put("settled_ns", ns as f64);
+                    return ns;
+                }
+                // Nobody can tell, so nothing is told.
+                Ok(None) | Err(_) => return self.now(),
+            }
+            if self.now() > SETTLE_MAX_NS {
+                return self.now();
+            }
+            std::thread::sleep(LOOK_EVERY);
+        }
+    }
+}
+
+/// What reading the copy again has shown: 2 from the device, 1 from memory, 0 not read.
+fn verified(stage: &mut Stage, verify: Verify, report: &Report) {
+    if verify == Verify::None {
+        return;
+    }
+    let word = match report.verified_word() {
+        "verified-device" => 2.0,
+        "verified-cache" => 1.0,
+        _ => 0.0,
+    };
+    stage.put("verified", word);
+    stage.put("verify_device_bytes", report.evidence.device_bytes as f64);
+}
+
+fn counted(measured: &mut Measured, acts: &Acts) {
+    let read = acts.grown(Field::TaskRead, "copy", "returned", 1.0);
+    put(measured, "copy_device_bytes", read);
+    put(measured, "pageout_returned_bytes", acts.grown(Field::PageOut, "copy", "returned", 1024.0));
+    let flushes = |from, to| {
+        let (rates, seconds) = acts.device(from, to).zip(acts.seconds(from, to))?;
+        Some((rates.flushes_per_s * seconds).round())
+    };
+    put(measured, "flushes_copy", flushes("copy", "returned"));
+    put(measured, "flushes_sync", flushes("returned", "durable"));
+    put(measured, "dirty_limit_bytes", acts.most_bytes(Field::DirtyLimit, "copy"));
+    let busy = acts.device("copy", "end").zip(acts.seconds("copy", "end"));
+    let busy_ns = busy.map(|(rates, seconds)| rates.util_percent / 100.0 * seconds * 1e9);
+    put(measured, "device_busy_ns", busy_ns);
+    put(measured, "device_queue", acts.device("copy", "returned").map(|rates| rates.aqu_sz));
+}
+
+/// Whether the bytes came from where the condition says.
+pub(super) fn condition(play: &One, measured: &Measured) -> Option<Doubt> {
+    let (read, bytes) =
+        (measured.extra.get("copy_device_bytes")?, measured.extra.get("file_bytes")?);
+    let verify = measured.extra.get("verify_device_bytes").copied().unwrap_or(0.0);
+    let share = (read - verify) / bytes;
+    match play.source {
+        // Shared blocks are not read.
+        _ if play.how.mode.is_none() => None,
+        Source::Cold if play.how.mode == Some(ioloom_copy::Mode::Reflink) => None,
+        Source::Cold => (share < 1.0 - STRAY_SHARE).then_some(Doubt::NotCold),
+        Source::Warm if play.how.reads_device() => None,
+        Source::Warm => (share > STRAY_SHARE).then_some(Doubt::NotWarm),
+    }
+}
+
+/// What another process saw of the copy.
+struct Seen {
+    ns: f64,
+    device_bytes: f64,
+    hash: String,
+}
+
+/// Lets another program hash the copy, as the published test did; `None` without `md5sum`.
+fn another_process(path: &Path) -> Option<Seen> {
+    let before = proc::usage(Who::Children).ok()?;
+    let start = monotonic_ns();
+    let ended = Command::new("md5sum").arg(path).stdin(Stdio::null()).output().ok()?;
+    let ns = (monotonic_ns() - start) as f64;
+    let after = proc::usage(Who::Children).ok()?;
+    // A name with odd bytes is told behind a backslash.
+    let text = String::from_utf8_lossy(&ended.stdout);
+    let hash = text.trim_start_matches('\\').split(' ').next()?.to_owned();
+    let device_bytes = after.read_bytes.saturating_sub(before.read_bytes) as f64;
+    (ended.status.success() && hash.len() == 32).then_some(Seen { ns, device_bytes, hash })
+}

@@ -1,0 +1,376 @@
+//! What a play of copying is, and its settings.
+
+use ioloom_copy::{Mode, Tuning, Verify};
+use ioloom_model::units::{format_size, parse_size};
+use ioloom_model::{AnyPlan, SubjectPlan};
+
+/// Largest block that a plan may ask for.
+const BLOCK_MAX: u64 = 64 << 20;
+/// Most requests under way, threads and copies in a row.
+const DEPTH_MAX: u64 = 256;
+const THREADS_MAX: u64 = 64;
+const RUNS_MAX: u64 = 1000;
+/// Requests of the published program.
+const SEED_BLOCK_BYTES: u32 = 64 << 10;
+/// How many of them it kept under way.
+const SEED_DEPTH: u32 = 4;
+
+/// How the bytes go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct How {
+    /// Pinned; `None` for what the copier chooses by itself.
+    pub(super) mode: Option<Mode>,
+    pub(super) tuning: Tuning,
+    /// Words for it.
+    pub(super) words: &'static str,
+}
+
+/// What of the source is in memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Source {
+    Cold,
+    Warm,
+}
+
+/// What is done when the copy has returned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Settle {
+    /// File and directory are synced.
+    Sync,
+    /// Nothing: the kernel writes when it wants.
+    Alone,
+}
+
+/// Where copies in a row go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Targets {
+    /// To one name; the last copy is removed before the next.
+    New,
+    /// To one name, over the last copy.
+    Over,
+    /// Each to a name of its own.
+    Kept,
+}
+
+/// Copying one file once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct One {
+    pub(super) how: How,
+    pub(super) source: Source,
+    pub(super) settle: Settle,
+    pub(super) verify: Verify,
+}
+
+/// Copying one file many times in a row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Series {
+    pub(super) how: How,
+    pub(super) runs: usize,
+    pub(super) targets: Targets,
+}
+
+/// Copying a tree of files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Tree {
+    pub(super) threads: Option<usize>,
+    pub(super) source: Source,
+}
+
+/// Copying beside a file that others use, with little memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Beside {
+    pub(super) how: How,
+    /// Bytes that others use again and again.
+    pub(super) bystander_bytes: u64,
+    /// Memory for both.
+    pub(super) limit_bytes: u64,
+}
+
+/// A play.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Play {
+    One(One),
+    Series(Series),
+    Requests,
+    Tree(Tree),
+    Beside(Beside),
+}
+
+fn word<T: Copy>(
+    plan: &SubjectPlan,
+    key: &str,
+    usual: T,
+    known: &[(&str, T)],
+) -> Result<T, String> {
+    let Some(text) = plan.settings.get(key) else { return Ok(usual) };
+    known.iter().find(|(word, _)| word == text).map(|(_, value)| *value).ok_or_else(|| {
+        let words: Vec<_> = known.iter().map(|(word, _)| *word).collect();
+        format!("{plan}: {key} is one of {}", words.join(", "))
+    })
+}
+
+fn count(plan: &SubjectPlan, key: &str, most: u64) -> Result<Option<u64>, String> {
+    match plan.number(key)? {
+        Some(n) if n == 0 || n > most => Err(format!("{plan}: {key} is 1 to {most}")),
+        n => Ok(n),
+    }
+}
+
+fn size(plan: &SubjectPlan, key: &str, most: u64) -> Result<Option<u64>, String> {
+    let Some(text) = plan.settings.get(key) else { return Ok(None) };
+    let found = parse_size(text).map_err(|e| format!("{plan}: {key}: {e}"))?;
+    if !(4096..=most).contains(&found) || !found.is_multiple_of(4096) {
+        let most = format_size(most);
+        return Err(format!("{plan}: {key} is a multiple of 4 KiB, at most {most}"));
+    }
+    Ok(Some(found))
+}
+
+/// Settings that say how bytes go.
+const TUNING: [&str; 4] = ["block", "depth", "threads", "presized"];
+
+impl How {
+    /// The way that `word` names, with the settings of the plan.
+    fn of(plan: &SubjectPlan, word: &str) -> Result<Self, String> {
+        let seed = |mode, depth, words| {
+            if let Some(key) = TUNING.iter().find(|key| plan.settings.contains_key(**key)) {
+                return Err(format!("{plan}: {word} has its own {key}"));
+            }
+            let tuning = Tuning {
+                block_bytes: Some(SEED_BLOCK_BYTES),
+                depth: Some(depth),
+                threads: Some(1),
+                extends: true,
+            };
+            Ok(Self { mode: Some(mode), tuning, words })
+        };
+        let mode = match word {
+            "seed003-buffered" => {
+                let words = "as published: through the page cache, 64 KiB a call, into a file that \
+                             grows";
+                return seed(Mode::Buffered, 1, words);
+            }
+            "seed003-direct" => {
+                let words = "as published: past the page cache, 64 KiB a request, 4 under way, into \
+                             a file that grows, with a padded last block that is cut";
+                return seed(Mode::Direct, SEED_DEPTH, words);
+            }
+            "auto" => None,
+            other => Some(other.parse::<Mode>().map_err(|_| {
+                format!(
+                    "{plan}: no way '{other}'; there are: auto, buffered, uncached, range, direct, \
+                     mmap, reflink, seed003-buffered, seed003-direct, and the plays series, \
+                     requests, tree, beside"
+                )
+            })?),
+        };
+        let block = size(plan, "block", BLOCK_MAX)?;
+        let tuning = Tuning {
+            block_bytes: block.map(|bytes| bytes as u32),
+            depth: count(plan, "depth", DEPTH_MAX)?.map(|n| n as u32),
+            threads: count(plan, "threads", THREADS_MAX)?.map(|n| n as u32),
+            extends: !self::word(plan, "presized", true, &[("yes", true), ("no", false)])?,
+        };
+        if mode.is_none() && tuning != Tuning::default() {
+            return Err(format!("{plan}: auto chooses its own numbers; name a way to pin them"));
+        }
+        Ok(Self { mode, tuning, words: words(mode) })
+    }
+
+    /// Whether the source is read from the device whatever is in memory.
+    pub(super) fn reads_device(&self) -> bool {
+        self.mode == Some(Mode::Direct)
+    }
+
+    fn numbers(&self) -> String {
+        let Tuning { block_bytes, depth, threads, extends } = self.tuning;
+        let mut text = String::new();
+        if let Some(bytes) = block_bytes {
+            text.push_str(&format!(", {} a request", format_size(bytes.into())));
+        }
+        for (number, what) in [(depth, "under way"), (threads, "threads")] {
+            if let Some(number) = number.filter(|n| *n > 1) {
+                text.push_str(&format!(", {number} {what}"));
+            }
+        }
+        if extends {
+            text.push_str(", into a file that grows");
+        }
+        text
+    }
+
+    fn sentence(&self) -> String {
+        if self.words.starts_with("as published") {
+            return self.words.to_owned();
+        }
+        format!("{}{}", self.words, self.numbers())
+    }
+}
+
+const fn words(mode: Option<Mode>) -> &'static str {
+    match mode {
+        None => "as the copier chooses by itself",
+        Some(Mode::Reflink) => "by sharing its blocks",
+        Some(Mode::Range) => "by the kernel (copy_file_range)",
+        Some(Mode::Buffered) => "through the page cache",
+        Some(Mode::Uncached) => "through pages that leave the cache when they are written",
+        Some(Mode::Direct) => "past the page cache",
+        Some(Mode::Mmap) => "from a mapping of the source",
+    }
+}
+
+const SOURCE: [(&str, Source); 2] = [("cold", Source::Cold), ("warm", Source::Warm)];
+const SETTLE: [(&str, Settle); 2] = [("sync", Settle::Sync), ("alone", Settle::Alone)];
+const TARGETS: [(&str, Targets); 3] =
+    [("new", Targets::New), ("over", Targets::Over), ("kept", Targets::Kept)];
+const VERIFY: [(&str, Verify); 4] = [
+    ("none", Verify::None),
+    ("in-flight", Verify::InFlight),
+    ("cache", Verify::Cache),
+    ("device", Verify::Device),
+];
+
+impl Play {
+    pub(super) fn of(plan: &AnyPlan) -> Result<Self, String> {
+        let own = plan.of("copy").ok_or_else(|| format!("{plan}: not a copy"))?;
+        let only = |keys: &[&str]| own.only(&[keys, &TUNING].concat());
+        let named = || {
+            let way =
+                own.settings.get("way").ok_or_else(|| format!("{plan}: way=WAY is needed"))?;
+            How::of(own, way)
+        };
+        match own.method.as_str() {
+            "requests" => own.only(&[]).map(|()| Self::Requests),
+            "series" => {
+                only(&["way", "runs", "target"])?;
+                let runs = count(own, "runs", RUNS_MAX)?.unwrap_or(12) as usize;
+                if runs < 6 {
+                    return Err(format!("{plan}: a series has at least 6 runs"));
+                }
+                let targets = word(own, "target", Targets::New, &TARGETS)?;
+                Ok(Self::Series(Series { how: named()?, runs, targets }))
+            }
+            "tree" => {
+                // Not `threads`: ladders of threads also run in small images of our own, which have
+                // no room for copies.
+                own.only(&["workers", "source"])?;
+                let threads = count(own, "workers", THREADS_MAX)?.map(|n| n as usize);
+                let source = word(own, "source", Source::Warm, &SOURCE)?;
+                Ok(Self::Tree(Tree { threads, source }))
+            }
+            "beside" => {
+                only(&["way", "bystander", "memory"])?;
+                let bystander = size(own, "bystander", u64::MAX)?.unwrap_or(64 << 20);
+                let limit = size(own, "memory", u64::MAX)?.unwrap_or(192 << 20);
+                let how = named()?;
+                Ok(Self::Beside(Beside { how, bystander_bytes: bystander, limit_bytes: limit }))
+            }
+            way => {
+                let how = How::of(own, way)?;
+                only(&["source", "settle", "verify"])?;
+                let source = word(own, "source", Source::Cold, &SOURCE)?;
+                let settle = word(own, "settle", Settle::Sync, &SETTLE)?;
+                let verify = word(own, "verify", Verify::None, &VERIFY)?;
+                Ok(Self::One(One { how, source, settle, verify }))
+            }
+        }
+    }
+
+    /// What it does, for people.
+    pub(super) fn sentence(self) -> String {
+        match self {
+            Self::One(one) => {
+                let from = match one.source {
+                    Source::Cold => "from the device",
+                    Source::Warm => "from memory",
+                };
+                let then = match one.settle {
+                    Settle::Sync => "then file and directory are synced",
+                    Settle::Alone => "then nobody asks for anything until all of it is written",
+                };
+                let verified = match one.verify {
+                    Verify::None => "",
+                    Verify::InFlight => ", hashed on the way",
+                    Verify::Cache => ", read again as any program reads it",
+                    Verify::Device => ", read again from the device",
+                };
+                format!("a file {from} is copied {}{verified}; {then}", one.how.sentence())
+            }
+            Self::Series(series) => {
+                let target = match series.targets {
+                    Targets::New => "each after the last was removed",
+                    Targets::Over => "each over the last",
+                    Targets::Kept => "each to a name of its own",
+                };
+                let (runs, how) = (series.runs, series.how.sentence());
+                format!("the file is copied {runs} times in a row {how}, {target}")
+            }
+            Self::Requests => "requests of 335, 981 and 7171 bytes are made past the page cache, \
+                               and a padded file is cut"
+                .to_owned(),
+            Self::Tree(tree) => {
+                let threads = match tree.threads {
+                    None => "as many threads as pay".to_owned(),
+                    Some(1) => "one thread".to_owned(),
+                    Some(n) => format!("{n} threads"),
+                };
+                let from = match tree.source {
+                    Source::Cold => "data from the device",
+                    Source::Warm => "data from memory",
+                };
+                format!("a tree is copied by {threads}, {from}; then its file system is synced")
+            }
+            Self::Beside(beside) => format!(
+                "with {} of memory a file is copied {} beside {} that others keep reading",
+                format_size(beside.limit_bytes),
+                beside.how.sentence(),
+                format_size(beside.bystander_bytes)
+            ),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(text: &str) -> Result<Play, String> {
+        Play::of(&text.parse().unwrap())
+    }
+
+    #[test]
+    fn the_published_plans_are_what_was_published() {
+        let Ok(Play::One(one)) = of("copy:seed003-direct/source=warm") else { panic!("one") };
+        let tuning =
+            Tuning { block_bytes: Some(65536), depth: Some(4), threads: Some(1), extends: true };
+        assert_eq!((one.how.mode, one.how.tuning), (Some(Mode::Direct), tuning));
+        assert_eq!((one.source, one.settle), (Source::Warm, Settle::Sync));
+        let Ok(Play::Series(series)) = of("copy:series/way=seed003-buffered") else {
+            panic!("a series")
+        };
+        assert_eq!((series.how.mode, series.runs), (Some(Mode::Buffered), 12));
+        assert!(series.how.tuning.extends);
+        assert!(of("copy:auto").is_ok_and(|play| play.sentence().contains("chooses")));
+    }
+
+    #[test]
+    fn what_no_machine_could_do_is_refused_with_a_word() {
+        for (text, part) in [
+            ("copy:fast", "no way 'fast'"),
+            ("copy:seed003-direct/depth=8", "has its own depth"),
+            ("copy:auto/block=64KiB", "chooses its own numbers"),
+            ("copy:direct/block=5000", "multiple of 4 KiB"),
+            ("copy:direct/depth=0", "depth is 1 to 256"),
+            ("copy:direct/presized=maybe", "presized is one of yes, no"),
+            ("copy:direct/speed=1", "no setting 'speed'"),
+            ("copy:series/way=direct,runs=5", "at least 6"),
+            ("copy:series", "way=WAY is needed"),
+            ("copy:requests/depth=1", "no setting 'depth'"),
+            ("copy:tree/block=64KiB", "no setting 'block'"),
+            ("read/threads:n=1", "not a copy"),
+        ] {
+            let error = of(text).unwrap_err();
+            assert!(error.contains(part), "{text}: {error}");
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! Each play on a small file, held against what cannot be otherwise.
+
+use super::*;
+use ioloom_fileset::SetText;
+
+const BYTES: f64 = 3_333_333.0;
+
+/// Runs a plan on a set; `None`, with the reason, where it is refused.
+fn played_on(plan: &str, set_text: &str) -> Option<Measured> {
+    let place = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
+    let Ok(SetText::Spec(spec)) = set_text.parse() else { panic!("a set") };
+    let set = place.path().join("set");
+    let realised = FileSets.prepare("t", &spec, &set, 0, &|_, _| true).unwrap();
+    let order = RunOrder {
+        plan: plan.parse().unwrap(),
+        compute: Compute::None,
+        dir: FileSets.items(&set),
+        set: Some(spec),
+        files_max: None,
+        seed: 7,
+        spans_max: 0,
+        observe: ioloom_model::record::Observe::default(),
+    };
+    if let Err(reason) = Copy.probe(&order.plan, &Compute::None, &order.dir) {
+        println!("skipped: {reason}");
+        return None;
+    }
+    let outcome = Copy.run(&order).outcome;
+    assert!(!set.join(SCRATCH).exists(), "{plan}: copies are left");
+    match outcome {
+        Outcome::Done { measured } => {
+            let wrong = Copy.verify(&order, &realised, &measured);
+            assert!(!wrong.contains(&Doubt::WrongBytes), "{plan}: {measured:?}");
+            Some(*measured)
+        }
+        Outcome::Failed { reason } if reason.contains("cannot be proved") => {
+            println!("skipped: {reason}");
+            None
+        }
+        other => panic!("{plan}: {other:?}"),
+    }
+}
+
+fn played(plan: &str) -> Option<Measured> {
+    played_on(plan, "count=1,size=3333333")
+}
+
+#[test]
+fn every_way_gives_the_same_bytes_and_its_times_are_in_order() {
+    let mut digests = std::collections::BTreeSet::new();
+    for way in
+        ["seed003-buffered", "seed003-direct", "buffered", "uncached", "range", "mmap", "auto"]
+    {
+        let Some(seen) = played(&format!("copy:{way}/source=warm")) else { continue };
+        let number = |name: &str| seen.extra[name];
+        assert_eq!(number("file_bytes"), BYTES);
+        assert!(number("durable_ns") >= number("returned_ns"), "{way}: {:?}", seen.extra);
+        if let Some(settled) = seen.extra.get("settled_ns") {
+            assert!(*settled >= number("durable_ns"), "{way}");
+        }
+        digests.extend((!seen.digest.is_empty()).then_some(seen.digest));
+    }
+    assert!(digests.len() <= 1, "{digests:?}");
+}
+
+#[test]
+fn a_copy_past_the_cache_leaves_no_more_than_its_last_page_in_it() {
+    let Some(seen) = played("copy:direct/block=64KiB,depth=4,source=cold") else { return };
+    // Cutting the padded end makes the kernel fill the rest of one page with zeros, in memory.
+    let page = ioloom_sys::proc::page_bytes() as f64;
+    assert!(seen.extra["target_resident_bytes"] <= page, "{:?}", seen.extra);
+    assert!(seen.extra["copy_device_bytes"] >= BYTES * 0.99, "{:?}", seen.extra);
+    if let Some(read) = seen.extra.get("reader_device_bytes") {
+        assert!(*read >= BYTES * 0.99, "{:?}", seen.extra);
+    }
+}
+
+#[test]
+fn a_verified_copy_tells_where_its_bytes_came_from() {
+    let Some(seen) = played("copy:buffered/verify=device") else { return };
+    assert_eq!(seen.extra["verified"], 2.0, "{:?}", seen.extra);
+    assert!(seen.extra["verify_device_bytes"] >= BYTES * 0.99, "{:?}", seen.extra);
+    let Some(seen) = played("copy:buffered/verify=cache") else { return };
+    assert_eq!(seen.extra["verified"], 1.0);
+}
+
+#[test]
+fn copies_in_a_row_are_all_told() {
+    for target in ["new", "over", "kept"] {
+        let plan = format!("copy:series/way=seed003-buffered,runs=6,target={target}");
+        let Some(seen) = played(&plan) else { return };
+        assert_eq!(seen.curves["series"].len(), 6);
+        let sum: f64 = seen.curves["series"].iter().map(|(_, ns)| ns).sum();
+        assert!((sum - seen.elapsed_ns as f64).abs() <= 1.0, "{sum}");
+        assert!(seen.extra["copy_slowest_ns"] >= seen.extra["copy_median_ns"]);
+    }
+}
+
+#[test]
+fn odd_requests_are_refused_or_go_through_memory() {
+    let Some(seen) = played("copy:requests") else { return };
+    let number = |name: &str| seen.extra[name];
+    assert_eq!(number("odd_asked"), 6.0);
+    if number("direct_multiple_bytes") > 0.0 {
+        assert_eq!(number("odd_refused"), 6.0, "{:?}", seen.extra);
+    }
+    assert_eq!(number("tail_descriptors"), 1.0);
+    if let Some(refused) = seen.extra.get("memory_odd_refused") {
+        assert_eq!(*refused, 0.0, "{:?}", seen.extra);
+    }
+}
+
+#[test]
+fn a_tree_is_copied_whole() {
+    for plan in ["copy:tree/workers=2,source=warm", "copy:tree/source=cold"] {
+        let Some(seen) = played_on(plan, "count=60,size=uniform(min=0,max=9000),layout=deep")
+        else {
+            return;
+        };
+        assert_eq!(seen.files, 60);
+        assert!(seen.extra["durable_ns"] >= seen.extra["returned_ns"]);
+    }
+}
+
+#[test]
+fn a_directory_of_the_users_gets_no_copies() {
+    let own = tempfile::tempdir().unwrap();
+    let plan: AnyPlan = "copy:buffered".parse().unwrap();
+    let reason = Copy.probe(&plan, &Compute::None, &own.path().join("files")).unwrap_err();
+    assert!(reason.contains("leave --files out"), "{reason}");
+}

@@ -1,0 +1,54 @@
+//! Copying many small files: by how many threads, and what it costs that they are durable.
+
+use super::plan::{Source, Tree};
+use super::{Place, timed};
+use crate::sets::walk_list;
+use crate::stage::{Stage, make_cold};
+use ioloom_copy::{Options, Target};
+use ioloom_model::Measured;
+use ioloom_model::record::RunOrder;
+use ioloom_sys::cache;
+use ioloom_sys::clock::monotonic_ns;
+use ioloom_sys::dir::Dir;
+use ioloom_sys::file::{OpenHow, open, size};
+
+pub(super) fn play(order: &RunOrder, play: Tree) -> Result<Measured, String> {
+    let place = Place::beside(&order.dir)?;
+    let root = Dir::open(&place.path).map_err(|e| format!("open the target: {e}"))?;
+    cache::flush_file_system(&root).map_err(|e| format!("flush the file system: {e}"))?;
+    make(order, play.source)?;
+    let options = Options { recursive: true, threads: play.threads, ..Options::default() };
+    let mut stage = Stage::open(&order.dir)?;
+    stage.sampler.mark("copy");
+    let start = monotonic_ns();
+    let to = Target::As(place.path.join("tree"));
+    let (returned_ns, report) = timed(&order.dir, to, &options)?;
+    stage.sampler.mark("returned");
+    cache::flush_file_system(&root).map_err(|e| format!("sync the copies: {e}"))?;
+    let durable_ns = monotonic_ns() - start;
+    stage.sampler.mark("durable");
+    stage.put("returned_ns", returned_ns as f64);
+    stage.put("durable_ns", durable_ns as f64);
+    stage.put("copy_threads", report.threads as f64);
+    stage.put("returned_ns_per_file", returned_ns as f64 / report.counts.files.max(1) as f64);
+    let (mut measured, _) = stage.close(durable_ns, report.bytes);
+    measured.files = report.counts.files;
+    Ok(measured)
+}
+
+/// Puts every file out of memory or brings it in. Names and inodes stay as they are: in memory.
+fn make(order: &RunOrder, state: Source) -> Result<(), String> {
+    let list = walk_list(&order.dir)?;
+    for index in 0..list.len() {
+        let path = list.path(index);
+        let fail = |e: std::io::Error| format!("open {}: {e}", path.display());
+        let file = open(path, OpenHow::default()).map_err(fail)?;
+        let bytes = size(&file).map_err(fail)?;
+        match state {
+            Source::Warm => super::one::warm(&file, bytes)?,
+            Source::Cold if bytes > 0 => make_cold(&file, bytes)?,
+            Source::Cold => {}
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,116 @@
+//! The memory hierarchy: numbers of the engine `memory` as a subject.
+//!
+//! A plan is `memory:METHOD`, with the setting that the method needs: `kib=`, `pages=` or `work=`.
+//! There is no set and nothing to make cold; a run is one number, the least of its blocks, with the
+//! tenth percentile and the median beside it. The time that a run took is not what is compared, so
+//! the metric of its experiments is `access_ns`.
+
+use crate::sets::FileSets;
+use ioloom_lab::ChildAnswer;
+use ioloom_lab::subject::{Sets, Subject, Touches};
+use ioloom_machine::topology;
+use ioloom_memory::SmtPlan;
+use ioloom_memory::single::{Single, WORDS};
+use ioloom_model::record::RunOrder;
+use ioloom_model::{AnyPlan, Compute, Doubt, FileSetRealised, Measured, Outcome, SubjectPlan};
+use ioloom_observe::Usage;
+use ioloom_sys::clock::monotonic_ns;
+use ioloom_sys::{affinity, proc};
+use std::path::Path;
+
+/// The memory of this machine.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Memory;
+
+fn single(plan: &AnyPlan) -> Result<Single, String> {
+    let own: &SubjectPlan = plan.of("memory").ok_or_else(|| format!("{plan}: not of memory"))?;
+    let needs = WORDS.iter().find(|(word, _)| *word == own.method).map_or("", |(_, key)| *key);
+    own.only(&[needs])?;
+    let setting = own.settings.get(needs).map(String::as_str);
+    Single::parse(&own.method, setting).map_err(|e| format!("{plan}: {e}"))
+}
+
+/// Who shares a core with whom here.
+fn seats() -> SmtPlan {
+    let told = topology(Path::new("/"));
+    let allowed = affinity::allowed().unwrap_or_default();
+    SmtPlan::choose(&told.cores(), &allowed, told.smt.control.as_deref())
+}
+
+impl Subject for Memory {
+    fn name(&self) -> &str {
+        "memory"
+    }
+
+    fn sets(&self) -> &dyn Sets {
+        &FileSets
+    }
+
+    fn touches(&self) -> Touches {
+        Touches::Nothing
+    }
+
+    fn check(&self, plan: &AnyPlan) -> Result<(), String> {
+        single(plan).map(drop)
+    }
+
+    fn explain(&self, plan: &AnyPlan) -> String {
+        single(plan).map_or_else(|_| String::new(), |single| single.sentence().to_owned())
+    }
+
+    fn probe(&self, plan: &AnyPlan, _: &Compute, _: &Path) -> Result<(), String> {
+        single(plan)?.possible(&seats())
+    }
+
+    fn run(&self, order: &RunOrder) -> ChildAnswer {
+        let outcome = match measured(order) {
+            Ok(measured) => Outcome::Done { measured: Box::new(measured) },
+            Err(reason) => Outcome::Failed { reason },
+        };
+        ChildAnswer { outcome, device_bytes: None }
+    }
+
+    fn verify(&self, _: &RunOrder, _: &FileSetRealised, _: &Measured) -> Vec<Doubt> {
+        Vec::new()
+    }
+}
+
+fn measured(order: &RunOrder) -> Result<Measured, String> {
+    let single = single(&order.plan)?;
+    let before = Usage::now(None);
+    let start = monotonic_ns();
+    let (least, tenth, middle) = single.run(order.seed, &seats()).map_err(|e| e.to_string())?;
+    let mut measured = Measured {
+        elapsed_ns: monotonic_ns() - start,
+        bytes: single.set_bytes(),
+        ..Measured::default()
+    };
+    let cpus = proc::system_stat().map_or(1, |stat| stat.cpus.len().max(1) as u32);
+    Usage::now(None).since(&before).fill(&mut measured, cpus);
+    let numbers = [("access_ns", least), ("access_p10_ns", tenth), ("access_median_ns", middle)];
+    measured.extra.extend(numbers.map(|(name, ns)| (name.to_owned(), ns)));
+    Ok(measured)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn plans_of_the_study_are_understood_and_wrong_ones_refused() {
+        for text in ["memory:add", "memory:chase/kib=48", "memory:siblings/work=wide"] {
+            let plan: AnyPlan = text.parse().unwrap();
+            assert!(Memory.check(&plan).is_ok() && !Memory.explain(&plan).is_empty(), "{text}");
+        }
+        for (text, word) in [
+            ("memory:leap", "no method"),
+            ("memory:chase", "needs kib"),
+            ("memory:chase/pages=9", "no setting"),
+            ("memory:alone/work=none", "no work"),
+            ("walk:statx/threads=1", "not of memory"),
+        ] {
+            let error = Memory.check(&text.parse().unwrap()).unwrap_err();
+            assert!(error.contains(word), "{text}: {error}");
+        }
+    }
+}

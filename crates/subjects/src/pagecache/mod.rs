@@ -1,0 +1,92 @@
+//! The page cache as a subject: reading twice, writing in every way, the limits of dirty pages.
+//!
+//! A plan is `pagecache:WHAT/SETTINGS`. Each run is a small play of its own in a process of its own:
+//! it makes its own condition (and proves it by cachestat), writes only files without a name, which
+//! a kill removes, and tells numbers of its own (`extra`) and curves. Counters are taken at marks
+//! between the acts, so what belongs to an act is an exact difference and no interpolation; they are
+//! those of the whole machine, so other work on it is in them.
+
+mod limits;
+mod plan;
+mod read;
+mod write;
+
+use crate::sets::FileSets;
+use ioloom_lab::ChildAnswer;
+use ioloom_lab::subject::{Sets, Subject, Touches};
+use ioloom_model::record::RunOrder;
+use ioloom_model::{AnyPlan, Compute, Doubt, FileSetRealised, Measured, Outcome};
+use ioloom_sys::cache;
+use plan::Play;
+use std::path::Path;
+
+/// The page cache.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct PageCache;
+
+impl Subject for PageCache {
+    fn name(&self) -> &str {
+        "pagecache"
+    }
+
+    fn sets(&self) -> &dyn Sets {
+        &FileSets
+    }
+
+    /// Every play makes its own condition, so the laboratory makes none.
+    fn touches(&self) -> Touches {
+        Touches::Nothing
+    }
+
+    fn check(&self, plan: &AnyPlan) -> Result<(), String> {
+        Play::of(plan).map(drop)
+    }
+
+    fn explain(&self, plan: &AnyPlan) -> String {
+        Play::of(plan).map_or_else(|_| String::new(), |play| play.sentence())
+    }
+
+    fn probe(&self, plan: &AnyPlan, _: &Compute, dir: &Path) -> Result<(), String> {
+        let play = Play::of(plan)?;
+        if matches!(play, Play::Limits) {
+            return Ok(());
+        }
+        if cache::lives_in_memory(dir).unwrap_or(false) {
+            return Err(
+                "this file system keeps its data in memory alone, so nothing of it can be \
+                        cold; remedy: a directory on a disk"
+                    .to_owned(),
+            );
+        }
+        match play {
+            Play::Write(write) => write::probe(write, dir),
+            Play::ReadTwice(_) | Play::Limits => Ok(()),
+        }
+    }
+
+    fn run(&self, order: &RunOrder) -> ChildAnswer {
+        let played = Play::of(&order.plan).and_then(|play| match play {
+            Play::ReadTwice(play) => read::play(order, play),
+            Play::Write(play) => write::play(order, play),
+            Play::Limits => limits::play(),
+        });
+        let outcome = match played {
+            Ok(measured) => Outcome::Done { measured: Box::new(measured) },
+            Err(reason) => Outcome::Failed { reason },
+        };
+        ChildAnswer { outcome, device_bytes: None }
+    }
+
+    fn verify(&self, order: &RunOrder, set: &FileSetRealised, measured: &Measured) -> Vec<Doubt> {
+        let right = match Play::of(&order.plan) {
+            Ok(Play::ReadTwice(_)) => measured.bytes == 2 * set.bytes_total,
+            Ok(Play::Write(write)) => measured.bytes == write.bytes,
+            Ok(Play::Limits) | Err(_) => true,
+        };
+        if right { Vec::new() } else { vec![Doubt::WrongBytes] }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::print_stdout, reason = "a test that cannot run here says so")]
+mod tests;

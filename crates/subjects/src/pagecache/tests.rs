@@ -1,0 +1,86 @@
+//! Each play on a small file, held against what cannot be otherwise.
+
+use super::*;
+use ioloom_fileset::SetText;
+
+const BYTES: u64 = 2 << 20;
+
+/// Runs a plan on a set of one file; `None`, with the reason, where it is refused.
+fn played(plan: &str) -> Option<Measured> {
+    let place = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
+    let Ok(SetText::Spec(spec)) = "count=1,size=2MiB".parse() else { panic!("a set") };
+    let set = place.path().join("set");
+    let realised = FileSets.prepare("t", &spec, &set, 0, &|_, _| true).unwrap();
+    let order = RunOrder {
+        plan: plan.parse().unwrap(),
+        compute: Compute::None,
+        dir: FileSets.items(&set),
+        set: Some(spec),
+        files_max: None,
+        seed: 7,
+        spans_max: 0,
+        observe: ioloom_model::record::Observe::default(),
+    };
+    if let Err(reason) = PageCache.probe(&order.plan, &Compute::None, &order.dir) {
+        println!("skipped: {reason}");
+        return None;
+    }
+    match PageCache.run(&order).outcome {
+        Outcome::Done { measured } => {
+            assert_eq!(PageCache.verify(&order, &realised, &measured), [], "{plan}");
+            Some(*measured)
+        }
+        Outcome::Failed { reason } if reason.contains("cachestat does not answer") => {
+            println!("skipped: {reason}");
+            None
+        }
+        other => panic!("{plan}: {other:?}"),
+    }
+}
+
+#[test]
+fn the_second_reading_needs_no_device() {
+    let Some(seen) = played("pagecache:read-twice/block=64KiB") else { return };
+    let bytes = BYTES as f64;
+    assert_eq!(seen.extra["file_bytes"], bytes);
+    assert_eq!(seen.extra["resident_after_bytes"], bytes);
+    assert!(seen.extra["device_cold_bytes"] >= bytes, "{:?}", seen.extra);
+    assert_eq!(seen.extra["device_warm_bytes"], 0.0);
+    assert!(seen.extra["pagein_cold_bytes"] >= bytes);
+    assert!(seen.extra["cold_ns"] > 0.0 && seen.elapsed_ns > 0);
+}
+
+#[test]
+fn a_removed_file_is_never_written() {
+    let Some(seen) = played("pagecache:write/end=rm,bytes=2MiB") else { return };
+    // A flusher may have come in between, but never to all of it.
+    assert!(seen.extra["cancelled_bytes"] > 0.0, "{:?}", seen.extra);
+    assert!(!seen.extra.contains_key("durable_ns"), "nothing of it is durable");
+}
+
+#[test]
+fn durable_is_what_was_flushed() {
+    let Some(seen) = played("pagecache:write/end=fdatasync,bytes=2MiB") else { return };
+    assert!(seen.extra["durable_ns"] >= seen.extra["returned_ns"], "{:?}", seen.extra);
+    assert_eq!(seen.extra["resident_after_bytes"], BYTES as f64);
+    for how in ["sync", "dsync"] {
+        let plan = format!("pagecache:write/how={how},block=64KiB,bytes=2MiB");
+        let Some(seen) = played(&plan) else { return };
+        assert_eq!(seen.extra["unwritten_bytes"], 0.0, "{how}");
+        assert_eq!(seen.extra["durable_ns"], seen.extra["returned_ns"]);
+    }
+}
+
+#[test]
+fn direct_writes_leave_nothing_behind() {
+    let Some(seen) = played("pagecache:write/how=direct,bytes=2MiB") else { return };
+    assert_eq!(seen.extra["resident_after_bytes"], 0.0);
+    assert!(seen.extra["pageout_bytes"] >= BYTES as f64);
+}
+
+#[test]
+fn limits_are_told_with_what_they_are_shares_of() {
+    let Some(seen) = played("pagecache:limits") else { return };
+    assert!(seen.extra["dirty_limit_bytes"] > seen.extra["background_limit_bytes"]);
+    assert!(seen.extra["available_bytes"] <= seen.extra["total_bytes"]);
+}

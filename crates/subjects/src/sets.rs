@@ -1,0 +1,123 @@
+//! Sets of files as every subject but those without files has them: made, found and removed by
+//! `fileset`.
+
+use ioloom_fileset as fileset;
+use ioloom_lab::subject::{Cost, Removed, SetProgress, Sets};
+use ioloom_model::{FileSetRealised, FileSetSpec};
+use ioloom_sys::file;
+use ioloom_walk::PathList;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+/// Bytes of metadata that a file takes on the medium beside its data, roughly: inode, directory
+/// entry and the rest of its last block.
+const METADATA_BYTES: u64 = 4096;
+/// The same of a file without data: inode and directory entry.
+const SPARSE_BYTES: u64 = 512;
+/// Rates at which sets are made, for the estimate that is told before the start.
+const MAKE_FILES_PER_S: f64 = 20_000.0;
+const MAKE_BYTES_PER_S: f64 = 250e6;
+/// Directory beside the items of a set in which studies make files of their own. It goes away with
+/// the run, and what a killed one left with the set.
+pub(crate) const SCRATCH: &str = "scratch";
+
+/// Seeded sets and the user's own directories.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct FileSets;
+
+impl Sets for FileSets {
+    fn cost(&self, spec: &FileSetSpec) -> Cost {
+        let data: u64 =
+            (0..spec.count).map(|index| fileset::size(spec, index)).fold(0, u64::saturating_add);
+        let data = if spec.making.sparse { 0 } else { data };
+        let metadata = if spec.making.sparse { SPARSE_BYTES } else { METADATA_BYTES };
+        let bytes = data.saturating_add(spec.count.saturating_mul(metadata));
+        let seconds = (spec.count as f64 / MAKE_FILES_PER_S).max(data as f64 / MAKE_BYTES_PER_S);
+        Cost { bytes, files: spec.count, seconds }
+    }
+
+    fn known(&self, spec: &FileSetSpec, dir: &Path) -> Option<FileSetRealised> {
+        let manifest = fileset::load(dir).ok().filter(|m| m.spec == *spec)?;
+        manifest.realised.filter(|_| manifest.state == fileset::State::Complete)
+    }
+
+    fn items(&self, dir: &Path) -> PathBuf {
+        fileset::files_dir(dir)
+    }
+
+    fn prepare(
+        &self,
+        name: &str,
+        spec: &FileSetSpec,
+        dir: &Path,
+        reserve_bytes: u64,
+        progress: SetProgress<'_>,
+    ) -> Result<FileSetRealised, String> {
+        let options =
+            fileset::Options { reserve_bytes: Some(reserve_bytes), ..fileset::Options::default() };
+        let tell = |p: fileset::Progress| progress(p.files_done, p.files);
+        let realised = fileset::create(spec, dir, &options, &tell).map_err(|e| e.to_string())?;
+        Ok(FileSetRealised { name: name.to_owned(), ..realised })
+    }
+
+    fn remove(&self, dir: &Path) -> Result<Removed, String> {
+        // The manifest goes with the set, so the bytes are asked first.
+        let bytes = fileset::load(dir).ok().and_then(|m| m.realised).map_or(0, |r| r.bytes_total);
+        if bytes > 0 || fileset::load(dir).is_ok() {
+            let scratch = dir.join(SCRATCH);
+            ioloom_sys::make::remove_tree(&scratch)
+                .map_err(|e| format!("remove {}: {e}", scratch.display()))?;
+        }
+        let removed = fileset::remove(dir).map_err(|e| e.to_string())?;
+        Ok(Removed { files: removed.files, bytes })
+    }
+
+    fn survey(&self, dir: &Path) -> Result<FileSetRealised, String> {
+        let shape = fileset::spec_from_tree(dir, 0).map_err(|e| e.to_string())?;
+        if let Some(error) = shape.first_error {
+            return Err(error);
+        }
+        let files = shape.spec.count;
+        Ok(FileSetRealised {
+            name: dir.display().to_string(),
+            files,
+            bytes_total: shape.bytes,
+            bytes_mean: shape.bytes as f64 / files.max(1) as f64,
+            compute_ns_mean: None,
+            hash: survey_hash(dir)?,
+            medium: fileset::medium(dir).ok(),
+        })
+    }
+}
+
+/// XXH3-64 over the sorted lines `SIZE  PATH` of a tree.
+fn survey_hash(dir: &Path) -> Result<String, String> {
+    let list = walk_list(dir)?;
+    let mut hasher = xxhash_rust::xxh3::Xxh3::new();
+    let mut lines: Vec<Vec<u8>> = Vec::with_capacity(list.len());
+    for index in 0..list.len() {
+        let path = list.path(index);
+        let size =
+            file::ask(path).map_err(|e| format!("cannot stat {}: {e}", path.display()))?.size;
+        let relative = path.strip_prefix(dir).unwrap_or(path);
+        let mut line = format!("{size}  ").into_bytes();
+        line.extend_from_slice(relative.as_os_str().as_bytes());
+        line.push(b'\n');
+        lines.push(line);
+    }
+    lines.sort();
+    for line in &lines {
+        hasher.update(line);
+    }
+    Ok(format!("{:016x}", hasher.digest()))
+}
+
+pub(crate) fn walk_list(dir: &Path) -> Result<PathList, String> {
+    let (mut list, summary) =
+        ioloom_walk::files(dir, &ioloom_walk::Options::default()).map_err(|e| e.to_string())?;
+    if let Some(error) = summary.errors.first() {
+        return Err(error.to_string());
+    }
+    list.sort();
+    Ok(list)
+}

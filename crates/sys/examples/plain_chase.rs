@@ -1,0 +1,78 @@
+//! A second opinion on the latency of caches: `plain_chase KIB…` prints ns per load.
+//!
+//! Shares no code with the chains of this crate: memory of the allocator in huge pages, pointers in the order of
+//! reversed bits (constant, so that two runs walk alike), a plain volatile read, one long loop,
+//! the best of some. Kept results compare the two; the code of both could only be wrong together by
+//! chance. Use: `cargo run --release -p ioloom-sys --example plain_chase -- 16 32 256 512`.
+
+#![allow(clippy::print_stdout)]
+
+use std::alloc::{Layout, alloc};
+use std::time::Instant;
+
+const LINE: usize = 64;
+const HUGE: usize = 2 << 20;
+const STEPS: usize = 2_000_000;
+const TRIES: usize = 40;
+
+fn reversed(i: usize, bits: u32) -> usize {
+    i.reverse_bits() >> (usize::BITS - bits)
+}
+
+fn chase_ns(kib: usize) -> f64 {
+    // A power of two of lines, so that reversing bits visits each once.
+    let lines = (kib * 1024 / LINE).next_power_of_two() / if kib.is_power_of_two() { 1 } else { 2 };
+    let bits = lines.trailing_zeros();
+    // Whole huge pages, as the ladder asks for: small ones add the cost of translation beyond the
+    // reach of the first TLB, which is no latency of a cache.
+    let bytes = (lines * LINE).next_multiple_of(HUGE);
+    let layout = Layout::from_size_align(bytes, HUGE).expect("a small power of two");
+    // SAFETY: the layout has a size above zero.
+    let base = unsafe { alloc(layout) };
+    assert!(!base.is_null(), "no memory");
+    // SAFETY: the range is that of the allocation, and the advice changes no byte of it.
+    let advised =
+        unsafe { rustix::mm::madvise(base.cast(), bytes, rustix::mm::Advice::LinuxHugepage) };
+    if let Err(e) = advised {
+        println!("no huge pages: {e}");
+    }
+    for i in 0..lines {
+        let from = reversed(i, bits) * LINE;
+        let to = reversed((i + 1) % lines, bits) * LINE;
+        // SAFETY: both offsets lie in the allocation, which is aligned to a page.
+        unsafe { base.add(from).cast::<*mut u8>().write(base.add(to)) };
+    }
+    let mut at = base;
+    let mut best = f64::INFINITY;
+    for _ in 0..TRIES {
+        let start = Instant::now();
+        for _ in 0..STEPS / TRIES / 8 {
+            // SAFETY: every pointer at a line is that of a line of the allocation.
+            unsafe {
+                at = at.cast::<*mut u8>().read_volatile();
+                at = at.cast::<*mut u8>().read_volatile();
+                at = at.cast::<*mut u8>().read_volatile();
+                at = at.cast::<*mut u8>().read_volatile();
+                at = at.cast::<*mut u8>().read_volatile();
+                at = at.cast::<*mut u8>().read_volatile();
+                at = at.cast::<*mut u8>().read_volatile();
+                at = at.cast::<*mut u8>().read_volatile();
+            }
+        }
+        let ns = start.elapsed().as_nanos() as f64 / (STEPS / TRIES / 8 * 8) as f64;
+        best = best.min(ns);
+    }
+    std::hint::black_box(at);
+    best
+}
+
+fn main() {
+    for word in std::env::args().skip(1) {
+        match word.parse::<usize>() {
+            Ok(kib) if (1..=1 << 20).contains(&kib) => {
+                println!("{kib} KiB: {:.3} ns per load", chase_ns(kib));
+            }
+            _ => println!("{word}: give sizes in KiB, 1 to 1048576"),
+        }
+    }
+}

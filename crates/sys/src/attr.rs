@@ -1,0 +1,343 @@
+//! What belongs to a file beside its bytes: asked and set.
+//!
+//! Everything is done through a descriptor or a name in a held directory, never through a symbolic
+//! link. Extended attributes of what cannot be opened (links, pipes, devices) go through
+//! `/proc/self/fd`, because no kernel of today has such calls for a name in a directory. Costs one
+//! call each; nothing is cached.
+
+use crate::dir::{Dir, Kind};
+use crate::file::retry;
+use rustix::fs::{
+    AtFlags, CWD, FileType, Gid, Mode, Statx, StatxFlags, Timespec, Timestamps, Uid, XattrFlags,
+    statx,
+};
+use rustix::io::Errno;
+use std::ffi::{CStr, CString};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::path::Path;
+
+/// A point in time: seconds since 1970, and nanoseconds.
+pub type Time = (i64, u32);
+
+/// What the system tells of one file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Attr {
+    /// What it is.
+    pub kind: Kind,
+    /// Permission bits with set-uid, set-gid and sticky.
+    pub mode: u32,
+    /// Owner.
+    pub user: u32,
+    /// Group.
+    pub group: u32,
+    /// Size, bytes.
+    pub bytes: u64,
+    /// Space taken, in units of 512 bytes.
+    pub blocks_512: u64,
+    /// Device that it lies on.
+    pub device: (u32, u32),
+    /// Inode number.
+    pub inode: u64,
+    /// Names that it has.
+    pub links: u32,
+    /// For a device file: which device it stands for.
+    pub stands_for: (u32, u32),
+    /// Last access.
+    pub accessed: Time,
+    /// Last change of the content.
+    pub modified: Time,
+    /// Last change of anything about it.
+    pub changed: Time,
+}
+
+impl Attr {
+    fn of(s: &Statx) -> Self {
+        Self {
+            kind: Kind::of(FileType::from_raw_mode(s.stx_mode.into())),
+            mode: u32::from(s.stx_mode) & 0o7777,
+            user: s.stx_uid,
+            group: s.stx_gid,
+            bytes: s.stx_size,
+            blocks_512: s.stx_blocks,
+            device: (s.stx_dev_major, s.stx_dev_minor),
+            inode: s.stx_ino,
+            links: s.stx_nlink,
+            stands_for: (s.stx_rdev_major, s.stx_rdev_minor),
+            accessed: (s.stx_atime.tv_sec, s.stx_atime.tv_nsec),
+            modified: (s.stx_mtime.tv_sec, s.stx_mtime.tv_nsec),
+            changed: (s.stx_ctime.tv_sec, s.stx_ctime.tv_nsec),
+        }
+    }
+
+    /// Device and inode: what makes two names the same file.
+    pub fn identity(&self) -> ((u32, u32), u64) {
+        (self.device, self.inode)
+    }
+
+    /// Whether two answers about one file show that its content stayed as it was.
+    pub fn same_content(&self, later: &Self) -> bool {
+        self.identity() == later.identity()
+            && self.bytes == later.bytes
+            && self.modified == later.modified
+    }
+}
+
+/// Asks what an open file is.
+#[inline]
+pub fn of_file(file: impl AsFd) -> io::Result<Attr> {
+    let ask = || statx(&file, c"", AtFlags::EMPTY_PATH, StatxFlags::BASIC_STATS);
+    retry("statx", ask).map(|s| Attr::of(&s))
+}
+
+/// Asks what the name in a directory is.
+#[inline]
+pub fn of_name(dir: &Dir, name: &CStr, follow: bool) -> io::Result<Attr> {
+    let ask = || statx(dir, name, flags(follow), StatxFlags::BASIC_STATS);
+    retry("statx", ask).map(|s| Attr::of(&s))
+}
+
+/// Asks what a path is.
+pub fn of_path(path: &Path, follow: bool) -> io::Result<Attr> {
+    let ask = || statx(CWD, path, flags(follow), StatxFlags::BASIC_STATS);
+    retry("statx", ask).map(|s| Attr::of(&s))
+}
+
+fn flags(follow: bool) -> AtFlags {
+    if follow { AtFlags::empty() } else { AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT }
+}
+
+fn mode_of(mode: u32) -> Mode {
+    Mode::from_raw_mode(mode & 0o7777)
+}
+
+fn owner_of(user: u32, group: u32) -> (Option<Uid>, Option<Gid>) {
+    (Some(Uid::from_raw(user)), Some(Gid::from_raw(group)))
+}
+
+fn timestamps(accessed: Time, modified: Time) -> Timestamps {
+    let of = |time: Time| Timespec { tv_sec: time.0, tv_nsec: time.1.into() };
+    Timestamps { last_access: of(accessed), last_modification: of(modified) }
+}
+
+/// Sets the permissions of an open file.
+pub fn set_mode(file: impl AsFd, mode: u32) -> io::Result<()> {
+    retry("fchmod", || rustix::fs::fchmod(&file, mode_of(mode)))
+}
+
+/// Sets the permissions of a name that is no symbolic link and cannot be opened.
+pub fn set_mode_at(dir: &Dir, name: &CStr, mode: u32) -> io::Result<()> {
+    retry("fchmodat", || rustix::fs::chmodat(dir, name, mode_of(mode), AtFlags::empty()))
+}
+
+/// Sets owner and group of an open file.
+pub fn set_owner(file: impl AsFd, user: u32, group: u32) -> io::Result<()> {
+    let (user, group) = owner_of(user, group);
+    retry("fchown", || rustix::fs::fchown(&file, user, group))
+}
+
+/// Sets the group of an open file alone.
+pub fn set_group(file: impl AsFd, group: u32) -> io::Result<()> {
+    retry("fchown", || rustix::fs::fchown(&file, None, Some(Gid::from_raw(group))))
+}
+
+/// Sets owner and group of a name; a symbolic link is not followed.
+pub fn set_owner_at(dir: &Dir, name: &CStr, user: u32, group: u32) -> io::Result<()> {
+    let (user, group) = owner_of(user, group);
+    let flags = AtFlags::SYMLINK_NOFOLLOW;
+    retry("fchownat", || rustix::fs::chownat(dir, name, user, group, flags))
+}
+
+/// Sets the times of an open file.
+pub fn set_times(file: impl AsFd, accessed: Time, modified: Time) -> io::Result<()> {
+    let times = timestamps(accessed, modified);
+    retry("futimens", || rustix::fs::futimens(&file, &times))
+}
+
+/// Sets the times of a name; a symbolic link is not followed.
+pub fn set_times_at(dir: &Dir, name: &CStr, accessed: Time, modified: Time) -> io::Result<()> {
+    let times = timestamps(accessed, modified);
+    let flags = AtFlags::SYMLINK_NOFOLLOW;
+    retry("utimensat", || rustix::fs::utimensat(dir, name, &times, flags))
+}
+
+/// The user and group that new files of this process get.
+pub fn own_ids() -> (u32, u32) {
+    (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw())
+}
+
+/// Bits that the system takes from the permissions of new files.
+pub fn umask() -> io::Result<u32> {
+    let text = crate::proc::read_text(Path::new("/proc/self/status"))?;
+    let mask =
+        crate::proc::parse::value(&text, "Umask").and_then(|v| u32::from_str_radix(v, 8).ok());
+    mask.ok_or_else(|| io::Error::other("/proc/self/status tells no umask"))
+}
+
+/// What the file system of an open file is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FileSystem {
+    /// Bytes that this user may still write.
+    pub free_bytes: u64,
+    /// It keeps its files in memory alone.
+    pub in_memory: bool,
+    /// Space for a range can be reserved before it is written without a price for what comes after.
+    /// Not where every write goes to a new place (btrfs), nor in memory.
+    pub reserves: bool,
+}
+
+/// Asks what the file system of an open file is.
+pub fn file_system(file: impl AsFd) -> io::Result<FileSystem> {
+    const BTRFS: u64 = 0x9123_683e;
+    const IN_MEMORY: [u64; 3] = [0x0102_1994, 0x8584_58f6, 0x9584_58f6];
+    let found = retry("fstatfs", || rustix::fs::fstatfs(&file))?;
+    #[allow(clippy::unnecessary_cast, reason = "the types differ between architectures")]
+    let (kind, block) = (found.f_type as u64 & 0xffff_ffff, found.f_bsize as u64);
+    let in_memory = IN_MEMORY.contains(&kind);
+    #[allow(clippy::unnecessary_cast, reason = "the types differ between architectures")]
+    let free_bytes = (found.f_bavail as u64).saturating_mul(block);
+    Ok(FileSystem { free_bytes, in_memory, reserves: !in_memory && kind != BTRFS })
+}
+
+/// A file whose extended attributes are meant.
+#[derive(Debug, Clone, Copy)]
+pub enum XattrOf<'a> {
+    /// An open one.
+    Open(BorrowedFd<'a>),
+    /// A name in a directory, which need not be openable; a symbolic link is meant itself.
+    Name(&'a Dir, &'a CStr),
+}
+
+impl XattrOf<'_> {
+    fn path(&self) -> CString {
+        match self {
+            Self::Open(file) => {
+                c_string(format!("/proc/self/fd/{}", file.as_raw_fd()).into_bytes())
+            }
+            Self::Name(dir, name) => {
+                let mut path = format!("/proc/self/fd/{}/", dir.as_fd().as_raw_fd()).into_bytes();
+                path.extend_from_slice(name.to_bytes());
+                c_string(path)
+            }
+        }
+    }
+
+    fn list(&self, into: &mut [u8]) -> Result<usize, Errno> {
+        match self {
+            Self::Open(file) => rustix::fs::flistxattr(file, into),
+            Self::Name(..) => rustix::fs::llistxattr(self.path().as_c_str(), into),
+        }
+    }
+
+    /// The names of its extended attributes, access control lists among them (they begin with
+    /// `system.posix_acl_`). Empty where the file system has none.
+    pub fn names(&self) -> io::Result<Vec<CString>> {
+        let mut into = [0u8; 1024];
+        let bytes = match retry("listxattr", || self.list(&mut into)) {
+            Ok(n) => into[..n].to_vec(),
+            Err(e) if e.raw_os_error() == Some(libc::ERANGE) => {
+                // The kernel's own bound of such a list.
+                let mut into = vec![0u8; 64 << 10];
+                let n = retry("listxattr", || self.list(&mut into))?;
+                into.truncate(n);
+                into
+            }
+            Err(e) if e.raw_os_error() == Some(libc::EOPNOTSUPP) => return Ok(Vec::new()),
+            Err(e) => return Err(e),
+        };
+        Ok(bytes
+            .split(|b| *b == 0)
+            .filter(|n| !n.is_empty())
+            .map(|n| c_string(n.to_vec()))
+            .collect())
+    }
+
+    /// The value of one; `None` if it is gone.
+    pub fn get(&self, name: &CStr) -> io::Result<Option<Vec<u8>>> {
+        // The kernel's own bound of a value.
+        let mut into = vec![0u8; 64 << 10];
+        let got = retry("getxattr", || match self {
+            Self::Open(file) => rustix::fs::fgetxattr(file, name, &mut into[..]),
+            Self::Name(..) => rustix::fs::lgetxattr(self.path().as_c_str(), name, &mut into[..]),
+        });
+        match got {
+            Ok(n) => {
+                into.truncate(n);
+                Ok(Some(into))
+            }
+            Err(e) if e.raw_os_error() == Some(libc::ENODATA) => Ok(None),
+            Err(e) => Err(e),
+        }
+    }
+
+    /// Sets one.
+    pub fn set(&self, name: &CStr, value: &[u8]) -> io::Result<()> {
+        let flags = XattrFlags::empty();
+        retry("setxattr", || match self {
+            Self::Open(file) => rustix::fs::fsetxattr(file, name, value, flags),
+            Self::Name(..) => rustix::fs::lsetxattr(self.path().as_c_str(), name, value, flags),
+        })
+    }
+
+    /// Takes one away; one that is not there is no error.
+    pub fn remove(&self, name: &CStr) -> io::Result<()> {
+        let removed = retry("removexattr", || match self {
+            Self::Open(file) => rustix::fs::fremovexattr(file, name),
+            Self::Name(..) => rustix::fs::lremovexattr(self.path().as_c_str(), name),
+        });
+        match removed {
+            Err(e) if matches!(e.raw_os_error(), Some(libc::ENODATA | libc::EOPNOTSUPP)) => Ok(()),
+            other => other,
+        }
+    }
+}
+
+fn c_string(bytes: Vec<u8>) -> CString {
+    CString::new(bytes).expect("names of the kernel hold no zero byte")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::File;
+
+    #[test]
+    fn what_is_set_is_told() {
+        let temp = tempfile::tempdir().unwrap();
+        let path = temp.path().join("file");
+        std::fs::write(&path, [1u8; 700]).unwrap();
+        let file = File::open(&path).unwrap();
+        set_mode(&file, 0o640).unwrap();
+        set_times(&file, (10, 20), (-30, 40)).unwrap();
+        let told = of_file(&file).unwrap();
+        assert_eq!((told.mode, told.bytes, told.kind), (0o640, 700, Kind::Regular));
+        assert_eq!((told.accessed, told.modified), ((10, 20), (-30, 40)));
+        let dir = Dir::open(temp.path()).unwrap();
+        assert_eq!(of_name(&dir, c"file", false).unwrap(), told);
+        assert_eq!(of_path(&path, true).unwrap(), told);
+        set_times_at(&dir, c"file", (1, 2), (3, 4)).unwrap();
+        assert_eq!(of_file(&file).unwrap().modified, (3, 4));
+    }
+
+    #[test]
+    fn extended_attributes_come_back_by_descriptor_and_by_name() {
+        let temp = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
+        let path = temp.path().join("file");
+        std::fs::write(&path, b"x").unwrap();
+        let file = File::open(&path).unwrap();
+        let open = XattrOf::Open(file.as_fd());
+        if let Err(e) = open.set(c"user.one", b"value\xff") {
+            println!("skipped: no extended attributes here: {e}");
+            return;
+        }
+        let dir = Dir::open(temp.path()).unwrap();
+        let named = XattrOf::Name(&dir, c"file");
+        assert_eq!(named.names().unwrap(), [c"user.one".to_owned()]);
+        assert_eq!(named.get(c"user.one").unwrap().unwrap(), b"value\xff");
+        assert_eq!(open.get(c"user.two").unwrap(), None);
+        named.set(c"user.two", b"").unwrap();
+        open.remove(c"user.one").unwrap();
+        open.remove(c"user.one").unwrap();
+        assert_eq!(open.names().unwrap(), [c"user.two".to_owned()]);
+    }
+}

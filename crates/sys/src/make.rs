@@ -1,0 +1,250 @@
+//! Making names: files without a name that get one when they are whole, links, pipes, devices.
+//!
+//! A name is resolved below a descriptor that the caller holds, and never through a symbolic link
+//! in its last part. Costs one call each.
+
+use crate::dir::{Dir, Kind};
+use crate::fault::call;
+use crate::file::retry;
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, RenameFlags};
+use std::ffi::{CStr, CString};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+
+const NEW: OFlags = OFlags::RDWR.union(OFlags::CLOEXEC).union(OFlags::NOCTTY);
+
+fn mode_of(mode: u32) -> Mode {
+    Mode::from_raw_mode(mode & 0o7777)
+}
+
+/// Makes the file `name`, which must not be there, for writing. The process's umask applies.
+#[inline]
+pub fn file(dir: &Dir, name: &CStr, mode: u32) -> io::Result<OwnedFd> {
+    let flags = NEW | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
+    retry("create", || rustix::fs::openat(dir, name, flags, mode_of(mode)))
+}
+
+/// Opens the file `name`, which must be there and regular, for writing where an earlier copy ended.
+pub fn open_to_go_on(dir: &Dir, name: &CStr) -> io::Result<OwnedFd> {
+    let flags = NEW | OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    retry("openat", || rustix::fs::openat(dir, name, flags, Mode::empty()))
+}
+
+/// Makes a file without a name in a directory (`O_TMPFILE`): it goes away by itself unless it is
+/// [`named`](name_file). Not every file system can.
+#[inline]
+pub fn unnamed_file(dir: &Dir, mode: u32) -> io::Result<OwnedFd> {
+    retry("tmpfile", || rustix::fs::openat(dir, c".", NEW | OFlags::TMPFILE, mode_of(mode)))
+}
+
+/// Whether the error of [`unnamed_file`] says that this file system cannot.
+pub fn cannot_be_unnamed(error: &io::Error) -> bool {
+    matches!(
+        error.raw_os_error(),
+        Some(libc::EOPNOTSUPP | libc::EISDIR | libc::EINVAL | libc::ENOENT)
+    )
+}
+
+/// Gives a file without a name the name `name`, which must not be there.
+#[inline]
+pub fn name_file(file: impl AsFd, dir: &Dir, name: &CStr) -> io::Result<()> {
+    let path = proc_path(&file);
+    let by_path = retry("linkat", || {
+        rustix::fs::linkat(CWD, path.as_c_str(), dir, name, AtFlags::SYMLINK_FOLLOW)
+    });
+    match by_path {
+        // Without /proc: needs privilege on older kernels.
+        Err(e) if e.kind() == io::ErrorKind::NotFound => {
+            retry("linkat", || rustix::fs::linkat(&file, c"", dir, name, AtFlags::EMPTY_PATH))
+        }
+        result => result,
+    }
+}
+
+/// Opens a file of ours anew, for reading, by its descriptor: a second way to one file whose flags
+/// (`direct`: past the page cache) are its own.
+pub fn open_again(file: impl AsFd, direct: bool) -> io::Result<OwnedFd> {
+    again_with(file, OFlags::RDONLY, direct)
+}
+
+/// The same for writing.
+pub fn open_again_to_write(file: impl AsFd, direct: bool) -> io::Result<OwnedFd> {
+    again_with(file, OFlags::WRONLY, direct)
+}
+
+fn again_with(file: impl AsFd, mut flags: OFlags, direct: bool) -> io::Result<OwnedFd> {
+    flags |= OFlags::CLOEXEC | OFlags::NONBLOCK;
+    flags.set(OFlags::DIRECT, direct);
+    let path = proc_path(&file);
+    retry("open", || rustix::fs::open(path.as_c_str(), flags, Mode::empty()))
+}
+
+fn proc_path(file: impl AsFd) -> CString {
+    let text = format!("/proc/self/fd/{}", file.as_fd().as_raw_fd());
+    CString::new(text).expect("digits hold no zero byte")
+}
+
+/// Opens the file `name` for reading if it is regular; anything that would block does not.
+#[inline]
+pub fn open_to_read(dir: &Dir, name: &CStr, follow: bool) -> io::Result<OwnedFd> {
+    let mut flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+    flags.set(OFlags::NOFOLLOW, !follow);
+    retry("openat", || rustix::fs::openat(dir, name, flags, Mode::empty()))
+}
+
+/// Makes the directory `name`, which must not be there. The process's umask applies.
+pub fn directory(dir: &Dir, name: &CStr, mode: u32) -> io::Result<()> {
+    retry("mkdirat", || rustix::fs::mkdirat(dir, name, mode_of(mode)))
+}
+
+/// One more name for the file `name` of `from`; a symbolic link gets one itself.
+pub fn link(from: &Dir, name: &CStr, to: &Dir, new: &CStr) -> io::Result<()> {
+    retry("linkat", || rustix::fs::linkat(from, name, to, new, AtFlags::empty()))
+}
+
+/// A symbolic link `name` that leads to `target`.
+pub fn symlink(target: &CStr, dir: &Dir, name: &CStr) -> io::Result<()> {
+    retry("symlinkat", || rustix::fs::symlinkat(target, dir, name))
+}
+
+/// Where the symbolic link `name` leads.
+pub fn read_link(dir: &Dir, name: &CStr) -> io::Result<CString> {
+    retry("readlinkat", || rustix::fs::readlinkat(dir, name, Vec::new()))
+}
+
+/// A pipe, a socket or a device `name`; devices need privilege.
+pub fn node(
+    dir: &Dir,
+    name: &CStr,
+    kind: Kind,
+    mode: u32,
+    stands_for: (u32, u32),
+) -> io::Result<()> {
+    let kind = match kind {
+        Kind::Fifo => FileType::Fifo,
+        Kind::Socket => FileType::Socket,
+        Kind::CharDevice => FileType::CharacterDevice,
+        Kind::BlockDevice => FileType::BlockDevice,
+        _ => return Err(io::ErrorKind::InvalidInput.into()),
+    };
+    let device = rustix::fs::makedev(stands_for.0, stands_for.1);
+    retry("mknodat", || rustix::fs::mknodat(dir, name, kind, mode_of(mode), device))
+}
+
+/// Renames within one file system. What is at `new` is replaced only if `replace`; else it is an
+/// error that it exists.
+pub fn rename(from: &Dir, name: &CStr, to: &Dir, new: &CStr, replace: bool) -> io::Result<()> {
+    if replace {
+        return retry("renameat", || rustix::fs::renameat(from, name, to, new));
+    }
+    let flags = RenameFlags::NOREPLACE;
+    let renamed = retry("renameat", || rustix::fs::renameat_with(from, name, to, new, flags));
+    match renamed {
+        // A file system without that flag: a second name that must be new, then the first is gone.
+        Err(e) if matches!(e.raw_os_error(), Some(libc::EINVAL | libc::ENOSYS)) => {
+            match link(from, name, to, new) {
+                Ok(()) => remove(from, name),
+                // Directories have one name: here two calls leave a gap in which another may come.
+                Err(e) if e.raw_os_error() == Some(libc::EPERM) => {
+                    match crate::attr::of_name(to, new, false) {
+                        Ok(_) => Err(io::Error::from_raw_os_error(libc::EEXIST)),
+                        Err(e) if e.kind() == io::ErrorKind::NotFound => {
+                            retry("renameat", || rustix::fs::renameat(from, name, to, new))
+                        }
+                        Err(e) => Err(e),
+                    }
+                }
+                Err(e) => Err(e),
+            }
+        }
+        result => result,
+    }
+}
+
+/// Removes the name of something that is no directory.
+pub fn remove(dir: &Dir, name: &CStr) -> io::Result<()> {
+    retry("unlinkat", || rustix::fs::unlinkat(dir, name, AtFlags::empty()))
+}
+
+/// Removes an empty directory.
+pub fn remove_directory(dir: &Dir, name: &CStr) -> io::Result<()> {
+    retry("unlinkat", || rustix::fs::unlinkat(dir, name, AtFlags::REMOVEDIR))
+}
+
+/// Removes a directory with everything in it; one that is not there is no error.
+pub fn remove_tree(path: &std::path::Path) -> io::Result<()> {
+    match call("remove-tree", || std::fs::remove_dir_all(path)) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
+        result => result,
+    }
+}
+
+/// Takes the lock of an open file or directory that only one process can have; false if another has
+/// it. It goes with the last descriptor.
+pub fn try_lock(file: impl AsFd) -> io::Result<bool> {
+    let operation = rustix::fs::FlockOperation::NonBlockingLockExclusive;
+    match call("flock", || Ok(rustix::fs::flock(&file, operation)?)) {
+        Ok(()) => Ok(true),
+        Err(e) if e.kind() == io::ErrorKind::WouldBlock => Ok(false),
+        Err(e) => Err(e),
+    }
+}
+
+/// A random number, for names that nobody guesses.
+pub fn random_number() -> u64 {
+    let mut bytes = [0u8; 8];
+    let got = rustix::rand::getrandom(&mut bytes[..], rustix::rand::GetRandomFlags::empty());
+    if got.is_ok_and(|n| n == bytes.len()) {
+        u64::from_ne_bytes(bytes)
+    } else {
+        // Names are made anew when they are taken, so a clock is good enough.
+        crate::clock::monotonic_ns() ^ u64::from(std::process::id()).rotate_left(40)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    #[test]
+    fn a_file_gets_its_name_last_and_names_are_not_taken_twice() {
+        let temp = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
+        let dir = Dir::open(temp.path()).unwrap();
+        match unnamed_file(&dir, 0o600) {
+            Err(e) if cannot_be_unnamed(&e) => println!("skipped: no O_TMPFILE here"),
+            made => {
+                let mut made = std::fs::File::from(made.unwrap());
+                made.write_all(b"bytes").unwrap();
+                assert_eq!(std::fs::read_dir(temp.path()).unwrap().count(), 0);
+                name_file(&made, &dir, c"whole").unwrap();
+                assert_eq!(std::fs::read(temp.path().join("whole")).unwrap(), b"bytes");
+                let taken = name_file(&made, &dir, c"whole").unwrap_err();
+                assert_eq!(taken.kind(), io::ErrorKind::AlreadyExists);
+            }
+        }
+        drop(file(&dir, c"a", 0o600).unwrap());
+        drop(file(&dir, c"b", 0o600).unwrap());
+        let taken = rename(&dir, c"a", &dir, c"b", false).unwrap_err();
+        assert_eq!(taken.kind(), io::ErrorKind::AlreadyExists);
+        rename(&dir, c"a", &dir, c"b", true).unwrap();
+        rename(&dir, c"b", &dir, c"c", false).unwrap();
+        assert_eq!(file(&dir, c"c", 0o600).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+    }
+
+    #[test]
+    fn links_and_nodes() {
+        let temp = tempfile::tempdir().unwrap();
+        let dir = Dir::open(temp.path()).unwrap();
+        symlink(c"far/away", &dir, c"link").unwrap();
+        assert_eq!(read_link(&dir, c"link").unwrap().as_c_str(), c"far/away");
+        node(&dir, c"pipe", Kind::Fifo, 0o600, (0, 0)).unwrap();
+        link(&dir, c"pipe", &dir, c"pipe2").unwrap();
+        let told = crate::attr::of_name(&dir, c"pipe2", false).unwrap();
+        assert_eq!((told.kind, told.links), (Kind::Fifo, 2));
+        remove(&dir, c"pipe2").unwrap();
+        let held = Dir::open(temp.path()).unwrap();
+        assert!(try_lock(&dir).unwrap());
+        assert!(!try_lock(&held).unwrap());
+    }
+}

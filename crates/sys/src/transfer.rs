@@ -1,0 +1,170 @@
+//! Moving bytes from file to file, and making them last.
+//!
+//! One call each, which may do less than it was asked: whoever calls loops. What a file system does
+//! not offer is told apart from what failed ([`is_unsupported`]). `fsync` and its kin are here
+//! because they are the end of a transfer: without them the bytes are promised, not kept.
+
+use crate::fault::{call, cut};
+use crate::file::retry;
+use rustix::fs::FallocateFlags;
+use rustix::io::ReadWriteFlags;
+use std::io::{self, IoSlice, IoSliceMut};
+use std::ops::Range;
+use std::os::fd::{AsFd, AsRawFd};
+
+/// Pages leave the cache when they are written (Linux 6.14).
+const DONTCACHE: ReadWriteFlags = ReadWriteFlags::from_bits_retain(0x80);
+
+/// Whether an error says that this cannot be done here at all, rather than that it failed.
+pub fn is_unsupported(error: &io::Error) -> bool {
+    matches!(
+        error.raw_os_error(),
+        Some(libc::EOPNOTSUPP | libc::ENOSYS | libc::EINVAL | libc::ENOTTY | libc::EXDEV)
+    )
+}
+
+/// Makes the file share the blocks of another one (`FICLONE`).
+pub fn clone_file(from: impl AsFd, to: impl AsFd) -> io::Result<()> {
+    retry("ficlone", || rustix::fs::ioctl_ficlone(&to, &from))
+}
+
+/// Copies within the kernel from offset to offset; zero is the end of the source.
+pub fn copy_range(
+    from: impl AsFd,
+    from_offset: u64,
+    to: impl AsFd,
+    to_offset: u64,
+    len: usize,
+) -> io::Result<usize> {
+    let copied = retry("copy_file_range", || {
+        let (mut from_at, mut to_at) = (from_offset, to_offset);
+        rustix::fs::copy_file_range(&from, Some(&mut from_at), &to, Some(&mut to_at), len)
+    });
+    // A short transfer that a test asks for is only told: the bytes after it are copied again.
+    copied.map(|n| cut("copy_file_range", n))
+}
+
+/// Writes once at `offset`.
+#[inline]
+pub fn write_at(to: impl AsFd, bytes: &[u8], offset: u64) -> io::Result<usize> {
+    let written = retry("pwrite", || rustix::io::pwrite(&to, bytes, offset));
+    written.map(|n| cut("pwrite", n))
+}
+
+/// Writes once so that the pages leave the cache when they are on the device (`RWF_DONTCACHE`).
+pub fn write_uncached_at(to: impl AsFd, bytes: &[u8], offset: u64) -> io::Result<usize> {
+    retry("pwritev2", || rustix::io::pwritev2(&to, &[IoSlice::new(bytes)], offset, DONTCACHE))
+}
+
+/// Reads once; pages that were not in the cache before are not kept there.
+pub fn read_uncached_at(from: impl AsFd, into: &mut [u8], offset: u64) -> io::Result<usize> {
+    retry("preadv2", || {
+        rustix::io::preadv2(&from, &mut [IoSliceMut::new(&mut *into)], offset, DONTCACHE)
+    })
+}
+
+/// Reserves space for a range and makes the file as long.
+pub fn allocate(file: impl AsFd, range: Range<u64>) -> io::Result<()> {
+    let len = range.end - range.start;
+    let flags = FallocateFlags::empty();
+    retry("fallocate", || rustix::fs::fallocate(&file, flags, range.start, len))
+}
+
+/// Lets requests on an open file go past the page cache (`O_DIRECT`), or through it again. The flag
+/// belongs to the open file, so it holds for every descriptor that was made from this one.
+pub fn set_direct(file: impl AsFd, direct: bool) -> io::Result<()> {
+    use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+    let mut flags = retry("fcntl", || fcntl_getfl(&file))?;
+    flags.set(OFlags::DIRECT, direct);
+    retry("fcntl", || fcntl_setfl(&file, flags))
+}
+
+/// Sets the length.
+pub fn set_len(file: impl AsFd, bytes: u64) -> io::Result<()> {
+    retry("ftruncate", || rustix::fs::ftruncate(&file, bytes))
+}
+
+/// The next range with data at or after `offset`, or `None` when only a hole follows. File systems
+/// without holes tell the whole file.
+pub fn next_data(file: impl AsFd, offset: u64) -> io::Result<Option<Range<u64>>> {
+    use rustix::fs::SeekFrom;
+    let start = match retry("lseek", || rustix::fs::seek(&file, SeekFrom::Data(offset))) {
+        Ok(start) => start,
+        Err(e) if e.raw_os_error() == Some(libc::ENXIO) => return Ok(None),
+        Err(e) => return Err(e),
+    };
+    let end = retry("lseek", || rustix::fs::seek(&file, SeekFrom::Hole(start)))?;
+    Ok(Some(start..end))
+}
+
+/// Writes the data, and what is needed to find it, to the device.
+pub fn sync_data(file: impl AsFd) -> io::Result<()> {
+    retry("fdatasync", || rustix::fs::fdatasync(&file))
+}
+
+/// Writes data and everything about the file to the device.
+pub fn sync_all(file: impl AsFd) -> io::Result<()> {
+    retry("fsync", || rustix::fs::fsync(&file))
+}
+
+/// Begins to write the changed pages of a range without waiting for it. Says nothing about what is
+/// safe.
+pub fn begin_write(file: impl AsFd, range: Range<u64>) -> io::Result<()> {
+    sync_range(file, range, libc::SYNC_FILE_RANGE_WRITE)
+}
+
+/// Waits until the pages of a range, whose writing was begun, are written.
+pub fn await_write(file: impl AsFd, range: Range<u64>) -> io::Result<()> {
+    sync_range(file, range, libc::SYNC_FILE_RANGE_WAIT_BEFORE)
+}
+
+fn sync_range(file: impl AsFd, range: Range<u64>, flags: u32) -> io::Result<()> {
+    let (start, len) = (range.start as i64, (range.end - range.start) as i64);
+    call("sync_file_range", || {
+        // SAFETY: the descriptor is borrowed for the call, which takes numbers only.
+        let code = unsafe { libc::sync_file_range(file.as_fd().as_raw_fd(), start, len, flags) };
+        if code == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    })
+}
+
+/// Drops the clean pages of a range from the cache.
+pub fn drop_range(file: impl AsFd, range: Range<u64>) -> io::Result<()> {
+    let len = std::num::NonZeroU64::new(range.end - range.start);
+    let advice = rustix::fs::Advice::DontNeed;
+    retry("fadvise", || rustix::fs::fadvise(&file, range.start, len, advice))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::File;
+
+    #[test]
+    fn bytes_and_holes_arrive() {
+        let temp = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
+        let open = |name| {
+            let options = &mut std::fs::OpenOptions::new();
+            options.read(true).write(true).create(true).truncate(true).open(temp.path().join(name))
+        };
+        let (from, to): (File, File) = (open("from").unwrap(), open("to").unwrap());
+        set_len(&from, 1 << 20).unwrap();
+        assert_eq!(write_at(&from, &[7; 4096], 512 << 10).unwrap(), 4096);
+        let data = next_data(&from, 0).unwrap().unwrap();
+        assert!(data.contains(&(512 << 10)) && data.end <= 1 << 20);
+        allocate(&to, 0..8192).unwrap();
+        let copied = copy_range(&from, 512 << 10, &to, 100, 4096).unwrap();
+        assert!(copied > 0);
+        let mut into = [0u8; 200];
+        crate::file::read_full_at(&to, &mut into, 0).unwrap();
+        assert!(into[..100].iter().all(|b| *b == 0) && into[100..].iter().all(|b| *b == 7));
+        begin_write(&to, 0..8192).unwrap();
+        await_write(&to, 0..8192).unwrap();
+        sync_data(&to).unwrap();
+        sync_all(&to).unwrap();
+        drop_range(&to, 0..8192).unwrap();
+        match write_uncached_at(&to, &[9; 64], 0) {
+            Ok(n) => assert_eq!(n, 64),
+            Err(e) => assert!(is_unsupported(&e), "{e}"),
+        }
+    }
+}

@@ -1,0 +1,11 @@
+//! Stock files: no text panics, and what is read is written and read again.
+#![no_main]
+
+use ioloom_exchange::Exchange;
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|text: &str| {
+    if let Ok(exchange) = Exchange::from_text(text) {
+        assert_eq!(Exchange::from_text(&exchange.to_text()).as_ref(), Ok(&exchange));
+    }
+});
