@@ -76,12 +76,11 @@ impl Journal {
         if !make::try_lock(&file)? {
             return Err(JournalTrouble::Busy);
         }
-        let boot = proc::read_text(Path::new("/proc/sys/kernel/random/boot_id"))?;
-        let boot = boot.trim();
+        let boot = proc::boot_id()?;
         let mut text = vec![0; ioloom_sys::file::size(&file)? as usize];
         let got = ioloom_sys::file::read_full_at(&file, &mut text, 0)?;
         let text = String::from_utf8_lossy(&text[..got]).into_owned();
-        let known = parse(&text, boot);
+        let known = parse(&text, &boot);
         // What follows a torn line would be read as its end.
         let end = text.rfind('\n').map_or(0, |at| at as u64 + 1);
         let state = Mutex::new(State { end, unsynced_bytes: 0 });

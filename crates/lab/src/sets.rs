@@ -6,6 +6,7 @@ use crate::run::{Event, LabError, RunOptions};
 use crate::subject;
 use crate::work::{Place, reserve_and_free};
 use ioloom_model::{FileSetRealised, FileSetSpec};
+use ioloom_sys::proc;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
@@ -111,6 +112,14 @@ fn prepare_one(
     if let (true, SetSource::Made(spec)) = (options.overrides.after_reboot, &arm.source) {
         // Listing the files would warm what the new start made cold, so only the manifest is read.
         if let Some(realised) = maker.known(spec, dir) {
+            if used_since_start(dir) {
+                return Err(LabError::Refused(format!(
+                    "set {} was used since the machine was started, so it is not cold; start the \
+                     machine anew, then give the same command first of all",
+                    arm.set
+                )));
+            }
+            note_use(dir).map_err(fail)?;
             let items = std::path::absolute(maker.items(dir))?;
             let (files, spec) = (FileList::none(&items), Some(spec.clone()));
             return Ok(ReadySet { realised, items, files, spec });
@@ -124,6 +133,7 @@ fn prepare_one(
                 .map_err(|e| fail(format!("make directory {}: {e}", parent.display())))?;
             let (reserve, _) = reserve_and_free(parent, options.reserve_bytes)?;
             let realised = maker.prepare(&arm.set, spec, dir, reserve, &going_on).map_err(fail)?;
+            note_use(dir).map_err(fail)?;
             (realised, maker.items(dir), Some(spec.clone()))
         }
         SetSource::Directory(_) | SetSource::None => {
@@ -143,4 +153,27 @@ fn prepare_one(
         return Err(fail(format!("{} holds no regular file", items.display())));
     }
     Ok(ReadySet { realised, items, files, spec })
+}
+
+/// The file beside a set that holds the name of the last start of the machine in which it was used.
+fn note_of_use(dir: &Path) -> PathBuf {
+    let mut name = dir.file_name().unwrap_or_default().to_owned();
+    name.push(".used-in-boot");
+    dir.with_file_name(name)
+}
+
+/// Notes that the set is used in this start of the machine: from now on it is not cold by that.
+fn note_use(dir: &Path) -> Result<(), String> {
+    let path = note_of_use(dir);
+    let boot = proc::boot_id().map_err(|e| format!("read the name of this start: {e}"))?;
+    std::fs::write(&path, boot).map_err(|e| format!("write {}: {e}", path.display()))
+}
+
+/// Whether the set was used since the machine was started. A set without a note was made by a
+/// program that kept none, and then the device alone can tell.
+fn used_since_start(dir: &Path) -> bool {
+    match (std::fs::read_to_string(note_of_use(dir)), proc::boot_id()) {
+        (Ok(noted), Ok(now)) => noted == now,
+        _ => false,
+    }
 }

@@ -90,6 +90,14 @@ fn readable(bytes: &[u8]) -> &str {
     }
 }
 
+/// The name that the kernel gave this start of the machine.
+///
+/// # Errors
+/// If the kernel does not tell.
+pub fn boot_id() -> io::Result<String> {
+    read_text(Path::new("/proc/sys/kernel/random/boot_id")).map(|id| id.trim().to_owned())
+}
+
 /// Reads a text file whole; bytes that are not UTF-8 are replaced.
 pub fn read_text(path: &Path) -> io::Result<String> {
     let bytes = again(|| call("read-text", || std::fs::read(path)))?;

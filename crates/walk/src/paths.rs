@@ -268,7 +268,7 @@ mod tests {
             // Each number below the count once, in no order; even ones first. All of a half go on
             // alike for longer than a key holds.
             let mixed = i.wrapping_mul(48_271) % count;
-            let half = if mixed % 2 == 0 { b"a" } else { b"b" };
+            let half = if mixed.is_multiple_of(2) { b"a" } else { b"b" };
             list.push_found(&[b"the/same/", half, format!("{mixed:020}").as_bytes()], mixed + 1);
         }
         list.sort();

@@ -52,10 +52,15 @@ fn the_second_reading_needs_no_device() {
 
 #[test]
 fn a_removed_file_is_never_written() {
-    let Some(seen) = played("pagecache:write/end=rm,bytes=2MiB") else { return };
-    // A flusher may have come in between, but never to all of it.
-    assert!(seen.extra["cancelled_bytes"] > 0.0, "{:?}", seen.extra);
-    assert!(!seen.extra.contains_key("durable_ns"), "nothing of it is durable");
+    // Somebody's `sync` between the write and the removal writes all of it, but not each time.
+    for _ in 0..20 {
+        let Some(seen) = played("pagecache:write/end=rm,bytes=2MiB") else { return };
+        assert!(!seen.extra.contains_key("durable_ns"), "nothing of it is durable");
+        if seen.extra["cancelled_bytes"] > 0.0 {
+            return;
+        }
+    }
+    panic!("a removed file was written to the device in each of 20 plays");
 }
 
 #[test]
