@@ -16,6 +16,7 @@ static STUDIES: LazyLock<Vec<StudySpec>> = LazyLock::new(|| {
         include_str!("../../../studies/walk.toml"),
         include_str!("../../../studies/memory.toml"),
         include_str!("../../../studies/copy.toml"),
+        include_str!("../../../studies/exchange.toml"),
     ]
     .into_iter()
     .map(|text| toml::from_str(text).expect("a test reads the built-in studies"))

@@ -12,6 +12,7 @@ pub const FILES: &[(&str, &str)] = &[
     ("002-memory.toml", include_str!("../../../claims/002-memory.toml")),
     ("002-pagecache.toml", include_str!("../../../claims/002-pagecache.toml")),
     ("003.toml", include_str!("../../../claims/003.toml")),
+    ("004.toml", include_str!("../../../claims/004.toml")),
 ];
 
 static LEDGER: LazyLock<Vec<Claim>> =

@@ -611,7 +611,8 @@ impl Study<'_> {
     fn child(&self, order: &RunOrder, set: &ReadySet, slow: Option<&Throttle>) -> ChildEnd {
         let bytes = set.files.bytes(order.files_max);
         let files = set.files.count(order.files_max) as u64;
-        let work = work::demand_ns(&order.compute, set.spec.as_ref(), files, bytes as f64);
+        let work = work::demand_ns(&order.compute, set.spec.as_ref(), files, bytes as f64)
+            + self.subject.takes_s(&order.plan) * 1e9;
         let longest = self.blocks.longest_run(Instant::now()).unwrap_or(Duration::MAX);
         let longest = longest.min(self.options.deadline_max);
         // Of a set that must not be listed the number of files is not known here.

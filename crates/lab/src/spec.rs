@@ -18,6 +18,7 @@ pub const BUILT_IN: &[(&str, &str)] = &[
     ("memory", include_str!("../../../studies/memory.toml")),
     ("pagecache", include_str!("../../../studies/pagecache.toml")),
     ("copy", include_str!("../../../studies/copy.toml")),
+    ("exchange", include_str!("../../../studies/exchange.toml")),
 ];
 
 /// Largest study file that is read, bytes.

@@ -89,6 +89,13 @@ pub trait Subject: Sync {
         false
     }
 
+    /// Seconds that a run of the plan takes by its own settings, whatever the files; its deadline
+    /// allows for them.
+    fn takes_s(&self, plan: &AnyPlan) -> f64 {
+        let _ = plan;
+        0.0
+    }
+
     /// Runs an order in this process, which is the child of a study.
     fn run(&self, order: &RunOrder) -> ChildAnswer;
 

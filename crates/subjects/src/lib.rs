@@ -6,6 +6,7 @@
 //! measured. A new subject is a file here and an entry of [`ALL`].
 
 pub mod copy;
+pub mod exchange;
 pub mod kernel;
 pub mod memory;
 pub mod pagecache;
@@ -21,6 +22,7 @@ use ioloom_model::Outcome;
 use ioloom_model::record::RunOrder;
 
 pub use copy::Copy;
+pub use exchange::Exchange;
 pub use kernel::Kernel;
 pub use memory::Memory;
 pub use pagecache::PageCache;
@@ -29,7 +31,7 @@ pub use sets::FileSets;
 pub use walk::Walk;
 
 /// Every subject.
-pub const ALL: &[&dyn Subject] = &[&Files, &Walk, &Memory, &PageCache, &Copy];
+pub const ALL: &[&dyn Subject] = &[&Files, &Walk, &Memory, &PageCache, &Copy, &Exchange];
 
 /// The subject of a name, as a study file gives it.
 ///

@@ -4,7 +4,7 @@
 use ioloom_fileset as fileset;
 use ioloom_lab::subject::{Cost, Removed, SetProgress, Sets};
 use ioloom_model::{FileSetRealised, FileSetSpec};
-use ioloom_sys::file;
+use ioloom_sys::{file, make};
 use ioloom_walk::PathList;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -20,6 +20,28 @@ const MAKE_BYTES_PER_S: f64 = 250e6;
 /// Directory beside the items of a set in which studies make files of their own. It goes away with
 /// the run, and what a killed one left with the set.
 pub(crate) const SCRATCH: &str = "scratch";
+
+/// A directory for files of a run, removed with everything in it on drop.
+pub(crate) struct Scratch {
+    pub(crate) path: PathBuf,
+}
+
+impl Scratch {
+    /// Makes it anew; what a killed run left there is removed.
+    pub(crate) fn fresh(path: PathBuf) -> Result<Self, String> {
+        let fail = |what, e: std::io::Error| format!("{what} {}: {e}", path.display());
+        make::remove_tree(&path).map_err(|e| fail("remove", e))?;
+        std::fs::create_dir(&path).map_err(|e| fail("make", e))?;
+        Ok(Self { path })
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        // What stays is removed by the next run, and with the set.
+        let _ = make::remove_tree(&self.path);
+    }
+}
 
 /// Seeded sets and the user's own directories.
 #[derive(Debug, Clone, Copy, Default)]

@@ -3,7 +3,9 @@
 //! Everything is CLOCK_MONOTONIC in nanoseconds, the clock that kernel events can be aligned with.
 //! One reading costs about 24 ns where the vDSO serves it.
 
+use crate::fault::call;
 use rustix::time::{ClockId, clock_gettime};
+use std::io;
 
 /// Nanoseconds on the monotonic clock.
 #[inline]
@@ -16,10 +18,36 @@ pub fn thread_cpu_ns() -> u64 {
     to_ns(clock_gettime(ClockId::ThreadCPUTime))
 }
 
+/// Processor time of a process, of all its threads and also of those that have ended, nanoseconds.
+///
+/// # Errors
+/// There is no such process.
+pub fn process_cpu_ns(pid: u32) -> io::Result<u64> {
+    let none = || io::Error::from(io::ErrorKind::NotFound);
+    let pid = libc::pid_t::try_from(pid).map_err(|_| none())?;
+    let mut clock: libc::clockid_t = 0;
+    // SAFETY: `clock` is writable memory for the number that the call fills.
+    match unsafe { libc::clock_getcpuclockid(pid, &raw mut clock) } {
+        0 => {}
+        error => return Err(io::Error::from_raw_os_error(error)),
+    }
+    let mut time = std::mem::MaybeUninit::<libc::timespec>::zeroed();
+    call("clock_gettime", || {
+        // SAFETY: `time` is writable memory of the size of the structure that the call fills.
+        match unsafe { libc::clock_gettime(clock, time.as_mut_ptr()) } {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        }
+    })?;
+    // SAFETY: zeroed above, and all-zero bytes are a valid timespec; the call filled it.
+    let time = unsafe { time.assume_init() };
+    Ok(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
+}
+
 /// Lets waits of the calling thread end when they are due. Usually the kernel may add 50 µs to save
 /// wake-ups. Where this is refused nothing changes.
 pub fn sharpen_timers() {
-    let _ = crate::fault::call("prctl", || {
+    let _ = call("prctl", || {
         Ok(rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1))?)
     });
 }
@@ -68,5 +96,15 @@ mod tests {
         }
         assert!(sum < u64::MAX && monotonic_ns() > wall);
         assert!(calibrate().1 > 0);
+    }
+
+    #[test]
+    fn a_process_has_at_least_the_time_of_one_of_its_threads() {
+        let own = std::process::id();
+        let before = process_cpu_ns(own).unwrap();
+        let thread = thread_cpu_ns();
+        while thread_cpu_ns() - thread < 2_000_000 {}
+        assert!(process_cpu_ns(own).unwrap() - before >= 2_000_000);
+        assert!(process_cpu_ns(u32::MAX).is_err());
     }
 }

@@ -122,6 +122,16 @@ pub fn status() -> io::Result<Status> {
     read_parsed("/proc/self/status", |text| Some(parse::parse_status(text)))
 }
 
+/// Memory, switches and rights of another process; switches are those of its first thread.
+pub fn status_of(pid: u32) -> io::Result<Status> {
+    read_parsed(&format!("/proc/{pid}/status"), |text| Some(parse::parse_status(text)))
+}
+
+/// Memory of another process of the same user, each page counted; walks its page tables.
+pub fn smaps_rollup_of(pid: u32) -> io::Result<SmapsRollup> {
+    read_parsed(&format!("/proc/{pid}/smaps_rollup"), |text| Some(parse::parse_smaps_rollup(text)))
+}
+
 /// Memory of this process, each page counted; walks its page tables.
 pub fn smaps_rollup() -> io::Result<SmapsRollup> {
     read_parsed("/proc/self/smaps_rollup", |text| Some(parse::parse_smaps_rollup(text)))

@@ -26,7 +26,9 @@ pub(crate) fn studies() -> Vec<StudySpec> {
     let pages =
         toml::from_str(include_str!("../../../../studies/pagecache.toml")).expect("a study");
     let copy = toml::from_str(include_str!("../../../../studies/copy.toml")).expect("a study");
-    vec![study(), walk, memory, pages, copy]
+    let exchange =
+        toml::from_str(include_str!("../../../../studies/exchange.toml")).expect("a study");
+    vec![study(), walk, memory, pages, copy, exchange]
 }
 
 fn product(with: &BTreeMap<String, Vec<f64>>) -> Vec<BTreeMap<String, f64>> {

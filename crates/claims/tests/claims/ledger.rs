@@ -23,6 +23,9 @@ fn every_claim_of_the_first_seed_is_there() {
     for n in 1..=14 {
         assert!(all.contains(format!("003-C{n}").as_str()), "003-C{n} is missing");
     }
+    for n in 1..=27 {
+        assert!(all.contains(format!("004-{n:02}").as_str()), "004-{n:02} is missing");
+    }
     let ids: BTreeSet<&str> = all.into_iter().filter(|id| id.starts_with("000-")).collect();
     let wanted = (1..=52)
         .map(|n| format!("000-P{n:02}"))
@@ -49,7 +52,9 @@ fn claims_say_what_they_mean() {
         let only_said = claim.published.is_empty();
         assert!(!only_said || !claim.confounds.is_empty(), "{}: no number and no word", claim.id);
         if untested {
-            let known = ["000-P30", "002-P13", "002-30", "002-P15", "002-33", "002-P18", "002-40"];
+            let known = [
+                "000-P30", "002-P13", "002-30", "002-P15", "002-33", "002-P18", "002-40", "004-20",
+            ];
             assert!(known.contains(&claim.id.as_str()), "{} has no test", claim.id);
         }
     }
@@ -156,6 +161,26 @@ fn check_levels(studies: &[StudySpec], contrast: &Contrast, id: &str) {
     }
 }
 
+/// Numbers of the adapter of the exchange.
+const EXCHANGE: [&str; 16] = [
+    "extra.acknowledged_orders",
+    "extra.buy_latency_p50_ns",
+    "extra.buy_latency_p99_ns",
+    "extra.kept_orders",
+    "extra.latency_p99_ns",
+    "extra.request_ns",
+    "extra.requests_per_s",
+    "extra.served_after",
+    "extra.server_cores",
+    "extra.server_cpu_per_request_ns",
+    "extra.server_memory_bytes",
+    "extra.server_peak_bytes",
+    "extra.server_switches_per_request",
+    "extra.stocks_that_differ",
+    "extra.turned_away",
+    "extra.visit_p50_ns",
+];
+
 /// Every metric of the ledger is one that a complete record can answer.
 #[test]
 fn metrics_are_known_words() {
@@ -217,7 +242,8 @@ fn metrics_are_known_words() {
         "extra.tail_descriptors",
         "extra.verify_device_bytes",
     ];
-    let ours = [&["files", "bytes", "task_ns_mean"][..], &walk, &pages, &copies].concat();
+    let ours =
+        [&["files", "bytes", "task_ns_mean"][..], &walk, &pages, &copies, &EXCHANGE].concat();
     for claim in ledger() {
         for contrast in claim.contrasts.iter().chain(&claim.notes) {
             for metric in contrast.metrics() {
@@ -255,7 +281,8 @@ fn quick_mode_can_decide_some_claims() {
     for id in [
         "001-W7", "001-W8", "000-P01", "000-P06", "000-P07", "000-P33", "000-P36", "000-P37",
         "000-D2", "002-P1", "002-P3", "002-17", "002-P7", "002-P16", "003-C1", "003-C3", "003-C5",
-        "003-C7", "003-C13", "003-C14",
+        "003-C7", "003-C13", "003-C14", "004-01", "004-03", "004-06", "004-07", "004-08", "004-11",
+        "004-12", "004-18", "004-23", "004-25",
     ] {
         assert!(decided.contains(&id), "{id}: {decided:?}");
     }

@@ -185,3 +185,51 @@ fn the_levels_of_memory_are_one_document_a_text_and_pictures() {
         assert!(std::fs::read_to_string(file).unwrap().contains("<svg"), "{}", file.display());
     }
 }
+
+/// Two servers in processes of their own, under the clients that sleep and under some that do not.
+const SERVED: &str = r#"
+name = "tiny"
+title = "A small exchange"
+question = "What does a server use?"
+subject = "exchange"
+quick_budget_s = 600
+[[experiment]]
+name = "served"
+question = "What does a server use?"
+conditions = ["as-is"]
+blocks_quick = 1
+arm = [
+  { name = "cell", plan = "exchange:cell/model=pool,threads=2,clients=3,orders=2,sleep=5ms", headline = true },
+  { name = "null", plan = "exchange:cell/model=null,clients=3,orders=2,sleep=5ms", headline = true },
+  { name = "closed", plan = "exchange:closed/model=epoll,connections=3,lasts=30ms,idle=2,durability=group", headline = true },
+  { name = "kill", plan = "exchange:restart/model=epoll,dialect=line,end=kill,durability=group,orders=3", headline = true },
+  { name = "forgets", plan = "exchange:restart/model=epoll,dialect=line,end=kill,orders=3", headline = true },
+  { name = "leave", plan = "exchange:restart/model=epoll,dialect=line,end=leave,orders=3", headline = true },
+]
+"#;
+
+#[test]
+fn servers_under_study_are_processes_that_are_asked_what_they_used() {
+    let home = Home::new();
+    let studies = home.studies(SERVED);
+    home.run(&["study", "tiny", "--studies", &studies]).well();
+    let records = home.records();
+    let number = |arm: &str, name: &str| {
+        let record = records.iter().find(|r| r["key"]["arm"] == arm);
+        let record = record.unwrap_or_else(|| panic!("no run of {arm}"));
+        let value = &record["outcome"]["measured"]["extra"][name];
+        value.as_f64().unwrap_or_else(|| panic!("{arm}: no {name} in {}", record["outcome"]))
+    };
+    assert_eq!((number("cell", "requests"), number("cell", "rounds")), (6.0, 2.0));
+    assert_eq!(number("cell", "stocks_that_differ"), 0.0);
+    for arm in ["cell", "closed"] {
+        for name in ["server_cpu_ns", "server_memory_bytes", "server_switches_per_request"] {
+            assert!(number(arm, name) > 0.0, "{arm}: {name}");
+        }
+    }
+    assert_eq!(number("null", "law_ns"), 1e7);
+    assert!(number("closed", "commits") > 0.0);
+    assert_eq!((number("kill", "kept_orders"), number("kill", "lost_orders")), (3.0, 0.0));
+    assert_eq!(number("forgets", "lost_orders"), 3.0);
+    assert_eq!((number("leave", "kept_orders"), number("leave", "stock_file_written")), (3.0, 1.0));
+}

@@ -5,6 +5,7 @@
 //! every study's are.
 
 mod copy;
+mod exchange;
 mod memory;
 mod pagecache;
 mod walk;
@@ -22,6 +23,7 @@ const CHAPTERS: &[(&str, Chapter)] = &[
     ("memory", memory::chapter),
     ("pagecache", pagecache::chapter),
     ("copy", copy::chapter),
+    ("exchange", exchange::chapter),
 ];
 
 /// The runs of an arm of an experiment, on its first set.

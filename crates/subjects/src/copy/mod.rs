@@ -14,18 +14,18 @@ mod requests;
 mod series;
 mod tree;
 
-use crate::sets::{FileSets, SCRATCH};
+use crate::sets::{FileSets, SCRATCH, Scratch as Place};
 use ioloom_copy::{CopyError, Mode, Options, Progress, Report, Silent, Target, When};
 use ioloom_lab::ChildAnswer;
 use ioloom_lab::files::SET_MANIFEST;
 use ioloom_lab::subject::{Sets, Subject, Touches};
 use ioloom_model::record::RunOrder;
 use ioloom_model::{AnyPlan, Compute, Doubt, FileSetRealised, Measured, Outcome};
+use ioloom_sys::cache;
 use ioloom_sys::clock::monotonic_ns;
 use ioloom_sys::file::{Writing, direct_alignment_of, scratch};
-use ioloom_sys::{cache, make};
 use plan::{How, Play};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// Copying.
 #[derive(Debug, Clone, Copy, Default)]
@@ -142,13 +142,8 @@ fn can(how: &How, dir: &Path) -> Result<(), String> {
     }
 }
 
-/// The directory that copies are made in: beside the items of a set, removed on drop.
-struct Place {
-    path: PathBuf,
-}
-
 impl Place {
-    /// Makes it anew; what a killed run left is removed.
+    /// The directory that copies are made in: beside the items of a set.
     fn beside(items: &Path) -> Result<Self, String> {
         let home = items.parent().filter(|home| home.join(SET_MANIFEST).exists());
         let Some(home) = home else {
@@ -156,18 +151,7 @@ impl Place {
                         none; remedy: leave --files out"
                 .to_owned());
         };
-        let path = home.join(SCRATCH);
-        let fail = |what, e: std::io::Error| format!("{what} {}: {e}", path.display());
-        make::remove_tree(&path).map_err(|e| fail("remove", e))?;
-        std::fs::create_dir(&path).map_err(|e| fail("make", e))?;
-        Ok(Self { path })
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        // What stays is removed by the next run, and with the set.
-        let _ = make::remove_tree(&self.path);
+        Self::fresh(home.join(SCRATCH))
     }
 }
 

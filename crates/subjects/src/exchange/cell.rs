@@ -1,0 +1,60 @@
+//! A cell of the published tables: so many clients, each of which asks, reads the whole answer and
+//! sleeps, ten times, from before the first start to after the last end. Beside it stands what the
+//! closed loop says of clients that sleep, whatever the server does meanwhile.
+
+use super::host::Host;
+use super::plan::{Answers, Cell, Shape};
+use super::tell::{Numbers, answered};
+use ioloom_load::{Multiclient, Plan, multiclient};
+use ioloom_model::Measured;
+use ioloom_model::record::RunOrder;
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+pub(super) fn play(
+    order: &RunOrder,
+    shape: &Shape,
+    cell: &Cell,
+    dir: &Path,
+) -> Result<Measured, String> {
+    let host = Host::start(shape, dir)?;
+    let plan = Plan {
+        protocol: shape.protocol,
+        mix: cell.mix,
+        random: order.seed,
+        timeout: Duration::from_secs(60),
+        conserve: shape.answers != Answers::Null,
+        ..Plan::new(host.address())
+    };
+    let multi = Multiclient {
+        clients: cell.clients,
+        orders: cell.orders,
+        sleep: cell.sleep,
+        pool: shape.is_pool().then(|| u32::from(shape.threads)),
+    };
+    let mut numbers = Numbers::begin(&host);
+    let run = multiclient(&plan, &multi, &AtomicBool::new(false), &mut |_| {});
+    let run = run.map_err(|e| e.to_string())?;
+    numbers.end(&host, run.elapsed_ns, run.outcomes.sent);
+    answered(&run.outcomes, &run.wrong_samples)?;
+    if plan.conserve {
+        numbers.conserved(&run.conservation)?;
+    }
+    let all = cell.clients as u64 * u64::from(cell.orders);
+    if run.outcomes.answered != all {
+        return Err(format!("{} of {all} orders were answered", run.outcomes.answered));
+    }
+    let sleep_ns = cell.sleep.as_nanos() as f64;
+    numbers.bytes(run.outcomes.received_bytes);
+    numbers.put("law_ns", run.law_ns as f64);
+    numbers.put("law_error_share", run.law_error);
+    numbers.put("beyond_law_ns", run.elapsed_ns as f64 - run.law_ns as f64);
+    numbers.put("sleep_ns", sleep_ns);
+    // What a client sees of one order: its sleep, its answer, and its share of the wait for a thread.
+    numbers.put("order_ns", run.elapsed_ns as f64 / f64::from(cell.orders));
+    numbers.put("rounds", run.law_ns as f64 / (sleep_ns * f64::from(cell.orders)));
+    numbers.rate(run.orders_per_s);
+    numbers.latency("", &run.latency);
+    numbers.close(host)
+}

@@ -1,0 +1,316 @@
+//! The server of a run: started, looked at, ended, whatever happens.
+//!
+//! As a process it is this very program with the words that a user would type, listening on a port
+//! of the system's choice, which it tells on standard error. It belongs to the process group of the
+//! run, so it goes with the run when that is killed at its deadline. What it used is asked of the
+//! kernel: processor time by the clock of the process, memory while its connections are open,
+//! switches when it has ended. In a run that is no program of ours (a test) the same server runs in
+//! threads; then nothing tells its time from that of the load, and these numbers are missing.
+
+use super::plan::{Answers, Home, Shape};
+use ioloom_exchange::{ClassicForm, Settings};
+use ioloom_load::{NullServer, Protocol};
+use ioloom_serve::{Config, Ended, Limits, Server, StopHandle, StoreChoice};
+use ioloom_sys::clock::{monotonic_ns, process_cpu_ns};
+use ioloom_sys::proc::{self, Who};
+use std::io::{BufRead, BufReader, Read};
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// Name of the stock file.
+pub(super) const STOCK_FILE: &str = "stock.txt";
+/// What is left of each stock at the start.
+pub(super) const LEFT: u32 = 1_000_000;
+/// How the line with the address begins.
+const LISTENS: &str = "ioloom: listening on ";
+/// How long a server may take to end; it promises five seconds.
+const END_NS: u64 = 10_000_000_000;
+/// Between two looks whether it has ended.
+const LOOK: Duration = Duration::from_millis(1);
+/// Bytes of its last words that are told.
+const WORDS_MAX: u64 = 2048;
+/// So many connections every server has room for without being told.
+const ROOM_USUAL: usize = 10_000;
+/// Room beside those of a play.
+const ROOM_MORE: usize = 16;
+/// SIGTERM.
+const ASK: i32 = 15;
+/// SIGKILL.
+const KILL: i32 = 9;
+
+/// What a server used so far.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Seen {
+    /// Processor time, ns.
+    pub(super) cpu_ns: Option<u64>,
+    /// Memory with shared pages divided, bytes.
+    pub(super) pss_bytes: Option<u64>,
+    /// Largest resident size, bytes.
+    pub(super) peak_bytes: Option<u64>,
+    /// Threads.
+    pub(super) threads: Option<u64>,
+}
+
+/// A server that runs.
+pub(super) struct Host {
+    kind: Kind,
+    address: SocketAddr,
+}
+
+enum Kind {
+    Process { child: Child, said: BufReader<ChildStderr>, is_null: bool, switches_before: u64 },
+    Inside { stop: StopHandle, thread: Option<JoinHandle<Result<Ended, String>>> },
+    Null { stop: Arc<AtomicBool>, thread: Option<JoinHandle<Result<(), String>>> },
+}
+
+/// Writes the stock file of a shape into `dir`.
+pub(super) fn stock_file(shape: &Shape, dir: &Path) -> Result<(), String> {
+    let path = dir.join(STOCK_FILE);
+    let text: String = (1..=shape.stocks).map(|id| format!("{id} {LEFT} 100\n")).collect();
+    std::fs::write(&path, text).map_err(|e| format!("write {}: {e}", path.display()))
+}
+
+/// Switches of children that ended and were waited for.
+fn switches() -> u64 {
+    let used = proc::usage(Who::Children).unwrap_or_default();
+    used.voluntary_switches + used.involuntary_switches
+}
+
+fn protocol_word(protocol: Protocol) -> &'static str {
+    match protocol {
+        Protocol::Padded => "padded",
+        Protocol::Line => "line",
+        Protocol::V2 => "v2",
+        Protocol::Resp => "resp",
+    }
+}
+
+/// The words that start the server, as a user would type them.
+fn words(shape: &Shape, dir: &Path) -> Vec<String> {
+    let Answers::Exchange(model) = shape.answers else {
+        let protocol = protocol_word(shape.protocol);
+        let words = ["load", "127.0.0.1:0", "--null-server", "--protocol", protocol];
+        return words.map(str::to_owned).to_vec();
+    };
+    let dialect = if shape.protocol == Protocol::Line { "line" } else { "padded" };
+    let stock = dir.join(STOCK_FILE);
+    let mut words = vec!["serve".to_owned(), "--stock".to_owned(), stock.display().to_string()];
+    for (flag, value) in [
+        ("--listen", "127.0.0.1:0"),
+        ("--model", model.name()),
+        ("--sharing", shape.sharing.name()),
+        ("--show", shape.show.name()),
+        ("--durability", shape.durability.name()),
+        ("--store", shape.store.name()),
+        ("--dialect", dialect),
+        ("--threads", &shape.threads.to_string()),
+        // As many clients as there are may wait for a thread of the pool, as in the backlog of the
+        // published server.
+        ("--waiting", &u16::MAX.to_string()),
+    ] {
+        words.extend([flag.to_owned(), value.to_owned()]);
+    }
+    if shape.room > ROOM_USUAL {
+        words.extend(["--connections".to_owned(), (shape.room + ROOM_MORE).to_string()]);
+    }
+    words
+}
+
+impl Host {
+    /// Starts a server on what lies in `dir`, and returns when it listens.
+    pub(super) fn start(shape: &Shape, dir: &Path) -> Result<Self, String> {
+        match (shape.home, shape.answers) {
+            (Home::Process, _) => Self::process(shape, dir),
+            (Home::Inside, Answers::Exchange(_)) => Self::inside(shape, dir),
+            (Home::Inside, Answers::Null) => Self::null(shape),
+        }
+    }
+
+    fn process(shape: &Shape, dir: &Path) -> Result<Self, String> {
+        let fail = |e: &dyn std::fmt::Display| format!("start the server: {e}");
+        let program = std::env::current_exe().map_err(|e| fail(&e))?;
+        let switches_before = switches();
+        let mut child = Command::new(program)
+            .args(words(shape, dir))
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .map_err(|e| fail(&e))?;
+        let Some(said) = child.stderr.take() else {
+            let _ = child.kill();
+            return Err(fail(&"it has no standard error"));
+        };
+        let is_null = shape.answers == Answers::Null;
+        let kind = Kind::Process { child, said: BufReader::new(said), is_null, switches_before };
+        // From here on the drop ends it.
+        let mut host = Self { kind, address: SocketAddr::from(([127, 0, 0, 1], 0)) };
+        host.address = host.read_address().map_err(|e| fail(&e))?;
+        Ok(host)
+    }
+
+    /// The address that the process tells on its first lines.
+    fn read_address(&mut self) -> Result<SocketAddr, String> {
+        let Kind::Process { said, .. } = &mut self.kind else { return Ok(self.address) };
+        let mut words = String::new();
+        let mut line = String::new();
+        while words.len() < WORDS_MAX as usize {
+            line.clear();
+            if said.read_line(&mut line).map_err(|e| e.to_string())? == 0 {
+                break;
+            }
+            words.push_str(&line);
+            if let Some(address) = line.strip_prefix(LISTENS) {
+                let first = address.split_whitespace().next().unwrap_or_default();
+                return first.parse().map_err(|_| format!("it listens on {first:?}"));
+            }
+        }
+        Err(format!("it did not tell where it listens, but: {}", words.trim()))
+    }
+
+    fn inside(shape: &Shape, dir: &Path) -> Result<Self, String> {
+        let Answers::Exchange(model) = shape.answers else {
+            return Err("start the server: the null server has no model".to_owned());
+        };
+        let classic = match shape.protocol {
+            Protocol::Line => ClassicForm::Line,
+            _ => ClassicForm::Padded,
+        };
+        let threads = usize::from(shape.threads);
+        let config = Config {
+            model,
+            sharing: shape.sharing,
+            show: shape.show,
+            durability: shape.durability,
+            store: StoreChoice { kind: shape.store, path: dir.join("store") },
+            stock: dir.join(STOCK_FILE),
+            listen: SocketAddr::from(([127, 0, 0, 1], 0)),
+            listen_line: None,
+            settings: Settings { classic, ..Settings::default() },
+            limits: Limits { threads, waiting: usize::from(u16::MAX), ..Limits::default() },
+            cores: proc::affinity_cpus().unwrap_or(1) as usize,
+        };
+        let server = Server::start(&config).map_err(|e| format!("start the server: {e}"))?;
+        let address = server.addresses().first().copied();
+        let address = address.ok_or("start the server: it has no address")?;
+        let stop = server.stop_handle();
+        let thread = std::thread::Builder::new()
+            .name("server".to_owned())
+            .spawn(move || server.run().map_err(|e| format!("the server: {e}")))
+            .map_err(|e| format!("start a thread: {e}"))?;
+        Ok(Self { kind: Kind::Inside { stop, thread: Some(thread) }, address })
+    }
+
+    fn null(shape: &Shape) -> Result<Self, String> {
+        let fail = |e: &dyn std::fmt::Display| format!("start the null server: {e}");
+        let at = SocketAddr::from(([127, 0, 0, 1], 0));
+        let server = NullServer::bind(at, shape.protocol).map_err(|e| fail(&e))?;
+        let address = server.address().map_err(|e| fail(&e))?;
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = Arc::clone(&stop);
+        let thread = std::thread::Builder::new()
+            .name("null-server".to_owned())
+            .spawn(move || server.run(&stopped).map_err(|e| format!("the null server: {e}")))
+            .map_err(|e| fail(&e))?;
+        Ok(Self { kind: Kind::Null { stop, thread: Some(thread) }, address })
+    }
+
+    /// Where it listens.
+    pub(super) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// What it used so far; nothing is known of one inside.
+    pub(super) fn seen(&self) -> Seen {
+        let Kind::Process { child, .. } = &self.kind else { return Seen::default() };
+        let status = proc::status_of(child.id()).unwrap_or_default();
+        Seen {
+            cpu_ns: process_cpu_ns(child.id()).ok(),
+            pss_bytes: proc::smaps_rollup_of(child.id()).ok().and_then(|rollup| rollup.pss_bytes),
+            peak_bytes: status.peak_rss_bytes,
+            threads: status.threads,
+        }
+    }
+
+    /// Asks it to end, and waits until it has. Tells how often it was switched, where that is known.
+    pub(super) fn stop(mut self) -> Result<Option<u64>, String> {
+        match &mut self.kind {
+            Kind::Process { child, said, is_null, switches_before } => {
+                // The null server has no end of its own: it holds nothing that could be lost.
+                let signal = if *is_null { KILL } else { ASK };
+                let status = end(child, signal)?;
+                if !*is_null && !status.success() {
+                    let mut words = Vec::new();
+                    let _ = said.take(WORDS_MAX).read_to_end(&mut words);
+                    let words = String::from_utf8_lossy(&words);
+                    return Err(format!("the server ended with {status}: {}", words.trim()));
+                }
+                Ok(Some(switches().saturating_sub(*switches_before)))
+            }
+            Kind::Inside { stop, thread } => {
+                stop.stop();
+                joined(thread).map(|_| None)
+            }
+            Kind::Null { stop, thread } => {
+                stop.store(true, Ordering::Relaxed);
+                joined(thread).map(|_| None)
+            }
+        }
+    }
+
+    /// Kills it, as a crash would.
+    pub(super) fn kill(mut self) -> Result<(), String> {
+        match &mut self.kind {
+            Kind::Process { child, .. } => end(child, KILL).map(drop),
+            _ => Err("a server in this process cannot be killed".to_owned()),
+        }
+    }
+}
+
+fn joined<T>(thread: &mut Option<JoinHandle<Result<T, String>>>) -> Result<Option<T>, String> {
+    let Some(thread) = thread.take() else { return Ok(None) };
+    thread.join().map_err(|_| "the server panicked".to_owned())?.map(Some)
+}
+
+/// Sends a signal and waits for the end; kills what does not end in time.
+fn end(child: &mut Child, signal: i32) -> Result<ExitStatus, String> {
+    let fail = |e: std::io::Error| format!("end the server: {e}");
+    proc::signal_child(child, signal).map_err(fail)?;
+    let until_ns = monotonic_ns() + END_NS;
+    loop {
+        if let Some(status) = child.try_wait().map_err(fail)? {
+            return Ok(status);
+        }
+        if monotonic_ns() > until_ns {
+            let _ = child.kill();
+            let _ = child.wait();
+            return Err("end the server: it did not end within 10 s, so it was killed".to_owned());
+        }
+        std::thread::sleep(LOOK);
+    }
+}
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        match &mut self.kind {
+            Kind::Process { child, .. } => {
+                // After a proper end both fail, and that is right.
+                let _ = child.kill();
+                let _ = child.wait();
+            }
+            Kind::Inside { stop, thread } => {
+                stop.stop();
+                let _ = joined(thread);
+            }
+            Kind::Null { stop, thread } => {
+                stop.store(true, Ordering::Relaxed);
+                let _ = joined(thread);
+            }
+        }
+    }
+}

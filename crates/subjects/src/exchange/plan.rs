@@ -1,0 +1,419 @@
+//! What a play of the exchange is, and its settings.
+//!
+//! Every play names a server (model, sharing, stocks, durability) and what is done to it. Settings
+//! that a play does not have are refused, and so are numbers that could not end.
+
+use ioloom_load::{Mix, Protocol};
+use ioloom_model::units::{format_ns, parse_duration_ns};
+use ioloom_model::{AnyPlan, SubjectPlan};
+use ioloom_predict::closed::sleepers_elapsed_s;
+use ioloom_serve::{
+    Durability, Limits, Model, Sharing, ShowMode, StoreKind, refusal, store_refusal,
+};
+use std::str::FromStr;
+use std::time::Duration;
+
+/// Most clients, connections and threads of a plan.
+const CLIENTS_MAX: u64 = 20_000;
+/// Most stocks of a plan.
+const STOCKS_MAX: u64 = 20_000;
+/// Longest sleep between two orders and longest load.
+const TIME_MAX: Duration = Duration::from_secs(60);
+/// A pool ends connections that are silent for longer while others wait.
+const SLEEP_OF_POOL_MAX: Duration = Duration::from_millis(900);
+
+/// Who answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Answers {
+    /// The exchange under a concurrency model.
+    Exchange(Model),
+    /// The server that does nothing but answer.
+    Null,
+}
+
+/// Where the server runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Home {
+    /// In a process of its own: this program, as `ioloom serve` starts it.
+    Process,
+    /// In threads of the run's process.
+    Inside,
+}
+
+/// A server of a play.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Shape {
+    pub(super) answers: Answers,
+    pub(super) threads: u16,
+    pub(super) sharing: Sharing,
+    pub(super) show: ShowMode,
+    pub(super) durability: Durability,
+    pub(super) store: StoreKind,
+    pub(super) stocks: u32,
+    pub(super) protocol: Protocol,
+    pub(super) home: Home,
+    /// Connections that there must be room for.
+    pub(super) room: usize,
+}
+
+/// The published clients, each with a sleep after every order.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Cell {
+    pub(super) clients: usize,
+    pub(super) orders: u32,
+    pub(super) sleep: Duration,
+    pub(super) mix: Mix,
+}
+
+/// Connections that ask again at once, or requests that arrive at a rate.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Steady {
+    pub(super) connections: usize,
+    /// Arrivals per second of an open loop; `None` is a closed one.
+    pub(super) rate_per_s: Option<f64>,
+    pub(super) pipeline: usize,
+    pub(super) lasts: Duration,
+    pub(super) mix: Mix,
+    /// Further connections that say nothing.
+    pub(super) idle: usize,
+    /// Further connections that have sent half a line.
+    pub(super) halves: usize,
+}
+
+impl Steady {
+    /// Connections that are there at once, with one that asks how many there are.
+    fn all(&self) -> usize {
+        let guests = self.idle + self.halves;
+        self.connections + guests + usize::from(guests > 0)
+    }
+}
+
+/// One client after the other, each with one order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Visits {
+    pub(super) visits: u32,
+    /// Whether another connection stays, so that the last one never leaves.
+    pub(super) held: bool,
+}
+
+/// How a server ends before it is started again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum EndBy {
+    /// All clients leave, and it is killed when the stock file holds their orders, or late enough.
+    Leave,
+    /// SIGTERM while a client is connected.
+    Term,
+    /// SIGKILL while a client is connected.
+    Kill,
+}
+
+/// What is done to a server.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum Deed {
+    Cell(Cell),
+    Steady(Steady),
+    Visits(Visits),
+    /// So many orders, the end, a new start.
+    Restart(EndBy, u32),
+    /// More connections than the model takes.
+    Flood(usize),
+}
+
+/// A play: a server and what is done to it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Play {
+    pub(super) shape: Shape,
+    pub(super) deed: Deed,
+}
+
+/// Settings of every server.
+const SHAPE: [&str; 9] =
+    ["model", "threads", "sharing", "show", "durability", "store", "stocks", "dialect", "server"];
+
+fn word<T: FromStr<Err = String>>(plan: &SubjectPlan, key: &str, usual: T) -> Result<T, String> {
+    let Some(text) = plan.settings.get(key) else { return Ok(usual) };
+    text.parse().map_err(|e| format!("{plan}: {key}: {e}"))
+}
+
+fn one_of<T: Copy>(
+    plan: &SubjectPlan,
+    key: &str,
+    usual: T,
+    known: &[(&str, T)],
+) -> Result<T, String> {
+    let Some(text) = plan.settings.get(key) else { return Ok(usual) };
+    known.iter().find(|(word, _)| word == text).map(|(_, value)| *value).ok_or_else(|| {
+        let words: Vec<_> = known.iter().map(|(word, _)| *word).collect();
+        format!("{plan}: {key} is one of {}", words.join(", "))
+    })
+}
+
+fn count(plan: &SubjectPlan, key: &str, usual: u64, most: u64) -> Result<u64, String> {
+    match plan.number(key)? {
+        None => Ok(usual),
+        Some(n) if (1..=most).contains(&n) => Ok(n),
+        Some(_) => Err(format!("{plan}: {key} is 1 to {most}")),
+    }
+}
+
+fn time(plan: &SubjectPlan, key: &str, usual: Duration) -> Result<Duration, String> {
+    let Some(text) = plan.settings.get(key) else { return Ok(usual) };
+    let ns = parse_duration_ns(text).map_err(|e| format!("{plan}: {key}: {e}"))?;
+    let time = Duration::from_nanos(ns);
+    if time.is_zero() || time > TIME_MAX {
+        return Err(format!("{plan}: {key} is above 0 and at most 60 s"));
+    }
+    Ok(time)
+}
+
+fn mix(plan: &SubjectPlan) -> Result<Mix, String> {
+    let known = [
+        ("all", Mix::default()),
+        ("show", Mix { show: 1.0, buy: 0.0, sell: 0.0 }),
+        ("trade", Mix { show: 0.0, buy: 1.0, sell: 1.0 }),
+        ("few-shows", Mix { show: 1.0, buy: 10.0, sell: 10.0 }),
+    ];
+    one_of(plan, "mix", known[0].1, &known)
+}
+
+impl Shape {
+    fn of(plan: &SubjectPlan) -> Result<Self, String> {
+        let answers = match plan.settings.get("model").map(String::as_str) {
+            None => return Err(format!("{plan}: model=MODEL is needed")),
+            Some("null") => Answers::Null,
+            Some(_) => Answers::Exchange(word(plan, "model", Model::Epoll)?),
+        };
+        let usual = match answers {
+            Answers::Exchange(model) => model.default_sharing(),
+            Answers::Null => Sharing::Global,
+        };
+        let shape = Self {
+            answers,
+            threads: count(plan, "threads", Limits::default().threads as u64, 4096)? as u16,
+            sharing: word(plan, "sharing", usual)?,
+            show: word(plan, "show", ShowMode::Atomic)?,
+            durability: word(plan, "durability", Durability::None)?,
+            store: word(plan, "store", StoreKind::Sqlite)?,
+            stocks: count(plan, "stocks", 10, STOCKS_MAX)? as u32,
+            protocol: word(plan, "dialect", Protocol::Padded)?,
+            home: one_of(
+                plan,
+                "server",
+                Home::Process,
+                &[("process", Home::Process), ("inside", Home::Inside)],
+            )?,
+            room: 0,
+        };
+        if let Answers::Exchange(model) = answers {
+            let refused = refusal(model, shape.sharing, shape.durability)
+                .or_else(|| store_refusal(shape.store, shape.durability));
+            if let Some(reason) = refused {
+                return Err(format!("{plan}: {reason}"));
+            }
+        } else if let Some(key) = SHAPE[1..7].iter().find(|k| plan.settings.contains_key(**k)) {
+            return Err(format!("{plan}: the null server has no {key}"));
+        }
+        Ok(shape)
+    }
+
+    /// Whether it is a pool, in which a connection keeps its thread until it ends.
+    pub(super) fn is_pool(&self) -> bool {
+        self.answers == Answers::Exchange(Model::Pool)
+    }
+
+    fn sentence(&self) -> String {
+        let Answers::Exchange(model) = self.answers else {
+            return "a server that only answers".to_owned();
+        };
+        let threads = match model {
+            Model::Pool | Model::RequestPool => format!(" of {} threads", self.threads),
+            _ => String::new(),
+        };
+        let mut text =
+            format!("{model}{threads}, sharing {}, {} stocks", self.sharing, self.stocks);
+        if self.durability != Durability::None {
+            text.push_str(&format!(", orders kept by {} at {}", self.store, self.durability));
+        }
+        if self.home == Home::Inside {
+            text.push_str(", in the process of the load");
+        }
+        text
+    }
+}
+
+impl Play {
+    /// The play that a plan names.
+    pub(super) fn of(plan: &AnyPlan) -> Result<Self, String> {
+        let own = plan.of("exchange").ok_or_else(|| format!("{plan}: not of the exchange"))?;
+        let allow = |more: &[&str]| own.only(&[&SHAPE[..], more].concat());
+        let deed = match own.method.as_str() {
+            "cell" => {
+                allow(&["clients", "orders", "sleep", "mix"])?;
+                Deed::Cell(Cell {
+                    clients: count(own, "clients", 10, CLIENTS_MAX)? as usize,
+                    orders: count(own, "orders", 10, 10_000)? as u32,
+                    sleep: time(own, "sleep", Duration::from_millis(100))?,
+                    mix: mix(own)?,
+                })
+            }
+            method @ ("closed" | "open") => {
+                let only = if method == "open" { "rate" } else { "pipeline" };
+                allow(&["connections", "lasts", "mix", "idle", "halves", only])?;
+                Deed::Steady(steady(own)?)
+            }
+            "visits" => {
+                allow(&["visits", "held"])?;
+                let visits = count(own, "visits", 50, 100_000)? as u32;
+                let held = one_of(own, "held", false, &[("yes", true), ("no", false)])?;
+                Deed::Visits(Visits { visits, held })
+            }
+            "restart" => {
+                allow(&["end", "orders"])?;
+                let ends = [("leave", EndBy::Leave), ("term", EndBy::Term), ("kill", EndBy::Kill)];
+                let end = one_of(own, "end", EndBy::Leave, &ends)?;
+                Deed::Restart(end, count(own, "orders", 50, 10_000)? as u32)
+            }
+            "flood" => {
+                allow(&["connections"])?;
+                Deed::Flood(count(own, "connections", 1100, CLIENTS_MAX)? as usize)
+            }
+            other => {
+                return Err(format!(
+                    "{plan}: no play '{other}'; there are: cell, closed, open, visits, restart, \
+                     flood"
+                ));
+            }
+        };
+        let mut play = Self { shape: Shape::of(own)?, deed };
+        play.shape.room = play.connections();
+        play.check().map_err(|reason| format!("{plan}: {reason}"))?;
+        Ok(play)
+    }
+
+    /// Refuses what could not end, or would measure something else than it says.
+    fn check(&self) -> Result<(), String> {
+        let Self { shape, deed } = self;
+        let pool = shape.is_pool();
+        match deed {
+            Deed::Cell(cell) if pool && cell.sleep > SLEEP_OF_POOL_MAX => Err(
+                "a pool ends connections that are silent for a second while others wait; use a \
+                 sleep of at most 900ms"
+                    .to_owned(),
+            ),
+            Deed::Steady(steady) if pool && steady.all() > usize::from(shape.threads) => {
+                Err("connections that never leave keep the threads of a pool; use as many threads \
+                     as connections, and one more beside connections that say nothing"
+                    .to_owned())
+            }
+            Deed::Steady(_) | Deed::Cell(_)
+                if shape.answers == Answers::Exchange(Model::Iterative) =>
+            {
+                Err("the iterative server serves one connection after the other, so this load \
+                     could not end; use another model"
+                    .to_owned())
+            }
+            Deed::Visits(_) | Deed::Restart(..) | Deed::Flood(_)
+                if shape.answers == Answers::Null || shape.protocol != Protocol::Line =>
+            {
+                Err("this play needs the exchange and dialect=line".to_owned())
+            }
+            Deed::Restart(..) if shape.home == Home::Inside => {
+                Err("a server in this process cannot be killed; leave server=inside out".to_owned())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Descriptors that the load, and as many that the server needs.
+    pub(super) fn connections(&self) -> usize {
+        match self.deed {
+            Deed::Cell(cell) => cell.clients,
+            Deed::Steady(steady) => steady.all(),
+            Deed::Flood(connections) => connections,
+            Deed::Visits(_) | Deed::Restart(..) => 2,
+        }
+    }
+
+    /// Seconds that sleeps or the length of the load make of it.
+    pub(super) fn takes_s(&self) -> f64 {
+        match self.deed {
+            Deed::Cell(cell) => {
+                let threads = self.shape.is_pool().then(|| u64::from(self.shape.threads));
+                let (clients, orders) = (cell.clients as u64, u64::from(cell.orders));
+                sleepers_elapsed_s(clients, threads, orders, cell.sleep.as_secs_f64())
+            }
+            Deed::Steady(steady) => steady.lasts.as_secs_f64(),
+            Deed::Visits(_) | Deed::Restart(..) | Deed::Flood(_) => 0.0,
+        }
+    }
+
+    /// What it does, for the report.
+    pub(super) fn sentence(&self) -> String {
+        let server = self.shape.sentence();
+        match self.deed {
+            Deed::Cell(cell) => format!(
+                "{server}: {} clients of {} orders, each with a sleep of {} after every order",
+                cell.clients,
+                cell.orders,
+                format_ns(cell.sleep.as_nanos() as f64)
+            ),
+            Deed::Steady(steady) => {
+                let how = match steady.rate_per_s {
+                    Some(rate) => {
+                        format!("{rate} requests a second arrive, whatever became of those before")
+                    }
+                    None if steady.pipeline > 1 => {
+                        format!("each asks again at once, {} on their way", steady.pipeline)
+                    }
+                    None => "each asks again at once".to_owned(),
+                };
+                let mut text = format!("{server}: {} connections, {how}", steady.connections);
+                if steady.idle > 0 {
+                    text.push_str(&format!(", beside {} that say nothing", steady.idle));
+                }
+                if steady.halves > 0 {
+                    text.push_str(&format!(", beside {} with half a line", steady.halves));
+                }
+                text
+            }
+            Deed::Visits(Visits { visits, held }) => {
+                let held = if held { ", while another one stays" } else { "" };
+                format!(
+                    "{server}: {visits} clients, one after the other, with one order each{held}"
+                )
+            }
+            Deed::Restart(end, orders) => {
+                let end = match end {
+                    EndBy::Leave => "the client leaves, then the server is killed",
+                    EndBy::Term => "the server is asked to end while the client is there",
+                    EndBy::Kill => "the server is killed while the client is there",
+                };
+                format!("{server}: {orders} orders are acknowledged, {end}, and it starts again")
+            }
+            Deed::Flood(connections) => {
+                format!("{server}: {connections} connections at once; they leave, one more comes")
+            }
+        }
+    }
+}
+
+fn steady(plan: &SubjectPlan) -> Result<Steady, String> {
+    let many = |key: &str| match plan.number(key)? {
+        Some(n) if n > CLIENTS_MAX => Err(format!("{plan}: {key} is at most {CLIENTS_MAX}")),
+        n => Ok(n.unwrap_or(0) as usize),
+    };
+    let rate_per_s = match (plan.method.as_str(), plan.number("rate")?) {
+        ("open", Some(rate @ 1..=1_000_000)) => Some(rate as f64),
+        ("open", _) => return Err(format!("{plan}: rate is 1 to 1000000 requests a second")),
+        _ => None,
+    };
+    Ok(Steady {
+        connections: count(plan, "connections", 10, CLIENTS_MAX)? as usize,
+        rate_per_s,
+        pipeline: count(plan, "pipeline", 1, 128)? as usize,
+        lasts: time(plan, "lasts", Duration::from_millis(200))?,
+        mix: mix(plan)?,
+        idle: many("idle")?,
+        halves: many("halves")?,
+    })
+}

@@ -1,0 +1,95 @@
+//! Load without a sleep: connections that ask again at once, or requests that arrive at a rate,
+//! beside connections that say nothing or have sent half a line.
+
+use super::client::{Client, counter, until_open};
+use super::host::Host;
+use super::plan::{Answers, Shape, Steady};
+use super::tell::{Numbers, answered};
+use ioloom_load::{Arrival, Pace, Plan, Think};
+use ioloom_model::Measured;
+use ioloom_model::record::RunOrder;
+use ioloom_serve::Durability;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+
+/// Share of a load that is not counted, so that all connections are there.
+const WARM_UP: u32 = 10;
+
+pub(super) fn play(
+    order: &RunOrder,
+    shape: &Shape,
+    steady: &Steady,
+    dir: &Path,
+) -> Result<Measured, String> {
+    let host = Host::start(shape, dir)?;
+    let silent = guests(host.address(), shape, steady)?;
+    let pace = match steady.rate_per_s {
+        Some(rate_per_s) => Pace::Open { rate_per_s, arrival: Arrival::Poisson },
+        None => Pace::Closed { think: Think::None },
+    };
+    let plan = Plan {
+        protocol: shape.protocol,
+        pace,
+        connections: steady.connections,
+        pipeline: steady.pipeline,
+        mix: steady.mix,
+        duration: steady.lasts,
+        warm_up: steady.lasts / WARM_UP,
+        random: order.seed,
+        conserve: shape.answers != Answers::Null,
+        ..Plan::new(host.address())
+    };
+    let mut numbers = Numbers::begin(&host);
+    let ran = ioloom_load::run(&plan, &AtomicBool::new(false), &mut |_| {});
+    let (run, _) = ran.map_err(|e| e.to_string())?;
+    numbers.end(&host, run.elapsed_ns, run.outcomes.sent);
+    answered(&run.outcomes, &run.wrong_samples)?;
+    if plan.conserve {
+        numbers.conserved(&run.conservation)?;
+    }
+    if shape.durability != Durability::None {
+        let commits = counter(host.address(), "ioloom_commits_total ")?;
+        numbers.put("commits", commits as f64);
+        if commits > 0 {
+            numbers.put("orders_per_commit", run.outcomes.traded as f64 / commits as f64);
+        }
+    }
+    drop(silent);
+    numbers.rate(run.answered_per_s);
+    numbers.latency("", &run.latency.corrected);
+    for (command, latencies) in &run.commands {
+        if latencies.corrected.count > 0 {
+            numbers.latency(&format!("{command}_"), &latencies.corrected);
+        }
+    }
+    let generator = &run.generator;
+    numbers.put("received_bytes_per_s", per_second(run.outcomes.received_bytes, steady));
+    numbers.put("load_late_p99_ns", generator.late.p99_ns as f64);
+    numbers.put("load_busy_share", generator.busy_share);
+    numbers.put("load_kept_up", f64::from(u8::from(generator.kept_up)));
+    match (&generator.reason, steady.rate_per_s) {
+        // A rate that was not offered tells nothing; a closed loop offers what it can.
+        (Some(reason), Some(_)) => Err(format!("the load did not keep up: {reason}")),
+        _ => numbers.close(host),
+    }
+}
+
+fn per_second(count: u64, steady: &Steady) -> f64 {
+    count as f64 / steady.lasts.as_secs_f64()
+}
+
+/// Connections that take room and nothing else; there when this returns.
+fn guests(address: SocketAddr, shape: &Shape, steady: &Steady) -> Result<Vec<Client>, String> {
+    let mut guests = Vec::with_capacity(steady.idle + steady.halves);
+    for _ in 0..steady.idle + steady.halves {
+        guests.push(Client::connect(address)?);
+    }
+    for half in guests.iter().take(steady.halves) {
+        half.send(b"sell 1")?;
+    }
+    if !guests.is_empty() && shape.answers != Answers::Null {
+        until_open(address, guests.len())?;
+    }
+    Ok(guests)
+}

@@ -1,0 +1,133 @@
+//! What a run of the exchange tells: numbers of the load, and of the server beside them.
+//!
+//! All stand in `extra`, units last: `request_ns` (one over the rate), `requests_per_s`,
+//! `latency_p50_ns` and the like (of one command with its word before: `show_latency_p50_ns`),
+//! `law_ns` and `law_error_share` (cells), `server_cpu_per_request_ns`, `server_cores` (processor
+//! time over elapsed time), `server_memory_bytes` (shared pages divided) and `server_peak_bytes`,
+//! `server_threads`, `server_switches_per_request`, and of the load itself `load_busy_share`,
+//! `load_late_p99_ns` and `load_kept_up`. What the kernel does not tell of a server is left out.
+
+use super::host::{Host, Seen};
+use ioloom_load::{Conservation, Latency, Outcomes};
+use ioloom_model::Measured;
+use ioloom_observe::Usage;
+use ioloom_sys::proc;
+
+/// Stocks that differ and are told.
+const SAMPLES_MAX: usize = 10;
+
+/// Numbers on their way into a record.
+pub(super) struct Numbers {
+    before: Seen,
+    usage: Usage,
+    requests: u64,
+    measured: Measured,
+}
+
+impl Numbers {
+    /// Begins to count.
+    pub(super) fn begin(host: &Host) -> Self {
+        let before = host.seen();
+        Self { before, usage: Usage::now(None), requests: 0, measured: Measured::default() }
+    }
+
+    /// Ends the count, while the connections of others are still open.
+    pub(super) fn end(&mut self, host: &Host, elapsed_ns: u64, requests: u64) {
+        let used = Usage::now(None).since(&self.usage);
+        let after = host.seen();
+        let cpus = proc::system_stat().map_or(1, |stat| stat.cpus.len().max(1) as u32);
+        self.requests = requests;
+        self.measured.elapsed_ns = elapsed_ns;
+        used.fill(&mut self.measured, cpus);
+        self.put("requests", requests as f64);
+        let cpu_ns = after.cpu_ns.zip(self.before.cpu_ns).map(|(b, a)| b.saturating_sub(a) as f64);
+        if let Some(cpu_ns) = cpu_ns {
+            let elapsed = elapsed_ns.max(1) as f64;
+            // The server is no stranger.
+            let share = cpu_ns / (elapsed * f64::from(cpus.max(1)));
+            let others = self.measured.others_cpu.map(|others| (others - share).max(0.0));
+            self.measured.others_cpu = others;
+            self.put("server_cpu_ns", cpu_ns);
+            self.put("server_cores", cpu_ns / elapsed);
+            self.put("server_cpu_per_request_ns", cpu_ns / requests.max(1) as f64);
+        }
+        for (name, value) in [
+            ("server_memory_bytes", after.pss_bytes),
+            ("server_peak_bytes", after.peak_bytes),
+            ("server_threads", after.threads),
+        ] {
+            if let Some(value) = value {
+                self.put(name, value as f64);
+            }
+        }
+    }
+
+    /// A number by its name.
+    pub(super) fn put(&mut self, name: &str, value: f64) {
+        if value.is_finite() {
+            self.measured.extra.insert(name.to_owned(), value);
+        }
+    }
+
+    /// Bytes of all answers, where every run of a plan has the same work.
+    pub(super) fn bytes(&mut self, bytes: u64) {
+        self.measured.bytes = bytes;
+    }
+
+    /// How many stocks at the end are not those of the answers; one is an error of the run. The null
+    /// server has none that change.
+    pub(super) fn conserved(&mut self, conservation: &Conservation) -> Result<(), String> {
+        if conservation.checked {
+            let differing = conservation.differences.len();
+            self.put("stocks_that_differ", differing as f64);
+            self.measured.errors = differing as u64;
+            let samples = conservation.differences.iter().take(SAMPLES_MAX);
+            self.measured.error_samples = samples.cloned().collect();
+            return Ok(());
+        }
+        let reason = conservation.reason.as_deref().unwrap_or("not looked at");
+        Err(format!("the stocks at the end: {reason}"))
+    }
+
+    /// Requests per second, and the time of one.
+    pub(super) fn rate(&mut self, per_s: f64) {
+        self.put("requests_per_s", per_s);
+        self.put("request_ns", 1e9 / per_s);
+    }
+
+    /// Latencies; `command` is empty for all, or a word with `_` behind it.
+    pub(super) fn latency(&mut self, command: &str, latency: &Latency) {
+        for (name, ns) in [
+            ("p50", latency.p50_ns),
+            ("p99", latency.p99_ns),
+            ("p999", latency.p999_ns),
+            ("max", latency.max_ns),
+        ] {
+            self.put(&format!("{command}latency_{name}_ns"), ns as f64);
+        }
+    }
+
+    /// Ends the server and gives the record.
+    pub(super) fn close(mut self, host: Host) -> Result<Measured, String> {
+        if let Some(switches) = host.stop()? {
+            let each = switches as f64 / self.requests.max(1) as f64;
+            self.put("server_switches_per_request", each);
+        }
+        Ok(self.measured)
+    }
+}
+
+/// Refuses a result with a wrong, lost or missing answer.
+pub(super) fn answered(outcomes: &Outcomes, samples: &[String]) -> Result<(), String> {
+    let first = samples.first().map_or(String::new(), |sample| format!(": {sample}"));
+    if outcomes.answered == 0 {
+        return Err(format!("nothing was answered{first}"));
+    }
+    if outcomes.wrong + outcomes.lost + outcomes.timed_out + outcomes.turned_away > 0 {
+        return Err(format!(
+            "{} wrong answers, {} connections lost, {} timed out, {} turned away{first}",
+            outcomes.wrong, outcomes.lost, outcomes.timed_out, outcomes.turned_away,
+        ));
+    }
+    Ok(())
+}

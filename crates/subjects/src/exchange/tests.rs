@@ -1,0 +1,156 @@
+use super::*;
+use ioloom_model::record::Observe;
+
+fn order(plan: &str, dir: &Path) -> RunOrder {
+    RunOrder {
+        plan: plan.parse().unwrap(),
+        compute: Compute::None,
+        dir: dir.to_owned(),
+        set: None,
+        files_max: None,
+        seed: 1,
+        spans_max: 0,
+        observe: Observe::default(),
+    }
+}
+
+fn outcome(plan: &str) -> Outcome {
+    let dir = tempfile::tempdir().unwrap();
+    let order = order(plan, dir.path());
+    Exchange.check(&order.plan).unwrap();
+    let answer = Exchange.run(&order);
+    let left = std::fs::read_dir(dir.path()).unwrap().count();
+    assert_eq!(left, 0, "{plan}: the run left something behind");
+    answer.outcome
+}
+
+fn measured(plan: &str) -> Measured {
+    match outcome(plan) {
+        Outcome::Done { measured } => *measured,
+        other => panic!("{plan}: {other:?}"),
+    }
+}
+
+fn number(measured: &Measured, name: &str) -> f64 {
+    *measured.extra.get(name).unwrap_or_else(|| panic!("no {name} in {:?}", measured.extra))
+}
+
+#[test]
+fn cells_are_what_the_clients_sleep_in_every_model() {
+    for (model, rounds) in [
+        ("select", 1.0),
+        ("pool,threads=2", 3.0),
+        ("pool,threads=2,sharing=rw,show=per-stock", 3.0),
+        ("request-pool,threads=2", 1.0),
+        ("null", 1.0),
+    ] {
+        let plan =
+            format!("exchange:cell/model={model},clients=5,orders=4,sleep=5ms,server=inside");
+        let m = measured(&plan);
+        assert_eq!(number(&m, "requests"), 20.0, "{plan}");
+        assert_eq!(number(&m, "law_ns"), rounds * 4.0 * 5e6, "{plan}");
+        // Sleeps cannot be shorter than asked for; how much longer they are is not judged.
+        assert!(m.elapsed_ns as f64 >= number(&m, "law_ns"), "{plan}");
+        assert_eq!(number(&m, "rounds"), rounds, "{plan}");
+        assert_eq!(m.bytes, 20 * 8192, "{plan}");
+    }
+}
+
+#[test]
+fn every_model_stands_a_load_and_tells_its_numbers() {
+    for model in ["epoll", "select", "thread", "pool,threads=8", "request-pool", "reuseport"] {
+        for dialect in ["padded", "v2"] {
+            let plan = format!(
+                "exchange:closed/model={model},connections=3,lasts=40ms,dialect={dialect},idle=2,\
+                 halves=1,server=inside"
+            );
+            let m = measured(&plan);
+            assert!(number(&m, "requests_per_s") > 0.0 && number(&m, "requests") > 0.0, "{plan}");
+            for name in ["latency_p99_ns", "show_latency_p50_ns", "buy_latency_p50_ns"] {
+                assert!(number(&m, name) > 0.0, "{plan}: {name}");
+            }
+            assert!(!m.extra.contains_key("server_cpu_ns"), "one process has one clock");
+        }
+    }
+}
+
+#[test]
+fn durable_loads_tell_how_many_orders_went_into_a_commit() {
+    for store in ["sqlite", "redb", "fjall"] {
+        let plan = format!(
+            "exchange:closed/model=epoll,connections=4,lasts=60ms,durability=group,store={store},\
+             mix=trade,server=inside"
+        );
+        let m = measured(&plan);
+        assert!(number(&m, "commits") >= 1.0 && number(&m, "orders_per_commit") > 0.0, "{plan}");
+    }
+}
+
+#[test]
+fn visitors_are_served_whether_or_not_somebody_stays() {
+    for held in ["yes", "no"] {
+        let plan =
+            format!("exchange:visits/model=select,visits=5,held={held},dialect=line,server=inside");
+        let m = measured(&plan);
+        assert!(number(&m, "visit_p50_ns") > 0.0 && number(&m, "visit_ns") > 0.0, "{plan}");
+    }
+}
+
+#[test]
+fn a_flooded_server_turns_away_and_serves_again() {
+    let plan = "exchange:flood/model=select,connections=1050,dialect=line,server=inside";
+    if let Err(reason) = Exchange.probe(&plan.parse().unwrap(), &Compute::None, Path::new("/")) {
+        assert!(reason.contains("RLIMIT_NOFILE"), "{reason}");
+        return;
+    }
+    let m = measured(plan);
+    assert!(number(&m, "turned_away") > 0.0);
+    assert_eq!(number(&m, "served_after"), 1.0);
+}
+
+#[test]
+fn a_process_that_is_no_server_fails_the_run_with_its_words() {
+    // The program of a test does not know the words; it says so, and the run has failed.
+    let Outcome::Failed { reason } = outcome("exchange:cell/model=select,clients=1") else {
+        panic!("it ran")
+    };
+    assert!(reason.starts_with("start the server: it did not tell"), "{reason}");
+}
+
+#[test]
+fn wrong_plans_are_refused_before_anything_runs() {
+    for (text, word) in [
+        ("exchange:dance/model=select", "no play 'dance'"),
+        ("exchange:cell/clients=4", "model=MODEL is needed"),
+        ("exchange:cell/model=warp", "no model is called"),
+        ("exchange:cell/model=select,rate=5", "no setting 'rate'"),
+        ("exchange:cell/model=select,clients=0", "clients is 1 to"),
+        ("exchange:cell/model=select,sleep=2h", "at most 60 s"),
+        ("exchange:cell/model=pool,sleep=2s", "at most 900ms"),
+        ("exchange:cell/model=iterative", "one connection after the other"),
+        ("exchange:cell/model=null,stocks=5", "null server has no stocks"),
+        ("exchange:closed/model=pool,connections=20", "as many threads"),
+        ("exchange:closed/model=pool,connections=10,idle=1", "as many threads"),
+        ("exchange:closed/model=select,mix=all-day", "mix is one of"),
+        ("exchange:closed/model=epoll,sharing=atomic,durability=group", "cannot be durable"),
+        ("exchange:closed/model=epoll,store=redb,durability=os", "store redb"),
+        ("exchange:open/model=epoll", "rate is 1 to"),
+        ("exchange:restart/model=epoll", "dialect=line"),
+        ("exchange:restart/model=epoll,dialect=line,server=inside", "cannot be killed"),
+        ("walk:statx/threads=1", "not of the exchange"),
+    ] {
+        let error = Exchange.check(&text.parse().unwrap()).unwrap_err();
+        assert!(error.contains(word), "{text}: {error}");
+    }
+    let longest = "exchange:cell/model=pool,threads=5,clients=100".parse().unwrap();
+    assert!((Exchange.takes_s(&longest) - 20.0).abs() < 1e-9);
+    for text in [
+        "exchange:cell/model=pool,threads=5,clients=100,sleep=100ms,mix=trade,sharing=rw",
+        "exchange:open/model=uring,rate=5000,mix=show",
+        "exchange:restart/model=epoll,dialect=line,end=kill,durability=group,store=fjall",
+    ] {
+        let plan = text.parse().unwrap();
+        assert!(Exchange.check(&plan).is_ok(), "{text}: {:?}", Exchange.check(&plan));
+        assert!(Exchange.explain(&plan).len() > 20, "{text}");
+    }
+}
