@@ -228,7 +228,7 @@ fn cells(m: &mut Markup, input: &Input, groups: &[Group<'_>], published: &[Cell]
             let ours = arm(groups, experiment, &name).filter(|arm| !arm.runs.is_empty());
             let here = ours.and_then(|a| a.metric("elapsed_ns", input.seed)).map(|e| e.median);
             let own_law = number(ours, "law_ns", input.seed);
-            let text = |ns: Option<f64>| ns.map_or_else(|| "not run".to_owned(), format_ns);
+            let text = |ns: Option<f64>, none: &str| ns.map_or_else(|| none.to_owned(), format_ns);
             let error = here.zip(own_law).map_or_else(|| "–".to_owned(), |(ns, law)| off(ns, law));
             row(
                 m,
@@ -237,10 +237,10 @@ fn cells(m: &mut Markup, input: &Input, groups: &[Group<'_>], published: &[Cell]
                     &format_ns(theirs),
                     &format_ns(law),
                     &off(theirs, law),
-                    &text(here),
-                    &text(own_law),
+                    &text(here, "not run"),
+                    &text(own_law, "–"),
                     &error,
-                    &text(number(ours, "latency_p50_ns", input.seed)),
+                    &text(number(ours, "latency_p50_ns", input.seed), "–"),
                 ],
             );
         }
@@ -291,6 +291,36 @@ const TABLES: &[ArmsTable] = &[
             ("answer, median", "latency_p50_ns"),
             ("processor time a request", "server_cpu_per_request_ns"),
         ],
+    },
+    ArmsTable {
+        experiment: "arrivals",
+        heading: "Requests that arrive at a rate",
+        says: "The number behind the name is requests a second, whatever became of those before. \
+               Latencies count from when a request was due; a run in which the load was late is not \
+               one.",
+        columns: &[
+            ("answer, median", "latency_p50_ns"),
+            ("99 of 100", "latency_p99_ns"),
+            ("999 of 1000", "latency_p999_ns"),
+            ("the load's own lateness", "load_late_p99_ns"),
+        ],
+    },
+    ArmsTable {
+        experiment: "sharing",
+        heading: "How threads share the stocks",
+        says: "Forty clients on forty threads. one-stock: all buy and sell the same one.",
+        columns: &[
+            ("processor time a request", "server_cpu_per_request_ns"),
+            ("requests", "requests_per_s"),
+            ("switches a request", "server_switches_per_request"),
+        ],
+    },
+    ArmsTable {
+        experiment: "cores",
+        heading: "On how many processors",
+        says: "Sixteen clients that list 5000 stocks. Client and server share the processors, so \
+               that no server can have them all.",
+        columns: &[("processors of the server", "server_cores"), ("requests", "requests_per_s")],
     },
     ArmsTable {
         experiment: "replies",

@@ -43,7 +43,7 @@ pub(super) fn play(
     let mut numbers = Numbers::begin(&host);
     let ran = ioloom_load::run(&plan, &AtomicBool::new(false), &mut |_| {});
     let (run, _) = ran.map_err(|e| e.to_string())?;
-    numbers.end(&host, run.elapsed_ns, run.outcomes.sent);
+    numbers.end(&host, steady.lasts.as_nanos() as u64, run.outcomes.sent);
     answered(&run.outcomes, &run.wrong_samples)?;
     if plan.conserve {
         numbers.conserved(&run.conservation)?;

@@ -11,6 +11,7 @@ use super::host::{Host, Seen};
 use ioloom_load::{Conservation, Latency, Outcomes};
 use ioloom_model::Measured;
 use ioloom_observe::Usage;
+use ioloom_sys::clock::monotonic_ns;
 use ioloom_sys::proc;
 
 /// Stocks that differ and are told.
@@ -19,6 +20,7 @@ const SAMPLES_MAX: usize = 10;
 /// Numbers on their way into a record.
 pub(super) struct Numbers {
     before: Seen,
+    begun_ns: u64,
     usage: Usage,
     requests: u64,
     measured: Measured,
@@ -28,27 +30,36 @@ impl Numbers {
     /// Begins to count.
     pub(super) fn begin(host: &Host) -> Self {
         let before = host.seen();
-        Self { before, usage: Usage::now(None), requests: 0, measured: Measured::default() }
+        Self {
+            before,
+            begun_ns: monotonic_ns(),
+            usage: Usage::now(None),
+            requests: 0,
+            measured: Measured::default(),
+        }
     }
 
     /// Ends the count, while the connections of others are still open.
     pub(super) fn end(&mut self, host: &Host, elapsed_ns: u64, requests: u64) {
         let used = Usage::now(None).since(&self.usage);
+        // What was used was used from the first list of the stocks to the last, not only while the
+        // load counted.
+        let all_ns = monotonic_ns() - self.begun_ns;
         let after = host.seen();
         let cpus = proc::system_stat().map_or(1, |stat| stat.cpus.len().max(1) as u32);
         self.requests = requests;
-        self.measured.elapsed_ns = elapsed_ns;
+        self.measured.elapsed_ns = all_ns;
         used.fill(&mut self.measured, cpus);
+        self.measured.elapsed_ns = elapsed_ns;
         self.put("requests", requests as f64);
         let cpu_ns = after.cpu_ns.zip(self.before.cpu_ns).map(|(b, a)| b.saturating_sub(a) as f64);
         if let Some(cpu_ns) = cpu_ns {
-            let elapsed = elapsed_ns.max(1) as f64;
             // The server is no stranger.
-            let share = cpu_ns / (elapsed * f64::from(cpus.max(1)));
+            let share = cpu_ns / (all_ns.max(1) as f64 * f64::from(cpus.max(1)));
             let others = self.measured.others_cpu.map(|others| (others - share).max(0.0));
             self.measured.others_cpu = others;
             self.put("server_cpu_ns", cpu_ns);
-            self.put("server_cores", cpu_ns / elapsed);
+            self.put("server_cores", cpu_ns / elapsed_ns.max(1) as f64);
             self.put("server_cpu_per_request_ns", cpu_ns / requests.max(1) as f64);
         }
         for (name, value) in [
