@@ -283,12 +283,9 @@ fn open_store(
         return Ok((State::new(initial, 0), None, None));
     }
     let choice = &config.store;
-    let mut opened = store::open(choice.kind, &choice.path, config.durability, &initial)?;
-    let Some(state) = opened.state else {
-        opened.store.set_stock_hashes(&[file_hash])?;
-        return Ok((State::new(initial, 0), Some(opened.store), Some(true)));
-    };
-    let is_same = *state.exchange() == initial;
+    let mut opened =
+        store::open(choice.kind, &choice.path, config.durability, &initial, file_hash)?;
+    let is_same = *opened.state.exchange() == initial;
     if !is_same && !opened.store.stock_hashes()?.contains(&file_hash) {
         return Err(ServeError::Refused(format!(
             "the stock file {} was changed by somebody else since the store {} was made from it; \
@@ -298,5 +295,5 @@ fn open_store(
             choice.path.display()
         )));
     }
-    Ok((state, Some(opened.store), Some(false)))
+    Ok((opened.state, Some(opened.store), Some(opened.is_new)))
 }

@@ -1,13 +1,16 @@
 //! Records as bytes, for stores that know keys and values only.
 //!
-//! Fixed numbers in little-endian order, then the name of the client: side, how it ended, stock, count,
-//! what was left, whether a client is named, its request, its name. The number in the log is the key,
-//! in big-endian order, so that keys are in the order of the log.
+//! A sum of everything, fixed numbers in little-endian order, then the name of the client: side, how
+//! it ended, stock, count, what was left, whether a client is named, its request, its name. The number
+//! in the log is the key, in big-endian order, so that keys are in the order of the log.
 
+use super::proof::sum_of;
 use ioloom_exchange::{Kept, Order, Record, Refused, Side, Who};
 use std::sync::Arc;
 
-/// Bytes before the name.
+/// Bytes of the sum.
+const SUM: usize = 4;
+/// Bytes between the sum and the name.
 const FIXED: usize = 1 + 1 + 4 + 4 + 4 + 1 + 8;
 
 /// The key of a record.
@@ -22,6 +25,13 @@ pub(super) fn seq(key: &[u8]) -> Option<u64> {
 
 /// The value of a record.
 pub(super) fn value(record: &Record) -> Vec<u8> {
+    let body = body(record);
+    let sum = sum_of(&key(record.kept.seq()), &body);
+    [&sum.to_le_bytes()[..], &body].concat()
+}
+
+/// The value of a record without its sum.
+pub(super) fn body(record: &Record) -> Vec<u8> {
     let mut out = Vec::with_capacity(FIXED + 16);
     let (ended, left) = match record.kept {
         Kept::Done { left, .. } => (0, left),
@@ -46,7 +56,11 @@ pub(super) fn value(record: &Record) -> Vec<u8> {
 /// The record of a key and a value; `None` if it is none.
 pub(super) fn record(key: &[u8], value: &[u8]) -> Option<Record> {
     let seq = seq(key)?;
-    let (fixed, name) = value.split_at_checked(FIXED)?;
+    let (sum, body) = value.split_at_checked(SUM)?;
+    if sum != sum_of(key, body).to_le_bytes() {
+        return None;
+    }
+    let (fixed, name) = body.split_at_checked(FIXED)?;
     let number = |at: usize| fixed.get(at..at + 4)?.try_into().ok().map(u32::from_le_bytes);
     let (stock, count, left) = (number(2)?, number(6)?, number(10)?);
     let side = match fixed[0] {
@@ -106,7 +120,7 @@ mod tests {
         fn records_read_back_and_odd_bytes_are_refused(
             is_sale: bool, id: u32, count in 1u32..=2_147_483_647, left: u32, ended in 0u8..4,
             who in proptest::option::of(("[a-z]{1,9}", any::<u64>())), at: u64,
-            odd in proptest::collection::vec(any::<u8>(), 0..40),
+            odd in proptest::collection::vec(any::<u8>(), 0..40), bit: usize,
         ) {
             let side = if is_sale { Side::Sell } else { Side::Buy };
             let refused = [Refused::NotEnough, Refused::UnknownStock, Refused::TooMany];
@@ -118,10 +132,15 @@ mod tests {
             let before = Record { order: Order::new(side, id, count).unwrap(), kept, who };
             let bytes = value(&before);
             prop_assert_eq!(record(&key(at), &bytes), Some(before));
-            prop_assert_eq!(record(&key(at), &bytes[..FIXED - 1]), None);
-            // Whatever stands there, it is read whole or refused.
-            if let Some(read) = record(&key(at), &odd) {
-                prop_assert_eq!(value(&read).len(), odd.len());
+            prop_assert_eq!(record(&key(at), &bytes[..bytes.len() - 1]), None);
+            prop_assert_eq!(record(&key(at ^ 1), &bytes), None);
+            let mut flipped = bytes.clone();
+            flipped[bit / 8 % bytes.len()] ^= 1 << (bit % 8);
+            prop_assert_eq!(record(&key(at), &flipped), None);
+            // Whatever stands there, it is read whole or refused; also where the sum is right.
+            let sum = sum_of(&key(at), &odd).to_le_bytes();
+            if let Some(read) = record(&key(at), &[&sum[..], &odd].concat()) {
+                prop_assert_eq!(body(&read).len(), odd.len());
             }
             prop_assert_eq!(left_and_price(&stock(left, id)), Some((left, id)));
             prop_assert_eq!(hashes_of(&hashes(&[at, 7])), Some(vec![at, 7]));

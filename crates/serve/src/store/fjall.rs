@@ -4,36 +4,103 @@
 //! handed to the system, above it the log is synced each time. The latest [`ORDERS_KEPT`] orders
 //! stay.
 
-use super::{NOT_OURS, ORDERS_KEPT, Opened, STOPPED, Store, StoreError, bytes};
+use super::make::Beginning;
+use super::proof::{Proof, Reading};
+use super::{NOT_OURS, ORDERS_KEPT, STOPPED, Store, StoreError, bytes};
 use crate::choice::Durability;
 use fjall::{Database, Keyspace, KeyspaceCreateOptions, PersistMode};
-use ioloom_exchange::{Exchange, Kept, Line, Record, State};
-use std::collections::HashMap;
+use ioloom_exchange::{Line, Record, State};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
+use xxhash_rust::xxh3::xxh3_128;
 
 /// What marks a database as ours, with the version of its tables.
-const MARK: &[u8] = b"ioloom-stock 1";
+const MARK: &[u8] = b"ioloom-stock 2";
 /// The file by which a directory is known as a database of fjall.
 const VERSION_FILE: &str = "version";
 
 pub(super) struct Fjall {
-    database: Database,
-    stocks: Keyspace,
-    orders: Keyspace,
-    about: Keyspace,
-    /// Prices by number: they never change.
-    prices: HashMap<u32, u32>,
+    tables: Tables,
+    proof: Proof,
     mode: PersistMode,
     path: PathBuf,
 }
 
+/// An error of any step, in words.
+type Failed = String;
+
+fn failed(error: impl Into<fjall::Error>) -> Failed {
+    match error.into() {
+        fjall::Error::Locked => "it is locked".to_owned(),
+        error => error.to_string(),
+    }
+}
+
+struct Tables {
+    // Before the database, which must be the last to go.
+    stocks: Keyspace,
+    orders: Keyspace,
+    about: Keyspace,
+    database: Database,
+}
+
+impl Tables {
+    fn open(path: &Path) -> fjall::Result<Self> {
+        let database = Database::builder(path).manual_journal_persist(true).open()?;
+        let keyspace = |name: &str| database.keyspace(name, KeyspaceCreateOptions::default);
+        let (stocks, orders, about) = (keyspace("stock")?, keyspace("orders")?, keyspace("about")?);
+        Ok(Self { stocks, orders, about, database })
+    }
+
+    fn load(&self) -> Result<(State, Proof), Failed> {
+        let of = |name: &str| self.about.get(name).map_err(failed);
+        if of("mark")?.as_deref() != Some(MARK) {
+            return Err("it is no store of this version".to_owned());
+        }
+        let number = |name: &str| Ok::<_, Failed>(of(name)?.as_deref().and_then(bytes::seq));
+        let Some((latest, seal)) = number("latest")?.zip(number("seal")?) else {
+            return Err("the number of the latest order is missing".to_owned());
+        };
+        let mut lines = Vec::new();
+        for entry in self.stocks.iter() {
+            let (key, value) = entry.into_inner().map_err(failed)?;
+            let id = <[u8; 4]>::try_from(&*key).ok().map(u32::from_be_bytes);
+            let stock = id.zip(bytes::left_and_price(&value));
+            let (id, (left, price)) = stock.ok_or("the table of stocks is damaged")?;
+            lines.push(Line { id, left, price });
+        }
+        let mut reading = Reading::new(lines, latest, seal)?;
+        for entry in self.orders.iter() {
+            let (key, value) = entry.into_inner().map_err(failed)?;
+            reading.order(&bytes::record(&key, &value).ok_or("an order is damaged")?)?;
+        }
+        Ok(reading.end()?)
+    }
+}
+
+/// Makes a database in a new directory.
+pub(super) fn make(path: &Path, beginning: &Beginning<'_>) -> Result<(), Failed> {
+    let tables = Tables::open(path).map_err(failed)?;
+    let mut batch = tables.database.batch().durability(Some(PersistMode::SyncAll));
+    for line in beginning.stocks.lines() {
+        let value = bytes::stock(line.left, line.price);
+        batch.insert(&tables.stocks, line.id.to_be_bytes(), value);
+    }
+    let seal = Proof::new(beginning.stocks).seal(0);
+    batch.insert(&tables.about, "mark", MARK);
+    batch.insert(&tables.about, "latest", bytes::key(0));
+    batch.insert(&tables.about, "seal", bytes::key(seal));
+    batch.insert(&tables.about, "hashes", bytes::hashes(&[beginning.file_hash]));
+    batch.commit().map_err(failed)
+}
+
+/// Opens a database that is there.
 pub(super) fn open(
     path: &Path,
     durability: Durability,
-    initial: &Exchange,
-) -> Result<Opened, StoreError> {
+) -> Result<(Box<dyn Store>, State), StoreError> {
     let fail = |operation: &'static str| {
-        move |reason: String| StoreError {
+        move |reason: Failed| StoreError {
             operation,
             path: path.to_owned(),
             reason,
@@ -44,131 +111,97 @@ pub(super) fn open(
     if std::fs::metadata(path).is_ok_and(|about| !about.is_dir()) {
         return Err(fail("open")("it is a file, and a store of fjall is a directory".to_owned()));
     }
-    let is_used = std::fs::read_dir(path).is_ok_and(|mut dir| dir.next().is_some());
-    if is_used && !path.join(VERSION_FILE).exists() {
+    if !path.join(VERSION_FILE).exists() {
         return Err(fail("open")("it is a directory of something else".to_owned()));
     }
     let mode = match durability {
         Durability::None | Durability::Os => PersistMode::Buffer,
         Durability::Group | Durability::Each => PersistMode::SyncData,
     };
-    let database = Database::builder(path).manual_journal_persist(true).open();
-    let database = database.map_err(|e| match e {
-        fjall::Error::Locked => fail("open")("it is locked".to_owned()),
-        e => fail("open")(e.to_string()),
-    })?;
-    let keyspace = |name: &str| {
-        let keyspace = database.keyspace(name, KeyspaceCreateOptions::default);
-        keyspace.map_err(|e| fail("open")(e.to_string()))
-    };
-    let (stocks, orders, about) = (keyspace("stock")?, keyspace("orders")?, keyspace("about")?);
-    let path_too = path.to_owned();
-    let prices = HashMap::new();
-    let mut fjall = Fjall { database, stocks, orders, about, prices, mode, path: path_too };
-    let loaded = fjall.load().map_err(|e| fail("read")(e.to_string()))?;
-    let state = loaded.map_err(|reason| fail("read")(reason.to_owned()))?;
-    if state.is_none() {
-        fjall.create(initial).map_err(|e| fail("make")(e.to_string()))?;
+    prove_lists(path).map_err(fail("read"))?;
+    let opened = undamaged(|| {
+        let tables = Tables::open(path).map_err(failed).map_err(fail("open"))?;
+        let (state, proof) = tables.load().map_err(fail("read"))?;
+        Ok((tables, state, proof))
+    });
+    let damaged = || Err(fail("open")("fjall gives it up as damaged".to_owned()));
+    let (tables, state, proof) = opened.unwrap_or_else(damaged)?;
+    Ok((Box::new(Fjall { tables, proof, mode, path: path.to_owned() }), state))
+}
+
+/// Holds the list of files of each tree against the sum that fjall keeps of it in the file `current`,
+/// and does not look at itself: a list that is damaged ends the whole program by a panic within a
+/// panic. What is missing is left to fjall.
+fn prove_lists(path: &Path) -> Result<(), Failed> {
+    let trees = std::fs::read_dir(path.join("keyspaces")).into_iter().flatten().flatten();
+    for tree in trees.map(|entry| entry.path()) {
+        let Ok(current) = std::fs::read(tree.join("current")) else { continue };
+        let told = current.split_first_chunk::<8>().and_then(|(number, rest)| {
+            let (sum, _) = rest.split_first_chunk::<16>()?;
+            Some((u64::from_le_bytes(*number), u128::from_le_bytes(*sum)))
+        });
+        let (number, sum) = told.ok_or("the number of the list of its files is cut")?;
+        let Ok(list) = std::fs::read(tree.join(format!("v{number}"))) else { continue };
+        if xxh3_128(&list) != sum {
+            return Err("the list of its files is damaged".to_owned());
+        }
     }
-    let exchange = state.as_ref().map_or(initial, |state| state.exchange());
-    fjall.prices = exchange.lines().map(|line| (line.id, line.price)).collect();
-    Ok(Opened { store: Box::new(fjall), state })
+    Ok(())
+}
+
+/// Opening meets damage that fjall takes for impossible and panics at (a number of levels in its list
+/// of files, for one). That is a refusal like others; none if it was one.
+fn undamaged<T>(open: impl FnOnce() -> T) -> Option<T> {
+    catch_unwind(AssertUnwindSafe(open)).ok()
 }
 
 impl Fjall {
-    fn create(&self, initial: &Exchange) -> fjall::Result<()> {
-        let mut batch = self.database.batch().durability(Some(PersistMode::SyncAll));
-        for line in initial.lines() {
-            let value = bytes::stock(line.left, line.price);
-            batch.insert(&self.stocks, line.id.to_be_bytes(), value);
-        }
-        batch.insert(&self.about, "latest", bytes::key(0));
-        batch.insert(&self.about, "mark", MARK);
-        batch.commit()
-    }
-
-    /// The state; `None` in a new store, and a word where it is none of ours.
-    fn load(&self) -> fjall::Result<Result<Option<State>, &'static str>> {
-        let Some(mark) = self.about.get("mark")? else {
-            let is_empty = self.stocks.is_empty()? && self.orders.is_empty()?;
-            return Ok(if is_empty { Ok(None) } else { Err("it is no store of ours") });
-        };
-        if &*mark != MARK {
-            return Ok(Err("it is no store of this version"));
-        }
-        let latest = self.about.get("latest")?;
-        let Some(latest) = latest.as_deref().and_then(bytes::seq) else {
-            return Ok(Err("the number of the latest order is missing"));
-        };
-        let mut lines = Vec::new();
-        for entry in self.stocks.iter() {
-            let (key, value) = entry.into_inner()?;
-            let id = <[u8; 4]>::try_from(&*key).ok().map(u32::from_be_bytes);
-            let Some((id, (left, price))) = id.zip(bytes::left_and_price(&value)) else {
-                return Ok(Err("the table of stocks is damaged"));
-            };
-            lines.push(Line { id, left, price });
-        }
-        let mut state = State::new(lines.into_iter().collect(), latest);
-        for entry in self.orders.iter() {
-            let (key, value) = entry.into_inner()?;
-            match bytes::record(&key, &value) {
-                Some(record) if record.kept.seq() <= latest => state.remember(&record),
-                _ => return Ok(Err("the table of orders is damaged")),
-            }
-        }
-        Ok(Ok(Some(state)))
-    }
-
-    fn write(&self, records: &[Record]) -> fjall::Result<()> {
+    fn write(&mut self, records: &[Record]) -> Result<(), Failed> {
         let Some(latest) = records.last().map(|record| record.kept.seq()) else { return Ok(()) };
-        let mut batch = self.database.batch().durability(Some(self.mode));
-        let mut left_now = HashMap::new();
+        let tables = &self.tables;
+        let mut batch = tables.database.batch().durability(Some(self.mode));
         for record in records {
             let seq = record.kept.seq();
-            batch.insert(&self.orders, bytes::key(seq), bytes::value(record));
+            batch.insert(&tables.orders, bytes::key(seq), bytes::value(record));
             if let Some(old) = seq.checked_sub(ORDERS_KEPT) {
-                batch.remove(&self.orders, bytes::key(old));
-            }
-            if let Kept::Done { left, .. } = record.kept {
-                left_now.insert(record.order.stock(), left);
+                batch.remove(&tables.orders, bytes::key(old));
             }
         }
-        for (id, left) in left_now {
-            let price = self.prices.get(&id).copied().unwrap_or_default();
-            batch.insert(&self.stocks, id.to_be_bytes(), bytes::stock(left, price));
+        for line in self.proof.carry(records).ok_or("a stock is missing")? {
+            let value = bytes::stock(line.left, line.price);
+            batch.insert(&tables.stocks, line.id.to_be_bytes(), value);
         }
-        batch.insert(&self.about, "latest", bytes::key(latest));
-        batch.commit()
+        batch.insert(&tables.about, "latest", bytes::key(latest));
+        batch.insert(&tables.about, "seal", bytes::key(self.proof.seal(latest)));
+        batch.commit().map_err(failed)
     }
 
     fn hashes(&self) -> fjall::Result<Vec<u64>> {
-        let value = self.about.get("hashes")?;
+        let value = self.tables.about.get("hashes")?;
         Ok(value.and_then(|value| bytes::hashes_of(&value)).unwrap_or_default())
     }
 
     fn set_hashes(&self, hashes: &[u64]) -> fjall::Result<()> {
-        let mut batch = self.database.batch().durability(Some(self.mode));
-        batch.insert(&self.about, "hashes", bytes::hashes(hashes));
+        let mut batch = self.tables.database.batch().durability(Some(PersistMode::SyncAll));
+        batch.insert(&self.tables.about, "hashes", bytes::hashes(hashes));
         batch.commit()
     }
 
-    fn stopped(&self, error: &fjall::Error) -> StoreError {
-        let (path, reason) = (self.path.clone(), error.to_string());
-        StoreError { operation: "write to", path, reason, advice: STOPPED }
+    fn stopped(&self, reason: String) -> StoreError {
+        StoreError { operation: "write to", path: self.path.clone(), reason, advice: STOPPED }
     }
 }
 
 impl Store for Fjall {
     fn commit(&mut self, records: &[Record]) -> Result<(), StoreError> {
-        self.write(records).map_err(|error| self.stopped(&error))
+        self.write(records).map_err(|reason| self.stopped(reason))
     }
 
     fn stock_hashes(&mut self) -> Result<Vec<u64>, StoreError> {
-        self.hashes().map_err(|error| self.stopped(&error))
+        self.hashes().map_err(|error| self.stopped(error.to_string()))
     }
 
     fn set_stock_hashes(&mut self, hashes: &[u64]) -> Result<(), StoreError> {
-        self.set_hashes(hashes).map_err(|error| self.stopped(&error))
+        self.set_hashes(hashes).map_err(|error| self.stopped(error.to_string()))
     }
 }

@@ -2,15 +2,20 @@
 //!
 //! A store takes batches of records, each batch one commit: after a crash it holds all of it or
 //! nothing. What it holds is the stocks, their latest orders with the answers (so that a repeated
-//! order gets the same answer after a restart), and which stock files were written from it.
+//! order gets the same answer after a restart), and which stock files were written from it. A new
+//! one is made beside its place (`make`), and what it holds is proved when it is opened (`proof`).
 
 mod bytes;
 mod fjall;
+mod make;
+mod proof;
 mod redb;
 mod sqlite;
 
 use crate::choice::{Durability, StoreKind};
 use ioloom_exchange::{Exchange, Record, State};
+use ioloom_sys::fault;
+use make::Beginning;
 use std::path::{Path, PathBuf};
 use thiserror::Error;
 
@@ -41,7 +46,8 @@ pub(crate) trait Store: Send {
     /// The hashes of stock files that may be found: those that were written from this store last.
     fn stock_hashes(&mut self) -> Result<Vec<u64>, StoreError>;
 
-    /// Notes that stock files of these hashes may be found from now on.
+    /// Notes that stock files of these hashes may be found from now on; on the disk at any durability,
+    /// with every order before, because the stock file is too.
     fn set_stock_hashes(&mut self, hashes: &[u64]) -> Result<(), StoreError>;
 }
 
@@ -49,20 +55,68 @@ pub(crate) trait Store: Send {
 pub(crate) struct Opened {
     /// The store.
     pub(crate) store: Box<dyn Store>,
-    /// The state that it held; `None` if it is new.
-    pub(crate) state: Option<State>,
+    /// The state that it holds.
+    pub(crate) state: State,
+    /// Whether it was made now.
+    pub(crate) is_new: bool,
 }
 
-/// Opens a store, or makes a new one that holds these stocks.
+/// Opens a store, or makes a new one that holds these stocks, which come from a file of this hash.
 pub(crate) fn open(
     kind: StoreKind,
     path: &Path,
     durability: Durability,
-    initial: &Exchange,
+    stocks: &Exchange,
+    file_hash: u64,
 ) -> Result<Opened, StoreError> {
-    match kind {
-        StoreKind::Sqlite => sqlite::open(path, durability, initial),
-        StoreKind::Redb => redb::open(path, initial),
-        StoreKind::Fjall => fjall::open(path, durability, initial),
+    let is_new = make::is_missing(kind, path).map_err(|e| StoreError {
+        operation: "open",
+        path: path.to_owned(),
+        reason: e.to_string(),
+        advice: NOT_OURS,
+    })?;
+    if is_new {
+        make::make(kind, path, &Beginning { stocks, file_hash })?;
+    }
+    let (store, state) = match kind {
+        StoreKind::Sqlite => sqlite::open(path, durability),
+        StoreKind::Redb => redb::open(path),
+        StoreKind::Fjall => fjall::open(path, durability),
+    }?;
+    let store = Box::new(Seam { store, path: path.to_owned() });
+    Ok(Opened { store, state, is_new })
+}
+
+/// A store whose calls pass the fault seam: those of an engine to the system are its own.
+struct Seam {
+    store: Box<dyn Store>,
+    path: PathBuf,
+}
+
+impl Seam {
+    fn pass(&self, operation: &'static str) -> Result<(), StoreError> {
+        fault::call(operation, || Ok(())).map_err(|e| StoreError {
+            operation: "write to",
+            path: self.path.clone(),
+            reason: e.to_string(),
+            advice: STOPPED,
+        })
+    }
+}
+
+impl Store for Seam {
+    fn commit(&mut self, records: &[Record]) -> Result<(), StoreError> {
+        self.pass("commit")?;
+        self.store.commit(records)
+    }
+
+    fn stock_hashes(&mut self) -> Result<Vec<u64>, StoreError> {
+        self.pass("stock-hashes")?;
+        self.store.stock_hashes()
+    }
+
+    fn set_stock_hashes(&mut self, hashes: &[u64]) -> Result<(), StoreError> {
+        self.pass("set-stock-hashes")?;
+        self.store.set_stock_hashes(hashes)
     }
 }

@@ -1,10 +1,13 @@
 //! The store as a redb database: copy-on-write trees in one file, checksums, no log.
 //!
 //! A commit is synced, always: redb has nothing between memory and disk, so durability `os` is refused
-//! with it. The latest [`ORDERS_KEPT`] orders stay.
+//! with it. The latest [`ORDERS_KEPT`] orders stay. Opening reads the whole file, because redb proves
+//! its sums only when it is asked to.
 
-use super::{NOT_OURS, ORDERS_KEPT, Opened, STOPPED, Store, StoreError, bytes};
-use ioloom_exchange::{Exchange, Kept, Line, Record, State};
+use super::make::Beginning;
+use super::proof::{Proof, Reading};
+use super::{NOT_OURS, ORDERS_KEPT, STOPPED, Store, StoreError, bytes};
+use ioloom_exchange::{Line, Record, State};
 use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition};
 use std::path::{Path, PathBuf};
 
@@ -12,10 +15,11 @@ const STOCKS: TableDefinition<'_, u32, &[u8]> = TableDefinition::new("stock");
 const ORDERS: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("orders");
 const ABOUT: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("about");
 /// What marks a database as ours, with the version of its tables.
-const MARK: &[u8] = b"ioloom-stock 1";
+const MARK: &[u8] = b"ioloom-stock 2";
 
 pub(super) struct Redb {
     database: Database,
+    proof: Proof,
     path: PathBuf,
 }
 
@@ -26,7 +30,31 @@ fn failed(error: impl Into<redb::Error>) -> Failed {
     error.into().to_string()
 }
 
-pub(super) fn open(path: &Path, initial: &Exchange) -> Result<Opened, StoreError> {
+/// Makes a database in a new file.
+pub(super) fn make(path: &Path, beginning: &Beginning<'_>) -> Result<(), Failed> {
+    let database = Database::create(path).map_err(failed)?;
+    let transaction = database.begin_write().map_err(failed)?;
+    {
+        let mut stocks = transaction.open_table(STOCKS).map_err(failed)?;
+        for line in beginning.stocks.lines() {
+            let value = bytes::stock(line.left, line.price);
+            stocks.insert(line.id, value.as_slice()).map_err(failed)?;
+        }
+        transaction.open_table(ORDERS).map_err(failed)?;
+        let seal = Proof::new(beginning.stocks).seal(0);
+        let mut about = transaction.open_table(ABOUT).map_err(failed)?;
+        about.insert("mark", MARK).map_err(failed)?;
+        about.insert("latest", bytes::key(0).as_slice()).map_err(failed)?;
+        about.insert("seal", bytes::key(seal).as_slice()).map_err(failed)?;
+        let hashes = bytes::hashes(&[beginning.file_hash]);
+        about.insert("hashes", hashes.as_slice()).map_err(failed)?;
+    }
+    transaction.commit().map_err(failed)?;
+    database.close().map_err(failed)
+}
+
+/// Opens a database that is there.
+pub(super) fn open(path: &Path) -> Result<(Box<dyn Store>, State), StoreError> {
     let fail = |operation: &'static str| {
         move |reason: Failed| StoreError {
             operation,
@@ -35,91 +63,51 @@ pub(super) fn open(path: &Path, initial: &Exchange) -> Result<Opened, StoreError
             advice: NOT_OURS,
         }
     };
-    let database = Database::create(path).map_err(|e| match e {
+    let opened = Database::builder().set_check_integrity_on_open(true).open(path);
+    let database = opened.map_err(|e| match e {
         redb::DatabaseError::DatabaseAlreadyOpen => fail("open")("it is locked".to_owned()),
         e => fail("open")(failed(e)),
     })?;
-    let redb = Redb { database, path: path.to_owned() };
-    let state = match redb.load().map_err(fail("read"))? {
-        Loaded::Nothing => {
-            redb.create(initial).map_err(fail("make"))?;
-            None
-        }
-        Loaded::State(state) => Some(*state),
-        Loaded::Other(reason) => return Err(fail("read")(reason.to_owned())),
-    };
-    Ok(Opened { store: Box::new(redb), state })
+    let (state, proof) = load(&database).map_err(fail("read"))?;
+    Ok((Box::new(Redb { database, proof, path: path.to_owned() }), state))
 }
 
-enum Loaded {
-    Nothing,
-    State(Box<State>),
-    Other(&'static str),
+fn load(database: &Database) -> Result<(State, Proof), Failed> {
+    let transaction = database.begin_read().map_err(failed)?;
+    let about = transaction.open_table(ABOUT).map_err(failed)?;
+    let of = |name: &str| -> Result<Option<Vec<u8>>, Failed> {
+        Ok(about.get(name).map_err(failed)?.map(|value| value.value().to_vec()))
+    };
+    if of("mark")?.as_deref() != Some(MARK) {
+        return Err("it is no store of this version".to_owned());
+    }
+    let number = |name: &str| Ok::<_, Failed>(of(name)?.as_deref().and_then(bytes::seq));
+    let Some((latest, seal)) = number("latest")?.zip(number("seal")?) else {
+        return Err("the number of the latest order is missing".to_owned());
+    };
+    let mut lines = Vec::new();
+    let stocks = transaction.open_table(STOCKS).map_err(failed)?;
+    for entry in stocks.iter().map_err(failed)? {
+        let (id, value) = entry.map_err(failed)?;
+        let stock = bytes::left_and_price(value.value());
+        let (left, price) = stock.ok_or("the table of stocks is damaged")?;
+        lines.push(Line { id: id.value(), left, price });
+    }
+    let mut reading = Reading::new(lines, latest, seal)?;
+    let orders = transaction.open_table(ORDERS).map_err(failed)?;
+    for entry in orders.iter().map_err(failed)? {
+        let (seq, value) = entry.map_err(failed)?;
+        let record = bytes::record(&bytes::key(seq.value()), value.value());
+        reading.order(&record.ok_or("an order is damaged")?)?;
+    }
+    Ok(reading.end()?)
 }
 
 impl Redb {
-    fn create(&self, initial: &Exchange) -> Result<(), Failed> {
-        let transaction = self.database.begin_write().map_err(failed)?;
-        {
-            let mut stocks = transaction.open_table(STOCKS).map_err(failed)?;
-            for line in initial.lines() {
-                let value = bytes::stock(line.left, line.price);
-                stocks.insert(line.id, value.as_slice()).map_err(failed)?;
-            }
-            transaction.open_table(ORDERS).map_err(failed)?;
-            let mut about = transaction.open_table(ABOUT).map_err(failed)?;
-            about.insert("mark", MARK).map_err(failed)?;
-            about.insert("latest", bytes::key(0).as_slice()).map_err(failed)?;
-        }
-        transaction.commit().map_err(failed)
-    }
-
-    fn load(&self) -> Result<Loaded, Failed> {
-        let transaction = self.database.begin_read().map_err(failed)?;
-        let about = match transaction.open_table(ABOUT) {
-            Ok(about) => about,
-            Err(redb::TableError::TableDoesNotExist(_)) => {
-                let others = transaction.list_tables().map_err(failed)?.count();
-                let other = Loaded::Other("it is no store of ours");
-                return Ok(if others == 0 { Loaded::Nothing } else { other });
-            }
-            Err(e) => return Err(failed(e)),
-        };
-        let of = |name: &str| -> Result<Option<Vec<u8>>, Failed> {
-            Ok(about.get(name).map_err(failed)?.map(|value| value.value().to_vec()))
-        };
-        if of("mark")?.as_deref() != Some(MARK) {
-            return Ok(Loaded::Other("it is no store of this version"));
-        }
-        let Some(latest) = of("latest")?.as_deref().and_then(bytes::seq) else {
-            return Ok(Loaded::Other("the number of the latest order is missing"));
-        };
-        let mut lines = Vec::new();
-        let stocks = transaction.open_table(STOCKS).map_err(failed)?;
-        for entry in stocks.iter().map_err(failed)? {
-            let (id, value) = entry.map_err(failed)?;
-            let Some((left, price)) = bytes::left_and_price(value.value()) else {
-                return Ok(Loaded::Other("the table of stocks is damaged"));
-            };
-            lines.push(Line { id: id.value(), left, price });
-        }
-        let mut state = State::new(lines.into_iter().collect(), latest);
-        let orders = transaction.open_table(ORDERS).map_err(failed)?;
-        for entry in orders.iter().map_err(failed)? {
-            let (seq, value) = entry.map_err(failed)?;
-            match bytes::record(&bytes::key(seq.value()), value.value()) {
-                Some(record) if seq.value() <= latest => state.remember(&record),
-                _ => return Ok(Loaded::Other("the table of orders is damaged")),
-            }
-        }
-        Ok(Loaded::State(Box::new(state)))
-    }
-
-    fn write(&self, records: &[Record]) -> Result<(), Failed> {
+    fn write(&mut self, records: &[Record]) -> Result<(), Failed> {
         let Some(latest) = records.last().map(|record| record.kept.seq()) else { return Ok(()) };
         let transaction = self.database.begin_write().map_err(failed)?;
         {
-            let mut stocks = transaction.open_table(STOCKS).map_err(failed)?;
             let mut orders = transaction.open_table(ORDERS).map_err(failed)?;
             for record in records {
                 let seq = record.kept.seq();
@@ -127,16 +115,16 @@ impl Redb {
                 if let Some(old) = seq.checked_sub(ORDERS_KEPT) {
                     orders.remove(old).map_err(failed)?;
                 }
-                if let Kept::Done { left, .. } = record.kept {
-                    let id = record.order.stock();
-                    let before = stocks.get(id).map_err(failed)?;
-                    let before = before.and_then(|value| bytes::left_and_price(value.value()));
-                    let (_, price) = before.ok_or("a stock is missing")?;
-                    stocks.insert(id, bytes::stock(left, price).as_slice()).map_err(failed)?;
-                }
             }
+            let mut stocks = transaction.open_table(STOCKS).map_err(failed)?;
+            for line in self.proof.carry(records).ok_or("a stock is missing")? {
+                let value = bytes::stock(line.left, line.price);
+                stocks.insert(line.id, value.as_slice()).map_err(failed)?;
+            }
+            let seal = self.proof.seal(latest);
             let mut about = transaction.open_table(ABOUT).map_err(failed)?;
             about.insert("latest", bytes::key(latest).as_slice()).map_err(failed)?;
+            about.insert("seal", bytes::key(seal).as_slice()).map_err(failed)?;
         }
         transaction.commit().map_err(failed)
     }

@@ -3,11 +3,14 @@
 //! One writer, write-ahead log. With durability `os` a commit is written and not synced
 //! (`synchronous = NORMAL`: the log is synced before a checkpoint, so a power cut loses the latest
 //! commits and damages nothing); above it every commit is synced (`FULL`). The latest
-//! [`ORDERS_KEPT`] orders stay in a table, for repeated orders and for whoever wants to look.
+//! [`ORDERS_KEPT`] orders stay in a table, for repeated orders and for whoever wants to look. Opening
+//! checks the structure of the file, whose damage would else show when it is written to.
 
-use super::{NOT_OURS, ORDERS_KEPT, Opened, STOPPED, Store, StoreError};
+use super::make::Beginning;
+use super::proof::{Damage, Proof, Reading, order_sum};
+use super::{NOT_OURS, ORDERS_KEPT, STOPPED, Store, StoreError};
 use crate::choice::Durability;
-use ioloom_exchange::{Exchange, Kept, Line, Order, Record, Refused, Side, State, Who};
+use ioloom_exchange::{Kept, Line, Order, Record, Refused, Side, State, Who};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -16,7 +19,7 @@ use std::time::Duration;
 /// Marks a database as ours ("stck").
 const APPLICATION: i64 = 0x7374_636b;
 /// The version of the tables.
-const VERSION: i64 = 1;
+const VERSION: i64 = 2;
 /// Orders after which old ones are taken out.
 const TRIM_EVERY: u64 = 50_000;
 /// How long a database may be locked by somebody who looks at it.
@@ -26,134 +29,125 @@ const TABLES: &str = "
     CREATE TABLE stock (id INTEGER PRIMARY KEY, left INTEGER NOT NULL, price INTEGER NOT NULL);
     CREATE TABLE orders (
         seq INTEGER PRIMARY KEY, side TEXT NOT NULL, stock INTEGER NOT NULL,
-        count INTEGER NOT NULL, left INTEGER, refused TEXT, client TEXT, request INTEGER);
-    CREATE TABLE latest (seq INTEGER NOT NULL);
+        count INTEGER NOT NULL, left INTEGER, refused TEXT, client TEXT, request INTEGER,
+        sum INTEGER NOT NULL);
+    CREATE TABLE latest (seq INTEGER NOT NULL, seal INTEGER NOT NULL);
     CREATE TABLE stock_file (hash INTEGER NOT NULL);";
 
 pub(super) struct Sqlite {
     connection: Connection,
     path: PathBuf,
+    proof: Proof,
+    synchronous: &'static str,
     trimmed: u64,
 }
 
+/// Makes a database in a new file.
+pub(super) fn make(path: &Path, beginning: &Beginning<'_>) -> Result<(), String> {
+    create(path, beginning).map_err(|e| e.to_string())
+}
+
+fn create(path: &Path, beginning: &Beginning<'_>) -> rusqlite::Result<()> {
+    let mut connection = Connection::open(path)?;
+    set_up(&connection, FULL)?;
+    let transaction = connection.transaction()?;
+    transaction.execute_batch(TABLES)?;
+    for line in beginning.stocks.lines() {
+        let values = params![line.id, line.left, line.price];
+        transaction.execute("INSERT INTO stock VALUES (?, ?, ?)", values)?;
+    }
+    // SQLite has signed numbers only; the bits are what counts.
+    let seal = Proof::new(beginning.stocks).seal(0) as i64;
+    transaction.execute("INSERT INTO latest VALUES (0, ?)", [seal])?;
+    let hash = beginning.file_hash as i64;
+    transaction.execute("INSERT INTO stock_file VALUES (?)", [hash])?;
+    transaction.pragma_update(None, "application_id", APPLICATION)?;
+    transaction.pragma_update(None, "user_version", VERSION)?;
+    transaction.commit()?;
+    // What is in the log enters the file, which is then all there is.
+    connection.close().map_err(|(_, error)| error)
+}
+
+/// Opens a database that is there.
 pub(super) fn open(
     path: &Path,
     durability: Durability,
-    initial: &Exchange,
-) -> Result<Opened, StoreError> {
-    let fail = |operation, advice| {
-        let path = path.to_owned();
-        move |error: rusqlite::Error| StoreError {
-            operation,
-            path,
-            reason: error.to_string(),
-            advice,
-        }
+) -> Result<(Box<dyn Store>, State), StoreError> {
+    let fail = |operation, reason: String| StoreError {
+        operation,
+        path: path.to_owned(),
+        reason,
+        advice: NOT_OURS,
     };
-    let connection = Connection::open(path).map_err(fail("open", NOT_OURS))?;
-    set_up(&connection, durability).map_err(fail("open", NOT_OURS))?;
-    let mut sqlite = Sqlite { connection, path: path.to_owned(), trimmed: 0 };
-    let state = match sqlite.kind().map_err(fail("open", NOT_OURS))? {
-        Kind::Ours => {
-            let state = sqlite.load().map_err(fail("read", NOT_OURS))?;
-            let state = state.map_err(|reason| sqlite.damaged(reason))?;
-            sqlite.trimmed = state.seq();
-            Some(state)
-        }
-        Kind::Empty => {
-            sqlite.create(initial).map_err(fail("make", NOT_OURS))?;
-            None
-        }
-        Kind::Other => return Err(sqlite.damaged("it is no store of this version".to_owned())),
+    let synchronous = match durability {
+        Durability::None | Durability::Os => "NORMAL",
+        Durability::Group | Durability::Each => FULL,
     };
-    Ok(Opened { store: Box::new(sqlite), state })
+    let opened = Connection::open(path).and_then(|connection| {
+        set_up(&connection, synchronous)?;
+        Ok(connection)
+    });
+    let connection = opened.map_err(|e| fail("open", e.to_string()))?;
+    let loaded = load(&connection).map_err(|e| fail("read", e.to_string()))?;
+    let (state, proof) = loaded.map_err(|damage| fail("read", damage.to_owned()))?;
+    let (path, trimmed) = (path.to_owned(), state.seq());
+    Ok((Box::new(Sqlite { connection, path, proof, synchronous, trimmed }), state))
 }
 
-fn set_up(connection: &Connection, durability: Durability) -> rusqlite::Result<()> {
+/// Every commit is synced.
+const FULL: &str = "FULL";
+
+fn set_up(connection: &Connection, synchronous: &str) -> rusqlite::Result<()> {
     connection.busy_timeout(LOCKED_MAX)?;
     connection.pragma_update(None, "locking_mode", "EXCLUSIVE")?;
     connection.pragma_update(None, "journal_mode", "WAL")?;
-    let synchronous = match durability {
-        Durability::None | Durability::Os => "NORMAL",
-        Durability::Group | Durability::Each => "FULL",
-    };
     connection.pragma_update(None, "synchronous", synchronous)
 }
 
-enum Kind {
-    Empty,
-    Ours,
-    Other,
+/// What the database holds, or why that cannot be right.
+fn load(connection: &Connection) -> rusqlite::Result<Result<(State, Proof), Damage>> {
+    let pragma = |name| connection.pragma_query_value(None, name, |row| row.get(0));
+    let (application, version): (i64, i64) = (pragma("application_id")?, pragma("user_version")?);
+    if (application, version) != (APPLICATION, VERSION) {
+        return Ok(Err("it is no store of this version"));
+    }
+    let check: String = connection.query_row("PRAGMA quick_check(1)", [], |row| row.get(0))?;
+    if check != "ok" {
+        return Ok(Err("the structure of the file is damaged"));
+    }
+    let mut stocks = connection.prepare("SELECT id, left, price FROM stock")?;
+    let line = |row: &Row<'_>| Ok(Line { id: row.get(0)?, left: row.get(1)?, price: row.get(2)? });
+    let lines: Vec<Line> = stocks.query_map([], line)?.collect::<rusqlite::Result<_>>()?;
+    let latest = "SELECT seq, seal FROM latest";
+    let numbers = |row: &Row<'_>| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?));
+    let Some((latest, seal)) = connection.query_row(latest, [], numbers).optional()? else {
+        return Ok(Err("the number of the latest order is missing"));
+    };
+    let mut reading = match Reading::new(lines, latest as u64, seal as u64) {
+        Ok(reading) => reading,
+        Err(damage) => return Ok(Err(damage)),
+    };
+    let mut orders = connection.prepare(
+        "SELECT seq, side, stock, count, left, refused, client, request, sum FROM orders
+         ORDER BY seq",
+    )?;
+    let mut rows = orders.query([])?;
+    while let Some(row) = rows.next()? {
+        let Some(record) = record(row)? else { return Ok(Err("an order is damaged")) };
+        if let Err(damage) = reading.order(&record) {
+            return Ok(Err(damage));
+        }
+    }
+    Ok(reading.end())
 }
 
 impl Sqlite {
-    fn damaged(&self, reason: String) -> StoreError {
-        StoreError { operation: "read", path: self.path.clone(), reason, advice: NOT_OURS }
-    }
-
-    fn kind(&self) -> rusqlite::Result<Kind> {
-        let pragma = |name| self.connection.pragma_query_value(None, name, |row| row.get(0));
-        let (application, version): (i64, i64) =
-            (pragma("application_id")?, pragma("user_version")?);
-        let tables: i64 =
-            self.connection
-                .query_row("SELECT count(*) FROM sqlite_master", [], |row| row.get(0))?;
-        Ok(match (application, version, tables) {
-            (APPLICATION, VERSION, _) => Kind::Ours,
-            (0, 0, 0) => Kind::Empty,
-            _ => Kind::Other,
-        })
-    }
-
-    fn create(&mut self, initial: &Exchange) -> rusqlite::Result<()> {
-        let transaction = self.connection.transaction()?;
-        transaction.execute_batch(TABLES)?;
-        for line in initial.lines() {
-            transaction.execute(
-                "INSERT INTO stock VALUES (?, ?, ?)",
-                params![line.id, line.left, line.price],
-            )?;
-        }
-        transaction.execute("INSERT INTO latest VALUES (0)", [])?;
-        transaction.pragma_update(None, "application_id", APPLICATION)?;
-        transaction.pragma_update(None, "user_version", VERSION)?;
-        transaction.commit()
-    }
-
-    fn load(&self) -> rusqlite::Result<Result<State, String>> {
-        let mut stocks = self.connection.prepare("SELECT id, left, price FROM stock")?;
-        let line =
-            |row: &Row<'_>| Ok(Line { id: row.get(0)?, left: row.get(1)?, price: row.get(2)? });
-        let exchange: Exchange = stocks.query_map([], line)?.collect::<rusqlite::Result<_>>()?;
-        let latest = "SELECT seq FROM latest";
-        let seq: Option<i64> =
-            self.connection.query_row(latest, [], |row| row.get(0)).optional()?;
-        let Some(seq) = seq.and_then(|seq| u64::try_from(seq).ok()) else {
-            return Ok(Err("the number of the latest order is missing".to_owned()));
-        };
-        let mut state = State::new(exchange, seq);
-        let mut orders = self.connection.prepare(
-            "SELECT seq, side, stock, count, left, refused, client, request FROM orders
-             WHERE client IS NOT NULL ORDER BY seq",
-        )?;
-        let mut rows = orders.query([])?;
-        while let Some(row) = rows.next()? {
-            match record(row)? {
-                Some(record) if record.kept.seq() <= seq => state.remember(&record),
-                _ => return Ok(Err("the table of orders is damaged".to_owned())),
-            }
-        }
-        Ok(Ok(state))
-    }
-
     fn write(&mut self, records: &[Record]) -> rusqlite::Result<()> {
         let Some(latest) = records.last().map(|record| record.kept.seq()) else { return Ok(()) };
         let transaction = self.connection.transaction()?;
         {
-            let mut insert =
-                transaction.prepare_cached("INSERT INTO orders VALUES (?, ?, ?, ?, ?, ?, ?, ?)")?;
-            let mut update =
-                transaction.prepare_cached("UPDATE stock SET left = ? WHERE id = ?")?;
+            let mut insert = transaction
+                .prepare_cached("INSERT INTO orders VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)")?;
             for record in records {
                 let order = &record.order;
                 let (left, refused) = match record.kept {
@@ -172,12 +166,19 @@ impl Sqlite {
                     refused,
                     client,
                     request,
+                    order_sum(record),
                 ])?;
-                if let Some(left) = left {
-                    update.execute(params![left, order.stock()])?;
-                }
             }
-            transaction.prepare_cached("UPDATE latest SET seq = ?")?.execute([latest as i64])?;
+            let mut update =
+                transaction.prepare_cached("UPDATE stock SET left = ? WHERE id = ?")?;
+            let changed = self.proof.carry(records).ok_or(rusqlite::Error::QueryReturnedNoRows)?;
+            for line in changed {
+                update.execute(params![line.left, line.id])?;
+            }
+            let seal = self.proof.seal(latest);
+            transaction
+                .prepare_cached("UPDATE latest SET seq = ?, seal = ?")?
+                .execute([latest as i64, seal as i64])?;
             if latest - self.trimmed >= TRIM_EVERY {
                 let old = latest.saturating_sub(ORDERS_KEPT);
                 transaction
@@ -210,13 +211,16 @@ impl Store for Sqlite {
     }
 
     fn set_stock_hashes(&mut self, hashes: &[u64]) -> Result<(), StoreError> {
+        let synchronous = self.synchronous;
         let write = |connection: &mut Connection| {
+            connection.pragma_update(None, "synchronous", FULL)?;
             let transaction = connection.transaction()?;
             transaction.execute("DELETE FROM stock_file", [])?;
             for hash in hashes {
                 transaction.execute("INSERT INTO stock_file VALUES (?)", [*hash as i64])?;
             }
-            transaction.commit()
+            transaction.commit()?;
+            connection.pragma_update(None, "synchronous", synchronous)
         };
         write(&mut self.connection).map_err(|error| self.stopped(&error))
     }
@@ -240,7 +244,9 @@ fn record(row: &Row<'_>) -> rusqlite::Result<Option<Record>> {
     let who = client
         .zip(request)
         .map(|(client, request)| Who { client: Arc::from(client), request: request as u64 });
-    Ok(Some(Record { order, kept, who }))
+    let record = Record { order, kept, who };
+    let is_whole = row.get::<_, u32>(8)? == order_sum(&record);
+    Ok(is_whole.then_some(record))
 }
 
 fn side_word(side: Side) -> &'static str {

@@ -3,6 +3,7 @@
 #![allow(clippy::print_stdout, reason = "a skipped test says so")]
 
 mod bench;
+mod damaged;
 mod polite;
 mod rude;
 mod shared;

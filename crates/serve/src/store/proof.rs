@@ -1,0 +1,179 @@
+//! What tells a damaged store from a whole one.
+//!
+//! Engines prove what they read only in part: SQLite has no sums over its tables, redb trusts a file
+//! that was closed, and fjall cuts its log where it is damaged though its trees may be ahead of it.
+//! So a store proves itself. Each order carries a sum of its own bytes, orders stand without a gap up
+//! to the latest, and one sum over all stocks is kept with the number of the latest order. What does
+//! not fit together is refused; what does is a state that the server was once in.
+//!
+//! The sum over the stocks is a sum of sums, so a commit costs two hashes for each stock that it
+//! changes, and the stocks are kept in memory once more, twelve bytes each and the tree around them.
+
+use super::{ORDERS_KEPT, bytes};
+use ioloom_exchange::{Exchange, Kept, Line, Record, State};
+use std::collections::{BTreeMap, BTreeSet};
+use xxhash_rust::xxh3::xxh3_64;
+
+/// Why a store is not used.
+pub(super) type Damage = &'static str;
+
+/// The sum of an order, over its number and everything else of it.
+pub(super) fn order_sum(record: &Record) -> u32 {
+    sum_of(&bytes::key(record.kept.seq()), &bytes::body(record))
+}
+
+/// The same from bytes.
+pub(super) fn sum_of(key: &[u8], body: &[u8]) -> u32 {
+    let all = [key, body].concat();
+    xxh3_64(&all) as u32
+}
+
+/// The stocks as the store has them, with their sum.
+pub(super) struct Proof {
+    stocks: BTreeMap<u32, (u32, u32)>,
+    sum: u64,
+}
+
+impl Proof {
+    /// Of the stocks of an exchange.
+    pub(super) fn new(exchange: &Exchange) -> Self {
+        let stocks: BTreeMap<_, _> =
+            exchange.lines().map(|line| (line.id, (line.left, line.price))).collect();
+        let sums = stocks.iter().map(|(id, stock)| sum(*id, *stock));
+        let sum = sums.fold(0, u64::wrapping_add);
+        Self { stocks, sum }
+    }
+
+    /// What is kept beside the number of the latest order.
+    pub(super) fn seal(&self, latest: u64) -> u64 {
+        xxh3_64(&[self.sum.to_le_bytes(), latest.to_le_bytes()].concat())
+    }
+
+    /// Carries orders over, and gives the stocks that they changed as they are now. None if one of
+    /// them does not exist.
+    pub(super) fn carry(&mut self, records: &[Record]) -> Option<Vec<Line>> {
+        let mut changed = BTreeSet::new();
+        for record in records {
+            let Kept::Done { left, .. } = record.kept else { continue };
+            let id = record.order.stock();
+            let stock = self.stocks.get_mut(&id)?;
+            self.sum = self.sum.wrapping_sub(sum(id, *stock));
+            stock.0 = left;
+            self.sum = self.sum.wrapping_add(sum(id, *stock));
+            changed.insert(id);
+        }
+        let line = |id: u32| self.stocks.get(&id).map(|(left, price)| (id, *left, *price));
+        let lines = changed.into_iter().filter_map(line);
+        Some(lines.map(|(id, left, price)| Line { id, left, price }).collect())
+    }
+}
+
+fn sum(id: u32, (left, price): (u32, u32)) -> u64 {
+    xxh3_64(&[id.to_le_bytes(), left.to_le_bytes(), price.to_le_bytes()].concat())
+}
+
+/// A state that is put together from what a store holds.
+pub(super) struct Reading {
+    state: State,
+    proof: Proof,
+    latest: u64,
+    /// The number of the order before the next one.
+    before: Option<u64>,
+}
+
+impl Reading {
+    /// Begins with the stocks, the number of the latest order, and what was kept beside it.
+    pub(super) fn new(lines: Vec<Line>, latest: u64, seal: u64) -> Result<Self, Damage> {
+        let count = lines.len();
+        let exchange: Exchange = lines.into_iter().collect();
+        let proof = Proof::new(&exchange);
+        if exchange.len() != count || proof.seal(latest) != seal {
+            return Err("the stocks are not those of the latest order");
+        }
+        Ok(Self { state: State::new(exchange, latest), proof, latest, before: None })
+    }
+
+    /// Takes the next order.
+    pub(super) fn order(&mut self, record: &Record) -> Result<(), Damage> {
+        let seq = record.kept.seq();
+        let follows = match self.before {
+            Some(before) => before.checked_add(1) == Some(seq),
+            None => (1..=self.latest.saturating_sub(ORDERS_KEPT) + 1).contains(&seq),
+        };
+        if !follows || seq > self.latest {
+            return Err("orders are missing");
+        }
+        self.before = Some(seq);
+        self.state.remember(record);
+        Ok(())
+    }
+
+    /// Ends with the state and what proves it from now on.
+    pub(super) fn end(self) -> Result<(State, Proof), Damage> {
+        if self.before.unwrap_or(0) != self.latest {
+            return Err("the latest orders are missing");
+        }
+        Ok((self.state, self.proof))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ioloom_exchange::{Order, Side, Who};
+    use std::sync::Arc;
+
+    fn exchange() -> Exchange {
+        Exchange::from_text("1 10 5\n2 20 6\n7 30 7\n").unwrap()
+    }
+
+    fn records() -> Vec<Record> {
+        let mut state = State::new(exchange(), 0);
+        let who = Who { client: Arc::from("a"), request: 1 };
+        let orders = [(Side::Buy, 1, 3), (Side::Sell, 7, 1), (Side::Buy, 1, 2), (Side::Buy, 2, 21)];
+        let order = |(side, id, count)| Order::new(side, id, count).unwrap();
+        orders.iter().filter_map(|o| state.trade(&order(*o), Some(&who_of(&who, o.2))).1).collect()
+    }
+
+    fn who_of(who: &Who, count: u32) -> Who {
+        Who { request: u64::from(count) + 10, ..who.clone() }
+    }
+
+    #[test]
+    fn stocks_carried_over_have_the_sum_of_stocks_read() {
+        let mut proof = Proof::new(&exchange());
+        let records = records();
+        let changed = proof.carry(&records).unwrap();
+        let ids: Vec<_> = changed.iter().map(|line| (line.id, line.left)).collect();
+        assert_eq!(ids, [(1, 5), (7, 31)]);
+        let now = Exchange::from_text("1 5 5\n2 20 6\n7 31 7\n").unwrap();
+        let latest = records.last().unwrap().kept.seq();
+        assert_eq!(proof.seal(latest), Proof::new(&now).seal(latest));
+        assert_ne!(proof.seal(latest), proof.seal(latest - 1));
+        let unknown = Record { order: Order::new(Side::Buy, 9, 1).unwrap(), ..records[0].clone() };
+        assert!(proof.carry(&[unknown]).is_none());
+    }
+
+    #[test]
+    fn what_does_not_fit_together_is_refused() {
+        let mut proof = Proof::new(&exchange());
+        let records = records();
+        proof.carry(&records).unwrap();
+        let lines = |text: &str| Exchange::from_text(text).unwrap().lines().collect::<Vec<_>>();
+        let (good, seal) = ("1 5 5\n2 20 6\n7 31 7\n", proof.seal(4));
+        let read = |text: &str, latest, records: &[Record]| {
+            let mut reading = Reading::new(lines(text), latest, seal)?;
+            records.iter().try_for_each(|record| reading.order(record))?;
+            reading.end().map(|(state, _)| state.seq())
+        };
+        assert_eq!(read(good, 4, &records), Ok(4));
+        assert!(read("1 7 5\n2 20 6\n7 31 7\n", 4, &records).is_err());
+        assert!(read("1 5 5\n7 31 7\n", 4, &records).is_err());
+        assert!(read(good, 3, &records[..3]).is_err());
+        assert!(read(good, 4, &records[..3]).is_err());
+        assert!(read(good, 4, &records[1..]).is_err());
+        let gap = [&records[..1], &records[2..]].concat();
+        assert!(read(good, 4, &gap).is_err());
+        assert!(read(good, 4, &[]).is_err());
+    }
+}
