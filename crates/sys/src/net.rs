@@ -186,17 +186,20 @@ impl Reserve {
         Ok(Self(Some(spare()?)))
     }
 
-    /// Uses the descriptor to take one connection and close it at once.
-    pub fn turn_away(&mut self, listener: &Listener) {
+    /// Uses the descriptor to take one connection and close it at once; false if none waited. Without
+    /// a descriptor the kernel refuses to accept before it looks whether anybody is there.
+    pub fn turn_away(&mut self, listener: &Listener) -> bool {
         self.0 = None;
+        let mut was_there = false;
         // A listener of a ring would block if there were none.
         let (mut waiter, mut ready) = (wait::Poll::default(), Vec::new());
         let now = Some(Duration::ZERO);
         let asked = waiter.add(listener, 0, wait::Interest::READ);
         if asked.and_then(|()| waiter.wait(&mut ready, now)).is_ok() && !ready.is_empty() {
-            drop(listener.accept(false));
+            was_there = listener.accept(false).is_ok();
         }
         self.0 = spare().ok();
+        was_there
     }
 }
 

@@ -5,7 +5,7 @@
 //! [`Limits::hog`](crate::Limits) is therefore ended. The pool's buffer of waiting connections is
 //! bounded; when it is full a client is told `BUSY` at once, so nobody waits for ever unnoticed.
 
-use super::{Port, connections_max};
+use super::{Port, connections_max, wait_for_stop};
 use crate::error::ServeError;
 use crate::service::Service;
 use ioloom_exchange::{Session, Settings, encode};
@@ -227,7 +227,10 @@ pub(super) fn iterative(service: &Arc<Service>, ports: &[Port]) -> Result<(), Se
     let room = Room { service, open: &open, others_wait: Some(&someone_knocks) };
     std::thread::scope(|scope| {
         // The one thread may block in a read when the stop comes.
-        let stopper = scope.spawn(|| wait_for_stop(service, &open));
+        let stopper = scope.spawn(|| {
+            wait_for_stop(service, 1);
+            open.end_reading();
+        });
         let ended = accept_all(service, ports, |socket, port| {
             room.attend(0, socket, &port.settings);
             Ok(())
@@ -236,16 +239,6 @@ pub(super) fn iterative(service: &Arc<Service>, ports: &[Port]) -> Result<(), Se
         stopper.join().expect("waiting does not panic");
         ended
     })
-}
-
-/// Ends the reads of all open sockets when a stop comes.
-fn wait_for_stop(service: &Service, open: &Open) {
-    let mut waiter = Poll::default();
-    let mut ready = Vec::new();
-    if waiter.add(&**service.waker(1), 0, Interest::READ).is_ok() {
-        while !service.is_stopping() && waiter.wait(&mut ready, None).is_ok() {}
-    }
-    open.end_reading();
 }
 
 /// A thread for each connection.
@@ -362,7 +355,8 @@ pub(super) fn pool(service: &Arc<Service>, ports: &[Port]) -> Result<(), ServeEr
                 Ok(())
             })
         });
-        // Those that wait for work see the stop once they hold the lock.
+        // Also where accepting failed. Those that wait for work see it once they hold the lock.
+        service.stop();
         drop(buffer.waiting.lock().expect("no panic under this lock"));
         buffer.changed.notify_all();
         open.end_reading();

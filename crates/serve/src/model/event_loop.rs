@@ -205,11 +205,15 @@ impl<'a> EventLoop<'a> {
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => return,
                 Err(e) if is_of_one_connection(&e) => {}
                 Err(e) if is_out_of_sockets(&e) => {
-                    if let Some(reserve) = &mut self.reserve {
-                        reserve.turn_away(&port.listener);
+                    let listener = &port.listener;
+                    let turned = self.reserve.as_mut().is_some_and(|r| r.turn_away(listener));
+                    // By edge nobody tells of those who wait behind.
+                    if turned && self.waiter.is_by_edge() {
+                        break;
                     }
                     return;
                 }
+                Err(_) if self.waiter.is_by_edge() => break,
                 Err(_) => return,
             }
         }

@@ -13,11 +13,14 @@ use crate::error::ServeError;
 use crate::service::Service;
 use event_loop::{Carrier, EventLoop, Inbox, Incoming};
 use ioloom_exchange::{Answer, Form, Settings, Stop, encode};
-use ioloom_sys::net::wait::{Edge, Level, Poll, SELECT_MAX, Select, Waiter};
+use ioloom_sys::net::wait::{Edge, Interest, Level, Poll, SELECT_MAX, Select, Waiter};
 use ioloom_sys::net::{Listener, Socket};
 use std::sync::Arc;
 use std::sync::mpsc::channel;
+use std::time::Duration;
 
+/// How often it is looked for a stop where nothing can tell of it.
+const LOOK: Duration = Duration::from_millis(100);
 /// Descriptors below the limit of select that are not connections.
 const SELECT_RESERVED: usize = 24;
 
@@ -92,6 +95,18 @@ pub(crate) fn run(
         Model::UringMany => uring::run(service, 0, ports.remove(0), true),
         Model::UringPerCore => {
             several(service, ports, &|number, ports| uring::run(service, number, ports, true))
+        }
+    }
+}
+
+/// Returns when the server was asked to stop, which is told to the waker of this number.
+fn wait_for_stop(service: &Service, waker: usize) {
+    let (mut waiter, mut ready) = (Poll::default(), Vec::new());
+    let added = waiter.add(&**service.waker(waker), 0, Interest::READ);
+    while !service.is_stopping() {
+        // Without the waker, and while waiting fails, it is looked now and then.
+        if added.is_err() || waiter.wait(&mut ready, None).is_err() {
+            std::thread::sleep(LOOK);
         }
     }
 }

@@ -4,12 +4,11 @@
 //! buffer lives only while there is something to read. Where an answer may wait for a disk or for
 //! another thread, the worker says so first, and another one takes over its tasks.
 
-use super::{Port, busy_bytes, connections_max};
+use super::{Port, busy_bytes, connections_max, wait_for_stop};
 use crate::error::ServeError;
 use crate::service::Service;
 use ioloom_exchange::{Session, Settings, encode};
-use ioloom_sys::net::is_out_of_sockets;
-use ioloom_sys::net::wait::{Interest, Poll, Waiter as _};
+use ioloom_sys::net::{Reserve, is_out_of_sockets};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -22,7 +21,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 const BUFFER_BYTES: usize = 16 * 1024;
 /// How long the end of a client is waited for after ours.
 const LINGER: Duration = Duration::from_secs(1);
-/// How long nobody is accepted when descriptors have run out.
+/// How long somebody to turn away is waited for when descriptors have run out.
 const PAUSE: Duration = Duration::from_millis(10);
 /// A limit that is none.
 const NEVER: Duration = Duration::from_secs(u32::MAX as u64);
@@ -38,8 +37,10 @@ pub(super) fn run(service: &Arc<Service>, ports: Vec<Port>) -> Result<(), ServeE
         .map_err(ServeError::system("start the threads of tokio"))?;
     let (tell, told) = watch::channel(false);
     let service_too = Arc::clone(service);
+    // On a thread of its own: to wait for a descriptor of ours inside of tokio it would have to be
+    // promised, unsafely, that it stays open.
     let waiting = std::thread::Builder::new().name("stop".to_owned()).spawn(move || {
-        wait_for_stop(&service_too);
+        wait_for_stop(&service_too, 0);
         let _ = tell.send(true);
     });
     let waiting = waiting.map_err(ServeError::system("start a thread"))?;
@@ -49,15 +50,6 @@ pub(super) fn run(service: &Arc<Service>, ports: Vec<Port>) -> Result<(), ServeE
     // What is still open has had its time.
     runtime.shutdown_background();
     ended
-}
-
-/// Returns when the server was asked to stop. On a thread of its own: to wait for a descriptor of ours
-/// inside of tokio it would have to be promised, unsafely, that it stays open.
-fn wait_for_stop(service: &Service) {
-    let (mut waiter, mut ready) = (Poll::default(), Vec::new());
-    if waiter.add(&**service.waker(0), 0, Interest::READ).is_ok() {
-        while !service.is_stopping() && waiter.wait(&mut ready, None).is_ok() {}
-    }
 }
 
 async fn serve(
@@ -85,6 +77,7 @@ async fn accept(
     settings: Settings,
     mut told: watch::Receiver<bool>,
 ) {
+    let mut reserve = Reserve::new().ok();
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
@@ -106,7 +99,12 @@ async fn accept(
                 let _ = stream.writable().await;
                 let _ = stream.try_write(&busy_bytes(&settings));
             }
-            Err(e) if is_out_of_sockets(&e) => tokio::time::sleep(PAUSE).await,
+            Err(e) if is_out_of_sockets(&e) => {
+                // With the descriptor held back one connection is taken and closed.
+                drop(reserve.take());
+                drop(timeout(PAUSE, listener.accept()).await);
+                reserve = Reserve::new().ok();
+            }
             Err(_) => {}
         }
     }

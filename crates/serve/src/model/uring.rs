@@ -40,6 +40,8 @@ struct Hall<'a> {
     listeners: Vec<(Arc<Listener>, Settings)>,
     /// Listeners whose request has ended.
     to_accept: Vec<usize>,
+    /// The same, but there is no descriptor for a connection: to be asked again when one is free.
+    starved: Vec<usize>,
     reserve: Option<Reserve>,
     slots: Vec<Option<Slot>>,
     free: Vec<usize>,
@@ -67,6 +69,7 @@ pub(super) fn run(
         service,
         to_accept: (0..listeners.len()).collect(),
         listeners,
+        starved: Vec::new(),
         reserve: Reserve::new().ok(),
         slots: Vec::new(),
         free: Vec::new(),
@@ -114,17 +117,19 @@ impl Hall<'_> {
         match event {
             Event::Woken => self.woken = true,
             Event::Accepted { token, socket, goes_on } => {
-                if !goes_on {
-                    self.to_accept.push(token);
-                }
+                let mut is_starved = false;
                 match socket {
                     Ok(socket) => self.admit(socket, token),
                     Err(e) if is_out_of_sockets(&e) => {
-                        if let Some(reserve) = &mut self.reserve {
-                            reserve.turn_away(&self.listeners[token].0);
-                        }
+                        let listener = &self.listeners[token].0;
+                        let reserve = self.reserve.as_mut();
+                        is_starved = !reserve.is_some_and(|r| r.turn_away(listener));
                     }
                     Err(_) => {}
+                }
+                if !goes_on {
+                    let again = if is_starved { &mut self.starved } else { &mut self.to_accept };
+                    again.push(token);
                 }
             }
             Event::Received { token, bytes, goes_on } => {
@@ -267,10 +272,12 @@ impl Hall<'_> {
         self.slots[at] = None;
         self.free.push(at);
         self.open -= 1;
+        self.to_accept.append(&mut self.starved);
         self.service.leave();
     }
 
     fn look(&mut self) {
+        self.to_accept.append(&mut self.starved);
         for at in 0..self.slots.len() {
             let overdue = self.slots[at].as_ref().is_some_and(|slot| {
                 !slot.is_dead && slot.connection.is_overdue(self.service, self.now_ns)

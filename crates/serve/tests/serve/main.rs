@@ -4,6 +4,7 @@
 
 mod bench;
 mod damaged;
+mod failing;
 mod polite;
 mod rude;
 mod shared;

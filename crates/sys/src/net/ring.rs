@@ -228,19 +228,20 @@ fn show(
                 // SAFETY: the kernel made this descriptor for us alone.
                 Socket(unsafe { OwnedFd::from_raw_fd(fd as i32) })
             });
+            let socket = fault::call("uring_accept", || socket);
             let socket = socket.inspect(|socket| {
                 let _ = rustix::net::sockopt::set_tcp_nodelay(&socket.0, true);
             });
             see(Event::Accepted { token: *token, socket, goes_on });
         }
         Some(Flight::Once(_, token, buffer)) => {
-            let bytes = result.map(|n| &buffer[..n]);
+            let bytes = fault::completion("uring_recv", result).map(|n| &buffer[..n]);
             see(Event::Received { token: *token, bytes, goes_on });
         }
         Some(Flight::Many(_, token)) => {
             let id = cqueue::buffer_select(entry.flags());
             let Some(shared) = shared else { return };
-            let bytes = match (result, id) {
+            let bytes = match (fault::completion("uring_recv", result), id) {
                 (Err(error), _) => Err(error),
                 (Ok(n), Some(id)) => Ok(shared.bytes(id, n)),
                 (Ok(_), None) => Ok(&[][..]),
@@ -253,7 +254,7 @@ fn show(
         Some(Flight::Wake(_)) => see(Event::Woken),
         Some(Flight::Send(..)) => {
             let Some(Flight::Send(_, token, bytes)) = taken else { return };
-            see(Event::Sent { token, bytes, sent: result });
+            see(Event::Sent { token, bytes, sent: fault::completion("uring_send", result) });
         }
     }
 }
