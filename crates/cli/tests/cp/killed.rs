@@ -2,6 +2,7 @@
 //! complete and right.
 
 use crate::{ioloom, place};
+use ioloom_testbed::Disk;
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -122,40 +123,9 @@ fn an_interrupted_copy_takes_back_what_it_made() {
     }
 }
 
-/// A mounted ext4 in a file.
-struct Disk {
-    point: tempfile::TempDir,
-}
-
-impl Disk {
-    fn mount(image: &Path) -> Option<Self> {
-        let point = place();
-        let mut mount = Command::new("mount");
-        let output = mount.args(["-o", "loop"]).arg(image).arg(point.path()).output().ok()?;
-        if !output.status.success() {
-            println!("skipped: mount: {}", String::from_utf8_lossy(&output.stderr).trim());
-            return None;
-        }
-        Some(Self { point })
-    }
-}
-
-impl Drop for Disk {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").arg(self.point.path()).status();
-    }
-}
-
-/// An ext4 in the file `image` of a directory, if this user may mount one.
+/// A disk in the file `image` of a directory, if this user may have one.
 fn disk_in(dir: &Path) -> Option<Disk> {
-    let image = dir.join("image");
-    fs::File::create(&image).unwrap().set_len(128 << 20).unwrap();
-    let made = Command::new("mkfs.ext4").args(["-q", "-F"]).arg(&image).output();
-    if !made.is_ok_and(|output| output.status.success()) {
-        println!("skipped: mkfs.ext4 does not run");
-        return None;
-    }
-    Disk::mount(&image)
+    Disk::make(&dir.join("image"), 128 << 20)
 }
 
 #[test]
@@ -165,19 +135,19 @@ fn no_more_is_lost_without_power_than_was_told() {
     make(&at("source"));
     let Some(disk) = disk_in(dir.path()) else { return };
     for level in ["none", "file", "full"] {
-        let to = disk.point.path().join("tree");
+        let to = disk.path().join("tree");
         let mut command = ioloom();
         command.current_dir(dir.path()).args(["cp", "-rT", "--json", "--durable", level, "source"]);
         let output = command.arg(&to).output().unwrap();
         assert!(output.status.success(), "{level}: {}", crate::said(&output));
-        fs::copy(at("image"), at("cut")).unwrap();
+        let after = disk.cut(&at("cut"));
         let told: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
         let may_be_lost = told["may_be_lost_bytes"].as_u64().unwrap();
-        let Some(after) = Disk::mount(&at("cut")) else { return };
+        let Some(after) = after else { return };
         let mut lost = 0;
         for name in all_names() {
             let content = fs::read(at("source").join(&name)).unwrap();
-            let kept = fs::read(after.point.path().join("tree").join(&name)).ok();
+            let kept = fs::read(after.path().join("tree").join(&name)).ok();
             lost += if kept.as_ref() == Some(&content) { 0 } else { content.len() as u64 };
         }
         println!("{level}: told {may_be_lost} bytes, lost {lost}");
@@ -197,13 +167,13 @@ fn what_was_reported_done_survives_a_power_cut_where_that_was_asked() {
     let source = at("source");
     for round in 0..kills(CUTS) {
         let level = if round % 2 == 0 { "file" } else { "full" };
-        let tree = disk.point.path().join("tree");
+        let tree = disk.path().join("tree");
         fs::remove_dir_all(&tree).ok();
-        fs::write(disk.point.path().join("big"), "old").unwrap();
-        assert!(Command::new("sync").arg("-f").arg(disk.point.path()).status().unwrap().success());
+        fs::write(disk.path().join("big"), "old").unwrap();
+        disk.sync();
         let mut done = Vec::new();
         for (from, to, part) in [("source", "tree", 0.0), ("source/big", "big", 0.37)] {
-            let to = disk.point.path().join(to);
+            let to = disk.path().join(to);
             let mut command = ioloom();
             command.current_dir(dir.path()).args(["cp", "-a", "--durable", level, from]).arg(&to);
             let mut child = command.stderr(Stdio::null()).spawn().unwrap();
@@ -213,15 +183,14 @@ fn what_was_reported_done_survives_a_power_cut_where_that_was_asked() {
             done.push(child.wait().unwrap().success());
         }
         // The power goes now: what the device has is what there is.
-        fs::copy(at("image"), at("cut")).unwrap();
-        let Some(after) = Disk::mount(&at("cut")) else { return };
-        let seen = after.point.path();
+        let Some(after) = disk.cut(&at("cut")) else { return };
+        let seen = after.path();
         if seen.join("tree").exists() || done[0] {
             assert!(whole(&source, &seen.join("tree")), "round {round}, {level}, done {}", done[0]);
         }
         let big = fs::read(seen.join("big")).unwrap();
         assert!(big == content(999, 20 << 20) || big == b"old" && !done[1], "round {round}: big");
-        for left in fs::read_dir(disk.point.path()).unwrap() {
+        for left in fs::read_dir(disk.path()).unwrap() {
             let left = left.unwrap();
             if left.file_name().to_string_lossy().contains(".ioloom-") {
                 let _ = fs::remove_dir_all(left.path()).or_else(|_| fs::remove_file(left.path()));
