@@ -10,7 +10,6 @@ mod home;
 mod kill;
 mod load;
 mod media;
-mod serve;
 mod sets;
 mod study;
 mod trace;

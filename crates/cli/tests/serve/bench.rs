@@ -1,0 +1,265 @@
+//! The program as a server, orders for it under load, and the proof that none is lost.
+
+use ioloom_testbed::Place;
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
+use std::sync::Mutex;
+use std::time::Duration;
+
+/// Clients that order at the same time.
+pub(crate) const CLIENTS: usize = 3;
+/// Orders under one name, fewer than the server remembers of it.
+const ORDERS: usize = 100;
+/// Names that a client has, one after the other.
+const NAMES: usize = 40;
+/// What the stocks of these tests have left at first; enough for all orders.
+const LEFT: i64 = 100_000;
+pub(crate) const STOCKS: &str = "1 100000 10\n2 100000 20\n";
+/// A client that waits longer for an answer than this will not get one.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A place with a stock file.
+pub(crate) fn place() -> Place {
+    let place = Place::new(env!("CARGO_BIN_EXE_ioloom"));
+    place.write("stock.txt", STOCKS);
+    place
+}
+
+/// A command that serves in a directory with a stock file, on any free port.
+pub(crate) fn serve_in(dir: &Path, args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ioloom"));
+    add_args(&mut command, dir, args);
+    command
+}
+
+/// Adds what serves to the command of another program.
+pub(crate) fn add_args(command: &mut Command, dir: &Path, args: &[&str]) {
+    command.current_dir(dir).stdin(Stdio::null()).env("NO_COLOR", "1").env("COLUMNS", "80");
+    command.args(["serve", "--listen", "127.0.0.1:0", "--dialect", "line"]).args(args);
+}
+
+/// A server as a process; it ends with this.
+pub(crate) struct Served {
+    pub(crate) child: Child,
+    pub(crate) address: String,
+    said: BufReader<ChildStderr>,
+}
+
+impl Served {
+    /// Starts it; without a server what it said.
+    pub(crate) fn try_start(command: &mut Command) -> Result<Self, String> {
+        let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+        let mut child = child.expect("the program starts");
+        let mut said = BufReader::new(child.stderr.take().expect("it was asked for"));
+        let mut line = String::new();
+        said.read_line(&mut line).expect("text");
+        let Some(address) = line.trim().strip_prefix("ioloom: listening on ") else {
+            let _ = said.read_to_string(&mut line);
+            let _ = child.wait();
+            return Err(line);
+        };
+        let address = address.to_owned();
+        Ok(Self { child, address, said })
+    }
+
+    pub(crate) fn start(command: &mut Command) -> Self {
+        Self::try_start(command).unwrap_or_else(|said| panic!("it does not serve: {said}"))
+    }
+
+    pub(crate) fn in_dir(dir: &Path, args: &[&str]) -> Self {
+        Self::start(&mut serve_in(dir, args))
+    }
+
+    /// Kills it, whatever it does.
+    pub(crate) fn kill(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+
+    pub(crate) fn signal(&self, name: &str) {
+        let sent = Command::new("kill").args([name, &self.child.id().to_string()]).status();
+        assert!(sent.expect("kill starts").success());
+    }
+
+    /// Waits for its end; how that was, and what it had said.
+    pub(crate) fn ended(&mut self) -> (ExitStatus, String) {
+        let mut rest = String::new();
+        self.said.read_to_string(&mut rest).expect("text");
+        (self.child.wait().expect("it is ours"), rest)
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// A client of the numbered protocol.
+pub(crate) struct Client {
+    lines: BufReader<TcpStream>,
+}
+
+impl Client {
+    pub(crate) fn new(address: &str, name: &str) -> Option<Self> {
+        let mut client = Self::plain(address)?;
+        client.ask(&format!("HELLO stock/2 client={name}"))?;
+        Some(client)
+    }
+
+    /// Of the original protocol, in lines.
+    pub(crate) fn plain(address: &str) -> Option<Self> {
+        let stream = TcpStream::connect(address).ok()?;
+        stream.set_read_timeout(Some(PATIENCE)).expect("a time that is not zero");
+        stream.set_nodelay(true).ok()?;
+        Some(Self { lines: BufReader::new(stream) })
+    }
+
+    pub(crate) fn set_patience(&self, patience: Duration) {
+        self.lines.get_ref().set_read_timeout(Some(patience)).expect("a time that is not zero");
+    }
+
+    pub(crate) fn say(&mut self, text: &str) -> Option<()> {
+        self.lines.get_mut().write_all(text.as_bytes()).ok()
+    }
+
+    /// The answer to a line, or nothing if the server has gone.
+    pub(crate) fn ask(&mut self, text: &str) -> Option<String> {
+        self.say(&format!("{text}\n"))?;
+        self.line()
+    }
+
+    pub(crate) fn line(&mut self) -> Option<String> {
+        let mut line = String::new();
+        self.lines.read_line(&mut line).ok()?;
+        line.ends_with('\n').then(|| line.trim_end().to_owned())
+    }
+}
+
+/// Numbers that look random and come from a seed.
+pub(crate) struct Random(pub(crate) u64);
+
+impl Random {
+    pub(crate) fn below(&mut self, most: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (self.0 >> 33) % most.max(1)
+    }
+
+    /// A moment of a server under load.
+    pub(crate) fn moment(&mut self) -> Duration {
+        Duration::from_micros(2_000 + self.below(110_000))
+    }
+}
+
+fn name(client: usize, lap: usize) -> String {
+    format!("c{client}-{lap}")
+}
+
+fn order(client: usize, id: usize) -> String {
+    let side = if (client + id).is_multiple_of(3) { "SELL" } else { "BUY" };
+    format!("{id} {side} {} {}", id % 2 + 1, client + 1)
+}
+
+/// The answers that one name got.
+type Answers = BTreeMap<usize, String>;
+/// The answers of all names of all clients.
+pub(crate) type Heard = Vec<Vec<Answers>>;
+
+pub(crate) fn count(heard: &Heard) -> usize {
+    heard.iter().flatten().map(BTreeMap::len).sum()
+}
+
+/// Gives the orders of one name, so many at a time; nothing at the end of the server.
+fn lap(
+    address: &str,
+    (client, lap): (usize, usize),
+    at_once: usize,
+    heard: &Mutex<Heard>,
+) -> Option<()> {
+    heard.lock().expect("no panic")[client].push(Answers::new());
+    let mut connection = Client::new(address, &name(client, lap))?;
+    let ids: Vec<usize> = (1..=ORDERS).collect();
+    for ids in ids.chunks(at_once) {
+        connection.say(&ids.iter().map(|id| order(client, *id) + "\n").collect::<String>())?;
+        for id in ids {
+            let answer = connection.line()?;
+            heard.lock().expect("no panic")[client][lap].insert(*id, answer);
+        }
+    }
+    Some(())
+}
+
+/// Orders of several clients, one of them pipelined, until the server is killed after some time; gives
+/// the answers that arrived.
+pub(crate) fn killed_under_load(server: &mut Served, after: Duration) -> Heard {
+    let heard = Mutex::new(vec![Vec::new(); CLIENTS]);
+    let address = server.address.clone();
+    std::thread::scope(|scope| {
+        for client in 0..CLIENTS {
+            let (heard, address) = (&heard, &address);
+            let at_once = if client == 0 { 10 } else { 1 };
+            let laps =
+                move || (0..NAMES).try_for_each(|at| lap(address, (client, at), at_once, heard));
+            scope.spawn(laps);
+        }
+        std::thread::sleep(after);
+        server.kill();
+    });
+    heard.into_inner().expect("no panic")
+}
+
+pub(crate) fn log_number(answer: &str) -> u64 {
+    let word = answer.rsplit(' ').next().expect("a word");
+    word.parse().unwrap_or_else(|_| panic!("no number in {answer:?}"))
+}
+
+/// What a server that started again has of a log.
+pub(crate) struct Recovered {
+    /// Orders that are there.
+    pub(crate) orders: u64,
+    /// Orders that had been acknowledged and are not.
+    pub(crate) lost: usize,
+}
+
+/// Asks a server that was started again what it has, and holds that against what was heard: the log
+/// is a prefix of what was ordered, and the stocks are what it leads to.
+pub(crate) fn recovered(server: &Served, heard: &Heard, case: &str) -> Recovered {
+    let mut watcher = Client::new(&server.address, "watcher").expect("it serves");
+    let orders = log_number(&watcher.ask("1 SHOW").expect("a list"));
+    let left = |line: String| line.split(' ').nth(1).and_then(|word| word.parse().ok());
+    let mut stock = || watcher.line().and_then(left).expect("a stock");
+    let mut left: [i64; 2] = [stock(), stock()];
+    // Every client sends everything again: what is there gets the answer it had, and is not carried
+    // out again.
+    let (mut numbers, mut lost) = (Vec::new(), 0);
+    for (client, lap, heard) in heard.iter().enumerate().flat_map(|(client, laps)| {
+        laps.iter().enumerate().map(move |(lap, heard)| (client, lap, heard))
+    }) {
+        let mut again = Client::new(&server.address, &name(client, lap)).expect("it serves");
+        again.say(&(1..=ORDERS).map(|id| order(client, id) + "\n").collect::<String>());
+        for id in 1..=ORDERS {
+            let order = order(client, id);
+            let answer = again.line().expect("an answer");
+            let number = log_number(&answer);
+            match heard.get(&id) {
+                Some(before) if log_number(before) <= orders => {
+                    assert_eq!(answer, *before, "{case}: an order that is there");
+                }
+                Some(_) => lost += 1,
+                None => {}
+            }
+            if number <= orders {
+                numbers.push(number);
+                let count = i64::try_from(client + 1).expect("small");
+                left[id % 2] += if order.contains("BUY") { count } else { -count };
+            }
+        }
+    }
+    numbers.sort_unstable();
+    assert_eq!(numbers, (1..=orders).collect::<Vec<_>>(), "{case}: the log has gaps");
+    assert_eq!(left, [LEFT; 2], "{case}: the stocks are not those of the log");
+    Recovered { orders, lost }
+}

@@ -1,0 +1,43 @@
+//! `serve` as people start and stop it.
+
+use crate::bench::{Client, STOCKS, Served, place, serve_in};
+use ioloom_testbed::Ran;
+
+#[test]
+fn a_stopped_server_writes_the_stock_file_and_says_what_it_did() {
+    for name in ["-TERM", "-INT"] {
+        let place = place();
+        let mut server = Served::in_dir(place.path(), &["--json"]);
+        let mut client = Client::new(&server.address, "a").unwrap();
+        assert_eq!(client.ask("1 BUY 1 10").unwrap(), "1 OK 99990 1");
+        server.signal(name);
+        assert_eq!(client.line(), None);
+        let (status, rest) = server.ended();
+        assert_eq!(status.code(), Some(0), "{rest}");
+        let out = server.child.stdout.take().unwrap();
+        let document: serde_json::Value = serde_json::from_reader(out).unwrap();
+        assert_eq!((&document["orders_done"], &document["log_number"]), (&1.into(), &1.into()));
+        let stocks = std::fs::read_to_string(place.at("stock.txt")).unwrap();
+        assert_eq!(stocks, "1 99990 10\n2 100000 20\n");
+    }
+}
+
+#[test]
+fn wrong_starts_are_refused_with_one_clear_error() {
+    let place = place();
+    let refused = |args: &[&str], code: i32, words: &[&str]| {
+        let command = &mut place.ours(&["serve"]);
+        Ran::from(command.args(args).output().unwrap()).ended(code).one_error(words);
+    };
+    std::fs::remove_file(place.at("stock.txt")).unwrap();
+    refused(&[], 1, &["stock.txt", "--stock"]);
+    place.write("stock.txt", "1 2 three\n");
+    refused(&[], 2, &["line 1", "NUMBER LEFT PRICE"]);
+    place.write("stock.txt", STOCKS);
+    refused(&["--model", "io-threads", "--sharing", "global"], 3, &["writer"]);
+    refused(&["--sharing", "atomic", "--durability", "group"], 3, &["durability none"]);
+    refused(&["--connections", "1000000"], 3, &["ulimit"]);
+    let first = Served::start(&mut serve_in(place.path(), &[]));
+    refused(&["--listen", &first.address], 1, &["--listen"]);
+    refused(&["--listen", "127.0.0.1:0"], 1, &["stock.txt.store", "locked"]);
+}
