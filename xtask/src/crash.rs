@@ -1,8 +1,8 @@
 //! `cargo xtask crash`: kills the program at random moments and looks at what it left.
 //!
-//! Three things must survive `kill -9`: the finished runs of a study, a file set that was being
-//! made, and a copy of it. A round kills one of them; the moments come from the seed, so a failure can be repeated
-//! as far as the machine allows. The program runs from a copy in a home of its own, by which
+//! Four things must survive `kill -9`: the finished runs of a study, a file set that was being made, a
+//! copy of it, and the orders of a server in each of its stores (`stores`). A round kills one of them;
+//! the moments come from the seed, so a failure can be repeated as far as the machine allows. The program runs from a copy in a home of its own, by which
 //! processes that outlive it are known. Nothing here judges speed: a round that the program
 //! finishes before its moment counts as finished.
 //!
@@ -13,6 +13,8 @@
 //! disturbed. A copy must be absent or whole after each kill, which the manifest of the set tells
 //! that is copied with it, and the same command must come to its end.
 
+mod stores;
+
 use crate::guard::{Job, Kept};
 use crate::repo::Repo;
 use crate::steps::Outcome;
@@ -20,9 +22,10 @@ use anyhow::{Context, bail, ensure};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
+use stores::Stores;
 
 /// Rounds of the short form in `ci`.
-pub(crate) const ROUNDS_SHORT: u32 = 6;
+pub(crate) const ROUNDS_SHORT: u32 = 8;
 /// Rounds without a word on the command line.
 pub(crate) const ROUNDS: u32 = 100;
 /// Time after which a command that should end is given up.
@@ -71,12 +74,13 @@ pub(crate) fn crash(program: &Path, rounds: u32, seed: u64) -> anyhow::Result<Ou
     let mut random = Random(seed);
     let mut study: Option<Study> = None;
     let (mut killed, mut torn, mut studies, mut sets, mut copies) = (0, 0, 0, 0, 0);
+    let (mut stores, mut served) = (Stores::new(Home::new(program, "stores")?), 0);
     let reference = SetHome::new(program, "reference")?;
     let (whole, takes) = reference.undisturbed()?;
     let copying = Copying::new(&reference)?;
     for round in 0..rounds {
         let of = |error: anyhow::Error| error.context(format!("round {round} of seed {seed}"));
-        match round % 3 {
+        match round % 4 {
             1 => {
                 killed += crash_set(program, &mut random, &whole, takes).map_err(of)?;
                 sets += 1;
@@ -85,6 +89,11 @@ pub(crate) fn crash(program: &Path, rounds: u32, seed: u64) -> anyhow::Result<Ou
             2 => {
                 killed += copying.crash(program, &mut random).map_err(of)?;
                 copies += 1;
+                continue;
+            }
+            3 => {
+                killed += stores.crash(&mut random).map_err(of)?;
+                served += 1;
                 continue;
             }
             _ => {}
@@ -107,7 +116,9 @@ pub(crate) fn crash(program: &Path, rounds: u32, seed: u64) -> anyhow::Result<Ou
     }
     Ok(Outcome::Passed(format!(
         "{rounds} rounds of seed {seed}: {killed} kills, {torn} torn lines, {studies} studies, \
-         {sets} sets and {copies} copies came to their end whole"
+         {sets} sets and {copies} copies came to their end whole, {served} stores lost none of {} \
+         acknowledged orders",
+        stores.acknowledged
     )))
 }
 

@@ -33,8 +33,9 @@ cargo xtask COMMAND
   ui [--build]     check the viewer; --build writes its one embedded file anew
   gate [--bless]   instructions of the example `gate` against xtask/gate.toml;
                    --bless rewrites that file
-  crash [N [SEED]] kills a study, the making of a file set and a copy N times (100) at moments from
-                   the seed (1), and looks that nothing finished is lost and nothing is torn
+  crash [N [SEED]] kills a study, the making of a file set, a copy and a server with each of its stores
+                   N times (100) at moments from the seed (1), and looks that nothing finished is
+                   lost and nothing is torn
   soak [MINUTES [PACKAGE…]]
                    repeats the tests of packages (those with threads, randomness or kills) for so
                    many minutes (10); the first failure ends it

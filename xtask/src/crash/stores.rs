@@ -1,0 +1,245 @@
+//! A server of orders that is killed under load, with each of its stores.
+//!
+//! What must hold each time: the orders in the log are numbered without a gap, the stocks are what they
+//! lead to, and every order that was acknowledged is among them with the answer it had. Clients send
+//! everything again after a start, which tells all of it: an order that is there is repeated, one that
+//! is not is carried out now.
+
+use super::{Home, Random};
+use crate::guard::Kept;
+use anyhow::{Context, bail, ensure};
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpStream;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+/// Every store at every durability that it has.
+const STORES: [[&str; 2]; 8] = [
+    ["sqlite", "group"],
+    ["redb", "group"],
+    ["fjall", "group"],
+    ["sqlite", "os"],
+    ["fjall", "os"],
+    ["sqlite", "each"],
+    ["redb", "each"],
+    ["fjall", "each"],
+];
+/// Ways to order and to wait, of a number that has no factor in common with that of the stores.
+const MODELS: [[&str; 2]; 7] = [
+    ["epoll", "global"],
+    ["thread", "stock"],
+    ["io-threads", "writer"],
+    ["reuseport", "shards"],
+    ["pool", "rw"],
+    ["request-pool", "global"],
+    ["tokio", "stock"],
+];
+/// The latest moment at which a server is killed, from when it listens.
+const KILL_MAX: Duration = Duration::from_millis(120);
+/// Time in which a server listens, and in which it answers.
+const PATIENCE: Duration = Duration::from_secs(30);
+const CLIENTS: usize = 2;
+/// Orders of a client, fewer than are remembered of it.
+const ORDERS: u64 = 100;
+/// What a stock has at first; more than all orders of a round take.
+const LEFT: i64 = 1_000_000;
+
+/// Answers by the number of the order.
+type Answers = BTreeMap<u64, String>;
+
+/// A home for all servers, and how many orders were acknowledged in it.
+pub(super) struct Stores {
+    home: Home,
+    rounds: usize,
+    /// Orders that were acknowledged before a kill.
+    pub(super) acknowledged: usize,
+}
+
+impl Stores {
+    pub(super) fn new(home: Home) -> Self {
+        Self { home, rounds: 0, acknowledged: 0 }
+    }
+
+    /// Kills a server up to three times with the same store; how many times.
+    pub(super) fn crash(&mut self, random: &mut Random) -> anyhow::Result<u32> {
+        let [store, durability] = STORES[self.rounds % STORES.len()];
+        let [model, sharing] = MODELS[self.rounds % MODELS.len()];
+        self.rounds += 1;
+        let dir = self.home.0.join("store");
+        std::fs::create_dir(&dir).context("make a directory for a store")?;
+        std::fs::write(dir.join("stock.txt"), format!("1 {LEFT} 10\n2 {LEFT} 20\n"))
+            .context("write a stock file")?;
+        let args = [
+            ["--stock", "store/stock.txt"],
+            ["--listen", "127.0.0.1:0"],
+            ["--store", store],
+            ["--durability", durability],
+            ["--model", model],
+            ["--sharing", sharing],
+        ];
+        let args = [&["serve", "--dialect", "line"][..], args.as_flattened()].concat();
+        let mut log = Log::default();
+        let kills = 1 + random.next() % 3;
+        for life in 0..kills {
+            let of = || format!("life {life} with {store}, {durability}, {model}, {sharing}");
+            let (running, address) = self.serve(&args).with_context(of)?;
+            let names: Vec<_> = (0..CLIENTS).map(|client| format!("l{life}c{client}")).collect();
+            let heard = killed(running, &address, &names, random.moment(KILL_MAX));
+            self.acknowledged += heard.iter().map(BTreeMap::len).sum::<usize>();
+            let (running, address) = self.serve(&args).with_context(of)?;
+            log.take(&address, &names, &heard).with_context(of)?;
+            drop(running);
+        }
+        std::fs::remove_dir_all(&dir).context("remove a store")?;
+        Ok(u32::try_from(kills).unwrap_or(u32::MAX))
+    }
+
+    /// Starts a server; where it listens is the first thing that it says.
+    fn serve(&self, args: &[&str]) -> anyhow::Result<(Kept, String)> {
+        let mut running = self.home.start(args)?;
+        let since = Instant::now();
+        loop {
+            let said = std::fs::read_to_string(self.home.0.join("said")).unwrap_or_default();
+            let address = said.strip_prefix("ioloom: listening on ");
+            if let Some((address, _)) = address.and_then(|rest| rest.split_once('\n')) {
+                return Ok((running, address.to_owned()));
+            }
+            if let Some(code) = running.wait(Duration::from_millis(2))? {
+                bail!("the server ended with {code}: {}", said.trim());
+            }
+            ensure!(since.elapsed() < PATIENCE, "the server does not listen: {}", said.trim());
+        }
+    }
+}
+
+/// Orders of clients with these names until the server is killed; the answers of each.
+fn killed(running: Kept, address: &str, names: &[String], after: Duration) -> Vec<Answers> {
+    let heard = Mutex::new(vec![Answers::new(); names.len()]);
+    std::thread::scope(|scope| {
+        for (at, name) in names.iter().enumerate() {
+            let heard = &heard;
+            scope.spawn(move || {
+                let mut client = Client::new(address, name).ok()?;
+                for number in 1..=ORDERS {
+                    client.say(&order(number)).ok()?;
+                    let answer = client.line().ok()?;
+                    heard.lock().expect("no panic under this lock")[at].insert(number, answer);
+                }
+                Some(())
+            });
+        }
+        std::thread::sleep(after);
+        drop(running);
+    });
+    heard.into_inner().expect("no panic under this lock")
+}
+
+fn order(number: u64) -> String {
+    let side = if number.is_multiple_of(3) { "SELL" } else { "BUY" };
+    format!("{number} {side} {} {}\n", number % 2 + 1, number % 7 + 1)
+}
+
+/// What an order adds to its stock.
+fn change(number: u64) -> i64 {
+    let count = i64::try_from(number % 7 + 1).unwrap_or_default();
+    if number.is_multiple_of(3) { count } else { -count }
+}
+
+/// Every order of a round by its number in the log, with its stock and what it added.
+#[derive(Default)]
+struct Log(BTreeMap<u64, (u64, i64)>);
+
+impl Log {
+    /// Asks a server that was started again for the orders of these clients, which had heard this.
+    fn take(&mut self, address: &str, names: &[String], heard: &[Answers]) -> anyhow::Result<()> {
+        let mut watcher = Client::new(address, "watcher")?;
+        let (there, _) = watcher.list()?;
+        for (name, heard) in names.iter().zip(heard) {
+            let mut client = Client::new(address, name)?;
+            client.say(&(1..=ORDERS).map(order).collect::<String>())?;
+            for number in 1..=ORDERS {
+                let answer = client.line()?;
+                let seq = last_number(&answer)?;
+                if let Some(before) = heard.get(&number) {
+                    ensure!(answer == *before, "{before:?} was acknowledged, now it is {answer:?}");
+                    ensure!(seq <= there, "order {seq} was acknowledged, {there} are there");
+                }
+                let is_new = self.0.insert(seq, (number % 2, change(number))).is_none();
+                ensure!(is_new, "two orders have number {seq}");
+            }
+        }
+        let (latest, left) = watcher.list()?;
+        ensure!(self.0.keys().copied().eq(1..=latest), "the log has gaps before {latest}");
+        let mut expected = [LEFT; 2];
+        for (stock, change) in self.0.values() {
+            expected[usize::try_from(*stock)?] += change;
+        }
+        ensure!(left == expected, "the stocks are {left:?}, the log leads to {expected:?}");
+        Ok(())
+    }
+}
+
+fn last_number(line: &str) -> anyhow::Result<u64> {
+    let word = line.rsplit(' ').next().unwrap_or_default();
+    word.parse().with_context(|| format!("{line:?} has no number"))
+}
+
+struct Client(BufReader<TcpStream>);
+
+impl Client {
+    fn new(address: &str, name: &str) -> anyhow::Result<Self> {
+        let stream = TcpStream::connect(address).context("connect")?;
+        stream.set_read_timeout(Some(PATIENCE)).context("limit the time to read")?;
+        stream.set_nodelay(true).context("send at once")?;
+        let mut client = Self(BufReader::new(stream));
+        client.say(&format!("HELLO stock/2 client={name}\n"))?;
+        client.line()?;
+        Ok(client)
+    }
+
+    fn say(&mut self, text: &str) -> anyhow::Result<()> {
+        self.0.get_mut().write_all(text.as_bytes()).context("send")
+    }
+
+    /// The next line without its end.
+    fn line(&mut self) -> anyhow::Result<String> {
+        let mut line = String::new();
+        self.0.read_line(&mut line).context("read an answer")?;
+        ensure!(line.ends_with('\n'), "the server closed");
+        Ok(line.trim_end().to_owned())
+    }
+
+    /// The number of the latest order, and what the two stocks have left.
+    fn list(&mut self) -> anyhow::Result<(u64, [i64; 2])> {
+        self.say("1 SHOW\n")?;
+        let latest = last_number(&self.line()?)?;
+        let mut left = [0; 2];
+        for left in &mut left {
+            let line = self.line()?;
+            let word = line.split(' ').nth(1).unwrap_or_default();
+            *left = word.parse().with_context(|| format!("{line:?} is no stock"))?;
+        }
+        Ok((latest, left))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_have_their_number_last() {
+        assert_eq!(last_number("7 OK 90 17").unwrap(), 17);
+        assert_eq!(last_number("3 STOCKS 2 5").unwrap(), 5);
+        assert!(last_number("7 ERR late").is_err());
+    }
+
+    #[test]
+    fn orders_change_stocks_as_they_say() {
+        assert_eq!((order(3), change(3)), ("3 SELL 2 4\n".to_owned(), 4));
+        assert_eq!((order(8), change(8)), ("8 BUY 1 2\n".to_owned(), -2));
+        let most: i64 = (1..=ORDERS).map(|number| change(number).abs()).sum();
+        assert!(most * 3 * i64::try_from(CLIENTS).unwrap() < LEFT);
+    }
+}
