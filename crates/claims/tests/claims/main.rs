@@ -8,5 +8,6 @@ mod expansion;
 mod ledger;
 mod properties;
 mod published;
+mod shapes;
 mod study;
 mod synthetic;

@@ -1,0 +1,283 @@
+//! Contrasts that are more than a ratio of two arms: ladders and lines, crossings, shares, optima,
+//! correlations, media, curves and formulas.
+
+use crate::engine::{AT, judge, ratio};
+use crate::synthetic::{Store, calls, run, scatter, shared, with_calls};
+use ioloom_claims::{ClaimVerdict, Rule, Verdict};
+use ioloom_model::{CallKind, Measured};
+
+fn ladder_of(shape: &str, more: &str, times: &[(f64, f64)]) -> ClaimVerdict {
+    let mut store = Store::new(12);
+    for (n, ms) in times {
+        store.arm(&format!("t-{n}"), &[("n", *n)], *ms);
+    }
+    let text = format!(
+        "kind = \"ladder\"\n{AT}arms = \"t-{{n}}\"\naxis = \"n\"\nshape = \"{shape}\"\n{more}"
+    );
+    judge(&[&text], &store, Rule::FULL)
+}
+
+#[test]
+fn ladders_have_shapes() {
+    let even = [(1.0, 100.0), (4.0, 101.0), (16.0, 99.0)];
+    let falling = [(1.0, 400.0), (4.0, 200.0), (16.0, 100.0), (32.0, 101.0)];
+    let bumpy = [(1.0, 400.0), (4.0, 500.0), (16.0, 100.0)];
+    for (shape, more, times, expected) in [
+        ("flat", "", &even[..], Verdict::Confirmed),
+        ("flat", "", &falling[..], Verdict::Refuted),
+        ("flat", "levels = [16, 32]", &falling[..], Verdict::Confirmed),
+        ("falling", "", &falling[..], Verdict::Confirmed),
+        ("falling", "", &even[..], Verdict::Refuted),
+        ("falling", "", &bumpy[..], Verdict::Refuted),
+        ("rising", "", &falling[..], Verdict::Refuted),
+        ("knee", "within = [16, 16]", &falling[..], Verdict::Confirmed),
+        ("knee", "within = [1, 4]", &falling[..], Verdict::Refuted),
+        ("knee", "within = [1, 4]\nmargin = 2.0", &falling[..], Verdict::Confirmed),
+        (
+            "lowest",
+            "within = [4, 4]",
+            &[(1.0, 90.0), (4.0, 50.0), (16.0, 80.0)][..],
+            Verdict::Confirmed,
+        ),
+        (
+            "lowest",
+            "within = [1, 1]",
+            &[(1.0, 90.0), (4.0, 50.0), (16.0, 80.0)][..],
+            Verdict::Refuted,
+        ),
+        ("falling", "", &[(1.0, 100.0)][..], Verdict::Undecided),
+    ] {
+        let found = ladder_of(shape, more, times);
+        assert_eq!(found.verdict, expected, "{shape} {more} {times:?}: {}", found.sentence);
+    }
+    let found = ladder_of("falling", "", &falling);
+    assert!((found.evidence.numbers["median_at_n_4"] / 200e6 - 1.0).abs() < 0.02);
+}
+
+#[test]
+fn a_line_must_explain_and_grow() {
+    let line = |times: &dyn Fn(f64) -> f64| {
+        let mut store = Store::new(12);
+        for n in [1.0, 8.0, 16.0, 32.0, 40.0] {
+            store.arm(&format!("t-{n}"), &[("n", n)], times(n));
+        }
+        let text = format!(
+            "kind = \"linear\"\n{AT}arms = \"t-{{n}}\"\naxis = \"n\"\nmetric = \"elapsed_ns\"\nr2 = 0.99\ngrowth = 20"
+        );
+        judge(&[&text], &store, Rule::FULL)
+    };
+    let found = line(&|n| 10.0 * n);
+    assert_eq!(found.verdict, Verdict::Confirmed, "{}", found.sentence);
+    assert!((found.evidence.numbers["slope"] / 10e6 - 1.0).abs() < 0.05);
+    assert_eq!(line(&|n| 100.0 * n.sqrt()).verdict, Verdict::Refuted);
+    assert_eq!(line(&|n| 1000.0 + 10.0 * n).verdict, Verdict::Refuted);
+    assert_eq!(line(&|_| 100.0).verdict, Verdict::Refuted);
+}
+
+/// Runs that follow law D1 exactly, up to the scatter: compute `w_ms`, waiting `r_ms` in all.
+fn law_store(w_ms: f64, r_ms: f64) -> Store {
+    let mut store = Store::new(12);
+    for n in [2.0_f64, 3.0, 4.0, 5.0, 6.0, 8.0, 16.0, 32.0] {
+        let (name, other) = (format!("sync-{n}"), format!("reader-{n}"));
+        let sync_ms = (w_ms + r_ms) / n;
+        store.arm_with(&name.clone(), &[("n", n)], move |block| {
+            let one = shared(sync_ms * scatter(&name, block), r_ms / (w_ms + r_ms));
+            with_calls(one, CallKind::Compute, calls(100, (w_ms * 1e4) as u64))
+        });
+        store.arm(&other, &[("n", n)], w_ms / (n - 1.0));
+    }
+    store
+}
+
+#[test]
+fn crossings_are_located_beside_the_law() {
+    let text = |law: &str| {
+        format!(
+            "kind = \"crossing\"\n{AT}a = \"sync-{{n}}\"\nb = \"reader-{{n}}\"\naxis = \"n\"\n{law}"
+        )
+    };
+    let law = text("law = { name = \"reader-pays\", within = 1 }");
+    // W / R = 3.8: sync wins up to four threads, the reader from five on.
+    let store = law_store(703.0, 186.0);
+    let found = judge(&[&text("")], &store, Rule::FULL);
+    assert_eq!(found.verdict, Verdict::Confirmed, "{}", found.sentence);
+    let at = found.evidence.numbers["crossing"];
+    assert!((4.0..5.0).contains(&at), "{at}");
+    let found = judge(&[&law], &store, Rule::FULL);
+    assert_eq!(found.verdict, Verdict::Confirmed, "{}", found.sentence);
+    assert!((found.evidence.numbers["predicted"] - (1.0 + 703.0 / 186.0)).abs() < 0.2);
+    // The same times, but the runs say that they waited much less: the law expects 16 and is off.
+    let mut store = law_store(703.0, 186.0);
+    for record in &mut store.records {
+        if let ioloom_model::Outcome::Done { measured } = &mut record.outcome {
+            measured.threads.iter_mut().for_each(|t| t.io_ns /= 4);
+        }
+    }
+    let found = judge(&[&law], &store, Rule::FULL);
+    assert_eq!(found.verdict, Verdict::Refuted, "{}", found.sentence);
+    // Next to no waiting: the reader never pays, and nothing crosses.
+    let store = law_store(703.0, 7.0);
+    assert_eq!(judge(&[&text("")], &store, Rule::FULL).verdict, Verdict::Refuted);
+    let found = judge(&[&law], &store, Rule::FULL);
+    assert_eq!(found.verdict, Verdict::Undecided);
+    assert!(found.sentence.contains("no crossing"), "{}", found.sentence);
+}
+
+#[test]
+fn levels_may_be_computes() {
+    let mut store = Store::new(12);
+    for (ms, sync, reader) in [(1.0, 100.0, 80.0), (5.0, 200.0, 190.0), (20.0, 400.0, 500.0)] {
+        store.compute = format!("sleep:{ms}ms");
+        store.arm("sync", &[], sync).arm("reader", &[], reader);
+    }
+    let crossing =
+        format!("kind = \"crossing\"\n{AT}a = \"reader\"\nb = \"sync\"\naxis = \"compute\"");
+    let found = judge(&[&crossing], &store, Rule::FULL);
+    assert_eq!(
+        (found.verdict, found.parts[0].holds),
+        (Verdict::Scope, Some(true)),
+        "{}",
+        found.sentence
+    );
+    let at = found.evidence.numbers["crossing"];
+    assert!((5e6..20e6).contains(&at), "{at}");
+    let gain = |relative: bool, levels: &str, claim: &str| {
+        let text = format!(
+            "kind = \"gain\"\n{AT}a = \"sync\"\nb = \"reader\"\naxis = \"compute\"\nlevels = {levels}\nrelative = {relative}\nclaim = \"{claim}\""
+        );
+        judge(&[&text], &store, Rule::FULL).parts[0].holds
+    };
+    assert_eq!(gain(false, "[1000000, 5000000]", "greater"), Some(false));
+    assert_eq!(gain(true, "[1000000, 5000000]", "less"), Some(true));
+    assert_eq!(gain(false, "[1000000, 3000000]", "greater"), None);
+}
+
+#[test]
+fn absolute_and_relative_gains_are_told_apart() {
+    let mut store = Store::new(12);
+    for (mib, sync, reader) in [(1.0, 28.0, 22.0), (10.0, 940.0, 920.0)] {
+        store.arm_with(&format!("s-{mib}"), &[("mib", mib)], move |_| run(sync));
+        store.arm_with(&format!("r-{mib}"), &[("mib", mib)], move |_| run(reader));
+    }
+    for (relative, expected) in [(false, Verdict::Confirmed), (true, Verdict::Refuted)] {
+        let text = format!(
+            "kind = \"gain\"\n{AT}a = \"s-{{mib}}\"\nb = \"r-{{mib}}\"\naxis = \"mib\"\nlevels = [1, 10]\nrelative = {relative}\nclaim = \"greater\""
+        );
+        let found = judge(&[&text], &store, Rule::FULL);
+        assert_eq!(found.verdict, expected, "{}", found.sentence);
+    }
+}
+
+#[test]
+fn shares_differ_by_points() {
+    let mut store = Store::new(12);
+    store.arm_with("a", &[], |block| shared(100.0, 0.05 * scatter("a", block)));
+    store.arm_with("b", &[], |block| shared(100.0, 0.45 * scatter("b", block)));
+    for (metric, points, expected) in [
+        ("share.io", -30.0, Verdict::Confirmed),
+        ("share.io", -45.0, Verdict::Refuted),
+        ("share.io", 30.0, Verdict::Refuted),
+        ("share.on-cpu", 30.0, Verdict::Confirmed),
+        ("share.on-cpu + share.io", 10.0, Verdict::Refuted),
+    ] {
+        let text = format!(
+            "kind = \"share\"\n{AT}a = \"a\"\nb = \"b\"\nmetric = \"{metric}\"\npoints = {points:?}"
+        );
+        let found = judge(&[&text], &store, Rule::FULL);
+        assert_eq!(found.verdict, expected, "{metric} {points}: {}", found.sentence);
+    }
+}
+
+#[test]
+fn an_optimum_moves_or_stays() {
+    let text = "kind = \"optimum\"\nat = { experiment = \"e\", set = \"E\" }\n\
+                other = { experiment = \"e\", set = \"B\" }\narms = \"c-{n}\"";
+    for (b_times, expected) in
+        [([200.0, 100.0], Verdict::Confirmed), ([100.0, 200.0], Verdict::Refuted)]
+    {
+        let mut store = Store::new(12);
+        store.arm("c-1", &[("n", 1.0)], 50.0).arm("c-8", &[("n", 8.0)], 90.0);
+        store.set = "B".to_owned();
+        store.arm("c-1", &[("n", 1.0)], b_times[0]).arm("c-8", &[("n", 8.0)], b_times[1]);
+        let found = judge(&[text], &store, Rule::FULL);
+        assert_eq!(found.verdict, expected, "{}", found.sentence);
+    }
+}
+
+#[test]
+fn correlations_need_arms_and_a_direction() {
+    let busy = |up: bool| {
+        let mut store = Store::new(12);
+        for n in [1.0, 2.0, 4.0, 8.0, 16.0] {
+            let busy = if up { n / 20.0 } else { 1.0 - n / 20.0 };
+            store.arm_with(&format!("t-{n}"), &[("n", n)], move |_| Measured {
+                device_busy: Some(busy),
+                ..run(400.0 / n)
+            });
+        }
+        let text = format!(
+            "kind = \"correlation\"\n{AT}arms = [\"t-{{n}}\"]\nx = \"device_busy\"\ny = \"elapsed_ns\"\nrising = false\nrho = 0.6"
+        );
+        judge(&[&text], &store, Rule::FULL)
+    };
+    assert_eq!(busy(true).verdict, Verdict::Confirmed);
+    assert_eq!(busy(false).verdict, Verdict::Refuted);
+}
+
+#[test]
+fn media_need_two() {
+    let text = format!("kind = \"media\"\n{AT}arm = \"a\"\nmetric = \"elapsed_ns\"");
+    let mut store = Store::new(12);
+    store.arm("a", &[], 100.0);
+    let found = judge(&[&text], &store, Rule::FULL);
+    assert_eq!(found.verdict, Verdict::Undecided);
+    assert!(found.sentence.contains("--on"), "{}", found.sentence);
+    store.medium = "tmpfs".to_owned();
+    store.arm("a", &[], 100.0);
+    assert_eq!(judge(&[&text], &store, Rule::FULL).verdict, Verdict::Confirmed);
+    let mut store = Store::new(12);
+    store.arm("a", &[], 100.0);
+    store.medium = "tmpfs".to_owned();
+    store.arm("a", &[], 150.0);
+    assert_eq!(judge(&[&text], &store, Rule::FULL).verdict, Verdict::Refuted);
+}
+
+#[test]
+fn curves_are_read_for_their_stops() {
+    let judged = |step: usize, present: bool| {
+        let mut store = Store::new(12);
+        store.arm_with("a", &[], move |_| {
+            let mut one = run(100.0);
+            let points = (0..256).step_by(step).map(|i| (f64::from(i) * 4096.0, 5000.0));
+            if present {
+                one.curves.insert("touch_ns".to_owned(), points.collect());
+            }
+            one
+        });
+        let text = format!(
+            "kind = \"curve\"\n{AT}arm = \"a\"\ncurve = \"touch_ns\"\nof = \"period\"\nwithin = [16384, 16384]"
+        );
+        judge(&[&text], &store, Rule::FULL).verdict
+    };
+    assert_eq!(judged(4, true), Verdict::Confirmed);
+    assert_eq!(judged(32, true), Verdict::Refuted);
+    assert_eq!(judged(4, false), Verdict::NotTestableHere);
+}
+
+#[test]
+fn formulas_reach_into_both_arms() {
+    let submitted = |ms: f64, call_ms: u64| {
+        let mut store = Store::new(12);
+        store.arm_with("a", &[], move |_| {
+            with_calls(run(ms), CallKind::Read, calls(10, call_ms * 1_000_000))
+        });
+        store.arm_with("b", &[], |_| run(100.0));
+        let text = format!(
+            "{}\nmetric = \"elapsed_ns - calls.read.total_ns\"\nmetric_b = \"elapsed_ns\"\nmargin = 0.02",
+            ratio("equal")
+        );
+        judge(&[&text], &store, Rule::FULL).verdict
+    };
+    assert_eq!(submitted(120.0, 2), Verdict::Confirmed);
+    assert_eq!(submitted(120.0, 1), Verdict::Refuted);
+}
