@@ -26,6 +26,7 @@ mod null;
 mod plan;
 mod report;
 mod run;
+mod shared;
 mod speech;
 mod tally;
 mod worker;

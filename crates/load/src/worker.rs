@@ -10,8 +10,9 @@ use crate::connection::{Connection, Flight};
 use crate::draw::{Draw, Op};
 use crate::error::LoadError;
 use crate::history::{Event, Outcome};
-use crate::judge::{Known, Verdict};
+use crate::judge::Verdict;
 use crate::plan::{Pace, Plan, Think};
+use crate::shared::{FAILURES_MAX, Shared};
 use crate::speech::{Asked, Reply, Said};
 use crate::tally::{Busy, Tally, Times};
 use ioloom_exchange::Order;
@@ -22,61 +23,14 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::io;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
-use std::sync::{Barrier, Mutex};
 use std::time::Duration;
 
 /// How often it is looked for answers that take too long, nanoseconds.
 const LOOK_NS: u64 = 100_000_000;
 /// How long a connection is left alone after it failed or was turned away, nanoseconds.
 const PAUSE_NS: u64 = 10_000_000;
-/// Connections that may fail in a row before the server counts as gone.
-const FAILURES_MAX: u32 = 100;
 /// Bytes that are read at once.
 const BUFFER_BYTES: usize = 64 * 1024;
-
-/// What the threads of a load share.
-pub(crate) struct Shared<'a> {
-    pub(crate) plan: &'a Plan,
-    pub(crate) known: &'a Known,
-    pub(crate) stop: &'a AtomicBool,
-    pub(crate) ready: Barrier,
-    pub(crate) start_ns: AtomicU64,
-    /// Answers so far, for whoever watches.
-    pub(crate) answered: AtomicU64,
-    tickets: AtomicU64,
-    failures: AtomicU32,
-    gone: Mutex<Option<LoadError>>,
-}
-
-impl<'a> Shared<'a> {
-    pub(crate) fn new(plan: &'a Plan, known: &'a Known, stop: &'a AtomicBool) -> Self {
-        Self {
-            plan,
-            known,
-            stop,
-            ready: Barrier::new(plan.threads + 1),
-            start_ns: AtomicU64::new(0),
-            answered: AtomicU64::new(0),
-            tickets: AtomicU64::new(0),
-            failures: AtomicU32::new(0),
-            gone: Mutex::new(None),
-        }
-    }
-
-    /// Why the load was broken off, once.
-    pub(crate) fn take_error(&self) -> Option<LoadError> {
-        self.gone.lock().expect("no panic under this lock").take()
-    }
-
-    fn fail(&self, error: LoadError) {
-        self.gone.lock().expect("no panic under this lock").get_or_insert(error);
-    }
-
-    fn is_broken(&self) -> bool {
-        self.failures.load(Relaxed) >= FAILURES_MAX
-    }
-}
 
 pub(crate) struct Worker<'a> {
     shared: &'a Shared<'a>,
