@@ -10,10 +10,14 @@
 //! An export (see [`crate::keep`]) is a flat directory of such files, perhaps several for one
 //! session, and is read by the same code. The lines are the truth; [`crate::index`] is a cache.
 
+mod lines;
+
+pub(crate) use lines::{encode_end, encode_header, encode_picture, encode_run};
+
 use crate::expand::{Comparison, Mode};
 use crate::order::Slot;
-use ioloom_model::record::RECORD_SCHEMA;
 use ioloom_model::{Doubt, MachineFacts, RunRecord};
+use lines::{decode, encode};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions, TryLockError};
@@ -445,9 +449,7 @@ impl Writer {
     }
 
     fn write(&mut self, line: &Line) -> Result<(), StoreError> {
-        let mut text = serde_json::to_vec(line)
-            .map_err(|e| io_error("write", &self.path, REMEDY_WRITE)(e.into()))?;
-        text.push(b'\n');
+        let text = encode(line).map_err(io_error("write", &self.path, REMEDY_WRITE))?;
         let done = self.file.write_all(&text).and_then(|()| self.file.sync_data());
         if let Err(error) = done {
             // A half line must not stand between this and the next one.
@@ -539,64 +541,4 @@ fn read_file(path: &Path) -> Result<Option<Session>, StoreError> {
 
 fn at_end(reader: &mut impl BufRead) -> bool {
     reader.fill_buf().is_ok_and(<[u8]>::is_empty)
-}
-
-fn decode(path: &Path, line: usize, text: &[u8]) -> Result<Line, StoreError> {
-    #[derive(Deserialize)]
-    struct Version {
-        schema: u32,
-    }
-    #[derive(Deserialize)]
-    struct Versions {
-        session: Option<Version>,
-        run: Option<Version>,
-    }
-    let newer = |found, known| StoreError::Newer { path: path.to_owned(), found, known };
-    let check =
-        |found: u32, known: u32| if found > known { Err(newer(found, known)) } else { Ok(()) };
-    match serde_json::from_slice::<Line>(text) {
-        Ok(line) => {
-            match &line {
-                Line::Session(header) => check(header.schema, STORE_SCHEMA)?,
-                Line::Run(run) => check(run.schema, RECORD_SCHEMA)?,
-                Line::Picture(picture) => check(picture.record.schema, RECORD_SCHEMA)?,
-                Line::Note(_) | Line::End(_) => {}
-            }
-            Ok(line)
-        }
-        Err(error) => {
-            // A newer format may well fail to decode; then its version says more than the error.
-            if let Ok(versions) = serde_json::from_slice::<Versions>(text) {
-                check(versions.session.map_or(0, |v| v.schema), STORE_SCHEMA)?;
-                check(versions.run.map_or(0, |v| v.schema), RECORD_SCHEMA)?;
-            }
-            Err(StoreError::Line { path: path.to_owned(), line, reason: error.to_string() })
-        }
-    }
-}
-
-/// One line of text for a session file, as [`crate::keep`] writes it.
-pub(crate) fn encode_header(header: &SessionHeader) -> io::Result<Vec<u8>> {
-    encode(&Line::Session(Box::new(header.clone())))
-}
-
-/// One line of text for a run.
-pub(crate) fn encode_run(run: &RunRecord) -> io::Result<Vec<u8>> {
-    encode(&Line::Run(Box::new(run.clone())))
-}
-
-/// One line of text for a traced run.
-pub(crate) fn encode_picture(picture: &Picture) -> io::Result<Vec<u8>> {
-    encode(&Line::Picture(Box::new(picture.clone())))
-}
-
-/// One line of text for an end.
-pub(crate) fn encode_end(end: &SessionEnd) -> io::Result<Vec<u8>> {
-    encode(&Line::End(end.clone()))
-}
-
-fn encode(line: &Line) -> io::Result<Vec<u8>> {
-    let mut text = serde_json::to_vec(line)?;
-    text.push(b'\n');
-    Ok(text)
 }

@@ -1,0 +1,70 @@
+//! The lines of a session file as text, both ways.
+
+use super::{Line, Picture, STORE_SCHEMA, SessionEnd, SessionHeader, StoreError};
+use ioloom_model::RunRecord;
+use ioloom_model::record::RECORD_SCHEMA;
+use serde::Deserialize;
+use std::io;
+use std::path::Path;
+
+/// Reads the line of this number, counted from 1, of a session file.
+pub(super) fn decode(path: &Path, line: usize, text: &[u8]) -> Result<Line, StoreError> {
+    #[derive(Deserialize)]
+    struct Version {
+        schema: u32,
+    }
+    #[derive(Deserialize)]
+    struct Versions {
+        session: Option<Version>,
+        run: Option<Version>,
+    }
+    let newer = |found, known| StoreError::Newer { path: path.to_owned(), found, known };
+    let check =
+        |found: u32, known: u32| if found > known { Err(newer(found, known)) } else { Ok(()) };
+    match serde_json::from_slice::<Line>(text) {
+        Ok(line) => {
+            match &line {
+                Line::Session(header) => check(header.schema, STORE_SCHEMA)?,
+                Line::Run(run) => check(run.schema, RECORD_SCHEMA)?,
+                Line::Picture(picture) => check(picture.record.schema, RECORD_SCHEMA)?,
+                Line::Note(_) | Line::End(_) => {}
+            }
+            Ok(line)
+        }
+        Err(error) => {
+            // A newer format may well fail to decode; then its version says more than the error.
+            if let Ok(versions) = serde_json::from_slice::<Versions>(text) {
+                check(versions.session.map_or(0, |v| v.schema), STORE_SCHEMA)?;
+                check(versions.run.map_or(0, |v| v.schema), RECORD_SCHEMA)?;
+            }
+            Err(StoreError::Line { path: path.to_owned(), line, reason: error.to_string() })
+        }
+    }
+}
+
+/// One line of text for a session file, as [`crate::keep`] writes it.
+pub(crate) fn encode_header(header: &SessionHeader) -> io::Result<Vec<u8>> {
+    encode(&Line::Session(Box::new(header.clone())))
+}
+
+/// One line of text for a run.
+pub(crate) fn encode_run(run: &RunRecord) -> io::Result<Vec<u8>> {
+    encode(&Line::Run(Box::new(run.clone())))
+}
+
+/// One line of text for a traced run.
+pub(crate) fn encode_picture(picture: &Picture) -> io::Result<Vec<u8>> {
+    encode(&Line::Picture(Box::new(picture.clone())))
+}
+
+/// One line of text for an end.
+pub(crate) fn encode_end(end: &SessionEnd) -> io::Result<Vec<u8>> {
+    encode(&Line::End(end.clone()))
+}
+
+/// A line of text with its end.
+pub(super) fn encode(line: &Line) -> io::Result<Vec<u8>> {
+    let mut text = serde_json::to_vec(line)?;
+    text.push(b'\n');
+    Ok(text)
+}
