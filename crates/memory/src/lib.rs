@@ -20,6 +20,7 @@ mod parallel;
 mod rulers;
 pub mod single;
 pub mod smt;
+mod threads;
 
 pub use cycle::{is_one_cycle, sattolo};
 pub use ladder::Advertised;

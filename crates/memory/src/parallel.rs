@@ -2,6 +2,7 @@
 
 use crate::blocks::{Bench, least, region};
 use crate::cycle::sattolo;
+use crate::threads::spawn;
 use crate::{MemoryError, Options};
 use ioloom_model::memory::{CpuPair, MemoryResult};
 use ioloom_sys::affinity::Held;
@@ -130,7 +131,8 @@ fn together(stream: Stream, bytes: usize, cpus: &[u32], rounds: usize) -> Result
             .zip(cpus)
             .map(|((from, to), cpu)| {
                 let barrier = &barrier;
-                scope.spawn(move || {
+                let role = format!("stream-cpu{cpu}");
+                spawn(scope, role, move || {
                     let _held = Held::to(*cpu);
                     let from = &from.words()[..words];
                     let to_words = to.words().len().min(words);
@@ -219,8 +221,8 @@ fn one_way_ns(a: u32, b: u32, rounds: usize) -> Option<f64> {
         least(&times)
     };
     let (one, two) = std::thread::scope(|scope| {
-        let other = scope.spawn(|| side(b, 1));
-        let one = scope.spawn(|| side(a, 0));
+        let other = spawn(scope, format!("pong-cpu{b}"), || side(b, 1));
+        let one = spawn(scope, format!("ping-cpu{a}"), || side(a, 0));
         (one.join().unwrap_or(f64::INFINITY), other.join().unwrap_or(f64::INFINITY))
     });
     Some(one.max(two)).filter(|ns| ns.is_finite())

@@ -8,6 +8,7 @@
 
 use crate::blocks::least;
 use crate::cycle::sattolo;
+use crate::threads::spawn;
 use ioloom_model::memory::{MemoryResult, SmtResult, SmtWork};
 use ioloom_sys::affinity::Held;
 use ioloom_sys::clock::monotonic_ns;
@@ -150,7 +151,8 @@ impl Work {
                 .iter()
                 .map(|cpu| {
                     let barrier = &barrier;
-                    scope.spawn(move || self.on(*cpu, l1_bytes, barrier))
+                    let role = format!("sibling-cpu{cpu}");
+                    spawn(scope, role, move || self.on(*cpu, l1_bytes, barrier))
                 })
                 .collect();
             handles.into_iter().map(|h| h.join().ok().flatten()).collect()
