@@ -18,7 +18,7 @@ pub(crate) struct Packaged {
 }
 
 /// Programs from packages. `npm` stands apart from `nodejs`: some distributions ship both in one.
-pub(crate) const PACKAGED: [Packaged; 10] = [
+pub(crate) const PACKAGED: [Packaged; 11] = [
     Packaged { program: "git", package: "git", needed_for: "the commit in the version of results" },
     Packaged {
         program: "valgrind",
@@ -45,6 +45,11 @@ pub(crate) const PACKAGED: [Packaged; 10] = [
         program: "sar",
         package: "sysstat",
         needed_for: "tests that compare the counters with an independent program",
+    },
+    Packaged {
+        program: "strace",
+        package: "strace",
+        needed_for: "tests in which calls of a store fail",
     },
     Packaged {
         program: "mkfs.ext4",
