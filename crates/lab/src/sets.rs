@@ -169,6 +169,12 @@ fn note_use(dir: &Path) -> Result<(), String> {
     std::fs::write(&path, boot).map_err(|e| format!("write {}: {e}", path.display()))
 }
 
+/// Removes the note of a set that is not there any more.
+pub(crate) fn forget_use(dir: &Path) {
+    // One that stays is overwritten when the set is made again.
+    let _ = std::fs::remove_file(note_of_use(dir));
+}
+
 /// Whether the set was used since the machine was started. A set without a note was made by a
 /// program that kept none, and then the device alone can tell.
 fn used_since_start(dir: &Path) -> bool {

@@ -356,7 +356,10 @@ pub fn clean(work_dir: &Path, sets: &dyn Sets) -> io::Result<Vec<Cleaned>> {
                     .map_err(|e| format!("remove {}: {e}", dir.display())),
             };
             all.push(match removed {
-                Ok((files, bytes)) => Cleaned { dir, files, bytes, failed: None },
+                Ok((files, bytes)) => {
+                    crate::sets::forget_use(&dir);
+                    Cleaned { dir, files, bytes, failed: None }
+                }
                 Err(reason) => Cleaned { dir, files: 0, bytes: 0, failed: Some(reason) },
             });
         }
