@@ -199,7 +199,7 @@ question = "What does a server use?"
 conditions = ["as-is"]
 blocks_quick = 1
 arm = [
-  { name = "cell", plan = "exchange:cell/model=pool,threads=2,clients=3,orders=2,sleep=5ms", headline = true },
+  { name = "cell", plan = "exchange:cell/model=pool,workers=2,clients=3,orders=2,sleep=5ms", headline = true },
   { name = "null", plan = "exchange:cell/model=null,clients=3,orders=2,sleep=5ms", headline = true },
   { name = "closed", plan = "exchange:closed/model=epoll,connections=3,lasts=30ms,idle=2,durability=group", headline = true },
   { name = "kill", plan = "exchange:restart/model=epoll,dialect=line,end=kill,durability=group,orders=3", headline = true },

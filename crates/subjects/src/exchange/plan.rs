@@ -126,9 +126,10 @@ pub(super) struct Play {
     pub(super) deed: Deed,
 }
 
-/// Settings of every server.
+/// Settings of every server. Threads of a pool are `workers`: a study repeats ladders of `threads` on
+/// every medium, and these servers are the same on all.
 const SHAPE: [&str; 9] =
-    ["model", "threads", "sharing", "show", "durability", "store", "stocks", "dialect", "server"];
+    ["model", "workers", "sharing", "show", "durability", "store", "stocks", "dialect", "server"];
 
 fn word<T: FromStr<Err = String>>(plan: &SubjectPlan, key: &str, usual: T) -> Result<T, String> {
     let Some(text) = plan.settings.get(key) else { return Ok(usual) };
@@ -189,7 +190,7 @@ impl Shape {
         };
         let shape = Self {
             answers,
-            threads: count(plan, "threads", Limits::default().threads as u64, 4096)? as u16,
+            threads: count(plan, "workers", Limits::default().threads as u64, 4096)? as u16,
             sharing: word(plan, "sharing", usual)?,
             show: word(plan, "show", ShowMode::Atomic)?,
             durability: word(plan, "durability", Durability::None)?,
@@ -301,7 +302,7 @@ impl Play {
                     .to_owned(),
             ),
             Deed::Steady(steady) if pool && steady.all() > usize::from(shape.threads) => {
-                Err("connections that never leave keep the threads of a pool; use as many threads \
+                Err("connections that never leave keep the threads of a pool; use as many workers \
                      as connections, and one more beside connections that say nothing"
                     .to_owned())
             }

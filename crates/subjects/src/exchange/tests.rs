@@ -39,9 +39,9 @@ fn number(measured: &Measured, name: &str) -> f64 {
 fn cells_are_what_the_clients_sleep_in_every_model() {
     for (model, rounds) in [
         ("select", 1.0),
-        ("pool,threads=2", 3.0),
-        ("pool,threads=2,sharing=rw,show=per-stock", 3.0),
-        ("request-pool,threads=2", 1.0),
+        ("pool,workers=2", 3.0),
+        ("pool,workers=2,sharing=rw,show=per-stock", 3.0),
+        ("request-pool,workers=2", 1.0),
         ("null", 1.0),
     ] {
         let plan =
@@ -58,7 +58,7 @@ fn cells_are_what_the_clients_sleep_in_every_model() {
 
 #[test]
 fn every_model_stands_a_load_and_tells_its_numbers() {
-    for model in ["epoll", "select", "thread", "pool,threads=8", "request-pool", "reuseport"] {
+    for model in ["epoll", "select", "thread", "pool,workers=8", "request-pool", "reuseport"] {
         for dialect in ["padded", "v2"] {
             let plan = format!(
                 "exchange:closed/model={model},connections=3,lasts=40ms,dialect={dialect},idle=2,\
@@ -129,8 +129,8 @@ fn wrong_plans_are_refused_before_anything_runs() {
         ("exchange:cell/model=pool,sleep=2s", "at most 900ms"),
         ("exchange:cell/model=iterative", "one connection after the other"),
         ("exchange:cell/model=null,stocks=5", "null server has no stocks"),
-        ("exchange:closed/model=pool,connections=20", "as many threads"),
-        ("exchange:closed/model=pool,connections=10,idle=1", "as many threads"),
+        ("exchange:closed/model=pool,connections=20", "as many workers"),
+        ("exchange:closed/model=pool,connections=10,idle=1", "as many workers"),
         ("exchange:closed/model=select,mix=all-day", "mix is one of"),
         ("exchange:closed/model=epoll,sharing=atomic,durability=group", "cannot be durable"),
         ("exchange:closed/model=epoll,store=redb,durability=os", "store redb"),
@@ -142,10 +142,10 @@ fn wrong_plans_are_refused_before_anything_runs() {
         let error = Exchange.check(&text.parse().unwrap()).unwrap_err();
         assert!(error.contains(word), "{text}: {error}");
     }
-    let longest = "exchange:cell/model=pool,threads=5,clients=100".parse().unwrap();
+    let longest = "exchange:cell/model=pool,workers=5,clients=100".parse().unwrap();
     assert!((Exchange.takes_s(&longest) - 20.0).abs() < 1e-9);
     for text in [
-        "exchange:cell/model=pool,threads=5,clients=100,sleep=100ms,mix=trade,sharing=rw",
+        "exchange:cell/model=pool,workers=5,clients=100,sleep=100ms,mix=trade,sharing=rw",
         "exchange:open/model=uring,rate=5000,mix=show",
         "exchange:restart/model=epoll,dialect=line,end=kill,durability=group,store=fjall",
     ] {
