@@ -26,8 +26,9 @@ pub const RAW: &str = "raw.jsonl";
 /// Share of the data that the device must have read in a cold run.
 const COLD_MIN: f64 = 0.95;
 
-/// Share of the data that it may have read in a warm one.
-const WARM_MAX: f64 = 0.05;
+/// Share of the data that it may have read in a warm one. Not less, because a copy of files of 4 KiB
+/// also reads the tables that the inodes of its targets go into: 256 bytes each, 6 % of the data.
+const WARM_MAX: f64 = 0.10;
 
 /// The part of the command line that does not depend on the work.
 #[derive(clap::Args)]

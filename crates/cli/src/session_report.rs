@@ -209,6 +209,7 @@ fn experiment(comparison: &Comparison) -> Experiment {
                 files_max: arm.files_max.map(|max| max.to_string()),
                 set: (arm.set != comparison.set).then(|| arm.set.clone()),
                 cold_by: arm.cold_by,
+                settings: arm.settings.clone(),
             })
             .collect(),
     }

@@ -94,6 +94,11 @@ pub(crate) struct StudyArgs {
     #[arg(long)]
     drop_caches: bool,
 
+    /// Change settings of the system where a run is about them (root); they are put back after
+    /// it, even if this program is killed
+    #[arg(long)]
+    allow_sysctl: bool,
+
     /// Watch every run at this level of evidence: 0, 1 or 2 [default: 0, runs for timelines at the
     /// highest that works]
     #[arg(long, value_name = "LEVEL", value_parser = clap::value_parser!(u8).range(0..=2))]
@@ -319,6 +324,7 @@ impl Bench {
             places: self.places.clone(),
             files: args.files.clone(),
             drop_caches: args.drop_caches,
+            allow_sysctl: args.allow_sysctl,
             resume: args.resume,
             sitting,
             budget: self.budget,

@@ -44,6 +44,8 @@ pub struct Concrete {
     pub headline: bool,
     /// The one way in which it is made cold.
     pub cold_by: Option<ColdBy>,
+    /// Settings of the kernel for its runs.
+    pub settings: BTreeMap<String, u64>,
 }
 
 /// An arm of a comparison, ready to run.
@@ -66,6 +68,9 @@ pub struct ReadyArm {
     /// The one way in which its cold runs are made cold.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cold_by: Option<ColdBy>,
+    /// Settings of the kernel for its runs, by their names below `/proc/sys/vm`.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub settings: BTreeMap<String, u64>,
 }
 
 /// Arms that are compared block by block.
@@ -155,7 +160,8 @@ fn concrete(arm: &Arm, factors: BTreeMap<String, f64>, cores: u32) -> Result<Con
     let headline = arm.in_quick(&factors);
     let set = arm.set.as_ref().map(|t| fill(t, &factors)).transpose()?;
     let name = fill(&arm.name, &factors)?;
-    Ok(Concrete { name, plan, factors, files_max, set, headline, cold_by: arm.cold_by })
+    let (cold_by, settings) = (arm.cold_by, arm.settings.clone());
+    Ok(Concrete { name, plan, factors, files_max, set, headline, cold_by, settings })
 }
 
 /// All comparisons of a study that was read by [`crate::spec`]. Experiments without an arm in this
@@ -344,6 +350,7 @@ fn ready_arm(
         source,
         scaled,
         cold_by: arm.cold_by,
+        settings: arm.settings.clone(),
     })
 }
 

@@ -31,7 +31,8 @@ use crate::work::{self, Needs};
 use ioloom_model::record::{Observe, RECORD_SCHEMA, RunKey, RunOrder};
 use ioloom_model::{Condition, Doubt, Outcome, Proof, RunRecord};
 use ioloom_sys::mount::Throttle;
-use std::collections::BTreeSet;
+use ioloom_sys::sysctl::Changed;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant, SystemTime};
@@ -519,7 +520,15 @@ impl Study<'_> {
                 return Some(Ended::without_proof(Outcome::Failed { reason }));
             }
         };
-        match self.child(order, set, image.and_then(OwnImage::throttle)) {
+        let changed = match change(&arm.settings, self.options.allow_sysctl) {
+            Ok(changed) => changed,
+            Err(reason) => return Some(Ended::without_proof(Outcome::Refused { reason })),
+        };
+        let end = self.child(order, set, image.and_then(OwnImage::throttle));
+        if let Some(Err(reason)) = changed.map(Changed::put_back) {
+            return Some(Ended::without_proof(Outcome::Failed { reason }));
+        }
+        match end {
             ChildEnd::Stopped => None,
             ChildEnd::Answered(answer) => Some(Ended::with(&made, *answer, order, set)),
         }
@@ -545,6 +554,22 @@ impl Study<'_> {
         let order = RunOrder { dir: PathBuf::from("."), ..order.clone() };
         runner.run_in(&order, deadline, stop, Some(&set.items), slow)
     }
+}
+
+/// Gives the kernel the settings that an arm asks for, if the user agreed.
+fn change(settings: &BTreeMap<String, u64>, allowed: bool) -> Result<Option<Changed>, String> {
+    if settings.is_empty() {
+        return Ok(None);
+    }
+    if !allowed {
+        let names: Vec<_> = settings.keys().map(String::as_str).collect();
+        return Err(format!(
+            "settings of the system are changed only on request ({}); remedy: --allow-sysctl as \
+             root, they are put back after each run",
+            names.join(", ")
+        ));
+    }
+    Changed::set(settings).map(Some)
 }
 
 /// How a run ended, with the proof of its condition.

@@ -8,6 +8,7 @@
 use crate::expand::concrete_arms;
 use ioloom_model::StudySpec;
 use ioloom_model::study::Experiment;
+use ioloom_sys::sysctl;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
@@ -229,6 +230,12 @@ fn check_experiment(spec: &StudySpec, experiment: &Experiment) -> Result<(), Wro
             Err(reason) => return wrong(reason),
         };
         factors.extend(arm.with.keys());
+        let known = |name: &String| sysctl::KNOWN.iter().any(|(known, _)| known == name);
+        if let Some(name) = arm.settings.keys().find(|name| !known(name)) {
+            let all: Vec<_> = sysctl::KNOWN.iter().map(|(known, _)| *known).collect();
+            let all = all.join(", ");
+            return wrong(format!("settings has '{name}'; those that may be changed are: {all}"));
+        }
         for one in concrete {
             if let Some(set) = one.set.as_ref().filter(|s| !spec.sets.contains_key(*s)) {
                 return wrong(format!("no set '{set}'; there are: {}", set_names(spec)));

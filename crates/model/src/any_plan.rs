@@ -6,6 +6,7 @@
 //! `SUBJECT:METHOD[/KEY=VALUE,…]`, such as `walk:statx/threads=16`. So a new subject needs no
 //! change here. What begins with a method over files is read as a plan over files.
 
+use crate::units::{format_size, parse_size};
 use crate::{Method, ParseError, Plan, Schedule, spelled};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -31,6 +32,43 @@ impl SubjectPlan {
         let Some(text) = self.settings.get(key) else { return Ok(None) };
         let wrong = |_| format!("{self}: {key} must be a whole number");
         text.parse().map(Some).map_err(wrong)
+    }
+
+    /// A setting that counts things: 1 to `most`.
+    ///
+    /// # Errors
+    /// If it is not such a number.
+    pub fn count(&self, key: &str, most: u64) -> Result<Option<u64>, String> {
+        match self.number(key)? {
+            Some(n) if n == 0 || n > most => Err(format!("{self}: {key} is 1 to {most}")),
+            n => Ok(n),
+        }
+    }
+
+    /// A setting that is a size in bytes: a multiple of 4 KiB, at most `most`.
+    ///
+    /// # Errors
+    /// If it is not such a size.
+    pub fn size(&self, key: &str, most: u64) -> Result<Option<u64>, String> {
+        let Some(text) = self.settings.get(key) else { return Ok(None) };
+        let found = parse_size(text).map_err(|e| format!("{self}: {key}: {e}"))?;
+        if !(4096..=most).contains(&found) || !found.is_multiple_of(4096) {
+            let most = format_size(most);
+            return Err(format!("{self}: {key} is a multiple of 4 KiB, at most {most}"));
+        }
+        Ok(Some(found))
+    }
+
+    /// A setting that is one of some words; `usual` where it is not given.
+    ///
+    /// # Errors
+    /// If it is another word, with those there are.
+    pub fn word<T: Copy>(&self, key: &str, usual: T, known: &[(&str, T)]) -> Result<T, String> {
+        let Some(text) = self.settings.get(key) else { return Ok(usual) };
+        known.iter().find(|(word, _)| word == text).map(|(_, value)| *value).ok_or_else(|| {
+            let words: Vec<_> = known.iter().map(|(word, _)| *word).collect();
+            format!("{self}: {key} is one of {}", words.join(", "))
+        })
     }
 
     /// Refuses settings that the subject does not know.

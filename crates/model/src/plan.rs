@@ -46,7 +46,8 @@ pub struct Plan {
     /// In which order files are read.
     pub read_order: ReadOrder,
     /// Neighbouring files of a known list that a thread takes at once. With 1 all threads work on
-    /// the same few directories and inode blocks; more spreads them over the list.
+    /// the same few directories and inode blocks; more spreads them over the list. It is the least: a
+    /// loop worker that finds file after file in memory takes more.
     pub stripe: u32,
     /// Bytes that may be in flight, ready or kept at once.
     pub memory_bytes: u64,

@@ -191,6 +191,10 @@ pub struct Arm {
     /// The one way in which its cold runs are made cold; without it the best there is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cold_by: Option<ColdBy>,
+    /// Settings of the kernel that are other ones for its runs, by their names below `/proc/sys/vm`.
+    /// Such an arm runs only where the user agrees.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub settings: BTreeMap<String, u64>,
 }
 
 impl Arm {

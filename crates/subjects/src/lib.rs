@@ -11,6 +11,9 @@ pub mod kernel;
 pub mod memory;
 pub mod pagecache;
 pub mod pipeline;
+#[cfg(test)]
+#[allow(clippy::print_stdout, reason = "a test that cannot run here says so")]
+mod played;
 pub mod sets;
 mod stage;
 mod travel;

@@ -109,11 +109,13 @@ impl Acts {
         Some((b.at_ns - a.at_ns) as f64 / 1e9)
     }
 
-    /// The most of a level of pages from one mark on, bytes.
-    pub(crate) fn most_bytes(&self, field: Field, from: &str) -> Option<f64> {
+    /// The most of a level of pages, or of several together, from one mark on, bytes.
+    pub(crate) fn most_bytes(&self, fields: &[Field], from: &str) -> Option<f64> {
         let start = self.record.at_mark(from)?.at_ns;
         let later = self.record.samples.iter().filter(|sample| sample.at_ns >= start);
-        let most = later.filter_map(|sample| sample.get(field)).max()?;
+        let sum =
+            |sample: &Sample| fields.iter().map(|field| sample.get(*field)).sum::<Option<u64>>();
+        let most = later.filter_map(sum).max()?;
         Some(most as f64 * proc::page_bytes() as f64)
     }
 }

@@ -26,5 +26,6 @@ pub mod net;
 pub mod perf;
 pub mod proc;
 pub mod ring;
+pub mod sysctl;
 pub mod tracefs;
 pub mod transfer;

@@ -197,9 +197,13 @@ fn metrics_are_known_words() {
     let walk = ["head_travel_bytes", "elapsed_per_file_ns", "cpu_per_file_ns", "access_ns"];
     // Of the adapter of the page cache.
     let pages = [
+        "extra.again_device_bytes",
         "extra.available_bytes",
         "extra.background_limit_bytes",
         "extra.cache_growth_bytes",
+        "extra.changed_gone_at_half_bytes",
+        "extra.clean_before_bytes",
+        "extra.clean_gone_at_half_bytes",
         "extra.cold_ns",
         "extra.cold_off_cpu_ns",
         "extra.device_busy_cold_ns",
@@ -224,6 +228,7 @@ fn metrics_are_known_words() {
         "extra.returned_ns",
         "extra.total_bytes",
         "extra.unwritten_bytes",
+        "extra.unwritten_most_bytes",
         "extra.warm_cpu_ns",
         "extra.warm_ns",
     ];

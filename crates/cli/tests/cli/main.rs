@@ -12,6 +12,7 @@ mod load;
 mod media;
 mod sets;
 mod study;
+mod sysctl;
 mod trace;
 mod traces;
 mod walk;

@@ -31,6 +31,8 @@ pub struct RunOptions<'a> {
     pub files: Option<PathBuf>,
     /// Whether the user allowed the system's whole cache to be dropped.
     pub drop_caches: bool,
+    /// Whether the user allowed settings of the kernel to be changed while a run needs it.
+    pub allow_sysctl: bool,
     /// Go on with the latest unfinished session of the same study, mode, seed and machine.
     pub resume: bool,
     /// The first session of the command, when it runs several studies.
@@ -80,6 +82,7 @@ impl<'a> RunOptions<'a> {
             images: &[],
             files: None,
             drop_caches: false,
+            allow_sysctl: false,
             resume: false,
             sitting: None,
             budget: None,

@@ -172,7 +172,7 @@ fn counted(measured: &mut Measured, acts: &Acts) {
     };
     put(measured, "flushes_copy", flushes("copy", "returned"));
     put(measured, "flushes_sync", flushes("returned", "durable"));
-    put(measured, "dirty_limit_bytes", acts.most_bytes(Field::DirtyLimit, "copy"));
+    put(measured, "dirty_limit_bytes", acts.most_bytes(&[Field::DirtyLimit], "copy"));
     let busy = acts.device("copy", "end").zip(acts.seconds("copy", "end"));
     let busy_ns = busy.map(|(rates, seconds)| rates.util_percent / 100.0 * seconds * 1e9);
     put(measured, "device_busy_ns", busy_ns);

@@ -1,7 +1,7 @@
 //! What a play of copying is, and its settings.
 
 use ioloom_copy::{Mode, Tuning, Verify};
-use ioloom_model::units::{format_size, parse_size};
+use ioloom_model::units::format_size;
 use ioloom_model::{AnyPlan, SubjectPlan};
 
 /// Largest block that a plan may ask for.
@@ -96,36 +96,6 @@ pub(super) enum Play {
     Beside(Beside),
 }
 
-fn word<T: Copy>(
-    plan: &SubjectPlan,
-    key: &str,
-    usual: T,
-    known: &[(&str, T)],
-) -> Result<T, String> {
-    let Some(text) = plan.settings.get(key) else { return Ok(usual) };
-    known.iter().find(|(word, _)| word == text).map(|(_, value)| *value).ok_or_else(|| {
-        let words: Vec<_> = known.iter().map(|(word, _)| *word).collect();
-        format!("{plan}: {key} is one of {}", words.join(", "))
-    })
-}
-
-fn count(plan: &SubjectPlan, key: &str, most: u64) -> Result<Option<u64>, String> {
-    match plan.number(key)? {
-        Some(n) if n == 0 || n > most => Err(format!("{plan}: {key} is 1 to {most}")),
-        n => Ok(n),
-    }
-}
-
-fn size(plan: &SubjectPlan, key: &str, most: u64) -> Result<Option<u64>, String> {
-    let Some(text) = plan.settings.get(key) else { return Ok(None) };
-    let found = parse_size(text).map_err(|e| format!("{plan}: {key}: {e}"))?;
-    if !(4096..=most).contains(&found) || !found.is_multiple_of(4096) {
-        let most = format_size(most);
-        return Err(format!("{plan}: {key} is a multiple of 4 KiB, at most {most}"));
-    }
-    Ok(Some(found))
-}
-
 /// Settings that say how bytes go.
 const TUNING: [&str; 4] = ["block", "depth", "threads", "presized"];
 
@@ -164,12 +134,12 @@ impl How {
                 )
             })?),
         };
-        let block = size(plan, "block", BLOCK_MAX)?;
+        let block = plan.size("block", BLOCK_MAX)?;
         let tuning = Tuning {
             block_bytes: block.map(|bytes| bytes as u32),
-            depth: count(plan, "depth", DEPTH_MAX)?.map(|n| n as u32),
-            threads: count(plan, "threads", THREADS_MAX)?.map(|n| n as u32),
-            extends: !self::word(plan, "presized", true, &[("yes", true), ("no", false)])?,
+            depth: plan.count("depth", DEPTH_MAX)?.map(|n| n as u32),
+            threads: plan.count("threads", THREADS_MAX)?.map(|n| n as u32),
+            extends: !plan.word("presized", true, &[("yes", true), ("no", false)])?,
         };
         if mode.is_none() && tuning != Tuning::default() {
             return Err(format!("{plan}: auto chooses its own numbers; name a way to pin them"));
@@ -243,34 +213,34 @@ impl Play {
             "requests" => own.only(&[]).map(|()| Self::Requests),
             "series" => {
                 only(&["way", "runs", "target"])?;
-                let runs = count(own, "runs", RUNS_MAX)?.unwrap_or(12) as usize;
+                let runs = own.count("runs", RUNS_MAX)?.unwrap_or(12) as usize;
                 if runs < 6 {
                     return Err(format!("{plan}: a series has at least 6 runs"));
                 }
-                let targets = word(own, "target", Targets::New, &TARGETS)?;
+                let targets = own.word("target", Targets::New, &TARGETS)?;
                 Ok(Self::Series(Series { how: named()?, runs, targets }))
             }
             "tree" => {
                 // Not `threads`: ladders of threads also run in small images of our own, which have
                 // no room for copies.
                 own.only(&["workers", "source"])?;
-                let threads = count(own, "workers", THREADS_MAX)?.map(|n| n as usize);
-                let source = word(own, "source", Source::Warm, &SOURCE)?;
+                let threads = own.count("workers", THREADS_MAX)?.map(|n| n as usize);
+                let source = own.word("source", Source::Warm, &SOURCE)?;
                 Ok(Self::Tree(Tree { threads, source }))
             }
             "beside" => {
                 only(&["way", "bystander", "memory"])?;
-                let bystander = size(own, "bystander", u64::MAX)?.unwrap_or(64 << 20);
-                let limit = size(own, "memory", u64::MAX)?.unwrap_or(192 << 20);
+                let bystander = own.size("bystander", u64::MAX)?.unwrap_or(64 << 20);
+                let limit = own.size("memory", u64::MAX)?.unwrap_or(192 << 20);
                 let how = named()?;
                 Ok(Self::Beside(Beside { how, bystander_bytes: bystander, limit_bytes: limit }))
             }
             way => {
                 let how = How::of(own, way)?;
                 only(&["source", "settle", "verify"])?;
-                let source = word(own, "source", Source::Cold, &SOURCE)?;
-                let settle = word(own, "settle", Settle::Sync, &SETTLE)?;
-                let verify = word(own, "verify", Verify::None, &VERIFY)?;
+                let source = own.word("source", Source::Cold, &SOURCE)?;
+                let settle = own.word("settle", Settle::Sync, &SETTLE)?;
+                let verify = own.word("verify", Verify::None, &VERIFY)?;
                 Ok(Self::One(One { how, source, settle, verify }))
             }
         }

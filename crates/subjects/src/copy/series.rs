@@ -45,8 +45,12 @@ pub(super) fn play(order: &RunOrder, play: &Series) -> Result<Measured, String> 
     }
     let all_ns = times.iter().sum::<f64>() as u64;
     let (mut measured, acts) = stage.close(all_ns, bytes * play.runs as u64);
-    put(&mut measured, "dirty_most_bytes", acts.most_bytes(Field::Dirty, "series"));
-    put(&mut measured, "background_limit_bytes", acts.most_bytes(Field::BackgroundLimit, "series"));
+    put(&mut measured, "dirty_most_bytes", acts.most_bytes(&[Field::Dirty], "series"));
+    put(
+        &mut measured,
+        "background_limit_bytes",
+        acts.most_bytes(&[Field::BackgroundLimit], "series"),
+    );
     let curve = times.iter().enumerate().map(|(i, ns)| ((i + 1) as f64, *ns));
     measured.curves.insert("series".to_owned(), curve.collect());
     Ok(measured)

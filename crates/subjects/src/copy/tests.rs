@@ -1,44 +1,12 @@
 //! Each play on a small file, held against what cannot be otherwise.
 
 use super::*;
-use ioloom_fileset::SetText;
 
 const BYTES: f64 = 3_333_333.0;
 
-/// Runs a plan on a set; `None`, with the reason, where it is refused.
+/// Runs a plan on a set; `None` where it is refused.
 fn played_on(plan: &str, set_text: &str) -> Option<Measured> {
-    let place = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
-    let Ok(SetText::Spec(spec)) = set_text.parse() else { panic!("a set") };
-    let set = place.path().join("set");
-    let realised = FileSets.prepare("t", &spec, &set, 0, &|_, _| true).unwrap();
-    let order = RunOrder {
-        plan: plan.parse().unwrap(),
-        compute: Compute::None,
-        dir: FileSets.items(&set),
-        set: Some(spec),
-        files_max: None,
-        seed: 7,
-        spans_max: 0,
-        observe: ioloom_model::record::Observe::default(),
-    };
-    if let Err(reason) = Copy.probe(&order.plan, &Compute::None, &order.dir) {
-        println!("skipped: {reason}");
-        return None;
-    }
-    let outcome = Copy.run(&order).outcome;
-    assert!(!set.join(SCRATCH).exists(), "{plan}: copies are left");
-    match outcome {
-        Outcome::Done { measured } => {
-            let wrong = Copy.verify(&order, &realised, &measured);
-            assert!(!wrong.contains(&Doubt::WrongBytes), "{plan}: {measured:?}");
-            Some(*measured)
-        }
-        Outcome::Failed { reason } if reason.contains("cannot be proved") => {
-            println!("skipped: {reason}");
-            None
-        }
-        other => panic!("{plan}: {other:?}"),
-    }
+    crate::played::played_on(&Copy, plan, set_text, "cannot be proved")
 }
 
 fn played(plan: &str) -> Option<Measured> {

@@ -1,4 +1,5 @@
-//! The page cache as a subject: reading twice, writing in every way, the limits of dirty pages.
+//! The page cache as a subject: reading twice, writing in every way, what goes when memory is short,
+//! the limits of dirty pages.
 //!
 //! A plan is `pagecache:WHAT/SETTINGS`. Each run is a small play of its own in a process of its own:
 //! it makes its own condition (and proves it by cachestat), writes only files without a name, which
@@ -9,6 +10,7 @@
 mod limits;
 mod plan;
 mod read;
+mod reclaim;
 mod write;
 
 use crate::sets::FileSets;
@@ -17,6 +19,7 @@ use ioloom_lab::subject::{Sets, Subject, Touches};
 use ioloom_model::record::RunOrder;
 use ioloom_model::{AnyPlan, Compute, Doubt, FileSetRealised, Measured, Outcome};
 use ioloom_sys::cache;
+use ioloom_sys::mount::LittleMemory;
 use plan::Play;
 use std::path::Path;
 
@@ -60,6 +63,7 @@ impl Subject for PageCache {
         }
         match play {
             Play::Write(write) => write::probe(write, dir),
+            Play::Reclaim(_) => LittleMemory::can(),
             Play::ReadTwice(_) | Play::Limits => Ok(()),
         }
     }
@@ -68,6 +72,7 @@ impl Subject for PageCache {
         let played = Play::of(&order.plan).and_then(|play| match play {
             Play::ReadTwice(play) => read::play(order, play),
             Play::Write(play) => write::play(order, play),
+            Play::Reclaim(play) => reclaim::play(order, play),
             Play::Limits => limits::play(),
         });
         let outcome = match played {
@@ -81,6 +86,7 @@ impl Subject for PageCache {
         let right = match Play::of(&order.plan) {
             Ok(Play::ReadTwice(_)) => measured.bytes == 2 * set.bytes_total,
             Ok(Play::Write(write)) => measured.bytes == write.bytes,
+            Ok(Play::Reclaim(play)) => measured.bytes == 2 * play.kind_bytes(),
             Ok(Play::Limits) | Err(_) => true,
         };
         if right { Vec::new() } else { vec![Doubt::WrongBytes] }

@@ -1,12 +1,14 @@
 //! What a play is, and its settings.
 
-use ioloom_model::units::{format_size, parse_size};
-use ioloom_model::{AnyPlan, SubjectPlan};
+use ioloom_model::AnyPlan;
+use ioloom_model::units::format_size;
 use ioloom_sys::file::Writing;
 
 /// Largest block and file that a plan may ask for.
 const BLOCK_MAX: u64 = 64 << 20;
 const BYTES_MAX: u64 = 64 << 30;
+/// Limits of memory are multiples of this, so that each part of them is one of 1 MiB.
+const LIMIT_STEP: u64 = 16 << 20;
 
 /// Reading one file twice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,35 +36,32 @@ pub(super) struct Write {
     pub(super) bytes: u64,
 }
 
+/// Making memory short in a group of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Reclaim {
+    /// Memory of the group.
+    pub(super) limit_bytes: u64,
+}
+
+impl Reclaim {
+    /// Bytes of clean pages before, and as many of changed ones.
+    pub(super) fn kind_bytes(self) -> u64 {
+        self.limit_bytes / 8 * 3
+    }
+
+    /// Memory that is then taken, bytes: a third of what stands in its way can stay.
+    pub(super) fn taken_bytes(self) -> u64 {
+        self.limit_bytes / 4 * 3
+    }
+}
+
 /// A play.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Play {
     ReadTwice(ReadTwice),
     Write(Write),
+    Reclaim(Reclaim),
     Limits,
-}
-
-fn bytes(plan: &SubjectPlan, key: &str, usual: u64, most: u64) -> Result<u64, String> {
-    let Some(text) = plan.settings.get(key) else { return Ok(usual) };
-    let found = parse_size(text).map_err(|e| format!("{plan}: {key}: {e}"))?;
-    if !(4096..=most).contains(&found) || !found.is_multiple_of(4096) {
-        let most = format_size(most);
-        return Err(format!("{plan}: {key} is a multiple of 4 KiB, at most {most}"));
-    }
-    Ok(found)
-}
-
-fn word<T: Copy>(
-    plan: &SubjectPlan,
-    key: &str,
-    usual: T,
-    known: &[(&str, T)],
-) -> Result<T, String> {
-    let Some(text) = plan.settings.get(key) else { return Ok(usual) };
-    known.iter().find(|(word, _)| word == text).map(|(_, value)| *value).ok_or_else(|| {
-        let words: Vec<_> = known.iter().map(|(word, _)| *word).collect();
-        format!("{plan}: {key} is one of {}", words.join(", "))
-    })
 }
 
 const HOW: [(&str, Writing); 4] = [
@@ -80,24 +79,33 @@ impl Play {
         match own.method.as_str() {
             "read-twice" => {
                 own.only(&["block"])?;
-                let block = bytes(own, "block", 128 << 10, BLOCK_MAX)? as usize;
+                let block = own.size("block", BLOCK_MAX)?.unwrap_or(128 << 10) as usize;
                 Ok(Self::ReadTwice(ReadTwice { block }))
             }
             "write" => {
                 own.only(&["how", "end", "block", "bytes"])?;
-                let block = bytes(own, "block", 1 << 20, BLOCK_MAX)?;
-                let all = bytes(own, "bytes", 256 << 20, BYTES_MAX)?;
+                let block = own.size("block", BLOCK_MAX)?.unwrap_or(1 << 20);
+                let all = own.size("bytes", BYTES_MAX)?.unwrap_or(256 << 20);
                 if !all.is_multiple_of(block) {
                     return Err(format!("{plan}: bytes must be a multiple of block"));
                 }
-                let how = word(own, "how", Writing::Buffered, &HOW)?;
-                let end = word(own, "end", End::Returned, &END)?;
+                let how = own.word("how", Writing::Buffered, &HOW)?;
+                let end = own.word("end", End::Returned, &END)?;
                 Ok(Self::Write(Write { how, end, block: block as usize, bytes: all }))
             }
-            "limits" => own.only(&[]).map(|()| Self::Limits),
-            other => {
-                Err(format!("{plan}: no play '{other}'; there are: read-twice, write, limits"))
+            "reclaim" => {
+                own.only(&["limit"])?;
+                let limit_bytes = own.size("limit", BYTES_MAX)?.unwrap_or(128 << 20);
+                if !limit_bytes.is_multiple_of(LIMIT_STEP) {
+                    let step = format_size(LIMIT_STEP);
+                    return Err(format!("{plan}: limit must be a multiple of {step}"));
+                }
+                Ok(Self::Reclaim(Reclaim { limit_bytes }))
             }
+            "limits" => own.only(&[]).map(|()| Self::Limits),
+            other => Err(format!(
+                "{plan}: no play '{other}'; there are: read-twice, write, reclaim, limits"
+            )),
         }
     }
 
@@ -124,6 +132,13 @@ impl Play {
                 let (bytes, block) = (format_size(play.bytes), format_size(play.block as u64));
                 format!("{bytes} are written {how}, {block} a call, {end}")
             }
+            Self::Reclaim(play) => format!(
+                "in a group with {} of memory {} of clean pages and as many changed ones come in in \
+                 turn; then {} of memory are taken, and it is looked at what goes",
+                format_size(play.limit_bytes),
+                format_size(play.kind_bytes()),
+                format_size(play.taken_bytes())
+            ),
             Self::Limits => "the limits of dirty pages are read beside memory".to_owned(),
         }
     }
@@ -146,6 +161,7 @@ mod tests {
             ("pagecache:write/block=5000", "multiple of 4 KiB"),
             ("pagecache:write/block=3MiB,bytes=64MiB", "multiple of block"),
             ("pagecache:write/speed=1", "no setting 'speed'"),
+            ("pagecache:reclaim/limit=40MiB", "multiple of 16.0 MiB"),
             ("pagecache:forget", "no play 'forget'"),
             ("read/threads:n=1", "not of the page cache"),
         ] {

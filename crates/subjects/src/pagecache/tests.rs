@@ -1,41 +1,13 @@
 //! Each play on a small file, held against what cannot be otherwise.
 
 use super::*;
-use ioloom_fileset::SetText;
+use crate::played::played_on;
 
 const BYTES: u64 = 2 << 20;
 
-/// Runs a plan on a set of one file; `None`, with the reason, where it is refused.
+/// Runs a plan on a set of one file; `None` where it is refused.
 fn played(plan: &str) -> Option<Measured> {
-    let place = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
-    let Ok(SetText::Spec(spec)) = "count=1,size=2MiB".parse() else { panic!("a set") };
-    let set = place.path().join("set");
-    let realised = FileSets.prepare("t", &spec, &set, 0, &|_, _| true).unwrap();
-    let order = RunOrder {
-        plan: plan.parse().unwrap(),
-        compute: Compute::None,
-        dir: FileSets.items(&set),
-        set: Some(spec),
-        files_max: None,
-        seed: 7,
-        spans_max: 0,
-        observe: ioloom_model::record::Observe::default(),
-    };
-    if let Err(reason) = PageCache.probe(&order.plan, &Compute::None, &order.dir) {
-        println!("skipped: {reason}");
-        return None;
-    }
-    match PageCache.run(&order).outcome {
-        Outcome::Done { measured } => {
-            assert_eq!(PageCache.verify(&order, &realised, &measured), [], "{plan}");
-            Some(*measured)
-        }
-        Outcome::Failed { reason } if reason.contains("cachestat does not answer") => {
-            println!("skipped: {reason}");
-            None
-        }
-        other => panic!("{plan}: {other:?}"),
-    }
+    played_on(&PageCache, plan, "count=1,size=2MiB", "cachestat does not answer")
 }
 
 #[test]

@@ -108,9 +108,11 @@ fn counted(measured: &mut Measured, acts: &Acts) {
     put(measured, "pageout_bytes", pageout);
     put(measured, "freed_at_end_bytes", freed);
     put(measured, "cancelled_bytes", cancelled);
-    put(measured, "dirty_most_bytes", acts.most_bytes(Field::Dirty, "write"));
-    put(measured, "background_limit_bytes", acts.most_bytes(Field::BackgroundLimit, "write"));
-    put(measured, "dirty_limit_bytes", acts.most_bytes(Field::DirtyLimit, "write"));
+    let most = |fields: &[Field]| acts.most_bytes(fields, "write");
+    put(measured, "dirty_most_bytes", most(&[Field::Dirty]));
+    put(measured, "unwritten_most_bytes", most(&[Field::Dirty, Field::Writeback]));
+    put(measured, "background_limit_bytes", most(&[Field::BackgroundLimit]));
+    put(measured, "dirty_limit_bytes", most(&[Field::DirtyLimit]));
     let Some((rates, seconds)) = acts.device("write", "end").zip(acts.seconds("write", "end"))
     else {
         return;

@@ -1,0 +1,72 @@
+//! Settings of the system: changed only on request, and put back even by a program that is killed.
+
+use crate::home::{Home, TINY};
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+const SETTING: &str = "/proc/sys/vm/dirty_expire_centisecs";
+
+fn now() -> u64 {
+    std::fs::read_to_string(SETTING).unwrap().trim().parse().unwrap()
+}
+
+/// A study of which one arm wants another age at which changed pages are written; by so little that
+/// nobody on the machine feels it.
+fn changing(home: &Home, wanted: u64) -> String {
+    let text = TINY.replace("headline = true", "headline = true\nsettings = { SETTING = VALUE }");
+    let text = text.replace("SETTING", "dirty_expire_centisecs");
+    home.studies(&text.replace("VALUE", &wanted.to_string()))
+}
+
+/// One test, because both halves look at the one setting that there is.
+#[test]
+fn settings_are_changed_only_on_request_and_put_back_after_a_kill() {
+    let usual = now();
+    unasked(usual);
+    killed(usual);
+}
+
+fn unasked(usual: u64) {
+    let home = Home::new();
+    let dir = changing(&home, usual + 1);
+    home.run(&["study", "tiny", "--studies", &dir]).well();
+    for record in home.records() {
+        assert_eq!(record["outcome"]["kind"], "refused", "{record}");
+        let reason = record["outcome"]["reason"].as_str().unwrap();
+        assert!(reason.contains("dirty_expire_centisecs"), "{reason}");
+        assert!(reason.contains("remedy: --allow-sysctl as root"), "{reason}");
+    }
+    assert_eq!(now(), usual);
+    let wrong = home.studies(&TINY.replace("headline = true", "settings = { drop_caches = 3 }"));
+    let ran = home.run(&["study", "tiny", "--studies", &wrong]);
+    ran.one_error(2, &["settings has 'drop_caches'", "dirty_bytes"]);
+}
+
+fn killed(usual: u64) {
+    if std::fs::OpenOptions::new().write(true).open(SETTING).is_err() {
+        println!("skipped: {SETTING} may not be written here");
+        return;
+    }
+    let home = Home::new();
+    let dir = changing(&home, usual + 1);
+    let args = ["study", "tiny", "--studies", &dir, "--allow-sysctl", "--blocks", "500"];
+    let args = args.map(str::to_owned).to_vec();
+    let mut command = home.command(&args);
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let since = Instant::now();
+    while now() == usual {
+        assert!(since.elapsed() < Duration::from_secs(120), "the setting is never changed");
+        assert!(child.try_wait().unwrap().is_none(), "the study ended too soon");
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let since = Instant::now();
+    while now() != usual {
+        assert!(since.elapsed() < Duration::from_secs(120), "the setting is not put back");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    // And what ended by itself had put it back too.
+    let done = home.records().iter().filter(|r| r["outcome"]["kind"] == "done").count();
+    let refused = home.records().len() - done;
+    assert_eq!(refused, 0, "{:?}", home.records().last());
+}
