@@ -562,11 +562,10 @@ fn change(settings: &BTreeMap<String, u64>, allowed: bool) -> Result<Option<Chan
         return Ok(None);
     }
     if !allowed {
-        let names: Vec<_> = settings.keys().map(String::as_str).collect();
+        let names = settings.keys().cloned().collect::<Vec<_>>().join(", ");
         return Err(format!(
-            "settings of the system are changed only on request ({}); remedy: --allow-sysctl as \
-             root, they are put back after each run",
-            names.join(", ")
+            "settings of the system are changed only on request ({names}); remedy: --allow-sysctl \
+             as root, they are put back after each run"
         ));
     }
     Changed::set(settings).map(Some)
