@@ -112,7 +112,8 @@ pub fn multiclient(
         let mut threads = Vec::new();
         for number in 0..multi.clients {
             let client = &client;
-            let builder = std::thread::Builder::new().stack_size(STACK_BYTES);
+            let builder = std::thread::Builder::new().name(format!("client-{number}"));
+            let builder = builder.stack_size(STACK_BYTES);
             let spawned = builder.spawn_scoped(scope, move || client.run(number));
             match spawned {
                 Ok(thread) => threads.push(thread),
