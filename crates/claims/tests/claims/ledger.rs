@@ -201,6 +201,7 @@ fn metrics_are_known_words() {
         "extra.available_bytes",
         "extra.background_limit_bytes",
         "extra.cache_growth_bytes",
+        "extra.changed_before_bytes",
         "extra.changed_gone_at_half_bytes",
         "extra.clean_before_bytes",
         "extra.clean_gone_at_half_bytes",
