@@ -225,6 +225,11 @@ impl Study {
         }
         self.look()?;
         self.home.nobody_left()?;
+        // Killed between its last line and its end: there is nothing to go on with.
+        if session(&self.before)?.1 {
+            self.is_whole()?;
+            return Ok(false);
+        }
         Ok(true)
     }
 
