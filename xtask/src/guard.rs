@@ -53,8 +53,6 @@ pub(crate) struct Tests {
     pub(crate) passed: u64,
     /// Names of those that failed.
     pub(crate) failed: Vec<String>,
-    /// Of each suite with a failure, the flags by which cargo runs it again.
-    pub(crate) suites: Vec<Vec<String>>,
     /// Announcements of tests that have run for long.
     slow: Vec<String>,
     /// The test that ended last.
@@ -69,9 +67,6 @@ impl Tests {
             let count = rest.split("; ").next().and_then(|r| r.strip_suffix(" passed"));
             let count = count.and_then(|r| r.rsplit(' ').next()?.parse::<u64>().ok());
             self.passed += count.unwrap_or(0);
-        } else if let Some(rest) = line.strip_prefix("error: test failed, to rerun pass `") {
-            let flags = rest.trim_end_matches('`').split(' ').map(str::to_owned);
-            self.suites.push(flags.collect());
         } else if let Some(rest) = line.strip_prefix("test ") {
             if let Some(name) = rest.strip_suffix(" ... FAILED") {
                 self.failed.push(name.to_owned());
@@ -382,12 +377,10 @@ mod tests {
             "test a ... ok",
             "test b ... FAILED",
             "test result: FAILED. 11 passed; 1 failed; 0 ignored; 0 measured",
-            "error: test failed, to rerun pass `-p some-crate --test cli`",
             "test result: ok. 30 passed; 0 failed; 2 ignored; 0 measured",
         ];
         let tests = ended(None, &lines).tests;
         assert_eq!((tests.passed, tests.failed), (41, vec!["b".to_owned()]));
-        assert_eq!(tests.suites, [["-p", "some-crate", "--test", "cli"]]);
     }
 
     #[test]
