@@ -123,7 +123,9 @@ class Timeline {
   }
 }
 
-for (const root of document.querySelectorAll<HTMLElement>(".tl-root")) {
+// A page with several chapters holds this script once for each, and each finds the roots before it.
+for (const root of document.querySelectorAll<HTMLElement>(".tl-root:not([data-started])")) {
+  root.dataset.started = "yes";
   const timeline = new Timeline(root);
   timeline.start().catch((e: unknown) => timeline.fail(e));
 }
