@@ -3,7 +3,7 @@
 
 use crate::estimate::Estimate;
 use crate::markup::Markup;
-use crate::page::document_frame;
+use crate::page::{Lanes, document_frame};
 use crate::quantity::Unit;
 use crate::svg::lines::{Line, Lines, Point};
 use crate::svg::{NARROW, Svg, WIDE, ladder, lines};
@@ -32,7 +32,7 @@ const PUBLISHED: [(u64, f64); 14] = [
 pub fn html(result: &MemoryResult, machine: &str) -> String {
     let mut m = Markup::new();
     let title = "The memory hierarchy as it behaves";
-    document_frame(&mut m, title, |m| {
+    document_frame(&mut m, title, Lanes::None, |m| {
         m.tag("header").body(|m| {
             m.tag("div").a("class", "bar").body(|m| {
                 m.tag("span").a("class", "brand").text("ioloom");

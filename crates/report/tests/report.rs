@@ -15,7 +15,9 @@ use ioloom_report::data;
 use ioloom_report::group::groups;
 use ioloom_report::headline::{answer, headlines, plain_text};
 use ioloom_report::svg::{NARROW, WIDE};
-use ioloom_report::{Input, compare, compare_html, figures, html, picture, tables, terminal};
+use ioloom_report::{
+    Input, compare, compare_html, figures, html, html_all, picture, tables, terminal,
+};
 use records::{HOSTILE, sample};
 use std::collections::BTreeSet;
 
@@ -389,4 +391,34 @@ fn traced_runs_are_shown_beside_each_other() {
     for part in ["http://", "https://"] {
         assert!(!page.replace("http://www.w3.org/2000/svg", "").contains(part), "{part}");
     }
+}
+
+/// Chapters have lanes of their own and share what is the same for all: style, patterns, script.
+#[test]
+fn chapters_share_one_script() {
+    let chapter = |seed: u64, trace| {
+        let mut input = sample(seed);
+        input.prefix = format!("s{seed}-");
+        input.pictures = vec![PictureRow {
+            experiment: "sync-or-reader".to_owned(),
+            arm: "sync-4".to_owned(),
+            compute: "none".parse().expect("work"),
+            trace,
+        }];
+        input
+    };
+    let [a, b] =
+        [chapter(1, synthetic::sync_threads()), chapter(2, synthetic::reader_and_computers())];
+    let page = html_all(&[a.clone(), b]);
+    assert_eq!(page.matches("class=\"tl-root\"").count(), 2);
+    for once in ["timeline-ready", ".tl-legend{", "id=\"tlp-summed\""] {
+        assert_eq!(page.matches(once).count(), 1, "{once}");
+    }
+    let last = page.rfind("class=\"tl-root\"").expect("lanes");
+    assert!(last < page.find("timeline-ready").expect("the script"), "it finds what is before it");
+    let ids = attributes(&page, "id");
+    let unique: BTreeSet<_> = ids.iter().collect();
+    assert_eq!(ids.len(), unique.len(), "{ids:?}");
+    let alone = html_all(&[Input { pictures: Vec::new(), ..a }]);
+    assert!(!alone.contains("timeline-ready"), "a page without lanes has no script for them");
 }

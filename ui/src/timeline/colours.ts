@@ -36,7 +36,8 @@ export const USE_NAMES = ["on-cpu", "others", "idle"] as const;
 export const BOTH_NAMES = ["both", "cpu-alone", "device-alone", "neither"] as const;
 
 function parse(text: string): Rgb {
-  const hex = /^#([0-9a-f]{2})([0-9a-f]{2})([0-9a-f]{2})$/i.exec(text.trim());
+  const long = text.trim().replace(/^#(.)(.)(.)$/, "#$1$1$2$2$3$3");
+  const hex = /^#([0-9a-f]{2})([0-9a-f]{2})([0-9a-f]{2})$/i.exec(long);
   return hex ? [1, 2, 3].map((i) => Number.parseInt(hex[i]!, 16)) as unknown as Rgb : [128, 128, 128];
 }
 

@@ -120,12 +120,16 @@ class Timeline {
     const again = (): void => this.viewer?.recolour();
     new MutationObserver(again).observe(document.documentElement, { attributeFilter: ["data-theme"] });
     window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", again);
+    // Paper has the light colours; the picture must have them before the page is laid out for it.
+    window.matchMedia("print").addEventListener("change", () => {
+      again();
+      this.viewer?.drawNow();
+    });
   }
 }
 
-// A page with several chapters holds this script once for each, and each finds the roots before it.
-for (const root of document.querySelectorAll<HTMLElement>(".tl-root:not([data-started])")) {
-  root.dataset.started = "yes";
+// A page has this script once, after its last timeline, however many chapters have some.
+for (const root of document.querySelectorAll<HTMLElement>(".tl-root")) {
   const timeline = new Timeline(root);
   timeline.start().catch((e: unknown) => timeline.fail(e));
 }

@@ -79,10 +79,11 @@ function notes(threads: readonly Thread[], state: string): string {
   return out.join("; ");
 }
 
-/** The legend: a state's pattern, letter, word, and its share of each run. */
+/** The legend: a state's pattern, letter, word, its share of each run, and what is to be known of it. */
 export class Legend {
   readonly root = element("table", "tl-legend");
   private readonly cells: HTMLElement[][] = [];
+  private readonly notes: { row: HTMLElement; noted: HTMLElement; note: HTMLElement }[] = [];
   private readonly buttons: HTMLButtonElement[] = [];
 
   constructor(
@@ -96,7 +97,6 @@ export class Legend {
       const name = runs.length > 1 ? `${run.letter}: share` : "share";
       head.append(element("th", "r", name), element("th", "r", "time"));
     }
-    head.append(element("th", "", "note"));
     const body = this.root.createTBody();
     STATES.forEach((state, s) => {
       const row = body.insertRow();
@@ -118,9 +118,14 @@ export class Legend {
         share.dataset["run"] = run.letter;
         mine.push(share, ns);
       }
-      const note = row.insertCell();
+      // A note may be a sentence: below its state it has the width of the table.
+      const noted = body.insertRow();
+      const note = noted.insertCell();
+      noted.className = "tl-noted";
+      noted.hidden = true;
       note.className = "note";
-      mine.push(note);
+      note.colSpan = 1 + 2 * runs.length;
+      this.notes.push({ row, noted, note });
       this.cells.push(mine);
     });
   }
@@ -154,10 +159,12 @@ export class Legend {
       });
     });
     STATES.forEach((_, s) => {
-      const cells = this.cells[s]!;
+      const { row, noted: line, note } = this.notes[s]!;
       const text = noted[s]!;
       const same = text.length > 1 && text.every((t) => t.slice(3) === text[0]!.slice(3));
-      cells[cells.length - 1]!.textContent = same ? text[0]!.slice(3) : text.join("; ");
+      note.textContent = same ? text[0]!.slice(3) : text.join("; ");
+      line.hidden = text.length === 0;
+      row.classList.toggle("noted", text.length > 0);
     });
   }
 }

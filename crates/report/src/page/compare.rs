@@ -1,6 +1,6 @@
 //! Two sessions beside each other as a page of its own.
 
-use super::{document_frame, parts};
+use super::{Lanes, document_frame, parts};
 use crate::compare::{Change, Matched, Row, matched};
 use crate::input::Input;
 use crate::markup::Markup;
@@ -11,7 +11,7 @@ pub fn compare_html(a: &Input, b: &Input) -> String {
     let matched = matched(a, b);
     let mut m = Markup::new();
     let title = format!("{}: {} against {}", a.study.title, b.session, a.session);
-    document_frame(&mut m, &title, |m| {
+    document_frame(&mut m, &title, Lanes::None, |m| {
         m.tag("header").body(|m| {
             m.tag("div").a("class", "bar").body(|m| {
                 m.tag("span").a("class", "brand").text("ioloom");

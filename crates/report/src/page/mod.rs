@@ -23,6 +23,7 @@ use crate::input::Input;
 use crate::markup::Markup;
 use crate::svg;
 use crate::table;
+use crate::timeline;
 
 const PAGE_CSS: &str = include_str!("../../assets/page.css");
 const VIEWER_JS: &str = include_str!("../../assets/viewer.js");
@@ -69,7 +70,8 @@ pub fn html_all(inputs: &[Input]) -> String {
     sections.retain(|(_, _, body)| !body.as_str().is_empty());
     let title = if studies.len() > 1 { parts::SEVERAL } else { &first.study.title };
     let mut m = Markup::new();
-    document_frame(&mut m, title, |m| {
+    let lanes = Lanes::of(inputs.iter().any(|input| !input.pictures.is_empty()));
+    document_frame(&mut m, title, lanes, |m| {
         parts::masthead(m, inputs);
         m.tag("div").a("class", "columns").body(|m| {
             contents(m, inputs, &sections);
@@ -160,8 +162,29 @@ fn chapter(study: &Study<'_>, of_several: bool) -> Vec<Section> {
     ]
 }
 
+/// Whether a page holds timelines. What all of them share (style, patterns, script) stands in it
+/// once, however many chapters have some.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Lanes {
+    /// There may be timelines.
+    Some,
+    /// There is none.
+    None,
+}
+
+impl Lanes {
+    const fn of(there: bool) -> Self {
+        if there { Self::Some } else { Self::None }
+    }
+}
+
 /// Head, style and script around a body.
-pub(crate) fn document_frame(m: &mut Markup, title: &str, body: impl FnOnce(&mut Markup)) {
+pub(crate) fn document_frame(
+    m: &mut Markup,
+    title: &str,
+    lanes: Lanes,
+    body: impl FnOnce(&mut Markup),
+) {
     m.asset("<!doctype html>\n");
     m.tag("html").a("lang", "en").body(|m| {
         m.tag("head").body(|m| {
@@ -175,11 +198,22 @@ pub(crate) fn document_frame(m: &mut Markup, title: &str, body: impl FnOnce(&mut
             m.tag("title").text(title);
             m.tag("style").body(|m| {
                 m.asset(svg::palette_css()).asset(svg::chart_css()).asset(PAGE_CSS);
+                if lanes == Lanes::Some {
+                    m.asset(timeline::CSS);
+                }
             });
         });
         m.tag("body").body(|m| {
             svg::write_patterns(m);
+            if lanes == Lanes::Some {
+                timeline::write_patterns(m);
+            }
             body(m);
+            if lanes == Lanes::Some {
+                m.tag("script").body(|m| {
+                    m.asset(timeline::SCRIPT);
+                });
+            }
             m.tag("script").body(|m| {
                 m.asset(VIEWER_JS);
             });

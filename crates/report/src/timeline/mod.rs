@@ -2,7 +2,7 @@
 //!
 //! [`timeline_page`] is one HTML file for one or more traces: findings in words, lanes that can be
 //! zoomed (the script of `ui/src/timeline`), exact shares of the visible range, evidence.
-//! [`section`] is the same as a part of another page. [`timeline_svg`] is the still picture for
+//! [`section`] is the same as a part of another page, which has style and script once for all parts. [`timeline_svg`] is the still picture for
 //! print and README, [`timeline_text`] the one for a terminal. All pictures rest on
 //! [`ioloom_trace::shares`], so their shares agree to the nanosecond.
 //!
@@ -14,7 +14,9 @@ mod svg;
 mod text;
 mod words;
 
+pub(crate) use page::{CSS, SCRIPT};
 pub use page::{section, timeline_page};
+pub(crate) use svg::write_patterns;
 pub use svg::{Options, Theme, timeline_svg};
 pub use text::timeline_text;
 

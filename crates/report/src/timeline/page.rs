@@ -7,12 +7,14 @@
 use super::svg::{self, Options};
 use super::words;
 use crate::markup::Markup;
-use crate::page::document_frame;
+use crate::page::{Lanes, document_frame};
 use ioloom_model::State;
 use ioloom_trace::{Finding, Trace, shares, viewer};
 
-const CSS: &str = include_str!("../../assets/timeline.css");
-const SCRIPT: &str = include_str!("../../assets/timeline.js");
+/// The style of timelines, once for a page.
+pub(crate) const CSS: &str = include_str!("../../assets/timeline.css");
+/// The script that brings every timeline before it to life, once for a page.
+pub(crate) const SCRIPT: &str = include_str!("../../assets/timeline.js");
 /// More traces are listed and can be chosen, but are not drawn without the script.
 const STILLS: usize = 2;
 
@@ -26,7 +28,7 @@ pub fn timeline_page(traces: &[Trace]) -> String {
         [a, rest @ ..] => format!("{} and {} others", a.title, rest.len()),
     };
     let mut m = Markup::new();
-    document_frame(&mut m, &title, |m| {
+    document_frame(&mut m, &title, Lanes::Some, |m| {
         m.tag("div").a("class", "tl-page").body(|m| {
             m.tag("header").body(|m| {
                 m.tag("div").a("class", "bar").body(|m| {
@@ -54,8 +56,7 @@ pub fn timeline_page(traces: &[Trace]) -> String {
     m.into_string()
 }
 
-/// The timelines as a part of another page of this crate, with their style and script. Put it into
-/// one page once.
+/// The timelines as a part of another page of this crate, which has their style, patterns and script.
 pub fn section(traces: &[Trace]) -> Markup {
     root(traces, "focus", true)
 }
@@ -66,16 +67,12 @@ fn root(traces: &[Trace], wheel: &'static str, titles: bool) -> Markup {
         m.tag("p").text("There is no trace.");
         return m;
     }
-    m.tag("style").body(|m| {
-        m.asset(CSS);
-    });
     let found: Vec<Vec<Finding>> = traces.iter().map(ioloom_trace::findings::findings).collect();
     m.tag("div").a("class", "tl-root").a("data-wheel", wheel).body(|m| {
         for (i, (trace, findings)) in traces.iter().zip(&found).enumerate() {
             introduction(m, i, trace, findings, titles);
         }
         m.tag("div").a("class", "tl-still").body(|m| {
-            svg::write_patterns(m);
             for trace in traces.iter().take(STILLS) {
                 m.append(&svg::drawing(trace, &Options::default()).embedded());
                 share_table(m, trace);
@@ -94,9 +91,6 @@ fn root(traces: &[Trace], wheel: &'static str, titles: bool) -> Markup {
                     m.text(&viewer::embedded(trace, findings));
                 });
         }
-    });
-    m.tag("script").body(|m| {
-        m.asset(SCRIPT);
     });
     m
 }

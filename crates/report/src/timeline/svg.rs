@@ -178,10 +178,15 @@ const fn hatch(state: State) -> Option<(&'static str, &'static str)> {
 }
 
 /// The patterns, once for a page.
-pub(super) fn write_patterns(m: &mut Markup) {
-    m.tag("svg").a("width", "0").a("height", "0").a("aria-hidden", "true").body(|m| {
-        m.tag("defs").body(patterns);
-    });
+pub(crate) fn write_patterns(m: &mut Markup) {
+    m.tag("svg")
+        .a("class", "patterns")
+        .a("width", "0")
+        .a("height", "0")
+        .a("aria-hidden", "true")
+        .body(|m| {
+            m.tag("defs").body(patterns);
+        });
 }
 
 fn patterns(m: &mut Markup) {
