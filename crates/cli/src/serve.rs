@@ -3,7 +3,8 @@
 use crate::exit::{Ended, Exit, Failure};
 use crate::{out, tell, tell_plain};
 use clap::Args;
-use ioloom_exchange::{ClassicForm, Settings, Spelling, UnknownStock};
+use ioloom_exchange::{ClassicForm, Settings, Spelling, Token, UnknownStock};
+use ioloom_model::units::parse_duration_ns;
 use ioloom_serve::{
     Config, Durability, Limits, Model, ServeError, Server, Sharing, ShowMode, StopHandle,
     StoreChoice, StoreKind,
@@ -14,7 +15,8 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::fmt::Write;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Descriptors that are not connections: listeners, the store, standard streams and some air.
@@ -41,6 +43,10 @@ together with orders beside it), each (synced one by one).
 The stock file has a line NUMBER LEFT PRICE for each stock. It is written again
 when the last client leaves and at the end; between, orders are in the store
 beside it.
+
+With --token-file a client has to show the token: RESP by AUTH TOKEN, stock/2 by
+HELLO stock/2 token=TOKEN, HTTP by Authorization: Bearer TOKEN in each request.
+The original protocol has no place for it and is refused.
 
 SIGTERM and SIGINT finish what has arrived, write the stock file and end with 0;
 a second one ends at once.
@@ -123,6 +129,14 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     loops: Option<u16>,
 
+    /// Processor time that each order and each list takes beside its own; for experiments
+    #[arg(long, value_name = "TIME", value_parser = service_time, default_value = "0s")]
+    service_time: Duration,
+
+    /// Serve only who shows the word in this file; nobody else may read it
+    #[arg(long, value_name = "FILE")]
+    token_file: Option<PathBuf>,
+
     /// Print one JSON document at the end
     #[arg(long)]
     json: bool,
@@ -144,8 +158,27 @@ struct Served {
     log_number: u64,
 }
 
+fn service_time(text: &str) -> Result<Duration, String> {
+    parse_duration_ns(text).map(Duration::from_nanos).map_err(|error| error.to_string())
+}
+
+/// The token in a file: its first line, which must be the only one.
+pub(crate) fn token(path: &Path) -> Result<(Token, String), Failure> {
+    let fail = |reason: &dyn std::fmt::Display| {
+        Failure::refused(format!("read the token in {}: {reason}", path.display()))
+    };
+    let mode = std::fs::metadata(path).map_err(|e| fail(&e))?.permissions().mode();
+    if mode & 0o077 != 0 {
+        return Err(fail(&"others than its owner may read or change it; chmod 600 it"));
+    }
+    let text = std::fs::read_to_string(path).map_err(|e| fail(&e))?;
+    let text = text.strip_suffix('\n').unwrap_or(&text);
+    Ok((Token::new(text).map_err(|e| fail(&e))?, text.to_owned()))
+}
+
 pub(crate) fn run(args: &ServeArgs) -> Ended {
-    let config = config(args, connections(args)?);
+    let token = args.token_file.as_deref().map(token).transpose()?.map(|(token, _)| token);
+    let config = Config { token, ..config(args, connections(args)?) };
     let mut signals = Signals::new([SIGINT, SIGTERM])
         .map_err(|e| Failure::failed(format!("cannot take over interrupts: {e}")))?;
     let server = Server::start(&config).map_err(failure)?;
@@ -216,6 +249,8 @@ fn config(args: &ServeArgs, connections: usize) -> Config {
             ..Limits::default()
         },
         cores: args.loops.map_or_else(|| ioloom_machine::usable() as usize, usize::from),
+        token: None,
+        service_time: args.service_time,
     }
 }
 
@@ -276,10 +311,18 @@ fn greet(config: &Config, server: &Server) {
         config.model, config.sharing, config.durability
     );
     tell_plain(&text);
+    let asked = match config.token {
+        Some(_) => {
+            "whoever reads the\nnetwork can read the token and every order: nothing is encrypted"
+        }
+        None => {
+            "whoever reaches it can\norder, nothing is encrypted and nobody is asked for a name or a \
+             password (--token-file)"
+        }
+    };
     for address in server.addresses().iter().filter(|address| !address.ip().is_loopback()) {
         tell_plain(&format!(
-            "ioloom: warning: {address} can be reached from other machines; whoever reaches it can\n\
-             order, nothing is encrypted and nobody is asked for a name or a password"
+            "ioloom: warning: {address} can be reached from other machines; {asked}"
         ));
     }
 }

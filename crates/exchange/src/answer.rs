@@ -37,6 +37,8 @@ pub enum Fault {
     Frame,
     /// A protocol of another version.
     Version,
+    /// The server asks for a token, and none or another one was shown.
+    Token,
 }
 
 /// What the codec answers by itself, in its turn.

@@ -14,6 +14,7 @@ mod clients;
 mod codec;
 mod state;
 mod stock;
+mod token;
 
 pub use answer::{Answer, Fault, Local, Shown, Stop};
 pub use book::{BadStockFile, Exchange};
@@ -22,3 +23,4 @@ pub use codec::{Ask, ClassicForm, Form, LINE_MAX, PADDED, Request, Session, Sett
 pub use codec::{Spelling, UnknownStock, encode};
 pub use state::{BadRecord, Record, State};
 pub use stock::{COUNT_MAX, Line, Order, Refused, Side, Stock, Who};
+pub use token::{BadToken, Token};

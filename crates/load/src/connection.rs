@@ -65,7 +65,8 @@ impl Connection {
         self.out.clear();
         (self.sent, self.seq, self.was_busy) = (0, 0, false);
         let name = plan.name.as_ref().map(|name| format!("{name}-{}", self.number));
-        if let Some(greeting) = greeting(plan.protocol, name.as_deref()) {
+        let token = plan.token.as_deref();
+        if let Some(greeting) = greeting(plan.protocol, name.as_deref(), token) {
             self.out.extend_from_slice(&greeting);
             let asked = Asked::Hello;
             self.flight.push_back(Flight { asked, id: 0, due_ns: now_ns, sent_ns: now_ns });

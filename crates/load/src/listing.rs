@@ -82,7 +82,7 @@ impl Asking {
             return self.list_without_end();
         }
         let mut reader = Reader::new(plan.protocol, stocks.unwrap_or(0));
-        if let Some(greeting) = greeting(plan.protocol, None) {
+        if let Some(greeting) = greeting(plan.protocol, None, plan.token.as_deref()) {
             self.send(&greeting)?;
             match self.answer(&mut reader, Asked::Hello)? {
                 Said::Hello => {}

@@ -211,7 +211,8 @@ impl Client<'_> {
         socket.set_timeouts(Some(patience.saturating_mul(turns)), Some(self.plan.timeout))?;
         let mut draw = Draw::new(self.plan, &self.known.ids, number as u64);
         let mut reader = Reader::new(self.plan.protocol, self.known.ids.len());
-        let mut bytes = greeting(self.plan.protocol, None).unwrap_or_default();
+        let token = self.plan.token.as_deref();
+        let mut bytes = greeting(self.plan.protocol, None, token).unwrap_or_default();
         let mut buffer = vec![0; 16 * 1024];
         if !bytes.is_empty() {
             send(&socket, &bytes)?;

@@ -234,7 +234,7 @@ fn one(side: Side) -> Op {
 
 /// The bytes of an answer.
 fn canned(protocol: Protocol, op: Op) -> Vec<u8> {
-    let mut bytes = greeting(protocol, None).unwrap_or_default();
+    let mut bytes = greeting(protocol, None, None).unwrap_or_default();
     spell(protocol, op, 1, &mut bytes);
     let (mut session, mut out) = (Session::default(), Vec::new());
     session.feed(&bytes, 2, &mut |request| {

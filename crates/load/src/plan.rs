@@ -221,6 +221,8 @@ pub struct Plan {
     pub keep_history: bool,
     /// Name that clients of `v2` give themselves, followed by their number.
     pub name: Option<String>,
+    /// What the server wants to be shown, if anything; with `v2` and `resp`.
+    pub token: Option<String>,
     /// Processors that the threads are held to, in turn; empty for any.
     pub cpus: Vec<u32>,
     /// Whether the stocks at the end must be those of the beginning and the answers between.
@@ -248,6 +250,7 @@ impl Plan {
             random: 1,
             keep_history: false,
             name: None,
+            token: None,
             cpus: Vec::new(),
             conserve: true,
         }
@@ -276,6 +279,11 @@ impl Plan {
         }
         if self.warm_up >= self.duration {
             return refuse("the time that is not counted must be shorter than the run".to_owned());
+        }
+        if self.token.is_some() && !matches!(self.protocol, Protocol::V2 | Protocol::Resp) {
+            return refuse(
+                "the original protocol has no place for a token; use v2 or resp".to_owned(),
+            );
         }
         let rate = match self.pace {
             Pace::Closed { .. } => 1.0,
@@ -326,6 +334,7 @@ mod tests {
             |p| p.duration = Duration::ZERO,
             |p| p.warm_up = p.duration,
             |p| p.count_max = 0,
+            |p| p.token = Some("correct-horse-battery".to_owned()),
             |p| p.pace = Pace::Open { rate_per_s: 0.0, arrival: Arrival::Poisson },
         ] {
             let mut bad = plan.clone();

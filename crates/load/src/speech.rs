@@ -98,12 +98,26 @@ pub(crate) fn spell(protocol: Protocol, op: Op, id: u64, out: &mut Vec<u8>) {
     };
 }
 
-/// The greeting of a connection, where the protocol has one.
-pub(crate) fn greeting(protocol: Protocol, name: Option<&str>) -> Option<Vec<u8>> {
-    (protocol == Protocol::V2).then(|| match name {
-        Some(name) => format!("HELLO stock/2 client={name}\n").into_bytes(),
-        None => b"HELLO stock/2\n".to_vec(),
-    })
+/// The greeting of a connection, where the protocol has one, or has a place for the token.
+pub(crate) fn greeting(
+    protocol: Protocol,
+    name: Option<&str>,
+    token: Option<&str>,
+) -> Option<Vec<u8>> {
+    match (protocol, token) {
+        (Protocol::V2, _) => {
+            let word = |key: &str, value: Option<&str>| {
+                value.map_or_else(String::new, |value| format!(" {key}={value}"))
+            };
+            let (name, token) = (word("client", name), word("token", token));
+            Some(format!("HELLO stock/2{name}{token}\n").into_bytes())
+        }
+        (Protocol::Resp, Some(token)) => {
+            let len = token.len();
+            Some(format!("*2\r\n$4\r\nAUTH\r\n${len}\r\n{token}\r\n").into_bytes())
+        }
+        _ => None,
+    }
 }
 
 /// Takes answers out of what arrives.
@@ -230,6 +244,7 @@ impl<'a> Cursor<'a> {
                 Ok(left) => Said::Done { side: None, left: Some(left), seq: None },
                 Err(_) => Said::Other(line.to_owned()),
             },
+            "+" if rest == "OK" => Said::Hello,
             "-" => refusal(rest.rsplit(' ').next().unwrap_or_default(), line),
             "*" => {
                 let count = rest.parse::<usize>().unwrap_or(0);
@@ -338,7 +353,7 @@ mod tests {
 
     /// What the server's codec answers to a request of ours with this answer.
     fn answered(protocol: Protocol, op: Op, answer: &Answer) -> (Reply, Option<Op>) {
-        let mut bytes = greeting(protocol, Some("me")).unwrap_or_default();
+        let mut bytes = greeting(protocol, Some("me"), None).unwrap_or_default();
         let greeted = !bytes.is_empty();
         spell(protocol, op, 77, &mut bytes);
         let (mut session, mut out, mut heard) = (Session::default(), Vec::new(), None);

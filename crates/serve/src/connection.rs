@@ -58,10 +58,15 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    pub(crate) fn new(socket: Socket, settings: Settings, by_edge: bool, now_ns: u64) -> Self {
+    pub(crate) fn new(
+        socket: Socket,
+        (session, settings): (Session, Settings),
+        by_edge: bool,
+        now_ns: u64,
+    ) -> Self {
         Self {
             socket: Arc::new(socket),
-            session: Session::default(),
+            session,
             settings,
             owed: Vec::new(),
             sent: 0,

@@ -25,6 +25,6 @@ mod store;
 pub use choice::{Durability, Model, Sharing, ShowMode, StoreKind, refusal, store_refusal};
 pub use error::ServeError;
 pub use limits::Limits;
-pub use server::{Config, Ended, Server, StopHandle, StoreChoice};
+pub use server::{Config, Ended, SERVICE_TIME_MAX, Server, StopHandle, StoreChoice};
 pub use service::Counts;
 pub use store::StoreError;

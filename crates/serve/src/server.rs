@@ -8,16 +8,19 @@ use crate::model::{self, Port};
 use crate::service::{Counts, Made, Service};
 use crate::sharing;
 use crate::{stock_file, store};
-use ioloom_exchange::{ClassicForm, Exchange, Settings, State};
+use ioloom_exchange::{ClassicForm, Exchange, Settings, State, Token};
 use ioloom_sys::net::ring::NetRing;
 use ioloom_sys::net::{Listener, Waker};
 use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
+use std::time::Duration;
 
 /// Connections that may wait to be accepted.
 const BACKLOG: u32 = 4096;
+/// The longest service time that can be asked for.
+pub const SERVICE_TIME_MAX: Duration = Duration::from_secs(1);
 
 /// Where orders are kept.
 #[derive(Debug, Clone)]
@@ -53,6 +56,11 @@ pub struct Config {
     pub limits: Limits,
     /// Cores to use, for models that have a loop on each.
     pub cores: usize,
+    /// What clients have to show before they are served, if anything.
+    pub token: Option<Token>,
+    /// Processor time that each order and each list takes beside its own, at most
+    /// [`SERVICE_TIME_MAX`]; for experiments.
+    pub service_time: Duration,
 }
 
 /// How a server that was asked to stop has ended.
@@ -137,6 +145,13 @@ impl Server {
         if let Some(reason) = store_refusal(config.store.kind, config.durability) {
             return Err(ServeError::Refused(reason));
         }
+        if config.service_time > SERVICE_TIME_MAX {
+            return Err(ServeError::Refused(format!(
+                "a service time of {:?} would keep every client waiting; use {SERVICE_TIME_MAX:?} or \
+                 less",
+                config.service_time
+            )));
+        }
         probe_ring(config.model)?;
         let (initial, file_hash) = stock_file::read(&config.stock)?;
         // Listening comes first: a second server on the same port must not touch the store.
@@ -173,6 +188,8 @@ impl Server {
             journal,
             wakers,
             loops,
+            token: config.token.clone(),
+            service_time: config.service_time,
             on_idle: Box::new(move || for_idle.write()),
         };
         let service = Arc::new(Service::new(made, config.settings, &stocks_now));

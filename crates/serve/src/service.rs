@@ -4,12 +4,13 @@ use crate::choice::{Durability, Model, Sharing, ShowMode};
 use crate::journal::{Broken, Journal};
 use crate::limits::Limits;
 use crate::sharing::{Job, Strategy};
-use ioloom_exchange::{Answer, Ask, ClassicForm, Exchange, Request, Settings};
+use ioloom_exchange::{Answer, Ask, ClassicForm, Exchange, Request, Session, Settings, Token};
 use ioloom_sys::clock;
 use ioloom_sys::net::Waker;
 use std::fmt::Write;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
 
 /// Bytes of a line in the list of all stocks, at most.
 const LINE_BYTES: usize = 33;
@@ -49,6 +50,8 @@ pub(crate) struct Service {
     wakers: Vec<Arc<Waker>>,
     loops: usize,
     requests_at_once: usize,
+    token: Option<Token>,
+    service_time: Duration,
     /// Called when the last connection has gone.
     on_idle: Box<dyn Fn() + Send + Sync>,
 }
@@ -63,6 +66,8 @@ pub(crate) struct Made {
     pub(crate) journal: Arc<Journal>,
     pub(crate) wakers: Vec<Arc<Waker>>,
     pub(crate) loops: usize,
+    pub(crate) token: Option<Token>,
+    pub(crate) service_time: Duration,
     pub(crate) on_idle: Box<dyn Fn() + Send + Sync>,
 }
 
@@ -89,6 +94,8 @@ impl Service {
             stopping: AtomicBool::new(false),
             wakers: made.wakers,
             loops: made.loops,
+            token: made.token,
+            service_time: made.service_time,
             on_idle: made.on_idle,
         }
     }
@@ -105,6 +112,11 @@ impl Service {
             || matches!(self.sharing, Sharing::Writer | Sharing::Shards)
     }
 
+    /// What arrives on a new connection.
+    pub(crate) fn session(&self) -> Session {
+        Session::asking_for(self.token.clone())
+    }
+
     /// A job for a request that has just arrived.
     pub(crate) fn job(token: usize, request: Request) -> Job {
         let due_ns =
@@ -118,13 +130,20 @@ impl Service {
         if jobs.is_empty() {
             return Ok(());
         }
+        let mut of_stocks = 0;
         for job in jobs.iter_mut().filter(|job| job.answer.is_none()) {
             job.answer = match job.request.ask {
                 Ask::Local(local) => Some(Answer::Local(local)),
                 Ask::Health => Some(Answer::Text(self.health().into())),
                 Ask::Metrics => Some(Answer::Text(self.metrics().into())),
-                Ask::Trade(_) | Ask::Show => None,
+                Ask::Trade(_) | Ask::Show => {
+                    of_stocks += 1;
+                    None
+                }
             };
+        }
+        if !self.service_time.is_zero() {
+            spend(self.service_time * of_stocks);
         }
         let answered = self.strategy.answer(jobs, &self.journal);
         if answered.is_err() {
@@ -231,5 +250,26 @@ impl Service {
         put("commits_total", "counter", "Commits of the store.", self.journal.commits());
         put("log_number", "gauge", "Number of the latest order.", self.journal.latest());
         text
+    }
+}
+
+/// Keeps the calling thread busy for so much time of its processor. Time in which others have the
+/// processor does not count, or many threads could spend more of it than there is.
+fn spend(time: Duration) {
+    let end = u128::from(clock::thread_cpu_ns()) + time.as_nanos();
+    while u128::from(clock::thread_cpu_ns()) < end {
+        std::hint::spin_loop();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_is_spent_on_the_processor() {
+        let began = clock::thread_cpu_ns();
+        spend(Duration::from_millis(2));
+        assert!(clock::thread_cpu_ns() - began >= 2_000_000);
     }
 }

@@ -141,6 +141,10 @@ pub(crate) struct LoadArgs {
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
 
+    /// Show the server the word in this file; with v2 and resp
+    #[arg(long, value_name = "FILE")]
+    token_file: Option<PathBuf>,
+
     /// The original client, so many times
     #[arg(long, value_name = "N")]
     multiclient: Option<usize>,
@@ -298,7 +302,7 @@ fn end(args: &LoadArgs, document: &Document, interrupted: bool) -> Ended {
     }
 }
 
-fn plan(args: &LoadArgs, connections: usize) -> Plan {
+fn plan(args: &LoadArgs, connections: usize) -> Result<Plan, Failure> {
     let pace = match (args.rate, args.sessions) {
         (Some(rate_per_s), _) => Pace::Open { rate_per_s, arrival: args.arrival },
         (_, Some(sessions_per_s)) => Pace::PartlyOpen {
@@ -310,7 +314,8 @@ fn plan(args: &LoadArgs, connections: usize) -> Plan {
         _ => Pace::Closed { think: args.think },
     };
     let requests = args.requests.or(args.history.as_ref().map(|_| 100_000));
-    Plan {
+    let token = args.token_file.as_deref().map(crate::serve::token).transpose()?;
+    Ok(Plan {
         protocol: args.protocol,
         pace,
         connections,
@@ -327,10 +332,11 @@ fn plan(args: &LoadArgs, connections: usize) -> Plan {
         random: args.random,
         keep_history: args.history.is_some(),
         name: args.name.clone(),
+        token: token.map(|(_, text)| text),
         cpus: args.cpus.clone(),
         conserve: !args.shared,
         ..Plan::new(args.target)
-    }
+    })
 }
 
 fn failure(error: LoadError) -> Failure {
@@ -374,7 +380,7 @@ fn runs(args: &LoadArgs, stop: &AtomicBool, document: &mut Document) -> Result<(
         rates.sort_by(f64::total_cmp);
         for rate_per_s in rates {
             let pace = Pace::Open { rate_per_s, arrival: args.arrival };
-            let plan = Plan { pace, ..plan(args, most) };
+            let plan = Plan { pace, ..plan(args, most)? };
             let (run, _) = one(&plan, &format!("{rate_per_s}/s: "), stop)?;
             document.steps.push(Step::new(&run, args.p99));
             document.runs.push(run);
@@ -386,7 +392,7 @@ fn runs(args: &LoadArgs, stop: &AtomicBool, document: &mut Document) -> Result<(
         return Ok(());
     }
     for connections in connections {
-        let (run, history) = one(&plan(args, connections), "", stop)?;
+        let (run, history) = one(&plan(args, connections)?, "", stop)?;
         document.runs.push(run);
         if let (Some(history), Some(path)) = (history, &args.history) {
             history.write(path).map_err(failure)?;
@@ -425,7 +431,7 @@ fn multiclient(
             tell_plain(&format!("{answered} of {all} orders"));
         }
     };
-    let ran = ioloom_load::multiclient(&plan(args, 1), &multi, stop, &mut watch);
+    let ran = ioloom_load::multiclient(&plan(args, 1)?, &multi, stop, &mut watch);
     document.multiclient = Some(ran.map_err(failure)?);
     Ok(())
 }
@@ -466,10 +472,10 @@ fn floors(args: &LoadArgs, stop: &AtomicBool) -> Result<Floors, Failure> {
     let target: SocketAddr = address.ok_or_else(|| fail(&format!("it said {line:?}")))?;
     let most = args.connections.iter().copied().max().unwrap_or(1);
     let rate_per_s = args.ladder.iter().copied().fold(0.0, f64::max);
-    let base = plan(args, most);
+    let base = plan(args, most)?;
     let pace =
         if rate_per_s > 0.0 { Pace::Open { rate_per_s, arrival: args.arrival } } else { base.pace };
-    let plan = Plan { target, pace, conserve: false, keep_history: false, ..base };
+    let plan = Plan { target, pace, token: None, conserve: false, keep_history: false, ..base };
     let null_client = ioloom_load::null_client(&plan, NULL_REQUESTS).map_err(failure)?;
     if let Some(clients) = args.multiclient {
         let multi = multi_of(args, clients);

@@ -97,6 +97,7 @@ fn text(side: Option<Side>, settings: &Settings, answer: &Answer) -> &'static st
         Answer::Stopped(_) => "Too late\n",
         Answer::Local(Local::Fault(Fault::TooLong)) => "Line too long\n",
         Answer::Local(Local::Fault(Fault::Number)) => "Invalid number\n",
+        Answer::Local(Local::Fault(Fault::Token)) => "Token needed\n",
         Answer::Local(_) | Answer::Shown(_) | Answer::Text(_) => "Invalid command\n",
     }
 }

@@ -1,14 +1,16 @@
 //! HTTP, as much of it as watchers need: `GET /show`, `/metrics` and `/healthz`, on a connection
-//! that may stay open. A request with a body is refused and ends the connection.
+//! that may stay open. A request with a body is refused and ends the connection, and so is one without
+//! `Authorization: Bearer TOKEN` where the server asks for a token.
 
-use super::{Ask, Form, LINE_MAX, Request, Step, put, put_line, without_return};
+use super::{Ask, Form, LINE_MAX, Request, Step, put, put_line, without_return, words};
 use crate::answer::{Answer, Fault, Local};
+use crate::token::Token;
 
 /// First words by which a question of HTTP is known.
 pub(super) const METHODS: [&[u8]; 6] =
     [b"GET ", b"HEAD ", b"POST ", b"PUT ", b"DELETE ", b"OPTIONS "];
 
-pub(super) fn step(bytes: &[u8]) -> Step {
+pub(super) fn step(bytes: &[u8], token: Option<&Token>) -> Step {
     let Some(used) = head_len(bytes) else {
         if bytes.len() < LINE_MAX {
             return Step::Need;
@@ -16,8 +18,9 @@ pub(super) fn step(bytes: &[u8]) -> Step {
         return Step::Last(Request::fault(Fault::TooLong, Form::Http { keep: false }));
     };
     let mut lines = bytes[..used].split(|b| *b == b'\n').map(without_return);
-    let mut words = lines.next().unwrap_or_default().split(|b| *b == b' ');
-    let (method, path, version) = (words.next(), words.next(), words.next());
+    let mut first = lines.next().unwrap_or_default().split(|b| *b == b' ');
+    let (method, path, version) = (first.next(), first.next(), first.next());
+    let mut shown = token.is_none();
     let mut keep = version == Some(b"HTTP/1.1");
     let mut has_body = false;
     for line in lines {
@@ -30,21 +33,31 @@ pub(super) fn step(bytes: &[u8]) -> Step {
             has_body |= value != b"0";
         } else if name.eq_ignore_ascii_case(b"transfer-encoding") {
             has_body = true;
+        } else if name.eq_ignore_ascii_case(b"authorization") {
+            shown |= is_shown(value, token);
         }
     }
-    let known = matches!(version, Some(b"HTTP/1.1" | b"HTTP/1.0")) && words.next().is_none();
+    let known = matches!(version, Some(b"HTTP/1.1" | b"HTTP/1.0")) && first.next().is_none();
     let path = path.unwrap_or_default().split(|b| *b == b'?').next().unwrap_or_default();
     let ask = match (method, path) {
         _ if !known || has_body => Ask::Local(Local::Fault(Fault::Frame)),
+        _ if !shown => Ask::Local(Local::Fault(Fault::Token)),
         (Some(b"GET"), b"/show") => Ask::Show,
         (Some(b"GET"), b"/metrics") => Ask::Metrics,
         (Some(b"GET"), b"/healthz") => Ask::Health,
         (Some(b"GET"), _) => Ask::Local(Local::NoPage),
         _ => Ask::Local(Local::NoMethod),
     };
-    keep &= known && !has_body && !matches!(ask, Ask::Local(Local::NoMethod));
+    keep &= known && !has_body && shown && !matches!(ask, Ask::Local(Local::NoMethod));
     let request = Request::plain(ask, Form::Http { keep });
     if keep { Step::Got(used, request) } else { Step::Last(request) }
+}
+
+/// Whether the value of an authorization shows the token.
+fn is_shown(value: &[u8], token: Option<&Token>) -> bool {
+    let mut words = words(value);
+    let (scheme, word) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+    scheme.eq_ignore_ascii_case(b"bearer") && token.is_some_and(|token| token.is(word))
 }
 
 /// The bytes up to and with the empty line that ends a head.
@@ -75,6 +88,7 @@ pub(super) fn encode(keep: bool, answer: &Answer, out: &mut Vec<u8>) {
         Answer::Local(Local::NoPage) => "404 Not Found",
         Answer::Local(Local::NoMethod) => "405 Method Not Allowed",
         Answer::Local(Local::Fault(Fault::TooLong)) => "431 Request Header Fields Too Large",
+        Answer::Local(Local::Fault(Fault::Token)) => "401 Unauthorized",
         Answer::Stopped(_) => "503 Service Unavailable",
         _ => "400 Bad Request",
     };
@@ -82,13 +96,17 @@ pub(super) fn encode(keep: bool, answer: &Answer, out: &mut Vec<u8>) {
         put(&mut body, format_args!("{}\n", &status[4..]));
     }
     let kind = "text/plain; charset=utf-8";
-    let allow = if status.starts_with("405") { "Allow: GET\r\n" } else { "" };
+    let more = match &status[..3] {
+        "401" => "WWW-Authenticate: Bearer\r\n",
+        "405" => "Allow: GET\r\n",
+        _ => "",
+    };
     let close = if keep { "" } else { "Connection: close\r\n" };
     let len = body.len();
     put(
         out,
         format_args!(
-            "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {len}\r\n{allow}{close}\r\n"
+            "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {len}\r\n{more}{close}\r\n"
         ),
     );
     out.extend_from_slice(&body);

@@ -8,6 +8,9 @@
 //! not ordered anything. What is kept of a connection is the beginning of one request, or what came
 //! beyond the most requests that are taken at once; both are bounded. An idle connection holds no
 //! memory for bytes at all.
+//!
+//! A server may ask for a token. RESP shows it by `AUTH`, the numbered protocol in its greeting, HTTP
+//! in each request; the original protocol has no place for it and is refused then.
 
 mod classic;
 mod http;
@@ -16,6 +19,7 @@ mod resp;
 
 use crate::answer::{Answer, Fault, Local};
 use crate::stock::{Order, Side, Who};
+use crate::token::Token;
 use std::io::Write;
 use std::sync::Arc;
 
@@ -131,6 +135,8 @@ enum Step {
     Skip(usize),
     /// So many bytes that are a request.
     Got(usize, Request),
+    /// The same, and it showed the token: nothing is asked for any more.
+    Opened(usize, Request),
     /// A request after which nothing is read any more.
     Last(Request),
 }
@@ -147,12 +153,19 @@ enum Dialect {
 #[derive(Debug, Clone, Default)]
 pub struct Session {
     dialect: Option<Dialect>,
+    /// What the client has to show before anything else.
+    token: Option<Token>,
     pending: Vec<u8>,
     has_more: bool,
     is_over: bool,
 }
 
 impl Session {
+    /// A connection whose client has to show the token first, if there is one.
+    pub fn asking_for(token: Option<Token>) -> Self {
+        Self { token, ..Self::default() }
+    }
+
     /// Takes bytes that arrived and hands out at most `requests_max` requests.
     pub fn feed(&mut self, bytes: &[u8], requests_max: usize, into: &mut impl FnMut(Request)) {
         if self.is_over {
@@ -210,6 +223,11 @@ impl Session {
                     (at, taken) = (at + used, taken + 1);
                     into(request);
                 }
+                Step::Opened(used, request) => {
+                    (at, taken) = (at + used, taken + 1);
+                    self.token = None;
+                    into(request);
+                }
                 Step::Last(request) => {
                     into(request);
                     self.is_over = true;
@@ -224,12 +242,16 @@ impl Session {
         if self.dialect.is_none() {
             self.dialect = detect(bytes);
         }
+        let token = self.token.as_ref();
         match &mut self.dialect {
             None => Step::Need,
-            Some(Dialect::Classic) => classic::step(bytes),
-            Some(Dialect::Numbered(client)) => numbered::step(bytes, client),
-            Some(Dialect::Resp) => resp::step(bytes),
-            Some(Dialect::Http) => http::step(bytes),
+            Some(Dialect::Classic) => match token {
+                None => classic::step(bytes),
+                Some(_) => Step::Last(Request::fault(Fault::Token, Form::Classic(None))),
+            },
+            Some(Dialect::Numbered(client)) => numbered::step(bytes, client, token),
+            Some(Dialect::Resp) => resp::step(bytes, token),
+            Some(Dialect::Http) => http::step(bytes, token),
         }
     }
 }

@@ -14,19 +14,21 @@
 //! Requests may follow each other without waiting; answers come in the same order. A client that
 //! gave itself a name may send an order again, on any connection, with the same number: it is carried
 //! out once, and the answer is the same. Without a name the numbers are only repeated in the answers.
+//! A server that asks for a token wants it in the greeting: `HELLO stock/2 client=alice token=TOKEN`.
 
 use super::words;
 use super::{Ask, Form, LINE_MAX, Request, Step, line, number, order, put, put_line, put_number};
 use crate::answer::{Answer, Fault, Local, Stop};
 use crate::clients::WINDOW;
 use crate::stock::{Refused, Side, Who};
+use crate::token::Token;
 use std::sync::Arc;
 
 pub(super) const GREETING: &[u8] = b"HELLO stock/";
 /// The longest name of a client in bytes.
 const NAME_MAX: usize = 64;
 
-pub(super) fn step(bytes: &[u8], client: &mut Option<Arc<str>>) -> Step {
+pub(super) fn step(bytes: &[u8], client: &mut Option<Arc<str>>, token: Option<&Token>) -> Step {
     let Some((line, used)) = line(bytes) else {
         if bytes.len() < LINE_MAX {
             return Step::Need;
@@ -34,7 +36,7 @@ pub(super) fn step(bytes: &[u8], client: &mut Option<Arc<str>>) -> Step {
         return Step::Last(Request::fault(Fault::TooLong, Form::Numbered(None)));
     };
     if line.starts_with(GREETING) {
-        return greet(line, used, client);
+        return greet(line, used, client, token);
     }
     let mut words = words(line);
     let Some(id) = words.next().and_then(number) else {
@@ -65,20 +67,28 @@ pub(super) fn step(bytes: &[u8], client: &mut Option<Arc<str>>) -> Step {
     Step::Got(used, Request { ask: Ask::Trade(order), who, deadline_ms, form })
 }
 
-fn greet(line: &[u8], used: usize, client: &mut Option<Arc<str>>) -> Step {
+fn greet(line: &[u8], used: usize, client: &mut Option<Arc<str>>, token: Option<&Token>) -> Step {
     let form = Form::Numbered(None);
     let mut words = words(&line[GREETING.len()..]);
     if words.next() != Some(b"2") {
         return Step::Last(Request::fault(Fault::Version, form));
     }
-    let named = match (words.next(), words.next()) {
-        (None, _) => Some(None),
-        (Some(word), None) => word.strip_prefix(b"client=").and_then(name).map(Some),
-        _ => None,
-    };
-    let Some(named) = named else { return Step::Last(Request::fault(Fault::Command, form)) };
+    let (mut named, mut shown) = (None, token.is_none());
+    for word in words {
+        if let Some(word) = word.strip_prefix(b"token=") {
+            shown |= token.is_some_and(|token| token.is(word));
+            continue;
+        }
+        named = word.strip_prefix(b"client=").filter(|_| named.is_none()).and_then(name);
+        if named.is_none() {
+            return Step::Last(Request::fault(Fault::Command, form));
+        }
+    }
+    if !shown {
+        return Step::Last(Request::fault(Fault::Token, form));
+    }
     *client = named;
-    Step::Got(used, Request::local(Local::Hello, form))
+    Step::Opened(used, Request::local(Local::Hello, form))
 }
 
 /// A name of letters, digits and a few signs.
@@ -128,6 +138,7 @@ pub(super) fn code(fault: Fault) -> &'static str {
         Fault::TooLong => "too-long",
         Fault::Frame => "bad-frame",
         Fault::Version => "unknown-version",
+        Fault::Token => "no-token",
     }
 }
 

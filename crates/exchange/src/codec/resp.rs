@@ -2,13 +2,15 @@
 //!
 //! `BUY ID N` and `SELL ID N` are answered with what is left, `SHOW` with a list of three numbers
 //! for each stock. `PING`, and the questions that these two programs ask when
-//! they begin are answered; everything else is an error. A frame that cannot be ends the connection,
+//! they begin are answered; everything else is an error. Where the server asks for a token, `AUTH
+//! TOKEN` (or `AUTH NAME TOKEN`; the name is not looked at) comes before everything else. A frame that cannot be ends the connection,
 //! since nobody knows where the next one would begin.
 
 use super::numbered::{code, refusal, stop};
 use super::{Ask, Form, LINE_MAX, Request, Step, number, order, put, put_number};
 use crate::answer::{Answer, Fault, Local};
 use crate::stock::Side;
+use crate::token::Token;
 
 /// Most words of a frame.
 const WORDS_MAX: usize = 16;
@@ -37,7 +39,7 @@ fn header<'a>(bytes: &'a [u8], at: &mut usize, mark: u8) -> Word<'a> {
     }
 }
 
-pub(super) fn step(bytes: &[u8]) -> Step {
+pub(super) fn step(bytes: &[u8], token: Option<&Token>) -> Step {
     let bad = |fault| Step::Last(Request::fault(fault, Form::Resp));
     let need = || if bytes.len() < LINE_MAX { Step::Need } else { bad(Fault::TooLong) };
     let mut at = 0;
@@ -68,7 +70,29 @@ pub(super) fn step(bytes: &[u8]) -> Step {
         *word = &text[..len];
         at += len + 2;
     }
-    read(&words[..count], at)
+    match token {
+        None => read(&words[..count], at),
+        Some(token) => knock(&words[..count], at, token),
+    }
+}
+
+/// What is said before the token was shown. A wrong one ends the connection, so that each guess costs
+/// a new one.
+fn knock(words: &[&[u8]], used: usize, token: &Token) -> Step {
+    let fault = Request::fault(Fault::Token, Form::Resp);
+    if words[0].eq_ignore_ascii_case(b"QUIT") {
+        return read(words, used);
+    }
+    match words {
+        [word, shown] | [word, _, shown] if word.eq_ignore_ascii_case(b"AUTH") => {
+            if token.is(shown) {
+                Step::Opened(used, Request::local(Local::Fine, Form::Resp))
+            } else {
+                Step::Last(fault)
+            }
+        }
+        _ => Step::Got(used, fault),
+    }
 }
 
 fn read(words: &[&[u8]], used: usize) -> Step {
@@ -127,6 +151,9 @@ pub(super) fn encode(answer: &Answer, out: &mut Vec<u8>) {
         }
         Answer::Refused(why) => put(out, format_args!("-REFUSED {}\r\n", refusal(*why))),
         Answer::Stopped(why) => put(out, format_args!("-STOPPED {}\r\n", stop(*why))),
+        Answer::Local(Local::Fault(Fault::Token)) => {
+            put(out, format_args!("-NOAUTH {}\r\n", code(Fault::Token)));
+        }
         Answer::Local(Local::Fault(fault)) => put(out, format_args!("-ERR {}\r\n", code(*fault))),
         Answer::Local(Local::Pong) => out.extend_from_slice(b"+PONG\r\n"),
         Answer::Local(Local::Nothing) => out.extend_from_slice(b"*0\r\n"),

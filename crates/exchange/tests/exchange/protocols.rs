@@ -1,8 +1,8 @@
 //! Protocols: fixed conversations byte by byte, and every way of cutting bytes.
 
 use ioloom_exchange::{
-    Answer, Ask, ClassicForm, Exchange, Request, Session, Settings, Spelling, State, UnknownStock,
-    encode,
+    Answer, Ask, ClassicForm, Exchange, Request, Session, Settings, Spelling, State, Token,
+    UnknownStock, encode,
 };
 use proptest::prelude::*;
 
@@ -19,8 +19,17 @@ fn answer(state: &mut State, request: &Request) -> Answer {
 
 /// What a server around the codec says to these bytes, and whether it would close.
 fn talk(pieces: &[&[u8]], settings: Settings, requests_max: usize) -> (Vec<u8>, bool) {
+    talk_in(Session::default(), pieces, settings, requests_max)
+}
+
+fn talk_in(
+    mut session: Session,
+    pieces: &[&[u8]],
+    settings: Settings,
+    requests_max: usize,
+) -> (Vec<u8>, bool) {
     let mut state = State::new(Exchange::from_text(STOCKS).unwrap(), 0);
-    let (mut session, mut out) = (Session::default(), Vec::new());
+    let mut out = Vec::new();
     for piece in pieces {
         let mut requests = Vec::new();
         session.feed(piece, requests_max, &mut |request| requests.push(request));
@@ -147,6 +156,53 @@ fn pages_are_served_and_bodies_are_not_read() {
     assert_eq!(status(body), "HTTP/1.1 400 Bad Request");
     assert_eq!(status("GET /show\r\n\r\n"), "HTTP/1.1 400 Bad Request");
     assert!(said(body.as_bytes()).ends_with("Bad Request\n"));
+}
+
+const TOKEN: &str = "correct-horse-battery";
+
+/// What a server with a token says, and whether it would close.
+fn told(asked: &str) -> (String, bool) {
+    let session = Session::asking_for(Some(Token::new(TOKEN).unwrap()));
+    let (out, over) = talk_in(session, &[asked.as_bytes()], line(), 128);
+    (String::from_utf8(out).unwrap(), over)
+}
+
+#[test]
+fn a_token_is_shown_once_in_resp_and_in_the_greeting() {
+    let auth = format!("*2\r\n$4\r\nAUTH\r\n${}\r\n{TOKEN}\r\n", TOKEN.len());
+    let named = auth.replace("*2\r\n$4\r\nAUTH", "*3\r\n$4\r\nauth\r\n$1\r\nx");
+    let buy = "*3\r\n$3\r\nBUY\r\n$1\r\n1\r\n$1\r\n9\r\n";
+    for auth in [auth.as_str(), &named] {
+        let (text, over) = told(&format!("{buy}{auth}{buy}{buy}"));
+        assert_eq!((text.as_str(), over), ("-NOAUTH no-token\r\n+OK\r\n:91\r\n:82\r\n", false));
+    }
+    let wrong = auth.replace(TOKEN, &"x".repeat(TOKEN.len()));
+    let denied = ("-NOAUTH no-token\r\n".to_owned(), true);
+    assert_eq!(told(&format!("{wrong}{auth}{buy}")), denied, "one guess for a connection");
+    assert_eq!(told("*1\r\n$4\r\nQUIT\r\n"), ("+OK\r\n".to_owned(), true));
+
+    let greeted = format!("HELLO stock/2 token={TOKEN} client=a\n1 BUY 1 1\n");
+    assert_eq!(told(&greeted).0, "HELLO stock/2 window=128\n1 OK 99 1\n");
+    for bad in ["HELLO stock/2\n1 BUY 1 1\n", "HELLO stock/2 token=\n", "HELLO stock/2 token=x\n"] {
+        assert_eq!(told(bad), ("ERR no-token\n".to_owned(), true), "{bad}");
+    }
+    // Who is not asked may show it all the same.
+    assert_eq!(said(greeted.as_bytes()), told(&greeted).0);
+}
+
+#[test]
+fn a_token_is_shown_in_each_request_of_http_and_never_in_the_original_protocol() {
+    let get = |header: &str| format!("GET /healthz HTTP/1.1\r\n{header}\r\n");
+    let fine = get(&format!("authorization: bearer {TOKEN}\r\n"));
+    let (text, over) = told(&fine.repeat(2));
+    assert_eq!((text.matches("HTTP/1.1 200 OK").count(), over), (2, false));
+    for bad in ["", "Authorization: Bearer x\r\n", "Authorization: Basic eDp4\r\n"] {
+        let (text, over) = told(&format!("{}{fine}", get(bad)));
+        assert!(text.starts_with("HTTP/1.1 401 Unauthorized\r\n") && over, "{text}");
+        assert!(text.contains("WWW-Authenticate: Bearer\r\n") && !text.contains("200"), "{text}");
+    }
+    assert_eq!(told("show\nbuy 1 1\n"), ("Token needed\n".to_owned(), true));
+    assert_eq!(told("s"), ("Token needed\n".to_owned(), true));
 }
 
 #[test]

@@ -47,6 +47,8 @@ impl Served {
             settings: ioloom_exchange::Settings::default(),
             limits: Limits { hog: Duration::from_secs(60), ..Limits::default() },
             cores: 2,
+            token: None,
+            service_time: Duration::ZERO,
         };
         change(&mut config);
         let server = Server::start(&config).unwrap();
@@ -102,6 +104,24 @@ fn every_protocol_is_driven_and_verified() {
             assert_eq!(run.outcomes.answered, 300, "{protocol:?}");
             assert_eq!(run.latency.corrected.count, 300);
             assert!(run.outcomes.traded > 0 && run.outcomes.listed > 0, "{:?}", run.outcomes);
+        }
+    }
+}
+
+#[test]
+fn a_server_that_asks_for_a_token_is_loaded_by_who_knows_it() {
+    let token = "correct-horse-battery";
+    let asked = ioloom_exchange::Token::new(token).unwrap();
+    let server = Served::new(STOCKS, |config| config.token = Some(asked));
+    for protocol in [Protocol::V2, Protocol::Resp] {
+        let plan = Plan { token: Some(token.to_owned()), ..server.plan(protocol) };
+        let (run, _) = load(&plan);
+        is_whole(&run);
+        assert_eq!(run.outcomes.answered, 300, "{protocol:?}");
+        for other in [None, Some("another-horse-battery".to_owned())] {
+            let plan = Plan { token: other, ..plan.clone() };
+            let error = ioloom_load::run(&plan, &AtomicBool::new(false), &mut |_| {}).unwrap_err();
+            assert!(error.to_string().contains("no-token"), "{protocol:?}: {error}");
         }
     }
 }

@@ -8,7 +8,7 @@
 use super::{Port, connections_max, wait_for_stop};
 use crate::error::ServeError;
 use crate::service::Service;
-use ioloom_exchange::{Session, Settings, encode};
+use ioloom_exchange::{Settings, encode};
 use ioloom_sys::clock;
 use ioloom_sys::net::wait::{Interest, Poll, Ready, Waiter};
 use ioloom_sys::net::{Reserve, Socket, is_of_one_connection, is_out_of_sockets};
@@ -85,7 +85,7 @@ fn serve(
     others_wait: Option<&dyn Fn() -> bool>,
 ) -> io::Result<bool> {
     let limits = &service.limits;
-    let mut session = Session::default();
+    let mut session = service.session();
     let (mut buffer, mut out, mut jobs) = (vec![0; BUFFER_BYTES], Vec::new(), Vec::new());
     let mut looking = None;
     let (mut active_ns, mut begun_ns) = (clock::monotonic_ns(), 0);

@@ -239,7 +239,8 @@ impl<'a> EventLoop<'a> {
             self.slots.len() - 1
         });
         let by_edge = self.waiter.is_by_edge();
-        let connection = Connection::new(socket, settings, by_edge, self.now_ns);
+        let speech = (self.service.session(), settings);
+        let connection = Connection::new(socket, speech, by_edge, self.now_ns);
         let interest = if by_edge { Interest::BOTH } else { connection.interest };
         if self.waiter.add(&connection.socket, at + CONNECTIONS, interest).is_err() {
             self.free.push(at);

@@ -147,7 +147,7 @@ async fn attend(
     mut told: watch::Receiver<bool>,
 ) -> io::Result<bool> {
     let limits = &service.limits;
-    let mut session = Session::default();
+    let mut session = service.session();
     let (mut begun, mut stopping): (Option<Instant>, bool) = (None, false);
     loop {
         let mut read_on = !session.has_more();

@@ -182,8 +182,9 @@ impl Hall<'_> {
             self.slots.push(None);
             self.slots.len() - 1
         });
+        let speech = (self.service.session(), settings);
         self.slots[at] = Some(Slot {
-            connection: Connection::new(socket, settings, false, self.now_ns),
+            connection: Connection::new(socket, speech, false, self.now_ns),
             reading: None,
             is_cancelled: false,
             is_sending: false,

@@ -91,22 +91,39 @@ fn numbered(
     }
 }
 
-/// Answers jobs from a state that nobody else uses now; returns the number that the answers rest on.
-fn answer_alone(state: &mut State, jobs: &mut [Job], journal: &Journal) -> u64 {
-    for job in jobs {
-        if !job.is_open() {
-            continue;
-        }
-        job.answer = Some(match job.request.ask {
-            Ask::Trade(order) => {
-                let (answer, record) = state.trade(&order, job.request.who.as_ref());
-                if let Some(record) = record {
-                    journal.push(record);
-                }
-                answer
-            }
-            _ => Answer::Shown(state.show()),
-        });
+/// A state that one thread at a time uses, and the records of a turn on their way to the log.
+struct Alone {
+    state: State,
+    records: Vec<Record>,
+}
+
+impl Alone {
+    fn new(state: State) -> Self {
+        Self { state, records: Vec::new() }
     }
-    state.seq()
+
+    /// Answers jobs and hands their records over in one go; returns the number that the answers rest
+    /// on.
+    fn answer(&mut self, jobs: &mut [Job], journal: &Journal) -> u64 {
+        let (state, keeps) = (&mut self.state, journal.keeps());
+        for job in jobs {
+            if !job.is_open() {
+                continue;
+            }
+            job.answer = Some(match job.request.ask {
+                Ask::Trade(order) => {
+                    let (answer, record) = state.trade(&order, job.request.who.as_ref());
+                    self.records.extend(record.filter(|_| keeps));
+                    answer
+                }
+                _ => Answer::Shown(state.show()),
+            });
+        }
+        journal.push_all(state.seq(), &mut self.records);
+        state.seq()
+    }
+
+    fn snapshot(&self) -> (Exchange, u64) {
+        (self.state.exchange().clone(), self.state.seq())
+    }
 }

@@ -4,7 +4,7 @@
 //! the order of the log, the order of the changes and the batches of commits are one and the same.
 //! Each thread has at most one batch with it, so what waits is bounded.
 
-use super::{Job, Strategy, answer_alone};
+use super::{Alone, Job, Strategy};
 use crate::journal::{Broken, Journal};
 use ioloom_exchange::{Exchange, State};
 use std::io;
@@ -40,7 +40,7 @@ impl Writer {
         let (sender, receiver) = channel();
         let thread = std::thread::Builder::new()
             .name("writer".to_owned())
-            .spawn(move || work(state, &journal, &receiver))?;
+            .spawn(move || work(Alone::new(state), &journal, &receiver))?;
         Ok(Self { sender: Some(sender), thread: Some(thread) })
     }
 
@@ -58,23 +58,23 @@ impl Drop for Writer {
     }
 }
 
-fn work(mut state: State, journal: &Journal, receiver: &Receiver<Errand>) {
-    let mut done = Vec::new();
+fn work(mut alone: Alone, journal: &Journal, receiver: &Receiver<Errand>) {
+    let (mut done, mut seq) = (Vec::new(), 0);
     while let Ok(first) = receiver.recv() {
         let mut next = Some(first);
         while let Some(errand) = next {
             match errand {
                 Errand::Jobs(mut jobs, desk) => {
-                    answer_alone(&mut state, &mut jobs, journal);
+                    seq = alone.answer(&mut jobs, journal);
                     done.push((jobs, desk));
                 }
                 Errand::Snapshot(sender) => {
-                    let _ = sender.send((state.exchange().clone(), state.seq()));
+                    let _ = sender.send(alone.snapshot());
                 }
             }
             next = if done.len() < BATCHES_MAX { receiver.try_recv().ok() } else { None };
         }
-        let result = journal.wait(state.seq());
+        let result = journal.wait(seq);
         for (jobs, desk) in done.drain(..) {
             *desk.back.lock().expect("no panic under this lock") = Some((jobs, result));
             desk.arrived.notify_one();

@@ -7,6 +7,7 @@ use ioloom_serve::{
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::path::PathBuf;
+use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use tempfile::TempDir;
@@ -54,6 +55,8 @@ pub(crate) fn config(dir: &TempDir, model: Model) -> Config {
         settings: ioloom_exchange::Settings::default(),
         limits: short_limits(),
         cores: 2,
+        token: None,
+        service_time: Duration::ZERO,
     }
 }
 
@@ -171,8 +174,23 @@ pub(crate) fn is_possible(model: Model) -> bool {
     !refused
 }
 
+/// `select` serves no descriptor above 1023, and all servers are in this process: who opens a crowd of
+/// connections does it alone.
+static DESCRIPTORS: RwLock<()> = RwLock::new(());
+
+/// Keeps crowds away while it lives.
+pub(crate) fn without_crowds() -> RwLockReadGuard<'static, ()> {
+    DESCRIPTORS.read().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Keeps everybody else away who must not meet a crowd.
+pub(crate) fn crowd_alone() -> RwLockWriteGuard<'static, ()> {
+    DESCRIPTORS.write().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// Runs a test for every model at the same time.
 pub(crate) fn every_model(test: impl Fn(Model) + Sync) {
+    let _beside = without_crowds();
     std::thread::scope(|scope| {
         for model in Model::ALL {
             if !is_possible(*model) {

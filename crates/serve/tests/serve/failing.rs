@@ -151,6 +151,7 @@ fn each_call_fails_once_and_no_acknowledged_order_is_lost() {
     if !alone("failing::each_call_fails_once_and_no_acknowledged_order_is_lost") {
         return;
     }
+    let _beside = crate::bench::without_crowds();
     for model in Model::ALL.iter().copied().filter(|model| is_possible(*model)) {
         let dir = TempDir::new().unwrap();
         fault::set("");

@@ -1,7 +1,9 @@
 //! What well-behaved clients of each protocol see, the same under every model.
 
 use crate::bench::{Bench, Client, every_model};
+use ioloom_exchange::Token;
 use std::io::Read;
+use std::time::{Duration, Instant};
 
 #[test]
 fn the_original_clients_get_padded_answers() {
@@ -91,5 +93,40 @@ fn the_stock_file_is_written_when_the_last_client_leaves_and_at_the_end() {
         let stocks = std::fs::read_to_string(dir.path().join("stock.txt")).unwrap();
         assert_eq!(stocks, "1 990 10\n2 1000 20\n3 6 30\n", "{model}");
         assert_eq!(ended.done, 2, "{model}");
+    });
+}
+
+#[test]
+fn who_does_not_show_the_token_is_not_served() {
+    every_model(|model| {
+        let token = "correct-horse-battery";
+        let bench = Bench::with(model, |config| config.token = Token::new(token).ok());
+        let mut guest = bench.client();
+        guest.say("buy 1 1\n");
+        assert_eq!(guest.rest(), b"Token needed\n", "{model}");
+        let mut guest = Client::new(bench.address);
+        guest.say("HELLO stock/2 token=wrong\n1 BUY 1 1\n");
+        assert_eq!(guest.rest(), b"ERR no-token\n", "{model}");
+        let mut guest = Client::new(bench.address);
+        guest.say("*3\r\n$3\r\nBUY\r\n$1\r\n1\r\n$1\r\n9\r\n*2\r\n$4\r\nAUTH\r\n$1\r\nx\r\n");
+        assert_eq!(guest.rest(), b"-NOAUTH no-token\r\n-NOAUTH no-token\r\n", "{model}");
+        let mut known = Client::new(bench.address);
+        known.say(format!("HELLO stock/2 token={token}\n1 BUY 1 1\n2 EXIT\n"));
+        assert_eq!(known.rest(), b"HELLO stock/2 window=128\n1 OK 999 1\n2 BYE\n", "{model}");
+    });
+}
+
+#[test]
+fn requests_take_the_service_time_that_was_asked_for() {
+    let each = Duration::from_millis(5);
+    every_model(|model| {
+        let bench = Bench::with(model, |config| config.service_time = each);
+        let mut client = bench.client();
+        let began = Instant::now();
+        for _ in 0..4 {
+            assert_eq!(client.ask("buy 1 1"), "[buy] success\n", "{model}");
+        }
+        // Never less; how much more is not judged.
+        assert!(began.elapsed() >= each * 4, "{model}");
     });
 }

@@ -1,6 +1,6 @@
 //! Clients that do not behave. After each of them an honest one must be served as if nothing were.
 
-use crate::bench::{Bench, Client, every_model};
+use crate::bench::{Bench, Client, crowd_alone, every_model, without_crowds};
 use ioloom_serve::Model;
 use ioloom_sys::net::Socket;
 use std::io::Write;
@@ -205,6 +205,7 @@ fn a_crowd_beyond_the_set_of_select_harms_no_model() {
         println!("skipped: {limit:?} open files are too few for {CROWD} connections");
         return;
     }
+    let _alone = crowd_alone();
     for model in Model::ALL.iter().copied().filter(|model| crate::bench::is_possible(*model)) {
         // One connection after the other: each that waits is cut only when it has its turn.
         let crowd = if model == Model::Iterative { 5 } else { CROWD };
@@ -232,6 +233,7 @@ fn a_crowd_beyond_the_set_of_select_harms_no_model() {
 
 #[test]
 fn one_connection_more_than_the_most_is_told_so() {
+    let _beside = without_crowds();
     for model in Model::ALL {
         if !crate::bench::is_possible(*model) {
             continue;

@@ -10,6 +10,7 @@
 use super::plan::{Answers, Home, Shape};
 use ioloom_exchange::{ClassicForm, Settings};
 use ioloom_load::{NullServer, Protocol};
+use ioloom_model::units::spell_ns;
 use ioloom_serve::{Config, Ended, Limits, Server, StopHandle, StoreChoice};
 use ioloom_sys::clock::{monotonic_ns, process_cpu_ns};
 use ioloom_sys::proc::{self, Who};
@@ -109,6 +110,7 @@ fn words(shape: &Shape, dir: &Path) -> Vec<String> {
         ("--store", shape.store.name()),
         ("--dialect", dialect),
         ("--threads", &shape.threads.to_string()),
+        ("--service-time", &spell_ns(shape.service.as_nanos() as u64)),
         // As many clients as there are may wait for a thread of the pool, as in the backlog of the
         // published server.
         ("--waiting", &u16::MAX.to_string()),
@@ -194,6 +196,8 @@ impl Host {
             settings: Settings { classic, ..Settings::default() },
             limits: Limits { threads, waiting: usize::from(u16::MAX), ..Limits::default() },
             cores: proc::affinity_cpus().unwrap_or(1) as usize,
+            token: None,
+            service_time: shape.service,
         };
         let server = Server::start(&config).map_err(|e| format!("start the server: {e}"))?;
         let address = server.addresses().first().copied();

@@ -8,7 +8,8 @@ use ioloom_model::units::{format_ns, parse_duration_ns};
 use ioloom_model::{AnyPlan, SubjectPlan};
 use ioloom_predict::closed::sleepers_elapsed_s;
 use ioloom_serve::{
-    Durability, Limits, Model, Sharing, ShowMode, StoreKind, refusal, store_refusal,
+    Durability, Limits, Model, SERVICE_TIME_MAX, Sharing, ShowMode, StoreKind, refusal,
+    store_refusal,
 };
 use std::str::FromStr;
 use std::time::Duration;
@@ -50,6 +51,8 @@ pub(super) struct Shape {
     pub(super) durability: Durability,
     pub(super) store: StoreKind,
     pub(super) stocks: u32,
+    /// Processor time of each order and each list beside its own.
+    pub(super) service: Duration,
     pub(super) protocol: Protocol,
     pub(super) home: Home,
     /// Connections that there must be room for.
@@ -128,8 +131,20 @@ pub(super) struct Play {
 
 /// Settings of every server. Threads of a pool are `workers`: a study repeats ladders of `threads` on
 /// every medium, and these servers are the same on all.
-const SHAPE: [&str; 9] =
-    ["model", "workers", "sharing", "show", "durability", "store", "stocks", "dialect", "server"];
+const SHAPE: [&str; 10] = [
+    "model",
+    "workers",
+    "sharing",
+    "show",
+    "durability",
+    "store",
+    "stocks",
+    "service",
+    "dialect",
+    "server",
+];
+/// Those that the null server does not have.
+const OF_THE_EXCHANGE: std::ops::Range<usize> = 1..8;
 
 fn word<T: FromStr<Err = String>>(plan: &SubjectPlan, key: &str, usual: T) -> Result<T, String> {
     let Some(text) = plan.settings.get(key) else { return Ok(usual) };
@@ -167,6 +182,17 @@ fn time(plan: &SubjectPlan, key: &str, usual: Duration) -> Result<Duration, Stri
     Ok(time)
 }
 
+fn service(plan: &SubjectPlan) -> Result<Duration, String> {
+    if !plan.settings.contains_key("service") {
+        return Ok(Duration::ZERO);
+    }
+    let service = time(plan, "service", Duration::ZERO)?;
+    if service > SERVICE_TIME_MAX {
+        return Err(format!("{plan}: service is at most {SERVICE_TIME_MAX:?}"));
+    }
+    Ok(service)
+}
+
 fn mix(plan: &SubjectPlan) -> Result<Mix, String> {
     let known = [
         ("all", Mix::default()),
@@ -196,6 +222,7 @@ impl Shape {
             durability: word(plan, "durability", Durability::None)?,
             store: word(plan, "store", StoreKind::Sqlite)?,
             stocks: count(plan, "stocks", 10, STOCKS_MAX)? as u32,
+            service: service(plan)?,
             protocol: word(plan, "dialect", Protocol::Padded)?,
             home: one_of(
                 plan,
@@ -211,7 +238,9 @@ impl Shape {
             if let Some(reason) = refused {
                 return Err(format!("{plan}: {reason}"));
             }
-        } else if let Some(key) = SHAPE[1..7].iter().find(|k| plan.settings.contains_key(**k)) {
+        } else if let Some(key) =
+            SHAPE[OF_THE_EXCHANGE].iter().find(|k| plan.settings.contains_key(**k))
+        {
             return Err(format!("{plan}: the null server has no {key}"));
         }
         Ok(shape)
@@ -234,6 +263,10 @@ impl Shape {
             format!("{model}{threads}, sharing {}, {} stocks", self.sharing, self.stocks);
         if self.durability != Durability::None {
             text.push_str(&format!(", orders kept by {} at {}", self.store, self.durability));
+        }
+        if !self.service.is_zero() {
+            let service = format_ns(self.service.as_nanos() as f64);
+            text.push_str(&format!(", each request {service} of a processor"));
         }
         if self.home == Home::Inside {
             text.push_str(", in the process of the load");

@@ -83,6 +83,18 @@ fn every_model_stands_a_load_and_tells_its_numbers() {
 }
 
 #[test]
+fn requests_take_the_time_of_a_processor_that_is_asked_for() {
+    for model in ["select", "reuseport", "pool,workers=3", "request-pool,workers=2"] {
+        let plan = format!(
+            "exchange:closed/model={model},connections=2,lasts=60ms,mix=trade,service=1ms,\
+             server=inside"
+        );
+        let m = measured(&plan);
+        assert!(number(&m, "buy_latency_p50_ns") >= 1e6, "{plan}");
+    }
+}
+
+#[test]
 fn durable_loads_tell_how_many_orders_went_into_a_commit() {
     for store in ["sqlite", "redb", "fjall"] {
         let plan = format!(
@@ -137,6 +149,8 @@ fn wrong_plans_are_refused_before_anything_runs() {
         ("exchange:cell/model=pool,sleep=2s", "at most 900ms"),
         ("exchange:cell/model=iterative", "one connection after the other"),
         ("exchange:cell/model=null,stocks=5", "null server has no stocks"),
+        ("exchange:cell/model=null,service=5us", "null server has no service"),
+        ("exchange:cell/model=select,service=2s", "service is at most 1s"),
         ("exchange:closed/model=pool,connections=20", "as many workers"),
         ("exchange:closed/model=pool,connections=10,idle=1", "as many workers"),
         ("exchange:closed/model=select,mix=all-day", "mix is one of"),
