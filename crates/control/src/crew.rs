@@ -8,20 +8,25 @@
 //! start with the cores ─► blocked < 10 % ─► stay (warm: the processors are the limit)
 //!        │ blocked ≥ 10 %
 //!        ▼
-//! at once to 4 per core (at least 8) ─► double while the rate rises by more than 5 %
+//! at once to 8 per core (at least 16) ─► processors busy: stay
+//!        │                                else double while the rate rises by more than 5 %
 //!        │ it does not: one step back, then halve while fewer give more (a seeking disk)
 //!        ▼
 //! settled ─► watch: blocked < 10 % for long → the cores again; another rate by 2 → climb anew
 //! ```
 //!
 //! The first jump needs no comparison, because a blocked worker proves that there is something to
-//! overlap; later steps compare windows of at least [`COMPARE_NS`]. What the disk calls itself (the
+//! overlap. What is not blocked computes or waits for a processor: where that is more than
+//! [`BUSY_LEAST`] workers per core, no other number could pay and none is tried. Other steps compare windows of at least [`COMPARE_NS`]. What the disk calls itself (the
 //! `rotational` flag) plays no part: virtual disks lie about it.
 
 use crate::tuner::{Batch, Tuner};
 
 /// Below this share of blocked time the processors are the limit.
 const BLOCKED_LEAST: f64 = 0.10;
+
+/// Workers per core that compute or wait for a processor: with so many the cores are never idle.
+const BUSY_LEAST: f64 = 1.5;
 
 /// A step up must bring more than this.
 const GAIN_LEAST: f64 = 1.05;
@@ -116,6 +121,11 @@ impl Crew {
         self.seen.elapsed_ns >= long && many
     }
 
+    /// Whether there are enough workers that are not blocked to keep all cores busy.
+    fn busy(&self, blocked: f64) -> bool {
+        f64::from(self.workers) * (1.0 - blocked) >= BUSY_LEAST * f64::from(self.cores)
+    }
+
     fn go(&mut self, workers: u32, state: State) {
         self.workers = workers.clamp(1, self.most);
         self.state = state;
@@ -129,7 +139,7 @@ impl Crew {
     }
 
     fn warm(&mut self, blocked: f64, rate: f64) {
-        let first = (self.cores * 4).max(8).min(self.most);
+        let first = (self.cores * 8).max(16).min(self.most);
         if blocked < BLOCKED_LEAST || first <= self.workers {
             self.why = format!(
                 "{}, one per usable core: they were blocked {} of the time, so more would not pay",
@@ -147,6 +157,10 @@ impl Crew {
     fn up(&mut self, from: u32, before: f64, blocked: f64, rate: f64) {
         let gain = rate / before.max(f64::MIN_POSITIVE);
         let now = self.workers;
+        if gain > GAIN_LEAST && self.busy(blocked) {
+            let why = format!("{}: they keep the {} usable cores busy", threads(now), self.cores);
+            return self.settle(now, rate, why);
+        }
         if gain > GAIN_LEAST && now < self.most && blocked >= BLOCKED_LEAST {
             self.why = format!(
                 "{}: {} were blocked {} of the time, {:+.0} % entries/s from {from}",
@@ -180,7 +194,7 @@ impl Crew {
                 format!("{}: {:+.0} % entries/s from {now}", threads(tried), (gain - 1.0) * 100.0);
             return self.settle(tried, then, why);
         }
-        if blocked >= BLOCKED_LEAST && now > 2 {
+        if blocked >= BLOCKED_LEAST && now > 2 && !self.busy(blocked) {
             return self.go(now.div_ceil(2), State::Down { from: now, rate });
         }
         let why = self.why.clone();
@@ -272,18 +286,29 @@ mod tests {
     }
 
     impl Medium {
-        /// Entries per second with `workers`, on the line between the two nearest counts.
-        fn rate(&self, workers: u32) -> f64 {
+        /// Seconds for the whole tree with `workers`, on the line between the two nearest counts.
+        fn alone(&self, workers: u32) -> f64 {
             let at = f64::from(workers).log2().clamp(0.0, (self.seconds.len() - 1) as f64);
             let low = at.floor() as usize;
             let high = (low + 1).min(self.seconds.len() - 1);
             let part = at - low as f64;
-            self.entries / (self.seconds[low] * (1.0 - part) + self.seconds[high] * part)
+            self.seconds[low] * (1.0 - part) + self.seconds[high] * part
         }
 
-        fn blocked(&self, workers: u32) -> f64 {
-            let busy = self.rate(workers) * self.cpu / self.entries / f64::from(workers);
-            (1.0 - busy).clamp(0.0, 1.0)
+        /// The same where `cores` do all the computing.
+        fn on(&self, workers: u32, cores: u32) -> f64 {
+            self.alone(workers).max(self.cpu / f64::from(cores))
+        }
+
+        fn rate(&self, workers: u32, cores: u32) -> f64 {
+            self.entries / self.on(workers, cores)
+        }
+
+        /// The share of the workers' time in which the device is waited for; the rest is computing
+        /// and waiting for a core.
+        fn blocked(&self, workers: u32, cores: u32) -> f64 {
+            let waited = self.alone(workers) * f64::from(workers) - self.cpu;
+            (waited / (self.on(workers, cores) * f64::from(workers))).clamp(0.0, 1.0)
         }
     }
 
@@ -297,7 +322,7 @@ mod tests {
     fn walked(crew: &mut Crew, medium: &Medium, random: &mut u64) -> f64 {
         let (mut left, mut seconds, mut workers) = (medium.entries, 0.0, crew.workers);
         while left > 0.0 {
-            let rate = medium.rate(workers) * noise(random, 0.03);
+            let rate = medium.rate(workers, crew.cores) * noise(random, 0.03);
             let files = (rate * 0.01).min(left);
             left -= files;
             seconds += 0.01;
@@ -305,7 +330,7 @@ mod tests {
                 elapsed_ns: 10_000_000,
                 files: files as u64,
                 bytes: 0,
-                idle: medium.blocked(workers) * noise(random, 0.1),
+                idle: medium.blocked(workers, crew.cores) * noise(random, 0.1),
                 window: workers,
             };
             workers = crew.decide(&batch);
@@ -333,8 +358,9 @@ mod tests {
     #[test]
     fn on_the_published_media_it_comes_near_the_best_fixed_count() {
         for (name, medium) in published() {
-            let best = medium.seconds.iter().copied().fold(f64::INFINITY, f64::min);
             for cores in [2, 4, 16] {
+                let counts = (0..9).map(|power| medium.on(1 << power, cores));
+                let best = counts.fold(f64::INFINITY, f64::min);
                 for seed in 0..20 {
                     let mut crew = Crew::new(cores, 256);
                     let seconds = walked(&mut crew, &medium, &mut (seed * 7 + 1));
@@ -369,7 +395,7 @@ mod tests {
     fn a_blocked_pair_of_workers_is_joined_by_others_at_once() {
         let mut crew = Crew::new(2, 256);
         let batch = Batch { elapsed_ns: 9_000_000, files: 100, idle: 0.4, window: 2, bytes: 0 };
-        assert_eq!(crew.decide(&batch), 8);
+        assert_eq!(crew.decide(&batch), 16);
         assert!(crew.why().contains("40 %"), "{}", crew.why());
     }
 
@@ -384,7 +410,19 @@ mod tests {
         for _ in 0..3 {
             crew.decide(&cold);
         }
-        assert!(crew.workers >= 8);
+        assert!(crew.workers >= 16);
+    }
+
+    #[test]
+    fn workers_that_keep_the_cores_busy_are_enough() {
+        let mut crew = Crew::new(2, 256);
+        let first = Batch { elapsed_ns: 9_000_000, files: 9_000, idle: 0.7, window: 2, bytes: 0 };
+        assert_eq!(crew.decide(&first), 16);
+        let busy = Batch { elapsed_ns: 10_000_000, files: 30_000, idle: 0.6, window: 16, bytes: 0 };
+        for _ in 0..100 {
+            assert_eq!(crew.decide(&busy), 16);
+        }
+        assert!(crew.why().contains("busy"), "{}", crew.why());
     }
 
     proptest! {

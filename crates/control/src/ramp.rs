@@ -5,10 +5,11 @@
 //! memory and its switches. So threads start as they are needed. They begin with the permits; each
 //! time the running ones have waited often enough for what they read, their number doubles, up to
 //! the window. A look costs one system call; looks that change nothing come at doubling intervals.
-//! Against an idle device 256 threads stand after some eight looks, about two milliseconds.
+//! Against an idle device 256 threads stand after some ten looks, about three milliseconds.
 
-/// Fewer waits than this prove nothing.
-const WAITS_MIN: u64 = 2;
+/// Fewer waits than this prove nothing: threads that start wait for one another a few times, for the
+/// lock of their common memory and for what one of them sets up.
+const WAITS_MIN: u64 = 8;
 /// Files after which an old count is forgotten, so that a cold part after a warm one is seen soon.
 const FILES_REMEMBERED: u64 = 1024;
 const PAUSE_MIN_NS: u64 = 200_000;
@@ -113,7 +114,7 @@ mod tests {
         let mut ramp = Ramp::new(2, 64, 8);
         assert_eq!(ramp.decide(1_000_000, 0), 0);
         assert_eq!(ramp.pause_ns(), 2 * PAUSE_MIN_NS);
-        assert_eq!(ramp.decide(1_000_010, 5), 2);
+        assert_eq!(ramp.decide(1_000_010, 9), 2);
         assert_eq!(ramp.pause_ns(), PAUSE_MIN_NS);
     }
 

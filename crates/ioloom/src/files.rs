@@ -12,6 +12,7 @@ use ioloom_ledger::Budget;
 use ioloom_model::{Method, Plan, ReadOrder, Schedule};
 use ioloom_sys::file::{self, Nowait, OpenHow};
 use ioloom_walk::PathList;
+use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -334,7 +335,7 @@ impl<'a> Files<'a> {
         };
         let trace_file = wanted.as_ref().map(|w| TraceFile::create(&w.path)).transpose()?;
         let source = match (self.input, self.files_max) {
-            (Input::List(list), max) => Source::list(list, plan.read_order, max),
+            (Input::List(list), max) => Source::list(Cow::Owned(list), plan.read_order, max),
             (Input::Stream(paths), None) => Source::stream(paths, plan.read_order),
             (Input::Stream(paths), Some(max)) => {
                 Source::stream(paths.take(max as usize), plan.read_order)

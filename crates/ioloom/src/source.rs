@@ -4,6 +4,7 @@ use ioloom_model::ReadOrder;
 use ioloom_sys::clock::monotonic_ns;
 use ioloom_sys::file;
 use ioloom_walk::PathList;
+use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -21,7 +22,7 @@ pub(crate) struct Source<'s> {
 enum From<'s> {
     /// All paths in memory.
     List {
-        list: PathList,
+        list: Cow<'s, PathList>,
         /// Positions in the order of reading; `None`: as given.
         order: Option<Vec<usize>>,
         next: AtomicUsize,
@@ -109,7 +110,7 @@ pub(crate) struct Take {
 impl<'s> Source<'s> {
     /// The first `max` paths of a list. A file keeps its position in the list, in whatever order
     /// it is read.
-    pub(crate) fn list(list: PathList, order: ReadOrder, max: Option<u64>) -> Self {
+    pub(crate) fn list(list: Cow<'s, PathList>, order: ReadOrder, max: Option<u64>) -> Self {
         let max = max.map_or(list.len(), |m| (m as usize).min(list.len()));
         let order = (order == ReadOrder::Inode).then(|| {
             let mut keyed: Vec<(u64, usize)> =

@@ -37,6 +37,8 @@ use std::thread::yield_now;
 pub struct Permits {
     free: AtomicU64,
     waiting: AtomicU64,
+    /// How often a thread has gone to sleep for a permit. Written under the lock.
+    sleeps: AtomicU64,
     /// Whether a thread was woken and has not run since.
     wake_under_way: Mutex<bool>,
     woken: Condvar,
@@ -54,6 +56,7 @@ impl Permits {
         Self {
             free: AtomicU64::new(u64::from(count.max(1))),
             waiting: AtomicU64::new(0),
+            sleeps: AtomicU64::new(0),
             wake_under_way: Mutex::new(false),
             woken: Condvar::new(),
         }
@@ -106,6 +109,7 @@ impl Permits {
                 }
                 return permit;
             }
+            self.sleeps.fetch_add(1, Ordering::Relaxed);
             wake_under_way =
                 self.woken.wait(wake_under_way).unwrap_or_else(|poisoned| poisoned.into_inner());
             *wake_under_way = false;
@@ -129,6 +133,11 @@ impl Permits {
 }
 
 impl Permits {
+    /// How often threads have slept for a permit so far: for whoever counts waits of another kind.
+    pub fn sleeps(&self) -> u64 {
+        self.sleeps.load(Ordering::Relaxed)
+    }
+
     /// A permit that was [forgotten](Permit::forget) elsewhere, to be dropped here.
     pub fn adopt(&self) -> Permit<'_> {
         Permit { of: self }
@@ -136,6 +145,13 @@ impl Permits {
 }
 
 impl Permit<'_> {
+    /// Whether a thread sleeps for a permit: who keeps one from one piece of work to the next gives it
+    /// back then. An early look, without order: who comes to sleep meanwhile waits for one piece more.
+    #[inline]
+    pub fn is_wanted(&self) -> bool {
+        self.of.waiting.load(Ordering::Relaxed) > 0
+    }
+
     /// Lets the permit travel with a piece of work instead of a scope; [`Permits::adopt`] brings
     /// it back.
     pub fn forget(self) {

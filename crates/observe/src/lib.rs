@@ -19,5 +19,5 @@ mod usage;
 pub use account::{evidence, merge_calls, states};
 pub use bottleneck::bottleneck;
 pub use gauge::{Gauges, Now, Sampler};
-pub use meter::{Detail, Meter, Reads, TIMED_FIRST, TIMED_ONE_IN, ThreadReport};
+pub use meter::{Detail, Meter, Reads, Step, TIMED_FIRST, TIMED_ONE_IN, ThreadReport};
 pub use usage::{Usage, UsageDelta};

@@ -11,7 +11,8 @@
 //! With [`Detail::Totals`] a thread that takes a file at a time times only one file in
 //! [`TIMED_ONE_IN`] after its first [`TIMED_FIRST`]; the calls of the others are counted. Five clock
 //! readings and five table entries in memory that has gone cold since the thread last ran cost as
-//! much as opening the file from the cache does.
+//! much as opening the file from the cache does. Steps of each [`Step`] are sampled by themselves: a
+//! thread that begins and computes in turn would else never time one of the two.
 //!
 //! With [`Detail::Traced`] every file is timed, and [`Meter::trace`] names the recorder that keeps
 //! each lap as a span: one reading of the clock serves both.
@@ -42,6 +43,15 @@ pub const TIMED_ONE_IN: u64 = 8;
 const TYPICAL_START_NS: u64 = 20_000;
 
 const KINDS: usize = CallKind::ALL.len();
+
+/// What a thread does next, of its own choice.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Step {
+    /// It begins a file; if all is there at once, it computes it too.
+    Begin,
+    /// It computes what was read before.
+    Compute,
+}
 
 /// How closely a thread looks at itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -108,8 +118,9 @@ pub struct Meter {
     in_flight_area: u128,
     in_flight_max: u32,
     files: u64,
-    /// Steps so far; files begun with [`Meter::file_starts`], and those of them that were timed.
-    steps: u64,
+    /// Steps so far, by their kind; files begun with [`Meter::file_starts`], and those of them that
+    /// were timed.
+    steps: [u64; 2],
     begun: u64,
     begun_timed: u64,
     /// Whether laps read the clock now.
@@ -221,7 +232,7 @@ impl Meter {
             in_flight_area: 0,
             in_flight_max: 0,
             files: 0,
-            steps: 0,
+            steps: [0; 2],
             begun: 0,
             begun_timed: 0,
             timing: true,
@@ -244,19 +255,19 @@ impl Meter {
     /// The thread takes a file, and no other until this one is done: decides whether it is timed.
     #[inline]
     pub fn file_starts(&mut self) {
-        self.step_starts();
+        self.step_starts(Step::Begin);
         self.begun += 1;
         self.begun_timed += u64::from(self.timing);
     }
 
-    /// The thread takes a step of its own choice, such as starting one of many reads: decides whether
-    /// the calls of this step are timed.
+    /// The thread takes a step of its own choice: decides whether the calls of this step are timed.
     #[inline]
-    pub fn step_starts(&mut self) {
-        self.steps += 1;
+    pub fn step_starts(&mut self, step: Step) {
+        let steps = &mut self.steps[step as usize];
+        *steps += 1;
         self.timing = self.detail != Detail::Totals
-            || self.steps <= TIMED_FIRST
-            || self.steps.is_multiple_of(TIMED_ONE_IN);
+            || *steps <= TIMED_FIRST
+            || steps.is_multiple_of(TIMED_ONE_IN);
         self.skip();
     }
 
@@ -473,6 +484,26 @@ mod tests {
         let read = calls[&CallKind::Read];
         assert_eq!((read.count, read.timed), (800, TIMED_FIRST + 800 / TIMED_ONE_IN - 1));
         assert!(read.max_ns <= read.total_ns);
+    }
+
+    #[test]
+    fn who_begins_and_computes_in_turn_has_both_timed() {
+        let mut meter = Meter::start(monotonic_ns(), Detail::Totals);
+        // Many are begun before the first is computed, as many as put the computing on odd steps.
+        for file in 0..33 {
+            meter.step_starts(Step::Begin);
+            meter.lap(CallKind::Open, file);
+        }
+        for file in 0..800 {
+            meter.step_starts(Step::Compute);
+            meter.lap(CallKind::Compute, file);
+            meter.step_starts(Step::Begin);
+            meter.lap(CallKind::Open, 33 + file);
+        }
+        assert!(meter.typical_ns(CallKind::Compute).is_some());
+        let calls = merge_calls(&[meter.finish("t".to_owned(), "worker")]);
+        assert_eq!(calls[&CallKind::Compute].count, 800);
+        assert_eq!(calls[&CallKind::Compute].timed, TIMED_FIRST + 800 / TIMED_ONE_IN - 1);
     }
 
     #[test]

@@ -167,7 +167,7 @@ fn run_list(order: &RunOrder, list: PathList) -> Outcome {
     };
     let executed = ioloom::keeping_trace(trace_file, |failed| {
         let options = Options { trace_of_failure: Some(failed), ..options };
-        engine::run(list, order.files_max, plan, &options, &work)
+        engine::run(&list, order.files_max, plan, &options, &work)
     });
     match executed {
         Ok(mut executed) => {

@@ -10,27 +10,21 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// Threads that a walk uses at most when it is not told.
-const THREADS_DEFAULT_MAX: usize = 32;
-
 /// How to walk for regular files.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
     /// Threads that read directories. [`walk`] uses one in any case.
-    pub threads: usize,
+    pub threads: Threads,
     /// Directories held open for their children, at most. Each thread has one more open.
     pub descriptors_max: usize,
 }
 
 impl Default for Options {
-    /// Sixteen threads per usable core, at most 32: a cold walk waits for the device most of the
-    /// time, and a warm one of a hundred thousand names is no slower for them. At most a quarter of the descriptors that the process may have, and 256.
+    /// As many threads as pay, and at most a quarter of the descriptors that the process may have,
+    /// and 256.
     fn default() -> Self {
-        let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        Self {
-            threads: (cores * 16).min(THREADS_DEFAULT_MAX),
-            descriptors_max: Walk::default().descriptors_max,
-        }
+        let Walk { threads, descriptors_max, .. } = Walk::default();
+        Self { threads, descriptors_max }
     }
 }
 
@@ -38,7 +32,7 @@ impl Options {
     fn walk(&self) -> Walk {
         Walk {
             method: Method::NamesOnly,
-            threads: Threads::Count(self.threads.clamp(1, crate::THREADS_MAX)),
+            threads: self.threads,
             fields: Fields::NONE,
             follow: Follow::Roots,
             descriptors_max: self.descriptors_max,

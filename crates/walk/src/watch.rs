@@ -128,7 +128,7 @@ mod tests {
         assert!(Duration::from_nanos(ran) < gauge.looked.elapsed() - Duration::from_millis(29));
         let watch = Watch::new(2, 64);
         std::thread::sleep(LOOK);
-        assert_eq!(gauge.look(&watch, 5000), Some(8), "{}", watch.why());
-        assert!(watch.why().contains("8 threads"), "{}", watch.why());
+        assert_eq!(gauge.look(&watch, 5000), Some(16), "{}", watch.why());
+        assert!(watch.why().contains("16 threads"), "{}", watch.why());
     }
 }

@@ -76,11 +76,11 @@ fn run_kind(args: &EachArgs, compute: Compute, lines: &[&Line<'_>]) -> Result<(u
     plan.chunk_bytes = plan.chunk_bytes.or(Some(CHUNK_BYTES));
     let job = Job { plan, compute, exec: None };
     let expected = lines.iter().map(|l| l.hex.clone()).collect();
-    let work = EachWork::new(&job, Lines::Compare { expected, quiet: args.quiet });
+    let work = EachWork::new(&job, Lines::Compare { expected, quiet: args.quiet }, true);
     let stop = super::stop_flag();
     let options = Options { cancel: Cancel::from_flag(stop), ..Options::default() };
     let _ = ioloom_sys::proc::raise_open_files_limit();
-    let mut executed = match engine::run(paths, None, plan, &options, &work) {
+    let mut executed = match engine::run(&paths, None, plan, &options, &work) {
         Ok(executed) => executed,
         Err(ioloom::Error::Refused(reason)) => return Err(Failure::refused(reason)),
         Err(error) => return Err(Failure::failed(error)),
@@ -89,7 +89,7 @@ fn run_kind(args: &EachArgs, compute: Compute, lines: &[&Line<'_>]) -> Result<(u
         return Err(Failure::new(Exit::Interrupted, "interrupted"));
     }
     let measured = executed.measured(1, 1);
-    let outcome = work.outcome(executed.locals, measured, &Roots::default())?;
+    let outcome = work.outcome(executed.locals, measured, (Some(&paths), &Roots::default()))?;
     for error in &outcome.errors {
         tell(&super::output::one_line(error));
     }

@@ -1,5 +1,6 @@
 //! Lines `HASH  PATH`: writing them, reading them, and the digest over all of them.
 
+use ioloom_walk::PathList;
 use std::borrow::Cow;
 use xxhash_rust::xxh3::Xxh3;
 
@@ -8,52 +9,75 @@ const HEX: &[u8; 16] = b"0123456789abcdef";
 /// Entries that are worth a thread of their own to sort.
 const SORT_PART_MIN: usize = 16_384;
 
-/// Hashes and paths of all files, packed.
+/// Bytes of lines that are hashed together, twice.
+const LINES_BYTES: usize = 16 << 10;
+
+/// Hashes of files, with the position of each one's path: in the list that was read or, for paths
+/// that came as a stream, among those kept here.
 #[derive(Default)]
 pub(super) struct Hashes {
-    bytes: Vec<u8>,
-    entries: Vec<(u64, usize, usize)>,
+    entries: Vec<(u64, usize)>,
+    streamed: PathList,
 }
 
 impl Hashes {
-    pub(super) fn push(&mut self, xxh3: u64, path: &[u8]) {
-        let start = self.bytes.len();
-        self.bytes.extend_from_slice(path);
-        self.entries.push((xxh3, start, self.bytes.len()));
+    /// The hash of a file of the list.
+    pub(super) fn push_listed(&mut self, xxh3: u64, index: usize) {
+        self.entries.push((xxh3, index));
     }
 
-    /// Adds everything of `other`, its paths as `told` names them.
-    pub(super) fn append(&mut self, other: &Self, told: impl Fn(&[u8]) -> &[u8]) {
-        for (hash, start, end) in &other.entries {
-            self.push(*hash, told(&other.bytes[*start..*end]));
+    /// The hash of a file that no list has.
+    pub(super) fn push_streamed(&mut self, xxh3: u64, path: &[u8]) {
+        self.entries.push((xxh3, self.streamed.len()));
+        self.streamed.push(path);
+    }
+
+    /// Adds everything of `other`, of the same list or stream.
+    pub(super) fn append(&mut self, other: Self) {
+        if self.entries.is_empty() {
+            *self = other;
+            return;
         }
+        let base = self.streamed.len();
+        self.entries.extend(other.entries.into_iter().map(|(hash, at)| (hash, base + at)));
+        self.streamed.append(other.streamed);
     }
 
-    /// XXH3-64 over the lines `HEX  PATH\n`, sorted by their bytes. Sorting by the number and then
-    /// by the path is sorting the lines, because all numbers have sixteen digits.
-    pub(super) fn digest(&mut self) -> String {
-        let Self { bytes, entries } = self;
-        sort_by_line(entries, bytes);
+    /// XXH3-64 over the lines `HEX  PATH\n`, sorted by their bytes; `told` says how a path is named
+    /// in its line. Sorting by the number and then by the path is sorting the lines, because all
+    /// numbers have sixteen digits.
+    pub(super) fn digest(
+        self,
+        list: Option<&PathList>,
+        told: impl Fn(&[u8]) -> &[u8] + Sync,
+    ) -> String {
+        let Self { mut entries, streamed } = self;
+        let list = list.unwrap_or(&streamed);
+        let name = |at: usize| told(list.get(at));
+        sort_by_line(&mut entries, &name);
         let mut hasher = Xxh3::new();
-        let mut line = Vec::new();
-        for (hash, start, end) in entries {
-            line.clear();
-            line.extend((0..16).rev().map(|digit| HEX[(*hash >> (4 * digit)) as usize & 15]));
-            line.extend_from_slice(b"  ");
-            line.extend_from_slice(&bytes[*start..*end]);
-            line.push(b'\n');
-            hasher.update(&line);
+        let mut lines = Vec::with_capacity(LINES_BYTES);
+        for (hash, at) in entries {
+            lines.extend((0..16).rev().map(|digit| HEX[(hash >> (4 * digit)) as usize & 15]));
+            lines.extend_from_slice(b"  ");
+            lines.extend_from_slice(name(at));
+            lines.push(b'\n');
+            if lines.len() >= LINES_BYTES / 2 {
+                hasher.update(&lines);
+                lines.clear();
+            }
         }
+        hasher.update(&lines);
         format!("{:016x}", hasher.digest())
     }
 }
 
 /// Sorts entries as their lines sort: parts of them on all cores, then the sorted parts are merged,
 /// which the stable sort does for runs that it finds.
-fn sort_by_line(entries: &mut [(u64, usize, usize)], bytes: &[u8]) {
-    let compare = |a: &(u64, usize, usize), b: &(u64, usize, usize)| {
+fn sort_by_line<'a>(entries: &mut [(u64, usize)], name: &(impl Fn(usize) -> &'a [u8] + Sync)) {
+    let compare = |a: &(u64, usize), b: &(u64, usize)| {
         a.0.cmp(&b.0).then_with(|| {
-            let line = |e: &(u64, usize, usize)| bytes[e.1..e.2].iter().chain(b"\n").copied();
+            let line = |e: &(u64, usize)| name(e.1).iter().chain(b"\n").copied();
             line(a).cmp(line(b))
         })
     };
@@ -186,15 +210,22 @@ mod tests {
 
     #[test]
     fn the_digest_is_that_of_sorted_lines() {
-        let mut hashes = Hashes::default();
-        let mut other = Hashes::default();
-        hashes.push(2, b"b");
-        other.push(1, b"z");
-        other.push(1, b"a");
-        hashes.append(&other, |path| path);
         let lines = "0000000000000001  a\n0000000000000001  z\n0000000000000002  b\n";
         let expected = format!("{:016x}", xxhash_rust::xxh3::xxh3_64(lines.as_bytes()));
-        assert_eq!(hashes.digest(), expected);
+        let (mut hashes, mut other) = (Hashes::default(), Hashes::default());
+        hashes.push_streamed(2, b"b");
+        other.push_streamed(1, b"z");
+        other.push_streamed(1, b"a");
+        hashes.append(other);
+        assert_eq!(hashes.digest(None, |path| path), expected);
+        let mut list = PathList::new();
+        ["r/z", "r/b", "r/a"].into_iter().for_each(|path| list.push(path.as_bytes()));
+        let (mut hashes, mut other) = (Hashes::default(), Hashes::default());
+        hashes.push_listed(2, 1);
+        other.push_listed(1, 0);
+        other.push_listed(1, 2);
+        hashes.append(other);
+        assert_eq!(hashes.digest(Some(&list), |path| &path[2..]), expected);
     }
 
     #[test]
@@ -204,11 +235,11 @@ mod tests {
         for file in 0..3 * SORT_PART_MIN {
             let name = format!("file {file}");
             let hash = xxhash_rust::xxh3::xxh3_64(&(file % 1000).to_le_bytes());
-            hashes.push(hash, name.as_bytes());
+            hashes.push_streamed(hash, name.as_bytes());
             lines.push(format!("{hash:016x}  {name}\n"));
         }
         lines.sort();
         let expected = xxhash_rust::xxh3::xxh3_64(lines.concat().as_bytes());
-        assert_eq!(hashes.digest(), format!("{expected:016x}"));
+        assert_eq!(hashes.digest(None, |path| path), format!("{expected:016x}"));
     }
 }

@@ -122,13 +122,13 @@ impl Job {
             tracing: wanted.as_ref().map(TraceWanted::tracing),
             ..Options::default()
         };
-        let work = work::EachWork::new(self, work::Lines::of(args));
+        let work = work::EachWork::new(self, work::Lines::of(args), input.files.is_some());
         if input.files.is_none() && input.stream.is_none() {
             return Err(Failure::usage("give a path, or - for a list on stdin"));
         }
         let executed = ioloom::keeping_trace(trace_file, |failed| {
             let options = Options { trace_of_failure: Some(failed), ..options };
-            match (input.files, input.stream) {
+            match (&input.files, input.stream) {
                 (Some(list), _) => engine::run(list, None, self.plan, &options, &work),
                 (None, stream) => {
                     let stream = stream.into_iter().flatten();
@@ -141,7 +141,11 @@ impl Job {
         match executed {
             Ok(mut executed) => {
                 let measured = executed.measured(cores, cores);
-                let mut outcome = work.outcome(executed.locals, measured, &input.roots)?;
+                let mut outcome = work.outcome(
+                    executed.locals,
+                    measured,
+                    (input.files.as_ref(), &input.roots),
+                )?;
                 outcome.cancelled = executed.cancelled;
                 outcome.add_walk_errors(input.errors);
                 Ok(outcome)

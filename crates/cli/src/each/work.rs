@@ -10,6 +10,7 @@ use ioloom::{FileError, FnError};
 use ioloom_model::{Measured, Method};
 use ioloom_subjects::Kernel;
 use ioloom_subjects::kernel::FileState;
+use ioloom_walk::PathList;
 use std::io::Write;
 use std::ops::ControlFlow;
 use std::os::unix::ffi::OsStrExt;
@@ -46,6 +47,8 @@ pub(super) struct EachWork<'a> {
     exec: Option<&'a Exec>,
     lines: Lines,
     combined: bool,
+    /// All paths are in a list that outlives the run.
+    listed: bool,
     errors: Mutex<Vec<String>>,
 }
 
@@ -65,7 +68,8 @@ pub(super) struct Local {
 }
 
 impl<'a> EachWork<'a> {
-    pub(super) fn new(job: &'a Job, lines: Lines) -> Self {
+    /// `listed`: positions of files are those in a list that [`Self::outcome`] is given.
+    pub(super) fn new(job: &'a Job, lines: Lines, listed: bool) -> Self {
         let kernel = Kernel::new(job.compute.clone(), None, 1);
         let wanted = !matches!(lines, Lines::None);
         Self {
@@ -73,6 +77,7 @@ impl<'a> EachWork<'a> {
             exec: job.exec.as_ref(),
             lines,
             combined: job.exec.is_none() && job.plan.method != Method::Null,
+            listed,
             errors: Mutex::new(Vec::new()),
         }
     }
@@ -82,12 +87,12 @@ impl<'a> EachWork<'a> {
         &self,
         locals: Vec<Local>,
         mut measured: Measured,
-        roots: &Roots,
+        (list, roots): (Option<&PathList>, &Roots),
     ) -> Result<Outcome, Failure> {
         let mut all = Hashes::default();
         let mut lines = Vec::new();
         for local in locals {
-            all.append(&local.hashes, |path| roots.told(path));
+            all.append(local.hashes);
             lines.extend(local.lines);
             measured.errors += local.failed + local.wrong;
         }
@@ -97,7 +102,7 @@ impl<'a> EachWork<'a> {
             out.write_all(line).map_err(stdout_gone)?;
         }
         out.flush().map_err(stdout_gone)?;
-        let digest = self.combined.then(|| all.digest());
+        let digest = self.combined.then(|| all.digest(list, |path| roots.told(path)));
         measured.digest = digest.clone().unwrap_or_default();
         let mut errors = std::mem::take(&mut *lock(&self.errors));
         errors.sort();
@@ -161,7 +166,12 @@ impl Work for EachWork<'_> {
             State::Kernel(state) => {
                 let outcome = self.kernel.finish(state, index);
                 if self.combined {
-                    local.hashes.push(outcome.xxh3, path.as_os_str().as_bytes());
+                    match self.listed {
+                        true => local.hashes.push_listed(outcome.xxh3, index),
+                        false => {
+                            local.hashes.push_streamed(outcome.xxh3, path.as_os_str().as_bytes());
+                        }
+                    }
                     if let Some(hex) = outcome.hex {
                         self.line(local, index, path, &hex);
                     }

@@ -28,14 +28,19 @@
 //! its owner can reap, because the owner computes, waits for the end of that one call.
 //!
 //! A worker waits for memory only while it has nothing ready: what is ready holds memory.
+//!
+//! Permits are one word that all workers write. While everything is in memory a worker keeps its
+//! permit from one file to the next, for some files if others sleep for one, and gives it back before
+//! it waits for anything: a read, memory, other workers.
 
 use super::{Work, Worker};
 use crate::arena::Lease;
 use crate::fetch::{Cx, Fetch, Loaded, Reaped, Started, no_buffer};
 use crate::source::{Claim, Item};
 use ioloom_control::{Action, Admission};
+use ioloom_ledger::Permit;
 use ioloom_model::CallKind;
-use ioloom_observe::Gauges;
+use ioloom_observe::{Gauges, Step};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
@@ -48,8 +53,13 @@ const NAP: Duration = Duration::from_millis(50);
 /// so little.
 const SHORT_FUNCTION_NS: u64 = 20_000;
 
-/// Files in a row that were in memory, after which a worker takes [`HIT_STRIPE`] of the list at once.
+/// Files in a row that were in memory, after which a worker takes [`HIT_STRIPE`] of the list at once
+/// and keeps its permit.
 const HITS_IN_A_ROW: u32 = 64;
+
+/// Functions for which a permit is kept although others sleep for one: in turns of one file each, they
+/// would all sleep and wake as often as they work.
+const KEPT_LEAST: u32 = 16;
 
 /// Where everything is in memory, threads that take file by file in turn spend a tenth of their time
 /// on each other's cache lines: those of the list, and those of neighbouring names and inodes. Where
@@ -180,6 +190,10 @@ struct Loop<'w, 'e, W: Work> {
     issued: u32,
     /// Files in a row that were there at once.
     hits: u32,
+    /// The permit of the last function, for the next one; nothing is kept while this worker waits.
+    kept: Option<Permit<'e>>,
+    /// Functions that were run with the same permit.
+    kept_for: u32,
     /// The buffer of the last file, for the next one. Nothing is kept while this worker rests or
     /// waits for memory.
     spare: Option<Lease>,
@@ -204,6 +218,8 @@ pub(super) fn run<'e, W: Work>(
         reaped,
         issued: 0,
         hits: 0,
+        kept: None,
+        kept_for: 0,
         spare: None,
     };
     this.worker.meter.skip();
@@ -227,7 +243,7 @@ impl<'e, W: Work> Loop<'_, 'e, W> {
             Action::Issue => self.issue(),
             Action::Compute => {
                 if let Some(piece) = self.ready.pop(me) {
-                    self.worker.meter.step_starts();
+                    self.worker.meter.step_starts(Step::Compute);
                     self.admission.taken();
                     self.compute(piece, true);
                     self.reap(false);
@@ -248,6 +264,7 @@ impl<'e, W: Work> Loop<'_, 'e, W> {
                 None if self.ready.queues.len() == 1 => return false,
                 None => {
                     self.spare = None;
+                    self.kept = None;
                     self.worker.meter.step_timed();
                     let more = self.ready.rest(|| shared.stopping());
                     self.worker.meter.lap(CallKind::HandOver, 0);
@@ -301,9 +318,13 @@ impl<'e, W: Work> Loop<'_, 'e, W> {
 
     /// `idle`: nothing of this worker is in flight or ready.
     fn start(&mut self, item: Item<'e, W::State>, lease: Option<Lease>, idle: bool) {
-        self.worker.meter.step_starts();
+        self.worker.meter.step_starts(Step::Begin);
         let shared = self.worker.shared;
         self.admission.issued();
+        if lease.is_none() {
+            // Its first buffer may be waited for.
+            self.kept = None;
+        }
         let mut cx = Cx { shared, meter: &mut self.worker.meter, may_wait: false, idle };
         let started = self.fetch.start(&mut cx, item, lease);
         let hit = self.started(started);
@@ -329,7 +350,10 @@ impl<'e, W: Work> Loop<'_, 'e, W> {
                     self.ready.push(self.worker.number, loaded);
                 }
             }
-            Started::Pending => self.hits = 0,
+            Started::Pending => {
+                self.hits = 0;
+                self.kept = None;
+            }
             Started::Failed(error) => {
                 self.admission.failed();
                 self.worker.failed(error);
@@ -354,6 +378,9 @@ impl<'e, W: Work> Loop<'_, 'e, W> {
 
     fn reap(&mut self, wait: bool) {
         self.issued = 0;
+        if wait {
+            self.kept = None;
+        }
         self.worker.meter.step_timed();
         let shared = self.worker.shared;
         let mut cx = Cx { shared, meter: &mut self.worker.meter, may_wait: wait, idle: false };
@@ -388,13 +415,12 @@ impl<'e, W: Work> Loop<'_, 'e, W> {
     fn compute_all(&mut self, mut next: Option<Loaded<'e, W::State>>) {
         while let Some(mut piece) = next {
             let shared = self.worker.shared;
-            let permit = shared.permits.as_ref().map(|permits| {
-                let permit = permits.take();
-                self.worker.meter.lap(CallKind::HandOver, piece.item.index);
-                permit
-            });
+            let permit = self.permit(piece.item.index);
             let more = self.worker.compute(&mut piece);
-            drop(permit);
+            // The next piece of a file may wait for a buffer.
+            let keep = !more && self.hits >= HITS_IN_A_ROW;
+            let mine = self.kept_for < KEPT_LEAST;
+            self.kept = permit.filter(|permit| keep && (mine || !permit.is_wanted()));
             if !more || shared.stopping() {
                 self.spare = shared.spare(&mut piece).or_else(|| self.spare.take());
                 super::release(&mut self.worker.meter, piece);
@@ -409,10 +435,22 @@ impl<'e, W: Work> Loop<'_, 'e, W> {
         }
     }
 
+    /// The permit for a function: the one kept from the last, or one that is waited for.
+    fn permit(&mut self, index: usize) -> Option<Permit<'e>> {
+        self.kept_for += 1;
+        self.kept.take().or_else(|| {
+            self.kept_for = 1;
+            let permit = self.worker.shared.permits.as_ref()?.take();
+            self.worker.meter.lap(CallKind::HandOver, index);
+            Some(permit)
+        })
+    }
+
     /// Waits until a first buffer fits and a descriptor is free, holding nothing.
     fn await_memory(&mut self) {
         let shared = self.worker.shared;
         self.spare = None;
+        self.kept = None;
         self.worker.meter.step_timed();
         let Some(item) = self.pending.take() else {
             self.admission.gave_back();

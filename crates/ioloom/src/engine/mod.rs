@@ -29,6 +29,7 @@ use ioloom_ledger::{Budget, Permits};
 use ioloom_model::{Buffers, CallKind, Method, Plan, ReadAhead, Schedule, table};
 use ioloom_observe::{Gauges, Meter};
 use std::any::Any;
+use std::borrow::Cow;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 pub(crate) use work::Worker;
@@ -230,14 +231,14 @@ fn refuse_too_many_files(plan: &Plan, at_once: u64, threads: usize) -> Result<()
 
 /// Runs a plan over a packed list of paths: the laboratory's way in.
 pub fn run<W: Work>(
-    list: ioloom_walk::PathList,
+    list: &ioloom_walk::PathList,
     files_max: Option<u64>,
     plan: Plan,
     options: &Options<'_>,
     work: &W,
 ) -> Result<Executed<W::Local>, Error> {
     let budget = Arc::new(Budget::new(plan.memory_bytes));
-    execute(&Source::list(list, plan.read_order, files_max), plan, budget, options, work)
+    execute(&Source::list(Cow::Borrowed(list), plan.read_order, files_max), plan, budget, options, work)
 }
 
 /// Runs a plan over paths as they come.

@@ -13,6 +13,7 @@ use super::{
 };
 use crate::fetch;
 use ioloom_control::Ramp;
+use ioloom_ledger::Permits;
 use ioloom_model::{Method, Schedule};
 use ioloom_observe::{Sampler, ThreadReport, Usage, UsageDelta};
 use ioloom_sys::clock::monotonic_ns;
@@ -262,14 +263,17 @@ impl<'e, W: Work> Team<'e, W> {
     fn watch(self, ramp: &mut Ramp, mut start_more: impl FnMut(u32)) {
         let shared = self.shared;
         let mut told_ns = monotonic_ns();
-        // Each pause of this thread is a wait of the process that says nothing about reads.
+        // Each pause of this thread is a wait of the process that says nothing about reads, and so is
+        // each sleep of a worker for a permit.
         let mut own_waits = 0;
         while shared.live.load(Ordering::Acquire) > 0 {
             let look = Duration::from_nanos(ramp.pause_ns());
             std::thread::park_timeout(if ramp.is_full() { PROGRESS } else { look.min(PROGRESS) });
             own_waits += 1;
             if !ramp.is_full() && !shared.stopping() {
-                let more = ramp.decide(shared.gauges.files(), waits().saturating_sub(own_waits));
+                let for_permits = shared.permits.as_ref().map_or(0, Permits::sleeps);
+                let for_reads = waits().saturating_sub(own_waits + for_permits);
+                let more = ramp.decide(shared.gauges.files(), for_reads);
                 start_more(more);
             }
             if shared.cancel.is_cancelled() {

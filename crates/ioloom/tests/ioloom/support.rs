@@ -132,7 +132,7 @@ pub(crate) fn plan(text: &str) -> Plan {
 /// Runs a plan over a list, mappings allowed, and checks that nothing is counted twice.
 pub(crate) fn run(list: PathList, plan: Plan) -> Result<Outcome, Error> {
     let options = Options { mmap: true, ..Options::default() };
-    let done = engine::run(list, None, plan, &options, &Hashing)?;
+    let done = engine::run(&list, None, plan, &options, &Hashing)?;
     let (mut hashes, mut failed) = (Hashes::new(), Vec::new());
     for (values, errors) in done.locals {
         for (index, value) in values {

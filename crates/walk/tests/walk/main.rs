@@ -5,7 +5,9 @@ mod visitor;
 
 use ioloom_sys::dir::{Dir, Kind};
 use ioloom_testbed::{alone, as_nobody};
-use ioloom_walk::{Control, Entry, Options, PathList, Summary, files, walk, walk_parallel};
+use ioloom_walk::{
+    Control, Entry, Options, PathList, Summary, Threads, files, walk, walk_parallel,
+};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -14,7 +16,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
 fn with(threads: usize, descriptors_max: usize) -> Options {
-    Options { threads, descriptors_max }
+    Options { threads: Threads::Count(threads), descriptors_max }
 }
 
 fn walked(root: &Path, options: &Options) -> (Vec<Vec<u8>>, Summary) {
