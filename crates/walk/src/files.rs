@@ -2,6 +2,7 @@
 //!
 //! A [`Visitor`] that builds the path of a directory once and appends each name to it.
 
+use crate::listing::Listing;
 use crate::visit::{Control, DirRef, Found, NewDir, Visitor};
 use crate::{Fields, Follow, Kind, Method, PathList, Refused, Report, Threads, Walk, WalkError};
 use ioloom_sys::dir;
@@ -77,6 +78,14 @@ impl std::fmt::Display for Skipped {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let word = if self.count == 1 { self.kind.singular() } else { self.kind.plural() };
         write!(f, "{} {word} skipped", self.count)
+    }
+}
+
+/// Counts an entry that is left out.
+pub(crate) fn skip(skipped: &mut Vec<Skipped>, kind: Kind) {
+    match skipped.iter_mut().find(|skipped| skipped.kind == kind) {
+        Some(skipped) => skipped.count += 1,
+        None => skipped.push(Skipped { kind, count: 1 }),
     }
 }
 
@@ -162,10 +171,7 @@ impl<S, F: FnMut(&mut S, Entry<'_>) -> Control> Visitor for Regular<S, F> {
 
     fn entry(&mut self, dir: DirRef<'_, ()>, found: &Found<'_>) -> Control {
         if found.kind != Kind::Regular {
-            match self.skipped.iter_mut().find(|skipped| skipped.kind == found.kind) {
-                Some(skipped) => skipped.count += 1,
-                None => self.skipped.push(Skipped { kind: found.kind, count: 1 }),
-            }
+            skip(&mut self.skipped, found.kind);
             return Control::Continue;
         }
         if !self.known {
@@ -233,8 +239,9 @@ pub fn walk_parallel<S: Send>(
     Ok((states, summary))
 }
 
-/// Lists the regular files below `root`, in no order, with the root in front of each path as the
-/// user gave it, and with inode numbers. Memory: the bytes of the paths and 16 per path.
+/// Lists the regular files below `root` with the root in front of each path as the user gave it, and
+/// with inode numbers: directory by directory in the order of their paths, in each the names in their
+/// order. Memory: the bytes of the paths and 16 per path, twice while the list is put together.
 pub fn files(root: &Path, options: &Options) -> Result<(PathList, Summary), WalkError> {
     let root_bytes = root.as_os_str().as_bytes();
     if let Some(file) = single_file(root)? {
@@ -243,20 +250,15 @@ pub fn files(root: &Path, options: &Options) -> Result<(PathList, Summary), Walk
         let summary = file.visit(root, &mut |_| Control::Continue);
         return Ok((list, summary));
     }
-    let mut prefix = root_bytes.to_vec();
-    if prefix.last() != Some(&b'/') {
-        prefix.push(b'/');
-    }
-    let visit = |list: &mut PathList, entry: Entry<'_>| {
-        list.push_found(&[&prefix, entry.path], entry.inode);
-        Control::Continue
+    let (listings, report) = match options.walk().run(&[root.to_owned()], |_| Listing::new(root)) {
+        Ok((listings, report)) => (listings, Ok(report)),
+        Err(refused) => (Vec::new(), Err(refused)),
     };
-    let (lists, summary) = walk_parallel(root, options, |_| PathList::new(), visit)?;
-    let mut all = PathList::new();
-    for list in lists {
-        all.append(list);
+    let mut summary = Summary::of(root, report)?;
+    for listing in &listings {
+        summary.count(listing.files(), listing.skipped());
     }
-    Ok((all, summary))
+    Ok((Listing::join(listings), summary))
 }
 
 /// A root that is a regular file.

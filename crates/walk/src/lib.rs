@@ -28,6 +28,7 @@
 mod error;
 mod files;
 mod list;
+mod listing;
 mod method;
 mod node;
 mod open;

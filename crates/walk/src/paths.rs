@@ -6,6 +6,7 @@
 
 use std::cmp::Ordering;
 use std::ffi::OsStr;
+use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
@@ -64,20 +65,45 @@ impl PathList {
     pub fn append(&mut self, other: Self) {
         if self.is_empty() {
             *self = other;
-            return;
+        } else {
+            self.append_range(&other, 0..other.len());
         }
+    }
+
+    /// Adds the paths of `range` of `other` behind those of this list.
+    pub(crate) fn append_range(&mut self, other: &Self, range: Range<usize>) {
         let (before, base) = (self.len(), self.bytes.len() as u64);
-        self.bytes.extend_from_slice(&other.bytes);
-        self.ends.extend(other.ends.iter().map(|end| base + end));
+        let (start, end) = (other.start(range.start), other.start(range.end));
+        self.bytes.extend_from_slice(&other.bytes[start as usize..end as usize]);
+        self.ends.extend(other.ends[range.clone()].iter().map(|end| end - start + base));
         if !self.inodes.is_empty() || !other.inodes.is_empty() {
             self.inodes.resize(before, 0);
-            self.inodes.extend_from_slice(&other.inodes);
-            self.inodes.resize(before + other.len(), 0);
+            self.inodes.extend(range.clone().map(|index| other.inode(index).unwrap_or(0)));
         }
         self.regular.resize(self.len().div_ceil(64), 0);
-        for index in (0..other.len()).filter(|index| other.known_regular(*index)) {
-            self.regular[(before + index) / 64] |= 1 << ((before + index) % 64);
+        for (_, at) in range.zip(before..).filter(|(index, _)| other.known_regular(*index)) {
+            self.regular[at / 64] |= 1 << (at % 64);
         }
+    }
+
+    /// Where path `index` starts in `bytes`, or would if there were one.
+    fn start(&self, index: usize) -> u64 {
+        index.checked_sub(1).map_or(0, |before| self.ends[before])
+    }
+
+    /// An empty list with room for what `others` hold.
+    pub(crate) fn with_room_for<'a>(others: impl Iterator<Item = &'a Self>) -> Self {
+        let mut room = Self::new();
+        let (mut bytes, mut paths) = (0, 0);
+        for other in others {
+            bytes += other.bytes.len();
+            paths += other.len();
+        }
+        room.bytes.reserve_exact(bytes);
+        room.ends.reserve_exact(paths);
+        room.inodes.reserve_exact(paths);
+        room.regular.reserve_exact(paths.div_ceil(64));
+        room
     }
 
     /// Number of paths.
@@ -95,8 +121,7 @@ impl PathList {
     /// # Panics
     /// If `index` is not below [`Self::len`].
     pub fn get(&self, index: usize) -> &[u8] {
-        let start = if index == 0 { 0 } else { self.ends[index - 1] as usize };
-        &self.bytes[start..self.ends[index] as usize]
+        &self.bytes[self.start(index) as usize..self.ends[index] as usize]
     }
 
     /// Path `index`.

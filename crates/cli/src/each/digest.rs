@@ -4,7 +4,15 @@ use ioloom_walk::PathList;
 use std::borrow::Cow;
 use xxhash_rust::xxh3::Xxh3;
 
-const HEX: &[u8; 16] = b"0123456789abcdef";
+/// The two digits of each byte.
+const HEX: [[u8; 2]; 256] = {
+    let (mut digits, mut byte) = ([[0; 2]; 256], 0);
+    while byte < 256 {
+        digits[byte] = [b"0123456789abcdef"[byte >> 4], b"0123456789abcdef"[byte & 15]];
+        byte += 1;
+    }
+    digits
+};
 
 /// Entries that are worth a thread of their own to sort.
 const SORT_PART_MIN: usize = 16_384;
@@ -49,7 +57,7 @@ impl Hashes {
     pub(super) fn digest(
         self,
         list: Option<&PathList>,
-        told: impl Fn(&[u8]) -> &[u8] + Sync,
+        told: impl Fn(&[u8]) -> &[u8],
     ) -> String {
         let Self { mut entries, streamed } = self;
         let list = list.unwrap_or(&streamed);
@@ -58,7 +66,9 @@ impl Hashes {
         let mut hasher = Xxh3::new();
         let mut lines = Vec::with_capacity(LINES_BYTES);
         for (hash, at) in entries {
-            lines.extend((0..16).rev().map(|digit| HEX[(hash >> (4 * digit)) as usize & 15]));
+            for byte in hash.to_be_bytes() {
+                lines.extend_from_slice(&HEX[usize::from(byte)]);
+            }
             lines.extend_from_slice(b"  ");
             lines.extend_from_slice(name(at));
             lines.push(b'\n');
@@ -72,25 +82,26 @@ impl Hashes {
     }
 }
 
-/// Sorts entries as their lines sort: parts of them on all cores, then the sorted parts are merged,
-/// which the stable sort does for runs that it finds.
-fn sort_by_line<'a>(entries: &mut [(u64, usize)], name: &(impl Fn(usize) -> &'a [u8] + Sync)) {
-    let compare = |a: &(u64, usize), b: &(u64, usize)| {
-        a.0.cmp(&b.0).then_with(|| {
-            let line = |e: &(u64, usize)| name(e.1).iter().chain(b"\n").copied();
-            line(a).cmp(line(b))
-        })
-    };
+/// Sorts entries as their lines sort: by number in parts on all cores, then the sorted parts are
+/// merged, which the stable sort does for runs that it finds; then those of one number by their names.
+fn sort_by_line<'a>(entries: &mut [(u64, usize)], name: &impl Fn(usize) -> &'a [u8]) {
     let part = entries.len().div_ceil(ioloom::usable_cores() as usize).max(SORT_PART_MIN);
     if entries.len() > part {
         std::thread::scope(|scope| {
-            for part in entries.chunks_mut(part) {
-                scope.spawn(move || part.sort_unstable_by(compare));
+            let mut parts = entries.chunks_mut(part);
+            let here = parts.next();
+            for part in parts {
+                scope.spawn(move || part.sort_unstable_by_key(|entry| entry.0));
             }
+            here.into_iter().for_each(|part| part.sort_unstable_by_key(|entry| entry.0));
         });
-        entries.sort_by(compare);
+        entries.sort_by_key(|entry| entry.0);
     } else {
-        entries.sort_unstable_by(compare);
+        entries.sort_unstable_by_key(|entry| entry.0);
+    }
+    for alike in entries.chunk_by_mut(|a, b| a.0 == b.0).filter(|alike| alike.len() > 1) {
+        let line = |entry: &(u64, usize)| name(entry.1).iter().chain(b"\n").copied();
+        alike.sort_unstable_by(|a, b| line(a).cmp(line(b)));
     }
 }
 

@@ -56,7 +56,7 @@ pub(crate) fn read(args: &EachArgs) -> Result<Input, Failure> {
         }
         paths => {
             let (once, mut warnings) = once_each(paths);
-            let mut input = trees(&once)?;
+            let mut input = trees(args, &once)?;
             warnings.append(&mut input.warnings);
             Ok(Input { warnings, ..input })
         }
@@ -114,7 +114,7 @@ fn once_each(paths: &[PathBuf]) -> (Vec<PathBuf>, Vec<String>) {
     (once, warnings)
 }
 
-fn trees(paths: &[PathBuf]) -> Result<Input, Failure> {
+fn trees(args: &EachArgs, paths: &[PathBuf]) -> Result<Input, Failure> {
     let mut all = PathList::new();
     let (mut warnings, mut errors) = (Vec::new(), Vec::new());
     for path in paths {
@@ -127,7 +127,9 @@ fn trees(paths: &[PathBuf]) -> Result<Input, Failure> {
                     ioloom_walk::files(path, &Options::default()).map_err(Failure::failed)?;
                 warnings.extend(summary.skipped.iter().map(|s| format!("{}: {s}", path.display())));
                 errors.extend(summary.errors.iter().map(ToString::to_string));
-                list.sort();
+                if args.per_file {
+                    list.sort();
+                }
                 all.append(list);
             }
             Kind::Regular => all.push(path.as_os_str().as_bytes()),

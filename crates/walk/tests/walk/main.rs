@@ -202,6 +202,35 @@ fn a_visitor_can_stop_the_walk() {
 }
 
 #[test]
+fn a_list_has_one_order_whoever_walked_what() {
+    let temp = tempfile::tempdir().unwrap();
+    // Names of a directory stand around its subdirectory, some begin alike for longer than a sort
+    // key, and one directory is wide enough to be visited in parts.
+    for dir in ["a", "a/m", "a-b", "wide"] {
+        std::fs::create_dir(temp.path().join(dir)).unwrap();
+    }
+    for name in ["a/z", "a/b", "a/m/1", "a-b/1", "a/alike-alike-2", "a/alike-alike-1", "top", "A"] {
+        std::fs::write(temp.path().join(name), b"").unwrap();
+    }
+    for number in 0..9000 {
+        std::fs::write(temp.path().join(format!("wide/{}", number * 7919 % 9000)), b"").unwrap();
+    }
+    let dir_and_name = |path: &[u8]| {
+        let slash = path.iter().rposition(|byte| *byte == b'/').unwrap();
+        (path[..=slash].to_vec(), path[slash + 1..].to_vec())
+    };
+    let mut first = None;
+    for threads in [1, 2, 7] {
+        let (list, summary) = files(temp.path(), &with(threads, 16)).unwrap();
+        assert_eq!(summary.files, 9008);
+        let found: Vec<_> = list.iter().map(dir_and_name).collect();
+        assert!(found.is_sorted(), "directories by path, then names");
+        assert_eq!(first.get_or_insert_with(|| found.clone()), &found);
+        assert!((0..list.len()).all(|at| list.known_regular(at) && list.inode(at).is_some()));
+    }
+}
+
+#[test]
 fn a_panic_in_a_visitor_ends_all_threads() {
     let temp = tempfile::tempdir().unwrap();
     for d in 0..50 {

@@ -1,0 +1,178 @@
+//! The regular files of a tree as one list in an order that does not depend on who walked what.
+//!
+//! Each thread sorts the names of a directory when it has them all, which is a short sort of memory
+//! that is still warm, done while others wait for the device; what remains at the end is to put whole
+//! directories into the order of their paths. Sorting the finished list of a hundred thousand paths
+//! took a tenth as long as reading the files from memory.
+//!
+//! Parts of one directory that several threads visited are sorted together at the end.
+
+use crate::files::{Skipped, skip};
+use crate::visit::{Control, DirRef, Found, NewDir, Visitor};
+use crate::{Kind, PathList};
+use std::ops::Range;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+/// A name of the directory that is being visited.
+struct Name {
+    /// Its first eight bytes, zeros behind a shorter one, as a number: most comparisons need no more.
+    begins: u64,
+    /// Where it stands in [`Listing::names`].
+    at: Range<usize>,
+    inode: u64,
+}
+
+/// Files that one thread found in one visit of a directory.
+struct Block {
+    /// Their positions in the list of that thread.
+    range: Range<usize>,
+    /// Bytes of their paths before the name.
+    dir_bytes: usize,
+}
+
+/// One thread's part of the list.
+pub(crate) struct Listing {
+    prefix: Vec<u8>,
+    list: PathList,
+    blocks: Vec<Block>,
+    names: Vec<u8>,
+    found: Vec<Name>,
+    skipped: Vec<Skipped>,
+}
+
+impl Listing {
+    /// For a walk below `root`, which stands in front of each path.
+    pub(crate) fn new(root: &Path) -> Self {
+        let mut prefix = root.as_os_str().as_bytes().to_vec();
+        if prefix.last() != Some(&b'/') {
+            prefix.push(b'/');
+        }
+        Self {
+            prefix,
+            list: PathList::new(),
+            blocks: Vec::new(),
+            names: Vec::new(),
+            found: Vec::new(),
+            skipped: Vec::new(),
+        }
+    }
+
+    /// Files found.
+    pub(crate) fn files(&self) -> u64 {
+        self.list.len() as u64
+    }
+
+    /// What was left out.
+    pub(crate) fn skipped(&self) -> &[Skipped] {
+        &self.skipped
+    }
+
+    /// All parts as one list.
+    pub(crate) fn join(parts: Vec<Self>) -> PathList {
+        let mut all = PathList::with_room_for(parts.iter().map(|part| &part.list));
+        let mut blocks: Vec<(&[u8], &PathList, Range<usize>)> = Vec::new();
+        for part in &parts {
+            blocks.extend(part.blocks.iter().map(|block| {
+                let dir = &part.list.get(block.range.start)[..block.dir_bytes];
+                (dir, &part.list, block.range.clone())
+            }));
+        }
+        blocks.sort_unstable_by_key(|(dir, ..)| *dir);
+        for dir in blocks.chunk_by(|a, b| a.0 == b.0) {
+            match dir {
+                [(_, list, range)] => all.append_range(list, range.clone()),
+                visits => append_sorted(&mut all, visits),
+            }
+        }
+        all
+    }
+}
+
+/// Adds the files of one directory that was visited in parts.
+fn append_sorted(all: &mut PathList, visits: &[(&[u8], &PathList, Range<usize>)]) {
+    let mut files = Vec::new();
+    for (_, list, range) in visits {
+        files.extend(range.clone().map(|at| (*list, at)));
+    }
+    files.sort_unstable_by_key(|(list, at)| list.get(*at));
+    for (list, at) in files {
+        all.append_range(list, at..at + 1);
+    }
+}
+
+impl Visitor for Listing {
+    type Dir = ();
+
+    fn enter(&mut self, _: &NewDir<'_, ()>) -> Option<()> {
+        Some(())
+    }
+
+    fn entry(&mut self, _: DirRef<'_, ()>, found: &Found<'_>) -> Control {
+        if found.kind != Kind::Regular {
+            skip(&mut self.skipped, found.kind);
+            return Control::Continue;
+        }
+        let (name, at) = (found.name, self.names.len());
+        let mut begins = [0; 8];
+        let fits = name.len().min(begins.len());
+        begins[..fits].copy_from_slice(&name[..fits]);
+        self.names.extend_from_slice(name);
+        self.found.push(Name {
+            begins: u64::from_be_bytes(begins),
+            at: at..at + name.len(),
+            inode: found.inode,
+        });
+        Control::Continue
+    }
+
+    fn part(&mut self, dir: DirRef<'_, ()>) {
+        if self.found.is_empty() {
+            return;
+        }
+        let Self { prefix, list, blocks, names, found, .. } = self;
+        let name = |at: &Range<usize>| &names[at.clone()];
+        found.sort_unstable_by(|a, b| {
+            a.begins.cmp(&b.begins).then_with(|| name(&a.at).cmp(name(&b.at)))
+        });
+        let mut below = Vec::new();
+        dir.write_relative(&mut below);
+        let first = list.len();
+        for file in found.drain(..) {
+            list.push_found(&[prefix, &below, name(&file.at)], file.inode);
+        }
+        blocks.push(Block { range: first..list.len(), dir_bytes: prefix.len() + below.len() });
+        names.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A part with one block for each directory given, as `part` would have made it.
+    fn listing(dirs: &[(&str, &[&str])]) -> Listing {
+        let mut listing = Listing::new(Path::new("r"));
+        for (dir, names) in dirs {
+            let first = listing.list.len();
+            for name in *names {
+                listing.list.push_found(&[b"r/", dir.as_bytes(), name.as_bytes()], 1);
+            }
+            let range = first..listing.list.len();
+            listing.blocks.push(Block { range, dir_bytes: 2 + dir.len() });
+        }
+        listing
+    }
+
+    #[test]
+    fn visits_of_one_directory_by_several_threads_are_sorted_together() {
+        let one = listing(&[("w/", &["b", "d"]), ("a/", &["x"])]);
+        let other = listing(&[("", &["z"]), ("w/", &["a", "c", "e"])]);
+        let all = Listing::join(vec![one, other]);
+        let paths: Vec<&[u8]> = all.iter().collect();
+        let expected = ["r/z", "r/a/x", "r/w/a", "r/w/b", "r/w/c", "r/w/d", "r/w/e"];
+        assert_eq!(paths, expected.map(str::as_bytes));
+        assert!((0..7).all(|at| all.inode(at) == Some(1) && all.known_regular(at)));
+        assert!(Listing::join(Vec::new()).is_empty());
+    }
+}
