@@ -54,11 +54,7 @@ impl Hashes {
     /// XXH3-64 over the lines `HEX  PATH\n`, sorted by their bytes; `told` says how a path is named
     /// in its line. Sorting by the number and then by the path is sorting the lines, because all
     /// numbers have sixteen digits.
-    pub(super) fn digest(
-        self,
-        list: Option<&PathList>,
-        told: impl Fn(&[u8]) -> &[u8],
-    ) -> String {
+    pub(super) fn digest(self, list: Option<&PathList>, told: impl Fn(&[u8]) -> &[u8]) -> String {
         let Self { mut entries, streamed } = self;
         let list = list.unwrap_or(&streamed);
         let name = |at: usize| told(list.get(at));

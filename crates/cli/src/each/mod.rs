@@ -141,11 +141,8 @@ impl Job {
         match executed {
             Ok(mut executed) => {
                 let measured = executed.measured(cores, cores);
-                let mut outcome = work.outcome(
-                    executed.locals,
-                    measured,
-                    (input.files.as_ref(), &input.roots),
-                )?;
+                let mut outcome =
+                    work.outcome(executed.locals, measured, (input.files.as_ref(), &input.roots))?;
                 outcome.cancelled = executed.cancelled;
                 outcome.add_walk_errors(input.errors);
                 Ok(outcome)

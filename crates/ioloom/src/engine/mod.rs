@@ -238,7 +238,13 @@ pub fn run<W: Work>(
     work: &W,
 ) -> Result<Executed<W::Local>, Error> {
     let budget = Arc::new(Budget::new(plan.memory_bytes));
-    execute(&Source::list(Cow::Borrowed(list), plan.read_order, files_max), plan, budget, options, work)
+    execute(
+        &Source::list(Cow::Borrowed(list), plan.read_order, files_max),
+        plan,
+        budget,
+        options,
+        work,
+    )
 }
 
 /// Runs a plan over paths as they come.
