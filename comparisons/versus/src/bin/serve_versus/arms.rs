@@ -1,0 +1,239 @@
+//! What is run: which server, at which level, under which crowd.
+
+use crate::Cli;
+use anyhow::{Context, Result, bail, ensure};
+use clap::ValueEnum;
+use serde::{Deserialize, Serialize};
+
+/// The models of the part tail where none are named: all but `iterative`, which serves one
+/// connection after the other and has no rate under a crowd.
+pub(crate) const MODELS: &str = "thread,pool,request-pool,select,poll,epoll,epoll-et,reuseport,\
+     io-threads,uring,uring-multishot,uring-per-core,tokio";
+/// Connections of the parts that have one crowd.
+const CROWD: u32 = 64;
+/// Connections that work beside silent ones.
+const BESIDE_IDLE: u32 = 16;
+
+/// What is compared with what.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Part {
+    /// The exchange with redis.
+    Redis,
+    /// The levels of the exchange with each other, and with the law of group commit.
+    Levels,
+    /// The exchange with and without silent connections.
+    Idle,
+    /// The longest waits of each model at 70 % of what it can do.
+    Tail,
+}
+
+/// When an order counts as safe.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Level {
+    /// Memory only.
+    None,
+    /// When the system has it.
+    Os,
+    /// When the disk has it, together with others.
+    Group,
+    /// When the disk has it, by itself.
+    Each,
+}
+
+impl Level {
+    /// The word of our `--durability`.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Os => "os",
+            Self::Group => "group",
+            Self::Each => "each",
+        }
+    }
+
+    /// `appendonly` and `appendfsync` of redis. `always` syncs once for all commands of a turn before
+    /// they are answered, which is our `group`.
+    pub(crate) fn of_redis(self) -> (&'static str, &'static str) {
+        match self {
+            Self::None => ("no", "no"),
+            Self::Os => ("yes", "no"),
+            Self::Group | Self::Each => ("yes", "always"),
+        }
+    }
+}
+
+/// A server and what it is asked for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Server {
+    /// The exchange, started by these words and those of the level.
+    Ours(Vec<String>),
+    /// redis, asked to count down.
+    Decrby,
+    /// redis, asked for a script that looks before it takes.
+    Evalsha,
+}
+
+/// One arm.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Arm {
+    pub(crate) part: Part,
+    pub(crate) name: String,
+    pub(crate) server: Server,
+    pub(crate) level: Level,
+    pub(crate) connections: u32,
+    pub(crate) pipeline: u32,
+    /// Connections that say nothing.
+    pub(crate) idle: u32,
+    /// Requests of a run; 0 where a run has a time instead.
+    pub(crate) requests: u64,
+}
+
+impl Arm {
+    /// Whether it stands in the same cell as another: the same level and the same crowd.
+    pub(crate) fn is_beside(&self, other: &Self) -> bool {
+        (self.part, self.level, self.connections, self.pipeline)
+            == (other.part, other.level, other.connections, other.pipeline)
+    }
+
+    /// What a person reads.
+    pub(crate) fn title(&self) -> String {
+        let idle = if self.idle > 0 { format!(" idle {}", self.idle) } else { String::new() };
+        let Self { name, connections, pipeline, .. } = self;
+        format!("{name} {} c{connections} P{pipeline}{idle}", self.level.word())
+    }
+}
+
+/// A command of ours by its name.
+fn ours_of(template: &str) -> Result<(String, Vec<String>)> {
+    let (name, command) =
+        template.split_once('=').with_context(|| format!("'{template}' is not NAME=COMMAND"))?;
+    let words = shlex::split(command).with_context(|| format!("cannot split '{command}'"))?;
+    ensure!(words.len() >= 2, "'{template}' should be NAME=PROGRAM serve, with flags if any");
+    Ok((name.to_owned(), words))
+}
+
+/// All arms, with the reasons why some are not there.
+pub(crate) fn all(cli: &Cli) -> Result<Vec<Arm>> {
+    let ours = cli.ours.iter().map(|text| ours_of(text)).collect::<Result<Vec<_>>>()?;
+    let first = ours.first().context("give --ours")?;
+    ensure!(cli.blocks > 0 && cli.seconds > 0.0, "blocks and seconds are above 0");
+    let mut arms = Vec::new();
+    for part in &cli.parts {
+        match part {
+            Part::Redis => beside_redis(cli, &ours, &mut arms)?,
+            Part::Levels => levels(first, &mut arms),
+            Part::Idle => idle(first, cli.idle, &mut arms),
+            Part::Tail => tail(first, &cli.models, &mut arms)?,
+        }
+    }
+    Ok(arms)
+}
+
+fn arm(part: Part, (name, words): &(String, Vec<String>), level: Level, connections: u32) -> Arm {
+    Arm {
+        part,
+        name: name.clone(),
+        server: Server::Ours(words.clone()),
+        level,
+        connections,
+        pipeline: 1,
+        idle: 0,
+        requests: 0,
+    }
+}
+
+fn beside_redis(cli: &Cli, ours: &[(String, Vec<String>)], arms: &mut Vec<Arm>) -> Result<()> {
+    for level in &cli.levels {
+        if *level == Level::Each {
+            bail!(
+                "redis has no level each: with appendfsync always a turn has one sync; use group"
+            );
+        }
+        for connections in &cli.connections {
+            for pipeline in &cli.pipeline {
+                ensure!(*connections > 0 && *pipeline > 0, "connections and pipeline are above 0");
+                let cell = |of: &(String, Vec<String>)| Arm {
+                    pipeline: *pipeline,
+                    ..arm(Part::Redis, of, *level, *connections)
+                };
+                arms.extend(ours.iter().map(cell));
+                let peer = |name: &str, server| Arm {
+                    name: name.to_owned(),
+                    server,
+                    ..cell(&(String::new(), Vec::new()))
+                };
+                arms.push(peer("redis DECRBY", Server::Decrby));
+                arms.push(peer("redis EVALSHA", Server::Evalsha));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn levels(ours: &(String, Vec<String>), arms: &mut Vec<Arm>) {
+    for level in [Level::None, Level::Os, Level::Group, Level::Each] {
+        arms.push(arm(Part::Levels, ours, level, CROWD));
+    }
+    for connections in [1, 16] {
+        arms.push(arm(Part::Levels, ours, Level::Group, connections));
+    }
+}
+
+fn idle(ours: &(String, Vec<String>), idle: u32, arms: &mut Vec<Arm>) {
+    for idle in [0, idle] {
+        arms.push(Arm { idle, ..arm(Part::Idle, ours, Level::None, BESIDE_IDLE) });
+    }
+}
+
+fn tail(ours: &(String, Vec<String>), models: &[String], arms: &mut Vec<Arm>) -> Result<()> {
+    for model in models {
+        if model == "iterative" {
+            bail!("the iterative server serves one connection after the other; leave it out");
+        }
+        let mut words = ours.1.clone();
+        words.extend(["--model".to_owned(), model.clone()]);
+        if model == "pool" {
+            // A connection keeps its thread until it ends, and a few ask for other things.
+            words.extend(["--threads".to_owned(), (CROWD + 4).to_string()]);
+        }
+        arms.push(arm(Part::Tail, &(model.clone(), words), Level::None, CROWD));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    fn cli(more: &[&str]) -> Cli {
+        let words = ["serve_versus", "--out", "o", "--scratch", "s", "--ours", "a=x serve"];
+        Cli::parse_from(words.iter().chain(more))
+    }
+
+    #[test]
+    fn each_cell_has_both_servers() {
+        let arms = all(&cli(&["--parts", "redis", "--ours", "b=x serve --model uring"])).unwrap();
+        assert_eq!(arms.len(), 3 * 3 * 2 * 4);
+        for arm in &arms {
+            let beside: Vec<_> = arms.iter().filter(|other| arm.is_beside(other)).collect();
+            assert_eq!(beside.len(), 4, "{}", arm.title());
+            assert_eq!(beside.iter().filter(|b| matches!(b.server, Server::Ours(_))).count(), 2);
+        }
+        let uring = arms.iter().find(|arm| arm.name == "b").unwrap();
+        let words = ["x", "serve", "--model", "uring"].map(str::to_owned).to_vec();
+        assert_eq!(uring.server, Server::Ours(words));
+    }
+
+    #[test]
+    fn what_has_no_counterpart_is_refused() {
+        assert!(all(&cli(&["--levels", "each"])).unwrap_err().to_string().contains("level each"));
+        assert!(all(&cli(&["--models", "iterative"])).is_err());
+        assert!(all(&cli(&["--ours", "nothing"])).is_err());
+        let arms = all(&cli(&["--parts", "idle,tail", "--models", "pool", "--idle", "7"])).unwrap();
+        assert_eq!(arms.iter().map(|arm| arm.idle).collect::<Vec<_>>(), [0, 7, 0]);
+    }
+}
