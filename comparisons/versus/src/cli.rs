@@ -23,8 +23,9 @@ pub(crate) struct Cli {
     /// Cold: nothing of the files in memory before each run. Warm: everything.
     #[arg(long, value_enum, default_value = "warm")]
     condition: Condition,
-    /// Make `cold` by dropping the caches of the whole machine before each run (root). Without it
-    /// each file is put out of memory by fadvise, and names and inodes stay warm.
+    /// Drop the caches of the whole machine (root): before each cold run; without it each file is put
+    /// out of memory by fadvise, and names and inodes stay warm. In a warm experiment before each
+    /// block, so that all lies in memory in a random order and not in that of an earlier arm.
     #[arg(long)]
     drop_caches: bool,
     /// Cold only: before each run write to this much memory and give it back, so that every arm
@@ -180,9 +181,6 @@ impl Cli {
         let dir = dir.canonicalize().with_context(|| format!("cannot use {}", dir.display()))?;
         if !dir.is_dir() {
             bail!("{} is no directory; --dir takes the directory of a file set", dir.display());
-        }
-        if self.drop_caches && self.condition == Condition::Warm {
-            bail!("--drop-caches makes the condition cold; add --condition cold or leave it out");
         }
         if self.drop_caches && !rustix::process::geteuid().is_root() {
             bail!("--drop-caches needs root; without it cold data is made by fadvise");

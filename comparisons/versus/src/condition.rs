@@ -8,7 +8,10 @@
 //!
 //! On request memory is written to and given back before each cold run, the same for every arm.
 //!
-//! Warm: every file is read before each block, and the sample must be in memory before each run.
+//! Warm: every file is read before each block, and the sample must be in memory before each run. The
+//! order is random: the kernel lays inodes into memory as they are first looked up, and an arm that
+//! reads in the order of whoever did that is some 5 % faster (seen with 100 000 files on two cores).
+//! With `--drop-caches` nothing is left from before the block; without it that order may be anyone's.
 
 use crate::cli::Condition;
 use crate::record::Proof;
@@ -17,6 +20,7 @@ use anyhow::{Context, Result};
 use ioloom_sys::cache;
 use ioloom_versus::before::{start_once, touch_memory};
 use ioloom_versus::device::Medium;
+use ioloom_versus::order::Draws;
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -28,6 +32,9 @@ const RESIDENT_WARM_MIN: f64 = 0.99;
 /// Share of the data that the device must have read in a cold run.
 const DEVICE_COLD_MIN: f64 = 0.95;
 
+/// What the order of reading before a block is drawn for.
+const WARM_ORDER: u64 = 3;
+
 /// Makes one condition on one set.
 pub(crate) struct Maker<'a> {
     set: &'a FileSet,
@@ -35,6 +42,7 @@ pub(crate) struct Maker<'a> {
     condition: Condition,
     drop_caches: bool,
     touch_memory_bytes: usize,
+    seed: u64,
     sample: Vec<(&'a Path, u64)>,
 }
 
@@ -50,24 +58,31 @@ impl<'a> Maker<'a> {
         medium: &'a Medium,
         condition: Condition,
         (drop_caches, touch_memory_bytes): (bool, usize),
+        seed: u64,
         sample: Vec<(&'a Path, u64)>,
     ) -> Self {
-        Self { set, medium, condition, drop_caches, touch_memory_bytes, sample }
+        Self { set, medium, condition, drop_caches, touch_memory_bytes, seed, sample }
     }
 
     /// How the condition is made, for the record.
     pub(crate) fn name(&self) -> &'static str {
         match (self.condition, self.drop_caches) {
-            (Condition::Warm, _) => "read-all",
+            (Condition::Warm, true) => "drop-caches, read-all",
+            (Condition::Warm, false) => "read-all",
             (Condition::Cold, true) => "drop-caches",
             (Condition::Cold, false) => "fadvise",
         }
     }
 
-    /// What a block needs.
-    pub(crate) fn before_block(&self) -> Result<()> {
+    /// What a block needs, by its number.
+    pub(crate) fn before_block(&self, block: u32) -> Result<()> {
         if self.condition == Condition::Warm {
-            for path in self.set.paths() {
+            if self.drop_caches {
+                self.drop_data()?;
+            }
+            let paths = self.set.paths();
+            let mut draws = Draws::new(self.seed, u64::from(block) << 8 | WARM_ORDER);
+            for path in draws.sample(paths.len(), paths.len()).into_iter().map(|at| &paths[at]) {
                 File::open(path)
                     .and_then(|mut file| io::copy(&mut file, &mut io::sink()))
                     .with_context(|| format!("cannot read {}", path.display()))?;

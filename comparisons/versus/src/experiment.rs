@@ -33,6 +33,7 @@ pub(crate) fn run(plan: &Plan) -> Result<()> {
         &medium,
         plan.condition,
         (plan.drop_caches, plan.touch_memory_bytes),
+        plan.seed,
         sample,
     );
     let job = Job::of(&set);
@@ -46,7 +47,7 @@ pub(crate) fn run(plan: &Plan) -> Result<()> {
     let mut raw = Writer::create(&plan.out.join(RAW))?;
     raw.add(&Line::Setup(Box::new(setup.clone())))?;
     for (block, order) in (0u32..).zip(&setup.orders) {
-        maker.before_block()?;
+        maker.before_block(block)?;
         for (position, index) in (0u32..).zip(order) {
             let arm = &arms[*index];
             let run = one(arm, &maker, job, plan.deadline, setup.facts.cores, (block, position))?;
@@ -187,7 +188,11 @@ fn readme_text(setup: &Setup, plan: &Plan) -> String {
         (Condition::Cold, false) => {
             "cold data by fadvise before each run; names and inodes stay in memory"
         }
-        (Condition::Warm, _) => "warm: every file read before each block",
+        (Condition::Warm, true) => {
+            "warm: before each block the caches of the machine dropped and every file read, in a \
+             random order"
+        }
+        (Condition::Warm, false) => "warm: every file read before each block, in a random order",
     };
     let mut text = format!(
         "# ioloom beside its peers\n\n\

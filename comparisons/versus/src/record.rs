@@ -27,7 +27,7 @@ pub(crate) struct Setup {
     pub(crate) facts: Facts,
     pub(crate) commit: String,
     pub(crate) condition: Condition,
-    /// `drop-caches`, `fadvise` or `read-all`.
+    /// `drop-caches`, `fadvise`, `read-all` or `drop-caches, read-all`.
     pub(crate) condition_made_by: String,
     pub(crate) input: Input,
     pub(crate) blocks: u32,
