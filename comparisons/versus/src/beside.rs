@@ -575,7 +575,7 @@ mod tests {
         let (cold, warm) =
             (set_up(Condition::Cold, Some(1000)), set_up(Condition::Warm, Some(1000)));
         for (setup, read, counts) in
-            [(&cold, 950, true), (&cold, 949, false), (&warm, 50, true), (&warm, 51, false)]
+            [(&cold, 950, true), (&cold, 949, false), (&warm, 100, true), (&warm, 101, false)]
         {
             assert_eq!(why_not(setup, &run(0, 0, [1, 0], read), 0).is_none(), counts, "{read}");
         }
