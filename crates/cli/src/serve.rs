@@ -73,7 +73,7 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "LEVEL", default_value = "group")]
     durability: Durability,
 
-    /// Where orders are kept: sqlite, redb, fjall
+    /// Where orders are kept: sqlite, redb, fjall, log, log-dsync, log-direct, log-uring
     #[arg(long, value_name = "KIND", default_value = "sqlite")]
     store: StoreKind,
 

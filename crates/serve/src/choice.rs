@@ -123,6 +123,14 @@ words! {
     Redb = "redb",
     /// A fjall database: a log and trees that are merged in the background.
     Fjall = "fjall",
+    /// A log and nothing else: written, then synced.
+    Log = "log",
+    /// The same, each write synced by itself.
+    LogDsync = "log-dsync",
+    /// The same, past the page cache into blocks that are there.
+    LogDirect = "log-direct",
+    /// The same, write and sync linked in io_uring.
+    LogUring = "log-uring",
 }
 
 /// What is said where the model tokio was left out.
@@ -152,10 +160,12 @@ pub fn refusal(model: Model, sharing: Sharing, durability: Durability) -> Option
 
 /// Why a store and a durability do not go together, if they do not.
 pub fn store_refusal(store: StoreKind, durability: Durability) -> Option<String> {
-    (store == StoreKind::Redb && durability == Durability::Os).then(|| {
-        "store redb has nothing between memory and disk, so durability os cannot be had with it; \
-         use group or each, or another store than redb with os"
-            .to_owned()
+    let without_os = matches!(store, StoreKind::Redb | StoreKind::LogDsync);
+    (without_os && durability == Durability::Os).then(|| {
+        format!(
+            "store {store} has nothing between memory and disk, so durability os cannot be had with \
+             it; use group or each, or another store than {store} with os"
+        )
     })
 }
 

@@ -259,17 +259,28 @@ pub enum Writing {
     DataSync,
 }
 
+impl Writing {
+    fn flags(self) -> OFlags {
+        match self {
+            Self::Buffered => OFlags::empty(),
+            Self::Direct => OFlags::DIRECT,
+            Self::Sync => OFlags::SYNC,
+            Self::DataSync => OFlags::DSYNC,
+        }
+    }
+}
+
 /// Makes a file without a name in `dir`, to be written and read: it goes away with its last
 /// descriptor, also when the process is killed.
 pub fn scratch(dir: &Path, how: Writing) -> io::Result<OwnedFd> {
-    let more = match how {
-        Writing::Buffered => OFlags::empty(),
-        Writing::Direct => OFlags::DIRECT,
-        Writing::Sync => OFlags::SYNC,
-        Writing::DataSync => OFlags::DSYNC,
-    };
-    let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::TMPFILE | more;
+    let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::TMPFILE | how.flags();
     retry("tmpfile", || openat(CWD, dir, flags, Mode::RUSR | Mode::WUSR))
+}
+
+/// Opens a file that is there, to be read and written.
+pub fn open_to_change(path: &Path, how: Writing) -> io::Result<OwnedFd> {
+    let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY | how.flags();
+    retry("open", || openat(CWD, path, flags, Mode::empty()))
 }
 
 /// Writes all of `bytes` at `offset`.

@@ -18,6 +18,7 @@ pub mod dir;
 pub mod ext4;
 pub mod fault;
 pub mod file;
+pub mod linked;
 pub mod make;
 pub mod map;
 pub mod memory;

@@ -9,7 +9,11 @@
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 use tempfile::TempDir;
+
+/// How often a busy file system is tried again.
+const UMOUNT_TRIES: u32 = 1000;
 
 /// A mounted ext4 in a file; unmounted when it goes.
 #[derive(Debug)]
@@ -67,6 +71,14 @@ impl Disk {
 
 impl Drop for Disk {
     fn drop(&mut self) {
-        let _ = Command::new("umount").arg(self.path()).status();
+        // What a process had in a ring may hold its files for a moment longer than the process lives.
+        for _ in 0..UMOUNT_TRIES {
+            let mut umount = Command::new("umount");
+            let output = umount.arg(self.path()).output();
+            if !output.is_ok_and(|out| String::from_utf8_lossy(&out.stderr).contains("busy")) {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
     }
 }

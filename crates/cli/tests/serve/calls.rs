@@ -7,6 +7,7 @@
 //! it.
 
 use crate::bench::{Client, Served, add_args, place, serve_in};
+use ioloom_serve::{StoreKind, probe_store};
 use ioloom_testbed::Place;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -26,6 +27,11 @@ const ORDERS: usize = 12;
 
 fn order(number: usize) -> String {
     format!("{number} BUY 1 {number}")
+}
+
+/// Whether a commit of a store is safe when this call returns.
+fn syncs(store: &str, call: &str) -> bool {
+    call.contains("sync") || (store.starts_with("log-d") && call == "pwrite64")
 }
 
 /// Whether strace may trace here.
@@ -92,7 +98,7 @@ fn fails(case: &Case<'_>) -> bool {
             server.signal("-TERM");
             let (status, said) = server.ended();
             assert!(matches!(status.code(), Some(0 | 1)), "{name}: {status} {said}");
-            if call.contains("sync") && while_serving {
+            if syncs(store, call) && while_serving {
                 let told = said.contains("the server stopped");
                 assert!(status.code() == Some(1) && told, "{name}: {status} {said}");
                 assert!(heard.len() < ORDERS, "{name}: every order was acknowledged");
@@ -118,10 +124,15 @@ fn calls_of_a_store_that_fail_lose_no_acknowledged_order() {
     if !can_trace() {
         return;
     }
-    for store in ["sqlite", "redb", "fjall"] {
+    for store in ["sqlite", "redb", "fjall", "log", "log-dsync", "log-direct"] {
+        let kind: StoreKind = store.parse().expect("the name of a store");
+        if let Err(reason) = probe_store(kind, crate::bench::place().path()) {
+            println!("skipped: {reason}");
+            continue;
+        }
         let (mut rounds, mut stopped) = (0, 0);
         for (at, call) in CALLS.into_iter().enumerate() {
-            let places = if call.contains("sync") { PLACES.len() } else { PLACES_OTHER };
+            let places = if syncs(store, call) { PLACES.len() } else { PLACES_OTHER };
             for (place, n) in PLACES.into_iter().take(places).enumerate() {
                 let error = ERRORS[(at + place) % ERRORS.len()];
                 stopped += usize::from(fails(&Case { store, call, n, error }));

@@ -7,7 +7,6 @@
 
 mod bench;
 mod calls;
-mod killed;
+mod crashed;
 mod open_files;
-mod power;
 mod shown;

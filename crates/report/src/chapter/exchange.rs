@@ -440,7 +440,7 @@ fn group_commit(m: &mut Markup, input: &Input, groups: &[Group<'_>]) {
             let of = |metric: &str| number(Some(one), metric, input.seed);
             let clients = one.factors.get("clients").copied().unwrap_or(1.0);
             // One order alone takes one sync.
-            let store = one.name.split('-').next().unwrap_or_default();
+            let store = one.name.rsplitn(3, '-').last().unwrap_or_default();
             let single = arm(groups, "durability", &format!("{store}-each-1"));
             let sync_ns = number(single, "latency_p50_ns", input.seed);
             let law = sync_ns.filter(|_| one.name.contains("-group-") && clients > 1.0);
@@ -456,7 +456,9 @@ fn group_commit(m: &mut Markup, input: &Input, groups: &[Group<'_>]) {
         "os: written before the answer, not synced; group: one sync for all orders that wait; each: \
          a sync for each order. The law is clients over one and a half syncs: an order that comes \
          during a sync waits for the rest of it and for the next one. The sync is what one client \
-         alone waits for with each.",
+         alone waits for with each. The stores that are called log have no engine: log writes and \
+         then syncs, log-dsync syncs by writing, log-direct writes past the cache into blocks that \
+         are there, log-uring links both in a ring.",
     );
 }
 

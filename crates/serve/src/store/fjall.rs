@@ -10,8 +10,10 @@ use super::{NOT_OURS, ORDERS_KEPT, STOPPED, Store, StoreError, bytes};
 use crate::choice::Durability;
 use fjall::{Database, Keyspace, KeyspaceCreateOptions, PersistMode};
 use ioloom_exchange::{Line, Record, State};
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind, set_hook, take_hook};
 use std::path::{Path, PathBuf};
+use std::sync::Once;
 use xxhash_rust::xxh3::xxh3_128;
 
 /// What marks a database as ours, with the version of its tables.
@@ -149,10 +151,28 @@ fn prove_lists(path: &Path) -> Result<(), Failed> {
     Ok(())
 }
 
+thread_local! {
+    /// Whether a panic of this thread is told by a refusal.
+    static IS_TOLD: Cell<bool> = const { Cell::new(false) };
+}
+
 /// Opening meets damage that fjall takes for impossible and panics at (a number of levels in its list
-/// of files, for one). That is a refusal like others; none if it was one.
+/// of files, for one). That is a refusal like others, and says no more than they do; none if it was
+/// one.
 fn undamaged<T>(open: impl FnOnce() -> T) -> Option<T> {
-    catch_unwind(AssertUnwindSafe(open)).ok()
+    static QUIET: Once = Once::new();
+    QUIET.call_once(|| {
+        let others = take_hook();
+        set_hook(Box::new(move |info| {
+            if !IS_TOLD.get() {
+                others(info);
+            }
+        }));
+    });
+    IS_TOLD.set(true);
+    let opened = catch_unwind(AssertUnwindSafe(open)).ok();
+    IS_TOLD.set(false);
+    opened
 }
 
 impl Fjall {

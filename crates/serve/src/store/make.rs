@@ -4,7 +4,7 @@
 //! and holds nothing is no new store but a damaged one. That matters: a store that was cut to nothing
 //! would else begin anew and carry out orders again that its clients only repeat.
 
-use super::{NOT_OURS, StoreError, fjall, redb, sqlite};
+use super::{NOT_OURS, StoreError, fjall, log, redb, sqlite};
 use crate::choice::StoreKind;
 use ioloom_exchange::Exchange;
 use ioloom_sys::fault;
@@ -49,6 +49,9 @@ pub(super) fn make(
         StoreKind::Sqlite => sqlite::make(&beside, beginning),
         StoreKind::Redb => redb::make(&beside, beginning),
         StoreKind::Fjall => fjall::make(&beside, beginning),
+        StoreKind::Log | StoreKind::LogDsync | StoreKind::LogDirect | StoreKind::LogUring => {
+            log::make(kind, &beside, beginning)
+        }
     };
     let placed = made.and_then(|()| put(kind, &beside, path).map_err(|e| e.to_string()));
     if placed.is_err() {
@@ -88,7 +91,8 @@ fn remove(beside: &Path) -> io::Result<()> {
     Ok(())
 }
 
-fn with(path: &Path, end: &str) -> PathBuf {
+/// A path with something added to its name.
+pub(super) fn with(path: &Path, end: &str) -> PathBuf {
     let mut name = OsString::from(path);
     name.push(end);
     name.into()

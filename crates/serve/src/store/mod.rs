@@ -7,6 +7,7 @@
 
 mod bytes;
 mod fjall;
+mod log;
 mod make;
 mod proof;
 mod redb;
@@ -82,9 +83,17 @@ pub(crate) fn open(
         StoreKind::Sqlite => sqlite::open(path, durability),
         StoreKind::Redb => redb::open(path),
         StoreKind::Fjall => fjall::open(path, durability),
+        StoreKind::Log | StoreKind::LogDsync | StoreKind::LogDirect | StoreKind::LogUring => {
+            log::open(kind, path, durability)
+        }
     }?;
     let store = Box::new(Seam { store, path: path.to_owned() });
     Ok(Opened { store, state, is_new })
+}
+
+/// Why a store of this kind cannot be had below a directory, found by trying.
+pub fn probe_store(kind: StoreKind, dir: &Path) -> Result<(), String> {
+    log::probe(kind, dir)
 }
 
 /// A store whose calls pass the fault seam: those of an engine to the system are its own.

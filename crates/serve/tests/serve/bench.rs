@@ -188,6 +188,12 @@ pub(crate) fn crowd_alone() -> RwLockWriteGuard<'static, ()> {
     DESCRIPTORS.write().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Whether a store can be had below a directory.
+pub(crate) fn is_store_possible(kind: StoreKind, dir: &TempDir) -> bool {
+    let probed = ioloom_serve::probe_store(kind, dir.path());
+    probed.inspect_err(|reason| println!("skipped: {reason}")).is_ok()
+}
+
 /// Runs a test for every model at the same time.
 pub(crate) fn every_model(test: impl Fn(Model) + Sync) {
     let _beside = without_crowds();

@@ -6,7 +6,7 @@
 //! again, must hear what it heard at first: orders that are there are repeated, orders that are lost
 //! are carried out as before.
 
-use crate::bench::{Bench, Client, config};
+use crate::bench::{Bench, Client, config, is_store_possible};
 use ioloom_serve::{Config, Durability, Model, Server, StoreKind};
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -20,6 +20,9 @@ const ORDERS: usize = 60;
 const CUTS: usize = 12;
 /// Bits that are turned in each file.
 const BITS: usize = 30;
+
+const RAW_LOGS: [StoreKind; 4] =
+    [StoreKind::Log, StoreKind::LogDsync, StoreKind::LogDirect, StoreKind::LogUring];
 
 fn damages(usual: usize) -> usize {
     std::env::var("IOLOOM_DAMAGES").ok().and_then(|n| n.parse().ok()).unwrap_or(usual)
@@ -205,11 +208,20 @@ fn a_damaged_store_of_fjall_gives_a_prefix_or_is_refused() {
     cut_and_turned(StoreKind::Fjall);
 }
 
+/// Some places of each; every byte and every bit of small ones are tests of the logs themselves.
+#[test]
+fn a_damaged_raw_log_gives_a_prefix_or_is_refused() {
+    let dir = TempDir::new().unwrap();
+    for kind in RAW_LOGS.into_iter().filter(|kind| is_store_possible(*kind, &dir)) {
+        cut_and_turned(kind);
+    }
+}
+
 /// A store that is there and holds nothing was cut: to begin anew would carry out orders again that
 /// clients only repeat.
 #[test]
 fn an_empty_file_is_no_new_store() {
-    for kind in [StoreKind::Sqlite, StoreKind::Redb] {
+    for kind in [StoreKind::Sqlite, StoreKind::Redb].into_iter().chain(RAW_LOGS) {
         let dir = TempDir::new().unwrap();
         File::create(dir.path().join("store")).unwrap();
         let mut config = config(&dir, Model::Epoll);

@@ -4,8 +4,8 @@
 //! Alone in its process, because the rules hold for all of it. Calls that an engine makes by itself
 //! are those of `ioloom serve` under a tracer, in the tests of the program.
 
-use crate::bench::{config, is_possible};
-use ioloom_serve::{Durability, Ended, Model, ServeError, Server};
+use crate::bench::{config, is_possible, is_store_possible};
+use ioloom_serve::{Durability, Ended, Model, ServeError, Server, StoreKind};
 use ioloom_sys::fault;
 use ioloom_testbed::alone;
 use std::collections::BTreeMap;
@@ -48,6 +48,27 @@ const OPERATIONS: &[&str] = &[
     "uring_send",
     "write-stock",
 ];
+/// Operations of a raw log.
+const OPERATIONS_LOG: &[&str] = &[
+    "commit",
+    "fcntl",
+    "fdatasync",
+    "flock",
+    "fstat",
+    "fsync",
+    "io_uring_enter",
+    "io_uring_setup",
+    "open",
+    "place-store",
+    "pread",
+    "pwrite",
+    "stat",
+    "statx",
+    "stock-hashes",
+    "set-stock-hashes",
+    "uring_fsync",
+    "uring_write",
+];
 /// Input/output error, no memory, no descriptor.
 const ERRORS: [i32; 3] = [5, 12, 24];
 /// What takes longer than this hangs.
@@ -89,10 +110,14 @@ fn talk(address: SocketAddr, heard: &mut Heard, case: &str) -> Option<()> {
     Some(())
 }
 
+/// A model, a store and a level.
+type Shape = (Model, StoreKind, Durability);
+
 /// Runs a server until its client has all its answers, or it ends; what was heard, and how it ended.
-fn serve(dir: &TempDir, model: Model, case: &str) -> (Heard, Result<Ended, ServeError>) {
+fn serve(dir: &TempDir, shape: Shape, case: &str) -> (Heard, Result<Ended, ServeError>) {
+    let (model, store, durability) = shape;
     let mut config = config(dir, model);
-    (config.durability, config.listen_line) = (Durability::Os, None);
+    (config.durability, config.store.kind, config.listen_line) = (durability, store, None);
     let mut heard = Heard::new();
     let server = match Server::start(&config) {
         Ok(server) => server,
@@ -113,8 +138,8 @@ fn serve(dir: &TempDir, model: Model, case: &str) -> (Heard, Result<Ended, Serve
 }
 
 /// What is there after a start without failures: every order that was heard of, and nothing else.
-fn look(dir: &TempDir, model: Model, heard: &Heard, case: &str) {
-    let (again, ended) = serve(dir, model, case);
+fn look(dir: &TempDir, shape: Shape, heard: &Heard, case: &str) {
+    let (again, ended) = serve(dir, shape, case);
     assert_eq!(again.len(), ORDERS, "{case}: {ended:?}");
     for (number, answer) in heard {
         assert_eq!(again[number], *answer, "{case}: order {number} was acknowledged");
@@ -129,11 +154,12 @@ fn look(dir: &TempDir, model: Model, heard: &Heard, case: &str) {
     assert!(stocks.starts_with(&format!("1 {} 10\n", left_after(ORDERS))), "{case}: {stocks}");
 }
 
-fn fail_once(model: Model, operation: &str, n: u64, errno: i32) {
-    let case = format!("{model}, {operation} {n} fails with {errno}");
+fn fail_once(shape: Shape, operation: &str, n: u64, errno: i32) {
+    let (model, store, durability) = shape;
+    let case = format!("{model}, {store}, {durability}: {operation} {n} fails with {errno}");
     let dir = TempDir::new().unwrap();
     fault::set(&format!("{operation}:{n}:{errno}"));
-    let (heard, ended) = serve(&dir, model, &case);
+    let (heard, ended) = serve(&dir, shape, &case);
     fault::set("");
     if let Err(error) = &ended {
         let text = error.to_string();
@@ -143,7 +169,30 @@ fn fail_once(model: Model, operation: &str, n: u64, errno: i32) {
         assert!(matches!(ended, Err(ServeError::Store(_))), "{case}: a failed commit stops it");
         assert!((heard.len() as u64) < n, "{case}: {heard:?} was acknowledged");
     }
-    look(&dir, model, &heard, &case);
+    if ["fdatasync", "fsync", "pwrite", "uring_fsync", "uring_write"].contains(&operation) {
+        assert!(matches!(ended, Err(ServeError::Store(_))), "{case}: it goes on: {ended:?}");
+    }
+    look(&dir, shape, &heard, &case);
+}
+
+/// Fails calls of each operation; how many.
+fn fail_each(shape: Shape, operations: &[&'static str], places: fn(u64) -> Vec<u64>) -> usize {
+    let dir = TempDir::new().unwrap();
+    fault::set("");
+    let (heard, ended) = serve(&dir, shape, "undisturbed");
+    assert!(heard.len() == ORDERS && ended.is_ok(), "{shape:?}: {ended:?}");
+    let calls: Vec<_> = operations.iter().map(|op| (*op, fault::calls_of(op))).collect();
+    let mut rounds = 0;
+    for (operation, count) in calls {
+        let mut places = places(count);
+        places.sort_unstable();
+        places.dedup();
+        for n in places.into_iter().filter(|n| (1..=count).contains(n)) {
+            fail_once(shape, operation, n, ERRORS[rounds % ERRORS.len()]);
+            rounds += 1;
+        }
+    }
+    rounds
 }
 
 #[test]
@@ -153,21 +202,33 @@ fn each_call_fails_once_and_no_acknowledged_order_is_lost() {
     }
     let _beside = crate::bench::without_crowds();
     for model in Model::ALL.iter().copied().filter(|model| is_possible(*model)) {
-        let dir = TempDir::new().unwrap();
-        fault::set("");
-        let (heard, ended) = serve(&dir, model, "undisturbed");
-        assert!(heard.len() == ORDERS && ended.is_ok(), "{model}: {ended:?}");
-        let calls: Vec<_> = OPERATIONS.iter().map(|op| (*op, fault::calls_of(op))).collect();
-        let mut rounds = 0;
-        for (operation, count) in calls {
-            let mut places = vec![1, 2, count.div_ceil(2), count];
-            places.sort_unstable();
-            places.dedup();
-            for n in places.into_iter().filter(|n| (1..=count).contains(n)) {
-                fail_once(model, operation, n, ERRORS[rounds % ERRORS.len()]);
-                rounds += 1;
-            }
-        }
+        let shape = (model, StoreKind::Sqlite, Durability::Os);
+        let rounds = fail_each(shape, OPERATIONS, |count| vec![1, 2, count.div_ceil(2), count]);
         println!("{model}: {rounds} calls failed");
+    }
+}
+
+/// The calls of a raw log pass the seam themselves, so each of them fails.
+#[test]
+fn each_call_of_a_raw_log_fails_once_and_no_acknowledged_order_is_lost() {
+    if !alone("failing::each_call_of_a_raw_log_fails_once_and_no_acknowledged_order_is_lost") {
+        return;
+    }
+    for (store, durability) in [
+        (StoreKind::Log, Durability::Os),
+        (StoreKind::Log, Durability::Group),
+        (StoreKind::LogDsync, Durability::Group),
+        (StoreKind::LogDirect, Durability::Os),
+        (StoreKind::LogDirect, Durability::Each),
+        (StoreKind::LogUring, Durability::Os),
+        (StoreKind::LogUring, Durability::Each),
+    ] {
+        if !is_store_possible(store, &TempDir::new().unwrap()) {
+            continue;
+        }
+        let shape = (Model::Epoll, store, durability);
+        let rounds = fail_each(shape, OPERATIONS_LOG, |count| (1..=count).collect());
+        println!("{store} {durability}: {rounds} calls failed");
+        assert!(rounds > 20, "{store} {durability}: the seam is not passed");
     }
 }

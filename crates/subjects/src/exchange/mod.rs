@@ -2,8 +2,9 @@
 //!
 //! A plan is `exchange:PLAY/SETTINGS`. Plays are `cell` (the published clients with their sleep),
 //! `closed` and `open` (load without one), `visits` (clients that come and go), `restart` (what is
-//! left of acknowledged orders) and `flood` (more connections than there is room for); `model=null`
-//! is a server that only answers. Every run starts a server of its own in a process of its own,
+//! left of acknowledged orders), `flood` (more connections than there is room for) and `histories`
+//! (every request kept, and checked for an order that explains the answers); `model=null` is a server
+//! that only answers. Every run starts a server of its own in a process of its own,
 //! loads it from the run's process, verifies every answer and the stocks at the end, and ends it.
 //!
 //! Client and server share the machine, so rates are those of both; the processor time of the server
@@ -12,6 +13,7 @@
 
 mod cell;
 mod client;
+mod histories;
 mod host;
 mod plan;
 mod steady;
@@ -23,7 +25,7 @@ use ioloom_lab::ChildAnswer;
 use ioloom_lab::subject::{Sets, Subject, Touches};
 use ioloom_model::record::RunOrder;
 use ioloom_model::{AnyPlan, Compute, Doubt, FileSetRealised, Measured, Outcome};
-use ioloom_serve::Model;
+use ioloom_serve::{Durability, Model, probe_store};
 use ioloom_sys::net::ring::NetRing;
 use ioloom_sys::proc;
 use plan::{Answers, Deed, Home, Play};
@@ -59,8 +61,11 @@ impl Subject for Exchange {
         Play::of(plan).map_or_else(|_| String::new(), |play| play.sentence())
     }
 
-    fn probe(&self, plan: &AnyPlan, _: &Compute, _: &Path) -> Result<(), String> {
+    fn probe(&self, plan: &AnyPlan, _: &Compute, dir: &Path) -> Result<(), String> {
         let play = Play::of(plan)?;
+        if play.shape.durability != Durability::None {
+            probe_store(play.shape.store, dir)?;
+        }
         if let Answers::Exchange(model) = play.shape.answers
             && model.needs_ring()
         {
@@ -122,8 +127,10 @@ fn played(order: &RunOrder) -> Result<Measured, String> {
         Deed::Visits(visits) => visits::visits(&shape, visits, dir),
         Deed::Restart(end, orders) => visits::restart(&shape, end, orders, dir),
         Deed::Flood(connections) => visits::flood(&shape, connections, dir),
+        Deed::Histories(asked) => histories::play(order, &shape, asked, dir),
     }
 }
 
 #[cfg(test)]
+#[allow(clippy::print_stdout, reason = "a test that cannot run here says so")]
 mod tests;

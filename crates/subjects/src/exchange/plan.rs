@@ -3,6 +3,7 @@
 //! Every play names a server (model, sharing, stocks, durability) and what is done to it. Settings
 //! that a play does not have are refused, and so are numbers that could not end.
 
+use super::histories::Histories;
 use ioloom_load::{Mix, Protocol};
 use ioloom_model::units::{format_ns, parse_duration_ns};
 use ioloom_model::{AnyPlan, SubjectPlan};
@@ -18,6 +19,8 @@ use std::time::Duration;
 const CLIENTS_MAX: u64 = 20_000;
 /// Most stocks of a plan.
 const STOCKS_MAX: u64 = 20_000;
+/// Most connections of a history: so many requests may be open at once in its search.
+const HISTORY_CONNECTIONS_MAX: u64 = 64;
 /// Longest sleep between two orders and longest load.
 const TIME_MAX: Duration = Duration::from_secs(60);
 /// A pool ends connections that are silent for longer while others wait.
@@ -120,6 +123,8 @@ pub(super) enum Deed {
     Restart(EndBy, u32),
     /// More connections than the model takes.
     Flood(usize),
+    /// Loads whose every request is kept and checked.
+    Histories(Histories),
 }
 
 /// A play: a server and what is done to it.
@@ -311,10 +316,17 @@ impl Play {
                 allow(&["connections"])?;
                 Deed::Flood(count(own, "connections", 1100, CLIENTS_MAX)? as usize)
             }
+            "histories" => {
+                allow(&["histories", "connections"])?;
+                Deed::Histories(Histories {
+                    histories: count(own, "histories", 5, 1000)? as u32,
+                    connections: count(own, "connections", 4, HISTORY_CONNECTIONS_MAX)? as usize,
+                })
+            }
             other => {
                 return Err(format!(
                     "{plan}: no play '{other}'; there are: cell, closed, open, visits, restart, \
-                     flood"
+                     flood, histories"
                 ));
             }
         };
@@ -339,7 +351,7 @@ impl Play {
                      as connections, and one more beside connections that say nothing"
                     .to_owned())
             }
-            Deed::Steady(_) | Deed::Cell(_)
+            Deed::Steady(_) | Deed::Cell(_) | Deed::Histories(_)
                 if shape.answers == Answers::Exchange(Model::Iterative) =>
             {
                 Err("the iterative server serves one connection after the other, so this load \
@@ -350,6 +362,17 @@ impl Play {
                 if shape.answers == Answers::Null || shape.protocol != Protocol::Line =>
             {
                 Err("this play needs the exchange and dialect=line".to_owned())
+            }
+            Deed::Histories(_)
+                if shape.answers == Answers::Null || shape.protocol != Protocol::V2 =>
+            {
+                Err("this play needs the exchange, and dialect=v2, whose lists are whole"
+                    .to_owned())
+            }
+            Deed::Histories(asked) if pool && asked.connections > usize::from(shape.threads) => {
+                Err("connections that never leave keep the threads of a pool; use as many workers \
+                     as connections"
+                    .to_owned())
             }
             Deed::Restart(..) if shape.home == Home::Inside => {
                 Err("a server in this process cannot be killed; leave server=inside out".to_owned())
@@ -364,6 +387,7 @@ impl Play {
             Deed::Cell(cell) => cell.clients,
             Deed::Steady(steady) => steady.all(),
             Deed::Flood(connections) => connections,
+            Deed::Histories(asked) => asked.connections,
             Deed::Visits(_) | Deed::Restart(..) => 2,
         }
     }
@@ -377,7 +401,7 @@ impl Play {
                 sleepers_elapsed_s(clients, threads, orders, cell.sleep.as_secs_f64())
             }
             Deed::Steady(steady) => steady.lasts.as_secs_f64(),
-            Deed::Visits(_) | Deed::Restart(..) | Deed::Flood(_) => 0.0,
+            Deed::Visits(_) | Deed::Restart(..) | Deed::Flood(_) | Deed::Histories(_) => 0.0,
         }
     }
 
@@ -427,6 +451,11 @@ impl Play {
             Deed::Flood(connections) => {
                 format!("{server}: {connections} connections at once; they leave, one more comes")
             }
+            Deed::Histories(Histories { histories, connections }) => format!(
+                "{server}, lists {}: {histories} histories of {connections} connections, each \
+                 searched for an order of its requests that explains every answer",
+                self.shape.show
+            ),
         }
     }
 }

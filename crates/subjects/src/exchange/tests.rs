@@ -1,5 +1,6 @@
 use super::*;
 use ioloom_model::record::Observe;
+use ioloom_serve::StoreKind;
 use std::sync::{PoisonError, RwLock};
 
 /// Servers run inside this process, and `select` serves no descriptor above 1023: who floods it with
@@ -96,13 +97,32 @@ fn requests_take_the_time_of_a_processor_that_is_asked_for() {
 
 #[test]
 fn durable_loads_tell_how_many_orders_went_into_a_commit() {
-    for store in ["sqlite", "redb", "fjall"] {
+    let dir = tempfile::tempdir().unwrap();
+    for store in StoreKind::ALL {
+        if let Err(reason) = probe_store(*store, dir.path()) {
+            println!("skipped: {reason}");
+            continue;
+        }
         let plan = format!(
             "exchange:closed/model=epoll,connections=4,lasts=60ms,durability=group,store={store},\
              mix=trade,server=inside"
         );
         let m = measured(&plan);
         assert!(number(&m, "commits") >= 1.0 && number(&m, "orders_per_commit") > 0.0, "{plan}");
+    }
+}
+
+#[test]
+fn histories_of_lists_of_one_moment_are_explained() {
+    for model in ["thread,sharing=stock", "epoll", "reuseport,sharing=rw"] {
+        let plan = format!(
+            "exchange:histories/model={model},histories=2,connections=3,dialect=v2,stocks=50,\
+             server=inside"
+        );
+        let m = measured(&plan);
+        assert_eq!(number(&m, "histories"), 2.0, "{plan}");
+        assert_eq!(number(&m, "histories_violated"), 0.0, "{plan}");
+        assert!(number(&m, "requests") >= 1500.0, "{plan}");
     }
 }
 
@@ -156,8 +176,12 @@ fn wrong_plans_are_refused_before_anything_runs() {
         ("exchange:closed/model=select,mix=all-day", "mix is one of"),
         ("exchange:closed/model=epoll,sharing=atomic,durability=group", "cannot be durable"),
         ("exchange:closed/model=epoll,store=redb,durability=os", "store redb"),
+        ("exchange:closed/model=epoll,store=log-dsync,durability=os", "store log-dsync"),
         ("exchange:open/model=epoll", "rate is 1 to"),
         ("exchange:restart/model=epoll", "dialect=line"),
+        ("exchange:histories/model=epoll", "dialect=v2"),
+        ("exchange:histories/model=epoll,dialect=v2,connections=65", "connections is 1 to 64"),
+        ("exchange:histories/model=pool,dialect=v2,workers=2", "as many workers"),
         ("exchange:restart/model=epoll,dialect=line,server=inside", "cannot be killed"),
         ("walk:statx/threads=1", "not of the exchange"),
     ] {

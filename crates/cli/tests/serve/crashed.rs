@@ -1,0 +1,201 @@
+//! A server that is killed at any moment under load, and one whose machine loses its power then:
+//! what is there afterwards is a prefix of the order log, whichever store holds it, with every
+//! acknowledged order that the durability promised.
+//!
+//! One driver for both: orders until the server is killed, then another server, on the same files or
+//! on what the disk had. A power cut is a copy of the file system's device before anything is synced
+//! (see `ioloom_testbed::Disk`). A kill loses no acknowledged order at any level. After a power cut
+//! `group` and `each` have every one; with `os` and `none` it is told how many are lost.
+
+use crate::bench::{Client, Heard, Random, Recovered, STOCKS, Served, count};
+use crate::bench::{killed_under_load, log_number, place, recovered, serve_in};
+use ioloom_serve::{StoreKind, probe_store};
+use ioloom_testbed::Disk;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+/// Kills in a run of the tests; `IOLOOM_KILLS` sets another number.
+const KILLS: usize = 25;
+/// Power cuts of each store and durability; `IOLOOM_CUTS` sets another number.
+const CUTS: usize = 2;
+/// Kills of each store while it is made.
+const KILLS_MAKING: usize = 6;
+/// Room for the log of fjall, which is taken before it is used.
+const DISK_BYTES: u64 = 256 << 20;
+
+/// Every store at every durability that it has.
+const STORES: [[&str; 2]; 19] = [
+    ["sqlite", "os"],
+    ["log", "group"],
+    ["redb", "group"],
+    ["log-dsync", "group"],
+    ["fjall", "os"],
+    ["log-direct", "group"],
+    ["sqlite", "group"],
+    ["log-uring", "group"],
+    ["fjall", "group"],
+    ["log", "os"],
+    ["sqlite", "each"],
+    ["log-dsync", "each"],
+    ["redb", "each"],
+    ["log", "each"],
+    ["fjall", "each"],
+    ["log-direct", "os"],
+    ["log-uring", "os"],
+    ["log-direct", "each"],
+    ["log-uring", "each"],
+];
+/// Ways to order, commit and wait; as many as have no factor in common with the stores, so that all
+/// meet.
+const MODELS: [[&str; 2]; 7] = [
+    ["epoll", "global"],
+    ["epoll-et", "global"],
+    ["thread", "stock"],
+    ["pool", "rw"],
+    ["request-pool", "writer"],
+    ["io-threads", "writer"],
+    ["reuseport", "shards"],
+];
+
+fn number(variable: &str, usual: usize) -> usize {
+    std::env::var(variable).ok().and_then(|n| n.parse().ok()).unwrap_or(usual)
+}
+
+/// Whether a store can be had below a directory.
+fn is_possible(store: &str, dir: &Path) -> bool {
+    let kind: StoreKind = store.parse().expect("the name of a store");
+    let probed = probe_store(kind, dir);
+    probed.inspect_err(|reason| println!("skipped: {reason}")).is_ok()
+}
+
+/// Orders in a directory until the server of these words is killed; then what another one finds
+/// where `find` says that everything is now. Nothing if that cannot be had here.
+fn crash<Kept>(
+    case: &str,
+    (dir, args): (&Path, &[&str]),
+    moment: Duration,
+    find: impl FnOnce() -> Option<(PathBuf, Kept)>,
+) -> Option<(Heard, Recovered)> {
+    let mut server = Served::in_dir(dir, args);
+    let heard = killed_under_load(&mut server, moment);
+    let (now, _kept) = find()?;
+    let server = Served::in_dir(&now, args);
+    let found = recovered(&server, &heard, case);
+    Some((heard, found))
+}
+
+#[test]
+fn a_killed_server_has_kept_every_acknowledged_order() {
+    let (kills, mut random) = (number("IOLOOM_KILLS", KILLS), Random(7));
+    let (mut acknowledged, mut there) = (0, 0);
+    for round in 0..kills {
+        let ([store, durability], [model, sharing]) =
+            (STORES[round % STORES.len()], MODELS[round % MODELS.len()]);
+        let case = format!("round {round}: {store} {durability} {model} {sharing}");
+        let args = ["--store", store, "--durability", durability, "--model", model];
+        let args = [&args[..], &["--sharing", sharing]].concat();
+        let place = place();
+        if !is_possible(store, place.path()) {
+            continue;
+        }
+        let same = || Some((place.path().to_owned(), ()));
+        let crashed = crash(&case, (place.path(), &args), random.moment(), same);
+        let (heard, found) = crashed.expect("the same files");
+        assert_eq!(found.lost, 0, "{case}: acknowledged orders are lost");
+        acknowledged += count(&heard);
+        there += found.orders;
+    }
+    println!("{kills} kills: {acknowledged} acknowledged, {there} recovered");
+    assert!(acknowledged > 0, "no round got as far as an answer");
+}
+
+/// A store that is killed while it is made is made again.
+#[test]
+fn a_store_that_is_killed_while_it_is_made_is_there_whole_or_not_at_all() {
+    let mut random = Random(11);
+    for store in ["sqlite", "redb", "fjall", "log", "log-direct"] {
+        let place = place();
+        if !is_possible(store, place.path()) {
+            continue;
+        }
+        let args = ["--store", store];
+        for _ in 0..KILLS_MAKING {
+            let mut command = serve_in(place.path(), &args);
+            command.stderr(Stdio::null()).stdout(Stdio::null());
+            let mut child = command.spawn().unwrap();
+            std::thread::sleep(Duration::from_micros(500 + random.below(12_000)));
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+        let same = || Some((place.path().to_owned(), ()));
+        let crashed = crash(store, (place.path(), &args), random.moment(), same);
+        assert_eq!(crashed.expect("the same files").1.lost, 0, "{store}");
+    }
+}
+
+/// A directory with a stock file on a disk, which has it for certain.
+fn begin(disk: &Disk, name: &str) -> PathBuf {
+    let dir = disk.path().join(name);
+    fs::create_dir(&dir).unwrap();
+    fs::write(dir.join("stock.txt"), STOCKS).unwrap();
+    disk.sync();
+    dir
+}
+
+#[test]
+fn a_power_cut_takes_no_acknowledged_order_where_that_was_asked() {
+    let place = place();
+    let Some(disk) = Disk::make(&place.at("image"), DISK_BYTES) else { return };
+    let (copy, mut random) = (place.at("cut"), Random(3));
+    for [store, durability] in STORES {
+        if !is_possible(store, disk.path()) {
+            continue;
+        }
+        let (mut acknowledged, mut lost) = (0, 0);
+        for round in 0..number("IOLOOM_CUTS", CUTS) {
+            let name = format!("{store}-{durability}-{round}");
+            let args = ["--store", store, "--durability", durability];
+            let dir = begin(&disk, &name);
+            let after = || {
+                let after = disk.cut(&copy)?;
+                fs::remove_dir_all(&dir).unwrap();
+                Some((after.path().join(&name), after))
+            };
+            let crashed = crash(&name, (&dir, &args), random.moment(), after);
+            let Some((heard, found)) = crashed else { return };
+            acknowledged += count(&heard);
+            lost += found.lost;
+        }
+        println!("{store} {durability}: {lost} of {acknowledged} acknowledged orders are lost");
+        assert!(lost == 0 || durability == "os", "{store} {durability}: {lost} orders are lost");
+    }
+}
+
+#[test]
+fn without_durability_a_power_cut_leaves_a_whole_stock_file() {
+    let place = place();
+    let Some(disk) = Disk::make(&place.at("image"), DISK_BYTES) else { return };
+    let (copy, mut random) = (place.at("cut"), Random(5));
+    for round in 0..CUTS {
+        let (name, args) = (format!("none-{round}"), ["--durability", "none"]);
+        let dir = begin(&disk, &name);
+        let mut server = Served::in_dir(&dir, &args);
+        let heard = killed_under_load(&mut server, random.moment());
+        let Some(after) = disk.cut(&copy) else { return };
+        let dir = after.path().join(&name);
+        let server = Served::in_dir(&dir, &args);
+        let (orders, stocks) = shown(&server);
+        assert_eq!(orders, 0, "numbers begin anew");
+        assert_eq!(stocks, fs::read_to_string(dir.join("stock.txt")).unwrap());
+        println!("none: {} acknowledged orders are lost with the log", count(&heard));
+    }
+}
+
+fn shown(server: &Served) -> (u64, String) {
+    let mut client = Client::new(&server.address, "watcher").expect("it serves");
+    let orders = log_number(&client.ask("1 SHOW").expect("a list"));
+    let mut line = || client.line().expect("a stock") + "\n";
+    (orders, line() + &line())
+}

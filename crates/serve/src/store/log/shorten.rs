@@ -1,0 +1,150 @@
+//! A log made anew: the stocks as they were before the latest orders, then those orders.
+//!
+//! The new one is complete and synced before it takes the name of the old one, so whenever this is
+//! interrupted one of both is there, whole. It is locked before it has the name: who opens the old
+//! one meanwhile finds that it has none. Both files are read and written in pieces; in memory are the
+//! stocks.
+
+use super::frame::{self, CONTENT_MAX, Frames, Kind};
+use super::recover::{self, Problem};
+use super::writing::{self, Writer};
+use super::{Log, Tail};
+use ioloom_exchange::{Kept, Line};
+use ioloom_sys::fault;
+use ioloom_sys::file::OpenHow;
+use ioloom_sys::make::{random_number, try_lock};
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, ErrorKind};
+use std::path::Path;
+
+fn bad(problem: Problem) -> io::Error {
+    match problem {
+        Problem::Read(e) => e,
+        Problem::NotOurs => io::Error::other("its beginning is gone"),
+        Problem::Damaged(what, at) => io::Error::other(format!("damaged at byte {at}: {what}")),
+    }
+}
+
+impl Log {
+    /// Makes the log anew with the latest orders only.
+    pub(super) fn shorten(&mut self) -> io::Result<()> {
+        let beside = super::super::make::with(&self.path, ".new");
+        match fault::call("unlink", || std::fs::remove_file(&beside)) {
+            Err(e) if e.kind() != ErrorKind::NotFound => return Err(e),
+            _ => {}
+        }
+        let made = self.shortened(&beside).and_then(|tail| {
+            fault::call("rename", || std::fs::rename(&beside, &self.path))?;
+            Ok(tail)
+        });
+        let tail = made.inspect_err(|_| {
+            let _ = std::fs::remove_file(&beside);
+        })?;
+        self.tail = tail;
+        let dir = self.path.parent().filter(|dir| !dir.as_os_str().is_empty());
+        let dir = dir.unwrap_or(Path::new("."));
+        fault::call("sync-directory", || File::open(dir)?.sync_all())?;
+        self.base = self.base.max(self.latest.saturating_sub(self.how.bounds.kept));
+        self.shorten_at = self.tail.end + self.how.bounds.growth;
+        Ok(())
+    }
+
+    /// The new log, synced, in the file `beside`.
+    fn shortened(&self, beside: &Path) -> io::Result<Tail> {
+        let base = self.base.max(self.latest.saturating_sub(self.how.bounds.kept));
+        // Its own descriptor may go past the cache, with blocks that do not fit here.
+        let old = ioloom_sys::file::open(&self.path, OpenHow::default())?;
+        let mut frames = Frames::new(&old)?;
+        let begun = recover::beginning(&mut frames).map_err(bad)?;
+        if begun.log != self.tail.log {
+            return Err(io::Error::other("somebody has put another log in its place"));
+        }
+        let mut stocks: BTreeMap<u32, Line> =
+            begun.lines.into_iter().map(|line| (line.id, line)).collect();
+        let start = self.carry(&mut frames, begun.end, base, &mut stocks)?;
+        fault::call("create", || File::create_new(beside))?;
+        let file = writing::open(beside, self.how.kind, self.how.durability)?;
+        if !try_lock(&file)? {
+            return Err(io::Error::other("somebody has locked the new log"));
+        }
+        let writer = Writer::new(file, self.how.kind, self.how.durability, 0)?;
+        let (log, align) = (random_number(), self.tail.align);
+        let mut tail = Tail { writer, log, align, end: 0, synced: 0, frame: Vec::new() };
+        let lines: Vec<Line> = stocks.into_values().collect();
+        tail.begin(base, lines.into_iter(), &self.hashes)?;
+        self.copy(&mut frames, start, base, &mut tail)?;
+        tail.writer.sync_all()?;
+        tail.synced = tail.end;
+        // Tells that everything before it was on the disk.
+        tail.put(Kind::Hashes, self.latest, &super::bytes::hashes(&self.hashes), true)?;
+        Ok(tail)
+    }
+
+    /// Carries stocks over orders up to the number `base`; where the frame begins that holds the
+    /// order after it.
+    fn carry(
+        &self,
+        frames: &mut Frames<'_>,
+        mut at: u64,
+        base: u64,
+        stocks: &mut BTreeMap<u32, Line>,
+    ) -> io::Result<u64> {
+        while at < self.tail.end {
+            let (head, content, end) = frames.frame(at)?.ok_or_else(|| gone(at))?;
+            if head.kind == Kind::Orders {
+                for (seq, value) in (head.first..).zip(frame::orders(content)) {
+                    if seq > base {
+                        return Ok(at);
+                    }
+                    let record = value.and_then(|value| frame::record(seq, value));
+                    let record = record.ok_or_else(|| gone(at))?;
+                    if let Kept::Done { left, .. } = record.kept {
+                        stocks.get_mut(&record.order.stock()).ok_or_else(|| gone(at))?.left = left;
+                    }
+                }
+            }
+            at = end;
+        }
+        Ok(at)
+    }
+
+    /// Copies orders after the number `base`, from a place of the old log on.
+    fn copy(
+        &self,
+        frames: &mut Frames<'_>,
+        mut at: u64,
+        base: u64,
+        tail: &mut Tail,
+    ) -> io::Result<()> {
+        let mut content = Vec::new();
+        let (mut first, mut next) = (base + 1, base + 1);
+        while at < self.tail.end {
+            let (head, orders, end) = frames.frame(at)?.ok_or_else(|| gone(at))?;
+            if head.kind == Kind::Orders {
+                for (seq, value) in (head.first..).zip(frame::orders(orders)) {
+                    let value = value.ok_or_else(|| gone(at))?;
+                    if seq <= base {
+                        continue;
+                    }
+                    frame::push_order(&mut content, value);
+                    next = seq + 1;
+                }
+            }
+            if content.len() >= CONTENT_MAX / 2 {
+                tail.put(Kind::Orders, first, &content, false)?;
+                content.clear();
+                first = next;
+            }
+            at = end;
+        }
+        if !content.is_empty() {
+            tail.put(Kind::Orders, first, &content, false)?;
+        }
+        if next == self.latest + 1 { Ok(()) } else { Err(gone(at)) }
+    }
+}
+
+fn gone(at: u64) -> io::Error {
+    io::Error::other(format!("what was written at byte {at} is not there any more"))
+}

@@ -1,0 +1,375 @@
+//! Small logs, damaged in every way that has a name: cut at every byte, every bit turned. What comes
+//! out is a state that the log once led to, or a refusal.
+
+use super::*;
+use crate::choice::Durability;
+use ioloom_exchange::{Exchange, Order, Side, Who};
+use ioloom_sys::fault;
+use ioloom_testbed::alone;
+use std::sync::Arc;
+use tempfile::TempDir;
+
+const STOCKS: &str = "1 1000 10\n2 1000 20\n3 5 30\n";
+/// States that are kept to compare with.
+const STATES: usize = 100;
+const KINDS: [StoreKind; 4] =
+    [StoreKind::Log, StoreKind::LogDsync, StoreKind::LogDirect, StoreKind::LogUring];
+
+impl Source for Vec<u8> {
+    fn size(&self) -> io::Result<u64> {
+        Ok(self.len() as u64)
+    }
+
+    fn read(&self, into: &mut [u8], at: u64) -> io::Result<usize> {
+        let from = usize::try_from(at).unwrap().min(self.len());
+        let count = into.len().min(self.len() - from);
+        into[..count].copy_from_slice(&self[from..from + count]);
+        Ok(count)
+    }
+}
+
+fn exchange() -> Exchange {
+    Exchange::from_text(STOCKS).unwrap()
+}
+
+/// A log that grows, and what it should hold.
+struct Bench {
+    dir: TempDir,
+    how: How,
+    log: Log,
+    state: State,
+    /// The state after each number of orders, and where the log ended when its commit was over.
+    states: Vec<State>,
+    ends: Vec<u64>,
+}
+
+fn how(kind: StoreKind, durability: Durability) -> How {
+    How { kind, durability, bounds: Bounds::default() }
+}
+
+fn path(dir: &TempDir) -> PathBuf {
+    dir.path().join("store")
+}
+
+impl Bench {
+    fn new(how: How) -> Self {
+        let dir = TempDir::new().unwrap();
+        let stocks = exchange();
+        make(how.kind, &path(&dir), &Beginning { stocks: &stocks, file_hash: 7 }).unwrap();
+        let (log, state) = Log::open(&path(&dir), how).unwrap();
+        assert_eq!((state.seq(), state.exchange()), (0, &stocks));
+        let (states, ends) = (vec![state.clone()], vec![log.tail.end]);
+        Self { dir, how, log, state, states, ends }
+    }
+
+    /// Orders in one commit.
+    fn trade(&mut self, count: u64) {
+        self.try_trade(count).unwrap();
+    }
+
+    fn try_trade(&mut self, count: u64) -> Result<(), StoreError> {
+        let mut records = Vec::new();
+        while (records.len() as u64) < count {
+            let number = self.state.seq() + 1;
+            let side = if number.is_multiple_of(3) { Side::Sell } else { Side::Buy };
+            let order = Order::new(side, (number % 4 + 1) as u32, (number % 5 + 1) as u32).unwrap();
+            let who = Who { client: Arc::from("anna"), request: number };
+            // Sales of stocks that exist are carried out, so they have a number in any case.
+            let is_nameless = number.is_multiple_of(21) && number % 4 != 3;
+            records.extend(self.state.trade(&order, (!is_nameless).then_some(&who)).1);
+            if self.states.len() < STATES {
+                self.states.push(self.state.clone());
+            }
+        }
+        self.log.commit(&records)?;
+        self.ends.resize(self.state.seq() as usize + 1, self.log.tail.end);
+        Ok(())
+    }
+
+    fn bytes(&self) -> Vec<u8> {
+        let mut bytes = std::fs::read(path(&self.dir)).unwrap();
+        bytes.truncate(usize::try_from(self.log.tail.end).unwrap());
+        bytes
+    }
+
+    fn again(&self) -> (Log, State) {
+        let dir = TempDir::new().unwrap();
+        std::fs::write(path(&dir), self.bytes()).unwrap();
+        Log::open(&path(&dir), self.how).unwrap()
+    }
+
+    /// How many orders a log has, which must be those that were first.
+    fn prefix(&self, bytes: &Vec<u8>) -> Result<usize, Problem> {
+        let found = recover(bytes)?;
+        let seq = usize::try_from(found.state.seq()).unwrap();
+        assert_eq!(found.state, self.states[seq], "the state after {seq} orders");
+        Ok(seq)
+    }
+
+    /// Orders whose commits lie whole before a place.
+    fn whole_before(&self, place: usize) -> usize {
+        self.ends.iter().filter(|end| **end <= place as u64).count().saturating_sub(1)
+    }
+}
+
+/// A log of a few dozen orders, most alone in their commit and some together.
+fn few_dozen(durability: Durability) -> Bench {
+    let mut bench = Bench::new(how(StoreKind::Log, durability));
+    for count in [1, 1, 3, 1, 1, 1, 5, 1, 2, 1, 1, 1, 4, 1, 1, 1, 2, 1, 1, 1, 1, 1, 1] {
+        bench.trade(count);
+    }
+    bench
+}
+
+#[test]
+fn cut_at_every_byte_a_log_is_a_prefix() {
+    let bench = few_dozen(Durability::Group);
+    let whole = bench.bytes();
+    let begun = usize::try_from(bench.ends[0]).unwrap();
+    for cut in 0..=whole.len() {
+        let mut bytes = whole[..cut].to_vec();
+        let found = bench.prefix(&bytes);
+        if cut < begun {
+            assert!(found.is_err(), "cut at {cut}: the stocks are not whole");
+            continue;
+        }
+        assert_eq!(found.unwrap(), bench.whole_before(cut), "cut at {cut}");
+        // Blocks that were there before hold zeros.
+        bytes.resize(whole.len() + 5000, 0);
+        assert_eq!(bench.prefix(&bytes).unwrap(), bench.whole_before(cut), "zeros from {cut}");
+    }
+}
+
+#[test]
+fn with_any_bit_turned_a_log_is_a_prefix_or_refused() {
+    let bench = few_dozen(Durability::Group);
+    let whole = bench.bytes();
+    let last = bench.whole_before(whole.len() - 1);
+    let last_at = usize::try_from(bench.ends[last]).unwrap();
+    let (mut prefixes, mut refused) = (0, 0);
+    for bit in 0..whole.len() * 8 {
+        let mut bytes = whole.clone();
+        bytes[bit / 8] ^= 1 << (bit % 8);
+        match bench.prefix(&bytes) {
+            // The last commit may be one that was torn; the others were synced before it.
+            Ok(seq) => {
+                assert_eq!((seq, bit / 8 >= last_at), (last, true), "bit {bit}");
+                prefixes += 1;
+            }
+            Err(Problem::Damaged(_, at)) => {
+                assert!(at <= bit as u64 / 8 && bit / 8 < last_at, "bit {bit}, told at {at}");
+                refused += 1;
+            }
+            Err(Problem::NotOurs) => refused += 1,
+            Err(Problem::Read(e)) => panic!("bit {bit}: {e}"),
+        }
+    }
+    assert_eq!(prefixes, (whole.len() - last_at) * 8);
+    assert_eq!(refused, last_at * 8);
+}
+
+#[test]
+fn what_was_not_synced_may_be_missing_anywhere() {
+    let bench = few_dozen(Durability::Os);
+    let whole = bench.bytes();
+    for hole in 1..bench.states.len() {
+        let before = bench.whole_before(bench.ends[hole] as usize - 1);
+        let mut bytes = whole.clone();
+        bytes[bench.ends[before] as usize + 20] ^= 1;
+        assert_eq!(bench.prefix(&bytes).unwrap(), before);
+    }
+    // Once it is synced, a hole is damage.
+    let mut bench = bench;
+    bench.log.set_stock_hashes(&[1, 2]).unwrap();
+    bench.trade(1);
+    let mut bytes = bench.bytes();
+    let at = usize::try_from(bench.ends[4]).unwrap() + 30;
+    bytes[at] ^= 1;
+    assert!(matches!(recover(&bytes), Err(Problem::Damaged(..))));
+}
+
+#[test]
+fn bytes_of_another_log_and_other_places_are_no_orders() {
+    let bench = few_dozen(Durability::Group);
+    let whole = bench.bytes();
+    let (begun, end) = (bench.ends[0] as usize, whole.len());
+    // The same orders once more, from a log that was there before, or from another place.
+    let older = few_dozen(Durability::Group).bytes();
+    for more in [&older[begun..], &whole[begun..]] {
+        let bytes = [&whole[..end], more].concat();
+        let found = recover(&bytes).unwrap();
+        assert_eq!((found.state.seq() + 1, found.is_torn), (bench.states.len() as u64, true));
+        assert_eq!(found.end, end as u64);
+    }
+}
+
+#[test]
+fn a_torn_end_is_cut_off_and_the_log_goes_on() {
+    let mut bench = few_dozen(Durability::Group);
+    let torn = [bench.bytes(), b"iolog v1 and so on".repeat(9)].concat();
+    let (dir, seq) = (TempDir::new().unwrap(), bench.state.seq());
+    std::fs::write(path(&dir), &torn).unwrap();
+    let (log, state) = Log::open(&path(&dir), bench.how).unwrap();
+    assert_eq!(state, bench.state);
+    assert_eq!(std::fs::metadata(path(&dir)).unwrap().len(), bench.log.tail.end);
+    (bench.log, bench.dir) = (log, dir);
+    bench.trade(2);
+    assert_eq!(bench.again().1, bench.state);
+    assert_eq!(bench.state.seq(), seq + 2);
+}
+
+#[test]
+fn every_way_of_writing_gives_the_same_orders() {
+    for kind in KINDS {
+        for durability in [Durability::Os, Durability::Group, Durability::Each] {
+            if crate::choice::store_refusal(kind, durability).is_some() {
+                continue;
+            }
+            let dir = TempDir::new().unwrap();
+            if let Err(reason) = probe(kind, dir.path()) {
+                println!("skipped: {reason}");
+                continue;
+            }
+            let mut bench = Bench::new(how(kind, durability));
+            for count in [1, 40, 1, 2000, 1, 1, 30_000, 3] {
+                bench.trade(count);
+            }
+            bench.log.set_stock_hashes(&[5, 6]).unwrap();
+            let (mut log, state) = bench.again();
+            assert_eq!(state, bench.state, "{kind} {durability}");
+            assert_eq!(log.stock_hashes().unwrap(), [5, 6]);
+            let align = u64::from(align_of(kind));
+            assert!(bench.ends.iter().all(|end| end.is_multiple_of(align)), "{kind}");
+        }
+    }
+}
+
+#[test]
+fn a_log_is_made_anew_before_it_grows_for_ever() {
+    for kind in KINDS {
+        let dir = TempDir::new().unwrap();
+        if let Err(reason) = probe(kind, dir.path()) {
+            println!("skipped: {reason}");
+            continue;
+        }
+        let bounds = Bounds { kept: 100, growth: GROWTH_MAX };
+        let mut bench = Bench::new(How { bounds, ..how(kind, Durability::Group) });
+        bench.log.set_stock_hashes(&[8, 9]).unwrap();
+        let mut largest = 0;
+        for _ in 0..130 {
+            bench.trade(7);
+            largest = largest.max(bench.log.tail.end);
+            assert!(bench.log.latest - bench.log.base < 2 * bounds.kept);
+        }
+        let frame = 64 + 7 * 64;
+        let align = u64::from(align_of(kind));
+        assert!(largest < (2 * bounds.kept / 7 + 9) * align.max(frame), "{kind}: {largest} bytes");
+        let (mut log, state) = bench.again();
+        assert_eq!(state.exchange(), bench.state.exchange(), "{kind}");
+        assert_eq!((state.seq(), log.base), (bench.state.seq(), bench.log.base), "{kind}");
+        assert_eq!(log.stock_hashes().unwrap(), [8, 9]);
+        // Every bit up to what was synced last: a log that was made anew proves itself as well.
+        let whole = bench.bytes();
+        for byte in (0..whole.len() - 4 * usize::try_from(frame.max(align)).unwrap()).step_by(13) {
+            let mut bytes = whole.clone();
+            bytes[byte] ^= 1 << (byte % 8);
+            assert!(recover(&bytes).is_err(), "{kind}: byte {byte}");
+        }
+        let names = std::fs::read_dir(bench.dir.path()).unwrap().count();
+        assert_eq!(names, 1, "{kind}: something lies beside it");
+    }
+}
+
+#[test]
+fn a_log_that_grows_by_bytes_is_made_anew_too() {
+    let bounds = Bounds { kept: ORDERS_KEPT, growth: 64 << 10 };
+    let mut bench = Bench::new(How { bounds, ..how(StoreKind::Log, Durability::Os) });
+    let before = bench.log.tail.log;
+    for _ in 0..800 {
+        bench.trade(1);
+    }
+    assert_ne!(bench.log.tail.log, before);
+    assert_eq!(bench.again().1, bench.state);
+}
+
+/// Orders until the n-th call of an operation fails, which it does while the log grows or is made anew;
+/// whether there were so many calls.
+fn fails(kind: StoreKind, operation: &str, n: u64) -> bool {
+    let case = format!("{kind}: {operation} {n}");
+    fault::set("");
+    let bounds = Bounds { kept: 20, growth: GROWTH_MAX };
+    let mut bench = Bench::new(How { bounds, ..how(kind, Durability::Group) });
+    fault::set(&format!("{operation}:{n}:5"));
+    let mut acknowledged = 0;
+    while bench.state.seq() < 45 && bench.try_trade(3).is_ok() {
+        acknowledged = bench.state.seq();
+    }
+    let is_hit = fault::calls_of(operation) >= n;
+    fault::set("");
+    let Bench { dir, how, log, state, states, .. } = bench;
+    // Beside a log lies nothing, or one that was not finished when the removal failed.
+    drop(log);
+    let (log, found) = Log::open(&path(&dir), how).unwrap_or_else(|e| panic!("{case}: {e}"));
+    assert!((acknowledged..=state.seq()).contains(&found.seq()), "{case}: {}", found.seq());
+    assert_eq!(found.exchange(), states[found.seq() as usize].exchange(), "{case}");
+    assert!(is_hit || acknowledged == 45, "{case}: {acknowledged}");
+    assert!(log.latest - log.base < 2 * bounds.kept + 3, "{case}");
+    is_hit
+}
+
+#[test]
+fn a_call_that_fails_loses_no_order_also_while_a_log_is_made_anew() {
+    let name = "store::log::tests::\
+                a_call_that_fails_loses_no_order_also_while_a_log_is_made_anew";
+    if !alone(name) {
+        return;
+    }
+    let dir = TempDir::new().unwrap();
+    for kind in KINDS.into_iter().filter(|kind| probe(*kind, dir.path()).is_ok()) {
+        let mut failed = 0;
+        for operation in [
+            "create",
+            "fcntl",
+            "fdatasync",
+            "flock",
+            "fstat",
+            "fsync",
+            "open",
+            "pread",
+            "pwrite",
+            "rename",
+            "sync-directory",
+            "unlink",
+            "uring_fsync",
+            "uring_write",
+        ] {
+            failed += (1..).take_while(|n| fails(kind, operation, *n)).count();
+        }
+        println!("{kind}: {failed} calls failed");
+        assert!(failed > 20, "{kind}: {failed}");
+    }
+}
+
+#[test]
+fn errors_name_the_place_and_what_to_do() {
+    let bench = few_dozen(Durability::Group);
+    let dir = TempDir::new().unwrap();
+    let mut bytes = bench.bytes();
+    let at = usize::try_from(bench.ends[4]).unwrap();
+    bytes[at + 30] ^= 1;
+    std::fs::write(path(&dir), bytes).unwrap();
+    let text = |how| Log::open(&path(&dir), how).err().expect("it must be refused").to_string();
+    let told = text(bench.how);
+    assert!(told.contains(&format!("at byte {at}:")) && told.contains("remove it"), "{told}");
+    std::fs::write(path(&dir), bench.bytes()).unwrap();
+    let told = text(how(StoreKind::LogDirect, Durability::Group));
+    assert!(told.contains("whole blocks") && told.contains("--store-path"), "{told}");
+    let opened = Log::open(&path(&dir), bench.how).unwrap();
+    let told = text(bench.how);
+    assert!(told.contains("locked by another server"), "{told}");
+    drop(opened);
+    // Nothing is written after a write that failed.
+    let (mut log, _) = Log::open(&path(&dir), bench.how).unwrap();
+    log.has_failed = true;
+    assert!(log.set_stock_hashes(&[1]).is_err());
+}

@@ -1,0 +1,69 @@
+//! Histories: short loads whose every request is kept with its times, each searched for an order of
+//! the requests, one after the other, that explains every answer.
+//!
+//! A list of all stocks is one request. A server that lists stock by stock, as the assignment does,
+//! shows sums that never were as soon as orders for two stocks fall into one list; whether they do is
+//! chance, so there are several histories and the number is how many of them were found out. The
+//! search is bounded: a history with too many possibilities is counted as neither.
+
+use super::host::Host;
+use super::plan::Shape;
+use super::tell::{Numbers, answered};
+use ioloom_load::check::{Lists, STATES_MAX, Verdict, check};
+use ioloom_load::{Mix, Pace, Plan, Think};
+use ioloom_model::Measured;
+use ioloom_model::record::RunOrder;
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+
+/// Requests of one history.
+const REQUESTS: u64 = 1500;
+/// A list among so many purchases and as many sales.
+const MIX: Mix = Mix { show: 1.0, buy: 30.0, sell: 30.0 };
+
+/// How many histories, and by how many connections each.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Histories {
+    pub(super) histories: u32,
+    pub(super) connections: usize,
+}
+
+pub(super) fn play(
+    order: &RunOrder,
+    shape: &Shape,
+    asked: Histories,
+    dir: &Path,
+) -> Result<Measured, String> {
+    let host = Host::start(shape, dir)?;
+    let mut numbers = Numbers::begin(&host);
+    let (mut elapsed_s, mut requests) = (0.0, 0);
+    let (mut violated, mut undecided) = (0, 0);
+    for at in 0..asked.histories {
+        let plan = Plan {
+            protocol: shape.protocol,
+            pace: Pace::Closed { think: Think::None },
+            connections: asked.connections,
+            mix: MIX,
+            requests_max: REQUESTS,
+            random: order.seed.wrapping_add(u64::from(at)),
+            keep_history: true,
+            ..Plan::new(host.address())
+        };
+        let ran = ioloom_load::run(&plan, &AtomicBool::new(false), &mut |_| {});
+        let (run, history) = ran.map_err(|e| e.to_string())?;
+        answered(&run.outcomes, &run.wrong_samples)?;
+        let history = history.ok_or("the load kept no history")?;
+        match check(&history, Lists::Atomic, STATES_MAX) {
+            Verdict::Explained => {}
+            Verdict::Violated { .. } => violated += 1,
+            Verdict::Undecided { .. } => undecided += 1,
+        }
+        elapsed_s += run.outcomes.answered as f64 / run.answered_per_s.max(1e-9);
+        requests += run.outcomes.sent;
+    }
+    numbers.end(&host, (elapsed_s * 1e9) as u64, requests);
+    numbers.put("histories", f64::from(asked.histories));
+    numbers.put("histories_violated", f64::from(violated));
+    numbers.put("histories_undecided", f64::from(undecided));
+    numbers.close(host)
+}
