@@ -11,14 +11,17 @@
 //! and no process of a run may live on. In the end it is resumed and must come to its end. A set
 //! must be made to its end by the same command, verify, and be the same as one that nobody
 //! disturbed. A copy must be absent or whole after each kill, which the manifest of the set tells
-//! that is copied with it, and the same command must come to its end.
+//! that is copied with it, and the same command must come to its end; `crash copy` kills copies alone,
+//! in more shapes and looked at more closely (`copies`).
 
+mod copies;
 mod stores;
 
 use crate::guard::{Job, Kept};
 use crate::repo::Repo;
 use crate::steps::Outcome;
 use anyhow::{Context, bail, ensure};
+use copies::Copying;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -59,14 +62,27 @@ impl Random {
     }
 }
 
+/// What is killed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum What {
+    /// One of the four after another.
+    Each,
+    /// Copies in every shape, each kill told in a line.
+    Copies,
+}
+
 /// Builds the program and crashes it so many times.
-pub(crate) fn run(repo: &Repo, rounds: u32, seed: u64) -> anyhow::Result<Outcome> {
+pub(crate) fn run(repo: &Repo, what: What, rounds: u32, seed: u64) -> anyhow::Result<Outcome> {
     let args = ["build", "--locked", "--package", "ioloom-cli"];
     let built = Job::new("cargo", &args, &repo.root, 1200).run()?;
     if !built.fine() {
         return Ok(Outcome::Failed(format!("build: {}", built.word())));
     }
-    crash(&repo.target_dir()?.join("debug/ioloom"), rounds, seed)
+    let program = repo.target_dir()?.join("debug/ioloom");
+    match what {
+        What::Each => crash(&program, rounds, seed),
+        What::Copies => copies::crash(&program, rounds, seed),
+    }
 }
 
 /// Crashes a program that is built already.
@@ -384,77 +400,6 @@ fn crash_set(
     let files = home.files();
     ensure!(files == SET_FILES + 1, "{files} files lie there, not {SET_FILES} and the manifest");
     Ok(killed)
-}
-
-/// A set to copy.
-struct Copying {
-    source: String,
-    /// How long it takes when nobody disturbs it.
-    takes: Duration,
-}
-
-impl Copying {
-    fn new(reference: &SetHome) -> anyhow::Result<Self> {
-        let home = &reference.0;
-        let source = home.0.join("set").to_string_lossy().into_owned();
-        let since = Instant::now();
-        home.well(&["cp", "-aT", &source, "copy"])?;
-        Ok(Self { source, takes: since.elapsed() })
-    }
-
-    /// Copies it and kills that up to three times; how many times it came to a kill.
-    fn crash(&self, program: &Path, random: &mut Random) -> anyhow::Result<u32> {
-        let home = Home::new(program, "copy")?;
-        let resume = random.next().is_multiple_of(2);
-        let mut args = vec!["cp", "-aT", &self.source, "copy"];
-        if resume {
-            args.push("--resume");
-        }
-        let mut killed = 0;
-        for _ in 0..1 + random.next() % 3 {
-            let mut running = home.start(&args)?;
-            let ended = running.wait(random.moment(self.takes))?;
-            drop(running);
-            match ended {
-                Some(code) => ensure!(code == 0, "the copy ended with {code}"),
-                None => killed += 1,
-            }
-            let copy = home.0.join("copy");
-            if copy.exists() {
-                remove_parts(&copy)?;
-                home.well(&["fileset", "verify", "copy"]).context("a torn copy")?;
-            }
-        }
-        home.well(&args)?;
-        remove_parts(&home.0.join("copy"))?;
-        home.well(&["fileset", "verify", "copy"])?;
-        let parts = parts(&home.0)?;
-        ensure!(!resume || parts == 0, "{parts} parts are left by a copy that was gone on with");
-        Ok(killed)
-    }
-}
-
-/// Removes the files that killed copies left under names of their own: they are nobody's, and a copy
-/// that is not gone on with cannot know whose they are.
-fn remove_parts(dir: &Path) -> anyhow::Result<()> {
-    let entries = std::fs::read_dir(dir).with_context(|| format!("list {}", dir.display()))?;
-    for entry in entries {
-        let path = entry.with_context(|| format!("list {}", dir.display()))?.path();
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
-        if path.is_dir() {
-            remove_parts(&path)?;
-        } else if name.starts_with('.') && name.contains(".ioloom-") && name.ends_with(".part") {
-            std::fs::remove_file(&path).with_context(|| format!("remove {}", path.display()))?;
-        }
-    }
-    Ok(())
-}
-
-/// Names of unfinished copies in a directory.
-fn parts(dir: &Path) -> anyhow::Result<usize> {
-    let entries = std::fs::read_dir(dir).with_context(|| format!("list {}", dir.display()))?;
-    let names = entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned());
-    Ok(names.filter(|name| name.contains(".ioloom-")).count())
 }
 
 #[cfg(test)]

@@ -36,6 +36,9 @@ cargo xtask COMMAND
   crash [N [SEED]] kills a study, the making of a file set, a copy and a server with each of its stores
                    N times (100) at moments from the seed (1), and looks that nothing finished is
                    lost and nothing is torn
+  crash copy [N [SEED]]
+                   kills copies alone, of a tree and of a file, over nothing and over old ones; a line
+                   of JSON tells what each kill left
   soak [MINUTES [PACKAGE…]]
                    repeats the tests of packages (those with threads, randomness or kills) for so
                    many minutes (10); the first failure ends it
@@ -73,6 +76,10 @@ fn run(args: &[String]) -> anyhow::Result<ExitCode> {
         ["gate"] => gate::run(&repo, false)?.print_alone("gate"),
         ["gate", "--bless"] => gate::run(&repo, true)?.print_alone("gate"),
         ["crash", rest @ ..] => {
+            let (what, rest) = match rest {
+                ["copy", rest @ ..] => (crash::What::Copies, rest),
+                rest => (crash::What::Each, rest),
+            };
             let [rounds, seed] = match rest {
                 [] => [u64::from(crash::ROUNDS), 1],
                 [rounds] => [number(rounds)?, 1],
@@ -80,7 +87,7 @@ fn run(args: &[String]) -> anyhow::Result<ExitCode> {
                 _ => bail!("crash takes the number of rounds and a seed"),
             };
             let rounds = u32::try_from(rounds).unwrap_or(u32::MAX);
-            crash::run(&repo, rounds, seed)?.print_alone("crash")
+            crash::run(&repo, what, rounds, seed)?.print_alone("crash")
         }
         ["soak"] => soak::run(&repo, soak::MINUTES, &[])?.print_alone("soak"),
         ["soak", minutes, named @ ..] => {

@@ -11,7 +11,7 @@ use ioloom_lab::expand::AGAIN;
 use ioloom_lab::store::{Picture, SessionHeader};
 use ioloom_lab::{Comparison, Mode, Session};
 use ioloom_model::study::{Arm, Chart, Experiment};
-use ioloom_model::{Doubt, RunRecord, StudySpec};
+use ioloom_model::{Compute, Doubt, RunRecord, StudySpec};
 use ioloom_report::{ClaimCurve, ClaimRow, DoubtRow, Input, PictureRow, Table};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -106,7 +106,10 @@ fn pictures(pictures: &[Picture], dir: &Path) -> Vec<PictureRow> {
                 continue;
             }
         };
-        trace.title = format!("{} ({}): {}", key.arm, key.compute, trace.title);
+        trace.title = match &key.compute {
+            Compute::None => format!("{}: {}", key.arm, trace.title),
+            work => format!("{} ({work}): {}", key.arm, trace.title),
+        };
         let row = PictureRow {
             experiment: key.experiment.clone(),
             arm: key.arm.clone(),

@@ -5,6 +5,7 @@
 //! answer to "which buffer size".
 
 use crate::blocks::least;
+use crate::flight::{self, Flight};
 use crate::{MemoryError, Options};
 use ioloom_model::memory::MemoryResult;
 use ioloom_sys::buffer::Buffer;
@@ -21,7 +22,7 @@ const BUFFER_MIN: usize = 4 << 10;
 const BUFFER_MAX: usize = 16 << 20;
 
 /// What the checks need to know of the reads.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy)]
 pub(crate) struct Reads {
     /// Share of the file's pages in memory before the reads; `None` where nobody can tell.
     pub(crate) warm_share: Option<f64>,
@@ -31,6 +32,8 @@ pub(crate) struct Reads {
     pub(crate) counted: Option<u64>,
     /// Bytes that the device was asked for meanwhile on behalf of this process.
     pub(crate) from_device: Option<u64>,
+    /// Requests in flight by two clocks, or why they were not counted.
+    pub(crate) flights: Result<[Flight; 2], &'static str>,
 }
 
 /// A file that goes away with the value.
@@ -62,8 +65,13 @@ pub(crate) fn run(
     let open = open.map_err(|e| fail("open", &path, e))?;
     let resident = cache::resident_pages(&open, bytes as u64).ok().flatten();
     let pages = (bytes as u64).div_ceil(proc::page_bytes());
-    let mut reads =
-        Reads { warm_share: resident.map(|n| n as f64 / pages as f64), ..Reads::default() };
+    let mut reads = Reads {
+        warm_share: resident.map(|n| n as f64 / pages as f64),
+        brought: 0,
+        counted: None,
+        from_device: None,
+        flights: Err("not counted"),
+    };
     let before = proc::process_io().ok();
     let mut buffer = Buffer::new(BUFFER_MAX);
     buffer.touch_pages();
@@ -94,6 +102,8 @@ pub(crate) fn run(
         size *= 2;
     }
     let after = proc::process_io().ok();
+    go_on()?;
+    reads.flights = flight::count(&path, bytes);
     drop(scratch);
     if let (Some(before), Some(after)) = (before, after) {
         reads.counted = Some(after.read_chars - before.read_chars);

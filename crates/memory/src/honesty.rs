@@ -97,7 +97,7 @@ pub(crate) fn answer(
         ("warm file really warm", warm(reads)),
         ("nothing moves memory", movers()),
         ("bytes add up", bytes(reads)),
-        ("requests in flight add up", (Skipped, LITTLE.to_owned())),
+        ("requests in flight add up", in_flight(reads)),
         ("larger set never cheaper", envelope(facts)),
         ("one regime", regimes(facts)),
         ("no prefetcher learns", prefetch(facts)),
@@ -111,8 +111,6 @@ pub(crate) fn answer(
     };
     answers.into_iter().enumerate().map(check).collect()
 }
-
-const LITTLE: &str = "no device works in this measurement; the page-cache study asks it";
 
 fn held(result: &MemoryResult, bench: &Released) -> (CheckState, String) {
     let Some(cpu) = result.cpu else {
@@ -332,6 +330,32 @@ fn bytes(reads: Option<&Reads>) -> (CheckState, String) {
     )
 }
 
+/// Shares of what our clock counts that a device may count: it does not see the way from the call to
+/// the request and back.
+const DEVICE_SHARE: std::ops::RangeInclusive<f64> = 0.6..=1.15;
+/// Beyond these the device counts something else.
+const DEVICE_SHARE_FAIL: std::ops::RangeInclusive<f64> = 0.25..=2.0;
+
+fn in_flight(reads: Option<&Reads>) -> (CheckState, String) {
+    let flights = match reads.map(|r| r.flights) {
+        None => return (Skipped, "no file was read".to_owned()),
+        Some(Err(why)) => return (Skipped, why.to_owned()),
+        Some(Ok(flights)) => flights,
+    };
+    let told = flights.map(|f| {
+        format!("{} at a time: {:.2} by our clock, {:.2} by the device", f.asked, f.ours, f.device)
+    });
+    let all = |range: std::ops::RangeInclusive<f64>| {
+        flights.iter().all(|f| range.contains(&(f.device / f.ours)))
+    };
+    let state = match (all(DEVICE_SHARE), all(DEVICE_SHARE_FAIL)) {
+        (true, _) => Pass,
+        (false, true) => Warn,
+        (false, false) => Fail,
+    };
+    (state, told.join("; "))
+}
+
 fn envelope(facts: &LadderFacts) -> (CheckState, String) {
     let (moved, all) = (facts.found.disturbed.len(), facts.found.envelope.len());
     let text = format!("{moved} of {all} sizes were dearer than a larger one");
@@ -403,6 +427,7 @@ fn others(result: &MemoryResult, before: &Before) -> (CheckState, String) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::flight::Flight;
 
     #[test]
     fn pressure_and_counters_are_read() {
@@ -421,6 +446,7 @@ mod tests {
             brought: 1 << 30,
             counted: Some((1 << 30) + 5000),
             from_device: Some(0),
+            flights: Err("the file system does not say"),
         };
         assert_eq!(bytes(Some(&good)).0, Pass);
         assert_eq!(warm(Some(&good)).0, Pass);
@@ -428,6 +454,15 @@ mod tests {
         assert_eq!(bytes(Some(&Reads { from_device: Some(4096), ..good })).0, Warn);
         assert_eq!(warm(Some(&Reads { warm_share: Some(0.5), ..good })).0, Fail);
         assert_eq!(bytes(None).0, Skipped);
+        assert_eq!(in_flight(Some(&good)), (Skipped, "the file system does not say".to_owned()));
+        let counted = |device: [f64; 2]| {
+            let flight = |i: usize, asked| Flight { asked, ours: asked as f64, device: device[i] };
+            Reads { flights: Ok([flight(0, 1), flight(1, 4)]), ..good }
+        };
+        assert_eq!(in_flight(Some(&counted([0.9, 3.6]))).0, Pass);
+        // Of four requests the device served one at a time and kept the others waiting elsewhere.
+        assert_eq!(in_flight(Some(&counted([0.9, 1.2]))).0, Warn);
+        assert_eq!(in_flight(Some(&counted([0.0, 0.0]))).0, Fail);
     }
 
     #[test]

@@ -13,6 +13,7 @@
 mod blocks;
 mod buffers;
 mod cycle;
+mod flight;
 mod honesty;
 mod ladder;
 mod pages;

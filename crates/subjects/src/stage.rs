@@ -10,6 +10,7 @@ use ioloom_observe::Usage;
 use ioloom_observe::counters::{self, Field, Record, Sample, Sampler};
 use ioloom_sys::file::{OpenHow, open, size};
 use ioloom_sys::proc;
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::os::fd::OwnedFd;
@@ -18,6 +19,22 @@ use std::path::{Path, PathBuf};
 
 /// Points of a curve that a record keeps.
 const CURVE_MAX: usize = 300;
+
+thread_local! {
+    /// What the play of this thread counted, for whoever watches it: a run, its play and what watches
+    /// them begin and end on one thread.
+    static COUNTED: RefCell<Option<Record>> = const { RefCell::new(None) };
+}
+
+/// From now on the counters of a play of this thread are kept for [`counted`].
+pub(crate) fn listen() {
+    COUNTED.set(Some(Record::default()));
+}
+
+/// What the play since [`listen`] counted; empty if it did not count.
+pub(crate) fn counted() -> Record {
+    COUNTED.take().unwrap_or_default()
+}
 
 /// What a play brings together: the sampler, the usage of the process, the numbers.
 pub(crate) struct Stage {
@@ -48,6 +65,11 @@ impl Stage {
     /// Ends, with the acts for what is asked of them.
     pub(crate) fn close(self, elapsed_ns: u64, bytes: u64) -> (Measured, Acts) {
         let record = self.sampler.stop();
+        COUNTED.with_borrow_mut(|kept| {
+            if let Some(kept) = kept {
+                kept.clone_from(&record);
+            }
+        });
         let used = Usage::now(self.device.as_deref()).since(&self.usage);
         let cpus = proc::system_stat().map_or(1, |stat| stat.cpus.len().max(1) as u32);
         let mut measured = Measured { elapsed_ns, bytes, files: 1, ..Measured::default() };

@@ -6,14 +6,20 @@
 //! nothing of what they do, so waits have the names that samples of /proc give them. A thread's role
 //! is its name without the number at its end; the thread that ran the order has the subject's name.
 //!
+//! A play that takes the counters of the machine at marks between its acts shows both beside its
+//! threads: the marks, and what of the page cache was changed and being written.
+//!
 //! Costs what the level costs, and a thread that reads the events.
 
+use crate::stage;
 use ioloom::TraceFile;
 use ioloom_lab::{ChildAnswer, Subject};
+use ioloom_model::evidence::SourceReport;
 use ioloom_model::record::{Observe, RunOrder};
 use ioloom_model::units::format_ns;
 use ioloom_model::{Measured, Outcome, State};
 use ioloom_observe::collect::{Options, Watch};
+use ioloom_observe::counters::Record;
 use ioloom_trace::classify::{ROLE_KERNEL_WORKER, ROLE_TOOL};
 use ioloom_trace::{Trace, shares};
 use std::collections::BTreeMap;
@@ -21,6 +27,10 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Name of the thread that ends the child when the laboratory is gone; no part of any run.
 const PARENT_WATCH: &str = "parent-watch";
+/// Name of the thread that takes the counters of the machine: a tool of ours.
+const COUNTERS: &str = "ioloom-counters";
+/// Counters that are lanes: what a device does is one already.
+const SHOWN: [&str; 2] = ["dirty", "writeback"];
 /// The kernel cuts names of threads to this, bytes.
 const KERNEL_NAME_BYTES: usize = 15;
 
@@ -42,8 +52,15 @@ fn watched(subject: &dyn Subject, order: &RunOrder) -> Result<ChildAnswer, Outco
         .map_err(|refused| Outcome::Refused { reason: refused.to_string() })?;
     let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let inner = RunOrder { observe: Observe::default(), ..order.clone() };
+    stage::listen();
     let mut answer = subject.run(&inner);
-    let mut trace = ioloom_trace::classify(watch.stop());
+    let start_ns = watch.started_ns();
+    let mut raw = watch.stop();
+    for thread in raw.threads.iter_mut().filter(|thread| thread.name == COUNTERS) {
+        thread.role = ROLE_TOOL.to_owned();
+    }
+    let mut trace = ioloom_trace::classify(raw);
+    add(&stage::counted(), start_ns, &mut trace);
     name(&mut trace, subject.name(), here);
     trace.started_unix_ms = started.as_millis() as u64;
     let told = match &mut answer.outcome {
@@ -61,6 +78,23 @@ fn watched(subject: &dyn Subject, order: &RunOrder) -> Result<ChildAnswer, Outco
         }
         _ => Ok(answer),
     }
+}
+
+/// Puts the acts of a play and its counters beside the threads.
+fn add(record: &Record, start_ns: u64, trace: &mut Trace) {
+    if record.samples.is_empty() {
+        return;
+    }
+    trace.marks.extend(record.marks(start_ns));
+    let series = record.series(start_ns).into_iter();
+    trace.series.extend(series.filter(|series| SHOWN.contains(&series.name.as_str())));
+    trace.evidence.sources.push(SourceReport {
+        name: "proc.counters".to_owned(),
+        records: record.samples.len() as u64,
+        lost: record.late + record.thinned,
+        ns_per_event: Some(record.cpu_ns as f64 / record.samples.len() as f64),
+        privilege: "user".to_owned(),
+    });
 }
 
 /// Gives threads the roles of a subject and leaves out what is no part of the run.
@@ -148,5 +182,42 @@ mod tests {
             }
         }
         assert!(levels >= 2, "level 0 always works");
+    }
+
+    #[test]
+    fn the_acts_of_a_play_stand_beside_its_threads() {
+        let dir = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
+        let Ok(ioloom_fileset::SetText::Spec(spec)) = "count=1,size=100000".parse() else {
+            panic!("a set")
+        };
+        let set = dir.path().join("set");
+        let sets = crate::Copy.sets() as &dyn Sets;
+        sets.prepare("t", &spec, &set, 0, &|_, _| true).unwrap();
+        let path = dir.path().join("copy.ioloom");
+        let order = RunOrder {
+            plan: "copy:seed003-buffered/source=warm".parse().unwrap(),
+            compute: Compute::None,
+            dir: sets.items(&set),
+            set: Some(spec),
+            files_max: None,
+            seed: 1,
+            spans_max: 0,
+            observe: Observe {
+                events: true,
+                level: Some(Level::Account),
+                trace: Some(path.clone()),
+            },
+        };
+        let outcome = run_order(&order).outcome;
+        assert!(matches!(outcome, Outcome::Done { .. }), "{outcome:?}");
+        let trace = ioloom_trace::file::read(&std::fs::read(&path).unwrap()).unwrap();
+        let names: Vec<_> = trace.marks.iter().map(|mark| mark.name.as_str()).collect();
+        assert_eq!(names, ["copy", "returned", "durable", "end"]);
+        assert!(trace.marks.is_sorted_by_key(|mark| mark.at_ns));
+        assert!(trace.marks.iter().all(|mark| mark.at_ns <= trace.elapsed_ns));
+        assert!(trace.series.iter().any(|series| series.name == "dirty"));
+        let sampling = trace.threads.iter().filter(|thread| thread.name == COUNTERS);
+        assert!(sampling.into_iter().all(|thread| thread.role == ROLE_TOOL));
+        assert!(trace.evidence.sources.iter().any(|source| source.name == "proc.counters"));
     }
 }

@@ -55,6 +55,14 @@ impl Kept {
         Ok(readable(&self.buffer[..filled]))
     }
 
+    /// The first `bytes` of the text now, in one call; the kernel writes little more than that.
+    pub fn read_first(&mut self, bytes: usize) -> io::Result<&str> {
+        let into = bytes.min(self.buffer.len());
+        let into = &mut self.buffer[..into];
+        let read = again(|| call("pread", || Ok(rustix::io::pread(&self.file, &mut *into, 0)?)))?;
+        Ok(readable(&self.buffer[..read]))
+    }
+
     /// As [`Kept::read`] for a text about as long as a page whose number of lines rarely changes:
     /// it is whole when it has as many lines as the one before. Finding the end by asking once more
     /// would let the kernel count everything again.

@@ -73,8 +73,9 @@ function notes(threads: readonly Thread[], state: string): string {
     out.push(`told apart in ${measured.length} of ${threads.length} threads`);
   }
   const qualities = [...new Set(measured.flatMap((s) => s.quality ?? []))];
-  if (qualities.length > 0 && !(qualities.length === 1 && qualities[0] === "exact")) {
-    out.push(qualities.join(", "));
+  const inexact = qualities.filter((q) => q !== "exact");
+  if (inexact.length > 0) {
+    out.push(inexact.join(", ") + (inexact.length < qualities.length ? " in part" : ""));
   }
   return out.join("; ");
 }

@@ -3,6 +3,7 @@
 #![allow(clippy::print_stdout, reason = "tests say what they skip")]
 
 mod killed;
+mod memory;
 mod typed;
 
 use std::path::Path;

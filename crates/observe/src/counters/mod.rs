@@ -7,8 +7,10 @@
 //! marks is exact and needs no interpolation: a mark takes a sample of its own ([`Sampler::mark`]).
 //!
 //! Each file is kept open and read with one call into a buffer of its own, without allocating.
-//! /proc/vmstat is the dear one (the kernel adds up all processors); /proc/meminfo, of which only a
-//! few lines cannot be had from vmstat, is read every tenth time and at marks. Memory is bounded:
+//! /proc/vmstat is the dear one (the kernel adds up all processors and writes all lines): it is read
+//! only as far as its last wanted line. /proc/meminfo, of which only a few lines cannot be had from
+//! vmstat, is read every tenth time and at marks; so are devices that have done nothing for a while,
+//! whose first work may stand up to nine samples late. Memory is bounded:
 //! when it is full every second sample goes and the period doubles; marks stay.
 //!
 //! What the numbers do not say: page-in and page-out count what is *submitted* to any device, direct

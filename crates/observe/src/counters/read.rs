@@ -9,8 +9,13 @@ use std::path::{Path, PathBuf};
 
 /// Devices that are sampled at most: those that moved the most bytes so far.
 pub const DEVICES_MAX: usize = 4;
+/// Readings without a change after which a device is idle.
+const IDLE_READS: u32 = 10;
 /// Processes whose input and output is sampled at most.
 const PROCESSES_MAX: usize = 64;
+/// Bytes by which the numbers before the last wanted one may grow from one sample to the next; where
+/// they grow more, the whole text is read again.
+const GROWTH_BYTES: usize = 64;
 /// What stands for an unknown number: no counter reaches it.
 const UNKNOWN: u64 = u64::MAX;
 
@@ -81,6 +86,34 @@ impl Sample {
     }
 }
 
+/// A block device that is sampled.
+#[derive(Debug)]
+struct Device {
+    name: String,
+    file: Kept,
+    last: Option<DiskCounters>,
+    /// Readings since it last did something.
+    idle: u32,
+    /// Read each time, also when it is idle.
+    always: bool,
+}
+
+impl Device {
+    fn new(name: String, file: Kept, always: bool) -> Self {
+        Self { name, file, last: None, idle: 0, always }
+    }
+
+    /// Its counters; those of an idle one are as they were, unless `all` are read.
+    fn read(&mut self, all: bool) -> Option<DiskCounters> {
+        if self.idle < IDLE_READS || self.always || all {
+            let now = self.file.read().ok().and_then(parse_disk_counters);
+            self.idle = if now == self.last { self.idle.saturating_add(1) } else { 0 };
+            self.last = now;
+        }
+        self.last
+    }
+}
+
 /// The open files of all sources.
 #[derive(Debug)]
 pub struct Reader {
@@ -89,7 +122,7 @@ pub struct Reader {
     meminfo: Option<(Kept, Keyed)>,
     /// Pressure files with their fields for `some` and `full`.
     pressures: Vec<(Kept, Field, Option<Field>)>,
-    devices: Vec<(String, Kept)>,
+    devices: Vec<Device>,
     processes: Vec<(u32, Kept)>,
     /// Largest sums seen: a process that ended and was not waited for takes its own along.
     task_most: [u64; 3],
@@ -139,7 +172,7 @@ impl Reader {
 
     /// Names of the devices, in the order of [`Sample::disk`].
     pub fn devices(&self) -> Vec<String> {
-        self.devices.iter().map(|(name, _)| name.clone()).collect()
+        self.devices.iter().map(|device| device.name.clone()).collect()
     }
 
     /// Sources that are not there, with the system's reason.
@@ -162,22 +195,23 @@ impl Reader {
             self.missing.push(format!("{}: no block device", dir.display()));
         }
         let kept = found.into_iter().filter(|(moved, ..)| *moved > 0).take(DEVICES_MAX);
-        self.devices = kept.map(|(_, name, stat)| (name, stat)).collect();
+        self.devices = kept.map(|(_, name, stat)| Device::new(name, stat, false)).collect();
     }
 
     /// Puts a device first, whatever others moved; one that is not there is noted as missing.
     pub fn watch_device(&mut self, name: &str) {
-        let found = self.devices.iter().position(|(known, _)| known == name);
-        let device = match found {
+        let found = self.devices.iter().position(|device| device.name == name);
+        let mut device = match found {
             Some(index) => self.devices.remove(index),
             None => {
                 let path = self.root.join("sys/block").join(name).join("stat");
                 match Kept::open(&path, 512) {
-                    Ok(stat) => (name.to_owned(), stat),
+                    Ok(stat) => Device::new(name.to_owned(), stat, true),
                     Err(e) => return self.missing.push(format!("{}: {e}", path.display())),
                 }
             }
         };
+        device.always = true;
         self.devices.insert(0, device);
         self.devices.truncate(DEVICES_MAX);
     }
@@ -194,7 +228,7 @@ impl Reader {
         }
     }
 
-    /// Reads everything; /proc/meminfo only if `all`.
+    /// Reads everything; /proc/meminfo and idle devices only if `all`.
     pub fn read(&mut self, all: bool) -> Sample {
         let start_ns = monotonic_ns();
         let mut sample = Sample::NONE;
@@ -211,8 +245,8 @@ impl Reader {
                 sample.set(*full, found.and_then(|found| found.full_us));
             }
         }
-        for ((_, file), into) in self.devices.iter_mut().zip(&mut sample.disks) {
-            *into = file.read().ok().and_then(parse_disk_counters);
+        for (device, into) in self.devices.iter_mut().zip(&mut sample.disks) {
+            *into = device.read(all);
         }
         self.read_tasks(&mut sample);
         let end_ns = monotonic_ns();
@@ -253,14 +287,17 @@ fn keyed_into(
     numbers: &mut [Option<u64>],
     sample: &mut Sample,
 ) {
-    let Ok(text) = file.read_again() else { return };
     let fields = Field::ALL.iter().filter(|field| field.origin() == origin);
     let count = match origin {
         Origin::Vmstat => VMSTAT.len(),
         _ => MEMINFO.len(),
     };
     let numbers = &mut numbers[..count];
-    keyed.read(text, numbers);
+    let reach = keyed.reach() + GROWTH_BYTES;
+    if !file.read_first(reach).is_ok_and(|text| keyed.read_part(text, numbers)) {
+        let Ok(text) = file.read_again() else { return };
+        keyed.read(text, numbers);
+    }
     for (field, number) in fields.zip(numbers) {
         sample.set(*field, *number);
     }

@@ -1,6 +1,6 @@
 //! What a play of copying is, and its settings.
 
-use ioloom_copy::{Mode, Tuning, Verify};
+use ioloom_copy::{Durable, Mode, Tuning, Verify};
 use ioloom_model::units::format_size;
 use ioloom_model::{AnyPlan, SubjectPlan};
 
@@ -74,6 +74,8 @@ pub(super) struct Series {
 pub(super) struct Tree {
     pub(super) threads: Option<usize>,
     pub(super) source: Source,
+    /// What the copier itself waits for.
+    pub(super) durable: Durable,
 }
 
 /// Copying beside a file that others use, with little memory.
@@ -193,6 +195,8 @@ const SOURCE: [(&str, Source); 2] = [("cold", Source::Cold), ("warm", Source::Wa
 const SETTLE: [(&str, Settle); 2] = [("sync", Settle::Sync), ("alone", Settle::Alone)];
 const TARGETS: [(&str, Targets); 3] =
     [("new", Targets::New), ("over", Targets::Over), ("kept", Targets::Kept)];
+const DURABLE: [(&str, Durable); 3] =
+    [("none", Durable::None), ("file", Durable::File), ("full", Durable::Full)];
 const VERIFY: [(&str, Verify); 4] = [
     ("none", Verify::None),
     ("in-flight", Verify::InFlight),
@@ -223,10 +227,11 @@ impl Play {
             "tree" => {
                 // Not `threads`: ladders of threads also run in small images of our own, which have
                 // no room for copies.
-                own.only(&["workers", "source"])?;
+                own.only(&["workers", "source", "durable"])?;
                 let threads = own.count("workers", THREADS_MAX)?.map(|n| n as usize);
                 let source = own.word("source", Source::Warm, &SOURCE)?;
-                Ok(Self::Tree(Tree { threads, source }))
+                let durable = own.word("durable", Durable::None, &DURABLE)?;
+                Ok(Self::Tree(Tree { threads, source, durable }))
             }
             "beside" => {
                 only(&["way", "bystander", "memory"])?;
@@ -288,7 +293,14 @@ impl Play {
                     Source::Cold => "data from the device",
                     Source::Warm => "data from memory",
                 };
-                format!("a tree is copied by {threads}, {from}; then its file system is synced")
+                let waits = match tree.durable {
+                    Durable::None => "",
+                    Durable::File => ", each file on the device before it has its name",
+                    Durable::Full => ", files and directories on the device when it ends",
+                };
+                format!(
+                    "a tree is copied by {threads}, {from}{waits}; then its file system is synced"
+                )
             }
             Self::Beside(beside) => format!(
                 "with {} of memory a file is copied {} beside {} that others keep reading",
@@ -337,6 +349,7 @@ mod tests {
             ("copy:series", "way=WAY is needed"),
             ("copy:requests/depth=1", "no setting 'depth'"),
             ("copy:tree/block=64KiB", "no setting 'block'"),
+            ("copy:tree/durable=yes", "durable is one of none, file, full"),
             ("read/threads:n=1", "not a copy"),
         ] {
             let error = of(text).unwrap_err();

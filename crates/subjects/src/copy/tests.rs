@@ -80,7 +80,11 @@ fn odd_requests_are_refused_or_go_through_memory() {
 
 #[test]
 fn a_tree_is_copied_whole() {
-    for plan in ["copy:tree/workers=2,source=warm", "copy:tree/source=cold"] {
+    for plan in [
+        "copy:tree/workers=2,source=warm",
+        "copy:tree/source=cold",
+        "copy:tree/durable=file,source=warm",
+    ] {
         let Some(seen) = played_on(plan, "count=60,size=uniform(min=0,max=9000),layout=deep")
         else {
             return;

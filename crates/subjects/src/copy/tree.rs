@@ -17,7 +17,8 @@ pub(super) fn play(order: &RunOrder, play: Tree) -> Result<Measured, String> {
     let root = Dir::open(&place.path).map_err(|e| format!("open the target: {e}"))?;
     cache::flush_file_system(&root).map_err(|e| format!("flush the file system: {e}"))?;
     make(order, play.source)?;
-    let options = Options { recursive: true, threads: play.threads, ..Options::default() };
+    let Tree { threads, durable, .. } = play;
+    let options = Options { recursive: true, threads, durable, ..Options::default() };
     let mut stage = Stage::open(&order.dir)?;
     stage.sampler.mark("copy");
     let start = monotonic_ns();

@@ -3,6 +3,8 @@
 //! /proc/vmstat has 180 lines of which few are wanted, a hundred times a second. The line of each
 //! name is learned once; later readings look at those lines only and compare the name, so a kernel
 //! that answers otherwise is noticed and learned again. Nothing is allocated after the first text.
+//! What stands behind the last of them need not be read at all ([`Keyed::reach`]), nor written by the
+//! kernel.
 
 /// Wanted names and where they stand.
 #[derive(Debug, Clone)]
@@ -10,12 +12,14 @@ pub struct Keyed {
     keys: &'static [&'static str],
     /// Line and index of the name, by line.
     places: Vec<(usize, usize)>,
+    /// Where the last of these lines ended, bytes.
+    reach: usize,
 }
 
 impl Keyed {
     /// Wants `keys`.
     pub fn new(keys: &'static [&'static str]) -> Self {
-        Self { keys, places: Vec::with_capacity(keys.len()) }
+        Self { keys, places: Vec::with_capacity(keys.len()), reach: 0 }
     }
 
     /// Puts the number of each name into the place of the same index; `None` for a name that the
@@ -25,20 +29,38 @@ impl Keyed {
     ///
     /// If `values` is not as long as the names.
     pub fn read(&mut self, text: &str, values: &mut [Option<u64>]) {
-        assert_eq!(values.len(), self.keys.len(), "one place for each name");
-        values.fill(None);
-        if self.places.is_empty() || !self.follow(text, values) {
+        if !self.read_part(text, values) {
             self.learn(text);
             values.fill(None);
             self.follow(text, values);
         }
     }
 
+    /// As [`Keyed::read`] of the beginning of a text; false if a line that had a name is not there
+    /// whole any more, or nothing was learned yet: then the whole text must be read.
+    ///
+    /// # Panics
+    ///
+    /// If `values` is not as long as the names.
+    pub fn read_part(&mut self, text: &str, values: &mut [Option<u64>]) -> bool {
+        assert_eq!(values.len(), self.keys.len(), "one place for each name");
+        values.fill(None);
+        !self.places.is_empty() && self.follow(text, values)
+    }
+
+    /// How much of the text must be read to have every name that it had, bytes; 0 if nothing was
+    /// learned yet. A little more is wanted, because numbers grow.
+    pub fn reach(&self) -> usize {
+        self.reach
+    }
+
     /// Reads the known lines; false if the text is another one.
-    fn follow(&self, text: &str, values: &mut [Option<u64>]) -> bool {
+    fn follow(&mut self, text: &str, values: &mut [Option<u64>]) -> bool {
         let mut places = self.places.iter();
         let Some(mut next) = places.next() else { return true };
-        for (number, line) in text.lines().enumerate() {
+        let mut end = 0;
+        for (number, line) in text.split_inclusive('\n').enumerate() {
+            end += line.len();
             if number < next.0 {
                 continue;
             }
@@ -47,7 +69,12 @@ impl Keyed {
             values[next.1] = digits.and_then(|digits| digits.parse().ok());
             match places.next() {
                 Some(place) => next = place,
-                None => return true,
+                // A line without its end may lack digits.
+                None if line.ends_with('\n') => {
+                    self.reach = end;
+                    return true;
+                }
+                None => return false,
             }
         }
         false
@@ -55,6 +82,7 @@ impl Keyed {
 
     fn learn(&mut self, text: &str) {
         self.places.clear();
+        self.reach = 0;
         for (number, line) in text.lines().enumerate() {
             let known = |key: usize| self.places.iter().any(|(_, old)| *old == key);
             let found = self.keys.iter().position(|key| after(line, key).is_some());
@@ -92,6 +120,21 @@ mod tests {
         assert_eq!(values, [None, Some(5), Some(3), None]);
         keyed.read("", &mut values);
         assert_eq!(values, [None; 4]);
+    }
+
+    #[test]
+    fn the_beginning_of_a_text_is_enough_or_said_not_to_be() {
+        let text = "ab 2\nx 9\na: 1234 kB\nzero 77\nrest 1\n";
+        let mut keyed = Keyed::new(KEYS);
+        let (mut values, mut wanted) = ([None; 4], [None; 4]);
+        assert!(!keyed.read_part(text, &mut values) && keyed.reach() == 0, "nothing was learned");
+        keyed.read(text, &mut wanted);
+        assert_eq!(keyed.reach(), text.len() - "rest 1\n".len());
+        for cut in 0..=text.len() {
+            let is_enough = keyed.read_part(&text[..cut], &mut values);
+            assert_eq!(is_enough, cut >= keyed.reach(), "{cut} bytes");
+            assert!(!is_enough || values == wanted, "{cut} bytes: {values:?}");
+        }
     }
 
     proptest! {

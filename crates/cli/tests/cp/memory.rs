@@ -1,0 +1,44 @@
+//! How much memory a copy takes: no more for a larger file or more files.
+
+use crate::{ioloom, place};
+use ioloom_sys::proc::{Who, usage};
+use ioloom_testbed::alone;
+use std::fs;
+use std::io::Write;
+use std::path::Path;
+
+/// Peak resident memory that a copy may take, the program itself included.
+const PEAK_MAX_BYTES: u64 = 64 << 20;
+const BIG_MIB: usize = 256;
+const FILES: usize = 20_000;
+
+fn make(source: &Path) {
+    fs::create_dir_all(source.join("many")).unwrap();
+    for number in 0..FILES {
+        fs::write(source.join(format!("many/{number}")), number.to_string()).unwrap();
+    }
+    // A little at a time: what a child begins with counts to its peak.
+    let mut big = fs::File::create(source.join("big")).unwrap();
+    (0..BIG_MIB * 16).for_each(|i| big.write_all(&[i as u8; 64 << 10]).unwrap());
+}
+
+#[test]
+fn a_copy_takes_no_more_memory_for_more() {
+    if !alone("memory::a_copy_takes_no_more_memory_for_more") {
+        return;
+    }
+    let dir = place();
+    make(&dir.path().join("source"));
+    for args in [
+        &["-a", "source", "tree"][..],
+        &["source/big", "buffered", "--mode", "buffered"],
+        &["-a", "source", "resumed", "--resume", "--verify", "cache"],
+    ] {
+        let ran = ioloom().current_dir(dir.path()).arg("cp").args(args).output().unwrap();
+        assert!(ran.status.success(), "{args:?}: {}", crate::said(&ran));
+        // The largest of the children so far.
+        let peak = usage(Who::Children).unwrap().peak_rss_bytes;
+        println!("{args:?}: at most {} KiB", peak >> 10);
+        assert!(peak <= PEAK_MAX_BYTES, "{args:?} took {} MiB", peak >> 20);
+    }
+}
