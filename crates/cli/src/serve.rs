@@ -129,8 +129,13 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     loops: Option<u16>,
 
+    /// How long models epoll and epoll-et look for the next request before they sleep, while that
+    /// brings something; 0 never
+    #[arg(long, value_name = "TIME", value_parser = time, default_value = "50us")]
+    spin: Duration,
+
     /// Processor time that each order and each list takes beside its own; for experiments
-    #[arg(long, value_name = "TIME", value_parser = service_time, default_value = "0s")]
+    #[arg(long, value_name = "TIME", value_parser = time, default_value = "0s")]
     service_time: Duration,
 
     /// Serve only who shows the word in this file; nobody else may read it
@@ -158,7 +163,7 @@ struct Served {
     log_number: u64,
 }
 
-fn service_time(text: &str) -> Result<Duration, String> {
+fn time(text: &str) -> Result<Duration, String> {
     parse_duration_ns(text).map(Duration::from_nanos).map_err(|error| error.to_string())
 }
 
@@ -246,6 +251,7 @@ fn config(args: &ServeArgs, connections: usize) -> Config {
             waiting: args.waiting.into(),
             idle: seconds(args.idle),
             request: seconds(args.request_time),
+            spin: args.spin,
             ..Limits::default()
         },
         cores: args.loops.map_or_else(|| ioloom_machine::usable() as usize, usize::from),

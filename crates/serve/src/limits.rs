@@ -20,6 +20,9 @@ pub struct Limits {
     /// How long a connection that says nothing may keep others from being served, in models in
     /// which it can.
     pub hog: Duration,
+    /// How long a single loop of epoll looks for the next request before it sleeps, where looking
+    /// brings something; zero for never.
+    pub spin: Duration,
     /// How long a server that was asked to stop may finish what it has begun.
     pub stop: Duration,
     /// Threads of models that have a number of them.
@@ -38,6 +41,7 @@ impl Default for Limits {
             drain: Duration::from_secs(30),
             idle: Duration::ZERO,
             hog: Duration::from_secs(1),
+            spin: Duration::from_micros(50),
             stop: Duration::from_secs(5),
             threads: 10,
             waiting: 16,

@@ -4,6 +4,7 @@
 //! of the store: the busier the loop, the larger the batch. The four ways to wait share this loop;
 //! by edge, a connection that has not been read to its end goes on in the next turn without waiting.
 
+use super::patience::Patience;
 use super::{Port, connections_max};
 use crate::connection::{Connection, Next};
 use crate::error::ServeError;
@@ -67,6 +68,7 @@ pub(super) struct EventLoop<'a> {
     service: &'a Arc<Service>,
     number: usize,
     waiter: Box<dyn Waiter>,
+    patience: Patience,
     ports: Vec<Port>,
     hand_to: Vec<Sender<(Socket, Settings)>>,
     handed: usize,
@@ -114,10 +116,15 @@ impl<'a> EventLoop<'a> {
                 .map_err(ServeError::system(cannot))?;
         }
         let now_ns = clock::monotonic_ns();
+        // Several loops would take the processors from each other, and from the clients.
+        let looks =
+            matches!(carrier, Carrier::Inline) && service.loops() == 1 && waiter.asks_at_one_cost();
+        let look_ns = if looks { service.limits.spin.as_nanos() as u64 } else { 0 };
         Ok(Self {
             service,
             number,
             waiter,
+            patience: Patience::new(look_ns),
             ports,
             hand_to,
             handed: 0,
@@ -144,9 +151,7 @@ impl<'a> EventLoop<'a> {
         loop {
             let goes_on = !self.queue.is_empty() || !self.more_to_accept.is_empty();
             let timeout = if goes_on { Duration::ZERO } else { LOOK };
-            self.waiter
-                .wait(&mut ready, Some(timeout))
-                .map_err(ServeError::system("wait for connections"))?;
+            self.wait(&mut ready, timeout).map_err(ServeError::system("wait for connections"))?;
             self.now_ns = clock::monotonic_ns();
             if self.service.is_stopping() {
                 self.begin_stop();
@@ -163,6 +168,29 @@ impl<'a> EventLoop<'a> {
                 return Ok(());
             }
         }
+    }
+
+    /// Waits until something is ready; where the next request comes soon, without sleeping.
+    fn wait(&mut self, ready: &mut Vec<Ready>, timeout: Duration) -> io::Result<()> {
+        if timeout.is_zero() {
+            return self.waiter.wait(ready, Some(timeout));
+        }
+        let start = clock::monotonic_ns();
+        let look_ns = self.patience.look_ns();
+        if look_ns == 0 {
+            self.waiter.wait(ready, Some(timeout))?;
+            self.patience.slept(clock::monotonic_ns() - start);
+            return Ok(());
+        }
+        while clock::monotonic_ns() - start < look_ns {
+            self.waiter.wait(ready, Some(Duration::ZERO))?;
+            if !ready.is_empty() {
+                self.patience.found();
+                return Ok(());
+            }
+        }
+        self.patience.in_vain();
+        self.waiter.wait(ready, Some(timeout))
     }
 
     /// Puts what is ready into the turn, and accepts.

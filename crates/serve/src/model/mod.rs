@@ -3,6 +3,7 @@
 
 mod blocking;
 mod event_loop;
+mod patience;
 #[cfg(feature = "tokio")]
 mod tokio;
 mod uring;

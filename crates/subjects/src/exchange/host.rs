@@ -110,6 +110,8 @@ fn words(shape: &Shape, dir: &Path) -> Vec<String> {
         ("--store", shape.store.name()),
         ("--dialect", dialect),
         ("--threads", &shape.threads.to_string()),
+        // What a model costs is asked for, and looking for requests would hide it.
+        ("--spin", "0s"),
         ("--service-time", &spell_ns(shape.service.as_nanos() as u64)),
         // As many clients as there are may wait for a thread of the pool, as in the backlog of the
         // published server.
@@ -194,7 +196,12 @@ impl Host {
             listen: SocketAddr::from(([127, 0, 0, 1], 0)),
             listen_line: None,
             settings: Settings { classic, ..Settings::default() },
-            limits: Limits { threads, waiting: usize::from(u16::MAX), ..Limits::default() },
+            limits: Limits {
+                threads,
+                waiting: usize::from(u16::MAX),
+                spin: Duration::ZERO,
+                ..Limits::default()
+            },
             cores: proc::affinity_cpus().unwrap_or(1) as usize,
             token: None,
             service_time: shape.service,

@@ -61,6 +61,10 @@ pub trait Waiter {
     fn is_by_edge(&self) -> bool {
         false
     }
+    /// Whether a wait costs the same however many descriptors there are.
+    fn asks_at_one_cost(&self) -> bool {
+        false
+    }
 }
 
 fn raw(fd: &dyn AsFd) -> RawFd {
@@ -367,6 +371,9 @@ macro_rules! waiter {
             }
             fn is_by_edge(&self) -> bool {
                 $by_edge
+            }
+            fn asks_at_one_cost(&self) -> bool {
+                true
             }
         }
     };
