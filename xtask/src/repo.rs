@@ -59,7 +59,8 @@ impl Repo {
                 let entry = entry.with_context(|| format!("list {}", path.display()))?;
                 let file = dir.join(entry.file_name());
                 let kind = entry.file_type().with_context(|| format!("{}", file.display()))?;
-                if kind.is_file() {
+                // In a further working tree of git `.git` is a file.
+                if kind.is_file() && file != Path::new(".git") {
                     found.push(file);
                 } else if kind.is_dir() && !is_skipped(&file) {
                     open.push(file);

@@ -1,4 +1,4 @@
-//! A disk whose power can be cut: an ext4 in a file, mounted through a loop device.
+//! A disk whose power can be cut: a file system in a file, mounted through a loop device.
 //!
 //! What the loop device was given stands in the file, what only the page cache of the file system has
 //! does not. So a copy of the file, made without any sync, is what a machine finds when its power went
@@ -15,7 +15,7 @@ use tempfile::TempDir;
 /// How often a busy file system is tried again.
 const UMOUNT_TRIES: u32 = 1000;
 
-/// A mounted ext4 in a file; unmounted when it goes.
+/// A mounted file system in a file; unmounted when it goes.
 #[derive(Debug)]
 pub struct Disk {
     point: TempDir,
@@ -26,12 +26,22 @@ impl Disk {
     /// Makes an ext4 of so many bytes in the file `image`, which is made, and mounts it. None, with a
     /// word, where this user may not.
     pub fn make(image: &Path, bytes: u64) -> Option<Self> {
+        Self::make_as("ext4", image, bytes)
+    }
+
+    /// The same with a file system of another kind, as `mkfs.KIND` makes it. None, with a word, where
+    /// that is not installed too.
+    pub fn make_as(kind: &str, image: &Path, bytes: u64) -> Option<Self> {
         File::create(image).and_then(|file| file.set_len(bytes)).expect("room for an image");
-        let made = Command::new("mkfs.ext4").args(["-q", "-F"]).arg(image).output();
-        if !made.is_ok_and(|output| output.status.success()) {
-            println!("skipped: mkfs.ext4 does not run");
-            return None;
+        let mut mkfs = Command::new(format!("mkfs.{kind}"));
+        if kind == "ext4" {
+            mkfs.arg("-F");
         }
+        let Ok(made) = mkfs.arg("-q").arg(image).output() else {
+            println!("skipped: mkfs.{kind} does not run");
+            return None;
+        };
+        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
         Self::mount(image)
     }
 
@@ -60,6 +70,18 @@ impl Disk {
         let copied = Command::new("cp").arg("--sparse=always").arg(&self.image).arg(copy).status();
         assert!(copied.expect("cp starts").success(), "no room for a copy of the image");
         Self::mount(copy)
+    }
+
+    /// The file that it lies in.
+    pub fn image(&self) -> &Path {
+        &self.image
+    }
+
+    /// From now on nothing can be written to it.
+    pub fn set_read_only(&self) {
+        let mounted = Command::new("mount").args(["-o", "remount,ro"]).arg(self.path()).output();
+        let mounted = mounted.expect("mount starts");
+        assert!(mounted.status.success(), "{}", String::from_utf8_lossy(&mounted.stderr));
     }
 
     /// Brings everything to the device.

@@ -29,7 +29,7 @@ fn attempt(disk: &Place, from: &Path, verify: Verify) -> (Report, PathBuf) {
     let image = disk.image().unwrap();
     let marker = fs::read(from).unwrap()[1_000_000..1_000_064].to_vec();
     let options = Options { verify, ..Options::default() };
-    let saboteur = Saboteur { image, marker };
+    let saboteur = Saboteur { image: image.to_owned(), marker };
     let target = Target::As(to.clone());
     let sources = [from.to_owned()];
     let report = copy(&sources, &target, &options, &saboteur, &Progress::default()).unwrap();
