@@ -303,24 +303,37 @@ fn a_full_target_is_told_before_the_first_byte_and_keeps_what_it_had() {
     }
 }
 
-#[test]
-fn modes_that_are_not_offered_are_refused_and_the_others_give_the_same_bytes() {
-    let place = Place::disk();
+/// Copies a file in every way that is offered; which those are.
+fn by_every_mode(place: &Place) -> Vec<Mode> {
     let from = place.path().join("from");
     let bytes: Vec<u8> = (0..3_000_001u32).map(|i| (i * 7 % 251) as u8).collect();
     fs::write(&from, &bytes).unwrap();
+    let mut offered = Vec::new();
     for mode in [Mode::Range, Mode::Buffered, Mode::Uncached, Mode::Direct, Mode::Reflink] {
         let to = place.path().join(mode.word());
         let report = one(&from, &to, &Options { mode: Some(mode), ..Options::default() });
         if report.errors_count > 0 {
-            println!("{mode}: {}", told(&report));
+            println!("{}: {mode}: {}", place.kind, told(&report));
             assert!(report.errors[0].is_refused() || mode == Mode::Reflink);
             assert!(!to.exists());
             continue;
         }
         assert_eq!(report.modes, [(mode, 1)]);
         assert!(fs::read(&to).unwrap() == bytes, "{mode}");
+        offered.push(mode);
     }
+    offered
+}
+
+#[test]
+fn modes_that_are_not_offered_are_refused_and_the_others_give_the_same_bytes() {
+    let place = Place::disk();
+    assert!(by_every_mode(&place).contains(&Mode::Buffered));
+    for kind in ["xfs", "btrfs"] {
+        let Some(sharing) = Place::mounted(kind, 320) else { continue };
+        assert!(by_every_mode(&sharing).contains(&Mode::Reflink), "{kind} shares blocks");
+    }
+    let from = place.path().join("from");
     let Some(memory) = Place::memory() else { return };
     for mode in [Mode::Direct, Mode::Uncached] {
         let to = memory.path().join("to");
