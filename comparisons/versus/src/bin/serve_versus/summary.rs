@@ -98,23 +98,26 @@ impl Table<'_> {
              by block, 95 % interval; above 1 ours was better. `busy` is the share of its processor \
              that the server used: well below 100 % the client was the bottleneck, and the processor \
              time for each request tells what the rate cannot. The last column is that of the peer \
-             over that of ours.\n\n\
+             over that of ours. Where there are several of ours, the ratios are in their order.\n\n\
              | level | c | P | server | requests/s (median, min-max) | p99 ms | µs each | busy | \
              ours over it | its µs over ours |\n|---|---|---|---|---|---|---|---|---|---|\n",
         );
         let (mut cells, mut won, mut cheaper) = (0, 0, 0);
         for (at, arm) in self.arms(Part::Redis) {
             let is_ours = matches!(arm.server, Server::Ours(_));
-            let beside = self.arms(Part::Redis).find(|(_, other)| other.is_beside(arm));
-            let first = beside.map_or(at, |(first, _)| first);
-            let by_rate = self.ratio(first, at, |run| run.rate_per_s);
-            let by_cpu = self.ratio(at, first, Run::cpu_us);
+            let [by_rate, by_cpu] =
+                if is_ours { [Vec::new(), Vec::new()] } else { self.of_each_of_ours(at, arm) };
             if !is_ours {
+                let reached = |ratios: &[Option<Ratio>]| {
+                    usize::from(ratios.first().is_some_and(|r| r.is_some_and(|r| r.lo >= 1.0)))
+                };
                 cells += 1;
-                won += usize::from(by_rate.is_some_and(|ratio| ratio.lo >= 1.0));
-                cheaper += usize::from(by_cpu.is_some_and(|ratio| ratio.lo >= 1.0));
+                won += reached(&by_rate);
+                cheaper += reached(&by_cpu);
             }
-            let compared = if at == first { [None, None] } else { [by_rate, by_cpu] };
+            let joined = |ratios: Vec<Option<Ratio>>| {
+                ratios.into_iter().map(told).collect::<Vec<_>>().join("; ")
+            };
             writeln!(
                 text,
                 "| {} | {} | {} | {} | {} | {:.3} | {:.2} | {:.0} % | {} | {} |",
@@ -126,8 +129,8 @@ impl Table<'_> {
                 self.median(at, |run| run.p99_ms),
                 self.median(at, Run::cpu_us),
                 self.median(at, Run::busy) * 100.0,
-                told(compared[0]),
-                told(compared[1]),
+                joined(by_rate),
+                joined(by_cpu),
             )?;
         }
         writeln!(
@@ -137,6 +140,18 @@ impl Table<'_> {
              above)."
         )?;
         Ok(())
+    }
+
+    /// Rates of each of ours in a peer's cell over its rate, and its processor time over theirs.
+    fn of_each_of_ours(&self, at: usize, arm: &Arm) -> [Vec<Option<Ratio>>; 2] {
+        let is_ours = |other: &Arm| matches!(other.server, Server::Ours(_));
+        let ours = self.arms(Part::Redis).filter(|(_, o)| is_ours(o) && o.is_beside(arm));
+        ours.map(|(own, _)| {
+            let by_rate = self.ratio(own, at, |run| run.rate_per_s);
+            (by_rate, self.ratio(at, own, Run::cpu_us))
+        })
+        .unzip::<_, _, Vec<_>, Vec<_>>()
+        .into()
     }
 
     fn levels(&self, text: &mut String) -> Result<()> {
