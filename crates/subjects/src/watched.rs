@@ -91,10 +91,17 @@ fn add(record: &Record, start_ns: u64, trace: &mut Trace) {
     trace.evidence.sources.push(SourceReport {
         name: "proc.counters".to_owned(),
         records: record.samples.len() as u64,
-        lost: record.late + record.thinned,
+        // Sums lose nothing when a sample comes late or goes; their curves are coarser then.
+        lost: 0,
         ns_per_event: Some(record.cpu_ns as f64 / record.samples.len() as f64),
         privilege: "user".to_owned(),
     });
+    let fewer = record.late + record.thinned;
+    if fewer > 0 {
+        let words =
+            format!("counters: {fewer} samples came late or made room, so curves are coarser");
+        trace.evidence.notes.push(words);
+    }
 }
 
 /// Gives threads the roles of a subject and leaves out what is no part of the run.
