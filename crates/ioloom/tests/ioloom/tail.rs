@@ -1,8 +1,9 @@
 //! The end of a run: what one worker has read is computed by all.
 
-use crate::support::{content, plan};
+use crate::support::{content, make, plan, roots};
 use ioloom::{Cancel, Error, Errors, File, FnError};
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex};
 use std::thread::{ThreadId, current};
 use std::time::Duration;
@@ -85,4 +86,25 @@ fn resting_workers_end_with_the_run() {
     };
     let run = std::panic::catch_unwind(|| files().map(panicking).run().map(|_| ()));
     assert!(run.is_err());
+}
+
+/// Workers beyond the permits, which long functions bring, sleep for the one permit while its holder
+/// finds hit after hit. Who has nothing left to do, or waits, must not take the permit with it: the
+/// others would sleep for ever.
+#[test]
+fn a_worker_that_waits_or_rests_has_given_its_permit_back() {
+    let (_dir, paths) = make(&roots()[0], &vec![100; 3000]);
+    for round in 0..10 {
+        let seen = AtomicU64::new(0);
+        let plan = plan("nowait/window:l=512,p=1");
+        let run = ioloom::files(&paths).pin(plan).for_each(|_| {
+            let at = seen.fetch_add(1, Ordering::Relaxed);
+            if at < 60 || at > 2980 - round * 40 {
+                std::thread::sleep(Duration::from_micros(300));
+            }
+            Ok(())
+        });
+        run.unwrap();
+        assert_eq!(seen.into_inner(), 3000);
+    }
 }
