@@ -50,8 +50,8 @@ impl Ramp {
         self.pause_ns
     }
 
-    /// Counts from before the run, of which nothing follows.
-    pub fn begin(&mut self, files: u64, waits: u64) {
+    /// What was counted up to here is forgotten.
+    fn begin(&mut self, files: u64, waits: u64) {
         (self.files, self.waits) = (files, waits);
     }
 

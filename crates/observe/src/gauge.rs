@@ -20,6 +20,7 @@ struct Line {
     ready: AtomicU32,
     files: AtomicU64,
     bytes: AtomicU64,
+    misses: AtomicU64,
 }
 
 /// The numbers of every thread, and a line for what all have in common.
@@ -73,6 +74,19 @@ impl Gauges {
         let files = line.files.load(Ordering::Relaxed) + u64::from(whole);
         line.files.store(files, Ordering::Relaxed);
         line.bytes.store(line.bytes.load(Ordering::Relaxed) + bytes, Ordering::Relaxed);
+    }
+
+    /// Thread `thread`, the only one that calls this for its number, began a read that was not there
+    /// at once.
+    #[inline]
+    pub fn missed(&self, thread: usize) {
+        let misses = &self.0[thread].misses;
+        misses.store(misses.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+    }
+
+    /// Reads of all threads that were not there at once.
+    pub fn misses(&self) -> u64 {
+        self.0.iter().map(|line| line.misses.load(Ordering::Relaxed)).sum()
     }
 
     /// All threads together.

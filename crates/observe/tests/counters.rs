@@ -3,7 +3,7 @@
 #![allow(clippy::print_stdout, reason = "a skipped test says so")]
 
 use ioloom_observe::counters::{
-    Field, Options, PagingRates, Reader, Record, Sample, Sampler, devices, memory, paging,
+    Field, Options, PagingRates, Reader, Record, Sample, Sampler, Scope, devices, memory, paging,
 };
 use ioloom_sys::fault;
 use std::fs;
@@ -150,7 +150,7 @@ fn a_captured_tree_is_read_and_gaps_are_unknown() {
     captured(temp.path(), "nr_dirty 5\npgpgin 100\n");
     let mut reader = Reader::open(temp.path());
     reader.follow(&[7, 8]);
-    let sample = reader.read(true);
+    let sample = reader.read(Scope::All);
     assert_eq!(sample.get(Field::Dirty), Some(5));
     assert_eq!(sample.get(Field::PageIn), Some(100));
     assert_eq!(sample.get(Field::PageOut), None, "this kernel does not have it");
@@ -163,13 +163,15 @@ fn a_captured_tree_is_read_and_gaps_are_unknown() {
     fs::write(temp.path().join("sys/block/sdb/stat"), "0 0 0 0 0 0 0 0 0 0 0\n").unwrap();
     reader.watch_device("sdb");
     assert_eq!(reader.devices(), ["sdb", "sda"]);
-    assert_eq!(reader.read(false).disk(1).unwrap().requests[0], 1);
+    assert_eq!(reader.read(Scope::Quick).disk(1).unwrap().requests[0], 1);
     assert_eq!(memory(&sample), None, "not all columns are there");
     assert_eq!(reader.missing().len(), 2, "{:?}", reader.missing());
-    assert_eq!(reader.read(false).get(Field::MemTotal), None);
+    assert_eq!(reader.read(Scope::Quick).get(Field::MemTotal), None);
+    assert_eq!(reader.read(Scope::Quick).get(Field::IoSome), None);
+    assert_eq!(reader.read(Scope::Pressure).get(Field::IoSome), Some(77));
     // What a process did stays when it has gone.
     fs::write(temp.path().join("proc/7/io"), "").unwrap();
-    assert_eq!(reader.read(false).get(Field::TaskWritten), Some(8192));
+    assert_eq!(reader.read(Scope::Quick).get(Field::TaskWritten), Some(8192));
 }
 
 #[test]
@@ -179,10 +181,10 @@ fn a_text_longer_than_a_page_is_read_whole() {
     let filler: String = (0..900).map(|i| format!("filler_{i} {i}\n")).collect();
     captured(temp.path(), &format!("{filler}pgpgin 41\n"));
     let mut reader = Reader::open(temp.path());
-    assert_eq!(reader.read(false).get(Field::PageIn), Some(41));
+    assert_eq!(reader.read(Scope::Quick).get(Field::PageIn), Some(41));
     fs::write(temp.path().join("proc/vmstat"), format!("{filler}pgpgin 42\n")).unwrap();
-    assert_eq!(reader.read(false).get(Field::PageIn), Some(42));
-    assert_eq!(reader.read(false).get(Field::PageIn), Some(42));
+    assert_eq!(reader.read(Scope::Quick).get(Field::PageIn), Some(42));
+    assert_eq!(reader.read(Scope::Quick).get(Field::PageIn), Some(42));
 }
 
 #[test]
@@ -190,10 +192,10 @@ fn nothing_there_is_nothing_known() {
     let _alone = alone();
     let temp = tempfile::tempdir().unwrap();
     let mut reader = Reader::open(temp.path());
-    let sample = reader.read(true);
+    let sample = reader.read(Scope::All);
     assert!(Field::ALL.iter().all(|field| sample.get(*field).is_none()));
     assert!(reader.missing().iter().all(|line| line.contains("proc") || line.contains("sys")));
-    assert_eq!(paging(&sample, &reader.read(true)), None);
+    assert_eq!(paging(&sample, &reader.read(Scope::All)), None);
 }
 
 #[test]
@@ -205,7 +207,7 @@ fn each_call_that_fails_leaves_a_gap() {
     let all = {
         let mut reader = Reader::open(temp.path());
         reader.follow(&[7]);
-        known(&reader.read(true))
+        known(&reader.read(Scope::All))
     };
     for op in ["open", "pread"] {
         for n in 1..12 {
@@ -219,13 +221,13 @@ fn each_call_that_fails_leaves_a_gap() {
                 reader.follow(&[7]);
                 fault::set(&format!("pread:{n}:5"));
             }
-            let first = reader.read(true);
+            let first = reader.read(Scope::All);
             fault::set("");
             let seen = known(&first);
             assert!(seen <= all, "{op} {n}");
             // A failed read is a gap of that moment, but for a process, which is then taken as gone.
             if op == "pread" {
-                assert!(known(&reader.read(true)) + 3 >= all, "{op} {n}");
+                assert!(known(&reader.read(Scope::All)) + 3 >= all, "{op} {n}");
             }
         }
     }

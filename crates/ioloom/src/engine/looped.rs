@@ -6,9 +6,10 @@
 //!
 //! A worker starts reads until its share is full, computes what is ready, and waits only when
 //! nothing is ready. What was in memory is computed at once, in a buffer that is still warm, as long
-//! as functions are short; with long ones it is queued, so that the device has work meanwhile. What it does next is decided by `control::Admission`, the same code that a
-//! simulator drives. Ready pieces stand in a queue of their own for each worker, from which workers
-//! that have nothing ready take the oldest before they wait; only the owner reaps.
+//! as functions are short; with long ones it is queued, so that the device has work meanwhile. What it
+//! does next is decided by `control::Admission`, the same code that a simulator drives. Ready pieces
+//! stand in a queue of their own for each worker, from which workers that have nothing ready take the
+//! oldest before they wait; only the owner reaps.
 //!
 //! ```text
 //! worker 0: issue … issue | reap → queue 0 → compute, compute …
@@ -351,6 +352,7 @@ impl<'e, W: Work> Loop<'_, 'e, W> {
                 }
             }
             Started::Pending => {
+                self.worker.shared.gauges.missed(self.worker.number);
                 self.hits = 0;
                 self.kept = None;
             }

@@ -30,7 +30,7 @@ use ioloom_model::{Buffers, CallKind, Method, Plan, ReadAhead, Schedule, table};
 use ioloom_observe::{Gauges, Meter};
 use std::any::Any;
 use std::borrow::Cow;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 pub(crate) use work::Worker;
 
@@ -65,6 +65,8 @@ pub(crate) struct Shared<'e> {
     spares: bool,
     /// Largest file in whole-file form, bytes.
     pub(crate) whole_max: u64,
+    /// Reads that blocked because a file system could not say whether they would.
+    pub(crate) unanswered: AtomicU64,
     live: AtomicUsize,
     fatal: Mutex<Option<Error>>,
     panic: Mutex<Option<Box<dyn Any + Send>>>,
@@ -307,6 +309,7 @@ pub(crate) fn execute<W: Work>(
         first_charge,
         spares,
         whole_max,
+        unanswered: AtomicU64::new(0),
         live: AtomicUsize::new(0),
         fatal: Mutex::new(None),
         panic: Mutex::new(None),

@@ -147,9 +147,9 @@ fn together<W: Work>(team: Team<'_, W>) -> Together<W::Local> {
         if let Some(traced) = team.traced {
             traced.begin(all.start);
         }
-        ramp.begin(0, waits());
+        let looks = Looks::new(shared);
         team.gate.open(all.start);
-        team.watch(&mut ramp, |more| team.start_more(scope, more, &mut handles));
+        team.watch(&mut ramp, looks, |more| team.start_more(scope, more, &mut handles));
         for handle in handles {
             let out = handle.join().expect("panics are caught");
             let Some((report, local, end)) = out else { continue };
@@ -163,9 +163,39 @@ fn together<W: Work>(team: Team<'_, W>) -> Together<W::Local> {
     all
 }
 
-/// How often any thread of this process has waited so far.
-fn waits() -> u64 {
-    proc::usage(Who::Process).map_or(0, |usage| usage.voluntary_switches)
+/// How often the workers have waited for what they read.
+///
+/// The system counts all waits of a process. Those of the watching thread and those for permits are
+/// known. Threads that start wait for the lock of their common memory as well, and the more there are
+/// the more they do; so where reads tell whether they found their bytes in memory, no more waits count
+/// than reads did not, and blocks came from a device.
+struct Looks<'e> {
+    shared: &'e Shared<'e>,
+    before: proc::Usage,
+    /// Waits of the watching thread.
+    own: u64,
+}
+
+/// What a device is asked for at the least, for one name or inode.
+const BLOCK_BYTES: u64 = 4096;
+
+impl<'e> Looks<'e> {
+    fn new(shared: &'e Shared<'e>) -> Self {
+        Self { shared, before: proc::usage(Who::Process).unwrap_or_default(), own: 0 }
+    }
+
+    fn waits_for_reads(&self) -> u64 {
+        let Ok(now) = proc::usage(Who::Process) else { return 0 };
+        let for_permits = self.shared.permits.as_ref().map_or(0, Permits::sleeps);
+        let all = now.voluntary_switches.saturating_sub(self.before.voluntary_switches);
+        let for_reads = all.saturating_sub(self.own + for_permits);
+        if self.shared.plan.method != Method::Nowait {
+            return for_reads;
+        }
+        let blocks = now.read_bytes.saturating_sub(self.before.read_bytes) / BLOCK_BYTES;
+        let asked = self.shared.gauges.misses() + self.shared.unanswered.load(Ordering::Relaxed);
+        for_reads.min(asked + blocks)
+    }
 }
 
 impl<'e, W: Work> Team<'e, W> {
@@ -260,21 +290,15 @@ impl<'e, W: Work> Team<'e, W> {
     }
 
     /// Starts threads as they are needed and tells progress, until the last thread has ended.
-    fn watch(self, ramp: &mut Ramp, mut start_more: impl FnMut(u32)) {
+    fn watch(self, ramp: &mut Ramp, mut looks: Looks<'_>, mut start_more: impl FnMut(u32)) {
         let shared = self.shared;
         let mut told_ns = monotonic_ns();
-        // Each pause of this thread is a wait of the process that says nothing about reads, and so is
-        // each sleep of a worker for a permit.
-        let mut own_waits = 0;
         while shared.live.load(Ordering::Acquire) > 0 {
             let look = Duration::from_nanos(ramp.pause_ns());
             std::thread::park_timeout(if ramp.is_full() { PROGRESS } else { look.min(PROGRESS) });
-            own_waits += 1;
+            looks.own += 1;
             if !ramp.is_full() && !shared.stopping() {
-                let for_permits = shared.permits.as_ref().map_or(0, Permits::sleeps);
-                let for_reads = waits().saturating_sub(own_waits + for_permits);
-                let more = ramp.decide(shared.gauges.files(), for_reads);
-                start_more(more);
+                start_more(ramp.decide(shared.gauges.files(), looks.waits_for_reads()));
             }
             if shared.cancel.is_cancelled() {
                 shared.budget.close();

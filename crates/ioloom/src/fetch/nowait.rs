@@ -17,6 +17,7 @@ use ioloom_model::CallKind;
 use ioloom_sys::file::{self, Nowait};
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
+use std::sync::atomic::Ordering;
 
 struct Missed<'p, S> {
     item: Item<'p, S>,
@@ -67,6 +68,7 @@ impl<'p, S> NowaitWindow<'p, S> {
                 Started::Pending
             }
             Ok(Nowait::Unsupported) => {
+                cx.shared.unanswered.fetch_add(1, Ordering::Relaxed);
                 read_on(cx, item, file, lease, progress, (false, &mut self.parked))
             }
             Err(error) => Started::Failed(failed_on(&item, &file, Operation::Read, &error)),

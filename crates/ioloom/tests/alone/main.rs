@@ -7,6 +7,7 @@
 #[allow(dead_code, reason = "shared with the other test binaries")]
 mod support;
 
+use ioloom_model::CallKind;
 use support::{expected, lacks, list, make, plan, roots, run};
 
 fn status(field: &str) -> u64 {
@@ -29,6 +30,7 @@ fn memory_is_bounded_and_threads_end() {
     a_dropped_iterator_leaves_no_thread();
     large_and_small_files_stay_within_the_budget();
     more_files_take_no_more_memory();
+    files_in_memory_start_no_more_threads();
 }
 
 fn a_dropped_iterator_leaves_no_thread() {
@@ -94,5 +96,25 @@ fn more_files_take_no_more_memory() {
         }
         let peak = peak_kib(|| assert_eq!(many(15_000, text).unwrap(), 15_000 * 4096));
         assert!(peak < 2048, "{text}: {peak} KiB more for 15000 files");
+    }
+}
+
+/// Threads wait for the lock of their common memory, too: that is no reason for more of them.
+fn files_in_memory_start_no_more_threads() {
+    let device_bytes = || {
+        let io = std::fs::read_to_string("/proc/self/io").ok()?;
+        io.lines().find_map(|line| line.strip_prefix("read_bytes: ")).map(str::to_owned)
+    };
+    let sizes: Vec<usize> = (0..2000).map(|i| if i % 50 == 0 { 2 << 20 } else { 20_000 }).collect();
+    let (_dir, paths) = make(&roots()[0], &sizes);
+    for _ in 0..20 {
+        let before = device_bytes();
+        let files = ioloom::files(paths.clone()).pin(plan("nowait/window:l=256,p=2"));
+        let run = files.map(|f| Ok(f.bytes().iter().map(|byte| u64::from(*byte)).max())).run();
+        let measured = run.unwrap().measured;
+        let waited = measured.calls.get(&CallKind::Completion).is_some_and(|calls| calls.count > 0);
+        if !waited && before.is_some() && before == device_bytes() {
+            assert_eq!(measured.threads.len(), 2, "{measured:?}");
+        }
     }
 }

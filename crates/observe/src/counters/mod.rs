@@ -10,7 +10,8 @@
 //! /proc/vmstat is the dear one (the kernel adds up all processors and writes all lines): it is read
 //! only as far as its last wanted line. /proc/meminfo, of which only a few lines cannot be had from
 //! vmstat, is read every tenth time and at marks; so are devices that have done nothing for a while,
-//! whose first work may stand up to nine samples late. Memory is bounded:
+//! whose first work may stand up to nine samples late. Pressure, which the kernel adds up over all
+//! processors for each reader, is read every fifth time. Memory is bounded:
 //! when it is full every second sample goes and the period doubles; marks stay.
 //!
 //! What the numbers do not say: page-in and page-out count what is *submitted* to any device, direct
@@ -27,6 +28,6 @@ mod sampler;
 
 pub use field::{Field, Kind, Origin};
 pub use rates::{DeviceRates, MemoryLevels, PagingRates, devices, memory, paging};
-pub use read::{DEVICES_MAX, Reader, Sample};
+pub use read::{DEVICES_MAX, Reader, Sample, Scope};
 pub use record::Record;
 pub use sampler::{Options, Sampler};

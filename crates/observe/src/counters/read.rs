@@ -37,6 +37,17 @@ const fn keys<const N: usize>(origin: Origin) -> [&'static str; N] {
     found
 }
 
+/// How much of it all is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Scope {
+    /// What changes from one hundredth of a second to the next: paging, busy devices, tasks.
+    Quick,
+    /// Pressure as well: the kernel sums it up over all processors for each reader.
+    Pressure,
+    /// Everything: /proc/meminfo and idle devices too.
+    All,
+}
+
 /// All counters at one moment.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Sample {
@@ -228,8 +239,10 @@ impl Reader {
         }
     }
 
-    /// Reads everything; /proc/meminfo and idle devices only if `all`.
-    pub fn read(&mut self, all: bool) -> Sample {
+    /// Reads as much as `scope` says; what is not read is unknown in the sample, but for an idle
+    /// device, which stays as it was.
+    pub fn read(&mut self, scope: Scope) -> Sample {
+        let all = scope == Scope::All;
         let start_ns = monotonic_ns();
         let mut sample = Sample::NONE;
         if let Some((file, keyed)) = &mut self.vmstat {
@@ -238,7 +251,8 @@ impl Reader {
         if let Some((file, keyed)) = self.meminfo.as_mut().filter(|_| all) {
             keyed_into(file, keyed, Origin::Meminfo, &mut self.numbers, &mut sample);
         }
-        for (file, some, full) in &mut self.pressures {
+        let pressures = if scope >= Scope::Pressure { &mut self.pressures[..] } else { &mut [] };
+        for (file, some, full) in pressures {
             let found: Option<Pressure> = file.read().ok().and_then(parse_pressure);
             sample.set(*some, found.map(|found| found.some_us));
             if let Some(full) = full {

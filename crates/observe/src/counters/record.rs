@@ -68,28 +68,26 @@ impl Record {
     /// The curves, counted from `start_ns`: rates hold until the next point. A curve that is zero
     /// all the time is left out, but for dirty pages.
     pub fn series(&self, start_ns: u64) -> Vec<Series> {
-        let step = self.samples.len().div_ceil(POINTS_MAX).max(1);
-        let thin: Vec<&Sample> = self
-            .samples
-            .iter()
-            .enumerate()
-            .filter(|(i, sample)| i % step == 0 || sample.mark.is_some())
-            .map(|(_, sample)| sample)
-            .collect();
+        let all_samples: Vec<&Sample> = self.samples.iter().collect();
+        // Pressure is not read each time.
+        let pressed = all_samples.iter().copied().filter(|s| s.get(Field::CpuSome).is_some());
+        let pressed = thinned(&pressed.collect::<Vec<_>>());
+        let thin = thinned(&all_samples);
         let page = ioloom_sys::proc::page_bytes() as f64;
         let mut all = Vec::new();
         let level = |field: Field| {
             move |a: &Sample, _: &Sample| a.get(field).map(|pages| pages as f64 * page)
         };
-        let mut add = |name: &str, unit: &str, of: &dyn Fn(&Sample, &Sample) -> Option<f64>| {
+        let mut add_from = |from: &[&Sample], name: &str, unit: &str, of: Rate<'_>| {
             let since = |at_ns: u64| at_ns.saturating_sub(start_ns);
             let value = |pair: &[&Sample]| Some((since(pair[0].at_ns), of(pair[0], pair[1])?));
-            let points: Vec<(u64, f64)> = thin.windows(2).filter_map(value).collect();
+            let points: Vec<(u64, f64)> = from.windows(2).filter_map(value).collect();
             let always = name == "dirty";
             if !points.is_empty() && (always || points.iter().any(|(_, value)| *value != 0.0)) {
                 all.push(Series { name: name.to_owned(), unit: unit.to_owned(), points });
             }
         };
+        let mut add = |name: &str, unit: &str, of: Rate<'_>| add_from(&thin, name, unit, of);
         add("page-in", "MiB/s", &|a, b| paging(a, b).map(|r| r.pgpgin_kib_per_s / 1024.0));
         add("page-out", "MiB/s", &|a, b| paging(a, b).map(|r| r.pgpgout_kib_per_s / 1024.0));
         add("dirty", "bytes", &level(Field::Dirty));
@@ -106,8 +104,9 @@ impl Record {
             (Field::MemorySome, "waiting for memory"),
             (Field::CpuSome, "waiting for cpu"),
         ] {
-            add(name, "%", &|a, b| pressure_percent(a, b, some));
+            add_from(&pressed, name, "%", &|a, b| pressure_percent(a, b, some));
         }
+        let mut add = |name: &str, unit: &str, of: Rate<'_>| add_from(&thin, name, unit, of);
         for (i, device) in self.devices.iter().enumerate() {
             add(&format!("{device} in flight"), "requests", &|a, b| {
                 devices(a, b, i).map(|r| r.aqu_sz)
@@ -129,6 +128,16 @@ impl Record {
         };
         self.samples.iter().any(|sample| near(sample) == Some(true))
     }
+}
+
+/// A value of the time between two samples.
+type Rate<'a> = &'a dyn Fn(&Sample, &Sample) -> Option<f64>;
+
+/// So few of them that a curve can be drawn, those of marks among them.
+fn thinned<'a>(samples: &[&'a Sample]) -> Vec<&'a Sample> {
+    let step = samples.len().div_ceil(POINTS_MAX).max(1);
+    let kept = samples.iter().enumerate().filter(|(i, s)| i % step == 0 || s.mark.is_some());
+    kept.map(|(_, sample)| *sample).collect()
 }
 
 /// The share of the time between two samples in which some task waited, percent.

@@ -1,6 +1,7 @@
 //! The thread that samples the counters.
 
-use super::read::{Reader, Sample};
+use super::field::Field;
+use super::read::{Reader, Sample, Scope};
 use super::record::Record;
 use ioloom_sys::clock::{monotonic_ns, thread_cpu_ns};
 use std::io;
@@ -14,7 +15,8 @@ use std::time::Duration;
 const SAMPLES_MAX: usize = 8192;
 /// Marks that are kept at most.
 const MARKS_MAX: usize = 1024;
-/// Each so many samples everything is read.
+/// Each so many samples pressure is read as well, and each so many everything.
+const PRESSURE_EVERY: u64 = 5;
 const ALL_EVERY: u64 = 10;
 /// Each so many samples new processes are looked for, and at each of the first ones, when a program
 /// starts others.
@@ -92,7 +94,7 @@ impl Sampler {
             late: 0,
             thinned: 0,
         };
-        inner.sample(None);
+        inner.sample(Scope::All, None);
         let inner = Arc::new(Mutex::new(inner));
         let stop = Arc::new(AtomicBool::new(false));
         let (shared, stopped) = (inner.clone(), stop.clone());
@@ -108,17 +110,22 @@ impl Sampler {
         if inner.marks.len() < MARKS_MAX {
             inner.marks.push(name.to_owned());
             let mark = (inner.marks.len() - 1) as u16;
-            inner.sample(Some(mark));
+            inner.sample(Scope::All, Some(mark));
         }
     }
 
-    /// The newest sample and the oldest one not older than `span` before it.
+    /// The newest sample with pressure and the oldest such one not older than `span` before it; where
+    /// there is no pressure, of all samples.
     pub fn recent(&self, span: Duration) -> Option<(Sample, Sample)> {
         let inner = lock(&self.inner);
-        let last = inner.samples.last()?;
+        let samples = &inner.samples[..];
+        let pressed = |sample: &&Sample| sample.get(Field::CpuSome).is_some();
+        let near = PRESSURE_EVERY as usize;
+        let last = samples.iter().rev().take(near).find(pressed).or(samples.last())?;
         let from_ns = last.at_ns.saturating_sub(span.as_nanos() as u64);
-        let first = inner.samples.partition_point(|sample| sample.at_ns < from_ns);
-        inner.samples.get(first).filter(|first| first.at_ns < last.at_ns).map(|a| (*a, *last))
+        let within = &samples[samples.partition_point(|sample| sample.at_ns < from_ns)..];
+        let first = within.iter().take(near).find(pressed).or(within.first())?;
+        (first.at_ns < last.at_ns).then_some((*first, *last))
     }
 
     /// Names of the devices, indexed as in [`Sample::disk`].
@@ -132,7 +139,7 @@ impl Sampler {
         self.thread.thread().unpark();
         let (cpu_ns, elapsed_ns) = self.thread.join().unwrap_or_default();
         let mut inner = lock(&self.inner);
-        inner.sample(None);
+        inner.sample(Scope::All, None);
         Record {
             samples: std::mem::take(&mut inner.samples),
             marks: std::mem::take(&mut inner.marks),
@@ -148,13 +155,23 @@ impl Sampler {
 }
 
 impl Inner {
-    fn sample(&mut self, mark: Option<u16>) {
-        let all = mark.is_some() || self.taken.is_multiple_of(ALL_EVERY);
+    /// How much the next sample in turn reads.
+    fn scope(&self) -> Scope {
+        if self.taken.is_multiple_of(ALL_EVERY) {
+            Scope::All
+        } else if self.taken.is_multiple_of(PRESSURE_EVERY) {
+            Scope::Pressure
+        } else {
+            Scope::Quick
+        }
+    }
+
+    fn sample(&mut self, scope: Scope, mark: Option<u16>) {
         self.taken += 1;
         if self.samples.len() - self.marks.len().min(self.samples.len()) >= SAMPLES_MAX {
             self.thin();
         }
-        let mut sample = self.reader.read(all);
+        let mut sample = self.reader.read(scope);
         sample.mark = mark;
         self.samples.push(sample);
     }
@@ -192,7 +209,8 @@ fn run(inner: &Mutex<Inner>, stop: &AtomicBool, process: Option<u32>) -> (u64, u
         if let Some(pid) = process.filter(|_| list) {
             inner.reader.follow(&crate::collect::tree(pid));
         }
-        inner.sample(None);
+        let scope = inner.scope();
+        inner.sample(scope, None);
     }
     (thread_cpu_ns() - cpu, monotonic_ns() - start)
 }
@@ -222,7 +240,8 @@ mod tests {
                 inner.marks.push(String::new());
                 (inner.marks.len() - 1) as u16
             });
-            inner.sample(mark);
+            let scope = inner.scope();
+            inner.sample(scope, mark);
         }
         assert!(inner.samples.len() <= SAMPLES_MAX + MARKS_MAX);
         let marked = inner.samples.iter().filter(|sample| sample.mark.is_some()).count();

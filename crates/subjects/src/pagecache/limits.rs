@@ -1,7 +1,7 @@
 //! The limits of dirty pages, as the kernel uses them, beside what they are said to be shares of.
 
 use ioloom_model::Measured;
-use ioloom_observe::counters::{Field, Reader};
+use ioloom_observe::counters::{Field, Reader, Scope};
 use ioloom_sys::proc::{page_bytes, read_text};
 use std::path::Path;
 
@@ -19,7 +19,7 @@ const SETTINGS: [&str; 8] = [
 
 pub(super) fn play() -> Result<Measured, String> {
     let mut measured = Measured { elapsed_ns: 1, ..Measured::default() };
-    let sample = Reader::open(Path::new("/")).read(true);
+    let sample = Reader::open(Path::new("/")).read(Scope::All);
     for name in SETTINGS {
         let text = read_text(&Path::new("/proc/sys/vm").join(name));
         let number = text.ok().and_then(|text| text.trim().parse::<f64>().ok());
