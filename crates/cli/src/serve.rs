@@ -7,7 +7,7 @@ use ioloom_exchange::{ClassicForm, Settings, Spelling, Token, UnknownStock};
 use ioloom_model::units::parse_duration_ns;
 use ioloom_serve::{
     Config, Durability, Limits, Model, ServeError, Server, Sharing, ShowMode, StopHandle,
-    StoreChoice, StoreKind,
+    StoreChoice, StoreKind, found_store,
 };
 use ioloom_sys::proc;
 use serde::Serialize;
@@ -40,10 +40,9 @@ reuseport, io-threads, uring, uring-multishot, uring-per-core, tokio.
 Sharing: global, stock, rw, atomic, writer, shards.
 Durability: none (memory), os (survives the end of the program), group (synced,
 together with orders beside it), each (synced one by one).
-Stores: sqlite is the default. A raw log would be if it were more than 1.5 times
-as fast at group. The fastest, log-direct, was 1.16 times as fast with 64
-clients, run for run (24 pairs of runs, busy machine; see
-results/exchange-stores-two-core-vm-loaded).
+Stores: what lies there already; else log at os, and sqlite at group and each.
+A raw log is the default where it is more than 1.5 times as fast, which it was
+only where nothing is synced (results/serve-beside-redis-two-core-vm).
 The stock file has a line NUMBER LEFT PRICE for each stock. It is written again
 when the last client leaves and at the end; between, orders are in the store
 beside it.
@@ -78,8 +77,9 @@ pub(crate) struct ServeArgs {
     durability: Durability,
 
     /// Where orders are kept: sqlite, redb, fjall, log, log-dsync, log-direct, log-uring
-    #[arg(long, value_name = "KIND", default_value = "sqlite")]
-    store: StoreKind,
+    /// [default: what is there, or the fastest for the level]
+    #[arg(long, value_name = "KIND")]
+    store: Option<StoreKind>,
 
     /// The store, for fjall a directory [default: the stock file with .store]
     #[arg(long, value_name = "FILE")]
@@ -187,7 +187,7 @@ pub(crate) fn token(path: &Path) -> Result<(Token, String), Failure> {
 
 pub(crate) fn run(args: &ServeArgs) -> Ended {
     let token = args.token_file.as_deref().map(token).transpose()?.map(|(token, _)| token);
-    let config = Config { token, ..config(args, connections(args)?) };
+    let config = Config { token, ..config(args, connections(args)?)? };
     let mut signals = Signals::new([SIGINT, SIGTERM])
         .map_err(|e| Failure::failed(format!("cannot take over interrupts: {e}")))?;
     let server = Server::start(&config).map_err(failure)?;
@@ -228,19 +228,26 @@ pub(crate) fn run(args: &ServeArgs) -> Ended {
     Ok(Exit::Ok)
 }
 
-fn config(args: &ServeArgs, connections: usize) -> Config {
+fn config(args: &ServeArgs, connections: usize) -> Result<Config, Failure> {
     let store_path = args.store_path.clone().unwrap_or_else(|| {
         let mut path = args.stock.clone().into_os_string();
         path.push(".store");
         path.into()
     });
+    let kind = match args.store {
+        Some(asked) => asked,
+        None if args.durability == Durability::None => StoreKind::default_for(args.durability),
+        None => found_store(&store_path)
+            .map_err(Failure::failed)?
+            .unwrap_or(StoreKind::default_for(args.durability)),
+    };
     let seconds = |n: u32| Duration::from_secs(n.into());
-    Config {
+    Ok(Config {
         model: args.model,
         sharing: args.sharing.unwrap_or(args.model.default_sharing()),
         show: args.show,
         durability: args.durability,
-        store: StoreChoice { kind: args.store, path: store_path },
+        store: StoreChoice { kind, path: store_path },
         stock: args.stock.clone(),
         listen: args.listen,
         listen_line: args.listen_line,
@@ -261,7 +268,7 @@ fn config(args: &ServeArgs, connections: usize) -> Config {
         cores: args.loops.map_or_else(|| ioloom_machine::usable() as usize, usize::from),
         token: None,
         service_time: args.service_time,
-    }
+    })
 }
 
 /// How many connections are served at most: as asked for, or refused; else what is usual or possible.
@@ -310,9 +317,10 @@ fn greet(config: &Config, server: &Server) {
     }
     let store = match server.is_new_store() {
         None => "memory only: orders are lost with the process, the stock file is not".to_owned(),
-        Some(true) => format!("new store {}", config.store.path.display()),
+        Some(true) => format!("new {} store {}", config.store.kind, config.store.path.display()),
         Some(false) => {
-            format!("store {}, {} orders so far", config.store.path.display(), server.seq())
+            let StoreChoice { kind, path } = &config.store;
+            format!("{kind} store {}, {} orders so far", path.display(), server.seq())
         }
     };
     let _ = write!(

@@ -27,4 +27,4 @@ pub use error::ServeError;
 pub use limits::Limits;
 pub use server::{Config, Ended, SERVICE_TIME_MAX, Server, StopHandle, StoreChoice};
 pub use service::Counts;
-pub use store::{StoreError, probe_store};
+pub use store::{StoreError, found_store, probe_store};

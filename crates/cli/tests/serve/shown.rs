@@ -23,6 +23,24 @@ fn a_stopped_server_writes_the_stock_file_and_says_what_it_did() {
     }
 }
 
+#[test]
+fn a_store_stays_what_it_is_at_another_level() {
+    let place = place();
+    let mut answers = Vec::new();
+    for level in ["os", "group"] {
+        let mut server = Served::in_dir(place.path(), &["--json", "--durability", level]);
+        let mut client = Client::new(&server.address, "a").unwrap();
+        answers.push(client.ask("1 BUY 1 10").unwrap());
+        server.signal("-TERM");
+        let (status, rest) = server.ended();
+        assert_eq!(status.code(), Some(0), "{rest}");
+        let out = server.child.stdout.take().unwrap();
+        let document: serde_json::Value = serde_json::from_reader(out).unwrap();
+        assert_eq!((&document["store"], &document["log_number"]), (&"log".into(), &1.into()));
+    }
+    assert_eq!(answers, ["1 OK 99990 1", "1 OK 99990 1"]);
+}
+
 fn set_mode(place: &Place, mode: u32) {
     let rights = std::fs::Permissions::from_mode(mode);
     std::fs::set_permissions(place.at("token"), rights).unwrap();

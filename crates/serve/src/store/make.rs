@@ -10,7 +10,7 @@ use ioloom_exchange::Exchange;
 use ioloom_sys::fault;
 use std::ffi::OsString;
 use std::fs::{self, File};
-use std::io::{self, ErrorKind};
+use std::io::{self, ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
 /// What a new store holds.
@@ -28,6 +28,25 @@ pub(super) fn is_missing(kind: StoreKind, path: &Path) -> io::Result<bool> {
         about => about?,
     };
     Ok(kind == StoreKind::Fjall && about.is_dir() && fs::read_dir(path)?.next().is_none())
+}
+
+/// The kind of what is there, if it is a store.
+pub(super) fn found(path: &Path) -> io::Result<Option<StoreKind>> {
+    let is_there = |kind| is_missing(kind, path).map(|missing| !missing);
+    if path.is_dir() {
+        return Ok(is_there(StoreKind::Fjall)?.then_some(StoreKind::Fjall));
+    }
+    if !is_there(StoreKind::Sqlite)? {
+        return Ok(None);
+    }
+    let mut first = Vec::new();
+    fault::call("read", || File::open(path)?.take(16).read_to_end(&mut first))?;
+    let marks = [
+        (&b"SQLite format 3\0"[..], StoreKind::Sqlite),
+        (&b"redb\x1a\x0a\xa9\x0d\x0a"[..], StoreKind::Redb),
+        (&log::MARK[..], StoreKind::Log),
+    ];
+    Ok(marks.into_iter().find(|(mark, _)| first.starts_with(mark)).map(|(_, kind)| kind))
 }
 
 /// Makes a store.

@@ -91,6 +91,20 @@ pub(crate) fn open(
     Ok(Opened { store, state, is_new })
 }
 
+/// Which kind of store lies at a path, by its first bytes; `None` if nothing is there or it is none of
+/// ours. Raw logs differ only in how they are written, so each of them is found as [`StoreKind::Log`].
+///
+/// # Errors
+/// It cannot be looked at.
+pub fn found_store(path: &Path) -> Result<Option<StoreKind>, StoreError> {
+    make::found(path).map_err(|e| StoreError {
+        operation: "open",
+        path: path.to_owned(),
+        reason: e.to_string(),
+        advice: NOT_OURS,
+    })
+}
+
 /// Why a store of this kind cannot be had below a directory, found by trying.
 pub fn probe_store(kind: StoreKind, dir: &Path) -> Result<(), String> {
     log::probe(kind, dir)

@@ -1,7 +1,9 @@
 //! What is left after a stop: every acknowledged order, under every model and sharing.
 
 use crate::bench::{Bench, Client, config, every_model, is_store_possible, sharings};
-use ioloom_serve::{Durability, Model, ServeError, Server, Sharing, StoreKind, store_refusal};
+use ioloom_serve::{
+    Durability, Model, ServeError, Server, Sharing, StoreKind, found_store, store_refusal,
+};
 use tempfile::TempDir;
 
 #[test]
@@ -75,6 +77,10 @@ fn every_store_keeps_orders_and_answers() {
                 assert_eq!(client.line(), expected, "{kind} {durability}");
                 dir = bench.end().0;
             }
+            let path = dir.path().join("store");
+            let found = found_store(&path).unwrap();
+            let raw = !matches!(kind, StoreKind::Sqlite | StoreKind::Redb | StoreKind::Fjall);
+            assert_eq!(found, Some(if raw { StoreKind::Log } else { *kind }), "{}", path.display());
             // The file that was written last belongs to it, another one does not.
             std::fs::write(dir.path().join("stock.txt"), "1 5 10\n").unwrap();
             let refused = start(&dir, change);
@@ -93,6 +99,8 @@ fn what_is_no_store_is_left_alone() {
             (config.store.kind, config.store.path) = (*kind, dir.path().join("text"));
         }));
         assert!(told.contains("--store-path"), "{kind}: {told}");
+        assert_eq!(found_store(&dir.path().join("text")).unwrap(), None);
+        assert_eq!(found_store(&dir.path().join("nothing")).unwrap(), None);
         assert_eq!(std::fs::read_to_string(dir.path().join("text")).unwrap(), text, "{kind}");
     }
     let dir = TempDir::new().unwrap();

@@ -26,6 +26,7 @@ mod writing;
 use super::make::Beginning;
 use super::{NOT_OURS, ORDERS_KEPT, STOPPED, Store, StoreError, bytes};
 use crate::choice::{Durability, StoreKind};
+pub(in crate::store) use frame::MARK;
 use frame::{CONTENT_MAX, Frames, Head, Kind, Source};
 use ioloom_exchange::{Line, Record, State};
 use ioloom_sys::file;
