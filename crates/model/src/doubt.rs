@@ -104,7 +104,7 @@ impl Doubt {
                 "this kernel or file system cannot tell what is cached; treat cold and warm alike"
             }
             Self::NoisyNeighbour => "other programs used the processors; repeat on a quiet machine",
-            Self::FewSamples => "run --full, or give the study more time with --budget",
+            Self::FewSamples => "repeat it with --full, more --blocks or a longer --budget",
             Self::Drift => "the machine changed during the study; look at the order of runs",
             Self::Alternation => "something periodic disturbs; look at the order of runs",
             Self::FirstRun => "the first block warmed something; it counts, but look at it",
