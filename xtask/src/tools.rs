@@ -18,7 +18,7 @@ pub(crate) struct Packaged {
 }
 
 /// Programs from packages. `npm` stands apart from `nodejs`: some distributions ship both in one.
-pub(crate) const PACKAGED: [Packaged; 11] = [
+pub(crate) const PACKAGED: [Packaged; 12] = [
     Packaged { program: "git", package: "git", needed_for: "the commit in the version of results" },
     Packaged {
         program: "valgrind",
@@ -65,6 +65,11 @@ pub(crate) const PACKAGED: [Packaged; 11] = [
         program: "mkfs.btrfs",
         package: "btrfs-progs",
         needed_for: "tests that compare `du` with GNU du on btrfs",
+    },
+    Packaged {
+        program: "pg_ctlcluster",
+        package: "postgresql",
+        needed_for: "tests of `serve` with its orders in a PostgreSQL database",
     },
 ];
 

@@ -1,8 +1,11 @@
 //! `ioloom serve`: the stock exchange of the original assignment, under every concurrency model.
 
+mod database;
+
 use crate::exit::{Ended, Exit, Failure};
 use crate::{out, tell, tell_plain};
 use clap::Args;
+use database::{DatabaseArgs, POSTGRES, Store};
 use ioloom_exchange::{ClassicForm, Settings, Spelling, Token, UnknownStock};
 use ioloom_model::units::parse_duration_ns;
 use ioloom_serve::{
@@ -37,12 +40,17 @@ One port speaks four protocols, told apart by the first bytes of a client:
 
 Models: iterative, thread, pool, request-pool, select, poll, epoll, epoll-et,
 reuseport, io-threads, uring, uring-multishot, uring-per-core, tokio.
-Sharing: global, stock, rw, atomic, writer, shards.
+Sharing: global, stock, rw, atomic, writer, shards; database (store postgres).
 Durability: none (memory), os (survives the end of the program), group (synced,
 together with orders beside it), each (synced one by one).
 Stores: what lies there already; else log at os, and sqlite at group and each.
 A raw log is the default where it is more than 1.5 times as fast, which it was
 only where nothing is synced (results/serve-beside-redis-two-core-vm).
+Store postgres keeps stocks and orders in a PostgreSQL database, before which
+several servers may stand; group and each are its synchronous_commit = on. os is
+off: a crash of the database server may lose its latest fraction of a second.
+The stock file fills an empty database and never changes a filled one. The
+connection is not encrypted.
 The stock file has a line NUMBER LEFT PRICE for each stock. It is written again
 when the last client leaves and at the end; between, orders are in the store
 beside it.
@@ -68,7 +76,8 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "MODEL", default_value = "epoll")]
     model: Model,
 
-    /// How threads share the stocks [default: global; writer with io-threads]
+    /// How threads share the stocks [default: global; writer with io-threads; database with store
+    /// postgres]
     #[arg(long, value_name = "HOW")]
     sharing: Option<Sharing>,
 
@@ -76,14 +85,17 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "LEVEL", default_value = "group")]
     durability: Durability,
 
-    /// Where orders are kept: sqlite, redb, fjall, log, log-dsync, log-direct, log-uring
+    /// Where orders are kept: sqlite, redb, fjall, log, log-dsync, log-direct, log-uring, postgres
     /// [default: what is there, or the fastest for the level]
     #[arg(long, value_name = "KIND")]
-    store: Option<StoreKind>,
+    store: Option<Store>,
 
     /// The store, for fjall a directory [default: the stock file with .store]
     #[arg(long, value_name = "FILE")]
     store_path: Option<PathBuf>,
+
+    #[command(flatten)]
+    database: DatabaseArgs,
 
     /// A list of all stocks: atomic (one moment) or per-stock (as in the assignment)
     #[arg(long, value_name = "HOW", default_value = "atomic")]
@@ -187,7 +199,13 @@ pub(crate) fn token(path: &Path) -> Result<(Token, String), Failure> {
 
 pub(crate) fn run(args: &ServeArgs) -> Ended {
     let token = args.token_file.as_deref().map(token).transpose()?.map(|(token, _)| token);
-    let config = Config { token, ..config(args, connections(args)?)? };
+    let database = args.database.choice(args.store, args.durability, args.model)?;
+    if database.is_some() && args.store_path.is_some() {
+        return Err(Failure::usage(
+            "--store-path is for stores of this server alone; with --store postgres leave it out",
+        ));
+    }
+    let config = Config { token, database, ..config(args, connections(args)?)? };
     let mut signals = Signals::new([SIGINT, SIGTERM])
         .map_err(|e| Failure::failed(format!("cannot take over interrupts: {e}")))?;
     let server = Server::start(&config).map_err(failure)?;
@@ -211,7 +229,10 @@ pub(crate) fn run(args: &ServeArgs) -> Ended {
             sharing: config.sharing.name(),
             show: config.show.name(),
             durability: config.durability.name(),
-            store: (config.durability != Durability::None).then(|| config.store.kind.name()),
+            store: match &config.database {
+                Some(_) => Some(POSTGRES),
+                None => (config.durability != Durability::None).then(|| config.store.kind.name()),
+            },
             addresses,
             connections: ended.connections,
             orders_done: ended.done,
@@ -235,7 +256,9 @@ fn config(args: &ServeArgs, connections: usize) -> Result<Config, Failure> {
         path.into()
     });
     let kind = match args.store {
-        Some(asked) => asked,
+        Some(Store::Own(asked)) => asked,
+        // No store is opened.
+        Some(Store::Postgres) => StoreKind::default_for(args.durability),
         None if args.durability == Durability::None => StoreKind::default_for(args.durability),
         None => found_store(&store_path)
             .map_err(Failure::failed)?
@@ -244,10 +267,14 @@ fn config(args: &ServeArgs, connections: usize) -> Result<Config, Failure> {
     let seconds = |n: u32| Duration::from_secs(n.into());
     Ok(Config {
         model: args.model,
-        sharing: args.sharing.unwrap_or(args.model.default_sharing()),
+        sharing: args.sharing.unwrap_or(match args.store {
+            Some(Store::Postgres) => Sharing::Database,
+            _ => args.model.default_sharing(),
+        }),
         show: args.show,
         durability: args.durability,
         store: StoreChoice { kind, path: store_path },
+        database: None,
         stock: args.stock.clone(),
         listen: args.listen,
         listen_line: args.listen_line,
@@ -315,11 +342,15 @@ fn greet(config: &Config, server: &Server) {
         let lines = if at == 0 { "" } else { " (lines without filling)" };
         let _ = writeln!(text, "ioloom: listening on {address}{lines}");
     }
-    let store = match server.is_new_store() {
-        None => "memory only: orders are lost with the process, the stock file is not".to_owned(),
-        Some(true) => format!("new {} store {}", config.store.kind, config.store.path.display()),
-        Some(false) => {
-            let StoreChoice { kind, path } = &config.store;
+    let StoreChoice { kind, path } = &config.store;
+    let store = match (server.database(), server.is_new_store()) {
+        (Some(place), Some(true)) => format!("new tables in database {place}"),
+        (Some(place), _) => format!("database {place}, latest order {}", server.seq()),
+        (None, None) => {
+            "memory only: orders are lost with the process, the stock file is not".to_owned()
+        }
+        (None, Some(true)) => format!("new {kind} store {}", path.display()),
+        (None, Some(false)) => {
             format!("{kind} store {}, {} orders so far", path.display(), server.seq())
         }
     };

@@ -13,7 +13,7 @@ pub struct Shown {
     pub lines: Vec<Line>,
 }
 
-/// Why a request was not even tried.
+/// Why a request has no answer of its own: it was not even tried, or nobody can tell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stop {
     /// Too much is waiting; the client may try again.
@@ -22,6 +22,9 @@ pub enum Stop {
     Late,
     /// It is older than what is remembered of its client.
     TooOld,
+    /// It was tried, and whether it was carried out is not known: what keeps the stocks was lost
+    /// meanwhile. Sent again under the same name and number it counts once.
+    Unsure,
 }
 
 /// What is wrong with bytes that are no request.
@@ -76,7 +79,7 @@ pub enum Answer {
     Refused(Refused),
     /// All stocks.
     Shown(Arc<Shown>),
-    /// The request was not tried.
+    /// The request was not tried, or nobody can tell whether it was carried out.
     Stopped(Stop),
     /// A text for machines or people that watch the server.
     Text(Arc<str>),

@@ -49,6 +49,8 @@ pub(crate) enum Verdict {
     Refused,
     /// The server had no room for it.
     TurnedAway,
+    /// The server cannot tell whether the order was carried out.
+    Unsure,
     /// A list.
     Listed,
     /// It cannot be right.
@@ -74,6 +76,7 @@ impl Known {
         let wrong = || Verdict::Wrong(format!("{op:?} was answered with {said:?}"));
         match (op, said) {
             (_, Said::Busy) => Verdict::TurnedAway,
+            (Op::Trade(_), Said::Unsure) => Verdict::Unsure,
             (Op::Show, Said::Shown { lines, .. }) => {
                 let same = |line: &Line| {
                     self.places.get(&line.id).is_some_and(|(_, price)| *price == line.price)

@@ -261,6 +261,15 @@ impl Client<'_> {
                 tally.outcomes.turned_away += 1;
                 return;
             }
+            Verdict::Unsure => {
+                tally.outcomes.unanswered += 1;
+                if let Op::Trade(order) = op
+                    && let Some(place) = self.known.place(order.stock())
+                {
+                    tally.holdings.unknown(place, order.side(), order.count());
+                }
+                return;
+            }
             Verdict::Wrong(sample) => tally.wrong(sample),
             Verdict::Refused => tally.outcomes.refused += 1,
             Verdict::Listed => tally.outcomes.listed += 1,

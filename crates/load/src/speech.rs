@@ -35,6 +35,8 @@ pub(crate) enum Said {
     Unknown,
     /// Too much is waiting, or too many are connected.
     Busy,
+    /// Whether the order was carried out is not known to the server itself.
+    Unsure,
     /// All stocks.
     Shown {
         /// In the order in which they were told.
@@ -277,6 +279,7 @@ fn refusal(code: &str, line: &str) -> Said {
         "too-many" => Said::TooMany,
         "unknown-stock" => Said::Unknown,
         "busy" => Said::Busy,
+        "unknown-outcome" => Said::Unsure,
         _ => Said::Other(line.to_owned()),
     }
 }
@@ -307,6 +310,8 @@ pub(crate) fn classic(text: &str) -> Said {
         Said::Unknown
     } else if plain == "BUSY" {
         Said::Busy
+    } else if begins("unknown outcome") {
+        Said::Unsure
     } else {
         let lines: Option<Vec<Line>> = plain.lines().map(triple).collect();
         match lines {
@@ -411,6 +416,7 @@ mod tests {
                             (Answer::Refused(Refused::TooMany), Said::TooMany),
                             (Answer::Refused(Refused::UnknownStock), Said::Unknown),
                             (Answer::Stopped(Stop::Busy), Said::Busy),
+                            (Answer::Stopped(Stop::Unsure), Said::Unsure),
                         ]
                     }
                 };

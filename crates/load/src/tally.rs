@@ -69,7 +69,7 @@ pub struct Outcomes {
     pub lost: u64,
     /// Connections that were given up because an answer took too long.
     pub timed_out: u64,
-    /// Requests whose answer never came.
+    /// Requests whose answer never came, or that the server itself does not know the end of.
     pub unanswered: u64,
     /// Requests that were due and never sent, because no connection was free.
     pub unsent: u64,

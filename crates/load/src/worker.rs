@@ -413,6 +413,11 @@ impl<'a> Worker<'a> {
                 outcomes.turned_away += 1;
                 return self.free_again(at, 1, now_ns);
             }
+            Verdict::Unsure => {
+                outcomes.unanswered += 1;
+                self.unsure(op);
+                return self.free_again(at, 1, now_ns);
+            }
             Verdict::Wrong(sample) => self.tally.wrong(sample),
         }
         self.shared.failures.store(0, Relaxed);
@@ -512,13 +517,18 @@ impl<'a> Worker<'a> {
             requests += 1;
             self.tally.outcomes.unanswered += 1;
             self.keep(at, flight, None, &Verdict::Refused, &Said::Busy);
-            if let Op::Trade(order) = op
-                && let Some(place) = self.place(&order)
-            {
-                self.tally.holdings.unknown(place, order.side(), order.count());
-            }
+            self.unsure(op);
         }
         self.free_again(at, requests, now_ns);
+    }
+
+    /// Notes that an order may have been carried out or not.
+    fn unsure(&mut self, op: Op) {
+        if let Op::Trade(order) = op
+            && let Some(place) = self.place(&order)
+        {
+            self.tally.holdings.unknown(place, order.side(), order.count());
+        }
     }
 
     fn look(&mut self, now_ns: u64) {

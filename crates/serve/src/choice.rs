@@ -90,6 +90,8 @@ words! {
     Writer = "writer",
     /// A thread for each part of the stocks, as many as cores.
     Shards = "shards",
+    /// A database shares them, between processes too.
+    Database = "database",
 }
 
 words! {
@@ -137,8 +139,20 @@ words! {
 pub(crate) const WITHOUT_TOKIO: &str = "this program was built without the model tokio; build it \
      with the feature tokio of ioloom-serve, or choose another model, such as epoll";
 
+/// What is said where the database was left out.
+#[cfg(not(feature = "postgres"))]
+pub(crate) const WITHOUT_POSTGRES: &str = "this program was built without store postgres; build it \
+     with the feature postgres of ioloom-serve, or choose another store, such as sqlite";
+
 /// Why a sharing and a durability do not go together, if they do not.
 pub fn refusal(model: Model, sharing: Sharing, durability: Durability) -> Option<String> {
+    if sharing == Sharing::Database {
+        return Some(
+            "sharing database needs a database: use --store postgres with --database, or another \
+             sharing"
+                .to_owned(),
+        );
+    }
     if sharing == Sharing::Atomic && durability != Durability::None {
         return Some(format!(
             "sharing atomic cannot be durable: the change and its number in the log are two steps, \
@@ -146,8 +160,8 @@ pub fn refusal(model: Model, sharing: Sharing, durability: Durability) -> Option
              sharing than atomic with {durability}"
         ));
     }
-    if model == Model::Tokio && !cfg!(feature = "tokio") {
-        return Some(WITHOUT_TOKIO.to_owned());
+    if let Some(reason) = model_refusal(model) {
+        return Some(reason);
     }
     if model == Model::IoThreads && sharing != Sharing::Writer {
         return Some(format!(
@@ -156,6 +170,11 @@ pub fn refusal(model: Model, sharing: Sharing, durability: Durability) -> Option
         ));
     }
     None
+}
+
+/// Why a model cannot be had in this program, if it cannot.
+pub(crate) fn model_refusal(model: Model) -> Option<String> {
+    (model == Model::Tokio && !cfg!(feature = "tokio")).then(|| WITHOUT_TOKIO.to_owned())
 }
 
 /// Why a store and a durability do not go together, if they do not.

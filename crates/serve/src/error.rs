@@ -54,6 +54,18 @@ pub enum ServeError {
     /// The store failed. Nothing was acknowledged that it does not hold.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// The database failed. Nothing was acknowledged that it does not hold.
+    #[error("{operation} the database {place}: {reason}; {advice}")]
+    Database {
+        /// What was tried.
+        operation: &'static str,
+        /// Which, without a password.
+        place: String,
+        /// Why not.
+        reason: String,
+        /// What to do.
+        advice: &'static str,
+    },
     /// The system refused something that every server of this model needs.
     #[error("{operation}: {reason}; the server cannot go on")]
     System {

@@ -67,6 +67,14 @@ impl Journal {
         self.commits.load(Ordering::Relaxed)
     }
 
+    /// Notes a commit of a database, which gives the numbers itself; orders up to this one are known
+    /// to be in it.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn committed_elsewhere(&self, latest: u64) {
+        self.latest.fetch_max(latest, Ordering::SeqCst);
+        self.commits.fetch_add(1, Ordering::Relaxed);
+    }
+
     /// Takes records that have their numbers already, the last one `latest`, and leaves none; the
     /// caller keeps others from doing the same. One lock for all of them, and where nothing else
     /// has gathered they are not even copied.

@@ -2,7 +2,7 @@
 //!
 //! One service, many shells. What is answered comes from the pure crate `exchange`; here are the
 //! [`Model`]s (which threads read, write and wait, and how), the ways to share the stocks
-//! ([`Sharing`]), the order log with its group commit, and the stores. All models pass the same
+//! ([`Sharing`]), the order log with its group commit, and the stores, or a database in their place. All models pass the same
 //! tests, because what they have in common exists once: a connection without blocking in
 //! `connection`, a turn of jobs through `service`.
 //!
@@ -12,6 +12,8 @@
 
 mod choice;
 mod connection;
+#[cfg(feature = "postgres")]
+mod database;
 mod error;
 mod journal;
 mod limits;
@@ -25,6 +27,7 @@ mod store;
 pub use choice::{Durability, Model, Sharing, ShowMode, StoreKind, refusal, store_refusal};
 pub use error::ServeError;
 pub use limits::Limits;
-pub use server::{Config, Ended, SERVICE_TIME_MAX, Server, StopHandle, StoreChoice};
+pub use server::{Config, DATABASE_CONNECTIONS, DatabaseChoice, Ended, SERVICE_TIME_MAX, Server};
+pub use server::{StopHandle, StoreChoice};
 pub use service::Counts;
 pub use store::{StoreError, found_store, probe_store};

@@ -1,16 +1,22 @@
 //! A server: put together from the choices, run, stopped, and its stocks written down.
 
-use crate::choice::{Durability, Model, Sharing, ShowMode, StoreKind, refusal, store_refusal};
+#[cfg(not(feature = "postgres"))]
+use crate::choice::WITHOUT_POSTGRES;
+use crate::choice::{Durability, Model, Sharing, ShowMode, StoreKind};
+use crate::choice::{model_refusal, refusal, store_refusal};
+#[cfg(feature = "postgres")]
+use crate::database;
 use crate::error::ServeError;
 use crate::journal::Journal;
 use crate::limits::Limits;
 use crate::model::{self, Port};
 use crate::service::{Counts, Made, Service};
-use crate::sharing;
+use crate::sharing::{self, Strategy};
 use crate::{stock_file, store};
 use ioloom_exchange::{ClassicForm, Exchange, Settings, State, Token};
 use ioloom_sys::net::ring::NetRing;
 use ioloom_sys::net::{Listener, Waker};
+use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -31,6 +37,25 @@ pub struct StoreChoice {
     pub path: PathBuf,
 }
 
+/// Connections to a database, where nothing else is asked for.
+pub const DATABASE_CONNECTIONS: usize = 4;
+
+/// A PostgreSQL database that keeps stocks and orders, for several servers at once.
+#[derive(Clone)]
+pub struct DatabaseChoice {
+    /// How it is reached: a URL, or words `host=… dbname=…`. May hold a password, which is never told.
+    pub words: String,
+    /// Connections to it.
+    pub connections: usize,
+}
+
+impl fmt::Debug for DatabaseChoice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut out = f.debug_struct("DatabaseChoice");
+        out.field("connections", &self.connections).finish_non_exhaustive()
+    }
+}
+
 /// Everything that a server is told.
 #[derive(Debug, Clone)]
 pub struct Config {
@@ -44,6 +69,8 @@ pub struct Config {
     pub durability: Durability,
     /// Where orders are kept; not used with durability `none`.
     pub store: StoreChoice,
+    /// What keeps stocks and orders in place of a store, if anything; then `sharing` is `database`.
+    pub database: Option<DatabaseChoice>,
     /// The stock file.
     pub stock: PathBuf,
     /// Where it listens, with the first dialect of `settings`.
@@ -81,6 +108,7 @@ pub struct Server {
     addresses: Vec<SocketAddr>,
     stocks: Arc<StockFile>,
     is_new_store: Option<bool>,
+    place: Option<String>,
 }
 
 /// Asks a server to stop, from any thread.
@@ -106,11 +134,15 @@ struct StockFile {
 }
 
 impl StockFile {
-    /// Writes the stocks down unless nothing has changed.
-    fn write(&self) {
+    /// Writes the stocks down unless nothing has changed. Where a database does not list them, only
+    /// the last time is an error: until then the file is older, and nothing is lost.
+    fn write(&self, is_last: bool) {
         let Some(service) = self.service.get().and_then(Weak::upgrade) else { return };
         let mut written = self.written.lock().expect("no panic under this lock");
         if let Err(error) = write_stocks(&self.path, &service, &mut written) {
+            if matches!(error, ServeError::Database { .. }) && !is_last {
+                return;
+            }
             *self.error.lock().expect("no panic under this lock") = Some(error);
             service.stop();
         }
@@ -122,7 +154,7 @@ fn write_stocks(
     service: &Service,
     written: &mut (u64, u64),
 ) -> Result<(), ServeError> {
-    let (exchange, seq) = service.strategy.snapshot();
+    let (exchange, seq) = service.strategy.snapshot()?;
     if seq == written.0 || service.journal.wait(seq).is_err() {
         return Ok(());
     }
@@ -139,30 +171,20 @@ fn write_stocks(
 impl Server {
     /// Reads the stocks, opens the store and listens.
     pub fn start(config: &Config) -> Result<Self, ServeError> {
-        if let Some(reason) = refusal(config.model, config.sharing, config.durability) {
-            return Err(ServeError::Refused(reason));
-        }
-        if let Some(reason) = store_refusal(config.store.kind, config.durability) {
-            return Err(ServeError::Refused(reason));
-        }
-        if config.service_time > SERVICE_TIME_MAX {
-            return Err(ServeError::Refused(format!(
-                "a service time of {:?} would keep every client waiting; use {SERVICE_TIME_MAX:?} or \
-                 less",
-                config.service_time
-            )));
-        }
+        check(config)?;
         probe_ring(config.model)?;
-        let (initial, file_hash) = stock_file::read(&config.stock)?;
+        // A database may need no stock file.
+        let initial = match &config.database {
+            None => Some(stock_file::read(&config.stock)?),
+            Some(_) => None,
+        };
         // Listening comes first: a second server on the same port must not touch the store.
         let loops = model::loops(config.model, config.cores);
         let (ports, addresses) = listen(config, loops)?;
-        let (state, store, is_new_store) = open_store(config, initial, file_hash)?;
-        let journal = Arc::new(Journal::new(state.seq(), store, config.durability));
-        let stocks_now = state.exchange().clone();
-        let seq = state.seq();
-        let strategy = sharing::make(config.sharing, config.show, state, &journal, config.cores)
-            .map_err(ServeError::system("start a thread"))?;
+        let began = match initial {
+            Some((stocks, file_hash)) => begin_with_store(config, stocks, file_hash)?,
+            None => begin_with_database(config)?,
+        };
         let wakers = (0..loops.max(2)).map(|_| Waker::new().map(Arc::new));
         let wakers = wakers
             .collect::<io::Result<Vec<_>>>()
@@ -170,11 +192,7 @@ impl Server {
         let stocks = Arc::new(StockFile {
             path: config.stock.clone(),
             service: OnceLock::new(),
-            // A store may be ahead of the file.
-            written: Mutex::new((
-                if is_new_store == Some(false) { u64::MAX } else { seq },
-                file_hash,
-            )),
+            written: Mutex::new(began.written),
             error: Mutex::new(None),
         });
         let for_idle = Arc::clone(&stocks);
@@ -184,17 +202,19 @@ impl Server {
             sharing: config.sharing,
             show: config.show,
             durability: config.durability,
-            strategy,
-            journal,
+            store: began.store,
+            strategy: began.strategy,
+            journal: began.journal,
             wakers,
             loops,
             token: config.token.clone(),
             service_time: config.service_time,
-            on_idle: Box::new(move || for_idle.write()),
+            on_idle: Box::new(move || for_idle.write(false)),
         };
-        let service = Arc::new(Service::new(made, config.settings, &stocks_now));
+        let service = Arc::new(Service::new(made, config.settings, &began.stocks));
         let _ = stocks.service.set(Arc::downgrade(&service));
-        Ok(Self { service, ports, addresses, stocks, is_new_store })
+        let (is_new_store, place) = (began.is_new, began.place);
+        Ok(Self { service, ports, addresses, stocks, is_new_store, place })
     }
 
     /// Where it listens: first the main address, then the one for lines.
@@ -205,6 +225,11 @@ impl Server {
     /// Whether the store was made now; `None` without a store.
     pub fn is_new_store(&self) -> Option<bool> {
         self.is_new_store
+    }
+
+    /// Where the database is and its name, without a password; `None` without one.
+    pub fn database(&self) -> Option<&str> {
+        self.place.as_deref()
     }
 
     /// The number of the latest order in the log.
@@ -230,7 +255,7 @@ impl Server {
             return Err(error.into());
         }
         ran?;
-        self.stocks.write();
+        self.stocks.write(true);
         if let Some(error) = self.stocks.error.lock().expect("no panic under this lock").take() {
             return Err(error);
         }
@@ -243,6 +268,26 @@ impl Server {
             seq: self.service.journal.latest(),
         })
     }
+}
+
+/// Refuses what does not go together.
+fn check(config: &Config) -> Result<(), ServeError> {
+    let refused = match &config.database {
+        None => refusal(config.model, config.sharing, config.durability)
+            .or_else(|| store_refusal(config.store.kind, config.durability)),
+        Some(choice) => model_refusal(config.model).or_else(|| database_refusal(config, choice)),
+    };
+    if let Some(reason) = refused {
+        return Err(ServeError::Refused(reason));
+    }
+    if config.service_time > SERVICE_TIME_MAX {
+        return Err(ServeError::Refused(format!(
+            "a service time of {:?} would keep every client waiting; use {SERVICE_TIME_MAX:?} or \
+             less",
+            config.service_time
+        )));
+    }
+    Ok(())
 }
 
 /// Refuses a model that needs io_uring where the system refuses that; many containers do.
@@ -287,6 +332,75 @@ fn bind(address: SocketAddr, shared: bool) -> Result<Listener, ServeError> {
         io::ErrorKind::AddrInUse => ServeError::PortTaken(address),
         _ => ServeError::Listen { address, reason },
     })
+}
+
+/// What a server begins with.
+struct Began {
+    strategy: Box<dyn Strategy>,
+    journal: Arc<Journal>,
+    stocks: Exchange,
+    /// Whether what keeps orders was made now; `None` if nothing keeps them.
+    is_new: Option<bool>,
+    /// The number of the order that the stock file holds, and its hash.
+    written: (u64, u64),
+    store: String,
+    place: Option<String>,
+}
+
+fn begin_with_store(
+    config: &Config,
+    initial: Exchange,
+    file_hash: u64,
+) -> Result<Began, ServeError> {
+    let (state, store, is_new) = open_store(config, initial, file_hash)?;
+    let journal = Arc::new(Journal::new(state.seq(), store, config.durability));
+    let (stocks, seq) = (state.exchange().clone(), state.seq());
+    let strategy = sharing::make(config.sharing, config.show, state, &journal, config.cores)
+        .map_err(ServeError::system("start a thread"))?;
+    // A store may be ahead of the file.
+    let written = (if is_new == Some(false) { u64::MAX } else { seq }, file_hash);
+    let store = is_new.map_or("none", |_| config.store.kind.name()).to_owned();
+    Ok(Began { strategy, journal, stocks, is_new, written, store, place: None })
+}
+
+#[cfg(feature = "postgres")]
+fn begin_with_database(config: &Config) -> Result<Began, ServeError> {
+    let choice = config.database.as_ref().expect("it was asked for");
+    let opened = database::open(choice, config.durability, &config.stock)?;
+    let journal = Arc::new(Journal::new(opened.seq, None, config.durability));
+    let strategy = sharing::database::Database::new(
+        &opened,
+        Arc::clone(&journal),
+        config.durability,
+        choice.connections,
+    )?;
+    let store =
+        format!("postgres, synchronous_commit {}", database::synchronous_commit(config.durability));
+    Ok(Began {
+        strategy: Box::new(strategy),
+        journal,
+        is_new: Some(opened.is_new),
+        // A filled database is ahead of the file.
+        written: (if opened.is_new { opened.seq } else { u64::MAX }, 0),
+        store,
+        place: Some(opened.access.place().to_owned()),
+        stocks: opened.stocks,
+    })
+}
+
+#[cfg(feature = "postgres")]
+fn database_refusal(config: &Config, choice: &DatabaseChoice) -> Option<String> {
+    database::refusal(config, choice.connections)
+}
+
+#[cfg(not(feature = "postgres"))]
+fn begin_with_database(_: &Config) -> Result<Began, ServeError> {
+    Err(ServeError::Refused(WITHOUT_POSTGRES.to_owned()))
+}
+
+#[cfg(not(feature = "postgres"))]
+fn database_refusal(_: &Config, _: &DatabaseChoice) -> Option<String> {
+    Some(WITHOUT_POSTGRES.to_owned())
 }
 
 type OpenedStore = (State, Option<Box<dyn store::Store>>, Option<bool>);

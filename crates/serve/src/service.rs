@@ -46,6 +46,7 @@ pub(crate) struct Service {
     sharing: Sharing,
     show: ShowMode,
     durability: Durability,
+    store: String,
     stopping: AtomicBool,
     wakers: Vec<Arc<Waker>>,
     loops: usize,
@@ -62,6 +63,8 @@ pub(crate) struct Made {
     pub(crate) sharing: Sharing,
     pub(crate) show: ShowMode,
     pub(crate) durability: Durability,
+    /// Where orders are kept, in words.
+    pub(crate) store: String,
     pub(crate) strategy: Box<dyn Strategy>,
     pub(crate) journal: Arc<Journal>,
     pub(crate) wakers: Vec<Arc<Waker>>,
@@ -91,6 +94,7 @@ impl Service {
             sharing: made.sharing,
             show: made.show,
             durability: made.durability,
+            store: made.store,
             stopping: AtomicBool::new(false),
             wakers: made.wakers,
             loops: made.loops,
@@ -109,7 +113,7 @@ impl Service {
     #[cfg(feature = "tokio")]
     pub(crate) fn may_wait(&self) -> bool {
         self.durability != Durability::None
-            || matches!(self.sharing, Sharing::Writer | Sharing::Shards)
+            || matches!(self.sharing, Sharing::Writer | Sharing::Shards | Sharing::Database)
     }
 
     /// What arrives on a new connection.
@@ -219,11 +223,20 @@ impl Service {
     }
 
     fn health(&self) -> String {
-        let state = if self.is_stopping() { "stopping" } else { "ok" };
-        format!(
-            "{state}\nmodel {}\nsharing {}\nshow {}\ndurability {}\n",
-            self.model, self.sharing, self.show, self.durability
-        )
+        let trouble = self.strategy.trouble();
+        let state = match &trouble {
+            _ if self.is_stopping() => "stopping",
+            Some(_) => "trouble",
+            None => "ok",
+        };
+        let mut text = format!(
+            "{state}\nmodel {}\nsharing {}\nshow {}\ndurability {}\nstore {}\n",
+            self.model, self.sharing, self.show, self.durability, self.store
+        );
+        if let Some(reason) = trouble {
+            let _ = writeln!(text, "trouble {reason}");
+        }
+        text
     }
 
     fn metrics(&self) -> String {

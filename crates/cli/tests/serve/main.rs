@@ -8,5 +8,6 @@
 mod bench;
 mod calls;
 mod crashed;
+mod database;
 mod open_files;
 mod shown;

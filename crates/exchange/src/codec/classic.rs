@@ -94,6 +94,7 @@ fn text(side: Option<Side>, settings: &Settings, answer: &Answer) -> &'static st
         },
         Answer::Refused(Refused::TooMany) => "Too many stocks\n",
         Answer::Stopped(Stop::Busy) => "BUSY\n",
+        Answer::Stopped(Stop::Unsure) => "Unknown outcome\n",
         Answer::Stopped(_) => "Too late\n",
         Answer::Local(Local::Fault(Fault::TooLong)) => "Line too long\n",
         Answer::Local(Local::Fault(Fault::Number)) => "Invalid number\n",

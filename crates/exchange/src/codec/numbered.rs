@@ -151,11 +151,12 @@ pub(super) fn refusal(why: Refused) -> &'static str {
     }
 }
 
-/// The word for a request that was not tried.
+/// The word for a request that has no answer of its own.
 pub(super) fn stop(why: Stop) -> &'static str {
     match why {
         Stop::Busy => "busy",
         Stop::Late => "late",
         Stop::TooOld => "too-old",
+        Stop::Unsure => "unknown-outcome",
     }
 }

@@ -9,6 +9,7 @@
 use super::locks::Named;
 use super::{Job, Strategy};
 use crate::choice::ShowMode;
+use crate::error::ServeError;
 use crate::journal::{Broken, Journal};
 use ioloom_exchange::{
     Answer, Ask, Exchange, Kept, Line, Order, Record, Refused, Shown, State, Who,
@@ -157,8 +158,8 @@ impl Strategy for Atomic {
         Ok(())
     }
 
-    fn snapshot(&self) -> (Exchange, u64) {
+    fn snapshot(&self) -> Result<(Exchange, u64), ServeError> {
         let shown = self.shown();
-        (shown.lines.into_iter().collect(), shown.seq)
+        Ok((shown.lines.into_iter().collect(), shown.seq))
     }
 }

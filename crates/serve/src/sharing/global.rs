@@ -1,6 +1,7 @@
 //! One lock around everything, taken once for all jobs of a turn.
 
 use super::{Alone, Job, Strategy};
+use crate::error::ServeError;
 use crate::journal::{Broken, Journal};
 use ioloom_exchange::{Exchange, State};
 use std::sync::Mutex;
@@ -19,7 +20,7 @@ impl Strategy for Global {
         journal.wait(seq)
     }
 
-    fn snapshot(&self) -> (Exchange, u64) {
-        self.0.lock().expect("no panic under this lock").snapshot()
+    fn snapshot(&self) -> Result<(Exchange, u64), ServeError> {
+        Ok(self.0.lock().expect("no panic under this lock").snapshot())
     }
 }

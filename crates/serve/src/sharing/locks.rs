@@ -8,6 +8,7 @@
 
 use super::{Job, Strategy, numbered};
 use crate::choice::ShowMode;
+use crate::error::ServeError;
 use crate::journal::{Broken, Journal};
 use ioloom_exchange::{
     Answer, Ask, Clients, Exchange, Kept, Line, Order, Refused, Seen, Shown, State, Stock, Stop,
@@ -163,14 +164,14 @@ impl<L: Lock> Strategy for Locks<L> {
         journal.wait(journal.latest())
     }
 
-    fn snapshot(&self) -> (Exchange, u64) {
+    fn snapshot(&self) -> Result<(Exchange, u64), ServeError> {
         let all: Vec<_> = self.stocks.iter().map(Lock::read).collect();
         let line = |(id, stock): (&u32, &L::Reading<'_>)| Line {
             id: *id,
             left: stock.left,
             price: stock.price,
         };
-        (self.ids.iter().zip(&all).map(line).collect(), self.journal.latest())
+        Ok((self.ids.iter().zip(&all).map(line).collect(), self.journal.latest()))
     }
 }
 

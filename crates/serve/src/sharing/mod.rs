@@ -6,12 +6,16 @@
 //! its answers may leave: also a refusal and a list tell something of the orders before them.
 
 mod atomic;
+#[cfg(feature = "postgres")]
+pub(crate) mod database;
+mod desk;
 mod global;
 mod locks;
 mod shards;
 mod writer;
 
 use crate::choice::{Sharing, ShowMode};
+use crate::error::ServeError;
 use crate::journal::{Broken, Journal};
 use ioloom_exchange::{
     Answer, Ask, Exchange, Kept, Order, Record, Refused, Request, State, Stop, Who,
@@ -51,7 +55,12 @@ pub(crate) trait Strategy: Send + Sync {
     fn answer(&self, jobs: &mut Vec<Job>, journal: &Journal) -> Result<(), Broken>;
 
     /// The stocks now, with the number of the latest order that they hold.
-    fn snapshot(&self) -> (Exchange, u64);
+    fn snapshot(&self) -> Result<(Exchange, u64), ServeError>;
+
+    /// Why orders cannot be carried out now, if something outside of the server is the reason.
+    fn trouble(&self) -> Option<String> {
+        None
+    }
 }
 
 /// Makes a strategy for a state; `cores` is how many shards there are.
@@ -69,6 +78,8 @@ pub(crate) fn make(
         Sharing::Atomic => Box::new(atomic::Atomic::new(state, show, journal)),
         Sharing::Shards => Box::new(shards::Shards::new(state, show, journal, cores)?),
         Sharing::Writer => Box::new(writer::Writer::new(state, Arc::clone(journal))?),
+        // Asked for without a database it was refused before.
+        Sharing::Database => return Err(std::io::Error::other("there is no database")),
     })
 }
 

@@ -10,6 +10,7 @@
 use super::locks::Named;
 use super::{Job, Strategy, numbered};
 use crate::choice::ShowMode;
+use crate::error::ServeError;
 use crate::journal::{Broken, Journal};
 use ioloom_exchange::{
     Answer, Ask, Exchange, Kept, Line, Order, Refused, Shown, State, Stock, Who,
@@ -224,9 +225,9 @@ impl Strategy for Shards {
         journal.wait(journal.latest())
     }
 
-    fn snapshot(&self) -> (Exchange, u64) {
+    fn snapshot(&self) -> Result<(Exchange, u64), ServeError> {
         let shown = self.shown(ShowMode::Atomic);
-        (shown.lines.into_iter().collect(), shown.seq)
+        Ok((shown.lines.into_iter().collect(), shown.seq))
     }
 }
 

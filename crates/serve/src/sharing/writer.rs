@@ -4,26 +4,18 @@
 //! the order of the log, the order of the changes and the batches of commits are one and the same.
 //! Each thread has at most one batch with it, so what waits is bounded.
 
+use super::desk::{Desk, hand_over};
 use super::{Alone, Job, Strategy};
+use crate::error::ServeError;
 use crate::journal::{Broken, Journal};
 use ioloom_exchange::{Exchange, State};
 use std::io;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
 
 /// Batches that are carried out before a commit.
 const BATCHES_MAX: usize = 1024;
-
-/// A batch that was carried out, and whether its answers may leave.
-type Back = (Vec<Job>, Result<(), Broken>);
-
-/// Where a batch comes back.
-#[derive(Default)]
-struct Desk {
-    back: Mutex<Option<Back>>,
-    arrived: Condvar,
-}
 
 enum Errand {
     Jobs(Vec<Job>, Arc<Desk>),
@@ -76,39 +68,19 @@ fn work(mut alone: Alone, journal: &Journal, receiver: &Receiver<Errand>) {
         }
         let result = journal.wait(seq);
         for (jobs, desk) in done.drain(..) {
-            *desk.back.lock().expect("no panic under this lock") = Some((jobs, result));
-            desk.arrived.notify_one();
+            desk.give_back(jobs, result);
         }
     }
-}
-
-thread_local! {
-    /// The desk of a thread; it never has more than one batch away.
-    static DESK: Arc<Desk> = Arc::default();
 }
 
 impl Strategy for Writer {
     fn answer(&self, jobs: &mut Vec<Job>, _: &Journal) -> Result<(), Broken> {
-        if !jobs.iter_mut().any(Job::is_open) {
-            return Ok(());
-        }
-        let desk = DESK.with(Arc::clone);
-        if !self.send(Errand::Jobs(std::mem::take(jobs), Arc::clone(&desk))) {
-            return Err(Broken);
-        }
-        let mut back = desk.back.lock().expect("no panic under this lock");
-        loop {
-            if let Some((answered, result)) = back.take() {
-                *jobs = answered;
-                return result;
-            }
-            back = desk.arrived.wait(back).expect("no panic under this lock");
-        }
+        hand_over(jobs, |jobs, desk| self.send(Errand::Jobs(jobs, desk)))
     }
 
-    fn snapshot(&self) -> (Exchange, u64) {
+    fn snapshot(&self) -> Result<(Exchange, u64), ServeError> {
         let (sender, receiver) = channel();
         self.send(Errand::Snapshot(sender));
-        receiver.recv().expect("the writer lives as long as its handle")
+        Ok(receiver.recv().expect("the writer lives as long as its handle"))
     }
 }

@@ -12,6 +12,7 @@ mod make;
 mod proof;
 mod redb;
 mod sqlite;
+pub(crate) mod words;
 
 use crate::choice::{Durability, StoreKind};
 use ioloom_exchange::{Exchange, Record, State};
@@ -21,7 +22,7 @@ use std::path::{Path, PathBuf};
 use thiserror::Error;
 
 /// Orders that stay in a store.
-const ORDERS_KEPT: u64 = 1_000_000;
+pub(crate) const ORDERS_KEPT: u64 = 1_000_000;
 
 const STOPPED: &str = "the server stopped: what it had acknowledged is in the store, what it had not \
      is unknown to its clients; correct the cause and start it again";

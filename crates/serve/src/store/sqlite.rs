@@ -8,9 +8,10 @@
 
 use super::make::Beginning;
 use super::proof::{Damage, Proof, Reading, order_sum};
+use super::words::{refusal_of, refusal_word, side_word};
 use super::{NOT_OURS, ORDERS_KEPT, STOPPED, Store, StoreError};
 use crate::choice::Durability;
-use ioloom_exchange::{Kept, Line, Order, Record, Refused, Side, State, Who};
+use ioloom_exchange::{Kept, Line, Order, Record, Side, State, Who};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -247,25 +248,4 @@ fn record(row: &Row<'_>) -> rusqlite::Result<Option<Record>> {
     let record = Record { order, kept, who };
     let is_whole = row.get::<_, u32>(8)? == order_sum(&record);
     Ok(is_whole.then_some(record))
-}
-
-fn side_word(side: Side) -> &'static str {
-    match side {
-        Side::Buy => "buy",
-        Side::Sell => "sell",
-    }
-}
-
-fn refusal_word(why: Refused) -> &'static str {
-    match why {
-        Refused::NotEnough => "not-enough",
-        Refused::UnknownStock => "unknown-stock",
-        Refused::TooMany => "too-many",
-    }
-}
-
-fn refusal_of(word: &str) -> Option<Refused> {
-    [Refused::NotEnough, Refused::UnknownStock, Refused::TooMany]
-        .into_iter()
-        .find(|why| refusal_word(*why) == word)
 }

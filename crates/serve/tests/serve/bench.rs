@@ -49,6 +49,7 @@ pub(crate) fn config(dir: &TempDir, model: Model) -> Config {
         show: ShowMode::Atomic,
         durability: Durability::None,
         store: StoreChoice { kind: StoreKind::Sqlite, path: dir.path().join("store") },
+        database: None,
         stock,
         listen: ([127, 0, 0, 1], 0).into(),
         listen_line: Some(([127, 0, 0, 1], 0).into()),

@@ -4,6 +4,8 @@
 
 mod bench;
 mod damaged;
+#[cfg(feature = "postgres")]
+mod database;
 mod failing;
 mod polite;
 mod rude;

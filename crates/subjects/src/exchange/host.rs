@@ -192,6 +192,7 @@ impl Host {
             show: shape.show,
             durability: shape.durability,
             store: StoreChoice { kind: shape.store, path: dir.join("store") },
+            database: None,
             stock: dir.join(STOCK_FILE),
             listen: SocketAddr::from(([127, 0, 0, 1], 0)),
             listen_line: None,

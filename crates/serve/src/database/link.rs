@@ -1,0 +1,275 @@
+//! One connection to the database: made when it is needed, made again when it was lost.
+//!
+//! ```text
+//! orders ──► sent? ── no ──────────────────────────────► not tried: the client may try again
+//!              │ yes
+//!              ▼
+//!           answered? ── error of a statement ─► rolled back: again if that may help, else not tried
+//!              │ │
+//!          yes │ └── lost, no answer in time ─► unsure: asked again on a new connection, for a while
+//!              ▼                                   │ answered: each order's answer, old or new
+//!           answers                                ▼ not in time
+//!                                                unsure: the client is told so
+//! ```
+//!
+//! Asking again is safe because every order has a name and a number in the database, and the lock on
+//! its stock: whoever comes second waits for the first, then finds what it has written. Only an error
+//! of severity `ERROR` says that nothing was committed; a connection that ends may do so behind a
+//! commit.
+//!
+//! The library is asynchronous and the threads here are not: each link has a small runtime of its own,
+//! which runs while something is asked. An idle connection is not looked at, so its loss is found at
+//! the next request, which is then sent on a new one.
+
+use super::{Access, reason, tables};
+use crate::error::ServeError;
+use crate::store::words::refusal_of;
+use ioloom_exchange::{Answer, Line, Order, Shown, Side, Stop};
+use std::time::{Duration, Instant};
+use tokio::runtime::{Builder, Runtime};
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+use tokio_postgres::error::{DbError, Severity, SqlState};
+use tokio_postgres::{Client, Error, NoTls, Row, Statement};
+
+/// How long an answer of the database is waited for; longer than it may work on one itself.
+const ANSWER: Duration = Duration::from_secs(10);
+/// How long orders whose outcome is not known are asked for again.
+const AGAIN: Duration = Duration::from_secs(8);
+/// How long is waited before something is asked again.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// An order with the name and the number by which the database knows it again.
+pub(crate) struct Numbered<'a> {
+    /// The order.
+    pub(crate) order: Order,
+    /// The name: of its client, or of this server.
+    pub(crate) client: &'a str,
+    /// The number.
+    pub(crate) request: u64,
+}
+
+/// Why orders have no answer.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Missed {
+    /// Nothing of them was carried out.
+    NotTried(String),
+    /// They may have been carried out, all of them or none.
+    Unsure(String),
+}
+
+/// Why something that was asked has no answer.
+#[derive(Debug)]
+struct Fault {
+    reason: String,
+    /// It cannot have been carried out.
+    is_void: bool,
+    /// Asking once more may help.
+    again: bool,
+}
+
+struct Ready {
+    client: Client,
+    talking: JoinHandle<()>,
+    carry_out: Statement,
+    show: Statement,
+}
+
+impl Drop for Ready {
+    fn drop(&mut self) {
+        // Else it would wait for answers that nobody waits for.
+        self.talking.abort();
+    }
+}
+
+pub(crate) struct Link {
+    access: Access,
+    runtime: Runtime,
+    ready: Option<Ready>,
+}
+
+/// Connects and sets up; what is not answered in time is an error.
+pub(super) async fn connect(access: &Access) -> Result<(Client, JoinHandle<()>), String> {
+    let connecting = async {
+        let (client, connection) = access.config.connect(NoTls).await?;
+        let talking = tokio::spawn(async move {
+            // Its end is told to whoever asks.
+            let _ = connection.await;
+        });
+        client.batch_execute(&access.set_up).await?;
+        Ok((client, talking))
+    };
+    match timeout(ANSWER, connecting).await {
+        Ok(connected) => connected.map_err(|e: Error| reason(&e)),
+        Err(_) => Err(no_answer()),
+    }
+}
+
+/// A runtime for one connection.
+pub(super) fn runtime() -> Result<Runtime, ServeError> {
+    Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(ServeError::system("make a runtime for a connection to the database"))
+}
+
+fn no_answer() -> String {
+    format!("no answer within {} seconds", ANSWER.as_secs())
+}
+
+impl Link {
+    /// A link that is not connected yet.
+    pub(crate) fn new(access: Access) -> Result<Self, ServeError> {
+        Ok(Self { access, runtime: runtime()?, ready: None })
+    }
+
+    /// Carries out orders in one transaction, each once; gives their answers in the same order, and
+    /// the largest number among them.
+    pub(crate) fn carry_out(
+        &mut self,
+        orders: &[Numbered<'_>],
+    ) -> Result<(Vec<Answer>, u64), Missed> {
+        let (until, mut is_unsure) = (Instant::now() + AGAIN, false);
+        loop {
+            let fault = match self.try_to_carry_out(orders) {
+                Ok(answers) => return Ok(answers),
+                Err(fault) => fault,
+            };
+            is_unsure |= !fault.is_void;
+            let again = is_unsure || fault.again;
+            if !again || Instant::now() >= until {
+                let missed = if is_unsure { Missed::Unsure } else { Missed::NotTried };
+                return Err(missed(fault.reason));
+            }
+            std::thread::sleep(PAUSE);
+        }
+    }
+
+    fn try_to_carry_out(&mut self, orders: &[Numbered<'_>]) -> Result<(Vec<Answer>, u64), Fault> {
+        let clients: Vec<&str> = orders.iter().map(|one| one.client).collect();
+        // PostgreSQL has signed numbers only; the bits are what counts.
+        let requests: Vec<i64> = orders.iter().map(|one| one.request as i64).collect();
+        let sells: Vec<bool> = orders.iter().map(|one| one.order.side() == Side::Sell).collect();
+        let stocks: Vec<i64> = orders.iter().map(|one| one.order.stock().into()).collect();
+        let counts: Vec<i32> = orders.iter().map(|one| one.order.count() as i32).collect();
+        self.ask(async |ready: &Ready| {
+            let values: [&(dyn tokio_postgres::types::ToSql + Sync); 5] =
+                [&clients, &requests, &sells, &stocks, &counts];
+            let rows = ready.client.query(&ready.carry_out, &values).await?;
+            answers(&rows, orders.len())
+        })
+    }
+
+    /// All stocks at one moment. Without any, because the database cannot be asked, the reason.
+    pub(crate) fn show(&mut self) -> Result<Shown, String> {
+        let show = async |ready: &Ready| {
+            let rows = ready.client.query(&ready.show, &[]).await?;
+            shown(&rows)
+        };
+        // A list changes nothing, so it may be asked for on a new connection.
+        match self.ask(show) {
+            Ok(shown) => Ok(shown),
+            Err(_) => self.ask(show).map_err(|fault| fault.reason),
+        }
+    }
+
+    /// Takes orders up to a number out of the table. What fails is done by the next one.
+    pub(crate) fn trim(&mut self, up_to: u64) {
+        let up_to = i64::try_from(up_to).unwrap_or(i64::MAX);
+        let _ = self.ask(async |ready: &Ready| {
+            ready.client.execute(tables::TRIM, &[&up_to]).await.map(drop)
+        });
+    }
+
+    /// Asks something of the database, over a connection that is made where there is none.
+    fn ask<T>(&mut self, f: impl AsyncFnOnce(&Ready) -> Result<T, Error>) -> Result<T, Fault> {
+        let ready = match self.ready.take().filter(|ready| !ready.client.is_closed()) {
+            Some(ready) => ready,
+            None => self.connect().map_err(Fault::before)?,
+        };
+        let asked = self.runtime.block_on(async { timeout(ANSWER, f(&ready)).await });
+        match asked {
+            Ok(Ok(value)) => {
+                self.ready = Some(ready);
+                Ok(value)
+            }
+            Ok(Err(error)) => {
+                let fault = Fault::of(&error);
+                // A statement that failed leaves the connection as it was.
+                self.ready = fault.is_void.then_some(ready);
+                Err(fault)
+            }
+            Err(_) => Err(Fault { reason: no_answer(), is_void: false, again: true }),
+        }
+    }
+
+    fn connect(&self) -> Result<Ready, String> {
+        self.runtime.block_on(async {
+            let (client, talking) = connect(&self.access).await?;
+            let prepared = async {
+                let carry_out = client.prepare(tables::CARRY_OUT).await?;
+                Ok((carry_out, client.prepare(tables::SHOW).await?))
+            };
+            let prepared = timeout(ANSWER, prepared).await.map_err(|_| no_answer())?;
+            let (carry_out, show) = prepared.map_err(|e: Error| reason(&e))?;
+            Ok(Ready { client, talking, carry_out, show })
+        })
+    }
+}
+
+impl Fault {
+    /// Nothing was sent.
+    fn before(reason: String) -> Self {
+        Self { reason, is_void: true, again: false }
+    }
+
+    fn of(error: &Error) -> Self {
+        let told = error.as_db_error();
+        let is_void = told.and_then(DbError::parsed_severity) == Some(Severity::Error);
+        // Two transactions that met, not a fault of either.
+        let met = [
+            SqlState::UNIQUE_VIOLATION,
+            SqlState::T_R_DEADLOCK_DETECTED,
+            SqlState::T_R_SERIALIZATION_FAILURE,
+        ];
+        let again = told.is_some_and(|told| met.contains(told.code()));
+        Self { reason: reason(error), is_void, again }
+    }
+}
+
+/// The answers in rows of `carry_out`, and the largest number among them.
+fn answers(rows: &[Row], count: usize) -> Result<(Vec<Answer>, u64), Error> {
+    // Whatever has no row stays what is known of it: nothing.
+    let (mut answers, mut latest) = (vec![Answer::Stopped(Stop::Unsure); count], 0);
+    for row in rows {
+        let (place, outcome): (i32, &str) = (row.try_get(0)?, row.try_get(1)?);
+        let (left, number): (Option<i32>, Option<i64>) = (row.try_get(2)?, row.try_get(3)?);
+        let answer = match (outcome, left, number) {
+            ("done", Some(left), Some(seq)) => {
+                latest = latest.max(seq as u64);
+                Answer::Done { left: left as u32, seq: seq as u64 }
+            }
+            ("too-old", ..) => Answer::Stopped(Stop::TooOld),
+            (word, ..) => match refusal_of(word) {
+                Some(why) => Answer::Refused(why),
+                None => continue,
+            },
+        };
+        if let Some(slot) = answers.get_mut((place - 1) as usize) {
+            *slot = answer;
+        }
+    }
+    Ok((answers, latest))
+}
+
+/// The list in rows of `SHOW`.
+pub(super) fn shown(rows: &[Row]) -> Result<Shown, Error> {
+    let (mut lines, mut latest) = (Vec::with_capacity(rows.len()), 0);
+    for row in rows {
+        let (id, seq): (i64, i64) = (row.try_get(0)?, row.try_get(3)?);
+        let (left, price): (i32, i32) = (row.try_get(1)?, row.try_get(2)?);
+        latest = latest.max(seq as u64);
+        lines.push(Line { id: id as u32, left: left as u32, price: price as u32 });
+    }
+    Ok(Shown { seq: latest, lines })
+}

@@ -1,0 +1,149 @@
+//! Opening a database: its tables are made where it has none, else they are what counts.
+//!
+//! Everything happens in one transaction under one lock of the whole database, so of several servers
+//! that start at the same time one fills it and the others find it filled. A stock file fills an empty
+//! database and never changes a filled one; if it lists other stocks than the database does, somebody
+//! means another database or another file, and nothing is done.
+
+use super::link::{connect, runtime, shown};
+use super::{Access, CORRECT, DatabaseChoice, Opened, reason, tables};
+use crate::choice::Durability;
+use crate::error::ServeError;
+use crate::stock_file;
+use ioloom_exchange::{Exchange, Line, Shown};
+use std::path::Path;
+use tokio_postgres::{Client, Error};
+
+/// Why a database was not opened.
+enum Closed {
+    /// It said so.
+    Told(Error),
+    /// We do.
+    Refused(String),
+    /// The stock file.
+    File(ServeError),
+}
+
+impl From<Error> for Closed {
+    fn from(error: Error) -> Self {
+        Self::Told(error)
+    }
+}
+
+/// Opens the database, and fills it from the stock file if nothing is in it.
+pub(crate) fn open(
+    choice: &DatabaseChoice,
+    durability: Durability,
+    stock: &Path,
+) -> Result<Opened, ServeError> {
+    let access = Access::read(&choice.words, durability)?;
+    let opened = runtime()?.block_on(async {
+        let connected = connect(&access).await;
+        let (client, talking) =
+            connected.map_err(|reason| access.error("connect to", reason, CORRECT))?;
+        let opened = begin(&client, durability, stock).await;
+        // What was not committed goes with the connection.
+        talking.abort();
+        opened.map_err(|closed| match closed {
+            Closed::Told(error) => access.error("open", reason(&error), CORRECT),
+            Closed::Refused(reason) => {
+                ServeError::Refused(format!("the database {}: {reason}", access.place()))
+            }
+            Closed::File(error) => error,
+        })
+    });
+    let (shown, is_new) = opened?;
+    let stocks = shown.lines.into_iter().collect();
+    Ok(Opened { access, stocks, seq: shown.seq, is_new })
+}
+
+async fn begin(
+    client: &Client,
+    durability: Durability,
+    stock: &Path,
+) -> Result<(Shown, bool), Closed> {
+    check_server(client, durability).await?;
+    client.batch_execute("BEGIN").await?;
+    client.execute(tables::OPENING, &[]).await?;
+    let is_there: bool = client.query_one(tables::IS_THERE, &[]).await?.try_get(0)?;
+    if !is_there {
+        make(client, stock).await?;
+    }
+    let version: Option<i32> = client
+        .query_opt("SELECT version FROM ioloom_exchange.version", &[])
+        .await?
+        .map(|row| row.try_get(0))
+        .transpose()?;
+    if version != Some(tables::VERSION) {
+        return Err(Closed::Refused(
+            "its schema ioloom_exchange is of another version; name another database with \
+             --database"
+                .to_owned(),
+        ));
+    }
+    let now = shown(&client.query(tables::SHOW, &[]).await?)?;
+    if is_there {
+        compare(&now, stock)?;
+    }
+    // What was made is there even where commits are not waited for otherwise.
+    client.batch_execute("SET LOCAL synchronous_commit = on; COMMIT").await?;
+    Ok((now, !is_there))
+}
+
+/// Refuses a database server that cannot keep what is promised.
+async fn check_server(client: &Client, durability: Durability) -> Result<(), Closed> {
+    let row = client.query_one(tables::SERVER, &[]).await?;
+    let (syncs, is_standby): (bool, bool) = (row.try_get(0)?, row.try_get(1)?);
+    if is_standby {
+        return Err(Closed::Refused(
+            "it is a standby, which takes no orders; name the primary server with --database"
+                .to_owned(),
+        ));
+    }
+    let promised = matches!(durability, Durability::Group | Durability::Each);
+    if promised && !syncs {
+        return Err(Closed::Refused(format!(
+            "its server runs with fsync = off and so syncs nothing, which durability {durability} \
+             promises; turn fsync on, or use durability os"
+        )));
+    }
+    Ok(())
+}
+
+async fn make(client: &Client, stock: &Path) -> Result<(), Closed> {
+    let (stocks, _) = stock_file::read(stock).map_err(Closed::File)?;
+    client.batch_execute(tables::MAKE).await?;
+    client.execute("INSERT INTO ioloom_exchange.version VALUES ($1)", &[&tables::VERSION]).await?;
+    let column = |f: fn(&Line) -> u32| stocks.lines().map(move |line| f(&line) as i32);
+    let ids: Vec<i64> = stocks.lines().map(|line| line.id.into()).collect();
+    let left: Vec<i32> = column(|line| line.left).collect();
+    let prices: Vec<i32> = column(|line| line.price).collect();
+    client.execute(tables::FILL, &[&ids, &left, &prices]).await?;
+    Ok(())
+}
+
+/// Refuses a stock file that is there and lists other stocks. What is left of them may differ: the
+/// database knows better.
+fn compare(now: &Shown, stock: &Path) -> Result<(), Closed> {
+    let listed = match stock_file::read(stock) {
+        Ok((listed, _)) => listed,
+        Err(ServeError::ReadStock { reason, .. })
+            if reason.kind() == std::io::ErrorKind::NotFound =>
+        {
+            return Ok(());
+        }
+        Err(error) => return Err(Closed::File(error)),
+    };
+    let names = |stocks: &Exchange| -> Vec<(u32, u32)> {
+        stocks.lines().map(|line| (line.id, line.price)).collect()
+    };
+    if names(&listed) == names(&now.lines.iter().copied().collect()) {
+        return Ok(());
+    }
+    Err(Closed::Refused(format!(
+        "it holds other stocks or prices than the stock file {}, which never changes a filled \
+         database; name the file that belongs to it or one that is not there with --stock, or an \
+         empty database with --database",
+        stock.display()
+    )))
+}

@@ -1,0 +1,146 @@
+//! The tables of the exchange in PostgreSQL, and the one function that carries orders out.
+//!
+//! What decides stands in the database and not in the servers: the guarded `UPDATE` that lets no stock
+//! fall below zero or rise above what counts may be, and the unique name and number of an order, which
+//! is why it counts once whichever server it is sent to. A function, and not statements one by one,
+//! because the rows of stocks are locked meanwhile: so they are locked for no round trip.
+//!
+//! - Stocks are locked in the order of their numbers, so two transactions never wait for each other in
+//!   a circle. What is read after the lock sees whatever the holder before has committed.
+//! - An order takes its number while its stock is locked. So numbers of one stock rise in the order in
+//!   which its orders were carried out, and an order that was sent after the answer to another one has
+//!   the larger number. What is rolled back leaves a gap.
+//! - An order without a name gets one from its server, which begins with `#` as no client's can. So a
+//!   server whose connection was lost can ask again too. A refusal of such an order is not kept.
+//! - Numbers that clients give to their orders are 64 bits without a sign, which PostgreSQL has not: the
+//!   bits are kept, and compared with the highest one turned.
+
+/// The version of the tables.
+pub(super) const VERSION: i32 = 1;
+
+/// What servers that open the same database at the same time wait for: one of them makes the tables.
+pub(super) const OPENING: &str = "SELECT pg_advisory_xact_lock(7310314285311648875)";
+
+/// Whether the tables are there.
+pub(super) const IS_THERE: &str = "SELECT to_regclass('ioloom_exchange.version') IS NOT NULL";
+
+/// What a promise of durability rests on.
+pub(super) const SERVER: &str = "SELECT current_setting('fsync') = 'on', pg_is_in_recovery(), current_setting('server_version')";
+
+/// All stocks at one moment, as one statement sees them.
+pub(super) const SHOW: &str =
+    "SELECT id, remaining, price, seq FROM ioloom_exchange.stock ORDER BY id";
+
+/// Carries orders out. Arrays of the same length: clients, requests, whether they sell, stocks, counts.
+pub(super) const CARRY_OUT: &str =
+    "SELECT place, outcome, left_over, number FROM ioloom_exchange.carry_out($1, $2, $3, $4, $5)";
+
+/// Fills the table of stocks. Arrays of the same length: numbers, what is left, prices.
+pub(super) const FILL: &str = "INSERT INTO ioloom_exchange.stock (id, remaining, price)
+    SELECT * FROM unnest($1::bigint[], $2::integer[], $3::integer[])";
+
+/// Takes old orders out, and notes for each client up to which of its orders that was.
+pub(super) const TRIM: &str = "
+    WITH old AS (
+        DELETE FROM ioloom_exchange.orders WHERE seq <= $1 RETURNING client, request)
+    INSERT INTO ioloom_exchange.forgotten AS known (client, request)
+    SELECT client, ioloom_exchange.turned(max(ioloom_exchange.turned(request)))
+    FROM old WHERE client NOT LIKE '#%' GROUP BY client ORDER BY client
+    ON CONFLICT (client) DO UPDATE SET request = ioloom_exchange.turned(greatest(
+        ioloom_exchange.turned(known.request), ioloom_exchange.turned(excluded.request)))";
+
+/// Makes the tables.
+pub(super) const MAKE: &str = r"
+CREATE SCHEMA IF NOT EXISTS ioloom_exchange;
+
+CREATE TABLE ioloom_exchange.version (version integer NOT NULL);
+
+CREATE SEQUENCE ioloom_exchange.number;
+
+-- Half of each page stays free, so that a changed row finds room beside its old one.
+CREATE TABLE ioloom_exchange.stock (
+    id bigint PRIMARY KEY,
+    remaining integer NOT NULL CHECK (remaining >= 0),
+    price integer NOT NULL,
+    seq bigint NOT NULL DEFAULT 0
+) WITH (fillfactor = 50);
+
+CREATE TABLE ioloom_exchange.orders (
+    seq bigint PRIMARY KEY,
+    client text NOT NULL,
+    request bigint NOT NULL,
+    side text NOT NULL,
+    stock bigint NOT NULL,
+    count integer NOT NULL,
+    remaining integer,
+    refused text,
+    UNIQUE (client, request));
+
+-- Up to which of its orders a client's orders have been taken out of the table above.
+CREATE TABLE ioloom_exchange.forgotten (client text PRIMARY KEY, request bigint NOT NULL);
+
+-- The bits of a number without a sign, so that they compare as it does; and back.
+CREATE FUNCTION ioloom_exchange.turned(request bigint) RETURNS bigint
+LANGUAGE sql IMMUTABLE AS $$ SELECT request # (-9223372036854775808)::bigint $$;
+
+CREATE FUNCTION ioloom_exchange.carry_out(
+    clients text[], requests bigint[], sells boolean[], stocks bigint[], counts integer[])
+RETURNS TABLE (place integer, outcome text, left_over integer, number bigint)
+LANGUAGE plpgsql AS $$
+DECLARE
+    is_named boolean;
+BEGIN
+    PERFORM s.id FROM ioloom_exchange.stock s
+        WHERE s.id = ANY (stocks) ORDER BY s.id FOR NO KEY UPDATE;
+    FOR i IN 1 .. cardinality(stocks) LOOP
+        place := i;
+        SELECT coalesce(o.refused, 'done'), o.remaining, o.seq INTO outcome, left_over, number
+            FROM ioloom_exchange.orders o WHERE o.client = clients[i] AND o.request = requests[i];
+        IF FOUND THEN
+            RETURN NEXT;
+            CONTINUE;
+        END IF;
+        is_named := clients[i] NOT LIKE '#%';
+        IF is_named AND EXISTS (
+            SELECT FROM ioloom_exchange.forgotten f WHERE f.client = clients[i]
+                AND ioloom_exchange.turned(requests[i]) <= ioloom_exchange.turned(f.request))
+        THEN
+            outcome := 'too-old';
+            left_over := NULL;
+            number := NULL;
+            RETURN NEXT;
+            CONTINUE;
+        END IF;
+        IF sells[i] THEN
+            UPDATE ioloom_exchange.stock s
+                SET remaining = s.remaining + counts[i], seq = nextval('ioloom_exchange.number')
+                WHERE s.id = stocks[i] AND s.remaining <= 2147483647 - counts[i]
+                RETURNING s.remaining, s.seq INTO left_over, number;
+            outcome := CASE WHEN FOUND THEN 'done' ELSE 'too-many' END;
+        ELSE
+            UPDATE ioloom_exchange.stock s
+                SET remaining = s.remaining - counts[i], seq = nextval('ioloom_exchange.number')
+                WHERE s.id = stocks[i] AND s.remaining >= counts[i]
+                RETURNING s.remaining, s.seq INTO left_over, number;
+            outcome := CASE WHEN FOUND THEN 'done' ELSE 'not-enough' END;
+        END IF;
+        IF outcome <> 'done' THEN
+            left_over := NULL;
+            number := NULL;
+            IF NOT EXISTS (SELECT FROM ioloom_exchange.stock s WHERE s.id = stocks[i]) THEN
+                outcome := 'unknown-stock';
+            END IF;
+            IF is_named THEN
+                number := nextval('ioloom_exchange.number');
+            END IF;
+        END IF;
+        IF number IS NOT NULL THEN
+            INSERT INTO ioloom_exchange.orders VALUES (
+                number, clients[i], requests[i],
+                CASE WHEN sells[i] THEN 'sell' ELSE 'buy' END, stocks[i], counts[i],
+                left_over, nullif(outcome, 'done'));
+        END IF;
+        RETURN NEXT;
+    END LOOP;
+END $$;
+";

@@ -1,0 +1,333 @@
+//! The database shares the stocks, between the threads of this process and with other processes.
+//!
+//! A few threads have a connection each. Whoever has jobs leaves them in one queue and waits; a thread
+//! whose connection is free takes all that has gathered, and carries out its orders in one transaction
+//! (with durability `each`, one by one). So while the disk of the database works, orders gather for the
+//! next commit, as with a store. Jobs of one connection keep their order: its orders up to its first
+//! list go together with those of others, then come the lists, then what is behind them.
+//!
+//! ```text
+//! jobs ─┐           ┌─ thread ─ connection ─┐
+//! jobs ─┼─► queue ──┤                       ├─► database ◄── another server
+//! jobs ─┘           └─ thread ─ connection ─┘
+//! ```
+//!
+//! When the database cannot be reached, what was not sent is answered as busy, and what was sent is asked
+//! for again on a new connection for some seconds (`crate::database::Link`). The server goes on: nothing
+//! in it is ahead of the database, so there is nothing to lose.
+
+use super::desk::{Desk, hand_over};
+use super::{Job, Strategy};
+use crate::choice::Durability;
+use crate::database::{Link, Missed, Numbered, Opened};
+use crate::error::ServeError;
+use crate::journal::{Broken, Journal};
+use crate::store::ORDERS_KEPT;
+use ioloom_exchange::{Answer, Ask, Exchange, Shown, Stop};
+use std::collections::{HashMap, VecDeque};
+use std::hash::{BuildHasher, RandomState};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Condvar, Mutex};
+use std::thread::JoinHandle;
+
+/// Orders of one transaction at most: its stocks are locked until all of them are carried out.
+const ORDERS_MAX: usize = 512;
+/// Numbers after which old orders are taken out.
+const TRIM_EVERY: u64 = 5_000;
+
+enum Errand {
+    Jobs(Vec<Job>, Arc<Desk>),
+    Snapshot(Sender<Result<(Exchange, u64), String>>),
+}
+
+#[derive(Default)]
+struct Queue {
+    waiting: Mutex<Waiting>,
+    arrived: Condvar,
+}
+
+#[derive(Default)]
+struct Waiting {
+    errands: VecDeque<Errand>,
+    is_over: bool,
+}
+
+/// What the threads share.
+struct Room {
+    queue: Queue,
+    journal: Arc<Journal>,
+    orders_at_once: usize,
+    access: crate::database::Access,
+    /// The name of this server, for orders of clients that have none, and the number of the next one.
+    name: String,
+    unnamed: AtomicU64,
+    /// How often orders up to some number were taken out, in steps.
+    trimmed: AtomicU64,
+    trouble: Mutex<Option<String>>,
+}
+
+pub(crate) struct Database {
+    room: Arc<Room>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+/// Jobs of one thread and where it waits for them.
+type Parcel = (Vec<Job>, Arc<Desk>);
+/// A job by its parcel and its place there.
+type Place = (usize, usize);
+
+impl Database {
+    /// Starts the threads for a database that was opened.
+    pub(crate) fn new(
+        opened: &Opened,
+        journal: Arc<Journal>,
+        durability: Durability,
+        connections: usize,
+    ) -> Result<Self, ServeError> {
+        let room = Arc::new(Room {
+            queue: Queue::default(),
+            journal,
+            orders_at_once: if durability == Durability::Each { 1 } else { ORDERS_MAX },
+            access: opened.access.clone(),
+            name: own_name(),
+            unnamed: AtomicU64::new(0),
+            trimmed: AtomicU64::new(opened.seq / TRIM_EVERY),
+            trouble: Mutex::default(),
+        });
+        let mut all = Self { room: Arc::clone(&room), threads: Vec::new() };
+        for number in 0..connections {
+            let (room, link) = (Arc::clone(&room), Link::new(opened.access.clone())?);
+            let builder = std::thread::Builder::new().name(format!("database-{number}"));
+            let thread = builder
+                .spawn(move || work(&room, link))
+                .map_err(ServeError::system("start a thread"))?;
+            all.threads.push(thread);
+        }
+        Ok(all)
+    }
+}
+
+/// A name that no other server has, now or later, and no client can have.
+fn own_name() -> String {
+    let some = || RandomState::new().hash_one(std::process::id());
+    format!("#{:016x}{:016x}", some(), some())
+}
+
+impl Drop for Database {
+    fn drop(&mut self) {
+        self.room.queue.end();
+        for thread in self.threads.drain(..) {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Strategy for Database {
+    fn answer(&self, jobs: &mut Vec<Job>, _: &Journal) -> Result<(), Broken> {
+        hand_over(jobs, |jobs, desk| self.room.queue.put(Errand::Jobs(jobs, desk)))
+    }
+
+    fn snapshot(&self) -> Result<(Exchange, u64), ServeError> {
+        let (sender, receiver) = channel();
+        self.room.queue.put(Errand::Snapshot(sender));
+        let shown = receiver.recv().expect("the threads live as long as their handle");
+        shown.map_err(|reason| self.room.access.unwritten(reason))
+    }
+
+    fn trouble(&self) -> Option<String> {
+        self.room.trouble.lock().expect("no panic under this lock").clone()
+    }
+}
+
+impl Queue {
+    /// Leaves something to be done; false if nobody will do it any more.
+    fn put(&self, errand: Errand) -> bool {
+        let mut waiting = self.waiting.lock().expect("no panic under this lock");
+        if waiting.is_over {
+            return false;
+        }
+        waiting.errands.push_back(errand);
+        self.arrived.notify_one();
+        true
+    }
+
+    /// Waits for something to do, and takes about as much as fits into a transaction. Nothing at the
+    /// end.
+    fn take(&self) -> Option<Vec<Errand>> {
+        let mut waiting = self.waiting.lock().expect("no panic under this lock");
+        while waiting.errands.is_empty() {
+            if waiting.is_over {
+                return None;
+            }
+            waiting = self.arrived.wait(waiting).expect("no panic under this lock");
+        }
+        let (mut taken, mut jobs) = (Vec::new(), 0);
+        while jobs < ORDERS_MAX
+            && let Some(errand) = waiting.errands.pop_front()
+        {
+            jobs += if let Errand::Jobs(jobs, _) = &errand { jobs.len() } else { 1 };
+            taken.push(errand);
+        }
+        Some(taken)
+    }
+
+    fn end(&self) {
+        self.waiting.lock().expect("no panic under this lock").is_over = true;
+        self.arrived.notify_all();
+    }
+}
+
+fn work(room: &Room, mut link: Link) {
+    while let Some(errands) = room.queue.take() {
+        let mut parcels: Vec<Parcel> = Vec::new();
+        for errand in errands {
+            match errand {
+                Errand::Jobs(jobs, desk) => parcels.push((jobs, desk)),
+                Errand::Snapshot(sender) => {
+                    let shown = room.noted(link.show());
+                    let stocks = |shown: Shown| (shown.lines.into_iter().collect(), shown.seq);
+                    let _ = sender.send(shown.map(stocks));
+                }
+            }
+        }
+        for (stage, places) in stages(&mut parcels).into_iter().enumerate() {
+            if stage % 2 == 0 {
+                for places in places.chunks(room.orders_at_once) {
+                    room.carry_out(&mut link, &mut parcels, places);
+                }
+            } else {
+                room.show(&mut link, &mut parcels, &places);
+            }
+        }
+        for (jobs, desk) in parcels {
+            desk.give_back(jobs, Ok(()));
+        }
+    }
+}
+
+/// Sorts open jobs into those that can be carried out together: orders, then lists, then orders, and
+/// so on, so that those of one connection keep their order.
+fn stages(parcels: &mut [Parcel]) -> Vec<Vec<Place>> {
+    let mut stages: Vec<Vec<Place>> = Vec::new();
+    for (at, (jobs, _)) in parcels.iter_mut().enumerate() {
+        let mut reached: HashMap<usize, usize> = HashMap::new();
+        for (place, job) in jobs.iter_mut().enumerate() {
+            if !job.is_open() {
+                continue;
+            }
+            let is_list = usize::from(job.request.ask == Ask::Show);
+            let stage = reached.entry(job.token).or_default();
+            if *stage % 2 != is_list {
+                *stage += 1;
+            }
+            if stages.len() <= *stage {
+                stages.resize_with(*stage + 1, Vec::new);
+            }
+            stages[*stage].push((at, place));
+        }
+    }
+    stages
+}
+
+impl Room {
+    /// Notes what is wrong with the database, or that nothing is.
+    fn noted<T>(&self, result: Result<T, String>) -> Result<T, String> {
+        *self.trouble.lock().expect("no panic under this lock") = result.as_ref().err().cloned();
+        result
+    }
+
+    fn carry_out(&self, link: &mut Link, parcels: &mut [Parcel], places: &[Place]) {
+        if places.is_empty() {
+            return;
+        }
+        let numbered = |(parcel, place): &Place| {
+            let request = &parcels[*parcel].0[*place].request;
+            let Ask::Trade(order) = request.ask else { return None };
+            Some(match &request.who {
+                Some(who) => Numbered { order, client: &who.client, request: who.request },
+                None => {
+                    let request = self.unnamed.fetch_add(1, Ordering::Relaxed);
+                    Numbered { order, client: &self.name, request }
+                }
+            })
+        };
+        let orders: Vec<Numbered<'_>> = places.iter().filter_map(numbered).collect();
+        let (answers, latest) = match link.carry_out(&orders) {
+            Ok((answers, latest)) => {
+                let _ = self.noted(Ok(()));
+                (answers, latest)
+            }
+            Err(missed) => {
+                let (stop, reason) = match missed {
+                    Missed::NotTried(reason) => (Stop::Busy, reason),
+                    Missed::Unsure(reason) => (Stop::Unsure, reason),
+                };
+                let _ = self.noted(Err::<(), _>(reason));
+                (vec![Answer::Stopped(stop); places.len()], 0)
+            }
+        };
+        for ((parcel, place), answer) in places.iter().zip(answers) {
+            parcels[*parcel].0[*place].answer = Some(answer);
+        }
+        if latest > 0 {
+            self.journal.committed_elsewhere(latest);
+            self.trim(link, latest);
+        }
+    }
+
+    /// Takes orders out that are older than what is kept, whenever there are some more of them.
+    fn trim(&self, link: &mut Link, latest: u64) {
+        let step = latest / TRIM_EVERY;
+        if latest > ORDERS_KEPT && self.trimmed.fetch_max(step, Ordering::Relaxed) < step {
+            link.trim(latest - ORDERS_KEPT);
+        }
+    }
+
+    fn show(&self, link: &mut Link, parcels: &mut [Parcel], places: &[Place]) {
+        if places.is_empty() {
+            return;
+        }
+        let answer = match self.noted(link.show()) {
+            Ok(shown) => Answer::Shown(Arc::new(shown)),
+            Err(_) => Answer::Stopped(Stop::Busy),
+        };
+        for (parcel, place) in places {
+            parcels[*parcel].0[*place].answer = Some(answer.clone());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ioloom_exchange::{Form, Order, Request, Side};
+
+    fn job(token: usize, is_list: bool) -> Job {
+        let order = Order::new(Side::Buy, 1, 1).unwrap();
+        let ask = if is_list { Ask::Show } else { Ask::Trade(order) };
+        let request = Request { ask, who: None, deadline_ms: None, form: Form::Resp };
+        Job { token, request, due_ns: 0, answer: None }
+    }
+
+    #[test]
+    fn jobs_of_a_connection_keep_their_order_and_those_of_others_go_along() {
+        let parcel = |jobs: Vec<Job>| (jobs, Arc::<Desk>::default());
+        let mut parcels = vec![
+            parcel(vec![job(1, false), job(2, true), job(1, true), job(1, false), job(2, true)]),
+            parcel(vec![job(1, false), job(1, false)]),
+        ];
+        parcels[1].0.push(Job { answer: Some(Answer::Stopped(Stop::Busy)), ..job(1, true) });
+        let stages = stages(&mut parcels);
+        assert_eq!(stages[0], [(0, 0), (1, 0), (1, 1)]);
+        assert_eq!(stages[1], [(0, 1), (0, 2), (0, 4)]);
+        assert_eq!(stages[2], [(0, 3)]);
+        assert_eq!(stages.len(), 3);
+    }
+
+    #[test]
+    fn servers_have_names_of_their_own() {
+        assert_ne!(own_name(), own_name());
+        assert!(own_name().starts_with('#'));
+    }
+}

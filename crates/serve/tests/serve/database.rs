@@ -1,0 +1,403 @@
+//! Servers before a PostgreSQL database: what every model answers, what two servers make of the same
+//! orders, what cannot be had, and a database that is killed while clients order.
+//!
+//! Where PostgreSQL is not installed each test says so and passes.
+
+use crate::bench::{Bench, Client, STOCKS, config, every_model};
+use ioloom_load::check::{Lists, STATES_MAX, Verdict, check};
+use ioloom_load::{Event, History, Op, Outcome};
+use ioloom_serve::{Config, DatabaseChoice, Durability, Model, ServeError, Server};
+use ioloom_serve::{Sharing, ShowMode};
+use ioloom_sys::clock;
+use ioloom_testbed::Postgres;
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+use tempfile::TempDir;
+
+/// What a server needs to know of a database.
+fn before(words: &str, durability: Durability) -> impl Fn(&mut Config) {
+    move |config: &mut Config| {
+        (config.sharing, config.durability) = (Sharing::Database, durability);
+        let one = config.model == Model::IoThreads || durability == Durability::Each;
+        let connections = if one { 1 } else { 3 };
+        config.database = Some(DatabaseChoice { words: words.to_owned(), connections });
+    }
+}
+
+fn bench(model: Model, words: &str) -> Bench {
+    Bench::with(model, before(words, Durability::Group))
+}
+
+fn name_of(model: Model) -> String {
+    format!("of_{}", model.name().replace('-', "_"))
+}
+
+#[test]
+fn every_model_answers_as_with_a_store() {
+    let Some(postgres) = Postgres::start(&[]) else { return };
+    every_model(|model| {
+        let words = postgres.database(&name_of(model));
+        let bench = bench(model, &words);
+        let mut client = Client::new(bench.address);
+        client.say("HELLO stock/2 client=a\n1 BUY 1 10\n2 SHOW\n3 SELL 3 2\n1 BUY 1 10\n4 SHOW\n");
+        client.say("5 BUY 3 8\n6 BUY 9 1\n7 SELL 1 2147483647\n5 BUY 3 8\n8 EXIT\n");
+        let text = "HELLO stock/2 window=128\n1 OK 990 1\n2 STOCKS 3 1\n1 990 10\n2 1000 20\n\
+                    3 5 30\n3 OK 7 2\n1 OK 990 1\n4 STOCKS 3 2\n1 990 10\n2 1000 20\n3 7 30\n\
+                    5 ERR not-enough\n6 ERR unknown-stock\n7 ERR too-many\n5 ERR not-enough\n\
+                    8 BYE\n";
+        assert_eq!(String::from_utf8(client.rest()).unwrap(), text, "{model}");
+        drop(client);
+        let mut plain = bench.client();
+        assert_eq!(plain.ask("buy 1 5"), "[buy] success\n", "{model}");
+        assert_eq!(plain.ask("buy 3 8"), "Not enough left stocks\n", "{model}");
+        assert_eq!(plain.ask("sell 9 1"), "No such stock\n", "{model}");
+        drop(plain);
+        let mut http = Client::new(bench.address);
+        http.say("GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+        let text = String::from_utf8(http.rest()).unwrap();
+        for words in ["ok\n", "durability group", "store postgres, synchronous_commit on"] {
+            assert!(text.contains(words), "{model}: {text}");
+        }
+        drop(http);
+        let (dir, ended) = bench.end();
+        assert_eq!(ended.done, 4, "{model}");
+        let stocks = std::fs::read_to_string(dir.path().join("stock.txt")).unwrap();
+        assert_eq!(stocks, "1 985 10\n2 1000 20\n3 7 30\n", "{model}");
+    });
+}
+
+#[test]
+fn pipelined_orders_keep_their_order() {
+    let Some(postgres) = Postgres::start(&[]) else { return };
+    every_model(|model| {
+        let words = postgres.database(&name_of(model));
+        let bench = bench(model, &words);
+        let mut client = bench.client();
+        let requests: String = (1..=300).map(|id| format!("{id} BUY 1 1\n")).collect();
+        client.say(format!("HELLO stock/2\n{requests}"));
+        client.end_writing();
+        let text = String::from_utf8(client.rest()).unwrap();
+        let expected: String =
+            (1..=300).map(|id| format!("{id} OK {} {id}\n", 1000 - id)).collect();
+        assert_eq!(text, format!("HELLO stock/2 window=128\n{expected}"), "{model}");
+    });
+}
+
+/// Clients of two servers order at the same time; everything that they are told, with its times, must
+/// be what one exchange would say that carries out one order after the other.
+#[test]
+fn two_servers_answer_as_one_exchange() {
+    let Some(postgres) = Postgres::start(&[]) else { return };
+    for durability in [Durability::Os, Durability::Group, Durability::Each] {
+        let words = postgres.database(&format!("two_{durability}"));
+        let stocks = "1 6 10\n2 8 20\n3 5 30\n";
+        let change = |config: &mut Config| {
+            std::fs::write(&config.stock, stocks).unwrap();
+            before(&words, durability)(config);
+        };
+        let servers = [Bench::with(Model::Epoll, change), Bench::with(Model::Thread, change)];
+        let events = Mutex::new(Vec::new());
+        std::thread::scope(|scope| {
+            for number in 0..6 {
+                let (server, events) = (&servers[number % 2], &events);
+                scope.spawn(move || {
+                    let mut client = Client::new(server.address);
+                    assert_eq!(client.ask("HELLO stock/2"), "HELLO stock/2 window=128\n");
+                    for at in 0..50 {
+                        let event = one_event(&mut client, number, at);
+                        events.lock().unwrap().push(event);
+                    }
+                });
+            }
+        });
+        let initial = ioloom_exchange::Exchange::from_text(stocks).unwrap();
+        let events = events.into_inner().unwrap();
+        let history = History { initial: initial.lines().collect(), events };
+        assert_eq!(check(&history, Lists::Atomic, STATES_MAX), Verdict::Explained, "{durability}");
+    }
+}
+
+fn one_event(client: &mut Client, number: usize, at: usize) -> Event {
+    use ioloom_exchange::{Order, Side};
+    let mixed = number * 31 + at * 17;
+    let (stock, count) = (mixed % 3 + 1, mixed / 3 % 4 + 1);
+    let (side, word) =
+        if mixed.is_multiple_of(2) { (Side::Buy, "BUY") } else { (Side::Sell, "SELL") };
+    let is_list = mixed.is_multiple_of(7);
+    let call_ns = clock::monotonic_ns();
+    let said = match is_list {
+        true => client.ask(&format!("{at} SHOW")),
+        false => client.ask(&format!("{at} {word} {stock} {count}")),
+    };
+    let words: Vec<&str> = said.split_whitespace().collect();
+    let outcome = match words[1..] {
+        ["OK", left, _] => Outcome::Done(left.parse().ok()),
+        ["ERR", "not-enough"] => Outcome::NotEnough,
+        ["STOCKS", count, _] => {
+            let left = |line: String| line.split(' ').nth(1).unwrap().parse().unwrap();
+            Outcome::Shown((0..count.parse().unwrap()).map(|_| left(client.line())).collect())
+        }
+        _ => panic!("{said}"),
+    };
+    let order = Order::new(side, stock as u32, count as u32).unwrap();
+    let op = if is_list { Op::Show } else { Op::Trade(order) };
+    let ret_ns = Some(clock::monotonic_ns());
+    Event { client: number as u32, op, call_ns, ret_ns, outcome }
+}
+
+/// The same orders under the same name to two servers at once, other orders under the same number
+/// among them: each number counts once, and both tell the same of it.
+#[test]
+fn an_order_that_reaches_two_servers_counts_once() {
+    let Some(postgres) = Postgres::start(&[]) else { return };
+    let words = postgres.database("twice");
+    let servers = [bench(Model::Epoll, &words), bench(Model::Thread, &words)];
+    let answers: Vec<String> = std::thread::scope(|scope| {
+        let ask = |(at, server): (usize, &Bench)| {
+            let address = server.address;
+            scope.spawn(move || {
+                let mut client = Client::new(address);
+                // Every fifth number means another stock on the other server.
+                let stock = |id: usize| if id.is_multiple_of(5) { at + 1 } else { 1 };
+                let orders: String =
+                    (1..=60).map(|id| format!("{id} BUY {} 1\n", stock(id))).collect();
+                client.say(format!("HELLO stock/2 client=same\n{orders}"));
+                client.end_writing();
+                String::from_utf8(client.rest()).unwrap()
+            })
+        };
+        let both: Vec<_> = servers.iter().enumerate().map(ask).collect();
+        both.into_iter().map(|client| client.join().unwrap()).collect()
+    });
+    assert_eq!(answers[0], answers[1]);
+    let left = "SELECT 2000 - sum(remaining) FROM ioloom_exchange.stock WHERE id < 3";
+    assert_eq!(postgres.sql("twice", left), "60");
+    assert_eq!(postgres.sql("twice", "SELECT count(*) FROM ioloom_exchange.orders"), "60");
+}
+
+/// Orders older than what is kept are forgotten, and not carried out again.
+#[test]
+fn what_is_forgotten_is_not_carried_out_again() {
+    let Some(postgres) = Postgres::start(&[]) else { return };
+    let words = postgres.database("old");
+    let bench = bench(Model::Epoll, &words);
+    let mut client = Client::new(bench.address);
+    client.say("HELLO stock/2 client=a\n1 BUY 1 1\n18446744073709551615 BUY 1 1\n");
+    for line in ["HELLO stock/2 window=128\n", "1 OK 999 1\n", "18446744073709551615 OK 998 2\n"] {
+        assert_eq!(client.line(), line);
+    }
+    // As if a million orders lay between.
+    postgres.sql("old", "SELECT setval('ioloom_exchange.number', 1004999)");
+    assert_eq!(client.ask("2 BUY 1 1"), "2 OK 997 1005000\n");
+    for (ask, told) in [
+        ("1 BUY 1 1", "1 ERR too-old\n"),
+        ("3 BUY 1 1", "3 ERR too-old\n"),
+        ("2 BUY 1 1", "2 OK 997 1005000\n"),
+    ] {
+        assert_eq!(client.ask(ask), told);
+    }
+    let mut other = Client::new(bench.address);
+    other.say("HELLO stock/2 client=b\n1 BUY 1 1\n");
+    assert_eq!(other.line() + &other.line(), "HELLO stock/2 window=128\n1 OK 996 1005001\n");
+}
+
+fn refused(dir: &TempDir, change: impl FnOnce(&mut Config), words: &[&str]) {
+    let mut config = config(dir, Model::Epoll);
+    change(&mut config);
+    let told = Server::start(&config).err().expect("it must be refused").to_string();
+    for word in words {
+        assert!(told.contains(word), "{word}: {told}");
+    }
+    assert!(!told.contains("hush") && !told.contains('\n'), "{told}");
+}
+
+#[test]
+fn what_a_database_cannot_be_is_refused() {
+    let dir = TempDir::new().unwrap();
+    let words = "host=/nowhere dbname=x user=x password=hush";
+    let group = before(words, Durability::Group);
+    refused(&dir, &group, &["connect to", "x at /nowhere:5432", "--database"]);
+    refused(&dir, before(words, Durability::None), &["durability none", "group"]);
+    let with = |change: &dyn Fn(&mut Config), told: &[&str]| {
+        refused(
+            &dir,
+            |config| {
+                group(config);
+                change(config);
+            },
+            told,
+        );
+    };
+    with(&|config| config.sharing = Sharing::Writer, &["database shares", "--sharing writer"]);
+    with(&|config| config.show = ShowMode::PerStock, &["per-stock"]);
+    with(&|config| config.durability = Durability::Each, &["--database-connections 1"]);
+    with(&|config| config.model = Model::IoThreads, &["--database-connections 1"]);
+    with(&|config| config.database.as_mut().unwrap().connections = 65, &["1 to 64"]);
+    with(&|config| config.database = None, &["sharing database", "--store postgres"]);
+    let tls = format!("{words} sslmode=require");
+    refused(&dir, before(&tls, Durability::Group), &["not encrypted"]);
+    refused(&dir, before("password=hush hush", Durability::Group), &["--database", "host="]);
+}
+
+#[test]
+fn a_filled_database_is_not_overwritten() {
+    let Some(postgres) = Postgres::start(&[]) else { return };
+    let words = postgres.database("filled");
+    let change = before(&words, Durability::Group);
+    let dir = TempDir::new().unwrap();
+    let empty = |config: &mut Config| {
+        change(config);
+        config.stock = dir.path().join("none.txt");
+    };
+    refused(&dir, empty, &["none.txt", "--stock"]);
+    let bench = Bench::with(Model::Epoll, &change);
+    assert_eq!(bench.client().ask("buy 1 10"), "[buy] success\n");
+    bench.end();
+    // The counts of a file do not matter any more, its stocks and prices do.
+    let bench = Bench::with(Model::Epoll, &change);
+    let mut client = bench.client();
+    client.say("show\n");
+    assert_eq!(client.line(), "1 990 10\n");
+    bench.end();
+    let other = |config: &mut Config| {
+        std::fs::write(&config.stock, STOCKS.replace(" 30", " 31")).unwrap();
+        change(config);
+    };
+    refused(&dir, other, &["stock.txt", "other stocks", "--database"]);
+    // Without a file the one that belongs to the database is made at the end.
+    let server = Server::start(&{
+        let mut config = config(&dir, Model::Epoll);
+        empty(&mut config);
+        config
+    });
+    let server = server.unwrap();
+    server.stop_handle().stop();
+    server.run().unwrap();
+    let made = std::fs::read_to_string(dir.path().join("none.txt")).unwrap();
+    assert_eq!(made, STOCKS.replace("1 1000", "1 990"));
+    postgres.sql("filled", "UPDATE ioloom_exchange.version SET version = 9");
+    refused(&dir, empty, &["another version"]);
+}
+
+#[test]
+fn a_server_that_does_not_sync_promises_nothing() {
+    let Some(postgres) = Postgres::start(&["fsync=off"]) else { return };
+    let words = postgres.database("unsynced");
+    let dir = TempDir::new().unwrap();
+    for durability in [Durability::Group, Durability::Each] {
+        refused(&dir, before(&words, durability), &["fsync = off", "durability os"]);
+    }
+    let bench = Bench::with(Model::Epoll, before(&words, Durability::Os));
+    assert_eq!(bench.client().ask("buy 1 10"), "[buy] success\n");
+}
+
+/// Sends an order until it is answered for good; a server may say that it could not ask, or does not
+/// know.
+fn until_known(client: &mut Client, order: &str, doubts: &AtomicUsize) -> String {
+    for _ in 0..2000 {
+        let said = client.ask(order);
+        if !said.ends_with("ERR busy\n") && !said.ends_with("ERR unknown-outcome\n") {
+            return said;
+        }
+        doubts.fetch_add(1, Ordering::Relaxed);
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    panic!("{order} is never answered");
+}
+
+/// The database is killed again and again while clients of two servers order. What was acknowledged is
+/// there, what was not known counts once, and the servers go on by themselves.
+#[test]
+fn a_killed_database_keeps_what_was_acknowledged() {
+    let Some(mut postgres) = Postgres::start(&[]) else { return };
+    for durability in [Durability::Group, Durability::Each] {
+        let words = postgres.database(&format!("killed_{durability}"));
+        let change = |config: &mut Config| {
+            std::fs::write(&config.stock, "1 1000000 10\n2 1000000 20\n").unwrap();
+            before(&words, durability)(config);
+        };
+        let servers = [Bench::with(Model::Epoll, change), Bench::with(Model::RequestPool, change)];
+        let (heard, doubts) = (Mutex::new(BTreeMap::new()), AtomicUsize::new(0));
+        let is_over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            for number in 0..4 {
+                let (server, heard, doubts) = (&servers[number % 2], &heard, &doubts);
+                let is_over = &is_over;
+                scope.spawn(move || {
+                    let mut client = Client::new(server.address);
+                    client.ask(&format!("HELLO stock/2 client=c{number}"));
+                    for id in 1.. {
+                        if is_over.load(Ordering::Relaxed) {
+                            break;
+                        }
+                        let order = format!("{id} BUY {} {}", id % 2 + 1, number + 1);
+                        let said = until_known(&mut client, &order, doubts);
+                        assert!(said.contains(" OK "), "{said}");
+                        heard.lock().unwrap().insert((number, id), (order, said));
+                    }
+                });
+            }
+            for _ in 0..3 {
+                let count = || heard.lock().unwrap().len();
+                let before = count();
+                for _ in 0..30_000 {
+                    if count() >= before + 40 {
+                        break;
+                    }
+                    std::thread::sleep(Duration::from_millis(2));
+                }
+                postgres.kill();
+                postgres.start_again();
+            }
+            is_over.store(true, Ordering::Relaxed);
+        });
+        let heard = heard.into_inner().unwrap();
+        println!("{durability}: {} orders, {} doubts", heard.len(), doubts.into_inner());
+        let mut taken = [0, 0];
+        for ((number, id), (order, said)) in &heard {
+            // The other server knows it too.
+            let mut client = Client::new(servers[(number + 1) % 2].address);
+            client.ask(&format!("HELLO stock/2 client=c{number}"));
+            assert_eq!(client.ask(order), *said, "{durability}");
+            taken[id % 2] += number + 1;
+        }
+        let mut client = servers[0].client();
+        client.say("show\n");
+        for (at, taken) in taken.into_iter().enumerate() {
+            let expected = format!("{} {} {}\n", at + 1, 1_000_000 - taken, (at + 1) * 10);
+            assert_eq!(client.line(), expected, "{durability}");
+        }
+    }
+}
+
+/// Without the database a server says so, answers that it is busy, and ends with an error of its own.
+#[test]
+fn a_server_without_its_database_says_so() {
+    let Some(mut postgres) = Postgres::start(&[]) else { return };
+    let words = postgres.database("gone");
+    let dir = TempDir::new().unwrap();
+    let mut config = config(&dir, Model::Epoll);
+    before(&words, Durability::Group)(&mut config);
+    let server = Server::start(&config).unwrap();
+    let [address, lines] = *server.addresses() else { panic!("two addresses") };
+    let stop = server.stop_handle();
+    let thread = std::thread::spawn(move || server.run());
+    let mut client = Client::new(lines);
+    assert_eq!(client.ask("buy 1 1"), "[buy] success\n");
+    postgres.kill();
+    // The first order finds the connection lost; whether it was, it may not be able to tell.
+    let said = client.ask("buy 1 1");
+    assert!(["BUSY\n", "Unknown outcome\n"].contains(&said.as_str()), "{said}");
+    assert_eq!(client.ask("buy 1 1"), "BUSY\n");
+    assert_eq!(client.ask("show"), "BUSY\n");
+    let mut http = Client::new(address);
+    http.say("GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+    let text = String::from_utf8(http.rest()).unwrap();
+    assert!(text.contains("\r\n\r\ntrouble\n") && text.contains("\ntrouble "), "{text}");
+    stop.stop();
+    let ended = thread.join().unwrap();
+    assert!(matches!(ended, Err(ServeError::Database { .. })), "{ended:?}");
+    assert!(ended.unwrap_err().to_string().contains("every acknowledged order"));
+}
