@@ -37,8 +37,9 @@ pub struct StoreChoice {
     pub path: PathBuf,
 }
 
-/// Connections to a database, where nothing else is asked for.
-pub const DATABASE_CONNECTIONS: usize = 4;
+/// Connections to a database, where nothing else is asked for: a list need not wait for a commit. More
+/// bring no more orders where these share stocks, which stay locked until the commit.
+pub const DATABASE_CONNECTIONS: usize = 2;
 
 /// A PostgreSQL database that keeps stocks and orders, for several servers at once.
 #[derive(Clone)]

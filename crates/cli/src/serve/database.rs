@@ -39,7 +39,7 @@ pub(super) struct DatabaseArgs {
     #[arg(long, value_name = "WORDS")]
     database: Option<String>,
 
-    /// Connections to the database [default: 4; 1 with durability each and model io-threads]
+    /// Connections to the database [default: 2; 1 with durability each and model io-threads]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
     database_connections: Option<u16>,
 }
