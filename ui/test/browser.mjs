@@ -27,12 +27,25 @@ export function needBrowser() {
   }
 }
 
-/** Makes pages with an example of the crate `ioloom-report`, or ends. */
+/**
+ * Makes pages with an example of the crate `ioloom-report`, or ends. Built with the whole workspace,
+ * so that all that the tests have built already is used; that crate alone would want its
+ * dependencies anew, with fewer features.
+ */
 export function make(example, args) {
-  const cargo = ["run", "--quiet", "-p", "ioloom-report", "--example", example, "--", ...args];
-  const made = spawnSync("cargo", cargo, { cwd: root, stdio: "inherit" });
+  const cargo = ["build", "--locked", "--workspace", "--example", example];
+  const told = ["--quiet", "--message-format", "json-render-diagnostics"];
+  const stdio = ["ignore", "pipe", "inherit"];
+  const built = spawnSync("cargo", [...cargo, ...told], { cwd: root, stdio, encoding: "utf8", maxBuffer: 1 << 28 });
+  const artifacts = (built.stdout ?? "").split("\n").filter((line) => line.startsWith("{")).map((line) => JSON.parse(line));
+  const program = artifacts.find((a) => a.executable && a.target.name === example)?.executable;
+  if (built.status !== 0 || program === undefined) {
+    console.error(`the program that makes pages could not be built: cargo ${cargo.join(" ")}`);
+    process.exit(1);
+  }
+  const made = spawnSync(program, args, { cwd: root, stdio: "inherit" });
   if (made.status !== 0) {
-    console.error(`the pages could not be made: cargo ${cargo.join(" ")}`);
+    console.error(`the pages could not be made: ${program} ${args.join(" ")}`);
     process.exit(1);
   }
 }

@@ -2,7 +2,8 @@
 //!
 //! Written by hand: a protobuf message is a list of (field number, type, value), and this needs two
 //! dozen fields. A generated encoder would bring megabytes of code; a test decodes what is written
-//! here with the generated decoder and compares every event.
+//! here with a decoder that is not ours, by the numbers that Perfetto publishes, and compares every
+//! event.
 //!
 //! What stands where: one track per thread with its spans as slices; under it a track `states` with
 //! its states as slices (annotated with the processor, and with who took over); one counter per

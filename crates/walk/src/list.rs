@@ -146,7 +146,7 @@ impl<R: BufRead> Iterator for ListReader<R> {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
     use proptest::prelude::*;

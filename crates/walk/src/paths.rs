@@ -255,7 +255,7 @@ fn sort_keys(keys: &mut [u128]) {
     keys.sort();
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
     use proptest::prelude::*;

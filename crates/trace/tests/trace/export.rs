@@ -1,21 +1,17 @@
 //! Exports, read back by readers that are not ours.
 
 use crate::sample::sample;
+use crate::schema::{self, DebugAnnotation, EventType, Interned, TracePacket, TrackEvent};
 use ioloom_model::State;
 use ioloom_trace::{NO_CPU, Trace, csv, perfetto};
-use perfetto_protos::debug_annotation::DebugAnnotation;
-use perfetto_protos::trace::Trace as Perfetto;
-use perfetto_protos::trace_packet::TracePacket;
-use perfetto_protos::track_event::TrackEvent;
-use perfetto_protos::track_event::track_event::Type;
-use protobuf::Message;
+use prost::Message;
 use std::collections::BTreeMap;
 
 /// One event in words.
 #[derive(Debug, Clone, PartialEq)]
 struct Event {
     at_ns: u64,
-    kind: Type,
+    kind: EventType,
     name: Option<String>,
     category: Option<String>,
     notes: Vec<(String, String)>,
@@ -38,10 +34,11 @@ impl Read {
             events: BTreeMap::new(),
             interned: Default::default(),
         };
-        for (i, packet) in Perfetto::parse_from_bytes(bytes).unwrap().packet.iter().enumerate() {
+        let trace = schema::Trace::decode(bytes).unwrap();
+        assert_eq!(trace.encoded_len(), bytes.len(), "every byte belongs to a known field");
+        for (i, packet) in trace.packet.iter().enumerate() {
             assert_eq!(packet.trusted_packet_sequence_id(), 1);
             assert_eq!(packet.sequence_flags(), if i == 0 { 1 } else { 2 });
-            assert!(packet.special_fields.unknown_fields().iter().next().is_none());
             read.packet(packet);
         }
         read
@@ -49,18 +46,12 @@ impl Read {
 
     fn packet(&mut self, packet: &TracePacket) {
         if let Some(data) = packet.interned_data.as_ref() {
-            let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
-            for entry in &data.event_names {
-                self.interned[0].insert(entry.iid(), text(entry.name().as_bytes()));
-            }
-            for entry in &data.event_categories {
-                self.interned[1].insert(entry.iid(), text(entry.name().as_bytes()));
-            }
-            for entry in &data.debug_annotation_names {
-                self.interned[2].insert(entry.iid(), text(entry.name().as_bytes()));
-            }
-        } else if packet.has_track_descriptor() {
-            let track = packet.track_descriptor();
+            let table = |names: &[Interned]| {
+                names.iter().map(|entry| (entry.iid(), entry.name().to_owned())).collect()
+            };
+            let names = [&data.event_names, &data.event_categories, &data.debug_annotation_names];
+            self.interned = names.map(|names| table(names));
+        } else if let Some(track) = packet.track_descriptor.as_ref() {
             let name = if let Some(process) = track.process.as_ref() {
                 format!("process {} {}", process.pid(), process.process_name())
             } else if let Some(thread) = track.thread.as_ref() {
@@ -73,36 +64,33 @@ impl Read {
             assert!(self.names.insert(track.uuid(), name).is_none(), "an identity is used twice");
             self.parents.insert(track.uuid(), track.parent_uuid());
         } else {
-            assert!(packet.has_track_event());
-            let event = self.event(packet.timestamp(), packet.track_event());
-            self.events.entry(packet.track_event().track_uuid()).or_default().push(event);
+            let event = packet.track_event.as_ref().expect("names, a track or an event");
+            let read = self.event(packet.timestamp(), event);
+            self.events.entry(event.track_uuid()).or_default().push(read);
         }
     }
 
     fn event(&self, at_ns: u64, event: &TrackEvent) -> Event {
-        let name = if event.has_name_iid() {
-            Some(self.interned[0][&event.name_iid()].clone())
-        } else {
-            event.has_name().then(|| event.name().to_owned())
+        let name = match event.name_iid {
+            Some(iid) => Some(self.interned[0][&iid].clone()),
+            None => event.name.clone(),
         };
-        let value = match event.type_() {
-            Type::TYPE_COUNTER if event.has_double_counter_value() => {
-                Some(event.double_counter_value())
+        let value = match event.kind() {
+            EventType::Counter => {
+                Some(event.double_counter_value.unwrap_or(event.counter_value() as f64))
             }
-            Type::TYPE_COUNTER => Some(event.counter_value() as f64),
             _ => None,
         };
         let note = |note: &DebugAnnotation| {
-            let value = if note.has_string_value() {
-                note.string_value().to_owned()
-            } else {
-                note.uint_value().to_string()
+            let value = match &note.string_value {
+                Some(text) => text.clone(),
+                None => note.uint_value().to_string(),
             };
             (self.interned[2][&note.name_iid()].clone(), value)
         };
         Event {
             at_ns,
-            kind: event.type_(),
+            kind: event.kind(),
             name,
             category: event.category_iids.first().map(|iid| self.interned[1][iid].clone()),
             notes: event.debug_annotations.iter().map(note).collect(),
@@ -130,7 +118,7 @@ fn slice(
 ) -> [Event; 2] {
     let begin = Event {
         at_ns: from_ns,
-        kind: Type::TYPE_SLICE_BEGIN,
+        kind: EventType::SliceBegin,
         name: Some(name.to_owned()),
         category: Some(category.to_owned()),
         notes,
@@ -138,7 +126,7 @@ fn slice(
     };
     let end = Event {
         at_ns: to_ns,
-        kind: Type::TYPE_SLICE_END,
+        kind: EventType::SliceEnd,
         name: None,
         category: None,
         notes: Vec::new(),
@@ -199,7 +187,7 @@ fn perfetto_reads_every_event() {
     }
     let marks = read.track("marks", None);
     assert_eq!(marks[0].name.as_deref(), Some("drained <b>"));
-    assert_eq!((marks[0].at_ns, marks[0].kind), (1_000_000, Type::TYPE_INSTANT));
+    assert_eq!((marks[0].at_ns, marks[0].kind), (1_000_000, EventType::Instant));
     count += flight.len() + marks.len();
     assert_eq!(read.events.values().map(Vec::len).sum::<usize>(), count);
 }

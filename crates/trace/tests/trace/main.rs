@@ -7,6 +7,7 @@ mod file;
 mod findings;
 mod planted;
 mod sample;
+mod schema;
 mod shares;
 mod viewer;
 mod wild;

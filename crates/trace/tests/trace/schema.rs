@@ -1,0 +1,140 @@
+//! The messages of a Perfetto trace that an export uses, for a decoder that is not ours.
+//!
+//! A subset of the `.proto` files that Perfetto publishes (`protos/perfetto/trace`, as they are in
+//! the crate perfetto_protos 0.51.1): their names, numbers and types, none of them taken from the
+//! encoder. All of Perfetto's messages, generated, would be the largest library of the whole build,
+//! for the few that are read here. A field that has another number here, or is missing, makes the
+//! decoded trace shorter than its bytes, which the test sees.
+
+use prost::{Enumeration, Message};
+
+/// The whole file.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct Trace {
+    #[prost(message, repeated, tag = "1")]
+    pub(crate) packet: Vec<TracePacket>,
+}
+
+/// One packet: names, a track or an event.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct TracePacket {
+    #[prost(uint64, optional, tag = "8")]
+    pub(crate) timestamp: Option<u64>,
+    #[prost(uint32, optional, tag = "10")]
+    pub(crate) trusted_packet_sequence_id: Option<u32>,
+    #[prost(message, optional, tag = "11")]
+    pub(crate) track_event: Option<TrackEvent>,
+    #[prost(message, optional, tag = "12")]
+    pub(crate) interned_data: Option<InternedData>,
+    #[prost(uint32, optional, tag = "13")]
+    pub(crate) sequence_flags: Option<u32>,
+    #[prost(message, optional, tag = "60")]
+    pub(crate) track_descriptor: Option<TrackDescriptor>,
+}
+
+/// Names by number.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct InternedData {
+    #[prost(message, repeated, tag = "1")]
+    pub(crate) event_categories: Vec<Interned>,
+    #[prost(message, repeated, tag = "2")]
+    pub(crate) event_names: Vec<Interned>,
+    #[prost(message, repeated, tag = "3")]
+    pub(crate) debug_annotation_names: Vec<Interned>,
+}
+
+/// `EventCategory`, `EventName` and `DebugAnnotationName` have the same fields.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct Interned {
+    #[prost(uint64, optional, tag = "1")]
+    pub(crate) iid: Option<u64>,
+    #[prost(string, optional, tag = "2")]
+    pub(crate) name: Option<String>,
+}
+
+/// A row of the picture.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct TrackDescriptor {
+    #[prost(uint64, optional, tag = "1")]
+    pub(crate) uuid: Option<u64>,
+    #[prost(string, optional, tag = "2")]
+    pub(crate) name: Option<String>,
+    #[prost(message, optional, tag = "3")]
+    pub(crate) process: Option<ProcessDescriptor>,
+    #[prost(message, optional, tag = "4")]
+    pub(crate) thread: Option<ThreadDescriptor>,
+    #[prost(uint64, optional, tag = "5")]
+    pub(crate) parent_uuid: Option<u64>,
+    #[prost(message, optional, tag = "8")]
+    pub(crate) counter: Option<CounterDescriptor>,
+}
+
+/// What a row of a process is about.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct ProcessDescriptor {
+    #[prost(int32, optional, tag = "1")]
+    pub(crate) pid: Option<i32>,
+    #[prost(string, optional, tag = "6")]
+    pub(crate) process_name: Option<String>,
+}
+
+/// What a row of a thread is about.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct ThreadDescriptor {
+    #[prost(int32, optional, tag = "1")]
+    pub(crate) pid: Option<i32>,
+    #[prost(int32, optional, tag = "2")]
+    pub(crate) tid: Option<i32>,
+    #[prost(string, optional, tag = "5")]
+    pub(crate) thread_name: Option<String>,
+}
+
+/// What a row of numbers is about.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct CounterDescriptor {
+    #[prost(string, optional, tag = "6")]
+    pub(crate) unit_name: Option<String>,
+}
+
+/// Something that happened.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct TrackEvent {
+    #[prost(uint64, repeated, packed = "false", tag = "3")]
+    pub(crate) category_iids: Vec<u64>,
+    #[prost(message, repeated, tag = "4")]
+    pub(crate) debug_annotations: Vec<DebugAnnotation>,
+    #[prost(enumeration = "EventType", optional, tag = "9")]
+    pub(crate) kind: Option<i32>,
+    #[prost(uint64, optional, tag = "10")]
+    pub(crate) name_iid: Option<u64>,
+    #[prost(uint64, optional, tag = "11")]
+    pub(crate) track_uuid: Option<u64>,
+    #[prost(string, optional, tag = "23")]
+    pub(crate) name: Option<String>,
+    #[prost(int64, optional, tag = "30")]
+    pub(crate) counter_value: Option<i64>,
+    #[prost(double, optional, tag = "44")]
+    pub(crate) double_counter_value: Option<f64>,
+}
+
+/// `TrackEvent.Type`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Enumeration)]
+#[repr(i32)]
+pub(crate) enum EventType {
+    Unspecified = 0,
+    SliceBegin = 1,
+    SliceEnd = 2,
+    Instant = 3,
+    Counter = 4,
+}
+
+/// A note on an event.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct DebugAnnotation {
+    #[prost(uint64, optional, tag = "1")]
+    pub(crate) name_iid: Option<u64>,
+    #[prost(uint64, optional, tag = "3")]
+    pub(crate) uint_value: Option<u64>,
+    #[prost(string, optional, tag = "6")]
+    pub(crate) string_value: Option<String>,
+}
