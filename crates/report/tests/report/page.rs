@@ -1,14 +1,8 @@
 //! The report as a whole, on invented records: goldens of every drawing and text, and properties
 //! that must hold for any input.
 
-#[path = "support/full.rs"]
-mod full;
-#[path = "../examples/sample/records.rs"]
-mod records;
-#[path = "../examples/timeline/synthetic.rs"]
-#[allow(dead_code, reason = "other tests use the rest of it")]
-mod synthetic;
-
+use crate::records::{HOSTILE, sample};
+use crate::{full, synthetic};
 use ioloom_model::Outcome;
 use ioloom_report::PictureRow;
 use ioloom_report::data;
@@ -18,7 +12,6 @@ use ioloom_report::svg::{NARROW, WIDE};
 use ioloom_report::{
     Input, compare, compare_html, figures, html, html_all, picture, tables, terminal,
 };
-use records::{HOSTILE, sample};
 use std::collections::BTreeSet;
 
 /// Texts of the attribute `name` in a page that this crate wrote.

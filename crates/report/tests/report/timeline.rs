@@ -1,8 +1,6 @@
 //! Timelines of invented traces: what is drawn equals what is counted, and nothing is hidden.
 
-#[path = "../examples/timeline/synthetic.rs"]
-mod synthetic;
-
+use crate::synthetic::{account_only, mapped, million, reader_and_computers, sync_threads};
 use ioloom_model::State;
 use ioloom_report::timeline::{
     Options, Theme, letter, section, timeline_page, timeline_svg, timeline_text,
@@ -10,7 +8,6 @@ use ioloom_report::timeline::{
 use ioloom_trace::Trace;
 use ioloom_trace::shares::Lanes;
 use std::collections::BTreeSet;
-use synthetic::{account_only, mapped, million, reader_and_computers, sync_threads};
 
 fn light() -> Options {
     Options { theme: Theme::Light, ..Options::default() }
