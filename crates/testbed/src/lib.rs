@@ -1,6 +1,6 @@
 //! What the tests of several crates need of a machine: a process of their own, a user for whom
-//! permissions count, a program that ran, a directory of odd files, a disk without power, and a
-//! database server.
+//! permissions count, a program that ran, a directory of odd files, a disk without power, a database
+//! server, and the list of stores that have to survive a crash.
 //!
 //! No crate uses it outside its tests. Everything here fails a test by a panic with the reason,
 //! because a test can do nothing else about it.
@@ -14,3 +14,10 @@ pub use disk::Disk;
 pub use place::{ODD_NAMES, Place};
 pub use postgres::Postgres;
 pub use process::{Ran, alone, as_nobody, fed, is_root};
+
+/// Every store of orders at every durability that it has, by name. The file is one for the tests and
+/// for `cargo xtask crash`, which uses no crate of ours.
+pub fn stores() -> impl Iterator<Item = (&'static str, &'static str)> + Clone {
+    let lines = include_str!("stores.txt").lines();
+    lines.map(|line| line.split_once(' ').expect("a store and a durability"))
+}

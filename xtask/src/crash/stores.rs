@@ -14,29 +14,10 @@ use std::net::TcpStream;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-/// Every store at every durability that it has.
-const STORES: [[&str; 2]; 19] = [
-    ["sqlite", "group"],
-    ["log", "group"],
-    ["redb", "group"],
-    ["log-dsync", "group"],
-    ["fjall", "group"],
-    ["log-direct", "group"],
-    ["sqlite", "os"],
-    ["log-uring", "group"],
-    ["fjall", "os"],
-    ["log", "os"],
-    ["sqlite", "each"],
-    ["log-dsync", "each"],
-    ["redb", "each"],
-    ["log", "each"],
-    ["fjall", "each"],
-    ["log-direct", "os"],
-    ["log-uring", "os"],
-    ["log-direct", "each"],
-    ["log-uring", "each"],
-];
-/// Ways to order and to wait, of a number that has no factor in common with that of the stores.
+/// Every store at every durability that it has, as the tests of the program have them.
+const STORES: &str = include_str!("../../../crates/testbed/src/stores.txt");
+/// Ways to order and to wait, of a number that has no factor in common with that of the stores, so
+/// that all meet.
 const MODELS: [[&str; 2]; 7] = [
     ["epoll", "global"],
     ["thread", "stock"],
@@ -77,7 +58,7 @@ impl Stores {
     /// Kills a server up to three times with the same store; how many times. None where the system
     /// refuses what the store needs.
     pub(super) fn crash(&mut self, random: &mut Random) -> anyhow::Result<u32> {
-        let [store, durability] = STORES[self.rounds % STORES.len()];
+        let (store, durability) = self.store_of_the_round()?;
         let [model, sharing] = MODELS[self.rounds % MODELS.len()];
         self.rounds += 1;
         let dir = self.home.0.join("store");
@@ -113,6 +94,12 @@ impl Stores {
         }
         std::fs::remove_dir_all(&dir).context("remove a store")?;
         Ok(u32::try_from(kills).unwrap_or(u32::MAX))
+    }
+
+    fn store_of_the_round(&self) -> anyhow::Result<(&'static str, &'static str)> {
+        let line =
+            STORES.lines().cycle().nth(self.rounds).context("the list of stores is empty")?;
+        line.split_once(' ').with_context(|| format!("'{line}' is no store with a durability"))
     }
 
     /// Starts a server; where it listens is the first thing that it says.

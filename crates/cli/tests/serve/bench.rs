@@ -1,5 +1,6 @@
 //! The program as a server, orders for it under load, and the proof that none is lost.
 
+use ioloom_serve::{StoreKind, probe_store};
 use ioloom_testbed::Place;
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -26,6 +27,13 @@ pub(crate) fn place() -> Place {
     let place = Place::new(env!("CARGO_BIN_EXE_ioloom"));
     place.write("stock.txt", STOCKS);
     place
+}
+
+/// Whether a store can be had below a directory; if not, that is said.
+pub(crate) fn is_possible(store: &str, dir: &Path) -> bool {
+    let kind: StoreKind = store.parse().expect("the name of a store");
+    let probed = probe_store(kind, dir);
+    probed.inspect_err(|reason| println!("skipped: {reason}")).is_ok()
 }
 
 /// A command that serves in a directory with a stock file, on any free port.

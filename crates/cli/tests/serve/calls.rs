@@ -6,8 +6,7 @@
 //! with an error, or goes on; no acknowledged order is lost. A sync that fails while it serves stops
 //! it.
 
-use crate::bench::{Client, Served, add_args, place, serve_in};
-use ioloom_serve::{StoreKind, probe_store};
+use crate::bench::{Client, Served, add_args, is_possible, place, serve_in};
 use ioloom_testbed::Place;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -125,9 +124,7 @@ fn calls_of_a_store_that_fail_lose_no_acknowledged_order() {
         return;
     }
     for store in ["sqlite", "redb", "fjall", "log", "log-dsync", "log-direct"] {
-        let kind: StoreKind = store.parse().expect("the name of a store");
-        if let Err(reason) = probe_store(kind, crate::bench::place().path()) {
-            println!("skipped: {reason}");
+        if !is_possible(store, place().path()) {
             continue;
         }
         let (mut rounds, mut stopped) = (0, 0);

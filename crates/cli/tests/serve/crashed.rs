@@ -8,9 +8,8 @@
 //! `group` and `each` have every one; with `os` and `none` it is told how many are lost.
 
 use crate::bench::{Client, Heard, Random, Recovered, STOCKS, Served, count};
-use crate::bench::{killed_under_load, log_number, place, recovered, serve_in};
-use ioloom_serve::{StoreKind, probe_store};
-use ioloom_testbed::Disk;
+use crate::bench::{is_possible, killed_under_load, log_number, place, recovered, serve_in};
+use ioloom_testbed::{Disk, stores};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -25,28 +24,6 @@ const KILLS_MAKING: usize = 6;
 /// Room for the log of fjall, which is taken before it is used.
 const DISK_BYTES: u64 = 256 << 20;
 
-/// Every store at every durability that it has.
-const STORES: [[&str; 2]; 19] = [
-    ["sqlite", "os"],
-    ["log", "group"],
-    ["redb", "group"],
-    ["log-dsync", "group"],
-    ["fjall", "os"],
-    ["log-direct", "group"],
-    ["sqlite", "group"],
-    ["log-uring", "group"],
-    ["fjall", "group"],
-    ["log", "os"],
-    ["sqlite", "each"],
-    ["log-dsync", "each"],
-    ["redb", "each"],
-    ["log", "each"],
-    ["fjall", "each"],
-    ["log-direct", "os"],
-    ["log-uring", "os"],
-    ["log-direct", "each"],
-    ["log-uring", "each"],
-];
 /// Ways to order, commit and wait; as many as have no factor in common with the stores, so that all
 /// meet.
 const MODELS: [[&str; 2]; 7] = [
@@ -61,13 +38,6 @@ const MODELS: [[&str; 2]; 7] = [
 
 fn number(variable: &str, usual: usize) -> usize {
     std::env::var(variable).ok().and_then(|n| n.parse().ok()).unwrap_or(usual)
-}
-
-/// Whether a store can be had below a directory.
-fn is_possible(store: &str, dir: &Path) -> bool {
-    let kind: StoreKind = store.parse().expect("the name of a store");
-    let probed = probe_store(kind, dir);
-    probed.inspect_err(|reason| println!("skipped: {reason}")).is_ok()
 }
 
 /// Orders in a directory until the server of these words is killed; then what another one finds
@@ -91,8 +61,8 @@ fn a_killed_server_has_kept_every_acknowledged_order() {
     let (kills, mut random) = (number("IOLOOM_KILLS", KILLS), Random(7));
     let (mut acknowledged, mut there) = (0, 0);
     for round in 0..kills {
-        let ([store, durability], [model, sharing]) =
-            (STORES[round % STORES.len()], MODELS[round % MODELS.len()]);
+        let (store, durability) = stores().cycle().nth(round).expect("there are stores");
+        let [model, sharing] = MODELS[round % MODELS.len()];
         let case = format!("round {round}: {store} {durability} {model} {sharing}");
         let args = ["--store", store, "--durability", durability, "--model", model];
         let args = [&args[..], &["--sharing", sharing]].concat();
@@ -149,7 +119,7 @@ fn a_power_cut_takes_no_acknowledged_order_where_that_was_asked() {
     let place = place();
     let Some(disk) = Disk::make(&place.at("image"), DISK_BYTES) else { return };
     let (copy, mut random) = (place.at("cut"), Random(3));
-    for [store, durability] in STORES {
+    for (store, durability) in stores() {
         if !is_possible(store, disk.path()) {
             continue;
         }
