@@ -87,8 +87,8 @@ impl Bench {
         self.cycles_ns.extend(least);
     }
 
-    /// Nanoseconds per step of `count` blocks. `work` is told how many steps to take at least, and says how many
-    /// it took.
+    /// Nanoseconds per step of `count` blocks. `work` is told how many steps to take at least, and
+    /// says how many it took.
     pub(crate) fn time(&mut self, count: usize, mut work: impl FnMut(usize) -> usize) -> Vec<f64> {
         let mut steps = 256;
         // The length of a block is found by doubling, so that a slow step does not cost a second.

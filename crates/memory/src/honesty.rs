@@ -112,22 +112,22 @@ pub(crate) fn answer(
     answers.into_iter().enumerate().map(check).collect()
 }
 
+/// Pass below one limit, a warning from there to another, and beyond that a failure.
+fn below(value: f64, pass: f64, warn: f64) -> CheckState {
+    match value {
+        v if v < pass => Pass,
+        v if v < warn => Warn,
+        _ => Fail,
+    }
+}
+
 fn held(result: &MemoryResult, bench: &Released) -> (CheckState, String) {
     let Some(cpu) = result.cpu else {
         return (Fail, "the thread could not be held: it may have moved".to_owned());
     };
     let share = bench.moved as f64 / bench.blocks.max(1) as f64;
     let text = format!("{} of {} blocks on another than {cpu}", bench.moved, bench.blocks);
-    (
-        if bench.moved == 0 {
-            Pass
-        } else if share < 0.01 {
-            Warn
-        } else {
-            Fail
-        },
-        text,
-    )
+    (if bench.moved == 0 { Pass } else { below(share, 0.0, 0.01) }, text)
 }
 
 fn free(before: &Before) -> (CheckState, String) {
@@ -155,16 +155,7 @@ fn disturbance(result: &MemoryResult) -> (CheckState, String) {
     let ratios: Vec<f64> = result.ladder.iter().map(|p| p.ns_median / p.ns_min).collect();
     let ratio = median(&ratios);
     let text = format!("median of a size over its least: {ratio:.2}");
-    (
-        if ratio < 1.10 {
-            Pass
-        } else if ratio < 1.5 {
-            Warn
-        } else {
-            Fail
-        },
-        text,
-    )
+    (below(ratio, 1.10, 1.5), text)
 }
 
 fn clock(bench: &Released) -> (CheckState, String) {
@@ -176,16 +167,7 @@ fn clock(bench: &Released) -> (CheckState, String) {
     };
     let drift = high / low - 1.0;
     let text = format!("{:.2} GHz, drift {:.1} %", 1.0 / low, drift * 100.0);
-    (
-        if drift < 0.03 {
-            Pass
-        } else if drift < 0.10 {
-            Warn
-        } else {
-            Fail
-        },
-        text,
-    )
+    (below(drift, 0.03, 0.10), text)
 }
 
 fn huge(result: &MemoryResult) -> (CheckState, String) {
@@ -318,16 +300,12 @@ fn bytes(reads: Option<&Reads>) -> (CheckState, String) {
         device >> 10
     );
     let right = counted >= reads.brought && extra < 1 << 20;
-    (
-        if !right {
-            Fail
-        } else if device > 0 {
-            Warn
-        } else {
-            Pass
-        },
-        text,
-    )
+    let state = match device {
+        _ if !right => Fail,
+        0 => Pass,
+        _ => Warn,
+    };
+    (state, text)
 }
 
 /// Shares of what our clock counts that a device may count: it does not see the way from the call to
@@ -360,16 +338,7 @@ fn envelope(facts: &LadderFacts) -> (CheckState, String) {
     let (moved, all) = (facts.found.disturbed.len(), facts.found.envelope.len());
     let text = format!("{moved} of {all} sizes were dearer than a larger one");
     let share = moved as f64 / all.max(1) as f64;
-    (
-        if moved == 0 {
-            Pass
-        } else if share < 0.10 {
-            Warn
-        } else {
-            Fail
-        },
-        text,
-    )
+    (if moved == 0 { Pass } else { below(share, 0.0, 0.10) }, text)
 }
 
 fn regimes(facts: &LadderFacts) -> (CheckState, String) {
@@ -395,16 +364,7 @@ fn prefetch(facts: &LadderFacts) -> (CheckState, String) {
     };
     let text = format!("a new order costs {ratio:.2} times one walked before");
     // The first walk also finds lines that were just written, so a little more is usual.
-    (
-        if ratio < 1.05 {
-            Pass
-        } else if ratio < 1.5 {
-            Warn
-        } else {
-            Fail
-        },
-        text,
-    )
+    (below(ratio, 1.05, 1.5), text)
 }
 
 fn others(result: &MemoryResult, before: &Before) -> (CheckState, String) {

@@ -82,8 +82,9 @@ pub(crate) fn chain_ns(
     ns
 }
 
-/// What a curve of translation cost over pages tells: the last count that costs nothing and the first that costs
-/// something, the cost of the second buffer, where that rises, and the cost of a walk.
+/// What a curve of translation cost over pages tells: the last count that costs nothing and the
+/// first that costs something, the cost of the second buffer, where that rises, and the cost of a
+/// walk.
 pub(crate) fn knees(cost: &[(f64, f64)]) -> Vec<(&'static str, f64)> {
     let mut out = Vec::new();
     // Noise only adds: a cost above that of a larger count is not one.

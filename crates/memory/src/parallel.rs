@@ -104,7 +104,7 @@ pub(crate) fn bandwidth(
                     continue;
                 }
                 let rate = together(stream, bytes, &allowed[..n], rounds)?;
-                result.curves.entry(name.clone()).or_default().push((bytes as f64, rate));
+                result.add_point(&name, bytes as f64, rate);
             }
         }
     }

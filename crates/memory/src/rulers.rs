@@ -1,10 +1,10 @@
 //! Other ways to measure the same memory, so that it is seen how much the ruler decides.
 //!
 //! A published test stores one byte in each line in order and calls the time per store the time of
-//! an access. Stores do not wait for each other and a prefetcher sees them coming, so that is a rate, not a
-//! latency. Beside the dependent chain stand here that store, the same with loads, and loads in
-//! random order that do not wait for each other; rows against columns of one matrix; and a chain
-//! that stores, so that every line that is pushed out is dirty.
+//! an access. Stores do not wait for each other and a prefetcher sees them coming, so that is a
+//! rate, not a latency. Beside the dependent chain stand here that store, the same with loads, and
+//! loads in random order that do not wait for each other; rows against columns of one matrix; and a
+//! chain that stores, so that every line that is pushed out is dirty.
 
 use crate::blocks::{Bench, least, region};
 use crate::ladder::{Walk, sizes};
@@ -37,9 +37,7 @@ pub(crate) fn run(
         go_on()?;
         let at = size as f64;
         let words = &mut memory.words_mut()[..size / 8];
-        let mut point = |name: &str, ns: f64| {
-            result.curves.entry(name.to_owned()).or_default().push((at, ns));
-        };
+        let mut point = |name: &str, ns: f64| result.add_point(name, at, ns);
         let rounds = |steps: usize| (steps * line).div_ceil(size).max(1);
         point("ruler.store", bench.least(blocks, |s| stores(words, line / 8, rounds(s))));
         point("ruler.load", bench.least(blocks, |s| loads(words, line / 8, rounds(s))));
@@ -119,9 +117,8 @@ fn published_loop(
             .least(blocks, |s| ioloom_plainloop::store_lines(buffer, line, rounds(s)) as usize);
         let fast =
             bench.least(blocks, |s| optimised::store_lines(buffer, line, rounds(s)) as usize);
-        for (name, ns) in [("seed.plain", plain), ("seed.optimised", fast)] {
-            result.curves.entry(name.to_owned()).or_default().push((size as f64, ns));
-        }
+        result.add_point("seed.plain", size as f64, plain);
+        result.add_point("seed.optimised", size as f64, fast);
     }
     Ok(())
 }
@@ -164,24 +161,22 @@ pub(crate) fn matrix(
 
 /// Sum of a matrix row by row; numbers taken.
 fn rows(matrix: &[u64]) -> usize {
-    let matrix = black_box(matrix);
-    let mut sum = 0u64;
-    for row in 0..SIDE {
-        for column in 0..SIDE {
-            sum = sum.wrapping_add(matrix[row * SIDE + column]);
-        }
-    }
-    black_box(sum);
-    SIDE * SIDE
+    sum(matrix, |row, column| row * SIDE + column)
 }
 
 /// The same column by column: the neighbour in time is a whole row away.
 fn columns(matrix: &[u64]) -> usize {
+    sum(matrix, |column, row| row * SIDE + column)
+}
+
+/// Sum of a matrix, of which `at` tells what comes in which turn and step.
+#[inline(always)]
+fn sum(matrix: &[u64], at: impl Fn(usize, usize) -> usize) -> usize {
     let matrix = black_box(matrix);
     let mut sum = 0u64;
-    for column in 0..SIDE {
-        for row in 0..SIDE {
-            sum = sum.wrapping_add(matrix[row * SIDE + column]);
+    for turn in 0..SIDE {
+        for step in 0..SIDE {
+            sum = sum.wrapping_add(matrix[at(turn, step)]);
         }
     }
     black_box(sum);
@@ -210,7 +205,7 @@ fn store_chain(
             go_on()?;
             let mut times = walk.measure_with(bench, size, blocks, step);
             times.extend(walk.measure_with(bench, size, blocks, step));
-            result.curves.entry(name.to_owned()).or_default().push((size as f64, least(&times)));
+            result.add_point(name, size as f64, least(&times));
         }
     }
     Ok(())

@@ -205,6 +205,11 @@ pub struct MemoryCosts {
 }
 
 impl MemoryResult {
+    /// Adds a point to a curve, which begins with its first one.
+    pub fn add_point(&mut self, curve: &str, at: f64, value: f64) {
+        self.curves.entry(curve.to_owned()).or_default().push((at, value));
+    }
+
     /// The costs for the predictor.
     pub fn costs(&self) -> MemoryCosts {
         let number = |name: &str| self.extra.get(name).copied();

@@ -4,8 +4,8 @@
 //! one drawing serves light and dark; markers, dashes and patterns repeat what colours say; every
 //! mark carries a `<title>` with its count, interval and raw values. The page embeds each chart
 //! twice, drawn for a wide and for a narrow column, because scaled-down text is not readable; the
-//! narrow one goes without titles. Text widths are estimated from the widest common screen font, so labels
-//! leave a little more room than they need.
+//! narrow one goes without titles. Text widths are estimated from the widest common screen font, so
+//! labels leave a little more room than they need.
 
 pub mod dots;
 pub mod heat;
@@ -281,19 +281,60 @@ pub fn tip(what: &str, unit: Unit, e: &Estimate) -> String {
 
 /// The patterns that stand beside colours, once for a page.
 pub fn write_patterns(m: &mut Markup) {
+    unseen(m, patterns);
+}
+
+/// Definitions that other pictures of the page refer to, in a picture that nobody sees.
+pub(crate) fn unseen(m: &mut Markup, definitions: impl FnOnce(&mut Markup)) {
     m.tag("svg")
         .a("class", "patterns")
         .a("width", "0")
         .a("height", "0")
         .a("aria-hidden", "true")
         .body(|m| {
-            m.tag("defs").body(patterns);
+            m.tag("defs").body(definitions);
         });
+}
+
+/// A pattern: lines on a square tile that repeats.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Pattern {
+    /// The name that others fill with.
+    pub(crate) id: &'static str,
+    /// Side of the tile, pixels.
+    pub(crate) side: f64,
+    /// Class of the ground, if the tile has one.
+    pub(crate) ground: Option<&'static str>,
+    /// Class of the lines.
+    pub(crate) lines: &'static str,
+    /// The lines, as a path.
+    pub(crate) path: &'static str,
+}
+
+impl Pattern {
+    /// Writes its definition.
+    pub(crate) fn define(&self, m: &mut Markup) {
+        m.tag("pattern")
+            .a("id", self.id)
+            .a("width", self.side)
+            .a("height", self.side)
+            .a("patternUnits", "userSpaceOnUse")
+            .body(|m| {
+                if let Some(class) = self.ground {
+                    m.tag("rect")
+                        .a("class", class)
+                        .a("width", self.side)
+                        .a("height", self.side)
+                        .void();
+                }
+                m.tag("path").a("class", self.lines).a("d", self.path).void();
+            });
+    }
 }
 
 /// One pattern for each state that is not plain, and one for cells that were not run.
 fn patterns(m: &mut Markup) {
-    for (id, fill, size, paths) in [
+    for (id, ground, side, path) in [
         ("pt-ready", "st-ready", 6.0, "M-1,1 l2,-2 M0,6 l6,-6 M5,7 l2,-2"),
         ("pt-io", "st-io", 5.0, "M2.5,2.5 h0.01"),
         ("pt-sync", "st-sync", 6.0, "M0,0 l6,6 M6,0 l-6,6"),
@@ -301,18 +342,8 @@ fn patterns(m: &mut Markup) {
         ("pt-unknown", "st-unknown", 6.0, "M-1,5 l2,2 M0,0 l6,6 M5,-1 l2,2"),
         ("pt-none", "st-none", 7.0, "M-1,1 l2,-2 M0,7 l7,-7 M6,8 l2,-2"),
     ] {
-        m.tag("pattern")
-            .a("id", id)
-            .a("width", size)
-            .a("height", size)
-            .a("patternUnits", "userSpaceOnUse")
-            .body(|m| {
-                m.tag("rect").a("class", fill).a("width", size).a("height", size).void();
-                m.tag("path")
-                    .a("class", if id == "pt-io" { "hatch dot" } else { "hatch" })
-                    .a("d", paths)
-                    .void();
-            });
+        let lines = if id == "pt-io" { "hatch dot" } else { "hatch" };
+        Pattern { id, side, ground: Some(ground), lines, path }.define(m);
     }
 }
 

@@ -8,7 +8,7 @@ use super::{letter, share_text, tenths, words};
 use crate::markup::{Markup, coordinate};
 use crate::quantity::Unit;
 use crate::svg::scale::Scale;
-use crate::svg::{fitted, label, line, palette_css, text_width};
+use crate::svg::{Pattern, fitted, label, line, palette_css, text_width, unseen};
 use ioloom_model::State;
 use ioloom_trace::shares::{self, Lane, Shares, is_own};
 use ioloom_trace::{Device, Thread, Trace};
@@ -179,30 +179,14 @@ const fn hatch(state: State) -> Option<(&'static str, &'static str)> {
 
 /// The patterns, once for a page.
 pub(crate) fn write_patterns(m: &mut Markup) {
-    m.tag("svg")
-        .a("class", "patterns")
-        .a("width", "0")
-        .a("height", "0")
-        .a("aria-hidden", "true")
-        .body(|m| {
-            m.tag("defs").body(patterns);
-        });
+    unseen(m, patterns);
 }
 
 fn patterns(m: &mut Markup) {
     let tiles = State::ALL.into_iter().filter_map(hatch);
     for (id, path) in tiles.chain([(SUMMED, "M-2,2 l4,-4 M0,8 l8,-8 M6,10 l4,-4")]) {
-        m.tag("pattern")
-            .a("id", id)
-            .a("width", 8.0)
-            .a("height", 8.0)
-            .a("patternUnits", "userSpaceOnUse")
-            .body(|m| {
-                m.tag("path")
-                    .a("class", if id == SUMMED { "hatch thick" } else { "hatch" })
-                    .a("d", path)
-                    .void();
-            });
+        let lines = if id == SUMMED { "hatch thick" } else { "hatch" };
+        Pattern { id, side: 8.0, ground: None, lines, path }.define(m);
     }
 }
 
