@@ -2,9 +2,10 @@
 //!
 //! Four things must survive `kill -9`: the finished runs of a study, a file set that was being made, a
 //! copy of it, and the orders of a server in each of its stores (`stores`). A round kills one of them;
-//! the moments come from the seed, so a failure can be repeated as far as the machine allows. The program runs from a copy in a home of its own, by which
-//! processes that outlive it are known. Nothing here judges speed: a round that the program
-//! finishes before its moment counts as finished.
+//! the moments come from the seed, so a failure can be repeated as far as the machine allows. The
+//! program runs from a copy in a home of its own, by which processes that outlive it are known.
+//! Nothing here judges speed: a round that the program finishes before its moment counts as
+//! finished.
 //!
 //! After each kill of a study its file must hold whole lines, but for the last one; every line
 //! that was whole before must still be there to the byte; runs must stand in order and once each;

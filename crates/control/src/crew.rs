@@ -17,8 +17,9 @@
 //!
 //! The first jump needs no comparison, because a blocked worker proves that there is something to
 //! overlap. What is not blocked computes or waits for a processor: where that is more than
-//! [`BUSY_LEAST`] workers per core, no other number could pay and none is tried. Other steps compare windows of at least [`COMPARE_NS`]. What the disk calls itself (the
-//! `rotational` flag) plays no part: virtual disks lie about it.
+//! [`BUSY_LEAST`] workers per core, no other number could pay and none is tried. Other steps compare
+//! windows of at least [`COMPARE_NS`]. What the disk calls itself (the `rotational` flag) plays no
+//! part: virtual disks lie about it.
 
 use crate::tuner::{Batch, Tuner};
 

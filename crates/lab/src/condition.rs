@@ -3,8 +3,8 @@
 //! Cold is made file by file: the file system is flushed, then each file's pages are dropped. Names
 //! and inodes stay in memory, and the proof says so. With the user's word (`drop_caches`) the whole
 //! cache of the machine is dropped instead, names and inodes with it. Files in an image of ours are
-//! made cold by mounting it anew, which takes names and inodes of that file system alone. Warm is made by reading
-//! every file. As-is changes nothing and records what is there.
+//! made cold by mounting it anew, which takes names and inodes of that file system alone. Warm is
+//! made by reading every file. As-is changes nothing and records what is there.
 //!
 //! Looking at what is in memory opens files, and so brings their names and inodes back. Where these
 //! are to be cold, everything is dropped, or mounted anew, once more after the last look.

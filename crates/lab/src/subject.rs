@@ -31,8 +31,9 @@ pub struct Removed {
     pub bytes: u64,
 }
 
-/// Told from any thread how far the making of a set is: files done, files in all. Answers whether to go on;
-/// `false` asks the subject to stop soon and to return an error that says it was interrupted.
+/// Told from any thread how far the making of a set is: files done, files in all. Answers whether
+/// to go on; `false` asks the subject to stop soon and to return an error that says it was
+/// interrupted.
 pub type SetProgress<'a> = &'a (dyn Fn(u64, u64) -> bool + Sync);
 
 /// What the runs of a subject need of a set, and so what cold and warm mean for it.
@@ -118,7 +119,8 @@ pub trait Sets: Sync {
     fn items(&self, dir: &Path) -> PathBuf;
 
     /// Makes the set in `dir`, or finishes a half-made one, or checks that the complete one there
-    /// is this very set. Leaves `reserve_bytes` free on the medium. Never overwrites what it did not make. Must leave the manifest
+    /// is this very set. Leaves `reserve_bytes` free on the medium. Never overwrites what it did
+    /// not make. Must leave the manifest
     /// [`crate::files::SET_MANIFEST`] in `dir`, by which [`crate::clean`] knows it again.
     ///
     /// # Errors

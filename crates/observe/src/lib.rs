@@ -5,8 +5,8 @@
 //! the thread's processor time and run-queue delay split the wall time into states that add up to
 //! the elapsed time exactly; what no evidence explains is `unknown`. [`bottleneck`] puts the result
 //! into one word and one sentence. [`collect`] looks closer: each switch, fault, wake-up and device
-//! request, as far as the system allows. [`counters`] looks at the machine around it: page cache, paging,
-//! devices, pressure.
+//! request, as far as the system allows. [`counters`] looks at the machine around it: page cache,
+//! paging, devices, pressure.
 
 mod account;
 mod bottleneck;

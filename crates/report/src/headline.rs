@@ -44,7 +44,8 @@ pub struct Headline<'g, 'a> {
     pub is_simplest: bool,
     /// How many arms it was chosen from.
     pub out_of: usize,
-    /// Gains over simpler arms, or over the next best: identifier, arm, ratio if there are blocks in common.
+    /// Gains over simpler arms, or over the next best: identifier, arm, ratio if there are blocks
+    /// in common.
     pub gains: Vec<(String, &'g ArmRuns<'a>, Option<Ratio>)>,
     /// What limited the best arm most often, and its evidence from a typical run.
     pub limit: Option<(String, String)>,

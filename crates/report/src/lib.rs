@@ -1,10 +1,11 @@
 //! Results in; terminal text, SVG and one-file HTML out; no I/O of its own.
 //!
 //! [`Input`] holds everything a report shows: study, machine, records, verdicts, doubts. From it
-//! come [`html()`] (one self-contained page; [`html_all()`] with a chapter for each of several studies), [`terminal()`] (a summary for 80 columns), [`compare()`]
-//! and [`compare_html()`] (two sessions beside each other), [`picture()`] (one chart as an SVG file)
-//! and [`tables()`] (CSV and Markdown in the layout of the seeds). The same input gives the same
-//! bytes. Numbers come from `ioloom-stats`; this crate only chooses, writes and draws them.
+//! come [`html()`] (one self-contained page; [`html_all()`] with a chapter for each of several
+//! studies), [`terminal()`] (a summary for 80 columns), [`compare()`] and [`compare_html()`] (two
+//! sessions beside each other), [`picture()`] (one chart as an SVG file) and [`tables()`] (CSV and
+//! Markdown in the layout of the seeds). The same input gives the same bytes. Numbers come from
+//! `ioloom-stats`; this crate only chooses, writes and draws them.
 //!
 //! The order of work: [`group`] sorts records into comparisons, [`headline`] finds the answer,
 //! [`figures`] turns comparisons into drawings, [`svg`] draws them, [`page`] sets the text around

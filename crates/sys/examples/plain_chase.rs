@@ -1,9 +1,10 @@
 //! A second opinion on the latency of caches: `plain_chase KIB…` prints ns per load.
 //!
-//! Shares no code with the chains of this crate: memory of the allocator in huge pages, pointers in the order of
-//! reversed bits (constant, so that two runs walk alike), a plain volatile read, one long loop,
-//! the best of some. Kept results compare the two; the code of both could only be wrong together by
-//! chance. Use: `cargo run --release -p ioloom-sys --example plain_chase -- 16 32 256 512`.
+//! Shares no code with the chains of this crate: memory of the allocator in huge pages, pointers in
+//! the order of reversed bits (constant, so that two runs walk alike), a plain volatile read, one
+//! long loop, the best of some. Kept results compare the two; the code of both could only be wrong
+//! together by chance. Use:
+//! `cargo run --release -p ioloom-sys --example plain_chase -- 16 32 256 512`.
 
 #![allow(clippy::print_stdout)]
 

@@ -88,7 +88,8 @@ mod rules {
             .collect()
     }
 
-    /// Sets the rules `op:n:errno` or `op:n:cutBYTES`, separated by commas, and starts counting anew; an empty text removes them.
+    /// Sets the rules `op:n:errno` or `op:n:cutBYTES`, separated by commas, and starts counting
+    /// anew; an empty text removes them.
     pub fn set(text: &str) {
         let mut all = rules().lock().expect("no panic under this lock");
         all.rules = parse(text);

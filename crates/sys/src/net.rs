@@ -2,8 +2,8 @@
 //!
 //! A [`Listener`] and the [`Socket`]s it accepts never block unless they are asked to; a socket that
 //! the peer has closed gives an error and no signal. Addresses are numbers: no name is ever looked
-//! up. Waiting is in [`wait`]: select, poll, and epoll by level and by edge, behind one trait; [`ring`] hands
-//! whole requests to the kernel instead.
+//! up. Waiting is in [`wait`]: select, poll, and epoll by level and by edge, behind one trait;
+//! [`ring`] hands whole requests to the kernel instead.
 
 pub mod ring;
 pub mod wait;

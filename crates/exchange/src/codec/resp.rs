@@ -3,8 +3,8 @@
 //! `BUY ID N` and `SELL ID N` are answered with what is left, `SHOW` with a list of three numbers
 //! for each stock. `PING`, and the questions that these two programs ask when
 //! they begin are answered; everything else is an error. Where the server asks for a token, `AUTH
-//! TOKEN` (or `AUTH NAME TOKEN`; the name is not looked at) comes before everything else. A frame that cannot be ends the connection,
-//! since nobody knows where the next one would begin.
+//! TOKEN` (or `AUTH NAME TOKEN`; the name is not looked at) comes before everything else. A frame
+//! that cannot be ends the connection, since nobody knows where the next one would begin.
 
 use super::numbered::{code, refusal, stop};
 use super::{Ask, Form, LINE_MAX, Request, Step, number, order, put, put_number};

@@ -2,9 +2,10 @@
 //!
 //! The order is that of a reader's questions: what was asked, what is the answer, how sure is it,
 //! what does it rest on, how do I repeat it. A page of several studies has a chapter for each; the
-//! answers, the claims, the machine and how to repeat it stand once, for all. Numbers carry `data-ref` and `data-field`, which name
-//! their place in the embedded JSON; a test in `ui/` compares the two in a browser. A content
-//! security policy inside the page forbids it to load anything.
+//! answers, the claims, the machine and how to repeat it stand once, for all. Numbers carry
+//! `data-ref` and `data-field`, which name their place in the embedded JSON; a test in `ui/`
+//! compares the two in a browser. A content security policy inside the page forbids it to load
+//! anything.
 
 mod chapters;
 mod charts;

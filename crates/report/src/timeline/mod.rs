@@ -2,9 +2,9 @@
 //!
 //! [`timeline_page`] is one HTML file for one or more traces: findings in words, lanes that can be
 //! zoomed (the script of `ui/src/timeline`), exact shares of the visible range, evidence.
-//! [`section`] is the same as a part of another page, which has style and script once for all parts. [`timeline_svg`] is the still picture for
-//! print and README, [`timeline_text`] the one for a terminal. All pictures rest on
-//! [`ioloom_trace::shares`], so their shares agree to the nanosecond.
+//! [`section`] is the same as a part of another page, which has style and script once for all parts.
+//! [`timeline_svg`] is the still picture for print and README, [`timeline_text`] the one for a
+//! terminal. All pictures rest on [`ioloom_trace::shares`], so their shares agree to the nanosecond.
 //!
 //! The page carries each trace once, packed, and a still drawing for readers without a script. A
 //! trace of a million segments costs about 3 MB of page.

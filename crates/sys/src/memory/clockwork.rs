@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 const ADDS: u64 = 64;
 
 /// Does at least `n` additions that wait for each other, one cycle each on every processor that is
-/// known to us, and returns how many it did; 0 where the architecture has no such loop here. Time over this number
-/// is the length of a cycle.
+/// known to us, and returns how many it did; 0 where the architecture has no such loop here. Time
+/// over this number is the length of a cycle.
 #[inline(never)]
 pub fn dependent_adds(n: u64) -> u64 {
     let turns = n.div_ceil(ADDS).max(1);
