@@ -114,18 +114,21 @@ impl Sampler {
         }
     }
 
-    /// The newest sample with pressure and the oldest such one not older than `span` before it; where
-    /// there is no pressure, of all samples.
+    /// The newest sample and the oldest one not older than `span` before it; if there are two with
+    /// pressure about there, those.
     pub fn recent(&self, span: Duration) -> Option<(Sample, Sample)> {
         let inner = lock(&self.inner);
         let samples = &inner.samples[..];
         let pressed = |sample: &&Sample| sample.get(Field::CpuSome).is_some();
         let near = PRESSURE_EVERY as usize;
-        let last = samples.iter().rev().take(near).find(pressed).or(samples.last())?;
-        let from_ns = last.at_ns.saturating_sub(span.as_nanos() as u64);
-        let within = &samples[samples.partition_point(|sample| sample.at_ns < from_ns)..];
-        let first = within.iter().take(near).find(pressed).or(within.first())?;
-        (first.at_ns < last.at_ns).then_some((*first, *last))
+        let ends = |last: &Sample| {
+            let from_ns = last.at_ns.saturating_sub(span.as_nanos() as u64);
+            let within = &samples[samples.partition_point(|sample| sample.at_ns < from_ns)..];
+            let first = within.iter().take(near).find(pressed).or(within.first())?;
+            (first.at_ns < last.at_ns).then_some((*first, *last))
+        };
+        let with_pressure = samples.iter().rev().take(near).find(pressed).and_then(ends);
+        with_pressure.or_else(|| ends(samples.last()?))
     }
 
     /// Names of the devices, indexed as in [`Sample::disk`].
