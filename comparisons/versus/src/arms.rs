@@ -5,10 +5,10 @@ use crate::fio;
 use crate::record::{ArmFacts, Kind};
 use crate::set::FileSet;
 use anyhow::{Context, Result, anyhow, bail};
+use ioloom_versus::facts::version;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use xxhash_rust::xxh3::xxh3_64;
 
 /// The grid against which the defaults of ioloom must stand.
@@ -299,12 +299,7 @@ fn identify(program: &Path) -> Result<(String, String)> {
         format!("{} is not there or no program; build it or give its path", program.display())
     })?;
     let bytes = std::fs::read(&file).with_context(|| format!("cannot read {}", file.display()))?;
-    let output = Command::new(&file)
-        .arg("--version")
-        .output()
-        .with_context(|| format!("cannot start {}", file.display()))?;
-    let said = String::from_utf8_lossy(&output.stdout);
-    let version = said.lines().next().unwrap_or("").to_owned();
+    let version = version(&file).with_context(|| format!("cannot start {}", file.display()))?;
     Ok((version, format!("{:016x}", xxh3_64(&bytes))))
 }
 

@@ -7,21 +7,18 @@
 //! the next one starts; the summary is made from that file alone.
 
 use crate::before::{start_once, touch_memory};
-use crate::{child, facts, order};
-use anyhow::{Context, Result, ensure};
+use crate::facts::{self, Facts};
+use crate::kept::{self, Raw};
+use crate::{child, order, pairs};
+use anyhow::{Context, Result, bail, ensure};
 use clap::ValueEnum;
 use ioloom_stats::{Ratio, Summary};
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
 use std::fmt::Write as _;
-use std::fs::File;
-use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode, Stdio};
+use std::process::ExitCode;
 use std::time::{Duration, Instant};
-
-/// Name of the file with the runs in the directory of a result.
-pub const RAW: &str = "raw.jsonl";
 
 /// Share of the data that the device must have read in a cold run.
 const COLD_MIN: f64 = 0.95;
@@ -110,7 +107,7 @@ pub struct Setup {
     blocks: u32,
     seed: u64,
     commit: String,
-    facts: facts::Facts,
+    facts: Facts,
     arms: Vec<Arm>,
 }
 
@@ -245,7 +242,7 @@ fn setup<W: Work>(work: &W, order: &Order) -> Result<Setup> {
         blocks: order.blocks,
         seed: order.seed,
         commit: order.commit.clone().unwrap_or_else(facts::commit),
-        facts: facts::Facts::of(work.subject()),
+        facts: Facts::of(work.subject()),
         arms,
     })
 }
@@ -294,15 +291,9 @@ fn run_one(work: &impl Work, order: &Order, setup: &Setup, block: u32, arm: usiz
 fn measure<W: Work>(work: &W, order: &Order, out: &Path) -> Result<()> {
     let cold = order.condition == Condition::Cold;
     ensure!(!cold || order.drop_caches, "cold drops the caches of the machine; add --drop-caches");
-    let used = std::fs::read_dir(out).is_ok_and(|mut entries| entries.next().is_some());
-    ensure!(!used, "{} is not empty", out.display());
     let setup = setup(work, order)?;
-    std::fs::create_dir_all(out).with_context(|| format!("cannot make {}", out.display()))?;
-    let mut raw = File::create(out.join(RAW)).context("cannot make the raw data")?;
-    std::fs::write(out.join("README.md"), readme::<W>(&setup)?)
-        .context("cannot write the README")?;
-    let mut keep = |line: String| writeln!(raw, "{line}").context("cannot keep a run");
-    keep(serde_json::to_string(&setup)?)?;
+    kept::claim(out)?;
+    let mut raw = Raw::create(out, &readme::<W>(&setup)?, &setup)?;
     for (block, arms) in (0..).zip(order::blocks(setup.seed, setup.blocks, setup.arms.len())) {
         if !cold && work.warm()?.is_none() {
             // The first one would find less in memory than the others.
@@ -312,8 +303,8 @@ fn measure<W: Work>(work: &W, order: &Order, out: &Path) -> Result<()> {
             let run = run_one(work, order, &setup, block, arm)?;
             let (name, seconds) = (&setup.arms[arm].name, run.yardstick_ns() as f64 / 1e9);
             let trouble = run.failure.as_ref().map(|why| format!(" ({why})")).unwrap_or_default();
-            let _ = writeln!(std::io::stderr(), "block {block} {name}: {seconds:.3} s{trouble}");
-            keep(serde_json::to_string(&run)?)?;
+            kept::say(&format!("block {block} {name}: {seconds:.3} s{trouble}"));
+            raw.add(&run)?;
         }
     }
     work.reset()?;
@@ -322,27 +313,19 @@ fn measure<W: Work>(work: &W, order: &Order, out: &Path) -> Result<()> {
 
 /// What stands beside the raw data: the command, the machine, the programs.
 fn readme<W: Work>(setup: &Setup) -> Result<String> {
-    let words = std::env::args().collect::<Vec<_>>();
-    let command = shlex::try_join(words.iter().map(String::as_str))?;
-    let facts = &setup.facts;
     let mut text = format!(
-        "# {}\n\nCommand:\n\n```sh\n{command}\n```\n\n\
-         - commit: {}\n- kernel: {} {}\n- processor: {}, {} cores usable\n- memory: {} MiB\n\
-         - files: {}\n- medium: {}\n- load before the start: {}\n- condition: {:?}\n\
+        "# {}\n\nCommand:\n\n```sh\n{}\n```\n\n\
+         - commit: {}\n{}- files: {}\n- medium: {}\n- condition: {:?}\n\
          - blocks: {}, seed {}\n\n\
          `raw.jsonl` holds the setup and one line per run, in the order in which they ran; \
          `summary.md` is made from it alone by `{} --from .`.\n\n## Arms\n\n\
          | arm | version | command |\n|---|---|---|\n",
         W::TITLE,
+        kept::command(),
         setup.commit,
-        facts.kernel,
-        facts.architecture,
-        facts.cpu_model,
-        facts.cores,
-        facts.memory_bytes >> 20,
+        setup.facts.lines(),
         setup.tree,
-        facts.medium.words(),
-        facts.load_at_start,
+        setup.facts.medium.words(),
         setup.condition,
         setup.blocks,
         setup.seed,
@@ -350,16 +333,11 @@ fn readme<W: Work>(setup: &Setup) -> Result<String> {
     );
     for arm in &setup.arms {
         let command = shlex::try_join(arm.command.iter().map(String::as_str))?;
-        writeln!(text, "| {} | {} | `{command}` |", arm.name, version(&arm.command[0]))?;
+        // A program that cannot be started fails its runs with the reason.
+        let version = facts::version(&arm.command[0]).unwrap_or_else(|_| "not told".to_owned());
+        writeln!(text, "| {} | {version} | `{command}` |", arm.name)?;
     }
     Ok(text)
-}
-
-/// What a program says it is.
-fn version(program: &str) -> String {
-    let output = Command::new(program).arg("--version").stdin(Stdio::null()).output();
-    let text = output.map(|o| String::from_utf8_lossy(&o.stdout).into_owned()).unwrap_or_default();
-    text.lines().next().unwrap_or("not told").to_owned()
 }
 
 /// Why a run does not count; `first` is what the device read in the first run.
@@ -427,13 +405,10 @@ fn summary<W: Work>(setup: &Setup, runs: &[Run]) -> Result<(String, bool)> {
 
 /// The ratio of an arm's runs to those of the first arm, paired by block.
 fn ratio(own: &[&Run], runs: &[&Run], seed: u64, value: &dyn Fn(&Run) -> f64) -> String {
-    let pairs = own.iter().filter_map(|run| {
-        let mut others = runs.iter().filter(|other| other.block == run.block);
-        Some((value(run), value(others.find(|other| other.arm == 0)?)))
-    });
-    let (arm, first): (Vec<_>, Vec<_>) = pairs.unzip();
-    Ratio::of(&arm, &first, seed)
-        .map_or_else(|_| "-".to_owned(), |r| format!("{:.2} [{:.2}, {:.2}]", r.ratio, r.lo, r.hi))
+    let first = runs.iter().filter(|run| run.arm == 0);
+    let valued = |run: &&Run| (run.block, value(run));
+    let (arm, first) = pairs::by_block(own.iter().map(valued), first.map(valued));
+    Ratio::of(&arm, &first, seed).map_or_else(|_| "-".to_owned(), |r| pairs::told(r, 2))
 }
 
 fn row(
@@ -478,37 +453,26 @@ fn row(
     Ok(())
 }
 
-/// Makes the summary from the raw data, prints and keeps it; whether every run counted.
+/// Makes the summary from the raw data; whether every run counted.
 fn show<W: Work>(out: &Path) -> Result<bool> {
-    let path = out.join(RAW);
-    let text = std::fs::read_to_string(&path)
-        .with_context(|| format!("cannot read {}", path.display()))?;
-    let mut lines = text.lines();
-    let setup: Setup = serde_json::from_str(lines.next().context("the raw data are empty")?)?;
-    let runs = lines.map(serde_json::from_str).collect::<Result<Vec<Run>, _>>()?;
+    let (setup, runs) = kept::read(out)?;
     let (text, complete) = summary::<W>(&setup, &runs)?;
-    std::fs::write(out.join("summary.md"), &text).context("cannot keep the summary")?;
-    write!(std::io::stdout(), "{text}").context("cannot print the summary")?;
+    kept::tell(out, &text)?;
     Ok(complete)
+}
+
+fn run<W: Work>(order: &Order, work: impl FnOnce() -> Result<W>) -> Result<bool> {
+    if let Some(from) = &order.from {
+        return show::<W>(from);
+    }
+    let Some(out) = &order.out else { bail!("give --out to measure, or --from to summarise") };
+    measure(&work()?, order, out)?;
+    show::<W>(out)
 }
 
 /// Measures `work`, or only makes the summary of a kept result.
 pub fn main<W: Work>(order: &Order, work: impl FnOnce() -> Result<W>) -> ExitCode {
-    let shown = match (&order.from, &order.out) {
-        (Some(from), _) => show::<W>(from),
-        (None, Some(out)) => {
-            work().and_then(|work| measure(&work, order, out)).and_then(|()| show::<W>(out))
-        }
-        (None, None) => Err(anyhow::anyhow!("give --out to measure, or --from to summarise")),
-    };
-    match shown {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::FAILURE,
-        Err(error) => {
-            let _ = writeln!(std::io::stderr(), "{}: {error:#}", W::PROGRAM);
-            ExitCode::FAILURE
-        }
-    }
+    kept::exit(W::PROGRAM, run(order, work))
 }
 
 #[cfg(test)]
@@ -557,7 +521,7 @@ mod tests {
             blocks: 2,
             seed: 1,
             commit: "none".to_owned(),
-            facts: facts::Facts::default(),
+            facts: Facts::default(),
             arms: arms.flat_map(|arm| arms_of(&Nothing, arm, true, &[1]).unwrap()).collect(),
         }
     }

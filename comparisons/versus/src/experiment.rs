@@ -4,21 +4,22 @@ use crate::arms::{self, Arm};
 use crate::cli::{Condition, Plan};
 use crate::condition::Maker;
 use crate::parse::{self, Job};
-use crate::record::{Line, RAW, Run, Setup, Writer};
-use crate::say;
+use crate::record::{Line, Run, Setup};
 use crate::set::FileSet;
 use anyhow::{Context, Result, bail};
+use ioloom_sys::clock::unix_ms;
 use ioloom_versus::facts::{Facts, commit};
+use ioloom_versus::kept::{self, Raw, say};
 use ioloom_versus::{child, order};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs::File;
 use std::path::Path;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 /// Measures a plan. Afterwards the directory of the result holds README.md and the raw data.
 pub(crate) fn run(plan: &Plan) -> Result<()> {
-    claim_directory(&plan.out)?;
+    kept::claim(&plan.out)?;
     say(&format!("reading {} to know what every arm must find", plan.dir.display()));
     let set = FileSet::prepare(&plan.dir)?;
     let facts = Facts::of(&plan.dir);
@@ -41,29 +42,15 @@ pub(crate) fn run(plan: &Plan) -> Result<()> {
         rehearse(&arms, job, plan.deadline)?;
     }
     let setup = setup(plan, &set, maker.name(), facts, (&arms, refused));
-    let readme = plan.out.join("README.md");
-    std::fs::write(&readme, readme_text(&setup, plan))
-        .with_context(|| format!("cannot write {}", readme.display()))?;
-    let mut raw = Writer::create(&plan.out.join(RAW))?;
-    raw.add(&Line::Setup(Box::new(setup.clone())))?;
+    let mut raw = Raw::create(&plan.out, &readme_text(&setup, plan), &Line::Setup(&setup))?;
     for (block, order) in (0u32..).zip(&setup.orders) {
         maker.before_block(block)?;
         for (position, index) in (0u32..).zip(order) {
             let arm = &arms[*index];
             let run = one(arm, &maker, job, plan.deadline, setup.facts.cores, (block, position))?;
             say(&told(&run, plan.blocks, arms.len()));
-            raw.add(&Line::Run(Box::new(run)))?;
+            raw.add(&Line::Run(&run))?;
         }
-    }
-    Ok(())
-}
-
-fn claim_directory(out: &Path) -> Result<()> {
-    std::fs::create_dir_all(out).with_context(|| format!("cannot make {}", out.display()))?;
-    let mut entries =
-        std::fs::read_dir(out).with_context(|| format!("cannot look into {}", out.display()))?;
-    if entries.next().is_some() {
-        bail!("{} is not empty; results are never overwritten, name another", out.display());
     }
     Ok(())
 }
@@ -105,7 +92,7 @@ fn one(
 ) -> Result<Run> {
     let before =
         maker.before_run(Path::new(&arm.argv[0]), arm.stdin.as_ref().or(arm.list.as_ref()))?;
-    let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let started_unix_ms = unix_ms();
     let busy_before = child::machine_busy_ns();
     let finished = start(arm, deadline)?;
     let busy_after = child::machine_busy_ns();
@@ -123,7 +110,7 @@ fn one(
         arm: arm.facts.name.clone(),
         block,
         position,
-        started_unix_ms: u64::try_from(since_1970.as_millis()).unwrap_or(0),
+        started_unix_ms,
         wall_ns: finished.wall_ns,
         elapsed_ns: said.elapsed_ns,
         files: said.files,
@@ -178,11 +165,6 @@ fn setup(
 }
 
 fn readme_text(setup: &Setup, plan: &Plan) -> String {
-    let words: Vec<String> =
-        std::env::args_os().map(|w| w.to_string_lossy().into_owned()).collect();
-    let command =
-        shlex::try_join(words.iter().map(String::as_str)).unwrap_or_else(|_| words.join(" "));
-    let facts = &setup.facts;
     let condition = match (plan.condition, plan.drop_caches) {
         (Condition::Cold, true) => "cold: the caches of the machine dropped before each run",
         (Condition::Cold, false) => {
@@ -196,21 +178,15 @@ fn readme_text(setup: &Setup, plan: &Plan) -> String {
     };
     let mut text = format!(
         "# ioloom beside its peers\n\n\
-         Command:\n\n```sh\n{command}\n```\n\n\
-         - commit: {}\n- kernel: {} {}\n- processor: {}, {} cores usable\n- memory: {} MiB\n\
-         - files: {} with {} bytes on {}\n- load before the start: {}\n\
-         - condition: {condition}\n\
+         Command:\n\n```sh\n{}\n```\n\n\
+         - commit: {}\n{}- files: {} with {} bytes on {}\n- condition: {condition}\n\
          - blocks: {}, seed {}\n- digest of the set: {} (sum), {} (sorted lines)\n\n",
+        kept::command(),
         setup.commit,
-        facts.kernel,
-        facts.architecture,
-        facts.cpu_model,
-        facts.cores,
-        facts.memory_bytes >> 20,
+        setup.facts.lines(),
         setup.files,
         setup.bytes,
-        facts.medium.words(),
-        facts.load_at_start,
+        setup.facts.medium.words(),
         setup.blocks,
         setup.seed,
         setup.digest_sum,

@@ -3,6 +3,7 @@
 use crate::device::Medium;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
+use std::process::{Command, Stdio};
 
 /// Facts of the machine and of the place where the files lie.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -41,6 +42,31 @@ impl Facts {
             load_at_start: text("/proc/loadavg").trim().to_owned(),
         }
     }
+
+    /// The lines of a README about the machine.
+    pub fn lines(&self) -> String {
+        format!(
+            "- kernel: {} {}\n- processor: {}, {} cores usable\n- memory: {} MiB\n\
+             - load before the start: {}\n",
+            self.kernel,
+            self.architecture,
+            self.cpu_model,
+            self.cores,
+            self.memory_bytes >> 20,
+            self.load_at_start,
+        )
+    }
+}
+
+/// First line of what a program says with `--version`.
+///
+/// # Errors
+/// A program that cannot be started.
+pub fn version(program: impl AsRef<Path>) -> std::io::Result<String> {
+    let mut command = Command::new(program.as_ref());
+    let output = command.arg("--version").stdin(Stdio::null()).output()?;
+    let said = String::from_utf8_lossy(&output.stdout);
+    Ok(said.lines().next().unwrap_or("not told").to_owned())
 }
 
 fn field(text: &str, name: &str) -> Option<String> {
@@ -53,7 +79,7 @@ fn field(text: &str, name: &str) -> Option<String> {
 /// The commit of the working directory, with a word if files differ from it.
 pub fn commit() -> String {
     let git = |args: &[&str]| {
-        let output = std::process::Command::new("git").args(args).output().ok()?;
+        let output = Command::new("git").args(args).output().ok()?;
         output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
     };
     match (git(&["rev-parse", "HEAD"]), git(&["status", "--porcelain", "-uno"])) {

@@ -16,23 +16,14 @@ mod record;
 mod set;
 mod summary;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use clap::Parser;
-use std::io::Write;
+use ioloom_versus::kept;
 use std::path::Path;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    match run(&cli::Cli::parse()) {
-        Ok(complete) => match complete {
-            true => ExitCode::SUCCESS,
-            false => ExitCode::FAILURE,
-        },
-        Err(e) => {
-            say(&format!("versus: {e:#}"));
-            ExitCode::FAILURE
-        }
-    }
+    kept::exit("versus", run(&cli::Cli::parse()))
 }
 
 fn run(cli: &cli::Cli) -> Result<bool> {
@@ -46,18 +37,9 @@ fn run(cli: &cli::Cli) -> Result<bool> {
     show(&plan.out)
 }
 
-/// Makes the summary from the raw data, prints and keeps it. Whether every run counted.
+/// Makes the summary from the raw data; whether every run counted.
 fn show(out: &Path) -> Result<bool> {
-    let (setup, runs) = record::read(&out.join(record::RAW))?;
-    let text = summary::markdown(&setup, &runs)?;
-    let path = out.join("summary.md");
-    std::fs::write(&path, &text).with_context(|| format!("cannot write {}", path.display()))?;
-    write!(std::io::stdout(), "{text}").context("cannot print the summary")?;
+    let (setup, runs) = kept::read(out)?;
+    kept::tell(out, &summary::markdown(&setup, &runs)?)?;
     Ok(summary::is_complete(&setup, &runs))
-}
-
-/// One line for the person who watches.
-fn say(line: &str) {
-    // Progress is no result: a closed stderr does not end an experiment.
-    let _ = writeln!(std::io::stderr(), "{line}");
 }

@@ -1,23 +1,16 @@
 //! The raw data: one JSON document per line, the setup first, then one line per run.
 
 use crate::cli::{Condition, Input};
-use anyhow::{Context, Result, bail};
 use ioloom_versus::facts::Facts;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::fs::{File, OpenOptions};
-use std::io::Write;
-use std::path::Path;
 
-/// Name of the file in the directory of a result.
-pub(crate) const RAW: &str = "raw.jsonl";
-
-/// A line.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+/// A line as it is written, with a word on what it is.
+#[derive(Debug, Clone, Copy, Serialize)]
 #[serde(tag = "record", rename_all = "kebab-case")]
-pub(crate) enum Line {
-    Setup(Box<Setup>),
-    Run(Box<Run>),
+pub(crate) enum Line<'a> {
+    Setup(&'a Setup),
+    Run(&'a Run),
 }
 
 /// What is the same for all runs.
@@ -124,65 +117,4 @@ pub(crate) struct Proof {
     pub(crate) data_bytes: u64,
     /// Why the condition is not proved; `None` if it is.
     pub(crate) doubt: Option<String>,
-}
-
-/// Appends lines; each is on its way to the disk before the next run starts.
-pub(crate) struct Writer(File);
-
-impl Writer {
-    pub(crate) fn create(path: &Path) -> Result<Self> {
-        let file = OpenOptions::new()
-            .create_new(true)
-            .append(true)
-            .open(path)
-            .with_context(|| format!("cannot create {}", path.display()))?;
-        Ok(Self(file))
-    }
-
-    pub(crate) fn add(&mut self, line: &Line) -> Result<()> {
-        let mut text = serde_json::to_string(line).context("cannot write a run as JSON")?;
-        text.push('\n');
-        self.0.write_all(text.as_bytes()).context("cannot append to the raw data")?;
-        self.0.sync_data().context("cannot bring the raw data to the disk")
-    }
-}
-
-/// Reads the raw data back. A torn last line, left by a kill, is dropped with a word.
-pub(crate) fn read(path: &Path) -> Result<(Setup, Vec<Run>)> {
-    let text =
-        std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
-    let whole = text.rfind('\n').map_or(0, |end| end + 1);
-    if whole < text.len() {
-        crate::say("the last line of the raw data is torn and left out");
-    }
-    let (mut setup, mut runs) = (None, Vec::new());
-    for (number, line) in text[..whole].lines().enumerate() {
-        match serde_json::from_str(line)
-            .with_context(|| format!("{}:{}: not a line of raw data", path.display(), number + 1))?
-        {
-            Line::Setup(one) => setup = Some(*one),
-            Line::Run(run) => runs.push(*run),
-        }
-    }
-    let Some(setup) = setup else { bail!("{} has no setup line", path.display()) };
-    Ok((setup, runs))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_torn_last_line_is_dropped_and_a_bad_middle_is_an_error() {
-        let dir = tempfile::tempdir().expect("a temporary directory");
-        let path = dir.path().join(RAW);
-        let setup = serde_json::to_string(&Line::Setup(Box::new(crate::summary::tests::setup(2))))
-            .expect("a setup is JSON");
-        std::fs::write(&path, format!("{setup}\n{{\"record\":\"ru")).expect("writes");
-        let (_, runs) = read(&path).expect("reads in spite of the torn line");
-        assert!(runs.is_empty());
-        std::fs::write(&path, format!("{setup}\nnonsense\n")).expect("writes");
-        let error = format!("{:#}", read(&path).expect_err("a bad line is an error"));
-        assert!(error.contains(":2:"), "{error}");
-    }
 }

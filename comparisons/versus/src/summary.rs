@@ -9,6 +9,7 @@ use crate::cli::{Condition, Input};
 use crate::record::{ArmFacts, Kind, Run, Setup};
 use anyhow::{Context, Result};
 use ioloom_stats::{Bootstrap, Interval, Ratio, median};
+use ioloom_versus::pairs;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
@@ -122,14 +123,8 @@ impl<'a> Data<'a> {
 
     /// Speed of `a` over speed of `b`, over the blocks in which both count; `None` below 2 pairs.
     fn speed_ratio(&self, a: &str, b: &str, time: Time) -> Result<Option<Ratio>> {
-        let (mut ours, mut theirs) = (Vec::new(), Vec::new());
-        for run in self.runs_of(a) {
-            let other = self.runs_of(b).iter().find(|r| r.block == run.block);
-            if let (Some(x), Some(y)) = (time.of(run), other.and_then(|r| time.of(r))) {
-                ours.push(x);
-                theirs.push(y);
-            }
-        }
+        let timed = |arm| self.runs_of(arm).iter().filter_map(|r| Some((r.block, time.of(r)?)));
+        let (ours, theirs) = pairs::by_block(timed(a), timed(b));
         if ours.len() < 2 {
             return Ok(None);
         }
@@ -331,7 +326,7 @@ fn troubles(setup: &Setup, runs: &[Run], text: &mut String) -> Result<()> {
 }
 
 fn ratio_cell(ratio: Option<Ratio>) -> String {
-    ratio.map_or("-".to_owned(), |r| format!("{:.3} [{:.3}, {:.3}]", r.ratio, r.lo, r.hi))
+    ratio.map_or("-".to_owned(), |r| pairs::told(r, 3))
 }
 
 fn cell(value: Option<f64>, digits: usize) -> String {

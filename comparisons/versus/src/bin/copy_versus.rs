@@ -7,7 +7,7 @@
 //! kept: until the program returned, and until what it wrote was on the device, because a program
 //! that leaves the writing to the kernel has not done it. The second is the yardstick: fdatasync of
 //! the file, or syncfs for a tree, then fsync of the directory above, the same for every arm. Warm:
-//! the source is read before each block, and the device may read at most 5 % of it. Cold: it must
+//! the source is read before each block, and the device may read at most 10 % of it. Cold: it must
 //! read 95 % of it. What was copied is counted after each run and compared byte by byte in the first
 //! block.
 

@@ -18,10 +18,10 @@ mod record;
 mod server;
 mod summary;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use arms::{Level, Part};
 use clap::Parser;
-use std::io::Write;
+use ioloom_versus::kept;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -84,14 +84,7 @@ struct Cli {
 }
 
 fn main() -> ExitCode {
-    match run(&Cli::parse()) {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::FAILURE,
-        Err(error) => {
-            say(&format!("serve_versus: {error:#}"));
-            ExitCode::FAILURE
-        }
-    }
+    kept::exit("serve_versus", run(&Cli::parse()))
 }
 
 fn run(cli: &Cli) -> Result<bool> {
@@ -103,18 +96,10 @@ fn run(cli: &Cli) -> Result<bool> {
     show(out)
 }
 
-/// Makes the summary from the raw data, prints and keeps it; whether every run counted.
+/// Makes the summary from the raw data; whether every run counted.
 fn show(out: &Path) -> Result<bool> {
-    let (setup, runs) = record::read(out)?;
-    let text = summary::markdown(&setup, &runs)?;
-    std::fs::write(out.join("summary.md"), &text).context("cannot keep the summary")?;
-    write!(std::io::stdout(), "{text}").context("cannot print the summary")?;
+    let (setup, runs): (record::Setup, Vec<record::Run>) = kept::read(out)?;
+    kept::tell(out, &summary::markdown(&setup, &runs)?)?;
     let expected = setup.arms.len() * setup.blocks as usize;
     Ok(runs.len() == expected && runs.iter().all(|run| run.failure.is_none()))
-}
-
-/// One line for the person who watches.
-fn say(line: &str) {
-    // Progress is no result: a closed stderr does not end an experiment.
-    let _ = writeln!(std::io::stderr(), "{line}");
 }

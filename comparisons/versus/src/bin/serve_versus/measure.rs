@@ -1,14 +1,15 @@
 //! The blocks: each arm once in each, in an order that was drawn before the first run.
 
 use crate::arms::{self, Arm, Part, Server};
-use crate::record::{Raw, Run, SCHEMA, Setup};
+use crate::record::{Run, SCHEMA, Setup};
 use crate::server::Running;
-use crate::{Cli, client, say};
+use crate::{Cli, client};
 use anyhow::{Context, Result, bail, ensure};
 use ioloom_sys::affinity::{self, Held};
 use ioloom_sys::clock::unix_ms;
 use ioloom_sys::proc;
 use ioloom_versus::facts::{self, Facts};
+use ioloom_versus::kept::{self, Raw, say};
 use ioloom_versus::{child, order};
 use serde_json::Value;
 use std::ffi::OsString;
@@ -16,7 +17,6 @@ use std::fmt::Write as _;
 use std::fs::File;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// Share of what a model can do at which its longest waits are looked at.
@@ -44,8 +44,7 @@ pub(crate) fn measure(cli: &Cli, out: &Path) -> Result<()> {
     ensure!(scratch.is_dir(), "{} is no directory", scratch.display());
     let versions = versions(cli, &arms)?;
     room_for(arms.iter().map(|arm| arm.idle).max().unwrap_or(0))?;
-    std::fs::create_dir_all(out).with_context(|| format!("cannot make {}", out.display()))?;
-    ensure!(std::fs::read_dir(out)?.next().is_none(), "{} is not empty", out.display());
+    kept::claim(out)?;
     let allowed = affinity::allowed()?;
     let cores = (allowed[0], allowed[1 % allowed.len()]);
     let lab = Lab { cli, dir: scratch.join("serve-versus"), cores };
@@ -68,8 +67,7 @@ pub(crate) fn measure(cli: &Cli, out: &Path) -> Result<()> {
         sync_ns,
         arms,
     };
-    std::fs::write(out.join("README.md"), readme(&setup)?).context("cannot write README.md")?;
-    let mut raw = Raw::create(out, &setup)?;
+    let mut raw = Raw::create(out, &readme(&setup)?, &setup)?;
     for (block, order) in (0..).zip(order::blocks(setup.seed, setup.blocks, setup.arms.len())) {
         for index in order {
             let arm = &setup.arms[index];
@@ -106,16 +104,13 @@ fn versions(cli: &Cli, arms: &[Arm]) -> Result<Vec<String>> {
 }
 
 fn version(program: &str, package: Option<&str>) -> Result<String> {
-    let output = Command::new(program).arg("--version").stdin(Stdio::null()).output();
-    let output = output.with_context(|| match package {
+    let line = facts::version(program).with_context(|| match package {
         Some(package) => format!(
             "cannot start {program}: install Debian's package {package}, or name the program with \
              --redis-server or --redis-benchmark"
         ),
         None => format!("cannot start {program}"),
     })?;
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    let line = text.lines().next().unwrap_or("not told");
     Ok(format!("{program}: {line}"))
 }
 
@@ -304,26 +299,18 @@ fn read_csv(text: &str) -> Result<(f64, f64, f64)> {
 
 /// What stands beside the raw data: the command, the machine, the programs.
 fn readme(setup: &Setup) -> Result<String> {
-    let words = std::env::args().collect::<Vec<_>>();
-    let command = shlex::try_join(words.iter().map(String::as_str))?;
-    let facts = &setup.facts;
     let mut text = format!(
-        "# The exchange beside redis\n\nCommand:\n\n```sh\n{command}\n```\n\n\
-         - commit: {}\n- kernel: {} {}\n- processor: {}, {} cores usable\n\
+        "# The exchange beside redis\n\nCommand:\n\n```sh\n{}\n```\n\n- commit: {}\n{}\
          - server held to processor {}, client to processor {}, over loopback\n\
-         - memory: {} MiB\n- scratch directory: {}\n- sync of 4 KiB before the start: {:.3} ms\n\
-         - load before the start: {}\n- blocks: {}, seed {}, about {} s for each run\n",
+         - scratch directory: {}\n- sync of 4 KiB before the start: {:.3} ms\n\
+         - blocks: {}, seed {}, about {} s for each run\n",
+        kept::command(),
         setup.commit,
-        facts.kernel,
-        facts.architecture,
-        facts.cpu_model,
-        facts.cores,
+        setup.facts.lines(),
         setup.cores.0,
         setup.cores.1,
-        facts.memory_bytes >> 20,
-        facts.medium.words(),
+        setup.facts.medium.words(),
         setup.sync_ns as f64 / 1e6,
-        facts.load_at_start,
         setup.blocks,
         setup.seed,
         setup.seconds,

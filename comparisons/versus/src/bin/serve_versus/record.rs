@@ -1,15 +1,9 @@
 //! What is kept: one line for the setup, one for each run.
 
 use crate::arms::Arm;
-use anyhow::{Context, Result};
 use ioloom_versus::facts::Facts;
 use serde::{Deserialize, Serialize};
-use std::fs::File;
-use std::io::Write;
-use std::path::Path;
 
-/// Name of the file with the runs.
-pub(crate) const RAW: &str = "raw.jsonl";
 /// What the raw data say that they are.
 pub(crate) const SCHEMA: &str = "ioloom-serve-versus-1";
 
@@ -42,8 +36,8 @@ pub(crate) struct Run {
     /// Half, and 99 of a hundred, of the latencies are at most this, as the client tells.
     pub(crate) p50_ms: f64,
     pub(crate) p99_ms: f64,
-    /// Of the part tail: the rate that was offered, the latency of 999 of a thousand from when they were
-    /// due, and why the load was the bottleneck, if it was.
+    /// Of the part tail: the rate that was offered, the latency of 999 of a thousand from when they
+    /// were due, and why the load was the bottleneck, if it was.
     pub(crate) offered_per_s: Option<f64>,
     pub(crate) p999_ms: Option<f64>,
     pub(crate) load_was_late: Option<String>,
@@ -66,30 +60,4 @@ impl Run {
     pub(crate) fn busy(&self) -> f64 {
         self.cpu_us() * self.rate_per_s / 1e6
     }
-}
-
-/// The file that runs are added to.
-pub(crate) struct Raw(File);
-
-impl Raw {
-    pub(crate) fn create(out: &Path, setup: &Setup) -> Result<Self> {
-        let mut raw = Self(File::create_new(out.join(RAW)).context("cannot make the raw data")?);
-        raw.add(setup)?;
-        Ok(raw)
-    }
-
-    pub(crate) fn add(&mut self, line: &impl Serialize) -> Result<()> {
-        writeln!(self.0, "{}", serde_json::to_string(line)?).context("cannot keep a run")
-    }
-}
-
-/// What a directory of a result holds.
-pub(crate) fn read(out: &Path) -> Result<(Setup, Vec<Run>)> {
-    let path = out.join(RAW);
-    let text = std::fs::read_to_string(&path)
-        .with_context(|| format!("cannot read {}", path.display()))?;
-    let mut lines = text.lines();
-    let setup = serde_json::from_str(lines.next().context("the raw data are empty")?)?;
-    let runs = lines.map(serde_json::from_str).collect::<Result<_, _>>()?;
-    Ok((setup, runs))
 }

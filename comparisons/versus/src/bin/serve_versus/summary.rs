@@ -4,6 +4,7 @@ use crate::arms::{Arm, Level, Part, Server};
 use crate::record::{Run, Setup};
 use anyhow::Result;
 use ioloom_stats::{Ratio, Summary};
+use ioloom_versus::pairs;
 use std::fmt::Write;
 
 /// What a silent connection may cost, and by how much it may lengthen the latency of others.
@@ -78,12 +79,11 @@ impl Table<'_> {
 
     /// A value of one arm over that of another, paired by block.
     fn ratio(&self, arm: usize, over: usize, value: impl Fn(&Run) -> f64) -> Option<Ratio> {
-        let own = self.runs.iter().filter(|run| run.arm == arm);
-        let pairs = own.filter_map(|run| {
-            let mut others = self.runs.iter().filter(|other| other.block == run.block);
-            Some((value(run), value(others.find(|other| other.arm == over)?)))
-        });
-        let (own, others): (Vec<_>, Vec<_>) = pairs.unzip();
+        let of = |arm| {
+            let own = self.runs.iter().filter(move |run| run.arm == arm);
+            own.map(|run| (run.block, value(run)))
+        };
+        let (own, others) = pairs::by_block(of(arm), of(over));
         Ratio::of(&own, &others, self.setup.seed).ok()
     }
 
@@ -292,7 +292,7 @@ impl Table<'_> {
 }
 
 fn told(ratio: Option<Ratio>) -> String {
-    ratio.map_or_else(String::new, |r| format!("{:.2} [{:.2}, {:.2}]", r.ratio, r.lo, r.hi))
+    ratio.map_or_else(String::new, |r| pairs::told(r, 2))
 }
 
 #[cfg(test)]
