@@ -10,7 +10,7 @@ use ioloom_exchange::{ClassicForm, Settings, Spelling, Token, UnknownStock};
 use ioloom_model::units::parse_duration_ns;
 use ioloom_serve::{
     Config, Durability, Limits, Model, ServeError, Server, Sharing, ShowMode, StopHandle,
-    StoreChoice, StoreKind, found_store,
+    StoreChoice, StoreKind, TlsFiles, found_store,
 };
 use ioloom_sys::proc;
 use serde::Serialize;
@@ -58,6 +58,15 @@ beside it.
 With --token-file a client has to show the token: RESP by AUTH TOKEN, stock/2 by
 HELLO stock/2 token=TOKEN, HTTP by Authorization: Bearer TOKEN in each request.
 The original protocol has no place for it and is refused.
+
+With --tls-cert and --tls-key every port speaks TLS 1.3, under every model and
+in every protocol. Try it with a certificate that is its own authority:
+  openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes \\
+    -keyout key.pem -out cert.pem -days 30 -subj /CN=localhost \\
+    -addext subjectAltName=IP:127.0.0.1,DNS:localhost \\
+    -addext basicConstraints=critical,CA:FALSE
+  ioloom serve --stock stock.txt --tls-cert cert.pem --tls-key key.pem
+  ioloom load --tls --tls-ca cert.pem
 
 SIGTERM and SIGINT finish what has arrived, write the stock file and end with 0;
 a second one ends at once.
@@ -154,9 +163,21 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "TIME", value_parser = time, default_value = "0s")]
     service_time: Duration,
 
+    /// Spend that time with the stock or the stocks held that the request needs, and not before
+    #[arg(long, requires = "service_time")]
+    service_in_lock: bool,
+
     /// Serve only who shows the word in this file; nobody else may read it
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
+
+    /// Speak TLS, with the certificate in this file (PEM)
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    tls_cert: Option<PathBuf>,
+
+    /// The key of the certificate (PEM, without a password); not everybody may read it
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    tls_key: Option<PathBuf>,
 
     /// Print one JSON document at the end
     #[arg(long)]
@@ -174,6 +195,7 @@ struct Served {
     durability: &'static str,
     store: Option<&'static str>,
     addresses: Vec<String>,
+    tls: bool,
     connections: u64,
     orders_done: u64,
     log_number: u64,
@@ -234,6 +256,7 @@ pub(crate) fn run(args: &ServeArgs) -> Ended {
                 None => (config.durability != Durability::None).then(|| config.store.kind.name()),
             },
             addresses,
+            tls: config.tls.is_some(),
             connections: ended.connections,
             orders_done: ended.done,
             log_number: ended.seq,
@@ -294,8 +317,16 @@ fn config(args: &ServeArgs, connections: usize) -> Result<Config, Failure> {
         },
         cores: args.loops.map_or_else(|| ioloom_machine::usable() as usize, usize::from),
         token: None,
+        tls: tls(args),
+        tell: Some(tell),
         service_time: args.service_time,
+        service_in_lock: args.service_in_lock,
     })
+}
+
+fn tls(args: &ServeArgs) -> Option<TlsFiles> {
+    let (certificate, key) = args.tls_cert.clone().zip(args.tls_key.clone())?;
+    Some(TlsFiles { certificate, key })
 }
 
 /// How many connections are served at most: as asked for, or refused; else what is usual or possible.
@@ -356,22 +387,58 @@ fn greet(config: &Config, server: &Server) {
     };
     let _ = write!(
         text,
-        "ioloom: model {}, sharing {}, durability {}; {store}",
-        config.model, config.sharing, config.durability
+        "ioloom: model {}, sharing {}, durability {}{}; {store}",
+        config.model,
+        config.sharing,
+        config.durability,
+        if config.tls.is_some() { ", TLS" } else { "" }
     );
     tell_plain(&text);
-    let asked = match config.token {
-        Some(_) => {
-            "whoever reads the\nnetwork can read the token and every order: nothing is encrypted"
-        }
-        None => {
-            "whoever reaches it can\norder, nothing is encrypted and nobody is asked for a name or a \
-             password (--token-file)"
-        }
-    };
     for address in server.addresses().iter().filter(|address| !address.ip().is_loopback()) {
+        let open_to = open_to(config.tls.is_some(), config.token.is_some());
         tell_plain(&format!(
-            "ioloom: warning: {address} can be reached from other machines; {asked}"
+            "ioloom: warning: {address} can be reached from other machines; {open_to}"
         ));
+    }
+}
+
+/// To whom a port is open that others can reach.
+fn open_to(tls: bool, token: bool) -> &'static str {
+    match (tls, token) {
+        (false, false) => {
+            "whoever reaches it can\norder, nothing is encrypted and nobody is asked for a name or a \
+             password (--tls-cert,\n--token-file)"
+        }
+        (false, true) => {
+            "whoever reads the\nnetwork can read the token and every order: nothing is encrypted \
+             (--tls-cert)"
+        }
+        (true, false) => {
+            "TLS is on, but whoever\nreaches it can order: nobody is asked for a name or a password \
+             (--token-file)"
+        }
+        (true, true) => "TLS is on, and whoever\nshows the token can order",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::open_to;
+
+    #[test]
+    fn a_port_that_others_reach_is_warned_of_with_what_keeps_them_out() {
+        for (tls, token, words) in [
+            (
+                false,
+                false,
+                ["nothing is encrypted", "nobody is asked", "--tls-cert", "--token-file"],
+            ),
+            (false, true, ["read the token", "nothing is encrypted", "order", "--tls-cert"]),
+            (true, false, ["TLS is on", "whoever", "nobody is asked", "--token-file"]),
+            (true, true, ["TLS is on", "whoever", "shows the token", "can order"]),
+        ] {
+            let said = open_to(tls, token).split_whitespace().collect::<Vec<_>>().join(" ");
+            assert!(words.iter().all(|word| said.contains(word)), "{said}");
+        }
     }
 }

@@ -4,6 +4,7 @@ use crate::draw::{Draw, Op};
 use crate::plan::Plan;
 use crate::speech::{Asked, Reader, Reply, greeting, spell};
 use ioloom_sys::net::Socket;
+use ioloom_tls::Shield;
 use std::collections::VecDeque;
 use std::io;
 
@@ -32,6 +33,9 @@ pub(crate) struct Connection {
     /// The largest number in the log that it was told.
     pub(crate) seq: u64,
     reader: Reader,
+    shield: Option<Shield>,
+    /// What arrived last, opened.
+    plain: Vec<u8>,
     out: Vec<u8>,
     sent: usize,
     next_id: u64,
@@ -51,6 +55,8 @@ impl Connection {
             session_left: 0,
             seq: 0,
             reader: Reader::new(plan.protocol, stocks),
+            shield: None,
+            plain: Vec::new(),
             out: Vec::new(),
             sent: 0,
             next_id: 1,
@@ -61,6 +67,8 @@ impl Connection {
     /// Begins to connect, with the greeting of the protocol first.
     pub(crate) fn open(&mut self, plan: &Plan, now_ns: u64) -> io::Result<()> {
         let socket = Socket::begin_connect(plan.target)?;
+        let shield = plan.tls.as_ref().map(|trust| trust.shield().map_err(io::Error::other));
+        self.shield = shield.transpose()?;
         self.reader = Reader::new(plan.protocol, self.stocks);
         self.out.clear();
         (self.sent, self.seq, self.was_busy) = (0, 0, false);
@@ -68,6 +76,7 @@ impl Connection {
         let token = plan.token.as_deref();
         if let Some(greeting) = greeting(plan.protocol, name.as_deref(), token) {
             self.out.extend_from_slice(&greeting);
+            self.seal(0);
             let asked = Asked::Hello;
             self.flight.push_back(Flight { asked, id: 0, due_ns: now_ns, sent_ns: now_ns });
         }
@@ -79,12 +88,28 @@ impl Connection {
     pub(crate) fn ask(&mut self, plan: &Plan, op: Op, due_ns: u64, sent_ns: u64) {
         let id = self.next_id;
         self.next_id += 1;
+        let from = self.out.len();
         spell(plan.protocol, op, id, &mut self.out);
+        self.seal(from);
         self.flight.push_back(Flight { asked: Asked::Op(op), id, due_ns, sent_ns });
+    }
+
+    /// Seals what stands in `out` from a place on, with what a handshake has to say before it.
+    fn seal(&mut self, from: usize) {
+        if let Some(shield) = &mut self.shield {
+            let plain = self.out.split_off(from);
+            shield.seal(&plain, &mut self.out);
+        }
+    }
+
+    /// Whether a handshake is not over yet.
+    pub(crate) fn is_handshaking(&self) -> bool {
+        self.shield.as_ref().is_some_and(Shield::is_handshaking)
     }
 
     /// Sends what waits, as far as the server takes it; tells how many bytes.
     pub(crate) fn flush(&mut self) -> io::Result<usize> {
+        self.seal(self.out.len());
         let before = self.sent;
         if let Some(socket) = self.socket.as_ref().filter(|_| !self.is_connecting) {
             while self.sent < self.out.len() {
@@ -108,13 +133,19 @@ impl Connection {
         self.is_connecting || !self.out.is_empty()
     }
 
-    /// Reads once; `None` if nothing was there, else how many bytes, 0 at the end.
+    /// Reads once; `None` if nothing was there, else how many bytes of the network, 0 at the end.
     pub(crate) fn read(&mut self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
         let Some(socket) = &self.socket else { return Ok(None) };
         match socket.recv(buffer) {
             Ok(read) => {
-                self.reader.feed(&buffer[..read]);
-                Ok(Some(read))
+                let Some(shield) = &mut self.shield else {
+                    self.reader.feed(&buffer[..read]);
+                    return Ok(Some(read));
+                };
+                self.plain.clear();
+                let opened = shield.open(&buffer[..read], &mut self.plain);
+                self.reader.feed(&self.plain);
+                opened.map(|()| Some(read)).map_err(io::Error::other)
             }
             Err(e) if e.kind() == io::ErrorKind::WouldBlock => Ok(None),
             Err(e) => Err(e),

@@ -13,6 +13,7 @@
 //! other.
 
 mod arrivals;
+mod channel;
 pub mod check;
 mod connection;
 mod draw;
@@ -40,3 +41,6 @@ pub use plan::{Arrival, CONNECTIONS_MAX, Mix, Pace, Plan, Protocol, Skew, Think}
 pub use report::{Conservation, Generator, Latencies, Latency, Run, Second};
 pub use run::{Progress, run};
 pub use tally::Outcomes;
+
+/// Whom a load trusts where it speaks TLS.
+pub use ioloom_tls::Trust;

@@ -4,13 +4,13 @@
 //! else behind it: a sale of one piece of the first stock, which is bought back. Later lists have
 //! as many lines as the first.
 
+use crate::channel::Channel;
 use crate::draw::Op;
 use crate::error::LoadError;
 use crate::judge::Book;
 use crate::plan::{Plan, Protocol};
 use crate::speech::{Asked, Reader, Said, classic, greeting, spell, triple};
 use ioloom_exchange::{Line, Order, Side};
-use ioloom_sys::net::Socket;
 use std::io;
 use std::time::Duration;
 
@@ -18,20 +18,14 @@ use std::time::Duration;
 const TRIES: u32 = 100;
 const PAUSE: Duration = Duration::from_millis(20);
 
-struct Asking {
-    socket: Socket,
-    buffer: Vec<u8>,
-}
+struct Asking(Channel);
 
 /// Asks for all stocks; `stocks` is how many there are, if that is known.
 pub(crate) fn list(plan: &Plan, stocks: Option<usize>) -> Result<Book, LoadError> {
     let connect = |reason| LoadError::Connect { target: plan.target, reason };
-    let socket = Socket::connect(plan.target).map_err(connect)?;
-    let mut asking = Asking { socket, buffer: vec![0; 64 * 1024] };
-    let asked = asking
-        .socket
-        .set_timeouts(Some(plan.timeout), Some(plan.timeout))
-        .and_then(|()| asking.list(plan, stocks));
+    let mut asking = Asking(Channel::connect(plan).map_err(connect)?);
+    let asked =
+        asking.0.set_timeouts(plan.timeout, plan.timeout).and_then(|()| asking.list(plan, stocks));
     let target = plan.target;
     let lines = asked.map_err(|reason| match reason.kind() {
         io::ErrorKind::ResourceBusy => LoadError::Full { target },
@@ -61,29 +55,13 @@ fn odd(said: &str) -> io::Error {
 }
 
 impl Asking {
-    fn send(&mut self, mut bytes: &[u8]) -> io::Result<()> {
-        while !bytes.is_empty() {
-            let sent = self.socket.send(bytes)?;
-            bytes = &bytes[sent..];
-        }
-        Ok(())
-    }
-
-    fn recv(&mut self) -> io::Result<&[u8]> {
-        let read = self.socket.recv(&mut self.buffer)?;
-        if read == 0 {
-            return Err(io::Error::other("it closed the connection"));
-        }
-        Ok(&self.buffer[..read])
-    }
-
     fn list(&mut self, plan: &Plan, stocks: Option<usize>) -> io::Result<Vec<Line>> {
         if plan.protocol == Protocol::Line && stocks.is_none() {
             return self.list_without_end();
         }
         let mut reader = Reader::new(plan.protocol, stocks.unwrap_or(0));
         if let Some(greeting) = greeting(plan.protocol, None, plan.token.as_deref()) {
-            self.send(&greeting)?;
+            self.0.send(&greeting)?;
             match self.answer(&mut reader, Asked::Hello)? {
                 Said::Hello => {}
                 Said::Busy => return Err(io::ErrorKind::ResourceBusy.into()),
@@ -92,7 +70,7 @@ impl Asking {
         }
         let mut bytes = Vec::new();
         spell(plan.protocol, Op::Show, 1, &mut bytes);
-        self.send(&bytes)?;
+        self.0.send(&bytes)?;
         match self.answer(&mut reader, Asked::Op(Op::Show))? {
             Said::Shown { lines, .. } if !lines.is_empty() => Ok(lines),
             Said::Busy => Err(io::ErrorKind::ResourceBusy.into()),
@@ -106,19 +84,19 @@ impl Asking {
             if let Some(reply) = reader.next(asked) {
                 return Ok(reply.said);
             }
-            let bytes = self.recv()?;
+            let bytes = self.0.recv()?;
             reader.feed(bytes);
         }
     }
 
     fn list_without_end(&mut self) -> io::Result<Vec<Line>> {
-        self.send(b"show\n")?;
+        self.0.send(b"show\n")?;
         let mut text = Vec::new();
         let mut lines: Vec<Line> = Vec::new();
         let mut at = 0;
         let end = loop {
             let Some(length) = text[at..].iter().position(|b| *b == b'\n') else {
-                text.extend_from_slice(self.recv()?);
+                text.extend_from_slice(self.0.recv()?);
                 continue;
             };
             let line = String::from_utf8_lossy(&text[at..at + length]).into_owned();
@@ -130,14 +108,14 @@ impl Asking {
                 None => break line,
             }
             if lines.len() == 1 {
-                self.send(&order(Side::Sell, lines[0].id))?;
+                self.0.send(&order(Side::Sell, lines[0].id))?;
             }
         };
         match classic(&end) {
             Said::Done { .. } => {
-                self.send(&order(Side::Buy, lines[0].id))?;
+                self.0.send(&order(Side::Buy, lines[0].id))?;
                 while !text[at..].contains(&b'\n') {
-                    text.extend_from_slice(self.recv()?);
+                    text.extend_from_slice(self.0.recv()?);
                 }
             }
             Said::TooMany => {}

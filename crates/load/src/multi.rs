@@ -8,6 +8,7 @@
 //! The law beside it: clients that sleep need `orders × sleep`, whatever the server does in the
 //! meantime; a pool that serves `T` connections at a time needs that `⌈clients / T⌉` times.
 
+use crate::channel::Channel;
 use crate::draw::{Draw, Op};
 use crate::error::LoadError;
 use crate::judge::{Known, Verdict};
@@ -19,15 +20,15 @@ use crate::speech::{Asked, Reader, greeting, spell};
 use crate::tally::{Outcomes, Tally, Times};
 use ioloom_exchange::Order;
 use ioloom_sys::clock;
-use ioloom_sys::net::Socket;
 use serde::Serialize;
 use std::io;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Stack of a client.
+/// Stack of a client, and of one that checks a certificate.
 const STACK_BYTES: usize = 64 * 1024;
+const STACK_TLS_BYTES: usize = 512 * 1024;
 /// The longest nap before it is looked whether somebody wants to end the run.
 const NAP: Duration = Duration::from_millis(100);
 
@@ -107,13 +108,14 @@ pub fn multiclient(
     let tally = Mutex::new(Tally::new(before.lines.len()));
     let answered = AtomicU64::new(0);
     let client = Client { plan, multi, known: &known, stop, tally: &tally, answered: &answered };
+    let stack_bytes = if plan.tls.is_some() { STACK_TLS_BYTES } else { STACK_BYTES };
     let began_ns = clock::monotonic_ns();
     std::thread::scope(|scope| {
         let mut threads = Vec::new();
         for number in 0..multi.clients {
             let client = &client;
             let builder = std::thread::Builder::new().name(format!("client-{number}"));
-            let builder = builder.stack_size(STACK_BYTES);
+            let builder = builder.stack_size(stack_bytes);
             let spawned = builder.spawn_scoped(scope, move || client.run(number));
             match spawned {
                 Ok(thread) => threads.push(thread),
@@ -204,19 +206,18 @@ impl Client<'_> {
     }
 
     fn orders(&self, number: usize, pending: &mut Option<Order>) -> io::Result<()> {
-        let socket = Socket::connect(self.plan.target)?;
+        let mut channel = Channel::connect(self.plan)?;
         // A client that waits for a thread of a pool waits as long as the others take.
         let patience = self.plan.timeout + self.multi.sleep * self.multi.orders * 4;
         let turns = self.multi.clients as u32 / self.multi.pool.unwrap_or(1).max(1) + 1;
-        socket.set_timeouts(Some(patience.saturating_mul(turns)), Some(self.plan.timeout))?;
+        channel.set_timeouts(patience.saturating_mul(turns), self.plan.timeout)?;
         let mut draw = Draw::new(self.plan, &self.known.ids, number as u64);
         let mut reader = Reader::new(self.plan.protocol, self.known.ids.len());
         let token = self.plan.token.as_deref();
         let mut bytes = greeting(self.plan.protocol, None, token).unwrap_or_default();
-        let mut buffer = vec![0; 16 * 1024];
         if !bytes.is_empty() {
-            send(&socket, &bytes)?;
-            hear(&socket, &mut reader, Asked::Hello, &mut buffer)?;
+            channel.send(&bytes)?;
+            hear(&mut channel, &mut reader, Asked::Hello)?;
         }
         for at in 0..self.multi.orders {
             if self.stop.load(Ordering::Relaxed) {
@@ -227,8 +228,8 @@ impl Client<'_> {
             spell(self.plan.protocol, op, u64::from(at) + 1, &mut bytes);
             let sent_ns = clock::monotonic_ns();
             *pending = if let Op::Trade(order) = op { Some(order) } else { None };
-            send(&socket, &bytes)?;
-            let (said, received) = hear(&socket, &mut reader, Asked::Op(op), &mut buffer)?;
+            channel.send(&bytes)?;
+            let (said, received) = hear(&mut channel, &mut reader, Asked::Op(op))?;
             let now_ns = clock::monotonic_ns();
             *pending = None;
             self.count(
@@ -301,30 +302,18 @@ impl Client<'_> {
     }
 }
 
-fn send(socket: &Socket, mut bytes: &[u8]) -> io::Result<()> {
-    while !bytes.is_empty() {
-        let sent = socket.send(bytes)?;
-        bytes = &bytes[sent..];
-    }
-    Ok(())
-}
-
 fn hear(
-    socket: &Socket,
+    channel: &mut Channel,
     reader: &mut Reader,
     asked: Asked,
-    buffer: &mut [u8],
 ) -> io::Result<(crate::speech::Said, usize)> {
     let mut received = 0;
     loop {
         if let Some(reply) = reader.next(asked) {
             return Ok((reply.said, received));
         }
-        let read = socket.recv(buffer)?;
-        if read == 0 {
-            return Err(io::Error::other("the server closed the connection"));
-        }
-        received += read;
-        reader.feed(&buffer[..read]);
+        let bytes = channel.recv()?;
+        received += bytes.len();
+        reader.feed(bytes);
     }
 }

@@ -6,6 +6,7 @@
 //! differently (Schroeder, 2006), so a result names its loop.
 
 use crate::error::LoadError;
+use ioloom_tls::Trust;
 use serde::Serialize;
 use std::net::SocketAddr;
 use std::str::FromStr;
@@ -223,6 +224,9 @@ pub struct Plan {
     pub name: Option<String>,
     /// What the server wants to be shown, if anything; with `v2` and `resp`.
     pub token: Option<String>,
+    /// Who is trusted to be the server, where it speaks TLS. Handshakes come before the run wherever
+    /// connecting does.
+    pub tls: Option<Trust>,
     /// Processors that the threads are held to, in turn; empty for any.
     pub cpus: Vec<u32>,
     /// Whether the stocks at the end must be those of the beginning and the answers between.
@@ -251,6 +255,7 @@ impl Plan {
             keep_history: false,
             name: None,
             token: None,
+            tls: None,
             cpus: Vec::new(),
             conserve: true,
         }
@@ -273,6 +278,12 @@ impl Plan {
         }
         if !(1..=128).contains(&self.pipeline) {
             return refuse("requests on their way are from 1 to 128 for a connection".to_owned());
+        }
+        if self.pipeline > 1 && matches!(self.pace, Pace::PartlyOpen { .. }) {
+            return refuse(
+                "a client of a session waits for each answer; leave the pipeline out, or the sessions"
+                    .to_owned(),
+            );
         }
         if self.duration.is_zero() || self.duration > DURATION_MAX {
             return refuse("a run lasts longer than nothing and at most 24 hours".to_owned());
@@ -336,6 +347,15 @@ mod tests {
             |p| p.count_max = 0,
             |p| p.token = Some("correct-horse-battery".to_owned()),
             |p| p.pace = Pace::Open { rate_per_s: 0.0, arrival: Arrival::Poisson },
+            |p| {
+                p.pipeline = 2;
+                p.pace = Pace::PartlyOpen {
+                    sessions_per_s: 1.0,
+                    arrival: Arrival::Poisson,
+                    requests_mean: 2.0,
+                    think: Think::None,
+                };
+            },
         ] {
             let mut bad = plan.clone();
             change(&mut bad);

@@ -138,7 +138,11 @@ impl<'a> Worker<'a> {
         }
         let limit_ns = began_ns + self.plan.timeout.as_nanos() as u64;
         while clock::monotonic_ns() < limit_ns && !self.shared.is_broken() {
-            let pending = |c: &Connection| c.is_connecting || !c.flight.is_empty();
+            let pending = |c: &Connection| {
+                c.is_connecting
+                    || (c.socket.is_some() && c.is_handshaking())
+                    || !c.flight.is_empty()
+            };
             if !self.connections.iter().any(pending) {
                 break;
             }

@@ -177,6 +177,29 @@ pub(crate) fn model_refusal(model: Model) -> Option<String> {
     (model == Model::Tokio && !cfg!(feature = "tokio")).then(|| WITHOUT_TOKIO.to_owned())
 }
 
+/// Why the service time of a sharing cannot be spent with the stocks held, if it cannot.
+pub fn held_refusal(sharing: Sharing, show: ShowMode) -> Option<String> {
+    if sharing == Sharing::Atomic {
+        return Some(
+            "sharing atomic holds nothing while it carries out an order, so no time can be spent \
+             there; leave --service-in-lock out, or use another sharing, such as stock"
+                .to_owned(),
+        );
+    }
+    if sharing == Sharing::Database {
+        return Some(
+            "sharing database holds its stocks in the database, where this program can spend no \
+             time; leave --service-in-lock out, or use another sharing"
+                .to_owned(),
+        );
+    }
+    (show == ShowMode::PerStock).then(|| {
+        "a list stock by stock lets go of each stock before it takes the next one, so there is no \
+         moment in which its time could be spent; leave --service-in-lock out, or use --show atomic"
+            .to_owned()
+    })
+}
+
 /// Why a store and a durability do not go together, if they do not.
 pub fn store_refusal(store: StoreKind, durability: Durability) -> Option<String> {
     let without_os = matches!(store, StoreKind::Redb | StoreKind::LogDsync);

@@ -9,7 +9,8 @@
 
 use crate::service::Service;
 use crate::sharing::Job;
-use ioloom_exchange::{Session, Settings, encode};
+use crate::speech::{Speech, Stage};
+use ioloom_exchange::{Settings, encode};
 use ioloom_sys::net::Socket;
 use ioloom_sys::net::wait::Interest;
 use std::io;
@@ -31,7 +32,7 @@ pub(crate) enum Next {
 
 pub(crate) struct Connection {
     pub(crate) socket: Arc<Socket>,
-    session: Session,
+    speech: Speech,
     settings: Settings,
     owed: Vec<u8>,
     sent: usize,
@@ -43,7 +44,7 @@ pub(crate) struct Connection {
     lingering_ns: u64,
     /// When the client last said or took something.
     active_ns: u64,
-    /// When the request that is incomplete began; 0 if none is.
+    /// When the request or the handshake that is incomplete began; 0 if none is.
     begun_ns: u64,
     /// Since when answers wait for the client; 0 if none does.
     owed_ns: u64,
@@ -60,13 +61,14 @@ pub(crate) struct Connection {
 impl Connection {
     pub(crate) fn new(
         socket: Socket,
-        (session, settings): (Session, Settings),
+        (speech, settings): (Speech, Settings),
         by_edge: bool,
         now_ns: u64,
     ) -> Self {
+        let begun_ns = if speech.stage() == Stage::Still { 0 } else { now_ns };
         Self {
             socket: Arc::new(socket),
-            session,
+            speech,
             settings,
             owed: Vec::new(),
             sent: 0,
@@ -74,7 +76,7 @@ impl Connection {
             ended: false,
             lingering_ns: 0,
             active_ns: now_ns,
-            begun_ns: 0,
+            begun_ns,
             owed_ns: 0,
             readable: false,
             by_edge,
@@ -104,11 +106,11 @@ impl Connection {
         if self.lingering_ns != 0 {
             return self.discard(buffer);
         }
-        if self.owes() > service.limits.output_bytes || self.session.is_over() {
+        if self.owes() > service.limits.output_bytes || self.speech.is_over() {
             return Ok(());
         }
         let mut read = 0;
-        if self.readable && !self.ended && !self.session.has_more() {
+        if self.readable && !self.ended && !self.speech.has_more() {
             match self.socket.recv(buffer) {
                 Ok(0) => {
                     self.ended = true;
@@ -123,7 +125,8 @@ impl Connection {
                 Err(e) => return Err(e),
             }
         }
-        self.feed(token, &buffer[..read], service.requests_at_once(), jobs, now_ns);
+        let most = service.requests_at_once();
+        self.feed(token, service, (&buffer[..read], most), jobs, now_ns);
         Ok(())
     }
 
@@ -141,28 +144,39 @@ impl Connection {
             self.ended |= bytes.is_empty();
             self.active_ns = now_ns;
         }
-        if self.lingering_ns != 0 || self.session.is_over() {
+        if self.lingering_ns != 0 || self.speech.is_over() {
             return;
         }
         // What comes while too much is owed is only kept.
         let full = self.owes() > service.limits.output_bytes;
         let most = if full { 0 } else { service.requests_at_once() };
-        self.feed(token, bytes.unwrap_or_default(), most, jobs, now_ns);
+        self.feed(token, service, (bytes.unwrap_or_default(), most), jobs, now_ns);
     }
 
     /// Whether requests were left behind.
     pub(crate) fn has_more(&self) -> bool {
-        self.session.has_more()
+        self.speech.has_more()
     }
 
-    fn feed(&mut self, token: usize, bytes: &[u8], most: usize, jobs: &mut Vec<Job>, now_ns: u64) {
-        let had = self.session.pending_bytes();
+    /// Takes bytes, and at most so many requests of them.
+    fn feed(
+        &mut self,
+        token: usize,
+        service: &Service,
+        (bytes, most): (&[u8], usize),
+        jobs: &mut Vec<Job>,
+        now_ns: u64,
+    ) {
+        let had = self.speech.stage();
         let before = jobs.len();
-        self.session.feed(bytes, most, &mut |request| jobs.push(Service::job(token, request)));
-        if self.session.pending_bytes() == 0 {
-            self.begun_ns = 0;
-        } else if had == 0 || jobs.len() > before {
-            self.begun_ns = now_ns;
+        self.speech.feed(service, bytes, most, &mut |request| {
+            jobs.push(Service::job(token, request));
+        });
+        self.ended |= self.speech.has_ended();
+        match self.speech.stage() {
+            Stage::Still => self.begun_ns = 0,
+            has if has != had || jobs.len() > before => self.begun_ns = now_ns,
+            _ => {}
         }
     }
 
@@ -208,14 +222,16 @@ impl Connection {
 
     fn spell(&mut self, jobs: &[Job], scratch: Option<&mut Vec<u8>>) {
         let out = scratch.unwrap_or(&mut self.owed);
+        let from = out.len();
         for job in jobs {
             if let Some(answer) = &job.answer {
                 encode(job.request.form, &self.settings, answer, out);
             }
         }
+        self.speech.seal(out, from);
     }
 
-    /// Owes the answers of jobs, to be sent by a ring.
+    /// Owes the answers of jobs and what a handshake has to say, to be sent by a ring.
     pub(crate) fn owe(&mut self, jobs: &[Job], now_ns: u64) {
         let owed = self.owes();
         self.spell(jobs, None);
@@ -277,11 +293,16 @@ impl Connection {
             return if self.ended { Next::Close } else { Next::Wait };
         }
         let full = self.owes() > service.limits.output_bytes;
-        if self.session.has_more() && !full {
+        if self.speech.has_more() && !full {
             return Next::Again;
         }
-        let is_last = self.session.is_over() || (self.ended && !self.session.has_more());
+        let is_last = self.speech.is_over() || (self.ended && !self.speech.has_more());
         if is_last && self.owes() == 0 {
+            if self.speech.end(&mut self.owed) {
+                // The last word leaves in the next turn.
+                self.owed_ns = now_ns;
+                return Next::Again;
+            }
             if self.ended {
                 return Next::Close;
             }
@@ -298,7 +319,7 @@ impl Connection {
     /// What a wait should wait for.
     pub(crate) fn wanted(&self, service: &Service) -> Interest {
         let full = self.owes() > service.limits.output_bytes;
-        let listening = self.lingering_ns != 0 || !(full || self.session.is_over());
+        let listening = self.lingering_ns != 0 || !(full || self.speech.is_over());
         Interest { read: listening && !self.ended, write: self.owes() > 0 }
     }
 
@@ -308,7 +329,7 @@ impl Connection {
         let passed = |since: u64, limit: std::time::Duration| {
             since != 0 && u128::from(now_ns.saturating_sub(since)) > limit.as_nanos()
         };
-        passed(self.begun_ns, limits.request) && !self.session.has_more()
+        passed(self.begun_ns, limits.request) && !self.speech.has_more()
             || passed(self.owed_ns, limits.drain)
             || (!limits.idle.is_zero() && passed(self.active_ns, limits.idle))
             || (self.lingering_ns != 0 && now_ns.saturating_sub(self.lingering_ns) > LINGER_NS)

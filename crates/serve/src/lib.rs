@@ -4,7 +4,7 @@
 //! [`Model`]s (which threads read, write and wait, and how), the ways to share the stocks
 //! ([`Sharing`]), the order log with its group commit, and the stores, or a database in their place. All models pass the same
 //! tests, because what they have in common exists once: a connection without blocking in
-//! `connection`, a turn of jobs through `service`.
+//! `connection`, its bytes in the clear or under TLS in `speech`, a turn of jobs through `service`.
 //!
 //! The order of a turn is the same everywhere: read, take the requests that are complete, answer
 //! them, wait until the store holds what the answers rest on, then write. So an answer that leaves is
@@ -21,13 +21,16 @@ mod model;
 mod server;
 mod service;
 mod sharing;
+mod speech;
 mod stock_file;
 mod store;
 
-pub use choice::{Durability, Model, Sharing, ShowMode, StoreKind, refusal, store_refusal};
+pub use choice::{
+    Durability, Model, Sharing, ShowMode, StoreKind, held_refusal, refusal, store_refusal,
+};
 pub use error::ServeError;
 pub use limits::Limits;
 pub use server::{Config, DATABASE_CONNECTIONS, DatabaseChoice, Ended, SERVICE_TIME_MAX, Server};
-pub use server::{StopHandle, StoreChoice};
+pub use server::{StopHandle, StoreChoice, TlsFiles};
 pub use service::Counts;
 pub use store::{StoreError, found_store, probe_store};

@@ -11,7 +11,7 @@ pub struct Limits {
     pub requests_at_once: usize,
     /// Bytes of answers that wait for one connection before nothing more is read from it.
     pub output_bytes: usize,
-    /// How long the rest of a request that has begun may take.
+    /// How long the rest of a request that has begun may take, and a handshake of TLS.
     pub request: Duration,
     /// How long a client may take to accept all answers that wait for it.
     pub drain: Duration,

@@ -3,7 +3,7 @@
 #[cfg(not(feature = "postgres"))]
 use crate::choice::WITHOUT_POSTGRES;
 use crate::choice::{Durability, Model, Sharing, ShowMode, StoreKind};
-use crate::choice::{model_refusal, refusal, store_refusal};
+use crate::choice::{held_refusal, model_refusal, refusal, store_refusal};
 #[cfg(feature = "postgres")]
 use crate::database;
 use crate::error::ServeError;
@@ -16,6 +16,7 @@ use crate::{stock_file, store};
 use ioloom_exchange::{ClassicForm, Exchange, Settings, State, Token};
 use ioloom_sys::net::ring::NetRing;
 use ioloom_sys::net::{Listener, Waker};
+use ioloom_tls::Identity;
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
@@ -57,6 +58,15 @@ impl fmt::Debug for DatabaseChoice {
     }
 }
 
+/// What a server proves who it is by, both in PEM.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TlsFiles {
+    /// Its certificate, with those between it and its authority behind it.
+    pub certificate: PathBuf,
+    /// The key of the certificate, which not everybody may read.
+    pub key: PathBuf,
+}
+
 /// Everything that a server is told.
 #[derive(Debug, Clone)]
 pub struct Config {
@@ -86,9 +96,17 @@ pub struct Config {
     pub cores: usize,
     /// What clients have to show before they are served, if anything.
     pub token: Option<Token>,
+    /// TLS on every port, if anything.
+    pub tls: Option<TlsFiles>,
+    /// What is called with a word about a connection that speaks no TLS, at most once a second; from
+    /// the thread that serves.
+    pub tell: Option<fn(&str)>,
     /// Processor time that each order and each list takes beside its own, at most
     /// [`SERVICE_TIME_MAX`]; for experiments.
     pub service_time: Duration,
+    /// Whether that time is spent with what the request needs held, and not before; see
+    /// [`held_refusal`](crate::held_refusal).
+    pub service_in_lock: bool,
 }
 
 /// How a server that was asked to stop has ended.
@@ -174,6 +192,7 @@ impl Server {
     pub fn start(config: &Config) -> Result<Self, ServeError> {
         check(config)?;
         probe_ring(config.model)?;
+        let identity = config.tls.as_ref().map(identity).transpose()?;
         // A database may need no stock file.
         let initial = match &config.database {
             None => Some(stock_file::read(&config.stock)?),
@@ -209,7 +228,9 @@ impl Server {
             wakers,
             loops,
             token: config.token.clone(),
-            service_time: config.service_time,
+            identity,
+            tell: config.tell,
+            service_time: service_times(config).0,
             on_idle: Box::new(move || for_idle.write(false)),
         };
         let service = Arc::new(Service::new(made, config.settings, &began.stocks));
@@ -288,7 +309,17 @@ fn check(config: &Config) -> Result<(), ServeError> {
             config.service_time
         )));
     }
-    Ok(())
+    let held = held_refusal(config.sharing, config.show).filter(|_| config.service_in_lock);
+    held.map_or(Ok(()), |reason| Err(ServeError::Refused(reason)))
+}
+
+/// The time that a request takes before it is carried out, and with its stocks held.
+fn service_times(config: &Config) -> (Duration, Duration) {
+    if config.service_in_lock {
+        (Duration::ZERO, config.service_time)
+    } else {
+        (config.service_time, Duration::ZERO)
+    }
 }
 
 /// Refuses a model that needs io_uring where the system refuses that; many containers do.
@@ -306,6 +337,11 @@ fn probe_ring(model: Model) -> Result<(), ServeError> {
              model, such as epoll"
         ))
     })
+}
+
+fn identity(files: &TlsFiles) -> Result<Identity, ServeError> {
+    let read = Identity::read(&files.certificate, &files.key);
+    read.map_err(|error| ServeError::Refused(error.to_string()))
 }
 
 /// The listeners of each loop, and the addresses.
@@ -356,8 +392,15 @@ fn begin_with_store(
     let (state, store, is_new) = open_store(config, initial, file_hash)?;
     let journal = Arc::new(Journal::new(state.seq(), store, config.durability));
     let (stocks, seq) = (state.exchange().clone(), state.seq());
-    let strategy = sharing::make(config.sharing, config.show, state, &journal, config.cores)
-        .map_err(ServeError::system("start a thread"))?;
+    let strategy = sharing::make(
+        config.sharing,
+        config.show,
+        state,
+        &journal,
+        config.cores,
+        service_times(config).1,
+    )
+    .map_err(ServeError::system("start a thread"))?;
     // A store may be ahead of the file.
     let written = (if is_new == Some(false) { u64::MAX } else { seq }, file_hash);
     let store = is_new.map_or("none", |_| config.store.kind.name()).to_owned();

@@ -3,15 +3,19 @@
 use crate::choice::{Durability, Model, Sharing, ShowMode};
 use crate::journal::{Broken, Journal};
 use crate::limits::Limits;
-use crate::sharing::{Job, Strategy};
+use crate::sharing::{Job, Strategy, spend};
+use crate::speech::Speech;
 use ioloom_exchange::{Answer, Ask, ClassicForm, Exchange, Request, Session, Settings, Token};
 use ioloom_sys::clock;
 use ioloom_sys::net::Waker;
+use ioloom_tls::{Broken as NotOpened, Identity};
 use std::fmt::Write;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
+/// Between two words about connections that could not be opened, nanoseconds.
+const TELL_NS: u64 = 1_000_000_000;
 /// Bytes of a line in the list of all stocks, at most.
 const LINE_BYTES: usize = 33;
 
@@ -26,6 +30,8 @@ pub struct Counts {
     pub turned_away: AtomicU64,
     /// Connections that were cut because they took too long.
     pub cut: AtomicU64,
+    /// Connections that were closed because what they sent was not TLS, or could not be opened.
+    pub not_opened: AtomicU64,
     /// Orders that were answered as carried out, repetitions among them.
     pub done: AtomicU64,
     /// Orders that were refused.
@@ -52,6 +58,11 @@ pub(crate) struct Service {
     loops: usize,
     requests_at_once: usize,
     token: Option<Token>,
+    identity: Option<Identity>,
+    tell: Option<fn(&str)>,
+    /// When it was last told of a connection that could not be opened; 0 for never.
+    told_ns: AtomicU64,
+    /// Processor time that each order and each list takes before it is carried out.
     service_time: Duration,
     /// Called when the last connection has gone.
     on_idle: Box<dyn Fn() + Send + Sync>,
@@ -70,6 +81,8 @@ pub(crate) struct Made {
     pub(crate) wakers: Vec<Arc<Waker>>,
     pub(crate) loops: usize,
     pub(crate) token: Option<Token>,
+    pub(crate) identity: Option<Identity>,
+    pub(crate) tell: Option<fn(&str)>,
     pub(crate) service_time: Duration,
     pub(crate) on_idle: Box<dyn Fn() + Send + Sync>,
 }
@@ -99,6 +112,9 @@ impl Service {
             wakers: made.wakers,
             loops: made.loops,
             token: made.token,
+            identity: made.identity,
+            tell: made.tell,
+            told_ns: AtomicU64::new(0),
             service_time: made.service_time,
             on_idle: made.on_idle,
         }
@@ -116,9 +132,28 @@ impl Service {
             || matches!(self.sharing, Sharing::Writer | Sharing::Shards | Sharing::Database)
     }
 
-    /// What arrives on a new connection.
-    pub(crate) fn session(&self) -> Session {
-        Session::asking_for(self.token.clone())
+    /// What arrives on a new connection, and leaves it.
+    pub(crate) fn speech(&self) -> Speech {
+        let shield = self.identity.as_ref().map(Identity::shield);
+        Speech::new(Session::asking_for(self.token.clone()), shield)
+    }
+
+    /// Whether connections are sealed, so that nothing can be said before a handshake.
+    pub(crate) fn is_sealed(&self) -> bool {
+        self.identity.is_some()
+    }
+
+    /// Counts a connection whose bytes could not be opened, and tells of it at most once a second.
+    pub(crate) fn not_opened(&self, reason: &NotOpened) {
+        let count = self.counts.not_opened.fetch_add(1, Ordering::Relaxed) + 1;
+        let (now_ns, told_ns) = (clock::monotonic_ns(), self.told_ns.load(Ordering::Relaxed));
+        let is_soon = told_ns != 0 && now_ns.saturating_sub(told_ns) < TELL_NS;
+        let Some(tell) = self.tell.filter(|_| !is_soon) else { return };
+        let mine =
+            self.told_ns.compare_exchange(told_ns, now_ns, Ordering::Relaxed, Ordering::Relaxed);
+        if mine.is_ok() {
+            tell(&format!("a connection was closed, TLS is on here: {reason} ({count} so far)"));
+        }
     }
 
     /// A job for a request that has just arrived.
@@ -146,9 +181,7 @@ impl Service {
                 }
             };
         }
-        if !self.service_time.is_zero() {
-            spend(self.service_time * of_stocks);
-        }
+        spend(self.service_time * of_stocks);
         let answered = self.strategy.answer(jobs, &self.journal);
         if answered.is_err() {
             self.stop();
@@ -230,8 +263,13 @@ impl Service {
             None => "ok",
         };
         let mut text = format!(
-            "{state}\nmodel {}\nsharing {}\nshow {}\ndurability {}\nstore {}\n",
-            self.model, self.sharing, self.show, self.durability, self.store
+            "{state}\nmodel {}\nsharing {}\nshow {}\ndurability {}\nstore {}\ntls {}\n",
+            self.model,
+            self.sharing,
+            self.show,
+            self.durability,
+            self.store,
+            if self.is_sealed() { "on" } else { "off" }
         );
         if let Some(reason) = trouble {
             let _ = writeln!(text, "trouble {reason}");
@@ -256,6 +294,8 @@ impl Service {
         let away = of(&counts.turned_away);
         put("connections_busy_total", "counter", "Connections that were turned away.", away);
         put("connections_cut_total", "counter", "Connections that took too long.", of(&counts.cut));
+        let not_opened = of(&counts.not_opened);
+        put("connections_not_tls_total", "counter", "Connections that spoke no TLS.", not_opened);
         put("orders_done_total", "counter", "Orders answered as carried out.", of(&counts.done));
         put("orders_refused_total", "counter", "Orders that were refused.", of(&counts.refused));
         put("lists_total", "counter", "Lists of all stocks.", of(&counts.shown));
@@ -263,26 +303,5 @@ impl Service {
         put("commits_total", "counter", "Commits of the store.", self.journal.commits());
         put("log_number", "gauge", "Number of the latest order.", self.journal.latest());
         text
-    }
-}
-
-/// Keeps the calling thread busy for so much time of its processor. Time in which others have the
-/// processor does not count, or many threads could spend more of it than there is.
-fn spend(time: Duration) {
-    let end = u128::from(clock::thread_cpu_ns()) + time.as_nanos();
-    while u128::from(clock::thread_cpu_ns()) < end {
-        std::hint::spin_loop();
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn time_is_spent_on_the_processor() {
-        let began = clock::thread_cpu_ns();
-        spend(Duration::from_millis(2));
-        assert!(clock::thread_cpu_ns() - began >= 2_000_000);
     }
 }

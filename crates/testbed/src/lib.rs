@@ -1,15 +1,17 @@
 //! What the tests of several crates need of a machine: a process of their own, a user for whom
 //! permissions count, a program that ran, a directory of odd files, a disk without power, a database
-//! server, and the list of stores that have to survive a crash.
+//! server, the list of stores that have to survive a crash, and a certificate of nobody.
 //!
 //! No crate uses it outside its tests. Everything here fails a test by a panic with the reason,
 //! because a test can do nothing else about it.
 
+mod certificate;
 mod disk;
 mod place;
 mod postgres;
 mod process;
 
+pub use certificate::Certificate;
 pub use disk::Disk;
 pub use place::{ODD_NAMES, Place};
 pub use postgres::Postgres;

@@ -18,6 +18,7 @@ pub(super) struct Document {
     command: &'static str,
     target: String,
     protocol: Protocol,
+    tls: bool,
     pipeline: usize,
     arrival: Arrival,
     think: String,
@@ -52,6 +53,7 @@ impl Document {
             command: "load",
             target: args.target.to_string(),
             protocol: args.protocol,
+            tls: args.tls,
             pipeline: args.pipeline,
             arrival: args.arrival,
             think: match args.think {

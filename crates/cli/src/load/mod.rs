@@ -11,9 +11,10 @@ use ioloom_load::check::{self, Lists, STATES_MAX, Verdict};
 use ioloom_load::ladder::{self, Step};
 use ioloom_load::{
     Arrival, History, LoadError, Mix, Multiclient, NullServer, Pace, Plan, Progress, Protocol, Run,
-    Skew, Think,
+    Skew, Think, Trust,
 };
 use ioloom_model::units::parse_duration_ns;
+use ioloom_tls::TlsError;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use std::io::{BufRead, BufReader, IsTerminal};
 use std::net::SocketAddr;
@@ -70,7 +71,7 @@ pub(crate) struct LoadArgs {
     sessions: Option<f64>,
 
     /// Mean number of requests of a session
-    #[arg(long, value_name = "N", default_value = "10")]
+    #[arg(long, value_name = "N", default_value = "10", requires = "sessions")]
     session_requests: f64,
 
     /// Open loop at several rates, up to the knee and two steps beyond it
@@ -86,11 +87,11 @@ pub(crate) struct LoadArgs {
     arrival: Arrival,
 
     /// Think time between an answer and the next request; exp:TIME draws it without memory
-    #[arg(long, value_name = "TIME", value_parser = think, default_value = "0s")]
+    #[arg(long, value_name = "TIME", value_parser = think, default_value = "0s", conflicts_with_all = ["rate", "ladder", "multiclient"])]
     think: Think,
 
     /// Requests that a connection may have on their way
-    #[arg(long, value_name = "N", default_value = "1")]
+    #[arg(long, value_name = "N", default_value = "1", conflicts_with_all = ["sessions", "multiclient"])]
     pipeline: usize,
 
     /// Shares of the commands
@@ -118,7 +119,7 @@ pub(crate) struct LoadArgs {
     warm_up: Duration,
 
     /// Time until all connections, or the whole rate, are there
-    #[arg(long, value_name = "TIME", value_parser = time, default_value = "0s")]
+    #[arg(long, value_name = "TIME", value_parser = time, default_value = "0s", conflicts_with = "multiclient")]
     ramp: Duration,
 
     /// An answer that takes longer is given up
@@ -145,6 +146,18 @@ pub(crate) struct LoadArgs {
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
 
+    /// Speak TLS; the server proves who it is to the authorities of this system, or to --tls-ca
+    #[arg(long)]
+    tls: bool,
+
+    /// Certificates (PEM) that decide whether the server is who it should be
+    #[arg(long, value_name = "FILE", requires = "tls")]
+    tls_ca: Option<PathBuf>,
+
+    /// Name that its certificate must have [default: the address]
+    #[arg(long, value_name = "NAME", requires = "tls")]
+    tls_name: Option<String>,
+
     /// The original client, so many times
     #[arg(long, value_name = "N")]
     multiclient: Option<usize>,
@@ -166,7 +179,7 @@ pub(crate) struct LoadArgs {
     pool: Option<u32>,
 
     /// Keep every request for a check of the history; at most 100 000 requests unless --requests says
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["ladder", "multiclient"])]
     history: Option<PathBuf>,
 
     /// Check a kept history instead: can one order after the other explain every answer?
@@ -333,9 +346,21 @@ fn plan(args: &LoadArgs, connections: usize) -> Result<Plan, Failure> {
         keep_history: args.history.is_some(),
         name: args.name.clone(),
         token: token.map(|(_, text)| text),
+        tls: trust(args)?,
         cpus: args.cpus.clone(),
         conserve: !args.shared,
         ..Plan::new(args.target)
+    })
+}
+
+/// Whom it is left to that the server is who it should be, where TLS is spoken.
+fn trust(args: &LoadArgs) -> Result<Option<Trust>, Failure> {
+    let address = args.target.ip().to_string();
+    let name = args.tls_name.as_deref().unwrap_or(&address);
+    let trust = args.tls.then(|| Trust::new(args.tls_ca.as_deref(), name));
+    trust.transpose().map_err(|error| match error {
+        TlsError::NoAuthorities => Failure::refused(format!("{error} (--tls-ca)")),
+        _ => Failure::refused(error),
     })
 }
 
@@ -475,7 +500,8 @@ fn floors(args: &LoadArgs, stop: &AtomicBool) -> Result<Floors, Failure> {
     let base = plan(args, most)?;
     let pace =
         if rate_per_s > 0.0 { Pace::Open { rate_per_s, arrival: args.arrival } } else { base.pace };
-    let plan = Plan { target, pace, token: None, conserve: false, keep_history: false, ..base };
+    let plan =
+        Plan { target, pace, token: None, tls: None, conserve: false, keep_history: false, ..base };
     let null_client = ioloom_load::null_client(&plan, NULL_REQUESTS).map_err(failure)?;
     if let Some(clients) = args.multiclient {
         let multi = multi_of(args, clients);

@@ -97,6 +97,20 @@ fn loads_that_cannot_be_are_refused_with_one_clear_error() {
     home.run(&["load", "192.0.2.1:7004"]).one_error(3, &["--remote"]);
     home.run(&["load", "127.0.0.1:1"]).one_error(1, &["127.0.0.1:1", "ioloom serve"]);
     home.run(&["load", "--connections", "0"]).one_error(2, &["connections", "1 to"]);
+    // What a loop would not use is refused and not left out.
+    for (loop_of, without) in [
+        (["--rate", "10"], ["--think", "1ms"]),
+        (["--sessions", "10"], ["--pipeline", "2"]),
+        (["--multiclient", "2"], ["--history", "h"]),
+        (["--ladder", "10,20"], ["--history", "h"]),
+        (["--connections", "2"], ["--session-requests", "3"]),
+        (["--connections", "2"], ["--tls-ca", "h"]),
+    ] {
+        let args = [&["load"][..], &loop_of, &without].concat();
+        let ran = home.run(&args);
+        assert_eq!(ran.code, Some(2), "{}", ran.err);
+        assert!(ran.err.contains(without[0]), "{}", ran.err);
+    }
     let server = Listening::new(&home, &["load", "127.0.0.1:0", "--null-server"]);
     // Its stocks never change, whatever it says.
     let args = ["load", &server.address, "--requests", "100", "--mix", "buy", "--anyway", "--json"];

@@ -1,7 +1,7 @@
 //! `serve` as people start and stop it.
 
 use crate::bench::{Client, STOCKS, Served, place, serve_in};
-use ioloom_testbed::{Place, Ran};
+use ioloom_testbed::{Certificate, Place, Ran};
 use std::os::unix::fs::PermissionsExt;
 
 #[test]
@@ -60,6 +60,38 @@ fn a_token_file_closes_the_server_to_those_who_do_not_know_it() {
     assert_eq!(known.ask("1 BUY 1 1").as_deref(), Some("1 OK 99999 1"));
 }
 
+/// A server that speaks TLS, a load that verifies it, and clients that do not fit.
+#[test]
+fn a_certificate_seals_every_protocol_for_those_who_trust_it() {
+    let place = place();
+    Certificate::in_dir(place.path());
+    let tls = ["--tls-cert", "certificate.pem", "--tls-key", "key.pem", "--durability", "none"];
+    let mut server = Served::in_dir(place.path(), &tls);
+    let load = |args: &[&str]| {
+        let command = &mut place.ours(&["load", &server.address, "--requests", "60"]);
+        Ran::from(command.args(args).output().unwrap())
+    };
+    // The first that is closed is told of; later ones only once a second.
+    load(&["--protocol", "v2"]).ended(1).one_error(&["ask", "stocks"]);
+    let known = ["--tls", "--tls-ca", "certificate.pem", "--anyway"];
+    for protocol in ["line", "v2", "resp"] {
+        load(&[&known[..], &["--protocol", protocol]].concat()).ended(0);
+    }
+    let named = ["--tls-name", "localhost", "--protocol", "v2"];
+    load(&[&known[..], &named].concat()).ended(0);
+    let original = ["--protocol", "line", "--multiclient", "2", "--divide", "1000"];
+    load(&[&known[..], &original].concat()).ended(0);
+    let other = ["--tls-name", "example.org", "--protocol", "v2"];
+    load(&[&known[..], &other].concat()).ended(1).one_error(&["certificate"]);
+    let missing = ["--tls", "--tls-ca", "nowhere.pem"];
+    load(&missing).ended(3).one_error(&["nowhere.pem", "No such file"]);
+    server.signal("-TERM");
+    let (status, said) = server.ended();
+    assert_eq!(status.code(), Some(0), "{said}");
+    assert!(said.contains("durability none, TLS"), "{said}");
+    assert!(said.contains("what it sent is not TLS"), "{said}");
+}
+
 #[test]
 fn wrong_starts_are_refused_with_one_clear_error() {
     let place = place();
@@ -83,6 +115,16 @@ fn wrong_starts_are_refused_with_one_clear_error() {
     place.write("token", "short\n");
     refused(&["--token-file", "token"], 3, &["token", "16 to 256"]);
     refused(&["--token-file", "nowhere"], 3, &["nowhere", "No such file"]);
+    refused(&["--tls-cert", "token", "--tls-key", "token"], 3, &["token", "no certificate"]);
+    let held = ["--service-time", "1us", "--service-in-lock", "--durability", "none"];
+    refused(&[&held[..], &["--sharing", "atomic"]].concat(), 3, &["holds nothing"]);
+    refused(&[&held[..], &["--show", "per-stock"]].concat(), 3, &["stock by stock"]);
+    for (alone, needed) in
+        [(&["--tls-cert", "token"][..], "--tls-key"), (&["--service-in-lock"], "--service-time")]
+    {
+        let ran = Ran::from(place.ours(&["serve"]).args(alone).output().unwrap()).ended(2);
+        assert!(ran.err.contains(needed), "{}", ran.err);
+    }
     let first = Served::start(&mut serve_in(place.path(), &[]));
     refused(&["--listen", &first.address], 1, &["--listen"]);
     refused(&["--listen", "127.0.0.1:0"], 1, &["stock.txt.store", "locked"]);

@@ -49,7 +49,10 @@ impl Served {
             limits: Limits { hog: Duration::from_secs(60), ..Limits::default() },
             cores: 2,
             token: None,
+            tls: None,
+            tell: None,
             service_time: Duration::ZERO,
+            service_in_lock: false,
         };
         change(&mut config);
         let server = Server::start(&config).unwrap();

@@ -61,15 +61,20 @@ fn every_model_and_sharing_is_explained_by_one_order_after_the_other() {
 
 #[test]
 fn durable_servers_are_explained_too() {
-    for sharing in Sharing::ALL.iter().copied() {
-        if refusal(Model::Thread, sharing, Durability::Group).is_some() {
+    // Every sharing under one model, every model with its own sharing.
+    let sharings = Sharing::ALL.iter().map(|sharing| (Model::Thread, *sharing));
+    let models = Model::ALL.iter().map(|model| (*model, model.default_sharing()));
+    for (model, sharing) in sharings.chain(models) {
+        if !is_possible(model) || refusal(model, sharing, Durability::Group).is_some() {
             continue;
         }
         let server = Served::new(STOCKS, |config| {
-            (config.model, config.sharing) = (Model::Thread, sharing);
+            (config.model, config.sharing) = (model, sharing);
             config.durability = Durability::Group;
         });
-        explained(&plan(&server, Protocol::V2, 6), &format!("{sharing} group"));
+        let connections = if model == Model::Iterative { 1 } else { 6 };
+        let what = format!("{model} {sharing} group");
+        explained(&plan(&server, Protocol::V2, connections), &what);
     }
 }
 

@@ -369,6 +369,20 @@ const TABLES: &[ArmsTable] = &[
         ],
     },
     ArmsTable {
+        experiment: "critical-section",
+        heading: "Time with the stocks held",
+        says: "Sixteen clients that buy and sell, sixteen threads; the number behind the name is the \
+               processor time of an order, before it takes its stock or while it holds it. At most: \
+               that time over the orders that can spend theirs at once, by threads, processors and \
+               locks. Client and server share the processors.",
+        columns: &[
+            ("an order each", "request_ns"),
+            ("at most", "law_request_ns"),
+            ("orders", "requests_per_s"),
+            ("processors of the server", "server_cores"),
+        ],
+    },
+    ArmsTable {
         experiment: "meanwhile",
         heading: "While something else is in work",
         says: "Purchases of four clients of one loop: alone, beside a client that has sent half a \
@@ -385,6 +399,19 @@ const TABLES: &[ArmsTable] = &[
         says: "With -file nobody else stays, so the stock file is written and synced each time the \
                client leaves, and the next one waits for that.",
         columns: &[("visit, median", "visit_p50_ns"), ("99 of 100", "visit_p99_ns")],
+    },
+    ArmsTable {
+        experiment: "histories",
+        heading: "Whether an order of the requests explains every answer",
+        says: "Each history was searched for an order of its requests, one after the other, that \
+               explains every answer. A list of all stocks is one request: with per-stock in the \
+               name it is made stock by stock, and shows sums that never were as soon as orders \
+               fall into it.",
+        columns: &[
+            ("histories", "histories"),
+            ("not explained", "histories_violated"),
+            ("not decided", "histories_undecided"),
+        ],
     },
     ArmsTable {
         experiment: "restart",

@@ -8,6 +8,8 @@
 use super::{Port, connections_max, wait_for_stop};
 use crate::error::ServeError;
 use crate::service::Service;
+use crate::sharing::Job;
+use crate::speech::{Speech, Stage};
 use ioloom_exchange::{Settings, encode};
 use ioloom_sys::clock;
 use ioloom_sys::net::wait::{Interest, Poll, Ready, Waiter};
@@ -24,8 +26,9 @@ const LOOK: Duration = Duration::from_millis(200);
 const BUFFER_BYTES: usize = 16 * 1024;
 /// How long the end of a client is waited for after ours.
 const LINGER: Duration = Duration::from_secs(1);
-/// Stack of a thread that serves one connection.
+/// Stack of a thread that serves one connection, and of one that shakes hands before.
 const STACK_BYTES: usize = 128 * 1024;
+const STACK_TLS_BYTES: usize = 512 * 1024;
 
 /// Sockets of threads that may be waiting in a read, so that a stop can end their reads.
 #[derive(Default)]
@@ -84,49 +87,15 @@ fn serve(
     settings: &Settings,
     others_wait: Option<&dyn Fn() -> bool>,
 ) -> io::Result<bool> {
-    let limits = &service.limits;
-    let mut session = service.session();
-    let (mut buffer, mut out, mut jobs) = (vec![0; BUFFER_BYTES], Vec::new(), Vec::new());
-    let mut looking = None;
-    let (mut active_ns, mut begun_ns) = (clock::monotonic_ns(), 0);
+    let mut talk = Talk::new(service, socket);
+    let (mut out, mut jobs) = (Vec::new(), Vec::new());
     loop {
-        let look = others_wait.is_some() || begun_ns != 0 || !limits.idle.is_zero();
-        if looking != Some(look) {
-            socket.set_timeouts(look.then_some(LOOK), Some(limits.drain))?;
-            looking = Some(look);
-        }
-        let read = if session.has_more() { Ok(None) } else { socket.recv(&mut buffer).map(Some) };
-        let now_ns = clock::monotonic_ns();
-        let passed = |since: u64, limit: Duration| {
-            u128::from(now_ns.saturating_sub(since)) > limit.as_nanos()
+        let read = match talk.read(others_wait)? {
+            Came::Bytes(read) => read,
+            Came::End => return talk.say_end().map(|()| false),
+            Came::Late => return Ok(true),
         };
-        let read = match read {
-            Ok(Some(0)) => return Ok(false),
-            Ok(read) => {
-                active_ns = now_ns;
-                read.unwrap_or(0)
-            }
-            Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
-                let late = begun_ns != 0 && passed(begun_ns, limits.request);
-                let idle = !limits.idle.is_zero() && passed(active_ns, limits.idle);
-                let waited_for = || others_wait.is_some_and(|others_wait| others_wait());
-                let hogs = passed(active_ns, limits.hog) && waited_for();
-                if late || idle || hogs {
-                    return Ok(true);
-                }
-                continue;
-            }
-            Err(e) => return Err(e),
-        };
-        let had = session.pending_bytes();
-        session.feed(&buffer[..read], service.requests_at_once(), &mut |request| {
-            jobs.push(Service::job(0, request));
-        });
-        if session.pending_bytes() == 0 {
-            begun_ns = 0;
-        } else if had == 0 || !jobs.is_empty() {
-            begun_ns = now_ns;
-        } else if passed(begun_ns, limits.request) {
+        if !talk.take(read, &mut jobs) {
             return Ok(true);
         }
         if service.answer(&mut jobs).is_err() {
@@ -138,13 +107,116 @@ fn serve(
                 encode(job.request.form, settings, answer, &mut out);
             }
         }
-        if !send_all(service, socket, &out, now_ns)? {
+        talk.speech.seal(&mut out, 0);
+        if !send_all(service, socket, &out, talk.active_ns)? {
             return Ok(true);
         }
-        if session.is_over() {
-            return linger(socket, &mut buffer).map(|()| false);
+        if talk.speech.is_over() {
+            talk.say_end()?;
+            return linger(socket, &mut talk.buffer).map(|()| false);
         }
     }
+}
+
+/// What has come of waiting for bytes.
+enum Came {
+    /// So many bytes; none if requests of earlier ones are left.
+    Bytes(usize),
+    /// The client sends no more.
+    End,
+    /// It took too long.
+    Late,
+}
+
+/// One connection of a thread that blocks in it.
+struct Talk<'a> {
+    service: &'a Service,
+    socket: &'a Socket,
+    speech: Speech,
+    buffer: Vec<u8>,
+    /// Whether reads are interrupted now and then; not decided yet at first.
+    looking: Option<bool>,
+    /// When the client last said something.
+    active_ns: u64,
+    /// When the request or the handshake that is incomplete began; 0 if none is.
+    begun_ns: u64,
+}
+
+impl<'a> Talk<'a> {
+    fn new(service: &'a Service, socket: &'a Socket) -> Self {
+        let (speech, now_ns) = (service.speech(), clock::monotonic_ns());
+        let begun_ns = if speech.stage() == Stage::Still { 0 } else { now_ns };
+        let buffer = vec![0; BUFFER_BYTES];
+        Self { service, socket, speech, buffer, looking: None, active_ns: now_ns, begun_ns }
+    }
+
+    /// Waits for bytes, as long as is allowed.
+    fn read(&mut self, others_wait: Option<&dyn Fn() -> bool>) -> io::Result<Came> {
+        let limits = &self.service.limits;
+        let look = others_wait.is_some() || self.begun_ns != 0 || !limits.idle.is_zero();
+        if self.looking != Some(look) {
+            self.socket.set_timeouts(look.then_some(LOOK), Some(limits.drain))?;
+            self.looking = Some(look);
+        }
+        if self.speech.has_ended() && !self.speech.has_more() {
+            return Ok(Came::End);
+        }
+        loop {
+            let read =
+                if self.speech.has_more() { Ok(0) } else { self.socket.recv(&mut self.buffer) };
+            let now_ns = clock::monotonic_ns();
+            match read {
+                Ok(0) if !self.speech.has_more() => return Ok(Came::End),
+                Ok(read) => {
+                    self.active_ns = now_ns;
+                    return Ok(Came::Bytes(read));
+                }
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
+                    let late = self.begun_ns != 0 && passed(self.begun_ns, limits.request, now_ns);
+                    let idle =
+                        !limits.idle.is_zero() && passed(self.active_ns, limits.idle, now_ns);
+                    let waited_for = || others_wait.is_some_and(|others_wait| others_wait());
+                    let hogs = passed(self.active_ns, limits.hog, now_ns) && waited_for();
+                    if late || idle || hogs {
+                        return Ok(Came::Late);
+                    }
+                }
+                Err(e) => return Err(e),
+            }
+        }
+    }
+
+    /// Takes the requests of bytes that were read; false if one takes too long.
+    fn take(&mut self, read: usize, jobs: &mut Vec<Job>) -> bool {
+        let had = self.speech.stage();
+        let most = self.service.requests_at_once();
+        self.speech.feed(self.service, &self.buffer[..read], most, &mut |request| {
+            jobs.push(Service::job(0, request));
+        });
+        match self.speech.stage() {
+            Stage::Still => self.begun_ns = 0,
+            has if has != had || !jobs.is_empty() => self.begun_ns = self.active_ns,
+            _ if passed(self.begun_ns, self.service.limits.request, self.active_ns) => {
+                return false;
+            }
+            _ => {}
+        }
+        true
+    }
+
+    /// Says that nothing more comes, where the words of the connection have a way to say it.
+    fn say_end(&mut self) -> io::Result<()> {
+        let mut last = Vec::new();
+        if self.speech.end(&mut last) {
+            // Whoever does not take it has gone.
+            send_all(self.service, self.socket, &last, clock::monotonic_ns())?;
+        }
+        Ok(())
+    }
+}
+
+fn passed(since_ns: u64, limit: Duration, now_ns: u64) -> bool {
+    u128::from(now_ns.saturating_sub(since_ns)) > limit.as_nanos()
 }
 
 /// Sends everything; false if the client takes too long.
@@ -200,7 +272,9 @@ fn accept_all(
         for event in &ready {
             let Some(port) = ports.get(event.token) else { continue };
             match port.listener.accept(true) {
-                Ok(socket) if !service.admit(connections_max(service)) => port.turn_away(&socket),
+                Ok(socket) if !service.admit(connections_max(service)) => {
+                    port.turn_away(service, &socket)
+                }
                 Ok(socket) => take(socket, port)?,
                 Err(e) if is_out_of_sockets(&e) => {
                     if let Some(reserve) = &mut reserve {
@@ -248,6 +322,7 @@ pub(super) fn thread_per_connection(
 ) -> Result<(), ServeError> {
     let open = Arc::new(Open::default());
     let alive = Arc::new((Mutex::new(0usize), Condvar::new()));
+    let stack_bytes = if service.is_sealed() { STACK_TLS_BYTES } else { STACK_BYTES };
     let mut key = 0;
     let ended = accept_all(service, ports, |socket, port| {
         key += 1;
@@ -256,7 +331,7 @@ pub(super) fn thread_per_connection(
         let socket = Arc::new(Mutex::new(Some(socket)));
         let (for_thread, service_too, open, alive_too) =
             (Arc::clone(&socket), Arc::clone(service), Arc::clone(&open), Arc::clone(&alive));
-        let spawned = std::thread::Builder::new().stack_size(STACK_BYTES).spawn(move || {
+        let spawned = std::thread::Builder::new().stack_size(stack_bytes).spawn(move || {
             let socket = for_thread.lock().expect("no panic under this lock").take();
             if let Some(socket) = socket {
                 let room = Room { service: &service_too, open: &open, others_wait: None };
@@ -268,7 +343,7 @@ pub(super) fn thread_per_connection(
         if spawned.is_err() {
             // No thread for it: it is told so, and the others go on.
             if let Some(socket) = socket.lock().expect("no panic under this lock").take() {
-                port.turn_away(&socket);
+                port.turn_away(service, &socket);
             }
             service.counts.turned_away.fetch_add(1, Ordering::Relaxed);
             service.leave();
@@ -348,7 +423,7 @@ pub(super) fn pool(service: &Arc<Service>, ports: &[Port]) -> Result<(), ServeEr
         let ended = ended.and_then(|()| {
             accept_all(service, ports, |socket, port| {
                 if let Err(socket) = buffer.insert(socket, port.settings) {
-                    port.turn_away(&socket);
+                    port.turn_away(service, &socket);
                     service.counts.turned_away.fetch_add(1, Ordering::Relaxed);
                     service.leave();
                 }

@@ -227,7 +227,7 @@ impl<'a> EventLoop<'a> {
             let settings = port.settings;
             match port.listener.accept(false) {
                 Ok(socket) if !self.service.admit(connections_max(self.service)) => {
-                    port.turn_away(&socket);
+                    port.turn_away(self.service, &socket);
                 }
                 Ok(socket) => self.place(socket, settings),
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => return,
@@ -267,7 +267,7 @@ impl<'a> EventLoop<'a> {
             self.slots.len() - 1
         });
         let by_edge = self.waiter.is_by_edge();
-        let speech = (self.service.session(), settings);
+        let speech = (self.service.speech(), settings);
         let connection = Connection::new(socket, speech, by_edge, self.now_ns);
         let interest = if by_edge { Interest::BOTH } else { connection.interest };
         if self.waiter.add(&connection.socket, at + CONNECTIONS, interest).is_err() {

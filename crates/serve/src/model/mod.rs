@@ -33,19 +33,25 @@ pub(crate) struct Port {
 
 impl Port {
     /// Tells a connection that there are too many.
-    fn turn_away(&self, socket: &Socket) {
-        turn_away(&self.settings, socket);
+    fn turn_away(&self, service: &Service, socket: &Socket) {
+        turn_away(service, &self.settings, socket);
     }
 }
 
 /// Tells a connection that there are too many. A new one has room for as much, so this does not wait.
-fn turn_away(settings: &Settings, socket: &Socket) {
-    let _ = socket.send(&busy_bytes(settings));
+fn turn_away(service: &Service, settings: &Settings, socket: &Socket) {
+    let bytes = busy_bytes(service, settings);
+    if !bytes.is_empty() {
+        let _ = socket.send(&bytes);
+    }
 }
 
-/// What is told to a connection beyond the most.
-fn busy_bytes(settings: &Settings) -> Vec<u8> {
+/// What is told to a connection beyond the most; under TLS nothing can be told before a handshake.
+fn busy_bytes(service: &Service, settings: &Settings) -> Vec<u8> {
     let mut bytes = Vec::new();
+    if service.is_sealed() {
+        return bytes;
+    }
     encode(Form::Classic(None), settings, &Answer::Stopped(Stop::Busy), &mut bytes);
     bytes
 }

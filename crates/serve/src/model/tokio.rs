@@ -7,7 +7,8 @@
 use super::{Port, busy_bytes, connections_max, wait_for_stop};
 use crate::error::ServeError;
 use crate::service::Service;
-use ioloom_exchange::{Session, Settings, encode};
+use crate::speech::{Speech, Stage};
+use ioloom_exchange::{Settings, encode};
 use ioloom_sys::net::{Reserve, is_out_of_sockets};
 use std::io;
 use std::sync::Arc;
@@ -97,7 +98,7 @@ async fn accept(
             Ok((stream, _)) => {
                 // A new connection has room for as much.
                 let _ = stream.writable().await;
-                let _ = stream.try_write(&busy_bytes(&settings));
+                let _ = stream.try_write(&busy_bytes(&service, &settings));
             }
             Err(e) if is_out_of_sockets(&e) => {
                 // With the descriptor held back one connection is taken and closed.
@@ -147,10 +148,11 @@ async fn attend(
     mut told: watch::Receiver<bool>,
 ) -> io::Result<bool> {
     let limits = &service.limits;
-    let mut session = service.session();
-    let (mut begun, mut stopping): (Option<Instant>, bool) = (None, false);
+    let mut speech = service.speech();
+    let mut begun = (speech.stage() != Stage::Still).then(Instant::now);
+    let mut stopping = false;
     loop {
-        let mut read_on = !session.has_more();
+        let mut read_on = !speech.has_more();
         if read_on && !stopping {
             let idle = (!limits.idle.is_zero()).then(|| Instant::now() + limits.idle);
             let request = begun.map(|begun| begun + limits.request);
@@ -161,69 +163,88 @@ async fn attend(
             }
         }
         let mut out = Vec::new();
-        let had = session.pending_bytes();
-        if !step(service, &stream, settings, &mut session, &mut out, &mut read_on)? {
-            return Ok(false);
-        }
-        if session.pending_bytes() == 0 {
-            begun = None;
-        } else if had == 0 || !out.is_empty() {
-            begun = Some(Instant::now());
-        } else if begun.is_some_and(|begun| begun.elapsed() > limits.request) {
-            return Ok(true);
-        }
-        if !send_all(service, &stream, &out).await? {
-            return Ok(true);
+        let had = speech.stage();
+        let step = step(service, &stream, settings, &mut speech, &mut out, &mut read_on)?;
+        match speech.stage() {
+            Stage::Still => begun = None,
+            has if has != had || step == Step::Answered => begun = Some(Instant::now()),
+            _ if begun.is_some_and(|begun| begun.elapsed() > limits.request) => return Ok(true),
+            _ => {}
         }
         // At a stop everything that has arrived is answered, and nothing else.
-        if session.is_over() || (stopping && !read_on && !session.has_more()) {
+        let is_over = speech.is_over() || (stopping && !read_on && !speech.has_more());
+        let has_ended = step == Step::End || (speech.has_ended() && !speech.has_more());
+        if is_over || has_ended {
+            speech.end(&mut out);
+        }
+        if step == Step::Failed || !send_all(service, &stream, &out).await? {
+            return Ok(step != Step::Failed);
+        }
+        if has_ended {
+            return Ok(false);
+        }
+        if is_over {
             return linger(stream).await.map(|()| false);
         }
-        if session.has_more() {
+        if speech.has_more() {
             // Others have their turn before the rest of this one.
             tokio::task::yield_now().await;
         }
     }
 }
 
-/// Reads once, if `read_on`, and answers; false at the end of the client or of the store. Afterwards
-/// `read_on` is false if there was nothing to read.
+/// What has come of a step.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Step {
+    /// Requests were answered.
+    Answered,
+    /// No request was complete.
+    Nothing,
+    /// The client sends no more.
+    End,
+    /// The store failed: nothing may be answered.
+    Failed,
+}
+
+/// Reads once, if `read_on`, and answers. Afterwards `read_on` is false if there was nothing to read.
 fn step(
     service: &Service,
     stream: &TcpStream,
     settings: &Settings,
-    session: &mut Session,
+    speech: &mut Speech,
     out: &mut Vec<u8>,
     read_on: &mut bool,
-) -> io::Result<bool> {
+) -> io::Result<Step> {
     let mut buffer = [0; BUFFER_BYTES];
     let mut read = 0;
     if *read_on {
         match stream.try_read(&mut buffer) {
-            Ok(0) => return Ok(false),
+            Ok(0) => return Ok(Step::End),
             Ok(n) => read = n,
             Err(e) if e.kind() == io::ErrorKind::WouldBlock => *read_on = false,
             Err(e) => return Err(e),
         }
     }
     let mut jobs = Vec::new();
-    session.feed(&buffer[..read], service.requests_at_once(), &mut |request| {
+    speech.feed(service, &buffer[..read], service.requests_at_once(), &mut |request| {
         jobs.push(Service::job(0, request));
     });
+    let step = if jobs.is_empty() { Step::Nothing } else { Step::Answered };
     let answered = if service.may_wait() {
         tokio::task::block_in_place(|| service.answer(&mut jobs))
     } else {
         service.answer(&mut jobs)
     };
     if answered.is_err() {
-        return Ok(false);
+        return Ok(Step::Failed);
     }
     for job in jobs {
         if let Some(answer) = &job.answer {
             encode(job.request.form, settings, answer, out);
         }
     }
-    Ok(true)
+    speech.seal(out, 0);
+    Ok(step)
 }
 
 /// Sends everything; false if the client takes too long.

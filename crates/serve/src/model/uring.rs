@@ -171,7 +171,7 @@ impl Hall<'_> {
     fn admit(&mut self, socket: Socket, port: usize) {
         let settings = self.listeners[port].1;
         if !self.service.admit(connections_max(self.service)) {
-            super::turn_away(&settings, &socket);
+            super::turn_away(self.service, &settings, &socket);
             return;
         }
         if self.service.is_stopping() {
@@ -182,7 +182,7 @@ impl Hall<'_> {
             self.slots.push(None);
             self.slots.len() - 1
         });
-        let speech = (self.service.session(), settings);
+        let speech = (self.service.speech(), settings);
         self.slots[at] = Some(Slot {
             connection: Connection::new(socket, speech, false, self.now_ns),
             reading: None,
@@ -233,6 +233,8 @@ impl Hall<'_> {
     fn settle(&mut self, at: usize, ring: &mut NetRing) {
         let Some(slot) = self.slots[at].as_mut() else { return };
         let connection = &mut slot.connection;
+        // A handshake speaks without being asked.
+        connection.owe(&[], self.now_ns);
         if !slot.is_sending
             && !slot.is_dead
             && let Some(bytes) = connection.take_owed()

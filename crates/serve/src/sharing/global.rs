@@ -3,14 +3,14 @@
 use super::{Alone, Job, Strategy};
 use crate::error::ServeError;
 use crate::journal::{Broken, Journal};
-use ioloom_exchange::{Exchange, State};
+use ioloom_exchange::Exchange;
 use std::sync::Mutex;
 
 pub(super) struct Global(Mutex<Alone>);
 
 impl Global {
-    pub(super) fn new(state: State) -> Self {
-        Self(Mutex::new(Alone::new(state)))
+    pub(super) fn new(alone: Alone) -> Self {
+        Self(Mutex::new(alone))
     }
 }
 

@@ -6,7 +6,7 @@
 //! never was. Orders of named clients also lock the memory of their client's name, for as long as
 //! they last, so that the same order twice at the same time counts once.
 
-use super::{Job, Strategy, numbered};
+use super::{Job, Strategy, numbered, spend};
 use crate::choice::ShowMode;
 use crate::error::ServeError;
 use crate::journal::{Broken, Journal};
@@ -17,6 +17,7 @@ use ioloom_exchange::{
 use std::hash::{BuildHasher, RandomState};
 use std::ops::Deref;
 use std::sync::{Arc, Mutex, MutexGuard, RwLock, RwLockReadGuard};
+use std::time::Duration;
 
 /// Parts of the memory of clients.
 const PARTS: usize = 16;
@@ -90,23 +91,31 @@ fn part_of(hasher: &RandomState, name: &str) -> usize {
     hasher.hash_one(name) as usize % PARTS
 }
 
+/// How stocks that are not all of one owner are used.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Way {
+    pub(super) show: ShowMode,
+    /// Processor time that each order takes with its stock held, and each list with all of them.
+    pub(super) held: Duration,
+}
+
 pub(super) struct Locks<L> {
     ids: Vec<u32>,
     stocks: Vec<L>,
     named: Named,
-    show: ShowMode,
+    way: Way,
     journal: Arc<Journal>,
 }
 
 impl<L: Lock> Locks<L> {
-    pub(super) fn new(state: State, show: ShowMode, journal: &Arc<Journal>) -> Self {
+    pub(super) fn new(state: State, way: Way, journal: &Arc<Journal>) -> Self {
         let lines: Vec<Line> = state.exchange().lines().collect();
         let stock = |line: &Line| L::new(Stock { left: line.left, price: line.price });
         Self {
             ids: lines.iter().map(|line| line.id).collect(),
             stocks: lines.iter().map(stock).collect(),
             named: Named::new(state.clients()),
-            show,
+            way,
             journal: Arc::clone(journal),
         }
     }
@@ -115,10 +124,15 @@ impl<L: Lock> Locks<L> {
     fn trade(&self, order: &Order, who: Option<&Who>) -> Result<Kept, Refused> {
         let number = |ended| numbered(&self.journal, order, who, ended);
         match self.ids.binary_search(&order.stock()) {
-            Ok(at) => {
-                self.stocks[at].change(|stock| number(stock.trade(order.side(), order.count())))
+            Ok(at) => self.stocks[at].change(|stock| {
+                spend(self.way.held);
+                number(stock.trade(order.side(), order.count()))
+            }),
+            Err(_) => {
+                // There is nothing to hold.
+                spend(self.way.held);
+                number(Err(Refused::UnknownStock))
             }
-            Err(_) => number(Err(Refused::UnknownStock)),
         }
     }
 
@@ -140,12 +154,13 @@ impl<L: Lock> Locks<L> {
     fn shown(&self) -> Shown {
         let line =
             |(id, stock): (&u32, &Stock)| Line { id: *id, left: stock.left, price: stock.price };
-        if self.show == ShowMode::PerStock {
+        if self.way.show == ShowMode::PerStock {
             let lines = self.ids.iter().zip(&self.stocks);
             let lines = lines.map(|(id, stock)| line((id, &stock.read()))).collect();
             return Shown { seq: self.journal.latest(), lines };
         }
         let all: Vec<_> = self.stocks.iter().map(Lock::read).collect();
+        spend(self.way.held);
         let seq = self.journal.latest();
         Shown {
             seq,
@@ -214,7 +229,8 @@ mod tests {
     fn locks(show: ShowMode) -> Arc<Locks<Told>> {
         let exchange = Exchange::from_text("1 10 100\n2 10 200\n").unwrap();
         let journal = Arc::new(Journal::new(0, None, Durability::None));
-        Arc::new(Locks::new(State::new(exchange, 0), show, &journal))
+        let way = Way { show, held: Duration::ZERO };
+        Arc::new(Locks::new(State::new(exchange, 0), way, &journal))
     }
 
     fn ask(locks: &Locks<Told>, ask: Ask) -> Answer {

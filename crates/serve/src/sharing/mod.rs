@@ -20,7 +20,9 @@ use crate::journal::{Broken, Journal};
 use ioloom_exchange::{
     Answer, Ask, Exchange, Kept, Order, Record, Refused, Request, State, Stop, Who,
 };
+use ioloom_sys::clock;
 use std::sync::{Arc, Mutex, RwLock};
+use std::time::Duration;
 
 /// One request on its way.
 #[derive(Debug)]
@@ -41,7 +43,7 @@ impl Job {
         if self.answer.is_some() || !matches!(self.request.ask, Ask::Trade(_) | Ask::Show) {
             return false;
         }
-        if self.due_ns != 0 && ioloom_sys::clock::monotonic_ns() > self.due_ns {
+        if self.due_ns != 0 && clock::monotonic_ns() > self.due_ns {
             self.answer = Some(Answer::Stopped(Stop::Late));
             return false;
         }
@@ -63,21 +65,26 @@ pub(crate) trait Strategy: Send + Sync {
     }
 }
 
-/// Makes a strategy for a state; `cores` is how many shards there are.
+/// Makes a strategy for a state; `cores` is how many shards there are, and `held` the processor time
+/// that each order and each list takes while it holds what it needs.
 pub(crate) fn make(
     sharing: Sharing,
     show: ShowMode,
     state: State,
     journal: &Arc<Journal>,
     cores: usize,
+    held: Duration,
 ) -> Result<Box<dyn Strategy>, std::io::Error> {
+    let locked = locks::Way { show, held };
     Ok(match sharing {
-        Sharing::Global => Box::new(global::Global::new(state)),
-        Sharing::Stock => Box::new(locks::Locks::<Mutex<_>>::new(state, show, journal)),
-        Sharing::ReadWrite => Box::new(locks::Locks::<RwLock<_>>::new(state, show, journal)),
+        Sharing::Global => Box::new(global::Global::new(Alone::new(state, held))),
+        Sharing::Stock => Box::new(locks::Locks::<Mutex<_>>::new(state, locked, journal)),
+        Sharing::ReadWrite => Box::new(locks::Locks::<RwLock<_>>::new(state, locked, journal)),
         Sharing::Atomic => Box::new(atomic::Atomic::new(state, show, journal)),
-        Sharing::Shards => Box::new(shards::Shards::new(state, show, journal, cores)?),
-        Sharing::Writer => Box::new(writer::Writer::new(state, Arc::clone(journal))?),
+        Sharing::Shards => Box::new(shards::Shards::new(state, locked, journal, cores)?),
+        Sharing::Writer => {
+            Box::new(writer::Writer::new(Alone::new(state, held), Arc::clone(journal))?)
+        }
         // Asked for without a database it was refused before.
         Sharing::Database => return Err(std::io::Error::other("there is no database")),
     })
@@ -102,15 +109,29 @@ fn numbered(
     }
 }
 
+/// Keeps the calling thread busy for so much time of its processor. Time in which others have the
+/// processor does not count, or many threads could spend more of it than there is.
+pub(crate) fn spend(time: Duration) {
+    if time.is_zero() {
+        return;
+    }
+    let end = u128::from(clock::thread_cpu_ns()) + time.as_nanos();
+    while u128::from(clock::thread_cpu_ns()) < end {
+        std::hint::spin_loop();
+    }
+}
+
 /// A state that one thread at a time uses, and the records of a turn on their way to the log.
 struct Alone {
     state: State,
     records: Vec<Record>,
+    /// Processor time that each order and each list takes here.
+    held: Duration,
 }
 
 impl Alone {
-    fn new(state: State) -> Self {
-        Self { state, records: Vec::new() }
+    fn new(state: State, held: Duration) -> Self {
+        Self { state, records: Vec::new(), held }
     }
 
     /// Answers jobs and hands their records over in one go; returns the number that the answers rest
@@ -121,6 +142,7 @@ impl Alone {
             if !job.is_open() {
                 continue;
             }
+            spend(self.held);
             job.answer = Some(match job.request.ask {
                 Ask::Trade(order) => {
                     let (answer, record) = state.trade(&order, job.request.who.as_ref());
@@ -136,5 +158,17 @@ impl Alone {
 
     fn snapshot(&self) -> (Exchange, u64) {
         (self.state.exchange().clone(), self.state.seq())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_is_spent_on_the_processor() {
+        let began = clock::thread_cpu_ns();
+        spend(Duration::from_millis(2));
+        assert!(clock::thread_cpu_ns() - began >= 2_000_000);
     }
 }

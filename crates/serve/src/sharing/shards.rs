@@ -7,8 +7,8 @@
 //! them in the same order and no two barriers wait for each other. Each thread that asks has at most
 //! one turn away, so what waits is bounded.
 
-use super::locks::Named;
-use super::{Job, Strategy, numbered};
+use super::locks::{Named, Way};
+use super::{Job, Strategy, numbered, spend};
 use crate::choice::ShowMode;
 use crate::error::ServeError;
 use crate::journal::{Broken, Journal};
@@ -20,6 +20,7 @@ use std::io;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Barrier, Condvar, Mutex};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 /// An order on its way to the owner of its stock and back.
 struct Parcel {
@@ -56,6 +57,8 @@ impl Desk {
 struct List {
     /// Where the owners meet; none for a list stock by stock.
     meet: Option<Barrier>,
+    /// Processor time that it takes while all are there.
+    takes: Duration,
     told: Mutex<Told>,
     changed: Condvar,
 }
@@ -89,7 +92,7 @@ pub(super) struct Shards {
     named: Named,
     /// Held while a list is sent.
     listing: Mutex<()>,
-    show: ShowMode,
+    way: Way,
     journal: Arc<Journal>,
 }
 
@@ -101,7 +104,7 @@ thread_local! {
 impl Shards {
     pub(super) fn new(
         state: State,
-        show: ShowMode,
+        way: Way,
         journal: &Arc<Journal>,
         shards: usize,
     ) -> io::Result<Self> {
@@ -113,7 +116,7 @@ impl Shards {
             ids: lines.iter().map(|line| line.id).collect(),
             named: Named::new(state.clients()),
             listing: Mutex::new(()),
-            show,
+            way,
             journal: Arc::clone(journal),
         };
         for number in 0..count {
@@ -121,7 +124,8 @@ impl Shards {
             let (sender, receiver) = channel();
             let journal = Arc::clone(journal);
             let builder = std::thread::Builder::new().name(format!("shard-{number}"));
-            all.threads.push(builder.spawn(move || own(mine, &journal, &receiver))?);
+            let owner = Owner { mine, is_first: number == 0, order: way.held };
+            all.threads.push(builder.spawn(move || owner.work(&journal, &receiver))?);
             all.owners.push(sender);
         }
         Ok(all)
@@ -153,10 +157,11 @@ impl Shards {
         desk.wait_for(count)
     }
 
-    fn shown(&self, show: ShowMode) -> Shown {
+    fn shown(&self, Way { show, held }: Way) -> Shown {
         let count = self.owners.len();
         let list = Arc::new(List {
             meet: (show == ShowMode::Atomic).then(|| Barrier::new(count)),
+            takes: held,
             told: Mutex::new(Told { lines: Vec::new(), seq: 0, missing: count }),
             changed: Condvar::new(),
         });
@@ -197,7 +202,7 @@ impl Shards {
                     parcels.push(Parcel { at, order, who: None, ended });
                 }
                 (Ask::Trade(order), Some(who)) => job.answer = Some(self.answer_named(order, who)),
-                _ => job.answer = Some(Answer::Shown(Arc::new(self.shown(self.show)))),
+                _ => job.answer = Some(Answer::Shown(Arc::new(self.shown(self.way)))),
             }
         }
         if parcels.is_empty() {
@@ -226,7 +231,7 @@ impl Strategy for Shards {
     }
 
     fn snapshot(&self) -> Result<(Exchange, u64), ServeError> {
-        let shown = self.shown(ShowMode::Atomic);
+        let shown = self.shown(Way { show: ShowMode::Atomic, held: Duration::ZERO });
         Ok((shown.lines.into_iter().collect(), shown.seq))
     }
 }
@@ -240,23 +245,37 @@ impl Drop for Shards {
     }
 }
 
-/// The thread that owns these stocks.
-fn own(mut mine: Vec<Line>, journal: &Journal, errands: &Receiver<Errand>) {
-    while let Ok(errand) = errands.recv() {
-        match errand {
-            Errand::Trade(mut parcels, desk) => {
-                for parcel in &mut parcels {
-                    let ended = trade(&mut mine, &parcel.order);
-                    parcel.ended = numbered(journal, &parcel.order, parcel.who.as_ref(), ended);
+/// What one thread owns.
+struct Owner {
+    mine: Vec<Line>,
+    is_first: bool,
+    /// Processor time that each order takes here.
+    order: Duration,
+}
+
+impl Owner {
+    fn work(mut self, journal: &Journal, errands: &Receiver<Errand>) {
+        while let Ok(errand) = errands.recv() {
+            match errand {
+                Errand::Trade(mut parcels, desk) => {
+                    for parcel in &mut parcels {
+                        spend(self.order);
+                        let ended = trade(&mut self.mine, &parcel.order);
+                        parcel.ended = numbered(journal, &parcel.order, parcel.who.as_ref(), ended);
+                    }
+                    desk.put(parcels);
                 }
-                desk.put(parcels);
-            }
-            Errand::List(list) => {
-                // All owners are here: the number of the latest order is that of what they hold.
-                list.meet();
-                tell(&mine, &list, journal);
-                // Nobody goes on before all have read that number.
-                list.meet();
+                Errand::List(list) => {
+                    // All owners are here: the number of the latest order is that of what they hold.
+                    list.meet();
+                    // The others wait while one takes the time of the list.
+                    if self.is_first {
+                        spend(list.takes);
+                    }
+                    tell(&self.mine, &list, journal);
+                    // Nobody goes on before all have read that number.
+                    list.meet();
+                }
             }
         }
     }

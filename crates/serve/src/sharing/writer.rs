@@ -8,7 +8,7 @@ use super::desk::{Desk, hand_over};
 use super::{Alone, Job, Strategy};
 use crate::error::ServeError;
 use crate::journal::{Broken, Journal};
-use ioloom_exchange::{Exchange, State};
+use ioloom_exchange::Exchange;
 use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -28,11 +28,11 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    pub(super) fn new(state: State, journal: Arc<Journal>) -> io::Result<Self> {
+    pub(super) fn new(alone: Alone, journal: Arc<Journal>) -> io::Result<Self> {
         let (sender, receiver) = channel();
         let thread = std::thread::Builder::new()
             .name("writer".to_owned())
-            .spawn(move || work(Alone::new(state), &journal, &receiver))?;
+            .spawn(move || work(alone, &journal, &receiver))?;
         Ok(Self { sender: Some(sender), thread: Some(thread) })
     }
 

@@ -57,7 +57,10 @@ pub(crate) fn config(dir: &TempDir, model: Model) -> Config {
         limits: short_limits(),
         cores: 2,
         token: None,
+        tls: None,
+        tell: None,
         service_time: Duration::ZERO,
+        service_in_lock: false,
     }
 }
 

@@ -9,5 +9,6 @@ mod database;
 mod failing;
 mod polite;
 mod rude;
+mod sealed;
 mod shared;
 mod stored;

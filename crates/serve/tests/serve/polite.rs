@@ -1,7 +1,8 @@
 //! What well-behaved clients of each protocol see, the same under every model.
 
-use crate::bench::{Bench, Client, every_model};
+use crate::bench::{Bench, Client, every_model, sharings};
 use ioloom_exchange::Token;
+use ioloom_serve::{Durability, Model, Sharing, ShowMode, held_refusal};
 use std::io::Read;
 use std::time::{Duration, Instant};
 
@@ -129,4 +130,30 @@ fn requests_take_the_service_time_that_was_asked_for() {
         // Never less; how much more is not judged.
         assert!(began.elapsed() >= each * 4, "{model}");
     });
+}
+
+#[test]
+fn service_times_with_stocks_held_are_spent_in_every_sharing_that_holds() {
+    let each = Duration::from_millis(2);
+    for model in [Model::Epoll, Model::Thread, Model::RequestPool] {
+        for sharing in sharings(model, Durability::None) {
+            if held_refusal(sharing, ShowMode::Atomic).is_some() {
+                assert_eq!(sharing, Sharing::Atomic);
+                continue;
+            }
+            let bench = Bench::with(model, |config| {
+                (config.sharing, config.service_time) = (sharing, each);
+                config.service_in_lock = true;
+            });
+            let mut client = bench.client();
+            let began = Instant::now();
+            assert_eq!(client.ask("buy 1 1"), "[buy] success\n", "{model} {sharing}");
+            assert_eq!(client.ask("buy 9 1"), "No such stock\n", "{model} {sharing}");
+            client.say("show\n");
+            let lines = [client.line(), client.line(), client.line()];
+            assert_eq!(lines.concat(), "1 999 10\n2 1000 20\n3 5 30\n", "{model} {sharing}");
+            // Never less than for two orders and a list; how much more is not judged.
+            assert!(began.elapsed() >= each * 3, "{model} {sharing}");
+        }
+    }
 }

@@ -119,6 +119,9 @@ fn words(shape: &Shape, dir: &Path) -> Vec<String> {
     ] {
         words.extend([flag.to_owned(), value.to_owned()]);
     }
+    if shape.in_lock {
+        words.push("--service-in-lock".to_owned());
+    }
     if shape.room > ROOM_USUAL {
         words.extend(["--connections".to_owned(), (shape.room + ROOM_MORE).to_string()]);
     }
@@ -205,7 +208,10 @@ impl Host {
             },
             cores: proc::affinity_cpus().unwrap_or(1) as usize,
             token: None,
+            tls: None,
+            tell: None,
             service_time: shape.service,
+            service_in_lock: shape.in_lock,
         };
         let server = Server::start(&config).map_err(|e| format!("start the server: {e}"))?;
         let address = server.addresses().first().copied();

@@ -15,6 +15,7 @@ mod cell;
 mod client;
 mod histories;
 mod host;
+mod law;
 mod plan;
 mod steady;
 mod tell;

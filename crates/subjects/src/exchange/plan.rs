@@ -9,8 +9,8 @@ use ioloom_model::units::{format_ns, parse_duration_ns};
 use ioloom_model::{AnyPlan, SubjectPlan};
 use ioloom_predict::closed::sleepers_elapsed_s;
 use ioloom_serve::{
-    Durability, Limits, Model, SERVICE_TIME_MAX, Sharing, ShowMode, StoreKind, refusal,
-    store_refusal,
+    Durability, Limits, Model, SERVICE_TIME_MAX, Sharing, ShowMode, StoreKind, held_refusal,
+    refusal, store_refusal,
 };
 use std::str::FromStr;
 use std::time::Duration;
@@ -56,6 +56,8 @@ pub(super) struct Shape {
     pub(super) stocks: u32,
     /// Processor time of each order and each list beside its own.
     pub(super) service: Duration,
+    /// Whether that time is spent with the stocks held.
+    pub(super) in_lock: bool,
     pub(super) protocol: Protocol,
     pub(super) home: Home,
     /// Connections that there must be room for.
@@ -136,7 +138,7 @@ pub(super) struct Play {
 
 /// Settings of every server. Threads of a pool are `workers`: a study repeats ladders of `threads` on
 /// every medium, and these servers are the same on all.
-const SHAPE: [&str; 10] = [
+const SHAPE: [&str; 11] = [
     "model",
     "workers",
     "sharing",
@@ -145,11 +147,12 @@ const SHAPE: [&str; 10] = [
     "store",
     "stocks",
     "service",
+    "in-lock",
     "dialect",
     "server",
 ];
 /// Those that the null server does not have.
-const OF_THE_EXCHANGE: std::ops::Range<usize> = 1..8;
+const OF_THE_EXCHANGE: std::ops::Range<usize> = 1..9;
 
 fn word<T: FromStr<Err = String>>(plan: &SubjectPlan, key: &str, usual: T) -> Result<T, String> {
     let Some(text) = plan.settings.get(key) else { return Ok(usual) };
@@ -228,6 +231,7 @@ impl Shape {
             store: word(plan, "store", StoreKind::Sqlite)?,
             stocks: count(plan, "stocks", 10, STOCKS_MAX)? as u32,
             service: service(plan)?,
+            in_lock: one_of(plan, "in-lock", false, &[("yes", true), ("no", false)])?,
             protocol: word(plan, "dialect", Protocol::Padded)?,
             home: one_of(
                 plan,
@@ -239,7 +243,8 @@ impl Shape {
         };
         if let Answers::Exchange(model) = answers {
             let refused = refusal(model, shape.sharing, shape.durability)
-                .or_else(|| store_refusal(shape.store, shape.durability));
+                .or_else(|| store_refusal(shape.store, shape.durability))
+                .or_else(|| shape.held_refusal());
             if let Some(reason) = refused {
                 return Err(format!("{plan}: {reason}"));
             }
@@ -249,6 +254,19 @@ impl Shape {
             return Err(format!("{plan}: the null server has no {key}"));
         }
         Ok(shape)
+    }
+
+    /// Why the service time cannot be spent with the stocks held, if it shall be.
+    fn held_refusal(&self) -> Option<String> {
+        if !self.in_lock {
+            return None;
+        }
+        if self.service.is_zero() {
+            return Some(
+                "in-lock=yes needs a service time to spend there; add service=TIME".into(),
+            );
+        }
+        held_refusal(self.sharing, self.show)
     }
 
     /// Whether it is a pool, in which a connection keeps its thread until it ends.
@@ -271,7 +289,8 @@ impl Shape {
         }
         if !self.service.is_zero() {
             let service = format_ns(self.service.as_nanos() as f64);
-            text.push_str(&format!(", each request {service} of a processor"));
+            let held = if self.in_lock { " with its stocks held" } else { "" };
+            text.push_str(&format!(", each request {service} of a processor{held}"));
         }
         if self.home == Home::Inside {
             text.push_str(", in the process of the load");

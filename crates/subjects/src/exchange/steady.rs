@@ -3,12 +3,14 @@
 
 use super::client::{Client, counter, until_open};
 use super::host::Host;
+use super::law;
 use super::plan::{Answers, Shape, Steady};
 use super::tell::{Numbers, answered};
 use ioloom_load::{Arrival, Pace, Plan, Think};
 use ioloom_model::Measured;
 use ioloom_model::record::RunOrder;
 use ioloom_serve::Durability;
+use ioloom_sys::proc;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
@@ -56,6 +58,10 @@ pub(super) fn play(
         }
     }
     drop(silent);
+    let cpus = u64::from(proc::affinity_cpus().unwrap_or(1));
+    if let Some(ns) = law::request_ns(shape, steady, cpus) {
+        numbers.put("law_request_ns", ns);
+    }
     numbers.rate(run.answered_per_s);
     numbers.latency("", &run.latency.corrected);
     for (command, latencies) in &run.commands {

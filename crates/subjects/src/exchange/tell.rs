@@ -2,7 +2,7 @@
 //!
 //! All stand in `extra`, units last: `request_ns` (one over the rate), `requests_per_s`,
 //! `latency_p50_ns` and the like (of one command with its word before: `show_latency_p50_ns`),
-//! `law_ns` and `law_error_share` (cells), `server_cpu_per_request_ns`, `server_cores` (processor
+//! `law_ns` and `law_error_share` (cells), `law_request_ns` (what service times allow at most), `server_cpu_per_request_ns`, `server_cores` (processor
 //! time over elapsed time), `server_memory_bytes` (shared pages divided) and `server_peak_bytes`,
 //! `server_threads`, `server_switches_per_request`, and of the load itself `load_busy_share`,
 //! `load_late_p99_ns` and `load_kept_up`. What the kernel does not tell of a server is left out.

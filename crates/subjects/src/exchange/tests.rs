@@ -96,6 +96,28 @@ fn requests_take_the_time_of_a_processor_that_is_asked_for() {
 }
 
 #[test]
+fn time_inside_of_a_lock_is_bounded_by_what_is_held() {
+    // With one lock, and with one stock, two requests never spend their time at once: whatever the
+    // machine, the rate cannot be above one over the time.
+    for plan in [
+        "sharing=global",
+        "sharing=writer",
+        "sharing=stock,stocks=1",
+        "sharing=rw,stocks=1",
+        "sharing=shards,stocks=1",
+    ] {
+        let plan = format!(
+            "exchange:closed/model=thread,{plan},connections=4,lasts=80ms,mix=trade,service=1ms,\
+             in-lock=yes,server=inside"
+        );
+        let m = measured(&plan);
+        assert_eq!(number(&m, "law_request_ns"), 1e6, "{plan}");
+        // What counts was asked and answered within the time of the count.
+        assert!(number(&m, "request_ns") >= 0.99e6, "{plan}");
+    }
+}
+
+#[test]
 fn durable_loads_tell_how_many_orders_went_into_a_commit() {
     let dir = tempfile::tempdir().unwrap();
     for store in StoreKind::ALL {
@@ -171,6 +193,9 @@ fn wrong_plans_are_refused_before_anything_runs() {
         ("exchange:cell/model=null,stocks=5", "null server has no stocks"),
         ("exchange:cell/model=null,service=5us", "null server has no service"),
         ("exchange:cell/model=select,service=2s", "service is at most 1s"),
+        ("exchange:closed/model=select,in-lock=yes", "needs a service time"),
+        ("exchange:closed/model=select,service=5us,in-lock=yes,sharing=atomic", "holds nothing"),
+        ("exchange:closed/model=select,service=5us,in-lock=yes,show=per-stock", "stock by stock"),
         ("exchange:closed/model=pool,connections=20", "as many workers"),
         ("exchange:closed/model=pool,connections=10,idle=1", "as many workers"),
         ("exchange:closed/model=select,mix=all-day", "mix is one of"),

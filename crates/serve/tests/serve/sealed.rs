@@ -1,0 +1,313 @@
+//! TLS: every model, every protocol, and what is rude in it.
+
+use crate::bench::{Bench, config, every_model, without_crowds};
+use ioloom_load::{Plan, Protocol, Trust};
+use ioloom_serve::{Config, Model, Server, TlsFiles};
+use ioloom_testbed::Certificate;
+use ioloom_tls::Shield;
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::path::Path;
+use std::sync::Mutex;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+use tempfile::TempDir;
+
+/// What the servers of these tests told.
+static TOLD: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+fn note(word: &str) {
+    TOLD.lock().unwrap().push(word.to_owned());
+}
+
+fn sealed(config: &mut Config) {
+    let files = Certificate::in_dir(config.stock.parent().unwrap());
+    config.tls = Some(TlsFiles { certificate: files.certificate, key: files.key });
+    config.tell = Some(note);
+}
+
+fn trust(dir: &Path) -> Trust {
+    Trust::new(Some(&Certificate::in_dir(dir).certificate), "127.0.0.1").unwrap()
+}
+
+/// A client of TLS that blocks.
+struct Client {
+    stream: TcpStream,
+    shield: Shield,
+    plain: Vec<u8>,
+}
+
+impl Client {
+    fn new(bench: &Bench, address: SocketAddr) -> Self {
+        let stream = TcpStream::connect(address).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        stream.set_nodelay(true).unwrap();
+        let shield = trust(bench.dir.path()).shield().unwrap();
+        Self { stream, shield, plain: Vec::new() }
+    }
+
+    fn say(&mut self, text: impl AsRef<[u8]>) {
+        let mut sealed = Vec::new();
+        self.shield.seal(text.as_ref(), &mut sealed);
+        self.stream.write_all(&sealed).unwrap();
+    }
+
+    /// Reads once; false at the end.
+    fn hear(&mut self) -> bool {
+        let mut buffer = [0; 4096];
+        let read = match self.stream.read(&mut buffer) {
+            Err(e) if e.kind() == ErrorKind::ConnectionReset => 0,
+            read => read.unwrap(),
+        };
+        self.shield.open(&buffer[..read], &mut self.plain).unwrap();
+        let mut sealed = Vec::new();
+        self.shield.seal(&[], &mut sealed);
+        let _ = self.stream.write_all(&sealed);
+        read > 0
+    }
+
+    /// So many bytes.
+    fn take(&mut self, count: usize) -> String {
+        while self.plain.len() < count {
+            assert!(
+                self.hear(),
+                "the server closed after {:?}",
+                String::from_utf8_lossy(&self.plain)
+            );
+        }
+        String::from_utf8(self.plain.drain(..count).collect()).unwrap()
+    }
+
+    fn ask(&mut self, text: &str) -> String {
+        self.say(format!("{text}\n"));
+        while !self.plain.contains(&b'\n') {
+            assert!(self.hear(), "the server closed");
+        }
+        let end = self.plain.iter().position(|b| *b == b'\n').unwrap();
+        self.take(end + 1)
+    }
+
+    /// Everything until the server closes, which it has to say.
+    fn rest(&mut self) -> String {
+        while self.hear() {}
+        assert!(self.shield.has_ended(), "the end was not told");
+        String::from_utf8(std::mem::take(&mut self.plain)).unwrap()
+    }
+}
+
+#[test]
+fn every_protocol_is_spoken_under_tls() {
+    every_model(|model| {
+        let bench = Bench::with(model, sealed);
+        let mut padded = Client::new(&bench, bench.address);
+        padded.say("buy 1 10\n");
+        let answer = padded.take(8192);
+        assert!(answer.starts_with("[buy] success\n\0"), "{model}");
+        padded.say("exit\n");
+        assert_eq!(padded.rest(), "", "{model}");
+        drop(padded);
+        let mut lines = Client::new(&bench, bench.lines);
+        assert_eq!(lines.ask("sell 1 9"), "[sell] success\n", "{model}");
+        drop(lines);
+        let mut numbered = Client::new(&bench, bench.address);
+        let requests: String = (1..=300).map(|id| format!("{id} BUY 2 1\n")).collect();
+        numbered.say(format!("HELLO stock/2\n{requests}301 EXIT\n"));
+        let answers: String =
+            (1..=300).map(|id| format!("{id} OK {} {}\n", 1000 - id, id + 2)).collect();
+        let expected = format!("HELLO stock/2 window=128\n{answers}301 BYE\n");
+        assert_eq!(numbered.rest(), expected, "{model}");
+        drop(numbered);
+        let mut resp = Client::new(&bench, bench.address);
+        resp.say("*3\r\n$3\r\nBUY\r\n$1\r\n1\r\n$1\r\n9\r\n*1\r\n$4\r\nQUIT\r\n");
+        assert_eq!(resp.rest(), ":990\r\n+OK\r\n", "{model}");
+        drop(resp);
+        for (page, word) in [("show", "2 700 20"), ("healthz", "tls on\n")] {
+            let mut http = Client::new(&bench, bench.address);
+            http.say(format!("GET /{page} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"));
+            let text = http.rest();
+            assert!(
+                text.starts_with("HTTP/1.1 200 OK\r\n") && text.contains(word),
+                "{model}: {text}"
+            );
+        }
+    });
+}
+
+#[test]
+fn loads_under_tls_lose_nothing() {
+    every_model(|model| {
+        let bench = Bench::with(model, |config| {
+            sealed(config);
+            config.limits.hog = Duration::from_secs(60);
+        });
+        for protocol in [Protocol::Padded, Protocol::Line, Protocol::V2, Protocol::Resp] {
+            let target = if protocol == Protocol::Line { bench.lines } else { bench.address };
+            let plan = Plan {
+                protocol,
+                connections: if model == Model::Iterative { 1 } else { 3 },
+                pipeline: 2,
+                requests_max: 100,
+                duration: Duration::from_secs(600),
+                timeout: Duration::from_secs(120),
+                tls: Some(trust(bench.dir.path())),
+                ..Plan::new(target)
+            };
+            let ran = ioloom_load::run(&plan, &AtomicBool::new(false), &mut |_| {});
+            let (run, _) = ran.unwrap();
+            assert!(run.is_right() && run.conservation.checked, "{model} {protocol:?}: {run:?}");
+            assert_eq!(run.outcomes.answered, 100, "{model} {protocol:?}");
+        }
+    });
+}
+
+/// What a client says first.
+fn hello(bench: &Bench) -> Vec<u8> {
+    let mut hello = Vec::new();
+    trust(bench.dir.path()).shield().unwrap().seal(&[], &mut hello);
+    hello
+}
+
+/// Whether the other side has closed; waits for that or for bytes.
+fn is_closed(stream: &mut TcpStream) -> bool {
+    match stream.read(&mut [0; 4096]) {
+        Ok(read) => read == 0,
+        Err(e) => e.kind() == ErrorKind::ConnectionReset,
+    }
+}
+
+#[test]
+fn half_a_handshake_is_cut_and_keeps_nobody_waiting() {
+    every_model(|model| {
+        let bench = Bench::with(model, sealed);
+        let hello = hello(&bench);
+        let mut slow = TcpStream::connect(bench.lines).unwrap();
+        slow.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        slow.write_all(&hello[..hello.len() / 2]).unwrap();
+        // One that connects and says nothing at all.
+        let mut silent = TcpStream::connect(bench.lines).unwrap();
+        silent.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        let mut honest = Client::new(&bench, bench.lines);
+        assert_eq!(honest.ask("buy 1 1"), "[buy] success\n", "{model}");
+        drop(honest);
+        assert!(is_closed(&mut slow), "{model}: half a handshake");
+        assert!(is_closed(&mut silent), "{model}: silence");
+        // Bytes that come one by one do not make it longer.
+        let mut dripping = TcpStream::connect(bench.lines).unwrap();
+        let is_cut = hello.iter().any(|byte| {
+            std::thread::sleep(Duration::from_millis(20));
+            dripping.write_all(&[*byte]).is_err()
+        });
+        assert!(is_cut, "{model}: a handshake that drips");
+    });
+}
+
+#[test]
+fn what_is_not_tls_is_closed_with_a_word() {
+    every_model(|model| {
+        let bench = Bench::with(model, sealed);
+        for text in ["buy 1 1\n", "GET /show HTTP/1.1\r\n\r\n", "HELLO stock/2\n1 BUY 1 1\n"] {
+            let mut plain = TcpStream::connect(bench.address).unwrap();
+            plain.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+            plain.write_all(text.as_bytes()).unwrap();
+            let mut said = Vec::new();
+            let _ = plain.read_to_end(&mut said);
+            // At most the alert of TLS, a record of its kind, and no answer.
+            assert!(said.is_empty() || said[0] == 21, "{model}: {said:?}");
+        }
+        let mut known = Client::new(&bench, bench.address);
+        known.say("GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+        let text = known.rest();
+        assert!(text.contains("\nioloom_connections_not_tls_total 3\n"), "{model}: {text}");
+        assert!(text.contains("\nioloom_orders_done_total 0\n"), "{model}: {text}");
+    });
+    let told = TOLD.lock().unwrap();
+    assert!(told.iter().any(|word| word.contains("what it sent is not TLS")), "{told:?}");
+}
+
+#[test]
+fn a_handshake_that_ends_in_noise_ends_the_connection_alone() {
+    every_model(|model| {
+        let bench = Bench::with(model, sealed);
+        let mut rude = Client::new(&bench, bench.lines);
+        assert_eq!(rude.ask("buy 1 1"), "[buy] success\n", "{model}");
+        // A record that nobody sealed.
+        let _ = rude.stream.write_all(&[23, 3, 3, 0, 32]);
+        let _ = rude.stream.write_all(&[7; 32]);
+        let mut said = Vec::new();
+        let _ = rude.stream.read_to_end(&mut said);
+        let mut half = Client::new(&bench, bench.lines);
+        half.say("buy 1 1\nbuy 1 1\n");
+        half.stream.shutdown(Shutdown::Write).unwrap();
+        drop(half);
+        let mut honest = Client::new(&bench, bench.lines);
+        assert_eq!(honest.ask("sell 1 1"), "[sell] success\n", "{model}");
+    });
+}
+
+#[test]
+fn a_stop_answers_what_has_arrived_under_tls() {
+    every_model(|model| {
+        let bench = Bench::with(model, sealed);
+        let mut busy = Client::new(&bench, bench.lines);
+        // Half of the last line is never an order.
+        busy.say("buy 1 1\n".repeat(100) + "buy 1 1");
+        let answer = "[buy] success\n";
+        assert_eq!(busy.take(answer.len()), answer, "{model}");
+        bench.ask_to_stop();
+        assert_eq!(busy.rest(), answer.repeat(99), "{model}");
+        let (dir, ended) = bench.end();
+        let stocks = std::fs::read_to_string(dir.path().join("stock.txt")).unwrap();
+        assert!(stocks.starts_with("1 900 10\n"), "{model}: {stocks}");
+        assert_eq!(ended.done, 100, "{model}");
+    });
+}
+
+#[test]
+fn one_connection_more_than_the_most_is_closed_without_a_word() {
+    let _beside = without_crowds();
+    for model in [Model::Epoll, Model::Thread, Model::Tokio] {
+        let bench = Bench::with(model, |config| {
+            sealed(config);
+            config.limits.connections = 1;
+        });
+        let mut inside = Client::new(&bench, bench.lines);
+        assert_eq!(inside.ask("buy 1 1"), "[buy] success\n", "{model}");
+        let mut outside = TcpStream::connect(bench.lines).unwrap();
+        outside.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        let mut said = Vec::new();
+        let _ = outside.read_to_end(&mut said);
+        assert_eq!(said, b"", "{model}");
+    }
+}
+
+#[test]
+fn files_that_prove_nothing_are_refused() {
+    let dir = TempDir::new().unwrap();
+    let files = Certificate::in_dir(dir.path());
+    let nowhere = dir.path().join("nowhere.pem");
+    let text = dir.path().join("text.pem");
+    std::fs::write(&text, "no certificate").unwrap();
+    let open = dir.path().join("open.pem");
+    std::fs::copy(&files.key, &open).unwrap();
+    set_mode(&open, 0o644);
+    set_mode(&text, 0o600);
+    for (certificate, key, words) in [
+        (&nowhere, &files.key, ["nowhere.pem", "No such file"]),
+        (&text, &files.key, ["text.pem", "no certificate"]),
+        (&files.certificate, &nowhere, ["nowhere.pem", "No such file"]),
+        (&files.certificate, &text, ["text.pem", "key"]),
+        (&files.certificate, &open, ["open.pem", "chmod 600"]),
+        (&files.certificate, &files.other_key, ["other-key.pem", "does not fit"]),
+    ] {
+        let tls = TlsFiles { certificate: certificate.clone(), key: key.clone() };
+        let config = Config { tls: Some(tls), ..config(&dir, Model::Epoll) };
+        let Err(error) = Server::start(&config) else { panic!("{words:?} was not refused") };
+        let error = error.to_string();
+        assert!(words.iter().all(|word| error.contains(word)), "{error}");
+    }
+}
+
+fn set_mode(path: &Path, mode: u32) {
+    use std::os::unix::fs::PermissionsExt;
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+}

@@ -1,0 +1,81 @@
+//! What the time of a processor that requests take allows at most.
+//!
+//! A request of an order that takes so long of a processor ends no sooner after the one before it than
+//! that time over the number of requests that can spend theirs at once. How many those are is decided
+//! by the narrowest of three: the threads that carry out requests, the processors, and, where the time
+//! is spent with stocks held, how many can be held side by side. Everything else that a request costs
+//! is left out, and that the load needs a processor too, so it is a bound and no forecast.
+
+use super::plan::{Answers, Shape, Steady};
+use ioloom_serve::{Model, Sharing};
+
+/// The least time between two answers, ns; none where nothing is taken, or where lists, which have
+/// other locks than orders, are asked for too.
+pub(super) fn request_ns(shape: &Shape, steady: &Steady, cpus: u64) -> Option<f64> {
+    if shape.service.is_zero() || steady.mix.show > 0.0 {
+        return None;
+    }
+    let Answers::Exchange(model) = shape.answers else { return None };
+    let at_once = at_once(model, shape, steady.connections as u64, cpus);
+    Some(shape.service.as_nanos() as f64 / at_once.max(1) as f64)
+}
+
+fn at_once(model: Model, shape: &Shape, connections: u64, cpus: u64) -> u64 {
+    let threads = match model {
+        Model::Iterative
+        | Model::Select
+        | Model::Poll
+        | Model::Epoll
+        | Model::EpollEdge
+        | Model::Uring
+        | Model::UringMany => 1,
+        Model::Thread => connections,
+        Model::Pool | Model::RequestPool => connections.min(shape.threads.into()),
+        Model::ReusePort | Model::IoThreads | Model::UringPerCore | Model::Tokio => cpus,
+    };
+    let stocks = u64::from(shape.stocks);
+    let held = match shape.sharing {
+        _ if !shape.in_lock => threads,
+        Sharing::Global | Sharing::Writer => 1,
+        Sharing::Stock | Sharing::ReadWrite => threads.min(stocks),
+        // Refused with their stocks held.
+        Sharing::Atomic | Sharing::Database => threads,
+        // The owners work, and whoever has handed them orders waits.
+        Sharing::Shards => stocks,
+    };
+    held.min(cpus)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::exchange::plan::{Deed, Play};
+
+    /// The law of a plan on four processors, as requests at once.
+    fn at_once(settings: &str) -> Option<f64> {
+        let plan = format!("exchange:closed/connections=16,service=100us,{settings}");
+        let play = Play::of(&plan.parse().unwrap()).unwrap();
+        let Deed::Steady(steady) = play.deed else { panic!("{plan}") };
+        request_ns(&play.shape, &steady, 4).map(|ns| 1e5 / ns)
+    }
+
+    #[test]
+    fn the_narrowest_of_threads_processors_and_locks_counts() {
+        for (settings, expected) in [
+            ("mix=trade,model=select", 1.0),
+            ("mix=trade,model=reuseport", 4.0),
+            ("mix=trade,model=thread", 4.0),
+            ("mix=trade,model=pool,workers=16", 4.0),
+            ("mix=trade,model=request-pool,workers=3", 3.0),
+            ("mix=trade,model=thread,in-lock=yes", 1.0),
+            ("mix=trade,model=thread,in-lock=yes,sharing=writer", 1.0),
+            ("mix=trade,model=thread,in-lock=yes,sharing=stock", 4.0),
+            ("mix=trade,model=thread,in-lock=yes,sharing=rw,stocks=2", 2.0),
+            ("mix=trade,model=select,in-lock=yes,sharing=stock", 1.0),
+            ("mix=trade,model=select,in-lock=yes,sharing=shards", 4.0),
+        ] {
+            assert_eq!(at_once(settings), Some(expected), "{settings}");
+        }
+        assert_eq!(at_once("mix=all,model=select"), None, "lists have other locks");
+    }
+}

@@ -1,0 +1,65 @@
+//! The same types in a program without TLS: none of them can be made, so nothing is ever done.
+
+use crate::error::{Broken, TlsError};
+use std::path::Path;
+
+/// What cannot be.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Never {}
+
+/// See the crate with its feature `rustls`.
+#[derive(Debug, Clone)]
+pub struct Identity(Never);
+
+/// See the crate with its feature `rustls`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Trust(Never);
+
+/// See the crate with its feature `rustls`.
+#[derive(Debug)]
+pub struct Shield(Never);
+
+#[allow(missing_docs, clippy::missing_errors_doc, reason = "they stand with the types that work")]
+impl Identity {
+    pub fn read(_: &Path, _: &Path) -> Result<Self, TlsError> {
+        Err(TlsError::Without)
+    }
+
+    pub fn shield(&self) -> Shield {
+        match self.0 {}
+    }
+}
+
+#[allow(missing_docs, clippy::missing_errors_doc, reason = "they stand with the types that work")]
+impl Trust {
+    pub fn new(_: Option<&Path>, _: &str) -> Result<Self, TlsError> {
+        Err(TlsError::Without)
+    }
+
+    pub fn shield(&self) -> Result<Shield, Broken> {
+        match self.0 {}
+    }
+}
+
+#[allow(missing_docs, clippy::missing_errors_doc, reason = "they stand with the types that work")]
+impl Shield {
+    pub fn open(&mut self, _: &[u8], _: &mut Vec<u8>) -> Result<(), Broken> {
+        match self.0 {}
+    }
+
+    pub fn seal(&mut self, _: &[u8], _: &mut Vec<u8>) {
+        match self.0 {}
+    }
+
+    pub fn end(&mut self, _: &mut Vec<u8>) -> bool {
+        match self.0 {}
+    }
+
+    pub fn is_handshaking(&self) -> bool {
+        match self.0 {}
+    }
+
+    pub fn has_ended(&self) -> bool {
+        match self.0 {}
+    }
+}

@@ -1,0 +1,122 @@
+//! Both sides in memory: what arrives is what was said, however the bytes are cut, and nobody is
+//! believed who is not who he should be.
+
+#![cfg(feature = "rustls")]
+
+use ioloom_testbed::Certificate;
+use ioloom_tls::{Identity, Shield, Trust};
+use std::path::Path;
+use tempfile::TempDir;
+
+struct Two {
+    _dir: TempDir,
+    client: Shield,
+    server: Shield,
+}
+
+fn two(name: &str) -> Two {
+    let dir = TempDir::new().unwrap();
+    let files = Certificate::in_dir(dir.path());
+    let server = Identity::read(&files.certificate, &files.key).unwrap().shield();
+    let client = Trust::new(Some(&files.certificate), name).unwrap().shield().unwrap();
+    Two { _dir: dir, client, server }
+}
+
+/// Carries what one side has to say to the other, so many bytes at a time; what arrived.
+fn carry(from: &mut Shield, to: &mut Shield, step: usize) -> Result<Vec<u8>, String> {
+    let (mut sealed, mut plain) = (Vec::new(), Vec::new());
+    from.seal(&[], &mut sealed);
+    for bytes in sealed.chunks(step) {
+        to.open(bytes, &mut plain).map_err(|broken| broken.to_string())?;
+    }
+    Ok(plain)
+}
+
+fn agree(two: &mut Two, step: usize) {
+    while two.client.is_handshaking() || two.server.is_handshaking() {
+        assert_eq!(carry(&mut two.client, &mut two.server, step).unwrap(), b"");
+        assert_eq!(carry(&mut two.server, &mut two.client, step).unwrap(), b"");
+    }
+}
+
+#[test]
+fn what_is_said_arrives_however_it_is_cut() {
+    for step in [1, 7, 4096, usize::MAX >> 1] {
+        let mut two = two("127.0.0.1");
+        agree(&mut two, step);
+        // More than a record, and more than one reading takes.
+        let long: Vec<u8> = (0..100_000u32).map(|n| n as u8).collect();
+        for text in [&b"buy 1 1\n"[..], &long] {
+            let mut sealed = Vec::new();
+            two.client.seal(text, &mut sealed);
+            assert!(!sealed.windows(text.len()).any(|window| window == text));
+            let mut plain = Vec::new();
+            sealed.chunks(step).for_each(|bytes| two.server.open(bytes, &mut plain).unwrap());
+            assert_eq!(plain, text);
+        }
+    }
+}
+
+#[test]
+fn what_is_said_before_the_keys_are_agreed_leaves_afterwards() {
+    let mut two = two("localhost");
+    let mut hello = Vec::new();
+    two.client.seal(b"show\n", &mut hello);
+    assert!(two.client.is_handshaking());
+    let mut plain = Vec::new();
+    two.server.open(&hello, &mut plain).unwrap();
+    assert_eq!(plain, b"");
+    carry(&mut two.server, &mut two.client, 4096).unwrap();
+    assert_eq!(carry(&mut two.client, &mut two.server, 4096).unwrap(), b"show\n");
+}
+
+#[test]
+fn an_end_is_said_once_and_nothing_counts_behind_it() {
+    let mut two = two("127.0.0.1");
+    agree(&mut two, 4096);
+    let (mut sealed, mut plain) = (Vec::new(), Vec::new());
+    assert!(two.client.end(&mut sealed) && !two.client.end(&mut sealed));
+    sealed.extend_from_slice(b"noise");
+    two.server.open(&sealed, &mut plain).unwrap();
+    assert!(two.server.has_ended() && plain.is_empty());
+    // The other direction is still open.
+    let mut sealed = Vec::new();
+    two.server.seal(b"bye", &mut sealed);
+    two.client.open(&sealed, &mut plain).unwrap();
+    assert_eq!(plain, b"bye");
+}
+
+#[test]
+fn nobody_is_believed_who_is_not_who_he_should_be() {
+    let mut two = two("example.org");
+    carry(&mut two.client, &mut two.server, 4096).unwrap();
+    let error = carry(&mut two.server, &mut two.client, 4096).unwrap_err();
+    assert!(error.contains("handshake failed") && error.contains("certificate"), "{error}");
+    // The server is told why.
+    let error = carry(&mut two.client, &mut two.server, 4096).unwrap_err();
+    assert!(error.contains("handshake failed"), "{error}");
+    assert!(
+        Trust::new(Some(Path::new("/nowhere.pem")), "a")
+            .unwrap_err()
+            .to_string()
+            .contains("nowhere")
+    );
+    assert!(Trust::new(None, "two words").is_err());
+}
+
+#[test]
+fn what_is_not_tls_is_called_so_and_a_changed_byte_is_noticed() {
+    for text in [&b"show\n"[..], b"GET / HTTP/1.1\r\n\r\n", b"*1\r\n$4\r\nPING\r\n"] {
+        let mut two = two("127.0.0.1");
+        let error = two.server.open(text, &mut Vec::new()).unwrap_err();
+        assert_eq!(error.to_string(), "what it sent is not TLS");
+    }
+    let mut two = two("127.0.0.1");
+    agree(&mut two, 4096);
+    let mut sealed = Vec::new();
+    two.client.seal(b"buy 1 1\n", &mut sealed);
+    *sealed.last_mut().unwrap() ^= 1;
+    let mut plain = Vec::new();
+    assert!(two.server.open(&sealed, &mut plain).is_err());
+    assert!(plain.is_empty());
+}
