@@ -38,7 +38,8 @@ fn a_worker_without_files_computes_what_another_has_read() {
             path
         })
         .collect();
-    for text in ["null/window:l=8,p=2", "nowait/window:l=8,p=2", "uring/window:l=8,p=2"] {
+    // Wide enough that one worker begins several files before it computes the first.
+    for text in ["null/window:l=8,p=2", "nowait/window:l=64,p=2", "uring/window:l=8,p=2"] {
         let (inside, came) = (Mutex::new(0), Condvar::new());
         let run = ioloom::files(for_one_thread(paths.clone()))
             .pin(plan(text))
