@@ -47,7 +47,8 @@ pub fn copy(
     let mut run = Run::new(options, watcher, progress);
     let mut errors = Errors::default();
     let roots = Finding { run: &run, errors: &mut errors }.roots(sources, target)?;
-    if options.resume {
+    // A source that cannot be is told as such.
+    if options.resume && (sources.len() > 1 || !roots.from.is_empty()) {
         Resume::begin(&run, &roots)?;
     }
     let held = Held::default();

@@ -3,7 +3,7 @@
 use crate::meta::{Home, Made};
 use crate::place::{hidden_name, with_hidden_name};
 use ioloom_sys::attr::{self, Attr};
-use ioloom_sys::dir::Dir;
+use ioloom_sys::dir::{Dir, Kind};
 use ioloom_sys::make;
 use ioloom_walk::{DirRef, KeptDir, NewDir};
 use std::ffi::{CStr, CString, OsStr};
@@ -53,11 +53,22 @@ pub(crate) struct CopyDir {
     pub(crate) shown: AtomicBool,
     /// Nobody sees it yet.
     pub(crate) hidden: bool,
+    /// Bytes that were moved for files below, while nobody sees it: they go with it if it must go.
+    pub(crate) bytes: AtomicU64,
     /// What is in it stays out: it lies on another file system.
     pub(crate) empty: bool,
     pub(crate) home: Home,
     pub(crate) made: Made,
     pub(crate) pair: Mutex<Option<Arc<Pair>>>,
+}
+
+impl CopyDir {
+    /// So many bytes more are below.
+    pub(crate) fn holds(&self, bytes: u64) {
+        if self.hidden {
+            self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        }
+    }
 }
 
 /// Where the first name of a file with several names is.
@@ -134,6 +145,8 @@ pub(crate) fn remove_hidden(path: PathBuf, hidden: &CStr) {
 /// A target directory.
 pub(crate) struct MadeDir {
     pub(crate) dir: Dir,
+    /// What it is now.
+    pub(crate) own: Attr,
     pub(crate) hidden_name: Option<CString>,
     pub(crate) is_hidden: bool,
     pub(crate) is_new: bool,
@@ -155,6 +168,23 @@ fn make_again(above: &Dir, name: &CStr, mode: u32, again: bool) -> io::Result<()
     }
 }
 
+/// Opens a directory that was just made; where that fails it is taken away again, unless a later copy
+/// goes on with it.
+fn open_new(above: &Dir, name: &CStr, stays: bool) -> io::Result<(Dir, Attr)> {
+    let opened = open_known(above, name);
+    if opened.is_err() && !stays {
+        // What cannot be removed stays under a name that tells what it is, and is empty.
+        let _ = make::remove_directory(above, name);
+    }
+    opened
+}
+
+fn open_known(above: &Dir, name: &CStr) -> io::Result<(Dir, Attr)> {
+    let dir = above.open_at(name.to_bytes())?;
+    let own = attr::of_file(&dir)?;
+    Ok((dir, own))
+}
+
 impl MadeDir {
     /// Makes or opens the directory `name`. That something else is there is told as `ENOTDIR`.
     pub(crate) fn make(
@@ -166,19 +196,21 @@ impl MadeDir {
     ) -> io::Result<Self> {
         if above_hidden {
             make_again(above, name, mode, again.is_some())?;
-            let dir = above.open_at(name.to_bytes())?;
-            return Ok(Self { dir, hidden_name: None, is_hidden: true, is_new: true });
+            let (dir, own) = open_new(above, name, again.is_some())?;
+            return Ok(Self { dir, own, hidden_name: None, is_hidden: true, is_new: true });
         }
-        match above.open_at(name.to_bytes()) {
-            Ok(dir) => {
-                return Ok(Self { dir, hidden_name: None, is_hidden: false, is_new: false });
+        match open_known(above, name) {
+            Ok((dir, own)) => {
+                return Ok(Self { dir, own, hidden_name: None, is_hidden: false, is_new: false });
             }
             Err(e) if e.kind() == io::ErrorKind::NotFound => {}
             Err(e) if e.kind() == io::ErrorKind::PermissionDenied => return Err(e),
             Err(e) => {
                 return Err(match attr::of_name(above, name, false) {
-                    Ok(_) => io::Error::from_raw_os_error(NOT_A_DIRECTORY),
-                    Err(_) => e,
+                    Ok(there) if there.kind != Kind::Directory => {
+                        io::Error::from_raw_os_error(NOT_A_DIRECTORY)
+                    }
+                    _ => e,
                 });
             }
         }
@@ -191,12 +223,12 @@ impl MadeDir {
             // A later copy could not find a hidden name here: it is filled where it is to be.
             Some(_) => {
                 make::directory(above, name, mode)?;
-                let dir = above.open_at(name.to_bytes())?;
-                return Ok(Self { dir, hidden_name: None, is_hidden: false, is_new: true });
+                let (dir, own) = open_new(above, name, true)?;
+                return Ok(Self { dir, own, hidden_name: None, is_hidden: false, is_new: true });
             }
             None => with_hidden_name(name, |hidden| make::directory(above, hidden, mode))?.0,
         };
-        let dir = above.open_at(hidden.to_bytes())?;
-        Ok(Self { dir, hidden_name: Some(hidden), is_hidden: true, is_new: true })
+        let (dir, own) = open_new(above, &hidden, again.is_some())?;
+        Ok(Self { dir, own, hidden_name: Some(hidden), is_hidden: true, is_new: true })
     }
 }

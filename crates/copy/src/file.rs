@@ -17,7 +17,7 @@ use crate::hash::Hasher;
 use crate::links::Done;
 use crate::meta::{Home, Made, On};
 use crate::options::{Durable, Existing, Keep, Verify, When};
-use crate::place::{NewFile, Spot};
+use crate::place::{NewFile, Spot, hidden_name};
 use crate::plan::{self, FileFacts, Mode, Plan, SMALL_BYTES, Wanted};
 use crate::resume;
 use crate::run::{Pairing, Run};
@@ -30,7 +30,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// How often a source that changes meanwhile is copied in all.
 const TRIES: u32 = 3;
@@ -180,31 +180,57 @@ fn attempt(
     };
     let resume = run.resume.get().filter(|_| resume::in_pieces(run, &source.attr));
     let new = match resume {
-        Some(resume) => NewFile::resumable(way.to, way.to_name, spot, resume.number, mode),
+        Some(resume) => {
+            let hidden = hidden_name(way.to_name, resume.number);
+            NewFile::resumable(way.to, way.to_name, spot, hidden, (mode, run.rules.umask))
+        }
         None => NewFile::make(way.to, way.to_name, spot, mode),
     };
     let new = new.map_err(|e| way.failed_to("create", e))?;
     let mine = AtomicU64::new(0);
     let moving = Moving { run, way, source, new: &new, mine: &mine };
-    let moved = moving.bytes(buffer).and_then(|hash| {
+    let moved = moving.bytes(buffer).and_then(|moved| {
         still_the_same(way, source)?;
-        Ok(hash)
+        Ok(moved)
     });
-    let hash = match moved {
-        Ok(hash) => hash,
+    let finished = match moved {
+        Ok(moved) => finish(run, way, source, there, new, moved),
         Err(error) => {
-            moving.flow().take_back();
             if resume.is_some() && !matches!(error.reason, Reason::Changed(_)) {
                 // What is recorded of it is gone on with.
                 new.leave();
             }
-            return Err(error);
+            Err(error)
         }
     };
-    if run.options.verify.reads_again() {
-        crate::verify::check(run, way, &new.file, source.attr.bytes, hash.as_deref())?;
+    if finished.is_err() {
+        run.flow(&mine).take_back();
     }
-    let made = Made::file(mode, way.home);
+    finished.map(|()| Done::Copied(mine.load(Ordering::Relaxed)))
+}
+
+/// What was moved of a file.
+struct Moved {
+    /// Its size as it came, bytes.
+    bytes: u64,
+    /// Its hash, if one was wanted and this process saw the bytes.
+    hash: Option<String>,
+}
+
+/// All bytes are there: they are read again if that is wanted, and the file gets what is kept and,
+/// last, its name.
+fn finish(
+    run: &Run<'_>,
+    way: &Way<'_>,
+    source: &Source,
+    there: &There,
+    new: NewFile<'_>,
+    moved: Moved,
+) -> Result<(), CopyError> {
+    if run.options.verify.reads_again() {
+        crate::verify::check(run, way, &new.file, moved.bytes, moved.hash.as_deref())?;
+    }
+    let made = Made::file(run.rules.mode_at_first(&source.attr), way.home);
     if let There::Old(old) = there
         && old.kind == Kind::Regular
     {
@@ -220,13 +246,13 @@ fn attempt(
         transfer::sync_all(&new.file).map_err(|e| way.failed_to("sync", e))?;
     }
     new.publish().map_err(|e| way.failed_to("give its name to", e))?;
-    if let Some(hash) = hash {
-        run.hashed(way, hash, source.attr.bytes);
+    if let Some(hash) = moved.hash {
+        run.hashed(way, hash, moved.bytes);
     }
     if let Some(resume) = run.resume.get() {
         resume.whole(way, &source.attr)?;
     }
-    Ok(Done::Copied)
+    Ok(())
 }
 
 fn put(
@@ -263,32 +289,33 @@ pub(crate) struct Moving<'a> {
 
 impl Moving<'_> {
     pub(crate) fn flow(&self) -> Flow<'_> {
-        Flow { cancel: &self.run.options.cancel, all: &self.run.progress.bytes, mine: self.mine }
+        self.run.flow(self.mine)
     }
 
-    /// Moves them all; returns their hash if one is wanted.
-    fn bytes(&self, buffer: &mut Buffer) -> Result<Option<String>, CopyError> {
+    /// Moves them all.
+    fn bytes(&self, buffer: &mut Buffer) -> Result<Moved, CopyError> {
         let mut hasher =
             (self.run.options.verify != Verify::None).then(|| Hasher::new(self.run.options.hash));
-        let bytes = self.source.attr.bytes;
+        let mut bytes = self.source.attr.bytes;
         if bytes > 0 && self.share_blocks()? {
             self.run.count_mode(Mode::Reflink);
-            return Ok(None);
+            return Ok(Moved { bytes, hash: None });
         }
         if bytes <= SMALL_BYTES && !self.has_holes() && !self.run.pins_other_than_buffered() {
-            self.small(buffer, hasher.as_mut())?;
+            bytes = self.small(buffer, hasher.as_mut())?;
         } else {
             self.large(buffer, hasher.as_mut())?;
         }
-        Ok(hasher.map(Hasher::finish))
+        Ok(Moved { bytes, hash: hasher.map(Hasher::finish) })
     }
 
     fn has_holes(&self) -> bool {
         has_holes(self.run, &self.source.attr)
     }
 
-    /// One read, one write. A read of less than the buffer holds is the end of the file.
-    fn small(&self, buffer: &mut Buffer, hasher: Option<&mut Hasher>) -> Result<(), CopyError> {
+    /// One read, one write; returns the bytes. A read of less than the buffer holds is the end of the
+    /// file.
+    fn small(&self, buffer: &mut Buffer, hasher: Option<&mut Hasher>) -> Result<u64, CopyError> {
         let (way, attr) = (self.way, &self.source.attr);
         self.run.count_mode(Mode::Buffered);
         if attr.bytes == 0 {
@@ -303,7 +330,7 @@ impl Moving<'_> {
             got += file::read_full_at(&self.source.file, rest, got as u64)
                 .map_err(|e| way.failed_from("read", e))?;
         }
-        if got < attr.bytes as usize {
+        if got < attr.bytes as usize && !self.tells_more_than_it_has()? {
             return Err(way.changed("became shorter"));
         }
         if got > attr.bytes as usize {
@@ -324,7 +351,16 @@ impl Moving<'_> {
             at += n as u64;
         }
         self.flow().moved(got as u64);
-        Ok(())
+        Ok(got as u64)
+    }
+
+    /// Whether a source that ended early is a file of the kernel (/sys), which tells the size of a page
+    /// whatever it holds: it takes no space, and nothing of it has changed.
+    fn tells_more_than_it_has(&self) -> Result<bool, CopyError> {
+        let before = &self.source.attr;
+        let now =
+            attr::of_file(&self.source.file).map_err(|e| self.way.failed_from("ask for", e))?;
+        Ok(before.blocks_512 == 0 && before.same_content(&now))
     }
 
     /// Files of the kernel say that they are empty and are not.
@@ -332,10 +368,10 @@ impl Moving<'_> {
         &self,
         buffer: &mut Buffer,
         hasher: Option<&mut Hasher>,
-    ) -> Result<(), CopyError> {
+    ) -> Result<u64, CopyError> {
         let plan = Plan::buffered("told to be empty: read to its end");
         let job = self.job(plan, false);
-        data::to_the_end(&job, buffer, hasher).map(drop).map_err(|t| self.way.trouble(t))
+        data::to_the_end(&job, buffer, hasher).map_err(|t| self.way.trouble(t))
     }
 
     fn job(&self, plan: Plan, reserve: bool) -> Job<'_> {

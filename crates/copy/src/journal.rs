@@ -5,9 +5,13 @@
 //! after the piece was on the device. A line counts only while the source is what it was. Lines about
 //! whole files are written without waiting for the device, so after another start of the machine only
 //! those count that stand before a line that says that everything was synced. A torn last line is
-//! ignored.
+//! ignored, and so are lines that are no text.
+//!
+//! Memory: of a line only hashes of 16 bytes are kept, so about 50 bytes for each file of an earlier
+//! copy and 150 for each piece; the text itself is read a block at a time.
 
-use ioloom_sys::attr::Attr;
+use crate::place::is_ours;
+use ioloom_sys::attr::{self, Attr};
 use ioloom_sys::dir::Dir;
 use ioloom_sys::{make, proc, transfer};
 use std::collections::HashMap;
@@ -21,6 +25,15 @@ use std::sync::{Mutex, PoisonError};
 
 /// Bytes of files after which everything is synced, so that little is done again.
 const SYNC_BYTES: u64 = 1 << 30;
+
+/// Bytes that are read at a time.
+const BLOCK_BYTES: usize = 64 << 10;
+
+/// A line that is longer is none: paths are shorter.
+const LINE_BYTES_MAX: usize = 1 << 20;
+
+/// Stands for a path or for what a source was.
+type Key = [u8; 16];
 
 /// The record of one copy, shared by its threads.
 pub(crate) struct Journal {
@@ -39,15 +52,15 @@ struct State {
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Known {
     /// Whole files: the source as it was, by target.
-    whole: HashMap<String, String>,
-    /// Pieces of files: source as it was, start, end and hash, by target.
-    pieces: HashMap<String, Vec<Piece>>,
+    whole: HashMap<Key, Key>,
+    /// Pieces of files, by target.
+    pieces: HashMap<Key, Vec<Piece>>,
 }
 
 /// A piece of a big file that is on the device.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Piece {
-    source: String,
+    source: Key,
     range: Range<u64>,
     pub(crate) hash: String,
 }
@@ -57,6 +70,8 @@ pub(crate) struct Piece {
 pub(crate) enum JournalTrouble {
     /// Another copy has it.
     Busy,
+    /// It is no file of this user: what it says is not believed.
+    Foreign,
     Io(io::Error),
 }
 
@@ -76,13 +91,19 @@ impl Journal {
         if !make::try_lock(&file)? {
             return Err(JournalTrouble::Busy);
         }
+        let own = attr::of_file(&file)?;
+        if own.links == 0 {
+            // The copy that had it came to its end while it was waited for.
+            return Err(JournalTrouble::Busy);
+        }
+        if !is_ours(&own) {
+            return Err(JournalTrouble::Foreign);
+        }
         let boot = proc::boot_id()?;
-        let mut text = vec![0; ioloom_sys::file::size(&file)? as usize];
-        let got = ioloom_sys::file::read_full_at(&file, &mut text, 0)?;
-        let text = String::from_utf8_lossy(&text[..got]).into_owned();
-        let known = parse(&text, &boot);
+        let mut reading = Reading::default();
         // What follows a torn line would be read as its end.
-        let end = text.rfind('\n').map_or(0, |at| at as u64 + 1);
+        let end = each_line(&file, |end, line| reading.line(end, line))?;
+        let known = reading.known(&boot);
         let state = Mutex::new(State { end, unsynced_bytes: 0 });
         let journal = Self { file, name, known, state };
         journal.write(&format!("begin {boot}\n"))?;
@@ -91,13 +112,13 @@ impl Journal {
 
     /// Whether the copy of a source as it is now is whole at `target`.
     pub(crate) fn is_whole(&self, target: &Path, source: &Attr) -> bool {
-        self.known.whole.get(&hex(target)).is_some_and(|was| *was == identity(source))
+        self.known.whole.get(&key(&hex(target))).is_some_and(|was| *was == key(&identity(source)))
     }
 
     /// The piece of a source as it is now that begins at `start`, if it is there.
     pub(crate) fn piece(&self, target: &Path, source: &Attr, range: &Range<u64>) -> Option<&Piece> {
-        let pieces = self.known.pieces.get(&hex(target))?;
-        let source = identity(source);
+        let pieces = self.known.pieces.get(&key(&hex(target)))?;
+        let source = key(&identity(source));
         pieces.iter().rev().find(|piece| piece.range == *range && piece.source == source)
     }
 
@@ -172,61 +193,108 @@ fn hex(path: &Path) -> String {
     text
 }
 
-/// Reads a journal. `boot` tells this start of the machine from others.
-fn parse(text: &str, boot: &str) -> Known {
-    let mut known = Known::default();
-    // Whole files whose lines are not yet known to be on the device, with the end of the line.
-    let mut open: Vec<(u64, String, String)> = Vec::new();
-    let mut last_boot: Option<&str> = None;
-    let mut at = 0;
-    for line in text.split_inclusive('\n') {
-        at += line.len() as u64;
-        let Some(line) = line.strip_suffix('\n') else { break };
+fn key(text: &str) -> Key {
+    let mut key = Key::default();
+    key.copy_from_slice(&blake3::hash(text.as_bytes()).as_bytes()[..16]);
+    key
+}
+
+/// Gives each whole line of a file with the offset of its end; returns the end of the last one.
+fn each_line(file: &OwnedFd, mut each: impl FnMut(u64, &str)) -> io::Result<u64> {
+    let mut block = vec![0; BLOCK_BYTES];
+    let mut line = Vec::new();
+    let (mut at, mut end) = (0, 0);
+    loop {
+        let got = ioloom_sys::file::read_full_at(file, &mut block, at)?;
+        at += got as u64;
+        let mut rest = &block[..got];
+        while let Some(length) = rest.iter().position(|byte| *byte == b'\n') {
+            line.extend_from_slice(&rest[..length]);
+            rest = &rest[length + 1..];
+            end = at - rest.len() as u64;
+            if let Ok(text) = std::str::from_utf8(&line) {
+                each(end, text);
+            }
+            line.clear();
+        }
+        line.extend_from_slice(rest);
+        if got == 0 || line.len() > LINE_BYTES_MAX {
+            return Ok(end);
+        }
+    }
+}
+
+/// A journal that is being read.
+#[derive(Default)]
+struct Reading {
+    known: Known,
+    /// Whole files whose lines are not yet known to be on the device: end of the line, target, source.
+    open: Vec<(u64, Key, Key)>,
+    /// The start of the machine that the latest lines are of.
+    boot: Option<String>,
+}
+
+impl Reading {
+    fn line(&mut self, at: u64, line: &str) {
         let words: Vec<&str> = line.split(' ').collect();
         match words[..] {
             ["begin", now] => {
-                if last_boot.is_some_and(|last| last != now) {
-                    open.clear();
+                if self.boot.as_ref().is_some_and(|last| last != now) {
+                    self.open.clear();
                 }
-                last_boot = Some(now);
+                self.boot = Some(now.to_owned());
             }
             ["synced", end] => {
                 let end: u64 = end.parse().unwrap_or(0);
-                for (_, target, source) in open.extract_if(.., |(at, ..)| *at <= end) {
-                    known.whole.insert(target, source);
+                for (_, target, source) in self.open.extract_if(.., |(at, ..)| *at <= end) {
+                    self.known.whole.insert(target, source);
                 }
             }
-            ["whole", source, target] => {
-                open.push((at, target.to_owned(), source.to_owned()));
-            }
+            ["whole", source, target] => self.open.push((at, key(target), key(source))),
             ["piece", source, start, end, hash, target] => {
-                let (Ok(start), Ok(end)) = (start.parse(), end.parse()) else { continue };
-                let piece =
-                    Piece { source: source.to_owned(), range: start..end, hash: hash.to_owned() };
-                known.pieces.entry(target.to_owned()).or_default().push(piece);
+                let (Ok(start), Ok(end)) = (start.parse(), end.parse()) else { return };
+                let piece = Piece { source: key(source), range: start..end, hash: hash.to_owned() };
+                self.known.pieces.entry(key(target)).or_default().push(piece);
             }
             _ => {}
         }
     }
-    if last_boot == Some(boot) {
-        known.whole.extend(open.into_iter().map(|(_, target, source)| (target, source)));
+
+    /// What counts. `boot` tells this start of the machine from others.
+    fn known(mut self, boot: &str) -> Known {
+        if self.boot.as_deref() == Some(boot) {
+            let open = self.open.into_iter().map(|(_, target, source)| (target, source));
+            self.known.whole.extend(open);
+        }
+        self.known
     }
-    known
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
     const TEXT: &str = "begin one\nwhole s1 aa\nsynced 22\nwhole s2 bb\n";
 
+    fn parse(text: &str, boot: &str) -> Known {
+        let mut file = tempfile::tempfile().unwrap();
+        io::Write::write_all(&mut file, text.as_bytes()).unwrap();
+        let mut reading = Reading::default();
+        let end = each_line(&OwnedFd::from(file), |end, line| reading.line(end, line)).unwrap();
+        assert_eq!(end as usize, text.rfind('\n').map_or(0, |at| at + 1));
+        reading.known(boot)
+    }
+
+    fn targets<'a>(text: &str, boot: &str, of: &[&'a str]) -> Vec<&'a str> {
+        let known = parse(text, boot);
+        assert!(known.whole.len() <= of.len());
+        of.iter().copied().filter(|target| known.whole.contains_key(&key(target))).collect()
+    }
+
     #[test]
     fn what_was_synced_counts_and_the_rest_only_in_the_same_start_of_the_machine() {
-        let targets = |text: &str, boot: &str| {
-            let mut all: Vec<_> = parse(text, boot).whole.into_keys().collect();
-            all.sort();
-            all
-        };
+        let targets = |text: &str, boot: &str| targets(text, boot, &["aa", "bb", "cc"]);
         assert_eq!(targets(TEXT, "one"), ["aa", "bb"]);
         assert_eq!(targets(TEXT, "two"), ["aa"]);
         let later = format!("{TEXT}begin two\nwhole s3 cc\n");
@@ -242,19 +310,39 @@ mod tests {
         assert_eq!(parse(&torn, "one"), parse(TEXT, "one"));
         let strange = format!("{TEXT}what is this\npiece s x y h dd\n\n");
         assert_eq!(parse(&strange, "one"), parse(TEXT, "one"));
+        let long = format!("{TEXT}{}\nwhole s3 cc\n", "x".repeat(3 * BLOCK_BYTES));
+        assert_eq!(targets(&long, "one", &["aa", "bb", "cc"]), ["aa", "bb", "cc"]);
     }
 
     #[test]
     fn lines_that_came_while_everything_was_synced_do_not_count_as_synced() {
         let text = "begin one\nwhole s1 aa\nwhole s2 bb\nsynced 22\n";
-        let known = parse(text, "two");
-        assert!(known.whole.contains_key("aa") && !known.whole.contains_key("bb"));
+        assert_eq!(targets(text, "two", &["aa", "bb"]), ["aa"]);
     }
 
     #[test]
     fn pieces_are_told_by_source_and_place() {
         let known = parse("begin one\npiece s1 0 64 abc aa\n", "two");
-        let piece = &known.pieces["aa"][0];
+        let piece = &known.pieces[&key("aa")][0];
         assert_eq!((piece.range.clone(), piece.hash.as_str()), (0..64, "abc"));
+    }
+
+    #[test]
+    fn bytes_that_are_no_text_do_not_move_what_is_written_next() {
+        let temp = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
+        let (dir, path) = (Dir::open(temp.path()).unwrap(), temp.path().join("j"));
+        let open = || Journal::open(&dir, c"j".to_owned());
+        fs::write(&path, b"begin one\nwhole \xff\xff\xff\xff\nto").unwrap();
+        let opened = open().unwrap();
+        assert!(matches!(open(), Err(JournalTrouble::Busy)));
+        let text = fs::read(&path).unwrap();
+        let boot = proc::boot_id().unwrap();
+        let begun = format!("begin {boot}\n");
+        let wanted = [&b"begin one\nwhole \xff\xff\xff\xff\n"[..], begun.as_bytes()];
+        assert_eq!(text, wanted.concat());
+        drop(opened);
+        // Two names: it may be somebody else's by the other one.
+        fs::hard_link(&path, temp.path().join("k")).unwrap();
+        assert!(matches!(open(), Err(JournalTrouble::Foreign)));
     }
 }

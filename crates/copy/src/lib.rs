@@ -16,8 +16,10 @@
 //!                                              └► file: plan ─► data ─► verify ─► meta ─► name
 //! ```
 //!
-//! Memory: a buffer per thread, the pieces of big files under way, and about 150 bytes for each
-//! directory in work and each file with several names.
+//! Memory: a buffer per thread, the pieces of big files under way, about 150 bytes for each directory in
+//! work and each file with several names, some 40 for each directory that was there before or is a
+//! source of its own, and the paths of up to a hundred thousand hashes where hashes are wanted. A copy
+//! that goes on needs what [its record](Options::resume) holds: about 50 bytes for each file.
 
 mod copy;
 mod data;

@@ -59,7 +59,8 @@ impl<P: Clone> Links<P> {
 /// What was done with one entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Done {
-    Copied,
+    /// With the bytes that were moved for it.
+    Copied(u64),
     Linked,
     Skipped,
     /// An earlier copy had made it.

@@ -6,7 +6,8 @@
 //! where another file must be replaced or the file system cannot, under a hidden name that is
 //! renamed. Whatever is not published is removed when it is dropped.
 
-use ioloom_sys::dir::Dir;
+use ioloom_sys::attr::{self, Attr};
+use ioloom_sys::dir::{Dir, Kind};
 use ioloom_sys::make;
 use std::ffi::{CStr, CString};
 use std::io;
@@ -64,20 +65,27 @@ impl<'a> NewFile<'a> {
         Ok(Self { dir, name, spot, under, file })
     }
 
-    /// Makes it under a hidden name that is the same for each copy of the same source, or opens what
-    /// an earlier copy left there.
+    /// Makes it under the name `hidden`, which is the same for each copy of the same source, or goes
+    /// on with what an earlier copy left there. `mode` comes with the umask.
     pub(crate) fn resumable(
         dir: &'a Dir,
         name: &'a CStr,
         spot: Spot,
-        number: u64,
-        mode: u32,
+        hidden: CString,
+        (mode, umask): (u32, u32),
     ) -> io::Result<Self> {
-        let hidden = hidden_name(name, number);
         let file = match make::file(dir, &hidden, mode) {
-            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
-                make::open_to_go_on(dir, &hidden)?
-            }
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => match go_on(dir, &hidden)? {
+                Some(file) => {
+                    // The source may have had other permissions when this was begun.
+                    attr::set_mode(&file, mode & !umask)?;
+                    file
+                }
+                None => {
+                    make::remove(dir, &hidden)?;
+                    make::file(dir, &hidden, mode)?
+                }
+            },
             made => made?,
         };
         Ok(Self { dir, name, spot, under: Under::Hidden(hidden), file })
@@ -106,6 +114,23 @@ impl<'a> NewFile<'a> {
         self.under = Under::Done;
         Ok(())
     }
+}
+
+/// Opens what lies under a name that others can know. `None`: it is not what an earlier copy of this
+/// user left, so nothing is written into it.
+fn go_on(dir: &Dir, hidden: &CStr) -> io::Result<Option<OwnedFd>> {
+    let there = attr::of_name(dir, hidden, false)?;
+    if !is_ours(&there) {
+        return Ok(None);
+    }
+    let file = make::open_to_go_on(dir, hidden)?;
+    let opened = attr::of_file(&file)?;
+    Ok((is_ours(&opened) && opened.identity() == there.identity()).then_some(file))
+}
+
+/// Whether a file is one of this user with a single name.
+pub(crate) fn is_ours(attr: &Attr) -> bool {
+    attr.kind == Kind::Regular && attr.links == 1 && attr.user == attr::own_ids().0
 }
 
 impl Drop for NewFile<'_> {
@@ -143,4 +168,45 @@ pub(crate) fn hidden_name(name: &CStr, number: u64) -> CString {
     hidden.extend_from_slice(&name[..name.len().min(NAME_PART_MAX)]);
     hidden.extend_from_slice(format!(".ioloom-{number:016x}.part").as_bytes());
     CString::new(hidden).expect("a part of a name without zero bytes")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
+    use std::path::Path;
+
+    #[test]
+    fn what_is_gone_on_with_is_ours_and_has_the_permissions_of_now() {
+        let temp = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
+        let dir = Dir::open(temp.path()).unwrap();
+        let hidden = || c".part".to_owned();
+        let begin = |mode| NewFile::resumable(&dir, c"f", Spot::Free, hidden(), (mode, 0)).unwrap();
+        let part = temp.path().join(".part");
+        let left = fs::File::from(begin(0o644).file.try_clone().unwrap());
+        assert!(!part.exists(), "nothing is left unless that is asked");
+        drop(left);
+        let first = begin(0o644);
+        fs::File::from(first.file.try_clone().unwrap()).write_all_at(b"piece", 0).unwrap();
+        first.leave();
+        // The source is nobody else's any more.
+        begin(0o600).leave();
+        let found = fs::metadata(&part).unwrap();
+        assert_eq!((found.permissions().mode() & 0o777, found.size()), (0o600, 5));
+        // A name that somebody else made lead elsewhere: nothing is written there.
+        let other = temp.path().join("other");
+        fs::write(&other, "theirs").unwrap();
+        type Plant = fn(&Path, &Path) -> io::Result<()>;
+        let plants: [Plant; 2] = [|a, b| fs::hard_link(a, b), |a, b| symlink(a, b)];
+        for plant in plants {
+            fs::remove_file(&part).unwrap();
+            plant(&other, &part).unwrap();
+            let mine = begin(0o600);
+            fs::File::from(mine.file.try_clone().unwrap()).write_all_at(b"mine", 0).unwrap();
+            mine.leave();
+            assert_eq!(fs::read(&other).unwrap(), b"theirs");
+            assert_eq!(fs::read(&part).unwrap(), b"mine");
+        }
+    }
 }

@@ -63,7 +63,8 @@ pub struct Evidence {
 /// What a copy did.
 #[derive(Debug)]
 pub struct Report {
-    /// Entries.
+    /// Entries, by what was done with them; a directory that got no name in the end was taken away
+    /// with what had been copied into it, and that is still counted here.
     pub counts: Counts,
     /// Bytes that are in their targets; shared blocks count.
     pub bytes: u64,

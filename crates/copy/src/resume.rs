@@ -22,6 +22,7 @@ use ioloom_sys::{file, make, transfer};
 use std::ffi::CString;
 use std::io;
 use std::ops::Range;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 /// Bytes of one piece of a big file.
@@ -47,10 +48,17 @@ impl Resume {
         let whole = to.name.to_bytes();
         name.extend_from_slice(&whole[..whole.len().min(180)]);
         name.extend_from_slice(format!(".ioloom-{number:016x}.journal").as_bytes());
+        let shown = name.clone();
         let name = CString::new(name).map_err(|_| failed(io::ErrorKind::InvalidFilename.into()))?;
         let journal = Journal::open(&parent.dir, name).map_err(|trouble| match trouble {
             JournalTrouble::Busy => {
                 CopyError::cannot("copy", from, "another copy of it to the same place is running")
+            }
+            JournalTrouble::Foreign => {
+                let path = to.path.with_file_name(std::ffi::OsStr::from_bytes(&shown));
+                let why =
+                    "this record of an earlier copy is not a file of this user alone; remove it";
+                CopyError::cannot("go on by", &path, why)
             }
             JournalTrouble::Io(e) => failed(e),
         })?;

@@ -1,5 +1,6 @@
 //! What all threads of one copy share.
 
+use crate::data::Flow;
 use crate::dirs::Place;
 use crate::file::Way;
 use crate::links::Links;
@@ -78,6 +79,11 @@ impl<'a> Run<'a> {
 
     pub(crate) fn cancelled(&self) -> bool {
         self.options.cancel.load(Ordering::Relaxed)
+    }
+
+    /// What the bytes of one file flow past; `mine` counts them.
+    pub(crate) fn flow<'f>(&'f self, mine: &'f AtomicU64) -> Flow<'f> {
+        Flow { cancel: &self.options.cancel, all: &self.progress.bytes, mine }
     }
 
     /// What is known of a pair of devices; `gather` is called for the first file.

@@ -1,6 +1,6 @@
 //! What has no bytes of its own: symbolic links, pipes, sockets, devices.
 
-use crate::file::Way;
+use crate::file::{There, Way};
 use crate::links::{Done, Ended};
 use crate::meta::{Made, On};
 use crate::place::with_hidden_name;
@@ -9,10 +9,10 @@ use ioloom_sys::attr::Attr;
 use ioloom_sys::dir::{Dir, Kind};
 use ioloom_sys::make;
 use std::ffi::CStr;
-use std::io;
 
-/// Copies one, as it is, to where it belongs.
-pub(crate) fn copy(run: &Run<'_>, way: &Way<'_>, source: &Attr) -> Ended {
+/// Copies one, as it is, to where it belongs. What came to that place since `there` was looked at is
+/// not replaced.
+pub(crate) fn copy(run: &Run<'_>, way: &Way<'_>, source: &Attr, there: &There) -> Ended {
     let mode = run.rules.mode_at_first(source);
     let make_as = |name: &CStr| match source.kind {
         Kind::Symlink => {
@@ -41,23 +41,23 @@ pub(crate) fn copy(run: &Run<'_>, way: &Way<'_>, source: &Attr) -> Ended {
     };
     if way.hidden {
         make_as(way.to_name).map_err(|e| way.failed_to(what, e))?;
+        let guard = Guard { dir: way.to, name: way.to_name };
         put(way.to_name)?;
-        return Ok(Done::Copied);
+        std::mem::forget(guard);
+        return Ok(Done::Copied(0));
     }
     let (hidden, ()) =
         with_hidden_name(way.to_name, make_as).map_err(|e| way.failed_to(what, e))?;
     let guard = Guard { dir: way.to, name: &hidden };
     put(&hidden)?;
-    publish(way, &hidden).map_err(|e| way.failed_to("give its name to", e))?;
+    let replace = matches!(there, There::Old(_));
+    make::rename(way.to, &hidden, way.to, way.to_name, replace)
+        .map_err(|e| way.failed_to("give its name to", e))?;
     std::mem::forget(guard);
-    Ok(Done::Copied)
+    Ok(Done::Copied(0))
 }
 
-fn publish(way: &Way<'_>, hidden: &CStr) -> io::Result<()> {
-    make::rename(way.to, hidden, way.to, way.to_name, true)
-}
-
-/// Removes what was made unless it got its name.
+/// Removes what was made unless it becomes whole.
 struct Guard<'a> {
     dir: &'a Dir,
     name: &'a CStr,

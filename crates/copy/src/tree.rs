@@ -33,7 +33,7 @@ use std::ffi::CStr;
 use std::io;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Pairs of directories held open at most.
@@ -90,7 +90,7 @@ impl<'r> Worker<'r> {
             Ok(Done::Skipped) => &mut self.counts.skipped,
             Ok(Done::Linked) => &mut self.counts.hard_links,
             Ok(Done::Resumed) => &mut self.counts.resumed,
-            Ok(Done::Copied) => match kind {
+            Ok(Done::Copied(_)) => match kind {
                 Kind::Regular => &mut self.counts.files,
                 Kind::Symlink => &mut self.counts.symlinks,
                 _ => &mut self.counts.specials,
@@ -98,7 +98,7 @@ impl<'r> Worker<'r> {
         };
         *count += 1;
         self.run.progress.entries.fetch_add(1, Ordering::Relaxed);
-        if self.run.watcher.wants_names() && matches!(ended, Ok(Done::Copied | Done::Linked)) {
+        if self.run.watcher.wants_names() && matches!(ended, Ok(Done::Copied(_) | Done::Linked)) {
             let (from, to) = paths();
             self.run.watcher.copied(&from, &to);
         }
@@ -209,8 +209,7 @@ impl<'r> Worker<'r> {
         let again = self.again(new.parent.is_none());
         let made = MadeDir::make(parent, &name, hidden, mode, again);
         let target = made.map_err(|e| failed_to("make directory", e))?;
-        let to = target.dir;
-        let own = attr::of_file(&to).map_err(|e| failed_to("ask for", e))?;
+        let (to, own) = (target.dir, target.own);
         if !target.is_hidden || target.hidden_name.is_some() {
             self.run.writes_into(own.identity());
         }
@@ -224,6 +223,7 @@ impl<'r> Worker<'r> {
             hidden_name: target.hidden_name,
             shown: AtomicBool::new(false),
             hidden: target.is_hidden,
+            bytes: AtomicU64::new(0),
             empty: other && self.run.options.one_file_system,
             home: Home { device: own.device, group: own.group, gives_acl },
             made: Made {
@@ -270,6 +270,8 @@ impl<'r> Worker<'r> {
         };
         if !shown.as_ref().is_ok_and(|shown| *shown) && self.run.resume.get().is_none() {
             remove_hidden(target_path(self.roots, Some(dir), dir.root(), b""), hidden);
+            let gone = data.bytes.load(Ordering::Relaxed);
+            self.run.progress.bytes.fetch_sub(gone, Ordering::Relaxed);
         }
         shown.map(drop).and(dressed)
     }
@@ -407,7 +409,7 @@ impl<'r> Worker<'r> {
             let Some(there) = file::look(self.run, way, &attr)? else { return Ok(Done::Skipped) };
             let run = self.run;
             resume::make_room(run, way)?;
-            return self.linked(way, at, &attr, &there, |_| special::copy(run, way, &attr));
+            return self.linked(way, at, &attr, &there, |_| special::copy(run, way, &attr, &there));
         }
         let source = Source::open(way)?;
         let attr = source.attr;
@@ -441,8 +443,13 @@ impl<'r> Worker<'r> {
         if let Some(place) = self.run.links.claim(attr.identity()) {
             match self.link(way, &place, there) {
                 Ok(()) => return Ok(Done::Linked),
-                // Too many names, or a file system without them: a copy of its own.
-                Err(e) if matches!(e.raw_os_error(), Some(errno::EMLINK | errno::EPERM)) => {
+                // Too many names, or a file system without them, or another one: a copy of its own.
+                Err(e)
+                    if matches!(
+                        e.raw_os_error(),
+                        Some(errno::EMLINK | errno::EPERM | errno::EXDEV)
+                    ) =>
+                {
                     return copy(&mut self.buffer);
                 }
                 Err(e) => return Err(way.failed_to("link", e)),
@@ -473,9 +480,11 @@ impl<'r> Worker<'r> {
             There::Old(_) => {
                 let linked = |hidden: &CStr| make::link(from, &name, way.to, hidden);
                 let (hidden, ()) = with_hidden_name(way.to_name, linked)?;
-                make::rename(way.to, &hidden, way.to, way.to_name, true)?;
-                // Two names of one file are not renamed onto each other: the hidden one stays.
-                match make::remove(way.to, &hidden) {
+                let renamed = make::rename(way.to, &hidden, way.to, way.to_name, true);
+                // Two names of one file are not renamed onto each other: the hidden one stays then, too.
+                let removed = make::remove(way.to, &hidden);
+                renamed?;
+                match removed {
                     Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
                     result => result,
                 }
@@ -501,6 +510,9 @@ impl<'r> Worker<'r> {
             }
             _ => self.one(at, name, kind),
         };
+        if let (At::In(dir), Ok(Done::Copied(bytes))) = (at, &ended) {
+            dir.data().holds(*bytes);
+        }
         self.done(kind, ended, &|| at.paths(roots, name));
         self.goes_on()
     }
@@ -534,6 +546,7 @@ impl At<'_> {
 mod errno {
     pub(super) const EMLINK: i32 = 31;
     pub(super) const EPERM: i32 = 1;
+    pub(super) const EXDEV: i32 = 18;
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {

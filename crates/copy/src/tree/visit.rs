@@ -54,6 +54,9 @@ impl Visitor for Worker<'_> {
         if let Err(error) = self.end(dir) {
             self.failed(error);
         }
+        if let Some(above) = dir.parent().filter(|_| dir.data().hidden_name.is_none()) {
+            above.data().holds(dir.data().bytes.load(Ordering::Relaxed));
+        }
         if self.at.as_ref().is_some_and(|(at, _)| *at == dir.data().id) {
             self.at = None;
         }

@@ -386,3 +386,35 @@ fn hashes_are_those_of_the_bytes() {
         assert_eq!(report.verified_word(), word);
     }
 }
+
+#[test]
+fn files_of_the_kernel_are_copied_whatever_size_they_tell() {
+    let place = Place::disk();
+    let to = place.path().join("to");
+    let options = Options { verify: Verify::Cache, ..Options::default() };
+    for from in ["/proc/version", "/sys/devices/system/cpu/online"].map(Path::new) {
+        let Ok(content) = fs::read(from) else {
+            println!("skipped: no {}", from.display());
+            continue;
+        };
+        assert_ne!(fs::metadata(from).unwrap().len(), content.len() as u64);
+        let report = one(from, &to, &options);
+        assert_eq!(report.errors_count, 0, "{}", told(&report));
+        assert_eq!(fs::read(&to).unwrap(), content);
+        assert_eq!(report.bytes, content.len() as u64);
+        assert_eq!(
+            (report.verified_word(), report.hashes[0].bytes),
+            ("verified-cache", report.bytes)
+        );
+    }
+}
+
+#[test]
+fn a_source_that_is_not_there_is_told_as_such_by_a_copy_that_goes_on_too() {
+    let place = Place::disk();
+    let options = Options { resume: true, ..Options::default() };
+    let report = one(&place.path().join("gone"), &place.path().join("to"), &options);
+    assert_eq!(report.errors_count, 1);
+    assert!(told(&report).contains("gone: No such file"), "{}", told(&report));
+    assert_eq!(names(place.path()), [""; 0]);
+}

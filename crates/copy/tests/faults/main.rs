@@ -3,9 +3,12 @@
 
 use ioloom_copy::{Durable, Follow, Keep, Options, Progress, Report, Silent, Target, Verify, copy};
 use ioloom_sys::fault;
+use std::collections::HashMap;
 use std::fs;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, symlink};
 use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Every operation that a copy passes through the seam.
 const OPERATIONS: &[&str] = &[
@@ -57,6 +60,14 @@ const OPERATIONS: &[&str] = &[
     "mmap",
 ];
 
+/// Rules are of the whole process: one test at a time.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    fault::set("");
+    alone
+}
+
 /// Input/output error, and no space.
 const ERRORS: [i32; 2] = [5, 28];
 
@@ -75,10 +86,10 @@ fn make(root: &Path, big: bool) {
         file.write_all_at(&content(3 << 20), 20 << 20).unwrap();
     }
     fs::hard_link(root.join("small"), root.join("dir/again")).unwrap();
-    std::os::unix::fs::symlink("small", root.join("link")).unwrap();
+    symlink("small", root.join("link")).unwrap();
     let sparse = fs::File::create(root.join("sparse")).unwrap();
     sparse.set_len(1 << 20).unwrap();
-    std::process::Command::new("mkfifo").arg(root.join("pipe")).status().unwrap();
+    Command::new("mkfifo").arg(root.join("pipe")).status().unwrap();
     let name = c"user.test";
     let flags = rustix::fs::XattrFlags::empty();
     let _ = rustix::fs::setxattr(root.join("small"), name, b"value", flags);
@@ -122,6 +133,7 @@ fn run(source: &Path, target: &Path, options: &Options) -> Option<Report> {
 
 #[test]
 fn each_system_call_fails_once_and_nothing_is_lost() {
+    let _alone = alone();
     let place = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let archive = Options {
         recursive: true,
@@ -166,7 +178,7 @@ fn each_system_call_fails_once_and_nothing_is_lost() {
 fn nothing_is_left(place: &Path, op: &str) {
     for left in fs::read_dir(place).unwrap() {
         let left = left.unwrap().path();
-        if left.file_name() != Some("source".as_ref()) {
+        if !["source", "target"].contains(&&*left.file_name().unwrap().to_string_lossy()) {
             // Only where removing itself failed may something be left.
             assert_eq!(op, "unlinkat", "{} is left by {op}", left.display());
             fs::remove_dir_all(left).unwrap();
@@ -194,4 +206,98 @@ fn survives(source: &Source, target: &Path, options: &Options, (op, error): (&st
     assert_eq!(again.errors_count, 0, "after {op}: {:?}", again.errors);
     assert_eq!(look(source, target, b""), all, "after {op}");
     met
+}
+
+/// One of each kind, with times that nothing has that was made just now.
+fn kinds(root: &Path) {
+    fs::create_dir_all(root.join("dir")).unwrap();
+    fs::write(root.join("dir/inner"), "inner").unwrap();
+    fs::write(root.join("one"), "one").unwrap();
+    fs::hard_link(root.join("one"), root.join("two")).unwrap();
+    symlink("one", root.join("link")).unwrap();
+    Command::new("mkfifo").arg(root.join("pipe")).status().unwrap();
+    let mut touch = Command::new("touch");
+    touch.args(["-h", "-d", "2001-01-01"]).args(["link", "pipe"].map(|name| root.join(name)));
+    assert!(touch.status().unwrap().success());
+}
+
+/// What is below a target that is neither whole nor absent, and the bytes of the whole files, each
+/// once.
+fn half_made(target: &Path) -> (Vec<String>, u64) {
+    let (mut found, mut whole) = (Vec::new(), HashMap::new());
+    let mut dirs = vec![target.to_owned()];
+    while let Some(dir) = dirs.pop() {
+        let Ok(entries) = fs::read_dir(&dir) else { continue };
+        for entry in entries {
+            let path = entry.unwrap().path();
+            let told = fs::symlink_metadata(&path).unwrap();
+            let kind = told.file_type();
+            if path.to_string_lossy().contains(".ioloom-") {
+                found.push(format!("{} is left", path.display()));
+            } else if (kind.is_symlink() || kind.is_fifo()) && told.mtime() > 1_000_000_000 {
+                found.push(format!("{} has no time of its source", path.display()));
+            } else if kind.is_file()
+                && ["one", "inner"].contains(&&*fs::read_to_string(&path).unwrap())
+            {
+                whole.insert(told.ino(), told.len());
+            }
+            if kind.is_dir() {
+                dirs.push(path);
+            }
+        }
+    }
+    (found, whole.into_values().sum())
+}
+
+/// Goal: what an error leaves has no name, and what is told is so. Method: each of the first calls of
+/// each operation fails, into a fresh target and over an old one.
+#[test]
+fn an_error_leaves_nothing_half_made_and_counts_nothing() {
+    let _alone = alone();
+    let place = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let (source, target) = (place.path().join("source"), place.path().join("target"));
+    kinds(&source);
+    let options = Options {
+        recursive: true,
+        follow: Follow::Never,
+        keep: Keep::ALL,
+        threads: Some(1),
+        ..Options::default()
+    };
+    for merges in [false, true] {
+        let begin = || {
+            fs::remove_dir_all(&target).ok();
+            if merges {
+                fs::create_dir(&target).unwrap();
+                for name in ["one", "two"] {
+                    fs::write(target.join(name), "old").unwrap();
+                }
+            }
+        };
+        begin();
+        fault::set("");
+        run(&source, &target, &options).unwrap();
+        let called: Vec<_> = OPERATIONS.iter().map(|op| (*op, fault::calls_of(op))).collect();
+        for (op, calls) in called {
+            for n in 1..=calls.min(8) {
+                begin();
+                fault::set(&format!("{op}:{n}:5"));
+                let report = run(&source, &target, &options);
+                fault::set("");
+                let (found, whole) = half_made(&target);
+                assert!(found.is_empty() || op == "unlinkat", "{op} {n}: {found:?}");
+                nothing_is_left(place.path(), op);
+                let Some(report) = report else { continue };
+                assert!(
+                    report.bytes <= whole,
+                    "{op} {n}: {} bytes told, {whole} there",
+                    report.bytes
+                );
+                for error in &report.errors {
+                    let text = error.to_string();
+                    assert!(!text.contains("Not a directory"), "{op} {n}: {text}");
+                }
+            }
+        }
+    }
 }
