@@ -5,12 +5,12 @@ mod database;
 use crate::exit::{Ended, Exit, Failure};
 use crate::{out, tell, tell_plain};
 use clap::Args;
-use database::{DatabaseArgs, POSTGRES, Store};
+use database::DatabaseArgs;
 use ioloom_exchange::{ClassicForm, Settings, Spelling, Token, UnknownStock};
 use ioloom_model::units::parse_duration_ns;
 use ioloom_serve::{
-    Config, Durability, Limits, Model, ServeError, Server, Sharing, ShowMode, StopHandle,
-    StoreChoice, StoreKind, TlsFiles, found_store,
+    Config, Durability, Limits, Model, OrderStore, ServeError, Server, Sharing, ShowMode,
+    StopHandle, StoreChoice, StoreKind, TlsFiles, found_store,
 };
 use ioloom_sys::proc;
 use serde::Serialize;
@@ -97,7 +97,7 @@ pub(crate) struct ServeArgs {
     /// Where orders are kept: sqlite, redb, fjall, log, log-dsync, log-direct, log-uring, postgres
     /// [default: what is there, or the fastest for the level]
     #[arg(long, value_name = "KIND")]
-    store: Option<Store>,
+    store: Option<OrderStore>,
 
     /// The store, for fjall a directory [default: the stock file with .store]
     #[arg(long, value_name = "FILE")]
@@ -252,7 +252,7 @@ pub(crate) fn run(args: &ServeArgs) -> Ended {
             show: config.show.name(),
             durability: config.durability.name(),
             store: match &config.database {
-                Some(_) => Some(POSTGRES),
+                Some(_) => Some(OrderStore::Postgres.name()),
                 None => (config.durability != Durability::None).then(|| config.store.kind.name()),
             },
             addresses,
@@ -279,9 +279,9 @@ fn config(args: &ServeArgs, connections: usize) -> Result<Config, Failure> {
         path.into()
     });
     let kind = match args.store {
-        Some(Store::Own(asked)) => asked,
+        Some(OrderStore::Own(asked)) => asked,
         // No store is opened.
-        Some(Store::Postgres) => StoreKind::default_for(args.durability),
+        Some(OrderStore::Postgres) => StoreKind::default_for(args.durability),
         None if args.durability == Durability::None => StoreKind::default_for(args.durability),
         None => found_store(&store_path)
             .map_err(Failure::failed)?
@@ -291,7 +291,7 @@ fn config(args: &ServeArgs, connections: usize) -> Result<Config, Failure> {
     Ok(Config {
         model: args.model,
         sharing: args.sharing.unwrap_or(match args.store {
-            Some(Store::Postgres) => Sharing::Database,
+            Some(OrderStore::Postgres) => Sharing::Database,
             _ => args.model.default_sharing(),
         }),
         show: args.show,

@@ -135,6 +135,43 @@ words! {
     LogUring = "log-uring",
 }
 
+/// Where orders are kept, with a database among it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OrderStore {
+    /// In a file or a directory of the server alone.
+    Own(StoreKind),
+    /// In a PostgreSQL database, before which others may stand.
+    Postgres,
+}
+
+impl OrderStore {
+    /// The word for it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Own(kind) => kind.name(),
+            Self::Postgres => "postgres",
+        }
+    }
+}
+
+impl fmt::Display for OrderStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for OrderStore {
+    type Err = String;
+
+    fn from_str(word: &str) -> Result<Self, String> {
+        let postgres = Self::Postgres.name();
+        if word == postgres {
+            return Ok(Self::Postgres);
+        }
+        word.parse().map(Self::Own).map_err(|e: String| format!("{e}, {postgres}"))
+    }
+}
+
 /// What is said where the model tokio was left out.
 pub(crate) const WITHOUT_TOKIO: &str = "this program was built without the model tokio; build it \
      with the feature tokio of ioloom-serve, or choose another model, such as epoll";

@@ -26,11 +26,12 @@ mod stock_file;
 mod store;
 
 pub use choice::{
-    Durability, Model, Sharing, ShowMode, StoreKind, held_refusal, refusal, store_refusal,
+    Durability, Model, OrderStore, Sharing, ShowMode, StoreKind, held_refusal, refusal,
+    store_refusal,
 };
 pub use error::ServeError;
 pub use limits::Limits;
-pub use server::{Config, DATABASE_CONNECTIONS, DatabaseChoice, Ended, SERVICE_TIME_MAX, Server};
+pub use server::{Config, DATABASE_VARIABLE, DatabaseChoice, Ended, SERVICE_TIME_MAX, Server};
 pub use server::{StopHandle, StoreChoice, TlsFiles};
 pub use service::Counts;
 pub use store::{StoreError, found_store, probe_store};

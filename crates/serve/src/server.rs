@@ -40,7 +40,10 @@ pub struct StoreChoice {
 
 /// Connections to a database, where nothing else is asked for: a list need not wait for a commit. More
 /// bring no more orders where these share stocks, which stay locked until the commit.
-pub const DATABASE_CONNECTIONS: usize = 2;
+const DATABASE_CONNECTIONS: usize = 2;
+/// The variable that names the database where nothing else does. What a program is started with can be
+/// read by everybody on the machine, so this is the place for a password.
+pub const DATABASE_VARIABLE: &str = "IOLOOM_DATABASE";
 
 /// A PostgreSQL database that keeps stocks and orders, for several servers at once.
 #[derive(Clone)]
@@ -49,6 +52,14 @@ pub struct DatabaseChoice {
     pub words: String,
     /// Connections to it.
     pub connections: usize,
+}
+
+impl DatabaseChoice {
+    /// Connections where nothing else is asked for; one where one order goes after the other.
+    pub fn usual_connections(durability: Durability, model: Model) -> usize {
+        let is_one = durability == Durability::Each || model == Model::IoThreads;
+        if is_one { 1 } else { DATABASE_CONNECTIONS }
+    }
 }
 
 impl fmt::Debug for DatabaseChoice {

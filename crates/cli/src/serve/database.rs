@@ -1,36 +1,8 @@
-//! Which store `serve` has, and how it reaches a database in place of one.
+//! How `serve` reaches a database in place of a store.
 
 use crate::exit::Failure;
 use clap::Args;
-use ioloom_serve::{DATABASE_CONNECTIONS, DatabaseChoice, Durability, Model, StoreKind};
-use std::str::FromStr;
-
-/// What names the database where no flag does. Flags of a program can be read by everybody on the
-/// machine, so this is the place for a password.
-const VARIABLE: &str = "IOLOOM_DATABASE";
-
-/// The word for a database.
-pub(super) const POSTGRES: &str = "postgres";
-
-/// Where orders are kept.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Store {
-    /// In a file or a directory of this server alone.
-    Own(StoreKind),
-    /// In a PostgreSQL database.
-    Postgres,
-}
-
-impl FromStr for Store {
-    type Err = String;
-
-    fn from_str(word: &str) -> Result<Self, String> {
-        match word {
-            POSTGRES => Ok(Self::Postgres),
-            _ => word.parse().map(Self::Own).map_err(|e: String| format!("{e}, {POSTGRES}")),
-        }
-    }
-}
+use ioloom_serve::{DATABASE_VARIABLE, DatabaseChoice, Durability, Model, OrderStore};
 
 #[derive(Debug, Args)]
 pub(super) struct DatabaseArgs {
@@ -48,11 +20,11 @@ impl DatabaseArgs {
     /// The database that is meant; what does not go together is refused.
     pub(super) fn choice(
         &self,
-        store: Option<Store>,
+        store: Option<OrderStore>,
         durability: Durability,
         model: Model,
     ) -> Result<Option<DatabaseChoice>, Failure> {
-        if store != Some(Store::Postgres) {
+        if store != Some(OrderStore::Postgres) {
             let asked = [
                 (self.database.is_some(), "--database"),
                 (self.database_connections.is_some(), "--database-connections"),
@@ -64,15 +36,14 @@ impl DatabaseArgs {
                 None => Ok(None),
             };
         }
-        let words = self.database.clone().or_else(|| std::env::var(VARIABLE).ok());
+        let words = self.database.clone().or_else(|| std::env::var(DATABASE_VARIABLE).ok());
         let words = words.ok_or_else(|| {
             Failure::usage(format!(
                 "store postgres needs a database; name it with --database or in the environment \
-                 variable {VARIABLE}"
+                 variable {DATABASE_VARIABLE}"
             ))
         })?;
-        let one = durability == Durability::Each || model == Model::IoThreads;
-        let usual = if one { 1 } else { DATABASE_CONNECTIONS };
+        let usual = DatabaseChoice::usual_connections(durability, model);
         let connections = self.database_connections.map_or(usual, usize::from);
         Ok(Some(DatabaseChoice { words, connections }))
     }

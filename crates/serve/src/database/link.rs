@@ -1,4 +1,4 @@
-//! One connection to the database: made when it is needed, made again when it was lost.
+//! One connection to the database, which is lost when it breaks or keeps silent for too long.
 //!
 //! ```text
 //! orders ──► sent? ── no ──────────────────────────────► not tried: the client may try again
@@ -6,11 +6,18 @@
 //!              ▼
 //!           answered? ── error of a statement ─► rolled back: again if that may help, else not tried
 //!              │ │
-//!          yes │ └── lost, no answer in time ─► unsure: asked again on a new connection, for a while
-//!              ▼                                   │ answered: each order's answer, old or new
-//!           answers                                ▼ not in time
-//!                                                unsure: the client is told so
+//!          yes │ └── lost ─► unsure: asked again on a new connection while there is time
+//!              ▼                          │ answered: each order's answer, old or new
+//!           answers                       ▼ not in time
+//!                                       unsure: the client is told so
 //! ```
+//!
+//! **There is a second for all of that**, because whoever waits may hold up all connections of its loop.
+//! The database itself gives a statement up before that, so an order that waits for a lock in vain was
+//! certainly not carried out; only a commit that takes longer, or a silent network, leaves it unsure. A
+//! question that was given up is lost with its connection: what the database had of it may still be
+//! carried out later, which is what unsure means. A new connection is made beside, with more time, and
+//! counts only when the database has kept something over it.
 //!
 //! Asking again is safe because every order has a name and a number in the database, and the lock on
 //! its stock: whoever comes second waits for the first, then finds what it has written. Only an error
@@ -18,24 +25,28 @@
 //! commit.
 //!
 //! The library is asynchronous and the threads here are not: each link has a small runtime of its own,
-//! which runs while something is asked. An idle connection is not looked at, so its loss is found at
-//! the next request, which is then sent on a new one.
+//! which runs while something is asked. An idle connection is looked at before the next question, so
+//! what is known to be lost is not asked there.
 
 use super::{Access, reason, tables};
 use crate::error::ServeError;
 use crate::store::words::refusal_of;
 use ioloom_exchange::{Answer, Line, Order, Shown, Side, Stop};
+use std::pin::pin;
 use std::time::{Duration, Instant};
 use tokio::runtime::{Builder, Runtime};
-use tokio::task::JoinHandle;
+use tokio::task::{JoinHandle, yield_now};
 use tokio::time::timeout;
 use tokio_postgres::error::{DbError, Severity, SqlState};
 use tokio_postgres::{Client, Error, NoTls, Row, Statement};
 
-/// How long an answer of the database is waited for; longer than it may work on one itself.
-const ANSWER: Duration = Duration::from_secs(10);
-/// How long orders whose outcome is not known are asked for again.
-const AGAIN: Duration = Duration::from_secs(8);
+/// How long a connection may take to be made beside what is asked.
+const CONNECTING: Duration = Duration::from_secs(10);
+/// How long everything together may take that one question needs; longer than the database may work on
+/// a statement (`super::STATEMENT_MS`).
+const ASKING: Duration = Duration::from_secs(1);
+/// How long nobody looks whether a connection that is made is still needed.
+const LOOK: Duration = Duration::from_millis(50);
 /// How long is waited before something is asked again.
 const PAUSE: Duration = Duration::from_millis(50);
 
@@ -68,40 +79,67 @@ struct Fault {
     again: bool,
 }
 
-struct Ready {
-    client: Client,
-    talking: JoinHandle<()>,
-    carry_out: Statement,
-    show: Statement,
-}
+/// What moves the bytes of a connection, until this goes.
+pub(super) struct Talking(JoinHandle<()>);
 
-impl Drop for Ready {
+impl Drop for Talking {
     fn drop(&mut self) {
         // Else it would wait for answers that nobody waits for.
-        self.talking.abort();
+        self.0.abort();
     }
+}
+
+/// A connection that can be asked.
+struct Ready {
+    client: Client,
+    carry_out: Statement,
+    show: Statement,
+    _talking: Talking,
 }
 
 pub(crate) struct Link {
     access: Access,
     runtime: Runtime,
-    ready: Option<Ready>,
+    /// Without one, why there is none.
+    ready: Result<Ready, String>,
 }
 
 /// Connects and sets up; what is not answered in time is an error.
-pub(super) async fn connect(access: &Access) -> Result<(Client, JoinHandle<()>), String> {
+pub(super) async fn connect(access: &Access) -> Result<(Client, Talking), String> {
     let connecting = async {
         let (client, connection) = access.config.connect(NoTls).await?;
-        let talking = tokio::spawn(async move {
+        let talking = Talking(tokio::spawn(async move {
             // Its end is told to whoever asks.
             let _ = connection.await;
-        });
+        }));
         client.batch_execute(&access.set_up).await?;
         Ok((client, talking))
     };
-    match timeout(ANSWER, connecting).await {
-        Ok(connected) => connected.map_err(|e: Error| reason(&e)),
-        Err(_) => Err(no_answer()),
+    within(CONNECTING, connecting).await
+}
+
+/// A connection with everything that it needs, to a database that keeps what it is told: one whose disk
+/// does not answer is not there yet, nor is one that may only be read.
+async fn make(access: &Access) -> Result<Ready, String> {
+    let (client, _talking) = connect(access).await?;
+    let prepared = async {
+        let carry_out = client.prepare(tables::CARRY_OUT).await?;
+        let show = client.prepare(tables::SHOW).await?;
+        client.batch_execute(tables::KEEP).await?;
+        Ok((carry_out, show))
+    };
+    let (carry_out, show) = within(CONNECTING, prepared).await?;
+    Ok(Ready { client, carry_out, show, _talking })
+}
+
+/// What comes of something within some time.
+async fn within<T>(
+    time: Duration,
+    asked: impl Future<Output = Result<T, Error>>,
+) -> Result<T, String> {
+    match timeout(time, asked).await {
+        Ok(answered) => answered.map_err(|error| reason(&error)),
+        Err(_) => Err(no_answer(time)),
     }
 }
 
@@ -113,14 +151,41 @@ pub(super) fn runtime() -> Result<Runtime, ServeError> {
         .map_err(ServeError::system("make a runtime for a connection to the database"))
 }
 
-fn no_answer() -> String {
-    format!("no answer within {} seconds", ANSWER.as_secs())
+fn no_answer(time: Duration) -> String {
+    format!("no answer within {} s", time.as_secs())
 }
 
 impl Link {
     /// A link that is not connected yet.
     pub(crate) fn new(access: Access) -> Result<Self, ServeError> {
-        Ok(Self { access, runtime: runtime()?, ready: None })
+        Ok(Self { access, runtime: runtime()?, ready: Err("not connected yet".to_owned()) })
+    }
+
+    /// Why there is no connection, if there is none.
+    pub(crate) fn lost(&self) -> Option<&str> {
+        self.ready.as_ref().err().map(String::as_str)
+    }
+
+    /// Gives the connection up.
+    pub(crate) fn leave(&mut self, reason: &str) {
+        self.ready = Err(reason.to_owned());
+    }
+
+    /// Makes a new connection, unless that takes too long or `is_over` says that nobody needs it.
+    pub(crate) fn connect(&mut self, is_over: &dyn Fn() -> bool) -> Result<(), String> {
+        self.leave("it is being connected to");
+        let made = self.runtime.block_on(async {
+            let mut making = pin!(make(&self.access));
+            loop {
+                match timeout(LOOK, making.as_mut()).await {
+                    Ok(made) => return made,
+                    Err(_) if is_over() => return Err("the server ends".to_owned()),
+                    Err(_) => {}
+                }
+            }
+        });
+        self.ready = made;
+        self.lost().map_or(Ok(()), |reason| Err(reason.to_owned()))
     }
 
     /// Carries out orders in one transaction, each once; gives their answers in the same order, and
@@ -129,15 +194,15 @@ impl Link {
         &mut self,
         orders: &[Numbered<'_>],
     ) -> Result<(Vec<Answer>, u64), Missed> {
-        let (until, mut is_unsure) = (Instant::now() + AGAIN, false);
+        let (until, mut is_unsure) = (Instant::now() + ASKING, false);
         loop {
-            let fault = match self.try_to_carry_out(orders) {
+            let fault = match self.try_to_carry_out(orders, until) {
                 Ok(answers) => return Ok(answers),
                 Err(fault) => fault,
             };
             is_unsure |= !fault.is_void;
             let again = is_unsure || fault.again;
-            if !again || Instant::now() >= until {
+            if !again || Instant::now() + PAUSE >= until {
                 let missed = if is_unsure { Missed::Unsure } else { Missed::NotTried };
                 return Err(missed(fault.reason));
             }
@@ -145,14 +210,18 @@ impl Link {
         }
     }
 
-    fn try_to_carry_out(&mut self, orders: &[Numbered<'_>]) -> Result<(Vec<Answer>, u64), Fault> {
+    fn try_to_carry_out(
+        &mut self,
+        orders: &[Numbered<'_>],
+        until: Instant,
+    ) -> Result<(Vec<Answer>, u64), Fault> {
         let clients: Vec<&str> = orders.iter().map(|one| one.client).collect();
         // PostgreSQL has signed numbers only; the bits are what counts.
         let requests: Vec<i64> = orders.iter().map(|one| one.request as i64).collect();
         let sells: Vec<bool> = orders.iter().map(|one| one.order.side() == Side::Sell).collect();
         let stocks: Vec<i64> = orders.iter().map(|one| one.order.stock().into()).collect();
         let counts: Vec<i32> = orders.iter().map(|one| one.order.count() as i32).collect();
-        self.ask(async |ready: &Ready| {
+        self.ask(until, async |ready: &Ready| {
             let values: [&(dyn tokio_postgres::types::ToSql + Sync); 5] =
                 [&clients, &requests, &sells, &stocks, &counts];
             let rows = ready.client.query(&ready.carry_out, &values).await?;
@@ -166,54 +235,58 @@ impl Link {
             let rows = ready.client.query(&ready.show, &[]).await?;
             shown(&rows)
         };
+        let until = Instant::now() + ASKING;
         // A list changes nothing, so it may be asked for on a new connection.
-        match self.ask(show) {
+        match self.ask(until, show) {
             Ok(shown) => Ok(shown),
-            Err(_) => self.ask(show).map_err(|fault| fault.reason),
+            Err(_) => self.ask(until, show).map_err(|fault| fault.reason),
         }
     }
 
     /// Takes orders up to a number out of the table. What fails is done by the next one.
     pub(crate) fn trim(&mut self, up_to: u64) {
         let up_to = i64::try_from(up_to).unwrap_or(i64::MAX);
-        let _ = self.ask(async |ready: &Ready| {
+        let _ = self.ask(Instant::now() + ASKING, async |ready: &Ready| {
             ready.client.execute(tables::TRIM, &[&up_to]).await.map(drop)
         });
     }
 
-    /// Asks something of the database, over a connection that is made where there is none.
-    fn ask<T>(&mut self, f: impl AsyncFnOnce(&Ready) -> Result<T, Error>) -> Result<T, Fault> {
-        let ready = match self.ready.take().filter(|ready| !ready.client.is_closed()) {
-            Some(ready) => ready,
-            None => self.connect().map_err(Fault::before)?,
-        };
-        let asked = self.runtime.block_on(async { timeout(ANSWER, f(&ready)).await });
-        match asked {
-            Ok(Ok(value)) => {
-                self.ready = Some(ready);
-                Ok(value)
-            }
-            Ok(Err(error)) => {
-                let fault = Fault::of(&error);
-                // A statement that failed leaves the connection as it was.
-                self.ready = fault.is_void.then_some(ready);
-                Err(fault)
-            }
-            Err(_) => Err(Fault { reason: no_answer(), is_void: false, again: true }),
-        }
-    }
-
-    fn connect(&self) -> Result<Ready, String> {
+    /// Asks something of the database, over a connection that is made where there is none. Without an
+    /// answer by `until` the connection is lost.
+    fn ask<T>(
+        &mut self,
+        until: Instant,
+        f: impl AsyncFnOnce(&Ready) -> Result<T, Error>,
+    ) -> Result<T, Fault> {
+        let left = || until.saturating_duration_since(Instant::now());
         self.runtime.block_on(async {
-            let (client, talking) = connect(&self.access).await?;
-            let prepared = async {
-                let carry_out = client.prepare(tables::CARRY_OUT).await?;
-                Ok((carry_out, client.prepare(tables::SHOW).await?))
-            };
-            let prepared = timeout(ANSWER, prepared).await.map_err(|_| no_answer())?;
-            let (carry_out, show) = prepared.map_err(|e: Error| reason(&e))?;
-            Ok(Ready { client, talking, carry_out, show })
-        })
+            // One turn for what the system has to tell, one for who reads it.
+            yield_now().await;
+            yield_now().await;
+        });
+        let had = std::mem::replace(&mut self.ready, Err(String::new()));
+        let connected = match had.ok().filter(|ready| !ready.client.is_closed()) {
+            Some(ready) => Ok(ready),
+            None => self.runtime.block_on(async {
+                timeout(left(), make(&self.access)).await.unwrap_or_else(|_| Err(no_answer(ASKING)))
+            }),
+        };
+        let ready = connected.map_err(|reason| {
+            self.leave(&reason);
+            Fault::before(reason)
+        })?;
+        let asked = self.runtime.block_on(async { timeout(left(), f(&ready)).await });
+        let fault = match asked {
+            Ok(Ok(value)) => {
+                self.ready = Ok(ready);
+                return Ok(value);
+            }
+            Ok(Err(error)) => Fault::of(&error),
+            Err(_) => Fault { reason: no_answer(ASKING), is_void: false, again: true },
+        };
+        // A statement that failed leaves the connection as it was.
+        self.ready = if fault.is_void { Ok(ready) } else { Err(fault.reason.clone()) };
+        Err(fault)
     }
 }
 

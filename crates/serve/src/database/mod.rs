@@ -36,6 +36,11 @@ const SWALLOWED: Duration = Duration::from_secs(10);
 /// After how much silence a network is asked whether the other side is still there.
 const SILENCE: Duration = Duration::from_secs(30);
 
+/// How long the database may work on a statement; shorter than anybody here waits for it.
+const STATEMENT_MS: u32 = 900;
+/// How long a statement may wait for a lock: who waits longer waits for somebody's hands.
+const LOCK_MS: u32 = 800;
+
 const CORRECT: &str = "correct --database, which takes a URL (postgresql://USER@HOST/NAME) or words \
      (host=… port=… dbname=… user=…), or start the database server";
 
@@ -138,9 +143,9 @@ impl Access {
         }
         config.keepalives_idle(config.get_keepalives_idle().min(SILENCE));
         let place = place(&config);
-        // Who waits for a lock longer than this waits for somebody's hands.
         let set_up = format!(
-            "SET synchronous_commit = {}; SET lock_timeout = '5s'; SET statement_timeout = '8s'; \
+            "SET synchronous_commit = {}; SET lock_timeout = {LOCK_MS}; \
+             SET statement_timeout = {STATEMENT_MS}; \
              SET default_transaction_isolation = 'read committed'; SET search_path = pg_catalog; \
              SET client_min_messages = error",
             synchronous_commit(durability)
@@ -155,6 +160,11 @@ impl Access {
 
     fn error(&self, operation: &'static str, reason: String, advice: &'static str) -> ServeError {
         ServeError::Database { operation, place: self.place.clone(), reason, advice }
+    }
+
+    /// The error of a database that was opened and cannot be connected to again.
+    pub(crate) fn unreached(&self, reason: String) -> ServeError {
+        self.error("connect to", reason, CORRECT)
     }
 
     /// The error of a stock file that the database does not give the stocks for.

@@ -43,7 +43,7 @@ pub(crate) fn open(
             connected.map_err(|reason| access.error("connect to", reason, CORRECT))?;
         let opened = begin(&client, durability, stock).await;
         // What was not committed goes with the connection.
-        talking.abort();
+        drop(talking);
         opened.map_err(|closed| match closed {
             Closed::Told(error) => access.error("open", reason(&error), CORRECT),
             Closed::Refused(reason) => {

@@ -39,10 +39,17 @@ pub(super) const CARRY_OUT: &str =
 pub(super) const FILL: &str = "INSERT INTO ioloom_exchange.stock (id, remaining, price)
     SELECT * FROM unnest($1::bigint[], $2::integer[], $3::integer[])";
 
-/// Takes old orders out, and notes for each client up to which of its orders that was.
+/// Has the database keep something that nobody reads: a commit that waits for its disk as orders do.
+pub(super) const KEEP: &str = "SELECT pg_logical_emit_message(true, 'ioloom', 'there')";
+
+/// Takes old orders out, so many that nobody waits long, and notes for each client up to which of its
+/// orders that was. Those that another server takes out are left to it.
 pub(super) const TRIM: &str = "
     WITH old AS (
-        DELETE FROM ioloom_exchange.orders WHERE seq <= $1 RETURNING client, request)
+        DELETE FROM ioloom_exchange.orders WHERE seq IN (
+            SELECT seq FROM ioloom_exchange.orders WHERE seq <= $1
+            ORDER BY seq LIMIT 2000 FOR UPDATE SKIP LOCKED)
+        RETURNING client, request)
     INSERT INTO ioloom_exchange.forgotten AS known (client, request)
     SELECT client, ioloom_exchange.turned(max(ioloom_exchange.turned(request)))
     FROM old WHERE client NOT LIKE '#%' GROUP BY client ORDER BY client

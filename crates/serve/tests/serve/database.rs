@@ -1,9 +1,9 @@
 //! Servers before a PostgreSQL database: what every model answers, what two servers make of the same
-//! orders, what cannot be had, and a database that is killed while clients order.
+//! orders, what cannot be had, and a database that is killed or stopped while clients order.
 //!
 //! Where PostgreSQL is not installed each test says so and passes.
 
-use crate::bench::{Bench, Client, STOCKS, config, every_model};
+use crate::bench::{Bench, Client, STOCKS, config, every_model, is_possible, without_crowds};
 use ioloom_load::check::{Lists, STATES_MAX, Verdict, check};
 use ioloom_load::{Event, History, Op, Outcome};
 use ioloom_serve::{Config, DatabaseChoice, Durability, Model, ServeError, Server};
@@ -104,8 +104,8 @@ fn two_servers_answer_as_one_exchange() {
                 let (server, events) = (&servers[number % 2], &events);
                 scope.spawn(move || {
                     let mut client = Client::new(server.address);
-                    assert_eq!(client.ask("HELLO stock/2"), "HELLO stock/2 window=128\n");
-                    for at in 0..50 {
+                    client.ask(&format!("HELLO stock/2 client=h{number}"));
+                    for at in 1..=50 {
                         let event = one_event(&mut client, number, at);
                         events.lock().unwrap().push(event);
                     }
@@ -127,10 +127,8 @@ fn one_event(client: &mut Client, number: usize, at: usize) -> Event {
         if mixed.is_multiple_of(2) { (Side::Buy, "BUY") } else { (Side::Sell, "SELL") };
     let is_list = mixed.is_multiple_of(7);
     let call_ns = clock::monotonic_ns();
-    let said = match is_list {
-        true => client.ask(&format!("{at} SHOW")),
-        false => client.ask(&format!("{at} {word} {stock} {count}")),
-    };
+    let request = if is_list { "SHOW".to_owned() } else { format!("{word} {stock} {count}") };
+    let said = until_known(client, &format!("{at} {request}"), &AtomicUsize::new(0));
     let words: Vec<&str> = said.split_whitespace().collect();
     let outcome = match words[1..] {
         ["OK", left, _] => Outcome::Done(left.parse().ok()),
@@ -191,6 +189,11 @@ fn what_is_forgotten_is_not_carried_out_again() {
     // As if a million orders lay between.
     postgres.sql("old", "SELECT setval('ioloom_exchange.number', 1004999)");
     assert_eq!(client.ask("2 BUY 1 1"), "2 OK 997 1005000\n");
+    // Old orders are taken out when everybody has an answer.
+    let old = "SELECT count(*) FROM ioloom_exchange.orders WHERE seq < 3";
+    while postgres.sql("old", old) != "0" {
+        std::thread::sleep(Duration::from_millis(10));
+    }
     for (ask, told) in [
         ("1 BUY 1 1", "1 ERR too-old\n"),
         ("3 BUY 1 1", "3 ERR too-old\n"),
@@ -296,7 +299,7 @@ fn a_server_that_does_not_sync_promises_nothing() {
 /// Sends an order until it is answered for good; a server may say that it could not ask, or does not
 /// know.
 fn until_known(client: &mut Client, order: &str, doubts: &AtomicUsize) -> String {
-    for _ in 0..2000 {
+    for _ in 0..12_000 {
         let said = client.ask(order);
         if !said.ends_with("ERR busy\n") && !said.ends_with("ERR unknown-outcome\n") {
             return said;
@@ -369,6 +372,75 @@ fn a_killed_database_keeps_what_was_acknowledged() {
             let expected = format!("{} {} {}\n", at + 1, 1_000_000 - taken, (at + 1) * 10);
             assert_eq!(client.line(), expected, "{durability}");
         }
+    }
+}
+
+/// Orders that are refused one after the other while the database does not answer.
+const REFUSED: usize = 100;
+
+fn health(bench: &Bench) -> String {
+    let mut http = Client::new(bench.address);
+    http.say("GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+    String::from_utf8(http.rest()).unwrap()
+}
+
+fn named(bench: &Bench) -> Client {
+    let mut client = Client::new(bench.address);
+    client.ask("HELLO stock/2 client=a");
+    client
+}
+
+/// What a server does whose database is there and does not answer: one order waits for it and holds
+/// nobody up for ever, all others are refused at once.
+fn refuses(bench: &Bench, model: Model) {
+    let mut client = named(bench);
+    client.say("2 BUY 1 1\n");
+    if model != Model::Iterative {
+        assert!(health(bench).contains(" 200 OK"), "{model}");
+    }
+    let said = client.line();
+    assert!(["2 ERR busy\n", "2 ERR unknown-outcome\n"].contains(&said.as_str()), "{said}");
+    for id in 3..3 + REFUSED {
+        assert_eq!(client.ask(&format!("{id} BUY 1 1")), format!("{id} ERR busy\n"), "{model}");
+    }
+    assert_eq!(client.ask("1 SHOW"), "1 ERR busy\n", "{model}");
+    drop(client);
+    let told = health(bench);
+    assert!(told.contains("\r\n\r\ntrouble\n") && told.contains("\ntrouble no answer"), "{told}");
+}
+
+/// The database stops and goes on. Whoever waits for it holds up all connections of its loop, so every
+/// model must refuse in place of waiting; and when it answers again, so do the servers, by themselves.
+#[test]
+fn a_database_that_does_not_answer_holds_nobody_up() {
+    let Some(postgres) = Postgres::start(&[]) else { return };
+    let _beside = without_crowds();
+    let models = Model::ALL.iter().copied().filter(|model| is_possible(*model));
+    let start = |model| (model, bench(model, &postgres.database(&name_of(model))));
+    let all: Vec<(Model, Bench)> = models.map(start).collect();
+    let each = |test: &(dyn Fn(&Bench, Model) + Sync)| {
+        std::thread::scope(|scope| {
+            for (model, bench) in &all {
+                scope.spawn(move || test(bench, *model));
+            }
+        });
+    };
+    each(&|bench, model| assert_eq!(named(bench).ask("1 BUY 1 1"), "1 OK 999 1\n", "{model}"));
+    postgres.pause();
+    each(&refuses);
+    postgres.resume();
+    each(&|bench, model| {
+        let mut client = named(bench);
+        let doubts = AtomicUsize::new(0);
+        for id in 1..3 + REFUSED {
+            let said = until_known(&mut client, &format!("{id} BUY 1 1"), &doubts);
+            assert!(said.starts_with(&format!("{id} OK ")), "{model}: {said}");
+        }
+        assert!(health(bench).contains("\r\n\r\nok\n"), "{model}");
+    });
+    for (model, _) in &all {
+        let left = "SELECT 1000 - remaining FROM ioloom_exchange.stock WHERE id = 1";
+        assert_eq!(postgres.sql(&name_of(*model), left), (2 + REFUSED).to_string(), "{model}");
     }
 }
 

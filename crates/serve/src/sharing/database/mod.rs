@@ -12,9 +12,13 @@
 //! jobs ─┘           └─ thread ─ connection ─┘
 //! ```
 //!
-//! When the database cannot be reached, what was not sent is answered as busy, and what was sent is asked
-//! for again on a new connection for some seconds (`crate::database::Link`). The server goes on: nothing
-//! in it is ahead of the database, so there is nothing to lose.
+//! Whoever waits holds up all connections of its loop, so no question is waited for longer than a second
+//! (`crate::database::Link`). One that is not answered by then is the last one: the database counts as
+//! away, everything else is answered as busy at once (`queue`), and the threads connect anew beside the
+//! loops, with pauses that grow. The server goes on: nothing in it is ahead of the database, so there is
+//! nothing to lose.
+
+mod queue;
 
 use super::desk::{Desk, hand_over};
 use super::{Job, Strategy};
@@ -24,34 +28,23 @@ use crate::error::ServeError;
 use crate::journal::{Broken, Journal};
 use crate::store::ORDERS_KEPT;
 use ioloom_exchange::{Answer, Ask, Exchange, Shown, Stop};
-use std::collections::{HashMap, VecDeque};
+use queue::{Errand, Queue, Turn};
+use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Sender, channel};
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 /// Orders of one transaction at most: its stocks are locked until all of them are carried out.
 const ORDERS_MAX: usize = 512;
 /// Numbers after which old orders are taken out.
-const TRIM_EVERY: u64 = 5_000;
-
-enum Errand {
-    Jobs(Vec<Job>, Arc<Desk>),
-    Snapshot(Sender<Result<(Exchange, u64), String>>),
-}
-
-#[derive(Default)]
-struct Queue {
-    waiting: Mutex<Waiting>,
-    arrived: Condvar,
-}
-
-#[derive(Default)]
-struct Waiting {
-    errands: VecDeque<Errand>,
-    is_over: bool,
-}
+const TRIM_EVERY: u64 = 1_000;
+/// The first pause between two tries to connect; each is twice as long as the one before it.
+const PAUSE_MIN: Duration = Duration::from_millis(50);
+/// The longest pause between two tries.
+const PAUSE_MAX: Duration = Duration::from_secs(1);
 
 /// What the threads share.
 struct Room {
@@ -64,6 +57,7 @@ struct Room {
     unnamed: AtomicU64,
     /// How often orders up to some number were taken out, in steps.
     trimmed: AtomicU64,
+    /// What was wrong with the latest question.
     trouble: Mutex<Option<String>>,
 }
 
@@ -97,7 +91,13 @@ impl Database {
         });
         let mut all = Self { room: Arc::clone(&room), threads: Vec::new() };
         for number in 0..connections {
-            let (room, link) = (Arc::clone(&room), Link::new(opened.access.clone())?);
+            let mut link = Link::new(opened.access.clone())?;
+            if number == 0 {
+                // Who begins has one connection, so that the first request waits for none.
+                let made = link.connect(&|| false);
+                made.map_err(|reason| opened.access.unreached(reason))?;
+            }
+            let room = Arc::clone(&room);
             let builder = std::thread::Builder::new().name(format!("database-{number}"));
             let thread = builder
                 .spawn(move || work(&room, link))
@@ -136,72 +136,39 @@ impl Strategy for Database {
     }
 
     fn trouble(&self) -> Option<String> {
-        self.room.trouble.lock().expect("no panic under this lock").clone()
+        let told = || self.room.trouble.lock().expect("no panic under this lock").clone();
+        self.room.queue.away().or_else(told)
     }
 }
 
-impl Queue {
-    /// Leaves something to be done; false if nobody will do it any more.
-    fn put(&self, errand: Errand) -> bool {
-        let mut waiting = self.waiting.lock().expect("no panic under this lock");
-        if waiting.is_over {
-            return false;
-        }
-        waiting.errands.push_back(errand);
-        self.arrived.notify_one();
-        true
-    }
-
-    /// Waits for something to do, and takes about as much as fits into a transaction. Nothing at the
-    /// end.
-    fn take(&self) -> Option<Vec<Errand>> {
-        let mut waiting = self.waiting.lock().expect("no panic under this lock");
-        while waiting.errands.is_empty() {
-            if waiting.is_over {
-                return None;
-            }
-            waiting = self.arrived.wait(waiting).expect("no panic under this lock");
-        }
-        let (mut taken, mut jobs) = (Vec::new(), 0);
-        while jobs < ORDERS_MAX
-            && let Some(errand) = waiting.errands.pop_front()
-        {
-            jobs += if let Errand::Jobs(jobs, _) = &errand { jobs.len() } else { 1 };
-            taken.push(errand);
-        }
-        Some(taken)
-    }
-
-    fn end(&self) {
-        self.waiting.lock().expect("no panic under this lock").is_over = true;
-        self.arrived.notify_all();
-    }
-}
-
+/// Takes errands while there is a connection, else makes one.
 fn work(room: &Room, mut link: Link) {
-    while let Some(errands) = room.queue.take() {
-        let mut parcels: Vec<Parcel> = Vec::new();
-        for errand in errands {
-            match errand {
-                Errand::Jobs(jobs, desk) => parcels.push((jobs, desk)),
-                Errand::Snapshot(sender) => {
-                    let shown = room.noted(link.show());
-                    let stocks = |shown: Shown| (shown.lines.into_iter().collect(), shown.seq);
-                    let _ = sender.send(shown.map(stocks));
+    let (mut losses, mut pause) = (0, PAUSE_MIN);
+    loop {
+        if link.lost().is_some() {
+            losses = room.queue.losses();
+            match link.connect(&|| room.queue.is_over()) {
+                Err(reason) => {
+                    if room.queue.pause(pause, reason) {
+                        return;
+                    }
+                    pause = (2 * pause).min(PAUSE_MAX);
+                    continue;
                 }
+                Ok(()) if room.queue.back(losses) => {
+                    pause = PAUSE_MIN;
+                    let _ = room.noted(Ok(()));
+                }
+                Ok(()) => link.leave("another connection to it was lost"),
             }
         }
-        for (stage, places) in stages(&mut parcels).into_iter().enumerate() {
-            if stage % 2 == 0 {
-                for places in places.chunks(room.orders_at_once) {
-                    room.carry_out(&mut link, &mut parcels, places);
-                }
-            } else {
-                room.show(&mut link, &mut parcels, &places);
-            }
+        match room.queue.take(losses, ORDERS_MAX) {
+            Turn::Errands(errands) => room.run(&mut link, errands),
+            Turn::Connect => link.leave("another connection to it was lost"),
+            Turn::Over => return,
         }
-        for (jobs, desk) in parcels {
-            desk.give_back(jobs, Ok(()));
+        if let Some(reason) = link.lost() {
+            room.queue.lost(losses, reason);
         }
     }
 }
@@ -237,10 +204,35 @@ impl Room {
         result
     }
 
-    fn carry_out(&self, link: &mut Link, parcels: &mut [Parcel], places: &[Place]) {
-        if places.is_empty() {
-            return;
+    /// Does errands with a connection, as far as it lasts; all of them are answered.
+    fn run(&self, link: &mut Link, errands: Vec<Errand>) {
+        let (mut parcels, mut latest) = (Vec::<Parcel>::new(), 0);
+        for errand in errands {
+            match errand {
+                Errand::Jobs(jobs, desk) => parcels.push((jobs, desk)),
+                Errand::Snapshot(sender) => {
+                    let stocks = |shown: Shown| (shown.lines.into_iter().collect(), shown.seq);
+                    let _ = sender.send(self.list(link).map(stocks));
+                }
+            }
         }
+        for (stage, places) in stages(&mut parcels).into_iter().enumerate() {
+            if stage % 2 == 0 {
+                for places in places.chunks(self.orders_at_once) {
+                    latest = latest.max(self.carry_out(link, &mut parcels, places));
+                }
+            } else {
+                self.show(link, &mut parcels, &places);
+            }
+        }
+        for (jobs, desk) in parcels {
+            desk.give_back(jobs, Ok(()));
+        }
+        self.trim(link, latest);
+    }
+
+    /// Carries orders out in one transaction; the largest number among their answers.
+    fn carry_out(&self, link: &mut Link, parcels: &mut [Parcel], places: &[Place]) -> u64 {
         let numbered = |(parcel, place): &Place| {
             let request = &parcels[*parcel].0[*place].request;
             let Ask::Trade(order) = request.ask else { return None };
@@ -253,7 +245,12 @@ impl Room {
             })
         };
         let orders: Vec<Numbered<'_>> = places.iter().filter_map(numbered).collect();
-        let (answers, latest) = match link.carry_out(&orders) {
+        // Who found it lost has waited; nobody else does.
+        let carried = match link.lost() {
+            Some(reason) => Err(Missed::NotTried(reason.to_owned())),
+            None => link.carry_out(&orders),
+        };
+        let (answers, latest) = match carried {
             Ok((answers, latest)) => {
                 let _ = self.noted(Ok(()));
                 (answers, latest)
@@ -272,23 +269,33 @@ impl Room {
         }
         if latest > 0 {
             self.journal.committed_elsewhere(latest);
-            self.trim(link, latest);
         }
+        latest
     }
 
     /// Takes orders out that are older than what is kept, whenever there are some more of them.
+    /// Nobody waits for it but who comes next.
     fn trim(&self, link: &mut Link, latest: u64) {
         let step = latest / TRIM_EVERY;
-        if latest > ORDERS_KEPT && self.trimmed.fetch_max(step, Ordering::Relaxed) < step {
+        let is_due = latest > ORDERS_KEPT && link.lost().is_none();
+        if is_due && self.trimmed.fetch_max(step, Ordering::Relaxed) < step {
             link.trim(latest - ORDERS_KEPT);
         }
+    }
+
+    fn list(&self, link: &mut Link) -> Result<Shown, String> {
+        let shown = match link.lost() {
+            Some(reason) => Err(reason.to_owned()),
+            None => link.show(),
+        };
+        self.noted(shown)
     }
 
     fn show(&self, link: &mut Link, parcels: &mut [Parcel], places: &[Place]) {
         if places.is_empty() {
             return;
         }
-        let answer = match self.noted(link.show()) {
+        let answer = match self.list(link) {
             Ok(shown) => Answer::Shown(Arc::new(shown)),
             Err(_) => Answer::Stopped(Stop::Busy),
         };
@@ -303,7 +310,7 @@ mod tests {
     use super::*;
     use ioloom_exchange::{Form, Order, Request, Side};
 
-    fn job(token: usize, is_list: bool) -> Job {
+    pub(super) fn job(token: usize, is_list: bool) -> Job {
         let order = Order::new(Side::Buy, 1, 1).unwrap();
         let ask = if is_list { Ask::Show } else { Ask::Trade(order) };
         let request = Request { ask, who: None, deadline_ms: None, form: Form::Resp };

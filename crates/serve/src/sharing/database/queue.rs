@@ -1,0 +1,272 @@
+//! What waits for the database, and whether the database is there.
+//!
+//! Nothing waits for a database that is away. The thread that loses it says so here: whatever waits is
+//! answered at once, and so is what comes, until one of the threads has a connection again. So a model
+//! with one loop is held by a database that goes away for as long as one question may take, once.
+//!
+//! ```text
+//!            lost: losses + 1, what waits is refused
+//!   there ─────────────────────────────────────────► away ──┐ what comes is refused;
+//!     ▲                                                │ ▲   │ threads try to connect, with pauses
+//!     └──────────── back, by the count of losses ──────┘ └───┘
+//! ```
+//!
+//! **Losses are counted.** A connection is good for the count at which it began to be made. A thread
+//! whose connection is older makes a new one before it takes anything: it may have been lost with the
+//! one that was found lost, which a network does not tell. And who finds an old connection lost tells
+//! nothing new.
+//!
+//! While the database is not away, some thread has a connection of the latest count, or is about to say
+//! that it lost it; so nothing is left lying. Two conditions are waited for apart, so that what arrives
+//! wakes nobody who only pauses.
+
+use crate::sharing::Job;
+use crate::sharing::desk::Desk;
+use ioloom_exchange::{Answer, Exchange, Stop};
+use std::collections::VecDeque;
+use std::sync::mpsc::Sender;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::time::Duration;
+
+/// Something that the database is needed for.
+pub(super) enum Errand {
+    Jobs(Vec<Job>, Arc<Desk>),
+    Snapshot(Sender<Result<(Exchange, u64), String>>),
+}
+
+impl Errand {
+    fn jobs(&self) -> usize {
+        if let Self::Jobs(jobs, _) = self { jobs.len() } else { 1 }
+    }
+
+    /// Answers that it cannot be done now.
+    fn refuse(self, reason: &str) {
+        match self {
+            Self::Jobs(mut jobs, desk) => {
+                for job in &mut jobs {
+                    if job.is_open() {
+                        job.answer = Some(Answer::Stopped(Stop::Busy));
+                    }
+                }
+                desk.give_back(jobs, Ok(()));
+            }
+            Self::Snapshot(sender) => {
+                let _ = sender.send(Err(reason.to_owned()));
+            }
+        }
+    }
+}
+
+/// What a thread is to do next.
+pub(super) enum Turn {
+    Errands(Vec<Errand>),
+    /// Make a new connection: the one of this count may have been lost.
+    Connect,
+    Over,
+}
+
+#[derive(Default)]
+pub(super) struct Queue {
+    waiting: Mutex<Waiting>,
+    arrived: Condvar,
+    ended: Condvar,
+}
+
+#[derive(Default)]
+struct Waiting {
+    errands: VecDeque<Errand>,
+    is_over: bool,
+    /// How often the database was lost.
+    losses: u64,
+    /// Why it is away, if it is.
+    away: Option<String>,
+}
+
+impl Queue {
+    fn lock(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().expect("no panic under this lock")
+    }
+
+    /// Leaves something to be done, or answers it if the database is away; false if nobody will do it
+    /// any more.
+    pub(super) fn put(&self, errand: Errand) -> bool {
+        let mut waiting = self.lock();
+        if waiting.is_over {
+            return false;
+        }
+        if let Some(reason) = waiting.away.clone() {
+            drop(waiting);
+            errand.refuse(&reason);
+            return true;
+        }
+        waiting.errands.push_back(errand);
+        self.arrived.notify_one();
+        true
+    }
+
+    /// Waits for something to do, and takes about as much as `most` jobs; for a thread whose connection
+    /// began at this count of losses.
+    pub(super) fn take(&self, losses: u64, most: usize) -> Turn {
+        let mut waiting = self.lock();
+        loop {
+            if waiting.losses != losses {
+                // Whoever may take what is there may not have been told of it.
+                self.arrived.notify_one();
+                return if waiting.is_over { Turn::Over } else { Turn::Connect };
+            }
+            if !waiting.errands.is_empty() {
+                break;
+            }
+            if waiting.is_over {
+                return Turn::Over;
+            }
+            waiting = self.arrived.wait(waiting).expect("no panic under this lock");
+        }
+        let (mut taken, mut jobs) = (Vec::new(), 0);
+        while jobs < most
+            && let Some(errand) = waiting.errands.pop_front()
+        {
+            jobs += errand.jobs();
+            taken.push(errand);
+        }
+        Turn::Errands(taken)
+    }
+
+    /// The database is away, as a connection of this count has found. What waits is answered.
+    pub(super) fn lost(&self, losses: u64, reason: &str) {
+        let mut waiting = self.lock();
+        if waiting.losses != losses {
+            return;
+        }
+        waiting.losses += 1;
+        waiting.away = Some(reason.to_owned());
+        let refused = std::mem::take(&mut waiting.errands);
+        drop(waiting);
+        self.arrived.notify_all();
+        for errand in refused {
+            errand.refuse(reason);
+        }
+    }
+
+    /// How often the database was lost; asked before a connection is made.
+    pub(super) fn losses(&self) -> u64 {
+        self.lock().losses
+    }
+
+    /// A connection is there that began at this count; false if it may have been lost since.
+    pub(super) fn back(&self, losses: u64) -> bool {
+        let mut waiting = self.lock();
+        let is_good = waiting.losses == losses;
+        if is_good {
+            waiting.away = None;
+        }
+        is_good
+    }
+
+    /// Pauses before the next try to connect, after one that ended so; true at the end.
+    pub(super) fn pause(&self, pause: Duration, reason: String) -> bool {
+        let mut waiting = self.lock();
+        if let Some(away) = &mut waiting.away {
+            *away = reason;
+        }
+        let is_on = |waiting: &mut Waiting| !waiting.is_over;
+        let paused = self.ended.wait_timeout_while(waiting, pause, is_on);
+        paused.expect("no panic under this lock").0.is_over
+    }
+
+    /// Why the database is away, if it is.
+    pub(super) fn away(&self) -> Option<String> {
+        self.lock().away.clone()
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        self.lock().is_over
+    }
+
+    /// Nothing is taken any more but what is there.
+    pub(super) fn end(&self) {
+        self.lock().is_over = true;
+        self.arrived.notify_all();
+        self.ended.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::job;
+    use super::*;
+    use crate::sharing::desk::hand_over;
+    use std::sync::mpsc::channel;
+
+    fn busy(queue: &Queue) -> bool {
+        let mut jobs = vec![job(1, false), job(2, true)];
+        hand_over(&mut jobs, |jobs, desk| queue.put(Errand::Jobs(jobs, desk))).unwrap();
+        jobs.iter().all(|job| matches!(job.answer, Some(Answer::Stopped(Stop::Busy))))
+    }
+
+    /// Nobody takes anything here: whoever waited for a thread would wait for ever.
+    #[test]
+    fn nothing_waits_for_a_database_that_is_away() {
+        let queue = Queue::default();
+        queue.lost(0, "gone");
+        assert!(busy(&queue));
+        let (sender, receiver) = channel();
+        assert!(queue.put(Errand::Snapshot(sender)));
+        assert_eq!(receiver.recv().unwrap().unwrap_err(), "gone");
+        assert_eq!(queue.away().unwrap(), "gone");
+        assert!(!queue.pause(Duration::ZERO, "not there yet".to_owned()));
+        assert_eq!(queue.away().unwrap(), "not there yet");
+        queue.end();
+        assert!(queue.pause(Duration::MAX, String::new()));
+    }
+
+    #[test]
+    fn what_waits_is_answered_when_the_database_is_lost() {
+        let queue = Queue::default();
+        let (sender, receiver) = channel();
+        assert!(queue.put(Errand::Snapshot(sender)));
+        let waits = std::thread::scope(|scope| {
+            let waits = scope.spawn(|| busy(&queue));
+            while queue.lock().errands.len() < 2 {
+                std::thread::yield_now();
+            }
+            queue.lost(0, "gone");
+            waits.join().unwrap()
+        });
+        assert!(waits && receiver.recv().unwrap().is_err());
+    }
+
+    #[test]
+    fn an_old_connection_takes_nothing_and_tells_nothing_new() {
+        let queue = Queue::default();
+        queue.lost(0, "gone");
+        assert_eq!(queue.losses(), 1);
+        assert!(!queue.back(0), "it began before the loss");
+        assert!(queue.away().is_some());
+        assert!(queue.back(1));
+        // Found late, and known.
+        queue.lost(0, "gone");
+        assert!(queue.away().is_none());
+        let (sender, _receiver) = channel();
+        assert!(queue.put(Errand::Snapshot(sender)));
+        assert!(matches!(queue.take(0, 1), Turn::Connect));
+        assert!(matches!(queue.take(1, 1), Turn::Errands(errands) if errands.len() == 1));
+        queue.end();
+        assert!(matches!(queue.take(1, 1), Turn::Over));
+        assert!(matches!(queue.take(0, 1), Turn::Over));
+    }
+
+    #[test]
+    fn about_as_much_is_taken_as_fits() {
+        let queue = Queue::default();
+        let parcel = || Errand::Jobs(vec![job(1, false), job(1, false)], Arc::<Desk>::default());
+        for _ in 0..3 {
+            assert!(queue.put(parcel()));
+        }
+        let sizes = [2, 1].map(|_| match queue.take(0, 3) {
+            Turn::Errands(errands) => errands.len(),
+            _ => 0,
+        });
+        assert_eq!(sizes, [2, 1]);
+    }
+}
