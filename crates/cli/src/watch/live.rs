@@ -124,9 +124,9 @@ fn lines(a: &Sample, b: &Sample, names: &[String], elapsed: Duration, width: usi
         format!(
             "page-in {}  page-out {}  faults {}/s  freed {}",
             told(paged.map(|p| p.pgpgin_kib_per_s), &kib),
-            told(paged.map(|p| p.pgpgout_kib_per_s), &kib),
-            told(paged.map(|p| p.fault_per_s), &|n| format_count(n as u64)),
-            told(paged.map(|p| p.pgfree_per_s), &|n| size(n * page as f64)),
+            told(paged.and_then(|p| p.pgpgout_kib_per_s), &kib),
+            told(paged.and_then(|p| p.fault_per_s), &|n| format_count(n as u64)),
+            told(paged.and_then(|p| p.pgfree_per_s), &|n| size(n * page as f64)),
         ),
         format!(
             "dirty {} of {}  writing {}  cache {}  free {}",

@@ -3,13 +3,15 @@
 /// Where a counter stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Origin {
-    /// /proc/vmstat, each time.
+    /// /proc/vmstat, in each sample.
     Vmstat,
-    /// /proc/meminfo, every tenth time and at marks.
+    /// /proc/vmstat further down, with [`Scope::All`](super::Scope::All).
+    VmstatBelow,
+    /// /proc/meminfo, with [`Scope::All`](super::Scope::All).
     Meminfo,
-    /// /proc/pressure, each time.
+    /// /proc/pressure, with [`Scope::All`](super::Scope::All).
     Pressure,
-    /// /proc/PID/io of the watched processes, each time.
+    /// /proc/PID/io of the watched processes, with [`Scope::Work`](super::Scope::Work) and more.
     Task,
 }
 
@@ -61,20 +63,20 @@ macro_rules! fields {
 fields! {
     PageIn = Vmstat "pgpgin" Sum "KiB" "Counted when submitted, for any request to a device.";
     PageOut = Vmstat "pgpgout" Sum "KiB" "Counted when submitted: direct writes and the journal too.";
-    Faults = Vmstat "pgfault" Sum "faults" "";
-    MajorFaults = Vmstat "pgmajfault" Sum "faults" "Those that had to wait for a device.";
-    Freed = Vmstat "pgfree" Sum "pages" "Removing a cached file shows here.";
-    ScannedBackground = Vmstat "pgscan_kswapd" Sum "pages" "";
-    ScannedDirect = Vmstat "pgscan_direct" Sum "pages" "By tasks that needed memory themselves.";
-    StolenAnon = Vmstat "pgsteal_anon" Sum "pages" "";
-    StolenFile = Vmstat "pgsteal_file" Sum "pages" "";
+    Faults = VmstatBelow "pgfault" Sum "faults" "";
+    MajorFaults = VmstatBelow "pgmajfault" Sum "faults" "Those that had to wait for a device.";
+    Freed = VmstatBelow "pgfree" Sum "pages" "Removing a cached file shows here.";
+    ScannedBackground = VmstatBelow "pgscan_kswapd" Sum "pages" "";
+    ScannedDirect = VmstatBelow "pgscan_direct" Sum "pages" "By tasks that needed memory themselves.";
+    StolenAnon = VmstatBelow "pgsteal_anon" Sum "pages" "";
+    StolenFile = VmstatBelow "pgsteal_file" Sum "pages" "";
     RefaultedFile = Vmstat "workingset_refault_file" Sum "pages" "Wanted again soon after they were reclaimed.";
-    StallsNormal = Vmstat "allocstall_normal" Sum "stalls" "";
-    StallsMovable = Vmstat "allocstall_movable" Sum "stalls" "";
+    StallsNormal = VmstatBelow "allocstall_normal" Sum "stalls" "";
+    StallsMovable = VmstatBelow "allocstall_movable" Sum "stalls" "";
     Dirtied = Vmstat "nr_dirtied" Sum "pages" "";
     Written = Vmstat "nr_written" Sum "pages" "";
     ThrottledWritten = Vmstat "nr_throttled_written" Sum "pages" "Written while reclaim was held back.";
-    CacheDrops = Vmstat "drop_pagecache" Sum "drops" "";
+    CacheDrops = VmstatBelow "drop_pagecache" Sum "drops" "";
     Free = Vmstat "nr_free_pages" Level "pages" "";
     FilePages = Vmstat "nr_file_pages" Level "pages" "Shared memory included, which cannot be dropped.";
     Shared = Vmstat "nr_shmem" Level "pages" "";

@@ -6,13 +6,23 @@
 //! hold the kernel's counters as they are; rates come from differences, so a phase between two
 //! marks is exact and needs no interpolation: a mark takes a sample of its own ([`Sampler::mark`]).
 //!
-//! Each file is kept open and read with one call into a buffer of its own, without allocating.
-//! /proc/vmstat is the dear one (the kernel adds up all processors and writes all lines): it is read
-//! only as far as its last wanted line. /proc/meminfo, of which only a few lines cannot be had from
-//! vmstat, is read every tenth time and at marks; so are devices that have done nothing for a while,
-//! whose first work may stand up to nine samples late. Pressure, which the kernel adds up over all
-//! processors for each reader, is read every fifth time. Memory is bounded:
-//! when it is full every second sample goes and the period doubles; marks stay.
+//! Each file is kept open and read with one call into a buffer of its own, without allocating. A
+//! thread that wakes finds the caches full of others' data, so that each further file costs more
+//! than its text: some 5 µs, and /proc/vmstat, where the kernel adds up all processors, twice to four
+//! times that. So not everything is read each time:
+//!
+//! | what | source | read |
+//! |---|---|---|
+//! | page-in, page-out, dirty, writeback, their limits, free, cached, refaults | first lines of vmstat | each time |
+//! | devices (`-d -p`), what the watched processes read and wrote | sysfs, /proc/PID/io | every 50 ms |
+//! | faults, freed, scanned, stolen, stalls (the rest of `-B`) | last lines of vmstat | every 100 ms |
+//! | memory (`-r`), pressure | meminfo, /proc/pressure | every 100 ms |
+//!
+//! Marks, the first and the last sample have everything, and where the period is longer than that, so
+//! has each. What was not read is unknown in a sample, never what it was before. Times of devices
+//! grow in ticks of the kernel, often 4 ms: shorter steps would say little of them.
+//!
+//! Memory is bounded: when it is full every second sample goes and the period doubles; marks stay.
 //!
 //! What the numbers do not say: page-in and page-out count what is *submitted* to any device, direct
 //! input and output and the journal included, and once more below a loop or stacked device. `nr_dirty`

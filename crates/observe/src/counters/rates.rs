@@ -5,33 +5,34 @@ use super::read::Sample;
 use ioloom_sys::proc::DiskCounters;
 use serde::Serialize;
 
-/// Paging per second, the columns of `sar -B`, and what belongs beside them.
+/// Paging per second, the columns of `sar -B`, and what belongs beside them. What was not read for
+/// both samples is `None`.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
 pub struct PagingRates {
     /// Brought in from devices, KiB.
     pub pgpgin_kib_per_s: f64,
     /// Given to devices, KiB.
-    pub pgpgout_kib_per_s: f64,
+    pub pgpgout_kib_per_s: Option<f64>,
     /// Page faults.
-    pub fault_per_s: f64,
+    pub fault_per_s: Option<f64>,
     /// Page faults that waited for a device.
-    pub majflt_per_s: f64,
+    pub majflt_per_s: Option<f64>,
     /// Pages freed.
-    pub pgfree_per_s: f64,
+    pub pgfree_per_s: Option<f64>,
     /// Pages scanned by the kernel's own thread.
-    pub pgscank_per_s: f64,
+    pub pgscank_per_s: Option<f64>,
     /// Pages scanned by tasks that needed memory.
-    pub pgscand_per_s: f64,
+    pub pgscand_per_s: Option<f64>,
     /// Pages reclaimed.
-    pub pgsteal_per_s: f64,
+    pub pgsteal_per_s: Option<f64>,
     /// Pages reclaimed of those scanned, percent; 0 if none was scanned.
-    pub vmeff_percent: f64,
+    pub vmeff_percent: Option<f64>,
     /// Pages made dirty.
-    pub dirtied_per_s: f64,
+    pub dirtied_per_s: Option<f64>,
     /// Pages written.
-    pub written_per_s: f64,
+    pub written_per_s: Option<f64>,
     /// Pages wanted again soon after they were reclaimed.
-    pub refault_per_s: f64,
+    pub refault_per_s: Option<f64>,
 }
 
 /// Memory now, the columns of `sar -r`, KiB.
@@ -92,13 +93,16 @@ fn seconds(a: &Sample, b: &Sample) -> Option<f64> {
 /// Paging between two samples; `None` where /proc/vmstat is not there.
 pub fn paging(a: &Sample, b: &Sample) -> Option<PagingRates> {
     let seconds = seconds(a, b)?;
-    let grown = |field: Field| Some(b.get(field)?.saturating_sub(a.get(field)?) as f64);
-    let rate = |field: Field| grown(field).map_or(0.0, |sum| sum / seconds);
-    grown(Field::PageIn)?;
-    let scanned = rate(Field::ScannedBackground) + rate(Field::ScannedDirect);
-    let stolen = rate(Field::StolenAnon) + rate(Field::StolenFile);
+    let rate = |field: Field| {
+        let grown = b.get(field)?.saturating_sub(a.get(field)?);
+        Some(grown as f64 / seconds)
+    };
+    let both = |one: Option<f64>, other: Option<f64>| Some(one? + other?);
+    let scanned = both(rate(Field::ScannedBackground), rate(Field::ScannedDirect));
+    let stolen = both(rate(Field::StolenAnon), rate(Field::StolenFile));
+    let part = |(stolen, of): (f64, f64)| if of > 0.0 { stolen / of * 100.0 } else { 0.0 };
     Some(PagingRates {
-        pgpgin_kib_per_s: rate(Field::PageIn),
+        pgpgin_kib_per_s: rate(Field::PageIn)?,
         pgpgout_kib_per_s: rate(Field::PageOut),
         fault_per_s: rate(Field::Faults),
         majflt_per_s: rate(Field::MajorFaults),
@@ -106,7 +110,7 @@ pub fn paging(a: &Sample, b: &Sample) -> Option<PagingRates> {
         pgscank_per_s: rate(Field::ScannedBackground),
         pgscand_per_s: rate(Field::ScannedDirect),
         pgsteal_per_s: stolen,
-        vmeff_percent: if scanned > 0.0 { stolen / scanned * 100.0 } else { 0.0 },
+        vmeff_percent: stolen.zip(scanned).map(part),
         dirtied_per_s: rate(Field::Dirtied),
         written_per_s: rate(Field::Written),
         refault_per_s: rate(Field::RefaultedFile),
@@ -196,13 +200,16 @@ mod tests {
             let fields = [
                 (Field::PageIn, pgpgin),
                 (Field::ScannedBackground, scanned),
+                (Field::ScannedDirect, 0),
+                (Field::StolenAnon, 0),
                 (Field::StolenFile, stolen),
             ];
             Sample::for_test(at_ns, &fields, None)
         };
         let seen = paging(&at(0, 100, 0, 0), &at(500_000_000, 600, 200, 150)).unwrap();
-        assert_eq!((seen.pgpgin_kib_per_s, seen.pgscank_per_s), (1000.0, 400.0));
-        assert_eq!(seen.vmeff_percent, 75.0);
+        assert_eq!((seen.pgpgin_kib_per_s, seen.pgscank_per_s), (1000.0, Some(400.0)));
+        assert_eq!(seen.vmeff_percent, Some(75.0));
+        assert_eq!(seen.fault_per_s, None, "what was not read is no zero");
         assert_eq!(paging(&Sample::for_test(0, &[], None), &at(1, 2, 3, 4)), None);
     }
 }

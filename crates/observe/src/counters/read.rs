@@ -9,8 +9,6 @@ use std::path::{Path, PathBuf};
 
 /// Devices that are sampled at most: those that moved the most bytes so far.
 pub const DEVICES_MAX: usize = 4;
-/// Readings without a change after which a device is idle.
-const IDLE_READS: u32 = 10;
 /// Processes whose input and output is sampled at most.
 const PROCESSES_MAX: usize = 64;
 /// Bytes by which the numbers before the last wanted one may grow from one sample to the next; where
@@ -19,8 +17,11 @@ const GROWTH_BYTES: usize = 64;
 /// What stands for an unknown number: no counter reaches it.
 const UNKNOWN: u64 = u64::MAX;
 
-const VMSTAT: [&str; 23] = keys(Origin::Vmstat);
+const VMSTAT: [&str; 13] = keys(Origin::Vmstat);
+const VMSTAT_BELOW: [&str; 10] = keys(Origin::VmstatBelow);
 const MEMINFO: [&str; 11] = keys(Origin::Meminfo);
+/// Names of one origin at most.
+const NAMES_MAX: usize = VMSTAT.len();
 
 /// The names of the fields of an origin, in their order.
 const fn keys<const N: usize>(origin: Origin) -> [&'static str; N] {
@@ -37,14 +38,14 @@ const fn keys<const N: usize>(origin: Origin) -> [&'static str; N] {
     found
 }
 
-/// How much of it all is read.
+/// How much of it all is read: each holds what the one before it does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Scope {
-    /// What changes from one hundredth of a second to the next: paging, busy devices, tasks.
-    Quick,
-    /// Pressure as well: the kernel sums it up over all processors for each reader.
-    Pressure,
-    /// Everything: /proc/meminfo and idle devices too.
+    /// Pages on their way to and from devices, and those that wait for it.
+    Paging,
+    /// What devices and the watched processes did.
+    Work,
+    /// Everything.
     All,
 }
 
@@ -57,6 +58,8 @@ pub struct Sample {
     pub width_ns: u32,
     /// Index of the mark that it was taken for.
     pub mark: Option<u16>,
+    /// How much was read for it.
+    pub scope: Scope,
     fields: [u64; Field::COUNT],
     disks: [Option<DiskCounters>; DEVICES_MAX],
 }
@@ -66,6 +69,7 @@ impl Sample {
         at_ns: 0,
         width_ns: 0,
         mark: None,
+        scope: Scope::All,
         fields: [UNKNOWN; Field::COUNT],
         disks: [None; DEVICES_MAX],
     };
@@ -75,13 +79,19 @@ impl Sample {
         Some(self.fields[field.at()]).filter(|value| *value != UNKNOWN)
     }
 
-    /// The counters of device `index` of the reader's devices.
+    /// The counters of device `index` of the reader's devices; `None` if they were not read this time.
     pub fn disk(&self, index: usize) -> Option<&DiskCounters> {
         self.disks.get(index)?.as_ref()
     }
 
     pub(super) fn set(&mut self, field: Field, value: Option<u64>) {
         self.fields[field.at()] = value.unwrap_or(UNKNOWN);
+    }
+
+    /// Sets all fields of an origin, in their order.
+    fn set_all(&mut self, origin: Origin, values: &[Option<u64>]) {
+        let fields = Field::ALL.iter().filter(|field| field.origin() == origin);
+        fields.zip(values).for_each(|(field, value)| self.set(*field, *value));
     }
 
     #[cfg(test)]
@@ -97,31 +107,38 @@ impl Sample {
     }
 }
 
-/// A block device that is sampled.
+/// A text of lines `name value`, and which of them are wanted.
 #[derive(Debug)]
-struct Device {
-    name: String,
+struct Named {
     file: Kept,
-    last: Option<DiskCounters>,
-    /// Readings since it last did something.
-    idle: u32,
-    /// Read each time, also when it is idle.
-    always: bool,
+    /// Names by origin; those that are wanted most often stand first, here and in the text.
+    groups: Vec<(Origin, Keyed)>,
 }
 
-impl Device {
-    fn new(name: String, file: Kept, always: bool) -> Self {
-        Self { name, file, last: None, idle: 0, always }
-    }
-
-    /// Its counters; those of an idle one are as they were, unless `all` are read.
-    fn read(&mut self, all: bool) -> Option<DiskCounters> {
-        if self.idle < IDLE_READS || self.always || all {
-            let now = self.file.read().ok().and_then(parse_disk_counters);
-            self.idle = if now == self.last { self.idle.saturating_add(1) } else { 0 };
-            self.last = now;
+impl Named {
+    /// Puts the numbers of the first `groups` into the sample. No more of the text is read than they
+    /// need, unless it is another one than before.
+    fn read(&mut self, groups: usize, sample: &mut Sample) {
+        let groups = &mut self.groups[..groups];
+        let reach = groups.iter().map(|(_, keyed)| keyed.reach()).max().unwrap_or(0) + GROWTH_BYTES;
+        let mut numbers = [None; NAMES_MAX];
+        let mut part = |text: &str| {
+            groups.iter_mut().all(|(origin, keyed)| {
+                let numbers = &mut numbers[..keyed.count()];
+                let found = keyed.read_part(text, numbers);
+                sample.set_all(*origin, numbers);
+                found
+            })
+        };
+        if self.file.read_first(reach).is_ok_and(&mut part) {
+            return;
         }
-        self.last
+        let Ok(text) = self.file.read_again() else { return };
+        for (origin, keyed) in groups {
+            let numbers = &mut numbers[..keyed.count()];
+            keyed.read(text, numbers);
+            sample.set_all(*origin, numbers);
+        }
     }
 }
 
@@ -129,16 +146,16 @@ impl Device {
 #[derive(Debug)]
 pub struct Reader {
     root: PathBuf,
-    vmstat: Option<(Kept, Keyed)>,
-    meminfo: Option<(Kept, Keyed)>,
+    vmstat: Option<Named>,
+    meminfo: Option<Named>,
     /// Pressure files with their fields for `some` and `full`.
     pressures: Vec<(Kept, Field, Option<Field>)>,
-    devices: Vec<Device>,
+    /// Block devices by name.
+    devices: Vec<(String, Kept)>,
     processes: Vec<(u32, Kept)>,
     /// Largest sums seen: a process that ended and was not waited for takes its own along.
     task_most: [u64; 3],
     missing: Vec<String>,
-    numbers: Vec<Option<u64>>,
 }
 
 impl Reader {
@@ -155,8 +172,13 @@ impl Reader {
             });
             opened.map_err(|e| missing.push(format!("{}: {e}", path.display()))).ok()
         };
-        let vmstat = kept("proc/vmstat", 32 << 10).map(|file| (file, Keyed::new(&VMSTAT)));
-        let meminfo = kept("proc/meminfo", 16 << 10).map(|file| (file, Keyed::new(&MEMINFO)));
+        let vmstat = kept("proc/vmstat", 32 << 10).map(|file| {
+            let often = (Origin::Vmstat, Keyed::new(&VMSTAT));
+            Named { file, groups: vec![often, (Origin::VmstatBelow, Keyed::new(&VMSTAT_BELOW))] }
+        });
+        let meminfo = kept("proc/meminfo", 16 << 10);
+        let meminfo = meminfo
+            .map(|file| Named { file, groups: vec![(Origin::Meminfo, Keyed::new(&MEMINFO))] });
         let pressures = [
             ("proc/pressure/cpu", Field::CpuSome, None),
             ("proc/pressure/io", Field::IoSome, Some(Field::IoFull)),
@@ -174,7 +196,6 @@ impl Reader {
             processes: Vec::new(),
             task_most: [0; 3],
             missing: Vec::new(),
-            numbers: vec![None; VMSTAT.len().max(MEMINFO.len())],
         };
         reader.missing = missing;
         reader.find_devices();
@@ -183,7 +204,7 @@ impl Reader {
 
     /// Names of the devices, in the order of [`Sample::disk`].
     pub fn devices(&self) -> Vec<String> {
-        self.devices.iter().map(|device| device.name.clone()).collect()
+        self.devices.iter().map(|(name, _)| name.clone()).collect()
     }
 
     /// Sources that are not there, with the system's reason.
@@ -206,23 +227,22 @@ impl Reader {
             self.missing.push(format!("{}: no block device", dir.display()));
         }
         let kept = found.into_iter().filter(|(moved, ..)| *moved > 0).take(DEVICES_MAX);
-        self.devices = kept.map(|(_, name, stat)| Device::new(name, stat, false)).collect();
+        self.devices = kept.map(|(_, name, stat)| (name, stat)).collect();
     }
 
     /// Puts a device first, whatever others moved; one that is not there is noted as missing.
     pub fn watch_device(&mut self, name: &str) {
-        let found = self.devices.iter().position(|device| device.name == name);
-        let mut device = match found {
+        let found = self.devices.iter().position(|(known, _)| known == name);
+        let device = match found {
             Some(index) => self.devices.remove(index),
             None => {
                 let path = self.root.join("sys/block").join(name).join("stat");
                 match Kept::open(&path, 512) {
-                    Ok(stat) => Device::new(name.to_owned(), stat, true),
+                    Ok(stat) => (name.to_owned(), stat),
                     Err(e) => return self.missing.push(format!("{}: {e}", path.display())),
                 }
             }
         };
-        device.always = true;
         self.devices.insert(0, device);
         self.devices.truncate(DEVICES_MAX);
     }
@@ -239,34 +259,40 @@ impl Reader {
         }
     }
 
-    /// Reads as much as `scope` says; what is not read is unknown in the sample, but for an idle
-    /// device, which stays as it was.
+    /// Reads as much as `scope` says; what is not read is unknown in the sample.
     pub fn read(&mut self, scope: Scope) -> Sample {
-        let all = scope == Scope::All;
         let start_ns = monotonic_ns();
-        let mut sample = Sample::NONE;
-        if let Some((file, keyed)) = &mut self.vmstat {
-            keyed_into(file, keyed, Origin::Vmstat, &mut self.numbers, &mut sample);
+        let mut sample = Sample { scope, ..Sample::NONE };
+        if let Some(vmstat) = &mut self.vmstat {
+            vmstat.read(if scope == Scope::All { 2 } else { 1 }, &mut sample);
         }
-        if let Some((file, keyed)) = self.meminfo.as_mut().filter(|_| all) {
-            keyed_into(file, keyed, Origin::Meminfo, &mut self.numbers, &mut sample);
+        if scope >= Scope::Work {
+            for ((_, file), into) in self.devices.iter_mut().zip(&mut sample.disks) {
+                *into = file.read().ok().and_then(parse_disk_counters);
+            }
+            self.read_tasks(&mut sample);
         }
-        let pressures = if scope >= Scope::Pressure { &mut self.pressures[..] } else { &mut [] };
-        for (file, some, full) in pressures {
+        if scope == Scope::All {
+            self.read_slow(&mut sample);
+        }
+        let end_ns = monotonic_ns();
+        sample.at_ns = start_ns + (end_ns - start_ns) / 2;
+        sample.width_ns = u32::try_from(end_ns - start_ns).unwrap_or(u32::MAX);
+        sample
+    }
+
+    /// What says little more when it is asked more often.
+    fn read_slow(&mut self, sample: &mut Sample) {
+        if let Some(meminfo) = &mut self.meminfo {
+            meminfo.read(1, sample);
+        }
+        for (file, some, full) in &mut self.pressures {
             let found: Option<Pressure> = file.read().ok().and_then(parse_pressure);
             sample.set(*some, found.map(|found| found.some_us));
             if let Some(full) = full {
                 sample.set(*full, found.and_then(|found| found.full_us));
             }
         }
-        for (device, into) in self.devices.iter_mut().zip(&mut sample.disks) {
-            *into = device.read(all);
-        }
-        self.read_tasks(&mut sample);
-        let end_ns = monotonic_ns();
-        sample.at_ns = start_ns + (end_ns - start_ns) / 2;
-        sample.width_ns = u32::try_from(end_ns - start_ns).unwrap_or(u32::MAX);
-        sample
     }
 
     fn read_tasks(&mut self, sample: &mut Sample) {
@@ -291,28 +317,5 @@ impl Reader {
             *most = sum.max(*most);
             sample.set(field, Some(*most));
         }
-    }
-}
-
-fn keyed_into(
-    file: &mut Kept,
-    keyed: &mut Keyed,
-    origin: Origin,
-    numbers: &mut [Option<u64>],
-    sample: &mut Sample,
-) {
-    let fields = Field::ALL.iter().filter(|field| field.origin() == origin);
-    let count = match origin {
-        Origin::Vmstat => VMSTAT.len(),
-        _ => MEMINFO.len(),
-    };
-    let numbers = &mut numbers[..count];
-    let reach = keyed.reach() + GROWTH_BYTES;
-    if !file.read_first(reach).is_ok_and(|text| keyed.read_part(text, numbers)) {
-        let Ok(text) = file.read_again() else { return };
-        keyed.read(text, numbers);
-    }
-    for (field, number) in fields.zip(numbers) {
-        sample.set(*field, *number);
     }
 }

@@ -1,7 +1,7 @@
 //! What a sampler brought home, and its curves.
 
 use super::field::Field;
-use super::rates::{devices, paging};
+use super::rates::devices;
 use super::read::Sample;
 use ioloom_trace::{Mark, Series};
 
@@ -65,58 +65,41 @@ impl Record {
         self.samples.iter().filter_map(mark).collect()
     }
 
-    /// The curves, counted from `start_ns`: rates hold until the next point. A curve that is zero
-    /// all the time is left out, but for dirty pages.
+    /// The curves, counted from `start_ns`: rates hold until the next point. Each has the points at
+    /// which its counter was read. A curve that is zero all the time is left out, but for dirty pages.
     pub fn series(&self, start_ns: u64) -> Vec<Series> {
-        let all_samples: Vec<&Sample> = self.samples.iter().collect();
-        // Pressure is not read each time.
-        let pressed = all_samples.iter().copied().filter(|s| s.get(Field::CpuSome).is_some());
-        let pressed = thinned(&pressed.collect::<Vec<_>>());
-        let thin = thinned(&all_samples);
+        let mut curves = Curves { samples: &self.samples, start_ns, all: Vec::new() };
         let page = ioloom_sys::proc::page_bytes() as f64;
-        let mut all = Vec::new();
-        let level = |field: Field| {
-            move |a: &Sample, _: &Sample| a.get(field).map(|pages| pages as f64 * page)
-        };
-        let mut add_from = |from: &[&Sample], name: &str, unit: &str, of: Rate<'_>| {
-            let since = |at_ns: u64| at_ns.saturating_sub(start_ns);
-            let value = |pair: &[&Sample]| Some((since(pair[0].at_ns), of(pair[0], pair[1])?));
-            let points: Vec<(u64, f64)> = from.windows(2).filter_map(value).collect();
-            let always = name == "dirty";
-            if !points.is_empty() && (always || points.iter().any(|(_, value)| *value != 0.0)) {
-                all.push(Series { name: name.to_owned(), unit: unit.to_owned(), points });
-            }
-        };
-        let mut add = |name: &str, unit: &str, of: Rate<'_>| add_from(&thin, name, unit, of);
-        add("page-in", "MiB/s", &|a, b| paging(a, b).map(|r| r.pgpgin_kib_per_s / 1024.0));
-        add("page-out", "MiB/s", &|a, b| paging(a, b).map(|r| r.pgpgout_kib_per_s / 1024.0));
-        add("dirty", "bytes", &level(Field::Dirty));
+        curves.rate("page-in", "MiB/s", Field::PageIn, 1.0 / 1024.0);
+        curves.rate("page-out", "MiB/s", Field::PageOut, 1.0 / 1024.0);
+        curves.level("dirty", "bytes", Field::Dirty, page);
         if self.comes_near_a_limit() {
-            add("dirty limit", "bytes", &level(Field::DirtyLimit));
-            add("background limit", "bytes", &level(Field::BackgroundLimit));
+            curves.level("dirty limit", "bytes", Field::DirtyLimit, page);
+            curves.level("background limit", "bytes", Field::BackgroundLimit, page);
         }
-        add("writeback", "bytes", &level(Field::Writeback));
-        add("page cache", "bytes", &level(Field::FilePages));
-        add("pages freed", "pages/s", &|a, b| paging(a, b).map(|r| r.pgfree_per_s));
-        add("refaults", "pages/s", &|a, b| paging(a, b).map(|r| r.refault_per_s));
+        curves.level("writeback", "bytes", Field::Writeback, page);
+        curves.level("page cache", "bytes", Field::FilePages, page);
+        curves.rate("pages freed", "pages/s", Field::Freed, 1.0);
+        curves.rate("refaults", "pages/s", Field::RefaultedFile, 1.0);
         for (some, name) in [
             (Field::IoSome, "waiting for io"),
             (Field::MemorySome, "waiting for memory"),
             (Field::CpuSome, "waiting for cpu"),
         ] {
-            add_from(&pressed, name, "%", &|a, b| pressure_percent(a, b, some));
+            curves.add(name, "%", &|s| s.get(some).is_some(), &|a, b| pressure_percent(a, b, some));
         }
-        let mut add = |name: &str, unit: &str, of: Rate<'_>| add_from(&thin, name, unit, of);
         for (i, device) in self.devices.iter().enumerate() {
-            add(&format!("{device} in flight"), "requests", &|a, b| {
+            let read = |sample: &Sample| sample.disk(i).is_some();
+            curves.add(&format!("{device} in flight"), "requests", &read, &|a, b| {
                 devices(a, b, i).map(|r| r.aqu_sz)
             });
-            add(&format!("{device} busy"), "%", &|a, b| devices(a, b, i).map(|r| r.util_percent));
+            curves.add(&format!("{device} busy"), "%", &read, &|a, b| {
+                devices(a, b, i).map(|r| r.util_percent)
+            });
         }
-        let mib = |field| move |a: &Sample, b: &Sample| Some(per_second(a, b, field)? / MIB);
-        add("program read", "MiB/s", &mib(Field::TaskRead));
-        add("program wrote", "MiB/s", &mib(Field::TaskWritten));
-        all
+        curves.rate("program read", "MiB/s", Field::TaskRead, 1.0 / MIB);
+        curves.rate("program wrote", "MiB/s", Field::TaskWritten, 1.0 / MIB);
+        curves.all
     }
 
     /// Whether dirty pages reached half of what starts writing in the background: only then do the
@@ -132,6 +115,42 @@ impl Record {
 
 /// A value of the time between two samples.
 type Rate<'a> = &'a dyn Fn(&Sample, &Sample) -> Option<f64>;
+
+/// Curves that are made from samples.
+struct Curves<'a> {
+    samples: &'a [Sample],
+    start_ns: u64,
+    all: Vec<Series>,
+}
+
+impl Curves<'_> {
+    /// A curve through the samples for which `read` holds.
+    fn add(&mut self, name: &str, unit: &str, read: &dyn Fn(&Sample) -> bool, of: Rate<'_>) {
+        let known: Vec<&Sample> = self.samples.iter().filter(|sample| read(sample)).collect();
+        let value = |pair: &[&Sample]| {
+            Some((pair[0].at_ns.saturating_sub(self.start_ns), of(pair[0], pair[1])?))
+        };
+        let points: Vec<(u64, f64)> = thinned(&known).windows(2).filter_map(value).collect();
+        let always = name == "dirty";
+        if !points.is_empty() && (always || points.iter().any(|(_, value)| *value != 0.0)) {
+            self.all.push(Series { name: name.to_owned(), unit: unit.to_owned(), points });
+        }
+    }
+
+    /// How much a counter grows per second, times `scale`.
+    fn rate(&mut self, name: &str, unit: &str, field: Field, scale: f64) {
+        self.add(name, unit, &|sample| sample.get(field).is_some(), &|a, b| {
+            Some(per_second(a, b, field)? * scale)
+        });
+    }
+
+    /// What a counter is, times `scale`.
+    fn level(&mut self, name: &str, unit: &str, field: Field, scale: f64) {
+        self.add(name, unit, &|sample| sample.get(field).is_some(), &|a, _| {
+            Some(a.get(field)? as f64 * scale)
+        });
+    }
+}
 
 /// So few of them that a curve can be drawn, those of marks among them.
 fn thinned<'a>(samples: &[&'a Sample]) -> Vec<&'a Sample> {
@@ -154,27 +173,43 @@ fn per_second(a: &Sample, b: &Sample, field: Field) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ioloom_sys::proc::DiskCounters;
 
     fn record() -> Record {
         let at = |i: u64| {
             let fields = [(Field::PageIn, i * 10), (Field::Dirty, i), (Field::PageOut, 7)];
-            Sample::for_test(1_000_000_000 + i * 10_000_000, &fields, None)
+            let disk = DiskCounters { weighted_ms: i * 20, ..DiskCounters::default() };
+            let disk = i.is_multiple_of(5).then_some(disk);
+            let mut sample = Sample::for_test(1_000_000_000 + i * 10_000_000, &fields, disk);
+            if i.is_multiple_of(10) {
+                sample.set(Field::Freed, Some(i * 3));
+            }
+            sample
         };
         let mut samples: Vec<Sample> = (0..5000).map(at).collect();
         samples[4321].mark = Some(0);
-        Record { samples, marks: vec!["read".to_owned()], ..Record::default() }
+        let devices = vec!["sda".to_owned()];
+        Record { samples, devices, marks: vec!["read".to_owned()], ..Record::default() }
     }
 
     #[test]
     fn curves_are_thinned_and_keep_their_sum() {
         let series = record().series(1_000_000_000);
         let names: Vec<_> = series.iter().map(|s| s.name.as_str()).collect();
-        assert_eq!(names, ["page-in", "dirty"], "what stays zero is left out");
+        let wanted = ["page-in", "dirty", "pages freed", "sda in flight"];
+        assert_eq!(names, wanted, "what stays zero is left out");
         let page_in = &series[0].points;
         assert!(page_in.len() <= POINTS_MAX);
         // 10 KiB in each hundredth of a second.
         assert!(page_in.iter().all(|(_, rate)| (rate * MIB - 1_024_000.0).abs() < 1.0));
         assert_eq!(page_in[0].0, 0);
+        // What is read less often has fewer points and the same height.
+        let steps = |points: &[(u64, f64)]| points.windows(2).map(|w| w[1].0 - w[0].0).min();
+        for (curve, step_ns, height) in [(2, 100_000_000, 300.0), (3, 50_000_000, 2.0)] {
+            let points = &series[curve].points;
+            assert_eq!(steps(points), Some(step_ns));
+            assert!(points.iter().all(|(_, rate)| (rate - height).abs() < 0.01), "{points:?}");
+        }
     }
 
     #[test]

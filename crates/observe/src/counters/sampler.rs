@@ -1,6 +1,5 @@
 //! The thread that samples the counters.
 
-use super::field::Field;
 use super::read::{Reader, Sample, Scope};
 use super::record::Record;
 use ioloom_sys::clock::{monotonic_ns, thread_cpu_ns};
@@ -15,12 +14,13 @@ use std::time::Duration;
 const SAMPLES_MAX: usize = 8192;
 /// Marks that are kept at most.
 const MARKS_MAX: usize = 1024;
-/// Each so many samples pressure is read as well, and each so many everything.
-const PRESSURE_EVERY: u64 = 5;
-const ALL_EVERY: u64 = 10;
-/// Each so many samples new processes are looked for, and at each of the first ones, when a program
-/// starts others.
-const LIST_EVERY: u64 = 25;
+/// Time after which devices and processes are read again, and after which everything is.
+const WORK_NS: u64 = 50_000_000;
+const ALL_NS: u64 = 100_000_000;
+/// Time after which new processes are looked for. What a process did whose parent waited for it is in
+/// the parent's sums, so little is missed.
+const LIST_NS: u64 = 500_000_000;
+/// First samples at each of which new processes are looked for: a program may start others.
 const LIST_FIRST: u64 = 20;
 
 /// How to sample.
@@ -114,21 +114,20 @@ impl Sampler {
         }
     }
 
-    /// The newest sample and the oldest one not older than `span` before it; if there are two with
-    /// pressure about there, those.
+    /// The newest sample that has everything and the oldest such one not older than `span` before it;
+    /// while there are no two, the newest of all and the oldest not older than that.
     pub fn recent(&self, span: Duration) -> Option<(Sample, Sample)> {
         let inner = lock(&self.inner);
         let samples = &inner.samples[..];
-        let pressed = |sample: &&Sample| sample.get(Field::CpuSome).is_some();
-        let near = PRESSURE_EVERY as usize;
+        let whole = |sample: &&Sample| sample.scope == Scope::All;
         let ends = |last: &Sample| {
             let from_ns = last.at_ns.saturating_sub(span.as_nanos() as u64);
             let within = &samples[samples.partition_point(|sample| sample.at_ns < from_ns)..];
-            let first = within.iter().take(near).find(pressed).or(within.first())?;
+            let first = within.iter().find(whole).or(within.first())?;
             (first.at_ns < last.at_ns).then_some((*first, *last))
         };
-        let with_pressure = samples.iter().rev().take(near).find(pressed).and_then(ends);
-        with_pressure.or_else(|| ends(samples.last()?))
+        let last_whole = samples.iter().rev().find(whole);
+        last_whole.and_then(ends).or_else(|| ends(samples.last()?))
     }
 
     /// Names of the devices, indexed as in [`Sample::disk`].
@@ -158,14 +157,19 @@ impl Sampler {
 }
 
 impl Inner {
+    /// Samples in this time, at least one.
+    fn samples_in(&self, ns: u64) -> u64 {
+        (ns / self.period_ns).max(1)
+    }
+
     /// How much the next sample in turn reads.
     fn scope(&self) -> Scope {
-        if self.taken.is_multiple_of(ALL_EVERY) {
+        if self.taken.is_multiple_of(self.samples_in(ALL_NS)) {
             Scope::All
-        } else if self.taken.is_multiple_of(PRESSURE_EVERY) {
-            Scope::Pressure
+        } else if self.taken.is_multiple_of(self.samples_in(WORK_NS)) {
+            Scope::Work
         } else {
-            Scope::Quick
+            Scope::Paging
         }
     }
 
@@ -179,13 +183,14 @@ impl Inner {
         self.samples.push(sample);
     }
 
-    /// Every second sample goes, but for those of marks.
+    /// Every second sample of each scope goes, but for those of marks.
     fn thin(&mut self) {
         let before = self.samples.len();
-        let mut odd = false;
+        let mut odd = [false; 3];
         self.samples.retain(|sample| {
-            odd = !odd;
-            odd || sample.mark.is_some()
+            let odd = &mut odd[sample.scope as usize];
+            *odd = !*odd;
+            *odd || sample.mark.is_some()
         });
         self.thinned += (before - self.samples.len()) as u64;
         self.period_ns *= 2;
@@ -208,7 +213,8 @@ fn run(inner: &Mutex<Inner>, stop: &AtomicBool, process: Option<u32>) -> (u64, u
         let missed = (now - next) / period;
         inner.late += missed;
         next += (missed + 1) * period;
-        let list = inner.taken < LIST_FIRST || inner.taken.is_multiple_of(LIST_EVERY);
+        let list =
+            inner.taken < LIST_FIRST || inner.taken.is_multiple_of(inner.samples_in(LIST_NS));
         if let Some(pid) = process.filter(|_| list) {
             inner.reader.follow(&crate::collect::tree(pid));
         }
@@ -228,7 +234,7 @@ mod tests {
             reader: Reader::open(std::path::Path::new("/no/such/root")),
             samples: Vec::new(),
             marks: Vec::new(),
-            period_ns: 10,
+            period_ns: 10_000_000,
             taken: 0,
             late: 0,
             thinned: 0,
@@ -249,8 +255,29 @@ mod tests {
         assert!(inner.samples.len() <= SAMPLES_MAX + MARKS_MAX);
         let marked = inner.samples.iter().filter(|sample| sample.mark.is_some()).count();
         assert_eq!(marked, inner.marks.len());
-        assert!(inner.period_ns >= 20 && inner.thinned > 0);
+        assert!(inner.period_ns >= 20_000_000 && inner.thinned > 0);
         assert!(inner.samples.windows(2).all(|w| w[0].at_ns <= w[1].at_ns));
+        // Whatever goes, those with everything do not go altogether.
+        for part in inner.samples.chunks_exact(100) {
+            assert!(part.iter().any(|sample| sample.scope == Scope::All));
+        }
+    }
+
+    #[test]
+    fn everything_is_read_each_time_where_samples_are_rare() {
+        let scopes = |period_ns| {
+            let mut inner = Inner { period_ns, ..inner() };
+            let mut next = || {
+                let scope = inner.scope();
+                inner.sample(scope, None);
+                scope
+            };
+            [next(), next(), next(), next(), next(), next()]
+        };
+        use Scope::{All, Paging, Work};
+        assert_eq!(scopes(10_000_000), [All, Paging, Paging, Paging, Paging, Work]);
+        assert_eq!(scopes(30_000_000), [All, Work, Work, All, Work, Work]);
+        assert_eq!(scopes(1_000_000_000), [All; 6]);
     }
 
     #[test]

@@ -22,6 +22,11 @@ impl Keyed {
         Self { keys, places: Vec::with_capacity(keys.len()), reach: 0 }
     }
 
+    /// How many names are wanted.
+    pub fn count(&self) -> usize {
+        self.keys.len()
+    }
+
     /// Puts the number of each name into the place of the same index; `None` for a name that the
     /// text does not have.
     ///
