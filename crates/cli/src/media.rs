@@ -10,9 +10,10 @@ use crate::exit::{Exit, Failure};
 use crate::out::wrap;
 use crate::{tell, tell_plain};
 use clap::Args;
-use ioloom_lab::{LabError, OwnImage, Place, RunOptions, Touches, media};
-use ioloom_model::Condition;
-use ioloom_model::StudySpec;
+use ioloom_lab::{OwnImage, Place, RunOptions, Touches, media};
+use ioloom_model::fileset::Medium;
+use ioloom_model::units::format_size;
+use ioloom_model::{Condition, StudySpec};
 use ioloom_subjects::FileSets;
 use ioloom_sys::mount::ReadLimit;
 use std::path::{Path, PathBuf};
@@ -21,6 +22,8 @@ use std::path::{Path, PathBuf};
 const SLOW: ReadLimit = ReadLimit { bytes_per_s: 200 << 20, reads_per_s: 5000 };
 /// Where memory is a file system on every Linux.
 const MEMORY: &str = "/dev/shm";
+/// The word of that medium.
+const TMPFS: &str = "tmpfs";
 
 /// Which media a study runs on, beside `--on`.
 #[derive(Debug, Clone, Default, Args)]
@@ -91,7 +94,7 @@ impl Media {
         }
         undo_left(work_dir);
         if args.image || wish {
-            match image(work_dir, "image", study, options) {
+            match sizes(work_dir, None, study, options).and_then(|s| s.image(work_dir, "image")) {
                 Ok(own) => {
                     made.places = vec![Place::describe(own.word(), own.dir())];
                     made.images.push(own);
@@ -109,26 +112,49 @@ impl Media {
             }
         }
         if further {
-            made.further = true;
-            // Names in memory are never cold, and millions of inodes would fill it.
-            match (touches == Touches::Data).then(memory) {
-                None => {}
-                Some(Ok(dir)) => {
-                    made.places.push(Place::describe("tmpfs", &dir));
-                    made.memory = Some(dir);
-                }
-                Some(Err(reason)) => tell_plain(&format!("not measured: tmpfs: {reason}")),
-            }
-            let slow = image(work_dir, "slow", study, options).and_then(|i| i.throttled(SLOW));
-            match slow {
-                Ok(own) => {
-                    made.places.push(Place::describe(own.word(), own.dir()));
-                    made.images.push(own);
-                }
-                Err(reason) => tell_plain(&format!("not measured: slowed disk: {reason}")),
-            }
+            made.add_further(touches, study, options, work_dir);
         }
         Ok(made)
+    }
+
+    /// Adds memory and a slowed disk, where the study has ladders for them and their sets fit.
+    fn add_further(
+        &mut self,
+        touches: Touches,
+        study: &StudySpec,
+        options: &RunOptions<'_>,
+        work_dir: &Path,
+    ) {
+        self.further = true;
+        // The first medium may be an image of ours by now, whose sets are not made yet.
+        let options = &RunOptions { places: self.places.clone(), ..options.clone() };
+        let missing = |what: &str, reason: &str| {
+            tell_plain(wrap(&format!("not measured: {what}: {reason}"), 80, 2).trim_end());
+        };
+        // Names in memory are never cold, and millions of inodes would fill it.
+        if touches == Touches::Data {
+            let available = options.machine.memory_available_bytes;
+            match sizes(work_dir, Some(TMPFS), study, options) {
+                Ok(sized) if sized.bytes == 0 => {}
+                sized => match sized.and_then(|s| memory(s.bytes, available)) {
+                    Ok(dir) => {
+                        self.places.push(Place::describe(TMPFS, &dir));
+                        self.memory = Some(dir);
+                    }
+                    Err(reason) => missing(TMPFS, &reason),
+                },
+            }
+        }
+        match sizes(work_dir, Some("slow"), study, options) {
+            Ok(sized) if sized.bytes == 0 => {}
+            sized => match sized.and_then(|s| s.image(work_dir, "slow")?.throttled(SLOW)) {
+                Ok(own) => {
+                    self.places.push(Place::describe(own.word(), own.dir()));
+                    self.images.push(own);
+                }
+                Err(reason) => missing("slowed disk", &reason),
+            },
+        }
     }
 }
 
@@ -156,8 +182,17 @@ pub(crate) fn undo_left(work_dir: &Path) -> usize {
     found
 }
 
-/// A directory of ours on a file system in memory.
-fn memory() -> Result<PathBuf, String> {
+/// A directory of ours on a file system in memory, for sets of so many bytes. They may take half of
+/// what is available: the runs need memory as well, and a machine that swaps measures its swap.
+fn memory(bytes: u64, available: Option<u64>) -> Result<PathBuf, String> {
+    if let Some(available) = available.filter(|available| bytes > available / 2) {
+        return Err(format!(
+            "its sets take {} of memory, {} are available and half of that must stay; remedy: end \
+             other programs, or name a tmpfs with --on",
+            format_size(bytes),
+            format_size(available),
+        ));
+    }
     let remedy = "remedy: mount a tmpfs and name it with --on";
     let below = Path::new(MEMORY);
     match ioloom_sys::cache::lives_in_memory(below) {
@@ -170,30 +205,70 @@ fn memory() -> Result<PathBuf, String> {
     Ok(dir)
 }
 
-/// An image with room for all sets of the study.
-fn image(
+/// What the sets of one medium take.
+#[derive(Debug, Clone, Copy, Default)]
+struct Sizes {
+    bytes: u64,
+    files: u64,
+}
+
+impl Sizes {
+    /// An image with room for them.
+    fn image(&self, work_dir: &Path, word: &str) -> Result<OwnImage, String> {
+        OwnImage::make(work_dir, word, self.bytes, self.files)
+    }
+}
+
+/// What the sets of the study take on a medium that is not there yet, and lies in the work
+/// directory unless it is memory: the first medium, or the one that is added under a word. Refused
+/// when the work directory lacks the space for them, beside the sets that it still lacks itself.
+fn sizes(
     work_dir: &Path,
-    word: &str,
+    added: Option<&str>,
     study: &StudySpec,
     options: &RunOptions<'_>,
-) -> Result<OwnImage, String> {
-    let text = |e: LabError| e.to_string();
-    let planned = ioloom_lab::run::plan(study, options).map_err(text)?;
-    // Nothing lies in an image that is not there yet, so the sets are counted in full.
-    let empty = Place::work(&work_dir.join("images").join("none"));
-    let name = options.places.first().map_or("work", |p| p.medium.name.as_str());
-    let places = [Place {
-        medium: ioloom_model::fileset::Medium { name: name.to_owned(), ..empty.medium },
-        dir: empty.dir,
-    }];
-    let reserve = options.reserve_bytes;
-    let unknown = ioloom_lab::estimate::History::default();
-    let needs =
+) -> Result<Sizes, String> {
+    // Nothing lies in an image that is not there yet, so its sets are counted in full.
+    let place = |word: &str| {
+        let empty = Place::work(&work_dir.join("images").join("none"));
+        Place { medium: Medium { name: word.to_owned(), ..empty.medium }, dir: empty.dir }
+    };
+    let first = options.places.first().map_or("work", |p| p.medium.name.as_str());
+    let places: Vec<Place> = match added {
+        None => vec![place(first)],
+        Some(word) => options.places.iter().take(1).cloned().chain([place(word)]).collect(),
+    };
+    let mut overrides = options.overrides.clone();
+    overrides.ladders_on_further = true;
+    let options = RunOptions { overrides, places: places.clone(), ..options.clone() };
+    let planned = ioloom_lab::run::plan(study, &options).map_err(|e| e.to_string())?;
+    let (reserve, unknown) = (options.reserve_bytes, ioloom_lab::estimate::History::default());
+    let mut needs =
         ioloom_lab::work::needs(&planned.comparisons, &places, &FileSets, reserve, 1, &unknown)
             .map_err(|e| e.to_string())?;
-    if let Some(reason) = needs.refusal() {
-        return Err(format!("{reason}; remedy: --dir on a larger disk"));
+    let beside = if places.len() > 1 { needs.places.remove(0).bytes } else { 0 };
+    let Some(own) = needs.places.first_mut() else { return Ok(Sizes::default()) };
+    let sizes = Sizes { bytes: own.bytes, files: own.files };
+    if sizes.bytes > 0 && added != Some(TMPFS) {
+        own.bytes = own.bytes.saturating_add(beside);
+        if let Some(reason) = needs.refusal() {
+            return Err(format!("{reason}; remedy: --dir on a larger disk"));
+        }
     }
-    let (bytes, files) = needs.places.first().map_or((0, 0), |p| (p.bytes, p.files));
-    OwnImage::make(work_dir, word, bytes, files)
+    Ok(sizes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sets_in_memory_leave_half_of_it() {
+        let reason = memory(6 << 30, Some(11 << 30)).unwrap_err();
+        assert!(
+            reason.contains("6.00 GiB") && reason.contains("11.0 GiB are available"),
+            "{reason}"
+        );
+        assert!(reason.contains("remedy: "), "{reason}");
+    }
 }

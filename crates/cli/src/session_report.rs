@@ -10,7 +10,7 @@ use ioloom_claims::{Claim, ClaimVerdict, Part};
 use ioloom_lab::expand::AGAIN;
 use ioloom_lab::store::{Picture, SessionHeader};
 use ioloom_lab::{Comparison, Mode, Session};
-use ioloom_model::study::{Arm, Chart, Experiment};
+use ioloom_model::study::{Arm, Chart, Experiment, MediaUse};
 use ioloom_model::{Compute, Doubt, RunRecord, StudySpec};
 use ioloom_report::{ClaimCurve, ClaimRow, DoubtRow, Input, PictureRow, Table};
 use std::collections::{BTreeMap, BTreeSet};
@@ -200,7 +200,7 @@ fn experiment(comparison: &Comparison) -> Experiment {
         metric: "elapsed_ns".to_owned(),
         blocks_full: comparison.blocks,
         blocks_quick: comparison.blocks,
-        media: false,
+        media: MediaUse::First,
         pictures: Vec::new(),
         arms: arms
             .map(|arm| Arm {

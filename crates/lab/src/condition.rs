@@ -23,18 +23,19 @@
 //!
 //! Cost: one open and one call for each file, on a few threads; a million files take seconds.
 
+mod look;
+
+use self::look::{look, sample, try_reads};
 use crate::files::{FileList, PassError};
 use crate::media::OwnImage;
 use crate::names;
 use crate::subject::Touches;
 use ioloom_model::condition::Metadata;
-use ioloom_model::distribution::stream;
 use ioloom_model::{ColdBy, Condition, Doubt, Measured, Method, Proof};
 use ioloom_sys::cache;
-use rand::RngExt;
 use std::fs::File;
 use std::io::{self, Read};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Files in the sample, beside the large ones.
 pub const SAMPLE_MAX: usize = 256;
@@ -48,9 +49,6 @@ pub const WARM_RESIDENT_MIN: f64 = 0.99;
 pub const COLD_DEVICE_MIN: f64 = 0.95;
 /// Share of the files' bytes that a warm run may have from the device.
 pub const WARM_DEVICE_MAX: f64 = 0.05;
-
-/// Large files that are looked at in one sample; more would make looking as long as reading.
-const LARGE_MAX: usize = 4096;
 
 /// Drops data, names and inodes of the whole machine from memory.
 pub type DropAll = fn() -> io::Result<()>;
@@ -270,86 +268,6 @@ impl Maker<'_> {
     }
 }
 
-/// Indices of the files that are looked at: a seeded sample and the large ones.
-fn sample(list: &FileList, files_max: Option<u64>, seed: u64) -> Vec<usize> {
-    let count = list.count(files_max);
-    if count <= SAMPLE_MAX {
-        return (0..count).collect();
-    }
-    let mut rng = stream(seed, 0xCACE);
-    let mut chosen: Vec<usize> = (0..SAMPLE_MAX).map(|_| rng.random_range(0..count)).collect();
-    chosen.extend((0..count).filter(|i| list.size(*i) >= LARGE_BYTES).take(LARGE_MAX));
-    chosen.sort_unstable();
-    chosen.dedup();
-    chosen
-}
-
-/// Share of the chosen files' pages that are in memory; `None` where nobody can tell.
-fn look(
-    list: &FileList,
-    chosen: &[usize],
-    stop: &AtomicBool,
-) -> Result<Option<f64>, ConditionError> {
-    let page = page_bytes();
-    let (resident, pages) = (AtomicU64::new(0), AtomicU64::new(0));
-    let unknown = AtomicBool::new(false);
-    list.each(chosen, 4, stop, "look at the cached pages of", |file, size| {
-        match cache::resident_pages(file, size)? {
-            Some(n) => {
-                let all = size.div_ceil(page);
-                resident.fetch_add(n.min(all), Ordering::Relaxed);
-                pages.fetch_add(all, Ordering::Relaxed);
-            }
-            None => unknown.store(true, Ordering::Relaxed),
-        }
-        Ok(())
-    })?;
-    let pages = pages.into_inner();
-    if unknown.into_inner() || pages == 0 {
-        return Ok(None);
-    }
-    Ok(Some(resident.into_inner() as f64 / pages as f64))
-}
-
-/// Share of the chosen files' bytes that a read which must not wait finds: the way to prove warm
-/// where cachestat is missing. A miss starts read-ahead, so this never proves cold. `None` where
-/// the file system does not support such reads.
-fn try_reads(
-    list: &FileList,
-    chosen: &[usize],
-    stop: &AtomicBool,
-) -> Result<Option<f64>, ConditionError> {
-    let (found, wanted) = (AtomicU64::new(0), AtomicU64::new(0));
-    let unknown = AtomicBool::new(false);
-    list.each(chosen, 4, stop, "try to read without waiting", |file, size| {
-        let mut buffer = vec![0u8; 256 << 10];
-        let mut at = 0;
-        while at < size {
-            let piece = (size - at).min(buffer.len() as u64);
-            match cache::read_if_resident(file, at, &mut buffer[..piece as usize])? {
-                Some(true) => found.fetch_add(piece, Ordering::Relaxed),
-                Some(false) => 0,
-                None => {
-                    unknown.store(true, Ordering::Relaxed);
-                    return Ok(());
-                }
-            };
-            wanted.fetch_add(piece, Ordering::Relaxed);
-            at += piece;
-        }
-        Ok(())
-    })?;
-    let wanted = wanted.into_inner();
-    if unknown.into_inner() || wanted == 0 {
-        return Ok(None);
-    }
-    Ok(Some(found.into_inner() as f64 / wanted as f64))
-}
-
-fn page_bytes() -> u64 {
-    ioloom_sys::proc::page_bytes()
-}
-
 fn device_bytes(list: &FileList) -> Option<u64> {
     cache::device_read_bytes(&File::open(list.root()).ok()?)
 }
@@ -438,10 +356,10 @@ fn judge(asked: Condition, before: Option<f64>, after: Option<f64>) -> (Option<b
 mod tests {
     use super::*;
 
-    const MAKER: Maker<'_> =
+    pub(super) const MAKER: Maker<'_> =
         Maker { drop_caches: None, threads: 4, image: None, touches: Touches::Data, cold_by: None };
 
-    fn set(files: usize, bytes: usize) -> (tempfile::TempDir, FileList) {
+    pub(super) fn set(files: usize, bytes: usize) -> (tempfile::TempDir, FileList) {
         let dir = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
         for i in 0..files {
             std::fs::write(dir.path().join(format!("{i:05}")), vec![i as u8; bytes]).unwrap();
@@ -545,23 +463,6 @@ mod tests {
     }
 
     #[test]
-    fn reads_that_must_not_wait_prove_warm_and_agree_with_the_pages() {
-        let (_dir, list) = set(20, 700_000);
-        let stop = AtomicBool::new(false);
-        let all: Vec<usize> = (0..list.len()).collect();
-        MAKER.make(Condition::Warm, &list, None, 1, &stop).unwrap();
-        let Some(share) = try_reads(&list, &all, &stop).unwrap() else {
-            println!("skipped: no RWF_NOWAIT on this file system");
-            return;
-        };
-        assert_eq!(share, 1.0);
-        if !cache::lives_in_memory(list.root()).unwrap() {
-            MAKER.make(Condition::Cold, &list, None, 1, &stop).unwrap();
-            assert!(try_reads(&list, &all, &stop).unwrap().unwrap() < 1.0);
-        }
-    }
-
-    #[test]
     fn what_the_device_says_can_refute_what_the_cache_said() {
         let (_dir, list) = set(3, 4096);
         let made = |condition, resident| Made {
@@ -617,18 +518,5 @@ mod tests {
         let error = MAKER.make(Condition::Cold, &list, None, 1, &stop).unwrap_err();
         assert!(matches!(error, ConditionError::Refused(_)), "{error}");
         assert!(MAKER.make(Condition::Warm, &list, None, 1, &stop).is_ok());
-    }
-
-    #[test]
-    fn samples_depend_on_the_seed_and_hold_the_large_files() {
-        let (dir, _) = set(400, 1);
-        let large = File::create(dir.path().join("zzz")).unwrap();
-        large.set_len(LARGE_BYTES).unwrap();
-        let list = FileList::below(dir.path()).unwrap();
-        let one = sample(&list, None, 1);
-        assert_eq!(one, sample(&list, None, 1));
-        assert_ne!(one, sample(&list, None, 2));
-        assert!(one.len() <= SAMPLE_MAX + 1 && one.contains(&400));
-        assert!(!sample(&list, Some(400), 1).contains(&400));
     }
 }

@@ -9,7 +9,7 @@
 
 pub use ioloom_model::study::{AGAIN, Mode};
 
-use ioloom_model::study::{Arm, Experiment, fill};
+use ioloom_model::study::{Arm, Experiment, MediaUse, fill};
 use ioloom_model::{AnyPlan, ColdBy, Compute, Condition, FileSetSpec, StudySpec, table};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -99,8 +99,8 @@ pub struct Overrides {
     pub seed: Option<u64>,
     /// Names of media; empty means one, `work`.
     pub media: Vec<String>,
-    /// On the media after the first only experiments with a ladder of plain threads run: those that
-    /// the table medium × threads is made of.
+    /// The media after the first were added by the study, so only the ladders run on them that
+    /// the table medium × threads is made of; see [`MediaUse`].
     pub ladders_on_further: bool,
     /// A directory of the user's in place of every set, shown by this name.
     pub files: Option<String>,
@@ -197,7 +197,8 @@ pub fn expand(
             arms.extend(concrete_arms(arm, cores)?);
         }
         let reboot = |a: &Concrete| a.cold_by == Some(ColdBy::Reboot);
-        let every = mode == Mode::Full || experiment.media || overrides.after_reboot;
+        let several = experiment.media == MediaUse::LadderOfSeveral;
+        let every = mode == Mode::Full || several || overrides.after_reboot;
         arms.retain(|a| reboot(a) == overrides.after_reboot && (every || a.headline));
         // A directory of the user's stands for one set, and has no sets of other sizes.
         arms.retain(|a| overrides.files.is_none() || a.set.is_none());
@@ -217,12 +218,18 @@ pub fn expand(
         };
         let blocks = blocks_of(experiment, mode, overrides);
         for (nth, medium) in media.iter().enumerate() {
-            if nth > 0 && overrides.ladders_on_further && !has_ladder(&arms) {
+            let ladder_only = nth > 0 && overrides.ladders_on_further;
+            if ladder_only && experiment.media == MediaUse::First {
                 continue;
             }
+            let here = |a: &&Concrete| !ladder_only || a.plan.plain_threads().is_some();
             for set in sets {
                 let ready = |a: &Concrete| ready_arm(spec, mode, overrides, set, a);
-                let ready: Vec<_> = arms.iter().map(ready).collect::<Result<_, _>>()?;
+                let ready: Vec<_> =
+                    arms.iter().filter(here).map(ready).collect::<Result<_, _>>()?;
+                if ready.is_empty() {
+                    continue;
+                }
                 let shown = overrides.files.as_ref().unwrap_or(set);
                 for condition in conditions {
                     for compute in &experiment.computes {
@@ -307,13 +314,8 @@ fn blocks_of(experiment: &Experiment, mode: Mode, overrides: &Overrides) -> u32 
 /// Whether an experiment runs at all on so many media.
 fn wanted(experiment: &Experiment, overrides: &Overrides, media: usize) -> bool {
     let named = overrides.experiments.contains(&experiment.name);
-    named || (overrides.experiments.is_empty() && (media > 1 || !experiment.media))
-}
-
-/// Whether two arms differ in the number of plain threads.
-fn has_ladder(arms: &[Concrete]) -> bool {
-    let mut counts = arms.iter().filter_map(|a| a.plan.plain_threads());
-    counts.next().is_some_and(|first| counts.any(|n| n != first))
+    let alone = experiment.media != MediaUse::LadderOfSeveral;
+    named || (overrides.experiments.is_empty() && (media > 1 || alone))
 }
 
 fn ready_arm(
@@ -463,8 +465,16 @@ mod tests {
         let on = |medium: &str, name: &str| {
             all.iter().any(|c| c.medium == medium && c.experiment == name)
         };
-        assert!(on("tmpfs", "threads-large-files") && on("work", "roles-grid"));
-        assert!(!on("tmpfs", "roles-grid"), "no ladder of plain threads");
+        assert!(on("tmpfs", "elapsed-small-files") && on("work", "roles-grid"));
+        for name in ["roles-grid", "million-files", "threads-large-files"] {
+            assert!(on("work", name) && !on("tmpfs", name), "{name} is not for added media");
+        }
+        let added = all.iter().filter(|c| c.medium == "tmpfs").flat_map(|c| &c.arms);
+        assert!(added.into_iter().all(|a| a.plan.plain_threads().is_some()), "ladders alone");
+        let named = Overrides { ladders_on_further: false, ..ladders.clone() };
+        let all = expand(&spec, Mode::Full, &named, 2).unwrap();
+        let of = |medium: &str| all.iter().filter(|c| c.medium == medium).count();
+        assert_eq!(of("tmpfs"), of("work"), "media that the user names get everything");
         let quick = expand(&spec, Mode::Quick, &ladders, 2).unwrap();
         let warm = |medium: &str| {
             let of = |c: &&Comparison| c.medium == medium && c.experiment == "media-threads";

@@ -92,10 +92,9 @@ pub struct Experiment {
     /// Blocks in quick mode; at least 8 for a verdict.
     #[serde(default = "eight")]
     pub blocks_quick: u32,
-    /// Runs only where several media are measured, and then all its arms also in quick mode: the
-    /// ladder of a table of media.
+    /// What becomes of it where more than one medium is measured.
     #[serde(default)]
-    pub media: bool,
+    pub media: MediaUse,
     /// Arms, by name with factors filled in, that run once more before the first block, watched as
     /// closely as the system allows: their traces become the timelines of the report. Quick mode runs
     /// them too, if their set is made anyway.
@@ -104,6 +103,21 @@ pub struct Experiment {
     /// Arms.
     #[serde(rename = "arm")]
     pub arms: Vec<Arm>,
+}
+
+/// On which media an experiment runs. Media that the user names get every experiment; those that a
+/// study adds by itself (memory, a slowed disk) get the ladders of the table of media alone, because
+/// all else would take hours there and answer nothing more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum MediaUse {
+    /// On the first medium, and on those that the user names.
+    #[default]
+    First,
+    /// Its arms with a number of plain threads run on added media too.
+    Ladder,
+    /// As `ladder`, but not at all with one medium; all its arms run in quick mode.
+    LadderOfSeveral,
 }
 
 fn cold() -> Vec<Condition> {

@@ -18,6 +18,7 @@ pub const SESSION_SPANS_MAX: usize = 1 << 20;
 pub const DEADLINE_MAX: Duration = Duration::from_secs(3600);
 
 /// How a study is to run.
+#[derive(Clone)]
 pub struct RunOptions<'a> {
     /// Quick or full.
     pub mode: Mode,

@@ -3,7 +3,7 @@
 
 use crate::records;
 use ioloom_model::record::{RECORD_SCHEMA, RunKey};
-use ioloom_model::study::{Mode, fill};
+use ioloom_model::study::{MediaUse, Mode, fill};
 use ioloom_model::{Doubt, Outcome, Plan, RunRecord, StudySpec};
 use ioloom_report::Input;
 
@@ -22,7 +22,7 @@ pub(crate) fn full(media: &[&str]) -> Input {
     let mut state = 1;
     for medium in media {
         for experiment in &study.experiments {
-            if experiment.media && media.len() == 1 {
+            if experiment.media == MediaUse::LadderOfSeveral && media.len() == 1 {
                 continue;
             }
             if *medium != "work" && !experiment.name.contains("threads") {

@@ -1,0 +1,131 @@
+//! Looking at what is in memory: a seeded sample of the files, by cachestat, or by reads that must
+//! not wait where that is missing.
+//!
+//! All files of a large set would take longer to look at than to read, so at most
+//! [`SAMPLE_MAX`] of them are, and every large one up to [`LARGE_MAX`]: one file of a gibibyte weighs
+//! more than all others together. Looking opens what it looks at.
+
+use super::{ConditionError, LARGE_BYTES, SAMPLE_MAX};
+use crate::files::FileList;
+use ioloom_model::distribution::stream;
+use ioloom_sys::cache;
+use rand::RngExt;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+/// Large files that are looked at in one sample; more would make looking as long as reading.
+const LARGE_MAX: usize = 4096;
+
+/// Indices of the files that are looked at: a seeded sample and the large ones.
+pub(super) fn sample(list: &FileList, files_max: Option<u64>, seed: u64) -> Vec<usize> {
+    let count = list.count(files_max);
+    if count <= SAMPLE_MAX {
+        return (0..count).collect();
+    }
+    let mut rng = stream(seed, 0xCACE);
+    let mut chosen: Vec<usize> = (0..SAMPLE_MAX).map(|_| rng.random_range(0..count)).collect();
+    chosen.extend((0..count).filter(|i| list.size(*i) >= LARGE_BYTES).take(LARGE_MAX));
+    chosen.sort_unstable();
+    chosen.dedup();
+    chosen
+}
+
+/// Share of the chosen files' pages that are in memory; `None` where nobody can tell.
+pub(super) fn look(
+    list: &FileList,
+    chosen: &[usize],
+    stop: &AtomicBool,
+) -> Result<Option<f64>, ConditionError> {
+    let page = ioloom_sys::proc::page_bytes();
+    let (resident, pages) = (AtomicU64::new(0), AtomicU64::new(0));
+    let unknown = AtomicBool::new(false);
+    list.each(chosen, 4, stop, "look at the cached pages of", |file, size| {
+        match cache::resident_pages(file, size)? {
+            Some(n) => {
+                let all = size.div_ceil(page);
+                resident.fetch_add(n.min(all), Ordering::Relaxed);
+                pages.fetch_add(all, Ordering::Relaxed);
+            }
+            None => unknown.store(true, Ordering::Relaxed),
+        }
+        Ok(())
+    })?;
+    let pages = pages.into_inner();
+    if unknown.into_inner() || pages == 0 {
+        return Ok(None);
+    }
+    Ok(Some(resident.into_inner() as f64 / pages as f64))
+}
+
+/// Share of the chosen files' bytes that a read which must not wait finds: the way to prove warm
+/// where cachestat is missing. A miss starts read-ahead, so this never proves cold. `None` where
+/// the file system does not support such reads.
+pub(super) fn try_reads(
+    list: &FileList,
+    chosen: &[usize],
+    stop: &AtomicBool,
+) -> Result<Option<f64>, ConditionError> {
+    let (found, wanted) = (AtomicU64::new(0), AtomicU64::new(0));
+    let unknown = AtomicBool::new(false);
+    list.each(chosen, 4, stop, "try to read without waiting", |file, size| {
+        let mut buffer = vec![0u8; 256 << 10];
+        let mut at = 0;
+        while at < size {
+            let piece = (size - at).min(buffer.len() as u64);
+            match cache::read_if_resident(file, at, &mut buffer[..piece as usize])? {
+                Some(true) => found.fetch_add(piece, Ordering::Relaxed),
+                Some(false) => 0,
+                None => {
+                    unknown.store(true, Ordering::Relaxed);
+                    return Ok(());
+                }
+            };
+            wanted.fetch_add(piece, Ordering::Relaxed);
+            at += piece;
+        }
+        Ok(())
+    })?;
+    let wanted = wanted.into_inner();
+    if unknown.into_inner() || wanted == 0 {
+        return Ok(None);
+    }
+    Ok(Some(found.into_inner() as f64 / wanted as f64))
+}
+
+#[cfg(test)]
+#[allow(clippy::print_stdout, reason = "a test that cannot run here says so")]
+mod tests {
+    use super::super::tests::{MAKER, set};
+    use super::*;
+    use ioloom_model::Condition;
+    use std::fs::File;
+
+    #[test]
+    fn reads_that_must_not_wait_prove_warm_and_agree_with_the_pages() {
+        let (_dir, list) = set(20, 700_000);
+        let stop = AtomicBool::new(false);
+        let all: Vec<usize> = (0..list.len()).collect();
+        MAKER.make(Condition::Warm, &list, None, 1, &stop).unwrap();
+        let Some(share) = try_reads(&list, &all, &stop).unwrap() else {
+            println!("skipped: no RWF_NOWAIT on this file system");
+            return;
+        };
+        assert_eq!(share, 1.0);
+        if !cache::lives_in_memory(list.root()).unwrap() {
+            MAKER.make(Condition::Cold, &list, None, 1, &stop).unwrap();
+            assert!(try_reads(&list, &all, &stop).unwrap().unwrap() < 1.0);
+        }
+    }
+
+    #[test]
+    fn samples_depend_on_the_seed_and_hold_the_large_files() {
+        let (dir, _) = set(400, 1);
+        let large = File::create(dir.path().join("zzz")).unwrap();
+        large.set_len(LARGE_BYTES).unwrap();
+        let list = FileList::below(dir.path()).unwrap();
+        let one = sample(&list, None, 1);
+        assert_eq!(one, sample(&list, None, 1));
+        assert_ne!(one, sample(&list, None, 2));
+        assert!(one.len() <= SAMPLE_MAX + 1 && one.contains(&400));
+        assert!(!sample(&list, Some(400), 1).contains(&400));
+    }
+}
