@@ -265,7 +265,7 @@ fn run_range(costs: &mut Costs<'_>, arm: &ReadyArm, compute: &Compute, cores: u3
         _ => arm.plan.threads().min(cores),
     };
     let work_ns = demand_ns(compute, Some(spec), files, bytes);
-    Task { files, bytes, work_ns, width }.range(compute)
+    Task { files, bytes, data: !spec.making.sparse, work_ns, width }.range(compute)
 }
 
 /// Compute time that the files demand in all, nanoseconds, on one core: drawn times by a sample of
