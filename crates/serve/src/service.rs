@@ -163,12 +163,28 @@ impl Service {
         Job { token, request, due_ns, answer: None }
     }
 
+    /// Whether answers may have to wait for the disk, and for nothing else.
+    pub(crate) fn commits_late(&self) -> bool {
+        self.journal.keeps()
+            && matches!(self.durability, Durability::Group | Durability::Each)
+            && !matches!(self.sharing, Sharing::Writer | Sharing::Database)
+    }
+
     /// Answers all jobs, in their order; returns when the answers may leave. If the store failed
     /// the server is stopping, and no answer may leave.
     pub(crate) fn answer(&self, jobs: &mut Vec<Job>) -> Result<(), Broken> {
         if jobs.is_empty() {
             return Ok(());
         }
+        let seq = self.carry_out(jobs)?;
+        self.wait(seq)?;
+        self.count(jobs);
+        Ok(())
+    }
+
+    /// Answers all jobs, in their order. The answers may leave, and then count, when the store holds
+    /// the number of the log that is returned; see [`Self::wait`].
+    pub(crate) fn carry_out(&self, jobs: &mut Vec<Job>) -> Result<u64, Broken> {
         let mut of_stocks = 0;
         for job in jobs.iter_mut().filter(|job| job.answer.is_none()) {
             job.answer = match job.request.ask {
@@ -181,17 +197,21 @@ impl Service {
                 }
             };
         }
+        if of_stocks == 0 {
+            return Ok(0);
+        }
         spend(self.service_time * of_stocks);
         let answered = self.strategy.answer(jobs, &self.journal);
-        if answered.is_err() {
-            self.stop();
-        }
-        answered?;
-        self.count(jobs);
-        Ok(())
+        answered.inspect_err(|Broken| self.stop())
     }
 
-    fn count(&self, jobs: &[Job]) {
+    /// Returns when the store holds every order up to this number; if it failed the server is stopping.
+    pub(crate) fn wait(&self, seq: u64) -> Result<(), Broken> {
+        self.journal.wait(seq).inspect_err(|Broken| self.stop())
+    }
+
+    /// Counts answers that leave.
+    pub(crate) fn count(&self, jobs: &[Job]) {
         let (mut done, mut refused, mut shown, mut faults) = (0, 0, 0, 0);
         for job in jobs {
             match &job.answer {

@@ -3,7 +3,9 @@
 //! All requests that are ready in a turn are answered together, so they share one lock and one commit
 //! of the store: the busier the loop, the larger the batch. The four ways to wait share this loop;
 //! by edge, a connection that has not been read to its end goes on in the next turn without waiting.
+//! Where answers wait for the disk and many clients ask meanwhile, [`super::commits`] waits instead.
 
+use super::commits::Commits;
 use super::patience::Patience;
 use super::{Port, connections_max};
 use crate::connection::{Connection, Next};
@@ -58,8 +60,10 @@ pub(super) enum Carrier {
 
 struct Slot {
     connection: Connection,
-    /// Its jobs are with other threads.
+    /// Its jobs are with other threads, or its answers wait for a commit.
     is_away: bool,
+    /// The latest turn in which it asked for something.
+    asked: u64,
     /// To be closed when they are back.
     is_dead: bool,
 }
@@ -74,6 +78,10 @@ pub(super) struct EventLoop<'a> {
     handed: usize,
     inbox: Option<Inbox>,
     carrier: Carrier,
+    /// Where answers wait for the disk.
+    commits: Option<Commits>,
+    /// Turns in which something was asked for.
+    turns: u64,
     reserve: Option<Reserve>,
     slots: Vec<Option<Slot>>,
     free: Vec<usize>,
@@ -120,6 +128,10 @@ impl<'a> EventLoop<'a> {
         let looks =
             matches!(carrier, Carrier::Inline) && service.loops() == 1 && waiter.asks_at_one_cost();
         let look_ns = if looks { service.limits.spin.as_nanos() as u64 } else { 0 };
+        let commits = (matches!(carrier, Carrier::Inline) && service.commits_late())
+            .then(|| Commits::start(service, number))
+            .transpose()
+            .map_err(ServeError::system("start a thread"))?;
         Ok(Self {
             service,
             number,
@@ -130,6 +142,8 @@ impl<'a> EventLoop<'a> {
             handed: 0,
             inbox,
             carrier,
+            commits,
+            turns: 0,
             reserve: Reserve::new().ok(),
             slots: Vec::new(),
             free: Vec::new(),
@@ -157,7 +171,7 @@ impl<'a> EventLoop<'a> {
                 self.begin_stop();
             }
             self.gather(&ready);
-            if !self.work() {
+            if !(self.let_go() && self.work()) {
                 // The store failed: nothing that waits may be answered.
                 self.close_all();
                 return Ok(());
@@ -275,7 +289,7 @@ impl<'a> EventLoop<'a> {
             self.service.leave();
             return;
         }
-        self.slots[at] = Some(Slot { connection, is_away: false, is_dead: false });
+        self.slots[at] = Some(Slot { connection, is_away: false, asked: 0, is_dead: false });
         self.open += 1;
     }
 
@@ -315,6 +329,8 @@ impl<'a> EventLoop<'a> {
             let Some(slot) = self.slots[*at].as_mut() else { continue };
             slot.connection.is_queued = false;
             if slot.is_away {
+                // It sends on before it has its answers; until then nothing of it is waited for.
+                self.settle(*at);
                 continue;
             }
             let (service, buffer) = (self.service, &mut self.buffer);
@@ -335,17 +351,88 @@ impl<'a> EventLoop<'a> {
             self.send_away(jobs, turn);
             return true;
         }
-        if self.service.answer(jobs).is_err() {
+        if jobs.is_empty() {
+            self.write_all(jobs, turn);
+            return true;
+        }
+        let Ok(seq) = self.service.carry_out(jobs) else { return false };
+        let others = self.note_turn(jobs);
+        if seq != 0 && self.commits.as_mut().is_some_and(|commits| commits.takes(others)) {
+            return self.put_by(jobs, turn, seq);
+        }
+        if self.service.wait(seq).is_err() {
             return false;
         }
-        let mut rest = jobs.as_slice();
+        self.service.count(jobs);
+        self.write_all(jobs, turn);
+        true
+    }
+
+    /// Notes who asked in this turn, and tells how many had not asked in the one before.
+    fn note_turn(&mut self, jobs: &[Job]) -> usize {
+        self.turns += 1;
+        let (now, mut others) = (self.turns, 0);
+        for job in jobs {
+            let Some(slot) = self.slots[job.token].as_mut() else { continue };
+            if slot.asked != now {
+                others += usize::from(slot.asked + 1 != now);
+                slot.asked = now;
+            }
+        }
+        others
+    }
+
+    /// Writes the answers of a turn.
+    fn write_all(&mut self, jobs: &[Job], turn: &[usize]) {
+        let mut rest = jobs;
         for at in turn {
             let mine = rest.iter().take_while(|job| job.token == *at).count();
             let (mine, others) = rest.split_at(mine);
             rest = others;
             self.write(*at, mine);
         }
-        true
+    }
+
+    /// Puts the answers of a turn by until they are safe; false if that will never be.
+    fn put_by(&mut self, jobs: &mut Vec<Job>, turn: &[usize], seq: u64) -> bool {
+        let Some(mut batch) = self.commits.as_mut().map(Commits::batch) else { return false };
+        let mut rest = jobs.as_slice();
+        for at in turn {
+            let mine = rest.iter().take_while(|job| job.token == *at).count();
+            rest = &rest[mine..];
+            if mine == 0 {
+                self.write(*at, &[]);
+            } else if let Some(slot) = self.slots[*at].as_mut() {
+                slot.is_away = true;
+                batch.slots.push(*at);
+            }
+        }
+        std::mem::swap(&mut batch.jobs, jobs);
+        self.commits.as_mut().is_some_and(|commits| commits.put_by(batch, seq))
+    }
+
+    /// Writes the answers that are safe by now; false if the store failed.
+    fn let_go(&mut self) -> bool {
+        loop {
+            let Some(commits) = self.commits.as_mut() else { return true };
+            let batch = match commits.next() {
+                Ok(None) => return true,
+                Ok(Some(batch)) => batch,
+                Err(_) => return false,
+            };
+            self.service.count(&batch.jobs);
+            for at in &batch.slots {
+                let Some(slot) = self.slots[*at].as_mut() else { continue };
+                slot.is_away = false;
+                if slot.is_dead {
+                    self.close(*at);
+                }
+            }
+            self.write_all(&batch.jobs, &batch.slots);
+            if let Some(commits) = self.commits.as_mut() {
+                commits.keep(batch);
+            }
+        }
     }
 
     fn write(&mut self, at: usize, jobs: &[Job]) {

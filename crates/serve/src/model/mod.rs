@@ -2,6 +2,7 @@
 //! stop and has finished what it had begun.
 
 mod blocking;
+mod commits;
 mod event_loop;
 mod patience;
 #[cfg(feature = "tokio")]

@@ -149,13 +149,13 @@ impl Atomic {
 }
 
 impl Strategy for Atomic {
-    fn answer(&self, jobs: &mut Vec<Job>, _: &Journal) -> Result<(), Broken> {
+    fn answer(&self, jobs: &mut Vec<Job>, _: &Journal) -> Result<u64, Broken> {
         for job in jobs {
             if job.is_open() {
                 job.answer = Some(self.answer_one(job));
             }
         }
-        Ok(())
+        Ok(0)
     }
 
     fn snapshot(&self) -> Result<(Exchange, u64), ServeError> {

@@ -15,9 +15,8 @@ impl Global {
 }
 
 impl Strategy for Global {
-    fn answer(&self, jobs: &mut Vec<Job>, journal: &Journal) -> Result<(), Broken> {
-        let seq = self.0.lock().expect("no panic under this lock").answer(jobs, journal);
-        journal.wait(seq)
+    fn answer(&self, jobs: &mut Vec<Job>, journal: &Journal) -> Result<u64, Broken> {
+        Ok(self.0.lock().expect("no panic under this lock").answer(jobs, journal))
     }
 
     fn snapshot(&self) -> Result<(Exchange, u64), ServeError> {

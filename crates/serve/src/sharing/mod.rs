@@ -53,8 +53,9 @@ impl Job {
 
 /// A strategy.
 pub(crate) trait Strategy: Send + Sync {
-    /// Answers what asks for stocks, in order. Returns when the answers may leave.
-    fn answer(&self, jobs: &mut Vec<Job>, journal: &Journal) -> Result<(), Broken>;
+    /// Answers what asks for stocks, in order. The answers may leave once the store holds the number
+    /// of the log that is returned; it is 0 where the strategy has waited for the store itself.
+    fn answer(&self, jobs: &mut Vec<Job>, journal: &Journal) -> Result<u64, Broken>;
 
     /// The stocks now, with the number of the latest order that they hold.
     fn snapshot(&self) -> Result<(Exchange, u64), ServeError>;

@@ -215,7 +215,7 @@ impl Shards {
 }
 
 impl Strategy for Shards {
-    fn answer(&self, jobs: &mut Vec<Job>, journal: &Journal) -> Result<(), Broken> {
+    fn answer(&self, jobs: &mut Vec<Job>, journal: &Journal) -> Result<u64, Broken> {
         let mut from = 0;
         let mut seen = HashSet::new();
         for at in 0..jobs.len() {
@@ -227,7 +227,7 @@ impl Strategy for Shards {
             }
         }
         self.answer_run(&mut jobs[from..]);
-        journal.wait(journal.latest())
+        Ok(journal.latest())
     }
 
     fn snapshot(&self) -> Result<(Exchange, u64), ServeError> {

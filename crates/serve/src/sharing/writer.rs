@@ -74,8 +74,9 @@ fn work(mut alone: Alone, journal: &Journal, receiver: &Receiver<Errand>) {
 }
 
 impl Strategy for Writer {
-    fn answer(&self, jobs: &mut Vec<Job>, _: &Journal) -> Result<(), Broken> {
-        hand_over(jobs, |jobs, desk| self.send(Errand::Jobs(jobs, desk)))
+    fn answer(&self, jobs: &mut Vec<Job>, _: &Journal) -> Result<u64, Broken> {
+        hand_over(jobs, |jobs, desk| self.send(Errand::Jobs(jobs, desk)))?;
+        Ok(0)
     }
 
     fn snapshot(&self) -> Result<(Exchange, u64), ServeError> {

@@ -124,8 +124,9 @@ impl Drop for Database {
 }
 
 impl Strategy for Database {
-    fn answer(&self, jobs: &mut Vec<Job>, _: &Journal) -> Result<(), Broken> {
-        hand_over(jobs, |jobs, desk| self.room.queue.put(Errand::Jobs(jobs, desk)))
+    fn answer(&self, jobs: &mut Vec<Job>, _: &Journal) -> Result<u64, Broken> {
+        hand_over(jobs, |jobs, desk| self.room.queue.put(Errand::Jobs(jobs, desk)))?;
+        Ok(0)
     }
 
     fn snapshot(&self) -> Result<(Exchange, u64), ServeError> {

@@ -1,0 +1,329 @@
+//! Commits beside a loop: what a turn changed is made safe by another thread, while the loop goes on.
+//!
+//! A loop that waits for the disk itself stands still as long as a sync takes, though other clients
+//! ask meanwhile. So where many do, the answers of a turn are put by, a thread of its own sees to the
+//! commit, and the loop reads and carries out what comes, for the next commit. A connection whose
+//! answers are put by is not read, so its answers keep their order and it has one batch here at most.
+//!
+//! Protocol: only the loop sends, and the numbers of the log that it sends only grow. The thread waits
+//! until the store holds the newest number that it was sent, sends that number back and wakes the loop.
+//! Batches stand in the order of their numbers, so a number that came back settles all up to it.
+//!
+//! Cost: a commit that is handed over wakes two threads. That is lost where nobody else asks while it
+//! is under way, so the loop commits by itself until [`RIVALS_MIN`] connections did.
+
+use crate::journal::Broken;
+use crate::service::Service;
+use crate::sharing::Job;
+use std::collections::VecDeque;
+use std::io;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::JoinHandle;
+
+/// Connections that must have asked while a commit was under way, for the next one to be handed over.
+const RIVALS_MIN: usize = 8;
+
+/// The answers of a turn.
+#[derive(Default)]
+pub(super) struct Batch {
+    /// The number of the log that they rest on.
+    seq: u64,
+    pub(super) jobs: Vec<Job>,
+    /// The connections of the jobs, in the same order.
+    pub(super) slots: Vec<usize>,
+}
+
+/// The thread that commits, what was put by for it, and whether it is worth it.
+pub(super) struct Commits {
+    to_thread: Option<Sender<u64>>,
+    from_thread: Receiver<Result<u64, Broken>>,
+    thread: Option<JoinHandle<()>>,
+    batches: VecDeque<Batch>,
+    /// The newest number that came back.
+    committed: u64,
+    /// The memory of a batch that has left.
+    spare: Batch,
+    /// Connections that asked while the latest commit was under way.
+    rivals: usize,
+}
+
+impl Commits {
+    /// Starts the thread for the loop of this number.
+    pub(super) fn start(service: &Arc<Service>, number: usize) -> io::Result<Self> {
+        let (to_thread, numbers) = channel();
+        let (to_loop, from_thread) = channel();
+        let service = Arc::clone(service);
+        let thread = std::thread::Builder::new()
+            .name(format!("commits-{number}"))
+            .spawn(move || work(&service, number, &numbers, &to_loop))?;
+        Ok(Self {
+            to_thread: Some(to_thread),
+            from_thread,
+            thread: Some(thread),
+            batches: VecDeque::new(),
+            committed: 0,
+            spare: Batch::default(),
+            rivals: 0,
+        })
+    }
+
+    /// Notes that so many connections asked in a turn that had not asked in the one before, and tells
+    /// whether the commit of this turn is better handed over. What is put by already must come back
+    /// first, so then it always is.
+    pub(super) fn takes(&mut self, others: usize) -> bool {
+        if !self.batches.is_empty() {
+            self.rivals += others;
+            return true;
+        }
+        // Those who asked while the loop was committing by itself come in one turn.
+        self.rivals = self.rivals.max(others);
+        let takes = self.rivals >= RIVALS_MIN;
+        self.rivals = 0;
+        takes
+    }
+
+    /// Memory for a batch.
+    pub(super) fn batch(&mut self) -> Batch {
+        std::mem::take(&mut self.spare)
+    }
+
+    /// Puts a batch by until the store holds `seq`; false if the thread is gone.
+    pub(super) fn put_by(&mut self, batch: Batch, seq: u64) -> bool {
+        self.batches.push_back(Batch { seq, ..batch });
+        self.to_thread.as_ref().is_some_and(|to_thread| to_thread.send(seq).is_ok())
+    }
+
+    /// The next batch whose answers may leave.
+    pub(super) fn next(&mut self) -> Result<Option<Batch>, Broken> {
+        while let Ok(back) = self.from_thread.try_recv() {
+            self.committed = back?;
+        }
+        let is_safe = self.batches.front().is_some_and(|batch| batch.seq <= self.committed);
+        Ok(if is_safe { self.batches.pop_front() } else { None })
+    }
+
+    /// Takes the memory of a batch back.
+    pub(super) fn keep(&mut self, mut batch: Batch) {
+        batch.jobs.clear();
+        batch.slots.clear();
+        self.spare = batch;
+    }
+}
+
+impl Drop for Commits {
+    fn drop(&mut self) {
+        self.to_thread = None;
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn work(
+    service: &Service,
+    number: usize,
+    numbers: &Receiver<u64>,
+    to_loop: &Sender<Result<u64, Broken>>,
+) {
+    while let Ok(first) = numbers.recv() {
+        let newest = numbers.try_iter().last().unwrap_or(first);
+        let result = service.wait(newest).map(|()| newest);
+        if to_loop.send(result).is_err() {
+            return;
+        }
+        service.waker(number).wake();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Port, run};
+    use super::*;
+    use crate::choice::{Durability, Model, Sharing, ShowMode};
+    use crate::journal::Journal;
+    use crate::limits::Limits;
+    use crate::service::Made;
+    use crate::sharing;
+    use crate::store::{Store, StoreError};
+    use ioloom_exchange::{Exchange, Record, Settings, State};
+    use ioloom_sys::net::{Listener, Waker};
+    use std::io::{Read, Write};
+    use std::net::{SocketAddr, TcpStream};
+    use std::sync::{Condvar, Mutex};
+    use std::time::Duration;
+
+    fn without_thread() -> Commits {
+        Commits {
+            to_thread: None,
+            from_thread: channel().1,
+            thread: None,
+            batches: VecDeque::new(),
+            committed: 0,
+            spare: Batch::default(),
+            rivals: 0,
+        }
+    }
+
+    #[test]
+    fn few_who_ask_meanwhile_leave_the_commit_with_the_loop() {
+        let mut commits = without_thread();
+        for others in [0, 1, RIVALS_MIN - 1, 0] {
+            assert!(!commits.takes(others), "{others}");
+        }
+    }
+
+    #[test]
+    fn many_who_ask_meanwhile_have_it_handed_over_and_it_stays_so_while_they_do() {
+        let mut commits = without_thread();
+        assert!(commits.takes(RIVALS_MIN));
+        let batch = commits.batch();
+        commits.put_by(batch, 7);
+        // Few in each turn, but enough while the commit is under way.
+        for _ in 0..RIVALS_MIN {
+            assert!(commits.takes(1), "what is put by comes back first");
+        }
+        commits.batches.clear();
+        assert!(commits.takes(0), "so many asked while the latest was under way");
+        assert!(!commits.takes(0), "and nobody since");
+    }
+
+    #[test]
+    fn a_number_settles_all_batches_up_to_it_and_none_after() {
+        let mut commits = without_thread();
+        let (told, from_thread) = channel();
+        commits.from_thread = from_thread;
+        for seq in [3, 5, 9] {
+            let batch = commits.batch();
+            commits.put_by(batch, seq);
+        }
+        assert!(commits.next().unwrap().is_none());
+        told.send(Ok(5)).unwrap();
+        let mut left = Vec::new();
+        while let Some(batch) = commits.next().unwrap() {
+            left.push(batch.seq);
+        }
+        assert_eq!(left, [3, 5]);
+        told.send(Err(Broken)).unwrap();
+        assert!(commits.next().is_err(), "nothing leaves once the store failed");
+    }
+
+    /// A store of which every commit waits until it is let through.
+    #[derive(Default)]
+    struct Gate {
+        counts: Mutex<(u32, u32)>,
+        changed: Condvar,
+    }
+
+    impl Gate {
+        /// Returns when so many commits have come to it.
+        fn came(&self, commits: u32) {
+            let counts = self.counts.lock().unwrap();
+            drop(self.changed.wait_while(counts, |counts| counts.0 < commits).unwrap());
+        }
+
+        /// Lets so many commits through, of all that ever come.
+        fn let_through(&self, commits: u32) {
+            self.counts.lock().unwrap().1 = commits;
+            self.changed.notify_all();
+        }
+    }
+
+    struct Gated(Arc<Gate>);
+
+    impl Store for Gated {
+        fn commit(&mut self, _: &[Record]) -> Result<(), StoreError> {
+            let mut counts = self.0.counts.lock().unwrap();
+            counts.0 += 1;
+            let mine = counts.0;
+            self.0.changed.notify_all();
+            drop(self.0.changed.wait_while(counts, |counts| counts.1 < mine).unwrap());
+            Ok(())
+        }
+        fn stock_hashes(&mut self) -> Result<Vec<u64>, StoreError> {
+            Ok(Vec::new())
+        }
+        fn set_stock_hashes(&mut self, _: &[u64]) -> Result<(), StoreError> {
+            Ok(())
+        }
+    }
+
+    fn service(store: Gated) -> Arc<Service> {
+        let stocks = Exchange::from_text("1 1000 100\n").unwrap();
+        let journal = Arc::new(Journal::new(0, Some(Box::new(store)), Durability::Group));
+        let state = State::new(stocks.clone(), 0);
+        let (sharing, show) = (Sharing::Global, ShowMode::Atomic);
+        let strategy = sharing::make(sharing, show, state, &journal, 1, Duration::ZERO).unwrap();
+        let made = Made {
+            limits: Limits::default(),
+            model: Model::Epoll,
+            sharing,
+            show,
+            durability: Durability::Group,
+            store: "gated".to_owned(),
+            strategy,
+            journal,
+            wakers: (0..2).map(|_| Arc::new(Waker::new().unwrap())).collect(),
+            loops: 1,
+            token: None,
+            identity: None,
+            tell: None,
+            service_time: Duration::ZERO,
+            on_idle: Box::new(|| {}),
+        };
+        Arc::new(Service::new(made, Settings::default(), &stocks))
+    }
+
+    fn client(address: SocketAddr) -> TcpStream {
+        let stream = TcpStream::connect(address).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+        stream
+    }
+
+    fn buy(stream: &mut TcpStream) {
+        stream.write_all(b"*3\r\n$3\r\nBUY\r\n$1\r\n1\r\n$1\r\n1\r\n").unwrap();
+    }
+
+    fn answer(stream: &mut TcpStream) -> String {
+        let mut bytes = [0; 4096];
+        let count = stream.read(&mut bytes).expect("an answer in time");
+        String::from_utf8_lossy(&bytes[..count]).into_owned()
+    }
+
+    #[test]
+    fn the_loop_serves_others_while_a_commit_that_was_handed_over_is_under_way() {
+        let gate = Arc::new(Gate::default());
+        let service = service(Gated(Arc::clone(&gate)));
+        let listener = Listener::bind("127.0.0.1:0".parse().unwrap(), 64, false).unwrap();
+        let address = listener.address().unwrap();
+        let ports = vec![vec![Port { listener, settings: Settings::default() }]];
+        let served = Arc::clone(&service);
+        let server = std::thread::spawn(move || run(Model::Epoll, &served, ports));
+
+        let mut first = client(address);
+        buy(&mut first);
+        gate.came(1);
+        // The loop commits by itself, so these wait for it and come in one turn.
+        let mut rivals: Vec<TcpStream> = (0..RIVALS_MIN).map(|_| client(address)).collect();
+        rivals.iter_mut().for_each(buy);
+        gate.let_through(1);
+        assert_eq!(answer(&mut first), ":999\r\n");
+        gate.came(2);
+        // Nobody lets the second one through before another client has its answers.
+        let mut other = client(address);
+        other.write_all(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+        assert!(answer(&mut other).contains("durability group"), "the loop stands still");
+        buy(&mut first);
+        gate.let_through(3);
+        let mut left: Vec<String> = rivals.iter_mut().map(answer).collect();
+        left.push(answer(&mut first));
+        left.sort();
+        let lowest = 999 - RIVALS_MIN - 1;
+        assert_eq!(left.first().map(String::as_str), Some(&*format!(":{lowest}\r\n")));
+        left.dedup();
+        assert_eq!(left.len(), RIVALS_MIN + 1, "each answer once");
+        service.stop();
+        server.join().unwrap().unwrap();
+        assert_eq!(service.journal.latest(), 2 + RIVALS_MIN as u64);
+    }
+}
