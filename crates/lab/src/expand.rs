@@ -164,6 +164,21 @@ fn concrete(arm: &Arm, factors: BTreeMap<String, f64>, cores: u32) -> Result<Con
     Ok(Concrete { name, plan, factors, files_max, set, headline, cold_by, settings })
 }
 
+/// Refuses experiments that the study does not have.
+fn check_names(spec: &StudySpec, overrides: &Overrides) -> Result<(), String> {
+    for name in &overrides.experiments {
+        if !spec.experiments.iter().any(|e| e.name == *name) {
+            let known: Vec<_> = spec.experiments.iter().map(|e| e.name.as_str()).collect();
+            return Err(format!(
+                "no experiment '{name}' in study {}; there are: {}",
+                spec.name,
+                known.join(", ")
+            ));
+        }
+    }
+    Ok(())
+}
+
 /// All comparisons of a study that was read by [`crate::spec`]. Experiments without an arm in this
 /// mode are left out.
 ///
@@ -175,16 +190,7 @@ pub fn expand(
     overrides: &Overrides,
     cores: u32,
 ) -> Result<Vec<Comparison>, String> {
-    for name in &overrides.experiments {
-        if !spec.experiments.iter().any(|e| e.name == *name) {
-            let known: Vec<_> = spec.experiments.iter().map(|e| e.name.as_str()).collect();
-            return Err(format!(
-                "no experiment '{name}' in study {}; there are: {}",
-                spec.name,
-                known.join(", ")
-            ));
-        }
-    }
+    check_names(spec, overrides)?;
     let default_medium = vec!["work".to_owned()];
     let media = if overrides.media.is_empty() { &default_medium } else { &overrides.media };
     let mut all = Vec::new();
