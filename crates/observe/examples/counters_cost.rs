@@ -86,7 +86,7 @@ fn sources(rounds: u64) -> io::Result<()> {
     }
     let mut reader = Reader::open(Path::new("/"));
     reader.follow(&[std::process::id()]);
-    let scopes = [Scope::Paging, Scope::Work, Scope::All];
+    let scopes = [Scope::Paging, Scope::All];
     let mut waking = Vec::new();
     let mut costs = vec![(Vec::new(), Vec::new()); files.len() + scopes.len()];
     for _ in 0..rounds {

@@ -167,18 +167,17 @@ fn a_captured_tree_is_read_and_gaps_are_unknown() {
     fs::write(temp.path().join("sys/block/sdb/stat"), "0 0 0 0 0 0 0 0 0 0 0\n").unwrap();
     reader.watch_device("sdb");
     assert_eq!(reader.devices(), ["sdb", "sda"]);
-    assert_eq!(reader.read(Scope::Work).disk(1).unwrap().requests[0], 1);
+    assert_eq!(reader.read(Scope::All).disk(1).unwrap().requests[0], 1);
     assert_eq!(memory(&sample), None, "not all columns are there");
     assert_eq!(reader.missing().len(), 2, "{:?}", reader.missing());
     // What is not read is unknown, and not what it was before.
     let paging = reader.read(Scope::Paging);
     assert_eq!((paging.get(Field::PageIn), paging.scope), (Some(100), Scope::Paging));
     assert!(paging.disk(0).is_none() && paging.get(Field::TaskWritten).is_none());
-    let work = reader.read(Scope::Work);
-    assert!(work.get(Field::MemTotal).is_none() && work.get(Field::IoSome).is_none());
+    assert!(paging.get(Field::MemTotal).is_none() && paging.get(Field::IoSome).is_none());
     // What a process did stays when it has gone.
     fs::write(temp.path().join("proc/7/io"), "").unwrap();
-    assert_eq!(reader.read(Scope::Work).get(Field::TaskWritten), Some(8192));
+    assert_eq!(reader.read(Scope::All).get(Field::TaskWritten), Some(8192));
 }
 
 #[test]

@@ -277,6 +277,15 @@ pub fn signal_child(child: &std::process::Child, signal: i32) -> io::Result<()> 
     call("kill", || Ok(kill_process(pid, signal)?))
 }
 
+/// Whether a child has ended, or was ended; it is still to be waited for, and until then the system
+/// tells what it did.
+pub fn has_ended(child: &std::process::Child) -> io::Result<bool> {
+    use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
+    let how = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+    let ended = again(|| call("waitid", || Ok(waitid(WaitId::Pid(Pid::from_child(child)), how)?)))?;
+    Ok(ended.is_some())
+}
+
 /// The number of descriptors that this process may have open; `None` without a limit.
 pub fn open_files_limit() -> Option<u64> {
     rustix::process::getrlimit(rustix::process::Resource::Nofile).current
@@ -346,6 +355,23 @@ mod tests {
         assert!(processes().unwrap().iter().any(|p| p.pid == me));
         assert!(system_stat().unwrap().total.total() > 0);
         assert!(page_bytes().is_power_of_two() && ticks_per_second() > 0);
+    }
+
+    #[test]
+    fn a_child_that_ended_still_tells_what_it_did() {
+        let mut shell = std::process::Command::new("sh");
+        shell.args(["-c", "read x"]);
+        let mut child = shell.stdin(std::process::Stdio::piped()).spawn().unwrap();
+        assert!(!has_ended(&child).unwrap());
+        let path = format!("/proc/{}/io", child.id());
+        let mut kept = Kept::open(Path::new(&path), 512).unwrap();
+        drop(child.stdin.take());
+        while !has_ended(&child).unwrap() {
+            std::thread::yield_now();
+        }
+        assert!(parse::parse_io(kept.read().unwrap()).unwrap().read_chars > 0);
+        child.wait().unwrap();
+        assert!(has_ended(&child).is_err() && kept.read().is_err());
     }
 
     #[test]

@@ -127,7 +127,7 @@ fn watch(args: &WatchArgs) -> Result<ExitStatus, Stop> {
         .map_err(|e| Failure::failed(format!("cannot take over interrupts: {e}")))?;
     let child = held.release().map_err(|e| cannot_start(args, &e))?;
     let wanted = sampler.as_ref().filter(|_| !args.no_live);
-    let status = live::beside(wanted, || wait(child, signals))
+    let status = live::beside(wanted, || wait(child, signals, sampler.as_ref()))
         .map_err(|e| Failure::failed(format!("cannot wait for the command: {e}")))?;
     let start_ns = watch.started_ns();
     let counters = sampler.map(Sampler::stop);
@@ -171,10 +171,16 @@ fn add(record: &counters::Record, start_ns: u64, trace: &mut Trace) {
 }
 
 /// Waits and passes on what was meant for the command. A terminal sends interrupts to both.
-fn wait(mut child: Child, mut signals: Signals) -> io::Result<ExitStatus> {
+fn wait(
+    mut child: Child,
+    mut signals: Signals,
+    sampler: Option<&Sampler>,
+) -> io::Result<ExitStatus> {
     loop {
-        if let Some(status) = child.try_wait()? {
-            return Ok(status);
+        if ioloom_sys::proc::has_ended(&child)? {
+            // What it read and wrote is gone with its number.
+            sampler.inspect(|sampler| sampler.sample());
+            return child.wait();
         }
         for signal in signals.pending().filter(|signal| *signal == SIGTERM) {
             let _ = ioloom_sys::proc::signal_child(&child, signal);

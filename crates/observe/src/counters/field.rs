@@ -11,7 +11,7 @@ pub enum Origin {
     Meminfo,
     /// /proc/pressure, with [`Scope::All`](super::Scope::All).
     Pressure,
-    /// /proc/PID/io of the watched processes, with [`Scope::Work`](super::Scope::Work) and more.
+    /// /proc/PID/io of the watched processes, with [`Scope::All`](super::Scope::All).
     Task,
 }
 

@@ -7,16 +7,18 @@
 //! marks is exact and needs no interpolation: a mark takes a sample of its own ([`Sampler::mark`]).
 //!
 //! Each file is kept open and read with one call into a buffer of its own, without allocating. A
-//! thread that wakes finds the caches full of others' data, so that each further file costs more
-//! than its text: some 5 µs, and /proc/vmstat, where the kernel adds up all processors, twice to four
-//! times that. So not everything is read each time:
+//! thread that wakes finds the caches full of others' data: beside other programs each further file
+//! costs some 8 µs, five times what it costs when it is read again at once, and waking alone some 16
+//! (`examples/counters_cost.rs`, kept in `results/sampler-cost-two-core-vm`). So not everything is read
+//! each time:
 //!
 //! | what | source | read |
 //! |---|---|---|
-//! | page-in, page-out, dirty, writeback, their limits, free, cached, refaults | first lines of vmstat | each time |
-//! | devices (`-d -p`), what the watched processes read and wrote | sysfs, /proc/PID/io | every 50 ms |
-//! | faults, freed, scanned, stolen, stalls (the rest of `-B`) | last lines of vmstat | every 100 ms |
-//! | memory (`-r`), pressure | meminfo, /proc/pressure | every 100 ms |
+//! | page-in, page-out, dirty, writeback, their limits, free, cached, refaults | first lines of /proc/vmstat | each time |
+//! | faults, freed, scanned, stolen, stalls (the rest of `-B`) | further lines of it | every 100 ms |
+//! | devices (`-d -p`) | /sys/block/NAME/stat | every 100 ms |
+//! | memory (`-r`), pressure | /proc/meminfo, /proc/pressure | every 100 ms |
+//! | what the watched processes read and wrote | /proc/PID/io | every 100 ms |
 //!
 //! Marks, the first and the last sample have everything, and where the period is longer than that, so
 //! has each. What was not read is unknown in a sample, never what it was before. Times of devices

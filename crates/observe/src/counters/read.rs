@@ -43,8 +43,6 @@ const fn keys<const N: usize>(origin: Origin) -> [&'static str; N] {
 pub enum Scope {
     /// Pages on their way to and from devices, and those that wait for it.
     Paging,
-    /// What devices and the watched processes did.
-    Work,
     /// Everything.
     All,
 }
@@ -266,14 +264,8 @@ impl Reader {
         if let Some(vmstat) = &mut self.vmstat {
             vmstat.read(if scope == Scope::All { 2 } else { 1 }, &mut sample);
         }
-        if scope >= Scope::Work {
-            for ((_, file), into) in self.devices.iter_mut().zip(&mut sample.disks) {
-                *into = file.read().ok().and_then(parse_disk_counters);
-            }
-            self.read_tasks(&mut sample);
-        }
         if scope == Scope::All {
-            self.read_slow(&mut sample);
+            self.read_rest(&mut sample);
         }
         let end_ns = monotonic_ns();
         sample.at_ns = start_ns + (end_ns - start_ns) / 2;
@@ -281,8 +273,12 @@ impl Reader {
         sample
     }
 
-    /// What says little more when it is asked more often.
-    fn read_slow(&mut self, sample: &mut Sample) {
+    /// All but /proc/vmstat.
+    fn read_rest(&mut self, sample: &mut Sample) {
+        for ((_, file), into) in self.devices.iter_mut().zip(&mut sample.disks) {
+            *into = file.read().ok().and_then(parse_disk_counters);
+        }
+        self.read_tasks(sample);
         if let Some(meminfo) = &mut self.meminfo {
             meminfo.read(1, sample);
         }

@@ -14,14 +14,14 @@ use std::time::Duration;
 const SAMPLES_MAX: usize = 8192;
 /// Marks that are kept at most.
 const MARKS_MAX: usize = 1024;
-/// Time after which devices and processes are read again, and after which everything is.
-const WORK_NS: u64 = 50_000_000;
+/// Time after which everything is read again.
 const ALL_NS: u64 = 100_000_000;
 /// Time after which new processes are looked for. What a process did whose parent waited for it is in
 /// the parent's sums, so little is missed.
 const LIST_NS: u64 = 500_000_000;
-/// First samples at each of which new processes are looked for: a program may start others.
-const LIST_FIRST: u64 = 20;
+/// First samples with everything at each of which new processes are looked for: a program may start
+/// others.
+const LIST_FIRST: u64 = 5;
 
 /// How to sample.
 #[derive(Debug, Clone)]
@@ -114,6 +114,11 @@ impl Sampler {
         }
     }
 
+    /// Takes a sample of everything now, on the calling thread: before a process goes away, say.
+    pub fn sample(&self) {
+        lock(&self.inner).sample(Scope::All, None);
+    }
+
     /// The newest sample that has everything and the oldest such one not older than `span` before it;
     /// while there are no two, the newest of all and the oldest not older than that.
     pub fn recent(&self, span: Duration) -> Option<(Sample, Sample)> {
@@ -164,13 +169,14 @@ impl Inner {
 
     /// How much the next sample in turn reads.
     fn scope(&self) -> Scope {
-        if self.taken.is_multiple_of(self.samples_in(ALL_NS)) {
-            Scope::All
-        } else if self.taken.is_multiple_of(self.samples_in(WORK_NS)) {
-            Scope::Work
-        } else {
-            Scope::Paging
-        }
+        if self.taken.is_multiple_of(self.samples_in(ALL_NS)) { Scope::All } else { Scope::Paging }
+    }
+
+    /// Whether new processes are looked for before the next sample, which reads `scope`.
+    fn lists(&self, scope: Scope) -> bool {
+        let all = self.samples_in(ALL_NS);
+        let (number, every) = (self.taken / all, self.samples_in(LIST_NS) / all);
+        scope == Scope::All && (number < LIST_FIRST || number.is_multiple_of(every.max(1)))
     }
 
     fn sample(&mut self, scope: Scope, mark: Option<u16>) {
@@ -186,7 +192,7 @@ impl Inner {
     /// Every second sample of each scope goes, but for those of marks.
     fn thin(&mut self) {
         let before = self.samples.len();
-        let mut odd = [false; 3];
+        let mut odd = [false; 2];
         self.samples.retain(|sample| {
             let odd = &mut odd[sample.scope as usize];
             *odd = !*odd;
@@ -213,12 +219,10 @@ fn run(inner: &Mutex<Inner>, stop: &AtomicBool, process: Option<u32>) -> (u64, u
         let missed = (now - next) / period;
         inner.late += missed;
         next += (missed + 1) * period;
-        let list =
-            inner.taken < LIST_FIRST || inner.taken.is_multiple_of(inner.samples_in(LIST_NS));
-        if let Some(pid) = process.filter(|_| list) {
+        let scope = inner.scope();
+        if let Some(pid) = process.filter(|_| inner.lists(scope)) {
             inner.reader.follow(&crate::collect::tree(pid));
         }
-        let scope = inner.scope();
         inner.sample(scope, None);
     }
     (thread_cpu_ns() - cpu, monotonic_ns() - start)
@@ -269,15 +273,20 @@ mod tests {
             let mut inner = Inner { period_ns, ..inner() };
             let mut next = || {
                 let scope = inner.scope();
+                let lists = inner.lists(scope);
                 inner.sample(scope, None);
-                scope
+                (scope, lists)
             };
-            [next(), next(), next(), next(), next(), next()]
+            (0..600).map(|_| next()).collect::<Vec<_>>()
         };
-        use Scope::{All, Paging, Work};
-        assert_eq!(scopes(10_000_000), [All, Paging, Paging, Paging, Paging, Work]);
-        assert_eq!(scopes(30_000_000), [All, Work, Work, All, Work, Work]);
-        assert_eq!(scopes(1_000_000_000), [All; 6]);
+        let first = |period_ns| scopes(period_ns)[..6].iter().map(|(s, _)| *s).collect::<Vec<_>>();
+        let lists = |period_ns| scopes(period_ns).iter().filter(|(_, lists)| *lists).count();
+        use Scope::{All, Paging};
+        assert_eq!(first(10_000_000), [All, Paging, Paging, Paging, Paging, Paging]);
+        assert_eq!(first(30_000_000), [All, Paging, Paging, All, Paging, Paging]);
+        assert_eq!(first(1_000_000_000), [All; 6]);
+        // In 6 seconds twice a second, and four times more at the beginning; with rare ones each time.
+        assert_eq!((lists(10_000_000), lists(1_000_000_000)), (16, 600));
     }
 
     #[test]
