@@ -27,6 +27,14 @@ const PAUSE: Duration = Duration::from_millis(25);
 /// Longest path of a directory for a socket, bytes: with the name of the socket it must fit into an
 /// address of the system.
 const SOCKET_MAX: usize = 90;
+/// Settings of every server. Its shared memory lies with its data: in /dev/shm, where it would lie, a
+/// killed one leaves it behind for good.
+const USUAL: [&str; 4] = [
+    "listen_addresses=",
+    "shared_buffers=16MB",
+    "max_connections=200",
+    "dynamic_shared_memory_type=mmap",
+];
 /// The user of the database.
 const USER: &str = "tester";
 
@@ -145,8 +153,7 @@ impl Server {
         let said = File::create(&log).map_err(fail)?;
         let mut command = self.programs.command("postgres", Path::new("/"));
         command.arg("-D").arg(&self.data).arg("-k").arg(&self.socket);
-        let usual = ["listen_addresses=", "shared_buffers=16MB", "max_connections=200"];
-        for setting in usual.into_iter().chain(self.settings.iter().map(String::as_str)) {
+        for setting in USUAL.into_iter().chain(self.settings.iter().map(String::as_str)) {
             command.args(["-c", setting]);
         }
         command.stdout(said.try_clone().map_err(fail)?).stderr(said);
