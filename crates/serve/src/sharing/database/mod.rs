@@ -164,7 +164,7 @@ fn work(room: &Room, mut link: Link) {
             }
         }
         match room.queue.take(losses, ORDERS_MAX) {
-            Turn::Errands(errands) => room.run(&mut link, errands),
+            Turn::Errands(errands) => room.run(&mut link, errands, losses),
             Turn::Connect => link.leave("another connection to it was lost"),
             Turn::Over => return,
         }
@@ -205,8 +205,9 @@ impl Room {
         result
     }
 
-    /// Does errands with a connection, as far as it lasts; all of them are answered.
-    fn run(&self, link: &mut Link, errands: Vec<Errand>) {
+    /// Does errands with a connection of this count of losses, as far as it lasts; all of them are
+    /// answered.
+    fn run(&self, link: &mut Link, errands: Vec<Errand>, losses: u64) {
         let (mut parcels, mut latest) = (Vec::<Parcel>::new(), 0);
         for errand in errands {
             match errand {
@@ -225,6 +226,10 @@ impl Room {
             } else {
                 self.show(link, &mut parcels, &places);
             }
+        }
+        // Before the answers leave: who has one and asks again must not wait for the next connection.
+        if let Some(reason) = link.lost() {
+            self.queue.lost(losses, reason);
         }
         for (jobs, desk) in parcels {
             desk.give_back(jobs, Ok(()));
