@@ -1,9 +1,11 @@
 //! A server in this process, and clients for it.
 
+use ioloom_load::Trust;
 use ioloom_serve::{
     Config, Durability, Ended, Limits, Model, ServeError, Server, Sharing, ShowMode, StopHandle,
-    StoreChoice, StoreKind,
+    StoreChoice, StoreKind, TlsFiles,
 };
+use ioloom_tls::Shield;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::path::PathBuf;
@@ -21,6 +23,7 @@ pub(crate) struct Bench {
     pub(crate) dir: TempDir,
     pub(crate) address: SocketAddr,
     pub(crate) lines: SocketAddr,
+    trust: Option<Trust>,
     stop: StopHandle,
     thread: Option<JoinHandle<Result<Ended, ServeError>>>,
 }
@@ -82,11 +85,24 @@ impl Bench {
         let (address, lines) = (*address, *lines);
         let stop = server.stop_handle();
         let thread = Some(std::thread::spawn(move || server.run()));
-        Self { dir, address, lines, stop, thread }
+        let trust = |files: TlsFiles| Trust::new(Some(&files.certificate), "127.0.0.1").unwrap();
+        let trust = config.tls.map(trust);
+        Self { dir, address, lines, trust, stop, thread }
+    }
+
+    /// A client of one of the two addresses, which speaks TLS where the server does.
+    pub(crate) fn dial(&self, address: SocketAddr) -> Client {
+        let shield = self.trust.as_ref().map(|trust| trust.shield().unwrap());
+        Client { shield, ..Client::new(address) }
     }
 
     pub(crate) fn client(&self) -> Client {
-        Client::new(self.lines)
+        self.dial(self.lines)
+    }
+
+    /// What a server of TLS is trusted by.
+    pub(crate) fn trust(&self) -> Trust {
+        self.trust.clone().expect("a server of TLS")
     }
 
     pub(crate) fn stock_file(&self) -> PathBuf {
@@ -120,32 +136,73 @@ impl Drop for Bench {
     }
 }
 
+/// A client that blocks, over TCP or TLS.
 pub(crate) struct Client {
     pub(crate) stream: TcpStream,
+    shield: Option<Shield>,
+    /// What was heard and not yet taken.
+    heard: Vec<u8>,
 }
 
 impl Client {
+    /// One without TLS.
     pub(crate) fn new(address: SocketAddr) -> Self {
         let stream = TcpStream::connect(address).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         stream.set_nodelay(true).unwrap();
-        Self { stream }
+        Self { stream, shield: None, heard: Vec::new() }
     }
 
     pub(crate) fn say(&mut self, text: impl AsRef<[u8]>) {
-        self.stream.write_all(text.as_ref()).unwrap();
+        let Some(shield) = &mut self.shield else {
+            return self.stream.write_all(text.as_ref()).unwrap();
+        };
+        let mut sealed = Vec::new();
+        shield.seal(text.as_ref(), &mut sealed);
+        self.stream.write_all(&sealed).unwrap();
+    }
+
+    /// Reads once; false at the end. A reset counts as that.
+    fn hear(&mut self) -> bool {
+        let mut buffer = [0; 4096];
+        let read = match self.stream.read(&mut buffer) {
+            Err(e) if e.kind() == ErrorKind::ConnectionReset => 0,
+            // By the end of a ring of this process: there may be more.
+            Err(e) if e.kind() == ErrorKind::Interrupted => return true,
+            read => read.unwrap(),
+        };
+        let Some(shield) = &mut self.shield else {
+            self.heard.extend_from_slice(&buffer[..read]);
+            return read > 0;
+        };
+        shield.open(&buffer[..read], &mut self.heard).unwrap();
+        let mut sealed = Vec::new();
+        shield.seal(&[], &mut sealed);
+        let _ = self.stream.write_all(&sealed);
+        read > 0
+    }
+
+    fn hear_more(&mut self) {
+        let more = self.hear();
+        assert!(more, "the server closed after {:?}", String::from_utf8_lossy(&self.heard));
+    }
+
+    /// So many bytes.
+    pub(crate) fn take(&mut self, count: usize) -> String {
+        while self.heard.len() < count {
+            self.hear_more();
+        }
+        String::from_utf8(self.heard.drain(..count).collect()).unwrap()
     }
 
     /// The next line, with its end.
     pub(crate) fn line(&mut self) -> String {
-        let mut line = Vec::new();
-        let mut byte = [0];
-        while line.last() != Some(&b'\n') {
-            let n = self.stream.read(&mut byte).unwrap();
-            assert_eq!(n, 1, "the server closed after {:?}", String::from_utf8_lossy(&line));
-            line.push(byte[0]);
+        loop {
+            if let Some(end) = self.heard.iter().position(|byte| *byte == b'\n') {
+                return self.take(end + 1);
+            }
+            self.hear_more();
         }
-        String::from_utf8(line).unwrap()
     }
 
     pub(crate) fn ask(&mut self, text: &str) -> String {
@@ -157,13 +214,12 @@ impl Client {
         self.stream.shutdown(Shutdown::Write).unwrap();
     }
 
-    /// Everything until the server closes; a reset counts as that.
-    pub(crate) fn rest(&mut self) -> Vec<u8> {
-        let mut all = Vec::new();
-        match self.stream.read_to_end(&mut all) {
-            Err(e) if e.kind() != ErrorKind::ConnectionReset => panic!("{e}"),
-            _ => all,
-        }
+    /// Everything until the server closes, which under TLS it has to say.
+    pub(crate) fn rest(&mut self) -> String {
+        while self.hear() {}
+        let told = self.shield.as_ref().is_none_or(Shield::has_ended);
+        assert!(told, "the end was not told");
+        String::from_utf8(std::mem::take(&mut self.heard)).unwrap()
     }
 }
 

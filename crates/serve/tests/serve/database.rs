@@ -4,6 +4,7 @@
 //! Where PostgreSQL is not installed each test says so and passes.
 
 use crate::bench::{Bench, Client, STOCKS, config, every_model, is_possible, without_crowds};
+use crate::conversation::{every_protocol, pipelined};
 use ioloom_load::check::{Lists, STATES_MAX, Verdict, check};
 use ioloom_load::{Event, History, Op, Outcome};
 use ioloom_serve::{Config, DatabaseChoice, Durability, Model, ServeError, Server};
@@ -35,36 +36,12 @@ fn name_of(model: Model) -> String {
 }
 
 #[test]
-fn every_model_answers_as_with_a_store() {
+fn every_protocol_is_spoken_before_a_database() {
     let Some(postgres) = Postgres::start(&[]) else { return };
+    let health = ["ok\n", "durability group", "store postgres, synchronous_commit on"];
     every_model(|model| {
         let words = postgres.database(&name_of(model));
-        let bench = bench(model, &words);
-        let mut client = Client::new(bench.address);
-        client.say("HELLO stock/2 client=a\n1 BUY 1 10\n2 SHOW\n3 SELL 3 2\n1 BUY 1 10\n4 SHOW\n");
-        client.say("5 BUY 3 8\n6 BUY 9 1\n7 SELL 1 2147483647\n5 BUY 3 8\n8 EXIT\n");
-        let text = "HELLO stock/2 window=128\n1 OK 990 1\n2 STOCKS 3 1\n1 990 10\n2 1000 20\n\
-                    3 5 30\n3 OK 7 2\n1 OK 990 1\n4 STOCKS 3 2\n1 990 10\n2 1000 20\n3 7 30\n\
-                    5 ERR not-enough\n6 ERR unknown-stock\n7 ERR too-many\n5 ERR not-enough\n\
-                    8 BYE\n";
-        assert_eq!(String::from_utf8(client.rest()).unwrap(), text, "{model}");
-        drop(client);
-        let mut plain = bench.client();
-        assert_eq!(plain.ask("buy 1 5"), "[buy] success\n", "{model}");
-        assert_eq!(plain.ask("buy 3 8"), "Not enough left stocks\n", "{model}");
-        assert_eq!(plain.ask("sell 9 1"), "No such stock\n", "{model}");
-        drop(plain);
-        let mut http = Client::new(bench.address);
-        http.say("GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
-        let text = String::from_utf8(http.rest()).unwrap();
-        for words in ["ok\n", "durability group", "store postgres, synchronous_commit on"] {
-            assert!(text.contains(words), "{model}: {text}");
-        }
-        drop(http);
-        let (dir, ended) = bench.end();
-        assert_eq!(ended.done, 4, "{model}");
-        let stocks = std::fs::read_to_string(dir.path().join("stock.txt")).unwrap();
-        assert_eq!(stocks, "1 985 10\n2 1000 20\n3 7 30\n", "{model}");
+        every_protocol(bench(model, &words), model, &health);
     });
 }
 
@@ -73,15 +50,7 @@ fn pipelined_orders_keep_their_order() {
     let Some(postgres) = Postgres::start(&[]) else { return };
     every_model(|model| {
         let words = postgres.database(&name_of(model));
-        let bench = bench(model, &words);
-        let mut client = bench.client();
-        let requests: String = (1..=300).map(|id| format!("{id} BUY 1 1\n")).collect();
-        client.say(format!("HELLO stock/2\n{requests}"));
-        client.end_writing();
-        let text = String::from_utf8(client.rest()).unwrap();
-        let expected: String =
-            (1..=300).map(|id| format!("{id} OK {} {id}\n", 1000 - id)).collect();
-        assert_eq!(text, format!("HELLO stock/2 window=128\n{expected}"), "{model}");
+        pipelined(&bench(model, &words), model, 300);
     });
 }
 
@@ -163,7 +132,7 @@ fn an_order_that_reaches_two_servers_counts_once() {
                     (1..=60).map(|id| format!("{id} BUY {} 1\n", stock(id))).collect();
                 client.say(format!("HELLO stock/2 client=same\n{orders}"));
                 client.end_writing();
-                String::from_utf8(client.rest()).unwrap()
+                client.rest()
             })
         };
         let both: Vec<_> = servers.iter().enumerate().map(ask).collect();
@@ -381,7 +350,7 @@ const REFUSED: usize = 100;
 fn health(bench: &Bench) -> String {
     let mut http = Client::new(bench.address);
     http.say("GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
-    String::from_utf8(http.rest()).unwrap()
+    http.rest()
 }
 
 fn named(bench: &Bench) -> Client {
@@ -466,7 +435,7 @@ fn a_server_without_its_database_says_so() {
     assert_eq!(client.ask("show"), "BUSY\n");
     let mut http = Client::new(address);
     http.say("GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
-    let text = String::from_utf8(http.rest()).unwrap();
+    let text = http.rest();
     assert!(text.contains("\r\n\r\ntrouble\n") && text.contains("\ntrouble "), "{text}");
     stop.stop();
     let ended = thread.join().unwrap();

@@ -3,6 +3,7 @@
 #![allow(clippy::print_stdout, reason = "a skipped test says so")]
 
 mod bench;
+mod conversation;
 mod damaged;
 #[cfg(feature = "postgres")]
 mod database;

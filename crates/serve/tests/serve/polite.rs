@@ -1,74 +1,19 @@
 //! What well-behaved clients of each protocol see, the same under every model.
 
 use crate::bench::{Bench, Client, every_model, sharings};
+use crate::conversation::{every_protocol, pipelined};
 use ioloom_exchange::Token;
 use ioloom_serve::{Durability, Model, Sharing, ShowMode, held_refusal};
-use std::io::Read;
 use std::time::{Duration, Instant};
 
 #[test]
-fn the_original_clients_get_padded_answers() {
-    every_model(|model| {
-        let bench = Bench::new(model);
-        let mut client = Client::new(bench.address);
-        for (ask, text) in [
-            ("show\n", "1 1000 10\n2 1000 20\n3 5 30\n"),
-            ("buy 1 10\n", "[buy] success\n"),
-            ("buy 3 6\n", "Not enough left stocks\n"),
-            ("sell 3 6\n", "[sell] success\n"),
-            ("show\n", "1 990 10\n2 1000 20\n3 11 30\n"),
-        ] {
-            client.say(ask);
-            let mut answer = [1; 8192];
-            client.stream.read_exact(&mut answer).unwrap();
-            assert!(answer.starts_with(text.as_bytes()), "{model}: {ask}");
-            assert!(answer[text.len()..].iter().all(|b| *b == 0));
-        }
-        client.say("exit\n");
-        assert_eq!(client.rest(), b"", "{model}");
-    });
-}
-
-#[test]
-fn each_protocol_is_known_by_its_first_bytes() {
-    every_model(|model| {
-        let bench = Bench::new(model);
-        let mut numbered = Client::new(bench.address);
-        numbered.say("HELLO stock/2 client=a\n7 BUY 1 1\n7 BUY 1 1\n8 EXIT\n");
-        let text = "HELLO stock/2 window=128\n7 OK 999 1\n7 OK 999 1\n8 BYE\n";
-        assert_eq!(numbered.rest(), text.as_bytes(), "{model}");
-        drop(numbered);
-        let mut resp = Client::new(bench.address);
-        resp.say("*3\r\n$3\r\nBUY\r\n$1\r\n1\r\n$1\r\n9\r\n*1\r\n$4\r\nQUIT\r\n");
-        assert_eq!(resp.rest(), b":990\r\n+OK\r\n", "{model}");
-        drop(resp);
-        for (page, word) in
-            [("show", "1 990 10"), ("healthz", "ok\n"), ("metrics", "orders_done_total 3")]
-        {
-            let mut http = Client::new(bench.address);
-            http.say(format!("GET /{page} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"));
-            let text = String::from_utf8(http.rest()).unwrap();
-            assert!(
-                text.starts_with("HTTP/1.1 200 OK\r\n") && text.contains(word),
-                "{model}: {text}"
-            );
-        }
-    });
+fn every_protocol_is_spoken() {
+    every_model(|model| every_protocol(Bench::new(model), model, &["ok\n"]));
 }
 
 #[test]
 fn pipelined_requests_are_answered_in_their_order() {
-    every_model(|model| {
-        let bench = Bench::new(model);
-        let mut client = bench.client();
-        let requests: String = (1..=900).map(|id| format!("{id} BUY 1 1\n")).collect();
-        client.say(format!("HELLO stock/2\n{requests}"));
-        client.end_writing();
-        let text = String::from_utf8(client.rest()).unwrap();
-        let expected: String =
-            (1..=900).map(|id| format!("{id} OK {} {id}\n", 1000 - id)).collect();
-        assert_eq!(text, format!("HELLO stock/2 window=128\n{expected}"), "{model}");
-    });
+    every_model(|model| pipelined(&Bench::new(model), model, 900));
 }
 
 #[test]
@@ -104,16 +49,16 @@ fn who_does_not_show_the_token_is_not_served() {
         let bench = Bench::with(model, |config| config.token = Token::new(token).ok());
         let mut guest = bench.client();
         guest.say("buy 1 1\n");
-        assert_eq!(guest.rest(), b"Token needed\n", "{model}");
+        assert_eq!(guest.rest(), "Token needed\n", "{model}");
         let mut guest = Client::new(bench.address);
         guest.say("HELLO stock/2 token=wrong\n1 BUY 1 1\n");
-        assert_eq!(guest.rest(), b"ERR no-token\n", "{model}");
+        assert_eq!(guest.rest(), "ERR no-token\n", "{model}");
         let mut guest = Client::new(bench.address);
         guest.say("*3\r\n$3\r\nBUY\r\n$1\r\n1\r\n$1\r\n9\r\n*2\r\n$4\r\nAUTH\r\n$1\r\nx\r\n");
-        assert_eq!(guest.rest(), b"-NOAUTH no-token\r\n-NOAUTH no-token\r\n", "{model}");
+        assert_eq!(guest.rest(), "-NOAUTH no-token\r\n-NOAUTH no-token\r\n", "{model}");
         let mut known = Client::new(bench.address);
         known.say(format!("HELLO stock/2 token={token}\n1 BUY 1 1\n2 EXIT\n"));
-        assert_eq!(known.rest(), b"HELLO stock/2 window=128\n1 OK 999 1\n2 BYE\n", "{model}");
+        assert_eq!(known.rest(), "HELLO stock/2 window=128\n1 OK 999 1\n2 BYE\n", "{model}");
     });
 }
 

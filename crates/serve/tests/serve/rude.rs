@@ -57,7 +57,7 @@ fn half_a_line_orders_nothing_and_holds_nobody() {
         let mut gone = bench.client();
         gone.say("buy 1 1");
         gone.end_writing();
-        assert_eq!(gone.rest(), b"", "{model}");
+        assert_eq!(gone.rest(), "", "{model}");
         drop(gone);
         // The half line is given up when its time is over.
         let _ = half.rest();
@@ -79,7 +79,7 @@ fn a_client_that_sends_a_byte_now_and_then_is_cut() {
             }
             std::thread::sleep(Duration::from_millis(30));
         }
-        assert_eq!(slow.rest(), b"", "{model}");
+        assert_eq!(slow.rest(), "", "{model}");
         honest(&bench, model, "a trickle");
     });
 }
@@ -90,11 +90,11 @@ fn a_line_without_end_is_refused_with_a_word() {
         let bench = Bench::new(model);
         let mut flood = bench.client();
         flood.say(vec![b'x'; 9000]);
-        assert_eq!(flood.rest(), b"Line too long\n", "{model}");
+        assert_eq!(flood.rest(), "Line too long\n", "{model}");
         honest(&bench, model, "a long line");
         // A flood without pause may be reset, and ends in any case.
         let mut flood = bench.client();
-        for _ in 0..10_000 {
+        for _ in 0..2000 {
             if flood.stream.write_all(&[b'x'; 9000]).is_err() {
                 break;
             }
@@ -147,10 +147,10 @@ fn a_half_closed_client_gets_all_its_answers() {
     every_model(|model| {
         let bench = Bench::new(model);
         let mut client = bench.client();
-        client.say("buy 1 1\nbuy 1 1\nshow\n");
+        client.say("buy 1 1\n".repeat(900) + "show\n");
         client.end_writing();
-        let text = String::from_utf8(client.rest()).unwrap();
-        assert_eq!(text, "[buy] success\n[buy] success\n1 998 10\n2 1000 20\n3 5 30\n", "{model}");
+        let told = "[buy] success\n".repeat(900) + "1 100 10\n2 1000 20\n3 5 30\n";
+        assert_eq!(client.rest(), told, "{model}");
     });
 }
 
@@ -247,7 +247,7 @@ fn one_connection_more_than_the_most_is_told_so() {
         for client in &mut inside {
             assert_eq!(client.ask("buy 1 1"), "[buy] success\n", "{model}");
         }
-        assert_eq!(bench.client().rest(), b"BUSY\n", "{model}");
+        assert_eq!(bench.client().rest(), "BUSY\n", "{model}");
         drop(inside);
         let again = (0..500).any(|_| {
             std::thread::sleep(Duration::from_millis(5));
@@ -274,11 +274,11 @@ fn a_stop_answers_what_has_arrived_and_takes_no_more() {
             client.line();
             bench.ask_to_stop();
             let rest = client.rest();
-            assert_eq!(rest, b"[buy] success\n".repeat(99), "{model}");
+            assert_eq!(rest, "[buy] success\n".repeat(99), "{model}");
         } else {
             bench.ask_to_stop();
         }
-        assert_eq!(idle.rest(), b"", "{model}");
+        assert_eq!(idle.rest(), "", "{model}");
         let (dir, _) = bench.end();
         let stocks = std::fs::read_to_string(dir.path().join("stock.txt")).unwrap();
         let first = if served_at_once { "1 900 10\n2 999 20\n" } else { "1 1000 10\n2 999 20\n" };

@@ -1,12 +1,12 @@
 //! TLS: every model, every protocol, and what is rude in it.
 
 use crate::bench::{Bench, config, every_model, without_crowds};
-use ioloom_load::{Plan, Protocol, Trust};
+use crate::conversation::{every_protocol, pipelined};
+use ioloom_load::{Plan, Protocol};
 use ioloom_serve::{Config, Model, Server, TlsFiles};
 use ioloom_testbed::Certificate;
-use ioloom_tls::Shield;
 use std::io::{ErrorKind, Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::net::TcpStream;
 use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
@@ -26,110 +26,11 @@ fn sealed(config: &mut Config) {
     config.tell = Some(note);
 }
 
-fn trust(dir: &Path) -> Trust {
-    Trust::new(Some(&Certificate::in_dir(dir).certificate), "127.0.0.1").unwrap()
-}
-
-/// A client of TLS that blocks.
-struct Client {
-    stream: TcpStream,
-    shield: Shield,
-    plain: Vec<u8>,
-}
-
-impl Client {
-    fn new(bench: &Bench, address: SocketAddr) -> Self {
-        let stream = TcpStream::connect(address).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-        stream.set_nodelay(true).unwrap();
-        let shield = trust(bench.dir.path()).shield().unwrap();
-        Self { stream, shield, plain: Vec::new() }
-    }
-
-    fn say(&mut self, text: impl AsRef<[u8]>) {
-        let mut sealed = Vec::new();
-        self.shield.seal(text.as_ref(), &mut sealed);
-        self.stream.write_all(&sealed).unwrap();
-    }
-
-    /// Reads once; false at the end.
-    fn hear(&mut self) -> bool {
-        let mut buffer = [0; 4096];
-        let read = match self.stream.read(&mut buffer) {
-            Err(e) if e.kind() == ErrorKind::ConnectionReset => 0,
-            read => read.unwrap(),
-        };
-        self.shield.open(&buffer[..read], &mut self.plain).unwrap();
-        let mut sealed = Vec::new();
-        self.shield.seal(&[], &mut sealed);
-        let _ = self.stream.write_all(&sealed);
-        read > 0
-    }
-
-    /// So many bytes.
-    fn take(&mut self, count: usize) -> String {
-        while self.plain.len() < count {
-            assert!(
-                self.hear(),
-                "the server closed after {:?}",
-                String::from_utf8_lossy(&self.plain)
-            );
-        }
-        String::from_utf8(self.plain.drain(..count).collect()).unwrap()
-    }
-
-    fn ask(&mut self, text: &str) -> String {
-        self.say(format!("{text}\n"));
-        while !self.plain.contains(&b'\n') {
-            assert!(self.hear(), "the server closed");
-        }
-        let end = self.plain.iter().position(|b| *b == b'\n').unwrap();
-        self.take(end + 1)
-    }
-
-    /// Everything until the server closes, which it has to say.
-    fn rest(&mut self) -> String {
-        while self.hear() {}
-        assert!(self.shield.has_ended(), "the end was not told");
-        String::from_utf8(std::mem::take(&mut self.plain)).unwrap()
-    }
-}
-
 #[test]
 fn every_protocol_is_spoken_under_tls() {
     every_model(|model| {
-        let bench = Bench::with(model, sealed);
-        let mut padded = Client::new(&bench, bench.address);
-        padded.say("buy 1 10\n");
-        let answer = padded.take(8192);
-        assert!(answer.starts_with("[buy] success\n\0"), "{model}");
-        padded.say("exit\n");
-        assert_eq!(padded.rest(), "", "{model}");
-        drop(padded);
-        let mut lines = Client::new(&bench, bench.lines);
-        assert_eq!(lines.ask("sell 1 9"), "[sell] success\n", "{model}");
-        drop(lines);
-        let mut numbered = Client::new(&bench, bench.address);
-        let requests: String = (1..=300).map(|id| format!("{id} BUY 2 1\n")).collect();
-        numbered.say(format!("HELLO stock/2\n{requests}301 EXIT\n"));
-        let answers: String =
-            (1..=300).map(|id| format!("{id} OK {} {}\n", 1000 - id, id + 2)).collect();
-        let expected = format!("HELLO stock/2 window=128\n{answers}301 BYE\n");
-        assert_eq!(numbered.rest(), expected, "{model}");
-        drop(numbered);
-        let mut resp = Client::new(&bench, bench.address);
-        resp.say("*3\r\n$3\r\nBUY\r\n$1\r\n1\r\n$1\r\n9\r\n*1\r\n$4\r\nQUIT\r\n");
-        assert_eq!(resp.rest(), ":990\r\n+OK\r\n", "{model}");
-        drop(resp);
-        for (page, word) in [("show", "2 700 20"), ("healthz", "tls on\n")] {
-            let mut http = Client::new(&bench, bench.address);
-            http.say(format!("GET /{page} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"));
-            let text = http.rest();
-            assert!(
-                text.starts_with("HTTP/1.1 200 OK\r\n") && text.contains(word),
-                "{model}: {text}"
-            );
-        }
+        every_protocol(Bench::with(model, sealed), model, &["ok\n", "tls on\n"]);
+        pipelined(&Bench::with(model, sealed), model, 300);
     });
 }
 
@@ -149,7 +50,7 @@ fn loads_under_tls_lose_nothing() {
                 requests_max: 100,
                 duration: Duration::from_secs(600),
                 timeout: Duration::from_secs(120),
-                tls: Some(trust(bench.dir.path())),
+                tls: Some(bench.trust()),
                 ..Plan::new(target)
             };
             let ran = ioloom_load::run(&plan, &AtomicBool::new(false), &mut |_| {});
@@ -163,7 +64,7 @@ fn loads_under_tls_lose_nothing() {
 /// What a client says first.
 fn hello(bench: &Bench) -> Vec<u8> {
     let mut hello = Vec::new();
-    trust(bench.dir.path()).shield().unwrap().seal(&[], &mut hello);
+    bench.trust().shield().unwrap().seal(&[], &mut hello);
     hello
 }
 
@@ -186,7 +87,7 @@ fn half_a_handshake_is_cut_and_keeps_nobody_waiting() {
         // One that connects and says nothing at all.
         let mut silent = TcpStream::connect(bench.lines).unwrap();
         silent.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-        let mut honest = Client::new(&bench, bench.lines);
+        let mut honest = bench.client();
         assert_eq!(honest.ask("buy 1 1"), "[buy] success\n", "{model}");
         drop(honest);
         assert!(is_closed(&mut slow), "{model}: half a handshake");
@@ -214,7 +115,7 @@ fn what_is_not_tls_is_closed_with_a_word() {
             // At most the alert of TLS, a record of its kind, and no answer.
             assert!(said.is_empty() || said[0] == 21, "{model}: {said:?}");
         }
-        let mut known = Client::new(&bench, bench.address);
+        let mut known = bench.dial(bench.address);
         known.say("GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
         let text = known.rest();
         assert!(text.contains("\nioloom_connections_not_tls_total 3\n"), "{model}: {text}");
@@ -228,18 +129,18 @@ fn what_is_not_tls_is_closed_with_a_word() {
 fn a_handshake_that_ends_in_noise_ends_the_connection_alone() {
     every_model(|model| {
         let bench = Bench::with(model, sealed);
-        let mut rude = Client::new(&bench, bench.lines);
+        let mut rude = bench.client();
         assert_eq!(rude.ask("buy 1 1"), "[buy] success\n", "{model}");
         // A record that nobody sealed.
         let _ = rude.stream.write_all(&[23, 3, 3, 0, 32]);
         let _ = rude.stream.write_all(&[7; 32]);
         let mut said = Vec::new();
         let _ = rude.stream.read_to_end(&mut said);
-        let mut half = Client::new(&bench, bench.lines);
+        let mut half = bench.client();
         half.say("buy 1 1\nbuy 1 1\n");
-        half.stream.shutdown(Shutdown::Write).unwrap();
+        half.end_writing();
         drop(half);
-        let mut honest = Client::new(&bench, bench.lines);
+        let mut honest = bench.client();
         assert_eq!(honest.ask("sell 1 1"), "[sell] success\n", "{model}");
     });
 }
@@ -248,7 +149,7 @@ fn a_handshake_that_ends_in_noise_ends_the_connection_alone() {
 fn a_stop_answers_what_has_arrived_under_tls() {
     every_model(|model| {
         let bench = Bench::with(model, sealed);
-        let mut busy = Client::new(&bench, bench.lines);
+        let mut busy = bench.client();
         // Half of the last line is never an order.
         busy.say("buy 1 1\n".repeat(100) + "buy 1 1");
         let answer = "[buy] success\n";
@@ -270,7 +171,7 @@ fn one_connection_more_than_the_most_is_closed_without_a_word() {
             sealed(config);
             config.limits.connections = 1;
         });
-        let mut inside = Client::new(&bench, bench.lines);
+        let mut inside = bench.client();
         assert_eq!(inside.ask("buy 1 1"), "[buy] success\n", "{model}");
         let mut outside = TcpStream::connect(bench.lines).unwrap();
         outside.set_read_timeout(Some(Duration::from_secs(20))).unwrap();

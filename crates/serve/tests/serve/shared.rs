@@ -60,7 +60,7 @@ fn the_same_order_on_two_connections_counts_once() {
         }
         for sharing in sharings(model, Durability::None) {
             let bench = Bench::with(model, |config| config.sharing = sharing);
-            let answers: Vec<Vec<u8>> = std::thread::scope(|scope| {
+            let answers: Vec<String> = std::thread::scope(|scope| {
                 let both: Vec<_> = (0..2)
                     .map(|_| {
                         let bench = &bench;

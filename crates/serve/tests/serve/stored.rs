@@ -48,45 +48,56 @@ fn orders_and_answers_survive_a_stop() {
 /// to a second server.
 #[test]
 fn every_store_keeps_orders_and_answers() {
-    for kind in StoreKind::ALL {
-        for durability in [Durability::Os, Durability::Group, Durability::Each] {
-            let mut dir = TempDir::new().unwrap();
-            if store_refusal(*kind, durability).is_some() || !is_store_possible(*kind, &dir) {
-                continue;
-            }
-            let change = |config: &mut ioloom_serve::Config| {
-                config.store.kind = *kind;
-                (config.durability, config.sharing) = (durability, Sharing::Stock);
-            };
-            let orders = "HELLO stock/2 client=a\n1 BUY 1 10\n2 BUY 3 9\n3 SELL 2 1\n4 BUY 9 1\n";
-            let mut heard: Vec<String> = Vec::new();
-            // Stopped and started again and again: it stays what it was.
-            for round in 0..3 {
-                let bench = Bench::in_dir(dir, Model::Epoll, change);
-                let text = error(start(&bench.dir, change));
-                assert!(text.contains("lock"), "{kind}: {text}");
-                let mut client = Client::new(bench.address);
-                client.say(orders);
-                let now: Vec<String> = (0..5).map(|_| client.line()).collect();
-                if round == 0 {
-                    heard.clone_from(&now);
+    std::thread::scope(|scope| {
+        for kind in StoreKind::ALL {
+            scope.spawn(|| {
+                for durability in [Durability::Os, Durability::Group, Durability::Each] {
+                    keeps_orders_and_answers(*kind, durability);
                 }
-                assert_eq!(now, heard, "{kind} {durability} round {round}");
-                client.say(format!("{} SELL 3 1\n", 10 + round));
-                let expected = format!("{} OK {} {}\n", 10 + round, 6 + round, 5 + round);
-                assert_eq!(client.line(), expected, "{kind} {durability}");
-                dir = bench.end().0;
-            }
-            let path = dir.path().join("store");
-            let found = found_store(&path).unwrap();
-            let raw = !matches!(kind, StoreKind::Sqlite | StoreKind::Redb | StoreKind::Fjall);
-            assert_eq!(found, Some(if raw { StoreKind::Log } else { *kind }), "{}", path.display());
-            // The file that was written last belongs to it, another one does not.
-            std::fs::write(dir.path().join("stock.txt"), "1 5 10\n").unwrap();
-            let refused = start(&dir, change);
-            assert!(matches!(refused, Err(ServeError::Refused(_))), "{kind} {durability}");
+            });
         }
+    });
+}
+
+fn keeps_orders_and_answers(kind: StoreKind, durability: Durability) {
+    let mut dir = TempDir::new().unwrap();
+    if store_refusal(kind, durability).is_some() || !is_store_possible(kind, &dir) {
+        return;
     }
+    let change = |config: &mut ioloom_serve::Config| {
+        config.store.kind = kind;
+        (config.durability, config.sharing) = (durability, Sharing::Stock);
+    };
+    let orders = "HELLO stock/2 client=a\n1 BUY 1 10\n2 BUY 3 9\n3 SELL 2 1\n4 BUY 9 1\n";
+    let mut heard: Vec<String> = Vec::new();
+    // Stopped and started again and again: it stays what it was.
+    for round in 0..3 {
+        let bench = Bench::in_dir(dir, Model::Epoll, change);
+        if round == 0 {
+            // Once is enough: before it says so, a second server waits for the first to go.
+            let text = error(start(&bench.dir, change));
+            assert!(text.contains("lock"), "{kind}: {text}");
+        }
+        let mut client = Client::new(bench.address);
+        client.say(orders);
+        let now: Vec<String> = (0..5).map(|_| client.line()).collect();
+        if round == 0 {
+            heard.clone_from(&now);
+        }
+        assert_eq!(now, heard, "{kind} {durability} round {round}");
+        client.say(format!("{} SELL 3 1\n", 10 + round));
+        let expected = format!("{} OK {} {}\n", 10 + round, 6 + round, 5 + round);
+        assert_eq!(client.line(), expected, "{kind} {durability}");
+        dir = bench.end().0;
+    }
+    let path = dir.path().join("store");
+    let found = found_store(&path).unwrap();
+    let raw = !matches!(kind, StoreKind::Sqlite | StoreKind::Redb | StoreKind::Fjall);
+    assert_eq!(found, Some(if raw { StoreKind::Log } else { kind }), "{}", path.display());
+    // The file that was written last belongs to it, another one does not.
+    std::fs::write(dir.path().join("stock.txt"), "1 5 10\n").unwrap();
+    let refused = start(&dir, change);
+    assert!(matches!(refused, Err(ServeError::Refused(_))), "{kind} {durability}");
 }
 
 #[test]
