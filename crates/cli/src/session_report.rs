@@ -126,7 +126,7 @@ fn pictures(pictures: &[Picture], dir: &Path) -> Vec<PictureRow> {
 fn explained(study: &StudySpec, records: &[RunRecord]) -> BTreeMap<String, String> {
     let Ok(subject) = ioloom_subjects::named(&study.subject) else { return BTreeMap::new() };
     let own = records.iter().filter(|r| r.plan.files().is_none());
-    own.map(|r| (r.plan.to_string(), subject.explain(&r.plan))).collect()
+    own.map(|r| (r.plan.to_string(), subject.explain(&r.plan).unwrap_or_default())).collect()
 }
 
 /// The published tables of the seeds that claims come from.

@@ -14,8 +14,8 @@
 //!
 //! Cost: one fork, exec and pipe per run, a few milliseconds outside what is timed.
 
-use ioloom_model::Outcome;
 use ioloom_model::record::RunOrder;
+use ioloom_model::{Measured, Outcome};
 use ioloom_sys::mount::Throttle;
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
@@ -34,6 +34,17 @@ pub struct ChildAnswer {
     pub outcome: Outcome,
     /// Bytes that the child had from devices during the run; `None` if the system cannot tell.
     pub device_bytes: Option<u64>,
+}
+
+impl From<Result<Measured, String>> for ChildAnswer {
+    /// The answer of a run that was measured, or failed for a reason.
+    fn from(run: Result<Measured, String>) -> Self {
+        let outcome = match run {
+            Ok(measured) => Outcome::Done { measured: Box::new(measured) },
+            Err(reason) => Outcome::Failed { reason },
+        };
+        Self { outcome, device_bytes: None }
+    }
 }
 
 /// Serves one run in the child: reads the order from standard input, calls `run`, writes the

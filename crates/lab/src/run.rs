@@ -152,7 +152,7 @@ fn check(planned: &Planned, subject: &dyn Subject) -> Result<(), LabError> {
             )));
         }
         for arm in &comparison.arms {
-            subject.check(&arm.plan).map_err(|reason| {
+            subject.explain(&arm.plan).map_err(|reason| {
                 let place = format!("experiment '{}', arm '{}'", comparison.experiment, arm.name);
                 LabError::Usage(format!("{place}: {reason}"))
             })?;

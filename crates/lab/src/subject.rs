@@ -60,22 +60,17 @@ pub trait Subject: Sync {
         Touches::Data
     }
 
-    /// Whether the plan is one that some machine could run; asked before a study begins.
+    /// What the plan does, in one sentence for the report; empty for plans over files, which the
+    /// table of methods and schedules explains. Asked before a study begins, whether or not this
+    /// machine could run it.
     ///
     /// # Errors
-    /// What is wrong with it, as a sentence.
-    fn check(&self, plan: &AnyPlan) -> Result<(), String> {
+    /// What is wrong with a plan that no machine could run, as a sentence.
+    fn explain(&self, plan: &AnyPlan) -> Result<String, String> {
         match plan {
-            AnyPlan::Files(_) => Ok(()),
+            AnyPlan::Files(_) => Ok(String::new()),
             AnyPlan::Of(_) => Err(format!("{plan}: subject {} has no such plan", self.name())),
         }
-    }
-
-    /// What the plan does, in one sentence for the report; empty for plans over files, which the
-    /// table of methods and schedules explains.
-    fn explain(&self, plan: &AnyPlan) -> String {
-        let _ = plan;
-        String::new()
     }
 
     /// Whether the plan can run as asked on the file system of `dir`, found by trying it.

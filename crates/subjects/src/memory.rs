@@ -12,7 +12,7 @@ use ioloom_machine::topology;
 use ioloom_memory::SmtPlan;
 use ioloom_memory::single::{Single, WORDS};
 use ioloom_model::record::RunOrder;
-use ioloom_model::{AnyPlan, Compute, Doubt, FileSetRealised, Measured, Outcome, SubjectPlan};
+use ioloom_model::{AnyPlan, Compute, Doubt, FileSetRealised, Measured, SubjectPlan};
 use ioloom_observe::Usage;
 use ioloom_sys::clock::monotonic_ns;
 use ioloom_sys::{affinity, proc};
@@ -50,12 +50,8 @@ impl Subject for Memory {
         Touches::Nothing
     }
 
-    fn check(&self, plan: &AnyPlan) -> Result<(), String> {
-        single(plan).map(drop)
-    }
-
-    fn explain(&self, plan: &AnyPlan) -> String {
-        single(plan).map_or_else(|_| String::new(), |single| single.sentence().to_owned())
+    fn explain(&self, plan: &AnyPlan) -> Result<String, String> {
+        Ok(single(plan)?.sentence().to_owned())
     }
 
     fn probe(&self, plan: &AnyPlan, _: &Compute, _: &Path) -> Result<(), String> {
@@ -63,11 +59,7 @@ impl Subject for Memory {
     }
 
     fn run(&self, order: &RunOrder) -> ChildAnswer {
-        let outcome = match measured(order) {
-            Ok(measured) => Outcome::Done { measured: Box::new(measured) },
-            Err(reason) => Outcome::Failed { reason },
-        };
-        ChildAnswer { outcome, device_bytes: None }
+        measured(order).into()
     }
 
     fn verify(&self, _: &RunOrder, _: &FileSetRealised, _: &Measured) -> Vec<Doubt> {
@@ -100,7 +92,7 @@ mod tests {
     fn plans_of_the_study_are_understood_and_wrong_ones_refused() {
         for text in ["memory:add", "memory:chase/kib=48", "memory:siblings/work=wide"] {
             let plan: AnyPlan = text.parse().unwrap();
-            assert!(Memory.check(&plan).is_ok() && !Memory.explain(&plan).is_empty(), "{text}");
+            assert!(!Memory.explain(&plan).unwrap().is_empty(), "{text}");
         }
         for (text, word) in [
             ("memory:leap", "no method"),
@@ -109,7 +101,7 @@ mod tests {
             ("memory:alone/work=none", "no work"),
             ("walk:statx/threads=1", "not of memory"),
         ] {
-            let error = Memory.check(&text.parse().unwrap()).unwrap_err();
+            let error = Memory.explain(&text.parse().unwrap()).unwrap_err();
             assert!(error.contains(word), "{text}: {error}");
         }
     }

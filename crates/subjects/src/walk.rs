@@ -14,7 +14,7 @@ use crate::travel::Travel;
 use ioloom_lab::ChildAnswer;
 use ioloom_lab::subject::{Sets, Subject, Touches};
 use ioloom_model::record::{Bottleneck, RunOrder, ThreadTime};
-use ioloom_model::{AnyPlan, Compute, Doubt, FileSetRealised, Measured, Outcome, SubjectPlan};
+use ioloom_model::{AnyPlan, Compute, Doubt, FileSetRealised, Measured, SubjectPlan};
 use ioloom_observe::Usage;
 use ioloom_sys::clock::{monotonic_ns, thread_cpu_ns};
 use ioloom_sys::proc;
@@ -76,19 +76,15 @@ impl Subject for Walk {
         Touches::Names
     }
 
-    fn check(&self, plan: &AnyPlan) -> Result<(), String> {
-        settings(plan).map(drop)
-    }
-
-    fn explain(&self, plan: &AnyPlan) -> String {
-        let Ok(Settings { walk, head }) = settings(plan) else { return String::new() };
+    fn explain(&self, plan: &AnyPlan) -> Result<String, String> {
+        let Settings { walk, head } = settings(plan)?;
         let threads = match walk.threads {
             Threads::Auto => "as many threads as pay".to_owned(),
             Threads::Count(1) => "1 thread".to_owned(),
             Threads::Count(n) => format!("{n} threads"),
         };
         let kept = if head { "; the path of the device's head is kept" } else { "" };
-        format!("{threads}: {}{kept}", walk.method.sentence())
+        Ok(format!("{threads}: {}{kept}", walk.method.sentence()))
     }
 
     fn probe(&self, plan: &AnyPlan, _: &Compute, dir: &Path) -> Result<(), String> {
@@ -101,11 +97,7 @@ impl Subject for Walk {
     }
 
     fn run(&self, order: &RunOrder) -> ChildAnswer {
-        let outcome = walked(order).map_or_else(
-            |reason| Outcome::Failed { reason },
-            |measured| Outcome::Done { measured: Box::new(measured) },
-        );
-        ChildAnswer { outcome, device_bytes: None }
+        walked(order).into()
     }
 
     fn verify(&self, order: &RunOrder, set: &FileSetRealised, measured: &Measured) -> Vec<Doubt> {
@@ -279,6 +271,7 @@ fn thread_time(number: usize, tally: &Tally) -> ThreadTime {
 mod tests {
     use super::*;
     use ioloom_fileset::SetText;
+    use ioloom_model::Outcome;
 
     fn ordered(text: &str, dir: &Path) -> (RunOrder, FileSetRealised) {
         let Ok(SetText::Spec(spec)) = text.parse() else { panic!("{text}") };
@@ -375,9 +368,9 @@ mod tests {
             ("walk:statx/head=2", "head is 0 or 1"),
             ("read/threads:n=1", "not a walk"),
         ] {
-            let error = Walk.check(&text.parse().unwrap()).unwrap_err();
+            let error = Walk.explain(&text.parse().unwrap()).unwrap_err();
             assert!(error.contains(word), "{text}: {error}");
         }
-        assert!(Walk.check(&"walk:sweep/threads=8,head=1".parse().unwrap()).is_ok());
+        assert!(Walk.explain(&"walk:sweep/threads=8,head=1".parse().unwrap()).is_ok());
     }
 }

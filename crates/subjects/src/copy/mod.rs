@@ -20,7 +20,7 @@ use ioloom_lab::ChildAnswer;
 use ioloom_lab::files::SET_MANIFEST;
 use ioloom_lab::subject::{Sets, Subject, Touches};
 use ioloom_model::record::RunOrder;
-use ioloom_model::{AnyPlan, Compute, Doubt, FileSetRealised, Measured, Outcome};
+use ioloom_model::{AnyPlan, Compute, Doubt, FileSetRealised, Measured};
 use ioloom_sys::cache;
 use ioloom_sys::clock::monotonic_ns;
 use ioloom_sys::file::{Writing, direct_alignment_of, scratch};
@@ -45,12 +45,8 @@ impl Subject for Copy {
         Touches::Nothing
     }
 
-    fn check(&self, plan: &AnyPlan) -> Result<(), String> {
-        Play::of(plan).map(drop)
-    }
-
-    fn explain(&self, plan: &AnyPlan) -> String {
-        Play::of(plan).map_or_else(|_| String::new(), |play| play.sentence())
+    fn explain(&self, plan: &AnyPlan) -> Result<String, String> {
+        Ok(Play::of(plan)?.sentence())
     }
 
     fn probe(&self, plan: &AnyPlan, _: &Compute, dir: &Path) -> Result<(), String> {
@@ -80,11 +76,7 @@ impl Subject for Copy {
             Play::Tree(play) => tree::play(order, play),
             Play::Beside(play) => beside::play(order, &play),
         });
-        let outcome = match played {
-            Ok(measured) => Outcome::Done { measured: Box::new(measured) },
-            Err(reason) => Outcome::Failed { reason },
-        };
-        ChildAnswer { outcome, device_bytes: None }
+        played.into()
     }
 
     fn verify(&self, order: &RunOrder, set: &FileSetRealised, measured: &Measured) -> Vec<Doubt> {

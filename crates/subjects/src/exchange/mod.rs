@@ -25,7 +25,7 @@ use crate::sets::{FileSets, Scratch};
 use ioloom_lab::ChildAnswer;
 use ioloom_lab::subject::{Sets, Subject, Touches};
 use ioloom_model::record::RunOrder;
-use ioloom_model::{AnyPlan, Compute, Doubt, FileSetRealised, Measured, Outcome};
+use ioloom_model::{AnyPlan, Compute, Doubt, FileSetRealised, Measured};
 use ioloom_serve::{Durability, Model, probe_store};
 use ioloom_sys::net::ring::NetRing;
 use ioloom_sys::proc;
@@ -54,12 +54,8 @@ impl Subject for Exchange {
         Touches::Nothing
     }
 
-    fn check(&self, plan: &AnyPlan) -> Result<(), String> {
-        Play::of(plan).map(drop)
-    }
-
-    fn explain(&self, plan: &AnyPlan) -> String {
-        Play::of(plan).map_or_else(|_| String::new(), |play| play.sentence())
+    fn explain(&self, plan: &AnyPlan) -> Result<String, String> {
+        Ok(Play::of(plan)?.sentence())
     }
 
     fn probe(&self, plan: &AnyPlan, _: &Compute, dir: &Path) -> Result<(), String> {
@@ -90,11 +86,7 @@ impl Subject for Exchange {
     }
 
     fn run(&self, order: &RunOrder) -> ChildAnswer {
-        let outcome = match played(order) {
-            Ok(measured) => Outcome::Done { measured: Box::new(measured) },
-            Err(reason) => Outcome::Failed { reason },
-        };
-        ChildAnswer { outcome, device_bytes: None }
+        played(order).into()
     }
 
     fn verify(&self, _: &RunOrder, _: &FileSetRealised, _: &Measured) -> Vec<Doubt> {

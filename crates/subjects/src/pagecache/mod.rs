@@ -17,7 +17,7 @@ use crate::sets::FileSets;
 use ioloom_lab::ChildAnswer;
 use ioloom_lab::subject::{Sets, Subject, Touches};
 use ioloom_model::record::RunOrder;
-use ioloom_model::{AnyPlan, Compute, Doubt, FileSetRealised, Measured, Outcome};
+use ioloom_model::{AnyPlan, Compute, Doubt, FileSetRealised, Measured};
 use ioloom_sys::cache;
 use ioloom_sys::mount::LittleMemory;
 use plan::Play;
@@ -41,12 +41,8 @@ impl Subject for PageCache {
         Touches::Nothing
     }
 
-    fn check(&self, plan: &AnyPlan) -> Result<(), String> {
-        Play::of(plan).map(drop)
-    }
-
-    fn explain(&self, plan: &AnyPlan) -> String {
-        Play::of(plan).map_or_else(|_| String::new(), |play| play.sentence())
+    fn explain(&self, plan: &AnyPlan) -> Result<String, String> {
+        Ok(Play::of(plan)?.sentence())
     }
 
     fn probe(&self, plan: &AnyPlan, _: &Compute, dir: &Path) -> Result<(), String> {
@@ -75,11 +71,7 @@ impl Subject for PageCache {
             Play::Reclaim(play) => reclaim::play(order, play),
             Play::Limits => limits::play(),
         });
-        let outcome = match played {
-            Ok(measured) => Outcome::Done { measured: Box::new(measured) },
-            Err(reason) => Outcome::Failed { reason },
-        };
-        ChildAnswer { outcome, device_bytes: None }
+        played.into()
     }
 
     fn verify(&self, order: &RunOrder, set: &FileSetRealised, measured: &Measured) -> Vec<Doubt> {
