@@ -1,6 +1,6 @@
 //! The same flags as GNU du give the same lines.
 
-use crate::place::{Place, gnu_is_there};
+use crate::place::{Du, Place, fresh, gnu_is_there, in_memory};
 use ioloom_sys::dir::Dir;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -24,13 +24,13 @@ fn sums_are_those_of_gnu_du_on_disk_and_in_memory() {
     if !gnu_is_there() {
         return;
     }
-    let mut places = vec![Place::new()];
-    match Place::in_memory() {
+    let mut places = vec![fresh()];
+    match in_memory() {
         Some(place) => places.push(place),
         None => println!("skipped: no /dev/shm here"),
     }
     for place in places {
-        place.odd_tree("t");
+        place.odd_dirs("t");
         place.hard_links("t");
         all_sums(&place, "t");
         all_sums(&place, "t/");
@@ -44,8 +44,8 @@ fn lines_are_those_of_gnu_du() {
     if !gnu_is_there() {
         return;
     }
-    let place = Place::new();
-    place.odd_tree("t");
+    let place = fresh();
+    place.odd_dirs("t");
     for args in [
         &["-0", "t"][..],
         &["-a0", "t"],
@@ -86,8 +86,8 @@ fn patterns_leave_out_what_gnu_du_leaves_out() {
     if !gnu_is_there() {
         return;
     }
-    let place = Place::new();
-    place.odd_tree("t");
+    let place = fresh();
+    place.odd_dirs("t");
     for pattern in [
         "plain",
         "*in*",
@@ -121,7 +121,7 @@ fn a_path_of_5000_directories_is_counted() {
     if !gnu_is_there() {
         return;
     }
-    let place = Place::new();
+    let place = fresh();
     fs::create_dir(place.at("t")).unwrap();
     let mut at = Dir::open(&place.at("t")).unwrap();
     for _ in 0..5000 {
@@ -150,8 +150,8 @@ fn a_path_of_5000_directories_is_counted() {
 
 #[test]
 fn what_may_not_be_read_is_listed_and_the_rest_is_counted() {
-    let place = Place::new();
-    place.odd_tree("t");
+    let place = fresh();
+    place.odd_dirs("t");
     place.write("t/closed/inside", "x");
     place.write("t/blind/inside", "x");
     let mode = |name: &str, mode| {
@@ -193,8 +193,8 @@ fn all_sums_of_nobody(place: &Place) {
 
 #[test]
 fn every_method_and_number_of_threads_prints_the_same() {
-    let place = Place::new();
-    place.odd_tree("t");
+    let place = fresh();
+    place.odd_dirs("t");
     place.hard_links("t");
     for args in [&["-a0"][..], &["-s"], &["-d1"], &["-sL"]] {
         let first = place.du(&[args, &["--threads", "1", "t"]].concat());

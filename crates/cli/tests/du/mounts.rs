@@ -1,6 +1,6 @@
 //! Mounts, each in a mount namespace of its own that ends with its shell: nothing is left behind.
 
-use crate::place::{PROGRAM, Place, Ran, gnu_is_there};
+use crate::place::{Du, PROGRAM, Place, Ran, fresh, gnu_is_there};
 use std::process::{Command, Stdio};
 
 /// Runs a shell script as root of a mount namespace of its own. `None`, with a word, where that
@@ -49,8 +49,8 @@ fn bind_mounts_and_other_file_systems_are_counted_as_gnu_du_counts_them() {
     if !gnu_is_there() {
         return;
     }
-    let place = Place::new();
-    place.odd_tree("t");
+    let place = fresh();
+    place.odd_dirs("t");
     place.hard_links("t");
     let script = "
 mkdir t/bound t/loop t/memory elsewhere
@@ -69,7 +69,7 @@ every \"$1\"
 
 #[test]
 fn one_mount_stays_where_one_device_does_not() {
-    let place = Place::new();
+    let place = fresh();
     place.write("t/own/f", [1; 5000]);
     place.write("other/g", [1; 90_000]);
     let script = "
@@ -85,7 +85,7 @@ mkdir t/own/bound; mount --bind other t/own/bound
 
 #[test]
 fn file_systems_of_the_kernel_are_entered_only_by_name() {
-    let place = Place::new();
+    let place = fresh();
     place.write("t/f", "x");
     let script = "
 mkdir -p t/sub/kernel; mount -t proc none t/sub/kernel
@@ -112,8 +112,8 @@ fn sums_are_those_of_gnu_du_on_other_file_systems() {
             println!("skipped: no mkfs.{kind} here");
             continue;
         }
-        let place = Place::new();
-        place.odd_tree("copy");
+        let place = fresh();
+        place.odd_dirs("copy");
         place.hard_links("copy");
         let script = format!(
             "
@@ -160,8 +160,8 @@ fn inode_tables_tell_what_gnu_du_tells() {
         "-b 1024 -O meta_bg,^resize_inode,sparse_super2 -g 2048",
         "-b 4096 -O bigalloc -C 65536",
     ] {
-        let place = Place::new();
-        place.odd_tree("copy");
+        let place = fresh();
+        place.odd_dirs("copy");
         place.hard_links("copy");
         let script = format!(
             "
@@ -187,7 +187,7 @@ head -c 3000000 /dev/zero > t/many/waits; echo small > t/many/small
 
 #[test]
 fn inode_tables_are_refused_where_they_cannot_be_right() {
-    let place = Place::new();
+    let place = fresh();
     place.write("t/f", "x");
     let script = "
 refused() {
@@ -234,7 +234,7 @@ fn inode_tables_that_lie_are_found_out() {
         return;
     }
     for (feature, lie) in [("^metadata_csum", true), ("metadata_csum", false)] {
-        let place = Place::new();
+        let place = fresh();
         let script = format!(
             "
 truncate -s 16M image; mkfs.ext4 -q -b 1024 -O {feature} image; mkdir mnt
@@ -268,7 +268,7 @@ cat why
 
 #[test]
 fn inode_tables_need_root() {
-    let place = Place::new().for_nobody();
+    let place = fresh().for_nobody();
     place.write("t/f", "x");
     let ran = place.du(&["-s", "--method", "inode-tables", "t"]);
     if ran.code == Some(0) {

@@ -1,10 +1,9 @@
 //! A directory with trees of every kind, `ioloom du` and GNU du.
 
 use ioloom_testbed::ODD_NAMES;
-pub(crate) use ioloom_testbed::Ran;
+pub(crate) use ioloom_testbed::{Place, Ran};
 use std::ffi::OsStr;
 use std::fs;
-use std::ops::Deref;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::symlink;
 use std::path::Path;
@@ -13,58 +12,44 @@ use std::process::Command;
 pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_ioloom");
 
 /// A directory of a test.
-pub(crate) struct Place(ioloom_testbed::Place);
-
-impl Deref for Place {
-    type Target = ioloom_testbed::Place;
-
-    fn deref(&self) -> &Self::Target {
-        &self.0
-    }
+pub(crate) fn fresh() -> Place {
+    Place::new(PROGRAM)
 }
 
-impl Place {
-    pub(crate) fn new() -> Self {
-        Self(ioloom_testbed::Place::new(PROGRAM))
-    }
+/// On the memory file system, where there is one.
+pub(crate) fn in_memory() -> Option<Place> {
+    Place::in_memory(PROGRAM)
+}
 
-    /// On the memory file system, where there is one.
-    pub(crate) fn in_memory() -> Option<Self> {
-        ioloom_testbed::Place::in_memory(PROGRAM).map(Self)
+/// Without what would make du count in other units.
+fn in_bytes(mut command: Command) -> Command {
+    for name in ["DU_BLOCK_SIZE", "BLOCK_SIZE", "BLOCKSIZE", "POSIXLY_CORRECT"] {
+        command.env_remove(name);
     }
+    command
+}
 
-    /// Programs of this place run as a user for whom permissions count.
-    pub(crate) fn for_nobody(self) -> Self {
-        Self(self.0.for_nobody())
-    }
-
-    /// Without what would make du count in other units.
-    fn in_bytes(mut command: Command) -> Command {
-        for name in ["DU_BLOCK_SIZE", "BLOCK_SIZE", "BLOCKSIZE", "POSIXLY_CORRECT"] {
-            command.env_remove(name);
-        }
-        command
-    }
-
+/// What these tests do in such a directory.
+pub(crate) trait Du {
     /// `ioloom du` in this directory, before it is started.
-    pub(crate) fn our_command<S: AsRef<OsStr>>(&self, args: &[S]) -> Command {
-        let mut command = Self::in_bytes(self.ours(&["du"]));
-        command.args(args);
-        command
-    }
+    fn our_command<S: AsRef<OsStr>>(&self, args: &[S]) -> Command;
+
+    /// GNU du in this directory.
+    fn gnu<S: AsRef<OsStr>>(&self, args: &[S]) -> Ran;
+
+    /// The odd tree, with directories of odd names, a hole, and links that lead round.
+    fn odd_dirs(&self, root: &str);
+
+    /// Links of one file in several directories, and several in one.
+    fn hard_links(&self, root: &str);
 
     /// `ioloom du` in this directory.
-    pub(crate) fn du<S: AsRef<OsStr>>(&self, args: &[S]) -> Ran {
+    fn du<S: AsRef<OsStr>>(&self, args: &[S]) -> Ran {
         self.our_command(args).output().unwrap().into()
     }
 
-    /// GNU du in this directory.
-    pub(crate) fn gnu<S: AsRef<OsStr>>(&self, args: &[S]) -> Ran {
-        Self::in_bytes(self.command("du")).args(args).output().unwrap().into()
-    }
-
     /// The same flags give the same lines, in any order, and the same exit code.
-    pub(crate) fn same(&self, args: &[&str]) {
+    fn same(&self, args: &[&str]) {
         let (ours, gnus) = (self.du(args), self.gnu(args));
         let end = if args.iter().any(|a| a.contains('0')) { 0 } else { b'\n' };
         let lines = |ran: &Ran| {
@@ -78,10 +63,21 @@ impl Place {
         assert_eq!(lines(&ours), lines(&gnus), "{}", words());
         assert_eq!(ours.code, gnus.code, "{}", words());
     }
+}
 
-    /// The odd tree, with directories of odd names, a hole, and links that lead round.
-    pub(crate) fn odd_tree(&self, root: &str) {
-        self.0.odd_tree(root);
+impl Du for Place {
+    fn our_command<S: AsRef<OsStr>>(&self, args: &[S]) -> Command {
+        let mut command = in_bytes(self.ours(&["du"]));
+        command.args(args);
+        command
+    }
+
+    fn gnu<S: AsRef<OsStr>>(&self, args: &[S]) -> Ran {
+        in_bytes(self.command("du")).args(args).output().unwrap().into()
+    }
+
+    fn odd_dirs(&self, root: &str) {
+        self.odd_tree(root);
         let root = Path::new(root);
         for (i, name) in ODD_NAMES.iter().enumerate() {
             let dir = root.join("dirs").join(OsStr::from_bytes(name));
@@ -93,8 +89,7 @@ impl Place {
         }
     }
 
-    /// Links of one file in several directories, and several in one.
-    pub(crate) fn hard_links(&self, root: &str) {
+    fn hard_links(&self, root: &str) {
         let root = Path::new(root);
         self.write(root.join("z/first"), vec![1; 100_000]);
         self.write(root.join("own/one"), vec![1; 9000]);

@@ -1,7 +1,7 @@
 //! What is shown: pictures, documents, exports, comparisons, maps. The golden ones are of an import,
 //! so that no file system has a say in them.
 
-use crate::place::Place;
+use crate::place::{Du, Place, fresh};
 use serde_json::Value;
 
 const EXPORT: &str = r#"[1,2,{"progname":"ncdu","progver":"2.5","timestamp":1700000000},
@@ -20,14 +20,14 @@ const EXPORT: &str = r#"[1,2,{"progname":"ncdu","progver":"2.5","timestamp":1700
 "#;
 
 fn imported() -> Place {
-    let place = Place::new();
+    let place = fresh();
     place.write("x.json", EXPORT);
     place
 }
 
 #[test]
 fn help_stays_as_it_is() {
-    insta::assert_snapshot!("help", Place::new().du(&["--help"]).ended(0).text());
+    insta::assert_snapshot!("help", fresh().du(&["--help"]).ended(0).text());
 }
 
 #[test]
@@ -91,8 +91,8 @@ fn lines_of_an_import_and_the_largest_of_it() {
 
 #[test]
 fn an_export_comes_back_the_same() {
-    let place = Place::new();
-    place.odd_tree("t");
+    let place = fresh();
+    place.odd_dirs("t");
     place.hard_links("t");
     place.du(&["-s", "--export-ncdu", "out.json", "t"]).ended(0);
     let direct = place.du(&["-a0", "t"]).ended(0);
@@ -109,7 +109,7 @@ fn an_export_comes_back_the_same() {
 
 #[test]
 fn a_kept_scan_tells_what_has_grown() {
-    let place = Place::new();
+    let place = fresh();
     place.write("t/a/f", [1; 1000]);
     place.write("t/gone/f", [1; 500]);
     place.du(&["--save", "old.json", "t"]).ended(0);
@@ -145,8 +145,8 @@ fn a_map_is_drawn() {
 
 #[test]
 fn the_document_of_a_scan_adds_up() {
-    let place = Place::new();
-    place.odd_tree("t");
+    let place = fresh();
+    place.odd_dirs("t");
     place.hard_links("t");
     let json = place.du(&["--json", "-a", "t"]).ended(0).json();
     let root = &json["roots"][0];

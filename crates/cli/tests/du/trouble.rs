@@ -1,6 +1,6 @@
 //! What goes wrong outside: wrong use, trees that change, interrupts, readers that go.
 
-use crate::place::Place;
+use crate::place::{Du, fresh};
 use std::fs;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,7 +8,7 @@ use std::time::Duration;
 
 #[test]
 fn wrong_use_is_one_error() {
-    let place = Place::new();
+    let place = fresh();
     place.write("t/f", "x");
     for (args, code) in [
         (&["--threads", "0", "t"][..], 2),
@@ -37,7 +37,7 @@ fn wrong_use_is_one_error() {
 
 #[test]
 fn a_root_that_is_missing_leaves_the_others() {
-    let place = Place::new();
+    let place = fresh();
     place.write("t/f", "x");
     let ran = place.du(&["-s", "absent", "t"]).ended(1);
     assert!(ran.text().ends_with("\tt\n") && ran.err.contains("absent"), "{}", ran.err);
@@ -45,7 +45,7 @@ fn a_root_that_is_missing_leaves_the_others() {
 
 #[test]
 fn names_that_come_and_go_are_no_trouble() {
-    let place = Place::new();
+    let place = fresh();
     for i in 0..300 {
         place.write(format!("t/{i}/stays"), "x");
     }
@@ -94,7 +94,7 @@ fn listening(child: &mut Child) -> bool {
 
 #[test]
 fn an_interrupt_gives_what_was_counted_and_says_so() {
-    let place = Place::new();
+    let place = fresh();
     let args = ["--json", "-d0", "--threads", "1", "/usr", "/"];
     let mut command = place.our_command(&args);
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
@@ -114,7 +114,7 @@ fn an_interrupt_gives_what_was_counted_and_says_so() {
 
 #[test]
 fn a_reader_that_goes_is_no_error() {
-    let place = Place::new();
+    let place = fresh();
     for i in 0..3000 {
         place.write(format!("t/a-name-of-some-length-{i}"), "");
     }

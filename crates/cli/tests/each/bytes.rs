@@ -1,6 +1,6 @@
 //! Every plan gives the same bytes, told by a digest that other programs compute too.
 
-use crate::place::{Place, digest_of, digest_of_tree, regular_files, there};
+use crate::place::{Each, PROGRAM, Place, digest_of, digest_of_tree, fresh, regular_files, there};
 use std::os::unix::ffi::OsStrExt;
 
 const METHODS: [&str; 11] = [
@@ -44,7 +44,7 @@ fn every_plan(place: &Place) -> Vec<String> {
 
 #[test]
 fn every_plan_gives_the_digest_of_an_independent_program() {
-    let refused = every_plan(&Place::new());
+    let refused = every_plan(&fresh());
     for word in ["mmap:plain/window", "mmap:sequential/window", "mmap:populate/window"] {
         assert!(refused.iter().any(|r| r.starts_with(word)), "{word} cannot run ahead");
     }
@@ -58,7 +58,9 @@ fn every_plan_gives_the_digest_of_an_independent_program() {
 
 #[test]
 fn in_memory_direct_reads_are_refused_and_the_rest_is_the_same() {
-    let Some(place) = Place::in_memory() else { return println!("skipped: no /dev/shm here") };
+    let Some(place) = Place::in_memory(PROGRAM) else {
+        return println!("skipped: no /dev/shm here");
+    };
     let refused = every_plan(&place);
     for plan in ["direct:read/threads:n=2", "mmap:plain/window:l=5,p=2"] {
         assert!(refused.iter().any(|r| r == plan), "{plan}: {refused:?}");
@@ -68,7 +70,7 @@ fn in_memory_direct_reads_are_refused_and_the_rest_is_the_same() {
 
 #[test]
 fn null_reads_nothing_and_claims_no_digest() {
-    let place = Place::new();
+    let place = fresh();
     place.odd_tree("t");
     let json = place.each(&["t", "--method", "null", "--json"]).ended(0).json();
     assert!(json["digest"].is_null());
@@ -80,7 +82,7 @@ fn xxhsum_and_sort_give_the_same_digest() {
     if !there("xxhsum") || !there("sort") {
         return;
     }
-    let place = Place::new();
+    let place = fresh();
     for i in 0..30 {
         place.write(format!("t/d{}/f {i}", i % 3), vec![i as u8; 1000 * i]);
     }
@@ -95,7 +97,7 @@ fn xxhsum_and_sort_give_the_same_digest() {
 
 #[test]
 fn several_arguments_are_told_with_their_prefix() {
-    let place = Place::new();
+    let place = fresh();
     place.odd_tree("t");
     place.write("u/x", "x");
     place.write("single", "bytes");
@@ -119,7 +121,7 @@ fn several_arguments_are_told_with_their_prefix() {
 
 #[test]
 fn an_argument_given_twice_counts_once_and_is_told() {
-    let place = Place::new();
+    let place = fresh();
     place.write("t/d/x", "x");
     let once = place.each(&["t", "--json"]).ended(0).json();
     let twice = place.each(&["t", "./t/../t", "--json"]).ended(0);
@@ -132,7 +134,7 @@ fn an_argument_given_twice_counts_once_and_is_told() {
 
 #[test]
 fn lists_on_standard_input_give_the_same_files() {
-    let place = Place::new();
+    let place = fresh();
     place.odd_tree("t");
     let names = regular_files(&place.at("t"));
     let files: Vec<_> =
@@ -150,7 +152,7 @@ fn lists_on_standard_input_give_the_same_files() {
 
 #[test]
 fn big_files_stay_within_a_small_memory() {
-    let place = Place::new();
+    let place = fresh();
     for i in 0..3u8 {
         place.write(format!("t/{i}"), vec![i; 64 << 20]);
     }

@@ -1,13 +1,13 @@
 //! Lines of hashes: other programs accept ours and we accept theirs.
 
-use crate::place::{Place, fed, regular_files, there};
+use crate::place::{Each, fed, fresh, regular_files, there};
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 
 #[test]
 fn other_programs_accept_the_lines() {
-    let place = Place::new();
+    let place = fresh();
     place.odd_tree("t");
     for (work, program) in [("md5", "md5sum"), ("blake3", "b3sum")] {
         if program == "b3sum" {
@@ -25,7 +25,7 @@ fn other_programs_accept_the_lines() {
 
 #[test]
 fn lines_come_in_the_order_of_the_list_and_read_back() {
-    let place = Place::new();
+    let place = fresh();
     place.odd_tree("t");
     let files = regular_files(&place.at("t")).len();
     for zero in [&[][..], &["-0"]] {
@@ -42,7 +42,7 @@ fn lines_come_in_the_order_of_the_list_and_read_back() {
 
 #[test]
 fn a_check_finds_what_changed_is_missing_or_cannot_be_read() {
-    let place = Place::new();
+    let place = fresh();
     for name in ["same", "changed", "missing"] {
         place.write(name, name);
     }
@@ -66,7 +66,7 @@ fn a_check_finds_what_changed_is_missing_or_cannot_be_read() {
 
 #[test]
 fn tagged_lines_of_other_programs_are_checked() {
-    let place = Place::new();
+    let place = fresh();
     for name in ["plain", "a (1) = b", "line\nend", "back\\slash"] {
         place.write(name, name);
     }
@@ -98,7 +98,7 @@ fn the_document_has_every_documented_field_and_stands_alone() {
     let mut documented: Vec<&str> =
         section.lines().filter_map(|l| l.strip_prefix("| `")?.split('`').next()).collect();
     documented.sort_unstable();
-    let place = Place::new();
+    let place = fresh();
     place.odd_tree("t");
     let ran = place.each(&["t", "--json"]).ended(0);
     let json = ran.json();
@@ -114,7 +114,7 @@ fn the_document_has_every_documented_field_and_stands_alone() {
 
 #[test]
 fn help_and_the_table_of_plans_stay_as_they_are() {
-    let place = Place::new();
+    let place = fresh();
     insta::assert_snapshot!("help", place.each(&["--help"]).ended(0).text());
     insta::assert_snapshot!("explain", place.each(&["--explain"]).ended(0).text());
     let one = place.each(&[".", "--explain"]).ended(0).text();

@@ -1,9 +1,8 @@
 //! A directory with files of every kind, and `ioloom each` in reach.
 
-pub(crate) use ioloom_testbed::{Ran, fed};
+pub(crate) use ioloom_testbed::{Place, Ran, fed};
 use std::ffi::{OsStr, OsString};
 use std::fs;
-use std::ops::Deref;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -12,38 +11,25 @@ use xxhash_rust::xxh3::xxh3_64;
 pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_ioloom");
 
 /// A directory of a test.
-pub(crate) struct Place(ioloom_testbed::Place);
-
-impl Deref for Place {
-    type Target = ioloom_testbed::Place;
-
-    fn deref(&self) -> &Self::Target {
-        &self.0
-    }
+pub(crate) fn fresh() -> Place {
+    Place::new(PROGRAM)
 }
 
-impl Place {
-    pub(crate) fn new() -> Self {
-        Self(ioloom_testbed::Place::new(PROGRAM))
-    }
-
-    /// On the memory file system, where there is one.
-    pub(crate) fn in_memory() -> Option<Self> {
-        ioloom_testbed::Place::in_memory(PROGRAM).map(Self)
-    }
-
-    /// Programs of this place run as a user for whom permissions count.
-    pub(crate) fn for_nobody(self) -> Self {
-        Self(self.0.for_nobody())
-    }
-
+/// What these tests do in such a directory.
+pub(crate) trait Each {
     /// `each` in this directory.
-    pub(crate) fn each<S: AsRef<OsStr>>(&self, args: &[S]) -> Ran {
+    fn each<S: AsRef<OsStr>>(&self, args: &[S]) -> Ran;
+
+    /// `each` with something on its standard input.
+    fn each_of<S: AsRef<OsStr>>(&self, args: &[S], input: &[u8]) -> Ran;
+}
+
+impl Each for Place {
+    fn each<S: AsRef<OsStr>>(&self, args: &[S]) -> Ran {
         self.ours(&["each"]).args(args).output().unwrap().into()
     }
 
-    /// `each` with something on its standard input.
-    pub(crate) fn each_of<S: AsRef<OsStr>>(&self, args: &[S], input: &[u8]) -> Ran {
+    fn each_of<S: AsRef<OsStr>>(&self, args: &[S], input: &[u8]) -> Ran {
         fed(self.ours(&["each"]).args(args), input)
     }
 }

@@ -1,10 +1,10 @@
 //! `--exec`: a program for each file.
 
-use crate::place::{Place, regular_files};
+use crate::place::{Each, fresh, regular_files};
 
 #[test]
 fn names_never_become_code() {
-    let place = Place::new();
+    let place = fresh();
     place.odd_tree("t");
     place.write("t/;touch pwned", "x");
     let files = regular_files(&place.at("t"));
@@ -23,7 +23,7 @@ fn names_never_become_code() {
 
 #[test]
 fn failing_and_missing_programs_are_told() {
-    let place = Place::new();
+    let place = fresh();
     place.write("t/a", "a");
     place.write("t/b", "b");
     let ran = place.each(&["t", "--exec", "false {}"]).ended(1);
@@ -38,7 +38,7 @@ fn failing_and_missing_programs_are_told() {
 
 #[test]
 fn a_program_that_has_read_enough_is_fine() {
-    let place = Place::new();
+    let place = fresh();
     place.write("t/big", vec![b'x'; 4 << 20]);
     let ran = place.each(&["t", "--exec", "head -c 3"]).ended(0);
     assert_eq!(ran.text(), "xxx");
@@ -47,7 +47,7 @@ fn a_program_that_has_read_enough_is_fine() {
 
 #[test]
 fn commands_that_make_no_sense_are_refused() {
-    let place = Place::new();
+    let place = fresh();
     place.write("t/a", "a");
     place.each(&["t", "--exec", ""]).ended(2).one_error(&["--exec needs a command"]);
     place.each(&["t", "--exec", "wc 'x"]).ended(2).one_error(&["a quote is not closed"]);

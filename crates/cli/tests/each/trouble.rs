@@ -1,6 +1,6 @@
 //! What goes wrong outside: missing and forbidden files, pipes, interrupts, files that are cut.
 
-use crate::place::{PROGRAM, Place, Ran};
+use crate::place::{Each, PROGRAM, Place, Ran, fresh};
 use std::fs::{self, File, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Child, Command, Stdio};
@@ -8,7 +8,7 @@ use std::time::Duration;
 
 #[test]
 fn bad_values_are_wrong_use() {
-    let place = Place::new();
+    let place = fresh();
     place.write("a", "a");
     for (flag, value) in [
         ("--compute", "sha9"),
@@ -30,7 +30,7 @@ fn bad_values_are_wrong_use() {
 
 #[test]
 fn plans_that_cannot_run_are_refused() {
-    let place = Place::new();
+    let place = fresh();
     place.write("a", "a");
     for args in [
         &["--plan", "mmap:plain/window:l=4"][..],
@@ -44,7 +44,7 @@ fn plans_that_cannot_run_are_refused() {
 
 #[test]
 fn what_is_no_file_is_an_error_and_never_a_hang() {
-    let place = Place::new();
+    let place = fresh();
     place.write("good", "good");
     place.fifo("pipe");
     place.each(&["absent"]).ended(1).one_error(&["absent", "no such file"]);
@@ -64,7 +64,7 @@ fn what_is_no_file_is_an_error_and_never_a_hang() {
 
 #[test]
 fn a_file_that_may_not_be_read_is_listed_and_the_others_are_done() {
-    let place = Place::new();
+    let place = fresh();
     place.write("t/open", "open");
     place.write("t/shut", "shut");
     place.write("t/closed/inside", "inside");
@@ -84,7 +84,7 @@ fn a_file_that_may_not_be_read_is_listed_and_the_others_are_done() {
 
 #[test]
 fn a_message_is_one_line_whatever_the_name() {
-    let place = Place::new();
+    let place = fresh();
     let ran = place.each_of(&["-0", "-"], b"bad\n\x1b[31mname\0").ended(1);
     assert_eq!(ran.err.lines().count(), 1, "{:?}", ran.err);
     assert!(!ran.err.contains('\x1b'), "{:?}", ran.err);
@@ -106,7 +106,7 @@ fn listening(child: &mut Child) {
 
 #[test]
 fn an_interrupt_ends_with_130_and_tells_what_was_done() {
-    let place = Place::new();
+    let place = fresh();
     for i in 0..300 {
         place.write(format!("t/{i}"), "x");
     }
@@ -160,7 +160,7 @@ fn working_child(program: &mut Child) -> u32 {
 #[test]
 fn an_interrupt_of_a_mapped_plan_reaches_its_child() {
     for signal in ["-INT", "-TERM"] {
-        let place = Place::new();
+        let place = fresh();
         let mut program = slow_mapped(&place, &["--json"]).spawn().unwrap();
         working_child(&mut program);
         send(signal, program.id());
@@ -173,7 +173,7 @@ fn an_interrupt_of_a_mapped_plan_reaches_its_child() {
 
 #[test]
 fn an_interrupt_that_reaches_both_is_one() {
-    let place = Place::new();
+    let place = fresh();
     let mut program = slow_mapped(&place, &["--json"]).spawn().unwrap();
     let child = working_child(&mut program);
     send("-INT", child);
@@ -184,7 +184,7 @@ fn an_interrupt_that_reaches_both_is_one() {
 
 #[test]
 fn a_second_interrupt_ends_a_mapped_plan_at_once() {
-    let place = Place::new();
+    let place = fresh();
     let mut program = slow_mapped(&place, &[]);
     let mut program = program.spawn().unwrap();
     let child = working_child(&mut program);
@@ -198,7 +198,7 @@ fn a_second_interrupt_ends_a_mapped_plan_at_once() {
 
 #[test]
 fn a_mapped_plan_draws_a_bar_on_a_terminal() {
-    let place = Place::new();
+    let place = fresh();
     drop(slow_mapped(&place, &[]));
     let each = format!("{PROGRAM} each t --plan mmap:plain/threads:n=1 --compute sleep:10ms");
     let ran =
@@ -218,7 +218,7 @@ fn a_mapped_plan_draws_a_bar_on_a_terminal() {
 
 #[test]
 fn a_reader_that_goes_is_no_error() {
-    let place = Place::new();
+    let place = fresh();
     for i in 0..4000 {
         place.write(format!("t/a-name-of-some-length-{i}"), "");
     }
@@ -239,7 +239,7 @@ fn mapped(parent: u32, name: &str) -> bool {
 
 #[test]
 fn a_file_cut_while_it_is_mapped_is_one_error() {
-    let place = Place::new();
+    let place = fresh();
     fs::create_dir(place.at("t")).unwrap();
     let file = File::create(place.at("t/to-be-cut")).unwrap();
     file.set_len(64 << 20).unwrap();
