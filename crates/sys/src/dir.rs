@@ -12,7 +12,7 @@ pub use block::{Block, Record, Records};
 pub use meta::{Fields, Meta, meta};
 pub use ring::{StatRing, ring_workers};
 
-use crate::fault::call;
+use crate::fault::{again, call};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, ResolveFlags, StatxFlags};
 use std::ffi::CStr;
 use std::fs::File;
@@ -393,17 +393,6 @@ fn stat_of(s: &rustix::fs::Statx) -> Stat {
         bytes: s.stx_size,
         device: (s.stx_dev_major, s.stx_dev_minor),
         links: s.stx_nlink,
-    }
-}
-
-/// Repeats a call that a signal interrupted.
-#[inline]
-fn again<T>(mut f: impl FnMut() -> io::Result<T>) -> io::Result<T> {
-    loop {
-        match f() {
-            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-            result => return result,
-        }
     }
 }
 

@@ -19,6 +19,17 @@ pub fn call<T>(op: &'static str, f: impl FnOnce() -> io::Result<T>) -> io::Resul
     f()
 }
 
+/// Repeats a call that a signal interrupted.
+#[inline]
+pub(crate) fn again<T>(mut f: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    loop {
+        match f() {
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            result => return result,
+        }
+    }
+}
+
 /// Lets a completion of a ring pass the seam: a count of bytes, or an error.
 #[inline]
 pub fn completion(op: &'static str, result: io::Result<usize>) -> io::Result<usize> {

@@ -12,7 +12,7 @@ pub use image::{ImageError, LoopImage, can_mount_images, undo_left};
 pub use little::LittleMemory;
 pub use throttle::{ReadLimit, Throttle, lives, undo_left_groups};
 
-use crate::fault::call;
+use crate::fault::{again, call};
 use rustix::fs::{AtFlags, CWD, StatxFlags};
 use std::ffi::OsString;
 use std::io;
@@ -202,15 +202,6 @@ fn device_numbers(mount: &Mount) -> Option<(u32, u32)> {
 pub fn chosen(text: &str) -> String {
     let inside = text.split_once('[').and_then(|(_, rest)| rest.split_once(']'));
     inside.map_or(text, |(word, _)| word).trim().to_owned()
-}
-
-fn again<T>(mut f: impl FnMut() -> io::Result<T>) -> io::Result<T> {
-    loop {
-        match f() {
-            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-            result => return result,
-        }
-    }
 }
 
 #[cfg(test)]

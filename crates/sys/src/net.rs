@@ -9,7 +9,7 @@ pub mod ring;
 pub mod wait;
 
 use self::wait::Waiter as _;
-use crate::fault;
+use crate::fault::{self, again};
 use rustix::net::sockopt::{self, Timeout};
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, Shutdown, SocketFlags, SocketType};
 use std::io;
@@ -25,14 +25,7 @@ impl Listener {
     /// Listens on an address; port 0 takes any free one. With `shared_port` several listeners of one
     /// user may take the same port, and the kernel spreads connections over them.
     pub fn bind(address: SocketAddr, backlog: u32, shared_port: bool) -> io::Result<Self> {
-        let family = match address {
-            SocketAddr::V4(_) => AddressFamily::INET,
-            SocketAddr::V6(_) => AddressFamily::INET6,
-        };
-        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        let socket = fault::call("socket", || {
-            Ok(rustix::net::socket_with(family, SocketType::STREAM, flags, None)?)
-        })?;
+        let socket = socket_for(address)?;
         fault::call("setsockopt", || Ok(sockopt::set_socket_reuseaddr(&socket, true)?))?;
         if shared_port {
             fault::call("setsockopt", || Ok(sockopt::set_socket_reuseport(&socket, true)?))?;
@@ -72,6 +65,16 @@ impl From<Listener> for std::net::TcpListener {
     }
 }
 
+/// A socket for an address, on which no call blocks.
+fn socket_for(address: SocketAddr) -> io::Result<OwnedFd> {
+    let family = match address {
+        SocketAddr::V4(_) => AddressFamily::INET,
+        SocketAddr::V6(_) => AddressFamily::INET6,
+    };
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    fault::call("socket", || Ok(rustix::net::socket_with(family, SocketType::STREAM, flags, None)?))
+}
+
 /// One connection.
 #[derive(Debug)]
 pub struct Socket(OwnedFd);
@@ -87,14 +90,7 @@ impl Socket {
     /// Begins to connect and never blocks, now or later: the socket can be written when it is
     /// connected or has failed, which [`connected`](Self::connected) tells.
     pub fn begin_connect(address: SocketAddr) -> io::Result<Self> {
-        let family = match address {
-            SocketAddr::V4(_) => AddressFamily::INET,
-            SocketAddr::V6(_) => AddressFamily::INET6,
-        };
-        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        let socket = fault::call("socket", || {
-            Ok(rustix::net::socket_with(family, SocketType::STREAM, flags, None)?)
-        })?;
+        let socket = socket_for(address)?;
         let _ = fault::call("setsockopt", || Ok(sockopt::set_tcp_nodelay(&socket, true)?));
         match fault::call("connect", || Ok(rustix::net::connect(&socket, &address)?)) {
             Err(e) if e.raw_os_error() != Some(libc::EINPROGRESS) => Err(e),
@@ -229,15 +225,6 @@ pub fn is_of_one_connection(error: &io::Error) -> bool {
         libc::EOPNOTSUPP,
     ];
     error.raw_os_error().is_some_and(|code| codes.contains(&code))
-}
-
-fn again<T>(mut f: impl FnMut() -> io::Result<T>) -> io::Result<T> {
-    loop {
-        match f() {
-            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-            other => return other,
-        }
-    }
 }
 
 macro_rules! as_descriptor {

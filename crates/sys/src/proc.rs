@@ -14,7 +14,7 @@ pub use parse::{
     Status, SystemStat,
 };
 
-use crate::fault::call;
+use crate::fault::{again, call};
 use rustix::fs::{Mode, OFlags};
 use std::io;
 use std::os::fd::OwnedFd;
@@ -327,15 +327,6 @@ pub fn affinity_cpus() -> io::Result<u32> {
 fn configured(name: libc::c_int, usual: u64) -> u64 {
     // SAFETY: sysconf takes any number and touches no memory of ours.
     u64::try_from(unsafe { libc::sysconf(name) }).ok().filter(|n| *n > 0).unwrap_or(usual)
-}
-
-fn again<T>(mut f: impl FnMut() -> io::Result<T>) -> io::Result<T> {
-    loop {
-        match f() {
-            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-            result => return result,
-        }
-    }
 }
 
 #[cfg(test)]

@@ -66,12 +66,7 @@ pub(crate) fn unpark<'p, S>(
         }
         Err(error) => Started::Failed(error),
     };
-    match started {
-        Started::Ready(loaded) => out.push_back(Ok(loaded)),
-        Started::Failed(error) => out.push_back(Err(error)),
-        Started::Pending => {}
-        Started::Later(_) => unreachable!("it is open"),
-    }
+    out.extend(started.came());
 }
 
 /// Bytes charged for parked files.

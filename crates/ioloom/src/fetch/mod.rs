@@ -67,6 +67,18 @@ pub(crate) enum Started<'p, S> {
     Later(Item<'p, S>),
 }
 
+impl<'p, S> Started<'p, S> {
+    /// What came of a file that is open, unless it is in flight still.
+    fn came(self) -> Option<Result<Loaded<'p, S>, FileError>> {
+        match self {
+            Self::Ready(loaded) => Some(Ok(loaded)),
+            Self::Failed(error) => Some(Err(error)),
+            Self::Pending => None,
+            Self::Later(_) => unreachable!("it is open"),
+        }
+    }
+}
+
 /// What came out of flight: a piece, or why not.
 pub(crate) type Reaped<'p, S> = VecDeque<Result<Loaded<'p, S>, FileError>>;
 

@@ -113,12 +113,8 @@ impl<'p, S> Fetch<'p, S> for NowaitWindow<'p, S> {
             // With more behind it, it is parked rather than waited for.
             cx.may_wait &= wait && self.missed.is_empty();
             // The blocking read of a miss is the wait for its completion.
-            match finish_missed(cx, item, file, lease, progress, &mut self.parked) {
-                Started::Ready(loaded) => out.push_back(Ok(loaded)),
-                Started::Failed(error) => out.push_back(Err(error)),
-                Started::Pending => {}
-                Started::Later(_) => unreachable!("it is open"),
-            }
+            let parked = &mut self.parked;
+            out.extend(finish_missed(cx, item, file, lease, progress, parked).came());
         }
         Ok(())
     }

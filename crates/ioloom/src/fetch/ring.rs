@@ -218,7 +218,7 @@ impl<'p, S> Rings<'p, S> {
         }
         job.progress.filled += n;
         if end {
-            return came(ended(cx, job.item, file, job.lease, job.progress));
+            return ended(cx, job.item, file, job.lease, job.progress).came();
         }
         if job.progress.filled < limit {
             self.submit_read(file, job, limit);
@@ -228,7 +228,7 @@ impl<'p, S> Rings<'p, S> {
             Ok(Full::Piece) => {
                 Some(Ok(complete(cx, job.item, file, job.lease, job.progress, false)))
             }
-            Ok(Full::End) => came(ended(cx, job.item, file, job.lease, job.progress)),
+            Ok(Full::End) => ended(cx, job.item, file, job.lease, job.progress).came(),
             Ok(Full::Larger(larger)) => {
                 let parked = Parked { job, file, larger };
                 // One that holds a large buffer is decided at once: nobody may wait before it.
@@ -296,14 +296,6 @@ impl<'p, S> Rings<'p, S> {
                 Err(error) => out.push_back(Err(error)),
             }
         }
-    }
-}
-
-fn came<'p, S>(started: Started<'p, S>) -> Option<Result<Loaded<'p, S>, FileError>> {
-    match started {
-        Started::Ready(loaded) => Some(Ok(loaded)),
-        Started::Failed(error) => Some(Err(error)),
-        Started::Pending | Started::Later(_) => None,
     }
 }
 

@@ -5,8 +5,8 @@
 //! half of a block can be handed to another thread as plain bytes, because records do not refer to
 //! each other. [`Records`] checks every length, so that bytes of any origin cannot lead outside.
 
-use super::{Dir, Kind, again};
-use crate::fault::call;
+use super::{Dir, Kind};
+use crate::fault::{again, call};
 use std::ffi::CStr;
 use std::io;
 use std::os::fd::AsRawFd;

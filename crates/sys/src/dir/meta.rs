@@ -3,8 +3,8 @@
 //! The mask is small on purpose: network file systems answer some fields only after a round trip.
 //! Local ones fill all basic fields in any case. A field that was not told is zero or `None`.
 
-use super::{Dir, Kind, again};
-use crate::fault::call;
+use super::{Dir, Kind};
+use crate::fault::{again, call};
 use rustix::fs::{AtFlags, CWD, FileType, StatxFlags};
 use rustix::path::Arg;
 use std::ffi::CStr;
