@@ -201,7 +201,7 @@ blocks_quick = 1
 arm = [
   { name = "cell", plan = "exchange:cell/model=pool,workers=2,clients=3,orders=2,sleep=5ms", headline = true },
   { name = "null", plan = "exchange:cell/model=null,clients=3,orders=2,sleep=5ms", headline = true },
-  { name = "closed", plan = "exchange:closed/model=epoll,connections=3,lasts=30ms,idle=2,durability=group", headline = true },
+  { name = "closed", plan = "exchange:closed/model=epoll,connections=3,lasts=1s,idle=2,durability=group", headline = true },
   { name = "kill", plan = "exchange:restart/model=epoll,dialect=line,end=kill,durability=group,orders=3", headline = true },
   { name = "forgets", plan = "exchange:restart/model=epoll,dialect=line,end=kill,orders=3", headline = true },
   { name = "leave", plan = "exchange:restart/model=epoll,dialect=line,end=leave,orders=3", headline = true },
