@@ -7,7 +7,7 @@ use crate::{out, tell, tell_plain};
 use clap::Args;
 use database::DatabaseArgs;
 use ioloom_exchange::{ClassicForm, Settings, Spelling, Token, UnknownStock};
-use ioloom_model::units::parse_duration_ns;
+use ioloom_model::units::{format_counted, parse_duration_ns};
 use ioloom_serve::{
     Config, Durability, Limits, Model, OrderStore, ServeError, Server, Sharing, ShowMode,
     StopHandle, StoreChoice, StoreKind, TlsFiles, found_store,
@@ -263,9 +263,9 @@ pub(crate) fn run(args: &ServeArgs) -> Ended {
         })?;
     } else {
         tell(&format!(
-            "stopped: {} orders of {} connections carried out, {} is written",
-            ended.done,
-            ended.connections,
+            "stopped: {} of {} carried out, {} is written",
+            format_counted(ended.done, "order", "orders"),
+            format_counted(ended.connections, "connection", "connections"),
             config.stock.display()
         ));
     }
@@ -382,7 +382,8 @@ fn greet(config: &Config, server: &Server) {
         }
         (None, Some(true)) => format!("new {kind} store {}", path.display()),
         (None, Some(false)) => {
-            format!("{kind} store {}, {} orders so far", path.display(), server.seq())
+            let orders = format_counted(server.seq(), "order", "orders");
+            format!("{kind} store {}, {orders} so far", path.display())
         }
     };
     let _ = write!(

@@ -142,6 +142,11 @@ pub fn format_count(count: u64) -> String {
     out
 }
 
+/// A count with the word for one or for many: `1 file`, `2 000 files`.
+pub fn format_counted(count: u64, one: &str, many: &str) -> String {
+    format!("{} {}", format_count(count), if count == 1 { one } else { many })
+}
+
 fn three(value: f64) -> String {
     match value.abs() {
         0.0 => "0".to_owned(),
@@ -192,6 +197,12 @@ mod tests {
         assert_eq!(format_ns(999.6), "1.00 µs");
         assert_eq!(format_ns(1_500_000.0), "1.50 ms");
         assert_eq!(format_count(1_234_567), "1 234 567");
+    }
+
+    #[test]
+    fn one_is_not_many() {
+        let files = [0, 1, 2, 1_000].map(|count| format_counted(count, "file", "files"));
+        assert_eq!(files, ["0 files", "1 file", "2 files", "1 000 files"]);
     }
 
     proptest! {

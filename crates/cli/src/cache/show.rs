@@ -3,7 +3,7 @@
 use super::strip::Strip;
 use crate::out::{fitted, readable, wrap};
 use ioloom_cache::{Act, Cell, FileReport, Report, Source, State, Stays, Tally};
-use ioloom_model::units::{format_count, format_size};
+use ioloom_model::units::{format_count, format_counted, format_size};
 use std::fmt::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -249,8 +249,7 @@ impl Show {
 }
 
 fn counted(files: u64) -> String {
-    let word = if files == 1 { "file" } else { "files" };
-    format!("{} {word}", format_count(files))
+    format_counted(files, "file", "files")
 }
 
 fn glyph(cell: &Cell) -> char {

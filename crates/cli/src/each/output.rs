@@ -7,7 +7,7 @@ use crate::tell;
 use indicatif::{ProgressBar, ProgressStyle};
 use ioloom::Plan;
 use ioloom_model::table::{Cell, cell, check};
-use ioloom_model::units::{format_count, format_ns, format_size};
+use ioloom_model::units::{format_count, format_counted, format_ns, format_size};
 use ioloom_model::{Method, Schedule};
 use serde_json::json;
 use std::io::{IsTerminal, Write};
@@ -220,7 +220,7 @@ pub(super) fn explain(args: &EachArgs) -> Ended {
 }
 
 fn files(count: u64) -> String {
-    format!("{} {}", format_count(count), if count == 1 { "file" } else { "files" })
+    format_counted(count, "file", "files")
 }
 
 /// A message on one line: a name with a line end or an escape code cannot draw on the terminal.

@@ -4,7 +4,7 @@ use super::LoadArgs;
 use super::document::{Checked, Document, Floors};
 use crate::out::{table, table_text, wrap};
 use ioloom_load::{Conservation, Latency, MultiRun, Outcomes, Run};
-use ioloom_model::units::{format_count, format_ns, format_size};
+use ioloom_model::units::{format_count, format_counted, format_ns, format_size};
 use std::fmt::Write;
 
 /// Columns of the text.
@@ -29,13 +29,13 @@ pub(super) fn text(document: &Document, args: &LoadArgs) -> String {
 
 /// What became of a check.
 pub(super) fn checked(checked: &Checked) -> String {
-    let requests = format_count(checked.requests as u64);
+    let many = "requests are explained by one order after the other";
     let mut out = match (checked.verdict, &checked.reason) {
         ("violated", Some(request)) => {
             format!("VIOLATED: no order of the requests explains the answer of {request}\n")
         }
         ("undecided", Some(reason)) => format!("undecided: {reason}\n"),
-        _ => format!("{requests} requests are explained by one order after the other\n"),
+        _ => format_counted(checked.requests as u64, "request is explained", many) + "\n",
     };
     match checked.lists_per_stock {
         Some("explained") => out.push_str(
@@ -57,6 +57,10 @@ fn rate(per_s: f64) -> String {
     }
 }
 
+fn connections(count: usize) -> String {
+    format_counted(count as u64, "connection", "connections")
+}
+
 /// Whether a run may be told as a result of the server.
 fn is_told(run: &Run, args: &LoadArgs) -> bool {
     run.generator.kept_up || args.anyway
@@ -74,15 +78,15 @@ fn one(run: &Run, args: &LoadArgs) -> String {
         });
         let _ = writeln!(
             out,
-            "{}: {}{bound}{offered}, {} connections, {elapsed}",
+            "{}: {}{bound}{offered}, {}, {elapsed}",
             run.pace,
             rate(run.answered_per_s),
-            run.connections
+            connections(run.connections)
         );
         out.push_str(&latencies(run));
     } else {
-        let _ =
-            writeln!(out, "{}: {} connections, {elapsed}: no result", run.pace, run.connections);
+        let connections = connections(run.connections);
+        let _ = writeln!(out, "{}: {connections}, {elapsed}: no result", run.pace);
     }
     out.push_str(&outcomes(&run.outcomes));
     out.push_str(&conserved(&run.conservation));
@@ -134,21 +138,21 @@ fn latencies(run: &Run) -> String {
 
 fn outcomes(outcomes: &Outcomes) -> String {
     let mut parts = Vec::new();
-    let mut part = |count: u64, word: &str| {
+    let mut part = |count: u64, one: &str, many: &str| {
         if count > 0 {
-            parts.push(format!("{} {word}", format_count(count)));
+            parts.push(format_counted(count, one, many));
         }
     };
-    part(outcomes.traded, "orders carried out");
-    part(outcomes.refused, "refused for good reason");
-    part(outcomes.listed, "lists");
-    part(outcomes.turned_away, "turned away");
-    part(outcomes.sessions, "sessions");
-    part(outcomes.unsent, "due and never sent");
-    part(outcomes.wrong, "WRONG");
-    part(outcomes.lost, "connections lost");
-    part(outcomes.timed_out, "timed out");
-    part(outcomes.unanswered, "without an answer");
+    part(outcomes.traded, "order carried out", "orders carried out");
+    part(outcomes.refused, "refused for good reason", "refused for good reason");
+    part(outcomes.listed, "list", "lists");
+    part(outcomes.turned_away, "turned away", "turned away");
+    part(outcomes.sessions, "session", "sessions");
+    part(outcomes.unsent, "due and never sent", "due and never sent");
+    part(outcomes.wrong, "WRONG", "WRONG");
+    part(outcomes.lost, "connection lost", "connections lost");
+    part(outcomes.timed_out, "timed out", "timed out");
+    part(outcomes.unanswered, "without an answer", "without an answer");
     let bytes = format!(
         "{} sent, {} received",
         format_size(outcomes.sent_bytes),
@@ -163,7 +167,8 @@ fn conserved(conservation: &Conservation) -> String {
         return wrap(&format!("stocks were not compared: {reason}"), WIDTH, 2);
     }
     if conservation.differences.is_empty() {
-        return format!("stocks: {} are what the answers say\n", conservation.stocks);
+        let many = "stocks are what the answers say\n";
+        return format_counted(conservation.stocks as u64, "stock is what the answers say\n", many);
     }
     let mut out = String::from("stocks that are NOT what the answers say:\n");
     for difference in &conservation.differences {
@@ -211,7 +216,7 @@ fn several(runs: &[Run], document: &Document) -> String {
     if let Some(scaling) = &document.scaling {
         let best = scaling.connections_best.map_or_else(
             || "no number of connections up to twice the largest costs rate".to_owned(),
-            |best| format!("beyond {best:.0} connections more of them cost rate"),
+            |best| format!("beyond {} more of them cost rate", connections(best.round() as usize)),
         );
         let _ = writeln!(
             out,
@@ -235,9 +240,9 @@ fn multiclient(run: &MultiRun) -> String {
     let mut out = String::new();
     let _ = writeln!(
         out,
-        "multiclient: {} clients of {} orders, sleeping {}: {:.3} s; the law says {:.3} s ({:+.2} %)",
-        run.clients,
-        run.orders,
+        "multiclient: {} of {}, sleeping {}: {:.3} s; the law says {:.3} s ({:+.2} %)",
+        format_counted(run.clients as u64, "client", "clients"),
+        format_counted(run.orders.into(), "order", "orders"),
         format_ns(run.sleep_ns as f64),
         run.elapsed_ns as f64 / 1e9,
         run.law_ns as f64 / 1e9,
@@ -284,4 +289,60 @@ fn floor(floors: &Floors, document: &Document) -> String {
         rate(client.requests_per_s)
     );
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(count: u64) -> String {
+        let told = Outcomes {
+            traded: count,
+            listed: count,
+            sessions: count,
+            lost: count,
+            timed_out: count,
+            ..Outcomes::default()
+        };
+        let stocks = count as usize;
+        let differences = Vec::new();
+        let conserved_are = Conservation { checked: true, reason: None, stocks, differences };
+        let run = MultiRun {
+            clients: stocks,
+            orders: count as u32,
+            sleep_ns: 1_000_000_000,
+            elapsed_ns: 10_000_000_000,
+            law_ns: 10_000_000_000,
+            law_error: 0.0,
+            orders_per_s: 1.0,
+            latency: Latency::default(),
+            outcomes: told,
+            wrong_samples: Vec::new(),
+            conservation: conserved_are,
+            interrupted: false,
+        };
+        multiclient(&run) + &connections(stocks)
+    }
+
+    #[test]
+    fn one_is_told_as_one() {
+        assert_eq!(
+            told(1),
+            "multiclient: 1 client of 1 order, sleeping 1.00 s: 10.000 s; the law says 10.000 s (+0.00 %)\n\
+             1.00/s; without the sleep a request took 0 ns (p50), 0 ns (p99)\n\
+             1 order carried out, 1 list, 1 session, 1 connection lost, 1 timed out, 0 B\n  \
+             sent, 0 B received\n1 stock is what the answers say\n1 connection"
+        );
+    }
+
+    #[test]
+    fn many_are_told_as_many() {
+        assert_eq!(
+            told(2),
+            "multiclient: 2 clients of 2 orders, sleeping 1.00 s: 10.000 s; the law says 10.000 s (+0.00 %)\n\
+             1.00/s; without the sleep a request took 0 ns (p50), 0 ns (p99)\n\
+             2 orders carried out, 2 lists, 2 sessions, 2 connections lost, 2 timed out, 0 B\n  \
+             sent, 0 B received\n2 stocks are what the answers say\n2 connections"
+        );
+    }
 }
