@@ -485,7 +485,8 @@ fn group_commit(m: &mut Markup, input: &Input, groups: &[Group<'_>]) {
          during a sync waits for the rest of it and for the next one. The sync is what one client \
          alone waits for with each. The stores that are called log have no engine: log writes and \
          then syncs, log-dsync syncs by writing, log-direct writes past the cache into blocks that \
-         are there, log-uring links both in a ring.",
+         are there, log-uring links both in a ring. postgres is a database server beside the server \
+         of orders, made for each run on the same disk; a commit takes two changes of process more.",
     );
 }
 

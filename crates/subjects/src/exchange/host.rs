@@ -6,16 +6,23 @@
 //! kernel: processor time by the clock of the process, memory while its connections are open,
 //! switches when it has ended. In a run that is no program of ours (a test) the same server runs in
 //! threads; then nothing tells its time from that of the load, and these numbers are missing.
+//!
+//! A server before a database gets one that is made for it, beside its stock file and so on the same
+//! disk as other stores, and thrown away after it. What the database server uses is not counted.
 
 use super::plan::{Answers, Home, Shape};
 use ioloom_exchange::{ClassicForm, Settings};
 use ioloom_load::{NullServer, Protocol};
 use ioloom_model::units::spell_ns;
-use ioloom_serve::{Config, Ended, Limits, Server, StopHandle, StoreChoice};
+use ioloom_postgres::{Programs, Server as DatabaseServer};
+use ioloom_serve::{Config, DatabaseChoice, Ended, Limits, OrderStore, Server, StopHandle};
+use ioloom_serve::{StoreChoice, StoreKind};
 use ioloom_sys::clock::{monotonic_ns, process_cpu_ns};
 use ioloom_sys::proc::{self, Who};
+use std::fs::Permissions;
 use std::io::{BufRead, BufReader, Read};
 use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
 use std::sync::Arc;
@@ -61,6 +68,8 @@ pub(super) struct Seen {
 pub(super) struct Host {
     kind: Kind,
     address: SocketAddr,
+    /// What it stands before.
+    database: Option<DatabaseServer>,
 }
 
 enum Kind {
@@ -128,6 +137,20 @@ fn words(shape: &Shape, dir: &Path) -> Vec<String> {
     words
 }
 
+/// Starts a database server with its data in `dir`; the words by which an empty database in it is
+/// reached.
+fn database(dir: &Path) -> Result<(DatabaseServer, String), String> {
+    // PostgreSQL may run as another user, who has to get there.
+    std::fs::set_permissions(dir, Permissions::from_mode(0o755))
+        .map_err(|e| format!("open {} for PostgreSQL: {e}", dir.display()))?;
+    let (data, socket) = (dir.join("database"), dir.join("socket"));
+    let mut server = DatabaseServer::new(Programs::find()?, &data, &socket, &[]);
+    server.make()?;
+    server.start()?;
+    let words = server.database("stocks")?;
+    Ok((server, words))
+}
+
 impl Host {
     /// Starts a server on what lies in `dir`, and returns when it listens.
     pub(super) fn start(shape: &Shape, dir: &Path) -> Result<Self, String> {
@@ -141,8 +164,15 @@ impl Host {
     fn process(shape: &Shape, dir: &Path) -> Result<Self, String> {
         let fail = |e: &dyn std::fmt::Display| format!("start the server: {e}");
         let program = std::env::current_exe().map_err(|e| fail(&e))?;
+        let mut command = Command::new(program);
+        let mut of_database = None;
+        if shape.store == OrderStore::Postgres {
+            let (server, words) = database(dir)?;
+            command.env(ioloom_serve::DATABASE_VARIABLE, words);
+            of_database = Some(server);
+        }
         let switches_before = switches();
-        let mut child = Command::new(program)
+        let mut child = command
             .args(words(shape, dir))
             .stdin(Stdio::null())
             .stdout(Stdio::null())
@@ -156,7 +186,8 @@ impl Host {
         let is_null = shape.answers == Answers::Null;
         let kind = Kind::Process { child, said: BufReader::new(said), is_null, switches_before };
         // From here on the drop ends it.
-        let mut host = Self { kind, address: SocketAddr::from(([127, 0, 0, 1], 0)) };
+        let address = SocketAddr::from(([127, 0, 0, 1], 0));
+        let mut host = Self { kind, address, database: of_database };
         host.address = host.read_address().map_err(|e| fail(&e))?;
         Ok(host)
     }
@@ -184,6 +215,16 @@ impl Host {
         let Answers::Exchange(model) = shape.answers else {
             return Err("start the server: the null server has no model".to_owned());
         };
+        let (mut kind, mut choice, mut of_database) = (StoreKind::Sqlite, None, None);
+        match shape.store {
+            OrderStore::Own(asked) => kind = asked,
+            OrderStore::Postgres => {
+                let (server, words) = database(dir)?;
+                let connections = DatabaseChoice::usual_connections(shape.durability, model);
+                choice = Some(DatabaseChoice { words, connections });
+                of_database = Some(server);
+            }
+        }
         let classic = match shape.protocol {
             Protocol::Line => ClassicForm::Line,
             _ => ClassicForm::Padded,
@@ -194,8 +235,8 @@ impl Host {
             sharing: shape.sharing,
             show: shape.show,
             durability: shape.durability,
-            store: StoreChoice { kind: shape.store, path: dir.join("store") },
-            database: None,
+            store: StoreChoice { kind, path: dir.join("store") },
+            database: choice,
             stock: dir.join(STOCK_FILE),
             listen: SocketAddr::from(([127, 0, 0, 1], 0)),
             listen_line: None,
@@ -221,7 +262,8 @@ impl Host {
             .name("server".to_owned())
             .spawn(move || server.run().map_err(|e| format!("the server: {e}")))
             .map_err(|e| format!("start a thread: {e}"))?;
-        Ok(Self { kind: Kind::Inside { stop, thread: Some(thread) }, address })
+        let kind = Kind::Inside { stop, thread: Some(thread) };
+        Ok(Self { kind, address, database: of_database })
     }
 
     fn null(shape: &Shape) -> Result<Self, String> {
@@ -235,7 +277,7 @@ impl Host {
             .name("null-server".to_owned())
             .spawn(move || server.run(&stopped).map_err(|e| format!("the null server: {e}")))
             .map_err(|e| fail(&e))?;
-        Ok(Self { kind: Kind::Null { stop, thread: Some(thread) }, address })
+        Ok(Self { kind: Kind::Null { stop, thread: Some(thread) }, address, database: None })
     }
 
     /// Where it listens.
@@ -329,6 +371,9 @@ impl Drop for Host {
                 stop.store(true, Ordering::Relaxed);
                 let _ = joined(thread);
             }
+        }
+        if let Some(database) = &mut self.database {
+            database.throw_away();
         }
     }
 }

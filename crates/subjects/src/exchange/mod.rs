@@ -26,7 +26,8 @@ use ioloom_lab::ChildAnswer;
 use ioloom_lab::subject::{Sets, Subject, Touches};
 use ioloom_model::record::RunOrder;
 use ioloom_model::{AnyPlan, Compute, Doubt, FileSetRealised, Measured};
-use ioloom_serve::{Durability, Model, probe_store};
+use ioloom_postgres::Programs;
+use ioloom_serve::{Durability, Model, OrderStore, probe_store};
 use ioloom_sys::net::ring::NetRing;
 use ioloom_sys::proc;
 use plan::{Answers, Deed, Home, Play};
@@ -60,8 +61,10 @@ impl Subject for Exchange {
 
     fn probe(&self, plan: &AnyPlan, _: &Compute, dir: &Path) -> Result<(), String> {
         let play = Play::of(plan)?;
-        if play.shape.durability != Durability::None {
-            probe_store(play.shape.store, dir)?;
+        match play.shape.store {
+            OrderStore::Postgres => Programs::find()?.probe(dir)?,
+            OrderStore::Own(_) if play.shape.durability == Durability::None => {}
+            OrderStore::Own(store) => probe_store(store, dir)?,
         }
         if let Answers::Exchange(model) = play.shape.answers
             && model.needs_ring()

@@ -5,12 +5,12 @@
 
 use super::histories::Histories;
 use ioloom_load::{Mix, Protocol};
-use ioloom_model::units::{format_ns, parse_duration_ns};
+use ioloom_model::units::{format_counted, format_ns, parse_duration_ns};
 use ioloom_model::{AnyPlan, SubjectPlan};
 use ioloom_predict::closed::sleepers_elapsed_s;
 use ioloom_serve::{
-    Durability, Limits, Model, SERVICE_TIME_MAX, Sharing, ShowMode, StoreKind, held_refusal,
-    refusal, store_refusal,
+    Durability, Limits, Model, OrderStore, SERVICE_TIME_MAX, Sharing, ShowMode, StoreKind,
+    held_refusal, refusal, store_refusal,
 };
 use std::str::FromStr;
 use std::time::Duration;
@@ -23,6 +23,8 @@ const STOCKS_MAX: u64 = 20_000;
 const HISTORY_CONNECTIONS_MAX: u64 = 64;
 /// Longest sleep between two orders and longest load.
 const TIME_MAX: Duration = Duration::from_secs(60);
+/// Seconds that are allowed for making a database and starting its server.
+const DATABASE_S: f64 = 20.0;
 /// A pool ends connections that are silent for longer while others wait.
 const SLEEP_OF_POOL_MAX: Duration = Duration::from_millis(900);
 
@@ -52,7 +54,7 @@ pub(super) struct Shape {
     pub(super) sharing: Sharing,
     pub(super) show: ShowMode,
     pub(super) durability: Durability,
-    pub(super) store: StoreKind,
+    pub(super) store: OrderStore,
     pub(super) stocks: u32,
     /// Processor time of each order and each list beside its own.
     pub(super) service: Duration,
@@ -218,7 +220,9 @@ impl Shape {
             Some("null") => Answers::Null,
             Some(_) => Answers::Exchange(word(plan, "model", Model::Epoll)?),
         };
+        let store = word(plan, "store", OrderStore::Own(StoreKind::Sqlite))?;
         let usual = match answers {
+            _ if store == OrderStore::Postgres => Sharing::Database,
             Answers::Exchange(model) => model.default_sharing(),
             Answers::Null => Sharing::Global,
         };
@@ -228,7 +232,7 @@ impl Shape {
             sharing: word(plan, "sharing", usual)?,
             show: word(plan, "show", ShowMode::Atomic)?,
             durability: word(plan, "durability", Durability::None)?,
-            store: word(plan, "store", StoreKind::Sqlite)?,
+            store,
             stocks: count(plan, "stocks", 10, STOCKS_MAX)? as u32,
             service: service(plan)?,
             in_lock: one_of(plan, "in-lock", false, &[("yes", true), ("no", false)])?,
@@ -242,9 +246,12 @@ impl Shape {
             room: 0,
         };
         if let Answers::Exchange(model) = answers {
-            let refused = refusal(model, shape.sharing, shape.durability)
-                .or_else(|| store_refusal(shape.store, shape.durability))
-                .or_else(|| shape.held_refusal());
+            let refused = match shape.store {
+                OrderStore::Own(store) => refusal(model, shape.sharing, shape.durability)
+                    .or_else(|| store_refusal(store, shape.durability)),
+                OrderStore::Postgres => shape.database_refusal(),
+            };
+            let refused = refused.or_else(|| shape.held_refusal());
             if let Some(reason) = refused {
                 return Err(format!("{plan}: {reason}"));
             }
@@ -254,6 +261,25 @@ impl Shape {
             return Err(format!("{plan}: the null server has no {key}"));
         }
         Ok(shape)
+    }
+
+    /// Why a database cannot stand in place of a store, if it cannot.
+    fn database_refusal(&self) -> Option<String> {
+        let all = [
+            (
+                self.durability == Durability::None,
+                "a database keeps every order; add durability=os, group or each",
+            ),
+            (
+                self.sharing != Sharing::Database,
+                "with store=postgres the database shares the stocks; leave sharing out",
+            ),
+            (
+                self.show == ShowMode::PerStock,
+                "a database lists all stocks in one statement; leave show=per-stock out",
+            ),
+        ];
+        all.iter().find(|(is_so, _)| *is_so).map(|(_, reason)| (*reason).to_owned())
     }
 
     /// Why the service time cannot be spent with the stocks held, if it shall be.
@@ -279,11 +305,13 @@ impl Shape {
             return "a server that only answers".to_owned();
         };
         let threads = match model {
-            Model::Pool | Model::RequestPool => format!(" of {} threads", self.threads),
+            Model::Pool | Model::RequestPool => {
+                format!(" of {}", format_counted(self.threads.into(), "thread", "threads"))
+            }
             _ => String::new(),
         };
-        let mut text =
-            format!("{model}{threads}, sharing {}, {} stocks", self.sharing, self.stocks);
+        let stocks = format_counted(self.stocks.into(), "stock", "stocks");
+        let mut text = format!("{model}{threads}, sharing {}, {stocks}", self.sharing);
         if self.durability != Durability::None {
             text.push_str(&format!(", orders kept by {} at {}", self.store, self.durability));
         }
@@ -393,6 +421,13 @@ impl Play {
                      as connections"
                     .to_owned())
             }
+            Deed::Cell(_) | Deed::Visits(_) | Deed::Restart(..) | Deed::Flood(_)
+                if shape.store == OrderStore::Postgres =>
+            {
+                Err("a database is made anew for each server that starts, so store=postgres is for \
+                     closed, open and histories alone"
+                    .to_owned())
+            }
             Deed::Restart(..) if shape.home == Home::Inside => {
                 Err("a server in this process cannot be killed; leave server=inside out".to_owned())
             }
@@ -413,6 +448,11 @@ impl Play {
 
     /// Seconds that sleeps or the length of the load make of it.
     pub(super) fn takes_s(&self) -> f64 {
+        let database_s = if self.shape.store == OrderStore::Postgres { DATABASE_S } else { 0.0 };
+        database_s + self.load_s()
+    }
+
+    fn load_s(&self) -> f64 {
         match self.deed {
             Deed::Cell(cell) => {
                 let threads = self.shape.is_pool().then(|| u64::from(self.shape.threads));
@@ -429,9 +469,9 @@ impl Play {
         let server = self.shape.sentence();
         match self.deed {
             Deed::Cell(cell) => format!(
-                "{server}: {} clients of {} orders, each with a sleep of {} after every order",
-                cell.clients,
-                cell.orders,
+                "{server}: {} of {}, each with a sleep of {} after every order",
+                format_counted(cell.clients as u64, "client", "clients"),
+                format_counted(cell.orders.into(), "order", "orders"),
                 format_ns(cell.sleep.as_nanos() as f64)
             ),
             Deed::Steady(steady) => {
@@ -444,7 +484,9 @@ impl Play {
                     }
                     None => "each asks again at once".to_owned(),
                 };
-                let mut text = format!("{server}: {} connections, {how}", steady.connections);
+                let connections =
+                    format_counted(steady.connections as u64, "connection", "connections");
+                let mut text = format!("{server}: {connections}, {how}");
                 if steady.idle > 0 {
                     text.push_str(&format!(", beside {} that say nothing", steady.idle));
                 }

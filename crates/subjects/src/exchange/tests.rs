@@ -2,7 +2,10 @@ use super::*;
 use ioloom_model::Outcome;
 use ioloom_model::record::Observe;
 use ioloom_serve::StoreKind;
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
 use std::sync::{PoisonError, RwLock};
+use tempfile::TempDir;
 
 /// Servers run inside this process, and `select` serves no descriptor above 1023: who floods it with
 /// connections does it alone.
@@ -21,11 +24,18 @@ fn order(plan: &str, dir: &Path) -> RunOrder {
     }
 }
 
+/// A directory that a database server of another user can reach.
+fn open_dir() -> TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::set_permissions(dir.path(), Permissions::from_mode(0o755)).unwrap();
+    dir
+}
+
 fn outcome(plan: &str) -> Outcome {
     let floods = plan.starts_with("exchange:flood");
     let _alone = floods.then(|| DESCRIPTORS.write().unwrap_or_else(PoisonError::into_inner));
     let _beside = (!floods).then(|| DESCRIPTORS.read().unwrap_or_else(PoisonError::into_inner));
-    let dir = tempfile::tempdir().unwrap();
+    let dir = open_dir();
     let order = order(plan, dir.path());
     Exchange.explain(&order.plan).unwrap();
     let answer = Exchange.run(&order);
@@ -136,6 +146,25 @@ fn durable_loads_tell_how_many_orders_went_into_a_commit() {
 }
 
 #[test]
+fn a_database_is_made_for_a_load_and_thrown_away() {
+    let dir = open_dir();
+    for durability in ["os", "group", "each"] {
+        let plan = format!(
+            "exchange:closed/model=epoll,connections=4,lasts=60ms,durability={durability},\
+             store=postgres,mix=trade,dialect=v2,server=inside"
+        );
+        if let Err(reason) = Exchange.probe(&plan.parse().unwrap(), &Compute::None, dir.path()) {
+            assert!(reason.contains("remedy"), "{reason}");
+            println!("skipped: {reason}");
+            return;
+        }
+        let measured = measured(&plan);
+        assert!(number(&measured, "requests_per_s") > 0.0, "{durability}");
+        assert!(number(&measured, "orders_per_commit") >= 1.0, "{durability}");
+    }
+}
+
+#[test]
 fn histories_of_lists_of_one_moment_are_explained() {
     for model in ["thread,sharing=stock", "epoll", "reuseport,sharing=rw"] {
         let plan = format!(
@@ -203,6 +232,16 @@ fn wrong_plans_are_refused_before_anything_runs() {
         ("exchange:closed/model=epoll,sharing=atomic,durability=group", "cannot be durable"),
         ("exchange:closed/model=epoll,store=redb,durability=os", "store redb"),
         ("exchange:closed/model=epoll,store=log-dsync,durability=os", "store log-dsync"),
+        ("exchange:closed/model=epoll,store=postgres", "keeps every order"),
+        (
+            "exchange:closed/model=epoll,store=postgres,durability=os,sharing=global",
+            "the database shares",
+        ),
+        (
+            "exchange:closed/model=epoll,store=postgres,durability=os,show=per-stock",
+            "one statement",
+        ),
+        ("exchange:cell/model=epoll,store=postgres,durability=os", "for closed, open"),
         ("exchange:open/model=epoll", "rate is 1 to"),
         ("exchange:restart/model=epoll", "dialect=line"),
         ("exchange:histories/model=epoll", "dialect=v2"),
