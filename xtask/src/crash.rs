@@ -1,7 +1,8 @@
 //! `cargo xtask crash`: kills the program at random moments and looks at what it left.
 //!
-//! Four things must survive `kill -9`: the finished runs of a study, a file set that was being made, a
-//! copy of it, and the orders of a server in each of its stores (`stores`). A round kills one of them;
+//! Five things must survive `kill -9`: the finished runs of a study, a file set that was being made, a
+//! copy of it, the orders of a server in each of its stores (`stores`), and those before a database,
+//! which is killed too (`databases`). A round kills one of them;
 //! the moments come from the seed, so a failure can be repeated as far as the machine allows. The
 //! program runs from a copy in a home of its own, by which processes that outlive it are known.
 //! Nothing here judges speed: a round that the program finishes before its moment counts as
@@ -16,6 +17,7 @@
 //! in more shapes and looked at more closely (`copies`).
 
 mod copies;
+mod databases;
 mod stores;
 
 use crate::guard::{Job, Kept};
@@ -23,6 +25,7 @@ use crate::repo::Repo;
 use crate::steps::Outcome;
 use anyhow::{Context, bail, ensure};
 use copies::Copying;
+use databases::Databases;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -66,7 +69,7 @@ impl Random {
 /// What is killed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum What {
-    /// One of the four after another.
+    /// One of the five after another.
     Each,
     /// Copies in every shape, each kill told in a line.
     Copies,
@@ -92,12 +95,13 @@ pub(crate) fn crash(program: &Path, rounds: u32, seed: u64) -> anyhow::Result<Ou
     let mut study: Option<Study> = None;
     let (mut killed, mut torn, mut studies, mut sets, mut copies) = (0, 0, 0, 0, 0);
     let (mut stores, mut served) = (Stores::new(Home::new(program, "stores")?), 0);
+    let mut databases = Databases::new(Home::new(program, "databases")?);
     let reference = SetHome::new(program, "reference")?;
     let (whole, takes) = reference.undisturbed()?;
     let copying = Copying::new(&reference)?;
     for round in 0..rounds {
         let of = |error: anyhow::Error| error.context(format!("round {round} of seed {seed}"));
-        match round % 4 {
+        match round % 5 {
             1 => {
                 killed += crash_set(program, &mut random, &whole, takes).map_err(of)?;
                 sets += 1;
@@ -111,6 +115,10 @@ pub(crate) fn crash(program: &Path, rounds: u32, seed: u64) -> anyhow::Result<Ou
             3 => {
                 killed += stores.crash(&mut random).map_err(of)?;
                 served += 1;
+                continue;
+            }
+            4 => {
+                killed += databases.crash(&mut random).map_err(of)?;
                 continue;
             }
             _ => {}
@@ -134,8 +142,9 @@ pub(crate) fn crash(program: &Path, rounds: u32, seed: u64) -> anyhow::Result<Ou
     Ok(Outcome::Passed(format!(
         "{rounds} rounds of seed {seed}: {killed} kills, {torn} torn lines, {studies} studies, \
          {sets} sets and {copies} copies came to their end whole, {served} stores lost none of {} \
-         acknowledged orders",
-        stores.acknowledged
+         acknowledged orders, {}",
+        stores.acknowledged,
+        databases.told()
     )))
 }
 

@@ -1,8 +1,9 @@
 //! Automation of this repository; `cargo xtask help` lists the commands.
 //!
 //! Everything that is more than one command line lives here and not in shell scripts, so that it
-//! is typed, tested and the same on every machine. Only `anyhow`, `serde_json` and `rustix` are
-//! used: this crate is built before anything else can be checked, and must build fast.
+//! is typed, tested and the same on every machine. Only `anyhow`, `serde_json`, `rustix` and the small
+//! crate `testbed` are used: this crate is built before anything else can be checked, and must build
+//! fast.
 
 #![expect(clippy::print_stdout, reason = "a program whose only product is what it prints")]
 
@@ -33,9 +34,9 @@ cargo xtask COMMAND
   ui [--build]     check the viewer; --build writes its one embedded file anew
   gate [--bless]   instructions of the example `gate` against xtask/gate.toml;
                    --bless rewrites that file
-  crash [N [SEED]] kills a study, the making of a file set, a copy and a server with each of its stores
-                   N times (100) at moments from the seed (1), and looks that nothing finished is
-                   lost and nothing is torn
+  crash [N [SEED]] kills a study, the making of a file set, a copy, a server with each of its stores,
+                   and one before a PostgreSQL database or that N times (100) at moments from the
+                   seed (1), and looks that nothing finished is lost and nothing is torn
   crash copy [N [SEED]]
                    kills copies alone, of a tree and of a file, over nothing and over old ones; a line
                    of JSON tells what each kill left

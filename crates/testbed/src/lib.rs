@@ -2,8 +2,8 @@
 //! permissions count, a program that ran, a directory of odd files, a disk without power, a database
 //! server, the list of stores that have to survive a crash, and a certificate of nobody.
 //!
-//! No crate uses it outside its tests. Everything here fails a test by a panic with the reason,
-//! because a test can do nothing else about it.
+//! No crate uses it outside its tests, but `xtask`, whose crashes are tests. Everything here fails a
+//! test by a panic with the reason, because a test can do nothing else about it.
 
 mod certificate;
 mod disk;
@@ -17,8 +17,8 @@ pub use place::{ODD_NAMES, Place};
 pub use postgres::Postgres;
 pub use process::{Ran, alone, as_nobody, fed, is_root};
 
-/// Every store of orders at every durability that it has, by name. The file is one for the tests and
-/// for `cargo xtask crash`, which uses no crate of ours.
+/// Every store of orders at every durability that it has, by name, for the tests and for
+/// `cargo xtask crash`. A database is none of them: it is no file of its server.
 pub fn stores() -> impl Iterator<Item = (&'static str, &'static str)> + Clone {
     let lines = include_str!("stores.txt").lines();
     lines.map(|line| line.split_once(' ').expect("a store and a durability"))

@@ -11,14 +11,13 @@ use anyhow::{Context, bail, ensure};
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
+use std::path::Path;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-/// Every store at every durability that it has, as the tests of the program have them.
-const STORES: &str = include_str!("../../../crates/testbed/src/stores.txt");
 /// Ways to order and to wait, of a number that has no factor in common with that of the stores, so
 /// that all meet.
-const MODELS: [[&str; 2]; 7] = [
+pub(super) const MODELS: [[&str; 2]; 7] = [
     ["epoll", "global"],
     ["thread", "stock"],
     ["io-threads", "writer"],
@@ -28,19 +27,19 @@ const MODELS: [[&str; 2]; 7] = [
     ["tokio", "stock"],
 ];
 /// The latest moment at which a server is killed, from when it listens.
-const KILL_MAX: Duration = Duration::from_millis(120);
+pub(super) const KILL_MAX: Duration = Duration::from_millis(120);
 /// What a server says whose store the system does not let it have.
 const ANOTHER_STORE: &str = "; use store log";
 /// Time in which a server listens, and in which it answers.
 const PATIENCE: Duration = Duration::from_secs(30);
 const CLIENTS: usize = 2;
 /// Orders of a client, fewer than are remembered of it.
-const ORDERS: u64 = 100;
+pub(super) const ORDERS: u64 = 100;
 /// What a stock has at first; more than all orders of a round take.
 const LEFT: i64 = 1_000_000;
 
 /// Answers by the number of the order.
-type Answers = BTreeMap<u64, String>;
+pub(super) type Answers = BTreeMap<u64, String>;
 
 /// A home for all servers, and how many orders were acknowledged in it.
 pub(super) struct Stores {
@@ -62,9 +61,7 @@ impl Stores {
         let [model, sharing] = MODELS[self.rounds % MODELS.len()];
         self.rounds += 1;
         let dir = self.home.0.join("store");
-        std::fs::create_dir(&dir).context("make a directory for a store")?;
-        std::fs::write(dir.join("stock.txt"), format!("1 {LEFT} 10\n2 {LEFT} 20\n"))
-            .context("write a stock file")?;
+        make_stocks(&dir)?;
         let args = [
             ["--stock", "store/stock.txt"],
             ["--listen", "127.0.0.1:0"],
@@ -78,17 +75,18 @@ impl Stores {
         let mut kills = 1 + random.next() % 3;
         for life in 0..kills {
             let of = || format!("life {life} with {store}, {durability}, {model}, {sharing}");
-            let (running, address) = match self.serve(&args) {
+            let (running, address) = match serve(&self.home, &args) {
                 Err(e) if e.to_string().contains(ANOTHER_STORE) => {
                     kills = 0;
                     break;
                 }
                 served => served.with_context(of)?,
             };
-            let names: Vec<_> = (0..CLIENTS).map(|client| format!("l{life}c{client}")).collect();
-            let heard = killed(running, &address, &names, random.moment(KILL_MAX));
+            let names = names(life);
+            let crash = || drop(running);
+            let heard = ordered(&address, &names, random.moment(KILL_MAX), crash);
             self.acknowledged += heard.iter().map(BTreeMap::len).sum::<usize>();
-            let (running, address) = self.serve(&args).with_context(of)?;
+            let (running, address) = serve(&self.home, &args).with_context(of)?;
             log.take(&address, &names, &heard).with_context(of)?;
             drop(running);
         }
@@ -97,31 +95,46 @@ impl Stores {
     }
 
     fn store_of_the_round(&self) -> anyhow::Result<(&'static str, &'static str)> {
-        let line =
-            STORES.lines().cycle().nth(self.rounds).context("the list of stores is empty")?;
-        line.split_once(' ').with_context(|| format!("'{line}' is no store with a durability"))
-    }
-
-    /// Starts a server; where it listens is the first thing that it says.
-    fn serve(&self, args: &[&str]) -> anyhow::Result<(Kept, String)> {
-        let mut running = self.home.start(args)?;
-        let since = Instant::now();
-        loop {
-            let said = std::fs::read_to_string(self.home.0.join("said")).unwrap_or_default();
-            let address = said.strip_prefix("ioloom: listening on ");
-            if let Some((address, _)) = address.and_then(|rest| rest.split_once('\n')) {
-                return Ok((running, address.to_owned()));
-            }
-            if let Some(code) = running.wait(Duration::from_millis(2))? {
-                bail!("the server ended with {code}: {}", said.trim());
-            }
-            ensure!(since.elapsed() < PATIENCE, "the server does not listen: {}", said.trim());
-        }
+        ioloom_testbed::stores().cycle().nth(self.rounds).context("the list of stores is empty")
     }
 }
 
-/// Orders of clients with these names until the server is killed; the answers of each.
-fn killed(running: Kept, address: &str, names: &[String], after: Duration) -> Vec<Answers> {
+/// Makes a directory with a stock file.
+pub(super) fn make_stocks(dir: &Path) -> anyhow::Result<()> {
+    std::fs::create_dir(dir).context("make a directory for stocks")?;
+    let text = format!("1 {LEFT} 10\n2 {LEFT} 20\n");
+    std::fs::write(dir.join("stock.txt"), text).context("write a stock file")
+}
+
+/// The names of all clients of a life.
+pub(super) fn names(life: u64) -> Vec<String> {
+    (0..CLIENTS).map(|client| format!("l{life}c{client}")).collect()
+}
+
+/// Starts a server; where it listens is the first thing that it says.
+pub(super) fn serve(home: &Home, args: &[&str]) -> anyhow::Result<(Kept, String)> {
+    let mut running = home.start(args)?;
+    let since = Instant::now();
+    loop {
+        let said = std::fs::read_to_string(home.0.join("said")).unwrap_or_default();
+        let address = said.strip_prefix("ioloom: listening on ");
+        if let Some((address, _)) = address.and_then(|rest| rest.split_once('\n')) {
+            return Ok((running, address.to_owned()));
+        }
+        if let Some(code) = running.wait(Duration::from_millis(2))? {
+            bail!("the server ended with {code}: {}", said.trim());
+        }
+        ensure!(since.elapsed() < PATIENCE, "the server does not listen: {}", said.trim());
+    }
+}
+
+/// Orders of clients with these names, and a crash after some time; what was acknowledged to each.
+pub(super) fn ordered(
+    address: &str,
+    names: &[String],
+    after: Duration,
+    crash: impl FnOnce(),
+) -> Vec<Answers> {
     let heard = Mutex::new(vec![Answers::new(); names.len()]);
     std::thread::scope(|scope| {
         for (at, name) in names.iter().enumerate() {
@@ -129,20 +142,21 @@ fn killed(running: Kept, address: &str, names: &[String], after: Duration) -> Ve
             scope.spawn(move || {
                 let mut client = Client::new(address, name).ok()?;
                 for number in 1..=ORDERS {
-                    client.say(&order(number)).ok()?;
-                    let answer = client.line().ok()?;
-                    heard.lock().expect("no panic under this lock")[at].insert(number, answer);
+                    let answer = client.ask(&order(number)).ok()?;
+                    if answer.contains(" OK ") {
+                        heard.lock().expect("no panic under this lock")[at].insert(number, answer);
+                    }
                 }
                 Some(())
             });
         }
         std::thread::sleep(after);
-        drop(running);
+        crash();
     });
     heard.into_inner().expect("no panic under this lock")
 }
 
-fn order(number: u64) -> String {
+pub(super) fn order(number: u64) -> String {
     let side = if number.is_multiple_of(3) { "SELL" } else { "BUY" };
     format!("{number} {side} {} {}\n", number % 2 + 1, number % 7 + 1)
 }
@@ -155,9 +169,26 @@ fn change(number: u64) -> i64 {
 
 /// Every order of a round by its number in the log, with its stock and what it added.
 #[derive(Default)]
-struct Log(BTreeMap<u64, (u64, i64)>);
+pub(super) struct Log(BTreeMap<u64, (u64, i64)>);
 
 impl Log {
+    /// Notes that an order has a number in the log.
+    pub(super) fn note(&mut self, seq: u64, number: u64) -> anyhow::Result<()> {
+        let is_new = self.0.insert(seq, (number % 2, change(number))).is_none();
+        ensure!(is_new, "two orders have number {seq}");
+        Ok(())
+    }
+
+    /// Holds the stocks against what the orders lead to; the number of the latest one.
+    pub(super) fn lead_to(&self, left: [i64; 2]) -> anyhow::Result<u64> {
+        let mut expected = [LEFT; 2];
+        for (stock, change) in self.0.values() {
+            expected[usize::try_from(*stock)?] += change;
+        }
+        ensure!(left == expected, "the stocks are {left:?}, the log leads to {expected:?}");
+        Ok(self.0.keys().next_back().copied().unwrap_or_default())
+    }
+
     /// Asks a server that was started again for the orders of these clients, which had heard this.
     fn take(&mut self, address: &str, names: &[String], heard: &[Answers]) -> anyhow::Result<()> {
         let mut watcher = Client::new(address, "watcher")?;
@@ -172,30 +203,24 @@ impl Log {
                     ensure!(answer == *before, "{before:?} was acknowledged, now it is {answer:?}");
                     ensure!(seq <= there, "order {seq} was acknowledged, {there} are there");
                 }
-                let is_new = self.0.insert(seq, (number % 2, change(number))).is_none();
-                ensure!(is_new, "two orders have number {seq}");
+                self.note(seq, number)?;
             }
         }
         let (latest, left) = watcher.list()?;
         ensure!(self.0.keys().copied().eq(1..=latest), "the log has gaps before {latest}");
-        let mut expected = [LEFT; 2];
-        for (stock, change) in self.0.values() {
-            expected[usize::try_from(*stock)?] += change;
-        }
-        ensure!(left == expected, "the stocks are {left:?}, the log leads to {expected:?}");
-        Ok(())
+        self.lead_to(left).map(drop)
     }
 }
 
-fn last_number(line: &str) -> anyhow::Result<u64> {
+pub(super) fn last_number(line: &str) -> anyhow::Result<u64> {
     let word = line.rsplit(' ').next().unwrap_or_default();
     word.parse().with_context(|| format!("{line:?} has no number"))
 }
 
-struct Client(BufReader<TcpStream>);
+pub(super) struct Client(BufReader<TcpStream>);
 
 impl Client {
-    fn new(address: &str, name: &str) -> anyhow::Result<Self> {
+    pub(super) fn new(address: &str, name: &str) -> anyhow::Result<Self> {
         let stream = TcpStream::connect(address).context("connect")?;
         stream.set_read_timeout(Some(PATIENCE)).context("limit the time to read")?;
         stream.set_nodelay(true).context("send at once")?;
@@ -209,6 +234,12 @@ impl Client {
         self.0.get_mut().write_all(text.as_bytes()).context("send")
     }
 
+    /// The answer to a request of one line.
+    pub(super) fn ask(&mut self, request: &str) -> anyhow::Result<String> {
+        self.say(request)?;
+        self.line()
+    }
+
     /// The next line without its end.
     fn line(&mut self) -> anyhow::Result<String> {
         let mut line = String::new();
@@ -218,7 +249,7 @@ impl Client {
     }
 
     /// The number of the latest order, and what the two stocks have left.
-    fn list(&mut self) -> anyhow::Result<(u64, [i64; 2])> {
+    pub(super) fn list(&mut self) -> anyhow::Result<(u64, [i64; 2])> {
         self.say("1 SHOW\n")?;
         let latest = last_number(&self.line()?)?;
         let mut left = [0; 2];

@@ -5,11 +5,12 @@
 //! One driver for both: orders until the server is killed, then another server, on the same files or
 //! on what the disk had. A power cut is a copy of the file system's device before anything is synced
 //! (see `ioloom_testbed::Disk`). A kill loses no acknowledged order at any level. After a power cut
-//! `group` and `each` have every one; with `os` and `none` it is told how many are lost.
+//! `group` and `each` have every one; with `os` and `none` it is told how many are lost. A database has
+//! its data on such a disk too; its processes are stopped before the copy, where they are.
 
-use crate::bench::{Client, Heard, Random, Recovered, STOCKS, Served, count};
+use crate::bench::{Client, Heard, Numbers, Random, Recovered, STOCKS, Served, count};
 use crate::bench::{is_possible, killed_under_load, log_number, place, recovered, serve_in};
-use ioloom_testbed::{Disk, stores};
+use ioloom_testbed::{Disk, Postgres, stores};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -21,7 +22,7 @@ const KILLS: usize = 25;
 const CUTS: usize = 2;
 /// Kills of each store while it is made.
 const KILLS_MAKING: usize = 6;
-/// Room for the log of fjall, which is taken before it is used.
+/// Room for the log of fjall, which is taken before it is used, and for the data of a database.
 const DISK_BYTES: u64 = 256 << 20;
 
 /// Ways to order, commit and wait; as many as have no factor in common with the stores, so that all
@@ -46,13 +47,14 @@ fn crash<Kept>(
     case: &str,
     (dir, args): (&Path, &[&str]),
     moment: Duration,
+    numbers: Numbers,
     find: impl FnOnce() -> Option<(PathBuf, Kept)>,
 ) -> Option<(Heard, Recovered)> {
     let mut server = Served::in_dir(dir, args);
     let heard = killed_under_load(&mut server, moment);
     let (now, _kept) = find()?;
     let server = Served::in_dir(&now, args);
-    let found = recovered(&server, &heard, case);
+    let found = recovered(&server, &heard, numbers, case);
     Some((heard, found))
 }
 
@@ -71,7 +73,8 @@ fn a_killed_server_has_kept_every_acknowledged_order() {
             continue;
         }
         let same = || Some((place.path().to_owned(), ()));
-        let crashed = crash(&case, (place.path(), &args), random.moment(), same);
+        let at = random.moment();
+        let crashed = crash(&case, (place.path(), &args), at, Numbers::Dense, same);
         let (heard, found) = crashed.expect("the same files");
         assert_eq!(found.lost, 0, "{case}: acknowledged orders are lost");
         acknowledged += count(&heard);
@@ -100,7 +103,8 @@ fn a_store_that_is_killed_while_it_is_made_is_there_whole_or_not_at_all() {
             let _ = child.wait();
         }
         let same = || Some((place.path().to_owned(), ()));
-        let crashed = crash(store, (place.path(), &args), random.moment(), same);
+        let at = random.moment();
+        let crashed = crash(store, (place.path(), &args), at, Numbers::Dense, same);
         assert_eq!(crashed.expect("the same files").1.lost, 0, "{store}");
     }
 }
@@ -133,13 +137,47 @@ fn a_power_cut_takes_no_acknowledged_order_where_that_was_asked() {
                 fs::remove_dir_all(&dir).unwrap();
                 Some((after.path().join(&name), after))
             };
-            let crashed = crash(&name, (&dir, &args), random.moment(), after);
+            let at = random.moment();
+            let crashed = crash(&name, (&dir, &args), at, Numbers::Dense, after);
             let Some((heard, found)) = crashed else { return };
             acknowledged += count(&heard);
             lost += found.lost;
         }
         println!("{store} {durability}: {lost} of {acknowledged} acknowledged orders are lost");
         assert!(lost == 0 || durability == "os", "{store} {durability}: {lost} orders are lost");
+    }
+}
+
+#[test]
+fn a_power_cut_takes_no_acknowledged_order_of_a_database_where_that_was_asked() {
+    let place = place();
+    let Some(disk) = Disk::make(&place.at("image"), DISK_BYTES) else { return };
+    let Some(mut postgres) = Postgres::start_in(&disk.path().join("data")) else { return };
+    disk.sync();
+    let (copy, mut random) = (place.at("cut"), Random(13));
+    for durability in ["os", "group", "each"] {
+        let (mut acknowledged, mut lost) = (0, 0);
+        for round in 0..number("IOLOOM_CUTS", CUTS) {
+            let name = format!("{durability}_{round}");
+            place.write(format!("{name}/stock.txt"), STOCKS);
+            let (dir, words) = (place.at(&name), postgres.database(&name));
+            let args = ["--store", "postgres", "--database", &words, "--durability", durability];
+            let after = || {
+                postgres.pause();
+                let after = disk.cut(&copy)?;
+                postgres.kill();
+                let again = postgres.on(&after.path().join("data"));
+                Some((dir.clone(), (again, after)))
+            };
+            let at = random.moment();
+            let crashed = crash(&name, (&dir, &args), at, Numbers::WithGaps, after);
+            let Some((heard, found)) = crashed else { return };
+            acknowledged += count(&heard);
+            lost += found.lost;
+            postgres.start_again();
+        }
+        println!("postgres {durability}: {lost} of {acknowledged} acknowledged orders are lost");
+        assert!(lost == 0 || durability == "os", "{durability}: {lost} orders are lost");
     }
 }
 

@@ -33,7 +33,7 @@ fn orders(server: &Served, names: &str, most: usize, heard: &Mutex<Heard>) {
             scope.spawn(move || -> Option<()> {
                 let mut client = Client::new(&server.address, &name)?;
                 for id in 1..=most {
-                    let said = client.ask(&order(id))?;
+                    let said = client.settled(&order(id))?;
                     heard.lock().expect("no panic").insert((name.clone(), id), said);
                 }
                 Some(())
@@ -51,7 +51,7 @@ fn check(server: &Served, heard: &Heard, most: usize, case: &str) {
     for name in names {
         let mut client = Client::new(&server.address, name).expect("it serves");
         for id in 1..=most {
-            let said = client.ask(&order(id)).expect("an answer");
+            let said = client.settled(&order(id)).expect("an answer");
             if let Some(before) = heard.get(&(name.clone(), id)) {
                 assert_eq!(said, *before, "{case}: {name}");
             }

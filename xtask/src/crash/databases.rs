@@ -1,0 +1,144 @@
+//! A server of orders before a PostgreSQL database, one of which is killed under load.
+//!
+//! What must hold each time: every order counts once and has a number of its own, the stocks are what all
+//! of them lead to, and an order that was acknowledged has the answer it had. A server that is killed is
+//! started again; one whose database is killed lives on, and has to find it again by itself. At `os` a
+//! database that is killed may lose its latest orders, and that is told.
+//!
+//! Where PostgreSQL is not installed nothing is killed here, with a word.
+
+use super::stores::{
+    Answers, Client, KILL_MAX, Log, MODELS, ORDERS, last_number, make_stocks, names, order,
+    ordered, serve,
+};
+use super::{Home, LIMIT, Random};
+use anyhow::{Context, bail, ensure};
+use ioloom_testbed::Postgres;
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+/// Every durability that a database has; of a number that has no factor in common with that of the
+/// models and of the victims, so that all meet.
+const DURABILITIES: [&str; 3] = ["os", "group", "each"];
+/// The pause before a request is made again that the database was not there for.
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// A home for all servers, the database server before which they stand, and what came of it.
+pub(super) struct Databases {
+    home: Home,
+    /// Without one if there was no round yet, or PostgreSQL is missing.
+    postgres: Option<Postgres>,
+    rounds: usize,
+    acknowledged: usize,
+    /// Of those: lost at `os` with a killed database.
+    lost: usize,
+}
+
+impl Databases {
+    pub(super) fn new(home: Home) -> Self {
+        Self { home, postgres: None, rounds: 0, acknowledged: 0, lost: 0 }
+    }
+
+    /// Kills a server or its database up to three times; how many times. None without PostgreSQL.
+    pub(super) fn crash(&mut self, random: &mut Random) -> anyhow::Result<u32> {
+        let round = self.rounds;
+        self.rounds += 1;
+        if round == 0 {
+            self.postgres = Postgres::start(&[]);
+        }
+        let Some(postgres) = &mut self.postgres else { return Ok(0) };
+        let (durability, model) =
+            (DURABILITIES[round % DURABILITIES.len()], MODELS[round % MODELS.len()][0]);
+        let kills_database = !round.is_multiple_of(2);
+        let words = postgres.database(&format!("round_{round}"));
+        let dir = self.home.0.join("database");
+        make_stocks(&dir)?;
+        let args = [
+            ["--stock", "database/stock.txt"],
+            ["--listen", "127.0.0.1:0"],
+            ["--store", "postgres"],
+            ["--database", &words],
+            ["--durability", durability],
+            ["--model", model],
+        ];
+        let args = [&["serve", "--dialect", "line"][..], args.as_flattened()].concat();
+        let mut log = Log::default();
+        let kills = 1 + random.next() % 3;
+        let (mut server, mut address) = serve(&self.home, &args)?;
+        for life in 0..kills {
+            let victim = if kills_database { "database" } else { "server" };
+            let of = || format!("life {life} with a killed {victim}, {durability}, {model}");
+            let (names, moment) = (names(life), random.moment(KILL_MAX));
+            let heard = if kills_database {
+                let heard = ordered(&address, &names, moment, || postgres.kill());
+                postgres.start_again();
+                heard
+            } else {
+                let heard = ordered(&address, &names, moment, || drop(server));
+                (server, address) = serve(&self.home, &args).with_context(of)?;
+                heard
+            };
+            self.acknowledged += heard.iter().map(BTreeMap::len).sum::<usize>();
+            let may_lose = kills_database && durability == "os";
+            self.lost += take(&mut log, &address, &names, &heard, may_lose).with_context(of)?;
+        }
+        drop(server);
+        std::fs::remove_dir_all(&dir).context("remove a stock file")?;
+        Ok(u32::try_from(kills).unwrap_or(u32::MAX))
+    }
+
+    /// What came of all rounds.
+    pub(super) fn told(&self) -> String {
+        match (&self.postgres, self.rounds) {
+            (None, 0) => "no databases".to_owned(),
+            (None, _) => "no databases, because PostgreSQL is not installed".to_owned(),
+            (Some(_), rounds) => format!(
+                "{rounds} databases lost {} of {} acknowledged orders, all at durability os with \
+                 the database killed",
+                self.lost, self.acknowledged
+            ),
+        }
+    }
+}
+
+/// Gives all orders of these clients again, which had heard this, until each is answered; how many
+/// of those that were acknowledged are carried out only now.
+fn take(
+    log: &mut Log,
+    address: &str,
+    names: &[String],
+    heard: &[Answers],
+    may_lose: bool,
+) -> anyhow::Result<usize> {
+    let mut lost = 0;
+    for (name, heard) in names.iter().zip(heard) {
+        let mut client = Client::new(address, name)?;
+        for number in 1..=ORDERS {
+            let answer = settled(&mut client, &order(number))?;
+            if let Some(before) = heard.get(&number).filter(|before| **before != answer) {
+                ensure!(may_lose, "{before:?} was acknowledged, now it is {answer:?}");
+                lost += 1;
+            }
+            log.note(last_number(&answer)?, number)?;
+        }
+    }
+    let (latest, left) = Client::new(address, "watcher")?.list()?;
+    let expected = log.lead_to(left)?;
+    ensure!(latest == expected, "the list is of order {latest}, the latest one is {expected}");
+    Ok(lost)
+}
+
+/// The answer to an order, given again while the database is not there or nobody knows of it.
+fn settled(client: &mut Client, order: &str) -> anyhow::Result<String> {
+    let since = Instant::now();
+    loop {
+        let answer = client.ask(order)?;
+        if !answer.ends_with(" ERR busy") && !answer.ends_with(" ERR unknown-outcome") {
+            return Ok(answer);
+        }
+        if since.elapsed() > LIMIT {
+            bail!("{order:?} is answered {answer:?} again and again");
+        }
+        std::thread::sleep(PAUSE);
+    }
+}
