@@ -1,6 +1,10 @@
 //! The hot path under an instruction counter: `valgrind --tool=callgrind` on this program gives the
 //! same count, run after run, within a fraction of a percent.
 //!
+//! It stands beside the program and not in the crate of the hot path: there the tests' switch for
+//! failing calls would be compiled in, so that it would count other code than the program runs, and
+//! would want a second release build of all below it.
+//!
 //! It makes a set of 2 000 files of 4 KiB in a directory of fixed name (or the one given), then runs
 //! `null/window:l=32,p=1` and `read/threads:n=1` over it a few times, with one thread that computes.
 //! It prints files and digest, which never change.
