@@ -9,12 +9,15 @@
 //! until the store holds the newest number that it was sent, sends that number back and wakes the loop.
 //! Batches stand in the order of their numbers, so a number that came back settles all up to it.
 //!
-//! Cost: a commit that is handed over wakes two threads. That is lost where nobody else asks while it
-//! is under way, so the loop commits by itself until [`RIVALS_MIN`] connections did.
+//! Cost: a commit that is handed over wakes two threads, and what is asked meanwhile comes in smaller
+//! turns. That is lost where nobody else asks while it is under way, and where it is over soon: so the
+//! loop commits by itself until [`RIVALS_MIN`] connections asked meanwhile and commits take
+//! [`LONG_NS`].
 
 use crate::journal::Broken;
 use crate::service::Service;
 use crate::sharing::Job;
+use ioloom_sys::clock;
 use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
@@ -23,6 +26,12 @@ use std::thread::JoinHandle;
 
 /// Connections that must have asked while a commit was under way, for the next one to be handed over.
 const RIVALS_MIN: usize = 8;
+/// How long commits must take for one to be handed over, nanoseconds: where a sync took a fifth of
+/// this the loop by itself answered more (`results/serve-commits-apart-two-core-vm`), where it took
+/// longer less.
+const LONG_NS: u64 = 1_000_000;
+/// Part that the latest commit has of what commits take.
+const LATEST: u64 = 8;
 
 /// The answers of a turn.
 #[derive(Default)]
@@ -34,10 +43,17 @@ pub(super) struct Batch {
     pub(super) slots: Vec<usize>,
 }
 
+/// What the thread did.
+struct Committed {
+    /// The store holds everything up to this number.
+    seq: u64,
+    took_ns: u64,
+}
+
 /// The thread that commits, what was put by for it, and whether it is worth it.
 pub(super) struct Commits {
     to_thread: Option<Sender<u64>>,
-    from_thread: Receiver<Result<u64, Broken>>,
+    from_thread: Receiver<Result<Committed, Broken>>,
     thread: Option<JoinHandle<()>>,
     batches: VecDeque<Batch>,
     /// The newest number that came back.
@@ -46,6 +62,8 @@ pub(super) struct Commits {
     spare: Batch,
     /// Connections that asked while the latest commit was under way.
     rivals: usize,
+    /// How long commits take of late, nanoseconds.
+    takes_ns: u64,
 }
 
 impl Commits {
@@ -65,6 +83,7 @@ impl Commits {
             committed: 0,
             spare: Batch::default(),
             rivals: 0,
+            takes_ns: 0,
         })
     }
 
@@ -78,9 +97,14 @@ impl Commits {
         }
         // Those who asked while the loop was committing by itself come in one turn.
         self.rivals = self.rivals.max(others);
-        let takes = self.rivals >= RIVALS_MIN;
+        let takes = self.rivals >= RIVALS_MIN && self.takes_ns >= LONG_NS;
         self.rivals = 0;
         takes
+    }
+
+    /// Notes how long a commit took.
+    pub(super) fn took(&mut self, took_ns: u64) {
+        self.takes_ns = (self.takes_ns * (LATEST - 1) + took_ns) / LATEST;
     }
 
     /// Memory for a batch.
@@ -97,7 +121,9 @@ impl Commits {
     /// The next batch whose answers may leave.
     pub(super) fn next(&mut self) -> Result<Option<Batch>, Broken> {
         while let Ok(back) = self.from_thread.try_recv() {
-            self.committed = back?;
+            let Committed { seq, took_ns } = back?;
+            self.committed = seq;
+            self.took(took_ns);
         }
         let is_safe = self.batches.front().is_some_and(|batch| batch.seq <= self.committed);
         Ok(if is_safe { self.batches.pop_front() } else { None })
@@ -124,11 +150,13 @@ fn work(
     service: &Service,
     number: usize,
     numbers: &Receiver<u64>,
-    to_loop: &Sender<Result<u64, Broken>>,
+    to_loop: &Sender<Result<Committed, Broken>>,
 ) {
     while let Ok(first) = numbers.recv() {
         let newest = numbers.try_iter().last().unwrap_or(first);
-        let result = service.wait(newest).map(|()| newest);
+        let began_ns = clock::monotonic_ns();
+        let committed = |()| Committed { seq: newest, took_ns: clock::monotonic_ns() - began_ns };
+        let result = service.wait(newest).map(committed);
         if to_loop.send(result).is_err() {
             return;
         }
@@ -162,12 +190,14 @@ mod tests {
             committed: 0,
             spare: Batch::default(),
             rivals: 0,
+            takes_ns: 0,
         }
     }
 
     #[test]
     fn few_who_ask_meanwhile_leave_the_commit_with_the_loop() {
         let mut commits = without_thread();
+        commits.takes_ns = LONG_NS;
         for others in [0, 1, RIVALS_MIN - 1, 0] {
             assert!(!commits.takes(others), "{others}");
         }
@@ -176,6 +206,7 @@ mod tests {
     #[test]
     fn many_who_ask_meanwhile_have_it_handed_over_and_it_stays_so_while_they_do() {
         let mut commits = without_thread();
+        commits.takes_ns = LONG_NS;
         assert!(commits.takes(RIVALS_MIN));
         let batch = commits.batch();
         commits.put_by(batch, 7);
@@ -189,6 +220,21 @@ mod tests {
     }
 
     #[test]
+    fn commits_that_are_over_soon_stay_with_the_loop_and_one_long_one_changes_nothing() {
+        let mut commits = without_thread();
+        commits.took(LONG_NS);
+        assert!(!commits.takes(2 * RIVALS_MIN), "one");
+        for _ in 0..50 {
+            commits.took(2 * LONG_NS);
+        }
+        assert!(commits.takes(2 * RIVALS_MIN), "all of late");
+        for _ in 0..50 {
+            commits.took(LONG_NS / 2);
+        }
+        assert!(!commits.takes(2 * RIVALS_MIN), "none of late");
+    }
+
+    #[test]
     fn a_number_settles_all_batches_up_to_it_and_none_after() {
         let mut commits = without_thread();
         let (told, from_thread) = channel();
@@ -198,7 +244,7 @@ mod tests {
             commits.put_by(batch, seq);
         }
         assert!(commits.next().unwrap().is_none());
-        told.send(Ok(5)).unwrap();
+        told.send(Ok(Committed { seq: 5, took_ns: 0 })).unwrap();
         let mut left = Vec::new();
         while let Some(batch) = commits.next().unwrap() {
             left.push(batch.seq);
@@ -306,6 +352,11 @@ mod tests {
         // The loop commits by itself, so these wait for it and come in one turn.
         let mut rivals: Vec<TcpStream> = (0..RIVALS_MIN).map(|_| client(address)).collect();
         rivals.iter_mut().for_each(buy);
+        // A commit is long when the loop has waited for it so long that one counts for all of late.
+        let began_ns = clock::monotonic_ns();
+        while clock::monotonic_ns() - began_ns < 2 * LATEST * LONG_NS {
+            std::thread::yield_now();
+        }
         gate.let_through(1);
         assert_eq!(answer(&mut first), ":999\r\n");
         gate.came(2);

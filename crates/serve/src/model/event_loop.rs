@@ -360,8 +360,12 @@ impl<'a> EventLoop<'a> {
         if seq != 0 && self.commits.as_mut().is_some_and(|commits| commits.takes(others)) {
             return self.put_by(jobs, turn, seq);
         }
+        let began_ns = clock::monotonic_ns();
         if self.service.wait(seq).is_err() {
             return false;
+        }
+        if let Some(commits) = self.commits.as_mut().filter(|_| seq != 0) {
+            commits.took(clock::monotonic_ns() - began_ns);
         }
         self.service.count(jobs);
         self.write_all(jobs, turn);
