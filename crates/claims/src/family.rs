@@ -15,6 +15,7 @@ static STUDIES: LazyLock<Vec<StudySpec>> = LazyLock::new(|| {
         include_str!("../../../studies/pipeline.toml"),
         include_str!("../../../studies/walk.toml"),
         include_str!("../../../studies/memory.toml"),
+        include_str!("../../../studies/pagecache.toml"),
         include_str!("../../../studies/copy.toml"),
         include_str!("../../../studies/exchange.toml"),
     ]
@@ -51,6 +52,20 @@ mod tests {
     fn place(experiment: &str) -> Place {
         let text = format!("experiment = \"{experiment}\"\nset = \"E\"");
         toml::from_str(&text).unwrap()
+    }
+
+    #[test]
+    fn every_built_in_study_is_known() {
+        let mut names: Vec<String> = std::fs::read_dir("../../studies")
+            .unwrap()
+            .map(|entry| entry.unwrap().path())
+            .filter(|path| path.extension().is_some_and(|e| e == "toml"))
+            .map(|path| path.file_stem().unwrap().to_string_lossy().into_owned())
+            .collect();
+        names.sort();
+        let mut known: Vec<&str> = STUDIES.iter().map(|study| study.name.as_str()).collect();
+        known.sort_unstable();
+        assert_eq!(known, names);
     }
 
     #[test]

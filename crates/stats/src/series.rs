@@ -171,8 +171,9 @@ impl FirstRun {
         let distance = if away == 0.0 { 0.0 } else { (away / spread).min(f64::MAX) };
         let threshold = 3.0 + 10.0 / (values.len() - 2) as f64;
         let outside = rest.iter().all(|v| first > *v) || rest.iter().all(|v| first < *v);
+        let apart = outside && !same(&[first, centre]);
         Ok(Self {
-            found: outside && distance > threshold,
+            found: apart && distance > threshold,
             distance,
             threshold,
             change: share(first - centre, centre),
@@ -228,7 +229,9 @@ impl TwoRegimes {
                 (best, between) = (size, here);
             }
         }
-        let explained = if total > 0.0 { (between / total).clamp(0.0, 1.0) } else { 0.0 };
+        // Equal values lie beside their mean by its rounding, which a cut seems to explain.
+        let varies = total > 0.0 && !same(&sorted);
+        let explained = if varies { (between / total).clamp(0.0, 1.0) } else { 0.0 };
         let threshold = 0.75 + 0.5 / (n as f64).sqrt();
         let (low, high) = (median(&sorted[..best]), median(&sorted[best..]));
         Ok(Self {
@@ -242,6 +245,16 @@ impl TwoRegimes {
             change: share(high - low, low),
         })
     }
+}
+
+/// Share of a value that arithmetic on it may leave as its error.
+const ROUNDING: f64 = 1e-12;
+
+/// Whether values differ by rounding at most.
+fn same(values: &[f64]) -> bool {
+    let least = values.iter().copied().fold(f64::INFINITY, f64::min);
+    let most = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    most - least <= ROUNDING * most.abs().max(least.abs())
 }
 
 /// Sizes of groups of equal values, groups of one left out.
@@ -322,7 +335,7 @@ fn lag1(values: &[f64]) -> f64 {
     let centre = mean(values);
     let total: f64 = values.iter().map(|v| (v - centre).powi(2)).sum();
     let neighbours: f64 = values.windows(2).map(|w| (w[0] - centre) * (w[1] - centre)).sum();
-    if total > 0.0 { neighbours / total } else { 0.0 }
+    if total > 0.0 && !same(values) { neighbours / total } else { 0.0 }
 }
 
 /// `part / whole` for evidence that must stay a number: zero where the whole is zero.

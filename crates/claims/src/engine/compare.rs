@@ -3,7 +3,7 @@
 use super::runs::{Arm, Gap, Runs, columns};
 use super::{Bench, Finding};
 use crate::claim::Contrast;
-use ioloom_stats::{Claimed, Interval, Judgement, Ratio, aa_noise, decide, median};
+use ioloom_stats::{Claimed, Interval, Judgement, Ratio, aa_noise, decide, equivalence, median};
 
 fn wrong<T>() -> Result<T, Gap> {
     Err(Gap::Undefined("the contrast is of another kind".to_owned()))
@@ -49,19 +49,25 @@ fn compare<'a>(
     let table = columns(&[(a, metric_a), (b, metric_b)], bench.rule.blocks_min)?;
     let ratio =
         Ratio::of(&table.values[0], &table.values[1], bench.rule.seed).map_err(undefined)?;
-    let (mut held, reason) = match asked.times {
-        Some(times) => at_least(&ratio, asked.claim, times),
+    let noise = noise_floor(bench, runs, arms, asked.metrics);
+    let below_noise = noise.is_some_and(|floor| ratio.effect() <= floor);
+    let (held, reason) = match asked.times {
+        Some(times) => {
+            let (held, reason) = at_least(&ratio, asked.claim, times);
+            (held.filter(|held| !(*held && below_noise)), reason)
+        }
         None => {
-            let found = decide(&ratio, asked.claim, &bench.rule.stats(asked.margin));
-            (holds(found.judgement), found.reason.to_string())
+            let rule = bench.rule.stats(asked.margin);
+            let judgement = above_noise(&ratio, asked.claim, &rule, noise);
+            (holds(judgement), decide(&ratio, asked.claim, &rule).reason.to_string())
         }
     };
-    let noise = noise_floor(bench, runs, arms, asked.metrics);
-    // A difference that a plan also has from itself shows nothing.
-    let below_noise = noise.is_some_and(|floor| ratio.effect() <= floor);
-    if below_noise && held == Some(true) && asked.claim != Claimed::Equal {
-        held = None;
-    }
+    let reason = match noise.filter(|_| below_noise && held.is_none()) {
+        Some(floor) => {
+            format!("{reason}, but a plan differs from itself by {:.1} %", floor * 100.0)
+        }
+        None => reason,
+    };
     let what = if metric_a == metric_b {
         format!("{metric_a} of {} over {}", a.name, b.name)
     } else {
@@ -79,14 +85,27 @@ fn compare<'a>(
         resamples: 0,
     };
     let series = table.values[0].iter().zip(&table.values[1]).map(|(a, b)| (a / b).ln()).collect();
-    let mut finding = Finding::new(held, "ratio", &interval, words)
+    let finding = Finding::new(held, "ratio", &interval, words)
         .of_arms(&arms, runs, &table)
         .number("a_median", median(&table.values[0]))
-        .number("b_median", median(&table.values[1]));
-    if let Some(floor) = noise {
-        finding = finding.number("noise_floor", floor);
-    }
+        .number("b_median", median(&table.values[1]))
+        .noise(noise);
     Ok(Finding { series, below_noise, ..finding })
+}
+
+/// The judgement of a ratio when a plan against itself differs by `floor`: a difference that is not
+/// above it shows nothing, on either side. An interval within the margin is no difference and stands.
+pub(super) fn above_noise(
+    ratio: &Ratio,
+    claim: Claimed,
+    rule: &ioloom_stats::Rule,
+    floor: Option<f64>,
+) -> Judgement {
+    let same = equivalence(ratio, rule.margin).equivalent;
+    if !same && floor.is_some_and(|floor| ratio.effect() <= floor) {
+        return Judgement::Undecided;
+    }
+    decide(ratio, claim, rule).judgement
 }
 
 /// Whether a ratio is at least a given factor on the claimed side of 1.
@@ -105,7 +124,7 @@ fn at_least(ratio: &Ratio, claim: Claimed, times: f64) -> (Option<bool>, String)
 
 /// The noise floor of an arm that ran twice in each block: one of the two if it did, else any
 /// other of the same comparison.
-fn noise_floor(
+pub(super) fn noise_floor(
     bench: &Bench<'_>,
     runs: &Runs<'_>,
     arms: [&Arm<'_>; 2],

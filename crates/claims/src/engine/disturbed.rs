@@ -1,7 +1,8 @@
 //! Verdicts that only disturbed blocks give are withheld.
 //!
-//! A run beside a noisy neighbour carries that doubt. When some of the runs behind a verdict carry
-//! it, their blocks are left out and the contrast is judged again by the quiet blocks of the same
+//! A run beside a noisy neighbour carries that doubt, and so does one that was not in the condition
+//! asked for, or in which files failed. When some of the runs behind a verdict carry one of these,
+//! their blocks are left out and the contrast is judged again by the quiet blocks of the same
 //! sessions. The verdict stands when these say the same; else the disturbed blocks decided it, and
 //! it is undecided, with the reason and the remedy. Whole blocks are left out, never single runs,
 //! because the arms of a block are compared with each other and share what disturbed them.
@@ -29,15 +30,48 @@ fn block(record: &RunRecord) -> Block<'_> {
     (&key.session, &key.experiment, &key.medium, place, key.block)
 }
 
+/// Doubts of single runs that take their blocks out, with what happened in so many of so many blocks,
+/// and what to do: a run beside other programs, one that was not in the condition that the claim is
+/// about, one that left files out. None of them did what it was to be compared for.
+const BARRING: [(Doubt, &str, &str); 4] = [
+    (Doubt::NoisyNeighbour, "other programs disturbed {}", "repeat on a quiet machine"),
+    (
+        Doubt::NotCold,
+        "data were in memory in {}",
+        "as root give --drop-caches, or use a larger set",
+    ),
+    (Doubt::NotWarm, "data were not in memory in {}", "use a smaller set"),
+    (Doubt::Errors, "files failed in {}", "see which files of the set failed"),
+];
+
+/// Whether a doubt takes the blocks out in which a run carries it.
+pub(super) fn bars(doubt: Doubt) -> bool {
+    BARRING.iter().any(|(barring, ..)| *barring == doubt)
+}
+
+/// What happened, with the number of blocks, and what to do about it.
+fn causes(used: &[&RunRecord], of: usize) -> (String, String) {
+    let (mut causes, mut remedies) = (Vec::new(), Vec::new());
+    for (doubt, cause, remedy) in BARRING {
+        let marked = used.iter().filter(|r| r.doubts.contains(&doubt));
+        let blocks: BTreeSet<Block<'_>> = marked.map(|r| block(r)).collect();
+        if !blocks.is_empty() {
+            causes.push(cause.replace("{}", &format!("{} of {of} blocks", blocks.len())));
+            remedies.push(remedy);
+        }
+    }
+    (causes.join(" and "), remedies.join("; "))
+}
+
 /// The finding itself, or without its answer when the disturbed blocks decided it.
 pub(super) fn withhold<'a>(
     bench: &Bench<'a>,
     contrast: &Contrast,
     finding: Finding<'a>,
 ) -> Finding<'a> {
-    let noisy = |r: &&&RunRecord| r.doubts.contains(&Doubt::NoisyNeighbour);
+    let barred = |r: &&&RunRecord| r.doubts.iter().any(|doubt| bars(*doubt));
     let disturbed: BTreeSet<Block<'_>> =
-        finding.used.iter().filter(noisy).map(|r| block(r)).collect();
+        finding.used.iter().filter(barred).map(|r| block(r)).collect();
     let Some(answer) = finding.holds.filter(|_| !disturbed.is_empty()) else { return finding };
     let all: BTreeSet<Block<'_>> = finding.used.iter().map(|r| block(r)).collect();
     let need = (bench.rule.blocks_min as f64 * QUIET_MIN).ceil() as usize;
@@ -52,8 +86,8 @@ pub(super) fn withhold<'a>(
             .collect(),
     };
     let told = evaluate(&quiet, contrast);
-    let (count, of) = (disturbed.len(), all.len());
-    let finding = finding.number("disturbed_blocks", count as f64);
+    let (causes, remedies) = causes(&finding.used, all.len());
+    let finding = finding.number("disturbed_blocks", disturbed.len() as f64);
     let without = match told {
         Ok(quiet) if quiet.holds == Some(answer) => return finding,
         Ok(quiet) if quiet.holds.is_some() => {
@@ -63,8 +97,7 @@ pub(super) fn withhold<'a>(
         Err(_) => format!("the others are too few, {need} are needed"),
     };
     let words = format!(
-        "withheld, because other programs disturbed {count} of {of} blocks, and {without}; repeat \
-         on a quiet machine (with all blocks: {})",
+        "withheld, because {causes}, and {without}; {remedies} (with all blocks: {})",
         finding.words
     );
     Finding { holds: None, words, withheld: true, ..finding }

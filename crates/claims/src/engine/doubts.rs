@@ -1,6 +1,6 @@
 //! Reasons to distrust what a contrast found.
 
-use super::{BLOCKS_FULL, Finding};
+use super::{BLOCKS_FULL, Finding, disturbed};
 use ioloom_model::Doubt;
 use ioloom_stats::{Alternation, Drift, FirstRun, TwoRegimes};
 use std::collections::BTreeSet;
@@ -14,7 +14,7 @@ pub(super) fn of(finding: &Finding<'_>) -> Vec<Doubt> {
     let mut doubts = BTreeSet::new();
     for doubt in Doubt::ALL {
         let marked = finding.used.iter().filter(|r| r.doubts.contains(&doubt)).count();
-        let withheld = doubt == Doubt::NoisyNeighbour && finding.withheld;
+        let withheld = marked > 0 && disturbed::bars(doubt) && finding.withheld;
         if withheld || (marked > 0 && marked as f64 >= SHARE_MIN * finding.used.len() as f64) {
             doubts.insert(doubt);
         }

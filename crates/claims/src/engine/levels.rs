@@ -1,13 +1,11 @@
 //! Contrasts over the levels of a factor: ladders, lines, crossings, gains and correlations.
 
-use super::compare::holds;
+use super::compare::{above_noise, holds, noise_floor};
 use super::runs::{Arm, Columns, Gap, Runs, columns};
 use super::{Bench, Finding};
 use crate::claim::{Contrast, Law, Shape};
 use ioloom_predict::Work;
-use ioloom_stats::{
-    Better, Claimed, Interval, Judgement, Line, Ratio, decide, knee, median, spearman,
-};
+use ioloom_stats::{Better, Claimed, Interval, Judgement, Line, Ratio, knee, median, spearman};
 
 fn wrong<T>() -> Result<T, Gap> {
     Err(Gap::Undefined("the contrast is of another kind".to_owned()))
@@ -93,10 +91,12 @@ pub(super) fn ladder<'a>(bench: &Bench<'a>, contrast: &Contrast) -> Result<Findi
     let runs = bench.runs(at, contrast);
     let least = if matches!(shape, Shape::Knee | Shape::Lowest) { 3 } else { 2 };
     let ladder = Ladder::new(bench, &runs, (arms, axis, *levels), metric, least)?;
+    let ends = [ladder.arms[ladder.arms.len() - 1], ladder.arms[0]];
+    let floor = noise_floor(bench, &runs, ends, [metric, metric]);
     let finding = match shape {
-        Shape::Flat => flat(bench, &ladder, metric, *margin)?,
-        Shape::Rising => slope(bench, &ladder, metric, *margin, Claimed::Greater)?,
-        Shape::Falling => slope(bench, &ladder, metric, *margin, Claimed::Less)?,
+        Shape::Flat => flat(bench, &ladder, metric, *margin, floor)?,
+        Shape::Rising => slope(bench, &ladder, metric, *margin, Claimed::Greater, floor)?,
+        Shape::Falling => slope(bench, &ladder, metric, *margin, Claimed::Less, floor)?,
         Shape::Knee => {
             let share = margin.unwrap_or(bench.rule.margin);
             let near =
@@ -131,12 +131,13 @@ fn flat<'a>(
     ladder: &Ladder<'_, 'a>,
     metric: &str,
     margin: Option<f64>,
+    floor: Option<f64>,
 ) -> Result<Finding<'a>, Gap> {
     let rule = bench.rule.stats(margin);
     let mut judged = Vec::new();
     for i in 1..ladder.x.len() {
         let ratio = ladder.ratio(i, 0, bench.rule.seed)?;
-        judged.push((i, ratio, decide(&ratio, Claimed::Equal, &rule).judgement));
+        judged.push((i, ratio, above_noise(&ratio, Claimed::Equal, &rule, floor)));
     }
     let held = if judged.iter().any(|(_, _, j)| *j == Judgement::Refuted) {
         Some(false)
@@ -157,8 +158,9 @@ fn flat<'a>(
         ratio.n,
         rule.margin * 100.0
     );
-    let finding = Finding::new(held, "ratio", &ratio_interval(ratio), words);
-    Ok(Finding { series: ladder.series(*i, 0), ..finding })
+    let below_noise = floor.is_some_and(|floor| ratio.effect() <= floor);
+    let finding = Finding::new(held, "ratio", &ratio_interval(ratio), words).noise(floor);
+    Ok(Finding { series: ladder.series(*i, 0), below_noise, ..finding })
 }
 
 /// The highest level against the lowest, and no step clearly the other way.
@@ -168,15 +170,17 @@ fn slope<'a>(
     metric: &str,
     margin: Option<f64>,
     claim: Claimed,
+    floor: Option<f64>,
 ) -> Result<Finding<'a>, Gap> {
     let rule = bench.rule.stats(margin);
+    let judged = |ratio: &Ratio, claim| above_noise(ratio, claim, &rule, floor);
     let last = ladder.x.len() - 1;
     let ends = ladder.ratio(last, 0, bench.rule.seed)?;
     let contrary = if claim == Claimed::Greater { Claimed::Less } else { Claimed::Greater };
     let mut against = None;
     for i in 1..=last {
         let step = ladder.ratio(i, i - 1, bench.rule.seed)?;
-        if decide(&step, contrary, &rule).judgement == Judgement::Confirmed {
+        if judged(&step, contrary) == Judgement::Confirmed {
             against = against.or(Some((i, step)));
         }
     }
@@ -184,7 +188,7 @@ fn slope<'a>(
         "{metric} of {} over {} is {:.3} ({:.3} to {:.3}) in {} blocks",
         ladder.arms[last].name, ladder.arms[0].name, ends.ratio, ends.lo, ends.hi, ends.n
     );
-    let mut held = holds(decide(&ends, claim, &rule).judgement);
+    let mut held = holds(judged(&ends, claim));
     if let Some((i, step)) = against {
         held = Some(false);
         words = format!(
@@ -192,8 +196,9 @@ fn slope<'a>(
             ladder.arms[i].name, step.ratio, step.lo, step.hi
         );
     }
-    let finding = Finding::new(held, "ratio", &ratio_interval(&ends), words);
-    Ok(Finding { series: ladder.series(last, 0), ..finding })
+    let below_noise = floor.is_some_and(|floor| ends.effect() <= floor);
+    let finding = Finding::new(held, "ratio", &ratio_interval(&ends), words).noise(floor);
+    Ok(Finding { series: ladder.series(last, 0), below_noise, ..finding })
 }
 
 /// A level that is read off the medians, and where it is claimed to lie.
@@ -322,7 +327,11 @@ pub(super) fn crossing<'a>(bench: &Bench<'a>, contrast: &Contrast) -> Result<Fin
             let work = |drawn: &[usize]| break_even(threads, &table.values[compared..], drawn);
             by_law(bench, blocks, &place, work, *within, axis)?
         }
-        None => turns(bench, [a.as_str(), b.as_str()], axis, &x, &table, found.as_ref())?,
+        None => {
+            let top = [arms[arms.len() - 2], arms[arms.len() - 1]];
+            let floor = noise_floor(bench, &runs, top, [metric, metric]);
+            turns(bench, [a.as_str(), b.as_str()], axis, (&x, &table), found.as_ref(), floor)?
+        }
     };
     let mut finding = finding.of_arms(&arms, &runs, &table);
     if let Some(interval) = found {
@@ -339,14 +348,14 @@ fn turns<'a>(
     bench: &Bench<'a>,
     [a, b]: [&str; 2],
     axis: &str,
-    x: &[f64],
-    table: &Columns,
+    (x, table): (&[f64], &Columns),
     found: Option<&Interval>,
+    floor: Option<f64>,
 ) -> Result<Finding<'a>, Gap> {
     let judge = |level: usize, claim| -> Result<_, Gap> {
         let pair = &table.values[2 * level..2 * level + 2];
         let ratio = Ratio::of(&pair[0], &pair[1], bench.rule.seed).map_err(undefined)?;
-        Ok((ratio, decide(&ratio, claim, &bench.rule.stats(None)).judgement))
+        Ok((ratio, above_noise(&ratio, claim, &bench.rule.stats(None), floor)))
     };
     let highest = x.len() - 1;
     let (top, above) = judge(highest, Claimed::Greater)?;
@@ -366,7 +375,9 @@ fn turns<'a>(
         "at {axis} {} {a} over {b} is {:.3} ({:.3} to {:.3}) in {} blocks; {place}",
         x[highest], top.ratio, top.lo, top.hi, top.n
     );
-    Ok(Finding::new(held, "ratio", &ratio_interval(&top), words))
+    let below_noise = floor.is_some_and(|floor| top.effect() <= floor);
+    let finding = Finding::new(held, "ratio", &ratio_interval(&top), words).noise(floor);
+    Ok(Finding { below_noise, ..finding })
 }
 
 /// Number of threads near which law D1 is fed.

@@ -111,6 +111,14 @@ impl<'a> Finding<'a> {
         self
     }
 
+    /// Tells what a plan differs by from itself, where that is known.
+    fn noise(self, floor: Option<f64>) -> Self {
+        match floor {
+            Some(floor) => self.number("noise_floor", floor),
+            None => self,
+        }
+    }
+
     fn number(mut self, name: &str, value: f64) -> Self {
         self.evidence.numbers.insert(name.to_owned(), value);
         self

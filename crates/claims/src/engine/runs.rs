@@ -227,7 +227,8 @@ impl<'a> Arm<'a> {
             }
             Outcome::Failed { reason } => Gap::Failed { arm: arm.clone(), reason: reason.clone() },
             Outcome::TimedOut { seconds } => {
-                Gap::Failed { arm: arm.clone(), reason: format!("killed after {seconds} s") }
+                let reason = format!("it was stopped at its deadline of {seconds:.0} s");
+                Gap::Failed { arm: arm.clone(), reason }
             }
             Outcome::Done { .. } => {
                 Gap::Failed { arm: arm.clone(), reason: "it did not see the right bytes".into() }

@@ -82,6 +82,36 @@ fn what_was_open_stays_open_and_other_doubts_withhold_nothing() {
     assert!(found.sentence.contains("too few blocks: 7"), "{}", found.sentence);
 }
 
+#[test]
+fn runs_that_were_not_what_was_asked_decide_nothing() {
+    for (doubt, words) in [
+        (Doubt::NotCold, "data were in memory in 8 of 8 blocks"),
+        (Doubt::NotWarm, "data were not in memory in 8 of 8 blocks"),
+        (Doubt::Errors, "files failed in 8 of 8 blocks"),
+    ] {
+        let mut store = two(80.0, 8);
+        assert_eq!(judged(&store, "less").verdict, Verdict::Confirmed);
+        store.doubt("b", doubt);
+        let found = judged(&store, "less");
+        assert_eq!(found.verdict, Verdict::Undecided, "{}", found.sentence);
+        assert!(found.sentence.contains(words), "{}", found.sentence);
+        assert!(found.doubts.contains(&doubt), "{:?}", found.doubts);
+        // Two such blocks of eight are left out, and the others say the same.
+        store.records.retain(|r| r.key.arm == "a" || r.key.block < 2);
+        let mut rest = Store::new(8);
+        rest.arm("b", &[], 100.0);
+        store.records.extend(rest.records.into_iter().filter(|r| r.key.block >= 2));
+        let found = judged(&store, "less");
+        assert_eq!(found.verdict, Verdict::Confirmed, "{}", found.sentence);
+        assert_eq!(found.evidence.numbers["disturbed_blocks"], 2.0);
+    }
+    let mut both = two(80.0, 8);
+    both.disturb("a", &[0, 1, 2], 1.0).doubt("b", Doubt::NotCold);
+    let sentence = judged(&both, "less").sentence;
+    let told = "other programs disturbed 3 of 8 blocks and data were in memory in 8 of 8 blocks";
+    assert!(sentence.contains(told), "{sentence}");
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 

@@ -254,6 +254,19 @@ fn an_effect_below_the_noise_of_the_same_plan_is_no_effect() {
     assert_eq!(found.verdict, Verdict::Undecided, "{}", found.sentence);
     assert!(found.parts[0].doubts.contains(&Doubt::NoiseFloor));
     assert!(found.evidence.numbers["noise_floor"] > 0.15);
+    assert!(found.sentence.contains("a plan differs from itself by"), "{}", found.sentence);
+    // Neither does it refute: the other side is shown no better than the claimed one.
+    for claim in ["greater", "equal"] {
+        let found = judge(&[&ratio(claim)], &store, Rule::FULL);
+        assert_eq!(found.verdict, Verdict::Undecided, "{claim}: {}", found.sentence);
+    }
+    // That two arms are the same is no difference, whatever the noise is.
+    let mut store = Store::new(12);
+    store.arm("a", &[], 100.5).arm("b", &[], 100.0).arm("b (again)", &[], 80.0);
+    for (claim, expected) in [("equal", Verdict::Confirmed), ("less", Verdict::Refuted)] {
+        let found = judge(&[&ratio(claim)], &store, Rule::FULL);
+        assert_eq!(found.verdict, expected, "{claim}: {}", found.sentence);
+    }
 }
 
 #[test]

@@ -55,6 +55,29 @@ fn ladders_have_shapes() {
 }
 
 #[test]
+fn ladders_within_the_noise_of_one_plan_have_no_slope() {
+    let judged = |shape: &str, again_ms: f64, top_ms: f64| {
+        let mut store = Store::new(12);
+        store.arm("t-1", &[("n", 1.0)], 100.0).arm("t-1 (again)", &[("n", 1.0)], again_ms);
+        store.arm("t-4", &[("n", 4.0)], 100.0 + (top_ms - 100.0) / 2.0);
+        store.arm("t-8", &[("n", 8.0)], top_ms);
+        let text = format!(
+            "kind = \"ladder\"\n{AT}arms = \"t-{{n}}\"\naxis = \"n\"\nshape = \"{shape}\"\n"
+        );
+        judge(&[&text], &store, Rule::FULL)
+    };
+    for (shape, calm) in
+        [("falling", Verdict::Confirmed), ("rising", Verdict::Refuted), ("flat", Verdict::Refuted)]
+    {
+        assert_eq!(judged(shape, 100.0, 80.0).verdict, calm, "{shape}");
+        let noisy = judged(shape, 60.0, 80.0);
+        assert_eq!(noisy.verdict, Verdict::Undecided, "{shape}: {}", noisy.sentence);
+        assert!(noisy.doubts.contains(&ioloom_model::Doubt::NoiseFloor), "{:?}", noisy.doubts);
+    }
+    assert_eq!(judged("flat", 60.0, 101.0).verdict, Verdict::Confirmed, "the same is the same");
+}
+
+#[test]
 fn a_line_must_explain_and_grow() {
     let line = |times: &dyn Fn(f64) -> f64| {
         let mut store = Store::new(12);

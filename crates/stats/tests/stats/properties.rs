@@ -88,6 +88,24 @@ fn constant_series_raise_no_alarm() {
 }
 
 #[test]
+fn rounding_is_no_finding() {
+    // The mean of ten tenths is not one tenth, and of numbers that are the same but for the last bit
+    // half may lie on either side.
+    let tenths = [0.1; 10];
+    let near = 0.1_f64.next_up();
+    let last_bit = [near, 0.1, 0.1, 0.1, 0.1, 0.1, 0.1, 0.1, 0.1, 0.1];
+    let halves = [0.1, 0.1, 0.1, 0.1, 0.1, near, near, near, near, near];
+    for values in [tenths, last_bit, halves] {
+        let two = TwoRegimes::test(&values).unwrap();
+        assert!(!two.found && two.explained == 0.0, "{values:?}: {two:?}");
+        assert!(!FirstRun::test(&values).unwrap().found, "{values:?}");
+        assert_eq!(Alternation::test(&values).unwrap().lag1, 0.0, "{values:?}");
+    }
+    assert!(FirstRun::test(&[0.2, 0.1, 0.1, 0.1, 0.1, 0.1]).unwrap().found);
+    assert!(TwoRegimes::test(&[0.1, 0.1, 0.1, 0.2, 0.2, 0.2]).unwrap().found);
+}
+
+#[test]
 fn evidence_is_always_a_number() {
     // A first value far from a constant rest, and a median of zero: nothing may divide by zero.
     let first = FirstRun::test(&[9.0, 5.0, 5.0, 5.0, 5.0, 5.0]).unwrap();
