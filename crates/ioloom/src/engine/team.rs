@@ -292,6 +292,7 @@ impl<'e, W: Work> Team<'e, W> {
     /// Starts threads as they are needed and tells progress, until the last thread has ended.
     fn watch(self, ramp: &mut Ramp, mut looks: Looks<'_>, mut start_more: impl FnMut(u32)) {
         let shared = self.shared;
+        let mut progress = self.options.progress;
         let mut told_ns = monotonic_ns();
         while shared.live.load(Ordering::Acquire) > 0 {
             let look = Duration::from_nanos(ramp.pause_ns());
@@ -304,13 +305,18 @@ impl<'e, W: Work> Team<'e, W> {
                 shared.budget.close();
             }
             let now_ns = monotonic_ns();
-            if let Some(progress) = self.options.progress
+            if let Some(tell) = progress
                 && (now_ns - told_ns >= PROGRESS.as_nanos() as u64
                     || shared.live.load(Ordering::Acquire) == 0)
             {
                 told_ns = now_ns;
                 let total = shared.source.len().map(|n| n as u64);
-                progress(shared.gauges.files(), shared.gauges.bytes(), total);
+                let tell = || tell(shared.gauges.files(), shared.gauges.bytes(), total);
+                if let Err(payload) = catch_unwind(AssertUnwindSafe(tell)) {
+                    // It ends the run as a panic of the function does, and is not asked again.
+                    shared.panicked(payload);
+                    progress = None;
+                }
             }
         }
     }

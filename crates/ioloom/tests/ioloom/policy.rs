@@ -218,3 +218,27 @@ fn an_iterator_leaves_the_token_of_the_caller_alone() {
     assert!(cancelled.by_ref().count() < 50);
     assert!(matches!(cancelled.error(), Some(Error::Cancelled { .. })));
 }
+
+/// The list does not end by itself while the run is expected to end.
+#[test]
+fn a_progress_function_that_panics_ends_the_run() {
+    let (_dir, paths) = make(&roots()[0], &[10]);
+    let since = std::time::Instant::now();
+    let endless = |_: &PathBuf| since.elapsed() < Duration::from_secs(120);
+    for text in PLANS {
+        let told = AtomicU64::new(0);
+        let run = catch_unwind(AssertUnwindSafe(|| {
+            ioloom::files(std::iter::repeat(paths[0].clone()).take_while(endless))
+                .pin(plan(text))
+                .progress(|_| {
+                    told.fetch_add(1, Ordering::Relaxed);
+                    panic!("told enough")
+                })
+                .for_each(|_| Ok(()))
+        }));
+        let payload = run.expect_err(text);
+        assert_eq!(payload.downcast_ref::<&str>(), Some(&"told enough"), "{text}");
+        assert_eq!(told.into_inner(), 1, "{text}: it is not asked again");
+        assert!(since.elapsed() < Duration::from_secs(120), "{text}: the list came to its end");
+    }
+}
