@@ -238,7 +238,7 @@ fn run(r: &RunRecord) -> Value {
         Outcome::Refused { reason } => ("refused", Some(reason.clone()), Value::Null),
         Outcome::Failed { reason } => ("failed", Some(reason.clone()), Value::Null),
         Outcome::TimedOut { seconds } => {
-            ("timed-out", Some(format!("killed after {seconds} s")), Value::Null)
+            ("timed-out", Some(crate::group::at_deadline(*seconds)), Value::Null)
         }
     };
     json!([

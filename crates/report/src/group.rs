@@ -8,11 +8,14 @@ use crate::estimate::{Estimate, Ratio};
 use crate::input::Input;
 use crate::quantity::{Better, Unit};
 use ioloom_model::study::{AGAIN, Arm, Experiment, Mode, fill};
-use ioloom_model::units::spell_ns;
+use ioloom_model::units::{format_ns, spell_ns};
 use ioloom_model::{
     AnyPlan, ColdBy, Compute, Condition, Distribution, Doubt, Measured, Outcome, RunRecord,
 };
 use std::collections::{BTreeMap, BTreeSet};
+
+/// The word of runs that were stopped at their deadline.
+const TIMED_OUT: &str = "timed out";
 
 /// One comparison.
 #[derive(Debug, Clone)]
@@ -51,11 +54,11 @@ pub struct ArmRuns<'a> {
     pub plan: &'a AnyPlan,
     /// Name of its set.
     pub set: &'a str,
-    /// Finished runs in the order of blocks.
+    /// Finished runs in the order of blocks, without those that saw wrong bytes.
     pub runs: Vec<&'a RunRecord>,
     /// The metric of the experiment over the finished runs.
     pub estimate: Option<Estimate>,
-    /// Word (`refused`, `failed`, `timed out`), reason, and how many runs.
+    /// Word (`refused`, `failed`, `timed out`, `wrong bytes`), reason, and how many runs.
     pub not_done: Vec<(&'static str, String, usize)>,
     /// Doubts of its runs.
     pub doubts: BTreeSet<Doubt>,
@@ -88,8 +91,19 @@ impl<'a> ArmRuns<'a> {
             .collect()
     }
 
-    /// Any metric of the finished runs as an estimate.
+    /// Whether half of its runs or more were stopped at their deadline: then the middle of what they
+    /// would have taken lies beyond it, and the middle of those that ended is no estimate of it.
+    pub fn is_stopped(&self) -> bool {
+        let stopped = self.not_done.iter().filter(|(word, ..)| *word == TIMED_OUT);
+        let stopped: usize = stopped.map(|(.., times)| times).sum();
+        stopped > 0 && stopped >= self.runs.len()
+    }
+
+    /// Any metric of the finished runs as an estimate; `None` where most were stopped.
     pub fn metric(&self, metric: &str, seed: u64) -> Option<Estimate> {
+        if self.is_stopped() {
+            return None;
+        }
         Estimate::of(self.blocks(metric).into_iter().map(|(_, v)| v).collect(), seed)
     }
 
@@ -309,13 +323,19 @@ fn arms_of<'a>(
         let arm = &mut arms[at];
         arm.doubts.extend(record.doubts.iter().copied());
         let (word, reason) = match &record.outcome {
+            // A time in which other bytes were read says nothing, as for verdicts.
+            Outcome::Done { .. } if record.doubts.contains(&Doubt::WrongBytes) => {
+                let reason =
+                    "other bytes or another digest than the set has: left out of every number";
+                ("wrong bytes", reason.to_owned())
+            }
             Outcome::Done { .. } => {
                 arm.runs.push(record);
                 continue;
             }
             Outcome::Refused { reason } => ("refused", reason.clone()),
             Outcome::Failed { reason } => ("failed", reason.clone()),
-            Outcome::TimedOut { seconds } => ("timed out", format!("killed after {seconds} s")),
+            Outcome::TimedOut { seconds } => (TIMED_OUT, at_deadline(*seconds)),
         };
         match arm.not_done.iter_mut().find(|(w, r, _)| *w == word && *r == reason) {
             Some((_, _, count)) => *count += 1,
@@ -336,6 +356,11 @@ fn arms_of<'a>(
         arm.estimate = arm.metric(&experiment.metric, seed);
     }
     arms
+}
+
+/// Why a run without a result was stopped.
+pub(crate) fn at_deadline(seconds: f64) -> String {
+    format!("stopped at its deadline of {}", format_ns(seconds * 1e9))
 }
 
 /// What one of a factor stands for, and in which unit: `kib` and `mib` are bytes.

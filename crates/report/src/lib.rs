@@ -21,6 +21,7 @@ pub mod headline;
 pub mod input;
 pub mod machine;
 pub mod markup;
+mod medium;
 pub mod memory;
 pub mod page;
 pub mod quantity;

@@ -41,6 +41,7 @@ pub(super) fn chapter(input: &Input, groups: &[Group<'_>]) -> Markup {
     }
     published(&mut m, input, groups);
     ways(&mut m, input, groups);
+    alone(&mut m, input, groups);
     series(&mut m, input, groups);
     if let Some(figure) = surface(groups) {
         parts::figure(&mut m, &figure, |m| {
@@ -63,8 +64,9 @@ fn number(arm: Option<&ArmRuns<'_>>, metric: &str, seed: u64) -> Option<f64> {
     Some(arm?.metric(&format!("extra.{metric}"), seed)?.median)
 }
 
+/// A time of an arm that ran; one that nobody could tell is unknown.
 fn time(ns: Option<f64>) -> String {
-    ns.map_or_else(|| "not run".to_owned(), format_ns)
+    ns.map_or_else(|| "unknown".to_owned(), format_ns)
 }
 
 /// The arms of all ways from one source, as far as they ran.
@@ -235,17 +237,39 @@ fn ways(m: &mut Markup, input: &Input, groups: &[Group<'_>]) {
          when the copier returned. Then, outside of what is timed, another process hashes the copy \
          with MD5, as the published check did: how long that takes, and what the device gives for it.",
     );
-    let alone: Vec<_> = ran(groups, "left-alone").collect();
-    if !alone.is_empty() {
-        let told: Vec<String> = alone
-            .iter()
-            .map(|(way, arm)| {
-                format!("{way} {}", time(number(Some(arm), "settled_ns", input.seed)))
-            })
-            .collect();
+}
+
+/// When each way was written if nobody asked, and which of them have no such time, and why.
+fn alone(m: &mut Markup, input: &Input, groups: &[Group<'_>]) {
+    let tried: Vec<_> =
+        WAYS.into_iter().filter_map(|way| Some((way, arm(groups, "left-alone", way)?))).collect();
+    if tried.is_empty() {
+        return;
+    }
+    let told: Vec<String> = tried
+        .iter()
+        .filter_map(|(way, arm)| {
+            let ns = number(Some(arm), "settled_ns", input.seed)?;
+            Some(format!("{way} {}", format_ns(ns)))
+        })
+        .collect();
+    if !told.is_empty() {
         m.tag("p").text(&format!(
             "Left alone, without any sync, nothing of the copy was left to write after: {}.",
             told.join(", ")
+        ));
+    }
+    let gone = tried.iter().flat_map(|(way, arm)| arm.not_done.iter().map(move |n| (way, n)));
+    let gone: Vec<String> = gone
+        .map(|(way, (word, reason, times))| {
+            let runs = if *times == 1 { "1 run".to_owned() } else { format!("{times} runs") };
+            format!("{way}, {runs} {word} ({reason})")
+        })
+        .collect();
+    if !gone.is_empty() {
+        m.tag("p").a("class", "lead").text(&format!(
+            "Left alone, but without a result: {}. Such a run says that it took longer, not how long.",
+            gone.join("; ")
         ));
     }
 }
@@ -455,7 +479,8 @@ fn numbers(m: &mut Markup, input: &Input, groups: &[Group<'_>]) {
              has its size before: {}; the same with 1 MiB and sixteen: {}.",
             format_ns(growing),
             format_ns(sized),
-            time(of("modes-cold", "direct", "durable_ns")),
+            of("modes-cold", "direct", "durable_ns")
+                .map_or_else(|| "not run".to_owned(), format_ns),
         ));
     }
     for (word, name) in

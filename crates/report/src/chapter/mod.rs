@@ -13,6 +13,7 @@ mod walk;
 use crate::group::{ArmRuns, Group};
 use crate::input::Input;
 use crate::markup::Markup;
+use crate::page::parts;
 
 /// What draws the chapter of a study.
 type Chapter = fn(&Input, &[Group<'_>]) -> Markup;
@@ -36,8 +37,11 @@ fn arm<'g, 'a>(groups: &'g [Group<'a>], experiment: &str, name: &str) -> Option<
 fn row<const N: usize>(m: &mut Markup, cells: [&str; N]) {
     m.tag("tr").body(|m| {
         for (number, text) in cells.into_iter().enumerate() {
-            let cell = m.tag("td");
-            if number > 0 { cell.a("class", "r").text(text) } else { cell.text(text) }
+            if number > 0 {
+                m.tag("td").a("class", "r").text(text);
+            } else {
+                parts::words_cell(m, text);
+            }
         }
     });
 }

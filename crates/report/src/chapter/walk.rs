@@ -11,6 +11,7 @@ use crate::figures::Figure;
 use crate::group::Group;
 use crate::input::{Input, TreeRow};
 use crate::markup::Markup;
+use crate::medium::short_names;
 use crate::page::parts;
 use crate::quantity::{Unit, percent, plain};
 use crate::svg::lines;
@@ -20,7 +21,7 @@ use ioloom_model::Condition;
 use ioloom_model::units::format_count;
 use ioloom_predict::scaling::{NETWORK_POINTS_MIN, Point};
 use ioloom_predict::{Usl, WalkFit};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Columns of the published table, and what they are.
 const MEDIA: [(&str, &str); 4] = [
@@ -61,7 +62,8 @@ pub(super) fn chapter(input: &Input, groups: &[Group<'_>]) -> Markup {
         let files = input.published.get("001_terms").and_then(files_of).unwrap_or(f64::NAN);
         MEDIA.iter().filter_map(|(column, name)| published(t, column, name, files)).collect()
     });
-    ladders.extend(groups.iter().filter_map(|g| measured(g, input.seed)));
+    let media = short_names(groups.iter().map(|g| g.medium));
+    ladders.extend(groups.iter().filter_map(|g| measured(g, &media, input.seed)));
     if ladders.is_empty() {
         return m;
     }
@@ -126,7 +128,7 @@ fn published(table: &Table, column: &str, name: &str, files: f64) -> Option<Ladd
     Some(Ladder { name: name.to_owned(), here: false, warm: false, files, steps })
 }
 
-fn measured(group: &Group<'_>, seed: u64) -> Option<Ladder> {
+fn measured(group: &Group<'_>, media: &BTreeMap<&str, String>, seed: u64) -> Option<Ladder> {
     if !LADDERS.contains(&group.experiment.name.as_str()) {
         return None;
     }
@@ -149,7 +151,8 @@ fn measured(group: &Group<'_>, seed: u64) -> Option<Ladder> {
     let warm = group.condition == Condition::Warm;
     let mut name = format!("here, {}", group.condition);
     if !matches!(group.medium, "work" | "image") {
-        name.push_str(&format!(", {}", group.medium));
+        let medium = media.get(group.medium).map_or(group.medium, String::as_str);
+        name.push_str(&format!(", {medium}"));
     }
     (steps.len() > 1).then_some(Ladder { name, here: true, warm, files: files as f64, steps })
 }
@@ -313,7 +316,7 @@ fn fits(m: &mut Markup, ladders: &[Ladder]) {
             let time = |seconds: f64| per_file(seconds, ladder.files);
             let error = |rms: f64, worst: f64| format!("{}, {}", percent(rms), percent(worst));
             m.tag("tr").body(|m| {
-                m.tag("td").text(&ladder.name);
+                parts::words_cell(m, &ladder.name);
                 for text in [
                     ladder.steps.len().to_string(),
                     percent(usl.sigma),

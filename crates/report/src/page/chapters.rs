@@ -105,7 +105,7 @@ fn comparison_row(m: &mut Markup, input: &Input, h: &Headline<'_, '_>) {
             m.tag("span").a("class", "dmark").a("title", names.join(", ")).text("◇");
         }
     });
-    m.tag("td").text(&g.place());
+    parts::words_cell(m, &g.place());
     m.tag("td").body(|m| parts::plan(m, &h.best.plan.to_string()));
     parts::number_cell(m, h.out_of as f64, |m| {
         m.text(&h.out_of.to_string());

@@ -79,8 +79,8 @@ fn section(m: &mut Markup, matched: &Matched<'_>) {
 
 fn row_cells(m: &mut Markup, row: &Row<'_>) {
     m.tag("td").text(&row.group.experiment.name);
-    m.tag("td").text(&row.group.place());
-    m.tag("td").text(row.first.name);
+    parts::words_cell(m, &row.group.place());
+    parts::words_cell(m, row.first.name);
     for arm in [&row.first, &row.second] {
         if let Some(e) = &arm.estimate {
             let unit = row.group.unit();

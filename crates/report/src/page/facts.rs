@@ -266,8 +266,8 @@ fn sets(m: &mut Markup, inputs: &[Input]) {
             );
             let compute = set.compute_ns_mean.map_or_else(|| "–".to_owned(), format_ns);
             m.tag("tr").body(|m| {
-                m.tag("td").text(name);
-                m.tag("td").text(&place);
+                parts::words_cell(m, name);
+                parts::words_cell(m, &place);
                 parts::number_cell(m, set.files as f64, |m| {
                     m.text(&format_count(set.files));
                 });

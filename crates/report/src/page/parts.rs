@@ -173,6 +173,31 @@ pub(crate) fn small_figure(m: &mut Markup, figure: &Figure) {
     m.tag("figure").body(|m| figure.draw(NARROW).write(m, "chart"));
 }
 
+/// A head of more characters than this takes several lines.
+const HEAD_LONG: usize = 28;
+/// A word of more characters than this, such as the path of a directory, may break.
+const WORD_LONG: usize = 32;
+
+/// A text whose paths break behind a slash before they break elsewhere.
+fn breakable(m: &mut Markup, text: &str) {
+    for (i, word) in text.split(' ').enumerate() {
+        m.text(if i > 0 { " " } else { "" });
+        let parts = if word.chars().count() > WORD_LONG { usize::MAX } else { 1 };
+        for (i, part) in word.splitn(parts, '/').enumerate() {
+            if i > 0 {
+                m.text("/").asset("<wbr>");
+            }
+            m.text(part);
+        }
+    }
+}
+
+/// A cell of words, which stays as narrow as its table needs however long they are.
+pub(crate) fn words_cell(m: &mut Markup, text: &str) {
+    let long = text.split(' ').any(|word| word.chars().count() > WORD_LONG);
+    m.tag("td").maybe("class", long.then_some("long")).body(|m| breakable(m, text));
+}
+
 /// A table head; `numeric` columns are set flush right.
 pub(crate) fn table(
     m: &mut Markup,
@@ -185,10 +210,15 @@ pub(crate) fn table(
             m.tag("thead").body(|m| {
                 m.tag("tr").body(|m| {
                     for (name, numeric) in columns {
-                        m.tag("th")
-                            .a("scope", "col")
-                            .maybe("class", numeric.then_some("r"))
-                            .text(name);
+                        let class = match (*numeric, name.chars().count() > HEAD_LONG) {
+                            (false, false) => None,
+                            (false, true) => Some("long"),
+                            (true, false) => Some("r"),
+                            (true, true) => Some("r long"),
+                        };
+                        m.tag("th").a("scope", "col").maybe("class", class).body(|m| {
+                            breakable(m, name);
+                        });
                     }
                 });
             });

@@ -1,5 +1,6 @@
 //! The report from outside: the page, its texts and pictures, and timelines, all of invented runs.
 
+mod chapters;
 mod full;
 mod page;
 #[path = "../../examples/sample/records.rs"]
