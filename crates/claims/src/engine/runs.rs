@@ -48,6 +48,9 @@ pub(crate) struct Runs<'a> {
     pub(crate) sleeps: bool,
 }
 
+/// Share of an arm's runs that may be stopped at their deadline.
+const STOPPED_MAX: f64 = 0.25;
+
 /// Which sessions may be put together.
 type Alike<'a> = (&'a str, &'a str, &'a str, BTreeSet<(&'a str, &'a str)>);
 
@@ -237,6 +240,24 @@ impl<'a> Arm<'a> {
         reason.into_iter().next()
     }
 
+    /// Why what is left of its runs speaks too well of it: so many were stopped at their deadline that
+    /// those which ended are a choice of the fast ones.
+    fn stopped(&self) -> Option<Gap> {
+        let longest = self.runs.values().filter_map(|r| match r.outcome {
+            Outcome::TimedOut { seconds } => Some(seconds),
+            _ => None,
+        });
+        let (count, seconds) = longest.fold((0, 0.0), |(n, most), s| (n + 1, s.max(most)));
+        let all = self.runs.len();
+        (count > 0 && count as f64 >= STOPPED_MAX * all as f64).then(|| {
+            let reason = format!(
+                "{count} of {all} runs were stopped at their deadline of {seconds:.0} s, so those \
+                 that ended are the fast ones"
+            );
+            Gap::Failed { arm: self.name.clone(), reason }
+        })
+    }
+
     /// The records that ended well, in the order of blocks.
     pub(crate) fn records(&self) -> impl Iterator<Item = &'a RunRecord> {
         self.runs.values().copied().filter(|r| usable(r).is_some())
@@ -269,7 +290,7 @@ pub(crate) struct Columns {
 /// # Errors
 /// An arm without a usable run, a number that a run does not hold, or too few common blocks.
 pub(crate) fn columns(wanted: &[(&Arm<'_>, &str)], blocks_min: usize) -> Result<Columns, Gap> {
-    if let Some(gap) = wanted.iter().find_map(|(arm, _)| arm.gap()) {
+    if let Some(gap) = wanted.iter().find_map(|(arm, _)| arm.gap().or_else(|| arm.stopped())) {
         return Err(gap);
     }
     let mut blocks: BTreeSet<(&str, u32)> = BTreeSet::new();

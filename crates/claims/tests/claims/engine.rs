@@ -194,6 +194,19 @@ fn wrong_bytes_never_count() {
 }
 
 #[test]
+fn an_arm_that_was_often_stopped_is_not_judged_by_what_ended() {
+    let mut store = two(80.0, 100.0, 16);
+    store.stopped("a", &[1, 5, 9]);
+    let found = judge(&[&ratio("less")], &store, Rule::FULL);
+    assert_eq!(found.verdict, Verdict::Confirmed, "{}", found.sentence);
+    store.stopped("a", &[13]);
+    let found = judge(&[&ratio("less")], &store, Rule::FULL);
+    assert_eq!(found.verdict, Verdict::Undecided, "{}", found.sentence);
+    let told = "4 of 16 runs were stopped at their deadline of 27 s";
+    assert!(found.sentence.contains(told), "{}", found.sentence);
+}
+
+#[test]
 fn stand_ins_give_a_scope() {
     let mut store = Store::new(12);
     store.compute = "sleep".to_owned();

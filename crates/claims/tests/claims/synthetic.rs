@@ -117,6 +117,15 @@ impl Store {
         self
     }
 
+    /// The runs of an arm in these blocks were stopped at their deadline.
+    pub(crate) fn stopped(&mut self, arm: &str, blocks: &[u32]) -> &mut Self {
+        let hit = |r: &&mut RunRecord| r.key.arm == arm && blocks.contains(&r.key.block);
+        for record in self.records.iter_mut().filter(hit) {
+            record.outcome = Outcome::TimedOut { seconds: 27.4 };
+        }
+        self
+    }
+
     pub(crate) fn doubt(&mut self, arm: &str, doubt: Doubt) -> &mut Self {
         for record in self.records.iter_mut().filter(|r| r.key.arm == arm) {
             record.doubts.push(doubt);
