@@ -104,12 +104,33 @@ fn sort_by_line<'a>(entries: &mut [(u64, usize)], name: &impl Fn(usize) -> &'a [
 /// One line as b3sum and md5sum print it: a name with a line end or a backslash is escaped and its
 /// line begins with a backslash, unless lines end with a zero byte.
 pub(super) fn write_line(out: &mut Vec<u8>, hex: &str, path: &[u8], zero: bool) {
-    let escape = !zero && path.iter().any(|b| matches!(b, b'\n' | b'\r' | b'\\'));
+    let escape = !zero && needs_escape(path);
     if escape {
         out.push(b'\\');
     }
     out.extend_from_slice(hex.as_bytes());
     out.extend_from_slice(b"  ");
+    write_name(out, path, escape);
+    out.push(if zero { 0 } else { b'\n' });
+}
+
+/// One line of a check, as md5sum prints it: no name can begin a line of its own.
+pub(super) fn write_checked(out: &mut Vec<u8>, path: &[u8], found: &str) {
+    let escape = needs_escape(path);
+    if escape {
+        out.push(b'\\');
+    }
+    write_name(out, path, escape);
+    out.extend_from_slice(b": ");
+    out.extend_from_slice(found.as_bytes());
+    out.push(b'\n');
+}
+
+fn needs_escape(path: &[u8]) -> bool {
+    path.iter().any(|b| matches!(b, b'\n' | b'\r' | b'\\'))
+}
+
+fn write_name(out: &mut Vec<u8>, path: &[u8], escape: bool) {
     if escape {
         for byte in path {
             match byte {
@@ -122,7 +143,6 @@ pub(super) fn write_line(out: &mut Vec<u8>, hex: &str, path: &[u8], zero: bool) 
     } else {
         out.extend_from_slice(path);
     }
-    out.push(if zero { 0 } else { b'\n' });
 }
 
 /// A line that was read: the hash in lower case and the path.

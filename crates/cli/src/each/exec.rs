@@ -25,11 +25,12 @@ pub(crate) struct Exec {
     pub(crate) takes_path: bool,
 }
 
-/// A program at work on one file.
+/// A program at work on one file. Dropped before its end, as when its file cannot be read further, it
+/// is ended and waited for: it would act on a part of the file, and stay as a process that nobody asks.
 pub(crate) struct Running {
     name: String,
     aside: bool,
-    child: Result<Child, std::io::Error>,
+    child: Option<Result<Child, std::io::Error>>,
     stdin: Option<ChildStdin>,
     printed: Option<JoinHandle<std::io::Result<Vec<u8>>>>,
 }
@@ -62,7 +63,7 @@ impl Exec {
                 })
             });
         }
-        Running { name, aside: self.aside, child, stdin, printed }
+        Running { name, aside: self.aside, child: Some(child), stdin, printed }
     }
 }
 
@@ -83,7 +84,8 @@ impl Running {
     pub(super) fn finish(mut self) -> Result<(), FnError> {
         drop(self.stdin.take());
         let name = &self.name;
-        let mut child = self.child.map_err(|e| format!("cannot start {name}: {e}"))?;
+        let child = self.child.take().ok_or_else(|| format!("{name} was waited for already"))?;
+        let mut child = child.map_err(|e| format!("cannot start {name}: {e}"))?;
         if let Some(printed) = self.printed.take() {
             let all = printed.join().map_err(|_| "the reader of its output ended early")??;
             let mut out: Box<dyn Write> = if self.aside {
@@ -103,6 +105,15 @@ impl Running {
             (None, signal) => {
                 Err(format!("{name} was ended by signal {}", signal.unwrap_or(0)).into())
             }
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if let Some(Ok(child)) = &mut self.child {
+            let _ = child.kill();
+            let _ = child.wait();
         }
     }
 }

@@ -1,6 +1,6 @@
 //! What is done with each file, and where its line goes.
 
-use super::digest::{Hashes, write_line};
+use super::digest::{Hashes, write_checked, write_line};
 use super::exec::{Exec, Running};
 use super::input::Roots;
 use super::{EachArgs, Job, Outcome};
@@ -11,7 +11,7 @@ use ioloom_model::{Measured, Method};
 use ioloom_subjects::Kernel;
 use ioloom_subjects::kernel::FileState;
 use ioloom_walk::PathList;
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::ops::ControlFlow;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -98,15 +98,23 @@ impl<'a> EachWork<'a> {
         }
         lines.sort_unstable_by_key(|(index, _)| *index);
         let mut out = std::io::BufWriter::new(std::io::stdout().lock());
-        for (_, line) in &lines {
-            out.write_all(line).map_err(stdout_gone)?;
+        let written = lines.iter().try_for_each(|(_, line)| out.write_all(line));
+        match written.and_then(|()| out.flush()) {
+            // Whoever reads the lines of a check no more still wants to know how it ended.
+            Err(e) if e.kind() == ErrorKind::BrokenPipe && self.compares() => {}
+            other => other.map_err(stdout_gone)?,
         }
-        out.flush().map_err(stdout_gone)?;
+        // What was not written is not tried again.
+        let _ = out.into_parts();
         let digest = self.combined.then(|| all.digest(list, |path| roots.told(path)));
         measured.digest = digest.clone().unwrap_or_default();
         let mut errors = std::mem::take(&mut *lock(&self.errors));
         errors.sort();
         Ok(Outcome { measured, digest, errors, cancelled: false })
+    }
+
+    fn compares(&self) -> bool {
+        matches!(self.lines, Lines::Compare { .. })
     }
 
     fn line(&self, local: &mut Local, index: usize, path: &Path, hex: &str) {
@@ -121,8 +129,7 @@ impl<'a> EachWork<'a> {
                     return;
                 }
                 local.wrong += u64::from(!right);
-                line.extend_from_slice(name);
-                line.extend_from_slice(if right { b": OK\n" } else { b": FAILED\n" });
+                write_checked(&mut line, name, if right { "OK" } else { "FAILED" });
             }
         }
         local.lines.push((index, line));
@@ -183,9 +190,9 @@ impl Work for EachWork<'_> {
 
     fn failed(&self, local: &mut Local, error: FileError) -> ControlFlow<FileError> {
         local.failed += 1;
-        if let Lines::Compare { .. } = self.lines {
-            let mut line = error.path.as_os_str().as_bytes().to_vec();
-            line.extend_from_slice(b": FAILED open or read\n");
+        if self.compares() {
+            let mut line = Vec::new();
+            write_checked(&mut line, error.path.as_os_str().as_bytes(), "FAILED open or read");
             local.lines.push((error.index, line));
         }
         let mut errors = lock(&self.errors);

@@ -65,6 +65,35 @@ fn a_check_finds_what_changed_is_missing_or_cannot_be_read() {
 }
 
 #[test]
+fn no_name_makes_a_line_of_its_own() {
+    let place = fresh();
+    let name = "other: OK\nback\\slash";
+    place.write(name, "first");
+    let lines = place.each(&[".", "--per-file"]).ended(0).out;
+    place.write(name, "second");
+    let ran = place.each_of(&["--check", "-"], &lines).ended(1);
+    assert_eq!(ran.text(), "\\./other: OK\\nback\\\\slash: FAILED\n");
+    fs::remove_file(place.at(name)).unwrap();
+    let ran = place.each_of(&["--check", "-"], &lines).ended(1);
+    assert_eq!(ran.text(), "\\./other: OK\\nback\\\\slash: FAILED open or read\n");
+}
+
+#[test]
+fn a_check_that_nobody_reads_still_ends_with_what_it_found() {
+    let place = fresh();
+    place.write("a", "first");
+    place.write("sums", place.each(&["a", "--per-file"]).ended(0).out);
+    for (bytes, code) in [("first", 0), ("second", 1)] {
+        place.write("a", bytes);
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let mut command = place.ours(&["each", "--check", "sums"]);
+        let output = command.stdout(writer).output().unwrap();
+        assert_eq!(output.status.code(), Some(code), "{bytes}");
+    }
+}
+
+#[test]
 fn tagged_lines_of_other_programs_are_checked() {
     let place = fresh();
     for name in ["plain", "a (1) = b", "line\nend", "back\\slash"] {
