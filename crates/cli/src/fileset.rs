@@ -94,6 +94,7 @@ fn failure(error: SetError) -> Failure {
         SetError::Spec { .. } => Failure::usage(error),
         SetError::NotOurs { .. }
         | SetError::OtherSet { .. }
+        | SetError::Busy { .. }
         | SetError::NoRoom { .. }
         | SetError::NoInodes { .. } => Failure::refused(error),
         SetError::Stopped { .. } => Failure::new(Exit::Interrupted, error.to_string()),

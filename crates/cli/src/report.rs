@@ -50,6 +50,7 @@ pub(crate) fn run(args: &ReportArgs) -> Ended {
         return Err(Failure::failed(format!("session {name} has no run yet: nothing to show")));
     }
     let studies = args.studies.as_deref();
+    let sitting = sitting.into_iter().map(|session| (session, None)).collect();
     let made = session_report::inputs(sitting, studies, &ledger, store.dir());
     let mut inputs: Vec<_> = made.into_iter().map(|(input, _)| input).collect();
     let to_stdout = args.output.as_ref().is_some_and(|path| path.as_os_str() == "-");

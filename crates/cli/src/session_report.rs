@@ -20,16 +20,17 @@ use std::path::Path;
 const OF_SERIES: [Doubt; 5] =
     [Doubt::Drift, Doubt::Alternation, Doubt::FirstRun, Doubt::TwoRegimes, Doubt::NoiseFloor];
 
-/// What the report of the sessions of one command is made from, each a chapter of it.
+/// What the report of the sessions of one command is made from, each a chapter of it. A study that
+/// was just read from a file of its own is given with its session; others are looked up.
 pub(crate) fn inputs(
-    sessions: Vec<Session>,
+    sessions: Vec<(Session, Option<StudySpec>)>,
     studies: Option<&Path>,
     ledger: &Ledger,
     store: &Path,
 ) -> Vec<(Input, Vec<ClaimVerdict>)> {
     let several = sessions.len() > 1;
-    let one = |session| {
-        let (mut input, verdicts) = input(session, studies, ledger, store);
+    let one = |(session, study)| {
+        let (mut input, verdicts) = of_study(session, study, studies, ledger, store);
         if several {
             input.prefix = format!("{}-", input.study.name);
         }
@@ -46,8 +47,18 @@ pub(crate) fn input(
     ledger: &Ledger,
     store: &Path,
 ) -> (Input, Vec<ClaimVerdict>) {
+    of_study(session, None, studies, ledger, store)
+}
+
+fn of_study(
+    session: Session,
+    study: Option<StudySpec>,
+    studies: Option<&Path>,
+    ledger: &Ledger,
+    store: &Path,
+) -> (Input, Vec<ClaimVerdict>) {
     let header = session.header;
-    let study = spec(&header, studies);
+    let study = study.unwrap_or_else(|| spec(&header, studies));
     let pictures = pictures(&session.pictures, &store.join("traces").join(&header.session));
     let full = header.mode == Mode::Full;
     let records = session.runs;

@@ -10,6 +10,7 @@ use crate::{facts, session_report, tell_plain};
 use clap::Args;
 use ioloom_claims::ClaimVerdict;
 use ioloom_lab::child::Runner;
+use ioloom_lab::run::finished;
 use ioloom_lab::spec::{self, SpecError};
 use ioloom_lab::store::EndReason;
 use ioloom_lab::{
@@ -137,12 +138,15 @@ pub(crate) fn run(args: &StudyArgs) -> Ended {
     let specs = specs(args)?;
     let bench = Bench::new(args)?;
     let specs = with_the_experiments(specs, &args.experiment)?;
+    // What one study alone has to go on with its session says.
+    let left = args.resume && specs.len() > 1;
+    let left = if left { bench.left_sitting(&specs)? } else { None };
     let mut ran = Vec::new();
     let (mut exit, mut failed) = (Exit::Ok, None);
     for study in &specs {
         let sitting: Option<String> =
             ran.first().map(|first: &Ran| first.session.header.sitting().to_owned());
-        match bench.run(args, study, sitting) {
+        match bench.run(args, study, sitting, left.as_deref()) {
             Ok(one) => {
                 exit = if one.interrupted { Exit::Interrupted } else { exit };
                 ran.push(one);
@@ -193,7 +197,7 @@ pub(crate) fn measure(
     let bench = Bench::new(&args)?;
     let mut exit = Exit::Ok;
     for study in specs(&args)? {
-        let ran = bench.run(&args, &study, None)?;
+        let ran = bench.run(&args, &study, None, None)?;
         if ran.interrupted {
             exit = Exit::Interrupted;
         }
@@ -267,6 +271,8 @@ struct Bench {
 /// A study that ran.
 struct Ran {
     session: Session,
+    /// What was asked for, which may stand in a file that nobody finds by its name.
+    study: StudySpec,
     interrupted: bool,
 }
 
@@ -298,11 +304,21 @@ impl Bench {
         Ok(Self { ledger, store, work_dir, places, machine, budget, stop })
     }
 
+    /// The sitting of the newest session of these studies that did not come to its end.
+    fn left_sitting(&self, specs: &[StudySpec]) -> Result<Option<String>, Failure> {
+        let files = self.store.files().map_err(Failure::failed)?;
+        let ours = |name: &str| specs.iter().any(|study| study.name == name);
+        let left = files.iter().rev().find(|f| !f.ended && ours(&f.header.study));
+        Ok(left.map(|f| f.header.sitting().to_owned()))
+    }
+
+    /// Runs a study, or takes it as it is if it came to its end in the sitting that was `left`.
     fn run(
         &self,
         args: &StudyArgs,
         study: &StudySpec,
         sitting: Option<String>,
+        left: Option<&str>,
     ) -> Result<Ran, Failure> {
         let subject = ioloom_subjects::named(&study.subject)
             .map_err(|e| Failure::usage(format!("study {}: {e}", study.name)))?;
@@ -342,6 +358,13 @@ impl Bench {
         let mut options = RunOptions { images: &media.images, ..options };
         options.places.clone_from(&media.places);
         options.overrides.ladders_on_further = media.further;
+        let finished = left.map(|left| finished(study, &self.store, &options, left)).transpose();
+        if let Some(session) = finished.map_err(|e| lab_failure(&e))?.flatten() {
+            teller.finish();
+            let name = &session.header.session;
+            tell_plain(&format!("It ended before, in session {name}; its runs are kept."));
+            return Ok(Ran { session, study: study.clone(), interrupted: false });
+        }
         let done = run_study(study, subject, &self.store, &options);
         teller.finish();
         let done = done.map_err(|error| {
@@ -357,7 +380,7 @@ impl Bench {
             tell_plain(&format!("Stopped after {ran} of {all} runs; all of them are kept."));
             tell_plain(&format!("Go on with: {}", resume_line()));
         }
-        Ok(Ran { session: done.session, interrupted: done.interrupted })
+        Ok(Ran { session: done.session, study: study.clone(), interrupted: done.interrupted })
     }
 
     /// Writes one report of all that ran and tells the answers; nothing without a run.
@@ -365,7 +388,7 @@ impl Bench {
         let (mut told, mut sessions) = (Vec::new(), Vec::new());
         for one in ran.into_iter().filter(|one| !one.session.runs.is_empty()) {
             told.push(self.told(&one));
-            sessions.push(one.session);
+            sessions.push((one.session, Some(one.study)));
         }
         if sessions.is_empty() {
             return Ok(told);

@@ -35,6 +35,15 @@ pub enum SetError {
         /// The set that was asked for.
         ours: String,
     },
+    /// Another process holds it.
+    #[error(
+        "the set in {} is being made, used or removed by another process, and both would disturb \
+         each other; wait for its end, or use another directory", .dir.display()
+    )]
+    Busy {
+        /// The directory.
+        dir: PathBuf,
+    },
     /// There is no manifest.
     #[error("{} holds no set: there is no {} in it", .dir.display(), crate::MANIFEST)]
     NoSet {

@@ -14,6 +14,7 @@
 mod check;
 mod content;
 mod error;
+mod hold;
 mod layout;
 mod make;
 mod manifest;
@@ -23,6 +24,7 @@ mod text;
 pub use check::{Fault, Removed, Verified, remove, verify};
 pub use content::fill;
 pub use error::SetError;
+pub use hold::{Hold, hold};
 pub use layout::{demand_ns, files_dir, hash, leaves, paths, relative_path, size};
 pub use make::{Options, Progress, create};
 pub use manifest::{FORMAT, MANIFEST, Manifest, State, load};

@@ -6,6 +6,7 @@
 
 use crate::content::{PIECE_BYTES, content};
 use crate::error::io_error;
+use crate::hold::hold;
 use crate::layout::{
     FAN_OUT, directories, files_dir, first_name, leaf, made_as, name, relative_path, run_files,
     size,
@@ -68,6 +69,7 @@ pub fn create(
 ) -> Result<FileSetRealised, SetError> {
     let bytes = check(spec)?;
     let made_dir = make_dir(dir)?;
+    let _hold = hold(dir)?;
     let held = Dir::open(dir).map_err(io_error("open directory", dir))?;
     let found = manifest::read(&held, dir)?;
     let mut manifest = match found {

@@ -5,7 +5,7 @@
 
 use ioloom_fileset::{
     MANIFEST, Options, Progress, SetError, SetText, State, create, demand_ns, files_dir, fill,
-    hash, load, medium, paths, relative_path, remove, size, spec_from_tree, verify,
+    hash, hold, load, medium, paths, relative_path, remove, size, spec_from_tree, verify,
 };
 use ioloom_model::{Distribution, FileSetSpec};
 use ioloom_testbed::{alone, as_nobody};
@@ -418,4 +418,39 @@ fn calls_that_fail_are_one_clear_error_and_the_set_can_be_finished() {
     assert_eq!(load(&dir).unwrap().state, State::Making, "half removed is half made");
     assert!(remove(&dir).unwrap().left.is_empty());
     assert!(!dir.exists());
+}
+
+#[test]
+fn a_set_that_is_in_use_is_neither_made_nor_removed_nor_held_again() {
+    let temp = tempfile::tempdir().unwrap();
+    let dir = temp.path().join("set");
+    make(SMALL, &dir);
+    let held = hold(&dir).unwrap();
+    let busy = |error: SetError| {
+        assert!(matches!(error, SetError::Busy { .. }), "{error}");
+        assert!(error.to_string().contains("another process"), "{error}");
+    };
+    busy(create(&spec(SMALL), &dir, &options(), &quiet).unwrap_err());
+    busy(remove(&dir).unwrap_err());
+    busy(hold(&dir).unwrap_err());
+    drop(held);
+    assert!(verify(&dir, 2).unwrap().is_good(), "nothing was touched");
+    make(SMALL, &dir);
+    assert_eq!(remove(&dir).unwrap().files, 700);
+}
+
+#[test]
+fn who_makes_a_set_is_alone_with_it() {
+    let temp = tempfile::tempdir().unwrap();
+    let dir = temp.path().join("set");
+    let seen = AtomicU64::new(0);
+    create(&spec(SMALL), &dir, &options(), &|_| {
+        // From within the making, which has the directory by now.
+        let second = create(&spec(SMALL), &dir, &options(), &quiet);
+        seen.fetch_add(u64::from(matches!(second, Err(SetError::Busy { .. }))), Ordering::Relaxed);
+        true
+    })
+    .unwrap();
+    assert!(seen.into_inner() > 0);
+    assert!(verify(&dir, 2).unwrap().is_good());
 }

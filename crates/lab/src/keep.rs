@@ -55,11 +55,20 @@ pub fn keep(store: &Store, sessions: &[String], dest: &Path) -> Result<Vec<Kept>
     let mut all = Vec::new();
     for name in sessions {
         let session = store.read(name)?;
-        for (part, (text, runs)) in parts(&session).map_err(fail(dest))?.into_iter().enumerate() {
-            let suffix = if part == 0 { String::new() } else { format!(".part{part}") };
-            let path = dest.join(format!("{name}{suffix}.jsonl"));
+        let parts = parts(&session).map_err(fail(dest))?;
+        // Parts beyond these are of an earlier export, and would be read as of this one.
+        for part in parts.len().. {
+            let old = dest.join(file_name(name, part));
+            match std::fs::remove_file(&old) {
+                Ok(()) => {}
+                Err(e) if e.kind() == io::ErrorKind::NotFound => break,
+                Err(e) => return Err(fail(&old)(e)),
+            }
+        }
+        for (part, (text, runs)) in parts.into_iter().enumerate() {
+            let path = dest.join(file_name(name, part));
             // Under another name first, so that a reader never sees half a file.
-            let half = dest.join(format!(".{name}{suffix}.half"));
+            let half = dest.join(format!(".{name}.part{part}.half"));
             let mut file = File::create(&half).map_err(fail(&half))?;
             file.write_all(&text)
                 .and_then(|()| file.sync_all())
@@ -72,6 +81,11 @@ pub fn keep(store: &Store, sessions: &[String], dest: &Path) -> Result<Vec<Kept>
         }
     }
     Ok(all)
+}
+
+/// Name of a part of the export of a session.
+fn file_name(session: &str, part: usize) -> String {
+    if part == 0 { format!("{session}.jsonl") } else { format!("{session}.part{part}.jsonl") }
 }
 
 /// Copies the trace of a picture, unless it is larger than a file may be or gone.

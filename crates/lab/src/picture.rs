@@ -58,6 +58,13 @@ impl Study<'_> {
                 let text = format!("no timeline of {}: {reason}", arm.name);
                 self.options.progress.event(&Event::Note(&text));
             }
+            if let Outcome::TimedOut { seconds } = &record.outcome {
+                let text = format!(
+                    "no timeline of {}: stopped at its deadline of {seconds:.0} s",
+                    arm.name
+                );
+                self.options.progress.event(&Event::Note(&text));
+            }
             let trace_bytes = path.metadata().map_or(0, |m| m.len());
             let trace = (trace_bytes > 0).then_some(name);
             self.writer.append_picture(&Picture { record, trace, trace_bytes })?;

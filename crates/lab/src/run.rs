@@ -9,25 +9,25 @@
 //! before [`BLOCKS_MIN`](crate::budget::BLOCKS_MIN) blocks, and in no case later than
 //! [`BUDGET_HARD`](crate::budget::BUDGET_HARD) times its budget.
 
+mod begin;
 mod options;
 mod progress;
 
+pub use begin::finished;
 pub use options::{DEADLINE_MAX, RunOptions, SESSION_SPANS_MAX, SPANS_MAX};
 pub use progress::{Event, Progress, Silent};
 
 use crate::budget::Blocks;
 use crate::child::{self, ChildEnd};
 use crate::condition::{ConditionError, DropAll, Made, Maker};
-use crate::estimate::History;
+use crate::estimate::{History, Range};
 use crate::expand::{Comparison, Mode, ReadyArm, expand, pictures};
 use crate::files::PassError;
 use crate::judge::{self, Judge};
 use crate::media::OwnImage;
 use crate::order::{self, Slot};
 use crate::sets::{ReadySet, Sets};
-use crate::store::{
-    EndReason, STORE_SCHEMA, Session, SessionEnd, SessionHeader, Store, StoreError, Writer,
-};
+use crate::store::{EndReason, Session, SessionEnd, SessionHeader, Store, StoreError, Writer};
 use crate::subject::{Subject, Touches};
 use crate::work::{self, Needs};
 use ioloom_model::record::{Observe, RECORD_SCHEMA, RunKey, RunOrder};
@@ -176,6 +176,14 @@ pub fn needs(
     let (comparisons, reserve) = (&planned.comparisons, options.reserve_bytes);
     let sets = subject.sets();
     let mut needs = work::needs(comparisons, &options.places, sets, reserve, cores, history)?;
+    for comparison in comparisons {
+        let unknown = comparison.arms.iter();
+        for arm in unknown.filter(|arm| history.run_seconds(comparison, arm).is_none()) {
+            // Of no files: what a plan waits for by itself, however fast the disk is.
+            let waits = Range::exactly(subject.takes_s(&arm.plan, 0, 0));
+            needs.runs_s.add(waits, f64::from(comparison.blocks));
+        }
+    }
     needs.budget_s = budget(spec, options).map(|b| b.as_secs_f64());
     Ok(needs)
 }
@@ -215,7 +223,7 @@ pub fn run_study(
         )));
     }
     let sets = Sets::prepare(&planned.comparisons, subject.sets(), options)?;
-    let (writer, session) = begin(spec, subject, store, &planned, options)?;
+    let (writer, session) = begin::begin(spec, subject, store, &planned, options)?;
     let budget = budget(spec, options);
     let name = session.header.session.clone();
     let mut study = Study {
@@ -241,68 +249,9 @@ pub fn run_study(
     Ok(StudyRun { session: store.read(&name)?, interrupted })
 }
 
-/// Finds the session to resume or begins a new one.
-fn begin(
-    spec: &ioloom_model::StudySpec,
-    subject: &dyn Subject,
-    store: &Store,
-    planned: &Planned,
-    options: &RunOptions<'_>,
-) -> Result<(Writer, Session), LabError> {
-    if options.resume {
-        let found = store.files()?.into_iter().rev().find(|f| {
-            let h = &f.header;
-            let same = h.study == spec.name && h.mode == options.mode && h.seed == planned.seed;
-            !f.ended
-                && same
-                && h.spec_hash == planned.spec_hash
-                && h.machine.fingerprint == options.machine.fingerprint
-        });
-        if let Some(file) = found {
-            let (mut writer, session) = store.reopen(&file.header.session)?;
-            if session.torn_bytes > 0 {
-                let text = format!("a torn last line of {} bytes was cut off", session.torn_bytes);
-                options.progress.event(&Event::Note(&text));
-            }
-            writer.note("resumed", unix_ms())?;
-            let (done, all) = (session.runs.len(), session.header.order.len());
-            options.progress.event(&Event::Begun(&session.header.session, done, all));
-            return Ok((writer, session));
-        }
-        options.progress.event(&Event::Note("nothing to resume; a new session begins"));
-    }
-    let now = unix_ms();
-    let header = SessionHeader {
-        schema: STORE_SCHEMA,
-        session: format!("{}-{}", spec.name, time_word(now)),
-        study: spec.name.clone(),
-        subject: subject.name().to_owned(),
-        mode: options.mode,
-        seed: planned.seed,
-        spec_hash: planned.spec_hash.clone(),
-        comparisons: planned.comparisons.clone(),
-        order: planned.order.clone(),
-        machine: options.machine.clone(),
-        version: options.version.clone(),
-        command: options.command.clone(),
-        started_unix_ms: now,
-        part: 0,
-        pictures: planned.pictures.clone(),
-        sitting: options.sitting.clone(),
-    };
-    let (writer, header) = store.create(header)?;
-    options.progress.event(&Event::Begun(&header.session, 0, header.order.len()));
-    Ok((writer, Session::new(header)))
-}
-
 fn unix_ms() -> u64 {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     since.as_millis().try_into().unwrap_or(u64::MAX)
-}
-
-fn time_word(unix_ms: u64) -> String {
-    let at = i64::try_from(unix_ms).ok().and_then(|ms| jiff::Timestamp::from_millisecond(ms).ok());
-    at.map_or_else(|| unix_ms.to_string(), |t| t.strftime("%Y%m%dT%H%M%SZ").to_string())
 }
 
 /// A study that is running.
@@ -509,7 +458,7 @@ impl Study<'_> {
         let bytes = set.files.bytes(order.files_max);
         let files = set.files.count(order.files_max) as u64;
         let work = work::demand_ns(&order.compute, set.spec.as_ref(), files, bytes as f64)
-            + self.subject.takes_s(&order.plan) * 1e9;
+            + self.subject.takes_s(&order.plan, files, bytes) * 1e9;
         let longest = self.blocks.longest_run(Instant::now()).unwrap_or(Duration::MAX);
         let longest = longest.min(self.options.deadline_max);
         // Of a set that must not be listed the number of files is not known here.

@@ -21,6 +21,8 @@ pub(crate) struct ReadySet {
     pub(crate) files: FileList,
     /// How it was made; `None` for a directory of the user's.
     pub(crate) spec: Option<FileSetSpec>,
+    /// As long as the study runs nobody else makes, removes or measures on it.
+    _hold: Option<Box<dyn Send>>,
 }
 
 /// The sets of a study by medium, and by directory of the set.
@@ -107,7 +109,9 @@ fn prepare_one(
             .map_err(|e| fail(format!("make directory {}: {e}", dir.display())))?;
         let items = std::path::absolute(dir)?;
         let files = FileList::none(&items);
-        return Ok(ReadySet { realised: FileSetRealised::default(), items, files, spec: None });
+        let held = hold(arm, dir, medium, maker, options)?;
+        let realised = FileSetRealised::default();
+        return Ok(ReadySet { realised, items, files, spec: None, _hold: held });
     }
     if let (true, SetSource::Made(spec)) = (options.overrides.after_reboot, &arm.source) {
         // Listing the files would warm what the new start made cold, so only the manifest is read.
@@ -122,7 +126,8 @@ fn prepare_one(
             note_use(dir).map_err(fail)?;
             let items = std::path::absolute(maker.items(dir))?;
             let (files, spec) = (FileList::none(&items), Some(spec.clone()));
-            return Ok(ReadySet { realised, items, files, spec });
+            let held = hold(arm, dir, medium, maker, options)?;
+            return Ok(ReadySet { realised, items, files, spec, _hold: held });
         }
     }
     let (realised, items, spec) = match &arm.source {
@@ -152,7 +157,24 @@ fn prepare_one(
     if files.is_empty() {
         return Err(fail(format!("{} holds no regular file", items.display())));
     }
-    Ok(ReadySet { realised, items, files, spec })
+    let held = hold(arm, dir, medium, maker, options)?;
+    Ok(ReadySet { realised, items, files, spec, _hold: held })
+}
+
+/// Holds what a study makes files in. Not what the user has, which is only read, and not an image of
+/// ours, which is nobody else's and is mounted anew before runs.
+fn hold(
+    arm: &ReadyArm,
+    dir: &Path,
+    medium: &str,
+    maker: &dyn subject::Sets,
+    options: &RunOptions<'_>,
+) -> Result<Option<Box<dyn Send>>, LabError> {
+    let image = options.images.iter().any(|image| image.word() == medium);
+    if image || matches!(arm.source, SetSource::Directory(_)) {
+        return Ok(None);
+    }
+    maker.hold(dir).map_err(LabError::Refused)
 }
 
 /// The file beside a set that holds the name of the last start of the machine in which it was used.

@@ -19,7 +19,7 @@ use crate::order::Slot;
 use ioloom_model::{Doubt, MachineFacts, RunRecord};
 use lines::{decode, encode};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
@@ -324,10 +324,15 @@ impl Store {
             || StoreError::NoSession { session: session.to_owned(), dir: self.dir.clone() };
         let first = parts.next().ok_or_else(missing)?;
         let mut whole = read_file(&first.path)?.ok_or_else(missing)?;
+        // A part that an earlier export left holds runs that another part has as well.
+        let mut known: BTreeSet<u32> = whole.runs.iter().map(|r| r.key.position).collect();
+        let mut pictured: BTreeSet<u32> =
+            whole.pictures.iter().map(|p| p.record.key.position).collect();
         for part in parts {
             if let Some(more) = read_file(&part.path)? {
-                whole.runs.extend(more.runs);
-                whole.pictures.extend(more.pictures);
+                whole.runs.extend(more.runs.into_iter().filter(|r| known.insert(r.key.position)));
+                let pictures = more.pictures.into_iter();
+                whole.pictures.extend(pictures.filter(|p| pictured.insert(p.record.key.position)));
                 whole.notes.extend(more.notes);
                 whole.end = whole.end.or(more.end);
                 whole.torn_bytes += more.torn_bytes;

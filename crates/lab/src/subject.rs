@@ -85,10 +85,11 @@ pub trait Subject: Sync {
         false
     }
 
-    /// Seconds that a run of the plan takes by its own settings, whatever the files; its deadline
-    /// allows for them.
-    fn takes_s(&self, plan: &AnyPlan) -> f64 {
-        let _ = plan;
+    /// Seconds that a run of the plan takes by its own settings on so many files and bytes, beyond
+    /// going through them once: waits that it asks for, and work that it repeats on a slow disk. Its
+    /// deadline allows for twice as much.
+    fn takes_s(&self, plan: &AnyPlan, files: u64, bytes: u64) -> f64 {
+        let _ = (plan, files, bytes);
         0.0
     }
 
@@ -128,6 +129,16 @@ pub trait Sets: Sync {
         reserve_bytes: u64,
         progress: SetProgress<'_>,
     ) -> Result<FileSetRealised, String>;
+
+    /// Holds the set in `dir` for one study: until the value is dropped nobody else makes, removes
+    /// or holds it. `None` where nothing needs to be held.
+    ///
+    /// # Errors
+    /// Who is in the way, as a sentence.
+    fn hold(&self, dir: &Path) -> Result<Option<Box<dyn Send>>, String> {
+        let _ = dir;
+        Ok(None)
+    }
 
     /// Removes what [`Sets::prepare`] made in `dir`, and nothing else.
     ///

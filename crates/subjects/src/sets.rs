@@ -82,6 +82,11 @@ impl Sets for FileSets {
         Ok(FileSetRealised { name: name.to_owned(), ..realised })
     }
 
+    fn hold(&self, dir: &Path) -> Result<Option<Box<dyn Send>>, String> {
+        let held = fileset::hold(dir).map_err(|e| e.to_string())?;
+        Ok(Some(Box::new(held)))
+    }
+
     fn remove(&self, dir: &Path) -> Result<Removed, String> {
         // The manifest goes with the set, so the bytes are asked first.
         let bytes = fileset::load(dir).ok().and_then(|m| m.realised).map_or(0, |r| r.bytes_total);

@@ -65,6 +65,47 @@ fn an_interrupted_study_ends_with_130_and_says_how_to_go_on() {
     resumed_whole(&home, &args, &home.lines());
 }
 
+/// Of several studies the first has ended when the second is killed: going on repeats neither.
+#[test]
+fn going_on_with_several_studies_repeats_none_that_ended() {
+    let home = Home::new();
+    let studies =
+        home.studies(&TINY.replace("blocks_quick = 3", &format!("blocks_quick = {BLOCKS}")));
+    let first = TINY.replace("name = \"tiny\"", "name = \"before\"");
+    std::fs::write(home.path("studies/before.toml"), first).unwrap();
+    let sessions = |study: &str| -> Vec<(String, String)> {
+        let entries = std::fs::read_dir(home.store().join("sessions")).into_iter().flatten();
+        let paths = entries.map(|e| e.unwrap().path());
+        let own = paths.filter(|p| p.file_name().unwrap().to_string_lossy().starts_with(study));
+        let mut all: Vec<_> = own
+            .map(|p| (p.display().to_string(), std::fs::read_to_string(&p).unwrap_or_default()))
+            .collect();
+        all.sort();
+        all
+    };
+    let args = ["study", "--studies", &studies].map(str::to_owned);
+    let mut command = home.command(&args);
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let since = Instant::now();
+    while sessions("tiny").first().is_none_or(|(_, text)| text.lines().count() < 8) {
+        assert!(since.elapsed() < Duration::from_secs(120), "the second does not get going");
+        assert!(child.try_wait().unwrap().is_none(), "it ended too soon");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let before = sessions("before");
+    assert_eq!(before.len(), 1);
+    let again = ["study", "--studies", &studies, "--resume", "--json"];
+    let ran = home.run(&again).well();
+    assert!(ran.err.contains("It ended before, in session before-"), "{}", ran.err);
+    assert_eq!(sessions("before"), before, "the first is neither run again nor changed");
+    assert_eq!(sessions("tiny").len(), 1, "the second goes on in its session");
+    let told = ran.json();
+    let runs: Vec<_> = told["studies"].as_array().unwrap().iter().map(|s| &s["runs"]).collect();
+    assert_eq!(runs, [9, RUNS], "both stand in one report");
+}
+
 #[test]
 fn a_store_that_cannot_grow_is_one_error_and_the_session_can_go_on() {
     let home = Home::new();

@@ -36,6 +36,22 @@ fn a_study_ends_with_its_report_and_everything_can_be_shown_again() {
     two_sessions(&home, &studies);
 }
 
+#[test]
+fn a_study_of_a_file_is_reported_with_its_own_questions_and_metric() {
+    let home = Home::new();
+    let text = TINY.replace("name = \"tiny\"", "name = \"mine\"").replace(
+        "question = \"One thread or two?\"",
+        "question = \"Mine?\"\nmetric = \"files_per_s\"",
+    );
+    std::fs::write(home.path("mine.toml"), text).unwrap();
+    let report = home.path("mine.html");
+    let report = report.to_str().unwrap();
+    home.run(&["study", "./mine.toml", "--report", report]).well();
+    let page = std::fs::read_to_string(report).unwrap();
+    assert!(page.contains("Mine?") && page.contains("files per second"), "its own words");
+    assert!(!page.contains("is not known here"), "it was read a moment ago");
+}
+
 fn shown_again(home: &Home, studies: &str) {
     std::fs::remove_dir_all(home.store().join("reports")).unwrap();
     home.run(&["report", "--studies", studies]).well();

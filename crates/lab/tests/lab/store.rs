@@ -200,5 +200,12 @@ fn exports_are_small_and_read_back_as_one_more_store() {
     let index = Index::open(&export).unwrap();
     assert_eq!(index.runs(&RunFilter::default()).unwrap().len(), 69);
     assert_eq!(keep(&store, &names, &dest).unwrap(), kept, "keeping again replaces");
+    // A part of an earlier export with more parts: counted by nobody, and gone with the next.
+    let parts = kept.iter().filter(|file| file.path.to_string_lossy().contains("long")).count();
+    let stale = dest.join(format!("long.part{parts}.jsonl"));
+    std::fs::copy(dest.join("long.part1.jsonl"), &stale).unwrap();
+    assert_eq!(export.read("long").unwrap(), back);
+    assert_eq!(keep(&store, &names, &dest).unwrap(), kept);
+    assert!(!stale.exists());
     assert!(Store::open_to_read(&bench.dir.join("nowhere")).is_err());
 }

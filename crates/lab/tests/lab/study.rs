@@ -265,6 +265,47 @@ fn an_interrupted_study_resumes_where_it_stopped_and_repeats_nothing() {
     assert_ne!(third.session.header.session, first.session.header.session);
 }
 
+/// Keeps what was told.
+#[derive(Default)]
+struct Notes(Mutex<Vec<String>>);
+
+impl Progress for Notes {
+    fn event(&self, event: &Event<'_>) {
+        if let Event::Note(text) = event {
+            self.0.lock().unwrap().push((*text).to_owned());
+        }
+    }
+}
+
+#[test]
+fn what_keeps_a_session_from_being_resumed_is_told() {
+    let bench = Bench::new();
+    let flag = AtomicBool::new(false);
+    let listener = StopAfter(2, Mutex::new(0), &flag);
+    let mut options = bench.options(&listener);
+    options.stop = &flag;
+    let store = bench.store();
+    let first = run_study(&study(TWO_ARMS), &bench.subject, &store, &options).unwrap();
+    assert!(first.interrupted);
+    let edited = TWO_ARMS.replace("n = [1, 2] }", "n = [1, 3] }");
+    assert_ne!(edited, TWO_ARMS);
+    for (arms, version, word) in [
+        (edited.as_str(), options.version.as_str(), "list of experiments"),
+        (TWO_ARMS, "another", "another version of this program"),
+    ] {
+        let notes = Notes::default();
+        let mut again = bench.options(&notes);
+        again.resume = true;
+        again.version = version.to_owned();
+        let run = run_study(&study(arms), &bench.subject, &store, &again).unwrap();
+        assert_ne!(run.session.header.session, first.session.header.session);
+        let told = notes.0.into_inner().unwrap().join("\n");
+        let name = &first.session.header.session;
+        assert!(told.contains(word) && told.contains(name.as_str()), "{told}");
+    }
+    assert_eq!(store.read(&first.session.header.session).unwrap().runs.len(), 2, "untouched");
+}
+
 #[test]
 fn a_used_up_budget_ends_the_session_with_a_word() {
     let bench = Bench::new();

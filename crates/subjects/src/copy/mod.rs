@@ -12,6 +12,7 @@ mod one;
 mod plan;
 mod requests;
 mod series;
+mod settle;
 mod tree;
 
 use crate::sets::{FileSets, SCRATCH, Scratch as Place};
@@ -24,7 +25,7 @@ use ioloom_model::{AnyPlan, Compute, Doubt, FileSetRealised, Measured};
 use ioloom_sys::cache;
 use ioloom_sys::clock::monotonic_ns;
 use ioloom_sys::file::{Writing, direct_alignment_of, scratch};
-use plan::{How, Play};
+use plan::{How, Play, Settle};
 use std::path::Path;
 
 /// Copying.
@@ -62,10 +63,19 @@ impl Subject for Copy {
         }
         match play {
             Play::Requests | Play::Tree(_) => Ok(()),
-            Play::One(one) => can(&one.how, dir),
+            Play::One(one) => {
+                if one.settle == Settle::Alone {
+                    settle::within_s()?;
+                }
+                can(&one.how, dir)
+            }
             Play::Series(series) => can(&series.how, dir),
             Play::Beside(play) => can(&play.how, dir).and_then(|()| beside::probe()),
         }
+    }
+
+    fn takes_s(&self, plan: &AnyPlan, files: u64, bytes: u64) -> f64 {
+        Play::of(plan).map_or(0.0, |play| settle::takes_s(&play, files, bytes))
     }
 
     fn run(&self, order: &RunOrder) -> ChildAnswer {

@@ -2,10 +2,11 @@
 //! left to write, and what another process finds.
 
 use super::plan::{One, Settle, Source};
-use super::{Place, options, timed};
+use super::{Place, options, settle, timed};
 use crate::stage::{Acts, Stage, make_cold, only_file, put, resident_bytes};
 use ioloom_copy::{Report, Target, Verify};
 use ioloom_model::record::RunOrder;
+use ioloom_model::units::{format_ns, format_size};
 use ioloom_model::{Doubt, Measured};
 use ioloom_observe::counters::Field;
 use ioloom_sys::clock::monotonic_ns;
@@ -18,10 +19,8 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-/// How often it is asked what is left to write, and for how long at most. The kernel begins with
-/// pages that are 30 seconds old, and looks every 5.
+/// How often it is asked what is left to write.
 const LOOK_EVERY: Duration = Duration::from_millis(2);
-const SETTLE_MAX_NS: u64 = 120_000_000_000;
 /// How often a file is read until all of it is in memory.
 const WARM_TRIES: u32 = 4;
 /// Share of a file that may come from elsewhere than its condition says.
@@ -44,10 +43,12 @@ pub(super) fn play(order: &RunOrder, play: &One) -> Result<Measured, String> {
     stage.put("file_bytes", bytes as f64);
     stage.put("returned_ns", returned_ns as f64);
     told(&mut stage, &copied, bytes, &source);
-    let end = Ending { stage: &mut stage, copied: &copied, place: &place.path, start };
+    let longest_ns = (settle::longest_s(play.settle, bytes) * 1e9) as u64;
+    let place = place.path.as_path();
+    let end = Ending { stage: &mut stage, copied: &copied, place, start, longest_ns };
     let last_ns = match play.settle {
         Settle::Sync => end.synced()?,
-        Settle::Alone => end.alone(),
+        Settle::Alone => end.alone()?,
     };
     stage.sampler.mark("end");
     verified(&mut stage, play.verify, &report);
@@ -108,6 +109,8 @@ struct Ending<'a> {
     copied: &'a OwnedFd,
     place: &'a Path,
     start: u64,
+    /// When all of it must be written, after the start.
+    longest_ns: u64,
 }
 
 impl Ending<'_> {
@@ -124,24 +127,30 @@ impl Ending<'_> {
         let durable_ns = self.now();
         self.stage.sampler.mark("durable");
         self.stage.put("durable_ns", durable_ns as f64);
-        Ok(self.alone())
+        self.alone()
     }
 
-    /// Waits until no page of the copy is left to write; returns when, ns after the start.
-    fn alone(self) -> u64 {
+    /// Waits until no page of the copy is left to write; returns when, ns after the start. A copy that
+    /// is not written in the time in which it should be has no such moment, and that is an error.
+    fn alone(self) -> Result<u64, String> {
         loop {
-            match cache::state(self.copied, 0, 0) {
-                Ok(Some(left)) if left.dirty + left.writeback > 0 => {}
-                Ok(Some(_)) => {
-                    let ns = self.now();
-                    self.stage.put("settled_ns", ns as f64);
-                    return ns;
-                }
+            let left = match cache::state(self.copied, 0, 0) {
+                Ok(Some(state)) => state.dirty + state.writeback,
                 // Nobody can tell, so nothing is told.
-                Ok(None) | Err(_) => return self.now(),
+                Ok(None) | Err(_) => return Ok(self.now()),
+            };
+            let ns = self.now();
+            if left == 0 {
+                self.stage.put("settled_ns", ns as f64);
+                return Ok(ns);
             }
-            if self.now() > SETTLE_MAX_NS {
-                return self.now();
+            if ns > self.longest_ns {
+                let left = format_size(left * proc::page_bytes());
+                return Err(format!(
+                    "{left} of the copy are not written {} after its start; remedy: end what else \
+                     writes to this disk",
+                    format_ns(ns as f64)
+                ));
             }
             std::thread::sleep(LOOK_EVERY);
         }

@@ -84,7 +84,7 @@ impl Subject for Exchange {
         }
     }
 
-    fn takes_s(&self, plan: &AnyPlan) -> f64 {
+    fn takes_s(&self, plan: &AnyPlan, _: u64, _: u64) -> f64 {
         Play::of(plan).map_or(0.0, |play| play.takes_s())
     }
 

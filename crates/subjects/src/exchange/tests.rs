@@ -254,7 +254,7 @@ fn wrong_plans_are_refused_before_anything_runs() {
         assert!(error.contains(word), "{text}: {error}");
     }
     let longest = "exchange:cell/model=pool,workers=5,clients=100".parse().unwrap();
-    assert!((Exchange.takes_s(&longest) - 20.0).abs() < 1e-9);
+    assert!((Exchange.takes_s(&longest, 0, 0) - 20.0).abs() < 1e-9);
     for text in [
         "exchange:cell/model=pool,workers=5,clients=100,sleep=100ms,mix=trade,sharing=rw",
         "exchange:open/model=uring,rate=5000,mix=show",

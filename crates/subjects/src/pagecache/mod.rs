@@ -64,6 +64,10 @@ impl Subject for PageCache {
         }
     }
 
+    fn takes_s(&self, plan: &AnyPlan, _: u64, bytes: u64) -> f64 {
+        Play::of(plan).map_or(0.0, |play| play.takes_s(bytes))
+    }
+
     fn run(&self, order: &RunOrder) -> ChildAnswer {
         let played = Play::of(&order.plan).and_then(|play| match play {
             Play::ReadTwice(play) => read::play(order, play),

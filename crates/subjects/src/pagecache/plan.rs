@@ -9,6 +9,9 @@ const BLOCK_MAX: u64 = 64 << 20;
 const BYTES_MAX: u64 = 64 << 30;
 /// Limits of memory are multiples of this, so that each part of them is one of 1 MiB.
 const LIMIT_STEP: u64 = 16 << 20;
+/// What a slow disk moves and syncs: bytes per second, and seconds for a call.
+const SLOW_BYTES_PER_S: f64 = 20e6;
+const SLOW_SYNC_S: f64 = 0.02;
 
 /// Reading one file twice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -109,6 +112,22 @@ impl Play {
         }
     }
 
+    /// Seconds that it takes on a slow disk beyond going once through the `bytes` of its file: what it
+    /// writes is not that file, but as much as the plan says.
+    pub(super) fn takes_s(self, bytes: u64) -> f64 {
+        let moved = |bytes: u64| bytes as f64 / SLOW_BYTES_PER_S;
+        match self {
+            Self::ReadTwice(_) => moved(bytes),
+            Self::Write(play) => {
+                let each = matches!(play.how, Writing::Sync | Writing::DataSync);
+                let syncs = if each { play.bytes / play.block as u64 } else { 1 };
+                moved(play.bytes) + syncs as f64 * SLOW_SYNC_S
+            }
+            Self::Reclaim(play) => moved(4 * play.limit_bytes),
+            Self::Limits => 0.0,
+        }
+    }
+
     /// What it does, for people.
     pub(super) fn sentence(self) -> String {
         match self {
@@ -147,6 +166,15 @@ impl Play {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_play_has_time_for_what_it_writes_and_not_for_its_file_alone() {
+        let takes = |text: &str| Play::of(&text.parse().unwrap()).unwrap().takes_s(1 << 20);
+        assert!(takes("pagecache:write/bytes=16GiB") > 800.0);
+        assert!(takes("pagecache:write/how=sync,block=4KiB,bytes=64MiB") > 300.0);
+        assert!(takes("pagecache:write/how=sync,block=1MiB,bytes=4MiB") < 1.0);
+        assert_eq!(takes("pagecache:limits"), 0.0);
+    }
 
     #[test]
     fn plans_are_understood_or_refused_with_a_word() {

@@ -1,0 +1,109 @@
+//! The session of a study: a new one, one that goes on, or one that came to its end before.
+//!
+//! A session goes on only with the list, the machine and the program that it was begun with: runs of
+//! another list would be no runs of this one, and those of another program would be compared with what
+//! they are not.
+
+use super::{Event, LabError, Planned, RunOptions, plan, unix_ms};
+use crate::store::{STORE_SCHEMA, Session, SessionHeader, Store, Writer};
+use crate::subject::Subject;
+use ioloom_model::StudySpec;
+
+/// Finds the session to resume or begins a new one.
+pub(super) fn begin(
+    spec: &StudySpec,
+    subject: &dyn Subject,
+    store: &Store,
+    planned: &Planned,
+    options: &RunOptions<'_>,
+) -> Result<(Writer, Session), LabError> {
+    if options.resume {
+        let mut unfinished: Vec<_> = store.files()?;
+        unfinished.retain(|f| !f.ended && f.header.study == spec.name);
+        let found = unfinished.iter().rev();
+        let mut found = found.filter(|f| differs(&f.header, planned, options).is_empty());
+        if let Some(file) = found.next() {
+            let (mut writer, session) = store.reopen(&file.header.session)?;
+            if session.torn_bytes > 0 {
+                let text = format!("a torn last line of {} bytes was cut off", session.torn_bytes);
+                options.progress.event(&Event::Note(&text));
+            }
+            writer.note("resumed", unix_ms())?;
+            let (done, all) = (session.runs.len(), session.header.order.len());
+            options.progress.event(&Event::Begun(&session.header.session, done, all));
+            return Ok((writer, session));
+        }
+        let text = match unfinished.last() {
+            None => "nothing to resume; a new session begins".to_owned(),
+            Some(f) => format!(
+                "nothing to resume: the unfinished session {} has another {}; a new session begins",
+                f.header.session,
+                differs(&f.header, planned, options).join(", another ")
+            ),
+        };
+        options.progress.event(&Event::Note(&text));
+    }
+    let now = unix_ms();
+    let header = SessionHeader {
+        schema: STORE_SCHEMA,
+        session: format!("{}-{}", spec.name, time_word(now)),
+        study: spec.name.clone(),
+        subject: subject.name().to_owned(),
+        mode: options.mode,
+        seed: planned.seed,
+        spec_hash: planned.spec_hash.clone(),
+        comparisons: planned.comparisons.clone(),
+        order: planned.order.clone(),
+        machine: options.machine.clone(),
+        version: options.version.clone(),
+        command: options.command.clone(),
+        started_unix_ms: now,
+        part: 0,
+        pictures: planned.pictures.clone(),
+        sitting: options.sitting.clone(),
+    };
+    let (writer, header) = store.create(header)?;
+    options.progress.event(&Event::Begun(&header.session, 0, header.order.len()));
+    Ok((writer, Session::new(header)))
+}
+
+/// What keeps a session from being gone on with: runs of another list, machine or program are no
+/// runs of this one.
+fn differs(
+    header: &SessionHeader,
+    planned: &Planned,
+    options: &RunOptions<'_>,
+) -> Vec<&'static str> {
+    let same = [
+        ("mode", header.mode == options.mode),
+        ("seed", header.seed == planned.seed),
+        ("list of experiments, sets and blocks", header.spec_hash == planned.spec_hash),
+        ("machine", header.machine.fingerprint == options.machine.fingerprint),
+        ("version of this program", header.version == options.version),
+    ];
+    same.into_iter().filter(|(_, same)| !same).map(|(what, _)| what).collect()
+}
+
+/// The session in which a study came to its end in a sitting, if it was the study as it is asked for
+/// now. A command over several studies that goes on does not repeat those.
+///
+/// # Errors
+/// The options name what is not there, or the store cannot be read.
+pub fn finished(
+    spec: &StudySpec,
+    store: &Store,
+    options: &RunOptions<'_>,
+    sitting: &str,
+) -> Result<Option<Session>, LabError> {
+    let planned = plan(spec, options)?;
+    let found = store.files()?.into_iter().rev().find(|f| {
+        let here = f.ended && f.header.study == spec.name && f.header.sitting() == sitting;
+        here && differs(&f.header, &planned, options).is_empty()
+    });
+    Ok(found.map(|f| store.read(&f.header.session)).transpose()?)
+}
+
+fn time_word(unix_ms: u64) -> String {
+    let at = i64::try_from(unix_ms).ok().and_then(|ms| jiff::Timestamp::from_millisecond(ms).ok());
+    at.map_or_else(|| unix_ms.to_string(), |t| t.strftime("%Y%m%dT%H%M%SZ").to_string())
+}
