@@ -79,10 +79,25 @@ pub fn serve(run: impl FnOnce(&RunOrder) -> ChildAnswer) -> ExitCode {
     drop(watch);
     let before = device_bytes();
     let mut done = run(&order);
+    if let Outcome::Done { measured } = &mut done.outcome {
+        keep_numbers(measured);
+    }
     if done.device_bytes.is_none() {
         done.device_bytes = before.zip(device_bytes()).map(|(b, a)| a.saturating_sub(b));
     }
     answer(&done)
+}
+
+/// Takes out what is no number: JSON has no word for it, and one division by nothing would take the
+/// whole run with it. What is missing is told as not measured.
+fn keep_numbers(measured: &mut Measured) {
+    measured.extra.retain(|_, value| value.is_finite());
+    for curve in measured.curves.values_mut() {
+        curve.retain(|(x, y)| x.is_finite() && y.is_finite());
+    }
+    for share in [&mut measured.device_busy, &mut measured.others_cpu] {
+        *share = share.filter(|share| share.is_finite());
+    }
 }
 
 /// Bytes that this process had from devices so far; `None` where the system does not count them.

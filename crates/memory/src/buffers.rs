@@ -17,7 +17,7 @@ use std::path::PathBuf;
 const FILE_BYTES: usize = 64 << 20;
 /// The same in quick mode.
 const FILE_QUICK_BYTES: usize = 32 << 20;
-/// Buffers: powers of four from here to the next.
+/// Buffers: powers of two from here to the next.
 const BUFFER_MIN: usize = 4 << 10;
 const BUFFER_MAX: usize = 16 << 20;
 

@@ -1,6 +1,6 @@
 //! One number at a time, for a study that repeats each in a process of its own.
 
-use crate::blocks::{Bench, least, region, three};
+use crate::blocks::{Bench, region, three};
 use crate::ladder::Walk;
 use crate::pages::chain_ns;
 use crate::smt::{SmtPlan, Work};
@@ -166,7 +166,7 @@ impl Single {
     /// No memory.
     pub fn run(self, seed: u64, plan: &SmtPlan) -> Result<(f64, f64, f64), MemoryError> {
         if let Self::Threads(seats, work) = self {
-            return Ok(three(&threads(seats, work, plan)));
+            return Ok(three(&threads(seats, work, plan)?));
         }
         let cpu = affinity::allowed().ok().and_then(|all| all.last().copied());
         let mut bench = Bench::new(cpu.and_then(|cpu| Held::to(cpu).ok()), true, seed);
@@ -197,7 +197,7 @@ fn page_times(bench: &mut Bench, layout: Layout, pages: usize) -> Result<Vec<f64
     Ok((0..3).map(|_| chain_ns(bench, &mut held, layout, pages, 13)).collect())
 }
 
-fn threads(seats: Seats, work: Work, plan: &SmtPlan) -> Vec<f64> {
+fn threads(seats: Seats, work: Work, plan: &SmtPlan) -> Result<Vec<f64>, MemoryError> {
     let cpus = match (seats, plan.siblings.or(plan.cores)) {
         (Seats::Alone, Some((a, _))) => vec![a],
         (Seats::Alone, None) => {
@@ -207,7 +207,15 @@ fn threads(seats: Seats, work: Work, plan: &SmtPlan) -> Vec<f64> {
         (Seats::Cores, _) => plan.cores.map_or(Vec::new(), |(a, b)| vec![a, b]),
     };
     let times: Vec<f64> = (0..3).filter_map(|_| work.time(32 << 10, &cpus)).collect();
-    if times.is_empty() { vec![least(&times)] } else { times }
+    if times.is_empty() {
+        return Err(MemoryError::Call {
+            operation: "hold threads to processors",
+            path: format!("{cpus:?}"),
+            reason: std::io::Error::other("no round came to its end"),
+            remedy: "see which processors this process may use",
+        });
+    }
+    Ok(times)
 }
 
 #[cfg(test)]

@@ -18,7 +18,12 @@ fn a_child_of_a_run() {
         if kind == "hang" {
             std::thread::sleep(Duration::from_secs(1000));
         }
-        let measured = Measured { files: order.files_max.unwrap_or(0), ..Measured::default() };
+        let mut measured = Measured { files: order.files_max.unwrap_or(0), ..Measured::default() };
+        for (name, value) in [("half", 0.5), ("none", f64::NAN), ("endless", f64::INFINITY)] {
+            measured.extra.insert(name.to_owned(), value);
+        }
+        measured.curves.insert("c".to_owned(), vec![(0.0, 1.0), (1.0, f64::NAN), (2.0, 3.0)]);
+        measured.others_cpu = Some(f64::NAN);
         ChildAnswer { outcome: Outcome::Done { measured: Box::new(measured) }, device_bytes: None }
     });
     std::process::exit(0);
@@ -51,6 +56,10 @@ fn orders_are_served_and_device_bytes_filled_in() {
     let ChildEnd::Answered(answer) = end else { panic!() };
     let Outcome::Done { measured } = &answer.outcome else { panic!("{:?}", answer.outcome) };
     assert_eq!(measured.files, 42);
+    // What is no number is missing, and the run with all its numbers is not lost.
+    assert_eq!(measured.extra.iter().collect::<Vec<_>>(), [(&"half".to_owned(), &0.5)]);
+    assert_eq!(measured.curves["c"], [(0.0, 1.0), (2.0, 3.0)]);
+    assert_eq!(measured.others_cpu, None);
     if std::path::Path::new("/proc/self/io").exists() {
         assert!(answer.device_bytes.is_some());
     }
