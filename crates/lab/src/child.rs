@@ -81,12 +81,20 @@ pub fn serve(run: impl FnOnce(&RunOrder) -> ChildAnswer) -> ExitCode {
     let mut done = run(&order);
     if let Outcome::Done { measured } = &mut done.outcome {
         keep_numbers(measured);
+        if !measured.calls.is_empty() {
+            // Beside what was timed with it: a clock may be another one on the next machine.
+            let (_, step_ns) = ioloom_sys::clock::calibrate();
+            measured.extra.insert(CLOCK_STEP.to_owned(), step_ns as f64);
+        }
     }
     if done.device_bytes.is_none() {
         done.device_bytes = before.zip(device_bytes()).map(|(b, a)| a.saturating_sub(b));
     }
     answer(&done)
 }
+
+/// Name of the number that tells the smallest step of the clock, in runs that timed single calls.
+pub const CLOCK_STEP: &str = "clock_step_ns";
 
 /// Takes out what is no number: JSON has no word for it, and one division by nothing would take the
 /// whole run with it. What is missing is told as not measured.

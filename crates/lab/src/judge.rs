@@ -4,15 +4,21 @@
 //! statistics. Here: did the run see the bytes that the set holds, and the same ones as every
 //! other run on it; was it disturbed, too short, too wide for the machine.
 
+use crate::child::CLOCK_STEP;
 use crate::files::FileList;
 use ioloom_model::record::RunOrder;
-use ioloom_model::{AnyPlan, Compute, Doubt, Measured, RunRecord, Schedule};
+use ioloom_model::{AnyPlan, CallKind, CallStats, Compute, Doubt, Measured, RunRecord, Schedule};
 use std::collections::BTreeMap;
 
 /// Share of the processors that others may use during a run.
 pub const OTHERS_CPU_MAX: f64 = 0.15;
 /// A run shorter than this is mostly start-up, nanoseconds.
 pub const SHORT_RUN_NS: u64 = 10_000_000;
+
+/// Share of the threads' time that our own machinery may take.
+pub const OWN_MAX: f64 = 0.25;
+/// Steps of the clock that a call must take to be told from its neighbours.
+pub const STEPS_MIN: f64 = 4.0;
 
 /// What a digest must be compared within: set, numbers of files and bytes, kind of work.
 type Same = (String, u64, u64, String);
@@ -64,6 +70,8 @@ impl Judge {
                 (Doubt::NoisyNeighbour, measured.others_cpu.is_some_and(|o| o > OTHERS_CPU_MAX)),
                 (Doubt::ShortRun, measured.elapsed_ns < SHORT_RUN_NS),
                 (Doubt::SpansLost, kept && measured.spans_lost > 0),
+                (Doubt::ClockCoarse, clock_coarse(measured)),
+                (Doubt::OwnOverhead, !record.plan.is_null() && own_share(measured) > OWN_MAX),
                 (Doubt::Oversubscribed, self.oversubscribed(&order.plan, &order.compute)),
                 (Doubt::Scaled, scaled),
             ] {
@@ -113,6 +121,28 @@ impl Judge {
     }
 }
 
+/// Whether the usual open or read took hardly more than the clock can tell: then its time is a number
+/// of steps and no measurement.
+fn clock_coarse(measured: &Measured) -> bool {
+    let Some(step) = measured.extra.get(CLOCK_STEP) else { return false };
+    let fetches = [CallKind::Open, CallKind::Read].map(|kind| measured.calls.get(&kind));
+    let timed = |calls: &&CallStats| calls.count > 0 && calls.timed > 0;
+    fetches.into_iter().flatten().filter(timed).any(|c| (c.p50_ns as f64) < STEPS_MIN * step)
+}
+
+/// Share of all threads' time that they spent on a processor for queues, permits and the budget: what
+/// our machinery costs, at the least. Waiting there, for others or for a processor, is none of it.
+fn own_share(measured: &Measured) -> f64 {
+    let (mut own, mut all) = (0, 0);
+    for thread in &measured.threads {
+        let of = |kind| thread.calls_ns.get(&kind).copied().unwrap_or(0);
+        let waited = thread.sync_ns + thread.ready_ns.unwrap_or(0);
+        own += (of(CallKind::HandOver) + of(CallKind::Memory)).saturating_sub(waited);
+        all += thread.elapsed_ns;
+    }
+    own as f64 / (all as f64).max(1.0)
+}
+
 fn comparable(plan: &AnyPlan, measured: &Measured) -> bool {
     !plan.is_null() && measured.errors == 0 && !measured.digest.is_empty()
 }
@@ -132,7 +162,7 @@ pub(crate) fn tidy(doubts: &mut Vec<Doubt>) {
 mod tests {
     use super::*;
     use ioloom_model::record::RunKey;
-    use ioloom_model::{Condition, FileSetRealised, Outcome};
+    use ioloom_model::{Condition, FileSetRealised, Outcome, ThreadTime};
 
     fn record(plan: &str, measured: Measured) -> RunRecord {
         RunRecord {
@@ -220,6 +250,35 @@ mod tests {
         assert_eq!(doubts(&judge, "read/threads:n=2", spin, right("a")), []);
         let sleep: Compute = "sleep:1ms".parse().unwrap();
         assert_eq!(doubts(&judge, "read/threads:n=30", sleep, right("a")), []);
+    }
+
+    #[test]
+    fn a_coarse_clock_and_our_own_part_are_doubts() {
+        let judge = Judge::new(2);
+        let of = |plan: &str, measured: Measured| doubts(&judge, plan, Compute::None, measured);
+        let timed = |kind, p50_ns, step: f64| {
+            let mut measured = right("a");
+            let calls = CallStats { count: 2, timed: 2, p50_ns, ..CallStats::default() };
+            measured.calls.insert(kind, calls);
+            measured.extra.insert(CLOCK_STEP.to_owned(), step);
+            of("read/threads:n=2", measured)
+        };
+        assert_eq!(timed(CallKind::Read, 600, 20.0), []);
+        assert_eq!(timed(CallKind::Read, 600, 1000.0), [Doubt::ClockCoarse]);
+        assert_eq!(timed(CallKind::Open, 0, 20.0), [Doubt::ClockCoarse], "below one step");
+        assert_eq!(timed(CallKind::HandOver, 30, 20.0), [], "of what fetches alone");
+        let spent = |plan: &str, hand_over: u64, sync_ns: u64| {
+            let calls_ns = BTreeMap::from([(CallKind::HandOver, hand_over)]);
+            let elapsed_ns = SHORT_RUN_NS;
+            let ready_ns = Some(SHORT_RUN_NS / 10);
+            let thread =
+                ThreadTime { elapsed_ns, sync_ns, ready_ns, calls_ns, ..Default::default() };
+            of(plan, Measured { threads: vec![thread.clone(), thread], ..right("a") })
+        };
+        let half = SHORT_RUN_NS / 2;
+        assert_eq!(spent("read/threads:n=2", half, 0), [Doubt::OwnOverhead]);
+        assert_eq!(spent("read/threads:n=2", half, half), [], "it waited");
+        assert_eq!(spent("read/threads:n=2", SHORT_RUN_NS / 4, 0), [], "little");
     }
 
     #[test]
