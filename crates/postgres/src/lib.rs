@@ -4,15 +4,20 @@
 //! It is the server that is installed, with its own programs and settings as delivered, but for its
 //! size. It is reached by a Unix socket in a directory that nobody else may enter, because whoever
 //! reaches it is trusted with everything; it has no port. It syncs as usual, so that what it costs and
-//! what a killed one holds tell something. It refuses to run as root, so root runs it as nobody, who
-//! must be able to reach the directories above its data.
+//! what a killed one holds tell something.
+//!
+//! It refuses to run as root, so root runs it as nobody, who must be able to reach the directories above
+//! its data. The home of root lets nobody in, so where that is above the directory that was meant its data
+//! lies in one of [`ELSEWHERE`] that is on the same file system: the same disk and the same way to it,
+//! which is what a measurement asks for. Without such a place it is refused.
 //!
 //! A crate of its own: the study needs it, and so does the automation, which must build fast. Nothing
 //! but the standard library is used. Making one costs the time of `initdb` and 40 MB or so.
 
-use std::fs::{self, DirBuilder, File};
+use std::fs::{self, DirBuilder, File, Permissions};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -27,6 +32,8 @@ const PAUSE: Duration = Duration::from_millis(25);
 /// Longest path of a directory for a socket, bytes: with the name of the socket it must fit into an
 /// address of the system.
 const SOCKET_MAX: usize = 90;
+/// Where the data of a server lies that cannot lie where it was meant to.
+pub const ELSEWHERE: [&str; 2] = ["/var/tmp", "/tmp"];
 /// Settings of every server. Its shared memory lies with its data: in /dev/shm, where it would lie, a
 /// killed one leaves it behind for good.
 const USUAL: [&str; 4] = [
@@ -71,30 +78,111 @@ impl Programs {
         command
     }
 
-    /// Whether a server with its data below `dir` can be had, found by starting a program there.
+    /// Whether a server with its data below `dir` can be had, or on the file system of `dir`; found by
+    /// starting a program there.
     ///
     /// # Errors
     /// Why not, with the remedy.
     pub fn probe(&self, dir: &Path) -> Result<(), String> {
+        self.base(dir).map(drop)
+    }
+
+    /// The directory below which a server that is meant to lie below `dir` can lie: that one, or one of
+    /// [`ELSEWHERE`] on the same file system.
+    fn base(&self, dir: &Path) -> Result<PathBuf, String> {
+        let (reason, remedy) = match self.reach(dir) {
+            Ok(()) => return Ok(dir.to_owned()),
+            Err((reason, None)) => return Err(reason),
+            Err((reason, Some(remedy))) => (reason, remedy),
+        };
+        let device = |path: &Path| fs::metadata(path).map(|meta| meta.dev()).ok();
+        let same = device(dir);
+        let fits =
+            |place: &&Path| same.is_some() && device(place) == same && self.reach(place).is_ok();
+        let found = ELSEWHERE.into_iter().map(Path::new).find(fits).map(Path::to_owned);
+        found.ok_or_else(|| {
+            format!(
+                "{reason}, and neither {} is a place on the same file system that it could have; \
+                 remedy: {remedy}",
+                ELSEWHERE.join(" nor ")
+            )
+        })
+    }
+
+    /// Whether PostgreSQL can have its data below `dir`; if not, why, and the remedy where it is the
+    /// directory.
+    fn reach(&self, dir: &Path) -> Result<(), (String, Option<&'static str>)> {
         if dir.as_os_str().len() > SOCKET_MAX {
-            return Err(format!(
-                "the socket of PostgreSQL would have a path that is too long below {}; remedy: a \
-                 work directory with a path of at most {SOCKET_MAX} bytes (--dir)",
-                dir.display()
+            let dir = dir.display();
+            return Err((
+                format!("the socket of PostgreSQL would have a path that is too long below {dir}"),
+                Some("a work directory with a shorter path (--dir)"),
             ));
         }
         let ran = self.command("initdb", dir).arg("--version").stdout(Stdio::null()).status();
         match ran {
             Ok(status) if status.success() => Ok(()),
-            Err(e) if e.kind() == io::ErrorKind::PermissionDenied => Err(format!(
-                "PostgreSQL does not run as root, and the user nobody cannot reach {}; remedy: a work \
-                 directory that others can reach (--dir), or run it as another user than root",
-                dir.display()
+            Err(e) if e.kind() == io::ErrorKind::PermissionDenied => Err((
+                format!(
+                    "PostgreSQL does not run as root, and the user nobody cannot reach {}",
+                    dir.display()
+                ),
+                Some(
+                    "a work directory that others can reach (--dir), or run it as another user than \
+                     root",
+                ),
             )),
-            Ok(status) => Err(format!("initdb of PostgreSQL ended with {status}")),
-            Err(e) => Err(format!("start initdb of PostgreSQL: {e}")),
+            Ok(status) => Err((format!("initdb of PostgreSQL ended with {status}"), None)),
+            Err(e) => Err((format!("start initdb of PostgreSQL: {e}"), None)),
         }
     }
+}
+
+/// A directory for the data of a server, which is removed with this if it lies elsewhere than was meant.
+#[derive(Debug)]
+struct Place {
+    path: PathBuf,
+    is_elsewhere: bool,
+}
+
+impl Place {
+    /// The directory that was meant, or one of our own in another base, made anew: what a killed run of
+    /// the same directory has left there is removed.
+    fn new(base: PathBuf, meant: &Path) -> Result<Self, String> {
+        if base == meant {
+            return Ok(Self { path: base, is_elsewhere: false });
+        }
+        let mut hasher = DefaultHasher::new();
+        meant.hash(&mut hasher);
+        let path = base.join(format!("ioloom-postgres-{:016x}", hasher.finish()));
+        let made = clear(&path)
+            .and_then(|()| fs::create_dir(&path))
+            .and_then(|()| fs::set_permissions(&path, Permissions::from_mode(0o755)));
+        made.map_err(|e| format!("make {} for PostgreSQL: {e}; remove it", path.display()))?;
+        Ok(Self { path, is_elsewhere: true })
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        if self.is_elsewhere {
+            // What stays is removed by the next run of the same directory.
+            let _ = clear(&self.path);
+        }
+    }
+}
+
+/// Removes a directory of ours, if it is there; what others put into its place is an error.
+fn clear(path: &Path) -> io::Result<()> {
+    let about = match fs::symlink_metadata(path) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
+        about => about?,
+    };
+    let ours = fs::metadata("/proc/self")?.uid();
+    if !about.is_dir() || about.uid() != ours {
+        return Err(io::Error::other("somebody else made it"));
+    }
+    fs::remove_dir_all(path)
 }
 
 fn is_root() -> bool {
@@ -109,6 +197,8 @@ pub struct Server {
     socket: PathBuf,
     settings: Vec<String>,
     child: Option<Child>,
+    /// What goes when it has ended.
+    place: Option<Place>,
 }
 
 impl Server {
@@ -117,7 +207,20 @@ impl Server {
     pub fn new(programs: Programs, data: &Path, socket: &Path, settings: &[&str]) -> Self {
         let settings = settings.iter().map(|setting| (*setting).to_owned()).collect();
         let (data, socket) = (data.to_owned(), socket.to_owned());
-        Self { programs, data, socket, settings, child: None }
+        Self { programs, data, socket, settings, child: None, place: None }
+    }
+
+    /// One with everything of it below `dir`; or, where PostgreSQL cannot reach that, in a directory of
+    /// its own on the same file system, which goes with it. Nothing is started yet.
+    ///
+    /// # Errors
+    /// There is no such place, with the remedy, or it cannot be made.
+    pub fn below(programs: Programs, dir: &Path, settings: &[&str]) -> Result<Self, String> {
+        let place = Place::new(programs.base(dir)?, dir)?;
+        let (data, socket) = (place.path.join("database"), place.path.join("socket"));
+        let mut server = Self::new(programs, &data, &socket, settings);
+        server.place = Some(place);
+        Ok(server)
     }
 
     /// Makes both directories and an empty server in them, whose data is not synced yet.
@@ -198,7 +301,8 @@ impl Server {
     /// before it is started.
     pub fn on(&self, data: &Path) -> Self {
         let (programs, settings) = (self.programs.clone(), self.settings.clone());
-        Self { programs, data: data.to_owned(), socket: self.socket.clone(), settings, child: None }
+        let (data, socket) = (data.to_owned(), self.socket.clone());
+        Self { programs, data, socket, settings, child: None, place: None }
     }
 
     /// The number of its first process while it runs.
@@ -231,6 +335,34 @@ impl Drop for Server {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::fs::symlink;
+
+    /// Programs of which each does nothing, well.
+    fn idle_programs(dir: &Path) -> Programs {
+        for name in ["initdb", "pg_ctl"] {
+            symlink("/bin/true", dir.join(name)).unwrap();
+        }
+        Programs(dir.to_owned())
+    }
+
+    /// A directory of a test, which everybody may enter and which is removed with this.
+    struct Room(PathBuf);
+
+    impl Room {
+        fn new(name: &str) -> Self {
+            let name = format!("ioloom-test-{name}-{}", std::process::id());
+            let room = Self(std::env::temp_dir().join(name));
+            fs::create_dir(&room.0).unwrap();
+            fs::set_permissions(&room.0, Permissions::from_mode(0o755)).unwrap();
+            room
+        }
+    }
+
+    impl Drop for Room {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
 
     #[test]
     fn what_cannot_be_had_is_refused_with_the_remedy() {
@@ -242,5 +374,42 @@ mod tests {
         assert!(server.start().unwrap_err().contains("start postgres"));
         assert!(server.ask("x", "SELECT 1").unwrap_err().contains("start psql"));
         assert_eq!(server.process(), None);
+    }
+
+    #[test]
+    fn a_directory_that_it_cannot_have_is_replaced_on_the_same_file_system_or_refused() {
+        let room = Room::new("place");
+        let programs = idle_programs(&room.0);
+        assert_eq!(programs.base(&room.0).unwrap(), room.0);
+        // One is closed to nobody, as the home of root is; the other is too long for anybody.
+        let closed = room.0.join("closed");
+        DirBuilder::new().mode(0o700).create(&closed).unwrap();
+        let mut all = vec![room.0.join("x".repeat(SOCKET_MAX))];
+        all.extend(is_root().then(|| closed.join("work")));
+        for dir in all {
+            fs::create_dir(&dir).unwrap();
+            let device = |path: &Path| fs::metadata(path).unwrap().dev();
+            let places = ELSEWHERE.map(Path::new);
+            if !places.iter().any(|place| place.exists() && device(place) == device(&dir)) {
+                assert!(programs.probe(&dir).unwrap_err().contains("same file system"));
+                continue;
+            }
+            let server = Server::below(programs.clone(), &dir, &[]).unwrap();
+            let own = server.data.parent().unwrap().to_owned();
+            assert_eq!((device(&own), server.socket.parent()), (device(&dir), Some(&*own)));
+            assert!(!own.starts_with(&dir) && own.is_dir());
+            // What a killed run has left goes with the next one, and that takes its own away.
+            fs::write(own.join("left"), "x").unwrap();
+            std::mem::forget(server);
+            let server = Server::below(programs.clone(), &dir, &[]).unwrap();
+            assert!(own.is_dir() && !own.join("left").exists());
+            drop(server);
+            assert!(!own.exists());
+            // Nothing of somebody else is touched.
+            symlink(&room.0, &own).unwrap();
+            let refused = Server::below(programs.clone(), &dir, &[]).unwrap_err();
+            assert!(refused.contains("remove it"), "{refused}");
+            fs::remove_file(&own).unwrap();
+        }
     }
 }

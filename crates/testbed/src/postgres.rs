@@ -40,11 +40,17 @@ impl Postgres {
     fn make(data: Option<&Path>, settings: &[&str]) -> Option<Self> {
         let programs = Programs::find().inspect_err(|reason| println!("skipped: {reason}")).ok()?;
         let dir = tempfile::tempdir().expect("a temporary directory");
-        let data = data.map_or_else(|| dir.path().join("data"), Path::to_owned);
         let socket = dir.path().join("socket");
-        open_way_to(&data);
         open_way_to(&socket);
-        let server = Server::new(programs, &data, &socket, settings);
+        let server = match data {
+            // The directory for temporary files may itself lie where nobody else gets.
+            None => Server::below(programs, dir.path(), settings),
+            Some(data) => {
+                open_way_to(data);
+                Ok(Server::new(programs, data, &socket, settings))
+            }
+        };
+        let server = server.inspect_err(|reason| println!("skipped: {reason}")).ok()?;
         server.make().unwrap_or_else(|reason| panic!("{reason}"));
         let mut made = Self { server, dir: Arc::new(dir) };
         made.start_again();

@@ -7,8 +7,9 @@
 //! switches when it has ended. In a run that is no program of ours (a test) the same server runs in
 //! threads; then nothing tells its time from that of the load, and these numbers are missing.
 //!
-//! A server before a database gets one that is made for it, beside its stock file and so on the same
-//! disk as other stores, and thrown away after it. What the database server uses is not counted.
+//! A server before a database gets one that is made for it, beside its stock file, or where PostgreSQL
+//! cannot get there in another place of the same file system, and so on the same disk as other stores;
+//! it is thrown away after it. What the database server uses is not counted.
 
 use super::plan::{Answers, Home, Shape};
 use ioloom_exchange::{ClassicForm, Settings};
@@ -137,14 +138,13 @@ fn words(shape: &Shape, dir: &Path) -> Vec<String> {
     words
 }
 
-/// Starts a database server with its data in `dir`; the words by which an empty database in it is
-/// reached.
+/// Starts a database server with its data in `dir`, or near it; the words by which an empty database in
+/// it is reached.
 fn database(dir: &Path) -> Result<(DatabaseServer, String), String> {
     // PostgreSQL may run as another user, who has to get there.
     std::fs::set_permissions(dir, Permissions::from_mode(0o755))
         .map_err(|e| format!("open {} for PostgreSQL: {e}", dir.display()))?;
-    let (data, socket) = (dir.join("database"), dir.join("socket"));
-    let mut server = DatabaseServer::new(Programs::find()?, &data, &socket, &[]);
+    let mut server = DatabaseServer::below(Programs::find()?, dir, &[])?;
     server.make()?;
     server.start()?;
     let words = server.database("stocks")?;

@@ -32,14 +32,17 @@ fn open_dir() -> TempDir {
 }
 
 fn outcome(plan: &str) -> Outcome {
+    outcome_in(plan, open_dir().path())
+}
+
+fn outcome_in(plan: &str, dir: &Path) -> Outcome {
     let floods = plan.starts_with("exchange:flood");
     let _alone = floods.then(|| DESCRIPTORS.write().unwrap_or_else(PoisonError::into_inner));
     let _beside = (!floods).then(|| DESCRIPTORS.read().unwrap_or_else(PoisonError::into_inner));
-    let dir = open_dir();
-    let order = order(plan, dir.path());
+    let order = order(plan, dir);
     Exchange.explain(&order.plan).unwrap();
     let answer = Exchange.run(&order);
-    let left = std::fs::read_dir(dir.path()).unwrap().count();
+    let left = std::fs::read_dir(dir).unwrap().count();
     assert_eq!(left, 0, "{plan}: the run left something behind");
     answer.outcome
 }
@@ -162,6 +165,25 @@ fn a_database_is_made_for_a_load_and_thrown_away() {
         assert!(number(&measured, "requests_per_s") > 0.0, "{durability}");
         assert!(number(&measured, "orders_per_commit") >= 1.0, "{durability}");
     }
+}
+
+/// As the home of root is: nobody else gets there, and PostgreSQL does not run as root.
+#[test]
+fn a_database_is_made_for_a_load_in_a_directory_that_lets_nobody_in() {
+    let closed = tempfile::tempdir().unwrap();
+    std::fs::set_permissions(closed.path(), Permissions::from_mode(0o700)).unwrap();
+    let dir = closed.path().join("work");
+    std::fs::create_dir(&dir).unwrap();
+    let plan = "exchange:closed/model=epoll,connections=2,lasts=60ms,durability=group,\
+                store=postgres,mix=trade,dialect=v2,server=inside";
+    if let Err(reason) = Exchange.probe(&plan.parse().unwrap(), &Compute::None, &dir) {
+        // Where /tmp has a disk of its own there is no other place on it.
+        assert!(reason.contains("remedy"), "{reason}");
+        println!("skipped: {reason}");
+        return;
+    }
+    let outcome = outcome_in(plan, &dir);
+    assert!(matches!(outcome, Outcome::Done { .. }), "{outcome:?}");
 }
 
 #[test]
