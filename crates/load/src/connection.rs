@@ -7,6 +7,7 @@ use ioloom_sys::net::Socket;
 use ioloom_tls::Shield;
 use std::collections::VecDeque;
 use std::io;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 /// A request on its way.
 #[derive(Debug, Clone, Copy)]
@@ -42,6 +43,13 @@ pub(crate) struct Connection {
     stocks: usize,
 }
 
+/// The number of the first order of a client with a name: the time, in nanoseconds. So a later run under
+/// the same name gives orders of its own, and not those of an earlier one again.
+fn first_id() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_nanos()).unwrap_or(1)
+}
+
 impl Connection {
     pub(crate) fn new(number: usize, plan: &Plan, draw: Draw, stocks: usize) -> Self {
         Self {
@@ -59,7 +67,7 @@ impl Connection {
             plain: Vec::new(),
             out: Vec::new(),
             sent: 0,
-            next_id: 1,
+            next_id: plan.name.as_ref().map_or(1, |_| first_id()),
             stocks,
         }
     }

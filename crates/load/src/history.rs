@@ -82,6 +82,12 @@ impl History {
     /// A history of what a load recorded.
     pub(crate) fn new(before: &Book, mut events: Vec<Event>) -> Self {
         events.sort_by_key(|event| event.call_ns);
+        // A list that did not fit is one of the stocks that are in every such list.
+        for event in events.iter_mut().filter(|_| before.is_cut) {
+            if let Outcome::Shown(left) = &mut event.outcome {
+                left.truncate(before.lines.len());
+            }
+        }
         Self { initial: before.lines.clone(), events }
     }
 

@@ -1,8 +1,9 @@
 //! Ladders: rates up to the knee, connections with the law of scalability through them.
 //!
-//! The knee of a ladder of rates is the highest rate that was carried: at least 99 % of it answered in
-//! time, and 99 of a hundred latencies (from when requests were due) within the target. The steps
-//! behind it are run and told too, until two in a row are not carried.
+//! The knee of a ladder of rates is the highest rate that was carried: at least 99 % of the requests that
+//! were due answered in time, and 99 of a hundred latencies (from when they were due) within the target.
+//! Arrivals without memory are a few more or less than their rate says, so what was due is counted. The
+//! steps behind the knee are run and told too, until two in a row are not carried.
 //!
 //! The universal scalability law is fitted to the rates of a closed loop over its connections; its
 //! error is told at every point. It says nothing beyond twice the largest measured number.
@@ -12,7 +13,7 @@ use ioloom_predict::Usl;
 use serde::Serialize;
 use std::time::Duration;
 
-/// Share of the offered rate that must be answered in time.
+/// Share of the requests that were due that must be answered in time.
 pub const CARRIED: f64 = 0.99;
 /// Steps beyond the knee that are run.
 const BEYOND: usize = 2;
@@ -20,7 +21,7 @@ const BEYOND: usize = 2;
 /// One rate of a ladder.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Step {
-    /// Requests per second that were due.
+    /// Requests per second that were asked for.
     pub offered_per_s: f64,
     /// Requests per second that were answered in time.
     pub answered_per_s: f64,
@@ -37,7 +38,9 @@ impl Step {
     pub fn new(run: &Run, target: Duration) -> Self {
         let offered_per_s = run.offered_per_s.unwrap_or(0.0);
         let p99_ns = run.latency.corrected.p99_ns;
-        let enough = run.answered_per_s >= CARRIED * offered_per_s;
+        let of = &run.outcomes;
+        let due = of.answered + of.unanswered + of.turned_away + of.unsent;
+        let enough = due > 0 && of.answered_in_time as f64 >= CARRIED * due as f64;
         Self {
             offered_per_s,
             answered_per_s: run.answered_per_s,
@@ -103,9 +106,59 @@ pub fn scaling(points: &[(usize, f64)]) -> Result<Scaling, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::report::{Conservation, Generator, Latencies, Latency};
+    use crate::tally::Outcomes;
+    use std::collections::BTreeMap;
 
     fn step(offered_per_s: f64, carried: bool) -> Step {
         Step { offered_per_s, answered_per_s: offered_per_s, p99_ns: 1, carried, kept_up: true }
+    }
+
+    /// A run of an open loop at 1000 per second for a second, in which so many were due.
+    fn run(answered: u64, in_time: u64, unsent: u64) -> Run {
+        let outcomes =
+            Outcomes { answered, answered_in_time: in_time, unsent, ..Outcomes::default() };
+        Run {
+            pace: "open".to_owned(),
+            connections: 1,
+            offered_per_s: Some(1000.0),
+            answered_per_s: in_time as f64,
+            elapsed_ns: 1_000_000_000,
+            outcomes,
+            latency: Latencies::default(),
+            commands: BTreeMap::new(),
+            seconds: Vec::new(),
+            wrong_samples: Vec::new(),
+            conservation: Conservation {
+                checked: false,
+                reason: None,
+                stocks: 0,
+                differences: Vec::new(),
+            },
+            generator: Generator {
+                threads: 1,
+                late: Latency::default(),
+                pickup: Latency::default(),
+                cpu_share: 0.1,
+                busy_share: 0.1,
+                kept_up: true,
+                reason: None,
+            },
+            interrupted: false,
+        }
+    }
+
+    #[test]
+    fn a_rate_is_carried_if_what_was_due_is_answered_in_time() {
+        let carried = |answered, in_time, unsent| {
+            Step::new(&run(answered, in_time, unsent), Duration::from_millis(1)).carried
+        };
+        // Arrivals without memory: three in a hundred fewer than their rate says, and all answered.
+        assert!(carried(970, 970, 0));
+        // As many more do not make up for those that were not.
+        assert!(!carried(1000, 1000, 30));
+        assert!(!carried(1000, 980, 0));
+        assert!(!carried(0, 0, 0));
     }
 
     #[test]

@@ -20,7 +20,7 @@ const PAUSE: Duration = Duration::from_millis(20);
 
 struct Asking(Channel);
 
-/// Asks for all stocks; `stocks` is how many there are, if that is known.
+/// Asks for all stocks; `stocks` is how many there are, if that is known from an earlier list.
 pub(crate) fn list(plan: &Plan, stocks: Option<usize>) -> Result<Book, LoadError> {
     let connect = |reason| LoadError::Connect { target: plan.target, reason };
     let mut asking = Asking(Channel::connect(plan).map_err(connect)?);
@@ -35,7 +35,11 @@ pub(crate) fn list(plan: &Plan, stocks: Option<usize>) -> Result<Book, LoadError
         }
         _ => LoadError::List { target, reason: reason.to_string() },
     })?;
-    Ok(Book::of(lines, plan.protocol))
+    Ok(match stocks {
+        None => Book::of(lines, plan.protocol),
+        // Compared by number: what the first list left out is not looked at.
+        Some(_) => Book { lines, is_cut: false },
+    })
 }
 
 /// The list at the end. Room that connections of the load had comes free when the server sees

@@ -220,7 +220,8 @@ pub struct Plan {
     pub random: u64,
     /// Whether every request is kept for a check of the history.
     pub keep_history: bool,
-    /// Name that clients of `v2` give themselves, followed by their number.
+    /// Name that clients of `v2` give themselves, followed by their number. Then the numbers of their
+    /// orders begin at the time, so that another run under the same name repeats none.
     pub name: Option<String>,
     /// What the server wants to be shown, if anything; with `v2` and `resp`.
     pub token: Option<String>,
@@ -291,6 +292,9 @@ impl Plan {
         if self.warm_up >= self.duration {
             return refuse("the time that is not counted must be shorter than the run".to_owned());
         }
+        if self.timeout.is_zero() {
+            return refuse("an answer has more time than none; name a longer --timeout".to_owned());
+        }
         if self.token.is_some() && !matches!(self.protocol, Protocol::V2 | Protocol::Resp) {
             return refuse(
                 "the original protocol has no place for a token; use v2 or resp".to_owned(),
@@ -345,6 +349,7 @@ mod tests {
             |p| p.duration = Duration::ZERO,
             |p| p.warm_up = p.duration,
             |p| p.count_max = 0,
+            |p| p.timeout = Duration::ZERO,
             |p| p.token = Some("correct-horse-battery".to_owned()),
             |p| p.pace = Pace::Open { rate_per_s: 0.0, arrival: Arrival::Poisson },
             |p| {

@@ -149,9 +149,9 @@ fn summary(
     let mut all = tally.commands[0].clone();
     tally.commands[1..].iter().for_each(|pair| all.merge(pair));
     let start_ns = shared.start_ns.load(Relaxed);
-    // A run that ended early is as long as until its last answer.
+    // A run that ended early is as long as until its last answer. One whose server fell silent did not.
     let planned_ns = plan.duration.as_nanos() as u64;
-    let early = interrupted || plan.requests_max != u64::MAX;
+    let early = interrupted || shared.is_exhausted();
     let ended_ns = tally.last_ns.saturating_sub(start_ns);
     let until_ns = if early { planned_ns.min(ended_ns) } else { planned_ns };
     let elapsed_ns = until_ns.saturating_sub(plan.warm_up.as_nanos() as u64).max(1);

@@ -41,6 +41,11 @@ impl<'a> Shared<'a> {
         }
     }
 
+    /// Whether all requests were sent that were asked for: somebody wanted one more.
+    pub(crate) fn is_exhausted(&self) -> bool {
+        self.tickets.load(Relaxed) > self.plan.requests_max
+    }
+
     /// Why the load was broken off, once.
     pub(crate) fn take_error(&self) -> Option<LoadError> {
         self.gone.lock().expect("no panic under this lock").take()

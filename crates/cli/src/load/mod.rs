@@ -59,7 +59,14 @@ pub(crate) struct LoadArgs {
     protocol: Protocol,
 
     /// Connections; several numbers make a ladder
-    #[arg(long, short, value_name = "N,…", default_value = "10", value_delimiter = ',')]
+    #[arg(
+        long,
+        short,
+        value_name = "N,…",
+        default_value = "10",
+        value_delimiter = ',',
+        conflicts_with = "multiclient"
+    )]
     connections: Vec<usize>,
 
     /// Open loop: requests per second of all connections together
@@ -79,7 +86,7 @@ pub(crate) struct LoadArgs {
     ladder: Vec<f64>,
 
     /// A rate counts as carried if 99 of a hundred answers take at most this
-    #[arg(long, value_name = "TIME", value_parser = time, default_value = "10ms")]
+    #[arg(long, value_name = "TIME", value_parser = time, default_value = "10ms", requires = "ladder", conflicts_with_all = ["rate", "sessions", "multiclient"])]
     p99: Duration,
 
     /// How arrivals follow each other: poisson or constant
@@ -107,15 +114,15 @@ pub(crate) struct LoadArgs {
     count: u32,
 
     /// How long requests are sent
-    #[arg(long, short, value_name = "TIME", value_parser = time, default_value = "10s")]
+    #[arg(long, short, value_name = "TIME", value_parser = time, default_value = "10s", conflicts_with = "multiclient")]
     duration: Duration,
 
     /// Requests at most
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", conflicts_with = "multiclient")]
     requests: Option<u64>,
 
     /// What begins earlier is not counted
-    #[arg(long, value_name = "TIME", value_parser = time, default_value = "0s")]
+    #[arg(long, value_name = "TIME", value_parser = time, default_value = "0s", conflicts_with = "multiclient")]
     warm_up: Duration,
 
     /// Time until all connections, or the whole rate, are there
@@ -127,11 +134,11 @@ pub(crate) struct LoadArgs {
     timeout: Duration,
 
     /// Threads of the load
-    #[arg(long, short, value_name = "N", default_value = "1")]
+    #[arg(long, short, value_name = "N", default_value = "1", conflicts_with = "multiclient")]
     threads: usize,
 
     /// Processors that they are held to, in turn
-    #[arg(long, value_name = "CPU,…", value_delimiter = ',')]
+    #[arg(long, value_name = "CPU,…", value_delimiter = ',', conflicts_with = "multiclient")]
     cpus: Vec<u32>,
 
     /// Where all random numbers come from
@@ -139,7 +146,7 @@ pub(crate) struct LoadArgs {
     random: u64,
 
     /// Name that clients of v2 give themselves, followed by their number
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", conflicts_with = "multiclient")]
     name: Option<String>,
 
     /// Show the server the word in this file; with v2 and resp
@@ -163,19 +170,19 @@ pub(crate) struct LoadArgs {
     multiclient: Option<usize>,
 
     /// Orders of each original client
-    #[arg(long, value_name = "N", default_value = "10")]
+    #[arg(long, value_name = "N", default_value = "10", requires = "multiclient", conflicts_with_all = ["rate", "sessions", "ladder"])]
     orders: u32,
 
     /// Its sleep after each order
-    #[arg(long, value_name = "TIME", value_parser = time, default_value = "1s")]
+    #[arg(long, value_name = "TIME", value_parser = time, default_value = "1s", requires = "multiclient", conflicts_with_all = ["rate", "sessions", "ladder"])]
     sleep: Duration,
 
     /// Divide that sleep
-    #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u32).range(1..=1_000_000), requires = "multiclient", conflicts_with_all = ["rate", "sessions", "ladder"])]
     divide: u32,
 
     /// The server has so many threads that each serve one client until it ends: for the law
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), requires = "multiclient", conflicts_with_all = ["rate", "sessions", "ladder"])]
     pool: Option<u32>,
 
     /// Keep every request for a check of the history; at most 100 000 requests unless --requests says
@@ -305,6 +312,13 @@ fn end(args: &LoadArgs, document: &Document, interrupted: bool) -> Ended {
         );
         return Ok(Exit::Failed);
     }
+    let ends = document.runs.iter().map(|run| &run.conservation);
+    let ends = ends.chain(document.multiclient.iter().map(|multi| &multi.conservation));
+    if let Some(unknown) = ends.filter(|_| !args.shared).find(|end| !end.checked) {
+        let reason = unknown.reason.as_deref().unwrap_or("unknown");
+        tell(&format!("nobody knows whether orders were lost: the stocks at the end: {reason}"));
+        return Ok(Exit::Failed);
+    }
     let late = document.runs.iter().find_map(|run| run.generator.reason.as_ref());
     match late {
         Some(reason) if !args.anyway => {
@@ -400,6 +414,16 @@ fn runs(args: &LoadArgs, stop: &AtomicBool, document: &mut Document) -> Result<(
     connections.sort_unstable();
     connections.dedup();
     let most = connections.last().copied().unwrap_or(1);
+    let one_of = match (args.ladder.is_empty(), &args.history) {
+        (false, _) => Some("a ladder of rates"),
+        (_, Some(_)) => Some("a history"),
+        _ => None,
+    };
+    if let Some(what) = one_of.filter(|_| connections.len() > 1) {
+        return Err(Failure::usage(format!(
+            "{what} has one number of connections; name one with --connections"
+        )));
+    }
     if !args.ladder.is_empty() {
         let mut rates = args.ladder.clone();
         rates.sort_by(f64::total_cmp);

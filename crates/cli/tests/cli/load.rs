@@ -1,7 +1,8 @@
 //! `load` as a process, against `serve` as a process.
 
 use crate::home::Home;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
+use std::net::{SocketAddr, TcpListener};
 use std::process::{Child, Stdio};
 
 /// A process that listens; it ends with the test.
@@ -75,6 +76,50 @@ fn the_original_client_and_the_floors() {
     assert!(document["floors"]["null_client"]["requests_per_s"].as_f64().unwrap() > 0.0);
 }
 
+/// Answers of 8192 bytes to each of the first two connections, and none to later ones.
+fn gone_at_the_end() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for stream in listener.incoming().take(2) {
+            let mut lines = BufReader::new(stream.unwrap());
+            let mut line = String::new();
+            while matches!(lines.read_line(&mut line), Ok(1..)) {
+                let known = if line == "show\n" { "1 5 10\n" } else { "Not enough left stocks\n" };
+                let mut answer = known.as_bytes().to_vec();
+                answer.resize(8192, 0);
+                lines.get_mut().write_all(&answer).unwrap();
+                line.clear();
+            }
+        }
+    });
+    address
+}
+
+#[test]
+fn a_run_whose_stocks_cannot_be_compared_at_the_end_does_not_pass() {
+    let home = Home::new();
+    let target = gone_at_the_end().to_string();
+    let args = ["load", &target, "--mix", "buy", "--requests", "20", "-c", "1", "--anyway"];
+    let ran = home.run(&args);
+    assert_eq!(ran.code, Some(1), "{}{}", ran.out, ran.err);
+    assert!(ran.err.contains("stocks at the end"), "{}", ran.err);
+    let target = gone_at_the_end().to_string();
+    home.run(&[
+        "load",
+        &target,
+        "--mix",
+        "buy",
+        "--requests",
+        "20",
+        "-c",
+        "1",
+        "--anyway",
+        "--shared",
+    ])
+    .well();
+}
+
 #[test]
 fn a_history_that_cannot_be_is_found_out() {
     let home = Home::new();
@@ -102,6 +147,12 @@ fn loads_that_cannot_be_are_refused_with_one_clear_error() {
         (["--rate", "10"], ["--think", "1ms"]),
         (["--sessions", "10"], ["--pipeline", "2"]),
         (["--multiclient", "2"], ["--history", "h"]),
+        (["--multiclient", "2"], ["--duration", "3s"]),
+        (["--multiclient", "2"], ["--connections", "4"]),
+        (["--ladder", "10,20"], ["--connections", "1,2"]),
+        (["--history", "h"], ["--connections", "1,2"]),
+        (["--rate", "10"], ["--orders", "3"]),
+        (["--rate", "10"], ["--p99", "1ms"]),
         (["--ladder", "10,20"], ["--history", "h"]),
         (["--connections", "2"], ["--session-requests", "3"]),
         (["--connections", "2"], ["--tls-ca", "h"]),

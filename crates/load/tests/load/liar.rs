@@ -113,6 +113,27 @@ fn a_pause_of_the_server_counts_for_all_that_were_due_meanwhile() {
 }
 
 #[test]
+fn a_server_that_falls_silent_is_not_faster_for_that() {
+    // Ten answers, and then none to anybody.
+    let target = server(|number, at, ask| {
+        if number > 1 || at >= 10 {
+            std::thread::sleep(Duration::from_secs(600));
+        }
+        list(ask).or(Some("Not enough left stocks\n".to_owned()))
+    });
+    let plan = Plan {
+        requests_max: 1_000_000,
+        duration: Duration::from_millis(700),
+        timeout: Duration::from_millis(200),
+        conserve: false,
+        ..plan(target)
+    };
+    let (run, _) = load(&plan);
+    assert_eq!(run.outcomes.answered, 10, "{:?}", run.outcomes);
+    assert_eq!(u128::from(run.elapsed_ns), plan.duration.as_nanos());
+}
+
+#[test]
 fn a_server_that_goes_away_ends_the_load() {
     let target = server(|number, _, ask| if number == 0 { list(ask) } else { None });
     let plan = Plan { protocol: Protocol::Padded, requests_max: u64::MAX, ..plan(target) };

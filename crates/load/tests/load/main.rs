@@ -5,6 +5,7 @@
 mod liar;
 mod moments;
 
+use ioloom_load::check::{Lists, STATES_MAX, Verdict, check};
 use ioloom_load::{
     Arrival, History, LoadError, Mix, Multiclient, NullServer, Pace, Plan, Protocol, Run, Skew,
     Think, multiclient, null_client,
@@ -131,6 +132,18 @@ fn a_server_that_asks_for_a_token_is_loaded_by_who_knows_it() {
 }
 
 #[test]
+fn a_second_run_under_the_same_name_repeats_no_order_of_the_first() {
+    let server = Served::new(STOCKS, |_| {});
+    for _ in 0..2 {
+        let mix = Mix { show: 0.0, buy: 1.0, sell: 1.0 };
+        let plan = Plan { name: Some("a".to_owned()), mix, ..server.plan(Protocol::V2) };
+        let (run, _) = load(&plan);
+        is_whole(&run);
+        assert_eq!(run.outcomes.answered, 300, "{:?}", run.outcomes);
+    }
+}
+
+#[test]
 fn threads_mixes_and_skews_change_what_is_asked_and_nothing_else() {
     let server = Served::new(STOCKS, |_| {});
     let mix = Mix { show: 0.0, buy: 1.0, sell: 0.0 };
@@ -152,6 +165,24 @@ fn a_list_that_does_not_fit_is_compared_as_far_as_it_goes() {
     let (run, _) = load(&Plan { requests_max: 60, ..server.plan(Protocol::Line) });
     is_whole(&run);
     assert_eq!(run.conservation.stocks, 2000);
+}
+
+/// Each sale makes a line longer, so fewer of them fit into the list at the end.
+#[test]
+fn lists_that_do_not_fit_and_become_shorter_are_compared_and_explained() {
+    let stocks: String = (1..=2000).map(|id| format!("{id} 9 1\n")).collect();
+    let server = Served::new(&stocks, |_| {});
+    let (run, history) = load(&Plan {
+        mix: Mix { show: 0.01, buy: 0.0, sell: 1.0 },
+        requests_max: 5000,
+        connections: 1,
+        keep_history: true,
+        ..server.plan(Protocol::Padded)
+    });
+    is_whole(&run);
+    assert!(run.outcomes.listed > 0, "{:?}", run.outcomes);
+    let history = history.unwrap();
+    assert_eq!(check(&history, Lists::Atomic, STATES_MAX), Verdict::Explained);
 }
 
 #[test]
