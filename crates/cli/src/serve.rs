@@ -228,9 +228,10 @@ pub(crate) fn run(args: &ServeArgs) -> Ended {
         ));
     }
     let config = Config { token, database, ..config(args, connections(args)?)? };
+    // Until here nothing was promised, so an interrupt ends a start that takes long at once.
+    let server = Server::start(&config).map_err(failure)?;
     let mut signals = Signals::new([SIGINT, SIGTERM])
         .map_err(|e| Failure::failed(format!("cannot take over interrupts: {e}")))?;
-    let server = Server::start(&config).map_err(failure)?;
     let addresses: Vec<_> = server.addresses().iter().map(SocketAddr::to_string).collect();
     greet(&config, &server);
     let stop = server.stop_handle();

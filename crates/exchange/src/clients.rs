@@ -87,6 +87,16 @@ impl Clients {
         all
     }
 
+    /// Forgets of each client all orders before the first that is remembered: they were carried out or
+    /// not, and nobody knows any more.
+    pub fn close_below(&mut self) {
+        for client in self.clients.values_mut() {
+            let before =
+                client.answers.first_key_value().and_then(|(first, _)| first.checked_sub(1));
+            client.forgotten = client.forgotten.max(before);
+        }
+    }
+
     /// How many clients are remembered.
     pub fn len(&self) -> usize {
         self.clients.len()

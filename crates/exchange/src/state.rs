@@ -107,6 +107,13 @@ impl State {
         }
     }
 
+    /// Notes that the log held more orders once than this state was told of. An order of a client that
+    /// is older than those it is known by may be one of them, and is answered as too old from now on:
+    /// else it could be carried out twice.
+    pub fn forget_older(&mut self) {
+        self.clients.close_below();
+    }
+
     /// Carries out the next record of a log.
     pub fn replay(&mut self, record: &Record) -> Result<(), BadRecord> {
         let bad = BadRecord { seq: record.kept.seq(), after: self.seq };

@@ -156,6 +156,13 @@ impl Journal {
         Some(f(&mut **store.lock().expect("no panic under this lock")))
     }
 
+    /// The store failed at something else than orders: nothing that waits is acknowledged any more. A
+    /// sync that failed may have lost what was written before it, too.
+    pub(crate) fn give_up(&self) {
+        self.gathering().broken = true;
+        self.changed.notify_all();
+    }
+
     /// Why the store failed, once.
     pub(crate) fn take_error(&self) -> Option<StoreError> {
         self.gathering().error.take()

@@ -11,9 +11,10 @@ pub struct Limits {
     pub requests_at_once: usize,
     /// Bytes of answers that wait for one connection before nothing more is read from it.
     pub output_bytes: usize,
-    /// How long the rest of a request that has begun may take, and a handshake of TLS.
+    /// How long the rest of a request that has begun may take, and a handshake of TLS until the token
+    /// is shown, if one is asked for.
     pub request: Duration,
-    /// How long a client may take to accept all answers that wait for it.
+    /// How long a client may take to accept all answers that wait for it at one moment.
     pub drain: Duration,
     /// How long a connection may say nothing; zero for ever.
     pub idle: Duration,

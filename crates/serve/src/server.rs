@@ -173,6 +173,9 @@ impl StockFile {
             if matches!(error, ServeError::Database { .. }) && !is_last {
                 return;
             }
+            if matches!(error, ServeError::Store(_)) {
+                service.journal.give_up();
+            }
             *self.error.lock().expect("no panic under this lock") = Some(error);
             service.stop();
         }
@@ -482,4 +485,44 @@ fn open_store(
         )));
     }
     Ok((opened.state, Some(opened.store), Some(opened.is_new)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::{Store, StoreError};
+    use ioloom_exchange::Record;
+
+    /// A store that keeps orders and fails at anything else.
+    struct Failing;
+
+    impl Store for Failing {
+        fn commit(&mut self, _: &[Record]) -> Result<(), StoreError> {
+            Ok(())
+        }
+        fn stock_hashes(&mut self) -> Result<Vec<u64>, StoreError> {
+            Ok(Vec::new())
+        }
+        fn set_stock_hashes(&mut self, _: &[u64]) -> Result<(), StoreError> {
+            let (path, reason) = (PathBuf::from("x"), "no sync".to_owned());
+            Err(StoreError { operation: "write to", path, reason, advice: "none" })
+        }
+    }
+
+    #[test]
+    fn a_store_that_fails_with_the_stock_file_acknowledges_nothing_more() {
+        let service = Service::before(Box::new(Failing));
+        let dir = tempfile::tempdir().unwrap();
+        let stocks = StockFile {
+            path: dir.path().join("stock.txt"),
+            service: OnceLock::new(),
+            written: Mutex::new((u64::MAX, 0)),
+            error: Mutex::new(None),
+        };
+        let _ = stocks.service.set(Arc::downgrade(&service));
+        assert!(service.wait(0).is_ok());
+        stocks.write(false);
+        assert!(service.wait(0).is_err() && service.is_stopping());
+        assert!(matches!(*stocks.error.lock().unwrap(), Some(ServeError::Store(_))));
+    }
 }

@@ -87,6 +87,23 @@ pub(crate) struct Made {
     pub(crate) on_idle: Box<dyn Fn() + Send + Sync>,
 }
 
+/// A store of a test, which forgets everything.
+#[cfg(test)]
+pub(crate) struct Forgetful;
+
+#[cfg(test)]
+impl crate::store::Store for Forgetful {
+    fn commit(&mut self, _: &[ioloom_exchange::Record]) -> Result<(), crate::store::StoreError> {
+        Ok(())
+    }
+    fn stock_hashes(&mut self) -> Result<Vec<u64>, crate::store::StoreError> {
+        Ok(Vec::new())
+    }
+    fn set_stock_hashes(&mut self, _: &[u64]) -> Result<(), crate::store::StoreError> {
+        Ok(())
+    }
+}
+
 impl Service {
     pub(crate) fn new(made: Made, settings: Settings, stocks: &Exchange) -> Self {
         let limits = made.limits;
@@ -118,6 +135,34 @@ impl Service {
             service_time: made.service_time,
             on_idle: made.on_idle,
         }
+    }
+
+    /// One of a test, that keeps the orders of a stock in a store.
+    #[cfg(test)]
+    pub(crate) fn before(store: Box<dyn crate::store::Store>) -> Arc<Self> {
+        let stocks = Exchange::from_text("1 1000 100\n").expect("a stock");
+        let journal = Arc::new(Journal::new(0, Some(store), Durability::Group));
+        let state = ioloom_exchange::State::new(stocks.clone(), 0);
+        let (sharing, show, held) = (Sharing::Global, ShowMode::Atomic, Duration::ZERO);
+        let made = crate::sharing::make(sharing, show, state, &journal, 1, held);
+        let made = Made {
+            limits: Limits::default(),
+            model: Model::Epoll,
+            sharing,
+            show,
+            durability: Durability::Group,
+            store: "of a test".to_owned(),
+            strategy: made.expect("no thread is needed"),
+            journal,
+            wakers: (0..2).map(|_| Arc::new(Waker::new().expect("a descriptor"))).collect(),
+            loops: 1,
+            token: None,
+            identity: None,
+            tell: None,
+            service_time: Duration::ZERO,
+            on_idle: Box::new(|| {}),
+        };
+        Arc::new(Self::new(made, Settings::default(), &stocks))
     }
 
     /// Requests of one connection that are taken at once.

@@ -4,7 +4,8 @@
 //! they are sealed in between is nothing that it sees. A handshake is a request that takes several
 //! turns: it counts as begun when the connection is there, may take as long as a request may, and
 //! what it has to say leaves with the answers, of which there are none yet. So half a handshake keeps
-//! nobody waiting whom half a line would not keep waiting.
+//! nobody waiting whom half a line would not keep waiting. A token that is asked for counts as part of
+//! it: who does not show it in that time goes, and cannot keep a place that others could have.
 //!
 //! Bytes that cannot be opened end the connection like a last request: what was answered before them
 //! leaves, then the word of TLS that tells why.
@@ -18,10 +19,18 @@ use ioloom_tls::Shield;
 pub(crate) enum Stage {
     /// Nothing.
     Still,
-    /// To agree on keys.
+    /// To agree on keys, or to show the token that it is asked for.
     Handshake,
     /// A request.
     Request,
+}
+
+impl Stage {
+    /// Whether this began now, where `had` was before and requests may have ended between. A handshake
+    /// is one however much is said in it.
+    pub(crate) fn begins_after(self, had: Self, has_ended: bool) -> bool {
+        self != had || (self == Self::Request && has_ended)
+    }
 }
 
 pub(crate) struct Speech {
@@ -85,7 +94,8 @@ impl Speech {
     }
 
     pub(crate) fn stage(&self) -> Stage {
-        if self.shield.as_ref().is_some_and(Shield::is_handshaking) {
+        let is_handshaking = self.shield.as_ref().is_some_and(Shield::is_handshaking);
+        if is_handshaking || self.session.is_asking() {
             Stage::Handshake
         } else if self.session.pending_bytes() > 0 {
             Stage::Request

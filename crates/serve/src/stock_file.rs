@@ -35,14 +35,21 @@ pub(crate) fn hash(text: &str) -> u64 {
 }
 
 /// Writes a stock file: beside it, synced, renamed, so that it is the old one or the new one
-/// whatever happens.
+/// whatever happens. Who may read it stays as it was, and a link to it stays one.
 pub(crate) fn write(path: &Path, text: &str) -> Result<(), ServeError> {
     let fail = |reason| ServeError::WriteStock { path: path.to_owned(), reason };
+    // One that has gone is written where it was asked for.
+    let own = std::fs::canonicalize(path);
+    let rights = own.as_ref().ok().and_then(|own| std::fs::metadata(own).ok());
+    let path = own.as_deref().unwrap_or(path);
     let mut beside = path.as_os_str().to_owned();
     beside.push(".new");
     let beside = PathBuf::from(beside);
     let written = fault::call("write-stock", || {
         let mut file = File::create(&beside)?;
+        if let Some(about) = rights {
+            file.set_permissions(about.permissions())?;
+        }
         file.write_all(text.as_bytes())?;
         file.sync_all()?;
         std::fs::rename(&beside, path)?;
@@ -53,4 +60,30 @@ pub(crate) fn write(path: &Path, text: &str) -> Result<(), ServeError> {
         let _ = std::fs::remove_file(&beside);
     }
     written.map_err(fail)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    #[test]
+    fn a_link_stays_one_and_who_may_read_the_file_stays_as_it_was() {
+        let dir = tempfile::tempdir().unwrap();
+        let (file, link) = (dir.path().join("file"), dir.path().join("link"));
+        std::fs::write(&file, "1 2 3\n").unwrap();
+        let rights = |mode| std::fs::Permissions::from_mode(mode);
+        std::fs::set_permissions(&file, rights(0o640)).unwrap();
+        symlink("file", &link).unwrap();
+        write(&link, "1 1 3\n").unwrap();
+        assert!(std::fs::symlink_metadata(&link).unwrap().is_symlink());
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), "1 1 3\n");
+        assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o640);
+        // One that has gone comes back.
+        std::fs::remove_file(&file).unwrap();
+        std::fs::remove_file(&link).unwrap();
+        write(&file, "1 0 3\n").unwrap();
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), "1 0 3\n");
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);
+    }
 }

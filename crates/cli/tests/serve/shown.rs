@@ -2,7 +2,10 @@
 
 use crate::bench::{Client, STOCKS, Served, place, serve_in};
 use ioloom_testbed::{Certificate, Place, Ran};
+use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Command, Stdio};
 
 #[test]
 fn a_stopped_server_writes_the_stock_file_and_says_what_it_did() {
@@ -41,6 +44,24 @@ fn a_store_stays_what_it_is_at_another_level() {
     assert_eq!(answers, ["1 OK 99990 1", "1 OK 99990 1"]);
 }
 
+/// Nothing was promised yet, so nothing has to be finished.
+#[test]
+fn a_start_that_waits_for_a_database_is_ended_by_a_signal() {
+    let place = place();
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = silent.local_addr().unwrap().port();
+    let words = format!("host=127.0.0.1 port={port} user=a dbname=a");
+    let mut command = serve_in(place.path(), &["--store", "postgres", "--database", &words]);
+    let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
+    // It connects, and hears nothing.
+    let asked = silent.accept().unwrap();
+    let sent = Command::new("kill").args(["-TERM", &child.id().to_string()]).status();
+    assert!(sent.unwrap().success());
+    let status = child.wait().unwrap();
+    assert_eq!(status.signal(), Some(15), "{status}");
+    drop(asked);
+}
+
 fn set_mode(place: &Place, mode: u32) {
     let rights = std::fs::Permissions::from_mode(mode);
     std::fs::set_permissions(place.at("token"), rights).unwrap();
@@ -68,16 +89,16 @@ fn a_certificate_seals_every_protocol_for_those_who_trust_it() {
     let tls = ["--tls-cert", "certificate.pem", "--tls-key", "key.pem", "--durability", "none"];
     let mut server = Served::in_dir(place.path(), &tls);
     let load = |args: &[&str]| {
-        let command = &mut place.ours(&["load", &server.address, "--requests", "60"]);
+        let command = &mut place.ours(&["load", &server.address]);
         Ran::from(command.args(args).output().unwrap())
     };
     // The first that is closed is told of; later ones only once a second.
     load(&["--protocol", "v2"]).ended(1).one_error(&["ask", "stocks"]);
     let known = ["--tls", "--tls-ca", "certificate.pem", "--anyway"];
     for protocol in ["line", "v2", "resp"] {
-        load(&[&known[..], &["--protocol", protocol]].concat()).ended(0);
+        load(&[&known[..], &["--protocol", protocol, "--requests", "60"]].concat()).ended(0);
     }
-    let named = ["--tls-name", "localhost", "--protocol", "v2"];
+    let named = ["--tls-name", "localhost", "--protocol", "v2", "--requests", "60"];
     load(&[&known[..], &named].concat()).ended(0);
     let original = ["--protocol", "line", "--multiclient", "2", "--divide", "1000"];
     load(&[&known[..], &original].concat()).ended(0);

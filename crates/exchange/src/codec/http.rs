@@ -1,6 +1,7 @@
 //! HTTP, as much of it as watchers need: `GET /show`, `/metrics` and `/healthz`, on a connection
-//! that may stay open. A request with a body is refused and ends the connection, and so is one without
-//! `Authorization: Bearer TOKEN` where the server asks for a token.
+//! that may stay open, and `HEAD` of the same, which is answered without the page. A request with a
+//! body is refused and ends the connection, and so is one without `Authorization: Bearer TOKEN` where
+//! the server asks for a token.
 
 use super::{Ask, Form, LINE_MAX, Request, Step, put, put_line, without_return, words};
 use crate::answer::{Answer, Fault, Local};
@@ -15,7 +16,7 @@ pub(super) fn step(bytes: &[u8], token: Option<&Token>) -> Step {
         if bytes.len() < LINE_MAX {
             return Step::Need;
         }
-        return Step::Last(Request::fault(Fault::TooLong, Form::Http { keep: false }));
+        return Step::Last(Request::fault(Fault::TooLong, form(false, bytes)));
     };
     let mut lines = bytes[..used].split(|b| *b == b'\n').map(without_return);
     let mut first = lines.next().unwrap_or_default().split(|b| *b == b' ');
@@ -28,7 +29,8 @@ pub(super) fn step(bytes: &[u8], token: Option<&Token>) -> Step {
         let name = parts.next().unwrap_or_default();
         let value = parts.next().unwrap_or_default().trim_ascii();
         if name.eq_ignore_ascii_case(b"connection") {
-            keep = keep && !value.eq_ignore_ascii_case(b"close");
+            let mut options = value.split(|b| *b == b',').map(<[u8]>::trim_ascii);
+            keep = keep && !options.any(|option| option.eq_ignore_ascii_case(b"close"));
         } else if name.eq_ignore_ascii_case(b"content-length") {
             has_body |= value != b"0";
         } else if name.eq_ignore_ascii_case(b"transfer-encoding") {
@@ -42,15 +44,20 @@ pub(super) fn step(bytes: &[u8], token: Option<&Token>) -> Step {
     let ask = match (method, path) {
         _ if !known || has_body => Ask::Local(Local::Fault(Fault::Frame)),
         _ if !shown => Ask::Local(Local::Fault(Fault::Token)),
-        (Some(b"GET"), b"/show") => Ask::Show,
-        (Some(b"GET"), b"/metrics") => Ask::Metrics,
-        (Some(b"GET"), b"/healthz") => Ask::Health,
-        (Some(b"GET"), _) => Ask::Local(Local::NoPage),
+        (Some(b"GET" | b"HEAD"), b"/show") => Ask::Show,
+        (Some(b"GET" | b"HEAD"), b"/metrics") => Ask::Metrics,
+        (Some(b"GET" | b"HEAD"), b"/healthz") => Ask::Health,
+        (Some(b"GET" | b"HEAD"), _) => Ask::Local(Local::NoPage),
         _ => Ask::Local(Local::NoMethod),
     };
     keep &= known && !has_body && shown && !matches!(ask, Ask::Local(Local::NoMethod));
-    let request = Request::plain(ask, Form::Http { keep });
+    let request = Request::plain(ask, form(keep, bytes));
     if keep { Step::Got(used, request) } else { Step::Last(request) }
+}
+
+/// The form of the answer to a question that begins so.
+fn form(keep: bool, bytes: &[u8]) -> Form {
+    Form::Http { keep, page: !bytes.starts_with(b"HEAD ") }
 }
 
 /// Whether the value of an authorization shows the token.
@@ -74,7 +81,7 @@ fn head_len(bytes: &[u8]) -> Option<usize> {
     None
 }
 
-pub(super) fn encode(keep: bool, answer: &Answer, out: &mut Vec<u8>) {
+pub(super) fn encode(keep: bool, page: bool, answer: &Answer, out: &mut Vec<u8>) {
     let mut body = Vec::new();
     let status = match answer {
         Answer::Shown(shown) => {
@@ -98,7 +105,7 @@ pub(super) fn encode(keep: bool, answer: &Answer, out: &mut Vec<u8>) {
     let kind = "text/plain; charset=utf-8";
     let more = match &status[..3] {
         "401" => "WWW-Authenticate: Bearer\r\n",
-        "405" => "Allow: GET\r\n",
+        "405" => "Allow: GET, HEAD\r\n",
         _ => "",
     };
     let close = if keep { "" } else { "Connection: close\r\n" };
@@ -109,5 +116,7 @@ pub(super) fn encode(keep: bool, answer: &Answer, out: &mut Vec<u8>) {
             "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {len}\r\n{more}{close}\r\n"
         ),
     );
-    out.extend_from_slice(&body);
+    if page {
+        out.extend_from_slice(&body);
+    }
 }

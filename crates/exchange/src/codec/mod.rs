@@ -78,10 +78,12 @@ pub enum Form {
     Numbered(Option<u64>),
     /// RESP.
     Resp,
-    /// HTTP; whether the connection stays open.
+    /// HTTP.
     Http {
-        /// Whether it does.
+        /// Whether the connection stays open.
         keep: bool,
+        /// Whether the page itself is asked for, and not only what is said of it.
+        page: bool,
     },
 }
 
@@ -155,6 +157,8 @@ pub struct Session {
     dialect: Option<Dialect>,
     /// What the client has to show before anything else.
     token: Option<Token>,
+    /// It has shown it, in a protocol in which each request has to.
+    has_shown: bool,
     pending: Vec<u8>,
     has_more: bool,
     is_over: bool,
@@ -203,6 +207,11 @@ impl Session {
         self.pending.len()
     }
 
+    /// Whether the client has still to show the token for the first time.
+    pub fn is_asking(&self) -> bool {
+        self.token.is_some() && !self.has_shown
+    }
+
     /// Whether a protocol is known: whether the client has said anything that has a meaning.
     pub fn has_spoken(&self) -> bool {
         self.dialect.is_some()
@@ -221,6 +230,8 @@ impl Session {
                 Step::Skip(used) => at += used,
                 Step::Got(used, request) => {
                     (at, taken) = (at + used, taken + 1);
+                    // A request of HTTP without the token would be the last one.
+                    self.has_shown |= self.dialect == Some(Dialect::Http);
                     into(request);
                 }
                 Step::Opened(used, request) => {
@@ -278,7 +289,7 @@ pub fn encode(form: Form, settings: &Settings, answer: &Answer, out: &mut Vec<u8
         Form::Classic(side) => classic::encode(side, settings, answer, out),
         Form::Numbered(id) => numbered::encode(id, answer, out),
         Form::Resp => resp::encode(answer, out),
-        Form::Http { keep } => http::encode(keep, answer, out),
+        Form::Http { keep, page } => http::encode(keep, page, answer, out),
     }
 }
 

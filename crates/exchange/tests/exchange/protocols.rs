@@ -156,6 +156,27 @@ fn pages_are_served_and_bodies_are_not_read() {
     assert_eq!(status(body), "HTTP/1.1 400 Bad Request");
     assert_eq!(status("GET /show\r\n\r\n"), "HTTP/1.1 400 Bad Request");
     assert!(said(body.as_bytes()).ends_with("Bad Request\n"));
+    let closes = "GET /show HTTP/1.1\r\nConnection: TE, Close\r\n\r\n";
+    assert!(said(closes.as_bytes()).contains("\r\nConnection: close\r\n"));
+}
+
+#[test]
+fn the_head_of_a_page_is_told_without_the_page() {
+    let head = |page: &str| format!("HEAD /{page} HTTP/1.1\r\nHost: x\r\n\r\n");
+    let get = "GET /healthz HTTP/1.1\r\n\r\n";
+    let asked = head("healthz") + &head("show") + &head("other") + get;
+    let told = |status: &str, length: usize| {
+        format!(
+            "HTTP/1.1 {status}\r\nContent-Type: text/plain; charset=utf-8\r\n\
+             Content-Length: {length}\r\n\r\n"
+        )
+    };
+    let fine = told("200 OK", 7);
+    let expected =
+        format!("{fine}{}{}{fine}fine 1\n", told("200 OK", 28), told("404 Not Found", 10));
+    assert_eq!(said(asked.as_bytes()), expected);
+    let post = said(b"POST /show HTTP/1.1\r\n\r\n");
+    assert!(post.contains("\r\nAllow: GET, HEAD\r\n"), "{post}");
 }
 
 const TOKEN: &str = "correct-horse-battery";
@@ -201,6 +222,12 @@ fn a_token_is_shown_in_each_request_of_http_and_never_in_the_original_protocol()
         assert!(text.starts_with("HTTP/1.1 401 Unauthorized\r\n") && over, "{text}");
         assert!(text.contains("WWW-Authenticate: Bearer\r\n") && !text.contains("200"), "{text}");
     }
+    let mut session = Session::asking_for(Some(Token::new(TOKEN).unwrap()));
+    assert!(session.is_asking());
+    session.feed(&fine.as_bytes()[..9], 128, &mut |_| {});
+    assert!(session.is_asking(), "half a request shows nothing");
+    session.feed(&fine.as_bytes()[9..], 128, &mut |_| {});
+    assert!(!session.is_asking());
     assert_eq!(told("show\nbuy 1 1\n"), ("Token needed\n".to_owned(), true));
     assert_eq!(told("s"), ("Token needed\n".to_owned(), true));
 }

@@ -110,6 +110,24 @@ fn an_order_older_than_the_window_is_not_carried_out_again() {
 }
 
 #[test]
+fn an_order_that_a_log_holds_no_more_is_not_carried_out_again() {
+    let mut state = start();
+    let mut records = Vec::new();
+    for request in [3, 5, 8] {
+        records.extend(state.trade(&buy(7, 1), Some(&who("a", request))).1);
+    }
+    // The first one has been taken out of the log.
+    let mut again = State::new(state.exchange().clone(), state.seq());
+    records[1..].iter().for_each(|record| again.remember(record));
+    again.forget_older();
+    let mut ask = |client, request| again.trade(&buy(7, 1), Some(&who(client, request))).0;
+    assert_eq!(ask("a", 3), Answer::Stopped(Stop::TooOld));
+    assert_eq!(ask("a", 5), Answer::Done { left: COUNT_MAX - 2, seq: 2 });
+    assert_eq!(ask("a", 6), Answer::Done { left: COUNT_MAX - 4, seq: 4 });
+    assert_eq!(ask("b", 0), Answer::Done { left: COUNT_MAX - 5, seq: 5 });
+}
+
+#[test]
 fn the_list_is_of_one_moment_and_shared_until_the_next_order() {
     let mut state = start();
     let first = state.show();

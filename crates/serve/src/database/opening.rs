@@ -63,7 +63,7 @@ async fn begin(
     stock: &Path,
 ) -> Result<(Shown, bool), Closed> {
     check_server(client, durability).await?;
-    client.batch_execute("BEGIN").await?;
+    client.batch_execute(tables::BEGIN).await?;
     client.execute(tables::OPENING, &[]).await?;
     let is_there: bool = client.query_one(tables::IS_THERE, &[]).await?.try_get(0)?;
     if !is_there {

@@ -18,6 +18,12 @@
 /// The version of the tables.
 pub(super) const VERSION: i32 = 1;
 
+/// Begins to open the database. Nobody waits for it yet but who starts, so its steps have more time than
+/// orders: many stocks are filled in, and of several servers that start at once each waits for the one
+/// that does so.
+pub(super) const BEGIN: &str =
+    "BEGIN; SET LOCAL statement_timeout = '60s'; SET LOCAL lock_timeout = '60s'";
+
 /// What servers that open the same database at the same time wait for: one of them makes the tables.
 pub(super) const OPENING: &str = "SELECT pg_advisory_xact_lock(7310314285311648875)";
 

@@ -17,7 +17,7 @@ use ioloom_sys::net::{Reserve, Socket, is_of_one_connection, is_out_of_sockets};
 use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
 /// How long a read blocks while there is something to look at now and then.
@@ -30,31 +30,78 @@ const LINGER: Duration = Duration::from_secs(1);
 const STACK_BYTES: usize = 128 * 1024;
 const STACK_TLS_BYTES: usize = 512 * 1024;
 
-/// Sockets of threads that may be waiting in a read, so that a stop can end their reads.
+/// Sockets of threads that may be waiting for their clients, so that a stop can end that: at first
+/// their reads, and when the time of the stop is over their writes too.
 #[derive(Default)]
 struct Open {
-    sockets: Mutex<HashMap<usize, Arc<Socket>>>,
+    inside: Mutex<Inside>,
+    ended: Condvar,
+}
+
+#[derive(Default)]
+struct Inside {
+    sockets: HashMap<usize, Arc<Socket>>,
+    /// Threads that serve.
+    serving: usize,
+    /// The time of the stop is over.
+    is_late: bool,
 }
 
 impl Open {
+    fn lock(&self) -> MutexGuard<'_, Inside> {
+        self.inside.lock().expect("no panic under this lock")
+    }
+
     fn enter(&self, key: usize, socket: &Arc<Socket>, service: &Service) {
-        let mut sockets = self.sockets.lock().expect("no panic under this lock");
-        sockets.insert(key, Arc::clone(socket));
+        let mut inside = self.lock();
+        inside.sockets.insert(key, Arc::clone(socket));
         // A stop before this moment has not seen the socket.
         if service.is_stopping() {
             let _ = socket.end_reading();
         }
+        if inside.is_late {
+            let _ = socket.end_writing();
+        }
     }
 
     fn leave(&self, key: usize) {
-        self.sockets.lock().expect("no panic under this lock").remove(&key);
+        self.lock().sockets.remove(&key);
     }
 
     fn end_reading(&self) {
-        let sockets = self.sockets.lock().expect("no panic under this lock");
-        for socket in sockets.values() {
+        for socket in self.lock().sockets.values() {
             let _ = socket.end_reading();
         }
+    }
+
+    /// Ends writes too: who waits for a client that does not take its answers is done with it.
+    fn end_writing(&self) {
+        let mut inside = self.lock();
+        inside.is_late = true;
+        for socket in inside.sockets.values() {
+            let _ = socket.end_writing();
+        }
+    }
+
+    /// Waits until no thread serves any more, and ends writes when that takes longer than a stop may.
+    fn give_time(&self, limit: Duration) {
+        let is_on = |inside: &mut Inside| inside.serving > 0;
+        let waited = self.ended.wait_timeout_while(self.lock(), limit, is_on);
+        let is_late = waited.expect("no panic under this lock").1.timed_out();
+        if is_late {
+            self.end_writing();
+        }
+    }
+
+    /// A thread begins to serve.
+    fn begin(&self) {
+        self.lock().serving += 1;
+    }
+
+    /// A thread does not serve any more.
+    fn end(&self) {
+        self.lock().serving -= 1;
+        self.ended.notify_all();
     }
 }
 
@@ -111,6 +158,7 @@ fn serve(
         if !send_all(service, socket, &out, talk.active_ns)? {
             return Ok(true);
         }
+        talk.go_on(&out);
         if talk.speech.is_over() {
             talk.say_end()?;
             return linger(socket, &mut talk.buffer).map(|()| false);
@@ -195,13 +243,20 @@ impl<'a> Talk<'a> {
         });
         match self.speech.stage() {
             Stage::Still => self.begun_ns = 0,
-            has if has != had || !jobs.is_empty() => self.begun_ns = self.active_ns,
+            has if has.begins_after(had, !jobs.is_empty()) => self.begun_ns = self.active_ns,
             _ if passed(self.begun_ns, self.service.limits.request, self.active_ns) => {
                 return false;
             }
             _ => {}
         }
         true
+    }
+
+    /// Gives what the client has begun its whole time, once answers were sent: meanwhile nothing was read.
+    fn go_on(&mut self, sent: &[u8]) {
+        if self.begun_ns != 0 && !sent.is_empty() && self.speech.stage() == Stage::Request {
+            self.begun_ns = clock::monotonic_ns();
+        }
     }
 
     /// Says that nothing more comes, where the words of the connection have a way to say it.
@@ -299,17 +354,20 @@ pub(super) fn iterative(service: &Arc<Service>, ports: &[Port]) -> Result<(), Se
         added && waiter.wait(&mut ready, Some(Duration::ZERO)).is_ok() && !ready.is_empty()
     };
     let room = Room { service, open: &open, others_wait: Some(&someone_knocks) };
+    open.begin();
     std::thread::scope(|scope| {
         // The one thread may block in a read when the stop comes.
         let stopper = scope.spawn(|| {
             wait_for_stop(service, 1);
             open.end_reading();
+            open.give_time(service.limits.stop);
         });
         let ended = accept_all(service, ports, |socket, port| {
             room.attend(0, socket, &port.settings);
             Ok(())
         });
         service.stop();
+        open.end();
         stopper.join().expect("waiting does not panic");
         ended
     })
@@ -321,24 +379,22 @@ pub(super) fn thread_per_connection(
     ports: &[Port],
 ) -> Result<(), ServeError> {
     let open = Arc::new(Open::default());
-    let alive = Arc::new((Mutex::new(0usize), Condvar::new()));
     let stack_bytes = if service.is_sealed() { STACK_TLS_BYTES } else { STACK_BYTES };
     let mut key = 0;
     let ended = accept_all(service, ports, |socket, port| {
         key += 1;
         let (key, settings) = (key, port.settings);
-        *alive.0.lock().expect("no panic under this lock") += 1;
+        open.begin();
         let socket = Arc::new(Mutex::new(Some(socket)));
-        let (for_thread, service_too, open, alive_too) =
-            (Arc::clone(&socket), Arc::clone(service), Arc::clone(&open), Arc::clone(&alive));
+        let (for_thread, service_too, open_too) =
+            (Arc::clone(&socket), Arc::clone(service), Arc::clone(&open));
         let spawned = std::thread::Builder::new().stack_size(stack_bytes).spawn(move || {
             let socket = for_thread.lock().expect("no panic under this lock").take();
             if let Some(socket) = socket {
-                let room = Room { service: &service_too, open: &open, others_wait: None };
+                let room = Room { service: &service_too, open: &open_too, others_wait: None };
                 room.attend(key, socket, &settings);
             }
-            *alive_too.0.lock().expect("no panic under this lock") -= 1;
-            alive_too.1.notify_all();
+            open_too.end();
         });
         if spawned.is_err() {
             // No thread for it: it is told so, and the others go on.
@@ -347,14 +403,12 @@ pub(super) fn thread_per_connection(
             }
             service.counts.turned_away.fetch_add(1, Ordering::Relaxed);
             service.leave();
-            *alive.0.lock().expect("no panic under this lock") -= 1;
+            open.end();
         }
         Ok(())
     });
     open.end_reading();
-    let guard = alive.0.lock().expect("no panic under this lock");
-    let wait = alive.1.wait_timeout_while(guard, service.limits.stop, |alive| *alive > 0);
-    drop(wait.expect("no panic under this lock"));
+    open.give_time(service.limits.stop);
     ended
 }
 
@@ -413,8 +467,11 @@ pub(super) fn pool(service: &Arc<Service>, ports: &[Port]) -> Result<(), ServeEr
                 while let Some((socket, settings)) = buffer.remove(service) {
                     room.attend(number, socket, &settings);
                 }
+                open.end();
             };
+            open.begin();
             if let Err(reason) = builder.spawn_scoped(scope, worker) {
+                open.end();
                 service.stop();
                 ended = Err(ServeError::System { operation: "start a thread", reason });
                 break;
@@ -435,6 +492,7 @@ pub(super) fn pool(service: &Arc<Service>, ports: &[Port]) -> Result<(), ServeEr
         drop(buffer.waiting.lock().expect("no panic under this lock"));
         buffer.changed.notify_all();
         open.end_reading();
+        open.give_time(service.limits.stop);
         ended
     })
 }

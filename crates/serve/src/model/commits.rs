@@ -56,8 +56,10 @@ pub(super) struct Commits {
     from_thread: Receiver<Result<Committed, Broken>>,
     thread: Option<JoinHandle<()>>,
     batches: VecDeque<Batch>,
-    /// The newest number that came back.
+    /// The newest number that came back from the thread.
     committed: u64,
+    /// The newest number that is known to be safe.
+    safe: u64,
     /// The memory of a batch that has left.
     spare: Batch,
     /// Connections that asked while the latest commit was under way.
@@ -81,6 +83,7 @@ impl Commits {
             thread: Some(thread),
             batches: VecDeque::new(),
             committed: 0,
+            safe: 0,
             spare: Batch::default(),
             rivals: 0,
             takes_ns: 0,
@@ -88,23 +91,29 @@ impl Commits {
     }
 
     /// Notes that so many connections asked in a turn that had not asked in the one before, and tells
-    /// whether the commit of this turn is better handed over. What is put by already must come back
-    /// first, so then it always is.
-    pub(super) fn takes(&mut self, others: usize) -> bool {
+    /// whether the commit of this turn, whose answers rest on `seq`, is better handed over. What is put
+    /// by already must come back first, so then it always is.
+    pub(super) fn takes(&mut self, seq: u64, others: usize) -> bool {
         if !self.batches.is_empty() {
             self.rivals += others;
             return true;
         }
         // Those who asked while the loop was committing by itself come in one turn.
         self.rivals = self.rivals.max(others);
-        let takes = self.rivals >= RIVALS_MIN && self.takes_ns >= LONG_NS;
+        let is_long = self.rivals >= RIVALS_MIN && self.takes_ns >= LONG_NS;
+        // What only lists has nothing to wait for.
+        let takes = is_long && seq > self.safe;
         self.rivals = 0;
         takes
     }
 
-    /// Notes how long a commit took.
-    pub(super) fn took(&mut self, took_ns: u64) {
-        self.takes_ns = (self.takes_ns * (LATEST - 1) + took_ns) / LATEST;
+    /// Notes how long it took until everything up to `seq` was safe. What was safe before says nothing of
+    /// commits: else a few lists between would make them look short.
+    pub(super) fn took(&mut self, seq: u64, took_ns: u64) {
+        if seq > self.safe {
+            self.safe = seq;
+            self.takes_ns = (self.takes_ns * (LATEST - 1) + took_ns) / LATEST;
+        }
     }
 
     /// Memory for a batch.
@@ -123,7 +132,7 @@ impl Commits {
         while let Ok(back) = self.from_thread.try_recv() {
             let Committed { seq, took_ns } = back?;
             self.committed = seq;
-            self.took(took_ns);
+            self.took(seq, took_ns);
         }
         let is_safe = self.batches.front().is_some_and(|batch| batch.seq <= self.committed);
         Ok(if is_safe { self.batches.pop_front() } else { None })
@@ -166,18 +175,19 @@ fn work(
 
 #[cfg(test)]
 mod tests {
+    use super::super::event_loop::{Carrier, EventLoop, Incoming};
     use super::super::{Port, run};
     use super::*;
-    use crate::choice::{Durability, Model, Sharing, ShowMode};
-    use crate::journal::Journal;
-    use crate::limits::Limits;
-    use crate::service::Made;
-    use crate::sharing;
+    use crate::choice::Model;
     use crate::store::{Store, StoreError};
-    use ioloom_exchange::{Exchange, Record, Settings, State};
-    use ioloom_sys::net::{Listener, Waker};
+    use ioloom_exchange::{Record, Settings};
+    use ioloom_sys::net::wait::{Interest, Level, Ready, Waiter};
+    use ioloom_sys::net::{Listener, Socket};
     use std::io::{Read, Write};
     use std::net::{SocketAddr, TcpStream};
+    use std::os::fd::AsFd;
+    use std::sync::atomic::AtomicUsize;
+    use std::sync::atomic::Ordering::SeqCst;
     use std::sync::{Condvar, Mutex};
     use std::time::Duration;
 
@@ -188,6 +198,7 @@ mod tests {
             thread: None,
             batches: VecDeque::new(),
             committed: 0,
+            safe: 0,
             spare: Batch::default(),
             rivals: 0,
             takes_ns: 0,
@@ -199,7 +210,7 @@ mod tests {
         let mut commits = without_thread();
         commits.takes_ns = LONG_NS;
         for others in [0, 1, RIVALS_MIN - 1, 0] {
-            assert!(!commits.takes(others), "{others}");
+            assert!(!commits.takes(1, others), "{others}");
         }
     }
 
@@ -207,31 +218,42 @@ mod tests {
     fn many_who_ask_meanwhile_have_it_handed_over_and_it_stays_so_while_they_do() {
         let mut commits = without_thread();
         commits.takes_ns = LONG_NS;
-        assert!(commits.takes(RIVALS_MIN));
+        assert!(commits.takes(1, RIVALS_MIN));
         let batch = commits.batch();
         commits.put_by(batch, 7);
         // Few in each turn, but enough while the commit is under way.
         for _ in 0..RIVALS_MIN {
-            assert!(commits.takes(1), "what is put by comes back first");
+            assert!(commits.takes(1, 1), "what is put by comes back first");
         }
         commits.batches.clear();
-        assert!(commits.takes(0), "so many asked while the latest was under way");
-        assert!(!commits.takes(0), "and nobody since");
+        assert!(commits.takes(1, 0), "so many asked while the latest was under way");
+        assert!(!commits.takes(1, 0), "and nobody since");
     }
 
     #[test]
     fn commits_that_are_over_soon_stay_with_the_loop_and_one_long_one_changes_nothing() {
         let mut commits = without_thread();
-        commits.took(LONG_NS);
-        assert!(!commits.takes(2 * RIVALS_MIN), "one");
-        for _ in 0..50 {
-            commits.took(2 * LONG_NS);
+        commits.took(1, LONG_NS);
+        assert!(!commits.takes(200, 2 * RIVALS_MIN), "one");
+        for seq in 2..50 {
+            commits.took(seq, 2 * LONG_NS);
         }
-        assert!(commits.takes(2 * RIVALS_MIN), "all of late");
-        for _ in 0..50 {
-            commits.took(LONG_NS / 2);
+        assert!(commits.takes(200, 2 * RIVALS_MIN), "all of late");
+        for seq in 50..100 {
+            commits.took(seq, LONG_NS / 2);
         }
-        assert!(!commits.takes(2 * RIVALS_MIN), "none of late");
+        assert!(!commits.takes(200, 2 * RIVALS_MIN), "none of late");
+    }
+
+    #[test]
+    fn lists_between_commits_neither_make_them_look_short_nor_are_handed_over() {
+        let mut commits = without_thread();
+        for seq in 1..50 {
+            commits.took(seq, 2 * LONG_NS);
+            (0..20).for_each(|_| commits.took(seq, 0));
+        }
+        assert!(!commits.takes(49, 2 * RIVALS_MIN), "all of it is safe");
+        assert!(commits.takes(50, 2 * RIVALS_MIN));
     }
 
     #[test]
@@ -294,32 +316,6 @@ mod tests {
         }
     }
 
-    fn service(store: Gated) -> Arc<Service> {
-        let stocks = Exchange::from_text("1 1000 100\n").unwrap();
-        let journal = Arc::new(Journal::new(0, Some(Box::new(store)), Durability::Group));
-        let state = State::new(stocks.clone(), 0);
-        let (sharing, show) = (Sharing::Global, ShowMode::Atomic);
-        let strategy = sharing::make(sharing, show, state, &journal, 1, Duration::ZERO).unwrap();
-        let made = Made {
-            limits: Limits::default(),
-            model: Model::Epoll,
-            sharing,
-            show,
-            durability: Durability::Group,
-            store: "gated".to_owned(),
-            strategy,
-            journal,
-            wakers: (0..2).map(|_| Arc::new(Waker::new().unwrap())).collect(),
-            loops: 1,
-            token: None,
-            identity: None,
-            tell: None,
-            service_time: Duration::ZERO,
-            on_idle: Box::new(|| {}),
-        };
-        Arc::new(Service::new(made, Settings::default(), &stocks))
-    }
-
     fn client(address: SocketAddr) -> TcpStream {
         let stream = TcpStream::connect(address).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
@@ -336,22 +332,29 @@ mod tests {
         String::from_utf8_lossy(&bytes[..count]).into_owned()
     }
 
-    #[test]
-    fn the_loop_serves_others_while_a_commit_that_was_handed_over_is_under_way() {
+    /// A server whose store waits, with a listener and where that is.
+    fn gated() -> (Arc<Gate>, Arc<Service>, Port, SocketAddr) {
         let gate = Arc::new(Gate::default());
-        let service = service(Gated(Arc::clone(&gate)));
+        let service = Service::before(Box::new(Gated(Arc::clone(&gate))));
         let listener = Listener::bind("127.0.0.1:0".parse().unwrap(), 64, false).unwrap();
         let address = listener.address().unwrap();
-        let ports = vec![vec![Port { listener, settings: Settings::default() }]];
-        let served = Arc::clone(&service);
-        let server = std::thread::spawn(move || run(Model::Epoll, &served, ports));
+        (gate, service, Port { listener, settings: Settings::default() }, address)
+    }
 
+    /// A client whose order is safe, and others whose orders are with the thread, which waits at the
+    /// gate; so is what `also` asks for.
+    fn handed_over(
+        gate: &Gate,
+        address: SocketAddr,
+        also: impl FnOnce(),
+    ) -> (TcpStream, Vec<TcpStream>) {
         let mut first = client(address);
         buy(&mut first);
         gate.came(1);
         // The loop commits by itself, so these wait for it and come in one turn.
         let mut rivals: Vec<TcpStream> = (0..RIVALS_MIN).map(|_| client(address)).collect();
         rivals.iter_mut().for_each(buy);
+        also();
         // A commit is long when the loop has waited for it so long that one counts for all of late.
         let began_ns = clock::monotonic_ns();
         while clock::monotonic_ns() - began_ns < 2 * LATEST * LONG_NS {
@@ -360,10 +363,22 @@ mod tests {
         gate.let_through(1);
         assert_eq!(answer(&mut first), ":999\r\n");
         gate.came(2);
-        // Nobody lets the second one through before another client has its answers.
-        let mut other = client(address);
+        (first, rivals)
+    }
+
+    fn health(other: &mut TcpStream) {
         other.write_all(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
-        assert!(answer(&mut other).contains("durability group"), "the loop stands still");
+        assert!(answer(other).contains("durability group"), "the loop stands still");
+    }
+
+    #[test]
+    fn the_loop_serves_others_while_a_commit_that_was_handed_over_is_under_way() {
+        let (gate, service, port, address) = gated();
+        let served = Arc::clone(&service);
+        let server = std::thread::spawn(move || run(Model::Epoll, &served, vec![vec![port]]));
+        let (mut first, mut rivals) = handed_over(&gate, address, || {});
+        // Nobody lets the second one through before another client has its answers.
+        health(&mut client(address));
         buy(&mut first);
         gate.let_through(3);
         let mut left: Vec<String> = rivals.iter_mut().map(answer).collect();
@@ -376,5 +391,58 @@ mod tests {
         service.stop();
         server.join().unwrap().unwrap();
         assert_eq!(service.journal.latest(), 2 + RIVALS_MIN as u64);
+    }
+
+    /// Counts waits, and never looks twice.
+    struct Counted(Level, Arc<AtomicUsize>);
+
+    impl Waiter for Counted {
+        fn add(&mut self, fd: &dyn AsFd, token: usize, interest: Interest) -> io::Result<()> {
+            self.0.add(fd, token, interest)
+        }
+        fn change(&mut self, fd: &dyn AsFd, token: usize, interest: Interest) -> io::Result<()> {
+            self.0.change(fd, token, interest)
+        }
+        fn remove(&mut self, fd: &dyn AsFd) -> io::Result<()> {
+            self.0.remove(fd)
+        }
+        fn wait(&mut self, ready: &mut Vec<Ready>, timeout: Option<Duration>) -> io::Result<()> {
+            self.1.fetch_add(1, SeqCst);
+            self.0.wait(ready, timeout)
+        }
+    }
+
+    #[test]
+    fn a_client_that_goes_while_its_answers_are_put_by_keeps_the_loop_from_nothing() {
+        let (gate, service, port, address) = gated();
+        let (served, waits) = (Arc::clone(&service), Arc::new(AtomicUsize::new(0)));
+        let counts = Arc::clone(&waits);
+        let server = std::thread::spawn(move || {
+            let counted = Counted(Level::new().unwrap(), counts);
+            let incoming = Incoming::Own(vec![port]);
+            EventLoop::new(&served, 0, Box::new(counted), incoming, Carrier::Inline)?.run()
+        });
+        let rude = Socket::connect(address).unwrap();
+        rude.set_reset_on_close().unwrap();
+        let say = || assert!(rude.send(b"*1\r\n$4\r\nSHOW\r\n").is_ok());
+        let (first, mut rivals) = handed_over(&gate, address, say);
+        // It goes on asking, which the loop notes and does not read, and then it has gone.
+        say();
+        let mut other = client(address);
+        health(&mut other);
+        drop(rude);
+        health(&mut other);
+        let before = waits.load(SeqCst);
+        // However long this is, a loop that sleeps waits a few times and one that does not thousands.
+        std::thread::sleep(Duration::from_millis(300));
+        let during = waits.load(SeqCst) - before;
+        assert!(during < 50, "{during} waits");
+        gate.let_through(9);
+        rivals.iter_mut().for_each(|rival| assert!(answer(rival).starts_with(':')));
+        health(&mut other);
+        assert_eq!(service.counts.open.load(SeqCst), RIVALS_MIN + 2, "it is closed");
+        drop((first, other));
+        service.stop();
+        server.join().unwrap().unwrap();
     }
 }

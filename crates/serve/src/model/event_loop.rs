@@ -27,6 +27,8 @@ const BUFFER_BYTES: usize = 64 * 1024;
 const ACCEPT_MAX: usize = 256;
 /// How often it is looked for connections that took too long.
 const LOOK: Duration = Duration::from_millis(500);
+/// What is waited for while jobs are away.
+const NOTHING: Interest = Interest { read: false, write: false };
 const WAKER: usize = 0;
 /// Tokens below are the waker and the listeners.
 const CONNECTIONS: usize = 8;
@@ -92,6 +94,8 @@ pub(super) struct EventLoop<'a> {
     queue: Vec<usize>,
     /// Listeners that may hold more connections than were taken.
     more_to_accept: Vec<usize>,
+    /// The same, but there is no descriptor for one: to be looked at again now and then.
+    starved: Vec<usize>,
     jobs: Vec<Job>,
     buffer: Vec<u8>,
     scratch: Vec<u8>,
@@ -151,6 +155,7 @@ impl<'a> EventLoop<'a> {
             turn: Vec::new(),
             queue: Vec::new(),
             more_to_accept: Vec::new(),
+            starved: Vec::new(),
             jobs: Vec::new(),
             buffer: vec![0; BUFFER_BYTES],
             scratch: Vec::new(),
@@ -221,6 +226,12 @@ impl<'a> EventLoop<'a> {
                     accept.push(event.token - 1);
                 }
             } else if let Some(slot) = self.slots[event.token - CONNECTIONS].as_mut() {
+                if slot.is_away && slot.connection.interest == NOTHING && !self.waiter.is_by_edge()
+                {
+                    // It has gone, which would be told again until its answers are back.
+                    let _ = self.waiter.remove(&slot.connection.socket);
+                    continue;
+                }
                 if event.can_read {
                     slot.connection.set_readable();
                 }
@@ -249,9 +260,11 @@ impl<'a> EventLoop<'a> {
                 Err(e) if is_out_of_sockets(&e) => {
                     let listener = &port.listener;
                     let turned = self.reserve.as_mut().is_some_and(|r| r.turn_away(listener));
-                    // By edge nobody tells of those who wait behind.
-                    if turned && self.waiter.is_by_edge() {
-                        break;
+                    // By edge nobody tells of those who wait behind, or again of this one.
+                    match self.waiter.is_by_edge() {
+                        true if turned => break,
+                        true => self.starved.push(at),
+                        false => {}
                     }
                     return;
                 }
@@ -357,7 +370,7 @@ impl<'a> EventLoop<'a> {
         }
         let Ok(seq) = self.service.carry_out(jobs) else { return false };
         let others = self.note_turn(jobs);
-        if seq != 0 && self.commits.as_mut().is_some_and(|commits| commits.takes(others)) {
+        if seq != 0 && self.commits.as_mut().is_some_and(|commits| commits.takes(seq, others)) {
             return self.put_by(jobs, turn, seq);
         }
         let began_ns = clock::monotonic_ns();
@@ -365,7 +378,7 @@ impl<'a> EventLoop<'a> {
             return false;
         }
         if let Some(commits) = self.commits.as_mut().filter(|_| seq != 0) {
-            commits.took(clock::monotonic_ns() - began_ns);
+            commits.took(seq, clock::monotonic_ns() - began_ns);
         }
         self.service.count(jobs);
         self.write_all(jobs, turn);
@@ -481,7 +494,7 @@ impl<'a> EventLoop<'a> {
     fn settle(&mut self, at: usize) {
         let Some(slot) = self.slots[at].as_mut() else { return };
         let connection = &mut slot.connection;
-        let mut wanted = Interest { read: false, write: false };
+        let mut wanted = NOTHING;
         if !slot.is_away {
             match connection.next(self.service, self.now_ns) {
                 Next::Close => return self.close(at),
@@ -523,10 +536,12 @@ impl<'a> EventLoop<'a> {
             return;
         }
         self.looked_ns = self.now_ns;
+        self.more_to_accept.append(&mut self.starved);
         for at in 0..self.slots.len() {
-            let overdue = self.slots[at]
-                .as_ref()
-                .is_some_and(|slot| slot.connection.is_overdue(self.service, self.now_ns));
+            // Who waits for its jobs to be closed was cut before.
+            let overdue = self.slots[at].as_ref().is_some_and(|slot| {
+                !slot.is_dead && slot.connection.is_overdue(self.service, self.now_ns)
+            });
             if overdue {
                 self.service.counts.cut.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
                 self.close(at);

@@ -152,8 +152,8 @@ async fn attend(
     let mut begun = (speech.stage() != Stage::Still).then(Instant::now);
     let mut stopping = false;
     loop {
-        let mut read_on = !speech.has_more();
-        if read_on && !stopping {
+        let reads = !speech.has_more();
+        if reads && !stopping {
             let idle = (!limits.idle.is_zero()).then(|| Instant::now() + limits.idle);
             let request = begun.map(|begun| begun + limits.request);
             match wait(&stream, &mut told, request.or(idle)).await? {
@@ -164,15 +164,15 @@ async fn attend(
         }
         let mut out = Vec::new();
         let had = speech.stage();
-        let step = step(service, &stream, settings, &mut speech, &mut out, &mut read_on)?;
+        let (step, is_dry) = step(service, &stream, settings, &mut speech, &mut out, reads)?;
         match speech.stage() {
             Stage::Still => begun = None,
-            has if has != had || step == Step::Answered => begun = Some(Instant::now()),
+            has if has.begins_after(had, step == Step::Answered) => begun = Some(Instant::now()),
             _ if begun.is_some_and(|begun| begun.elapsed() > limits.request) => return Ok(true),
             _ => {}
         }
         // At a stop everything that has arrived is answered, and nothing else.
-        let is_over = speech.is_over() || (stopping && !read_on && !speech.has_more());
+        let is_over = speech.is_over() || (stopping && is_dry && !speech.has_more());
         let has_ended = step == Step::End || (speech.has_ended() && !speech.has_more());
         if is_over || has_ended {
             speech.end(&mut out);
@@ -182,6 +182,10 @@ async fn attend(
         }
         if has_ended {
             return Ok(false);
+        }
+        // While answers were sent nothing was read.
+        if !out.is_empty() && speech.stage() == Stage::Request {
+            begun = Some(Instant::now());
         }
         if is_over {
             return linger(stream).await.map(|()| false);
@@ -206,22 +210,22 @@ enum Step {
     Failed,
 }
 
-/// Reads once, if `read_on`, and answers. Afterwards `read_on` is false if there was nothing to read.
+/// Reads once, if `reads`, and answers. Tells whether there was nothing to read.
 fn step(
     service: &Service,
     stream: &TcpStream,
     settings: &Settings,
     speech: &mut Speech,
     out: &mut Vec<u8>,
-    read_on: &mut bool,
-) -> io::Result<Step> {
+    reads: bool,
+) -> io::Result<(Step, bool)> {
     let mut buffer = [0; BUFFER_BYTES];
-    let mut read = 0;
-    if *read_on {
+    let (mut read, mut is_dry) = (0, false);
+    if reads {
         match stream.try_read(&mut buffer) {
-            Ok(0) => return Ok(Step::End),
+            Ok(0) => return Ok((Step::End, true)),
             Ok(n) => read = n,
-            Err(e) if e.kind() == io::ErrorKind::WouldBlock => *read_on = false,
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => is_dry = true,
             Err(e) => return Err(e),
         }
     }
@@ -236,7 +240,7 @@ fn step(
         service.answer(&mut jobs)
     };
     if answered.is_err() {
-        return Ok(Step::Failed);
+        return Ok((Step::Failed, is_dry));
     }
     for job in jobs {
         if let Some(answer) = &job.answer {
@@ -244,7 +248,7 @@ fn step(
         }
     }
     speech.seal(out, 0);
-    Ok(step)
+    Ok((step, is_dry))
 }
 
 /// Sends everything; false if the client takes too long.

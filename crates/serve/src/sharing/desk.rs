@@ -24,7 +24,7 @@ pub(super) fn hand_over(
     jobs: &mut Vec<Job>,
     send: impl FnOnce(Vec<Job>, Arc<Desk>) -> bool,
 ) -> Result<(), Broken> {
-    if !jobs.iter_mut().any(Job::is_open) {
+    if !jobs.iter().any(Job::asks) {
         return Ok(());
     }
     let desk = DESK.with(Arc::clone);

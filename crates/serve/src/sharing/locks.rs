@@ -71,6 +71,12 @@ impl Named {
         Self { parts: parts.into_iter().map(Mutex::new).collect(), hasher }
     }
 
+    /// What is known of an order.
+    pub(super) fn seen(&self, who: &Who) -> Seen {
+        let part = &self.parts[part_of(&self.hasher, &who.client)];
+        part.lock().expect("no panic under this lock").seen(who)
+    }
+
     /// Carries out an order once; `trade` tells how it ended, with a number in the log.
     pub(super) fn once(&self, who: &Who, trade: impl FnOnce() -> Kept) -> Answer {
         let part = &self.parts[part_of(&self.hasher, &who.client)];
@@ -172,7 +178,7 @@ impl<L: Lock> Locks<L> {
 impl<L: Lock> Strategy for Locks<L> {
     fn answer(&self, jobs: &mut Vec<Job>, journal: &Journal) -> Result<u64, Broken> {
         for job in jobs {
-            if job.is_open() {
+            if job.is_open(|who| self.named.seen(who)) {
                 job.answer = Some(self.answer_one(job));
             }
         }

@@ -18,7 +18,7 @@ use crate::choice::{Sharing, ShowMode};
 use crate::error::ServeError;
 use crate::journal::{Broken, Journal};
 use ioloom_exchange::{
-    Answer, Ask, Exchange, Kept, Order, Record, Refused, Request, State, Stop, Who,
+    Answer, Ask, Exchange, Kept, Order, Record, Refused, Request, Seen, State, Stop, Who,
 };
 use ioloom_sys::clock;
 use std::sync::{Arc, Mutex, RwLock};
@@ -38,16 +38,27 @@ pub(crate) struct Job {
 }
 
 impl Job {
-    /// Whether the exchange has to answer it, and in time; else the answer is set.
-    fn is_open(&mut self) -> bool {
-        if self.answer.is_some() || !matches!(self.request.ask, Ask::Trade(_) | Ask::Show) {
+    /// Whether the exchange has to answer it.
+    fn asks(&self) -> bool {
+        self.answer.is_none() && matches!(self.request.ask, Ask::Trade(_) | Ask::Show)
+    }
+
+    /// Whether the exchange has to answer it, and in time; else the answer is set. `seen` tells what is
+    /// known of an order: one that was answered before has that answer, however late it is repeated,
+    /// since `late` would say that it was not carried out.
+    fn is_open(&mut self, seen: impl FnOnce(&Who) -> Seen) -> bool {
+        if !self.asks() {
             return false;
         }
-        if self.due_ns != 0 && clock::monotonic_ns() > self.due_ns {
-            self.answer = Some(Answer::Stopped(Stop::Late));
-            return false;
+        if self.due_ns == 0 || clock::monotonic_ns() <= self.due_ns {
+            return true;
         }
-        true
+        self.answer = Some(match self.request.who.as_ref().map_or(Seen::New, seen) {
+            Seen::New => Answer::Stopped(Stop::Late),
+            Seen::Before(kept) => kept.into(),
+            Seen::TooOld => Answer::Stopped(Stop::TooOld),
+        });
+        false
     }
 }
 
@@ -140,7 +151,7 @@ impl Alone {
     fn answer(&mut self, jobs: &mut [Job], journal: &Journal) -> u64 {
         let (state, keeps) = (&mut self.state, journal.keeps());
         for job in jobs {
-            if !job.is_open() {
+            if !job.is_open(|who| state.clients().seen(who)) {
                 continue;
             }
             spend(self.held);

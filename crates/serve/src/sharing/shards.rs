@@ -193,7 +193,7 @@ impl Shards {
     fn answer_run(&self, jobs: &mut [Job]) {
         let mut parcels = Vec::new();
         for (at, job) in jobs.iter_mut().enumerate() {
-            if !job.is_open() {
+            if !job.is_open(|who| self.named.seen(who)) {
                 continue;
             }
             match (job.request.ask, &job.request.who) {

@@ -80,7 +80,7 @@ pub(crate) fn open(
     if is_new {
         make::make(kind, path, &Beginning { stocks, file_hash })?;
     }
-    let (store, state) = match kind {
+    let (store, mut state) = match kind {
         StoreKind::Sqlite => sqlite::open(path, durability),
         StoreKind::Redb => redb::open(path),
         StoreKind::Fjall => fjall::open(path, durability),
@@ -88,6 +88,9 @@ pub(crate) fn open(
             log::open(kind, path, durability)
         }
     }?;
+    if state.seq() > ORDERS_KEPT {
+        state.forget_older();
+    }
     let store = Box::new(Seam { store, path: path.to_owned() });
     Ok(Opened { store, state, is_new })
 }

@@ -74,6 +74,11 @@ pub(super) fn open(
     path: &Path,
     durability: Durability,
 ) -> Result<(Box<dyn Store>, State), StoreError> {
+    let (store, state) = reopen(path, durability)?;
+    Ok((Box::new(store), state))
+}
+
+fn reopen(path: &Path, durability: Durability) -> Result<(Sqlite, State), StoreError> {
     let fail = |operation, reason: String| StoreError {
         operation,
         path: path.to_owned(),
@@ -91,8 +96,9 @@ pub(super) fn open(
     let connection = opened.map_err(|e| fail("open", e.to_string()))?;
     let loaded = load(&connection).map_err(|e| fail("read", e.to_string()))?;
     let (state, proof) = loaded.map_err(|damage| fail("read", damage.to_owned()))?;
-    let (path, trimmed) = (path.to_owned(), state.seq());
-    Ok((Box::new(Sqlite { connection, path, proof, synchronous, trimmed }), state))
+    // By the number and not by what this run adds: many short runs trim as one long one does.
+    let (path, trimmed) = (path.to_owned(), state.seq() - state.seq() % TRIM_EVERY);
+    Ok((Sqlite { connection, path, proof, synchronous, trimmed }, state))
 }
 
 /// Every commit is synced.
@@ -185,7 +191,7 @@ impl Sqlite {
                 transaction
                     .prepare_cached("DELETE FROM orders WHERE seq <= ?")?
                     .execute([old as i64])?;
-                self.trimmed = latest;
+                self.trimmed = latest - latest % TRIM_EVERY;
             }
         }
         transaction.commit()
@@ -248,4 +254,31 @@ fn record(row: &Row<'_>) -> rusqlite::Result<Option<Record>> {
     let record = Record { order, kept, who };
     let is_whole = row.get::<_, u32>(8)? == order_sum(&record);
     Ok(is_whole.then_some(record))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ioloom_exchange::Exchange;
+
+    #[test]
+    fn many_short_runs_take_old_orders_out_as_one_long_one_does() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("store");
+        let stocks = Exchange::from_text("1 0 1\n").unwrap();
+        make(&path, &Beginning { stocks: &stocks, file_hash: 0 }).unwrap();
+        let order = Order::new(Side::Sell, 1, 1).unwrap();
+        let mut trimmed = Vec::new();
+        for _ in 0..3 {
+            let (mut store, mut state) = reopen(&path, Durability::Os).unwrap();
+            let orders = TRIM_EVERY / 2 - 1;
+            let records: Vec<Record> =
+                (0..orders).filter_map(|_| state.trade(&order, None).1).collect();
+            for batch in records.chunks(5000) {
+                store.commit(batch).unwrap();
+            }
+            trimmed.push(store.trimmed);
+        }
+        assert_eq!(trimmed, [0, 0, TRIM_EVERY]);
+    }
 }

@@ -117,6 +117,11 @@ impl Bench {
         self.stop.stop();
     }
 
+    /// Whether the server has ended by itself.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.thread.as_ref().is_none_or(JoinHandle::is_finished)
+    }
+
     /// Stops the server and gives its directory back.
     pub(crate) fn end(mut self) -> (TempDir, Ended) {
         self.stop.stop();

@@ -413,6 +413,25 @@ fn a_database_that_does_not_answer_holds_nobody_up() {
     }
 }
 
+/// Of two servers that start at once the second waits for the first, longer than an order would.
+#[test]
+fn a_start_waits_for_whoever_opens_the_same_database() {
+    let Some(postgres) = Postgres::start(&[]) else { return };
+    let _beside = without_crowds();
+    let words = postgres.database("held");
+    std::thread::scope(|scope| {
+        let holds = "SELECT pg_advisory_xact_lock(7310314285311648875), pg_sleep(2)";
+        let holder = scope.spawn(|| postgres.sql("held", holds));
+        let locks = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'";
+        while postgres.sql("held", locks) == "0" && !holder.is_finished() {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        let bench = bench(Model::Epoll, &words);
+        assert_eq!(named(&bench).ask("1 BUY 1 1"), "1 OK 999 1\n");
+        holder.join().unwrap();
+    });
+}
+
 /// Without the database a server says so, answers that it is busy, and ends with an error of its own.
 #[test]
 fn a_server_without_its_database_says_so() {

@@ -1,9 +1,10 @@
 //! What well-behaved clients of each protocol see, the same under every model.
 
-use crate::bench::{Bench, Client, every_model, sharings};
+use crate::bench::{Bench, Client, every_model, sharings, short_limits};
 use crate::conversation::{every_protocol, pipelined};
 use ioloom_exchange::Token;
 use ioloom_serve::{Durability, Model, Sharing, ShowMode, held_refusal};
+use std::io::Write;
 use std::time::{Duration, Instant};
 
 #[test]
@@ -60,6 +61,52 @@ fn who_does_not_show_the_token_is_not_served() {
         known.say(format!("HELLO stock/2 token={token}\n1 BUY 1 1\n2 EXIT\n"));
         assert_eq!(known.rest(), "HELLO stock/2 window=128\n1 OK 999 1\n2 BYE\n", "{model}");
     });
+}
+
+#[test]
+fn who_does_not_show_the_token_in_time_keeps_no_place() {
+    every_model(|model| {
+        let token = "correct-horse-battery";
+        let bench = Bench::with(model, |config| config.token = Token::new(token).ok());
+        let mut silent = bench.client();
+        assert_eq!(silent.rest(), "", "{model}");
+        drop(silent);
+        let mut talks = Client::new(bench.address);
+        let is_cut = (0..200).any(|_| {
+            std::thread::sleep(Duration::from_millis(30));
+            talks.stream.write_all(b"*1\r\n$4\r\nPING\r\n").is_err()
+        });
+        assert!(is_cut, "{model}");
+        drop(talks);
+        let mut known = Client::new(bench.address);
+        assert_eq!(
+            known.ask(&format!("HELLO stock/2 token={token}")),
+            "HELLO stock/2 window=128\n"
+        );
+        // Who has shown it may be silent for longer.
+        std::thread::sleep(short_limits().request * 2);
+        assert_eq!(known.ask("1 BUY 1 1"), "1 OK 999 1\n", "{model}");
+    });
+}
+
+/// `late` would say that it was not carried out, and it was.
+#[test]
+fn an_order_that_is_repeated_too_late_has_the_answer_that_it_had() {
+    for model in [Model::Epoll, Model::Thread, Model::RequestPool, Model::IoThreads] {
+        for sharing in sharings(model, Durability::None) {
+            let bench = Bench::with(model, |config| {
+                // Whatever is not waited for is late.
+                config.service_time = Duration::from_millis(1);
+                config.sharing = sharing;
+            });
+            let mut client = Client::new(bench.address);
+            client.say("HELLO stock/2 client=a\n1 BUY 1 10\n1 BUY 1 10 deadline=0\n");
+            client.say("2 BUY 1 1 deadline=0\n3 BUY 9 1\n3 BUY 9 1 deadline=0\n4 EXIT\n");
+            let told = "HELLO stock/2 window=128\n1 OK 990 1\n1 OK 990 1\n2 ERR late\n\
+                        3 ERR unknown-stock\n3 ERR unknown-stock\n4 BYE\n";
+            assert_eq!(client.rest(), told, "{model} {sharing}");
+        }
+    }
 }
 
 #[test]

@@ -1,10 +1,11 @@
 //! Clients that do not behave. After each of them an honest one must be served as if nothing were.
 
-use crate::bench::{Bench, Client, crowd_alone, every_model, without_crowds};
+use crate::bench::{Bench, Client, crowd_alone, every_model, short_limits, without_crowds};
 use ioloom_serve::Model;
 use ioloom_sys::net::Socket;
-use std::io::Write;
-use std::time::Duration;
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpStream};
+use std::time::{Duration, Instant};
 
 /// An honest client is served; models with few places may tell it to come again while they clear up.
 fn honest(bench: &Bench, model: Model, after: &str) {
@@ -142,6 +143,53 @@ fn a_client_that_reads_nothing_is_bounded_and_cut() {
     });
 }
 
+/// Asks for lists without end, until the server does not take them any more.
+fn asks_without_end(stream: &mut TcpStream) {
+    let questions = "show\n".repeat(2000);
+    while stream.write_all(questions.as_bytes()).is_ok() {}
+}
+
+#[test]
+fn a_client_that_always_has_answers_waiting_and_takes_them_is_not_cut() {
+    every_model(|model| {
+        let bench = Bench::new(model);
+        let mut client = Client::new(bench.address);
+        let mut asking = client.stream.try_clone().unwrap();
+        std::thread::scope(|scope| {
+            scope.spawn(move || asks_without_end(&mut asking));
+            // Longer than answers may wait, and at any moment some do.
+            let (began, mut buffer) = (Instant::now(), vec![0; 1 << 16]);
+            while began.elapsed() < short_limits().drain * 2 {
+                let read = client.stream.read(&mut buffer);
+                assert!(matches!(read, Ok(1..)), "{model}: {read:?}");
+                std::thread::sleep(Duration::from_millis(2));
+            }
+            client.stream.shutdown(Shutdown::Both).unwrap();
+        });
+        honest(&bench, model, "a client that is never done");
+    });
+}
+
+#[test]
+fn a_stop_waits_no_longer_than_it_may_for_a_client_that_reads_nothing() {
+    every_model(|model| {
+        let bench = Bench::with(model, |config| {
+            config.limits.drain = Duration::from_secs(3600);
+            config.limits.stop = Duration::from_millis(200);
+        });
+        let mut deaf = Client::new(bench.address);
+        deaf.stream.set_write_timeout(Some(Duration::from_millis(200))).unwrap();
+        asks_without_end(&mut deaf.stream);
+        bench.ask_to_stop();
+        let ended = (0..2000).any(|_| {
+            std::thread::sleep(Duration::from_millis(10));
+            bench.has_ended()
+        });
+        assert!(ended, "{model} does not end");
+        drop(deaf);
+    });
+}
+
 #[test]
 fn a_half_closed_client_gets_all_its_answers() {
     every_model(|model| {
@@ -257,6 +305,23 @@ fn one_connection_more_than_the_most_is_told_so() {
         });
         assert!(again, "{model}");
     }
+}
+
+/// More than any model reads at once.
+#[test]
+fn a_stop_answers_all_that_has_arrived_however_much_that_is() {
+    let count = 4000;
+    every_model(|model| {
+        let bench = Bench::new(model);
+        let mut client = bench.client();
+        client.say("sell 2 1\n".repeat(count));
+        assert_eq!(client.line(), "[sell] success\n", "{model}");
+        bench.ask_to_stop();
+        let rest = client.rest();
+        assert_eq!(rest.lines().count(), count - 1, "{model}");
+        let (_, ended) = bench.end();
+        assert_eq!(ended.done, count as u64, "{model}");
+    });
 }
 
 #[test]

@@ -27,7 +27,7 @@ use crate::database::{Link, Missed, Numbered, Opened};
 use crate::error::ServeError;
 use crate::journal::{Broken, Journal};
 use crate::store::ORDERS_KEPT;
-use ioloom_exchange::{Answer, Ask, Exchange, Shown, Stop};
+use ioloom_exchange::{Answer, Ask, Exchange, Seen, Shown, Stop};
 use queue::{Errand, Queue, Turn};
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -181,7 +181,8 @@ fn stages(parcels: &mut [Parcel]) -> Vec<Vec<Place>> {
     for (at, (jobs, _)) in parcels.iter_mut().enumerate() {
         let mut reached: HashMap<usize, usize> = HashMap::new();
         for (place, job) in jobs.iter_mut().enumerate() {
-            if !job.is_open() {
+            // Only the database knows what it has answered, and is not asked for what came too late.
+            if !job.is_open(|_| Seen::New) {
                 continue;
             }
             let is_list = usize::from(job.request.ask == Ask::Show);

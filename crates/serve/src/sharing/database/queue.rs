@@ -44,7 +44,7 @@ impl Errand {
         match self {
             Self::Jobs(mut jobs, desk) => {
                 for job in &mut jobs {
-                    if job.is_open() {
+                    if job.asks() {
                         job.answer = Some(Answer::Stopped(Stop::Busy));
                     }
                 }
