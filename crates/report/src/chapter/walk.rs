@@ -196,7 +196,7 @@ fn table(m: &mut Markup, ladders: &[Ladder]) {
     let mut columns = vec![("threads", true)];
     columns.extend(ladders.iter().map(|l| (l.name.as_str(), true)));
     let best = |l: &Ladder| l.steps.iter().map(|s| s.seconds).fold(f64::INFINITY, f64::min);
-    parts::table(m, "plain", &columns, |m| {
+    parts::table(m, "plain wraps", &columns, |m| {
         for n in counts {
             m.tag("tr").body(|m| {
                 m.tag("td").a("class", "r").text(&n.to_string());
