@@ -62,6 +62,34 @@ fn a_start_that_waits_for_a_database_is_ended_by_a_signal() {
     drop(asked);
 }
 
+/// Memory of a process, KiB.
+fn resident_kib(process: u32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    line.split_whitespace().next().unwrap().parse().unwrap()
+}
+
+/// Many lists at once are some hundred KiB, which a silent connection must not hold for ever.
+#[test]
+fn a_silent_connection_holds_no_memory_for_what_it_once_asked() {
+    let place = place();
+    let stocks: String = (1..=2000).map(|id| format!("{id} 100000 10\n")).collect();
+    place.write("stock.txt", &stocks);
+    let server = Served::in_dir(place.path(), &["--model", "thread", "--durability", "none"]);
+    let mut clients: Vec<_> =
+        (0..300).map(|_| Client::plain(&server.address).expect("it serves")).collect();
+    let mut ask = |lists: usize| {
+        for client in &mut clients {
+            client.say(&"show\n".repeat(lists)).expect("it serves");
+            (0..2000 * lists).for_each(|_| assert!(client.line().is_some()));
+        }
+        resident_kib(server.child.id())
+    };
+    let (before, after) = (ask(1), ask(7));
+    // Seven lists are 130 KiB or more, and all of them would be 40 MiB.
+    assert!(after < before + 20 * 1024, "{before} KiB, then {after} KiB");
+}
+
 fn set_mode(place: &Place, mode: u32) {
     let rights = std::fs::Permissions::from_mode(mode);
     std::fs::set_permissions(place.at("token"), rights).unwrap();

@@ -159,6 +159,10 @@ fn serve(
             return Ok(true);
         }
         talk.go_on(&out);
+        // Who is silent now holds no memory for what it once asked.
+        if out.capacity() > BUFFER_BYTES && !talk.speech.has_more() {
+            out = Vec::new();
+        }
         if talk.speech.is_over() {
             talk.say_end()?;
             return linger(socket, &mut talk.buffer).map(|()| false);
