@@ -101,7 +101,8 @@ pub struct Generator {
     pub pickup: Latency,
     /// Share of the time that the busiest thread was on a processor.
     pub cpu_share: f64,
-    /// Share of the time that it was on a processor or waited for one.
+    /// Share of the time that it was on a processor or waited for one, without looking in vain for
+    /// answers.
     pub busy_share: f64,
     /// Whether the load kept up, so that the result is one of the server.
     pub kept_up: bool,
@@ -227,7 +228,7 @@ mod tests {
             tally.late.record(10_000).unwrap();
             tally.pickup.record(10_000).unwrap();
         }
-        tally.busy = Busy { on_cpu_ns: 30, ready_ns: 20, elapsed_ns: 100 };
+        tally.busy = Busy { on_cpu_ns: 30, ready_ns: 20, rest_ns: 0, elapsed_ns: 100 };
         change(&mut tally);
         generator(1, &tally, &tally.commands[0])
     }
@@ -238,6 +239,8 @@ mod tests {
         assert!(well.kept_up && (well.busy_share - 0.5).abs() < 1e-9);
         let busy = judged(|tally| tally.busy.ready_ns = 68);
         assert!(busy.reason.unwrap().contains("98 %"));
+        let rested = judged(|tally| (tally.busy.ready_ns, tally.busy.rest_ns) = (68, 40));
+        assert!(rested.kept_up && (rested.busy_share - 0.58).abs() < 1e-9);
         let late = judged(|tally| (0..20).for_each(|_| tally.late.record(400_000).unwrap()));
         assert!(late.reason.unwrap().contains("late"));
         let slow = judged(|tally| (0..20).for_each(|_| tally.pickup.record(400_000).unwrap()));

@@ -126,6 +126,8 @@ pub(crate) struct Tally {
 pub(crate) struct Busy {
     pub(crate) on_cpu_ns: u64,
     pub(crate) ready_ns: u64,
+    /// Of both, what passed with looking for answers in vain.
+    pub(crate) rest_ns: u64,
     pub(crate) elapsed_ns: u64,
 }
 
@@ -135,9 +137,10 @@ impl Busy {
         self.on_cpu_ns as f64 / self.elapsed_ns.max(1) as f64
     }
 
-    /// Share of the time on a processor or ready for one.
+    /// Share of the time on a processor or ready for one, without what was rest.
     pub(crate) fn share(&self) -> f64 {
-        (self.on_cpu_ns + self.ready_ns) as f64 / self.elapsed_ns.max(1) as f64
+        let busy_ns = (self.on_cpu_ns + self.ready_ns).saturating_sub(self.rest_ns);
+        busy_ns as f64 / self.elapsed_ns.max(1) as f64
     }
 }
 

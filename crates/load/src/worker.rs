@@ -4,18 +4,22 @@
 //! when the one before it was sent. If the thread is late, the arrivals that it missed are sent with
 //! the time at which they were due, and the lateness is counted as its own as long as a connection was
 //! free for them; if none was, the server was late.
+//!
+//! A thread with a processor to itself does not sleep for what is due at once: to fall asleep and to be
+//! woken takes longer than that, on virtual processors many times as long. It looks again and again
+//! instead, and the looks that found nothing count as rest.
+
+mod answers;
 
 use crate::arrivals::Arrivals;
-use crate::connection::{Connection, Flight};
-use crate::draw::{Draw, Op};
+use crate::connection::Connection;
+use crate::draw::Draw;
 use crate::error::LoadError;
-use crate::history::{Event, Outcome};
 use crate::judge::Verdict;
 use crate::plan::{Pace, Plan, Think};
 use crate::shared::{FAILURES_MAX, Shared};
-use crate::speech::{Asked, Reply, Said};
-use crate::tally::{Busy, Tally, Times};
-use ioloom_exchange::Order;
+use crate::speech::{Asked, Said};
+use crate::tally::{Busy, Tally};
 use ioloom_sys::clock;
 use ioloom_sys::net::wait::{Interest, Level, Ready, Waiter};
 use ioloom_sys::proc::ThreadSched;
@@ -29,6 +33,8 @@ use std::time::Duration;
 const LOOK_NS: u64 = 100_000_000;
 /// How long a connection is left alone after it failed or was turned away, nanoseconds.
 const PAUSE_NS: u64 = 10_000_000;
+/// What is due within this time is not slept for by a thread with a processor to itself, nanoseconds.
+const SPIN_NS: u64 = 200_000;
 /// Bytes that are read at once.
 const BUFFER_BYTES: usize = 64 * 1024;
 
@@ -52,6 +58,10 @@ pub(crate) struct Worker<'a> {
     /// When the latest wait ended.
     woke_ns: u64,
     is_exhausted: bool,
+    /// No other thread of the load is held to its processor.
+    is_alone: bool,
+    /// Time of looks that found nothing, nanoseconds.
+    rest_ns: u64,
 }
 
 impl<'a> Worker<'a> {
@@ -93,6 +103,8 @@ impl<'a> Worker<'a> {
             end_ns: u64::MAX,
             woke_ns: 0,
             is_exhausted: false,
+            is_alone: plan.cpus.len() >= plan.threads,
+            rest_ns: 0,
         })
     }
 
@@ -107,12 +119,14 @@ impl<'a> Worker<'a> {
         let mut account = ThreadSched::open().ok();
         let mut read = || account.as_mut().and_then(|account| account.read().ok());
         let (before, began_ns) = (read(), clock::monotonic_ns());
+        self.rest_ns = 0;
         self.send_and_receive()?;
         let over_ns = clock::monotonic_ns();
         if let (Some(before), Some(after)) = (before, read()) {
             self.tally.busy = Busy {
                 on_cpu_ns: after.on_cpu_ns - before.on_cpu_ns,
                 ready_ns: after.run_delay_ns - before.run_delay_ns,
+                rest_ns: self.rest_ns,
                 elapsed_ns: over_ns - began_ns,
             };
         }
@@ -241,8 +255,29 @@ impl<'a> Worker<'a> {
 
     fn turn_sharply(&mut self, wait: Duration) -> Result<(), LoadError> {
         let mut ready = std::mem::take(&mut self.ready);
-        let waited = self.waiter.wait_sharply(&mut ready, wait);
+        let waited = if self.is_alone && wait.as_nanos() <= u128::from(SPIN_NS) {
+            self.look_until(&mut ready, wait.as_nanos() as u64)
+        } else {
+            self.waiter.wait_sharply(&mut ready, wait)
+        };
         self.take_in(waited, ready)
+    }
+
+    /// Looks for answers again and again until there are some or the time is over.
+    fn look_until(&mut self, ready: &mut Vec<Ready>, wait_ns: u64) -> io::Result<()> {
+        let mut now_ns = clock::monotonic_ns();
+        let until_ns = now_ns + wait_ns;
+        loop {
+            self.waiter.wait(ready, Some(Duration::ZERO))?;
+            let looked_ns = std::mem::replace(&mut now_ns, clock::monotonic_ns());
+            if !ready.is_empty() {
+                return Ok(());
+            }
+            self.rest_ns += now_ns - looked_ns;
+            if now_ns >= until_ns {
+                return Ok(());
+            }
+        }
     }
 
     fn take_in(&mut self, waited: io::Result<()>, ready: Vec<Ready>) -> Result<(), LoadError> {
@@ -378,83 +413,6 @@ impl<'a> Worker<'a> {
         }
     }
 
-    fn unasked(&mut self, at: usize, reply: &Reply) {
-        if reply.said == Said::Busy {
-            self.tally.outcomes.turned_away += 1;
-            self.connections[at].was_busy = true;
-        } else {
-            self.tally.wrong(format!("{:?} was said without being asked", reply.said));
-        }
-    }
-
-    fn answered(&mut self, at: usize, flight: Flight, reply: Reply, now_ns: u64) {
-        let Asked::Op(op) = flight.asked else {
-            match reply.said {
-                Said::Hello => {}
-                Said::Busy => self.unasked(at, &reply),
-                other => self.tally.wrong(format!("a greeting was answered with {other:?}")),
-            }
-            return;
-        };
-        let verdict = self.shared.known.judge(op, &reply.said);
-        let verdict = match reply.id {
-            Some(id) if id != flight.id => {
-                Verdict::Wrong(format!("request {} was answered as {id}", flight.id))
-            }
-            _ => verdict,
-        };
-        self.keep(at, flight, Some(now_ns), &verdict, &reply.said);
-        let outcomes = &mut self.tally.outcomes;
-        self.connections[at].was_busy = verdict == Verdict::TurnedAway;
-        match verdict {
-            Verdict::Traded => {
-                outcomes.traded += 1;
-                self.traded(at, op, &reply.said);
-            }
-            Verdict::Refused => outcomes.refused += 1,
-            Verdict::Listed => outcomes.listed += 1,
-            Verdict::TurnedAway => {
-                outcomes.turned_away += 1;
-                return self.free_again(at, 1, now_ns);
-            }
-            Verdict::Unsure => {
-                outcomes.unanswered += 1;
-                self.unsure(op);
-                return self.free_again(at, 1, now_ns);
-            }
-            Verdict::Wrong(sample) => self.tally.wrong(sample),
-        }
-        self.shared.failures.store(0, Relaxed);
-        self.shared.answered.fetch_add(1, Relaxed);
-        if flight.due_ns >= self.count_from_ns {
-            self.tally.outcomes.answered += 1;
-            self.tally.outcomes.answered_in_time += u64::from(now_ns <= self.end_ns);
-            let second = (flight.due_ns - self.start_ns) / 1_000_000_000;
-            let times = Times { due_ns: flight.due_ns, sent_ns: flight.sent_ns, now_ns };
-            self.tally.latency(op, times, second as usize);
-        }
-        self.go_on(at, now_ns);
-    }
-
-    fn traded(&mut self, at: usize, op: Op, said: &Said) {
-        let Op::Trade(order) = op else { return };
-        if let Some(place) = self.place(&order) {
-            self.tally.holdings.traded(place, order.side(), order.count());
-        }
-        if let Said::Done { seq: Some(seq), .. } = said {
-            let connection = &mut self.connections[at];
-            if *seq <= connection.seq {
-                self.tally.wrong(format!("number {seq} of the log came after {}", connection.seq));
-            } else {
-                connection.seq = *seq;
-            }
-        }
-    }
-
-    fn place(&self, order: &Order) -> Option<usize> {
-        self.shared.known.place(order.stock())
-    }
-
     /// What a connection does after an answer.
     fn go_on(&mut self, at: usize, now_ns: u64) {
         let think = match self.plan.pace {
@@ -526,15 +484,6 @@ impl<'a> Worker<'a> {
         self.free_again(at, requests, now_ns);
     }
 
-    /// Notes that an order may have been carried out or not.
-    fn unsure(&mut self, op: Op) {
-        if let Op::Trade(order) = op
-            && let Some(place) = self.place(&order)
-        {
-            self.tally.holdings.unknown(place, order.side(), order.count());
-        }
-    }
-
     fn look(&mut self, now_ns: u64) {
         let limit_ns = self.plan.timeout.as_nanos() as u64;
         for at in 0..self.connections.len() {
@@ -544,34 +493,5 @@ impl<'a> Worker<'a> {
                 self.give_up(at, now_ns);
             }
         }
-    }
-
-    /// Keeps a request for the check of the history.
-    fn keep(
-        &mut self,
-        at: usize,
-        flight: Flight,
-        ret_ns: Option<u64>,
-        verdict: &Verdict,
-        said: &Said,
-    ) {
-        let Asked::Op(op) = flight.asked else { return };
-        if !self.plan.keep_history || *verdict == Verdict::TurnedAway {
-            return;
-        }
-        let outcome = match (ret_ns, said) {
-            (None, _) => Outcome::Unknown,
-            (_, Said::Done { left, .. }) => Outcome::Done(*left),
-            (_, Said::NotEnough) => Outcome::NotEnough,
-            (_, Said::TooMany) => Outcome::TooMany,
-            (_, Said::Shown { lines, .. }) => {
-                Outcome::Shown(lines.iter().map(|line| line.left).collect())
-            }
-            // A wrong answer is counted as such; what it did is not known.
-            _ => Outcome::Unknown,
-        };
-        let ret_ns = ret_ns.filter(|_| outcome != Outcome::Unknown);
-        let client = self.connections[at].number as u32;
-        self.tally.history.push(Event { client, op, call_ns: flight.sent_ns, ret_ns, outcome });
     }
 }
