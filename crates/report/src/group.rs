@@ -163,12 +163,15 @@ impl<'a> Group<'a> {
 
     /// Set, condition, compute and medium in a few words.
     pub fn place(&self) -> String {
-        let mut out = self.work_place();
-        if self.medium != "work" {
-            out.push_str(", on ");
-            out.push_str(self.medium);
+        match self.elsewhere() {
+            Some(medium) => format!("{}, on {medium}", self.work_place()),
+            None => self.work_place(),
         }
-        out
+    }
+
+    /// The medium, unless it is that of the work directory.
+    pub fn elsewhere(&self) -> Option<&'a str> {
+        (self.medium != "work").then_some(self.medium)
     }
 
     /// Arms with numbers that did the same work as the simplest of them, simplest first. The null

@@ -124,14 +124,17 @@ fn limit(arm: &ArmRuns<'_>) -> Option<(String, String)> {
 }
 
 /// The headlines that the answer speaks of: for each set the first comparison of the study that
-/// timed whole runs, cold before warm, and of these the first three sets. A study lists its main
-/// question first, and a choice by the result would flatter it.
+/// timed whole runs, in the work directory before other media and cold before warm, and of these the
+/// first three sets. A study lists its main question first, and a choice by the result would flatter
+/// it.
 pub fn chosen<'h, 'g, 'a>(headlines: &'h [Headline<'g, 'a>]) -> Vec<&'h Headline<'g, 'a>> {
     let mut out: Vec<&Headline<'_, '_>> = Vec::new();
-    let cold = |h: &Headline<'_, '_>| h.group.condition == Condition::Cold;
+    let rank = |h: &Headline<'_, '_>| {
+        (h.group.elsewhere().is_none(), h.group.condition == Condition::Cold)
+    };
     for h in headlines.iter().filter(|h| h.group.is_speed()) {
         match out.iter_mut().find(|o| o.group.set == h.group.set) {
-            Some(other) if cold(h) && !cold(other) => *other = h,
+            Some(other) if rank(h) > rank(other) => *other = h,
             Some(_) => {}
             None => out.push(h),
         }
@@ -193,7 +196,8 @@ fn size_words(arm: &ArmRuns<'_>) -> String {
 fn clause(out: &mut Vec<Piece>, h: &Headline<'_, '_>, first: bool) {
     words(out, if first { "On " } else { "on " });
     out.push(Piece::Name(h.group.set.clone()));
-    words(out, &format!(" ({}, {}) ", size_words(h.best), h.group.condition));
+    let medium = h.group.elsewhere().map_or(String::new(), |medium| format!(", on {medium}"));
+    words(out, &format!(" ({}, {}{medium}) ", size_words(h.best), h.group.condition));
     let gains: Vec<_> =
         h.gains.iter().filter_map(|(id, o, r)| Some((id, o, r.as_ref()?))).collect();
     let clear = gains.iter().filter(|(_, _, r)| r.low > 1.0).count();

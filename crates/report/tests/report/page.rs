@@ -294,6 +294,36 @@ fn the_simplest_plan_may_win() {
     assert!(text.contains("the speed of uring/window:l=64,p=2;"), "{text}");
 }
 
+/// The answer speaks of the work directory; of another medium only where nothing else was measured,
+/// and then it says so.
+#[test]
+fn the_answer_is_of_the_work_directory() {
+    let mut input = sample(1);
+    let mut elsewhere = input.records.clone();
+    elsewhere.retain(|r| r.key.experiment == "elapsed-small-files");
+    let moved = elsewhere.iter_mut().map(|r| {
+        r.key.medium = "slow".to_owned();
+        if let Outcome::Done { measured } = &mut r.outcome
+            && r.key.arm == "mmap-8"
+        {
+            measured.elapsed_ns /= 10;
+        }
+        r.clone()
+    });
+    let moved: Vec<_> = moved.collect();
+    let text = |input: &Input| {
+        let groups = groups(input);
+        let [first, _] = answer(&headlines(&groups, input));
+        plain_text(&first)
+    };
+    let before = text(&input);
+    input.records.splice(0..0, moved.clone());
+    assert_eq!(text(&input), before);
+    input.records = moved;
+    let slow = text(&input);
+    assert!(slow.contains("cold, on slow) mmap:plain/threads:n=8 is fastest"), "{slow}");
+}
+
 /// Undecided claims stand below those that have a verdict, all others in the given order.
 #[test]
 fn decided_claims_come_first() {
