@@ -8,7 +8,7 @@ use crate::place::{StoreArg, short, work_dir};
 use crate::progress::Teller;
 use crate::{facts, session_report, tell_plain};
 use clap::Args;
-use ioloom_claims::ClaimVerdict;
+use ioloom_claims::{ClaimVerdict, Rule};
 use ioloom_lab::child::Runner;
 use ioloom_lab::run::finished;
 use ioloom_lab::spec::{self, SpecError};
@@ -464,6 +464,15 @@ fn say_conditions(study: &StudySpec, subject: &dyn Subject, args: &StudyArgs) {
         let text = "Cold: data are dropped file by file; names and inodes (metadata) stay warm. \
                     As root, --image makes them cold as well.";
         tell_plain(wrap(text, 80, 2).trim_end());
+    }
+    let rule = if args.full { Rule::FULL } else { Rule::QUICK };
+    if let Some(blocks) = args.blocks.filter(|blocks| (*blocks as usize) < rule.blocks_min) {
+        let text = format!(
+            "Blocks: {blocks}, too few to judge a claim by comparing runs, which takes {}; the \
+             numbers are kept.",
+            rule.blocks_min
+        );
+        tell_plain(wrap(&text, 80, 2).trim_end());
     }
 }
 
