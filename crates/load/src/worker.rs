@@ -255,10 +255,14 @@ impl<'a> Worker<'a> {
 
     fn turn_sharply(&mut self, wait: Duration) -> Result<(), LoadError> {
         let mut ready = std::mem::take(&mut self.ready);
-        let waited = if self.is_alone && wait.as_nanos() <= u128::from(SPIN_NS) {
+        let spin = Duration::from_nanos(SPIN_NS);
+        let waited = if !self.is_alone {
+            self.waiter.wait_sharply(&mut ready, wait)
+        } else if wait <= spin {
             self.look_until(&mut ready, wait.as_nanos() as u64)
         } else {
-            self.waiter.wait_sharply(&mut ready, wait)
+            // Waking up is over before it is due.
+            self.waiter.wait_sharply(&mut ready, wait - spin)
         };
         self.take_in(waited, ready)
     }
