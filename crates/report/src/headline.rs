@@ -189,7 +189,8 @@ fn words(out: &mut Vec<Piece>, text: &str) {
 /// A few words on the size of a set, from a run on it.
 fn size_words(arm: &ArmRuns<'_>) -> String {
     arm.work().map_or(String::new(), |(files, bytes)| {
-        format!("{} files, {}", crate::quantity::count(files), format_size(bytes))
+        let word = if files == 1 { "file" } else { "files" };
+        format!("{} {word}, {}", crate::quantity::count(files), format_size(bytes))
     })
 }
 
