@@ -9,8 +9,9 @@ use std::process::Command;
 fn main() {
     let root = Path::new("../..");
     for name in ["HEAD", "logs/HEAD"] {
-        let path = root.join(".git").join(name);
-        if path.exists() {
+        // In a second working tree of a clone these lie elsewhere.
+        let path = git(&["rev-parse", "--git-path", name]).map(PathBuf::from);
+        if let Some(path) = path.filter(|path| path.exists()) {
             println!("cargo::rerun-if-changed={}", path.display());
         }
     }
