@@ -5,7 +5,8 @@
 //! whether more could pay, and the rate of entries says whether they did:
 //!
 //! ```text
-//! start with the cores ─► blocked < 10 % ─► stay (warm: the processors are the limit)
+//! start with the cores ─► blocked < 10 % ─► stay (warm: the processors are the limit), unless
+//!        │                   they wait for each other: halve while fewer give more
 //!        │ blocked ≥ 10 %
 //!        ▼
 //! at once to 8 per core (at least 16) ─► processors busy: stay
@@ -18,8 +19,10 @@
 //! The first jump needs no comparison, because a blocked worker proves that there is something to
 //! overlap. What is not blocked computes or waits for a processor: where that is more than
 //! [`BUSY_LEAST`] workers per core, no other number could pay and none is tried. Other steps compare
-//! windows of at least [`COMPARE_NS`]. What the disk calls itself (the `rotational` flag) plays no
-//! part: virtual disks lie about it.
+//! windows of at least [`COMPARE_NS`]. Workers that wait for each other prove nothing: two that take
+//! turns at a lock may still do more than one, or less, so that is tried once, in windows of
+//! [`FEWER_NS`], because a tree without a device to wait for is soon done. What the disk calls itself
+//! (the `rotational` flag) plays no part: virtual disks lie about it.
 
 use crate::tuner::{Batch, Tuner};
 
@@ -46,6 +49,15 @@ const FIRST_ENTRIES: u64 = 64;
 /// Window of a comparison, nanoseconds.
 pub(crate) const COMPARE_NS: u64 = 60_000_000;
 
+/// Below this share of time spent waiting for each other fewer workers are not tried.
+const LOCKED_LEAST: f64 = 0.25;
+
+/// Fewer workers must bring more than this where they waited for each other: the windows are short.
+const FEWER_GAIN_LEAST: f64 = 1.05;
+
+/// Window of such a comparison, nanoseconds.
+const FEWER_NS: u64 = 30_000_000;
+
 /// Time after a change that counts for nothing: threads start and queues fill, nanoseconds.
 const SETTLE_NS: u64 = 10_000_000;
 
@@ -56,6 +68,10 @@ const AGREE: u32 = 3;
 enum State {
     /// With the cores; not blocked so far.
     Warm,
+    /// With the cores, which wait for each other: what they do is measured.
+    Crowded,
+    /// Trying fewer than `from`, which waited for each other and reached `rate`.
+    Fewer { from: u32, rate: f64 },
     /// After the first jump or a doubling; `from` fewer workers reached `rate` before.
     Up { from: u32, rate: f64 },
     /// Measuring fewer again after a step up to `tried`, which seemed not to pay.
@@ -77,6 +93,8 @@ pub struct Crew {
     seen: Batch,
     settle_ns: u64,
     odd: u32,
+    /// Fewer workers than the cores were tried because these waited for each other.
+    fewer_tried: bool,
     why: String,
 }
 
@@ -94,6 +112,7 @@ impl Crew {
             seen: Batch::default(),
             settle_ns: 0,
             odd: 0,
+            fewer_tried: false,
             why,
         }
     }
@@ -111,12 +130,17 @@ impl Crew {
         }
         let (old, new) = (self.seen.elapsed_ns as f64, batch.elapsed_ns as f64);
         if old + new > 0.0 {
-            self.seen.idle = (self.seen.idle * old + batch.idle * new) / (old + new);
+            let merged = |a: f64, b: f64| (a * old + b * new) / (old + new);
+            self.seen.idle = merged(self.seen.idle, batch.idle);
+            self.seen.locked = merged(self.seen.locked, batch.locked);
         }
         self.seen.elapsed_ns += batch.elapsed_ns;
         self.seen.files += batch.files;
-        let first = self.state == State::Warm;
-        let long = if first { FIRST_NS } else { COMPARE_NS };
+        let long = match self.state {
+            State::Warm => FIRST_NS,
+            State::Crowded | State::Fewer { .. } => FEWER_NS,
+            _ => COMPARE_NS,
+        };
         // A device that answers nothing for long is a finding too.
         let many = self.seen.files >= FIRST_ENTRIES || self.seen.elapsed_ns >= 10 * long;
         self.seen.elapsed_ns >= long && many
@@ -139,20 +163,61 @@ impl Crew {
         self.go(workers, State::Settled { rate });
     }
 
-    fn warm(&mut self, blocked: f64, rate: f64) {
+    fn warm(&mut self, blocked: f64, locked: f64, rate: f64) {
         let first = (self.cores * 8).max(16).min(self.most);
         if blocked < BLOCKED_LEAST || first <= self.workers {
-            self.why = format!(
-                "{}, one per usable core: they were blocked {} of the time, so more would not pay",
-                threads(self.workers),
-                percent(blocked),
-            );
-            return;
+            return self.stay(blocked, locked);
         }
         let from = self.workers;
         self.why =
             format!("{}: {} were blocked {} of the time", threads(first), from, percent(blocked));
         self.go(first, State::Up { from, rate });
+    }
+
+    /// With the cores, because no device is waited for.
+    fn stay(&mut self, blocked: f64, locked: f64) {
+        if self.fewer_tried {
+            return;
+        }
+        self.why = format!(
+            "{}, one per usable core: they were blocked {} of the time, so more would not pay",
+            threads(self.workers),
+            percent(blocked),
+        );
+        if blocked < BLOCKED_LEAST && locked >= LOCKED_LEAST && self.workers > 1 {
+            self.fewer_tried = true;
+            self.go(self.workers, State::Crowded);
+        }
+    }
+
+    fn try_fewer(&mut self, rate: f64) {
+        let from = self.workers;
+        self.go(from.div_ceil(2), State::Fewer { from, rate });
+    }
+
+    fn fewer(&mut self, from: u32, before: f64, blocked: f64, locked: f64, rate: f64) {
+        let now = self.workers;
+        let gain = rate / before.max(f64::MIN_POSITIVE);
+        if blocked >= BLOCKED_LEAST || gain <= FEWER_GAIN_LEAST {
+            self.why = format!(
+                "{}: they waited for each other, but {now} gave {:+.0} % entries/s",
+                threads(from),
+                (gain - 1.0) * 100.0,
+            );
+            // As warm as before: a device to wait for would be noticed at once.
+            let state =
+                if from == self.cores { State::Warm } else { State::Settled { rate: before } };
+            return self.go(from, state);
+        }
+        let why = format!(
+            "{}: {:+.0} % entries/s from {from}, which waited for each other",
+            threads(now),
+            (gain - 1.0) * 100.0,
+        );
+        self.settle(now, rate, why);
+        if locked >= LOCKED_LEAST && now > 1 {
+            self.try_fewer(rate);
+        }
     }
 
     fn up(&mut self, from: u32, before: f64, blocked: f64, rate: f64) {
@@ -249,9 +314,15 @@ impl Tuner for Crew {
         }
         let seen = std::mem::take(&mut self.seen);
         let blocked = seen.idle.clamp(0.0, 1.0);
+        let locked = seen.locked.clamp(0.0, 1.0);
         let rate = seen.files as f64 * 1e9 / seen.elapsed_ns as f64;
         match self.state {
-            State::Warm => self.warm(blocked, rate),
+            State::Warm => self.warm(blocked, locked, rate),
+            State::Crowded if blocked < BLOCKED_LEAST => self.try_fewer(rate),
+            State::Crowded => self.go(self.workers, State::Warm),
+            State::Fewer { from, rate: before } => {
+                self.fewer(from, before, blocked, locked, rate);
+            }
             State::Up { from, rate: before } => self.up(from, before, blocked, rate),
             State::Back { tried, rate: then } => self.back(tried, then, blocked, rate),
             State::Down { from, rate: before } => self.down(from, before, blocked, rate),
@@ -330,9 +401,9 @@ mod tests {
             let batch = Batch {
                 elapsed_ns: 10_000_000,
                 files: files as u64,
-                bytes: 0,
                 idle: medium.blocked(workers, crew.cores) * noise(random, 0.1),
                 window: workers,
+                ..Batch::default()
             };
             workers = crew.decide(&batch);
             assert!((1..=256).contains(&workers));
@@ -395,7 +466,8 @@ mod tests {
     #[test]
     fn a_blocked_pair_of_workers_is_joined_by_others_at_once() {
         let mut crew = Crew::new(2, 256);
-        let batch = Batch { elapsed_ns: 9_000_000, files: 100, idle: 0.4, window: 2, bytes: 0 };
+        let batch =
+            Batch { elapsed_ns: 9_000_000, files: 100, idle: 0.4, window: 2, ..Batch::default() };
         assert_eq!(crew.decide(&batch), 16);
         assert!(crew.why().contains("40 %"), "{}", crew.why());
     }
@@ -403,7 +475,13 @@ mod tests {
     #[test]
     fn a_tree_that_turns_cold_is_noticed() {
         let mut crew = Crew::new(2, 64);
-        let warm = Batch { elapsed_ns: 10_000_000, files: 10_000, idle: 0.01, window: 2, bytes: 0 };
+        let warm = Batch {
+            elapsed_ns: 10_000_000,
+            files: 10_000,
+            idle: 0.01,
+            window: 2,
+            ..Batch::default()
+        };
         for _ in 0..50 {
             assert_eq!(crew.decide(&warm), 2);
         }
@@ -414,12 +492,65 @@ mod tests {
         assert!(crew.workers >= 16);
     }
 
+    /// Entries a second by the number of workers that wait for each other half of the time.
+    fn crowd(cores: u32, rates: &[(u32, f64)], windows: usize) -> Crew {
+        let mut crew = Crew::new(cores, 256);
+        let mut random = 7;
+        for _ in 0..windows {
+            let rate = rates.iter().find(|(workers, _)| *workers == crew.workers()).unwrap().1;
+            let files = (rate * 0.01 * noise(&mut random, 0.02)) as u64;
+            let (locked, window) = (if crew.workers() > 1 { 0.5 } else { 0.0 }, crew.workers());
+            crew.decide(&Batch {
+                elapsed_ns: 10_000_000,
+                files,
+                locked,
+                window,
+                ..Batch::default()
+            });
+        }
+        crew
+    }
+
+    #[test]
+    fn where_workers_only_wait_for_each_other_fewer_walk() {
+        let crew = crowd(2, &[(2, 47_000.0), (1, 57_000.0)], 12);
+        assert_eq!(crew.workers(), 1, "{}", crew.why());
+        assert!(crew.why().contains("waited for each other"), "{}", crew.why());
+        let many = [(16, 40_000.0), (8, 60_000.0), (4, 80_000.0), (2, 70_000.0), (1, 50_000.0)];
+        let crew = crowd(16, &many, 40);
+        assert_eq!(crew.workers(), 4, "{}", crew.why());
+    }
+
+    #[test]
+    fn fewer_are_tried_once_and_a_device_is_noticed_after_that() {
+        let mut crew = crowd(2, &[(2, 80_000.0), (1, 60_000.0)], 100);
+        assert_eq!(crew.workers(), 2, "{}", crew.why());
+        assert!(crew.why().contains("but 1 gave"), "{}", crew.why());
+        let cold = Batch { elapsed_ns: 20_000_000, files: 300, idle: 0.8, ..Batch::default() };
+        crew.decide(&cold);
+        assert_eq!(crew.decide(&cold), 16);
+        // One that was left alone asks for others too.
+        let mut crew = crowd(2, &[(2, 47_000.0), (1, 57_000.0)], 12);
+        let cold = Batch { elapsed_ns: 60_000_000, ..cold };
+        for _ in 0..4 {
+            crew.decide(&cold);
+        }
+        assert!(crew.workers() > 1, "{}", crew.why());
+    }
+
     #[test]
     fn workers_that_keep_the_cores_busy_are_enough() {
         let mut crew = Crew::new(2, 256);
-        let first = Batch { elapsed_ns: 9_000_000, files: 9_000, idle: 0.7, window: 2, bytes: 0 };
+        let first =
+            Batch { elapsed_ns: 9_000_000, files: 9_000, idle: 0.7, window: 2, ..Batch::default() };
         assert_eq!(crew.decide(&first), 16);
-        let busy = Batch { elapsed_ns: 10_000_000, files: 30_000, idle: 0.6, window: 16, bytes: 0 };
+        let busy = Batch {
+            elapsed_ns: 10_000_000,
+            files: 30_000,
+            idle: 0.6,
+            window: 16,
+            ..Batch::default()
+        };
         for _ in 0..100 {
             assert_eq!(crew.decide(&busy), 16);
         }
@@ -431,11 +562,15 @@ mod tests {
         fn whatever_it_sees_it_stays_in_bounds(
             cores in 0u32..300,
             most in 0u32..300,
-            batches in proptest::collection::vec((0u64..100_000_000, 0u64..10_000, -1.0f64..2.0), 0..300),
+            batches in proptest::collection::vec(
+                (0u64..100_000_000, 0u64..10_000, -1.0f64..2.0, -1.0f64..2.0),
+                0..300,
+            ),
         ) {
             let mut crew = Crew::new(cores, most);
-            for (elapsed_ns, files, idle) in batches {
-                let workers = crew.decide(&Batch { elapsed_ns, files, bytes: 0, idle, window: 1 });
+            for (elapsed_ns, files, idle, locked) in batches {
+                let batch = Batch { elapsed_ns, files, idle, locked, ..Batch::default() };
+                let workers = crew.decide(&batch);
                 prop_assert!(workers >= 1 && workers <= most.max(1));
                 prop_assert!(crew.why().contains("thread"));
             }

@@ -15,6 +15,8 @@ pub struct Batch {
     pub bytes: u64,
     /// Share of the workers' time without anything to do, 0 to 1.
     pub idle: f64,
+    /// Share of it in which they waited for each other, 0 to 1; no part of `idle`.
+    pub locked: f64,
     /// Window in force.
     pub window: u32,
 }

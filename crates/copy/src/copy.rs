@@ -2,9 +2,9 @@
 
 use crate::dirs::{Held, Parent, RootTo, Roots};
 use crate::error::{CopyError, Errors};
-use crate::facts::Memory;
+use crate::facts::{self, Memory};
 use crate::meta::Home;
-use crate::options::{Options, Progress, Watcher};
+use crate::options::{Durable, Options, Progress, Watcher};
 use crate::report::{Counts, Evidence, Report};
 use crate::resume::Resume;
 use crate::run::Run;
@@ -12,13 +12,16 @@ use crate::tree::{self, Worker};
 use ioloom_sys::attr;
 use ioloom_sys::clock::monotonic_ns;
 use ioloom_sys::dir::{Dir, Kind};
-use ioloom_walk::{Fields, Method, Threads, Walk};
+use ioloom_walk::{Fields, Method, Threads, Waits, Walk};
 use std::collections::{HashMap, HashSet};
 use std::ffi::CString;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
+
+/// Sources whose place is looked at to know what threads wait for.
+const SOURCES_LOOKED_AT: usize = 16;
 
 /// Where sources go.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -52,7 +55,7 @@ pub fn copy(
         Resume::begin(&run, &roots)?;
     }
     let held = Held::default();
-    let walk = walk_of(options);
+    let walk = walk_of(options, &roots);
     let walked = walk.run(&roots.from, |_| Worker::new(&run, &roots, &held));
     let (workers, walked) = walked
         .map_err(|refused| CopyError::cannot("copy", Path::new("anything"), refused.to_string()))?;
@@ -101,15 +104,30 @@ pub fn copy(
     })
 }
 
-fn walk_of(options: &Options) -> Walk {
+fn walk_of(options: &Options, roots: &Roots) -> Walk {
     Walk {
         method: Method::Statx,
         threads: options.threads.map_or(Threads::Auto, Threads::Count),
         fields: Fields::NONE,
+        waits: waits_of(options, roots),
         follow: options.follow,
         cancel: Some(options.cancel.clone()),
         ..Walk::default()
     }
+}
+
+/// Threads that make names in one tree wait for its locks, and that is no reason for more of them. A
+/// sync of every file is one, and so is anything that is not here.
+fn waits_of(options: &Options, roots: &Roots) -> Waits {
+    let sources = || roots.from.iter().take(SOURCES_LOOKED_AT);
+    let is_moot = options.threads.is_some() || !sources().any(|from| from.is_dir());
+    if is_moot || options.durable != Durable::None {
+        return Waits::Anything;
+    }
+    let target_is_here = |parent: &Parent| facts::is_here(&facts::proc_path(&parent.dir));
+    let are_here = sources().all(|from| facts::is_here(from))
+        && roots.parents.iter().take(SOURCES_LOOKED_AT).all(target_is_here);
+    if are_here { Waits::Reads } else { Waits::Anything }
 }
 
 /// Finds where each source goes.

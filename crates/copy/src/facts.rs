@@ -35,7 +35,8 @@ pub(crate) fn gather(from: impl AsFd, to: impl AsFd) -> io::Result<Facts> {
     })
 }
 
-fn proc_path(file: impl AsFd) -> PathBuf {
+/// A path of what is open.
+pub(crate) fn proc_path(file: impl AsFd) -> PathBuf {
     PathBuf::from(format!("/proc/self/fd/{}", file.as_fd().as_raw_fd()))
 }
 
@@ -54,6 +55,12 @@ fn same_spindle(from: &Path, to: &Path) -> bool {
         (medium.rotational == Some(true) && !virtual_disk).then_some(disk)
     };
     disk(from).is_some_and(|from| disk(to) == Some(from))
+}
+
+/// Whether what lies below `path` is on a block device of this machine or in its memory.
+pub(crate) fn is_here(path: &Path) -> bool {
+    let on_disk = || mount::medium(path).is_ok_and(|medium| medium.disk.is_some());
+    cache::lives_in_memory(path).unwrap_or(false) || on_disk()
 }
 
 /// What the kernel tells of memory.

@@ -52,3 +52,4 @@ pub use paths::PathList;
 pub use run::{Follow, Report, Walk};
 pub use tables::TablesUse;
 pub use visit::{Control, DirRef, Found, KeptDir, NewDir, Visitor};
+pub use watch::Waits;

@@ -7,7 +7,7 @@ use crate::sweep::Sweeps;
 use crate::tables::{self, Counts, Tables, TablesUse};
 use crate::task::{Holds, Task};
 use crate::visit::Visitor;
-use crate::watch::Watch;
+use crate::watch::{Waits, Watch};
 use crate::worker::{Part, Worker};
 use crate::{Fields, WalkError};
 use ioloom_sys::dir::StatRing;
@@ -42,6 +42,8 @@ pub struct Walk {
     /// What is asked for about files and directories. With [`Fields::NONE`], and for files with
     /// [`Method::NamesOnly`], nothing.
     pub fields: Fields,
+    /// What [`Threads::Auto`] takes a waiting thread's time for.
+    pub waits: Waits,
     /// Which symbolic links are followed.
     pub follow: Follow,
     /// Directories held open for their children, at most. Each thread has one more open, and each
@@ -64,6 +66,7 @@ impl Default for Walk {
             method: Method::Statx,
             threads: Threads::Auto,
             fields: Fields::NONE,
+            waits: Waits::default(),
             follow: Follow::default(),
             descriptors_max: (limit / 4).min(256) as usize,
             ring_workers_max: 16,
@@ -283,7 +286,7 @@ impl Walk {
             Threads::Auto => {
                 let cores = std::thread::available_parallelism().map_or(1, usize::from);
                 let cores = cores.min(THREADS_MAX);
-                (cores, Some(Watch::new(cores, THREADS_AUTO_MAX.max(cores))))
+                (cores, Some(Watch::new(cores, THREADS_AUTO_MAX.max(cores), self.waits)))
             }
         }
     }

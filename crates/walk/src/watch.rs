@@ -3,11 +3,15 @@
 //! Each worker asks now and then for its own processor time (exact to the call) and for the time in
 //! which it was ready but had no processor; what is neither that nor spent hungry was spent blocked
 //! in the kernel. The sums of all workers go to the controller, run by whichever worker comes when
-//! the time is up. Cost: two system calls per worker every [`LOOK_NS`].
+//! the time is up. Cost: two system calls per worker every [`LOOK`].
+//!
+//! Blocked by what, no clock tells. A visitor that changes a file system waits for its locks too, and
+//! more threads make such waits longer. [`Waits::Reads`] asks for what each thread read from devices
+//! as well (a third call): a time in which next to nothing was read was spent waiting for each other.
 
 use ioloom_control::{Batch, Crew, Tuner};
 use ioloom_sys::clock;
-use ioloom_sys::proc::{Kept, parse};
+use ioloom_sys::proc::{self, Kept, Who, parse};
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -15,50 +19,93 @@ use std::time::{Duration, Instant};
 /// Time between two looks of one worker, and between two decisions.
 const LOOK: Duration = Duration::from_millis(8);
 
+/// Entries for each page read from a device, at most, for a device to count as what was waited for. A
+/// page of inodes serves 8 to 32 entries; the program's own pages, read now and then, are to count for
+/// nothing.
+const ENTRIES_PER_PAGE_MAX: u64 = 64;
+
+/// What a thread of the walk may wait for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Waits {
+    /// Anything that more threads may overlap: a device, a network, another program.
+    #[default]
+    Anything,
+    /// Reads from a device; for trees on local devices whose visitor waits for nothing else but locks.
+    /// Waits without reads are no reason for more threads, and for fewer if these are faster.
+    Reads,
+}
+
 /// The controller and what was seen since its last decision.
 #[derive(Debug)]
-pub(crate) struct Watch(Mutex<Seen>);
+pub(crate) struct Watch {
+    waits: Waits,
+    seen: Mutex<Seen>,
+}
 
 #[derive(Debug)]
 struct Seen {
     crew: Crew,
     decided: Instant,
+    sums: Share,
+}
+
+/// What one worker or all did since the last look.
+#[derive(Debug, Default)]
+struct Share {
     entries: u64,
+    /// Time with work at hand.
     fed_ns: u64,
     blocked_ns: u64,
+    /// Read from devices; unknown with [`Waits::Anything`].
+    read_bytes: u64,
+}
+
+impl Share {
+    /// Blocked by a device, and by each other.
+    fn idle_and_locked(&self, waits: Waits) -> (f64, f64) {
+        let blocked = self.blocked_ns as f64 / self.fed_ns.max(1) as f64;
+        let pages = self.read_bytes / proc::page_bytes();
+        match waits {
+            Waits::Reads if pages * ENTRIES_PER_PAGE_MAX < self.entries => (0.0, blocked),
+            Waits::Reads | Waits::Anything => (blocked, 0.0),
+        }
+    }
 }
 
 impl Watch {
-    pub(crate) fn new(cores: usize, most: usize) -> Self {
+    pub(crate) fn new(cores: usize, most: usize, waits: Waits) -> Self {
         let crew = Crew::new(cores as u32, most as u32);
-        let (entries, fed_ns, blocked_ns) = (0, 0, 0);
-        Self(Mutex::new(Seen { crew, decided: Instant::now(), entries, fed_ns, blocked_ns }))
+        let seen = Seen { crew, decided: Instant::now(), sums: Share::default() };
+        Self { waits, seen: Mutex::new(seen) }
     }
 
     /// The reason for the number of threads.
     pub(crate) fn why(&self) -> String {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).crew.why()
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner).crew.why()
     }
 
-    /// Takes one worker's share of time; the new number of workers if a decision was due.
-    fn take(&self, entries: u64, fed_ns: u64, blocked_ns: u64) -> Option<usize> {
-        let mut seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        seen.entries += entries;
-        seen.fed_ns += fed_ns;
-        seen.blocked_ns += blocked_ns;
+    /// Takes one worker's share; the new number of workers if a decision was due.
+    fn take(&self, share: &Share) -> Option<usize> {
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        seen.sums.entries += share.entries;
+        seen.sums.fed_ns += share.fed_ns;
+        seen.sums.blocked_ns += share.blocked_ns;
+        seen.sums.read_bytes += share.read_bytes;
         let now = Instant::now();
         let elapsed = now.duration_since(seen.decided);
         if elapsed < LOOK {
             return None;
         }
+        let sums = std::mem::take(&mut seen.sums);
+        let (idle, locked) = sums.idle_and_locked(self.waits);
         let batch = Batch {
             elapsed_ns: elapsed.as_nanos() as u64,
-            files: std::mem::take(&mut seen.entries),
+            files: sums.entries,
             bytes: 0,
-            idle: std::mem::take(&mut seen.blocked_ns) as f64 / seen.fed_ns.max(1) as f64,
+            idle,
+            locked,
             window: seen.crew.workers(),
         };
-        seen.fed_ns = 0;
         seen.decided = now;
         Some(seen.crew.decide(&batch) as usize)
     }
@@ -67,27 +114,41 @@ impl Watch {
 /// One worker's clocks. Belongs to the thread that made it.
 #[derive(Debug)]
 pub(crate) struct Gauge {
+    waits: Waits,
     looked: Instant,
-    cpu_ns: u64,
-    delay_ns: u64,
+    clocks: Clocks,
     hungry: Duration,
     entries: u64,
     schedstat: Option<Kept>,
 }
 
+/// A thread's own sums.
+#[derive(Debug, Clone, Copy, Default)]
+struct Clocks {
+    cpu_ns: u64,
+    /// Ready, but without a processor.
+    delay_ns: u64,
+    read_bytes: u64,
+}
+
 impl Gauge {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(watch: &Watch) -> Self {
         let schedstat = Kept::open(Path::new("/proc/thread-self/schedstat"), 256).ok();
-        let (looked, hungry) = (Instant::now(), Duration::ZERO);
-        let mut gauge = Self { looked, cpu_ns: 0, delay_ns: 0, hungry, entries: 0, schedstat };
-        (gauge.cpu_ns, gauge.delay_ns) = gauge.read();
+        let (looked, hungry, clocks) = (Instant::now(), Duration::ZERO, Clocks::default());
+        let mut gauge = Self { waits: watch.waits, looked, clocks, hungry, entries: 0, schedstat };
+        gauge.clocks = gauge.read();
         gauge
     }
 
-    fn read(&mut self) -> (u64, u64) {
+    fn read(&mut self) -> Clocks {
         let delay =
             self.schedstat.as_mut().and_then(|file| parse::parse_schedstat(file.read().ok()?));
-        (clock::thread_cpu_ns(), delay.map_or(0, |stat| stat.run_delay_ns))
+        let read_bytes = match self.waits {
+            Waits::Reads => proc::usage(Who::Thread).map_or(0, |usage| usage.read_bytes),
+            Waits::Anything => 0,
+        };
+        let delay_ns = delay.map_or(0, |stat| stat.run_delay_ns);
+        Clocks { cpu_ns: clock::thread_cpu_ns(), delay_ns, read_bytes }
     }
 
     /// The worker waited for work.
@@ -103,13 +164,19 @@ impl Gauge {
         if elapsed < LOOK {
             return None;
         }
-        let (cpu_ns, delay_ns) = self.read();
+        let (now_at, before) = (self.read(), self.clocks);
         let fed_ns = elapsed.saturating_sub(self.hungry).as_nanos() as u64;
-        let ran_ns = cpu_ns.saturating_sub(self.cpu_ns) + delay_ns.saturating_sub(self.delay_ns);
-        let new = entries - self.entries;
-        (self.looked, self.cpu_ns, self.delay_ns) = (now, cpu_ns, delay_ns);
+        let ran_ns = now_at.cpu_ns.saturating_sub(before.cpu_ns)
+            + now_at.delay_ns.saturating_sub(before.delay_ns);
+        let share = Share {
+            entries: entries - self.entries,
+            fed_ns,
+            blocked_ns: fed_ns.saturating_sub(ran_ns),
+            read_bytes: now_at.read_bytes.saturating_sub(before.read_bytes),
+        };
+        (self.looked, self.clocks) = (now, now_at);
         (self.hungry, self.entries) = (Duration::ZERO, entries);
-        watch.take(new, fed_ns, fed_ns.saturating_sub(ran_ns))
+        watch.take(&share)
     }
 }
 
@@ -119,16 +186,32 @@ mod tests {
 
     #[test]
     fn a_thread_that_computes_is_not_blocked_and_one_that_sleeps_is() {
-        let mut gauge = Gauge::new();
-        let (cpu, delay) = gauge.read();
+        let watch = Watch::new(2, 64, Waits::Anything);
+        let mut gauge = Gauge::new(&watch);
+        let before = gauge.read();
         std::thread::sleep(Duration::from_millis(30));
-        let (after, delay_after) = gauge.read();
-        let ran = after - cpu + delay_after - delay;
+        let after = gauge.read();
+        let ran = after.cpu_ns - before.cpu_ns + after.delay_ns - before.delay_ns;
         // Asleep for at least 30 ms, whatever the machine does meanwhile.
         assert!(Duration::from_nanos(ran) < gauge.looked.elapsed() - Duration::from_millis(29));
-        let watch = Watch::new(2, 64);
         std::thread::sleep(LOOK);
         assert_eq!(gauge.look(&watch, 5000), Some(16), "{}", watch.why());
         assert!(watch.why().contains("16 threads"), "{}", watch.why());
+    }
+
+    #[test]
+    fn waits_without_reads_are_waits_for_each_other() {
+        let watch = Watch::new(2, 64, Waits::Reads);
+        let mut gauge = Gauge::new(&watch);
+        std::thread::sleep(2 * LOOK);
+        assert_eq!(gauge.look(&watch, 5000), Some(2), "{}", watch.why());
+        let page = proc::page_bytes();
+        let share = |read_bytes| Share { entries: 640, fed_ns: 100, blocked_ns: 40, read_bytes };
+        assert_eq!(share(9 * page).idle_and_locked(Waits::Reads), (0.0, 0.4));
+        assert_eq!(share(10 * page).idle_and_locked(Waits::Reads), (0.4, 0.0));
+        assert_eq!(share(0).idle_and_locked(Waits::Anything), (0.4, 0.0));
+        // One large file that takes long is no entry yet.
+        let large = Share { entries: 0, fed_ns: 100, blocked_ns: 90, read_bytes: 0 };
+        assert_eq!(large.idle_and_locked(Waits::Reads), (0.9, 0.0));
     }
 }

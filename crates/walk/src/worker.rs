@@ -83,7 +83,7 @@ impl<'a, 'w, V: Visitor> Worker<'a, 'w, V> {
             fields,
             dir_fields,
             let_go: false,
-            gauge: ground.watch.is_some().then(Gauge::new),
+            gauge: ground.watch.as_ref().map(Gauge::new),
             ring: None,
             batch: Batch::default(),
         }

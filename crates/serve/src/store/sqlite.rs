@@ -2,17 +2,22 @@
 //!
 //! One writer, write-ahead log. With durability `os` a commit is written and not synced
 //! (`synchronous = NORMAL`: the log is synced before a checkpoint, so a power cut loses the latest
-//! commits and damages nothing); above it every commit is synced (`FULL`). The latest
+//! commits and damages nothing); above it every commit is synced (`FULL`), and the write-ahead log gets
+//! all its blocks on opening: the sync of a file that grows has its file system commit the new length too,
+//! which each commit would wait for until the log has been filled once. The latest
 //! [`ORDERS_KEPT`] orders stay in a table, for repeated orders and for whoever wants to look. Opening
 //! checks the structure of the file, whose damage would else show when it is written to.
 
-use super::make::Beginning;
+use super::make::{Beginning, with};
 use super::proof::{Damage, Proof, Reading, order_sum};
 use super::words::{refusal_of, refusal_word, side_word};
 use super::{NOT_OURS, ORDERS_KEPT, STOPPED, Store, StoreError};
 use crate::choice::Durability;
 use ioloom_exchange::{Kept, Line, Order, Record, Side, State, Who};
+use ioloom_sys::file::{self, Writing, write_full_at};
+use ioloom_sys::transfer::sync_all;
 use rusqlite::{Connection, OptionalExtension, Row, params};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,6 +28,12 @@ const APPLICATION: i64 = 0x7374_636b;
 const VERSION: i64 = 2;
 /// Orders after which old ones are taken out.
 const TRIM_EVERY: u64 = 50_000;
+/// Pages in the write-ahead log after which they enter the database and the log begins anew.
+const LOG_PAGES: u64 = 1000;
+/// Bytes of the log then: a page and its head each, and a tenth for the commit that comes too late.
+const LOG_BYTES: u64 = LOG_PAGES * (4096 + 24) / 10 * 11;
+/// Bytes of zeros that are written at once.
+const ZEROS: usize = 256 << 10;
 /// How long a database may be locked by somebody who looks at it.
 const LOCKED_MAX: Duration = Duration::from_secs(2);
 
@@ -96,6 +107,10 @@ fn reopen(path: &Path, durability: Durability) -> Result<(Sqlite, State), StoreE
     let connection = opened.map_err(|e| fail("open", e.to_string()))?;
     let loaded = load(&connection).map_err(|e| fail("read", e.to_string()))?;
     let (state, proof) = loaded.map_err(|damage| fail("read", damage.to_owned()))?;
+    if synchronous == FULL {
+        // Only time is lost without it; a commit that finds no space tells so.
+        fill_log(path).ok();
+    }
     // By the number and not by what this run adds: many short runs trim as one long one does.
     let (path, trimmed) = (path.to_owned(), state.seq() - state.seq() % TRIM_EVERY);
     Ok((Sqlite { connection, path, proof, synchronous, trimmed }, state))
@@ -108,7 +123,21 @@ fn set_up(connection: &Connection, synchronous: &str) -> rusqlite::Result<()> {
     connection.busy_timeout(LOCKED_MAX)?;
     connection.pragma_update(None, "locking_mode", "EXCLUSIVE")?;
     connection.pragma_update(None, "journal_mode", "WAL")?;
+    connection.pragma_update(None, "wal_autocheckpoint", LOG_PAGES as i64)?;
     connection.pragma_update(None, "synchronous", synchronous)
+}
+
+/// Writes zeros after what the write-ahead log holds. They are no frames, for no page has the number zero.
+fn fill_log(path: &Path) -> io::Result<()> {
+    let file = file::open_to_change(&with(path, "-wal"), Writing::Buffered)?;
+    let zeros = vec![0; ZEROS];
+    let mut at = file::size(&file)?;
+    while at < LOG_BYTES {
+        let count = (LOG_BYTES - at).min(ZEROS as u64);
+        write_full_at(&file, &zeros[..count as usize], at)?;
+        at += count;
+    }
+    sync_all(&file)
 }
 
 /// What the database holds, or why that cannot be right.
@@ -260,6 +289,44 @@ fn record(row: &Row<'_>) -> rusqlite::Result<Option<Record>> {
 mod tests {
     use super::*;
     use ioloom_exchange::Exchange;
+
+    /// Bytes of the write-ahead log beside a store, and of its blocks.
+    fn log_bytes(path: &Path) -> (u64, u64) {
+        use std::os::unix::fs::MetadataExt;
+        let log = std::fs::metadata(with(path, "-wal"));
+        log.map_or((0, 0), |log| (log.len(), log.blocks() * 512))
+    }
+
+    #[test]
+    fn the_log_of_synced_commits_has_its_blocks_and_does_not_grow() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("store");
+        let stocks = Exchange::from_text("1 0 1\n").unwrap();
+        make(&path, &Beginning { stocks: &stocks, file_hash: 0 }).unwrap();
+        let order = Order::new(Side::Sell, 1, 1).unwrap();
+        let run = |durability| {
+            let (mut store, mut state) = reopen(&path, durability).unwrap();
+            let before = log_bytes(&path);
+            for _ in 0..400 {
+                store.commit(&[state.trade(&order, None).1.unwrap()]).unwrap();
+            }
+            (before, log_bytes(&path), state.seq())
+        };
+        let (before, _, _) = run(Durability::Os);
+        assert!(before.0 < LOG_BYTES, "written through the cache, it grows as it likes");
+        let (before, after, seq) = run(Durability::Group);
+        assert_eq!((before.0, after.0, seq), (LOG_BYTES, LOG_BYTES, 800));
+        assert!(before.1 >= LOG_BYTES, "{before:?}");
+        // What was killed leaves frames and zeros after them: both are read as they were meant.
+        let left = dir.path().join("left");
+        let (mut store, mut state) = reopen(&path, Durability::Group).unwrap();
+        store.commit(&[state.trade(&order, None).1.unwrap()]).unwrap();
+        for end in ["", "-wal"] {
+            std::fs::copy(with(&path, end), with(&left, end)).unwrap();
+        }
+        drop(store);
+        assert_eq!(reopen(&left, Durability::Group).unwrap().1.seq(), 801);
+    }
 
     #[test]
     fn many_short_runs_take_old_orders_out_as_one_long_one_does() {
