@@ -12,7 +12,7 @@ pub const VERDICT_SCHEMA: u32 = 1;
 pub struct Evidence {
     /// Size of the effect, in the unit that `effect_is` names; `None` without one.
     pub effect: Option<f64>,
-    /// Lower end of its 95 % interval.
+    /// Lower end of its 95 % interval; what has too few blocks for one has no effect here.
     pub lo: Option<f64>,
     /// Upper end.
     pub hi: Option<f64>,

@@ -91,7 +91,8 @@ impl Doubt {
         }
     }
 
-    /// What it means and what to do about it.
+    /// What it means and what to do about it. How many blocks are enough is known where a study was
+    /// quick or full; whoever knows that says the number.
     pub const fn advice(self) -> &'static str {
         match self {
             Self::ClockCoarse => "time longer stretches, or on a machine with a vDSO clock",
@@ -104,7 +105,7 @@ impl Doubt {
                 "this kernel or file system cannot tell what is cached; treat cold and warm alike"
             }
             Self::NoisyNeighbour => "other programs used the processors; repeat on a quiet machine",
-            Self::FewSamples => "repeat it with --full, more --blocks or a longer --budget",
+            Self::FewSamples => "repeat it with more --blocks or a longer --budget",
             Self::Drift => "the machine changed during the study; look at the order of runs",
             Self::Alternation => "something periodic disturbs; look at the order of runs",
             Self::FirstRun => "the first block warmed something; it counts, but look at it",

@@ -3,11 +3,12 @@
 //!
 //! The runs of two sessions were not taken together, so nothing is paired: the ratio is that of the
 //! medians, each sample resampled on its own. A difference counts when its interval leaves out 1
-//! and the ratio is beyond the margin of 5 % that verdicts use too. Where the machine, the medium,
+//! and the ratio is beyond the margin of 5 % that verdicts use too; of too few values for an interval
+//! nothing is told. Where the machine, the medium,
 //! the files, the plan or the condition are not the same, the ratio says nothing about what changed
 //! in between: it is shown, no change is told, and what differs is.
 
-use crate::estimate::Ratio;
+use crate::estimate::{Ends, Ratio};
 use crate::group::{ArmRuns, Group, groups};
 use crate::input::Input;
 use crate::quantity::Better;
@@ -88,6 +89,11 @@ pub struct Matched<'a> {
 }
 
 impl Matched<'_> {
+    /// Whether the ends of some ratio are least to most.
+    pub fn has_too_few(&self) -> bool {
+        self.rows.iter().filter_map(|row| row.ratio).any(|r| !r.ends.is_interval())
+    }
+
     /// What keeps arms from being compared, each with the number of arms.
     pub fn refusals(&self) -> Vec<(&str, usize)> {
         let mut out: Vec<(&str, usize)> = Vec::new();
@@ -211,13 +217,17 @@ fn proved(arm: &ArmRuns<'_>) -> String {
 }
 
 fn judge(r: &Ratio, better: Better) -> Change {
+    if !r.ends.is_interval() {
+        return Change::Unclear;
+    }
     let margin = 1.0 + Rule::QUICK.margin;
-    let (up, down) = (r.low > 1.0 && r.value > margin, r.high < 1.0 && r.value < 1.0 / margin);
+    let Ends { low, high, .. } = r.ends;
+    let (up, down) = (low > 1.0 && r.value > margin, high < 1.0 && r.value < 1.0 / margin);
     match (up, down, better) {
         (true, _, Better::Higher) | (_, true, Better::Lower) => Change::Better,
         (true, _, Better::Lower) | (_, true, Better::Higher) => Change::Worse,
         (true, _, Better::Neither) | (_, true, Better::Neither) => Change::Different,
-        _ if r.low >= 1.0 / margin && r.high <= margin => Change::Same,
+        _ if low >= 1.0 / margin && high <= margin => Change::Same,
         _ => Change::Unclear,
     }
 }
@@ -258,7 +268,11 @@ mod tests {
 
     #[test]
     fn a_change_needs_an_interval_and_a_margin() {
-        let r = |value, low, high| Ratio { value, low, high, n: 8, paired: false };
+        let r = |value, low, high| {
+            let ends = Ends::interval(low, high);
+            Ratio { value, ends, n: 8, paired: false }
+        };
+        let few = |r: Ratio| Ratio { ends: Ends { confidence: 0.9, ..r.ends }, n: 4, ..r };
         for (ratio, better, change) in [
             (r(1.2, 1.1, 1.3), Better::Lower, Change::Worse),
             (r(1.2, 1.1, 1.3), Better::Higher, Change::Better),
@@ -267,6 +281,8 @@ mod tests {
             (r(1.02, 1.01, 1.03), Better::Lower, Change::Same),
             (r(1.2, 0.9, 1.5), Better::Lower, Change::Unclear),
             (r(1.04, 1.01, 1.2), Better::Lower, Change::Unclear),
+            (few(r(0.8, 0.7, 0.9)), Better::Lower, Change::Unclear),
+            (few(r(1.02, 1.01, 1.03)), Better::Lower, Change::Unclear),
         ] {
             assert_eq!(judge(&ratio, better), change, "{ratio:?} {better:?}");
         }

@@ -162,8 +162,9 @@ fn group(g: &Group<'_>) -> Value {
                 "factors": a.factors,
                 "n": a.estimate.as_ref().map_or(0, |e| e.values.len()),
                 "median": a.estimate.as_ref().map(|e| e.median),
-                "low": a.estimate.as_ref().and_then(|e| e.interval).map(|i| i.0),
-                "high": a.estimate.as_ref().and_then(|e| e.interval).map(|i| i.1),
+                "low": a.estimate.as_ref().and_then(|e| e.ends).map(|e| e.low),
+                "high": a.estimate.as_ref().and_then(|e| e.ends).map(|e| e.high),
+                "confidence": a.estimate.as_ref().and_then(|e| e.ends).map(|e| e.confidence),
                 "values": a.estimate.as_ref().map(|e| {
                     e.values.iter().map(|v| number(*v)).collect::<Vec<_>>()
                 }),
@@ -182,8 +183,9 @@ fn ratios<'h>(h: &'h Headline<'_, '_>) -> impl Iterator<Item = Value> + 'h {
             "best": h.best.id,
             "against": other.id,
             "ratio": ratio.map(|r| r.value),
-            "low": ratio.map(|r| r.low),
-            "high": ratio.map(|r| r.high),
+            "low": ratio.map(|r| r.ends.low),
+            "high": ratio.map(|r| r.ends.high),
+            "confidence": ratio.map(|r| r.ends.confidence),
             "n": ratio.map(|r| r.n),
         })
     })

@@ -1,7 +1,53 @@
 //! A sample with its median and interval, and ratios of two samples: thin names over `ioloom-stats`
 //! that also keep the raw values, because every mark of a chart shows them.
+//!
+//! Beside each stand two ends. Only of six values and more are they a 95 % interval, and then stand in
+//! square brackets; of fewer they are the least and the most that was seen, in round ones. Whatever
+//! names them takes the words from here ([`ends_words`], [`LEAST_TO_MOST`]), so that a page, a table
+//! and a terminal say the same of the same numbers.
 
-use ioloom_stats::{Bootstrap, Interval, Ratio as Paired, median};
+use ioloom_stats::{Bootstrap, CONFIDENCE, Interval, Ratio as Paired, median};
+
+/// What round brackets mean, for where there are some.
+pub const LEAST_TO_MOST: &str =
+    "Round brackets are least to most of what was seen: too few values for a 95\u{A0}% interval.";
+
+/// The two ends beside a median or a ratio.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Ends {
+    /// Lower end.
+    pub low: f64,
+    /// Upper end.
+    pub high: f64,
+    /// Share of repetitions in which such ends hold the truth, 0 to 1.
+    pub confidence: f64,
+}
+
+impl Ends {
+    /// The ends of a 95 % interval.
+    pub const fn interval(low: f64, high: f64) -> Self {
+        Self { low, high, confidence: CONFIDENCE }
+    }
+
+    /// Whether they are a 95 % interval; else they are the least and the most of too few values.
+    pub fn is_interval(&self) -> bool {
+        self.confidence >= CONFIDENCE
+    }
+}
+
+/// What the ends of a picture or a table are: `95 % interval`, `least to most`, or which is which.
+pub fn ends_words(all: impl IntoIterator<Item = Ends>) -> &'static str {
+    let (mut intervals, mut ranges) = (false, false);
+    for ends in all {
+        intervals |= ends.is_interval();
+        ranges |= !ends.is_interval();
+    }
+    match (intervals, ranges) {
+        (_, false) => "95\u{A0}% interval",
+        (false, true) => "least to most (too few values for a 95\u{A0}% interval)",
+        (true, true) => "95\u{A0}% interval, or least to most of too few values for one",
+    }
+}
 
 /// Values of one arm with their median.
 #[derive(Debug, Clone, PartialEq)]
@@ -10,8 +56,9 @@ pub struct Estimate {
     pub values: Vec<f64>,
     /// Their median.
     pub median: f64,
-    /// 95 % bootstrap interval of the median; `None` for fewer than two values.
-    pub interval: Option<(f64, f64)>,
+    /// Ends of the bootstrap interval of the median, or least to most; `None` for fewer than two
+    /// values.
+    pub ends: Option<Ends>,
 }
 
 impl Estimate {
@@ -20,13 +67,17 @@ impl Estimate {
         if values.is_empty() || values.iter().any(|v| !v.is_finite()) {
             return None;
         }
-        let interval = Bootstrap::new(seed).median(&values).ok().map(|i| (i.lo, i.hi));
-        Some(Self { median: median(&values), interval, values })
+        let ends = Bootstrap::new(seed).median(&values).ok().map(|i| Ends {
+            low: i.lo,
+            high: i.hi,
+            confidence: i.confidence,
+        });
+        Some(Self { median: median(&values), ends, values })
     }
 
-    /// The ends of the interval, or the median twice where there is none.
-    pub fn ends(&self) -> (f64, f64) {
-        self.interval.unwrap_or((self.median, self.median))
+    /// From where to where it reaches: its ends, or the median twice where there are none.
+    pub fn reach(&self) -> (f64, f64) {
+        self.ends.map_or((self.median, self.median), |e| (e.low, e.high))
     }
 }
 
@@ -35,10 +86,8 @@ impl Estimate {
 pub struct Ratio {
     /// The ratio.
     pub value: f64,
-    /// Lower end of the 95 % interval.
-    pub low: f64,
-    /// Upper end.
-    pub high: f64,
+    /// The ends of its interval, or least to most of too few blocks.
+    pub ends: Ends,
     /// Pairs of blocks, or the smaller sample where nothing was paired.
     pub n: usize,
     /// Whether the values came in pairs from the same blocks.
@@ -56,18 +105,26 @@ impl Ratio {
             }
         }
         let ratio = Paired::of(&left, &right, seed).ok()?;
-        Some(Self { value: ratio.ratio, low: ratio.lo, high: ratio.hi, n: ratio.n, paired: true })
+        let ends = Ends { low: ratio.lo, high: ratio.hi, confidence: ratio.confidence };
+        Some(Self { value: ratio.ratio, ends, n: ratio.n, paired: true })
     }
 
     /// Ratio of the medians of two samples that were not taken together.
     pub fn unpaired(a: &[f64], b: &[f64], seed: u64) -> Option<Self> {
-        let Interval { estimate, lo, hi, .. } = Bootstrap::new(seed).ratio_of_medians(a, b).ok()?;
-        Some(Self { value: estimate, low: lo, high: hi, n: a.len().min(b.len()), paired: false })
+        let Interval { estimate, lo, hi, confidence, .. } =
+            Bootstrap::new(seed).ratio_of_medians(a, b).ok()?;
+        let ends = Ends { low: lo, high: hi, confidence };
+        Some(Self { value: estimate, ends, n: a.len().min(b.len()), paired: false })
     }
 
-    /// Whether the interval leaves out 1.
+    /// Whether there is an interval and it leaves out 1.
     pub fn is_clear(&self) -> bool {
-        self.low > 1.0 || self.high < 1.0
+        self.ends.is_interval() && (self.ends.low > 1.0 || self.ends.high < 1.0)
+    }
+
+    /// Whether it is clear and above 1.
+    pub fn is_gain(&self) -> bool {
+        self.is_clear() && self.ends.low > 1.0
     }
 }
 
@@ -78,7 +135,7 @@ mod tests {
     #[test]
     fn a_single_value_has_no_interval() {
         let one = Estimate::of(vec![5.0], 1).unwrap();
-        assert_eq!((one.median, one.interval), (5.0, None));
+        assert_eq!((one.median, one.ends), (5.0, None));
         assert_eq!(Estimate::of(vec![], 1), None);
         assert_eq!(Estimate::of(vec![f64::NAN], 1), None);
     }
@@ -89,10 +146,34 @@ mod tests {
         let b = [(2, 4.0), (1, 2.0), (0, 1.0)];
         let ratio = Ratio::paired(&a, &b, 7).unwrap();
         assert_eq!(ratio.n, 3);
-        for value in [ratio.value, ratio.low, ratio.high] {
+        for value in [ratio.value, ratio.ends.low, ratio.ends.high] {
             assert!((value - 2.0).abs() < 1e-9, "{ratio:?}");
         }
-        assert!(ratio.is_clear());
+        assert!(!ratio.is_clear(), "three blocks have no interval that could leave out 1");
+        let more: Vec<_> = (0..6).map(|block| (block, 2.0)).collect();
+        let one: Vec<_> = (0..6).map(|block| (block, 1.0)).collect();
+        let ratio = Ratio::paired(&more, &one, 7).unwrap();
+        assert!(ratio.is_gain() && !Ratio::paired(&one, &more, 7).unwrap().is_gain());
         assert_eq!(Ratio::paired(&a, &[(5, 1.0)], 7), None);
+    }
+    #[test]
+    fn only_six_values_and_more_have_an_interval() {
+        for n in 2..=9 {
+            let values = (0..n).map(|i| f64::from(10 + i)).collect();
+            let ends = Estimate::of(values, 1).unwrap().ends.unwrap();
+            assert_eq!(ends.is_interval(), n >= 6, "{n}: {ends:?}");
+            let (least, most) = (10.0, f64::from(9 + n));
+            assert!(n >= 8 || (ends.low, ends.high) == (least, most), "{n}: {ends:?}");
+        }
+    }
+
+    #[test]
+    fn the_words_follow_the_ends() {
+        let (sure, few) =
+            (Ends::interval(1.0, 2.0), Ends { low: 1.0, high: 2.0, confidence: 0.75 });
+        assert_eq!(ends_words([sure, sure]), "95\u{A0}% interval");
+        assert!(ends_words([few]).starts_with("least to most"));
+        assert!(ends_words([few, sure]).contains("or least to most"));
+        assert_eq!(ends_words([]), "95\u{A0}% interval", "nothing is drawn");
     }
 }

@@ -1,10 +1,10 @@
 //! From comparisons to drawings: which chart shows which records.
 
-use crate::estimate::Estimate;
+use crate::estimate::{Ends, Estimate, ends_words};
 use crate::group::{ArmRuns, Group, factor_unit};
 use crate::headline::Headline;
 use crate::input::Input;
-use crate::quantity::{Better, Unit, plain, ratio_interval};
+use crate::quantity::{Better, Unit, plain, ratio_ends};
 use crate::svg::{Svg, dots, heat, lines, spark, stacks, stages, tip, treemap};
 use ioloom_model::study::Chart;
 use ioloom_model::units::format_count;
@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 pub enum Figure {
     /// Lines over a factor.
     Lines(lines::Lines),
-    /// Dots with intervals.
+    /// Dots with their ends.
     Dots(dots::Dots),
     /// Readers × computers.
     Heat(heat::Heat),
@@ -42,6 +42,19 @@ impl Figure {
             Self::Spark(c) => spark::draw(c, width),
             Self::Map(c) => treemap::draw(c, width),
         }
+    }
+
+    /// What the ends of its marks are.
+    pub fn ends_words(&self) -> &'static str {
+        let ends: Vec<Ends> = match self {
+            Self::Lines(c) => {
+                let points = c.lines.iter().flat_map(|l| &l.points).map(|p| &p.y);
+                points.chain(c.levels.iter().map(|l| &l.y)).filter_map(|e| e.ends).collect()
+            }
+            Self::Dots(c) => c.rows.iter().filter_map(|row| row.value.ends).collect(),
+            _ => Vec::new(),
+        };
+        ends_words(ends)
     }
 }
 
@@ -112,8 +125,10 @@ pub fn of_group(group: &Group<'_>, input: &Input) -> Vec<Figure> {
 
 fn description(group: &Group<'_>) -> String {
     let blocks = group.arms.iter().map(|a| a.runs.len());
+    let ends = group.arms.iter().filter_map(|a| a.estimate.as_ref()?.ends);
     format!(
-        "Median with 95 % bootstrap interval of {} for {} arms on {}; {} runs in all.",
+        "Median with {} of {} for {} arms on {}; {} runs in all.",
+        ends_words(ends).replace('\u{A0}', " "),
         metric_words(&group.experiment.metric),
         group.arms.len(),
         group.place(),
@@ -186,7 +201,7 @@ pub fn dot_rows(group: &Group<'_>, input: &Input) -> dots::Dots {
             {
                 group
                     .gain(arm, s, input.seed)
-                    .map_or(String::new(), |r| ratio_interval(r.value, r.low, r.high))
+                    .map_or(String::new(), |r| ratio_ends(r.value, r.ends))
             }
             _ => group.unit().format(value.median),
         };
@@ -318,7 +333,7 @@ pub fn call_costs(group: &Group<'_>, input: &Input) -> Vec<(String, Figure)> {
         }
         let figure = lines::Lines {
             title: format!("Cost of calls: {family}, {}", group.condition),
-            description: "Median (thick, with interval) and 99th percentile (thin) of the time of \
+            description: "Median (thick, with its ends) and 99th percentile (thin) of the time of \
                           each kind of call against the mean file size."
                 .to_owned(),
             x_title: "mean file size".to_owned(),
@@ -350,12 +365,8 @@ fn cost_line(kind: CallKind, arms: &[&ArmRuns<'_>], seed: u64) -> Option<lines::
         let calls: u64 = stats.iter().map(|s| s.count).sum();
         let x = arm.runs.first()?.set.bytes_mean;
         let p99 = thin.as_ref().map_or(String::new(), |t| {
-            let (low, high) = t.ends();
-            format!(
-                "p99 {} {}, ",
-                Unit::Time.format(t.median),
-                Unit::Time.format_interval(low, high)
-            )
+            let ends = t.ends.map_or(String::new(), |e| format!(" {}", Unit::Time.format_ends(e)));
+            format!("p99 {}{ends}, ", Unit::Time.format(t.median))
         });
         let note = format!("{p99}{} calls in {} runs", format_count(calls), stats.len());
         points.push(lines::Point { x, y, thin, note });
@@ -487,26 +498,23 @@ pub fn overview(headlines: &[&Headline<'_, '_>]) -> Option<Figure> {
                         "{} over {}: {}\npaired over {} blocks",
                         h.best.plan,
                         other.plan,
-                        ratio_interval(r.value, r.low, r.high),
+                        ratio_ends(r.value, r.ends),
                         r.n
                     ),
-                    value: Estimate {
-                        values: Vec::new(),
-                        median: r.value,
-                        interval: Some((r.low, r.high)),
-                    },
+                    value: Estimate { values: Vec::new(), median: r.value, ends: Some(r.ends) },
                     style,
-                    remark: ratio_interval(r.value, r.low, r.high),
-                    best: r.low > 1.0,
+                    remark: ratio_ends(r.value, r.ends),
+                    best: r.is_gain(),
                     doubtful: false,
                 })
             })
         })
         .collect();
+    let ends = ends_words(rows.iter().filter_map(|row| row.value.ends)).replace('\u{A0}', " ");
     (!rows.is_empty()).then(|| {
         Figure::Dots(dots::Dots {
             title: "Gain of the fastest plan over simpler ones".to_owned(),
-            description: "Paired ratio of speeds over blocks with its 95 % interval.".to_owned(),
+            description: format!("Paired ratio of speeds over blocks with its {ends}."),
             x_title: "times as fast".to_owned(),
             unit: Unit::Number,
             remark_title: String::new(),
@@ -530,7 +538,7 @@ pub fn claim(row: &crate::input::ClaimRow) -> Vec<Figure> {
         let of_unit = row.published_values.iter().filter(|p| p.2 == unit);
         let rows = of_unit.map(|(what, value, _)| dots::Row {
             name: what.clone(),
-            value: Estimate { values: Vec::new(), median: *value, interval: None },
+            value: Estimate { values: Vec::new(), median: *value, ends: None },
             style: 1,
             remark: format!("{} {unit}", plain(*value)),
             best: false,
@@ -554,7 +562,7 @@ fn measured_curve(curve: &crate::input::ClaimCurve) -> Figure {
     let (one, x_unit) = factor_unit(&curve.axis);
     let point = |(x, y): &(f64, f64)| lines::Point {
         x: x * one,
-        y: Estimate { values: Vec::new(), median: *y, interval: None },
+        y: Estimate { values: Vec::new(), median: *y, ends: None },
         thin: None,
         note: String::new(),
     };

@@ -2,13 +2,13 @@
 //!
 //! All of it is computed from the records. A gain is the paired ratio over blocks against the
 //! simplest plan and against the best of plain threads; where its interval holds 1, the sentence
-//! says that nothing was gained. The best plan is chosen by its median among the plans of its
-//! comparison, so the table says out of how many.
+//! says that nothing was gained, and where there are too few blocks for an interval, that. The best
+//! plan is chosen by its median among the plans of its comparison, so the table says out of how many.
 
-use crate::estimate::Ratio;
+use crate::estimate::{Ends, Ratio};
 use crate::group::{ArmRuns, Group};
 use crate::input::Input;
-use crate::quantity::{Better, percent, ratio_interval};
+use crate::quantity::{Better, percent, ratio_ends};
 use ioloom_model::units::format_size;
 use ioloom_model::{Condition, Method, Plan, Schedule};
 use std::collections::BTreeMap;
@@ -49,6 +49,14 @@ pub struct Headline<'g, 'a> {
     pub gains: Vec<(String, &'g ArmRuns<'a>, Option<Ratio>)>,
     /// What limited the best arm most often, and its evidence from a typical run.
     pub limit: Option<(String, String)>,
+}
+
+impl Headline<'_, '_> {
+    /// The ends of its median and of its gains.
+    pub fn ends(&self) -> impl Iterator<Item = Ends> {
+        let gains = self.gains.iter().filter_map(|(_, _, ratio)| ratio.map(|r| r.ends));
+        self.best.estimate.as_ref().and_then(|e| e.ends).into_iter().chain(gains)
+    }
 }
 
 /// The headline of a comparison with at least two arms that did the same work.
@@ -201,7 +209,8 @@ fn clause(out: &mut Vec<Piece>, h: &Headline<'_, '_>, first: bool) {
     words(out, &format!(" ({}, {}{medium}) ", size_words(h.best), h.group.condition));
     let gains: Vec<_> =
         h.gains.iter().filter_map(|(id, o, r)| Some((id, o, r.as_ref()?))).collect();
-    let clear = gains.iter().filter(|(_, _, r)| r.low > 1.0).count();
+    let clear = gains.iter().filter(|(_, _, r)| r.is_gain()).count();
+    let few = gains.iter().find(|(_, _, r)| !r.ends.is_interval()).map(|(_, _, r)| r.n);
     let whose = if h.is_simplest { "the simplest plan, " } else { "" };
     if gains.is_empty() {
         words(out, whose);
@@ -210,6 +219,11 @@ fn clause(out: &mut Vec<Piece>, h: &Headline<'_, '_>, first: bool) {
         return;
     }
     match clear {
+        0 if !h.is_simplest && few.is_some() => {
+            words(out, "too few blocks ran to say which plan is fastest: ");
+            out.push(Piece::Plan(h.best.plan.to_string()));
+            words(out, " has the best median, ");
+        }
         0 if !h.is_simplest => {
             words(out, "no plan was clearly faster than the simpler ones: ");
             out.push(Piece::Plan(h.best.plan.to_string()));
@@ -230,12 +244,15 @@ fn clause(out: &mut Vec<Piece>, h: &Headline<'_, '_>, first: bool) {
     for (i, (id, other, ratio)) in gains.into_iter().enumerate() {
         words(out, separator(i, count, ", "));
         out.push(Piece::Number {
-            text: ratio_interval(ratio.value, ratio.low, ratio.high),
+            text: ratio_ends(ratio.value, ratio.ends),
             of: id.clone(),
             field: "ratio",
         });
         words(out, if i == 0 { " the speed of " } else { " that of " });
         out.push(Piece::Plan(other.plan.to_string()));
+    }
+    if let Some(blocks) = few {
+        words(out, &format!(" (least to most of {blocks} blocks)"));
     }
 }
 

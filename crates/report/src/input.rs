@@ -5,7 +5,9 @@ use crate::table::Table;
 pub use ioloom_model::Verdict;
 pub use ioloom_model::study::Mode;
 use ioloom_model::{Compute, Doubt, MachineFacts, RunRecord, StudySpec};
+use ioloom_stats::Rule;
 use ioloom_trace::Trace;
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 /// A claim and what the runs say of it.
@@ -125,6 +127,21 @@ pub struct Input {
 }
 
 impl Input {
+    /// What to do about a doubt in a study of this mode: of too few blocks, how many decide.
+    pub fn advice(&self, doubt: Doubt) -> Cow<'static, str> {
+        let few = doubt == Doubt::FewSamples;
+        match self.mode {
+            Mode::Quick if few => Cow::Owned(format!(
+                "repeat it with --full, or with --blocks {} and a longer --budget",
+                Rule::QUICK.blocks_min
+            )),
+            Mode::Full if few => {
+                Cow::Owned(format!("repeat it with --blocks {}", Rule::FULL.blocks_min))
+            }
+            _ => Cow::Borrowed(doubt.advice()),
+        }
+    }
+
     /// When the study started, in UTC to the second.
     pub fn started(&self) -> String {
         i64::try_from(self.started_unix_ms)

@@ -158,7 +158,7 @@ fn line_of(result: &MemoryResult, curve: &str, name: &str) -> Option<Line> {
     let points = result.curves.get(curve)?;
     let point = |(x, y): &(f64, f64)| Point {
         x: *x,
-        y: Estimate { values: vec![*y], median: *y, interval: None },
+        y: Estimate { values: vec![*y], median: *y, ends: None },
         thin: None,
         note: String::new(),
     };

@@ -4,6 +4,7 @@
 //! (`elapsed_ns`, `bytes_per_s`, `share.io`). One place decides the digits, so that the page, the
 //! terminal and the tables never disagree.
 
+use crate::estimate::Ends;
 use ioloom_model::units::{format_ns, format_size};
 
 /// The unit of a metric.
@@ -69,9 +70,9 @@ impl Unit {
         }
     }
 
-    /// An interval in brackets.
-    pub fn format_interval(self, low: f64, high: f64) -> String {
-        format!("[{}, {}]", self.format(low), self.format(high))
+    /// The two ends in brackets.
+    pub fn format_ends(self, ends: Ends) -> String {
+        bracketed(ends, |value| self.format(value))
     }
 
     /// Factor and name of the one unit that suits ticks up to `max`; `None` where ticks carry their
@@ -152,10 +153,16 @@ pub fn ratio(value: f64) -> String {
     }
 }
 
-/// A ratio with its interval: `1.42× [1.31, 1.55]`.
-pub fn ratio_interval(value: f64, low: f64, high: f64) -> String {
+/// A ratio with its ends: `1.42× [1.31, 1.55]`, or `1.42× (1.31 to 1.55)`.
+pub fn ratio_ends(value: f64, ends: Ends) -> String {
     let bare = |v: f64| ratio(v).trim_end_matches('×').to_owned();
-    format!("{} [{}, {}]", ratio(value), bare(low), bare(high))
+    format!("{} {}", ratio(value), bracketed(ends, bare))
+}
+
+/// Two ends in square brackets if they are an interval, in round ones if they are least to most.
+pub fn bracketed(ends: Ends, format: impl Fn(f64) -> String) -> String {
+    let (low, high) = (format(ends.low), format(ends.high));
+    if ends.is_interval() { format!("[{low}, {high}]") } else { format!("({low} to {high})") }
 }
 
 /// A number without unit: grouped when large and whole, three digits else.
@@ -209,7 +216,10 @@ mod tests {
 
     #[test]
     fn people_read_three_digits() {
-        assert_eq!(ratio_interval(1.423, 1.306, 12.0), "1.42× [1.31, 12.0]");
+        assert_eq!(ratio_ends(1.423, Ends::interval(1.306, 12.0)), "1.42× [1.31, 12.0]");
+        let few = Ends { confidence: 0.75, ..Ends::interval(1.306, 12.0) };
+        assert_eq!(ratio_ends(1.423, few), "1.42× (1.31 to 12.0)");
+        assert_eq!(Unit::Time.format_ends(few), "(1.31 ns to 12.0 ns)");
         assert_eq!(Unit::Time.format_tick(2e6), "2 ms");
         assert_eq!(Unit::Bytes.format_tick(65536.0), "64 KiB");
         assert_eq!(Unit::Share.format(0.973), "97 %");

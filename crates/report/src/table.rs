@@ -3,7 +3,7 @@
 
 use crate::group::{ArmRuns, Group};
 use crate::input::Input;
-use crate::quantity::{Unit, percent};
+use crate::quantity::{Unit, bracketed, percent};
 use ioloom_model::Schedule;
 
 /// A table.
@@ -69,7 +69,7 @@ fn markdown_cell(text: &str) -> String {
 }
 
 /// Threads down, media across, as seed 001 prints it: one table for each experiment, set,
-/// condition and compute with a plain thread ladder. Cells are medians with interval and count.
+/// condition and compute with a plain thread ladder. Cells are medians with their ends and count.
 pub fn medium_by_threads(groups: &[Group<'_>]) -> Vec<Table> {
     let mut out: Vec<Table> = Vec::new();
     let mut done: Vec<(&str, &str, String)> = Vec::new();
@@ -141,15 +141,13 @@ fn threads(arm: &ArmRuns<'_>) -> Option<u32> {
 fn cell(arm: &ArmRuns<'_>, unit: Unit) -> String {
     arm.estimate.as_ref().map_or_else(
         || arm.not_done.first().map_or(String::new(), |(word, _, _)| (*word).to_owned()),
-        |e| with_interval(unit, e),
+        |e| with_ends(unit, e),
     )
 }
 
-fn with_interval(unit: Unit, e: &crate::estimate::Estimate) -> String {
-    let interval = e
-        .interval
-        .map_or_else(|| "no interval".to_owned(), |(low, high)| unit.format_interval(low, high));
-    format!("{} {interval} n={}", unit.format(e.median), e.values.len())
+fn with_ends(unit: Unit, e: &crate::estimate::Estimate) -> String {
+    let ends = e.ends.map_or_else(|| "no interval".to_owned(), |ends| unit.format_ends(ends));
+    format!("{} {ends} n={}", unit.format(e.median), e.values.len())
 }
 
 /// Roles as seed 000 prints them: readers, hybrids, computers, when the read calls ended, the share
@@ -193,10 +191,8 @@ fn role_row(arm: &ArmRuns<'_>, seed: u64) -> Vec<String> {
     let show = |metric: &str, format: &dyn Fn(f64) -> String| {
         arm.metric(metric, seed).map_or_else(
             || "not measured".to_owned(),
-            |e| match e.interval {
-                Some((low, high)) => {
-                    format!("{} [{}, {}]", format(e.median), format(low), format(high))
-                }
+            |e| match e.ends {
+                Some(ends) => format!("{} {}", format(e.median), bracketed(ends, format)),
                 None => format!("{} no interval", format(e.median)),
             },
         )

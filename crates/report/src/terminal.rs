@@ -5,11 +5,11 @@
 //! repeats what words say and stays out of tables, whose columns are counted in characters.
 
 use crate::compare::{Change, Matched, matched};
-use crate::estimate::Ratio;
+use crate::estimate::{Ends, LEAST_TO_MOST, Ratio};
 use crate::group::{groups, not_run};
 use crate::headline::{Headline, answer, headlines, plain_text};
 use crate::input::{Input, Verdict};
-use crate::quantity::{ratio, ratio_interval};
+use crate::quantity::{bracketed, ratio, ratio_ends};
 use comfy_table::{Cell, CellAlignment, ColumnConstraint, ContentArrangement, Table, presets};
 use ioloom_model::Doubt;
 use std::collections::BTreeMap;
@@ -106,16 +106,22 @@ const ROWS_MAX: usize = 12;
 
 fn comparison_table(headlines: &[Headline<'_, '_>], width: usize) -> String {
     let mut t = table(width);
-    t.set_header(["experiment", "best", "gain [95 %]", "over", "n"]);
     let all: Vec<_> = headlines.iter().filter(|h| h.group.is_speed()).collect();
+    let shown = all.iter().take(ROWS_MAX).flat_map(|h| &h.gains);
+    let ends: Vec<Ends> = shown.filter_map(|(_, _, r)| Some(r.as_ref()?.ends)).collect();
+    let some_few = ends.iter().any(|e| !e.is_interval());
+    let gain = match some_few && !ends.iter().any(Ends::is_interval) {
+        true => "gain (least to most)",
+        false => "gain [95 %]",
+    };
+    t.set_header(["experiment", "best", gain, "over", "n"]);
     for h in all.iter().take(ROWS_MAX) {
         let lines = |f: &dyn Fn(&str, Option<Ratio>) -> String| {
             let lines: Vec<_> = h.gains.iter().map(|(_, o, r)| f(o.name, *r)).collect();
             lines.join("\n")
         };
-        let ratios = lines(&|_, r| {
-            r.map_or_else(|| "–".to_owned(), |r| ratio_interval(r.value, r.low, r.high))
-        });
+        let ratios =
+            lines(&|_, r| r.map_or_else(|| "–".to_owned(), |r| ratio_ends(r.value, r.ends)));
         t.add_row(vec![
             Cell::new(format!("{}\n{}", clean(&h.group.experiment.name), clean(&h.group.place()))),
             Cell::new(clean(h.best.name)),
@@ -132,6 +138,9 @@ fn comparison_table(headlines: &[Headline<'_, '_>], width: usize) -> String {
     let mut out = finished(&t);
     if all.len() > ROWS_MAX {
         out.push_str(&format!(" and {} more in the report\n", all.len() - ROWS_MAX));
+    }
+    if some_few {
+        push_wrapped(&mut out, LEAST_TO_MOST, width, 0);
     }
     out
 }
@@ -178,7 +187,7 @@ fn doubt_lines(out: &mut String, input: &Input, width: usize, paint: &Paint) {
     out.push('\n');
     for (doubt, runs) in seen {
         let of = if runs > 0 { format!(" ({runs} runs)") } else { String::new() };
-        push_wrapped(out, &format!("  ◇ {doubt}{of}: {}", doubt.advice()), width, 4);
+        push_wrapped(out, &format!("  ◇ {doubt}{of}: {}", input.advice(doubt)), width, 4);
     }
 }
 
@@ -205,16 +214,19 @@ pub fn compare_terminal(a: &Input, b: &Input, width: usize, color: bool) -> Stri
             Cell::new(row.change.icon()),
             Cell::new(clean(&row.group.place())),
             Cell::new(clean(row.first.name)),
-            Cell::new(row.ratio.map_or_else(
-                || "too few values".to_owned(),
-                |r| ratio_interval(r.value, r.low, r.high),
-            ))
+            Cell::new(
+                row.ratio
+                    .map_or_else(|| "too few values".to_owned(), |r| ratio_ends(r.value, r.ends)),
+            )
             .set_alignment(CellAlignment::Right),
             Cell::new(row.ratio.map_or(0, |r| r.n)).set_alignment(CellAlignment::Right),
             Cell::new(row.change.name()),
         ]);
     }
     out.push_str(&finished(&t));
+    if matched.has_too_few() {
+        push_wrapped(&mut out, LEAST_TO_MOST, width, 0);
+    }
     out.push('\n');
     compare_words(&mut out, &matched, width);
     out
@@ -254,12 +266,11 @@ fn compare_words(out: &mut String, matched: &Matched<'_>, width: usize) {
     {
         let (row, r) = worst;
         let text = format!(
-            "The largest loss: {} on {}, {} [{}, {}].",
+            "The largest loss: {} on {}, {} {}.",
             clean(row.first.name),
             clean(&row.group.place()),
             ratio(r.value),
-            ratio(r.low),
-            ratio(r.high)
+            bracketed(r.ends, ratio)
         );
         push_wrapped(out, &text, width, 0);
     }

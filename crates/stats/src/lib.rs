@@ -27,7 +27,7 @@ pub mod series;
 pub mod summary;
 pub mod tails;
 
-pub use bootstrap::{Bootstrap, Interval, IntervalKind};
+pub use bootstrap::{Bootstrap, CONFIDENCE, Interval, IntervalKind};
 pub use correlation::{Correlation, pearson, spearman};
 pub use equivalence::{Equivalence, equivalence};
 pub use error::StatsError;

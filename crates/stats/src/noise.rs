@@ -17,7 +17,8 @@ use serde::{Deserialize, Serialize};
 pub struct AaNoise {
     /// Typical difference of a single block: the median of `|ln ratio|`.
     pub block: f64,
-    /// Half of the width of the 95 % interval of the median log-ratio.
+    /// Half of the width of the interval of the median log-ratio; of fewer than 8 blocks that from the
+    /// least to the most.
     pub half_width: f64,
     /// The end of that interval that is farther from no difference.
     pub reach: f64,

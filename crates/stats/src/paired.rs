@@ -8,7 +8,7 @@
 //! judgement.
 //!
 //! The rule of [`decide`], with `m` the factor `1 + margin`:
-//! - fewer blocks than the minimum: undecided;
+//! - fewer blocks than the minimum, or than a 95 % interval needs (6): undecided;
 //! - confirmed, for a claimed difference: the interval lies wholly on the claimed side of 1 and the
 //!   effect is at least `m`; for claimed equality: the interval lies within `1/m ..= m`;
 //! - refuted, for a claimed difference: the interval lies wholly on the other side of 1, or within
@@ -16,7 +16,7 @@
 //! - anything else: undecided.
 
 use crate::StatsError;
-use crate::bootstrap::{Bootstrap, log_ratios};
+use crate::bootstrap::{Bootstrap, CONFIDENCE, log_ratios};
 use crate::summary::{MAD_TO_SD, mad};
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -26,10 +26,12 @@ use std::fmt;
 pub struct Ratio {
     /// `a / b`, from the median of the logarithms: 0.8 means that `a` is a fifth less.
     pub ratio: f64,
-    /// Lower end of the 95 % interval.
+    /// Lower end of the interval; of fewer than 8 blocks the least.
     pub lo: f64,
-    /// Upper end.
+    /// Upper end; of fewer than 8 blocks the most.
     pub hi: f64,
+    /// Confidence of the two ends, as [`Interval::confidence`](crate::Interval::confidence).
+    pub confidence: f64,
     /// Number of blocks.
     pub n: usize,
     /// Scatter of a single block's ratio as a share: `exp(1.4826 MAD of ln(a/b)) - 1`. With 0.1,
@@ -57,6 +59,7 @@ impl Ratio {
             ratio: interval.estimate,
             lo: interval.lo,
             hi: interval.hi,
+            confidence: interval.confidence,
             n: logs.len(),
             noise: (MAD_TO_SD * mad(&logs)).exp() - 1.0,
         })
@@ -66,6 +69,11 @@ impl Ratio {
     #[must_use]
     pub fn inverse(self) -> Self {
         Self { ratio: 1.0 / self.ratio, lo: 1.0 / self.hi, hi: 1.0 / self.lo, ..self }
+    }
+
+    /// Whether the ends may be called a 95 % interval; else they are least to most of too few blocks.
+    pub fn is_sure(&self) -> bool {
+        self.confidence >= CONFIDENCE
     }
 
     /// Size of the effect without its direction, as a share: 0.25 for a ratio of 1.25 or 0.8.
@@ -112,7 +120,7 @@ impl fmt::Display for Judgement {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Reason {
-    /// Fewer blocks than the rule asks for.
+    /// Fewer blocks than the rule asks for, or than a 95 % interval needs.
     FewBlocks,
     /// The interval lies wholly on the claimed side and the effect reaches the margin.
     ClaimedSide,
@@ -185,7 +193,7 @@ pub fn judge(ratio: &Ratio, claimed: Claimed, rule: &Rule) -> Judgement {
 /// As [`judge`], with the reason. A comparison or margin that is NaN is undecided.
 pub fn decide(ratio: &Ratio, claimed: Claimed, rule: &Rule) -> Finding {
     let finding = |judgement, reason| Finding { judgement, reason };
-    if ratio.n < rule.blocks_min {
+    if ratio.n < rule.blocks_min || !ratio.is_sure() {
         return finding(Judgement::Undecided, Reason::FewBlocks);
     }
     match claimed {

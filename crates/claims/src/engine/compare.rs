@@ -1,4 +1,4 @@
-//! Contrasts of two arms: ratios, best against best, shares, optima and media.
+//! Contrasts of two arms: ratios, best against best, shares and media.
 
 use super::runs::{Arm, Gap, Runs, columns};
 use super::{Bench, Finding};
@@ -21,7 +21,7 @@ pub(super) const fn holds(judgement: Judgement) -> Option<bool> {
     }
 }
 
-fn the_arm<'r, 'a>(runs: &'r Runs<'a>, pattern: &str) -> Result<&'r Arm<'a>, Gap> {
+pub(super) fn the_arm<'r, 'a>(runs: &'r Runs<'a>, pattern: &str) -> Result<&'r Arm<'a>, Gap> {
     let found = runs.members(pattern)?;
     match found.as_slice() {
         [arm] => Ok(arm),
@@ -77,13 +77,7 @@ fn compare<'a>(
         "{what} is {:.3} ({:.3} to {:.3}) in {} blocks: {reason}",
         ratio.ratio, ratio.lo, ratio.hi, ratio.n
     );
-    let interval = Interval {
-        estimate: ratio.ratio,
-        lo: ratio.lo,
-        hi: ratio.hi,
-        confidence: 0.95,
-        resamples: 0,
-    };
+    let interval = ratio_interval(&ratio);
     let series = table.values[0].iter().zip(&table.values[1]).map(|(a, b)| (a / b).ln()).collect();
     let finding = Finding::new(held, "ratio", &interval, words)
         .of_arms(&arms, runs, &table)
@@ -91,6 +85,11 @@ fn compare<'a>(
         .number("b_median", median(&table.values[1]))
         .noise(noise);
     Ok(Finding { series, below_noise, ..finding })
+}
+
+pub(super) fn ratio_interval(ratio: &Ratio) -> Interval {
+    let Ratio { ratio: estimate, lo, hi, confidence, .. } = *ratio;
+    Interval { estimate, lo, hi, confidence, resamples: 0 }
 }
 
 /// The judgement of a ratio when a plan against itself differs by `floor`: a difference that is not
@@ -251,35 +250,6 @@ pub(super) fn share<'a>(bench: &Bench<'a>, contrast: &Contrast) -> Result<Findin
     Ok(Finding { series, ..finding }
         .number("a_share", median(&table.values[0]))
         .number("b_share", median(&table.values[1])))
-}
-
-pub(super) fn optimum<'a>(bench: &Bench<'a>, contrast: &Contrast) -> Result<Finding<'a>, Gap> {
-    let Contrast::Optimum { at, other, arms, metric } = contrast else {
-        return wrong();
-    };
-    let (first, second) = (bench.runs(at, contrast), bench.runs(other, contrast));
-    let family = [arms.clone()];
-    let (here, _) = best_of(bench, &first, &family, metric)?;
-    let (there, _) = best_of(bench, &second, &family, metric)?;
-    let moved = the_arm(&second, &here.name)?;
-    if moved.name == there.name {
-        let table = columns(&[(there, metric)], bench.rule.blocks_min)?;
-        let same = Interval { estimate: 1.0, lo: 1.0, hi: 1.0, confidence: 0.95, resamples: 0 };
-        let words = format!("{} is the best arm in both places", there.name);
-        return Ok(Finding::new(Some(false), "ratio", &same, words).of_arms(
-            &[there],
-            &second,
-            &table,
-        ));
-    }
-    let asked =
-        Asked { metrics: [metric, metric], claim: Claimed::Greater, times: None, margin: None };
-    let mut found = compare(bench, &second, [moved, there], &asked)?;
-    found.words = format!(
-        "the best there is {}, and {} from the other place costs more: {}",
-        there.name, here.name, found.words
-    );
-    Ok(found)
 }
 
 pub(super) fn media<'a>(bench: &Bench<'a>, contrast: &Contrast) -> Result<Finding<'a>, Gap> {

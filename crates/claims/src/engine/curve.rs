@@ -3,6 +3,7 @@
 use super::runs::Gap;
 use super::{Bench, Finding};
 use crate::claim::{Contrast, CurveNumber};
+use ioloom_stats::bootstrap::INTERVAL_MIN;
 use ioloom_stats::median;
 
 /// Reads the number off one curve; `None` where it is not defined.
@@ -44,7 +45,7 @@ pub(super) fn curve<'a>(bench: &Bench<'a>, contrast: &Contrast) -> Result<Findin
         })?;
         series.push(number);
     }
-    let need = bench.rule.blocks_min.max(2);
+    let need = bench.rule.blocks_min.max(INTERVAL_MIN);
     if series.len() < need {
         return Err(Gap::FewBlocks { have: series.len(), need });
     }

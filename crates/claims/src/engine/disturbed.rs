@@ -9,7 +9,8 @@
 //!
 //! The quiet blocks must be at least [`QUIET_MIN`] of what a verdict needs: one disturbed block in
 //! a quick study of eight does not cost the verdict, three do. This is the same quarter from which
-//! on a doubt of single runs marks the whole. A verdict is only ever taken away here, never turned
+//! on a doubt of single runs marks the whole. Six or seven quiet blocks have least to most as their
+//! interval, so all of them must say it. A verdict is only ever taken away here, never turned
 //! round: choosing blocks after having seen them must not make a finding.
 
 use super::{Bench, Finding, Rule, evaluate};

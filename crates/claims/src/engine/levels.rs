@@ -1,6 +1,6 @@
 //! Contrasts over the levels of a factor: ladders, lines, crossings, gains and correlations.
 
-use super::compare::{above_noise, holds, noise_floor};
+use super::compare::{above_noise, holds, noise_floor, ratio_interval};
 use super::runs::{Arm, Columns, Gap, Runs, columns};
 use super::{Bench, Finding};
 use crate::claim::{Contrast, Law, Shape};
@@ -119,10 +119,6 @@ pub(super) fn ladder<'a>(bench: &Bench<'a>, contrast: &Contrast) -> Result<Findi
         }
     };
     Ok(ladder.finish(finding, &runs, axis))
-}
-
-fn ratio_interval(ratio: &Ratio) -> Interval {
-    Interval { estimate: ratio.ratio, lo: ratio.lo, hi: ratio.hi, confidence: 0.95, resamples: 0 }
 }
 
 /// Every level against the lowest one: the same within the margin.

@@ -10,6 +10,7 @@ mod curve;
 mod disturbed;
 mod doubts;
 mod levels;
+mod optimum;
 mod published;
 pub(crate) mod runs;
 
@@ -288,7 +289,7 @@ fn evaluate<'a>(bench: &Bench<'a>, contrast: &Contrast) -> Result<Finding<'a>, G
         Contrast::Ratio { .. } => compare::ratio(bench, contrast),
         Contrast::RatioOfBest { .. } => compare::ratio_of_best(bench, contrast),
         Contrast::Share { .. } => compare::share(bench, contrast),
-        Contrast::Optimum { .. } => compare::optimum(bench, contrast),
+        Contrast::Optimum { .. } => optimum::optimum(bench, contrast),
         Contrast::Media { .. } => compare::media(bench, contrast),
         Contrast::Ladder { .. } => levels::ladder(bench, contrast),
         Contrast::Linear { .. } => levels::linear(bench, contrast),
@@ -364,7 +365,8 @@ fn gap_words(gap: &Gap, not_in_quick: bool) -> (Verdict, String) {
             ),
         ),
         Gap::FewBlocks { have, need } => {
-            (Verdict::Undecided, format!("too few blocks: {have}, and {need} are needed"))
+            let remedy = format!("repeat the study with --blocks {need}");
+            (Verdict::Undecided, format!("too few blocks: {have}, and {need} are needed; {remedy}"))
         }
         Gap::Undefined(reason) => (Verdict::Undecided, reason.clone()),
     }

@@ -10,6 +10,7 @@ use crate::formula::{self, FormulaError};
 use crate::pattern;
 use ioloom_model::study::AGAIN;
 use ioloom_model::{Compute, Distribution, Doubt, Measured, Outcome, RunRecord};
+use ioloom_stats::bootstrap::INTERVAL_MIN;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Why an arm or a contrast has no numbers.
@@ -281,6 +282,8 @@ fn not_timed(record: &RunRecord, measured: &Measured, text: &str) -> bool {
 pub(crate) struct Columns {
     /// One column for each arm and metric, all of one length.
     pub(crate) values: Vec<Vec<f64>>,
+    /// Session and number of each block, in the order of the values.
+    pub(crate) blocks: Vec<(String, u32)>,
     /// Sessions that the blocks come from.
     pub(crate) sessions: Vec<String>,
 }
@@ -299,8 +302,10 @@ pub(crate) fn columns(wanted: &[(&Arm<'_>, &str)], blocks_min: usize) -> Result<
             arm.runs.iter().filter(|(_, r)| usable(r).is_some()).map(|(b, _)| *b).collect();
         blocks = if i == 0 { ended } else { blocks.intersection(&ended).copied().collect() };
     }
-    if blocks.len() < blocks_min.max(2) {
-        return Err(Gap::FewBlocks { have: blocks.len(), need: blocks_min.max(2) });
+    // Whatever a rule asks for, fewer have no interval.
+    let need = blocks_min.max(INTERVAL_MIN);
+    if blocks.len() < need {
+        return Err(Gap::FewBlocks { have: blocks.len(), need });
     }
     let mut values = Vec::with_capacity(wanted.len());
     for (arm, text) in wanted {
@@ -324,5 +329,6 @@ pub(crate) fn columns(wanted: &[(&Arm<'_>, &str)], blocks_min: usize) -> Result<
     }
     let mut sessions: Vec<String> = blocks.iter().map(|(s, _)| (*s).to_owned()).collect();
     sessions.dedup();
-    Ok(Columns { values, sessions })
+    let blocks = blocks.into_iter().map(|(session, n)| (session.to_owned(), n)).collect();
+    Ok(Columns { values, blocks, sessions })
 }

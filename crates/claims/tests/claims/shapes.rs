@@ -211,10 +211,11 @@ fn shares_differ_by_points() {
     }
 }
 
+const OPTIMUM: &str = "kind = \"optimum\"\nat = { experiment = \"e\", set = \"E\" }\n\
+                       other = { experiment = \"e\", set = \"B\" }\narms = \"c-{n}\"";
+
 #[test]
 fn an_optimum_moves_or_stays() {
-    let text = "kind = \"optimum\"\nat = { experiment = \"e\", set = \"E\" }\n\
-                other = { experiment = \"e\", set = \"B\" }\narms = \"c-{n}\"";
     for (b_times, expected) in
         [([200.0, 100.0], Verdict::Confirmed), ([100.0, 200.0], Verdict::Refuted)]
     {
@@ -222,9 +223,42 @@ fn an_optimum_moves_or_stays() {
         store.arm("c-1", &[("n", 1.0)], 50.0).arm("c-8", &[("n", 8.0)], 90.0);
         store.set = "B".to_owned();
         store.arm("c-1", &[("n", 1.0)], b_times[0]).arm("c-8", &[("n", 8.0)], b_times[1]);
-        let found = judge(&[text], &store, Rule::FULL);
+        let found = judge(&[OPTIMUM], &store, Rule::FULL);
         assert_eq!(found.verdict, expected, "{}", found.sentence);
     }
+}
+
+/// An arm that is best by its median and yet not in half of the blocks.
+#[test]
+fn a_best_arm_that_is_best_by_chance_decides_no_optimum() {
+    for b_times in [[200.0, 100.0], [100.0, 200.0]] {
+        let mut store = Store::new(12);
+        let swings = |block: u32| run(if block.is_multiple_of(2) { 40.0 } else { 60.0 });
+        store.arm_with("c-1", &[("n", 1.0)], swings).arm("c-8", &[("n", 8.0)], 52.0);
+        store.set = "B".to_owned();
+        store.arm("c-1", &[("n", 1.0)], b_times[0]).arm("c-8", &[("n", 8.0)], b_times[1]);
+        let found = judge(&[OPTIMUM], &store, Rule::FULL);
+        assert_eq!(found.verdict, Verdict::Undecided, "{}", found.sentence);
+        let evidence = &found.evidence;
+        assert!(evidence.lo.unwrap() < 1.05 && evidence.hi.unwrap() > 1.05, "{evidence:?}");
+        assert!(found.sentence.contains("too wide to tell"), "{}", found.sentence);
+    }
+}
+
+/// Where two arms tie in both places, moving costs nothing whichever is best.
+#[test]
+fn a_tie_is_no_moved_optimum() {
+    let mut store = Store::new(12);
+    store.arm("c-1", &[("n", 1.0)], 50.0).arm("c-8", &[("n", 8.0)], 50.1);
+    store.set = "B".to_owned();
+    store.arm("c-1", &[("n", 1.0)], 100.1).arm("c-8", &[("n", 8.0)], 100.0);
+    let found = judge(&[OPTIMUM], &store, Rule::FULL);
+    assert_eq!(found.verdict, Verdict::Refuted, "{}", found.sentence);
+    assert!(found.evidence.hi.unwrap() < 1.05, "{}", found.sentence);
+    // An arm with a block less than the others does not cost the others theirs.
+    store.stopped("c-1", &[3]);
+    let found = judge(&[OPTIMUM], &store, Rule::QUICK);
+    assert_eq!(found.verdict, Verdict::Refuted, "{}", found.sentence);
 }
 
 #[test]

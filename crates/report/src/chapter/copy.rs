@@ -332,7 +332,7 @@ fn series(m: &mut Markup, input: &Input, groups: &[Group<'_>]) {
 fn in_a_row(all: &[&(String, Vec<f64>)]) -> Figure {
     let line = |(name, values): &&(String, Vec<f64>)| {
         let centre = median(values);
-        let exact = |median: f64| Estimate { values: Vec::new(), median, interval: None };
+        let exact = |median: f64| Estimate { values: Vec::new(), median, ends: None };
         let points = values.iter().enumerate().map(|(i, seconds)| lines::Point {
             x: i as f64,
             y: exact(seconds / centre - 1.0),

@@ -92,13 +92,14 @@ pub(super) fn chapter(input: &Input, groups: &[Group<'_>]) -> Markup {
     if let Some(figure) = picture(input, groups, &published) {
         parts::figure(&mut m, &figure, |m| {
             m.tag("b").text("The sleep, the threads, and far below them the servers.");
-            m.text(
+            m.text(&format!(
                 " Time of one order over the number of clients. Above: as published, each client \
                  sleeping for a second after every order; whoever answers takes a second, and where a \
                  thread belongs to a client, the others wait for whole clients. In the middle the same \
                  here with a shorter sleep. Below: the answer alone, when nobody sleeps. Published \
-                 points are single runs; ours are medians with 95\u{A0}% intervals.",
-            );
+                 points are single runs; ours are medians; bars: {}.",
+                figure.ends_words()
+            ));
         });
     }
     cells(&mut m, input, groups, &published);
@@ -143,7 +144,7 @@ fn over_clients<'g, 'a>(
 }
 
 fn picture(input: &Input, groups: &[Group<'_>], published: &[Cell]) -> Option<Figure> {
-    let exact = |median: f64| Estimate { values: Vec::new(), median, interval: None };
+    let exact = |median: f64| Estimate { values: Vec::new(), median, ends: None };
     let theirs =
         [("select-all", "select"), ("pool10-all", "pool of 10"), ("pool5-all", "pool of 5")].map(
             |(family, name)| lines::Line {

@@ -33,11 +33,12 @@ pub(super) fn chapter(input: &Input, groups: &[Group<'_>]) -> Markup {
     if let Some(figure) = picture(group, &published) {
         parts::figure(&mut m, &figure, |m| {
             m.tag("b").text("Two rulers on the same memory.");
-            m.text(
+            m.text(&format!(
                 " The published loop on the published processor and here, and loads that wait for \
                  each other here. Each run is the least of its blocks; marks are medians over runs \
-                 with 95\u{A0}% intervals.",
-            );
+                 with their {}.",
+                figure.ends_words()
+            ));
         });
     }
     m.tag("h3").text("The published table beside this machine");
@@ -74,7 +75,7 @@ fn picture(group: &Group<'_>, published: &[(f64, f64)]) -> Option<Figure> {
             .iter()
             .map(|(kib, ns)| lines::Point {
                 x: kib * 1024.0,
-                y: Estimate { values: vec![*ns], median: *ns, interval: None },
+                y: Estimate { values: vec![*ns], median: *ns, ends: None },
                 thin: None,
                 note: "published".to_owned(),
             })

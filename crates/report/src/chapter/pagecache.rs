@@ -168,7 +168,7 @@ fn dirty(groups: &[Group<'_>]) -> Option<Figure> {
     let line = |(experiment, name): &(&str, &str)| {
         let curve = arm(groups, experiment, name)?.typical()?.curves.get("dirty")?;
         let step = curve.len().div_ceil(POINTS_MAX).max(1);
-        let exact = |median: f64| Estimate { values: Vec::new(), median, interval: None };
+        let exact = |median: f64| Estimate { values: Vec::new(), median, ends: None };
         let point = |(seconds, bytes): &(f64, f64)| lines::Point {
             x: seconds * 1e9,
             y: exact(*bytes),

@@ -51,7 +51,7 @@ struct Step {
     threads: u32,
     /// Elapsed seconds.
     seconds: f64,
-    /// How many times as fast as one thread, with its interval where it was measured here.
+    /// How many times as fast as one thread, with its ends where it was measured here.
     gain: Option<Estimate>,
 }
 
@@ -70,10 +70,11 @@ pub(super) fn chapter(input: &Input, groups: &[Group<'_>]) -> Markup {
     if let Some(figure) = gains(&ladders) {
         parts::figure(&mut m, &figure, |m| {
             m.tag("b").text("What threads bring.");
-            m.text(
+            m.text(&format!(
                 " How many times as fast as one thread, on the published media and here. Published \
-                 times are single runs; ours are medians with 95\u{A0}% intervals, paired over blocks.",
-            );
+                 times are single runs; ours are medians, paired over blocks; bars: {}.",
+                figure.ends_words()
+            ));
         });
     }
     m.tag("h3").text("Time for one file");
@@ -117,7 +118,7 @@ fn published(table: &Table, column: &str, name: &str, files: f64) -> Option<Ladd
         |row: &Vec<String>| Some((row[0].parse::<u32>().ok()?, row[at].parse::<f64>().ok()?));
     let times: Vec<(u32, f64)> = table.rows.iter().filter_map(read).collect();
     let one = times.iter().find(|(n, _)| *n == 1)?.1;
-    let exact = |median: f64| Estimate { values: Vec::new(), median, interval: None };
+    let exact = |median: f64| Estimate { values: Vec::new(), median, ends: None };
     let steps = times
         .into_iter()
         .map(|(threads, seconds)| {
@@ -143,7 +144,7 @@ fn measured(group: &Group<'_>, media: &BTreeMap<&str, String>, seed: u64) -> Opt
             let paired = group.gain(arm, one, seed).map(|r| Estimate {
                 values: Vec::new(),
                 median: r.value,
-                interval: Some((r.low, r.high)),
+                ends: Some(r.ends),
             });
             Some(Step { threads, seconds, gain: paired })
         })

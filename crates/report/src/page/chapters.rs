@@ -1,6 +1,7 @@
 //! The chapters in words and tables: answer, comparisons, claims, doubts.
 
 use super::parts;
+use crate::estimate::{Ends, LEAST_TO_MOST};
 use crate::figures;
 use crate::headline::{Headline, answer as sentences, chosen, limit_words};
 use crate::input::{ClaimRow, Input, Verdict};
@@ -23,9 +24,10 @@ pub(crate) fn answer(input: &Input, headlines: &[Headline<'_, '_>], alone: bool)
     if let Some(picture) = figures::overview(&chosen) {
         parts::figure(&mut m, &picture, |m| {
             m.tag("b").text("Gain of the fastest plan.");
-            m.text(
-                " Right of the dashed line the fastest plan wins; bars are 95\u{A0}% intervals.",
-            );
+            m.text(&format!(
+                " Right of the dashed line the fastest plan wins; bars: {}.",
+                picture.ends_words()
+            ));
         });
     }
     if !limits.is_empty() {
@@ -39,7 +41,7 @@ pub(crate) fn answer(input: &Input, headlines: &[Headline<'_, '_>], alone: bool)
     let mut general: BTreeSet<Doubt> =
         input.doubts.iter().filter(|d| d.experiment.is_none()).map(|d| d.doubt).collect();
     general.extend(chosen.iter().flat_map(|h| frequent_doubts(h)));
-    parts::doubts(&mut m, &general);
+    parts::doubts(&mut m, &general, input);
     m
 }
 
@@ -91,6 +93,10 @@ pub(crate) fn comparisons(input: &Input, headlines: &[Headline<'_, '_>]) -> Mark
             m.tag("tr").body(|m| comparison_row(m, input, h));
         }
     });
+    let few = |h: &Headline<'_, '_>| h.ends().any(|ends| !ends.is_interval());
+    if headlines.iter().any(few) {
+        m.tag("p").a("class", "lead").text(LEAST_TO_MOST);
+    }
     m
 }
 
@@ -195,7 +201,7 @@ fn claim_row(m: &mut Markup, prefix: &str, index: usize, claim: &ClaimRow) {
         m.tag("td").text(if claim.published.is_empty() { "none" } else { &claim.published });
         m.tag("td").body(|m| {
             if let Some((value, low, high)) = claim.effect {
-                let text = crate::quantity::ratio_interval(value, low, high);
+                let text = crate::quantity::ratio_ends(value, Ends::interval(low, high));
                 let (value, interval) = text.split_once(' ').unwrap_or((&text, ""));
                 parts::number(m, &format!("{prefix}c{index}"), "ratio", value);
                 m.text(" ");
@@ -263,7 +269,7 @@ pub(crate) fn doubts(input: &Input) -> Markup {
                         m.tag("div").a("class", "iv").text(detail);
                     }
                 });
-                m.tag("td").text(doubt.advice());
+                m.tag("td").text(&input.advice(*doubt));
             });
         }
     });

@@ -80,17 +80,21 @@ fn one_group(m: &mut Markup, input: &Input, group: &Group<'_>) {
     for (i, figure) in figures.iter().enumerate() {
         parts::figure(m, figure, |m| {
             m.tag("b").text(&group.place());
-            let words = if i == 0 { caption(group) } else { " all arms, best first.".to_owned() };
+            let words = match i {
+                0 => caption(group, figure),
+                _ => " all arms, best first.".to_owned(),
+            };
             m.text(&words);
         });
     }
     if let Some((arm, noise)) = group.noise(input.seed) {
-        let text = crate::quantity::ratio_interval(noise.value, noise.low, noise.high);
-        m.tag("p")
-            .a("class", "noise")
-            .text(&format!("Noise: {} against itself {text} over {} blocks.", arm.name, noise.n));
+        let text = crate::quantity::ratio_ends(noise.value, noise.ends);
+        let few = if noise.ends.is_interval() { "" } else { ", least to most" };
+        let words =
+            format!("Noise: {} against itself {text}{few} over {} blocks.", arm.name, noise.n);
+        m.tag("p").a("class", "noise").text(&words);
     }
-    parts::doubts(m, &group.doubts(input));
+    parts::doubts(m, &group.doubts(input), input);
     m.tag("details").body(|m| {
         m.tag("summary").text("Numbers");
         numbers(m, group);
@@ -98,12 +102,13 @@ fn one_group(m: &mut Markup, input: &Input, group: &Group<'_>) {
     refusals(m, group);
 }
 
-fn caption(group: &Group<'_>) -> String {
+fn caption(group: &Group<'_>, figure: &figures::Figure) -> String {
     let runs: usize = group.arms.iter().map(|a| a.runs.len()).sum();
     let fewest = group.arms.iter().map(|a| a.runs.len()).filter(|n| *n > 0).min();
     format!(
-        " {}: median and 95\u{A0}% interval, {} arms, {runs} runs, at least {} per arm.",
+        " {}: median and {}, {} arms, {runs} runs, at least {} per arm.",
         figures::metric_words(&group.experiment.metric),
+        figure.ends_words(),
         group.arms.len(),
         fewest.unwrap_or(0)
     )
@@ -200,8 +205,9 @@ pub(crate) fn costs(input: &Input, groups: &[Group<'_>]) -> Markup {
             parts::figure(&mut m, &figure, |m| {
                 m.tag("b").text(&format!("{family}, {}", group.condition));
                 m.text(&format!(
-                    " Thick: median with its interval over runs; thin: 99th percentile. Each \
-                     point rests on {} to {} calls.",
+                    " Thick: median with {} over runs; thin: 99th percentile. Each point rests on \
+                     {} to {} calls.",
+                    figure.ends_words(),
                     count(least),
                     count(most)
                 ));

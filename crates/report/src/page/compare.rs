@@ -2,9 +2,10 @@
 
 use super::{Lanes, document_frame, parts};
 use crate::compare::{Change, Matched, Row, matched};
+use crate::estimate::LEAST_TO_MOST;
 use crate::input::Input;
 use crate::markup::Markup;
-use crate::quantity::{ratio, ratio_interval};
+use crate::quantity::{ratio, ratio_ends};
 
 /// The page of `ioloom compare A B`.
 pub fn compare_html(a: &Input, b: &Input) -> String {
@@ -44,6 +45,9 @@ fn section(m: &mut Markup, matched: &Matched<'_>) {
              when the interval leaves out 1 and the ratio is beyond 5 %. Where machine, medium, \
              files, plan or condition are not the same, no change is told.",
         );
+        if matched.has_too_few() {
+            m.tag("p").a("class", "lead").text(LEAST_TO_MOST);
+        }
         m.tag("p").a("class", "lead").text(crate::terminal::CHANCE);
         if !matched.remarks.is_empty() {
             m.tag("ul").a("class", "doubts").body(|m| {
@@ -84,9 +88,8 @@ fn row_cells(m: &mut Markup, row: &Row<'_>) {
     for arm in [&row.first, &row.second] {
         if let Some(e) = &arm.estimate {
             let unit = row.group.unit();
-            let interval = e
-                .interval
-                .map_or_else(|| "no interval".to_owned(), |(l, h)| unit.format_interval(l, h));
+            let interval =
+                e.ends.map_or_else(|| "no interval".to_owned(), |ends| unit.format_ends(ends));
             parts::number_cell(m, e.median, |m| {
                 m.text(&unit.format(e.median));
                 m.text(" ");
@@ -97,7 +100,7 @@ fn row_cells(m: &mut Markup, row: &Row<'_>) {
     parts::number_cell(m, row.ratio.map_or(1.0, |r| r.value), |m| match row.ratio {
         Some(r) => {
             m.text(&ratio(r.value));
-            let text = ratio_interval(r.value, r.low, r.high);
+            let text = ratio_ends(r.value, r.ends);
             let interval = text.split_once(' ').map_or("", |(_, i)| i);
             m.text(" ");
             m.tag("span").a("class", "iv").text(interval);

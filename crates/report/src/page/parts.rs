@@ -5,7 +5,7 @@ use crate::figures::Figure;
 use crate::headline::Piece;
 use crate::input::{Input, Verdict};
 use crate::markup::Markup;
-use crate::quantity::{Unit, ratio_interval};
+use crate::quantity::{Unit, ratio_ends};
 use crate::svg::{NARROW, WIDE};
 use crate::table::Table;
 use ioloom_model::Doubt;
@@ -70,7 +70,8 @@ pub(crate) fn footer(m: &mut Markup, inputs: &[Input]) {
     let Some(input) = inputs.first() else { return };
     m.tag("footer").body(|m| {
         m.tag("p").text(&format!(
-            "Medians with 95\u{A0}% bootstrap intervals; ratios are paired over blocks. Point at any \
+            "Medians with 95\u{A0}% bootstrap intervals (of fewer than six values with least to most, \
+             in round brackets); ratios are paired over blocks. Point at any \
              mark for its count, interval and raw values. Made by ioloom {} from session {}; the \
              raw numbers stand in this file as JSON (element report-data), those of each run \
              beside it as gzip in base64 (element report-runs).",
@@ -108,31 +109,34 @@ pub(crate) fn number(m: &mut Markup, of: &str, field: &'static str, text: &str) 
     m.tag("span").a("class", "num").a("data-ref", of).a("data-field", field).text(text);
 }
 
-/// An estimate: median, then its interval in a quieter voice.
+/// An estimate: median, then its ends in a quieter voice.
 pub(crate) fn estimate(m: &mut Markup, of: &str, unit: Unit, e: &Estimate) {
     number(m, of, "median", &unit.format(e.median));
     m.text(" ");
-    match e.interval {
-        Some((low, high)) => {
+    match e.ends {
+        Some(ends) => {
+            let [open, between, close] =
+                if ends.is_interval() { ["[", ", ", "]"] } else { ["(", " to ", ")"] };
             m.tag("span").a("class", "iv").body(|m| {
-                m.text("[");
-                number(m, of, "low", &unit.format(low));
-                m.text(", ");
-                number(m, of, "high", &unit.format(high));
-                m.text("]");
+                m.text(open);
+                number(m, of, "low", &unit.format(ends.low));
+                m.text(between);
+                number(m, of, "high", &unit.format(ends.high));
+                m.text(close);
             });
         }
         None => m.tag("span").a("class", "iv").text("no interval"),
     }
 }
 
-/// A ratio with its interval.
+/// A ratio with its ends.
 pub(crate) fn ratio(m: &mut Markup, of: &str, r: &Ratio) {
-    let text = ratio_interval(r.value, r.low, r.high);
+    let text = ratio_ends(r.value, r.ends);
+    let few = if r.ends.is_interval() { "" } else { ", least to most" };
     let (value, interval) = text.split_once(' ').unwrap_or((&text, ""));
     m.tag("span")
         .a("class", if r.is_clear() { "ratio clear" } else { "ratio" })
-        .a("title", format!("paired over {} blocks", r.n))
+        .a("title", format!("paired over {} blocks{few}", r.n))
         .body(|m| {
             number(m, of, "ratio", value);
             m.text(" ");
@@ -248,7 +252,7 @@ pub(crate) fn plain_table(m: &mut Markup, t: &Table) {
 }
 
 /// Doubts beside the chart they touch, with what to do.
-pub(crate) fn doubts(m: &mut Markup, doubts: &BTreeSet<Doubt>) {
+pub(crate) fn doubts(m: &mut Markup, doubts: &BTreeSet<Doubt>, input: &Input) {
     if doubts.is_empty() {
         return;
     }
@@ -260,7 +264,7 @@ pub(crate) fn doubts(m: &mut Markup, doubts: &BTreeSet<Doubt>) {
                     m.text(doubt.name());
                 });
                 m.text(" ");
-                m.text(doubt.advice());
+                m.text(&input.advice(*doubt));
             });
         }
     });

@@ -1,11 +1,11 @@
-//! A dot with its interval for each arm: the plainest comparison, one row per arm.
+//! A dot with its ends for each arm: the plainest comparison, one row per arm.
 //!
-//! The raw values stand behind the interval as faint ticks, so that two regimes or a single outlier
+//! The raw values stand behind the bar as faint ticks, so that two regimes or a single outlier
 //! are seen and not averaged away. On a narrow page the name stands above its row.
 
 use super::scale::Scale;
 use super::{Svg, fitted, label, line, marker, series_class, text_width};
-use crate::estimate::Estimate;
+use crate::estimate::{Ends, Estimate};
 use crate::markup::{Markup, coordinate};
 use crate::quantity::Unit;
 
@@ -116,7 +116,7 @@ struct Place {
 
 fn scale(chart: &Dots, left: f64, right: f64) -> Scale {
     let values = chart.rows.iter().flat_map(|r| {
-        let (low, high) = r.value.ends();
+        let (low, high) = r.value.reach();
         r.value.values.iter().copied().chain([low, high])
     });
     let values = values.chain(chart.reference);
@@ -164,7 +164,7 @@ fn draw_row(m: &mut Markup, row: &Row, scale: &Scale, p: Place) {
             }
         }
         m.tag("g").a("class", series_class(row.style)).body(|m| {
-            // One path for all ticks and one for the interval: a page draws tens of thousands.
+            // One path for all ticks and one for the bar: a page draws tens of thousands.
             let tick = |value: &f64| {
                 format!("M{},{}v12", coordinate(scale.at(*value)), coordinate(middle - 6.0))
             };
@@ -172,7 +172,7 @@ fn draw_row(m: &mut Markup, row: &Row, scale: &Scale, p: Place) {
                 let ticks: String = row.value.values.iter().map(tick).collect();
                 m.tag("path").a("class", "raw").a("d", ticks).void();
             }
-            if let Some((low, high)) = row.value.interval {
+            if let Some(Ends { low, high, .. }) = row.value.ends {
                 let (from, to) = (coordinate(scale.at(low)), coordinate(scale.at(high)));
                 let (y, top) = (coordinate(middle), coordinate(middle - 4.0));
                 let bar = format!("M{from},{y}H{to}M{from},{top}v8M{to},{top}v8");

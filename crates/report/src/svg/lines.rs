@@ -6,7 +6,7 @@
 
 use super::scale::{Scale, Tick};
 use super::{STYLES, Svg, fitted, label, line, marker, series_class, spread, text_width, tip};
-use crate::estimate::Estimate;
+use crate::estimate::{Ends, Estimate};
 use crate::markup::{Markup, coordinate};
 use crate::quantity::Unit;
 
@@ -143,7 +143,7 @@ fn frame(chart: &Lines, width: f64, gutter: f64, legend_height: f64) -> Frame {
         .chain(chart.levels.iter().map(|l| &l.y));
     let (mut low, mut high) = (f64::INFINITY, f64::NEG_INFINITY);
     for e in estimates {
-        let (from, to) = e.ends();
+        let (from, to) = e.reach();
         low = low.min(from);
         high = high.max(to);
     }
@@ -248,7 +248,7 @@ fn path(points: &[(f64, f64)]) -> String {
 
 fn draw_level(m: &mut Markup, chart: &Lines, f: &Frame, index: usize, level: &Level) {
     m.tag("g").a("class", series_class(index)).body(|m| {
-        let (low, high) = level.y.ends();
+        let (low, high) = level.y.reach();
         let (top, bottom) = (f.y.at(high), f.y.at(low));
         m.tag("rect")
             .a("class", "band")
@@ -291,7 +291,7 @@ fn draw_line(m: &mut Markup, chart: &Lines, f: &Frame, index: usize, one: &Line)
                     words.push_str(&p.note);
                 }
                 m.tag("title").text(&words);
-                if let Some((low, high)) = p.y.interval {
+                if let Some(Ends { low, high, .. }) = p.y.ends {
                     interval_bar(m, x, f.y.at(low), f.y.at(high));
                 }
                 marker(m, index % STYLES, x, f.y.at(p.y.median));

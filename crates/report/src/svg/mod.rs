@@ -2,7 +2,7 @@
 //!
 //! Every chart is a function from values and a width to an [`Svg`]. Colours are CSS variables, so
 //! one drawing serves light and dark; markers, dashes and patterns repeat what colours say; every
-//! mark carries a `<title>` with its count, interval and raw values. The page embeds each chart
+//! mark carries a `<title>` with its count, ends and raw values. The page embeds each chart
 //! twice, drawn for a wide and for a narrow column, because scaled-down text is not readable; the
 //! narrow one goes without titles. Text widths are estimated from the widest common screen font, so
 //! labels leave a little more room than they need.
@@ -261,12 +261,13 @@ pub(crate) const fn series_class(index: usize) -> &'static str {
     }
 }
 
-/// The words that stand behind a mark: what, median, interval, count and raw values.
+/// The words that stand behind a mark: what, median, ends, count and raw values.
 pub fn tip(what: &str, unit: Unit, e: &Estimate) -> String {
     let mut out = format!("{what}\nmedian {}", unit.format(e.median));
-    match e.interval {
-        Some((low, high)) => {
-            out.push_str(&format!(", 95 % interval {}", unit.format_interval(low, high)));
+    match e.ends {
+        Some(ends) => {
+            let words = if ends.is_interval() { "95 % interval" } else { "least to most" };
+            out.push_str(&format!(", {words} {}", unit.format_ends(ends)));
         }
         None => out.push_str(", no interval"),
     }

@@ -169,7 +169,7 @@ mod tests {
     use super::*;
 
     fn at(ns: f64) -> Option<Estimate> {
-        Some(Estimate { values: vec![ns], median: ns, interval: None })
+        Some(Estimate { values: vec![ns], median: ns, ends: None })
     }
 
     fn chart(rows: Vec<Row>) -> Stages {

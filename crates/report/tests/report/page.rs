@@ -4,6 +4,7 @@
 use crate::records::{HOSTILE, sample};
 use crate::{full, synthetic};
 use ioloom_model::Outcome;
+use ioloom_model::study::Mode;
 use ioloom_report::PictureRow;
 use ioloom_report::data;
 use ioloom_report::group::groups;
@@ -381,6 +382,57 @@ fn single_runs_have_no_intervals() {
     let page = html(&one);
     assert!(page.contains("no interval"));
     assert!(!page.contains("ratio clear"));
+}
+
+/// Of fewer than six blocks nothing is called an interval, and nobody is called fastest; of six and
+/// more the words are as before.
+#[test]
+fn few_blocks_are_told_as_least_to_most() {
+    let with_blocks = |seed, blocks: u32| {
+        let mut input: Input = sample(seed);
+        input.records.retain(|r| r.key.block < blocks);
+        input
+    };
+    let few = with_blocks(1, 3);
+    let page = html(&few);
+    assert!(!page.contains("ratio clear") && page.contains("least to most"));
+    assert!(!page.contains("95 % interval ["), "a mark calls its ends an interval");
+    let groups = groups(&few);
+    let sentence = plain_text(&answer(&headlines(&groups, &few))[0]);
+    assert!(sentence.contains("too few blocks ran to say which plan is fastest"), "{sentence}");
+    assert!(
+        sentence.contains(" to ") && sentence.contains("least to most of 3 blocks"),
+        "{sentence}"
+    );
+    let text = terminal(&few, 80, false);
+    assert!(text.contains("gain (least to most)") && !text.contains("gain [95 %]"), "{text}");
+    for table in tables(&few) {
+        assert!(table.rows.iter().flatten().all(|cell| !cell.contains('[')), "{}", table.title);
+    }
+    let compared = compare(&few, &with_blocks(2, 3));
+    assert!(compared.contains("Round brackets are least to most"), "{compared}");
+    assert!(compared.contains(" 0 better, 0 worse, 0 different, 0 the same"), "{compared}");
+    assert!(compare_html(&few, &with_blocks(2, 3)).contains("Round brackets are least to most"));
+    let value = data::document(vec![data::study(&few, &groups, &headlines(&groups, &few))]);
+    let arms = value["studies"][0]["groups"][0]["arms"].as_array().expect("arms");
+    assert_eq!(arms[0]["confidence"], 0.75);
+    for text in [html(&with_blocks(1, 6)), compare(&with_blocks(1, 8), &with_blocks(2, 8))] {
+        assert!(!text.contains("Round brackets are least to most"), "six are an interval");
+    }
+}
+
+/// What to do about too few blocks is never what was done already.
+#[test]
+fn few_samples_of_a_full_study_are_told_how_many_decide() {
+    let mut input: Input = sample(1);
+    let quick = terminal(&input, 80, false);
+    assert!(quick.contains("few samples: repeat it with --full, or with --blocks 8"), "{quick}");
+    input.mode = Mode::Full;
+    let full = [terminal(&input, 80, false), html(&input)];
+    for text in full {
+        assert!(text.contains("repeat it with --blocks 12"), "{text}");
+        assert!(!text.contains("repeat it with --full"));
+    }
 }
 
 /// Runs that were traced stand on one axis; what is too large for the page is named.

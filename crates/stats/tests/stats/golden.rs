@@ -138,6 +138,26 @@ fn bootstrap_intervals() {
 }
 
 #[test]
+fn few_values_have_the_confidence_of_their_range() {
+    // 1 - 2^(1-n): all of them on one side of the median
+    let boot = Bootstrap::new(7);
+    for (n, confidence) in
+        [(2, 0.5), (3, 0.75), (5, 0.9375), (6, 0.96875), (7, 0.984_375), (8, 0.95)]
+    {
+        let m = boot.median(&A[..n]).unwrap();
+        near(m.confidence, confidence, 1e-15);
+        let any = boot.of(&A[..n], mean).unwrap();
+        near(any.confidence, confidence.min(0.95), 1e-15);
+    }
+    let five = boot.median(&A[..5]).unwrap();
+    assert_eq!((five.estimate, five.lo, five.hi), (12.9, 11.8, 15.2));
+    let apart = boot.ratio_of_medians(&A[..3], &B[..2]).unwrap();
+    near(apart.lo, 11.8 / 10.9, 1e-12);
+    near(apart.hi, 13.4 / 10.2, 1e-12);
+    near(apart.confidence, 0.75 * 0.5, 1e-15);
+}
+
+#[test]
 fn paired_ratio() {
     // numpy and scipy.stats.bootstrap over ln(A / B), exponentials
     let r = Ratio::of_with(&A, &B, &Bootstrap::new(3).with_resamples(20_000)).unwrap();

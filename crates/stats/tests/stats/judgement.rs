@@ -8,7 +8,7 @@ use ioloom_stats::{
 use proptest::prelude::*;
 
 fn ratio(lo: f64, middle: f64, hi: f64) -> Ratio {
-    Ratio { ratio: middle, lo, hi, n: 12, noise: 0.01 }
+    Ratio { ratio: middle, lo, hi, confidence: 0.95, n: 12, noise: 0.01 }
 }
 
 #[test]
@@ -53,6 +53,19 @@ fn few_blocks_decide_nothing() {
     let seven = Ratio { n: 7, ..eleven };
     for claimed in [Claimed::Less, Claimed::Greater, Claimed::Equal] {
         assert_eq!(judge(&seven, claimed, &Rule::QUICK), Judgement::Undecided);
+    }
+}
+
+#[test]
+fn what_is_no_interval_decides_nothing_whatever_the_rule_asks_for() {
+    let rule = Rule { blocks_min: 2, ..Rule::QUICK };
+    let slow = [2.0, 2.1, 1.9, 2.0, 2.2, 2.1, 2.0, 1.9];
+    for (n, wanted) in [(2, false), (3, false), (5, false), (6, true), (7, true), (8, true)] {
+        let ratio = Ratio::of(&slow[..n], &[1.0; 8][..n], 1).unwrap();
+        assert_eq!(ratio.is_sure(), wanted, "{n}: {ratio:?}");
+        let found = decide(&ratio, Claimed::Greater, &rule);
+        assert_eq!(found.judgement == Judgement::Confirmed, wanted, "{n}: {found:?}");
+        assert_eq!(found.reason == Reason::FewBlocks, !wanted, "{n}: {found:?}");
     }
 }
 

@@ -31,6 +31,31 @@ fn median_intervals_cover() {
 }
 
 #[test]
+fn least_to_most_covers_as_often_as_it_says() {
+    for n in 2..8 {
+        let mut said = 0.0;
+        let covered = share(200 + n as u64, |noise, i| {
+            let range = Bootstrap::new(i).median(&noise.lognormals(n, 0.5)).unwrap();
+            said = range.confidence;
+            assert_eq!(range.is_sure(), n >= 6, "{range:?}");
+            range.contains(1.0)
+        });
+        // Three standard errors of a share of so many studies.
+        between(covered, said - 0.04, said + 0.04);
+    }
+    for (n, m) in [(3, 3), (4, 12), (7, 7)] {
+        let mut said = 1.0;
+        let covered = share(300 + n as u64, |noise, i| {
+            let (a, b) = (noise.lognormals(n, 0.4), noise.lognormals(m, 0.4));
+            let range = Bootstrap::new(i).ratio_of_medians(&a, &b).unwrap();
+            said = range.confidence;
+            range.contains(1.0)
+        });
+        between(covered, said, 1.0);
+    }
+}
+
+#[test]
 fn paired_ratios_cover_and_drop_what_is_common() {
     // Blocks differ by a factor of up to ten; within a block the true ratio is 0.8.
     let covered = share(7, |noise, i| {
