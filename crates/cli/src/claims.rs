@@ -4,11 +4,12 @@ use crate::exit::{Ended, Exit, Failure};
 use crate::ledger::{Ledger, Rules};
 use crate::out::{self, wrap};
 use crate::place::StoreArg;
-use crate::{sessions, study, tell};
+use crate::{session_report, sessions, study, tell};
 use clap::Args;
 use comfy_table::{ColumnConstraint, Width};
-use ioloom_claims::{Claim, ClaimVerdict, Evidence, Verdict, VerdictList};
+use ioloom_claims::{Claim, ClaimVerdict, Evidence, Rule, Verdict, VerdictList};
 use ioloom_lab::{Mode, Session};
+use ioloom_model::Doubt;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
@@ -68,6 +69,8 @@ pub(crate) fn run(args: &ClaimsArgs) -> Ended {
         all = sessions::all(&args.store)?;
     }
     let differing = if args.verify { differing(&claims, &all) } else { Vec::new() };
+    let headers = all.iter().map(|session| &session.header);
+    session_report::tell_missing_ledger(headers, args.claims.as_deref());
     let full = all.iter().any(|s| s.header.mode == Mode::Full);
     let rules = if full { Rules::Mixed } else { Rules::Quick };
     let records = sessions::records(all);
@@ -181,6 +184,20 @@ fn effect(evidence: &Evidence) -> String {
     format!("{} {}{}", evidence.effect_is, number(value), interval.unwrap_or_default())
 }
 
+/// What to do about a doubt. A verdict with few samples rests on the blocks of a quick study at
+/// least, so what takes the doubt away is the number of a full one.
+fn advice(doubt: Doubt) -> String {
+    match doubt {
+        Doubt::FewSamples => {
+            let (few, enough) = (Rule::QUICK.blocks_min, Rule::FULL.blocks_min);
+            format!(
+                "{few} blocks give a verdict, but are few: repeat the study with --blocks {enough}"
+            )
+        }
+        other => other.advice().to_owned(),
+    }
+}
+
 /// One claim with all that is known of it.
 fn in_full(claim: &Claim, verdict: &ClaimVerdict, width: usize) -> String {
     let mut all = wrap(&format!("{}: {}", claim.id, claim.statement), width, 0);
@@ -197,7 +214,7 @@ fn in_full(claim: &Claim, verdict: &ClaimVerdict, width: usize) -> String {
     } else {
         "no measured number".to_owned()
     };
-    let published = crate::session_report::published(verdict);
+    let published = session_report::published(verdict);
     say("Published", if published.is_empty() { "no number" } else { &published });
     say("Here", &ours);
     for (name, value) in &verdict.evidence.numbers {
@@ -212,7 +229,7 @@ fn in_full(claim: &Claim, verdict: &ClaimVerdict, width: usize) -> String {
         say("Confound", confound);
     }
     for doubt in &verdict.doubts {
-        say("Doubt", &format!("{doubt}: {}", doubt.advice()));
+        say("Doubt", &format!("{doubt}: {}", advice(*doubt)));
     }
     all.push('\n');
     for part in &verdict.parts {

@@ -23,6 +23,7 @@ mod place;
 mod progress;
 mod report;
 mod results;
+mod resume;
 mod serve;
 mod session_report;
 mod sessions;

@@ -49,6 +49,8 @@ pub(crate) fn run(args: &ReportArgs) -> Ended {
     if sitting.is_empty() {
         return Err(Failure::failed(format!("session {name} has no run yet: nothing to show")));
     }
+    let headers = sitting.iter().map(|session| &session.header);
+    session_report::tell_missing_ledger(headers, args.claims.as_deref());
     let studies = args.studies.as_deref();
     let sitting = sitting.into_iter().map(|session| (session, None)).collect();
     let made = session_report::inputs(sitting, studies, &ledger, store.dir());

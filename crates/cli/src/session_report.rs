@@ -1,8 +1,9 @@
 //! From a stored session to what the report shows: one way for `study`, `report` and `compare`.
 //!
-//! A session knows its comparisons, not the questions that the study file asked. Those are looked
-//! up by the name of the study; of a study that is not known any more the comparisons alone are
-//! shown.
+//! A session of a study that is not built in brings the study with it. Others know their comparisons,
+//! not the questions that were asked; those are looked up by the name of the study, and of a study
+//! that is not known any more the comparisons alone are shown. Study files that are given now
+//! (`--studies`) come before either, so that words can be changed after the runs.
 
 use crate::ledger::{Ledger, Rules};
 use ioloom_claims::claim::Contrast;
@@ -57,8 +58,8 @@ fn of_study(
     ledger: &Ledger,
     store: &Path,
 ) -> (Input, Vec<ClaimVerdict>) {
-    let header = session.header;
-    let study = study.unwrap_or_else(|| spec(&header, studies));
+    let mut header = session.header;
+    let study = study.unwrap_or_else(|| spec(&mut header, studies));
     let pictures = pictures(&session.pictures, &store.join("traces").join(&header.session));
     let full = header.mode == Mode::Full;
     let records = session.runs;
@@ -152,19 +153,19 @@ fn published_tables(claims: &[&Claim]) -> BTreeMap<String, Table> {
     .collect()
 }
 
-/// The study of a session: as its file says now, or what the comparisons tell.
-fn spec(header: &SessionHeader, studies: Option<&Path>) -> StudySpec {
-    let known = ioloom_lab::spec::load(&header.study, studies).ok();
+/// The study of a session: as a file given now says, as the session brings it, as it is built in, or
+/// what the comparisons tell.
+fn spec(header: &mut SessionHeader, studies: Option<&Path>) -> StudySpec {
+    let stored = header.spec.take().map(|spec| *spec);
+    let given = studies.and_then(|dir| ioloom_lab::spec::load(&header.study, Some(dir)).ok());
+    let built_in = || ioloom_lab::spec::load(&header.study, None).ok();
     let experiments: BTreeSet<&str> =
         header.comparisons.iter().map(|c| c.experiment.as_str()).collect();
-    match known {
-        Some(spec)
-            if experiments.iter().all(|name| spec.experiments.iter().any(|e| e.name == *name)) =>
-        {
-            spec
-        }
-        _ => reconstructed(header),
-    }
+    let fits = |spec: &StudySpec| {
+        experiments.iter().all(|name| spec.experiments.iter().any(|e| e.name == *name))
+    };
+    let known = given.filter(fits).or(stored).or_else(built_in).filter(fits);
+    known.unwrap_or_else(|| reconstructed(header))
 }
 
 fn reconstructed(header: &SessionHeader) -> StudySpec {
@@ -183,7 +184,8 @@ fn reconstructed(header: &SessionHeader) -> StudySpec {
         name: header.study.clone(),
         subject: header.subject.clone(),
         title: format!("Study {}", header.study),
-        question: "The file of this study is not known here, so its questions are not shown."
+        question: "The file of this study is not known here, so its questions are not shown; \
+                   --studies DIR gives it."
             .to_owned(),
         seed: header.seed,
         quick_budget_s: 90.0,
@@ -302,6 +304,33 @@ fn claim_row(claim: &Claim, verdict: &ClaimVerdict, recorded: &Recorded<'_>) -> 
     }
 }
 
+/// Says which ledger is missing when sessions were made with one (`--claims`) and none is given now:
+/// the store keeps runs, and no claims.
+pub(crate) fn tell_missing_ledger<'h>(
+    headers: impl Iterator<Item = &'h SessionHeader>,
+    given: Option<&Path>,
+) {
+    if given.is_some() {
+        return;
+    }
+    let ledgers: BTreeSet<&str> = headers.filter_map(|h| flag(&h.command, "--claims")).collect();
+    for ledger in ledgers {
+        crate::tell(&format!(
+            "a session shown here was made with --claims {ledger}, whose claims are not stored: give \
+             --claims {ledger} again to see them judged"
+        ));
+    }
+}
+
+/// The value of a flag in a command line.
+fn flag<'c>(command: &'c [String], name: &str) -> Option<&'c str> {
+    let at = command.iter().position(|word| word.split('=').next() == Some(name))?;
+    match command[at].split_once('=') {
+        Some((_, value)) => Some(value),
+        None => command.get(at + 1).map(String::as_str),
+    }
+}
+
 /// The published numbers of a claim in words.
 pub(crate) fn published(verdict: &ClaimVerdict) -> String {
     let numbers = verdict.published.iter().map(|p| format!("{} {} {}", p.what, p.value, p.unit));
@@ -340,4 +369,19 @@ fn doubts(of_session: &[Doubt], verdicts: &[ClaimVerdict]) -> Vec<DoubtRow> {
 /// The experiment that a contrast looked at: its place begins with the name.
 fn experiment_of(part: &Part) -> &str {
     part.place.split(", ").next().unwrap_or(&part.place)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_value_of_a_flag_stands_beside_or_behind_it() {
+        let line = |text: &str| -> Vec<String> { text.split(' ').map(str::to_owned).collect() };
+        for text in ["ioloom study x --claims a/b --full", "ioloom study --claims=a/b"] {
+            assert_eq!(flag(&line(text), "--claims"), Some("a/b"), "{text}");
+        }
+        assert_eq!(flag(&line("ioloom study claims --full"), "--claims"), None);
+        assert_eq!(flag(&line("ioloom study --claims"), "--claims"), None);
+    }
 }

@@ -6,11 +6,12 @@ use crate::media::{Media, MediaArgs};
 use crate::out::{self, wrap};
 use crate::place::{StoreArg, short, work_dir};
 use crate::progress::Teller;
+use crate::resume::{self, GoOn};
 use crate::{facts, session_report, tell_plain};
 use clap::Args;
 use ioloom_claims::{ClaimVerdict, Rule};
 use ioloom_lab::child::Runner;
-use ioloom_lab::run::finished;
+use ioloom_lab::run::{ended_before, finished};
 use ioloom_lab::spec::{self, SpecError};
 use ioloom_lab::store::EndReason;
 use ioloom_lab::{
@@ -109,7 +110,8 @@ pub(crate) struct StudyArgs {
     #[arg(long, conflicts_with_all = ["on", "files", "image", "media", "drop_caches", "resume"])]
     after_reboot: bool,
 
-    /// Go on with the latest unfinished session of the same study and options
+    /// Go on with the latest unfinished session of the same study and options; begins one where
+    /// none is stored, and is refused where it came to its end
     #[arg(long)]
     resume: bool,
 
@@ -138,15 +140,13 @@ pub(crate) fn run(args: &StudyArgs) -> Ended {
     let specs = specs(args)?;
     let bench = Bench::new(args)?;
     let specs = with_the_experiments(specs, &args.experiment)?;
-    // What one study alone has to go on with its session says.
-    let left = args.resume && specs.len() > 1;
-    let left = if left { bench.left_sitting(&specs)? } else { None };
+    let go_on = bench.go_on(args, &specs)?;
     let mut ran = Vec::new();
     let (mut exit, mut failed) = (Exit::Ok, None);
     for study in &specs {
         let sitting: Option<String> =
             ran.first().map(|first: &Ran| first.session.header.sitting().to_owned());
-        match bench.run(args, study, sitting, left.as_deref()) {
+        match bench.run(args, study, sitting, &go_on) {
             Ok(one) => {
                 exit = if one.interrupted { Exit::Interrupted } else { exit };
                 ran.push(one);
@@ -197,7 +197,7 @@ pub(crate) fn measure(
     let bench = Bench::new(&args)?;
     let mut exit = Exit::Ok;
     for study in specs(&args)? {
-        let ran = bench.run(&args, &study, None, None)?;
+        let ran = bench.run(&args, &study, None, &GoOn::Nothing)?;
         if ran.interrupted {
             exit = Exit::Interrupted;
         }
@@ -245,6 +245,10 @@ pub(crate) fn spec_failure(error: SpecError) -> Failure {
         SpecError::Read { .. } => Failure::failed(error),
         SpecError::Text { .. } | SpecError::Unknown { .. } => Failure::usage(error),
     }
+}
+
+fn mode(args: &StudyArgs) -> Mode {
+    if args.full { Mode::Full } else { Mode::Quick }
 }
 
 fn lab_failure(error: &LabError) -> Failure {
@@ -304,28 +308,37 @@ impl Bench {
         Ok(Self { ledger, store, work_dir, places, machine, budget, stop })
     }
 
-    /// The sitting of the newest session of these studies that did not come to its end.
-    fn left_sitting(&self, specs: &[StudySpec]) -> Result<Option<String>, Failure> {
-        let files = self.store.files().map_err(Failure::failed)?;
-        let ours = |name: &str| specs.iter().any(|study| study.name == name);
-        let left = files.iter().rev().find(|f| !f.ended && ours(&f.header.study));
-        Ok(left.map(|f| f.header.sitting().to_owned()))
+    /// What `--resume` goes on with.
+    fn go_on(&self, args: &StudyArgs, specs: &[StudySpec]) -> Result<GoOn, Failure> {
+        match specs {
+            _ if !args.resume => Ok(GoOn::Nothing),
+            [_] => Ok(GoOn::Session),
+            _ => {
+                let asked = resume::Asked {
+                    mode: mode(args),
+                    machine: &self.machine.fingerprint,
+                    version: crate::VERSION,
+                    command: &command_line(),
+                };
+                resume::of_several(&self.store, specs, &asked)
+            }
+        }
     }
 
-    /// Runs a study, or takes it as it is if it came to its end in the sitting that was `left`.
+    /// Runs a study, or takes it as it is if it came to its end in the sitting that goes on.
     fn run(
         &self,
         args: &StudyArgs,
         study: &StudySpec,
         sitting: Option<String>,
-        left: Option<&str>,
+        go_on: &GoOn,
     ) -> Result<Ran, Failure> {
         let subject = ioloom_subjects::named(&study.subject)
             .map_err(|e| Failure::usage(format!("study {}: {e}", study.name)))?;
         let teller = Teller::new();
         let runner = Runner::of_this_program(RUN_WORD)
             .map_err(|e| Failure::failed(format!("find this program: {e}")))?;
-        let mode = if args.full { Mode::Full } else { Mode::Quick };
+        let mode = mode(args);
         let usual =
             RunOptions::new(&self.work_dir, runner, self.machine.clone(), &self.stop, &teller);
         let options = RunOptions {
@@ -358,8 +371,7 @@ impl Bench {
         let mut options = RunOptions { images: &media.images, ..options };
         options.places.clone_from(&media.places);
         options.overrides.ladders_on_further = media.further;
-        let finished = left.map(|left| finished(study, &self.store, &options, left)).transpose();
-        if let Some(session) = finished.map_err(|e| lab_failure(&e))?.flatten() {
+        if let Some(session) = self.ended(study, &options, go_on)? {
             teller.finish();
             let name = &session.header.session;
             tell_plain(&format!("It ended before, in session {name}; its runs are kept."));
@@ -381,6 +393,27 @@ impl Bench {
             tell_plain(&format!("Go on with: {}", resume_line()));
         }
         Ok(Ran { session: done.session, study: study.clone(), interrupted: done.interrupted })
+    }
+
+    /// The session of the sitting that goes on in which a study came to its end.
+    ///
+    /// # Errors
+    /// A study alone came to its end before: then there is nothing to go on with.
+    fn ended(
+        &self,
+        study: &StudySpec,
+        options: &RunOptions<'_>,
+        go_on: &GoOn,
+    ) -> Result<Option<Session>, Failure> {
+        let failure = |e: LabError| lab_failure(&e);
+        match go_on {
+            GoOn::Nothing => Ok(None),
+            GoOn::Sitting(left) => finished(study, &self.store, options, left).map_err(failure),
+            GoOn::Session => {
+                let ended = ended_before(study, &self.store, options).map_err(failure)?;
+                ended.map_or(Ok(None), |session| Err(resume::ended(&session)))
+            }
+        }
     }
 
     /// Writes one report of all that ran and tells the answers; nothing without a run.

@@ -13,7 +13,7 @@ mod begin;
 mod options;
 mod progress;
 
-pub use begin::finished;
+pub use begin::{ended_before, finished};
 pub use options::{DEADLINE_MAX, RunOptions, SESSION_SPANS_MAX, SPANS_MAX};
 pub use progress::{Event, Progress, Silent};
 

@@ -150,6 +150,12 @@ pub fn load(name: &str, dir: Option<&Path>) -> Result<StudySpec, SpecError> {
     }
 }
 
+/// Whether a study is the built-in one of its name, so that nobody needs its file.
+pub fn is_built_in(spec: &StudySpec) -> bool {
+    let text = BUILT_IN.iter().find(|(name, _)| *name == spec.name).map(|(_, text)| *text);
+    text.is_some_and(|text| parse(text, &spec.name).is_ok_and(|built_in| built_in == *spec))
+}
+
 /// What is wrong, and which quoted names stand near it in the file.
 struct Wrong {
     near: Vec<String>,
@@ -347,6 +353,19 @@ headline_with = { n = [2] }
             // A name that stands quoted in the file is found within a line.
             assert!(line_now.abs_diff(line) <= 1, "{to}: wanted line {line}: {error}");
         }
+    }
+
+    /// What a session keeps of a study is that study.
+    #[test]
+    fn a_study_reads_back_from_json_and_only_an_unchanged_one_is_built_in() {
+        for mut study in all(None).unwrap() {
+            let text = serde_json::to_string(&study).unwrap();
+            assert_eq!(serde_json::from_str::<StudySpec>(&text).unwrap(), study);
+            assert!(is_built_in(&study), "{}", study.name);
+            study.title.push('!');
+            assert!(!is_built_in(&study), "{}", study.name);
+        }
+        assert!(!is_built_in(&parse(GOOD, "good").unwrap()));
     }
 
     #[test]

@@ -16,7 +16,7 @@ pub(crate) use lines::{encode_end, encode_header, encode_picture, encode_run};
 
 use crate::expand::{Comparison, Mode};
 use crate::order::Slot;
-use ioloom_model::{Doubt, MachineFacts, RunRecord};
+use ioloom_model::{Doubt, MachineFacts, RunRecord, StudySpec};
 use lines::{decode, encode};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -70,6 +70,10 @@ pub struct SessionHeader {
     /// another: all of them are shown as one report under this name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sitting: Option<String>,
+    /// The study as it was asked for, when it is not the built-in one of its name: its file may be
+    /// gone or changed when the report is made again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spec: Option<Box<StudySpec>>,
 }
 
 impl SessionHeader {

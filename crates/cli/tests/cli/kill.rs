@@ -106,6 +106,48 @@ fn going_on_with_several_studies_repeats_none_that_ended() {
     assert_eq!(runs, [9, RUNS], "both stand in one report");
 }
 
+/// What came to its end is not measured again by a wish to go on; what was never begun is begun.
+#[test]
+fn going_on_with_nothing_is_told_or_refused() {
+    let home = Home::new();
+    let studies = home.studies(TINY);
+    let one = ["study", "tiny", "--studies", &studies, "--resume"];
+    let ran = home.run(&one).well();
+    assert!(ran.err.contains("nothing to resume") && ran.err.contains("begins"), "{}", ran.err);
+    let before = home.lines();
+    home.run(&one).one_error(3, &["nothing to resume", "came to its end", "leave --resume out"]);
+    assert_eq!(home.lines(), before, "nothing was measured");
+    // With other options it is another study.
+    let other = [&one[..], &["--random", "7"]].concat();
+    home.run(&other).well();
+}
+
+/// A command over several studies that broke off between two of them has no unfinished session.
+#[test]
+fn going_on_with_several_studies_begins_those_that_have_no_session_yet() {
+    let home = Home::new();
+    let studies = home.studies(TINY);
+    let first = TINY.replace("name = \"tiny\"", "name = \"before\"");
+    std::fs::write(home.path("studies/before.toml"), first).unwrap();
+    let sessions = || {
+        let entries = std::fs::read_dir(home.store().join("sessions")).unwrap();
+        let mut all: Vec<_> = entries.map(|entry| entry.unwrap().path()).collect();
+        all.sort();
+        all
+    };
+    let all = ["study", "--studies", &studies, "--resume"];
+    let ran = home.run(&all).well();
+    assert!(ran.err.contains("Nothing to resume: no unfinished session"), "{}", ran.err);
+    let [before, tiny] = <[_; 2]>::try_from(sessions()).unwrap();
+    home.run(&all).one_error(3, &["nothing to resume", "came to its end", "leave --resume out"]);
+    std::fs::remove_file(&tiny).unwrap();
+    let ran = home.run(&all).well();
+    assert!(ran.err.contains("It ended before, in session before-"), "{}", ran.err);
+    assert_eq!(sessions().len(), 2, "one was kept and one was made");
+    assert_eq!(sessions()[0], before);
+    home.run(&all).one_error(3, &["came to its end"]);
+}
+
 #[test]
 fn a_store_that_cannot_grow_is_one_error_and_the_session_can_go_on() {
     let home = Home::new();

@@ -50,6 +50,31 @@ fn a_study_of_a_file_is_reported_with_its_own_questions_and_metric() {
     let page = std::fs::read_to_string(report).unwrap();
     assert!(page.contains("Mine?") && page.contains("files per second"), "its own words");
     assert!(!page.contains("is not known here"), "it was read a moment ago");
+    // The store keeps the study: no file is needed to show its session again.
+    std::fs::remove_file(home.path("mine.toml")).unwrap();
+    let again = home.run(&["report", "-o", "-"]).well().out;
+    assert!(again.contains("Mine?") && again.contains("files per second"), "its own words");
+    home.run(&["results", "keep", "latest"]).well();
+    let kept = home.run(&["report", "-o", "-", "--store", "results"]).well().out;
+    assert!(kept.contains("Mine?"), "an export brings them too");
+}
+
+#[test]
+fn a_ledger_that_was_given_is_missed_with_its_flag() {
+    let home = Home::new();
+    let studies = home.studies(TINY);
+    std::fs::create_dir(home.path("mine")).unwrap();
+    let claim = "[[claim]]\nid = \"000-T\"\nseed = 0\nstatement = \"t\"\nscope = \"t\"\n\
+                 confirms = \"t\"\nrefutes = \"t\"\n[[claim.contrast]]\nkind = \"untested\"\n\
+                 needs = \"a test\"\n";
+    std::fs::write(home.path("mine/own.toml"), claim).unwrap();
+    home.run(&["study", "tiny", "--studies", &studies, "--claims", "mine"]).well();
+    for command in ["report", "claims"] {
+        let ran = home.run(&[command]).well();
+        assert!(ran.err.contains("--claims mine again"), "{command}: {}", ran.err);
+        let ran = home.run(&[command, "--claims", "mine"]).well();
+        assert!(!ran.err.contains("again"), "{command}: {}", ran.err);
+    }
 }
 
 fn shown_again(home: &Home, studies: &str) {
@@ -60,9 +85,24 @@ fn shown_again(home: &Home, studies: &str) {
     assert!(page.starts_with("<!doctype html>") || page.starts_with("<!DOCTYPE html>"));
     let svg = home.run(&["report", "--studies", studies, "--picture", "two"]).well().out;
     assert!(svg.contains("<svg"), "{svg}");
-    // A study that is not known any more is shown by its comparisons.
+    // The session brings its study; of an older one that does not the comparisons are shown.
+    let page = home.run(&["report", "-o", "-"]).well().out;
+    assert!(page.contains("Which of two plans is faster") && !page.contains("--studies DIR"));
+    without_its_study(home);
     let page = home.run(&["report", "-o", "-"]).well().out;
     assert!(page.contains("Study tiny") && page.contains("threads-2"));
+    assert!(page.contains("--studies DIR gives it"));
+}
+
+/// Takes the study out of the only session, as sessions were written before they had it.
+fn without_its_study(home: &Home) {
+    let mut entries = std::fs::read_dir(home.store().join("sessions")).unwrap();
+    let path = entries.next().unwrap().unwrap().path();
+    let text = std::fs::read_to_string(&path).unwrap();
+    let (first, rest) = text.split_once('\n').unwrap();
+    let mut header: serde_json::Value = serde_json::from_str(first).unwrap();
+    assert!(header["session"].as_object_mut().unwrap().remove("spec").is_some());
+    std::fs::write(&path, format!("{header}\n{rest}")).unwrap();
 }
 
 fn two_sessions(home: &Home, studies: &str) {
@@ -74,7 +114,7 @@ fn two_sessions(home: &Home, studies: &str) {
     let json = home.run(&[&args[..], &["--json"]].concat()).well().json();
     assert_eq!(json["schema"], 1);
     let arm = &json["arms"][0];
-    for field in ["experiment", "set", "arm", "ratio", "lo", "hi", "n", "change"] {
+    for field in ["experiment", "set", "arm", "ratio", "lo", "hi", "confidence", "n", "change"] {
         assert!(arm.get(field).is_some(), "{field}: {arm}");
     }
     let list = home.run(&["results", "list", "--json"]).well().json();

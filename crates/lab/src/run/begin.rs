@@ -5,7 +5,8 @@
 //! they are not.
 
 use super::{Event, LabError, Planned, RunOptions, plan, unix_ms};
-use crate::store::{STORE_SCHEMA, Session, SessionHeader, Store, Writer};
+use crate::spec::is_built_in;
+use crate::store::{STORE_SCHEMA, Session, SessionFile, SessionHeader, Store, Writer};
 use crate::subject::Subject;
 use ioloom_model::StudySpec;
 
@@ -20,9 +21,7 @@ pub(super) fn begin(
     if options.resume {
         let mut unfinished: Vec<_> = store.files()?;
         unfinished.retain(|f| !f.ended && f.header.study == spec.name);
-        let found = unfinished.iter().rev();
-        let mut found = found.filter(|f| differs(&f.header, planned, options).is_empty());
-        if let Some(file) = found.next() {
+        if let Some(file) = newest_alike(&unfinished, planned, options) {
             let (mut writer, session) = store.reopen(&file.header.session)?;
             if session.torn_bytes > 0 {
                 let text = format!("a torn last line of {} bytes was cut off", session.torn_bytes);
@@ -61,6 +60,7 @@ pub(super) fn begin(
         part: 0,
         pictures: planned.pictures.clone(),
         sitting: options.sitting.clone(),
+        spec: (!is_built_in(spec)).then(|| Box::new(spec.clone())),
     };
     let (writer, header) = store.create(header)?;
     options.progress.event(&Event::Begun(&header.session, 0, header.order.len()));
@@ -101,6 +101,35 @@ pub fn finished(
         here && differs(&f.header, &planned, options).is_empty()
     });
     Ok(found.map(|f| store.read(&f.header.session)).transpose()?)
+}
+
+/// The newest of these sessions that is of the list, machine and program asked for now.
+fn newest_alike<'f>(
+    files: &'f [SessionFile],
+    planned: &Planned,
+    options: &RunOptions<'_>,
+) -> Option<&'f SessionFile> {
+    files.iter().rev().find(|f| differs(&f.header, planned, options).is_empty())
+}
+
+/// The newest session of a study as it is asked for now, if it came to its end and no other is left
+/// to go on with: whoever asks to go on would begin anew.
+///
+/// # Errors
+/// The options name what is not there, or the store cannot be read.
+pub fn ended_before(
+    spec: &StudySpec,
+    store: &Store,
+    options: &RunOptions<'_>,
+) -> Result<Option<String>, LabError> {
+    let planned = plan(spec, options)?;
+    let mut files = store.files()?;
+    files.retain(|f| f.header.study == spec.name);
+    let (ended, unfinished): (Vec<_>, Vec<_>) = files.into_iter().partition(|f| f.ended);
+    if newest_alike(&unfinished, &planned, options).is_some() {
+        return Ok(None);
+    }
+    Ok(newest_alike(&ended, &planned, options).map(|f| f.header.session.clone()))
 }
 
 fn time_word(unix_ms: u64) -> String {

@@ -2,7 +2,7 @@
 
 use crate::bench::{Bench, FILES, Mock, TWO_ARMS, study};
 use ioloom_lab::estimate::History;
-use ioloom_lab::run::{Event, plan};
+use ioloom_lab::run::{Event, ended_before, plan};
 use ioloom_lab::store::EndReason;
 use ioloom_lab::{LabError, Mode, Place, Progress, RunFilter, Session, clean, run_study};
 use ioloom_model::{Condition, Doubt, Outcome, RunRecord};
@@ -260,7 +260,12 @@ fn an_interrupted_study_resumes_where_it_stopped_and_repeats_nothing() {
     assert_eq!((positions.len(), second.session.runs.len()), (9, 9));
     assert_eq!(second.session.notes.len(), 1);
     assert_eq!(bench.started(), 9 + 9, "nine each, none twice");
-    // An ended session is not taken up again.
+    // An ended session is not taken up again, and who asks can know before.
+    let ended = ended_before(&study(TWO_ARMS), &store, &again).unwrap();
+    assert_eq!(ended.as_ref(), Some(&first.session.header.session));
+    let mut unknown = bench.silent();
+    unknown.overrides.seed = Some(78);
+    assert_eq!(ended_before(&study(TWO_ARMS), &store, &unknown).unwrap(), None);
     let third = run_study(&study(TWO_ARMS), &bench.subject, &store, &again).unwrap();
     assert_ne!(third.session.header.session, first.session.header.session);
 }
