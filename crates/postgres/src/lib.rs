@@ -14,6 +14,7 @@
 //! A crate of its own: the study needs it, and so does the automation, which must build fast. Nothing
 //! but the standard library is used. Making one costs the time of `initdb` and 40 MB or so.
 
+use std::ffi::OsString;
 use std::fs::{self, DirBuilder, File, Permissions};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
@@ -29,9 +30,9 @@ const NOBODY: u32 = 65_534;
 const TRIES: u32 = 2400;
 /// The pause between two tries.
 const PAUSE: Duration = Duration::from_millis(25);
-/// Longest path of a directory for a socket, bytes: with the name of the socket it must fit into an
-/// address of the system.
-const SOCKET_MAX: usize = 90;
+/// Longest path of a directory that a server lies below, bytes: with `/socket/.s.PGSQL.5432` behind it
+/// and a zero byte it must fit into an address of the system, which has 108.
+const DIR_BYTES_MAX: usize = 86;
 /// Where the data of a server lies that cannot lie where it was meant to.
 pub const ELSEWHERE: [&str; 2] = ["/var/tmp", "/tmp"];
 /// Settings of every server. Its shared memory lies with its data: in /dev/shm, where it would lie, a
@@ -55,22 +56,24 @@ impl Programs {
     /// # Errors
     /// There are none; with the remedy.
     pub fn find() -> Result<Self, String> {
+        Self::newest(Path::new("/usr/lib/postgresql")).ok_or_else(|| {
+            "PostgreSQL is not installed; remedy: install it (Debian: apt install postgresql)"
+                .to_owned()
+        })
+    }
+
+    /// The newest of the versions that lie in a directory. Of some there are programs for clients alone.
+    fn newest(dir: &Path) -> Option<Self> {
         let version = |path: &Path| path.file_name()?.to_str()?.parse::<u32>().ok();
-        let all = fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
-        let newest = all.map(|entry| entry.path()).max_by_key(|path| version(path));
-        newest
-            .map(|newest| newest.join("bin"))
-            .filter(|programs| programs.join("initdb").exists())
-            .map(Self)
-            .ok_or_else(|| {
-                "PostgreSQL is not installed; remedy: install it (Debian: apt install postgresql)"
-                    .to_owned()
-            })
+        let all = fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path());
+        let servers = all.filter(|path| path.join("bin/initdb").exists());
+        servers.max_by_key(|path| version(path)).map(|newest| Self(newest.join("bin")))
     }
 
     /// A command of PostgreSQL, as a user that it accepts.
     fn command(&self, name: &str, dir: &Path) -> Command {
         let mut command = Command::new(self.0.join(name));
+        without_settings(&mut command, std::env::vars_os().map(|(name, _)| name));
         command.current_dir(dir).env("LC_ALL", "C").stdin(Stdio::null());
         if is_root() {
             command.uid(NOBODY).gid(NOBODY);
@@ -112,20 +115,32 @@ impl Programs {
     /// Whether PostgreSQL can have its data below `dir`; if not, why, and the remedy where it is the
     /// directory.
     fn reach(&self, dir: &Path) -> Result<(), (String, Option<&'static str>)> {
-        if dir.as_os_str().len() > SOCKET_MAX {
-            let dir = dir.display();
+        let shown = dir.display();
+        if dir.as_os_str().len() > DIR_BYTES_MAX {
             return Err((
-                format!("the socket of PostgreSQL would have a path that is too long below {dir}"),
+                format!(
+                    "the socket of PostgreSQL would have a path that is too long below {shown}"
+                ),
                 Some("a work directory with a shorter path (--dir)"),
             ));
         }
+        if dir.as_os_str().as_encoded_bytes().contains(&b',') {
+            return Err((
+                format!("PostgreSQL would take {shown} for several directories, at its commas"),
+                Some("a work directory without a comma in its path (--dir)"),
+            ));
+        }
+        fs::metadata(dir).map_err(|e| (format!("look at {shown} for PostgreSQL: {e}"), None))?;
         let ran = self.command("initdb", dir).arg("--version").stdout(Stdio::null()).status();
         match ran {
             Ok(status) if status.success() => Ok(()),
+            Err(e) if e.kind() == io::ErrorKind::PermissionDenied && !is_root() => Err((
+                format!("initdb of PostgreSQL cannot be started in {shown}: {e}"),
+                Some("a work directory that this user can reach (--dir)"),
+            )),
             Err(e) if e.kind() == io::ErrorKind::PermissionDenied => Err((
                 format!(
-                    "PostgreSQL does not run as root, and the user nobody cannot reach {}",
-                    dir.display()
+                    "PostgreSQL does not run as root, and the user nobody cannot reach {shown}"
                 ),
                 Some(
                     "a work directory that others can reach (--dir), or run it as another user than \
@@ -136,6 +151,22 @@ impl Programs {
             Err(e) => Err((format!("start initdb of PostgreSQL: {e}"), None)),
         }
     }
+}
+
+/// Leaves out what the user has set for other servers of PostgreSQL: a port, a service, options.
+fn without_settings(command: &mut Command, names: impl Iterator<Item = OsString>) {
+    for name in names.filter(|name| name.as_encoded_bytes().starts_with(b"PG")) {
+        command.env_remove(name);
+    }
+}
+
+/// A value as it stands behind `host=` in the words by which a database is reached.
+fn quoted(value: &str) -> String {
+    let is_plain = |c: char| c.is_alphanumeric() || "/._-+@:".contains(c);
+    if value.chars().all(is_plain) {
+        return value.to_owned();
+    }
+    format!("'{}'", value.replace('\\', "\\\\").replace('\'', "\\'"))
 }
 
 /// A directory for the data of a server, which is removed with this if it lies elsewhere than was meant.
@@ -189,7 +220,7 @@ fn is_root() -> bool {
     fs::metadata("/proc/self").is_ok_and(|meta| meta.uid() == 0)
 }
 
-/// A server; it is killed with this.
+/// A server; it is thrown away with this.
 #[derive(Debug)]
 pub struct Server {
     programs: Programs,
@@ -294,7 +325,8 @@ impl Server {
     /// What the server says.
     pub fn database(&self, name: &str) -> Result<String, String> {
         self.ask("postgres", &format!("CREATE DATABASE {name}"))?;
-        Ok(format!("host={} user={USER} dbname={name}", self.socket.display()))
+        let host = quoted(&self.socket.to_string_lossy());
+        Ok(format!("host={host} user={USER} dbname={name}"))
     }
 
     /// A server on a copy of its data, reached by the same words, so this one must have been killed
@@ -313,7 +345,7 @@ impl Server {
     /// Ends it without care for what it holds, and returns when all of its processes have gone.
     pub fn throw_away(&mut self) {
         let mut stop = self.programs.command("pg_ctl", Path::new("/"));
-        stop.args(["stop", "-m", "immediate", "-D"]).arg(&self.data);
+        stop.args(["stop", "-m", "immediate", "-t", "30", "-D"]).arg(&self.data);
         let _ = stop.stdout(Stdio::null()).stderr(Stdio::null()).status();
         self.kill();
     }
@@ -327,13 +359,18 @@ impl Server {
 }
 
 impl Drop for Server {
+    /// Those that a killed first process leaves would go on writing where its data is removed.
     fn drop(&mut self) {
-        self.kill();
+        if self.child.is_some() {
+            self.throw_away();
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::print_stdout, reason = "a skipped test says so")]
+
     use super::*;
     use std::os::unix::fs::symlink;
 
@@ -367,8 +404,11 @@ mod tests {
     #[test]
     fn what_cannot_be_had_is_refused_with_the_remedy() {
         let programs = Programs(PathBuf::from("/nowhere"));
-        let refused = programs.probe(Path::new(&format!("/{}", "x".repeat(SOCKET_MAX))));
+        let refused = programs.probe(Path::new(&format!("/{}", "x".repeat(DIR_BYTES_MAX))));
         assert!(refused.unwrap_err().contains("--dir"));
+        assert!(programs.probe(Path::new("/a,b")).unwrap_err().contains("comma"));
+        let refused = programs.probe(Path::new("/not/there")).unwrap_err();
+        assert!(refused.contains("look at /not/there") && !refused.contains("initdb"), "{refused}");
         assert!(programs.probe(Path::new("/")).unwrap_err().contains("start initdb"));
         let mut server = Server::new(programs, Path::new("/a"), Path::new("/b"), &[]);
         assert!(server.start().unwrap_err().contains("start postgres"));
@@ -384,7 +424,7 @@ mod tests {
         // One is closed to nobody, as the home of root is; the other is too long for anybody.
         let closed = room.0.join("closed");
         DirBuilder::new().mode(0o700).create(&closed).unwrap();
-        let mut all = vec![room.0.join("x".repeat(SOCKET_MAX))];
+        let mut all = vec![room.0.join("x".repeat(DIR_BYTES_MAX)), room.0.join("a,b")];
         all.extend(is_root().then(|| closed.join("work")));
         for dir in all {
             fs::create_dir(&dir).unwrap();
@@ -410,6 +450,75 @@ mod tests {
             let refused = Server::below(programs.clone(), &dir, &[]).unwrap_err();
             assert!(refused.contains("remove it"), "{refused}");
             fs::remove_file(&own).unwrap();
+        }
+    }
+
+    #[test]
+    fn programs_for_clients_alone_make_no_server() {
+        let room = Room::new("versions");
+        assert!(Programs::newest(&room.0.join("none")).is_none());
+        for (version, program) in [("9", "initdb"), ("15", "initdb"), ("17", "psql")] {
+            let bin = room.0.join(version).join("bin");
+            fs::create_dir_all(&bin).unwrap();
+            symlink("/bin/true", bin.join(program)).unwrap();
+        }
+        assert_eq!(Programs::newest(&room.0).unwrap().0, room.0.join("15/bin"));
+    }
+
+    #[test]
+    fn what_is_set_for_other_servers_does_not_reach_ours() {
+        let mut command = Command::new("psql");
+        let names = ["PGPORT", "HOME", "PGOPTIONS", "XPG"].map(OsString::from);
+        without_settings(&mut command, names.into_iter());
+        let left_out: Vec<_> = command.get_envs().collect();
+        assert_eq!(left_out, [("PGOPTIONS".as_ref(), None), ("PGPORT".as_ref(), None)]);
+    }
+
+    #[test]
+    fn odd_directories_are_named_so_that_they_are_read_back() {
+        assert_eq!(quoted("/var/tmp/a-1.b_c/socket"), "/var/tmp/a-1.b_c/socket");
+        assert_eq!(quoted("/my work/it's"), r"'/my work/it\'s'");
+        assert_eq!(quoted(r"/a\b"), r"'/a\\b'");
+    }
+
+    /// The longest directory that is not refused has room for the socket below it.
+    #[test]
+    fn the_socket_of_the_longest_directory_fits_into_an_address() {
+        let dir = format!("/{}", "x".repeat(DIR_BYTES_MAX - 1));
+        let socket = Path::new(&dir).join("socket/.s.PGSQL.5432");
+        std::os::unix::net::SocketAddr::from_pathname(&socket).unwrap();
+        let longer = format!("{dir}x/socket/.s.PGSQL.5432");
+        assert!(std::os::unix::net::SocketAddr::from_pathname(longer).is_err());
+    }
+
+    /// Processes whose parent is this one.
+    fn children(parent: u32) -> Vec<PathBuf> {
+        let wanted = format!("PPid:\t{parent}\n");
+        let all = fs::read_dir("/proc").unwrap().flatten().map(|entry| entry.path());
+        let status = |path: &Path| fs::read_to_string(path.join("status")).unwrap_or_default();
+        all.filter(|path| status(path).contains(&wanted)).collect()
+    }
+
+    #[test]
+    fn nothing_of_a_server_outlives_it() {
+        let programs = match Programs::find() {
+            Ok(programs) => programs,
+            Err(reason) => return println!("skipped: {reason}"),
+        };
+        let room = Room::new("whole life");
+        let dir = room.0.join("it's here");
+        fs::create_dir(&dir).unwrap();
+        let mut server = Server::new(programs, &dir.join("d"), &dir.join("s"), &["fsync=off"]);
+        server.make().unwrap_or_else(|reason| panic!("{reason}"));
+        server.start().unwrap_or_else(|reason| panic!("{reason}"));
+        let words = server.database("stocks").unwrap();
+        assert!(words.contains(r"it\'s here/s' user="), "{words}");
+        let first = server.process().unwrap();
+        let all = children(first);
+        assert!(!all.is_empty());
+        drop(server);
+        for path in all.into_iter().chain([PathBuf::from(format!("/proc/{first}"))]) {
+            assert!(!path.exists(), "{}", path.display());
         }
     }
 }
