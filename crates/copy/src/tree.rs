@@ -414,18 +414,25 @@ impl<'r> Worker<'r> {
         let source = Source::open(way)?;
         let attr = source.attr;
         let run = self.run;
-        if resume::is_whole(run, way, &attr) {
-            if run.options.keep.links
-                && attr.links > 1
-                && run.links.claim(attr.identity()).is_none()
-            {
-                run.links.made(attr.identity(), Some(at.place(way.from_name)));
-            }
+        if resume::is_whole(run, way, &attr) && self.stays(way, at, &attr) {
             return Ok(Done::Resumed);
         }
         let Some(there) = file::look(run, way, &attr)? else { return Ok(Done::Skipped) };
         resume::make_room(run, way)?;
         self.linked(way, at, &attr, &there, |buffer| file::copy(run, way, source, &there, buffer))
+    }
+
+    /// Whether what an earlier copy made of a file stays. It does not where another name of the file was
+    /// copied anew meanwhile: it becomes a further name of that.
+    fn stays(&self, way: &Way<'_>, at: At<'_>, attr: &Attr) -> bool {
+        if !self.run.options.keep.links || attr.links < 2 {
+            return true;
+        }
+        let is_first = self.run.links.claim(attr.identity()).is_none();
+        if is_first {
+            self.run.links.made(attr.identity(), Some(at.place(way.from_name)));
+        }
+        is_first
     }
 
     /// Copies, or makes a further name of a copy that was made before.

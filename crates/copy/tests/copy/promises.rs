@@ -8,6 +8,8 @@ use ioloom_copy::{
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 fn run(sources: &[&Path], target: Target, options: &Options, watcher: &dyn Watcher) -> Report {
     let sources: Vec<PathBuf> = sources.iter().map(|path| path.to_path_buf()).collect();
@@ -417,4 +419,55 @@ fn a_source_that_is_not_there_is_told_as_such_by_a_copy_that_goes_on_too() {
     assert_eq!(report.errors_count, 1);
     assert!(told(&report).contains("gone: No such file"), "{}", told(&report));
     assert_eq!(names(place.path()), [""; 0]);
+}
+
+/// Ends the copy when both names are there; notes which one was copied and which one linked.
+struct Ender<'a> {
+    cancel: &'a AtomicBool,
+    seen: Mutex<Vec<PathBuf>>,
+}
+
+impl Watcher for Ender<'_> {
+    fn wants_names(&self) -> bool {
+        true
+    }
+
+    fn copied(&self, from: &Path, _to: &Path) {
+        let mut seen = self.seen.lock().unwrap();
+        seen.extend(from.is_file().then(|| from.to_owned()));
+        self.cancel.store(seen.len() == 2, Ordering::Relaxed);
+    }
+}
+
+/// Threads meet the names of one file in another order than those of the interrupted copy did: the name
+/// that is recorded comes after one that is not.
+#[test]
+fn names_of_one_file_stay_that_when_a_copy_is_gone_on_with_in_another_order() {
+    let place = Place::disk();
+    let at = |name: &str| place.path().join(name);
+    fs::create_dir(at("from")).unwrap();
+    fs::write(at("from/a"), "content").unwrap();
+    fs::hard_link(at("from/a"), at("from/b")).unwrap();
+    let keep = Keep { links: true, ..Keep::default() };
+    let options =
+        Options { recursive: true, resume: true, keep, threads: Some(1), ..Options::default() };
+    let copied =
+        |watcher: &dyn Watcher| run(&[&at("from")], Target::As(at("to")), &options, watcher);
+    let ender = Ender { cancel: &options.cancel, seen: Mutex::default() };
+    assert!(copied(&ender).cancelled && !at("to").exists());
+    options.cancel.store(false, Ordering::Relaxed);
+    // What is recorded of the one is now recorded of the other.
+    let record = names(place.path()).into_iter().find(|name| name.ends_with(".journal")).unwrap();
+    let text = fs::read_to_string(at(&record)).unwrap();
+    let seen = ender.seen.into_inner().unwrap();
+    let (was, is) =
+        if seen[0] == at("from/a") { ("2f61\n", "2f62\n") } else { ("2f62\n", "2f61\n") };
+    assert_eq!(text.matches(was).count(), 1, "{text}");
+    fs::write(at(&record), text.replace(was, is)).unwrap();
+    let report = copied(&Silent);
+    assert_eq!(report.errors_count, 0, "{}", told(&report));
+    let inode = |name| fs::metadata(at(name)).unwrap().ino();
+    assert_eq!(inode("to/a"), inode("to/b"), "{:?}", report.counts);
+    assert_eq!(fs::read(at("to/b")).unwrap(), b"content");
+    assert_eq!(names(place.path()), ["from", "to"]);
 }
