@@ -30,7 +30,7 @@ pub(super) fn run(args: &EachArgs, list: &Path) -> Ended {
     if lines.is_empty() {
         return Err(Failure::failed(format!(
             "{}: no line is of the form HASH  PATH with an XXH3-64, MD5 or BLAKE3 hash",
-            list.display()
+            named(list)
         )));
     }
     let (mut files, mut wrong) = (0, 0);
@@ -44,12 +44,20 @@ pub(super) fn run(args: &EachArgs, list: &Path) -> Ended {
         }
     }
     if unreadable > 0 {
-        tell(&format!("{} of {} could not be understood", lines_of(unreadable), list.display()));
+        tell(&format!("{} of {} could not be understood", lines_of(unreadable), named(list)));
     }
     if wrong > 0 {
         tell(&format!("{wrong} of {} files do not have the hash of the list", files + wrong));
     }
     Ok(if wrong + unreadable > 0 { Exit::Failed } else { Exit::Ok })
+}
+
+/// The list as it is told.
+fn named(list: &Path) -> String {
+    match list.as_os_str() == "-" {
+        true => "standard input".to_owned(),
+        false => list.display().to_string(),
+    }
 }
 
 fn lines_of(count: u64) -> String {
@@ -104,6 +112,6 @@ fn read_all(list: &Path) -> Result<Vec<u8>, Failure> {
     } else {
         std::fs::read(list).map(|all| text = all)
     };
-    read.map_err(|e| Failure::failed(format!("cannot read {}: {}", list.display(), words(&e))))?;
+    read.map_err(|e| Failure::failed(format!("cannot read {}: {}", named(list), words(&e))))?;
     Ok(text)
 }

@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use std::io::BufReader;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
 
 /// A stream of paths.
 pub(super) type PathStream = Box<dyn Iterator<Item = PathBuf> + Send>;
@@ -18,6 +19,8 @@ pub(crate) struct Input {
     pub(super) files: Option<PathList>,
     /// Paths as they come on standard input.
     pub(super) stream: Option<PathStream>,
+    /// Why that stream ended before its end, once it has.
+    pub(super) cut: Arc<OnceLock<String>>,
     /// What paths are told relative to.
     pub(super) roots: Roots,
     /// Words about what was left out.
@@ -66,20 +69,16 @@ pub(crate) fn read(args: &EachArgs) -> Result<Input, Failure> {
 fn stdin(args: &EachArgs) -> Input {
     let separator = if args.zero { Separator::Nul } else { Separator::Newline };
     let reader = BufReader::with_capacity(1 << 20, std::io::stdin());
-    let mut ended = false;
-    let stream = read_list(reader, separator).map_while(move |path| match path {
-        Ok(path) if !ended => Some(path),
-        Ok(_) => None,
-        Err(error) => {
-            ended = true;
-            crate::tell(&error.to_string());
-            // A path that cannot exist makes the run fail with this as its reason.
-            Some(PathBuf::from("<standard input>"))
-        }
+    let cut = Arc::new(OnceLock::new());
+    let told = Arc::clone(&cut);
+    // Nothing comes behind an error; what came before it is read.
+    let stream = read_list(reader, separator).map_while(move |path| {
+        path.map_err(|error| told.get_or_init(|| format!("standard input: {error}"))).ok()
     });
     Input {
         files: None,
         stream: Some(Box::new(stream)),
+        cut,
         roots: Roots::default(),
         warnings: Vec::new(),
         errors: Vec::new(),
@@ -146,7 +145,8 @@ fn trees(args: &EachArgs, paths: &[PathBuf]) -> Result<Input, Failure> {
         [root] if root.is_dir() => Some(root.clone()),
         _ => None,
     };
-    Ok(Input { files: Some(all), stream: None, roots: Roots { one }, warnings, errors })
+    let (stream, cut) = (None, Arc::default());
+    Ok(Input { files: Some(all), stream, cut, roots: Roots { one }, warnings, errors })
 }
 
 /// The system's words without their number.

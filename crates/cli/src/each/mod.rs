@@ -145,6 +145,7 @@ impl Job {
                     work.outcome(executed.locals, measured, (input.files.as_ref(), &input.roots))?;
                 outcome.cancelled = executed.cancelled;
                 outcome.add_walk_errors(input.errors);
+                outcome.add_first(input.cut.get());
                 Ok(outcome)
             }
             Err(ioloom::Error::Refused(reason)) => Err(Failure::refused(reason)),
@@ -167,6 +168,12 @@ impl Outcome {
     fn add_walk_errors(&mut self, errors: Vec<String>) {
         self.measured.errors += errors.len() as u64;
         self.errors.extend(errors);
+    }
+
+    /// Counts why the list of paths ended too early, before all that happened to single files.
+    fn add_first(&mut self, error: Option<&String>) {
+        self.measured.errors += u64::from(error.is_some());
+        self.errors.splice(..0, error.cloned());
     }
 
     fn exit(&self, stop: &AtomicBool) -> Exit {

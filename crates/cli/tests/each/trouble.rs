@@ -42,6 +42,31 @@ fn plans_that_cannot_run_are_refused() {
     }
 }
 
+/// A directory can be opened and not be read, so a list that is one fails at its first byte.
+#[test]
+fn standard_input_that_cannot_be_read_is_named_as_such() {
+    let place = fresh();
+    let ran = |args: &[&str]| -> Ran {
+        let broken = File::open(place.at(".")).unwrap();
+        place.ours(&["each"]).args(args).stdin(broken).output().unwrap().into()
+    };
+    ran(&["--check", "-"]).ended(1).one_error(&["cannot read standard input: is a directory"]);
+    for method in ["read", "mmap:plain"] {
+        let listed = ran(&["-", "--quiet", "--method", method]).ended(1);
+        listed.one_error(&["standard input: cannot read the list of paths after 0 paths"]);
+        assert!(!listed.err.contains('<'), "{}", listed.err);
+    }
+    let json = ran(&["-", "--json"]).ended(1).json();
+    assert_eq!((json["files"].as_u64(), json["errors"].as_u64()), (Some(0), Some(1)), "{json}");
+    assert!(json["error_samples"][0].as_str().unwrap().starts_with("standard input: "), "{json}");
+    // What came before the error is read.
+    place.write("good", "good");
+    let zero = place.each_of(&["-", "--json"], b"good\nbad\0name\ngood\n").ended(1).json();
+    assert_eq!((zero["files"].as_u64(), zero["errors"].as_u64()), (Some(1), Some(1)), "{zero}");
+    let none = place.each_of(&["--check", "-"], b"hello\n").ended(1);
+    none.one_error(&["standard input: no line is of the form"]);
+}
+
 #[test]
 fn what_is_no_file_is_an_error_and_never_a_hang() {
     let place = fresh();
