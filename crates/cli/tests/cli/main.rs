@@ -15,4 +15,5 @@ mod study;
 mod sysctl;
 mod trace;
 mod traces;
+mod version;
 mod walk;
