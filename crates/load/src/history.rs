@@ -138,6 +138,9 @@ impl History {
                 bad("read", path, &format!("line {}: {reason}", at + 2))
             };
             let row: Row = serde_json::from_str(&text).map_err(|reason| wrong(&reason))?;
+            if row.ret_ns.is_some_and(|ret_ns| ret_ns < row.call_ns) {
+                return Err(wrong(&"its answer came before it was sent"));
+            }
             events.push(event(row).ok_or_else(|| wrong(&"it is no request"))?);
         }
         Ok(Self { initial, events })
@@ -204,6 +207,10 @@ mod tests {
         let path = dir.path().join("h");
         history.write(&path).unwrap();
         assert_eq!(History::read(&path).unwrap(), history);
+        let whole = std::fs::read_to_string(&path).unwrap();
+        std::fs::write(&path, whole.replace("\"ret_ns\":7", "\"ret_ns\":4")).unwrap();
+        let refused = History::read(&path).unwrap_err().to_string();
+        assert!(refused.contains("line 3") && refused.contains("before it was sent"), "{refused}");
         std::fs::write(&path, "{}\n").unwrap();
         assert!(History::read(&path).unwrap_err().to_string().contains("line 1"));
     }

@@ -3,10 +3,13 @@
 //! The knee of a ladder of rates is the highest rate that was carried: at least 99 % of the requests that
 //! were due answered in time, and 99 of a hundred latencies (from when they were due) within the target.
 //! Arrivals without memory are a few more or less than their rate says, so what was due is counted. The
-//! steps behind the knee are run and told too, until two in a row are not carried.
+//! steps behind the knee are run and told too, until two in a row are not carried. A step that somebody
+//! ended early is not carried. The knee is only the least that it may be where no step failed, or where
+//! the load itself was the bottleneck in the first that did.
 //!
 //! The universal scalability law is fitted to the rates of a closed loop over its connections; its
-//! error is told at every point. It says nothing beyond twice the largest measured number.
+//! error is told at every point, in rates as they are measured. It says nothing beyond twice the largest
+//! measured number.
 
 use crate::report::Run;
 use ioloom_predict::Usl;
@@ -22,6 +25,8 @@ const BEYOND: usize = 2;
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Step {
     /// Requests per second that were asked for.
+    pub asked_per_s: f64,
+    /// Requests per second that were due on average.
     pub offered_per_s: f64,
     /// Requests per second that were answered in time.
     pub answered_per_s: f64,
@@ -36,16 +41,18 @@ pub struct Step {
 impl Step {
     /// A step, judged.
     pub fn new(run: &Run, target: Duration) -> Self {
-        let offered_per_s = run.offered_per_s.unwrap_or(0.0);
         let p99_ns = run.latency.corrected.p99_ns;
         let of = &run.outcomes;
-        let due = of.answered + of.unanswered + of.turned_away + of.unsent;
+        let told = of.answered + of.unanswered + of.turned_away + of.unsent;
+        // A request whose connection could not be begun is due and nothing else.
+        let due = told.max(run.due.unwrap_or(0));
         let enough = due > 0 && of.answered_in_time as f64 >= CARRIED * due as f64;
         Self {
-            offered_per_s,
+            asked_per_s: run.asked_per_s.unwrap_or(0.0),
+            offered_per_s: run.offered_per_s.unwrap_or(0.0),
             answered_per_s: run.answered_per_s,
             p99_ns,
-            carried: enough && u128::from(p99_ns) <= target.as_nanos(),
+            carried: enough && !run.interrupted && u128::from(p99_ns) <= target.as_nanos(),
             kept_up: run.generator.kept_up,
         }
     }
@@ -56,9 +63,15 @@ pub fn is_enough(steps: &[Step]) -> bool {
     steps.len() >= BEYOND && steps[steps.len() - BEYOND..].iter().all(|step| !step.carried)
 }
 
-/// The highest rate that was carried, with all below it.
+/// The highest rate that was asked for and carried, with all below it.
 pub fn knee(steps: &[Step]) -> Option<f64> {
-    steps.iter().take_while(|step| step.carried).map(|step| step.offered_per_s).last()
+    steps.iter().take_while(|step| step.carried).map(|step| step.asked_per_s).last()
+}
+
+/// Whether the knee may be higher than [`knee`] tells: nothing beyond it was tried, or what was not
+/// carried there was too much for the load itself.
+pub fn knee_is_least(steps: &[Step]) -> bool {
+    steps.iter().find(|step| !step.carried).is_none_or(|step| !step.kept_up)
 }
 
 /// The law of scalability through the rates of a closed loop.
@@ -74,7 +87,7 @@ pub struct Scaling {
     pub error_rms: f64,
     /// The largest of them.
     pub error_worst: f64,
-    /// Predicted over measured, less one, at each number of connections.
+    /// Predicted rate over measured rate, less one, at each number of connections.
     pub errors: Vec<f64>,
     /// Connections from which on more of them cost rate; null if there is no such number, or if it is
     /// beyond twice the largest measured.
@@ -92,13 +105,16 @@ pub fn scaling(points: &[(usize, f64)]) -> Result<Scaling, String> {
         .collect();
     let usl = Usl::fit(&times).map_err(|error| error.to_string())?;
     let most = points.iter().map(|(n, _)| *n).max().unwrap_or(0) as f64;
+    // The law is fitted to times, and told beside rates: too long a time is too low a rate.
+    let errors: Vec<f64> = usl.errors.each.iter().map(|error| 1.0 / (1.0 + error) - 1.0).collect();
+    let square = errors.iter().map(|error| error * error).sum::<f64>() / errors.len() as f64;
     Ok(Scaling {
         lambda_per_s: 1.0 / usl.one_s,
         sigma: usl.sigma,
         kappa: usl.kappa,
-        error_rms: usl.errors.rms,
-        error_worst: usl.errors.worst,
-        errors: usl.errors.each.clone(),
+        error_rms: square.sqrt(),
+        error_worst: errors.iter().fold(0.0_f64, |worst, error| worst.max(error.abs())),
+        errors,
         connections_best: usl.best_threads().filter(|best| *best <= 2.0 * most),
     })
 }
@@ -110,8 +126,9 @@ mod tests {
     use crate::tally::Outcomes;
     use std::collections::BTreeMap;
 
-    fn step(offered_per_s: f64, carried: bool) -> Step {
-        Step { offered_per_s, answered_per_s: offered_per_s, p99_ns: 1, carried, kept_up: true }
+    fn step(asked_per_s: f64, carried: bool) -> Step {
+        let (offered_per_s, answered_per_s) = (asked_per_s - 0.5, asked_per_s - 0.5);
+        Step { asked_per_s, offered_per_s, answered_per_s, p99_ns: 1, carried, kept_up: true }
     }
 
     /// A run of an open loop at 1000 per second for a second, in which so many were due.
@@ -121,7 +138,9 @@ mod tests {
         Run {
             pace: "open".to_owned(),
             connections: 1,
-            offered_per_s: Some(1000.0),
+            asked_per_s: Some(1000.0),
+            offered_per_s: Some((answered + unsent) as f64),
+            due: Some(answered + unsent),
             answered_per_s: in_time as f64,
             elapsed_ns: 1_000_000_000,
             outcomes,
@@ -139,10 +158,11 @@ mod tests {
                 threads: 1,
                 late: Latency::default(),
                 pickup: Latency::default(),
-                cpu_share: 0.1,
-                busy_share: 0.1,
+                cpu_share: Some(0.1),
+                busy_share: Some(0.1),
                 kept_up: true,
                 reason: None,
+                unknown: None,
             },
             interrupted: false,
         }
@@ -159,6 +179,12 @@ mod tests {
         assert!(!carried(1000, 1000, 30));
         assert!(!carried(1000, 980, 0));
         assert!(!carried(0, 0, 0));
+        let mut vanished = run(970, 970, 0);
+        vanished.due = Some(1000);
+        assert!(!Step::new(&vanished, Duration::from_millis(1)).carried);
+        let mut early = run(970, 970, 0);
+        early.interrupted = true;
+        assert!(!Step::new(&early, Duration::from_millis(1)).carried);
     }
 
     #[test]
@@ -168,6 +194,34 @@ mod tests {
         assert!(!is_enough(&steps));
         assert!(is_enough(&[step(1.0, true), step(2.0, false), step(3.0, false)]));
         assert_eq!(knee(&[step(1.0, false)]), None);
+    }
+
+    #[test]
+    fn a_knee_that_may_be_higher_is_told_as_such() {
+        assert!(!knee_is_least(&[step(1.0, true), step(2.0, false)]));
+        assert!(knee_is_least(&[step(1.0, true), step(2.0, true)]));
+        let of_the_load = Step { kept_up: false, ..step(2.0, false) };
+        assert!(knee_is_least(&[step(1.0, true), of_the_load.clone(), step(3.0, false)]));
+        assert!(!knee_is_least(&[step(1.0, false), of_the_load]));
+    }
+
+    #[test]
+    fn the_error_of_the_law_is_one_of_rates() {
+        // The last point is twice as high as the line through the others.
+        let rates = [100.0, 200.0, 400.0, 800.0, 3200.0];
+        let points: Vec<(usize, f64)> = [1, 2, 4, 8, 16].into_iter().zip(rates).collect();
+        let scaling = scaling(&points).unwrap();
+        // What the law says is too low there, so its error is below zero.
+        assert!(scaling.errors[4] < 0.0, "{scaling:?}");
+        let law = |n: f64| {
+            let (s, k) = (scaling.sigma, scaling.kappa);
+            scaling.lambda_per_s * n / (1.0 + s * (n - 1.0) + k * n * (n - 1.0))
+        };
+        for ((n, rate), error) in points.iter().zip(&scaling.errors) {
+            assert!((law(*n as f64) / rate - 1.0 - error).abs() < 1e-9, "{n}: {scaling:?}");
+        }
+        let worst = scaling.errors.iter().map(|error| error.abs()).fold(0.0, f64::max);
+        assert!((scaling.error_worst - worst).abs() < 1e-12 && scaling.error_rms <= worst);
     }
 
     #[test]

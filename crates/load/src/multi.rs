@@ -6,7 +6,9 @@
 //! can be divided, so that the shape of a ten-second run is seen in one.
 //!
 //! The law beside it: clients that sleep need `orders × sleep`, whatever the server does in the
-//! meantime; a pool that serves `T` connections at a time needs that `⌈clients / T⌉` times.
+//! meantime; a pool that serves `T` connections at a time needs that `⌈clients / T⌉` times. It is
+//! compared with what was measured only if every order was answered. How much longer than asked for
+//! clients slept is told beside it: that part is the load's own.
 
 use crate::channel::Channel;
 use crate::draw::{Draw, Op};
@@ -16,9 +18,8 @@ use crate::listing::list;
 use crate::plan::Plan;
 use crate::report::{Conservation, Latency};
 use crate::run::check_descriptors;
-use crate::speech::{Asked, Reader, greeting, spell};
+use crate::speech::{Asked, Reader, Said, greeting, spell};
 use crate::tally::{Outcomes, Tally, Times};
-use ioloom_exchange::Order;
 use ioloom_sys::clock;
 use serde::Serialize;
 use std::io;
@@ -29,8 +30,11 @@ use std::time::Duration;
 /// Stack of a client, and of one that checks a certificate.
 const STACK_BYTES: usize = 64 * 1024;
 const STACK_TLS_BYTES: usize = 512 * 1024;
-/// The longest nap before it is looked whether somebody wants to end the run.
+/// The longest nap of a few clients before they look whether somebody wants to end the run. Of more
+/// than a hundred each naps longer, so that all together wake up a thousand times per second at most.
 const NAP: Duration = Duration::from_millis(100);
+/// The same of a client that waits for an answer, at least.
+const READ_NAP: Duration = Duration::from_secs(1);
 
 /// The load of the original client.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -58,12 +62,15 @@ pub struct MultiRun {
     pub elapsed_ns: u64,
     /// What the law says, ns.
     pub law_ns: u64,
-    /// Measured over law, less one.
-    pub law_error: f64,
+    /// Measured over law, less one; null if not every order was answered, or if the law says nothing
+    /// because clients do not sleep.
+    pub law_error: Option<f64>,
     /// Orders over the time that passed.
     pub orders_per_s: f64,
     /// Sent and answered within: what a request took without the sleep.
     pub latency: Latency,
+    /// How much longer than asked for clients slept.
+    pub overslept: Latency,
     /// What came of requests.
     pub outcomes: Outcomes,
     /// Answers that cannot be right, at most 10.
@@ -77,7 +84,8 @@ pub struct MultiRun {
 impl MultiRun {
     /// Whether every answer came and was right, and nothing was lost or invented.
     pub fn is_right(&self) -> bool {
-        let all = self.outcomes.answered > 0 && self.outcomes.lost == 0;
+        let lost = self.outcomes.lost + self.outcomes.timed_out;
+        let all = self.outcomes.answered > 0 && lost == 0;
         all && self.outcomes.wrong == 0 && self.conservation.differences.is_empty()
     }
 }
@@ -89,53 +97,39 @@ struct Client<'a> {
     stop: &'a AtomicBool,
     tally: &'a Mutex<Tally>,
     answered: &'a AtomicU64,
+    /// When the latest client ended.
+    ended_ns: &'a AtomicU64,
 }
 
 /// Runs the original client. Of the plan the server, the protocol, mix, skew, counts and seed are used.
 ///
 /// # Errors
-/// The machine does not allow it, or the server is not there.
+/// The plan cannot be, the machine does not allow it, or the server is not there.
 pub fn multiclient(
     plan: &Plan,
     multi: &Multiclient,
     stop: &AtomicBool,
     watch: &mut dyn FnMut(u64),
 ) -> Result<MultiRun, LoadError> {
+    plan.check()?;
     check(multi)?;
     check_descriptors(multi.clients)?;
     let before = list(plan, None)?;
     let known = Known::new(&before);
     let tally = Mutex::new(Tally::new(before.lines.len()));
-    let answered = AtomicU64::new(0);
-    let client = Client { plan, multi, known: &known, stop, tally: &tally, answered: &answered };
-    let stack_bytes = if plan.tls.is_some() { STACK_TLS_BYTES } else { STACK_BYTES };
+    let (answered, ended_ns) = (AtomicU64::new(0), AtomicU64::new(0));
+    let client = Client {
+        plan,
+        multi,
+        known: &known,
+        stop,
+        tally: &tally,
+        answered: &answered,
+        ended_ns: &ended_ns,
+    };
     let began_ns = clock::monotonic_ns();
-    std::thread::scope(|scope| {
-        let mut threads = Vec::new();
-        for number in 0..multi.clients {
-            let client = &client;
-            let builder = std::thread::Builder::new().name(format!("client-{number}"));
-            let builder = builder.stack_size(stack_bytes);
-            let spawned = builder.spawn_scoped(scope, move || client.run(number));
-            match spawned {
-                Ok(thread) => threads.push(thread),
-                Err(reason) => {
-                    stop.store(true, Ordering::Relaxed);
-                    return Err(LoadError::System { operation: "start a client", reason });
-                }
-            }
-        }
-        let mut told = 0;
-        while threads.iter().any(|thread| !thread.is_finished()) {
-            std::thread::sleep(Duration::from_millis(2));
-            told += 1;
-            if told % 500 == 0 {
-                watch(answered.load(Ordering::Relaxed));
-            }
-        }
-        Ok(())
-    })?;
-    let elapsed_ns = clock::monotonic_ns() - began_ns;
+    client.all(watch)?;
+    let elapsed_ns = ended_ns.load(Ordering::Relaxed).saturating_sub(began_ns);
     let tally = tally.into_inner().expect("no panic under this lock");
     let conservation = crate::run::conserved(plan, &before, &tally);
     Ok(summary(multi, tally, conservation, elapsed_ns, stop.load(Ordering::Relaxed)))
@@ -165,6 +159,7 @@ fn summary(
 ) -> MultiRun {
     let [all, rest @ ..] = &mut tally.commands;
     rest.iter().for_each(|pair| all.merge(pair));
+    let orders = multi.clients as u64 * u64::from(multi.orders);
     let law_s = ioloom_predict::closed::sleepers_elapsed_s(
         multi.clients as u64,
         multi.pool.map(u64::from),
@@ -177,9 +172,11 @@ fn summary(
         sleep_ns: multi.sleep.as_nanos() as u64,
         elapsed_ns,
         law_ns: (law_s * 1e9) as u64,
-        law_error: if law_s > 0.0 { elapsed_ns as f64 / 1e9 / law_s - 1.0 } else { 0.0 },
+        law_error: (law_s > 0.0 && tally.outcomes.answered == orders)
+            .then(|| elapsed_ns as f64 / 1e9 / law_s - 1.0),
         orders_per_s: tally.outcomes.answered as f64 * 1e9 / elapsed_ns.max(1) as f64,
         latency: (&all.raw).into(),
+        overslept: (&tally.late).into(),
         outcomes: tally.outcomes,
         wrong_samples: tally.samples,
         conservation,
@@ -187,37 +184,83 @@ fn summary(
     }
 }
 
+/// What a client has sent that was not answered yet.
+type Pending = Option<Op>;
+
 impl Client<'_> {
+    /// Starts all clients and waits for them.
+    fn all(&self, watch: &mut dyn FnMut(u64)) -> Result<(), LoadError> {
+        let stack_bytes = if self.plan.tls.is_some() { STACK_TLS_BYTES } else { STACK_BYTES };
+        std::thread::scope(|scope| {
+            let mut threads = Vec::new();
+            for number in 0..self.multi.clients {
+                let builder = std::thread::Builder::new().name(format!("client-{number}"));
+                let builder = builder.stack_size(stack_bytes);
+                match builder.spawn_scoped(scope, move || self.run(number)) {
+                    Ok(thread) => threads.push(thread),
+                    Err(reason) => {
+                        self.stop.store(true, Ordering::Relaxed);
+                        return Err(LoadError::System { operation: "start a client", reason });
+                    }
+                }
+            }
+            let mut told = 0;
+            while threads.iter().any(|thread| !thread.is_finished()) {
+                std::thread::sleep(Duration::from_millis(2));
+                told += 1;
+                if told % 500 == 0 {
+                    watch(self.answered.load(Ordering::Relaxed));
+                }
+            }
+            Ok(())
+        })
+    }
+
     fn run(&self, number: usize) {
-        let mut pending: Option<Order> = None;
-        if let Err(reason) = self.orders(number, &mut pending) {
-            let mut tally = self.tally.lock().expect("no panic under this lock");
-            tally.outcomes.lost += 1;
+        let mut pending: Pending = None;
+        let ended = self.orders(number, &mut pending);
+        self.ended_ns.fetch_max(clock::monotonic_ns(), Ordering::Relaxed);
+        let Err(reason) = ended else { return };
+        let mut tally = self.tally.lock().expect("no panic under this lock");
+        // One that somebody else ended has lost nothing, but nobody knows what became of its order.
+        if reason.kind() != io::ErrorKind::Interrupted {
+            match reason.kind() {
+                io::ErrorKind::TimedOut => tally.outcomes.timed_out += 1,
+                _ => tally.outcomes.lost += 1,
+            }
             if tally.samples.len() < 10 {
                 tally.samples.push(format!("client {number}: {reason}"));
             }
-            if let Some(order) = pending
+        }
+        if let Some(op) = pending {
+            tally.outcomes.sent += 1;
+            tally.outcomes.unanswered += 1;
+            if let Op::Trade(order) = op
                 && let Some(place) = self.known.place(order.stock())
             {
-                tally.outcomes.unanswered += 1;
                 tally.holdings.unknown(place, order.side(), order.count());
             }
         }
     }
 
-    fn orders(&self, number: usize, pending: &mut Option<Order>) -> io::Result<()> {
+    fn orders(&self, number: usize, pending: &mut Pending) -> io::Result<()> {
         let mut channel = Channel::connect(self.plan)?;
-        // A client that waits for a thread of a pool waits as long as the others take.
-        let patience = self.plan.timeout + self.multi.sleep * self.multi.orders * 4;
-        let turns = self.multi.clients as u32 / self.multi.pool.unwrap_or(1).max(1) + 1;
-        channel.set_timeouts(patience.saturating_mul(turns), self.plan.timeout)?;
+        channel.set_timeouts(self.nap().max(READ_NAP), self.plan.timeout)?;
         let mut draw = Draw::new(self.plan, &self.known.ids, number as u64);
         let mut reader = Reader::new(self.plan.protocol, self.known.ids.len());
         let token = self.plan.token.as_deref();
         let mut bytes = greeting(self.plan.protocol, None, token).unwrap_or_default();
         if !bytes.is_empty() {
             channel.send(&bytes)?;
-            hear(&mut channel, &mut reader, Asked::Hello)?;
+            match self.hear(&mut channel, &mut reader, Asked::Hello)?.0 {
+                Said::Hello => {}
+                Said::Busy => return Err(io::Error::other("the server has no room for it (BUSY)")),
+                other => {
+                    return Err(io::Error::other(format!(
+                        "its greeting was answered with {other:?}"
+                    )));
+                }
+            }
         }
         for at in 0..self.multi.orders {
             if self.stop.load(Ordering::Relaxed) {
@@ -227,9 +270,9 @@ impl Client<'_> {
             bytes.clear();
             spell(self.plan.protocol, op, u64::from(at) + 1, &mut bytes);
             let sent_ns = clock::monotonic_ns();
-            *pending = if let Op::Trade(order) = op { Some(order) } else { None };
+            *pending = Some(op);
             channel.send(&bytes)?;
-            let (said, received) = hear(&mut channel, &mut reader, Asked::Op(op))?;
+            let (said, received) = self.hear(&mut channel, &mut reader, Asked::Op(op))?;
             let now_ns = clock::monotonic_ns();
             *pending = None;
             self.count(
@@ -244,14 +287,43 @@ impl Client<'_> {
         Ok(())
     }
 
-    fn count(
+    /// Waits for one answer; tells how many bytes came for it. Somebody may end the run meanwhile.
+    fn hear(
         &self,
-        op: Op,
-        said: &crate::speech::Said,
-        times: Times,
-        sent_bytes: usize,
-        received_bytes: usize,
-    ) {
+        channel: &mut Channel,
+        reader: &mut Reader,
+        asked: Asked,
+    ) -> io::Result<(Said, usize)> {
+        // A client that waits for a thread of a pool waits as long as the others take.
+        let round = self.plan.timeout + self.multi.sleep * self.multi.orders * 4;
+        let turns = self.multi.clients as u32 / self.multi.pool.unwrap_or(1).max(1) + 1;
+        let patience = round.saturating_mul(turns);
+        let began_ns = clock::monotonic_ns();
+        let mut received = 0;
+        loop {
+            if let Some(reply) = reader.next(asked) {
+                return Ok((reply.said, received));
+            }
+            match channel.recv() {
+                Ok(bytes) => {
+                    received += bytes.len();
+                    reader.feed(bytes);
+                }
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
+                    if self.stop.load(Ordering::Relaxed) {
+                        return Err(io::ErrorKind::Interrupted.into());
+                    }
+                    if u128::from(clock::monotonic_ns() - began_ns) > patience.as_nanos() {
+                        let words = format!("no answer within {} s", patience.as_secs_f64());
+                        return Err(io::Error::new(io::ErrorKind::TimedOut, words));
+                    }
+                }
+                Err(e) => return Err(e),
+            }
+        }
+    }
+
+    fn count(&self, op: Op, said: &Said, times: Times, sent_bytes: usize, received_bytes: usize) {
         let verdict = self.known.judge(op, said);
         let mut tally = self.tally.lock().expect("no panic under this lock");
         tally.outcomes.sent += 1;
@@ -289,31 +361,22 @@ impl Client<'_> {
         self.answered.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// How long a client naps before it looks whether somebody wants to end the run.
+    fn nap(&self) -> Duration {
+        NAP.max(Duration::from_millis(self.multi.clients as u64))
+    }
+
     /// The sleep of the original, in naps, so that an interrupt ends it.
     fn sleep(&self) {
         let end_ns = clock::monotonic_ns() + self.multi.sleep.as_nanos() as u64;
         while !self.stop.load(Ordering::Relaxed) {
-            let left_ns = end_ns.saturating_sub(clock::monotonic_ns());
-            if left_ns == 0 {
+            let now_ns = clock::monotonic_ns();
+            if now_ns >= end_ns {
+                let mut tally = self.tally.lock().expect("no panic under this lock");
+                tally.late.saturating_record((now_ns - end_ns).max(1));
                 return;
             }
-            std::thread::sleep(Duration::from_nanos(left_ns).min(NAP));
+            std::thread::sleep(Duration::from_nanos(end_ns - now_ns).min(self.nap()));
         }
-    }
-}
-
-fn hear(
-    channel: &mut Channel,
-    reader: &mut Reader,
-    asked: Asked,
-) -> io::Result<(crate::speech::Said, usize)> {
-    let mut received = 0;
-    loop {
-        if let Some(reply) = reader.next(asked) {
-            return Ok((reply.said, received));
-        }
-        let bytes = channel.recv()?;
-        received += bytes.len();
-        reader.feed(bytes);
     }
 }

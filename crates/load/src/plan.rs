@@ -116,6 +116,16 @@ impl Pace {
             Self::PartlyOpen { .. } => "partly-open",
         }
     }
+
+    /// Arrivals per second that are asked for, and how they follow each other; of sessions in a partly
+    /// open loop, and none in a closed one.
+    pub(crate) fn arrivals(&self) -> Option<(f64, Arrival)> {
+        match *self {
+            Self::Closed { .. } => None,
+            Self::Open { rate_per_s, arrival } => Some((rate_per_s, arrival)),
+            Self::PartlyOpen { sessions_per_s, arrival, .. } => Some((sessions_per_s, arrival)),
+        }
+    }
 }
 
 /// Shares of the three commands.
@@ -212,7 +222,7 @@ pub struct Plan {
     pub requests_max: u64,
     /// What begins earlier is not counted.
     pub warm_up: Duration,
-    /// Time until all connections, or the whole rate, are there.
+    /// Time until all connections, or the whole rate, are there; at most the duration.
     pub ramp: Duration,
     /// An answer that takes longer is given up, with its connection.
     pub timeout: Duration,
@@ -228,7 +238,7 @@ pub struct Plan {
     /// Who is trusted to be the server, where it speaks TLS. Handshakes come before the run wherever
     /// connecting does.
     pub tls: Option<Trust>,
-    /// Processors that the threads are held to, in turn; empty for any.
+    /// Processors that the threads are held to, in turn, each named once; empty for any.
     pub cpus: Vec<u32>,
     /// Whether the stocks at the end must be those of the beginning and the answers between.
     pub conserve: bool,
@@ -292,8 +302,18 @@ impl Plan {
         if self.warm_up >= self.duration {
             return refuse("the time that is not counted must be shorter than the run".to_owned());
         }
-        if self.timeout.is_zero() {
-            return refuse("an answer has more time than none; name a longer --timeout".to_owned());
+        if self.timeout.is_zero() || self.timeout > DURATION_MAX {
+            return refuse("an answer has more time than none, and at most 24 hours".to_owned());
+        }
+        if self.ramp > self.duration {
+            return refuse(
+                "a ramp ends within the run, or its end would never be there".to_owned(),
+            );
+        }
+        if let Some(cpu) = twice(&self.cpus) {
+            return refuse(format!(
+                "processor {cpu} is named twice: name each once, they are taken in turn"
+            ));
         }
         if self.token.is_some() && !matches!(self.protocol, Protocol::V2 | Protocol::Resp) {
             return refuse(
@@ -318,6 +338,11 @@ impl Plan {
         }
         Ok(())
     }
+}
+
+/// The first number that stands in a list again.
+fn twice(all: &[u32]) -> Option<u32> {
+    all.iter().enumerate().find(|(at, one)| all[..*at].contains(one)).map(|(_, one)| *one)
 }
 
 #[cfg(test)]
@@ -350,6 +375,9 @@ mod tests {
             |p| p.warm_up = p.duration,
             |p| p.count_max = 0,
             |p| p.timeout = Duration::ZERO,
+            |p| p.timeout = DURATION_MAX * 2,
+            |p| p.ramp = p.duration * 2,
+            |p| p.cpus = vec![0, 1, 0],
             |p| p.token = Some("correct-horse-battery".to_owned()),
             |p| p.pace = Pace::Open { rate_per_s: 0.0, arrival: Arrival::Poisson },
             |p| {

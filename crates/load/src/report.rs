@@ -99,15 +99,18 @@ pub struct Generator {
     pub late: Latency,
     /// How long answers that had arrived waited for their thread, at least.
     pub pickup: Latency,
-    /// Share of the time that the busiest thread was on a processor.
-    pub cpu_share: f64,
+    /// Share of the time that the busiest thread was on a processor; null where the system does not tell
+    /// it of all threads.
+    pub cpu_share: Option<f64>,
     /// Share of the time that it was on a processor or waited for one, without looking in vain for
-    /// answers.
-    pub busy_share: f64,
-    /// Whether the load kept up, so that the result is one of the server.
+    /// answers; null with `cpu_share`.
+    pub busy_share: Option<f64>,
+    /// Whether the load kept up by all that is known of it, so that the result is one of the server.
     pub kept_up: bool,
     /// If not, why.
     pub reason: Option<String>,
+    /// What of it is not known, and what it was judged by instead.
+    pub unknown: Option<String>,
 }
 
 /// One run.
@@ -118,18 +121,24 @@ pub struct Run {
     /// Connections; in a partly open loop the most at once.
     pub connections: usize,
     /// Arrivals per second that were asked for; of sessions in a partly open loop.
+    pub asked_per_s: Option<f64>,
+    /// Arrivals that were due in the time that counts, over that time: fewer than asked for while a
+    /// ramp lasts, and about as many without one.
     pub offered_per_s: Option<f64>,
+    /// Those arrivals; null in a closed loop, and if the run ended before its time.
+    pub due: Option<u64>,
     /// Answers per second until the end of the run.
     pub answered_per_s: f64,
     /// The time that this rate is taken over, ns.
     pub elapsed_ns: u64,
     /// What came of requests.
     pub outcomes: Outcomes,
-    /// All commands together.
+    /// All commands together. Requests that were never sent or never answered count from when they were
+    /// due, with the time that they waited in vain.
     pub latency: Latencies,
     /// By command: `show`, `buy`, `sell`.
     pub commands: BTreeMap<&'static str, Latencies>,
-    /// Second by second.
+    /// Second by second, the first hour at most.
     pub seconds: Vec<Second>,
     /// Answers that cannot be right, at most 10.
     pub wrong_samples: Vec<String>,
@@ -162,7 +171,9 @@ const LATE_SHARE: f64 = 0.25;
 pub(crate) fn generator(threads: usize, tally: &Tally, all: &Pair) -> Generator {
     let (late, pickup) = (Latency::from(&tally.late), Latency::from(&tally.pickup));
     let p99_ns = all.corrected.value_at_quantile(0.99);
+    // One thread of which it is not known may have been the busiest; one that is known was too busy.
     let share = tally.busy.share();
+    let is_known = tally.busy.is_known() && tally.unaccounted == 0;
     let too_late = |own: &Latency| {
         own.count >= LATE_COUNT
             && own.p99_ns > LATE_NS
@@ -196,10 +207,26 @@ pub(crate) fn generator(threads: usize, tally: &Tally, all: &Pair) -> Generator 
         threads,
         late,
         pickup,
-        cpu_share: tally.busy.cpu_share(),
-        busy_share: share,
+        cpu_share: is_known.then(|| tally.busy.cpu_share()),
+        busy_share: is_known.then_some(share),
         kept_up: reason.is_none(),
         reason,
+        unknown: unknown(is_known, late.count.max(pickup.count) >= LATE_COUNT),
+    }
+}
+
+/// What is not known of the generator, and what it was judged by instead.
+fn unknown(is_busy_known: bool, is_late_known: bool) -> Option<String> {
+    let busy = "how busy its threads were is unknown: the system does not tell it \
+                (/proc/thread-self/schedstat)";
+    let late = format!("fewer than {LATE_COUNT} requests do not tell whether it was late");
+    match (is_busy_known, is_late_known) {
+        (true, true) => None,
+        (false, true) => {
+            Some(format!("{busy}; whether it kept up is judged by its lateness alone"))
+        }
+        (true, false) => Some(format!("{late}; whether it kept up is judged by how busy it was")),
+        (false, false) => Some(format!("{busy}, and {late}; nothing tells whether it kept up")),
     }
 }
 
@@ -219,7 +246,7 @@ pub(crate) fn seconds(tally: &Tally) -> Vec<Second> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tally::Busy;
+    use crate::tally::{Busy, table};
 
     fn judged(change: impl FnOnce(&mut Tally)) -> Generator {
         let mut tally = Tally::new(1);
@@ -236,11 +263,12 @@ mod tests {
     #[test]
     fn a_generator_that_was_the_bottleneck_says_so() {
         let well = judged(|_| {});
-        assert!(well.kept_up && (well.busy_share - 0.5).abs() < 1e-9);
+        assert!(well.kept_up && (well.busy_share.unwrap() - 0.5).abs() < 1e-9);
+        assert_eq!(well.unknown, None);
         let busy = judged(|tally| tally.busy.ready_ns = 68);
         assert!(busy.reason.unwrap().contains("98 %"));
         let rested = judged(|tally| (tally.busy.ready_ns, tally.busy.rest_ns) = (68, 40));
-        assert!(rested.kept_up && (rested.busy_share - 0.58).abs() < 1e-9);
+        assert!(rested.kept_up && (rested.busy_share.unwrap() - 0.58).abs() < 1e-9);
         let late = judged(|tally| (0..20).for_each(|_| tally.late.record(400_000).unwrap()));
         assert!(late.reason.unwrap().contains("late"));
         let slow = judged(|tally| (0..20).for_each(|_| tally.pickup.record(400_000).unwrap()));
@@ -251,5 +279,47 @@ mod tests {
             (0..20).for_each(|_| tally.commands[0].corrected.record(9_000_000).unwrap());
         });
         assert!(slow_server.kept_up);
+    }
+
+    #[test]
+    fn what_the_system_does_not_tell_is_unknown_and_not_zero() {
+        let silent = |change: fn(&mut Tally)| {
+            judged(|tally| {
+                // Some systems have no account of a thread, and some one that stays at zero.
+                tally.busy = Busy { elapsed_ns: 100, ..Busy::default() };
+                change(tally);
+            })
+        };
+        let unknown = silent(|_| {});
+        assert_eq!((unknown.cpu_share, unknown.busy_share), (None, None));
+        assert!(unknown.kept_up && unknown.unknown.unwrap().contains("lateness alone"));
+        let late = silent(|tally| (0..20).for_each(|_| tally.late.record(400_000).unwrap()));
+        assert!(!late.kept_up && late.reason.unwrap().contains("late"));
+        let few = silent(|tally| (tally.late, tally.pickup) = (table(), table()));
+        assert!(few.unknown.unwrap().contains("nothing tells"));
+        let few = judged(|tally| (tally.late, tally.pickup) = (table(), table()));
+        assert!(few.kept_up && few.unknown.unwrap().contains("fewer than 500"));
+    }
+
+    #[test]
+    fn one_thread_without_an_account_may_have_been_the_busiest() {
+        let both = |on_cpu_ns| {
+            let mut all = Tally::new(1);
+            for busy in [Busy { on_cpu_ns, elapsed_ns: 100, ..Busy::default() }, Busy::default()] {
+                let mut one = Tally::new(1);
+                one.busy = busy;
+                all.merge(one);
+            }
+            let pair = all.commands[0].clone();
+            generator(2, &all, &pair)
+        };
+        assert_eq!(both(50).busy_share, None);
+        // What is known of the other one is enough here.
+        assert!(both(98).reason.unwrap().contains("98 %"));
+        let mut all = Tally::new(1);
+        let mut one = Tally::new(1);
+        one.busy = Busy { on_cpu_ns: 40, elapsed_ns: 100, ..Busy::default() };
+        all.merge(one);
+        assert_eq!(generator(1, &all, &all.commands[0]).cpu_share, Some(0.4));
     }
 }

@@ -1,10 +1,11 @@
 //! A run from its first list of the stocks to its last.
 
+use crate::arrivals;
 use crate::error::LoadError;
 use crate::history::History;
 use crate::judge::{Book, Known};
 use crate::listing::{list, list_again};
-use crate::plan::{Pace, Plan};
+use crate::plan::Plan;
 use crate::report::{Conservation, Latencies, Run, generator, seconds};
 use crate::shared::Shared;
 use crate::tally::Tally;
@@ -46,6 +47,7 @@ pub fn run(
 ) -> Result<(Run, Option<History>), LoadError> {
     plan.check()?;
     check_descriptors(plan.connections)?;
+    check_processors(&plan.cpus)?;
     let before = list(plan, None)?;
     let known = Known::new(&before);
     let shared = Shared::new(plan, &known, stop);
@@ -74,6 +76,19 @@ pub(crate) fn check_descriptors(connections: usize) -> Result<(), LoadError> {
     )))
 }
 
+/// Refuses processors that this program may not use.
+fn check_processors(cpus: &[u32]) -> Result<(), LoadError> {
+    let allowed = if cpus.is_empty() { Ok(Vec::new()) } else { affinity::allowed() };
+    let allowed = allowed.map_err(LoadError::system("ask for the processors of this program"))?;
+    let Some(missing) = cpus.iter().find(|cpu| !allowed.contains(cpu)) else { return Ok(()) };
+    let allowed: Vec<String> = allowed.iter().map(u32::to_string).collect();
+    Err(LoadError::Refused(format!(
+        "no thread can be held to processor {missing}; choose --cpus among those that this program \
+         may use: {}",
+        allowed.join(", ")
+    )))
+}
+
 fn drive(shared: &Shared<'_>, watch: &mut dyn FnMut(Progress)) -> Result<Tally, LoadError> {
     let plan = shared.plan;
     std::thread::scope(|scope| {
@@ -81,16 +96,18 @@ fn drive(shared: &Shared<'_>, watch: &mut dyn FnMut(Progress)) -> Result<Tally, 
         for index in 0..plan.threads {
             let cpu = (!plan.cpus.is_empty()).then(|| plan.cpus[index % plan.cpus.len()]);
             threads.push(scope.spawn(move || {
-                // It was looked at before the start whether this can be.
-                let _held = cpu.map(affinity::Held::to);
-                Worker::new(shared, index).map_or_else(
+                let hold = LoadError::system("hold a thread of the load to its processor");
+                let held = cpu.map(affinity::Held::to).transpose().map_err(hold);
+                // Both live until the thread has run.
+                let made = held.and_then(|held| Ok((held, Worker::new(shared, index)?)));
+                made.map_or_else(
                     |error| {
                         // The others wait for all.
                         shared.ready.wait();
                         shared.ready.wait();
                         Err(error)
                     },
-                    Worker::run,
+                    |(_held, worker)| worker.run(),
                 )
             }));
         }
@@ -155,18 +172,16 @@ fn summary(
     let ended_ns = tally.last_ns.saturating_sub(start_ns);
     let until_ns = if early { planned_ns.min(ended_ns) } else { planned_ns };
     let elapsed_ns = until_ns.saturating_sub(plan.warm_up.as_nanos() as u64).max(1);
+    let due = arrivals::due(plan, until_ns);
     let commands = ["show", "buy", "sell"].into_iter().zip(tally.commands.iter().map(Into::into));
     let history =
         plan.keep_history.then(|| History::new(before, std::mem::take(&mut tally.history)));
     let run = Run {
         pace: plan.pace.name().to_owned(),
         connections: plan.connections,
-        offered_per_s: match plan.pace {
-            Pace::Closed { .. } => None,
-            Pace::Open { rate_per_s: rate, .. } | Pace::PartlyOpen { sessions_per_s: rate, .. } => {
-                Some(rate)
-            }
-        },
+        asked_per_s: plan.pace.arrivals().map(|(rate_per_s, _)| rate_per_s),
+        due: due.filter(|_| !early),
+        offered_per_s: due.map(|due| due as f64 * 1e9 / elapsed_ns as f64),
         answered_per_s: tally.outcomes.answered_in_time as f64 * 1e9 / elapsed_ns as f64,
         elapsed_ns,
         latency: Latencies::from(&all),

@@ -119,9 +119,11 @@ pub(crate) struct Tally {
     pub(crate) last_ns: u64,
     /// Time on a processor and waiting for one, and the time that passed, nanoseconds.
     pub(crate) busy: Busy,
+    /// Threads of which that could not be read.
+    pub(crate) unaccounted: usize,
 }
 
-/// How busy a thread was.
+/// How busy a thread was; nothing of it is known where all is zero.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Busy {
     pub(crate) on_cpu_ns: u64,
@@ -132,6 +134,11 @@ pub(crate) struct Busy {
 }
 
 impl Busy {
+    /// Whether the system told it: some tell nothing, and some tell zero.
+    pub(crate) fn is_known(&self) -> bool {
+        self.on_cpu_ns > 0 && self.elapsed_ns > 0
+    }
+
     /// Share of the time on a processor.
     pub(crate) fn cpu_share(&self) -> f64 {
         self.on_cpu_ns as f64 / self.elapsed_ns.max(1) as f64
@@ -165,6 +172,7 @@ impl Tally {
             history: Vec::new(),
             last_ns: 0,
             busy: Busy::default(),
+            unaccounted: 0,
         }
     }
 
@@ -186,6 +194,11 @@ impl Tally {
     /// Counts a request that was due and never sent, with the time that it had waited.
     pub(crate) fn unsent(&mut self, op: Op, waited_ns: u64) {
         self.outcomes.unsent += 1;
+        self.waited(op, waited_ns);
+    }
+
+    /// Counts the time that a request has waited in vain: its latency would have been more.
+    pub(crate) fn waited(&mut self, op: Op, waited_ns: u64) {
         self.commands[place(op)].corrected.saturating_record(waited_ns.max(1));
     }
 
@@ -214,7 +227,9 @@ impl Tally {
         self.holdings.merge(&other.holdings);
         self.history.extend(other.history);
         self.last_ns = self.last_ns.max(other.last_ns);
-        if other.busy.share() > self.busy.share() {
+        if !other.busy.is_known() {
+            self.unaccounted += 1;
+        } else if other.busy.share() > self.busy.share() || !self.busy.is_known() {
             self.busy = other.busy;
         }
     }

@@ -25,6 +25,10 @@ pub(super) struct Document {
     mix: Mix,
     skew: String,
     count_max: u32,
+    duration_ns: u64,
+    warm_up_ns: u64,
+    ramp_ns: u64,
+    cpus: Vec<u32>,
     random: u64,
     /// One run, or one for each step of a ladder.
     pub(super) runs: Vec<Run>,
@@ -32,6 +36,8 @@ pub(super) struct Document {
     pub(super) steps: Vec<Step>,
     p99_target_ns: u64,
     pub(super) knee_per_s: Option<f64>,
+    /// The knee may be higher.
+    pub(super) knee_is_least: bool,
     pub(super) scaling: Option<Scaling>,
     pub(super) multiclient: Option<MultiRun>,
     pub(super) floors: Option<Floors>,
@@ -47,7 +53,8 @@ pub(super) struct Floors {
 
 impl Document {
     pub(super) fn new(args: &LoadArgs) -> Self {
-        let spelled = |time: Duration| spell_ns(time.as_nanos() as u64);
+        let ns = |time: Duration| time.as_nanos() as u64;
+        let spelled = |time: Duration| spell_ns(ns(time));
         Self {
             schema: SCHEMA,
             command: "load",
@@ -68,11 +75,16 @@ impl Document {
                 Skew::Hot(share) => format!("hot:{share}"),
             },
             count_max: args.count,
+            duration_ns: ns(args.duration),
+            warm_up_ns: ns(args.warm_up),
+            ramp_ns: ns(args.ramp),
+            cpus: args.cpus.clone(),
             random: args.random,
             runs: Vec::new(),
             steps: Vec::new(),
-            p99_target_ns: args.p99.as_nanos() as u64,
+            p99_target_ns: ns(args.p99),
             knee_per_s: None,
+            knee_is_least: false,
             scaling: None,
             multiclient: None,
             floors: None,

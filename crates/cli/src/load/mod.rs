@@ -8,7 +8,7 @@ use crate::{out, tell, tell_plain};
 use clap::Args;
 use document::{Checked, Document, Floors};
 use ioloom_load::check::{self, Lists, STATES_MAX, Verdict};
-use ioloom_load::ladder::{self, Step};
+use ioloom_load::ladder::{self, Scaling, Step};
 use ioloom_load::{
     Arrival, History, LoadError, Mix, Multiclient, NullServer, Pace, Plan, Progress, Protocol, Run,
     Skew, Think, Trust,
@@ -424,7 +424,15 @@ fn runs(args: &LoadArgs, stop: &AtomicBool, document: &mut Document) -> Result<(
             "{what} has one number of connections; name one with --connections"
         )));
     }
+    let steps = !args.ladder.is_empty() || connections.len() > 1;
+    if steps && args.ramp > args.warm_up {
+        return Err(Failure::usage(
+            "the steps of a ladder are whole rates or numbers of connections, and a ramp is less; name \
+             a --warm-up that is as long as the --ramp",
+        ));
+    }
     if !args.ladder.is_empty() {
+        tell_threads(args, most);
         let mut rates = args.ladder.clone();
         rates.sort_by(f64::total_cmp);
         for rate_per_s in rates {
@@ -438,9 +446,12 @@ fn runs(args: &LoadArgs, stop: &AtomicBool, document: &mut Document) -> Result<(
             }
         }
         document.knee_per_s = ladder::knee(&document.steps);
+        let early = document.runs.iter().any(|run| run.interrupted);
+        document.knee_is_least = early || ladder::knee_is_least(&document.steps);
         return Ok(());
     }
     for connections in connections {
+        tell_threads(args, connections);
         let (run, history) = one(&plan(args, connections)?, "", stop)?;
         document.runs.push(run);
         if let (Some(history), Some(path)) = (history, &args.history) {
@@ -452,14 +463,34 @@ fn runs(args: &LoadArgs, stop: &AtomicBool, document: &mut Document) -> Result<(
     }
     let closed = args.rate.is_none() && args.sessions.is_none();
     if closed && document.runs.len() >= 4 {
-        let points: Vec<(usize, f64)> =
-            document.runs.iter().map(|run| (run.connections, run.answered_per_s)).collect();
-        match ladder::scaling(&points) {
+        match scaling(&document.runs, args.anyway) {
             Ok(scaling) => document.scaling = Some(scaling),
             Err(reason) => tell_plain(&format!("no law of scalability: {reason}")),
         }
     }
     Ok(())
+}
+
+/// Says so where there are fewer connections than threads that were asked for.
+fn tell_threads(args: &LoadArgs, connections: usize) {
+    if connections < args.threads {
+        let asked = args.threads;
+        tell_plain(&format!("--connections {connections}: as many threads, not {asked}"));
+    }
+}
+
+/// The law through the rates of a closed loop; none where a rate is not one of the server.
+fn scaling(runs: &[Run], anyway: bool) -> Result<Scaling, String> {
+    if let Some(run) = runs.iter().find(|run| !run.generator.kept_up && !anyway) {
+        let many = run.connections;
+        return Err(format!("with --connections {many} the load was the bottleneck (--anyway)"));
+    }
+    if runs.iter().any(|run| run.interrupted) {
+        return Err("it was ended early".to_owned());
+    }
+    let points: Vec<(usize, f64)> =
+        runs.iter().map(|run| (run.connections, run.answered_per_s)).collect();
+    ladder::scaling(&points)
 }
 
 fn multi_of(args: &LoadArgs, clients: usize) -> Multiclient {

@@ -3,7 +3,7 @@
 use super::LoadArgs;
 use super::document::{Checked, Document, Floors};
 use crate::out::{table, table_text, wrap};
-use ioloom_load::{Conservation, Latency, MultiRun, Outcomes, Run};
+use ioloom_load::{Conservation, Generator, Latency, MultiRun, Outcomes, Run};
 use ioloom_model::units::{format_count, format_counted, format_ns, format_size};
 use std::fmt::Write;
 
@@ -16,13 +16,13 @@ pub(super) fn text(document: &Document, args: &LoadArgs) -> String {
     match document.runs.as_slice() {
         [] => {}
         [run] => out.push_str(&one(run, args)),
-        runs => out.push_str(&several(runs, document)),
+        runs => out.push_str(&several(runs, document, args)),
     }
     if let Some(multi) = &document.multiclient {
         out.push_str(&multiclient(multi));
     }
     if let Some(floors) = &document.floors {
-        out.push_str(&floor(floors, document));
+        out.push_str(&floor(floors, document, args));
     }
     out
 }
@@ -72,16 +72,14 @@ fn one(run: &Run, args: &LoadArgs) -> String {
     if is_told(run, args) {
         let bound =
             if run.generator.kept_up { "" } else { " at least (the load was the bottleneck)" };
-        let offered = run.offered_per_s.map_or_else(String::new, |offered| {
-            let sessions = if run.pace == "partly-open" { " sessions" } else { "" };
-            format!(" of {}{sessions} offered", rate(offered))
-        });
         let _ = writeln!(
             out,
-            "{}: {}{bound}{offered}, {}, {elapsed}",
+            "{}: {}{bound}{}, {}, {elapsed}{}",
             run.pace,
             rate(run.answered_per_s),
-            connections(run.connections)
+            offered(run),
+            connections(run.connections),
+            ended(run, args)
         );
         out.push_str(&latencies(run));
     } else {
@@ -93,20 +91,50 @@ fn one(run: &Run, args: &LoadArgs) -> String {
     for sample in &run.wrong_samples {
         let _ = writeln!(out, "  wrong: {sample}");
     }
-    let own = &run.generator;
-    let _ = writeln!(
-        out,
-        "load itself: {} of a processor, {} busy or ready; requests late {} (p99), answers waited {}",
-        percent(own.cpu_share),
-        percent(own.busy_share),
-        format_ns(own.late.p99_ns as f64),
-        format_ns(own.pickup.p99_ns as f64)
-    );
+    out.push_str(&own(&run.generator));
     out
 }
 
-fn percent(share: f64) -> String {
-    format!("{:.0} %", share * 100.0)
+/// What was offered on average, and what was asked for where that is something else.
+fn offered(run: &Run) -> String {
+    let Some(offered) = run.offered_per_s.map(rate) else { return String::new() };
+    let sessions = if run.pace == "partly-open" { " sessions" } else { "" };
+    let asked = run.asked_per_s.map(rate).filter(|asked| *asked != offered);
+    let asked = asked.map_or_else(String::new, |asked| format!(" ({asked} asked for)"));
+    format!(" of {offered}{sessions} offered{asked}")
+}
+
+/// What a reader must know of the time that counts.
+fn ended(run: &Run, args: &LoadArgs) -> String {
+    let mut out = String::new();
+    let ramp = args.ramp.saturating_sub(args.warm_up);
+    if !ramp.is_zero() {
+        let _ = write!(out, ", of which a ramp took {}", format_ns(ramp.as_nanos() as f64));
+    }
+    if run.interrupted {
+        out.push_str(", ended early");
+    }
+    out
+}
+
+/// What the load says of itself.
+fn own(own: &Generator) -> String {
+    let busy = own.cpu_share.zip(own.busy_share).map_or_else(
+        || "unknown how busy".to_owned(),
+        |(cpu, busy)| {
+            let (cpu, busy) = (cpu * 100.0, busy * 100.0);
+            format!("{cpu:.0} % of a processor, {busy:.0} % busy or ready")
+        },
+    );
+    let mut out = format!(
+        "load itself: {busy}; requests late {} (p99), answers waited {}\n",
+        format_ns(own.late.p99_ns as f64),
+        format_ns(own.pickup.p99_ns as f64)
+    );
+    if let Some(unknown) = &own.unknown {
+        out.push_str(&wrap(&format!("  {unknown}"), WIDTH, 2));
+    }
+    out
 }
 
 fn row(name: String, latency: &Latency) -> Vec<String> {
@@ -177,10 +205,15 @@ fn conserved(conservation: &Conservation) -> String {
     out
 }
 
-fn several(runs: &[Run], document: &Document) -> String {
+fn several(runs: &[Run], document: &Document, args: &LoadArgs) -> String {
     let mut table = table(WIDTH + 10);
-    let head = if document.steps.is_empty() { "connections" } else { "offered" };
-    table.set_header([head, "answered", "p50", "p99", "p99.9", "max", "law", ""]);
+    let rates = !document.steps.is_empty();
+    let (head, beside) = match (rates, args.rate.or(args.sessions)) {
+        (true, _) => ("asked for", "offered"),
+        (false, Some(_)) => ("connections", "offered"),
+        (false, None) => ("connections", "law"),
+    };
+    table.set_header([head, "answered", "p50", "p99", "p99.9", "max", beside, ""]);
     for (at, run) in runs.iter().enumerate() {
         let latency = &run.latency.corrected;
         let time = |ns: u64| format_ns(ns as f64);
@@ -192,43 +225,33 @@ fn several(runs: &[Run], document: &Document) -> String {
         if !run.generator.kept_up {
             note.push("the load was the bottleneck");
         }
+        if run.generator.unknown.is_some() {
+            note.push("of the load itself not all is known");
+        }
+        if run.interrupted {
+            note.push("ended early");
+        }
         if !run.is_right() {
             note.push("WRONG");
         }
         table.add_row([
-            run.offered_per_s.map_or_else(|| run.connections.to_string(), rate),
+            run.asked_per_s.filter(|_| rates).map_or_else(|| run.connections.to_string(), rate),
             rate(run.answered_per_s),
             time(latency.p50_ns),
             time(latency.p99_ns),
             time(latency.p999_ns),
             time(latency.max_ns),
-            law.map_or_else(String::new, |error| format!("{:+.1} %", error * 100.0)),
+            law.map(|error| format!("{:+.1} %", error * 100.0))
+                .or_else(|| run.offered_per_s.map(rate))
+                .unwrap_or_default(),
             note.join(", "),
         ]);
     }
     let mut out = table_text(&table);
-    if !document.steps.is_empty() {
-        out.push_str(&match document.knee_per_s {
-            Some(knee) => format!("knee: {} is the highest rate that was carried\n", rate(knee)),
-            None => "knee: not even the lowest rate was carried\n".to_owned(),
-        });
+    if rates {
+        out.push_str(&wrap(&knee(document), WIDTH, 2));
     }
-    if let Some(scaling) = &document.scaling {
-        let best = scaling.connections_best.map_or_else(
-            || "no number of connections up to twice the largest costs rate".to_owned(),
-            |best| format!("beyond {} more of them cost rate", connections(best.round() as usize)),
-        );
-        let _ = writeln!(
-            out,
-            "law of scalability: {} alone, serial share {:.3}, agreement {:.5}; {best};\n  \
-             error {:.1} % (root mean square), {:.1} % at worst",
-            rate(scaling.lambda_per_s),
-            scaling.sigma,
-            scaling.kappa,
-            scaling.error_rms * 100.0,
-            scaling.error_worst * 100.0
-        );
-    }
+    out.push_str(&law(document));
     for run in runs.iter().filter(|run| !run.is_right()) {
         out.push_str(&outcomes(&run.outcomes));
         out.push_str(&conserved(&run.conservation));
@@ -236,24 +259,72 @@ fn several(runs: &[Run], document: &Document) -> String {
     out
 }
 
+/// The knee of a ladder, and whether it may be higher.
+fn knee(document: &Document) -> String {
+    let all = document.steps.iter().all(|step| step.carried);
+    let knee = document.knee_per_s.map(rate);
+    if document.runs.iter().any(|run| run.interrupted) {
+        let knee = knee.map_or_else(|| "unknown".to_owned(), |knee| format!("{knee} or more"));
+        return format!("knee: {knee}: the ladder was ended early");
+    }
+    match (knee, document.knee_is_least) {
+        (Some(knee), false) => format!("knee: {knee} is the highest rate that was carried"),
+        (Some(knee), true) if all => {
+            format!("knee: {knee} or more: every rate that was asked for was carried")
+        }
+        (Some(knee), true) => {
+            format!("knee: {knee} or more: beyond it the load was the bottleneck, not the server")
+        }
+        (None, false) => "knee: not even the lowest rate was carried".to_owned(),
+        (None, true) => {
+            "knee: unknown: the load was the bottleneck at the lowest rate already".to_owned()
+        }
+    }
+}
+
+fn law(document: &Document) -> String {
+    let Some(scaling) = &document.scaling else { return String::new() };
+    let best = scaling.connections_best.map_or_else(
+        || "no number of connections up to twice the largest costs rate".to_owned(),
+        |best| format!("beyond {} more of them cost rate", connections(best.round() as usize)),
+    );
+    let of_the_load = document.runs.iter().any(|run| !run.generator.kept_up);
+    let whose = if of_the_load { " (of a load that was the bottleneck itself)" } else { "" };
+    format!(
+        "law of scalability{whose}: {} alone, serial share {:.3}, agreement {:.5}; {best};\n  \
+         error {:.1} % (root mean square), {:.1} % at worst\n",
+        rate(scaling.lambda_per_s),
+        scaling.sigma,
+        scaling.kappa,
+        scaling.error_rms * 100.0,
+        scaling.error_worst * 100.0
+    )
+}
+
 fn multiclient(run: &MultiRun) -> String {
     let mut out = String::new();
+    let error = match run.law_error {
+        Some(error) => format!(" ({:+.2} %)", error * 100.0),
+        None if run.law_ns == 0 => ", nothing of clients that do not sleep".to_owned(),
+        None if run.interrupted => ", and this was ended early".to_owned(),
+        None => ", and not every order was answered".to_owned(),
+    };
     let _ = writeln!(
         out,
-        "multiclient: {} of {}, sleeping {}: {:.3} s; the law says {:.3} s ({:+.2} %)",
+        "multiclient: {} of {}, sleeping {}: {:.3} s; the law says {:.3} s{error}",
         format_counted(run.clients as u64, "client", "clients"),
         format_counted(run.orders.into(), "order", "orders"),
         format_ns(run.sleep_ns as f64),
         run.elapsed_ns as f64 / 1e9,
-        run.law_ns as f64 / 1e9,
-        run.law_error * 100.0
+        run.law_ns as f64 / 1e9
     );
     let _ = writeln!(
         out,
-        "{}; without the sleep a request took {} (p50), {} (p99)",
+        "{}; without the sleep a request took {} (p50), {} (p99); sleeps took {} longer (p99)",
         rate(run.orders_per_s),
         format_ns(run.latency.p50_ns as f64),
-        format_ns(run.latency.p99_ns as f64)
+        format_ns(run.latency.p99_ns as f64),
+        format_ns(run.overslept.p99_ns as f64)
     );
     out.push_str(&outcomes(&run.outcomes));
     out.push_str(&conserved(&run.conservation));
@@ -263,14 +334,26 @@ fn multiclient(run: &MultiRun) -> String {
     out
 }
 
-fn floor(floors: &Floors, document: &Document) -> String {
+fn floor(floors: &Floors, document: &Document, args: &LoadArgs) -> String {
     let mut out = String::new();
+    if args.tls {
+        out.push_str("floors are without TLS, and the run above was with it\n");
+    }
     if let Some(null) = &floors.null_server {
         let bound = if null.generator.kept_up { "" } else { " (as fast as the load can)" };
-        let _ =
-            write!(out, "floor: a server that only answers: {}{bound}", rate(null.answered_per_s));
+        let _ = write!(
+            out,
+            "floor: a server that only answers: {}{bound}{}",
+            rate(null.answered_per_s),
+            offered(null)
+        );
         let best = document.runs.iter().map(|run| run.answered_per_s).fold(0.0, f64::max);
-        if best > 0.0 {
+        if null.offered_per_s.is_some() {
+            // It does what it is asked for; what it could do is another question.
+            let (p50, p99) = (null.latency.corrected.p50_ns, null.latency.corrected.p99_ns);
+            let (p50, p99) = (format_ns(p50 as f64), format_ns(p99 as f64));
+            let _ = write!(out, ", {p50} (p50) and {p99} (p99) from due");
+        } else if best > 0.0 {
             let _ = write!(out, ", {:.2} times this one", null.answered_per_s / best);
         }
         out.push('\n');
@@ -313,9 +396,10 @@ mod tests {
             sleep_ns: 1_000_000_000,
             elapsed_ns: 10_000_000_000,
             law_ns: 10_000_000_000,
-            law_error: 0.0,
+            law_error: Some(0.0),
             orders_per_s: 1.0,
             latency: Latency::default(),
+            overslept: Latency::default(),
             outcomes: told,
             wrong_samples: Vec::new(),
             conservation: conserved_are,
@@ -325,11 +409,34 @@ mod tests {
     }
 
     #[test]
+    fn what_is_unknown_of_the_load_is_said_and_is_no_number() {
+        let busy = "how busy its threads were is unknown".to_owned();
+        let unknown = Generator {
+            threads: 1,
+            late: Latency::default(),
+            pickup: Latency::default(),
+            cpu_share: None,
+            busy_share: None,
+            kept_up: true,
+            reason: None,
+            unknown: Some(busy),
+        };
+        assert_eq!(
+            own(&unknown),
+            "load itself: unknown how busy; requests late 0 ns (p99), answers waited 0 ns\n  \
+             how busy its threads were is unknown\n"
+        );
+        let known =
+            Generator { cpu_share: Some(0.25), busy_share: Some(0.5), unknown: None, ..unknown };
+        assert!(own(&known).starts_with("load itself: 25 % of a processor, 50 % busy or ready; "));
+    }
+
+    #[test]
     fn one_is_told_as_one() {
         assert_eq!(
             told(1),
             "multiclient: 1 client of 1 order, sleeping 1.00 s: 10.000 s; the law says 10.000 s (+0.00 %)\n\
-             1.00/s; without the sleep a request took 0 ns (p50), 0 ns (p99)\n\
+             1.00/s; without the sleep a request took 0 ns (p50), 0 ns (p99); sleeps took 0 ns longer (p99)\n\
              1 order carried out, 1 list, 1 session, 1 connection lost, 1 timed out, 0 B\n  \
              sent, 0 B received\n1 stock is what the answers say\n1 connection"
         );
@@ -340,7 +447,7 @@ mod tests {
         assert_eq!(
             told(2),
             "multiclient: 2 clients of 2 orders, sleeping 1.00 s: 10.000 s; the law says 10.000 s (+0.00 %)\n\
-             1.00/s; without the sleep a request took 0 ns (p50), 0 ns (p99)\n\
+             1.00/s; without the sleep a request took 0 ns (p50), 0 ns (p99); sleeps took 0 ns longer (p99)\n\
              2 orders carried out, 2 lists, 2 sessions, 2 connections lost, 2 timed out, 0 B\n  \
              sent, 0 B received\n2 stocks are what the answers say\n2 connections"
         );

@@ -9,6 +9,7 @@ use crate::judge::Verdict;
 use crate::speech::{Asked, Reply, Said};
 use crate::tally::Times;
 use ioloom_exchange::Order;
+use ioloom_sys::clock;
 use std::sync::atomic::Ordering::Relaxed;
 
 impl Worker<'_> {
@@ -98,7 +99,8 @@ impl Worker<'_> {
         }
     }
 
-    /// Keeps a request for the check of the history.
+    /// Keeps a request for the check of the history; one without an answer counts with the time that
+    /// it has waited, so that a server is not the faster for those that it leaves without one.
     pub(super) fn keep(
         &mut self,
         at: usize,
@@ -108,6 +110,9 @@ impl Worker<'_> {
         said: &Said,
     ) {
         let Asked::Op(op) = flight.asked else { return };
+        if ret_ns.is_none() && flight.due_ns >= self.count_from_ns {
+            self.tally.waited(op, clock::monotonic_ns().saturating_sub(flight.due_ns));
+        }
         if !self.plan.keep_history || *verdict == Verdict::TurnedAway {
             return;
         }

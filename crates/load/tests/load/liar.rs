@@ -1,9 +1,10 @@
 //! Servers that give wrong answers, lose orders, stand still or go away, and how each is found.
 
 use crate::load;
-use ioloom_load::{Arrival, LoadError, Mix, Pace, Plan, Protocol};
+use ioloom_load::{Arrival, LoadError, Mix, Multiclient, Pace, Plan, Protocol, multiclient};
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
@@ -130,6 +131,11 @@ fn a_server_that_falls_silent_is_not_faster_for_that() {
     };
     let (run, _) = load(&plan);
     assert_eq!(run.outcomes.answered, 10, "{:?}", run.outcomes);
+    // Those that were never answered have waited as well, as long as anybody waited for them.
+    let (latency, unanswered) = (&run.latency, run.outcomes.unanswered);
+    assert!(unanswered > 0, "{:?}", run.outcomes);
+    assert_eq!((latency.raw.count, latency.corrected.count), (10, 10 + unanswered));
+    assert!(latency.corrected.max_ns >= 199_000_000, "{latency:?}");
     assert_eq!(u128::from(run.elapsed_ns), plan.duration.as_nanos());
 }
 
@@ -139,4 +145,47 @@ fn a_server_that_goes_away_ends_the_load() {
     let plan = Plan { protocol: Protocol::Padded, requests_max: u64::MAX, ..plan(target) };
     let error = ioloom_load::run(&plan, &AtomicBool::new(false), &mut |_| {}).unwrap_err();
     assert!(matches!(error, LoadError::Gone { .. }), "{error}");
+}
+
+#[test]
+fn original_clients_that_wait_for_an_answer_can_be_ended() {
+    let asked = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&asked);
+    let target = server(move |_, _, ask| {
+        list(ask).or_else(|| {
+            counted.fetch_add(1, Ordering::SeqCst);
+            std::thread::sleep(Duration::from_secs(600));
+            None
+        })
+    });
+    let multi = Multiclient { clients: 2, orders: 3, sleep: Duration::from_millis(1), pool: None };
+    let stop = AtomicBool::new(false);
+    let run = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while asked.load(Ordering::SeqCst) < 2 {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            stop.store(true, Ordering::SeqCst);
+        });
+        multiclient(&plan(target), &multi, &stop, &mut |_| {}).unwrap()
+    });
+    let out = &run.outcomes;
+    assert_eq!((out.sent, out.unanswered, out.lost, out.timed_out), (2, 2, 0, 0), "{run:?}");
+    assert!(run.interrupted && run.law_error.is_none(), "{run:?}");
+}
+
+#[test]
+fn a_law_that_says_nothing_has_no_error() {
+    let target = server(|_, _, ask| list(ask).or(Some("Not enough left stocks\n".to_owned())));
+    let run = |sleep, plan: &Plan| {
+        let multi = Multiclient { clients: 2, orders: 2, sleep, pool: None };
+        multiclient(plan, &multi, &AtomicBool::new(false), &mut |_| {})
+    };
+    let awake = run(Duration::ZERO, &plan(target)).unwrap();
+    assert_eq!((awake.law_ns, awake.law_error), (0, None));
+    let asleep = run(Duration::from_millis(2), &plan(target)).unwrap();
+    assert_eq!((asleep.law_ns, asleep.overslept.count), (4_000_000, 4));
+    assert!(asleep.law_error.is_some_and(|error| error >= 0.0), "{asleep:?}");
+    let nothing = Plan { count_max: 0, ..plan(target) };
+    assert!(matches!(run(Duration::ZERO, &nothing), Err(LoadError::Plan(_))));
 }

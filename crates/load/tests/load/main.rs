@@ -201,6 +201,30 @@ fn an_open_loop_accounts_for_every_arrival() {
     assert_eq!(run.outcomes.sent + run.outcomes.unsent, 199);
     assert_eq!(run.latency.corrected.count, 199);
     assert_eq!(run.latency.raw.count, run.outcomes.answered);
+    let offered_per_s = run.offered_per_s.unwrap();
+    assert_eq!((run.asked_per_s, run.due), (Some(400.0), Some(199)));
+    assert!((offered_per_s - 199.0 / 0.498).abs() < 1e-6, "{offered_per_s}");
+}
+
+#[test]
+fn a_ramp_offers_less_than_its_rate_and_the_run_says_so() {
+    let server = Served::new(STOCKS, |_| {});
+    let ramp = Duration::from_micros(500_100);
+    let plan = Plan {
+        pace: Pace::Open { rate_per_s: 400.0, arrival: Arrival::Poisson },
+        duration: ramp,
+        ramp,
+        requests_max: u64::MAX,
+        threads: 2,
+        ..server.plan(Protocol::Resp)
+    };
+    let (run, _) = load(&plan);
+    is_whole(&run);
+    // A hundred and a few more or less, of the two hundred of the whole rate.
+    let due = run.offered_per_s.unwrap() * 0.500_1;
+    assert_eq!(run.outcomes.sent + run.outcomes.unsent, due.round() as u64);
+    assert!((50.0..150.0).contains(&due), "{due}");
+    assert_eq!(run.asked_per_s, Some(400.0));
 }
 
 #[test]
@@ -302,4 +326,6 @@ fn what_cannot_be_is_refused() {
         |plan: &Plan| ioloom_load::run(plan, &AtomicBool::new(false), &mut |_| {}).unwrap_err();
     assert!(matches!(run(&Plan::new(nobody)), LoadError::Connect { .. }));
     assert!(matches!(run(&Plan { connections: 0, ..Plan::new(nobody) }), LoadError::Plan(_)));
+    let far = run(&Plan { cpus: vec![100_000], ..Plan::new(nobody) });
+    assert!(matches!(far, LoadError::Refused(_)) && far.to_string().contains("100000"), "{far}");
 }

@@ -48,7 +48,9 @@ pub(super) fn play(
     let sleep_ns = cell.sleep.as_nanos() as f64;
     numbers.bytes(run.outcomes.received_bytes);
     numbers.put("law_ns", run.law_ns as f64);
-    numbers.put("law_error_share", run.law_error);
+    if let Some(error) = run.law_error {
+        numbers.put("law_error_share", error);
+    }
     numbers.put("beyond_law_ns", run.elapsed_ns as f64 - run.law_ns as f64);
     numbers.put("sleep_ns", sleep_ns);
     // What a client sees of one order: its sleep, its answer, and its share of the wait for a thread.

@@ -72,7 +72,9 @@ pub(super) fn play(
     let generator = &run.generator;
     numbers.put("received_bytes_per_s", per_second(run.outcomes.received_bytes, steady));
     numbers.put("load_late_p99_ns", generator.late.p99_ns as f64);
-    numbers.put("load_busy_share", generator.busy_share);
+    if let Some(share) = generator.busy_share {
+        numbers.put("load_busy_share", share);
+    }
     numbers.put("load_kept_up", f64::from(u8::from(generator.kept_up)));
     match (&generator.reason, steady.rate_per_s) {
         // A rate that was not offered tells nothing; a closed loop offers what it can.
