@@ -370,7 +370,7 @@ fn summary<W: Work>(setup: &Setup, runs: &[Run]) -> Result<(String, bool)> {
     };
     let mut text = format!(
         "# {}\n\n{:?}, {} blocks, seed {}, commit {}\n\n{} on {} cores, {}\n\n\
-         Ratios: the arm over {}, paired by block, 95 % interval; above 1 ours was better.\n\n\
+         Ratios: the arm over {}, paired by block ({}); above 1 ours was better.\n\n\
          | arm | runs | {times} | cpu s | {ratios} | device MB |\n\
          |---|---|---|---|---|---|---|{}\n",
         W::TITLE,
@@ -382,6 +382,7 @@ fn summary<W: Work>(setup: &Setup, runs: &[Run]) -> Result<(String, bool)> {
         setup.facts.cores,
         setup.facts.kernel,
         setup.arms[0].name,
+        pairs::BRACKETS,
         if durable { "---|" } else { "" },
     );
     for (number, arm) in setup.arms.iter().enumerate() {
@@ -556,7 +557,7 @@ mod tests {
         let (text, complete) = summary::<Nothing>(&setup, &runs).unwrap();
         assert!(complete);
         let row = text.lines().find(|line| line.starts_with("| two")).unwrap();
-        assert!(row.contains("| 3.00 [3.00, 3.00] | 1.00 [1.00, 1.00] |"), "{row}");
+        assert!(row.contains("| 3.00 (3.00 to 3.00) | 1.00 (1.00 to 1.00) |"), "{row}");
         let (_, complete) = summary::<Nothing>(&setup, &runs[..3]).unwrap();
         assert!(!complete);
     }

@@ -1,14 +1,15 @@
 //! The summary, from the raw data alone.
 //!
 //! Arms are compared block by block: the ratio of a pair is that of two runs of the same block, the
-//! figure is the median over blocks with a seeded bootstrap interval of 95 % (crate `ioloom-stats`).
+//! figure is the median over blocks with a seeded bootstrap interval of 95 % (crate `ioloom-stats`),
+//! of fewer than six blocks with the least and the most.
 //! A ratio above 1 means that ours was faster. The primary figure is the wall time of the whole
 //! process. Runs that failed, or whose condition is not proved, are listed and do not count.
 
 use crate::cli::{Condition, Input};
 use crate::record::{ArmFacts, Kind, Run, Setup};
 use anyhow::{Context, Result};
-use ioloom_stats::{Bootstrap, Interval, Ratio, median};
+use ioloom_stats::{Bootstrap, Ratio, median};
 use ioloom_versus::pairs;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -73,8 +74,8 @@ fn head(setup: &Setup, runs: &[Run]) -> String {
         "# Summary: {condition} (by {}), {} files, {:.1} MiB\n\n\
          {} runs of {} arms in {} blocks, random order within each block, seed {}. Wall time of the \
          whole process is the primary figure for every ratio; the in-process figure (from first \
-         open to last hash, as each program reports it) is secondary. Brackets are 95 % bootstrap \
-         intervals. The peers {input}.\n\n{}",
+         open to last hash, as each program reports it) is secondary. {}. The peers \
+         {input}.\n\n{}",
         setup.condition_made_by,
         setup.files,
         mib(setup.bytes),
@@ -82,6 +83,7 @@ fn head(setup: &Setup, runs: &[Run]) -> String {
         setup.arms.len(),
         setup.blocks,
         setup.seed,
+        pairs::BRACKETS,
         unequal_input(setup),
     )
 }
@@ -218,11 +220,7 @@ impl<'a> Data<'a> {
         Ok(match values {
             [] => "-".to_owned(),
             [one] => format!("{one:.0}"),
-            _ => {
-                let Interval { estimate, lo, hi, .. } =
-                    Bootstrap::new(self.setup.seed).median(values)?;
-                format!("{estimate:.0} [{lo:.0}, {hi:.0}]")
-            }
+            _ => pairs::told_median(Bootstrap::new(self.setup.seed).median(values)?, 0),
         })
     }
 

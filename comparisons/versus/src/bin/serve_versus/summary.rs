@@ -15,6 +15,8 @@ const GROUP_OF_OS_MIN: f64 = 0.7;
 const GROUP_OF_EACH_MIN: f64 = 20.0;
 /// A sync must take as long for the multiple of `each` to be asked for, ns.
 const SLOW_SYNC_NS: u64 = 2_000_000;
+/// Instead of a judgement where there is no interval to judge by.
+const TOO_FEW: &str = "undecided: too few blocks";
 
 /// The runs with what they were.
 struct Table<'a> {
@@ -93,15 +95,17 @@ impl Table<'_> {
     }
 
     fn redis(&self, text: &mut String) -> Result<()> {
-        text.push_str(
+        writeln!(
+            text,
             "\n## Beside redis\n\nRatios: requests per second of ours over those of the peer, paired \
-             by block, 95 % interval; above 1 ours was better. `busy` is the share of its processor \
+             by block ({}); above 1 ours was better. `busy` is the share of its processor \
              that the server used: well below 100 % the client was the bottleneck, and the processor \
              time for each request tells what the rate cannot. The last column is that of the peer \
              over that of ours. Where there are several of ours, the ratios are in their order.\n\n\
              | level | c | P | server | requests/s (median, min-max) | p99 ms | µs each | busy | \
-             ours over it | its µs over ours |\n|---|---|---|---|---|---|---|---|---|---|\n",
-        );
+             ours over it | its µs over ours |\n|---|---|---|---|---|---|---|---|---|---|",
+            pairs::BRACKETS
+        )?;
         let (mut cells, mut won, mut cheaper) = (0, 0, 0);
         for (at, arm) in self.arms(Part::Redis) {
             let is_ours = matches!(arm.server, Server::Ours(_));
@@ -109,7 +113,8 @@ impl Table<'_> {
                 if is_ours { [Vec::new(), Vec::new()] } else { self.of_each_of_ours(at, arm) };
             if !is_ours {
                 let reached = |ratios: &[Option<Ratio>]| {
-                    usize::from(ratios.first().is_some_and(|r| r.is_some_and(|r| r.lo >= 1.0)))
+                    let sure = |r: Ratio| r.is_sure() && r.lo >= 1.0;
+                    usize::from(ratios.first().is_some_and(|r| r.is_some_and(sure)))
                 };
                 cells += 1;
                 won += reached(&by_rate);
@@ -194,6 +199,7 @@ impl Table<'_> {
                 _ if level == Level::Each && !slow => {
                     "not asked for: syncs take less than 2 ms here"
                 }
+                Some(ratio) if !ratio.is_sure() => TOO_FEW,
                 Some(ratio) if ratio.lo >= least => "reached",
                 Some(ratio) if ratio.hi < least => "missed",
                 _ => "undecided",
@@ -247,14 +253,12 @@ impl Table<'_> {
             }
             let ratio = without.and_then(|other| self.ratio(at, other, |run| run.p99_ms));
             let bytes = self.of(at, |run| each(arm, run)).map_or(f64::NAN, |bytes| bytes.max);
-            let word = |fine: bool| if fine { "reached" } else { "missed" };
+            let [grown, waits] = idle_judged(bytes, ratio);
             writeln!(
                 text,
                 "\nA silent connection costs at most {bytes:.0} bytes (wanted: {IDLE_BYTES_MAX:.0} or \
-                 less; {}). p99 with them over p99 without: {} (wanted: {IDLE_P99_MAX} or less; {}).",
-                word(bytes <= IDLE_BYTES_MAX),
+                 less; {grown}). p99 with them over p99 without: {} (wanted: {IDLE_P99_MAX} or less; {waits}).",
                 told(ratio),
-                word(ratio.is_some_and(|ratio| ratio.hi <= IDLE_P99_MAX)),
             )?;
         }
         Ok(())
@@ -291,6 +295,23 @@ impl Table<'_> {
     }
 }
 
+/// Whether silent connections keep what was wanted: bytes for each, and the wait of others.
+fn idle_judged(bytes: f64, ratio: Option<Ratio>) -> [&'static str; 2] {
+    let grown = match bytes {
+        bytes if bytes.is_nan() => "not measured",
+        bytes if bytes <= IDLE_BYTES_MAX => "reached",
+        _ => "missed",
+    };
+    let waits = match ratio {
+        None => "not measured",
+        Some(ratio) if !ratio.is_sure() => TOO_FEW,
+        Some(ratio) if ratio.hi <= IDLE_P99_MAX => "reached",
+        Some(ratio) if ratio.lo > IDLE_P99_MAX => "missed",
+        Some(_) => "undecided",
+    };
+    [grown, waits]
+}
+
 fn told(ratio: Option<Ratio>) -> String {
     ratio.map_or_else(String::new, |r| pairs::told(r, 2))
 }
@@ -310,7 +331,7 @@ mod tests {
             schema: String::new(),
             commit: "c".to_owned(),
             facts: Facts::default(),
-            blocks: 2,
+            blocks: 6,
             seed: 1,
             seconds: 0.1,
             cores: (0, 1),
@@ -332,7 +353,7 @@ mod tests {
         };
         let all =
             |block| values.iter().enumerate().map(move |(arm, value)| run(block, arm, *value));
-        (0..2).flat_map(all).collect()
+        (0..6).flat_map(all).collect()
     }
 
     #[test]
@@ -359,5 +380,25 @@ mod tests {
         assert!(text.contains("group over each: 80.00 [80.00, 80.00]"), "{text}");
         // 64 / (1.5 · 3 ms)
         assert!(text.contains("| 14222 | 0.06 |"), "{text}");
+    }
+    #[test]
+    fn few_blocks_reach_and_miss_nothing() {
+        let server = Server::Ours(vec!["x".to_owned()]);
+        let few = |values: &[(f64, u64)]| -> Vec<Run> {
+            runs(values).into_iter().filter(|run| run.block < 3).collect()
+        };
+        let arms = vec![
+            arm(Part::Redis, Level::None, server.clone()),
+            arm(Part::Redis, Level::None, Server::Decrby),
+        ];
+        let text = markdown(&setup(arms), &few(&[(200.0, 1000), (100.0, 500)])).unwrap();
+        let row = text.lines().find(|line| line.contains("redis DECRBY |")).unwrap();
+        assert!(row.ends_with("| 2.00 (2.00 to 2.00) | 0.50 (0.50 to 0.50) |"), "{row}");
+        assert!(text.contains("Of 1 comparisons the first of ours answers as many or more in 0,"));
+        let levels = [Level::Os, Level::Group, Level::Each];
+        let arms = levels.map(|level| arm(Part::Levels, level, server.clone())).to_vec();
+        let text = markdown(&setup(arms), &few(&[(1000.0, 1), (800.0, 1), (10.0, 1)])).unwrap();
+        let told = "group over os: 0.80 (0.80 to 0.80) (wanted: 0.7 or more; undecided: too few";
+        assert!(text.contains(told), "{text}");
     }
 }
