@@ -234,6 +234,11 @@ mod tests {
         assert!(scaling.error_worst < 1e-9);
         let best = scaling.connections_best.unwrap();
         assert!((best - (0.95_f64 / 0.001).sqrt()).abs() < 1e-6);
+        // Rates that fall from the first connection on: the second one costs already.
+        let falling: Vec<(usize, f64)> =
+            [1, 2, 3, 4].map(|n| (n, 1000.0 * n as f64 / (1.2 * n as f64 - 0.2))).to_vec();
+        let falling = super::scaling(&falling).unwrap();
+        assert!(falling.kappa < 1e-9 && falling.connections_best == Some(1.0), "{falling:?}");
         // From few connections the same law says nothing of so many.
         let few: Vec<(usize, f64)> = points[..4].to_vec();
         assert_eq!(super::scaling(&few).unwrap().connections_best, None);

@@ -86,9 +86,12 @@ impl Usl {
         elapsed([self.one_s, self.one_s * self.sigma, self.one_s * self.kappa], threads)
     }
 
-    /// Threads from which on more of them cost time; `None` if there is no such number.
+    /// Threads from which on more of them cost time; `None` if there is no such number. Where more than
+    /// everything is serial the second one costs already.
     pub fn best_threads(&self) -> Option<f64> {
-        (self.kappa > 0.0).then(|| ((1.0 - self.sigma).max(0.0) / self.kappa).sqrt().max(1.0))
+        (self.kappa > 0.0 || self.sigma > 1.0).then(|| {
+            if self.sigma >= 1.0 { 1.0 } else { ((1.0 - self.sigma) / self.kappa).sqrt().max(1.0) }
+        })
     }
 }
 
