@@ -9,7 +9,7 @@ use crate::draw::Op;
 use crate::error::LoadError;
 use crate::judge::Book;
 use crate::plan::{Plan, Protocol};
-use crate::speech::{Asked, Reader, Said, classic, greeting, spell, triple};
+use crate::speech::{ANSWER_MAX, Asked, Reader, Said, classic, greeting, spell, triple};
 use ioloom_exchange::{Line, Order, Side};
 use std::io;
 use std::time::Duration;
@@ -61,7 +61,7 @@ fn odd(said: &str) -> io::Error {
 impl Asking {
     fn list(&mut self, plan: &Plan, stocks: Option<usize>) -> io::Result<Vec<Line>> {
         if plan.protocol == Protocol::Line && stocks.is_none() {
-            return self.list_without_end();
+            return self.list_without_end(ANSWER_MAX);
         }
         let mut reader = Reader::new(plan.protocol, stocks.unwrap_or(0));
         if let Some(greeting) = greeting(plan.protocol, None, plan.token.as_deref()) {
@@ -93,13 +93,17 @@ impl Asking {
         }
     }
 
-    fn list_without_end(&mut self) -> io::Result<Vec<Line>> {
+    /// A list of which the end is found by what was asked behind it, of so many bytes at most.
+    fn list_without_end(&mut self, bytes_max: usize) -> io::Result<Vec<Line>> {
         self.0.send(b"show\n")?;
         let mut text = Vec::new();
         let mut lines: Vec<Line> = Vec::new();
         let mut at = 0;
         let end = loop {
             let Some(length) = text[at..].iter().position(|b| *b == b'\n') else {
+                if text.len() > bytes_max {
+                    return Err(io::Error::other("it gave a list without an end"));
+                }
                 text.extend_from_slice(self.0.recv()?);
                 continue;
             };
@@ -135,4 +139,25 @@ fn order(side: Side, stock: u32) -> Vec<u8> {
         spell(Protocol::Line, Op::Trade(order), 1, &mut bytes);
     }
     bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+    use std::net::TcpListener;
+
+    #[test]
+    fn a_list_that_never_ends_is_given_up() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let plan = Plan { protocol: Protocol::Line, ..Plan::new(listener.local_addr().unwrap()) };
+        let mut asking = Asking(Channel::connect(&plan).unwrap());
+        let (mut stream, _) = listener.accept().unwrap();
+        let server =
+            std::thread::spawn(move || while stream.write_all(&b"1 2 3\n".repeat(100)).is_ok() {});
+        let refused = asking.list_without_end(10_000).unwrap_err();
+        assert!(refused.to_string().contains("without an end"), "{refused}");
+        drop(asking);
+        server.join().unwrap();
+    }
 }

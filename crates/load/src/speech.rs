@@ -13,7 +13,7 @@ use std::io::Write;
 /// Bytes of an answer in the padded protocol.
 const PADDED: usize = 8192;
 /// The longest answer that is waited for, bytes.
-const ANSWER_MAX: usize = 256 << 20;
+pub(crate) const ANSWER_MAX: usize = 256 << 20;
 
 /// What a server said.
 #[derive(Debug, Clone, PartialEq, Eq)]
