@@ -89,6 +89,12 @@ pub struct Matched<'a> {
 }
 
 impl Matched<'_> {
+    /// Whether a change is told by some interval, which may leave out 1 by chance.
+    pub fn has_intervals(&self) -> bool {
+        let compared = self.rows.iter().filter(|row| row.change != Change::NotComparable);
+        compared.filter_map(|row| row.ratio).any(|r| r.ends.is_interval())
+    }
+
     /// Whether the ends of some ratio are least to most.
     pub fn has_too_few(&self) -> bool {
         self.rows.iter().filter_map(|row| row.ratio).any(|r| !r.ends.is_interval())

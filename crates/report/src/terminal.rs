@@ -254,7 +254,7 @@ fn compare_words(out: &mut String, matched: &Matched<'_>, width: usize) {
         let text = format!("  ≠ no change is told of {arms} arms, {}", clean(difference));
         push_wrapped(out, &text, width, 4);
     }
-    if refused < matched.rows.len() {
+    if matched.has_intervals() {
         push_wrapped(out, CHANCE, width, 0);
     }
     if let Some(worst) = matched

@@ -48,7 +48,9 @@ fn section(m: &mut Markup, matched: &Matched<'_>) {
         if matched.has_too_few() {
             m.tag("p").a("class", "lead").text(LEAST_TO_MOST);
         }
-        m.tag("p").a("class", "lead").text(crate::terminal::CHANCE);
+        if matched.has_intervals() {
+            m.tag("p").a("class", "lead").text(crate::terminal::CHANCE);
+        }
         if !matched.remarks.is_empty() {
             m.tag("ul").a("class", "doubts").body(|m| {
                 for remark in &matched.remarks {

@@ -411,6 +411,7 @@ fn few_blocks_are_told_as_least_to_most() {
     }
     let compared = compare(&few, &with_blocks(2, 3));
     assert!(compared.contains("Round brackets are least to most"), "{compared}");
+    assert!(!compared.contains("one in twenty"), "no interval can leave out 1 by chance");
     assert!(compared.contains(" 0 better, 0 worse, 0 different, 0 the same"), "{compared}");
     assert!(compare_html(&few, &with_blocks(2, 3)).contains("Round brackets are least to most"));
     let value = data::document(vec![data::study(&few, &groups, &headlines(&groups, &few))]);
