@@ -203,11 +203,16 @@ impl Finding<'_> {
             Some(name) if into && !means_content(source) => target.join(name),
             _ => target.to_owned(),
         };
-        let trailing = |path: &Path| path.as_os_str().as_bytes().ends_with(b"/");
-        if attr.kind != Kind::Directory && !into && trailing(target) {
-            return Err(CopyError::cannot("copy to", target, "there is no such directory"));
+        if attr.kind != Kind::Directory && !into && means_directory(target) {
+            let why = match attr::of_path(target, true) {
+                Ok(_) => "it is a directory and the source is none",
+                Err(_) => "there is no such directory",
+            };
+            return Err(CopyError::cannot("copy to", target, why));
         }
-        if attr.kind == Kind::Directory && self.run.options.recursive {
+        let elsewhere = || device_of(&to).is_some_and(|device| device != attr.device);
+        let apart = || self.run.options.one_file_system && elsewhere();
+        if attr.kind == Kind::Directory && self.run.options.recursive && !apart() {
             refuse_into_itself(source, &to)?;
         }
         if attr.kind == Kind::Regular {
@@ -218,7 +223,10 @@ impl Finding<'_> {
 
     fn parent(&self, path: &Path) -> Result<Parent, CopyError> {
         let failed = |e| CopyError::io("open the target directory", path.to_owned(), e);
-        let dir = Dir::open(path).map_err(failed)?;
+        // What cannot be listed cannot be synced either.
+        let waits = self.run.options.durable != Durable::None;
+        let dir = if waits { Dir::open(path) } else { Dir::open_to_reach(path) };
+        let dir = dir.map_err(failed)?;
         let attr = attr::of_file(&dir).map_err(failed)?;
         let gives_acl = self.run.rules.gives_acl(&dir);
         Ok(Parent { dir, home: Home { device: attr.device, group: attr.group, gives_acl } })
@@ -229,6 +237,21 @@ impl Finding<'_> {
 fn means_content(source: &Path) -> bool {
     let bytes = source.as_os_str().as_bytes();
     source.file_name().is_none() || bytes.ends_with(b"/.") || bytes.ends_with(b"/./")
+}
+
+/// Whether a path can only be that of a directory: `new/`, `new/.`, `new/..`.
+fn means_directory(path: &Path) -> bool {
+    let bytes = path.as_os_str().as_bytes();
+    bytes.ends_with(b"/") || bytes.ends_with(b"/.") || path.file_name().is_none()
+}
+
+/// The device that a target lies on, or will; none where nobody can tell.
+fn device_of(to: &Path) -> Option<(u32, u32)> {
+    let above =
+        || to.parent().map(|above| if above == Path::new("") { Path::new(".") } else { above });
+    let attr = attr::of_path(to, true)
+        .or_else(|e| above().map_or(Err(e), |above| attr::of_path(above, true)));
+    attr.ok().map(|attr| attr.device)
 }
 
 /// The directory and the last name of a path.
@@ -272,7 +295,13 @@ fn refuse_into_itself(source: &Path, to: &Path) -> Result<(), CopyError> {
 fn through_link(to: &Path) -> Result<PathBuf, CopyError> {
     match attr::of_path(to, false) {
         Ok(attr) if attr.kind == Kind::Symlink => std::fs::canonicalize(to).map_err(|e| {
-            let why = format!("it is a symbolic link that leads nowhere ({e}); remove it");
+            let why = match attr::of_path(to, true) {
+                // As /dev/stdout leads to what has no path.
+                Ok(end) => {
+                    format!("it leads to a {}; ioloom cp makes files only", end.kind.singular())
+                }
+                Err(_) => format!("it is a symbolic link that leads nowhere ({e}); remove it"),
+            };
             CopyError::cannot("copy to", to, why)
         }),
         _ => Ok(to.to_owned()),

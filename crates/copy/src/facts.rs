@@ -4,6 +4,7 @@
 //! calls and a byte written to the new file, for the first file that is worth it.
 
 use crate::plan::Facts;
+use ioloom_sys::ring::Ring;
 use ioloom_sys::{attr, cache, file, mount, proc, transfer};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
@@ -25,6 +26,7 @@ pub(crate) fn gather(from: impl AsFd, to: impl AsFd) -> io::Result<Facts> {
         reflink: None,
         direct_source_bytes: align(&from_path),
         direct_target_bytes: align(&to_path),
+        ring: Ring::new(1).is_ok(),
         uncached: takes_uncached(&from, &to),
         target_in_memory: target_system.in_memory,
         reserves: target_system.reserves,

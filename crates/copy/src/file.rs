@@ -138,7 +138,8 @@ pub(crate) fn look(
         Existing::Replace => true,
         Existing::Keep => false,
         Existing::Update => source.modified > old.modified,
-        Existing::Ask => run.watcher.may_replace(&(way.paths)().1),
+        Existing::UpdateAsk if source.modified <= old.modified => false,
+        Existing::UpdateAsk | Existing::Ask => run.watcher.may_replace(&(way.paths)().1),
     };
     Ok(goes_on.then_some(There::Old(old)))
 }
@@ -297,11 +298,16 @@ impl Moving<'_> {
         let mut hasher =
             (self.run.options.verify != Verify::None).then(|| Hasher::new(self.run.options.hash));
         let mut bytes = self.source.attr.bytes;
+        let pinned = self.run.pinned_other_than_buffered();
+        if let (0, Some(mode)) = (bytes, pinned) {
+            self.holds_nothing(mode)?;
+            return Ok(Moved { bytes, hash: hasher.map(Hasher::finish) });
+        }
         if bytes > 0 && self.share_blocks()? {
             self.run.count_mode(Mode::Reflink);
             return Ok(Moved { bytes, hash: None });
         }
-        if bytes <= SMALL_BYTES && !self.has_holes() && !self.run.pins_other_than_buffered() {
+        if bytes <= SMALL_BYTES && !self.has_holes() && pinned.is_none() {
             bytes = self.small(buffer, hasher.as_mut())?;
         } else {
             self.large(buffer, hasher.as_mut())?;
@@ -363,6 +369,21 @@ impl Moving<'_> {
         Ok(before.blocks_512 == 0 && before.same_content(&now))
     }
 
+    /// Whether nothing is to be moved. A file of the kernel says so and holds more, which only reading
+    /// to its end finds.
+    fn holds_nothing(&self, mode: Mode) -> Result<(), CopyError> {
+        let got = file::read_at(&self.source.file, &mut [0], 0);
+        match got.map_err(|e| self.way.failed_from("read", e))? {
+            0 => Ok(()),
+            _ => Err(self.refused(mode, "the source tells no size, so it is read to its end")),
+        }
+    }
+
+    fn refused(&self, mode: Mode, why: &'static str) -> CopyError {
+        let (path, _) = (self.way.paths)();
+        CopyError { operation: "copy", path, reason: Reason::Refused(plan::Refused { mode, why }) }
+    }
+
     /// Files of the kernel say that they are empty and are not.
     fn unsized_source(
         &self,
@@ -381,6 +402,7 @@ impl Moving<'_> {
             holes: self.has_holes(),
             punch_zeros: self.run.options.sparse == When::Always,
             reserve,
+            pinned: self.run.options.mode.is_some(),
             plan,
             flow: self.flow(),
         }
@@ -389,30 +411,37 @@ impl Moving<'_> {
     fn large(&self, buffer: &mut Buffer, mut hasher: Option<&mut Hasher>) -> Result<(), CopyError> {
         let pairing = self.pairing()?;
         let plan = self.plan(&pairing, hasher.is_some())?;
-        self.run.count_mode(plan.mode);
         self.look_for_space(&pairing)?;
         let job = self.job(plan, pairing.facts.reserves);
         if let Some(resume) = self.run.resume.get()
             && resume::in_pieces(self.run, &self.source.attr)
         {
+            self.run.count_mode(plan.mode);
             return resume.pieces(self, &job, buffer, hasher);
         }
         if buffer.capacity() < plan.buffer_bytes() {
             *buffer = Buffer::new(plan.buffer_bytes());
         }
-        match data::transfer(&job, buffer, hasher.as_deref_mut()) {
+        let mut mode = plan.mode;
+        let moved = match data::transfer(&job, buffer, hasher.as_deref_mut()) {
             Err(Trouble::Unsupported(_)) if self.run.options.mode.is_none() => {
-                // Said to work and does not, for this file: the way that always does.
+                // Said to work and does not, for this file: the way that always does, from nothing. What
+                // was planned may have made the target longer than the source.
                 let plan = Plan::buffered("what was planned does not work for this file");
+                mode = plan.mode;
                 self.flow().take_back();
+                transfer::set_len(&self.new.file, 0)
+                    .map_err(|e| self.way.failed_to("set the size of", e))?;
                 if let Some(hasher) = hasher.as_deref_mut() {
                     *hasher = Hasher::new(self.run.options.hash);
                 }
                 data::transfer(&self.job(plan, false), buffer, hasher)
             }
-            result => result,
-        }
-        .map_err(|trouble| self.way.trouble(trouble))
+            moved => moved,
+        };
+        moved.map_err(|trouble| self.way.trouble(trouble))?;
+        self.run.count_mode(mode);
+        Ok(())
     }
 
     /// The facts of this pair of file systems, gathered for the first file.
@@ -460,23 +489,42 @@ impl Moving<'_> {
 
     /// Lets the copy share the blocks of the source, if that is wanted and can be.
     fn share_blocks(&self) -> Result<bool, CopyError> {
-        let options = &self.run.options;
-        let wanted = match options.mode {
-            Some(mode) => mode == Mode::Reflink,
-            None => options.reflink != When::Never && options.verify == Verify::None,
+        let (options, attr) = (&self.run.options, &self.source.attr);
+        let must = self.run.pinned_other_than_buffered() == Some(Mode::Reflink);
+        let may = options.mode.is_none() && options.reflink == When::Auto;
+        // Shared blocks are neither read nor written.
+        let not = match (options.verify, options.sparse) {
+            (Verify::InFlight | Verify::Cache | Verify::Device, _) => {
+                Some("shared blocks are not read, so nothing is hashed")
+            }
+            (_, When::Always) => Some("shared blocks are not read, so no zeros are found"),
+            (_, When::Never) if attr.blocks_512 * 512 < attr.bytes => {
+                Some("what shares blocks has the holes of its source")
+            }
+            _ => None,
         };
-        let must = options.mode == Some(Mode::Reflink) || options.reflink == When::Always;
-        if !wanted || options.sparse == When::Always {
-            return Ok(false);
+        match not {
+            Some(why) if must => return Err(self.refused(Mode::Reflink, why)),
+            Some(_) => return Ok(false),
+            None if !must && !may => return Ok(false),
+            None => {}
         }
-        let devices = (self.source.attr.device, self.way.home.device);
+        let devices = (attr.device, self.way.home.device);
         if !must && self.run.cannot_share(devices) {
             return Ok(false);
         }
         match transfer::clone_file(&self.source.file, &self.new.file) {
             Ok(()) => {
-                self.flow().moved(self.source.attr.bytes);
+                self.flow().moved(attr.bytes);
                 Ok(true)
+            }
+            // Invalid is a file, not the file system.
+            Err(e)
+                if must
+                    && transfer::is_unsupported(&e)
+                    && e.kind() != io::ErrorKind::InvalidInput =>
+            {
+                Err(self.refused(Mode::Reflink, plan::no_sharing(devices.0 == devices.1)))
             }
             Err(e) if !must && !crate::error::out_of_space(&e) => {
                 if transfer::is_unsupported(&e) {

@@ -3,7 +3,7 @@
 
 use crate::options::Keep;
 use ioloom_sys::attr::{self, Attr, XattrOf};
-use ioloom_sys::dir::Dir;
+use ioloom_sys::dir::{Dir, Kind};
 use std::ffi::CStr;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -18,6 +18,8 @@ const ACL_DEFAULT: &CStr = c"system.posix_acl_default";
 #[derive(Debug)]
 pub(crate) struct Rules {
     pub(crate) keep: Keep,
+    /// What is new gets the permissions that anything new gets, not those of its source.
+    plain_mode: bool,
     pub(crate) umask: u32,
     own: (u32, u32),
     /// The target takes no extended attributes; told once.
@@ -96,16 +98,26 @@ impl Made {
 }
 
 impl Rules {
-    pub(crate) fn new(keep: Keep) -> Self {
+    pub(crate) fn new(keep: Keep, plain_mode: bool) -> Self {
         let umask = attr::umask().unwrap_or(0o077);
-        Self { keep, umask, own: attr::own_ids(), no_xattrs: AtomicBool::new(false) }
+        let plain_mode = plain_mode && !keep.mode;
+        Self { keep, plain_mode, umask, own: attr::own_ids(), no_xattrs: AtomicBool::new(false) }
+    }
+
+    /// The permissions that a copy of `source` is to have, before the umask.
+    fn mode_of(&self, source: &Attr) -> u32 {
+        match source.kind {
+            _ if !self.plain_mode => source.mode,
+            Kind::Directory | Kind::Socket => 0o777,
+            _ => 0o666,
+        }
     }
 
     /// The permissions to make a copy of `source` with. While the owner is to change, nobody else
     /// may open it.
     pub(crate) fn mode_at_first(&self, source: &Attr) -> u32 {
         let others = self.keep.owner && (source.user, source.group) != self.own;
-        source.mode & if others { 0o700 } else { 0o777 }
+        self.mode_of(source) & if others { 0o700 } else { 0o777 }
     }
 
     /// Permissions that a file made with `mode` has.
@@ -165,10 +177,10 @@ impl Rules {
         made: Made,
         kept_owner: (bool, bool),
     ) -> Result<(), MetaTrouble> {
-        let mut mode = source.mode;
+        let mut mode = self.mode_of(source);
         if !self.keep.mode {
             // What was made with more than its due loses it.
-            if made.mode == source.mode & 0o777 {
+            if made.mode == mode & 0o777 {
                 return Ok(());
             }
             mode &= 0o777 & !self.umask;

@@ -40,6 +40,8 @@ pub enum Existing {
     Keep,
     /// It is replaced if the source was changed later.
     Update,
+    /// The same, and [`Watcher::may_replace`] decides.
+    UpdateAsk,
     /// [`Watcher::may_replace`] decides.
     Ask,
 }
@@ -125,6 +127,9 @@ pub struct Options {
     pub follow: Follow,
     /// What is kept.
     pub keep: Keep,
+    /// Where [`Keep::mode`] is not set: what is new gets the permissions that anything new gets, and
+    /// not those of the source less the umask.
+    pub plain_mode: bool,
     /// What happens to files that are there.
     pub existing: Existing,
     /// What is on the device at the end.
@@ -157,6 +162,7 @@ impl Default for Options {
             recursive: false,
             follow: Follow::Always,
             keep: Keep::default(),
+            plain_mode: false,
             existing: Existing::default(),
             durable: Durable::default(),
             reflink: When::Auto,
@@ -194,7 +200,8 @@ pub trait Watcher: Sync {
         let _ = (from, to);
     }
 
-    /// Whether an existing file may be replaced, for [`Existing::Ask`].
+    /// Whether an existing file may be replaced, for [`Existing::Ask`] and
+    /// [`Existing::UpdateAsk`].
     fn may_replace(&self, to: &Path) -> bool {
         let _ = to;
         false

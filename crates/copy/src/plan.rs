@@ -84,6 +84,9 @@ pub struct Facts {
     pub direct_source_bytes: Option<u32>,
     /// The same for the target.
     pub direct_target_bytes: Option<u32>,
+    /// This program may have an io_uring, which going past the cache needs: rules of containers and
+    /// `kernel.io_uring_disabled` take it away.
+    pub ring: bool,
     /// Both take reads and writes whose pages leave the cache.
     pub uncached: bool,
     /// The target keeps its files in memory alone.
@@ -233,7 +236,7 @@ pub fn plan(facts: &Facts, file: FileFacts, wanted: Wanted) -> Result<Plan, Refu
 
 fn big(facts: &Facts, file: FileFacts, wanted: Wanted) -> Plan {
     let warm = file.resident.is_some_and(|share| share >= WARM_SHARE);
-    let may_direct = facts.direct_target_bytes.is_some();
+    let may_direct = facts.ring && facts.direct_target_bytes.is_some();
     let too_much = file.bytes > facts.memory_available_bytes / MEMORY_PARTS;
     if may_direct && !warm && facts.direct_source_bytes.is_some() {
         let why = "big and not in memory: past the page cache on both sides";
@@ -259,6 +262,15 @@ fn big(facts: &Facts, file: FileFacts, wanted: Wanted) -> Plan {
     Plan { threads, ..Plan::of(Mode::Buffered, MIB / 4, why) }
 }
 
+/// Why two files cannot share blocks.
+pub(crate) const fn no_sharing(same_file_system: bool) -> &'static str {
+    if same_file_system {
+        "this file system does not share blocks between files"
+    } else {
+        "source and target lie on different file systems"
+    }
+}
+
 fn pinned(facts: &Facts, file: FileFacts, wanted: Wanted, mode: Mode) -> Result<Plan, Refused> {
     let no = |why| Err(Refused { mode, why });
     let why = "as asked";
@@ -266,13 +278,13 @@ fn pinned(facts: &Facts, file: FileFacts, wanted: Wanted, mode: Mode) -> Result<
         Mode::Reflink if wanted.sees_bytes => {
             no("shared blocks are not read, so nothing is hashed")
         }
-        Mode::Reflink if !facts.same_file_system => {
-            no("source and target lie on different file systems")
-        }
-        Mode::Reflink if facts.reflink == Some(false) => {
-            no("this file system does not share blocks between files")
+        Mode::Reflink if !facts.same_file_system || facts.reflink == Some(false) => {
+            no(no_sharing(facts.same_file_system))
         }
         Mode::Range if wanted.sees_bytes => no("the kernel copies, so no byte can be hashed"),
+        Mode::Direct if !facts.ring => {
+            no("this program may have no io_uring (a container forbids it, or the system)")
+        }
         Mode::Direct if facts.direct_target_bytes.is_none() => {
             no("the target's file system does not say how to go past its cache (no DIOALIGN)")
         }
@@ -299,6 +311,7 @@ mod tests {
             reflink: Some(false),
             direct_source_bytes: Some(512),
             direct_target_bytes: Some(512),
+            ring: true,
             uncached: true,
             target_in_memory: false,
             reserves: true,
@@ -367,6 +380,20 @@ mod tests {
         }
         let wanted = Wanted { mode: Some(Mode::Range), sees_bytes: true, ..Wanted::default() };
         assert!(plan(&disk(), file(1, 1.0), wanted).is_err());
+    }
+
+    #[test]
+    fn without_a_ring_nothing_goes_past_the_cache() {
+        let none = Facts { ring: false, ..disk() };
+        for resident in [0.0, 1.0] {
+            let hashed = Wanted { sees_bytes: true, durable: Durable::Full, ..Wanted::default() };
+            for wanted in [Wanted::default(), hashed] {
+                assert_ne!(mode(&none, file(9 << 30, resident), wanted), Mode::Direct);
+            }
+        }
+        let pinned = Wanted { mode: Some(Mode::Direct), ..Wanted::default() };
+        let refused = plan(&none, file(1 << 30, 0.0), pinned).unwrap_err();
+        assert!(refused.to_string().contains("io_uring"), "{refused}");
     }
 
     #[test]

@@ -56,7 +56,7 @@ pub struct Evidence {
     pub bytes: u64,
     /// Bytes that devices gave for it.
     pub device_bytes: u64,
-    /// Files whose bytes could not be had from a device.
+    /// Files of which it is not known that a device gave their bytes.
     pub not_from_device: u64,
 }
 
@@ -113,8 +113,10 @@ impl Report {
 
     /// The word for how sure it is that the copies are right.
     pub fn verified_word(&self) -> &'static str {
-        // What an earlier copy had made was not read again by this one.
+        // What an earlier copy had made was not read again by this one; without a file read again
+        // there is nothing to be sure of.
         let all = self.errors_count == 0 && !self.cancelled && self.counts.resumed == 0;
+        let all = all && self.evidence.files > 0;
         match self.verify {
             Verify::Device if all && self.evidence.not_from_device == 0 => "verified-device",
             Verify::Device | Verify::Cache if all => "verified-cache",

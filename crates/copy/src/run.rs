@@ -59,7 +59,7 @@ impl<'a> Run<'a> {
             options,
             watcher,
             progress,
-            rules: Rules::new(options.keep),
+            rules: Rules::new(options.keep, options.plain_mode),
             links: Links::new(),
             written: Mutex::default(),
             verified: Verified::default(),
@@ -119,8 +119,11 @@ impl<'a> Run<'a> {
         locked(&self.unshared).insert(devices);
     }
 
-    pub(crate) fn pins_other_than_buffered(&self) -> bool {
-        self.options.mode.is_some_and(|mode| mode != Mode::Buffered)
+    /// The way that every file must go, if it is another one than that of small files.
+    pub(crate) fn pinned_other_than_buffered(&self) -> Option<Mode> {
+        let shares = self.options.reflink == crate::When::Always;
+        let pinned = self.options.mode.or(shares.then_some(Mode::Reflink));
+        pinned.filter(|mode| *mode != Mode::Buffered)
     }
 
     pub(crate) fn count_mode(&self, mode: Mode) {

@@ -197,7 +197,10 @@ impl<'r> Worker<'r> {
         };
         let from = from.map_err(|e| failed("open directory", e))?;
         let source = attr::of_file(&from).map_err(|e| failed("ask for", e))?;
-        if self.run.is_written(source.identity()) {
+        let device = new.parent.map(|above| root_of(above).data().source.device);
+        let other = device.is_some_and(|device| device != source.device);
+        let stays_out = other && self.run.options.one_file_system;
+        if !stays_out && self.run.is_written(source.identity()) {
             let why = "it is a directory that this copy writes into";
             return Err(CopyError::cannot("copy", &paths().0, why));
         }
@@ -215,8 +218,6 @@ impl<'r> Worker<'r> {
         }
         let gives_acl =
             if target.is_new { parent_home.gives_acl } else { self.run.rules.gives_acl(&to) };
-        let device = new.parent.map(|above| root_of(above).data().source.device);
-        let other = device.is_some_and(|device| device != source.device);
         let dir = CopyDir {
             id: self.held.next.fetch_add(1, Ordering::Relaxed),
             source,
@@ -224,7 +225,7 @@ impl<'r> Worker<'r> {
             shown: AtomicBool::new(false),
             hidden: target.is_hidden,
             bytes: AtomicU64::new(0),
-            empty: other && self.run.options.one_file_system,
+            empty: stays_out,
             home: Home { device: own.device, group: own.group, gives_acl },
             made: Made {
                 mode,
@@ -399,7 +400,7 @@ impl<'r> Worker<'r> {
         {
             return Ok(dir);
         }
-        Dir::open(if parent.as_os_str().is_empty() { Path::new(".") } else { parent })
+        Dir::open_to_reach(if parent.as_os_str().is_empty() { Path::new(".") } else { parent })
     }
 
     fn along(&mut self, way: &Way<'_>, at: At<'_>, kind: Kind) -> Ended {

@@ -28,7 +28,8 @@ pub(crate) struct Verified {
     pub(crate) bytes: AtomicU64,
     /// Of these, bytes that devices gave.
     pub(crate) device_bytes: AtomicU64,
-    /// Files that were to be read from the device and cannot be: they live in memory.
+    /// Files that were to be read from the device and of which that is not known: they live in memory,
+    /// or nobody counts.
     pub(crate) not_from_device: AtomicU64,
 }
 
@@ -63,7 +64,9 @@ pub(crate) fn check(
     seen.files.fetch_add(1, Ordering::Relaxed);
     seen.bytes.fetch_add(bytes, Ordering::Relaxed);
     seen.device_bytes.fetch_add(device_bytes.min(bytes), Ordering::Relaxed);
-    if from_device && bytes > 0 && !reading.from_device {
+    // Where the kernel counts nothing there is no evidence either; a hole has no bytes to give.
+    let evident = || device_bytes > 0 || attr::of_file(new).is_ok_and(|new| new.blocks_512 == 0);
+    if from_device && bytes > 0 && !(reading.from_device && evident()) {
         seen.not_from_device.fetch_add(1, Ordering::Relaxed);
     }
     Ok(())

@@ -161,6 +161,19 @@ impl Dir {
         again(|| call("open", || Ok(rustix::fs::open(path, flags, Mode::empty())?))).map(Self)
     }
 
+    /// Opens a directory to reach by name what is in it, as a path does: also one that this user may
+    /// not list. Such a one can neither be listed nor synced.
+    pub fn open_to_reach(path: &Path) -> io::Result<Self> {
+        match Self::open(path) {
+            Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {
+                let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+                again(|| call("open", || Ok(rustix::fs::open(path, flags, Mode::empty())?)))
+                    .map(Self)
+            }
+            opened => opened,
+        }
+    }
+
     /// Opens the child directory `name` as it lies. A symbolic link of that name is refused unless
     /// `follow`. With `quiet` the time of the last access stays as it is, where the owner or root
     /// asks; others are answered as if they had not asked for that.

@@ -13,6 +13,7 @@ use std::sync::atomic::AtomicBool;
 
 /// Copies files and trees: whole or not at all, fast, and says what it did.
 #[derive(Debug, Args)]
+#[command(args_override_self = true)]
 #[command(after_help = "\
 A target is at any moment absent, the old one, or complete: files appear when they are whole, new
 directories when everything in them is. A file that is replaced is replaced at once; its other hard
@@ -42,15 +43,16 @@ pub(crate) struct CpArgs {
     pub(crate) archive: bool,
 
     /// Leave files that are there as they are
-    #[arg(short, long, conflicts_with_all = ["update", "interactive"])]
+    #[arg(short, long, overrides_with = "interactive")]
     pub(crate) no_clobber: bool,
 
-    /// Replace only files that are older than their source
-    #[arg(short, long)]
-    pub(crate) update: bool,
+    /// Replace only files that are older than their source; or all, or none
+    #[arg(short, long, value_name = "WHICH", num_args = 0..=1, require_equals = true,
+          default_missing_value = "older")]
+    pub(crate) update: Option<String>,
 
     /// Ask before a file is replaced
-    #[arg(short, long, conflicts_with = "update")]
+    #[arg(short, long, overrides_with = "no_clobber")]
     pub(crate) interactive: bool,
 
     /// Print each name when it is copied
@@ -94,7 +96,7 @@ pub(crate) struct CpArgs {
           default_missing_value = "mode,ownership,timestamps")]
     pub(crate) preserve: Vec<String>,
 
-    /// Do not keep these
+    /// Do not keep these; without mode, new files get the permissions of any new file
     #[arg(long, value_name = "LIST")]
     pub(crate) no_preserve: Vec<String>,
 
@@ -187,12 +189,6 @@ impl CpArgs {
         } else {
             Follow::Always
         };
-        let existing = match (self.no_clobber, self.update, self.interactive) {
-            (true, ..) => Existing::Keep,
-            (_, true, _) => Existing::Update,
-            (.., true) => Existing::Ask,
-            _ => Existing::Replace,
-        };
         let verify = match self.verify.as_deref() {
             None | Some("none") => Verify::None,
             Some("in-flight") => Verify::InFlight,
@@ -200,20 +196,27 @@ impl CpArgs {
             Some("device") => Verify::Device,
             Some(other) => return Err(no_word("--verify", other, "in-flight, cache or device")),
         };
+        let (keep, plain_mode) = self.keep()?;
+        let (mode, reflink) = (self.mode()?, when("--reflink", &self.reflink)?);
+        if let (Some(mode), When::Always) = (mode.filter(|mode| *mode != Mode::Reflink), reflink) {
+            let why = format!("--mode {mode} and --reflink=always exclude each other; give one");
+            return Err(Failure::usage(why));
+        }
         Ok(Options {
             recursive,
             follow,
-            keep: self.keep()?,
-            existing,
+            keep,
+            plain_mode,
+            existing: self.existing()?,
             durable: match self.durable.as_str() {
                 "none" => Durable::None,
                 "file" => Durable::File,
                 "full" => Durable::Full,
                 other => return Err(no_word("--durable", other, "none, file or full")),
             },
-            reflink: when("--reflink", &self.reflink)?,
+            reflink,
             sparse: when("--sparse", &self.sparse)?,
-            mode: self.mode()?,
+            mode,
             tuning: Tuning::default(),
             verify,
             hash: match self.hash.as_str() {
@@ -225,6 +228,19 @@ impl CpArgs {
             resume: self.resume,
             threads: self.threads()?,
             cancel,
+        })
+    }
+
+    /// As with cp, -n takes the place of -u, and -i asks about what -u leaves.
+    fn existing(&self) -> Result<Existing, Failure> {
+        Ok(match (self.update.as_deref(), self.interactive) {
+            _ if self.no_clobber => Existing::Keep,
+            (Some("none"), _) => Existing::Keep,
+            (Some("older"), true) => Existing::UpdateAsk,
+            (Some("older"), false) => Existing::Update,
+            (None | Some("all"), true) => Existing::Ask,
+            (None | Some("all"), false) => Existing::Replace,
+            (Some(other), _) => return Err(no_word("--update", other, "older, all or none")),
         })
     }
 
@@ -248,14 +264,19 @@ impl CpArgs {
         count.map(Some).ok_or_else(|| no_word("--threads", &self.threads, "1 to 256, or auto"))
     }
 
-    fn keep(&self) -> Result<Keep, Failure> {
+    /// What is kept, and whether permissions were said not to be.
+    fn keep(&self) -> Result<(Keep, bool), Failure> {
         let mut keep = if self.archive { Keep::ALL } else { Keep::default() };
         if self.p {
             Keep { mode: true, owner: true, times: true, ..keep }.clone_into(&mut keep);
         }
         keep.links |= self.d;
-        for (lists, value) in [(&self.preserve, true), (&self.no_preserve, false)] {
+        let mut plain_mode = false;
+        for (flag, lists, value) in
+            [("--preserve", &self.preserve, true), ("--no-preserve", &self.no_preserve, false)]
+        {
             for word in lists.iter().flat_map(|list| list.split(',')) {
+                plain_mode |= !value && matches!(word, "mode" | "all");
                 match word {
                     "mode" => keep.mode = value,
                     "ownership" => keep.owner = value,
@@ -266,12 +287,12 @@ impl CpArgs {
                     "all" => keep = if value { Keep::ALL } else { Keep::default() },
                     other => {
                         let words = "mode, ownership, timestamps, links, xattr or all";
-                        return Err(no_word("--preserve", other, words));
+                        return Err(no_word(flag, other, words));
                     }
                 }
             }
         }
-        Ok(keep)
+        Ok((keep, plain_mode))
     }
 }
 

@@ -64,6 +64,7 @@ fn text(explained: &Explained, width: usize) -> String {
         ("shares blocks", facts.reflink.map_or("not tried", yes).to_owned()),
         ("past the cache, source", direct(facts.direct_source_bytes)),
         ("past the cache, target", direct(facts.direct_target_bytes)),
+        ("io_uring", yes(facts.ring).to_owned()),
         ("RWF_DONTCACHE", yes(facts.uncached).to_owned()),
         ("target in memory", yes(facts.target_in_memory).to_owned()),
         ("one disk that turns", yes(facts.same_spindle).to_owned()),

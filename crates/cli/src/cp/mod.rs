@@ -94,23 +94,29 @@ fn tell_end(args: &CpArgs, report: &Report) {
 /// How sure it is that the copies are right, with the evidence.
 fn verified(report: &Report) -> String {
     let seen = &report.evidence;
-    let (files, bytes) = (format_count(seen.files), format_size(seen.bytes));
     let word = report.verified_word();
-    match report.verify {
-        Verify::None | Verify::InFlight => {
-            format!("{word}: the bytes were hashed on their way and the copies not read again")
-        }
-        _ => {
-            let device = format_size(seen.device_bytes);
-            let mut text = format!(
-                "{word}: {files} files, {bytes} read again, {device} of it from the device"
-            );
-            if seen.not_from_device > 0 {
-                text += &format!("; {} live in memory", format_count(seen.not_from_device));
-            }
-            text
-        }
+    if matches!(report.verify, Verify::None | Verify::InFlight) {
+        return format!("{word}: the bytes were hashed on their way and the copies not read again");
     }
+    let files =
+        |n: u64| if n == 1 { "1 file".to_owned() } else { format!("{} files", format_count(n)) };
+    if seen.files == 0 {
+        return format!("{word}: no file was read again");
+    }
+    let (bytes, device) = (format_size(seen.bytes), format_size(seen.device_bytes));
+    let mut text = format!(
+        "{word}: {}, {bytes} read again, {device} of it from the device",
+        files(seen.files)
+    );
+    if seen.not_from_device > 0 {
+        let unknown = files(seen.not_from_device);
+        text += &format!("; that a device gave the bytes is not known of {unknown}");
+    }
+    if report.counts.resumed > 0 {
+        let earlier = files(report.counts.resumed);
+        text += &format!("; {earlier} of an earlier copy not read again");
+    }
+    text
 }
 
 /// What `--json` prints.

@@ -3,7 +3,8 @@
 use crate::{cp, ioloom, names, place, said};
 use std::fs;
 use std::io::Write;
-use std::process::Stdio;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
 
 #[test]
 fn a_tree_goes_where_cp_would_put_it() {
@@ -94,6 +95,55 @@ fn the_document_and_the_explanation_tell_what_was_done() {
     assert_eq!(names(dir.path()), ["file", "x"]);
 }
 
+/// Copies as a plain user; the program is put beside what is copied, where everybody can reach it.
+fn plain(dir: &Path, is_root: bool, args: &[&str]) -> Output {
+    use std::os::unix::process::CommandExt;
+    let program = dir.join("ioloom");
+    if !program.exists() {
+        fs::copy(env!("CARGO_BIN_EXE_ioloom"), &program).unwrap();
+    }
+    let mut command = Command::new(&program);
+    if is_root {
+        command.uid(65534).gid(65534);
+    }
+    command.current_dir(dir).arg("cp").args(args).output().unwrap()
+}
+
+/// Homes of others and drop boxes may be passed and not listed.
+#[test]
+fn a_plain_user_copies_from_and_to_where_they_may_not_look() {
+    use std::os::unix::fs::{PermissionsExt, chown};
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name);
+    let allow = |name: &str, mode: u32| {
+        fs::set_permissions(at(name), fs::Permissions::from_mode(mode)).unwrap();
+    };
+    allow("", 0o777);
+    fs::create_dir_all(at("home/tree")).unwrap();
+    fs::create_dir(at("drop")).unwrap();
+    fs::write(at("home/file"), "text").unwrap();
+    fs::write(at("home/tree/inner"), "text").unwrap();
+    let is_root = chown(at("home/file"), Some(0), Some(0)).is_ok();
+    allow("home", 0o311);
+    allow("drop", 0o333);
+    for (args, file) in [
+        (&["home/file", "mine"][..], "mine"),
+        (&["-r", "home/tree", "tree"], "tree/inner"),
+        (&["home/file", "drop"], "drop/file"),
+        (&["home/file", "drop/named"], "drop/named"),
+        (&["home/file", "drop/named"], "drop/named"),
+        (&["-r", "home/tree", "drop"], "drop/tree/inner"),
+    ] {
+        let output = plain(dir.path(), is_root, args);
+        assert!(output.status.success(), "{args:?}: {}", said(&output));
+        assert_eq!(fs::read(at(file)).unwrap(), b"text", "{args:?}");
+    }
+    let output = plain(dir.path(), is_root, &["--durable", "file", "home/file", "drop/safe"]);
+    assert!(said(&output).contains("drop: Permission denied"), "{}", said(&output));
+    allow("home", 0o755);
+    allow("drop", 0o755);
+}
+
 #[test]
 fn a_plain_user_meets_one_error_and_keeps_what_was_there() {
     use std::os::unix::fs::{PermissionsExt, chown};
@@ -108,18 +158,98 @@ fn a_plain_user_meets_one_error_and_keeps_what_was_there() {
     fs::set_permissions(at("from/closed"), fs::Permissions::from_mode(0o000)).unwrap();
     fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o777)).unwrap();
     fs::set_permissions(at("to"), fs::Permissions::from_mode(0o777)).unwrap();
-    let program = at("ioloom");
-    fs::copy(env!("CARGO_BIN_EXE_ioloom"), &program).unwrap();
-    let mut command = std::process::Command::new(&program);
     let is_root = chown(at("from/closed"), Some(0), Some(0)).is_ok();
-    if is_root {
-        use std::os::unix::process::CommandExt;
-        command.uid(65534).gid(65534);
-    }
-    let output =
-        command.current_dir(dir.path()).args(["cp", "-rT", "from", "to"]).output().unwrap();
+    let output = plain(dir.path(), is_root, &["-rT", "from", "to"]);
     assert_eq!(output.status.code(), Some(1), "{}", said(&output));
     assert!(said(&output).contains("from/closed: Permission denied"), "{}", said(&output));
     assert_eq!(fs::read(at("to/closed")).unwrap(), b"to");
     assert_eq!(fs::read(at("to/open")).unwrap(), b"from");
+}
+
+#[test]
+fn flags_are_given_twice_and_undo_each_other_as_with_cp() {
+    let dir = place();
+    let at = |name: &str| dir.path().join(name);
+    fs::write(at("new"), "new").unwrap();
+    let minute = std::time::Duration::from_secs(60);
+    let earlier = std::time::SystemTime::now() - minute;
+    // The arguments, whether the older file goes, and whether somebody is asked.
+    let ways: [(&[&str], bool, bool); 13] = [
+        (&["-v", "-v", "-f", "-f"], true, false),
+        (&["-rR", "-p", "-p"], true, false),
+        (&["--reflink=auto", "--reflink=never", "--sparse", "never", "--sparse=auto"], true, false),
+        (&["-n"], false, false),
+        (&["-i", "-n"], false, false),
+        (&["-n", "-i"], false, true),
+        (&["-iu"], false, true),
+        (&["-uv"], true, false),
+        (&["-nu"], false, false),
+        (&["--update"], true, false),
+        (&["--update=older"], true, false),
+        (&["--update=none"], false, false),
+        (&["--update=all"], true, false),
+    ];
+    for (args, goes, asks) in ways {
+        fs::write(at("old"), "old").unwrap();
+        let old = fs::File::options().write(true).open(at("old")).unwrap();
+        old.set_modified(earlier).unwrap();
+        let args = [args, &["new", "old"]].concat();
+        let mut command = ioloom();
+        command.current_dir(dir.path()).arg("cp").args(&args).stdin(Stdio::null());
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{args:?}: {}", said(&output));
+        assert_eq!(fs::read(at("old")).unwrap() == b"new", goes, "{args:?}");
+        assert_eq!(said(&output).contains("replace 'old'?"), asks, "{args:?}: {}", said(&output));
+    }
+    for (args, word) in [
+        (["--update=some", "new", "x"], "older, all or none"),
+        (["--no-preserve=some", "new", "x"], "no value of --no-preserve"),
+    ] {
+        let output = cp(dir.path(), &args);
+        assert_eq!(output.status.code(), Some(2), "{args:?}: {}", said(&output));
+        assert!(said(&output).contains(word), "{args:?}: {}", said(&output));
+    }
+    let output = cp(dir.path(), &["--mode", "range", "--reflink=always", "new", "x"]);
+    assert!(said(&output).contains("exclude each other"), "{}", said(&output));
+    assert_eq!((output.status.code(), at("x").exists()), (Some(2), false));
+}
+
+#[test]
+fn a_copy_without_the_permissions_of_its_source_can_be_written() {
+    use std::os::unix::fs::PermissionsExt;
+    let dir = place();
+    let at = |name: &str| dir.path().join(name);
+    fs::write(at("from"), "text").unwrap();
+    fs::set_permissions(at("from"), fs::Permissions::from_mode(0o555)).unwrap();
+    fs::write(at("any"), "").unwrap();
+    let mode = |name: &str| fs::metadata(at(name)).unwrap().permissions().mode() & 0o7777;
+    for (number, flags) in [
+        &["--no-preserve=mode"][..],
+        &["-a", "--no-preserve=mode,ownership"],
+        &["--no-preserve", "all"],
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let to = format!("to-{number}");
+        let output = cp(dir.path(), &[flags, &["from", &to]].concat());
+        assert!(output.status.success(), "{flags:?}: {}", said(&output));
+        assert_eq!(mode(&to), mode("any"), "{flags:?}");
+    }
+    let output = cp(dir.path(), &["--preserve=mode", "--preserve=timestamps", "from", "kept"]);
+    assert!(output.status.success(), "{}", said(&output));
+    let changed = |name: &str| fs::metadata(at(name)).unwrap().modified().unwrap();
+    assert_eq!((mode("kept"), changed("kept")), (0o555, changed("from")), "both lists count");
+    assert!(cp(dir.path(), &["from", "to"]).status.success());
+    assert_eq!(mode("to") & 0o700, 0o500, "less the umask, as ever");
+}
+
+#[test]
+fn what_was_read_again_is_told_in_files_and_bytes() {
+    let dir = place();
+    fs::write(dir.path().join("file"), "abc").unwrap();
+    let output = cp(dir.path(), &["--verify", "cache", "file", "x"]);
+    assert!(said(&output).contains("verified-cache: 1 file, 3 B read again"), "{}", said(&output));
+    let output = cp(dir.path(), &["-n", "--verify", "cache", "file", "x"]);
+    assert!(said(&output).contains("not verified: no file was read again"), "{}", said(&output));
 }

@@ -26,9 +26,10 @@ pub(super) const ALIGN: u64 = 4096;
 /// Ranges below this are not worth a ring.
 const PAYS_BYTES_MIN: u64 = 1 << 20;
 
-/// Whether a range is worth it and begins where it must.
-pub(super) fn pays(range: &Range<u64>) -> bool {
-    range.end - range.start >= PAYS_BYTES_MIN && range.start.is_multiple_of(ALIGN)
+/// Whether a range is worth it, or is to go this way in any case, and begins where it must.
+pub(super) fn pays(range: &Range<u64>, pinned: bool) -> bool {
+    let worth_it = pinned || range.end - range.start >= PAYS_BYTES_MIN;
+    worth_it && range.start.is_multiple_of(ALIGN)
 }
 
 /// Moves a range.
@@ -109,8 +110,9 @@ impl<'a> Pipeline<'a> {
         range: Range<u64>,
         hasher: Option<&'a mut Hasher>,
     ) -> Result<Self, Trouble> {
-        let block = (job.plan.block_bytes as usize).next_multiple_of(ALIGN as usize);
-        let blocks = (range.end - range.start).div_ceil(block as u64);
+        let bytes = range.end - range.start;
+        let block = u64::from(job.plan.block_bytes).min(bytes).next_multiple_of(ALIGN) as usize;
+        let blocks = bytes.div_ceil(block as u64);
         let depth = u64::from(job.plan.depth.max(1)).min(blocks) as usize;
         let ring = Ring::new(depth as u32).map_err(Trouble::Unsupported)?;
         let slot = |_| {

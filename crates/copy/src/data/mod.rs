@@ -80,6 +80,8 @@ pub(crate) struct Job<'a> {
     pub(crate) punch_zeros: bool,
     /// Space is reserved before the first byte.
     pub(crate) reserve: bool,
+    /// The plan's way is gone also where another one is cheaper.
+    pub(crate) pinned: bool,
     pub(crate) plan: Plan,
     pub(crate) flow: Flow<'a>,
 }
@@ -165,7 +167,9 @@ fn range(
 ) -> Result<(), Trouble> {
     match job.plan.mode {
         Mode::Range => blocks::by_kernel(job, range),
-        Mode::Direct if direct::pays(&range) => direct::past_the_cache(job, range, hasher),
+        Mode::Direct if direct::pays(&range, job.pinned) => {
+            direct::past_the_cache(job, range, hasher)
+        }
         Mode::Mmap => blocks::from_map(job, range, hasher),
         Mode::Buffered | Mode::Uncached | Mode::Direct | Mode::Reflink => {
             if job.plan.threads > 1 && hasher.is_none() {

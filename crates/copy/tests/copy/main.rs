@@ -2,6 +2,7 @@
 
 #![allow(clippy::print_stdout, reason = "tests say what they skip")]
 
+mod asked;
 mod corrupted;
 mod place;
 mod promises;

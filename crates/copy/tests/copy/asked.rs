@@ -1,0 +1,271 @@
+//! What is asked for is done as asked, or refused with a reason; never in another way without a word.
+
+use crate::place::Place;
+use ioloom_copy::{
+    CopyError, Existing, Follow, Keep, Mode, Options, Progress, Report, Silent, Target, Verify,
+    Watcher, When, copy,
+};
+use ioloom_sys::cache;
+use std::fs::{self, File};
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
+use std::path::Path;
+use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, SystemTime};
+
+fn one(from: &Path, to: &Path, options: &Options) -> Report {
+    let target = Target::As(to.to_owned());
+    copy(&[from.to_owned()], &target, options, &Silent, &Progress::default()).unwrap()
+}
+
+fn told(report: &Report) -> String {
+    report.errors.iter().map(CopyError::to_string).collect::<Vec<_>>().join("\n")
+}
+
+fn with(mode: Mode) -> Options {
+    Options { mode: Some(mode), ..Options::default() }
+}
+
+fn noise(bytes: usize) -> Vec<u8> {
+    let mut state = 7u64;
+    let next = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (state >> 33) as u8
+    };
+    std::iter::repeat_with(next).take(bytes).collect()
+}
+
+#[test]
+fn what_is_small_goes_past_the_cache_too_when_that_is_asked() {
+    let place = Place::disk();
+    let (from, to) = (place.path().join("from"), place.path().join("to"));
+    for bytes in [4096, 100_001, 8 << 20] {
+        fs::write(&from, noise(bytes)).unwrap();
+        let report = one(&from, &to, &with(Mode::Direct));
+        if report.errors_count > 0 {
+            assert!(report.errors[0].is_refused(), "{}", told(&report));
+            return println!("skipped: {}", told(&report));
+        }
+        // Before the comparison reads it.
+        let state = cache::state(File::open(&to).unwrap(), 0, 0).unwrap();
+        // Cutting the padded end makes the kernel fill the rest of one page with zeros, in memory.
+        let most = u64::from(bytes % 4096 != 0);
+        assert!(state.is_none_or(|state| state.resident <= most), "{bytes}: {state:?}");
+        assert!(fs::read(&to).unwrap() == noise(bytes), "{bytes}");
+        fs::remove_file(&to).unwrap();
+    }
+}
+
+#[test]
+fn a_source_that_tells_no_size_is_never_copied_as_nothing() {
+    let place = Place::disk();
+    let (empty, to) = (place.path().join("empty"), place.path().join("to"));
+    fs::write(&empty, "").unwrap();
+    for mode in [Mode::Reflink, Mode::Range, Mode::Buffered, Mode::Uncached, Mode::Direct] {
+        let report = one(Path::new("/proc/version"), &to, &with(mode));
+        if report.errors_count == 0 {
+            let content = fs::read("/proc/version").unwrap();
+            assert_eq!(fs::read(&to).unwrap(), content, "{mode}");
+            fs::remove_file(&to).unwrap();
+        } else {
+            assert!(report.errors[0].is_refused(), "{mode}: {}", told(&report));
+            assert!(!to.exists(), "{mode}");
+        }
+        // What holds nothing goes every way.
+        let report = one(&empty, &to, &with(mode));
+        assert_eq!((report.errors_count, report.counts.files), (0, 1), "{mode}: {}", told(&report));
+        assert_eq!(fs::read(&to).unwrap(), b"", "{mode}");
+        fs::remove_file(&to).unwrap();
+    }
+}
+
+#[test]
+fn sharing_that_was_asked_for_is_never_left_out() {
+    let place = Place::disk();
+    let (from, to) = (place.path().join("from"), place.path().join("to"));
+    let always = Options { reflink: When::Always, ..Options::default() };
+    let pinned = Options { mode: Some(Mode::Reflink), ..Options::default() };
+    for bytes in [5, 1 << 20] {
+        fs::write(&from, noise(bytes)).unwrap();
+        for base in [&always, &pinned] {
+            for (options, word) in [
+                (Options { verify: Verify::Cache, ..base.clone() }, "nothing is hashed"),
+                (Options { sparse: When::Always, ..base.clone() }, "no zeros are found"),
+            ] {
+                let report = one(&from, &to, &options);
+                assert_eq!(report.errors_count, 1, "{options:?}");
+                assert!(report.errors[0].is_refused(), "{}", told(&report));
+                assert!(told(&report).contains(word), "{}", told(&report));
+                assert!(!to.exists());
+            }
+            let report = one(&from, &to, base);
+            if report.errors_count > 0 {
+                assert!(report.errors[0].is_refused(), "{}", told(&report));
+                assert!(told(&report).contains("does not share blocks"), "{}", told(&report));
+            } else {
+                assert_eq!(report.modes, [(Mode::Reflink, 1)]);
+                fs::remove_file(&to).unwrap();
+            }
+        }
+    }
+    let Some(memory) = Place::memory() else { return };
+    let report = one(&from, &memory.path().join("to"), &always);
+    assert!(told(&report).contains("different file systems"), "{}", told(&report));
+}
+
+#[test]
+fn holes_are_filled_also_where_blocks_could_be_shared() {
+    let Some(place) = Place::mounted("xfs", 320) else { return };
+    let (from, to) = (place.path().join("from"), place.path().join("to"));
+    let source = File::create(&from).unwrap();
+    source.set_len(2 << 20).unwrap();
+    source.write_all_at(b"some", 1 << 20).unwrap();
+    source.sync_all().unwrap();
+    let never = Options { sparse: When::Never, ..Options::default() };
+    let report = one(&from, &to, &never);
+    assert_eq!((report.errors_count, report.modes), (0, vec![(Mode::Buffered, 1)]));
+    File::open(&to).unwrap().sync_all().unwrap();
+    assert!(fs::metadata(&to).unwrap().blocks() * 512 >= 2 << 20);
+    let always = Options { reflink: When::Always, ..never };
+    assert!(told(&one(&from, &to, &always)).contains("holes of its source"));
+}
+
+#[test]
+fn permissions_that_are_not_to_be_kept_are_those_of_anything_new() {
+    let place = Place::disk();
+    let at = |name: &str| place.path().join(name);
+    let mode = |name: &str| fs::metadata(at(name)).unwrap().mode() & 0o7777;
+    fs::create_dir_all(at("from/dir")).unwrap();
+    fs::write(at("from/dir/file"), "text").unwrap();
+    fs::write(at("from/run"), "text").unwrap();
+    for (name, bits) in [("from/dir/file", 0o400), ("from/run", 0o555), ("from/dir", 0o500)] {
+        fs::set_permissions(at(name), fs::Permissions::from_mode(bits)).unwrap();
+    }
+    fs::write(at("file"), "").unwrap();
+    fs::create_dir(at("dir")).unwrap();
+    let all_but = Keep { mode: false, owner: false, ..Keep::ALL };
+    for keep in [Keep::default(), all_but] {
+        let options = Options { recursive: true, keep, plain_mode: true, ..Options::default() };
+        let report = one(&at("from"), &at("to"), &options);
+        assert_eq!(report.errors_count, 0, "{}", told(&report));
+        assert_eq!((mode("to/dir/file"), mode("to/run")), (mode("file"), mode("file")));
+        assert_eq!(mode("to/dir"), mode("dir"));
+        fs::remove_dir_all(at("to")).unwrap();
+    }
+    fs::set_permissions(at("from/dir"), fs::Permissions::from_mode(0o700)).unwrap();
+}
+
+/// Counts questions and says yes.
+#[derive(Default)]
+struct Asked(AtomicU32);
+
+impl Watcher for Asked {
+    fn may_replace(&self, _: &Path) -> bool {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        true
+    }
+}
+
+#[test]
+fn nobody_is_asked_about_what_stays_anyway() {
+    let place = Place::disk();
+    let (from, to) = (place.path().join("from"), place.path().join("to"));
+    let options = Options { existing: Existing::UpdateAsk, ..Options::default() };
+    for (later, replaced) in [(false, 0), (true, 1)] {
+        fs::write(&from, "new").unwrap();
+        fs::write(&to, "old").unwrap();
+        let by = if later { Duration::from_secs(60) } else { Duration::ZERO };
+        let time = SystemTime::now();
+        File::options().write(true).open(&from).unwrap().set_modified(time + by).unwrap();
+        File::options().write(true).open(&to).unwrap().set_modified(time).unwrap();
+        let asked = Asked::default();
+        let target = Target::As(to.clone());
+        let report =
+            copy(std::slice::from_ref(&from), &target, &options, &asked, &Progress::default())
+                .unwrap();
+        assert_eq!(report.counts.files, replaced, "{}", told(&report));
+        assert_eq!(u64::from(asked.0.into_inner()), replaced);
+    }
+}
+
+#[test]
+fn what_was_not_read_again_is_not_called_verified() {
+    let place = Place::disk();
+    let (from, to) = (place.path().join("from"), place.path().join("to"));
+    fs::write(&from, "new").unwrap();
+    fs::write(&to, "old").unwrap();
+    for verify in [Verify::Cache, Verify::Device] {
+        let options = Options { existing: Existing::Keep, verify, ..Options::default() };
+        let report = one(&from, &to, &options);
+        assert_eq!((report.counts.skipped, report.verified_word()), (1, "not verified"));
+    }
+}
+
+/// What is mounted here until this goes.
+struct Mounted<'a>(&'a Path);
+
+impl Drop for Mounted<'_> {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg(self.0).status();
+    }
+}
+
+/// As a system is copied to the disk that is mounted in it.
+#[test]
+fn a_file_system_is_copied_to_another_one_that_is_mounted_in_it() {
+    let place = Place::disk();
+    let at = |name: &str| place.path().join(name);
+    fs::create_dir_all(at("system/other")).unwrap();
+    fs::write(at("system/file"), "text").unwrap();
+    let other = at("system/other");
+    let mount = Command::new("mount").args(["-t", "tmpfs", "none"]).arg(&other).output().unwrap();
+    if !mount.status.success() {
+        return println!("skipped: mount: {}", String::from_utf8_lossy(&mount.stderr).trim());
+    }
+    let _mounted = Mounted(&other);
+    let options = Options {
+        recursive: true,
+        follow: Follow::Never,
+        keep: Keep::ALL,
+        one_file_system: true,
+        ..Options::default()
+    };
+    for from in [at("system"), at("system/.")] {
+        let report = one(&from, &other, &options);
+        assert_eq!(report.errors_count, 0, "{}", told(&report));
+        assert_eq!(fs::read(other.join("file")).unwrap(), b"text");
+        let inner = fs::read_dir(other.join("other")).unwrap();
+        assert_eq!(inner.count(), 0, "the place to mount on, and nothing in it");
+    }
+    let both = Options { one_file_system: false, ..options };
+    let report = one(&at("system"), &other, &both);
+    assert!(told(&report).contains("lies in it"), "{}", told(&report));
+}
+
+#[test]
+fn a_path_that_only_a_directory_can_have_is_no_file() {
+    let place = Place::disk();
+    let at = |name: &str| place.path().join(name);
+    fs::write(at("file"), "text").unwrap();
+    fs::create_dir(at("dir")).unwrap();
+    for (to, word) in [
+        ("new/", "there is no such directory"),
+        ("new/.", "there is no such directory"),
+        ("dir/", "it is a directory and the source is none"),
+        ("dir/.", "it is a directory and the source is none"),
+    ] {
+        let report = one(&at("file"), &at(to), &Options::default());
+        assert!(told(&report).contains(word), "{to}: {}", told(&report));
+    }
+    assert!(!at("new").exists());
+    // Where what a link leads to has no path, nobody is told to remove the link.
+    let (read, write) = std::io::pipe().unwrap();
+    std::os::unix::fs::symlink(
+        format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&write)),
+        at("out"),
+    )
+    .unwrap();
+    let report = one(&at("file"), &at("out"), &Options::default());
+    assert!(told(&report).contains("it leads to a pipe"), "{}", told(&report));
+    drop(read);
+}
