@@ -2,7 +2,7 @@
 
 use crate::out;
 use ioloom_model::units::{format_count, format_ns, format_size};
-use ioloom_observe::counters::{Field, Record, Sample, devices};
+use ioloom_observe::counters::{Field, Record, Sample, devices, memory};
 use std::fmt::Write;
 
 /// Columns of the head of a line.
@@ -104,13 +104,22 @@ impl Seen<'_> {
         let change =
             |field| Some(format!("{} to {}", pages(self.a.get(field)?), pages(self.b.get(field)?)));
         let (_, last) = self.record.memory_ends()?;
-        let kib = |field| Some(format_size(last.get(field)?.saturating_mul(1024)));
+        let levels = memory(last)?;
+        let kib = |kib: u64| format_size(kib.saturating_mul(1024));
         Some(format!(
-            "free {}, page cache {}; {} available of {}",
+            "free {}, page cache {}; at the end {} available of {}, {} used ({:.0} %), buffers {}, \
+             promised {} ({:.0} %), active {}, inactive {}",
             change(Field::Free)?,
             change(Field::FilePages)?,
-            kib(Field::MemAvailable)?,
-            kib(Field::MemTotal)?,
+            kib(levels.kbavail),
+            kib(last.get(Field::MemTotal)?),
+            kib(levels.kbmemused),
+            levels.memused_percent,
+            kib(levels.kbbuffers),
+            kib(levels.kbcommit),
+            levels.commit_percent,
+            kib(levels.kbactive),
+            kib(levels.kbinact),
         ))
     }
 

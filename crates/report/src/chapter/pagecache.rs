@@ -1,5 +1,6 @@
 //! The chapter of the page cache: the published speeds and shares beside this machine's, what is
-//! dirty over the time of a write, and why it is so.
+//! dirty over the time of a write, what goes first when memory is short, the settings with what they
+//! do, and why it is so.
 //!
 //! Files differ in size, so times stand as bytes per second and counters as shares of the file.
 
@@ -12,7 +13,7 @@ use crate::markup::Markup;
 use crate::page::parts;
 use crate::quantity::{Unit, percent};
 use crate::svg::lines;
-use ioloom_model::units::format_size;
+use ioloom_model::units::{format_ns, format_size};
 
 /// Bytes of the published file.
 const PUBLISHED_BYTES: f64 = (1u64 << 30) as f64;
@@ -62,15 +63,53 @@ const SHARES: [(&str, [&str; 3]); 5] = [
     ),
 ];
 
+/// Settings of the kernel, what they are in, and what they do.
+const SETTINGS: [(&str, &str, &str); 8] = [
+    (
+        "dirty_background_ratio",
+        " %",
+        "from this part of the available memory on the kernel writes changed pages by itself",
+    ),
+    ("dirty_background_bytes", " bytes", "the same in bytes; 0 while the ratio is in force"),
+    (
+        "dirty_ratio",
+        " %",
+        "more than this part of the available memory cannot be changed; writers are held back before, \
+         between the two limits",
+    ),
+    ("dirty_bytes", " bytes", "the same in bytes; 0 while the ratio is in force"),
+    (
+        "dirty_expire_centisecs",
+        " cs",
+        "a changed page of this age is written when the kernel looks next",
+    ),
+    ("dirty_writeback_centisecs", " cs", "how often the kernel looks; 0: never by itself"),
+    ("swappiness", "", "how gladly it takes memory of programs in place of pages of files"),
+    ("vfs_cache_pressure", "", "how gladly it takes names and inodes; 100: as gladly as pages"),
+];
+
 /// The chapter; empty without runs of ours.
 pub(super) fn chapter(input: &Input, groups: &[Group<'_>]) -> Markup {
     let mut m = Markup::new();
+    speeds(&mut m, input, groups);
+    reclaimed(&mut m, input, groups);
+    held_back(&mut m, input, groups);
+    left_alone(&mut m, input, groups);
+    settings(&mut m, input, groups);
+    if !m.as_str().is_empty() {
+        mechanism(&mut m);
+    }
+    m
+}
+
+/// What is dirty meanwhile, and speeds and shares beside the published ones.
+fn speeds(m: &mut Markup, input: &Input, groups: &[Group<'_>]) {
     let size = arm(groups, "read-twice", "block-128KiB")
         .or_else(|| arm(groups, "write-returned", "direct"))
         .and_then(|arm| arm.metric("extra.file_bytes", input.seed));
-    let Some(size) = size else { return m };
+    let Some(size) = size else { return };
     if let Some(figure) = dirty(groups) {
-        parts::figure(&mut m, &figure, |m| {
+        parts::figure(m, &figure, |m| {
             m.tag("b").text("What is dirty meanwhile.");
             m.text(
                 " Changed pages of the whole machine over the time of one run each: what a buffered \
@@ -81,7 +120,7 @@ pub(super) fn chapter(input: &Input, groups: &[Group<'_>]) -> Markup {
     m.tag("h3").text("Published and here");
     let here = format!("here, {}", format_size(size.median as u64));
     let columns = [("what", false), ("published, 1 GiB", true), (here.as_str(), true)];
-    parts::table(&mut m, "plain", &columns, |m| {
+    parts::table(m, "plain", &columns, |m| {
         for speed in &SPEEDS {
             speed_row(m, input, groups, speed);
         }
@@ -93,8 +132,177 @@ pub(super) fn chapter(input: &Input, groups: &[Group<'_>]) -> Markup {
         "Bytes per second, then shares of the file. Published times are single runs; ours are \
          medians. Counters of paging are those of the whole machine, other work included.",
     );
-    mechanism(&mut m);
-    m
+}
+
+/// The median of a number of an arm that ran.
+fn number(
+    input: &Input,
+    groups: &[Group<'_>],
+    experiment: &str,
+    name: &str,
+    metric: &str,
+) -> Option<f64> {
+    let arm = arm(groups, experiment, name).filter(|arm| !arm.runs.is_empty())?;
+    Some(arm.metric(&format!("extra.{metric}"), input.seed)?.median)
+}
+
+/// What goes first when memory is short, and what its user pays.
+fn reclaimed(m: &mut Markup, input: &Input, groups: &[Group<'_>]) {
+    const PLACE: (&str, &str) = ("reclaim", "limit-128MiB");
+    let Some(figure) = going(groups, PLACE) else { return };
+    m.tag("h3").text("When memory is short");
+    parts::figure(m, &figure, |m| {
+        m.tag("b").text("Clean pages go first.");
+        m.text(
+            " As many clean and changed pages of the same age in a group with little memory; then \
+             memory is taken step by step. What of either is still there, in one run.",
+        );
+    });
+    let of = |metric: &str| number(input, groups, PLACE.0, PLACE.1, metric);
+    let part = |gone: &str, all: &str| Some(percent(of(gone)? / of(all)?));
+    let told = |text: Option<String>| text.unwrap_or_else(|| "unknown".to_owned());
+    m.tag("p").text(&format!(
+        "When an eighth of what went was gone, {} of the clean pages were gone and {} of the changed \
+         ones; when half was, {} and {}: changed pages have to be written first, and once they are, age \
+         alone decides. Whoever used the clean file asked for nothing and pays: reading it again took \
+         {}, {} of it came from the device, and of {} the kernel knew that it had gone a short while ago \
+         (refaults). A step of taking memory took {}, the longest {}.",
+        told(part("clean_gone_at_eighth_bytes", "clean_before_bytes")),
+        told(part("changed_gone_at_eighth_bytes", "changed_before_bytes")),
+        told(part("clean_gone_at_half_bytes", "clean_before_bytes")),
+        told(part("changed_gone_at_half_bytes", "changed_before_bytes")),
+        told(of("again_ns").map(format_ns)),
+        told(part("again_device_bytes", "clean_before_bytes")),
+        told(part("refaulted_bytes", "clean_before_bytes")),
+        told(of("step_ns_p50").map(format_ns)),
+        told(of("step_ns_max").map(format_ns)),
+    ));
+}
+
+/// What is there of either kind over the memory that was taken.
+fn going(groups: &[Group<'_>], (experiment, name): (&str, &str)) -> Option<Figure> {
+    let run = arm(groups, experiment, name)?.typical()?;
+    let line = |name: &str| {
+        let curve = run.curves.get(&format!("{name} by memory taken"))?;
+        let step = curve.len().div_ceil(POINTS_MAX).max(1);
+        let point = |(taken, left): &(f64, f64)| exactly(*taken, *left);
+        let points: Vec<_> = curve.iter().step_by(step).map(point).collect();
+        (points.len() > 2).then(|| lines::Line { name: name.to_owned(), points })
+    };
+    let lines: Vec<_> = ["clean", "changed", "unwritten"].into_iter().filter_map(line).collect();
+    (!lines.is_empty()).then(|| {
+        Figure::Lines(lines::Lines {
+            title: "Pages that are left over the memory that was taken".to_owned(),
+            description: "Bytes of clean pages, of changed ones, and of those not yet written."
+                .to_owned(),
+            x_title: "memory taken".to_owned(),
+            x_unit: Unit::Bytes,
+            y_title: "still there".to_owned(),
+            y_unit: Unit::Bytes,
+            lines,
+            levels: Vec::new(),
+            plot_height: 240.0,
+        })
+    })
+}
+
+/// A point of one run.
+fn exactly(x: f64, y: f64) -> lines::Point {
+    let y = Estimate { values: Vec::new(), median: y, ends: None };
+    lines::Point { x, y, thin: None, note: String::new() }
+}
+
+/// What becomes of a writer that is faster than the device.
+fn held_back(m: &mut Markup, input: &Input, groups: &[Group<'_>]) {
+    let of = |name: &str, metric: &str| number(input, groups, "held-back", name, metric);
+    let told = |name: &str| {
+        Some(format!(
+            "{} for {}, the longest call {}, with {} unwritten at most and a limit of {}",
+            format_ns(of(name, "returned_ns")?),
+            format_size(of(name, "file_bytes")? as u64),
+            format_ns(of(name, "write_call_ns_max")?),
+            format_size(of(name, "unwritten_most_bytes")? as u64),
+            format_size(of(name, "dirty_limit_bytes")? as u64),
+        ))
+    };
+    let Some(usual) = told("as-it-is") else { return };
+    let little = told("limits-of-96-and-64-MiB").map_or_else(
+        || "with lower limits not run: settings are changed with --allow-sysctl alone".to_owned(),
+        |text| format!("with lower limits {text}"),
+    );
+    m.tag("p")
+        .text(&format!("A writer that is faster than the device: as it is {usual}; {little}."));
+}
+
+/// When pages are written that nobody asks for.
+fn left_alone(m: &mut Markup, input: &Input, groups: &[Group<'_>]) {
+    let of = |name: &str, metric: &str| number(input, groups, "left-alone", name, metric);
+    let (young, old) = (of("looks-1s-age-1s", "settled_ns"), of("looks-1s-age-5s", "settled_ns"));
+    let Some((young, old)) = young.zip(old) else { return };
+    let left = of("looks-never", "unwritten_end_bytes").zip(of("looks-never", "file_bytes"));
+    let never = left.map_or_else(
+        || "not run".to_owned(),
+        |(left, all)| format!("{} of it was unwritten after 4 s", percent(left / all)),
+    );
+    m.tag("p").text(&format!(
+        "A written file that nobody asks for, where the kernel looks each second: pages that may be 1 s \
+         old were on the device after {}, pages that may be 5 s old after {}. Where it never looks: \
+         {never}.",
+        format_ns(young),
+        format_ns(old),
+    ));
+}
+
+/// The settings: published, here, and what they do.
+fn settings(m: &mut Markup, input: &Input, groups: &[Group<'_>]) {
+    let of = |metric: &str| number(input, groups, "limits", "limits", metric);
+    if !SETTINGS.iter().any(|(name, ..)| of(name).is_some()) {
+        return;
+    }
+    let theirs = |name: &str| {
+        let table = input.published.get("002_sysctl")?;
+        let value = table.columns.iter().position(|column| column == "value")?;
+        let row = table.rows.iter().find(|row| row[0] == format!("vm.{name}"))?;
+        Some(row[value].clone())
+    };
+    m.tag("h3").text("The settings, and what they do");
+    let columns = [("vm.", false), ("published", true), ("here", true), ("what it does", false)];
+    parts::table(m, "plain", &columns, |m| {
+        for (name, unit, does) in &SETTINGS {
+            let told = |value: Option<String>| {
+                value.map_or_else(|| "–".to_owned(), |value| format!("{value}{unit}"))
+            };
+            m.tag("tr").body(|m| {
+                parts::words_cell(m, name);
+                m.tag("td").a("class", "r").text(&told(theirs(name)));
+                m.tag("td").a("class", "r").text(&told(of(name).map(|value| value.to_string())));
+                parts::words_cell(m, does);
+            });
+        }
+    });
+    let limit = |words: &str, short: &str| {
+        let bytes = format_size(of(&format!("{short}_bytes"))? as u64);
+        let total = of(&format!("{short}_over_ratio_of_total"));
+        let available = of(&format!("{short}_over_ratio_of_available"));
+        Some(match total.zip(available) {
+            Some((total, available)) => format!(
+                "{words} {bytes}, {total:.2} times its ratio of all memory and {available:.2} times \
+                 that of the available memory"
+            ),
+            None => format!("{words} {bytes}, given in bytes"),
+        })
+    };
+    let limits = [
+        limit("the kernel begins to write at", "background_limit"),
+        limit("no more is changed than", "dirty_limit"),
+    ];
+    let limits: Vec<String> = limits.into_iter().flatten().collect();
+    if !limits.is_empty() {
+        m.tag("p").a("class", "lead").text(&format!(
+            "What the kernel makes of them here: {}. cs are hundredths of a second.",
+            limits.join("; ")
+        ));
+    }
 }
 
 fn per_second(bytes: f64, ns: f64) -> String {
@@ -168,13 +376,7 @@ fn dirty(groups: &[Group<'_>]) -> Option<Figure> {
     let line = |(experiment, name): &(&str, &str)| {
         let curve = arm(groups, experiment, name)?.typical()?.curves.get("dirty")?;
         let step = curve.len().div_ceil(POINTS_MAX).max(1);
-        let exact = |median: f64| Estimate { values: Vec::new(), median, ends: None };
-        let point = |(seconds, bytes): &(f64, f64)| lines::Point {
-            x: seconds * 1e9,
-            y: exact(*bytes),
-            thin: None,
-            note: String::new(),
-        };
+        let point = |(seconds, bytes): &(f64, f64)| exactly(seconds * 1e9, *bytes);
         let points: Vec<_> = curve.iter().step_by(step).map(point).collect();
         (points.len() > 2).then(|| lines::Line { name: (*name).to_owned(), points })
     };

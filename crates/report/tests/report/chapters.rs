@@ -154,3 +154,87 @@ fn a_run_that_saw_wrong_bytes_stands_in_no_number() {
     assert_eq!((broken.not_done[0].0, broken.not_done[0].2), ("wrong bytes", 4));
     assert!(html(&input).contains("left out of every number"));
 }
+
+/// What a run of the play `limits` tells.
+const LIMITS: [(&str, f64); 8] = [
+    ("dirty_ratio", 20.0),
+    ("dirty_background_ratio", 10.0),
+    ("dirty_bytes", 0.0),
+    ("dirty_expire_centisecs", 3000.0),
+    ("dirty_limit_bytes", 4_294_967_296.0),
+    ("dirty_limit_over_ratio_of_total", 0.8),
+    ("dirty_limit_over_ratio_of_available", 1.0),
+    ("background_limit_bytes", 2_147_483_648.0),
+];
+
+#[test]
+fn the_settings_stand_beside_the_published_ones_with_what_they_do() {
+    let arms = "conditions = [\"as-is\"]\nmetric = \"dirty_limit_over_ratio_of_available\"\n\
+                arm = [{ name = \"limits\", plan = \"pagecache:limits\" }]";
+    let study = study("pagecache", "limits", arms);
+    let runs =
+        (0..3).map(|block| record(&study, "limits", "pagecache:limits", block, done(1, &LIMITS)));
+    let mut input = input(study.clone(), runs.collect());
+    let row = |name: &str, value: &str| vec![name.to_owned(), value.to_owned()];
+    let table = ioloom_report::Table {
+        title: String::new(),
+        columns: row("name", "value"),
+        rows: vec![row("vm.dirty_ratio", "40"), row("vm.dirty_writeback_centisecs", "500")],
+    };
+    input.published.insert("002_sysctl".to_owned(), table);
+    let page = html(&input);
+    for words in [
+        "The settings, and what they do",
+        "dirty_ratio",
+        ">40 %<",
+        ">20 %<",
+        ">500 cs<",
+        ">3000 cs<",
+        "a changed page of this age is written",
+        "no more is changed than 4.00 GiB, 0.80 times its ratio of all memory and 1.00 times",
+        "begins to write at 2.00 GiB, given in bytes",
+    ] {
+        assert!(page.contains(words), "{words}");
+    }
+}
+
+#[test]
+fn what_goes_first_is_drawn_and_its_price_is_told() {
+    let arms = "conditions = [\"as-is\"]\nmetric = \"again_ns\"\n\
+                arm = [{ name = \"limit-128MiB\", plan = \"pagecache:reclaim/limit=128MiB\" }]";
+    let study = study("pagecache", "reclaim", arms);
+    let run = |block| {
+        let numbers = [
+            ("clean_before_bytes", 48e6),
+            ("changed_before_bytes", 48e6),
+            ("clean_gone_at_eighth_bytes", 12e6),
+            ("changed_gone_at_eighth_bytes", 0.0),
+            ("clean_gone_at_half_bytes", 36e6),
+            ("changed_gone_at_half_bytes", 24e6),
+            ("again_ns", 20e6),
+            ("again_device_bytes", 48e6),
+            ("refaulted_bytes", 24e6),
+            ("step_ns_p50", 1e6),
+        ];
+        let mut outcome = done(50, &numbers);
+        if let Outcome::Done { measured } = &mut outcome {
+            let curve =
+                |from: f64| (0..9).map(|i| (f64::from(i) * 1e6, from - f64::from(i))).collect();
+            for (name, from) in [("clean", 48e6), ("changed", 48e6), ("unwritten", 20e6)] {
+                measured.curves.insert(format!("{name} by memory taken"), curve(from));
+            }
+        }
+        record(&study, "limit-128MiB", "pagecache:reclaim/limit=128MiB", block, outcome)
+    };
+    let page = html(&input(study.clone(), (0..3).map(run).collect()));
+    for words in [
+        "When memory is short",
+        "Clean pages go first.",
+        "Pages that are left over the memory that was taken",
+        "25 % of the clean pages were gone and 0.0 % of the changed",
+        "reading it again took 20.0 ms, 100 % of it came from the device, and of 50 %",
+        "the longest unknown",
+    ] {
+        assert!(page.contains(words), "{words}");
+    }
+}

@@ -7,6 +7,7 @@
 //! between the acts, so what belongs to an act is an exact difference and no interpolation; they are
 //! those of the whole machine, so other work on it is in them.
 
+mod again;
 mod limits;
 mod plan;
 mod read;
@@ -59,6 +60,7 @@ impl Subject for PageCache {
         }
         match play {
             Play::Write(write) => write::probe(write, dir),
+            Play::Again(again) => write::probe(again.one(), dir),
             Play::Reclaim(_) => LittleMemory::can(),
             Play::ReadTwice(_) | Play::Limits => Ok(()),
         }
@@ -72,6 +74,7 @@ impl Subject for PageCache {
         let played = Play::of(&order.plan).and_then(|play| match play {
             Play::ReadTwice(play) => read::play(order, play),
             Play::Write(play) => write::play(order, play),
+            Play::Again(play) => again::play(order, play),
             Play::Reclaim(play) => reclaim::play(order, play),
             Play::Limits => limits::play(),
         });
@@ -82,6 +85,7 @@ impl Subject for PageCache {
         let right = match Play::of(&order.plan) {
             Ok(Play::ReadTwice(_)) => measured.bytes == 2 * set.bytes_total,
             Ok(Play::Write(write)) => measured.bytes == write.bytes,
+            Ok(Play::Again(play)) => measured.bytes == play.runs as u64 * play.bytes,
             Ok(Play::Reclaim(play)) => measured.bytes == 2 * play.kind_bytes(),
             Ok(Play::Limits) | Err(_) => true,
         };

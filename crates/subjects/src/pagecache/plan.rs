@@ -7,11 +7,17 @@ use ioloom_sys::file::Writing;
 /// Largest block and file that a plan may ask for.
 const BLOCK_MAX: u64 = 64 << 20;
 const BYTES_MAX: u64 = 64 << 30;
+/// Files in a row at most, and their requests, as published.
+const RUNS_MAX: u64 = 1000;
+const AGAIN_BLOCK_BYTES: usize = 1 << 20;
 /// Limits of memory are multiples of this, so that each part of them is one of 1 MiB.
 const LIMIT_STEP: u64 = 16 << 20;
 /// What a slow disk moves and syncs: bytes per second, and seconds for a call.
 const SLOW_BYTES_PER_S: f64 = 20e6;
 const SLOW_SYNC_S: f64 = 0.02;
+/// Seconds that a file is left to the kernel, usually and at most.
+const WAIT_S: u32 = 8;
+const WAIT_MAX_S: u64 = 120;
 
 /// Reading one file twice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,6 +34,8 @@ pub(super) enum End {
     DataSync,
     /// It is removed at once.
     Removed,
+    /// It is left to the kernel for at most so many seconds.
+    Left(u32),
 }
 
 /// Writing one file.
@@ -37,6 +45,22 @@ pub(super) struct Write {
     pub(super) end: End,
     pub(super) block: usize,
     pub(super) bytes: u64,
+}
+
+/// Writing one file again and again, past the page cache.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Again {
+    pub(super) runs: usize,
+    /// Of each file.
+    pub(super) bytes: u64,
+}
+
+impl Again {
+    /// One of its files.
+    pub(super) fn one(self) -> Write {
+        let (how, end) = (Writing::Direct, End::Returned);
+        Write { how, end, block: AGAIN_BLOCK_BYTES, bytes: self.bytes }
+    }
 }
 
 /// Making memory short in a group of its own.
@@ -63,6 +87,7 @@ impl Reclaim {
 pub(super) enum Play {
     ReadTwice(ReadTwice),
     Write(Write),
+    Again(Again),
     Reclaim(Reclaim),
     Limits,
 }
@@ -73,8 +98,12 @@ const HOW: [(&str, Writing); 4] = [
     ("sync", Writing::Sync),
     ("dsync", Writing::DataSync),
 ];
-const END: [(&str, End); 3] =
-    [("returned", End::Returned), ("fdatasync", End::DataSync), ("rm", End::Removed)];
+const END: [(&str, End); 4] = [
+    ("returned", End::Returned),
+    ("fdatasync", End::DataSync),
+    ("rm", End::Removed),
+    ("left", End::Left(WAIT_S)),
+];
 
 impl Play {
     pub(super) fn of(plan: &AnyPlan) -> Result<Self, String> {
@@ -86,15 +115,33 @@ impl Play {
                 Ok(Self::ReadTwice(ReadTwice { block }))
             }
             "write" => {
-                own.only(&["how", "end", "block", "bytes"])?;
+                own.only(&["how", "end", "block", "bytes", "wait"])?;
                 let block = own.size("block", BLOCK_MAX)?.unwrap_or(1 << 20);
                 let all = own.size("bytes", BYTES_MAX)?.unwrap_or(256 << 20);
                 if !all.is_multiple_of(block) {
                     return Err(format!("{plan}: bytes must be a multiple of block"));
                 }
                 let how = own.word("how", Writing::Buffered, &HOW)?;
-                let end = own.word("end", End::Returned, &END)?;
+                let end =
+                    match (own.word("end", End::Returned, &END)?, own.count("wait", WAIT_MAX_S)?) {
+                        (End::Left(_), Some(seconds)) => End::Left(seconds as u32),
+                        (_, Some(_)) => {
+                            return Err(format!(
+                                "{plan}: wait is for files that are left: end=left"
+                            ));
+                        }
+                        (end, None) => end,
+                    };
                 Ok(Self::Write(Write { how, end, block: block as usize, bytes: all }))
+            }
+            "again" => {
+                own.only(&["runs", "bytes"])?;
+                let runs = own.count("runs", RUNS_MAX)?.unwrap_or(20) as usize;
+                let bytes = own.size("bytes", BYTES_MAX)?.unwrap_or(16 << 20);
+                if runs < 6 || !bytes.is_multiple_of(AGAIN_BLOCK_BYTES as u64) {
+                    return Err(format!("{plan}: runs is 6 or more, bytes a multiple of 1 MiB"));
+                }
+                Ok(Self::Again(Again { runs, bytes }))
             }
             "reclaim" => {
                 own.only(&["limit"])?;
@@ -107,7 +154,7 @@ impl Play {
             }
             "limits" => own.only(&[]).map(|()| Self::Limits),
             other => Err(format!(
-                "{plan}: no play '{other}'; there are: read-twice, write, reclaim, limits"
+                "{plan}: no play '{other}'; there are: read-twice, write, again, reclaim, limits"
             )),
         }
     }
@@ -121,8 +168,10 @@ impl Play {
             Self::Write(play) => {
                 let each = matches!(play.how, Writing::Sync | Writing::DataSync);
                 let syncs = if each { play.bytes / play.block as u64 } else { 1 };
-                moved(play.bytes) + syncs as f64 * SLOW_SYNC_S
+                let left = if let End::Left(seconds) = play.end { f64::from(seconds) } else { 0.0 };
+                moved(play.bytes) + syncs as f64 * SLOW_SYNC_S + left
             }
+            Self::Again(play) => moved(play.runs as u64 * play.bytes),
             Self::Reclaim(play) => moved(4 * play.limit_bytes),
             Self::Limits => 0.0,
         }
@@ -147,10 +196,16 @@ impl Play {
                     End::Returned => "until the last call returns",
                     End::DataSync => "then one fdatasync",
                     End::Removed => "then the file is removed",
+                    End::Left(_) => "then nobody asks for it, and it is looked when it is written",
                 };
                 let (bytes, block) = (format_size(play.bytes), format_size(play.block as u64));
                 format!("{bytes} are written {how}, {block} a call, {end}")
             }
+            Self::Again(play) => format!(
+                "{} are written past the page cache {} times in a row, each time to a new file",
+                format_size(play.bytes),
+                play.runs
+            ),
             Self::Reclaim(play) => format!(
                 "in a group with {} of memory {} of clean pages and as many changed ones come in in \
                  turn; then {} of memory are taken, and it is looked at what goes",
@@ -174,6 +229,8 @@ mod tests {
         assert!(takes("pagecache:write/how=sync,block=4KiB,bytes=64MiB") > 300.0);
         assert!(takes("pagecache:write/how=sync,block=1MiB,bytes=4MiB") < 1.0);
         assert_eq!(takes("pagecache:limits"), 0.0);
+        let left = takes("pagecache:write/end=left,bytes=1MiB,wait=30");
+        assert!((30.0..31.0).contains(&left), "{left}");
     }
 
     #[test]
@@ -189,6 +246,8 @@ mod tests {
             ("pagecache:write/block=5000", "multiple of 4 KiB"),
             ("pagecache:write/block=3MiB,bytes=64MiB", "multiple of block"),
             ("pagecache:write/speed=1", "no setting 'speed'"),
+            ("pagecache:write/end=rm,wait=3", "wait is for files that are left"),
+            ("pagecache:again/runs=2", "runs is 6 or more"),
             ("pagecache:reclaim/limit=40MiB", "multiple of 16.0 MiB"),
             ("pagecache:forget", "no play 'forget'"),
             ("read/threads:n=1", "not of the page cache"),

@@ -80,6 +80,7 @@ pub(super) fn play(order: &RunOrder, play: Reclaim) -> Result<Measured, String> 
     let taken = take(&clean, &changed, play, before)?;
     stage.sampler.mark("taken");
     let (again_ns, again_device) = read_again(&clean, &mut buffer, bytes)?;
+    stage.sampler.mark("again");
     drop(taken.memory);
     check(&changed, &mut buffer, bytes)?;
     drop(little);
@@ -106,6 +107,9 @@ pub(super) fn play(order: &RunOrder, play: Reclaim) -> Result<Measured, String> 
     let (mut measured, acts) = stage.close(taken.elapsed_ns, 2 * bytes);
     let written = acts.grown(Field::PageOut, "take", "taken", 1024.0);
     put(&mut measured, "pageout_bytes", written);
+    let page = page_bytes() as f64;
+    let refaulted = acts.grown(Field::RefaultedFile, "taken", "again", page);
+    put(&mut measured, "refaulted_bytes", refaulted);
     measured.curves.extend(taken.curves);
     Ok(measured)
 }

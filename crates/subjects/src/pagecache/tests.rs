@@ -49,6 +49,16 @@ fn durable_is_what_was_flushed() {
 }
 
 #[test]
+fn a_file_that_is_left_is_written_in_its_time_or_not() {
+    let Some(seen) = played("pagecache:write/end=left,bytes=2MiB,wait=1") else { return };
+    // Whether the kernel writes it within a second is its business; one of the two is told.
+    let left = seen.extra["unwritten_end_bytes"];
+    assert_eq!(left == 0.0, seen.extra.contains_key("settled_ns"), "{:?}", seen.extra);
+    assert!(left <= BYTES as f64 && !seen.extra.contains_key("durable_ns"));
+    assert!(left == 0.0 || seen.elapsed_ns >= 1_000_000_000);
+}
+
+#[test]
 fn direct_writes_leave_nothing_behind() {
     let Some(seen) = played("pagecache:write/how=direct,bytes=2MiB") else { return };
     assert_eq!(seen.extra["resident_after_bytes"], 0.0);
@@ -60,4 +70,12 @@ fn limits_are_told_with_what_they_are_shares_of() {
     let Some(seen) = played("pagecache:limits") else { return };
     assert!(seen.extra["dirty_limit_bytes"] > seen.extra["background_limit_bytes"]);
     assert!(seen.extra["available_bytes"] <= seen.extra["total_bytes"]);
+}
+
+#[test]
+fn files_written_in_a_row_are_all_told() {
+    let Some(seen) = played("pagecache:again/runs=6,bytes=1MiB") else { return };
+    assert_eq!(seen.curves["series"].len(), 6);
+    assert!(seen.extra["fastest_ns"] <= seen.extra["slowest_ns"], "{:?}", seen.extra);
+    assert_eq!(seen.extra["file_bytes"], (1 << 20) as f64);
 }

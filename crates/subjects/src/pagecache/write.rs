@@ -10,8 +10,12 @@ use ioloom_sys::buffer::Buffer;
 use ioloom_sys::clock::monotonic_ns;
 use ioloom_sys::file::{Writing, direct_alignment_of, scratch, write_full_at};
 use ioloom_sys::{cache, proc, transfer};
+use std::os::fd::OwnedFd;
 use std::path::Path;
+use std::time::Duration;
 
+/// How often it is looked what is left to write.
+const LOOK_EVERY: Duration = Duration::from_millis(10);
 /// A call that takes this long did not just copy: it was held back or waited for the device.
 const HELD_BACK_NS: u64 = 10_000_000;
 
@@ -43,19 +47,11 @@ pub(super) fn play(order: &RunOrder, play: Write) -> Result<Measured, String> {
     let file = scratch(&order.dir, play.how).map_err(|e| fail("make the file", e))?;
     // What others left dirty would be written meanwhile.
     cache::flush_file_system(&file).map_err(|e| fail("flush the file system", e))?;
-    let mut latencies = Vec::with_capacity((play.bytes / play.block as u64) as usize);
     let mut stage = Stage::open(&order.dir)?;
     stage.sampler.mark("write");
     let start = monotonic_ns();
-    let mut before = start;
-    for at in (0..play.bytes).step_by(play.block) {
-        buffer.whole_mut()[..8].copy_from_slice(&(at ^ order.seed).to_le_bytes());
-        write_full_at(&file, buffer.bytes(play.block), at).map_err(|e| fail("write", e))?;
-        let now = monotonic_ns();
-        latencies.push(now - before);
-        before = now;
-    }
-    let returned_ns = before - start;
+    let mut latencies = all(&file, play, &mut buffer, order.seed)?;
+    let returned_ns = latencies.iter().sum::<u64>();
     stage.sampler.mark("returned");
     let left = cache::state(&file, 0, 0).ok().flatten();
     let resident = resident_bytes(&file, play.bytes);
@@ -68,6 +64,7 @@ pub(super) fn play(order: &RunOrder, play: Write) -> Result<Measured, String> {
             durable_ns = Some(monotonic_ns() - start);
         }
         End::Removed => drop(file),
+        End::Left(seconds) => left_alone(&mut stage, &file, start, seconds)?,
     }
     let all_ns = monotonic_ns() - start;
     stage.sampler.mark("end");
@@ -83,6 +80,44 @@ pub(super) fn play(order: &RunOrder, play: Write) -> Result<Measured, String> {
     put(&mut measured, "durable_ns", durable_ns.map(|ns| ns as f64));
     counted(&mut measured, &acts);
     Ok(measured)
+}
+
+/// Writes all of a file; how long each call took, ns.
+pub(super) fn all(
+    file: &OwnedFd,
+    play: Write,
+    buffer: &mut Buffer,
+    seed: u64,
+) -> Result<Vec<u64>, String> {
+    let mut latencies = Vec::with_capacity((play.bytes / play.block as u64) as usize);
+    let mut before = monotonic_ns();
+    for at in (0..play.bytes).step_by(play.block) {
+        buffer.whole_mut()[..8].copy_from_slice(&(at ^ seed).to_le_bytes());
+        write_full_at(file, buffer.bytes(play.block), at).map_err(|e| format!("write: {e}"))?;
+        let now = monotonic_ns();
+        latencies.push(now - before);
+        before = now;
+    }
+    Ok(latencies)
+}
+
+/// Leaves the file to the kernel until nothing of it is left to write, or until the time is over: what
+/// is left then, and when it was nothing.
+fn left_alone(stage: &mut Stage, file: &OwnedFd, start: u64, seconds: u32) -> Result<(), String> {
+    let end = start + u64::from(seconds) * 1_000_000_000;
+    loop {
+        let state = cache::state(file, 0, 0).map_err(|e| format!("cachestat: {e}"))?;
+        let state = state.ok_or("cachestat does not answer here, so nothing is known")?;
+        let (left, now) = (state.dirty + state.writeback, monotonic_ns());
+        if left == 0 {
+            stage.put("settled_ns", (now - start) as f64);
+        }
+        if left == 0 || now >= end {
+            stage.put("unwritten_end_bytes", (left * proc::page_bytes()) as f64);
+            return Ok(());
+        }
+        std::thread::sleep(LOOK_EVERY);
+    }
 }
 
 fn calls(stage: &mut Stage, latencies: &mut [u64]) {
@@ -131,7 +166,7 @@ fn counted(measured: &mut Measured, acts: &Acts) {
 }
 
 /// Bytes that no layer can make smaller, the same for the same seed.
-fn fill(bytes: &mut [u8], seed: u64) {
+pub(super) fn fill(bytes: &mut [u8], seed: u64) {
     let mut state = seed | 1;
     for chunk in bytes.chunks_mut(8) {
         // xorshift64*

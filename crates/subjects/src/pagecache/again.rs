@@ -1,0 +1,74 @@
+//! The same file written past the page cache again and again: whether it takes the same time.
+//!
+//! Each file is a new one without a name, so nothing but the time is left of the one before. The
+//! series tests say whether the times fall into two groups, which a mean does not show.
+
+use super::plan::Again;
+use super::write;
+use crate::stage::Stage;
+use ioloom_model::Measured;
+use ioloom_model::record::RunOrder;
+use ioloom_stats::{Alternation, TwoRegimes, median};
+use ioloom_sys::buffer::Buffer;
+use ioloom_sys::cache;
+use ioloom_sys::file::scratch;
+
+pub(super) fn play(order: &RunOrder, play: Again) -> Result<Measured, String> {
+    let one = play.one();
+    let mut buffer = Buffer::new(one.block);
+    write::fill(buffer.whole_mut(), order.seed);
+    let first = scratch(&order.dir, one.how).map_err(|e| format!("make the file: {e}"))?;
+    cache::flush_file_system(&first).map_err(|e| format!("flush the file system: {e}"))?;
+    drop(first);
+    let mut stage = Stage::open(&order.dir)?;
+    let mut times = Vec::with_capacity(play.runs);
+    for run in 0..play.runs {
+        let file = scratch(&order.dir, one.how).map_err(|e| format!("make the file: {e}"))?;
+        let seed = order.seed.wrapping_add(run as u64);
+        let calls = write::all(&file, one, &mut buffer, seed)?;
+        times.push(calls.iter().sum::<u64>() as f64);
+    }
+    stage.put("file_bytes", play.bytes as f64);
+    for (name, value) in numbers(&times) {
+        stage.put(name, value);
+    }
+    let all_ns = times.iter().sum::<f64>() as u64;
+    let (mut measured, _) = stage.close(all_ns, play.bytes * play.runs as u64);
+    let curve = times.iter().enumerate().map(|(run, ns)| ((run + 1) as f64, *ns));
+    measured.curves.insert("series".to_owned(), curve.collect());
+    Ok(measured)
+}
+
+/// What the times of at least six files say, ns.
+fn numbers(times: &[f64]) -> Vec<(&'static str, f64)> {
+    let mut all = vec![
+        ("fastest_ns", times.iter().copied().fold(f64::INFINITY, f64::min)),
+        ("median_ns", median(times)),
+        ("slowest_ns", times.iter().copied().fold(0.0, f64::max)),
+    ];
+    if let Ok(found) = Alternation::test(times) {
+        all.push(("lag1", found.lag1));
+    }
+    if let Ok(found) = TwoRegimes::test(times) {
+        all.push(("two_states", f64::from(u8::from(found.found))));
+        all.push(("states_apart", found.change));
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::numbers;
+    use std::collections::BTreeMap;
+
+    #[test]
+    fn two_groups_of_times_are_told() {
+        let times: Vec<f64> =
+            (0..20).map(|i| if i < 10 { 2.5 } else { 5.0 } + f64::from(i % 3) * 0.01).collect();
+        let found: BTreeMap<_, _> = numbers(&times).into_iter().collect();
+        assert_eq!((found["fastest_ns"], found["slowest_ns"]), (2.5, 5.02));
+        assert_eq!(found["two_states"], 1.0, "{found:?}");
+        let steady: BTreeMap<_, _> = numbers(&[1.0; 20]).into_iter().collect();
+        assert_ne!(steady.get("two_states"), Some(&1.0));
+    }
+}
