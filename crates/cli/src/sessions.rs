@@ -6,6 +6,7 @@ use ioloom_lab::store::SessionFile;
 use ioloom_lab::{Session, Store};
 use ioloom_model::RunRecord;
 use std::collections::BTreeSet;
+use std::io::Read;
 use std::path::Path;
 
 /// The directory of exports that a clone of the source brings.
@@ -129,18 +130,30 @@ fn take(store: &Store, into: &mut Vec<Session>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The directory and those in it that hold lines of JSON.
+/// The directory and those in it that hold a session. Other lines of JSON, such as the raw data of
+/// comparisons, lie beside them under `results` and are nobody's damage.
 fn exports(root: &Path) -> Vec<std::path::PathBuf> {
     let Ok(entries) = std::fs::read_dir(root) else { return Vec::new() };
     let mut dirs: Vec<_> = entries.flatten().map(|e| e.path()).filter(|p| p.is_dir()).collect();
     dirs.push(root.to_owned());
     dirs.sort();
-    let has_lines = |dir: &std::path::PathBuf| {
+    let has_session = |dir: &std::path::PathBuf| {
         let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
-        entries.into_iter().any(|e| e.path().extension().is_some_and(|x| x == "jsonl"))
+        entries.into_iter().any(|e| begins_session(&e.path()))
     };
-    dirs.retain(has_lines);
+    dirs.retain(has_session);
     dirs
+}
+
+/// Whether a file is the first or a further part of a session: each begins with its header.
+fn begins_session(path: &Path) -> bool {
+    const HEAD: &[u8] = b"{\"session\":";
+    if path.extension().is_none_or(|x| x != "jsonl") {
+        return false;
+    }
+    let mut begin = [0; HEAD.len()];
+    let read = std::fs::File::open(path).and_then(|mut file| file.read_exact(&mut begin));
+    read.is_ok() && begin == *HEAD
 }
 
 /// All runs of sessions.

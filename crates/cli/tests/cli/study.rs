@@ -94,6 +94,19 @@ fn shown_again(home: &Home, studies: &str) {
     assert!(page.contains("--studies DIR gives it"));
 }
 
+/// What a comparison kept is no session, and that is no trouble; a damaged session is one.
+fn exports_beside_other_lines(home: &Home) {
+    let raw = home.path("results/beside");
+    std::fs::create_dir_all(&raw).unwrap();
+    std::fs::write(raw.join("raw.jsonl"), "{\"record\":\"setup\"}\n").unwrap();
+    let ran = home.run(&["claims", "000-P01"]).well();
+    assert!(!ran.err.contains("left out"), "{}", ran.err);
+    std::fs::write(raw.join("raw.jsonl"), "{\"session\":7}\n").unwrap();
+    let ran = home.run(&["claims", "000-P01"]).well();
+    assert!(ran.err.contains("left out: results/beside/raw.jsonl"), "{}", ran.err);
+    std::fs::remove_dir_all(&raw).unwrap();
+}
+
 /// Takes the study out of the only session, as sessions were written before they had it.
 fn without_its_study(home: &Home) {
     let mut entries = std::fs::read_dir(home.store().join("sessions")).unwrap();
@@ -127,6 +140,7 @@ fn two_sessions(home: &Home, studies: &str) {
         assert!(file.unwrap().metadata().unwrap().len() <= 1 << 20);
     }
     home.run(&["results", "index"]).well();
+    exports_beside_other_lines(home);
     home.run(&["report", "-o", "-", "--store", "results"]).well();
     let cleaned = home.run(&["clean"]).well().out;
     assert!(cleaned.contains("40 files"), "{cleaned}");
