@@ -36,10 +36,58 @@ pub enum Target {
 
 /// Copies `sources` to `target`. What cannot be copied is in the report; the rest is copied.
 ///
+/// Sources that mean what is in a directory (`dir/.`) may have names in common with others: each of
+/// them is copied when those before it are, so that of two files the later one stays. Names of one
+/// file in two such sources become two files.
+///
 /// # Errors
 /// What makes the whole copy impossible: a target that is no directory where one is needed, more
 /// sources than the target takes, a walk that cannot be.
 pub fn copy(
+    sources: &[PathBuf],
+    target: &Target,
+    options: &Options,
+    watcher: &dyn Watcher,
+    progress: &Progress,
+) -> Result<Report, CopyError> {
+    let mut parts = one_after_another(sources, target, options).into_iter();
+    let first = parts.next().unwrap_or(sources);
+    let mut report = at_once(first, target, options, watcher, progress)?;
+    for part in parts {
+        if report.cancelled || report.out_of_space {
+            break;
+        }
+        match at_once(part, target, options, watcher, progress) {
+            Ok(next) => report.then(next),
+            Err(error) => report.failed(error),
+        }
+    }
+    Ok(report)
+}
+
+/// The sources in parts that may not be copied at the same time.
+fn one_after_another<'s>(
+    sources: &'s [PathBuf],
+    target: &Target,
+    options: &Options,
+) -> Vec<&'s [PathBuf]> {
+    let is_dir = |path: &Path| attr::of_path(path, true).is_ok_and(|a| a.kind == Kind::Directory);
+    let may_meet = match target {
+        // Several sources are refused as such.
+        Target::As(_) => false,
+        _ if options.resume || sources.len() < 2 => false,
+        Target::Into(path) | Target::Auto(path) => {
+            sources.iter().any(|source| means_content(source)) && is_dir(path)
+        }
+    };
+    if !may_meet {
+        return vec![sources];
+    }
+    sources.chunk_by(|a, b| !means_content(a) && !means_content(b)).collect()
+}
+
+/// Copies sources side by side.
+fn at_once(
     sources: &[PathBuf],
     target: &Target,
     options: &Options,

@@ -5,6 +5,9 @@ use crate::options::{Durable, HashKind, Verify};
 use crate::plan::{Facts, Mode};
 use std::path::PathBuf;
 
+/// Hashes that are kept.
+pub(crate) const HASHES_KEPT_MAX: usize = 100_000;
+
 /// The hash of one file that was copied.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Hashed {
@@ -104,7 +107,52 @@ pub struct Report {
     pub lost_xattrs: bool,
 }
 
+impl Evidence {
+    fn add(&mut self, other: &Self) {
+        self.files += other.files;
+        self.bytes += other.bytes;
+        self.device_bytes += other.device_bytes;
+        self.not_from_device += other.not_from_device;
+    }
+}
+
 impl Report {
+    /// What came after, told together with this.
+    pub(crate) fn then(&mut self, next: Self) {
+        self.counts.add(&next.counts);
+        self.evidence.add(&next.evidence);
+        // Progress counts on, and memory is as it is at the end.
+        (self.bytes, self.unwritten_bytes) = (next.bytes, next.unwritten_bytes);
+        self.errors_count += next.errors_count;
+        let room = crate::ERRORS_KEPT_MAX.saturating_sub(self.errors.len());
+        self.errors.extend(next.errors.into_iter().take(room));
+        self.cancelled |= next.cancelled;
+        self.out_of_space |= next.out_of_space;
+        self.lost_xattrs |= next.lost_xattrs;
+        for (mode, files) in next.modes {
+            match self.modes.iter_mut().find(|(known, _)| *known == mode) {
+                Some((_, all)) => *all += files,
+                None => self.modes.push((mode, files)),
+            }
+        }
+        let new: Vec<_> = next.facts.into_iter().filter(|f| !self.facts.contains(f)).collect();
+        self.facts.extend(new);
+        self.hashes.extend(next.hashes);
+        self.hashes.sort_by(|a, b| a.path.cmp(&b.path));
+        self.hashes.truncate(HASHES_KEPT_MAX);
+        self.elapsed_ns += next.elapsed_ns;
+        self.sync_ns += next.sync_ns;
+        if next.threads > self.threads {
+            (self.threads, self.threads_why) = (next.threads, next.threads_why);
+        }
+    }
+
+    /// What came after could not begin.
+    pub(crate) fn failed(&mut self, error: CopyError) {
+        self.errors_count += 1;
+        self.errors.push(error);
+    }
+
     /// Bytes of this copy that a power cut right after it may lose: all of them where nothing was
     /// waited for, because their names may be lost too.
     pub fn may_be_lost_bytes(&self) -> u64 {

@@ -7,7 +7,7 @@ use crate::links::Links;
 use crate::meta::Rules;
 use crate::options::{Options, Progress, Watcher};
 use crate::plan::{Facts, Mode};
-use crate::report::Hashed;
+use crate::report::{HASHES_KEPT_MAX, Hashed};
 use crate::resume::Resume;
 use crate::verify::Verified;
 use std::collections::{HashMap, HashSet};
@@ -17,9 +17,6 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// A device, as (major, minor).
 pub(crate) type Device = (u32, u32);
-
-/// Hashes that are kept for the report.
-const HASHES_KEPT_MAX: usize = 100_000;
 
 /// A pair of file systems and what is known of it.
 pub(crate) struct Pairing {

@@ -269,3 +269,45 @@ fn a_path_that_only_a_directory_can_have_is_no_file() {
     assert!(told(&report).contains("it leads to a pipe"), "{}", told(&report));
     drop(read);
 }
+
+/// As with cp the later source stays, every time, and what is told is the sum.
+#[test]
+fn what_is_in_several_directories_comes_in_their_order() {
+    const FILES: usize = 200;
+    let place = Place::disk();
+    let at = |name: &str| place.path().join(name);
+    for (dir, content) in [("a", "a"), ("b", "bb")] {
+        fs::create_dir_all(at(dir).join("sub")).unwrap();
+        for i in 0..FILES {
+            fs::write(at(dir).join(format!("sub/{i}")), content).unwrap();
+        }
+    }
+    fs::write(at("a/only"), "a").unwrap();
+    let options =
+        Options { recursive: true, threads: Some(4), verify: Verify::Cache, ..Options::default() };
+    for (sources, last) in [
+        ([at("a/."), at("b/.")], "bb"),
+        ([at("b/."), at("a/.")], "a"),
+        ([at("a/."), at("b/sub")], "bb"),
+    ] {
+        fs::create_dir(at("to")).unwrap();
+        let progress = Progress::default();
+        let into = Target::Auto(at("to"));
+        let report = copy(&sources, &into, &options, &Silent, &progress).unwrap();
+        assert_eq!(report.errors_count, 0, "{sources:?}: {}", told(&report));
+        let wrong = (0..FILES)
+            .filter(|i| fs::read(at("to").join(format!("sub/{i}"))).unwrap() != last.as_bytes());
+        assert_eq!(wrong.count(), 0, "{sources:?}");
+        assert_eq!(report.counts.files as usize, 2 * FILES + 1);
+        assert_eq!((report.bytes as usize, report.hashes.len()), (3 * FILES + 1, 2 * FILES + 1));
+        assert_eq!(
+            (report.modes[0].1 as usize, report.verified_word()),
+            (2 * FILES + 1, "verified-cache")
+        );
+        fs::remove_dir_all(at("to")).unwrap();
+    }
+    // Without a directory to go into nothing is begun.
+    let none = Target::Auto(at("new"));
+    let refused = copy(&[at("a/."), at("b/.")], &none, &options, &Silent, &Progress::default());
+    assert!(refused.is_err() && !at("new").exists());
+}

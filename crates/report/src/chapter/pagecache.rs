@@ -152,7 +152,7 @@ fn reclaimed(m: &mut Markup, input: &Input, groups: &[Group<'_>]) {
     let Some(figure) = going(groups, PLACE) else { return };
     m.tag("h3").text("When memory is short");
     parts::figure(m, &figure, |m| {
-        m.tag("b").text("Clean pages go first.");
+        m.tag("b").text("What goes first.");
         m.text(
             " As many clean and changed pages of the same age in a group with little memory; then \
              memory is taken step by step. What of either is still there, in one run.",

@@ -229,7 +229,7 @@ fn what_goes_first_is_drawn_and_its_price_is_told() {
     let page = html(&input(study.clone(), (0..3).map(run).collect()));
     for words in [
         "When memory is short",
-        "Clean pages go first.",
+        "What goes first.",
         "Pages that are left over the memory that was taken",
         "25 % of the clean pages were gone and 0.0 % of the changed",
         "reading it again took 20.0 ms, 100 % of it came from the device, and of 50 %",
