@@ -68,7 +68,7 @@ impl Way<'_> {
         CopyError::io(operation, (self.paths)().1, error)
     }
 
-    fn changed(&self, how: &'static str) -> CopyError {
+    pub(crate) fn changed(&self, how: &'static str) -> CopyError {
         let (path, _) = (self.paths)();
         CopyError { operation: "copy", path, reason: Reason::Changed(how) }
     }
@@ -128,19 +128,23 @@ pub(crate) fn look(
     if old.identity() == source.identity() {
         return refuse("it is the same file as the source");
     }
+    // What stays may be anything.
+    let stays = match run.options.existing {
+        Existing::Keep => true,
+        Existing::Update | Existing::UpdateAsk => source.modified <= old.modified,
+        Existing::Replace | Existing::Ask => false,
+    };
+    if stays {
+        return Ok(None);
+    }
     match old.kind {
         Kind::Directory => return refuse("it is a directory and the source is none"),
         Kind::Regular | Kind::Symlink => {}
         kind if source.kind == kind => {}
         kind => return refuse(&format!("it is a {}; ioloom cp makes files only", kind.singular())),
     }
-    let goes_on = match run.options.existing {
-        Existing::Replace => true,
-        Existing::Keep => false,
-        Existing::Update => source.modified > old.modified,
-        Existing::UpdateAsk if source.modified <= old.modified => false,
-        Existing::UpdateAsk | Existing::Ask => run.watcher.may_replace(&(way.paths)().1),
-    };
+    let asks = matches!(run.options.existing, Existing::Ask | Existing::UpdateAsk);
+    let goes_on = !asks || run.watcher.may_replace(&(way.paths)().1);
     Ok(goes_on.then_some(There::Old(old)))
 }
 

@@ -405,8 +405,13 @@ impl<'r> Worker<'r> {
 
     fn along(&mut self, way: &Way<'_>, at: At<'_>, kind: Kind) -> Ended {
         if kind != Kind::Regular {
-            let attr = attr::of_name(way.from, way.from_name, false)
+            // What a followed link leads to is copied, not the link.
+            let follow = way.follow && kind != Kind::Symlink;
+            let attr = attr::of_name(way.from, way.from_name, follow)
                 .map_err(|e| way.failed_from("ask for", e))?;
+            if attr.kind != kind {
+                return Err(way.changed("was replaced by something else"));
+            }
             let Some(there) = file::look(self.run, way, &attr)? else { return Ok(Done::Skipped) };
             let run = self.run;
             resume::make_room(run, way)?;

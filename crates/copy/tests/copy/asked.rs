@@ -7,7 +7,7 @@ use ioloom_copy::{
 };
 use ioloom_sys::cache;
 use std::fs::{self, File};
-use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -310,4 +310,53 @@ fn what_is_in_several_directories_comes_in_their_order() {
     let none = Target::Auto(at("new"));
     let refused = copy(&[at("a/."), at("b/.")], &none, &options, &Silent, &Progress::default());
     assert!(refused.is_err() && !at("new").exists());
+}
+
+#[test]
+fn what_is_to_stay_may_be_a_directory() {
+    let place = Place::disk();
+    let at = |name: &str| place.path().join(name);
+    for dir in ["from", "to/name"] {
+        fs::create_dir_all(at(dir)).unwrap();
+    }
+    fs::write(at("from/name"), "text").unwrap();
+    let hour = Duration::from_secs(3600);
+    let source = File::options().write(true).open(at("from/name")).unwrap();
+    source.set_modified(SystemTime::now() - hour).unwrap();
+    for existing in [Existing::Keep, Existing::Update, Existing::UpdateAsk] {
+        let options = Options { recursive: true, existing, ..Options::default() };
+        let report = one(&at("from"), &at("to"), &options);
+        assert_eq!((report.errors_count, report.counts.skipped), (0, 1), "{}", told(&report));
+    }
+    source.set_modified(SystemTime::now() + hour).unwrap();
+    let newer = Options { recursive: true, existing: Existing::Update, ..Options::default() };
+    let report = one(&at("from"), &at("to"), &newer);
+    assert!(
+        told(&report).contains("it is a directory and the source is none"),
+        "{}",
+        told(&report)
+    );
+    assert!(at("to/name").is_dir());
+}
+
+#[test]
+fn a_followed_link_to_a_pipe_is_a_pipe() {
+    let place = Place::disk();
+    let at = |name: &str| place.path().join(name);
+    fs::create_dir(at("from")).unwrap();
+    assert!(Command::new("mkfifo").arg(at("from/pipe")).status().unwrap().success());
+    std::os::unix::fs::symlink("pipe", at("from/link")).unwrap();
+    for (follow, piped) in [(Follow::Always, true), (Follow::Never, false)] {
+        let options = Options { recursive: true, follow, ..Options::default() };
+        let to = at(if piped { "followed" } else { "kept" });
+        let report = one(&at("from"), &to, &options);
+        assert_eq!(report.errors_count, 0, "{}", told(&report));
+        let kind = |name: &str| fs::symlink_metadata(to.join(name)).unwrap().file_type();
+        assert!(kind("pipe").is_fifo());
+        assert_eq!((kind("link").is_fifo(), kind("link").is_symlink()), (piped, !piped));
+    }
+    let roots = Options { recursive: true, follow: Follow::Roots, ..Options::default() };
+    let report = one(&at("from/link"), &at("named"), &roots);
+    assert_eq!(report.errors_count, 0, "{}", told(&report));
+    assert!(fs::symlink_metadata(at("named")).unwrap().file_type().is_fifo());
 }
