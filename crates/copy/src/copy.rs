@@ -13,7 +13,7 @@ use ioloom_sys::attr;
 use ioloom_sys::clock::monotonic_ns;
 use ioloom_sys::dir::{Dir, Kind};
 use ioloom_walk::{Fields, Method, Threads, Waits, Walk};
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::ffi::CString;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -190,7 +190,7 @@ impl Finding<'_> {
         let (Target::Into(path) | Target::As(path) | Target::Auto(path)) = target;
         let mut parents = Vec::new();
         let mut by_path = HashMap::new();
-        let mut taken = HashSet::new();
+        let mut taken: HashMap<_, PathBuf> = HashMap::new();
         let mut roots = Roots { from: Vec::new(), to: Vec::new(), parents: Vec::new() };
         for source in sources {
             let found = self.place(source, path, into).and_then(|to| {
@@ -204,22 +204,37 @@ impl Finding<'_> {
                         parents.len() - 1
                     }
                 };
-                if !taken.insert((parent, name.clone())) && !means_content(source) {
-                    let why = "another source has the same name and goes to the same place";
-                    return Err(CopyError::cannot("copy", source, why));
+                let earlier = taken.insert((parent, name.clone()), source.clone());
+                match earlier.filter(|_| !means_content(source)) {
+                    Some(earlier) if self.is_same(&earlier, source) => Ok(None),
+                    Some(_) => {
+                        let why = "another source has the same name and goes to the same place";
+                        Err(CopyError::cannot("copy", source, why))
+                    }
+                    None => Ok(Some(RootTo { parent, name, path: to })),
                 }
-                Ok(RootTo { parent, name, path: to })
             });
             match found {
-                Ok(to) => {
+                Ok(Some(to)) => {
                     roots.from.push(source.clone());
                     roots.to.push(to);
+                }
+                Ok(None) => {
+                    let text = format!("{} is given more than once: copied once", source.display());
+                    self.run.watcher.note(&text);
                 }
                 Err(error) => self.errors.add(error),
             }
         }
         roots.parents = parents;
         Ok(roots)
+    }
+
+    /// Whether two sources are one file.
+    fn is_same(&self, a: &Path, b: &Path) -> bool {
+        let follow = self.run.options.follow != crate::Follow::Never;
+        let identity = |path: &Path| attr::of_path(path, follow).map(|attr| attr.identity()).ok();
+        identity(a).is_some_and(|a| identity(b) == Some(a))
     }
 
     /// Whether sources go into the target.

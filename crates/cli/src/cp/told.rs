@@ -186,6 +186,13 @@ impl Watcher for Teller {
         };
     }
 
+    fn note(&self, text: &str) {
+        match &self.bar {
+            Some(bar) => bar.suspend(|| crate::tell(text)),
+            None => crate::tell(text),
+        }
+    }
+
     fn may_replace(&self, to: &Path) -> bool {
         let _one = self.asking.lock();
         let _ = write!(std::io::stderr(), "ioloom: replace '{}'? (y/n) ", to.display());

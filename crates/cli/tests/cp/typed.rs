@@ -253,3 +253,21 @@ fn what_was_read_again_is_told_in_files_and_bytes() {
     let output = cp(dir.path(), &["-n", "--verify", "cache", "file", "x"]);
     assert!(said(&output).contains("not verified: no file was read again"), "{}", said(&output));
 }
+
+#[test]
+fn a_source_that_is_given_twice_is_copied_once_and_told() {
+    let dir = place();
+    let at = |name: &str| dir.path().join(name);
+    for made in ["sub", "to"] {
+        fs::create_dir(at(made)).unwrap();
+    }
+    fs::write(at("file"), "text").unwrap();
+    fs::write(at("sub/file"), "other").unwrap();
+    let output = cp(dir.path(), &["file", "./file", "to"]);
+    assert!(output.status.success(), "{}", said(&output));
+    assert_eq!(said(&output), "ioloom: ./file is given more than once: copied once\n");
+    assert_eq!(fs::read(at("to/file")).unwrap(), b"text");
+    let output = cp(dir.path(), &["file", "sub/file", "to"]);
+    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+    assert!(said(&output).contains("the same name"), "{}", said(&output));
+}
