@@ -420,8 +420,8 @@ impl Moving<'_> {
         if let Some(resume) = self.run.resume.get()
             && resume::in_pieces(self.run, &self.source.attr)
         {
-            self.run.count_mode(plan.mode);
-            return resume.pieces(self, &job, buffer, hasher);
+            self.run.count_mode(resume.pieces(self, &job, buffer, hasher)?);
+            return Ok(());
         }
         if buffer.capacity() < plan.buffer_bytes() {
             *buffer = Buffer::new(plan.buffer_bytes());

@@ -6,14 +6,14 @@
 //! sync per piece and the hashing of big files.
 
 use crate::copy;
-use crate::data::{self, Job};
+use crate::data::{self, Job, Trouble};
 use crate::dirs::Roots;
 use crate::error::CopyError;
 use crate::file::{Moving, Way, has_holes};
 use crate::hash::Hasher;
 use crate::journal::{Journal, JournalTrouble};
 use crate::options::HashKind;
-use crate::plan::Mode;
+use crate::plan::{Mode, Plan};
 use crate::run::Run;
 use ioloom_sys::attr::{self, Attr};
 use ioloom_sys::buffer::Buffer;
@@ -78,16 +78,17 @@ impl Resume {
         self.journal.whole(way.to, &path, source).map_err(|e| way.failed_to("record", e))
     }
 
-    /// Copies a big file piece by piece, leaving out those that are there.
+    /// Copies a big file piece by piece, leaving out those that are there; tells how.
     pub(crate) fn pieces(
         &self,
         moving: &Moving<'_>,
         job: &Job<'_>,
         buffer: &mut Buffer,
         whole: Option<&mut Hasher>,
-    ) -> Result<(), CopyError> {
+    ) -> Result<Mode, CopyError> {
         let (way, source) = (moving.way, &moving.source.attr);
-        data::prepare(job).map_err(|trouble| way.trouble(trouble))?;
+        let mut job = *job;
+        data::prepare(&job).map_err(|trouble| way.trouble(trouble))?;
         if buffer.capacity() < job.plan.buffer_bytes() {
             *buffer = Buffer::new(job.plan.buffer_bytes());
         }
@@ -103,8 +104,14 @@ impl Resume {
                 continue;
             }
             let mut hasher = Hasher::new(HashKind::Blake3);
-            data::part(job, piece.clone(), buffer, &mut hasher)
-                .map_err(|trouble| way.trouble(trouble))?;
+            let mut moved = data::part(&job, piece.clone(), buffer, &mut hasher);
+            if matches!(moved, Err(Trouble::Unsupported(_))) && !job.pinned {
+                // As for a whole file: this piece and those after it go the way that always works.
+                job.plan = Plan::buffered("what was planned does not work for this file");
+                hasher = Hasher::new(HashKind::Blake3);
+                moved = data::part(&job, piece.clone(), buffer, &mut hasher);
+            }
+            moved.map_err(|trouble| way.trouble(trouble))?;
             transfer::sync_data(&moving.new.file).map_err(|e| way.failed_to("sync", e))?;
             self.journal
                 .piece_is_there(&path, source, &piece, &hasher.finish())
@@ -116,7 +123,7 @@ impl Resume {
             feed(&moving.source.file, &(0..source.bytes), buffer, whole)
                 .map_err(|e| way.failed_from("read", e))?;
         }
-        Ok(())
+        Ok(job.plan.mode)
     }
 }
 

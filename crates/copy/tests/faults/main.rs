@@ -331,16 +331,20 @@ fn a_way_that_does_not_work_after_all_leaves_the_copy_right() {
             usual.modes
         );
     }
-    for (op, n, error) in [
-        ("io_uring_setup", 1, NOT_PERMITTED),
-        ("io_uring_setup", 2, NOT_PERMITTED),
-        ("uring_read", 1, INVALID),
-        ("uring_write", 1, INVALID),
+    for (op, n, error, resume) in [
+        ("io_uring_setup", 1, NOT_PERMITTED, false),
+        ("io_uring_setup", 2, NOT_PERMITTED, false),
+        ("uring_read", 1, INVALID, false),
+        ("uring_write", 1, INVALID, false),
+        // In pieces.
+        ("io_uring_setup", 2, NOT_PERMITTED, true),
+        ("uring_read", 1, INVALID, true),
+        ("uring_write", 5, INVALID, true),
     ] {
         fs::remove_file(&target).unwrap();
         cold();
         fault::set(&format!("{op}:{n}:{error}"));
-        let report = run(&source, &target, &Options::default()).unwrap();
+        let report = run(&source, &target, &Options { resume, ..Options::default() }).unwrap();
         fault::set("");
         assert_eq!(report.errors_count, 0, "{op} {n}: {:?}", report.errors);
         assert_eq!(report.modes, [(Mode::Buffered, 1)], "{op} {n}");
