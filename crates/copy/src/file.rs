@@ -209,7 +209,7 @@ fn attempt(
         }
     };
     if finished.is_err() {
-        run.flow(&mine).take_back();
+        run.flow(&mine).take_back_to(0);
     }
     finished.map(|()| Done::Copied(mine.load(Ordering::Relaxed)))
 }
@@ -433,7 +433,7 @@ impl Moving<'_> {
                 // was planned may have made the target longer than the source.
                 let plan = Plan::buffered("what was planned does not work for this file");
                 mode = plan.mode;
-                self.flow().take_back();
+                self.flow().take_back_to(0);
                 transfer::set_len(&self.new.file, 0)
                     .map_err(|e| self.way.failed_to("set the size of", e))?;
                 if let Some(hasher) = hasher.as_deref_mut() {

@@ -104,10 +104,12 @@ impl Resume {
                 continue;
             }
             let mut hasher = Hasher::new(HashKind::Blake3);
+            let so_far = job.flow.so_far();
             let mut moved = data::part(&job, piece.clone(), buffer, &mut hasher);
             if matches!(moved, Err(Trouble::Unsupported(_))) && !job.pinned {
                 // As for a whole file: this piece and those after it go the way that always works.
                 job.plan = Plan::buffered("what was planned does not work for this file");
+                job.flow.take_back_to(so_far);
                 hasher = Hasher::new(HashKind::Blake3);
                 moved = data::part(&job, piece.clone(), buffer, &mut hasher);
             }

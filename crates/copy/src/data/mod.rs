@@ -55,9 +55,15 @@ impl Flow<'_> {
         self.mine.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// What was moved of this file does not count: it failed, or is moved again.
-    pub(crate) fn take_back(&self) {
-        self.all.fetch_sub(self.mine.swap(0, Ordering::Relaxed), Ordering::Relaxed);
+    /// Bytes of this file so far.
+    pub(crate) fn so_far(&self) -> u64 {
+        self.mine.load(Ordering::Relaxed)
+    }
+
+    /// What was moved of this file beyond `so_far` does not count: it failed, or is moved again.
+    pub(crate) fn take_back_to(&self, so_far: u64) {
+        let before = self.mine.swap(so_far, Ordering::Relaxed);
+        self.all.fetch_sub(before - so_far, Ordering::Relaxed);
     }
 }
 
