@@ -16,6 +16,7 @@ pub mod clock;
 pub mod cpuid;
 pub mod dir;
 pub mod ext4;
+pub mod extents;
 pub mod fault;
 pub mod file;
 pub mod linked;
