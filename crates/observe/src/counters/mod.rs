@@ -15,13 +15,14 @@
 //! | what | source | read |
 //! |---|---|---|
 //! | page-in, page-out, dirty, writeback, their limits, free, cached, refaults | first lines of /proc/vmstat | each time |
-//! | faults, freed, scanned, stolen, stalls (the rest of `-B`) | further lines of it | every 100 ms |
-//! | devices (`-d -p`) | /sys/block/NAME/stat | every 100 ms |
-//! | memory (`-r`), pressure | /proc/meminfo, /proc/pressure | every 100 ms |
-//! | what the watched processes read and wrote | /proc/PID/io | every 100 ms |
+//! | faults, freed, scanned, stolen, stalls (the rest of `-B`) | further lines of it | every 100 ms, where dear less often |
+//! | devices (`-d -p`) | /sys/block/NAME/stat | every 100 ms, where dear less often |
+//! | memory (`-r`), pressure | /proc/meminfo, /proc/pressure | every 100 ms, where dear less often |
+//! | what the watched processes read and wrote | /proc/PID/io | every 100 ms, where dear less often |
 //!
-//! Marks, the first and the last sample have everything, and where the period is longer than that, so
-//! has each. What was not read is unknown in a sample, never what it was before. Times of devices
+//! The thread keeps itself within half a percent of a processor by reading those files less often where
+//! they are dear, at least once a second (`schedule.rs`). Marks, the first and the last sample have
+//! everything, and where the period is 100 ms or longer, so has each. What was not read is unknown in a sample, never what it was before. Times of devices
 //! grow in ticks of the kernel, often 4 ms: shorter steps would say little of them.
 //!
 //! Memory is bounded: when it is full every second sample goes and the period doubles; marks stay.
@@ -37,6 +38,7 @@ mod rates;
 mod read;
 mod record;
 mod sampler;
+mod schedule;
 
 pub use field::{Field, Kind, Origin};
 pub use rates::{DeviceRates, MemoryLevels, PagingRates, devices, memory, paging};

@@ -2,6 +2,7 @@
 
 use super::read::{Reader, Sample, Scope};
 use super::record::Record;
+use super::schedule::Schedule;
 use ioloom_sys::clock::{monotonic_ns, thread_cpu_ns};
 use std::io;
 use std::path::PathBuf;
@@ -14,15 +15,6 @@ use std::time::Duration;
 const SAMPLES_MAX: usize = 8192;
 /// Marks that are kept at most.
 const MARKS_MAX: usize = 1024;
-/// Time after which everything is read again.
-const ALL_NS: u64 = 100_000_000;
-/// Time after which new processes are looked for. What a process did whose parent waited for it is in
-/// the parent's sums, so little is missed.
-const LIST_NS: u64 = 500_000_000;
-/// First samples with everything at each of which new processes are looked for: a program may start
-/// others.
-const LIST_FIRST: u64 = 5;
-
 /// How to sample.
 #[derive(Debug, Clone)]
 pub struct Options {
@@ -53,7 +45,6 @@ struct Inner {
     samples: Vec<Sample>,
     marks: Vec<String>,
     period_ns: u64,
-    taken: u64,
     late: u64,
     thinned: u64,
 }
@@ -90,7 +81,6 @@ impl Sampler {
             samples: Vec::with_capacity(SAMPLES_MAX + MARKS_MAX),
             marks: Vec::new(),
             period_ns,
-            taken: 0,
             late: 0,
             thinned: 0,
         };
@@ -162,25 +152,7 @@ impl Sampler {
 }
 
 impl Inner {
-    /// Samples in this time, at least one.
-    fn samples_in(&self, ns: u64) -> u64 {
-        (ns / self.period_ns).max(1)
-    }
-
-    /// How much the next sample in turn reads.
-    fn scope(&self) -> Scope {
-        if self.taken.is_multiple_of(self.samples_in(ALL_NS)) { Scope::All } else { Scope::Paging }
-    }
-
-    /// Whether new processes are looked for before the next sample, which reads `scope`.
-    fn lists(&self, scope: Scope) -> bool {
-        let all = self.samples_in(ALL_NS);
-        let (number, every) = (self.taken / all, self.samples_in(LIST_NS) / all);
-        scope == Scope::All && (number < LIST_FIRST || number.is_multiple_of(every.max(1)))
-    }
-
     fn sample(&mut self, scope: Scope, mark: Option<u16>) {
-        self.taken += 1;
         if self.samples.len() - self.marks.len().min(self.samples.len()) >= SAMPLES_MAX {
             self.thin();
         }
@@ -206,6 +178,8 @@ impl Inner {
 /// Samples until it is told to stop; returns the thread's processor time and how long it ran.
 fn run(inner: &Mutex<Inner>, stop: &AtomicBool, process: Option<u32>) -> (u64, u64) {
     let (cpu, start) = (thread_cpu_ns(), monotonic_ns());
+    let used_ns = || thread_cpu_ns() - cpu;
+    let mut schedule = Schedule::default();
     let mut next = start;
     while !stop.load(Ordering::Relaxed) {
         let now = monotonic_ns();
@@ -218,14 +192,20 @@ fn run(inner: &Mutex<Inner>, stop: &AtomicBool, process: Option<u32>) -> (u64, u
         let period = inner.period_ns;
         let missed = (now - next) / period;
         inner.late += missed;
+        let due = schedule.next(next + missed * period - start, period, used_ns);
         next += (missed + 1) * period;
-        let scope = inner.scope();
-        if let Some(pid) = process.filter(|_| inner.lists(scope)) {
+        if due.scope == Scope::Paging {
+            inner.sample(Scope::Paging, None);
+            continue;
+        }
+        let before_ns = used_ns();
+        if let Some(pid) = process.filter(|_| due.lists) {
             inner.reader.follow(&crate::collect::tree(pid));
         }
-        inner.sample(scope, None);
+        inner.sample(Scope::All, None);
+        schedule.cost(used_ns() - before_ns);
     }
-    (thread_cpu_ns() - cpu, monotonic_ns() - start)
+    (used_ns(), monotonic_ns() - start)
 }
 
 #[cfg(test)]
@@ -239,7 +219,6 @@ mod tests {
             samples: Vec::new(),
             marks: Vec::new(),
             period_ns: 10_000_000,
-            taken: 0,
             late: 0,
             thinned: 0,
         }
@@ -253,7 +232,7 @@ mod tests {
                 inner.marks.push(String::new());
                 (inner.marks.len() - 1) as u16
             });
-            let scope = inner.scope();
+            let scope = if i.is_multiple_of(10) { Scope::All } else { Scope::Paging };
             inner.sample(scope, mark);
         }
         assert!(inner.samples.len() <= SAMPLES_MAX + MARKS_MAX);
@@ -265,28 +244,6 @@ mod tests {
         for part in inner.samples.chunks_exact(100) {
             assert!(part.iter().any(|sample| sample.scope == Scope::All));
         }
-    }
-
-    #[test]
-    fn everything_is_read_each_time_where_samples_are_rare() {
-        let scopes = |period_ns| {
-            let mut inner = Inner { period_ns, ..inner() };
-            let mut next = || {
-                let scope = inner.scope();
-                let lists = inner.lists(scope);
-                inner.sample(scope, None);
-                (scope, lists)
-            };
-            (0..600).map(|_| next()).collect::<Vec<_>>()
-        };
-        let first = |period_ns| scopes(period_ns)[..6].iter().map(|(s, _)| *s).collect::<Vec<_>>();
-        let lists = |period_ns| scopes(period_ns).iter().filter(|(_, lists)| *lists).count();
-        use Scope::{All, Paging};
-        assert_eq!(first(10_000_000), [All, Paging, Paging, Paging, Paging, Paging]);
-        assert_eq!(first(30_000_000), [All, Paging, Paging, All, Paging, Paging]);
-        assert_eq!(first(1_000_000_000), [All; 6]);
-        // In 6 seconds twice a second, and four times more at the beginning; with rare ones each time.
-        assert_eq!((lists(10_000_000), lists(1_000_000_000)), (16, 600));
     }
 
     #[test]
