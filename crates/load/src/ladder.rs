@@ -44,7 +44,7 @@ impl Step {
         let p99_ns = run.latency.corrected.p99_ns;
         let of = &run.outcomes;
         let told = of.answered + of.unanswered + of.turned_away + of.unsent;
-        // A request whose connection could not be begun is due and nothing else.
+        // In a run that was ended early more may have been due than is told.
         let due = told.max(run.due.unwrap_or(0));
         let enough = due > 0 && of.answered_in_time as f64 >= CARRIED * due as f64;
         Self {

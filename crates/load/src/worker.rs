@@ -337,6 +337,11 @@ impl<'a> Worker<'a> {
             return;
         }
         if self.connections[at].socket.is_none() && !self.open(at, now_ns) {
+            // In a closed loop the same request is asked again; an arrival is over.
+            if !matches!(self.plan.pace, Pace::Closed { .. }) && due_ns >= self.count_from_ns {
+                let op = self.connections[at].draw.op();
+                self.tally.unsent(op, now_ns.saturating_sub(due_ns));
+            }
             self.free_again(at, 1, now_ns);
             return;
         }

@@ -1,7 +1,7 @@
 //! Servers that give wrong answers, lose orders, stand still or go away, and how each is found.
 
 use crate::load;
-use ioloom_load::{Arrival, LoadError, Mix, Multiclient, Pace, Plan, Protocol, multiclient};
+use ioloom_load::{Arrival, LoadError, Mix, Multiclient, Pace, Plan, Protocol, Think, multiclient};
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
@@ -145,6 +145,30 @@ fn a_server_that_goes_away_ends_the_load() {
     let plan = Plan { protocol: Protocol::Padded, requests_max: u64::MAX, ..plan(target) };
     let error = ioloom_load::run(&plan, &AtomicBool::new(false), &mut |_| {}).unwrap_err();
     assert!(matches!(error, LoadError::Gone { .. }), "{error}");
+}
+
+#[test]
+fn arrivals_that_find_no_server_are_told() {
+    // It answers who asks for the list before the load, and then listens no more.
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let target = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        let (stream, _) = listener.accept().unwrap();
+        drop(listener);
+        serve(stream, 0, |_, _, ask| list(ask));
+    });
+    let arrival = Arrival::Constant;
+    let think = Think::Exponential(Duration::ZERO);
+    let (run, _) = load(&Plan {
+        pace: Pace::PartlyOpen { sessions_per_s: 100.0, arrival, requests_mean: 1.0, think },
+        requests_max: u64::MAX,
+        duration: Duration::from_micros(498_000),
+        conserve: false,
+        ..plan(target)
+    });
+    // The last one before the end is the 49th, at 490 ms.
+    assert_eq!(run.outcomes.sent + run.outcomes.unsent, 49, "{:?}", run.outcomes);
+    assert_eq!((run.outcomes.lost, run.latency.corrected.count), (49, 49), "{:?}", run.outcomes);
 }
 
 #[test]
