@@ -9,6 +9,7 @@
 
 mod beside;
 mod one;
+mod place;
 mod plan;
 mod requests;
 mod series;

@@ -1,6 +1,7 @@
 //! Copying one file once: when the copier returned, when the copy was durable, when nothing of it was
 //! left to write, and what another process finds.
 
+use super::place::Lies;
 use super::plan::{One, Settle, Source};
 use super::{Place, options, settle, timed};
 use crate::stage::{Acts, Stage, make_cold, only_file, put, resident_bytes};
@@ -55,6 +56,9 @@ pub(super) fn play(order: &RunOrder, play: &One) -> Result<Measured, String> {
     let (mut measured, acts) = stage.close(last_ns, bytes);
     counted(&mut measured, &acts);
     put(&mut measured, "resident_at_end_bytes", resident_bytes(&copied, bytes));
+    let lies = Lies::of(&copied);
+    put(&mut measured, "place_bytes", lies.map(|lies| lies.start as f64));
+    put(&mut measured, "pieces", lies.map(|lies| lies.pieces as f64));
     if let Some(seen) = another_process(&to) {
         measured.digest = seen.hash.chars().take(16).collect();
         put(&mut measured, "reader_ns", Some(seen.ns));

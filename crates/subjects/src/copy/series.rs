@@ -2,23 +2,26 @@
 //! ours beside it, and the tests for what a series can hide.
 //!
 //! The published mean is said to leave out the least and the greatest; what was printed is the mean of
-//! the middle third. Both are told.
+//! the middle third. Both are told. Where each copy lies is told too, because a disk may be faster in
+//! one place than in another.
 
+use super::place::Lies;
 use super::plan::{Series, Source, Targets};
-use super::{Place, one, options, timed};
+use super::{Place, one, options, place, timed};
 use crate::stage::{Stage, only_file, put};
 use ioloom_copy::Target;
 use ioloom_model::Measured;
 use ioloom_model::record::RunOrder;
 use ioloom_observe::counters::Field;
 use ioloom_stats::{Alternation, FirstRun, mean, median, trimmed_mean};
+use ioloom_sys::file::{OpenHow, open};
 use ioloom_sys::{cache, make};
 
 /// A copy that took this many medians stands out.
 const SLOW_TIMES: f64 = 3.0;
 
 pub(super) fn play(order: &RunOrder, play: &Series) -> Result<Measured, String> {
-    let place = Place::beside(&order.dir)?;
+    let home = Place::beside(&order.dir)?;
     let (from, source, bytes) = only_file(&order.dir)?;
     cache::flush_file_system(&source).map_err(|e| format!("flush the file system: {e}"))?;
     one::make(Source::Warm, &source, bytes)?;
@@ -26,21 +29,23 @@ pub(super) fn play(order: &RunOrder, play: &Series) -> Result<Measured, String> 
     let mut stage = Stage::open(&order.dir)?;
     stage.sampler.mark("series");
     let mut times = Vec::with_capacity(play.runs);
+    let mut places = Vec::with_capacity(play.runs);
     for run in 0..play.runs {
         let name = match play.targets {
             Targets::New | Targets::Over => "copy".to_owned(),
             Targets::Kept => format!("copy-{run}"),
         };
-        let to = place.path.join(name);
+        let to = home.path.join(name);
         if play.targets == Targets::New {
             make::remove_tree(&to).or_else(|_| remove(&to))?;
         }
-        let (ns, _) = timed(&from, Target::As(to), &options)?;
+        let (ns, _) = timed(&from, Target::As(to.clone()), &options)?;
         times.push(ns as f64);
+        places.push(open(&to, OpenHow::default()).ok().and_then(Lies::of));
     }
     stage.sampler.mark("end");
     stage.put("file_bytes", bytes as f64);
-    for (name, value) in numbers(&times) {
+    for (name, value) in numbers(&times).into_iter().chain(place::numbers(&places, &times)) {
         stage.put(name, value);
     }
     let all_ns = times.iter().sum::<f64>() as u64;
@@ -53,6 +58,12 @@ pub(super) fn play(order: &RunOrder, play: &Series) -> Result<Measured, String> 
     );
     let curve = times.iter().enumerate().map(|(i, ns)| ((i + 1) as f64, *ns));
     measured.curves.insert("series".to_owned(), curve.collect());
+    let lie = |of: fn(&Lies) -> u64| {
+        let known = places.iter().enumerate().filter_map(|(i, lies)| Some((i, lies.as_ref()?)));
+        known.map(|(i, lies)| ((i + 1) as f64, of(lies) as f64)).collect::<Vec<_>>()
+    };
+    measured.curves.insert("place_bytes".to_owned(), lie(|lies| lies.start));
+    measured.curves.insert("pieces".to_owned(), lie(|lies| lies.pieces));
     Ok(measured)
 }
 

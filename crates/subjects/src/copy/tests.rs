@@ -65,6 +65,27 @@ fn copies_in_a_row_are_all_told() {
 }
 
 #[test]
+fn copies_that_are_on_the_device_have_a_place() {
+    for target in ["new", "over", "kept"] {
+        let plan = format!("copy:series/way=seed003-direct,runs=6,target={target}");
+        let Some(seen) = played(&plan) else { return };
+        let (known, places) = (seen.extra["places_known"], &seen.curves["place_bytes"]);
+        assert_eq!((places.len() as f64, seen.curves["pieces"].len() as f64), (known, known));
+        if known < 6.0 {
+            println!("skipped: this file system does not tell where files lie");
+            return;
+        }
+        // What exists at the same time cannot lie in the same place.
+        let stayed = seen.extra["place_stayed_share"];
+        assert!(target == "new" || stayed == 0.0, "{target}: {:?} {places:?}", seen.extra);
+        let most = if target == "kept" { 6.0 } else { 1.0 };
+        assert!(seen.extra["places"] >= most, "{target}: {:?}", seen.extra);
+    }
+    let Some(seen) = played("copy:direct/source=warm") else { return };
+    assert!(seen.extra["pieces"] >= 1.0 && seen.extra["place_bytes"] > 0.0, "{:?}", seen.extra);
+}
+
+#[test]
 fn odd_requests_are_refused_or_go_through_memory() {
     let Some(seen) = played("copy:requests") else { return };
     let number = |name: &str| seen.extra[name];
