@@ -16,6 +16,10 @@
 //! settled ─► watch: blocked < 10 % for long → the cores again; another rate by 2 → climb anew
 //! ```
 //!
+//! Where one worker at a time may change what all of them work on, one begins alone
+//! ([`Crew::beginning_alone`]), and two are tried once it has lasted [`ALONE_NS`]: short work is done by
+//! then.
+//!
 //! The first jump needs no comparison, because a blocked worker proves that there is something to
 //! overlap. What is not blocked computes or waits for a processor: where that is more than
 //! [`BUSY_LEAST`] workers per core, no other number could pay and none is tried. Other steps compare
@@ -58,6 +62,9 @@ const FEWER_GAIN_LEAST: f64 = 1.05;
 /// Window of such a comparison, nanoseconds.
 const FEWER_NS: u64 = 30_000_000;
 
+/// Window of a worker that began alone before another one is tried, nanoseconds.
+const ALONE_NS: u64 = 500_000_000;
+
 /// Time after a change that counts for nothing: threads start and queues fill, nanoseconds.
 const SETTLE_NS: u64 = 10_000_000;
 
@@ -68,6 +75,8 @@ const AGREE: u32 = 3;
 enum State {
     /// With the cores; not blocked so far.
     Warm,
+    /// With one worker by intention, which is not blocked: what it does is measured.
+    Alone,
     /// With the cores, which wait for each other: what they do is measured.
     Crowded,
     /// Trying fewer than `from`, which waited for each other and reached `rate`.
@@ -117,6 +126,13 @@ impl Crew {
         }
     }
 
+    /// The same, beginning with one worker: others would only wait for it.
+    pub fn beginning_alone(mut self) -> Self {
+        self.workers = 1;
+        self.why = "1 thread, because one at a time may change the tree".to_owned();
+        self
+    }
+
     /// The number of workers in force.
     pub fn workers(&self) -> u32 {
         self.workers
@@ -139,6 +155,7 @@ impl Crew {
         let long = match self.state {
             State::Warm => FIRST_NS,
             State::Crowded | State::Fewer { .. } => FEWER_NS,
+            State::Alone => ALONE_NS,
             _ => COMPARE_NS,
         };
         // A device that answers nothing for long is a finding too.
@@ -178,6 +195,9 @@ impl Crew {
     fn stay(&mut self, blocked: f64, locked: f64) {
         if self.fewer_tried {
             return;
+        }
+        if self.workers < self.cores {
+            return self.go(self.workers, State::Alone);
         }
         self.why = format!(
             "{}, one per usable core: they were blocked {} of the time, so more would not pay",
@@ -305,7 +325,7 @@ impl Crew {
 
 impl Tuner for Crew {
     fn start(&self) -> u32 {
-        self.cores
+        self.workers
     }
 
     fn decide(&mut self, batch: &Batch) -> u32 {
@@ -320,6 +340,8 @@ impl Tuner for Crew {
             State::Warm => self.warm(blocked, locked, rate),
             State::Crowded if blocked < BLOCKED_LEAST => self.try_fewer(rate),
             State::Crowded => self.go(self.workers, State::Warm),
+            State::Alone if blocked < BLOCKED_LEAST => self.go(2, State::Up { from: 1, rate }),
+            State::Alone => self.go(self.workers, State::Warm),
             State::Fewer { from, rate: before } => {
                 self.fewer(from, before, blocked, locked, rate);
             }
@@ -494,7 +516,10 @@ mod tests {
 
     /// Entries a second by the number of workers that wait for each other half of the time.
     fn crowd(cores: u32, rates: &[(u32, f64)], windows: usize) -> Crew {
-        let mut crew = Crew::new(cores, 256);
+        crowded(Crew::new(cores, 256), rates, windows)
+    }
+
+    fn crowded(mut crew: Crew, rates: &[(u32, f64)], windows: usize) -> Crew {
         let mut random = 7;
         for _ in 0..windows {
             let rate = rates.iter().find(|(workers, _)| *workers == crew.workers()).unwrap().1;
@@ -539,6 +564,22 @@ mod tests {
     }
 
     #[test]
+    fn one_that_began_alone_is_joined_only_if_it_lasts_and_pays() {
+        let alone = || Crew::new(4, 256).beginning_alone();
+        let worse = [(1, 57_000.0), (2, 47_000.0)];
+        assert_eq!(crowded(alone(), &worse, 50).workers(), 1);
+        assert_eq!(crowded(alone(), &worse, 53).workers(), 2, "tried");
+        let crew = crowded(alone(), &worse, 100);
+        assert_eq!(crew.workers(), 1, "{}", crew.why());
+        let crew = crowded(alone(), &[(1, 47_000.0), (2, 57_000.0)], 100);
+        assert_eq!(crew.workers(), 2, "{}", crew.why());
+        assert!(crew.why().contains("from 1"), "{}", crew.why());
+        // A device is noticed as ever.
+        let cold = Batch { elapsed_ns: 9_000_000, files: 100, idle: 0.4, ..Batch::default() };
+        assert_eq!(alone().decide(&cold), 32);
+    }
+
+    #[test]
     fn workers_that_keep_the_cores_busy_are_enough() {
         let mut crew = Crew::new(2, 256);
         let first =
@@ -562,12 +603,16 @@ mod tests {
         fn whatever_it_sees_it_stays_in_bounds(
             cores in 0u32..300,
             most in 0u32..300,
+            alone: bool,
             batches in proptest::collection::vec(
                 (0u64..100_000_000, 0u64..10_000, -1.0f64..2.0, -1.0f64..2.0),
                 0..300,
             ),
         ) {
             let mut crew = Crew::new(cores, most);
+            if alone {
+                crew = crew.beginning_alone();
+            }
             for (elapsed_ns, files, idle, locked) in batches {
                 let batch = Batch { elapsed_ns, files, idle, locked, ..Batch::default() };
                 let workers = crew.decide(&batch);

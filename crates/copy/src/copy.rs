@@ -4,7 +4,8 @@ use crate::dirs::{Held, Parent, RootTo, Roots};
 use crate::error::{CopyError, Errors};
 use crate::facts::{self, Memory};
 use crate::meta::Home;
-use crate::options::{Durable, Options, Progress, Watcher};
+use crate::options::{Durable, Options, Progress, Watcher, When};
+use crate::plan::Mode;
 use crate::report::{Counts, Evidence, Report};
 use crate::resume::Resume;
 use crate::run::Run;
@@ -172,10 +173,17 @@ fn waits_of(options: &Options, roots: &Roots) -> Waits {
     if is_moot || options.durable != Durable::None {
         return Waits::Anything;
     }
+    let parents = || roots.parents.iter().take(SOURCES_LOOKED_AT);
     let target_is_here = |parent: &Parent| facts::is_here(&facts::proc_path(&parent.dir));
-    let are_here = sources().all(|from| facts::is_here(from))
-        && roots.parents.iter().take(SOURCES_LOOKED_AT).all(target_is_here);
-    if are_here { Waits::Reads } else { Waits::Anything }
+    if !sources().all(|from| facts::is_here(from)) || !parents().all(target_is_here) {
+        return Waits::Anything;
+    }
+    let may_share =
+        options.reflink != When::Never && options.mode.is_none_or(|mode| mode == Mode::Reflink);
+    let in_one_tree = |from: &PathBuf| {
+        parents().all(|parent| facts::in_one_tree(from, &facts::proc_path(&parent.dir)))
+    };
+    if may_share && sources().all(in_one_tree) { Waits::OneTree } else { Waits::Reads }
 }
 
 /// Finds where each source goes.

@@ -65,6 +65,13 @@ pub(crate) fn is_here(path: &Path) -> bool {
     cache::lives_in_memory(path).unwrap_or(false) || on_disk()
 }
 
+/// Whether sharing blocks between the two paths changes one tree for both.
+pub(crate) fn in_one_tree(from: &Path, to: &Path) -> bool {
+    let one_tree = || attr::file_system(std::fs::File::open(to)?).map(|system| system.one_tree);
+    let device = |path: &Path| mount::medium(path).ok()?.block_device;
+    one_tree().unwrap_or(false) && device(from).is_some_and(|from| device(to) == Some(from))
+}
+
 /// What the kernel tells of memory.
 pub(crate) struct Memory {
     pub(crate) available: u64,

@@ -184,6 +184,8 @@ pub struct FileSystem {
     /// Space for a range can be reserved before it is written without a price for what comes after.
     /// Not where every write goes to a new place (btrfs), nor in memory.
     pub reserves: bool,
+    /// All names and all shared blocks are changed in one tree, by one thread at a time (btrfs).
+    pub one_tree: bool,
 }
 
 /// Asks what the file system of an open file is.
@@ -196,7 +198,8 @@ pub fn file_system(file: impl AsFd) -> io::Result<FileSystem> {
     let in_memory = IN_MEMORY.contains(&kind);
     #[allow(clippy::unnecessary_cast, reason = "the types differ between architectures")]
     let free_bytes = (found.f_bavail as u64).saturating_mul(block);
-    Ok(FileSystem { free_bytes, in_memory, reserves: !in_memory && kind != BTRFS })
+    let one_tree = kind == BTRFS;
+    Ok(FileSystem { free_bytes, in_memory, reserves: !in_memory && !one_tree, one_tree })
 }
 
 /// A file whose extended attributes are meant.

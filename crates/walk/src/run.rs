@@ -286,7 +286,8 @@ impl Walk {
             Threads::Auto => {
                 let cores = std::thread::available_parallelism().map_or(1, usize::from);
                 let cores = cores.min(THREADS_MAX);
-                (cores, Some(Watch::new(cores, THREADS_AUTO_MAX.max(cores), self.waits)))
+                let watch = Watch::new(cores, THREADS_AUTO_MAX.max(cores), self.waits);
+                (watch.first(), Some(watch))
             }
         }
     }

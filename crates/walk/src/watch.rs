@@ -33,6 +33,9 @@ pub enum Waits {
     /// Reads from a device; for trees on local devices whose visitor waits for nothing else but locks.
     /// Waits without reads are no reason for more threads, and for fewer if these are faster.
     Reads,
+    /// As `Reads`, where one thread at a time may change the tree that all names are in: begins with one
+    /// thread, and tries two when it lasts.
+    OneTree,
 }
 
 /// The controller and what was seen since its last decision.
@@ -66,8 +69,9 @@ impl Share {
         let blocked = self.blocked_ns as f64 / self.fed_ns.max(1) as f64;
         let pages = self.read_bytes / proc::page_bytes();
         match waits {
-            Waits::Reads if pages * ENTRIES_PER_PAGE_MAX < self.entries => (0.0, blocked),
-            Waits::Reads | Waits::Anything => (blocked, 0.0),
+            Waits::Anything => (blocked, 0.0),
+            _ if pages * ENTRIES_PER_PAGE_MAX < self.entries => (0.0, blocked),
+            _ => (blocked, 0.0),
         }
     }
 }
@@ -75,8 +79,14 @@ impl Share {
 impl Watch {
     pub(crate) fn new(cores: usize, most: usize, waits: Waits) -> Self {
         let crew = Crew::new(cores as u32, most as u32);
+        let crew = if waits == Waits::OneTree { crew.beginning_alone() } else { crew };
         let seen = Seen { crew, decided: Instant::now(), sums: Share::default() };
         Self { waits, seen: Mutex::new(seen) }
+    }
+
+    /// How many threads begin.
+    pub(crate) fn first(&self) -> usize {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner).crew.workers() as usize
     }
 
     /// The reason for the number of threads.
@@ -144,8 +154,10 @@ impl Gauge {
         let delay =
             self.schedstat.as_mut().and_then(|file| parse::parse_schedstat(file.read().ok()?));
         let read_bytes = match self.waits {
-            Waits::Reads => proc::usage(Who::Thread).map_or(0, |usage| usage.read_bytes),
             Waits::Anything => 0,
+            Waits::Reads | Waits::OneTree => {
+                proc::usage(Who::Thread).map_or(0, |usage| usage.read_bytes)
+            }
         };
         let delay_ns = delay.map_or(0, |stat| stat.run_delay_ns);
         Clocks { cpu_ns: clock::thread_cpu_ns(), delay_ns, read_bytes }
@@ -210,6 +222,7 @@ mod tests {
         assert_eq!(share(9 * page).idle_and_locked(Waits::Reads), (0.0, 0.4));
         assert_eq!(share(10 * page).idle_and_locked(Waits::Reads), (0.4, 0.0));
         assert_eq!(share(0).idle_and_locked(Waits::Anything), (0.4, 0.0));
+        assert_eq!(Watch::new(2, 64, Waits::OneTree).first(), 1);
         // One large file that takes long is no entry yet.
         let large = Share { entries: 0, fed_ns: 100, blocked_ns: 90, read_bytes: 0 };
         assert_eq!(large.idle_and_locked(Waits::Reads), (0.9, 0.0));

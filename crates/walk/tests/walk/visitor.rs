@@ -5,8 +5,8 @@ use crate::{deep, remove_deep, touch};
 use ioloom_sys::mount::LoopImage;
 use ioloom_testbed::{alone, as_nobody};
 use ioloom_walk::{
-    Control, DirRef, Fields, Follow, Found, Kind, Method, NewDir, Report, Threads, Visitor, Walk,
-    WalkError,
+    Control, DirRef, Fields, Follow, Found, Kind, Method, NewDir, Report, Threads, Visitor, Waits,
+    Walk, WalkError,
 };
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -243,8 +243,12 @@ fn every_method_and_thread_count_sees_the_same() {
     let kinds = |tree: &Tree| -> Vec<_> { tree.iter().map(|(p, s)| (p.clone(), s.0)).collect() };
     assert!(kinds(&found) == kinds(&expected));
     assert!(found.values().all(|seen| seen.4 == 0), "names only, nothing asked");
-    let auto = Walk { threads: Threads::Auto, ..walk(Method::Statx, 1) };
-    assert!(collect(&auto, &one(temp.path())).0 == expected);
+    for waits in [Waits::Anything, Waits::Reads, Waits::OneTree] {
+        let auto = Walk { threads: Threads::Auto, waits, ..walk(Method::Statx, 1) };
+        let (found, _, report) = collect(&auto, &one(temp.path()));
+        assert!(found == expected, "{waits:?}");
+        assert!(report.threads > 0 && !report.threads_why.is_empty());
+    }
     let mut here = Collect::default();
     walk(Method::Sweep, 9).run_here(&one(temp.path()), &mut here).unwrap();
     assert!(here.seen.into_iter().collect::<Tree>() == expected);
