@@ -80,12 +80,12 @@ pub(crate) const GIVEN: [&str; 3] = ["cargo", "rustc", "apt-get"];
 /// Programs of packages without which no Debian system is complete; code and tests of the crates
 /// may start them.
 #[cfg(test)]
-const ESSENTIAL: [&str; 46] = [
+const ESSENTIAL: [&str; 47] = [
     "bash", "cat", "chmod", "chown", "cmp", "cp", "dd", "diff", "du", "env", "false", "find",
     "grep", "head", "kill", "ln", "losetup", "ls", "md5sum", "mkdir", "mkfifo", "mknod", "mount",
     "mv", "printf", "prlimit", "rm", "sed", "seq", "setpriv", "sh", "sleep", "sort", "stat",
-    "sync", "tail", "tar", "taskset", "timeout", "touch", "true", "truncate", "umount", "unshare",
-    "xargs", "yes",
+    "sync", "tail", "tar", "taskset", "tee", "timeout", "touch", "true", "truncate", "umount",
+    "unshare", "xargs", "yes",
 ];
 
 /// The name of a program that may be started.

@@ -416,6 +416,10 @@ impl Study<'_> {
         set: &ReadySet,
         key: &RunKey,
     ) -> Option<Ended> {
+        if self.subject.drops_caches(&order.plan) && !self.options.drop_caches {
+            let reason = NOT_DROPPED.to_owned();
+            return Some(Ended::without_proof(Outcome::Refused { reason }));
+        }
         if let Err(reason) = self.subject.probe(&order.plan, &order.compute, &set.items) {
             return Some(Ended::without_proof(Outcome::Refused { reason }));
         }
@@ -475,6 +479,10 @@ impl Study<'_> {
         runner.run_in(&order, deadline, stop, Some(&set.items), slow)
     }
 }
+
+/// Why a plan that drops the caches of the system is refused.
+const NOT_DROPPED: &str = "the caches of the whole system are dropped only on request; remedy: \
+                           --drop-caches as root";
 
 /// Gives the kernel the settings that an arm asks for, if the user agreed.
 fn change(settings: &BTreeMap<String, u64>, allowed: bool) -> Result<Option<Changed>, String> {

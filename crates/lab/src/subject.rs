@@ -85,6 +85,13 @@ pub trait Subject: Sync {
         false
     }
 
+    /// Whether the plan drops the caches of the whole system itself. It is refused then unless the user
+    /// allowed that.
+    fn drops_caches(&self, plan: &AnyPlan) -> bool {
+        let _ = plan;
+        false
+    }
+
     /// Seconds that a run of the plan takes by its own settings on so many files and bytes, beyond
     /// going through them once: waits that it asks for, and work that it repeats on a slow disk. Its
     /// deadline allows for twice as much.

@@ -4,7 +4,7 @@ use crate::sets::FileSets;
 use ioloom_fileset::SetText;
 use ioloom_lab::subject::{Sets, Subject};
 use ioloom_model::record::{Observe, RunOrder};
-use ioloom_model::{Compute, Doubt, Measured, Outcome};
+use ioloom_model::{Compute, Doubt, FileSetRealised, Measured, Outcome};
 
 /// Runs a plan on a set made for it; the bytes are verified. `None`, with the reason, where this
 /// machine refuses it, or where the run ended with `cannot` in its reason.
@@ -14,20 +14,7 @@ pub(crate) fn played_on(
     set_text: &str,
     cannot: &str,
 ) -> Option<Measured> {
-    let place = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
-    let Ok(SetText::Spec(spec)) = set_text.parse() else { panic!("a set") };
-    let set = place.path().join("set");
-    let realised = FileSets.prepare("t", &spec, &set, 0, &|_, _| true).unwrap();
-    let order = RunOrder {
-        plan: plan.parse().unwrap(),
-        compute: Compute::None,
-        dir: FileSets.items(&set),
-        set: Some(spec),
-        files_max: None,
-        seed: 7,
-        spans_max: 0,
-        observe: Observe::default(),
-    };
+    let (place, realised, order) = ordered_on(plan, set_text);
     if let Err(reason) = subject.probe(&order.plan, &Compute::None, &order.dir) {
         println!("skipped: {reason}");
         return None;
@@ -47,6 +34,28 @@ pub(crate) fn played_on(
         }
         other => panic!("{plan}: {other:?}"),
     }
+}
+
+/// A plan on a set made for it, with the directory that goes away.
+pub(crate) fn ordered_on(
+    plan: &str,
+    set_text: &str,
+) -> (tempfile::TempDir, FileSetRealised, RunOrder) {
+    let place = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
+    let Ok(SetText::Spec(spec)) = set_text.parse() else { panic!("a set") };
+    let set = place.path().join("set");
+    let realised = FileSets.prepare("t", &spec, &set, 0, &|_, _| true).unwrap();
+    let order = RunOrder {
+        plan: plan.parse().unwrap(),
+        compute: Compute::None,
+        dir: FileSets.items(&set),
+        set: Some(spec),
+        files_max: None,
+        seed: 7,
+        spans_max: 0,
+        observe: Observe::default(),
+    };
+    (place, realised, order)
 }
 
 /// Everything below a directory.

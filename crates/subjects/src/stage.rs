@@ -119,6 +119,11 @@ impl Acts {
         Some((b.get(field)? as f64 - a.get(field)? as f64) * proc::page_bytes() as f64)
     }
 
+    /// A level at a mark, times `unit`.
+    pub(crate) fn level(&self, field: Field, mark: &str, unit: f64) -> Option<f64> {
+        Some(self.record.at_mark(mark)?.get(field)? as f64 * unit)
+    }
+
     /// What the device did between two marks.
     pub(crate) fn device(&self, from: &str, to: &str) -> Option<counters::DeviceRates> {
         let (a, b) = self.ends(from, to)?;

@@ -155,6 +155,15 @@ pub fn drop_everything() -> io::Result<()> {
         rustix::fs::sync();
         Ok(())
     })?;
+    drop_clean()
+}
+
+/// Drops the clean pages of the page cache, names and inodes of every program, and writes nothing
+/// before. For a caller that the user told to.
+///
+/// # Errors
+/// As [`drop_everything`].
+pub fn drop_clean() -> io::Result<()> {
     call("drop_caches", || std::fs::write("/proc/sys/vm/drop_caches", "3\n"))
 }
 

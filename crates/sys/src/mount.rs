@@ -187,6 +187,20 @@ pub fn medium(path: &Path) -> io::Result<Medium> {
     Ok(medium)
 }
 
+/// The file in /dev of a block device, as /sys names it. The name proves nothing: who opens it asks
+/// [`crate::file::block_device_number`] whether it is that device.
+///
+/// # Errors
+/// [`io::ErrorKind::NotFound`] where the system knows no such block device.
+pub fn device_file((major, minor): (u32, u32)) -> io::Result<PathBuf> {
+    let event = PathBuf::from(format!("/sys/dev/block/{major}:{minor}/uevent"));
+    let event = crate::proc::read_text(&event)?;
+    let name = event.lines().find_map(|line| line.strip_prefix("DEVNAME="));
+    let name =
+        name.ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "it has no name in /dev"))?;
+    Ok(Path::new("/dev").join(name))
+}
+
 /// The device of a mount; file systems over several devices name one as their source.
 fn device_numbers(mount: &Mount) -> Option<(u32, u32)> {
     if mount.device.0 != 0 {

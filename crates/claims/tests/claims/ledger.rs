@@ -52,9 +52,7 @@ fn claims_say_what_they_mean() {
         let only_said = claim.published.is_empty();
         assert!(!only_said || !claim.confounds.is_empty(), "{}: no number and no word", claim.id);
         if untested {
-            let known = [
-                "000-P30", "002-P13", "002-30", "002-P15", "002-33", "002-P18", "002-40", "004-20",
-            ];
+            let known = ["000-P30", "004-20"];
             assert!(known.contains(&claim.id.as_str()), "{} has no test", claim.id);
         }
     }
@@ -197,6 +195,69 @@ const COPIES: [&str; 12] = [
     "extra.verify_device_bytes",
 ];
 
+/// Of the adapter of the page cache.
+const PAGES: [&str; 59] = [
+    "extra.again_device_bytes",
+    "extra.available_bytes",
+    "extra.background_limit_bytes",
+    "extra.cache_growth_by_device_bytes",
+    "extra.cache_growth_bytes",
+    "extra.changed_before_bytes",
+    "extra.changed_dropped_bytes",
+    "extra.changed_gone_at_eighth_bytes",
+    "extra.changed_gone_at_half_bytes",
+    "extra.changed_synced_bytes",
+    "extra.clean_before_bytes",
+    "extra.clean_dropped_bytes",
+    "extra.clean_gone_at_eighth_bytes",
+    "extra.clean_gone_at_half_bytes",
+    "extra.cold_ns",
+    "extra.cold_off_cpu_ns",
+    "extra.device_busy_cold_ns",
+    "extra.device_cold_bytes",
+    "extra.device_flushes",
+    "extra.device_pages_after_advice_bytes",
+    "extra.device_pages_by_device_bytes",
+    "extra.device_pages_by_file_bytes",
+    "extra.device_queue",
+    "extra.device_rate_times_await",
+    "extra.device_warm_bytes",
+    "extra.device_written_bytes",
+    "extra.dirty_background_ratio",
+    "extra.dirty_bytes",
+    "extra.dirty_limit_bytes",
+    "extra.dirty_ratio",
+    "extra.dirty_writeback_centisecs",
+    "extra.durable_ns",
+    "extra.fastest_ns",
+    "extra.file_bytes",
+    "extra.file_pages_by_device_bytes",
+    "extra.fresh_bytes",
+    "extra.fresh_old_after_sync_bytes",
+    "extra.kind_bytes",
+    "extra.other_process_device_bytes",
+    "extra.other_shells",
+    "extra.other_shells_began",
+    "extra.pagein_cold_bytes",
+    "extra.pagein_warm_bytes",
+    "extra.pageout_bytes",
+    "extra.privileged_shell_began",
+    "extra.privileged_tee_wrote",
+    "extra.range_bytes",
+    "extra.resident_after_bytes",
+    "extra.returned_ns",
+    "extra.settled_ns",
+    "extra.shared_synced_bytes",
+    "extra.shells",
+    "extra.slowest_ns",
+    "extra.total_bytes",
+    "extra.unwritten_bytes",
+    "extra.unwritten_end_bytes",
+    "extra.unwritten_most_bytes",
+    "extra.warm_cpu_ns",
+    "extra.warm_ns",
+];
+
 /// Every metric of the ledger is one that a complete record can answer.
 #[test]
 fn metrics_are_known_words() {
@@ -211,52 +272,8 @@ fn metrics_are_known_words() {
     };
     // Of the adapters of the walk and of memory.
     let walk = ["head_travel_bytes", "elapsed_per_file_ns", "cpu_per_file_ns", "access_ns"];
-    // Of the adapter of the page cache.
-    let pages = [
-        "extra.again_device_bytes",
-        "extra.available_bytes",
-        "extra.background_limit_bytes",
-        "extra.cache_growth_bytes",
-        "extra.changed_before_bytes",
-        "extra.changed_gone_at_eighth_bytes",
-        "extra.changed_gone_at_half_bytes",
-        "extra.clean_before_bytes",
-        "extra.clean_gone_at_eighth_bytes",
-        "extra.clean_gone_at_half_bytes",
-        "extra.cold_ns",
-        "extra.cold_off_cpu_ns",
-        "extra.device_busy_cold_ns",
-        "extra.device_cold_bytes",
-        "extra.device_flushes",
-        "extra.device_queue",
-        "extra.device_rate_times_await",
-        "extra.device_warm_bytes",
-        "extra.device_written_bytes",
-        "extra.dirty_background_ratio",
-        "extra.dirty_bytes",
-        "extra.dirty_limit_bytes",
-        "extra.dirty_ratio",
-        "extra.dirty_writeback_centisecs",
-        "extra.durable_ns",
-        "extra.fastest_ns",
-        "extra.file_bytes",
-        "extra.other_process_device_bytes",
-        "extra.pagein_cold_bytes",
-        "extra.pagein_warm_bytes",
-        "extra.pageout_bytes",
-        "extra.resident_after_bytes",
-        "extra.returned_ns",
-        "extra.settled_ns",
-        "extra.slowest_ns",
-        "extra.total_bytes",
-        "extra.unwritten_bytes",
-        "extra.unwritten_end_bytes",
-        "extra.unwritten_most_bytes",
-        "extra.warm_cpu_ns",
-        "extra.warm_ns",
-    ];
     let ours =
-        [&["files", "bytes", "task_ns_mean"][..], &walk, &pages, &COPIES, &EXCHANGE].concat();
+        [&["files", "bytes", "task_ns_mean"][..], &walk, &PAGES, &COPIES, &EXCHANGE].concat();
     for claim in ledger() {
         for contrast in claim.contrasts.iter().chain(&claim.notes) {
             for metric in contrast.metrics() {

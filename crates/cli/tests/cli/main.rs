@@ -10,6 +10,7 @@ mod home;
 mod kill;
 mod load;
 mod media;
+mod pagecache;
 mod sets;
 mod study;
 mod sysctl;

@@ -1,17 +1,21 @@
-//! The page cache as a subject: reading twice, writing in every way, what goes when memory is short,
-//! the limits of dirty pages.
+//! The page cache as a subject: reading twice, writing in every way, what goes when memory is short or
+//! the caches are dropped, a file and its device, who opens a file for a command, the limits of dirty
+//! pages.
 //!
 //! A plan is `pagecache:WHAT/SETTINGS`. Each run is a small play of its own in a process of its own:
 //! it makes its own condition (and proves it by cachestat), writes only files without a name, which
-//! a kill removes, and tells numbers of its own (`extra`) and curves. Counters are taken at marks
+//! a kill removes (that of the shells excepted, to which names belong), and tells numbers of its own (`extra`) and curves. Counters are taken at marks
 //! between the acts, so what belongs to an act is an exact difference and no interpolation; they are
 //! those of the whole machine, so other work on it is in them.
 
 mod again;
+mod device;
+mod dropped;
 mod limits;
 mod plan;
 mod read;
 mod reclaim;
+mod shell;
 mod write;
 
 use crate::sets::FileSets;
@@ -48,7 +52,7 @@ impl Subject for PageCache {
 
     fn probe(&self, plan: &AnyPlan, _: &Compute, dir: &Path) -> Result<(), String> {
         let play = Play::of(plan)?;
-        if matches!(play, Play::Limits) {
+        if matches!(play, Play::Shell | Play::Limits) {
             return Ok(());
         }
         if cache::lives_in_memory(dir).unwrap_or(false) {
@@ -62,8 +66,14 @@ impl Subject for PageCache {
             Play::Write(write) => write::probe(write, dir),
             Play::Again(again) => write::probe(again.one(), dir),
             Play::Reclaim(_) => LittleMemory::can(),
-            Play::ReadTwice(_) | Play::Limits => Ok(()),
+            Play::Device(_) => device::probe(dir),
+            Play::Dropped(_) => dropped::probe(),
+            Play::ReadTwice(_) | Play::Shell | Play::Limits => Ok(()),
         }
+    }
+
+    fn drops_caches(&self, plan: &AnyPlan) -> bool {
+        matches!(Play::of(plan), Ok(Play::Dropped(_)))
     }
 
     fn takes_s(&self, plan: &AnyPlan, _: u64, bytes: u64) -> f64 {
@@ -76,6 +86,9 @@ impl Subject for PageCache {
             Play::Write(play) => write::play(order, play),
             Play::Again(play) => again::play(order, play),
             Play::Reclaim(play) => reclaim::play(order, play),
+            Play::Dropped(play) => dropped::play(order, play),
+            Play::Device(play) => device::play(order, play),
+            Play::Shell => shell::play(),
             Play::Limits => limits::play(),
         });
         played.into()
@@ -87,7 +100,9 @@ impl Subject for PageCache {
             Ok(Play::Write(write)) => measured.bytes == write.bytes,
             Ok(Play::Again(play)) => measured.bytes == play.runs as u64 * play.bytes,
             Ok(Play::Reclaim(play)) => measured.bytes == 2 * play.kind_bytes(),
-            Ok(Play::Limits) | Err(_) => true,
+            Ok(Play::Dropped(play)) => measured.bytes == 3 * play.bytes,
+            Ok(Play::Device(play)) => measured.bytes == 2 * play.bytes,
+            Ok(Play::Shell | Play::Limits) | Err(_) => true,
         };
         if right { Vec::new() } else { vec![Doubt::WrongBytes] }
     }

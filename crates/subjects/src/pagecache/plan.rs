@@ -1,7 +1,7 @@
 //! What a play is, and its settings.
 
-use ioloom_model::AnyPlan;
 use ioloom_model::units::format_size;
+use ioloom_model::{AnyPlan, SubjectPlan};
 use ioloom_sys::file::Writing;
 
 /// Largest block and file that a plan may ask for.
@@ -10,6 +10,9 @@ const BYTES_MAX: u64 = 64 << 30;
 /// Files in a row at most, and their requests, as published.
 const RUNS_MAX: u64 = 1000;
 const AGAIN_BLOCK_BYTES: usize = 1 << 20;
+/// What is dropped, or read through the device, usually, and what it is a multiple of.
+const PART_BYTES: u64 = 16 << 20;
+pub(super) const PART_STEP: u64 = 1 << 20;
 /// Limits of memory are multiples of this, so that each part of them is one of 1 MiB.
 const LIMIT_STEP: u64 = 16 << 20;
 /// What a slow disk moves and syncs: bytes per second, and seconds for a call.
@@ -82,6 +85,25 @@ impl Reclaim {
     }
 }
 
+/// A part of the file, from its beginning.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Part {
+    /// A multiple of [`PART_STEP`].
+    pub(super) bytes: u64,
+}
+
+impl Part {
+    fn of(plan: &AnyPlan, own: &SubjectPlan) -> Result<Self, String> {
+        own.only(&["bytes"])?;
+        let bytes = own.size("bytes", BYTES_MAX)?.unwrap_or(PART_BYTES);
+        if bytes == 0 || !bytes.is_multiple_of(PART_STEP) {
+            let step = format_size(PART_STEP);
+            return Err(format!("{plan}: bytes must be a multiple of {step}, at least one"));
+        }
+        Ok(Self { bytes })
+    }
+}
+
 /// A play.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Play {
@@ -89,6 +111,9 @@ pub(super) enum Play {
     Write(Write),
     Again(Again),
     Reclaim(Reclaim),
+    Dropped(Part),
+    Device(Part),
+    Shell,
     Limits,
 }
 
@@ -152,9 +177,13 @@ impl Play {
                 }
                 Ok(Self::Reclaim(Reclaim { limit_bytes }))
             }
+            "drop" => Part::of(plan, own).map(Self::Dropped),
+            "device" => Part::of(plan, own).map(Self::Device),
+            "shell" => own.only(&[]).map(|()| Self::Shell),
             "limits" => own.only(&[]).map(|()| Self::Limits),
             other => Err(format!(
-                "{plan}: no play '{other}'; there are: read-twice, write, again, reclaim, limits"
+                "{plan}: no play '{other}'; there are: read-twice, write, again, reclaim, drop, \
+                 device, shell, limits"
             )),
         }
     }
@@ -173,7 +202,9 @@ impl Play {
             }
             Self::Again(play) => moved(play.runs as u64 * play.bytes),
             Self::Reclaim(play) => moved(4 * play.limit_bytes),
-            Self::Limits => 0.0,
+            Self::Dropped(play) => moved(3 * play.bytes) + SLOW_SYNC_S,
+            Self::Device(play) => moved(3 * play.bytes) + 4.0 * SLOW_SYNC_S,
+            Self::Shell | Self::Limits => 0.0,
         }
     }
 
@@ -213,6 +244,21 @@ impl Play {
                 format_size(play.kind_bytes()),
                 format_size(play.taken_bytes())
             ),
+            Self::Dropped(play) => format!(
+                "{0} of a file are read, {0} of another one written, {0} put into a file that lives \
+                 in memory; then the caches of the system are dropped, first without and then after \
+                 a sync",
+                format_size(play.bytes)
+            ),
+            Self::Device(play) => format!(
+                "{} of the file are read through the file and then through the device that holds \
+                 it; then a file is written and read through the device before and after it is \
+                 there",
+                format_size(play.bytes)
+            ),
+            Self::Shell => "a user who may not write a file asks every shell that is here to send \
+                            the output of a command to it"
+                .to_owned(),
             Self::Limits => "the limits of dirty pages are read beside memory".to_owned(),
         }
     }
@@ -249,6 +295,9 @@ mod tests {
             ("pagecache:write/end=rm,wait=3", "wait is for files that are left"),
             ("pagecache:again/runs=2", "runs is 6 or more"),
             ("pagecache:reclaim/limit=40MiB", "multiple of 16.0 MiB"),
+            ("pagecache:drop/bytes=5KiB", "multiple of"),
+            ("pagecache:device/bytes=0", "bytes"),
+            ("pagecache:shell/bytes=1MiB", "no setting"),
             ("pagecache:forget", "no play 'forget'"),
             ("read/threads:n=1", "not of the page cache"),
         ] {

@@ -12,6 +12,9 @@
 //! that writes them within a few steps as much is left of both when half is gone, on a slower one less
 //! is left of the clean ones; so half is told and decides nothing.
 //!
+//! Refaults are those of the group: pages that were wanted again while the kernel still knew that they
+//! had gone. Those of the machine stand beside them, with what others wanted.
+//!
 //! The group holds its own pages alone, but the flusher of the machine serves all: a changed page that
 //! it wrote by itself meanwhile counts as clean. The numbers say how many there were.
 
@@ -30,6 +33,9 @@ use std::os::fd::OwnedFd;
 
 /// One call, and one step of taking memory.
 const STEP_BYTES: usize = 1 << 20;
+
+/// Pages of files that were wanted again soon after they had gone, in the statistics of the group.
+const REFAULTED: &str = "workingset_refault_file";
 
 /// What of the two kinds is there, bytes.
 #[derive(Clone, Copy)]
@@ -79,7 +85,10 @@ pub(super) fn play(order: &RunOrder, play: Reclaim) -> Result<Measured, String> 
     stage.sampler.mark("take");
     let taken = take(&clean, &changed, play, before)?;
     stage.sampler.mark("taken");
+    let refaulted = || little.told(REFAULTED).map_err(|e| format!("read memory.stat: {e}"));
+    let refaulted_before = refaulted()?;
     let (again_ns, again_device) = read_again(&clean, &mut buffer, bytes)?;
+    let refaulted_after = refaulted()?;
     stage.sampler.mark("again");
     drop(taken.memory);
     check(&changed, &mut buffer, bytes)?;
@@ -108,8 +117,10 @@ pub(super) fn play(order: &RunOrder, play: Reclaim) -> Result<Measured, String> 
     let written = acts.grown(Field::PageOut, "take", "taken", 1024.0);
     put(&mut measured, "pageout_bytes", written);
     let page = page_bytes() as f64;
-    let refaulted = acts.grown(Field::RefaultedFile, "taken", "again", page);
-    put(&mut measured, "refaulted_bytes", refaulted);
+    let grown = refaulted_before.zip(refaulted_after).map(|(a, b)| b.saturating_sub(a) as f64);
+    put(&mut measured, "refaulted_bytes", grown.map(|pages| pages * page));
+    let of_machine = acts.grown(Field::RefaultedFile, "taken", "again", page);
+    put(&mut measured, "refaulted_of_machine_bytes", of_machine);
     measured.curves.extend(taken.curves);
     Ok(measured)
 }

@@ -79,3 +79,25 @@ fn files_written_in_a_row_are_all_told() {
     assert!(seen.extra["fastest_ns"] <= seen.extra["slowest_ns"], "{:?}", seen.extra);
     assert_eq!(seen.extra["file_bytes"], (1 << 20) as f64);
 }
+
+#[test]
+fn a_device_that_may_not_be_opened_is_refused_with_what_to_do() {
+    let dir = std::path::Path::new("/proc");
+    let plan = "pagecache:device".parse().unwrap();
+    let reason = PageCache.probe(&plan, &Compute::None, dir).unwrap_err();
+    assert!(reason.contains("/proc lies on proc") && reason.contains("remedy: "), "{reason}");
+    if let Some(seen) = played("pagecache:device/bytes=1MiB") {
+        assert_eq!(seen.extra["equal_bytes"], (1 << 20) as f64, "{:?}", seen.extra);
+    }
+}
+
+#[test]
+fn a_command_whose_output_may_not_be_written_never_begins() {
+    let Some(seen) = played("pagecache:shell") else { return };
+    let seen = &seen.extra;
+    assert!(seen["shells"] >= 1.0 && seen["sh_there"] == 1.0, "{seen:?}");
+    assert_eq!((seen["shells_began"], seen["target_kept"]), (0.0, 1.0), "{seen:?}");
+    assert!(seen["sh_exit_code"] > 0.0, "{seen:?}");
+    let left = std::env::temp_dir().join(format!("ioloom-shell-{}", std::process::id()));
+    assert!(!left.exists(), "{} is left", left.display());
+}

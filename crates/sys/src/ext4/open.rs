@@ -3,7 +3,7 @@
 use super::{Broken, Groups, Inode, inode};
 use crate::dir::Dir;
 use crate::file::{self, OpenHow};
-use crate::{cache, mount, proc};
+use crate::{cache, mount};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -100,10 +100,8 @@ fn below(path: &Path) -> Result<Below, OpenError> {
     }
     let (major, minor) = mount.device;
     let missing = || OpenError::NoDevice { path: path.into(), major, minor };
-    let event = PathBuf::from(format!("/sys/dev/block/{major}:{minor}/uevent"));
-    let event = proc::read_text(&event).map_err(|_| missing())?;
-    let name = event.lines().find_map(|line| line.strip_prefix("DEVNAME=")).ok_or_else(missing)?;
-    Ok(Below { device: Path::new("/dev").join(name), number: (major, minor) })
+    let device = mount::device_file((major, minor)).map_err(|_| missing())?;
+    Ok(Below { device, number: (major, minor) })
 }
 
 impl Below {

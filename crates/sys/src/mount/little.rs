@@ -95,6 +95,19 @@ impl LittleMemory {
         Ok(group)
     }
 
+    /// A number of the group, by its name in `memory.stat`, such as `workingset_refault_file` (pages of
+    /// files that were wanted again soon after they had gone); `None` where the kernel does not tell
+    /// it. It may lag by some hundred pages.
+    ///
+    /// # Errors
+    /// What reading the file reports.
+    pub fn told(&self, name: &str) -> io::Result<Option<u64>> {
+        let text = crate::proc::read_text(&self.dir.join("memory.stat"))?;
+        let mut lines = text.lines().filter_map(|line| line.split_once(' '));
+        let found = lines.find(|(key, _)| *key == name);
+        Ok(found.and_then(|(_, number)| number.trim().parse().ok()))
+    }
+
     fn join(&self, dir: &Path) -> io::Result<()> {
         let own = std::process::id().to_string();
         call("enter-cgroup", || std::fs::write(dir.join("cgroup.procs"), &own))

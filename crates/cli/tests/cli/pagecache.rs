@@ -1,0 +1,123 @@
+//! Plays of the page cache that need the user's word or a group of processes, each in the process that
+//! a study gives it.
+
+use crate::home::Home;
+use ioloom_testbed::Disk;
+use serde_json::Value;
+use std::path::Path;
+
+/// A study of one play on one file of 24 MiB.
+fn study(plan: &str) -> String {
+    format!(
+        r#"
+name = "tiny"
+title = "A small question"
+subject = "pagecache"
+question = "What does one play tell?"
+quick_budget_s = 600
+[sets.T]
+about = "One file."
+full = {{ count = 1, size = "24MiB", layout = "flat", seed = 3 }}
+[[experiment]]
+name = "one"
+question = "What?"
+sets = ["T"]
+conditions = ["as-is"]
+blocks_quick = 1
+[[experiment.arm]]
+name = "play"
+plan = "{plan}"
+headline = true
+"#
+    )
+}
+
+/// The outcome of the first run of a play whose set lies in a directory.
+fn played_in(sets: &Path, plan: &str) -> Value {
+    let home = Home::new();
+    let dir = home.studies(&study(plan));
+    home.run(&["study", "tiny", "--studies", &dir, "--dir", sets.to_str().unwrap()]).well();
+    home.records()[0]["outcome"].clone()
+}
+
+/// The same beside the source tree, which lies on a disk.
+fn played(plan: &str) -> Value {
+    let sets = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
+    played_in(sets.path(), plan)
+}
+
+/// A disk of our own may be opened where that of the machine may not.
+#[test]
+fn a_file_and_its_device_have_a_page_each_of_the_same_bytes() {
+    let beside = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
+    let Some(disk) = Disk::make(&beside.path().join("image"), 600 << 20) else { return };
+    let outcome = played_in(disk.path(), "pagecache:device/bytes=4MiB");
+    if outcome["kind"] != "done" {
+        let reason = outcome["reason"].as_str().unwrap();
+        println!("skipped: {reason}");
+        let known = ["remedy: ", "cachestat does not answer"];
+        assert!(known.iter().any(|words| reason.contains(words)), "{reason}");
+        return;
+    }
+    let extra = &outcome["measured"]["extra"];
+    let of = |name: &str| extra[name].as_f64().unwrap_or_else(|| panic!("no {name}: {extra}"));
+    let range = (4 << 20) as f64;
+    for (name, wanted) in [
+        ("equal_bytes", range),
+        ("file_pages_by_file_bytes", range),
+        ("device_pages_by_file_bytes", 0.0),
+        ("file_pages_by_device_bytes", range),
+        ("device_pages_by_device_bytes", range),
+        ("read_by_device_bytes", range),
+        ("device_pages_after_advice_bytes", 0.0),
+        ("fresh_new_after_advice_bytes", of("fresh_bytes")),
+    ] {
+        assert_eq!(of(name), wanted, "{name}: {extra}");
+    }
+    // What is in memory of the device does not follow the file; when the file is written is the
+    // kernel's business.
+    assert_eq!(of("fresh_old_after_sync_bytes"), of("fresh_old_before_sync_bytes"));
+}
+
+#[test]
+fn the_caches_of_the_system_are_dropped_only_on_request() {
+    let outcome = played("pagecache:drop/bytes=1MiB");
+    assert_eq!(outcome["kind"], "refused", "{outcome}");
+    let reason = outcome["reason"].as_str().unwrap();
+    assert!(reason.contains("remedy: --drop-caches as root"), "{reason}");
+}
+
+/// What a group of 64 MiB holds, and what comes back into it, cannot be otherwise; the play itself
+/// proves that no changed byte is lost.
+#[test]
+fn what_went_from_a_small_group_comes_back_from_the_device() {
+    let outcome = played("pagecache:reclaim/limit=64MiB");
+    if outcome["kind"] != "done" {
+        let reason = outcome["reason"].as_str().unwrap();
+        println!("skipped: {reason}");
+        let known = ["remedy: ", "cachestat does not answer", "cannot be made cold"];
+        assert!(known.iter().any(|words| reason.contains(words)), "{reason}");
+        return;
+    }
+    let extra = &outcome["measured"]["extra"];
+    let of = |name: &str| extra[name].as_f64().unwrap_or_else(|| panic!("no {name}: {extra}"));
+    let kind = (24 << 20) as f64;
+    assert_eq!((of("limit_bytes"), of("taken_bytes")), ((64 << 20) as f64, 2.0 * kind));
+    for sort in ["clean_before_bytes", "changed_before_bytes"] {
+        // The group also holds what the kernel needs for it.
+        assert!((kind / 2.0..=kind).contains(&of(sort)), "{sort}: {extra}");
+    }
+    let left = of("clean_after_bytes") + of("changed_after_bytes");
+    assert!(left + of("taken_bytes") <= of("limit_bytes"), "more than fits: {extra}");
+    // What is not in memory can come from the device alone, and a refault is a page that did.
+    let gone = kind - of("clean_after_bytes");
+    assert!(of("again_device_bytes") >= gone, "{extra}");
+    assert!(of("refaulted_bytes") <= of("again_device_bytes") + 1e6, "{extra}");
+    assert!(of("refaulted_bytes") > 0.0, "the kernel forgot at once what had gone: {extra}");
+    for part in ["eighth", "half"] {
+        for sort in ["clean", "changed"] {
+            let went = of(&format!("{sort}_gone_at_{part}_bytes"));
+            assert!((0.0..=kind).contains(&went), "{sort} at {part}: {extra}");
+        }
+    }
+}
