@@ -213,6 +213,7 @@ fn experiment(comparison: &Comparison) -> Experiment {
         metric: "elapsed_ns".to_owned(),
         blocks_full: comparison.blocks,
         blocks_quick: comparison.blocks,
+        again: true,
         media: MediaUse::First,
         pictures: Vec::new(),
         arms: arms

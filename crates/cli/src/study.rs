@@ -11,12 +11,14 @@ use crate::{facts, session_report, tell_plain};
 use clap::Args;
 use ioloom_claims::{ClaimVerdict, Rule};
 use ioloom_lab::child::Runner;
+use ioloom_lab::expand::blocks_of;
 use ioloom_lab::run::{ended_before, finished};
 use ioloom_lab::spec::{self, SpecError};
 use ioloom_lab::store::EndReason;
 use ioloom_lab::{
     LabError, Mode, Overrides, Place, RunOptions, Session, Store, Subject, Touches, run_study,
 };
+use ioloom_model::study::{Arm, BLOCKS_FULL, Experiment};
 use ioloom_model::units::parse_duration_ns;
 use ioloom_model::{Condition, Doubt, StudySpec};
 use ioloom_observe::collect;
@@ -119,7 +121,8 @@ pub(crate) struct StudyArgs {
     #[arg(long, value_name = "TIME")]
     budget: Option<String>,
 
-    /// Times that each arm runs
+    /// Times that each arm runs; with --full, an experiment that asks for fewer than 12 gets no more
+    /// than it asks for, unless --experiment names it
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     blocks: Option<u32>,
 
@@ -363,7 +366,7 @@ impl Bench {
             ..usual
         };
         tell_plain(&format!("Study {} ({}): {}", study.name, mode.name(), study.title));
-        say_conditions(study, subject, args);
+        say_conditions(study, subject, args, &options.overrides);
         let here = args.on.is_empty() && args.files.is_none() && !args.after_reboot;
         let all = args.full && here;
         let media =
@@ -489,14 +492,44 @@ pub(crate) fn tell_summary(inputs: &[Input]) -> Result<(), Failure> {
     out::print(&ioloom_report::terminal_all(inputs, out::columns(), out::colour()))
 }
 
-/// What cold means here, when the caches of the system are not dropped.
-fn say_conditions(study: &StudySpec, subject: &dyn Subject, args: &StudyArgs) {
-    let cold = study.experiments.iter().any(|e| e.conditions.contains(&Condition::Cold));
-    let data = subject.touches() == Touches::Data;
-    if cold && data && !args.drop_caches && !args.media.image() {
-        let text = "Cold: data are dropped file by file; names and inodes (metadata) stay warm. \
-                    As root, --image makes them cold as well.";
-        tell_plain(wrap(text, 80, 2).trim_end());
+/// What cold means here, when the caches of the system are not dropped, and whose blocks are few.
+fn say_conditions(
+    study: &StudySpec,
+    subject: &dyn Subject,
+    args: &StudyArgs,
+    overrides: &Overrides,
+) {
+    let named = |e: &&Experiment| {
+        overrides.experiments.is_empty() || overrides.experiments.contains(&e.name)
+    };
+    let headline = |arm: &Arm| arm.headline || !arm.headline_with.is_empty();
+    let runs = |e: &&Experiment| args.full || e.arms.iter().any(headline);
+    let run = || study.experiments.iter().filter(named).filter(runs);
+    let cold = run().any(|e| e.conditions.contains(&Condition::Cold));
+    let touches = subject.touches();
+    if cold && touches != Touches::Names && !args.drop_caches && !args.media.image() {
+        // An image of ours has room for its sets alone, so what makes files of its own needs the other.
+        let flag = if touches == Touches::Data { "--image" } else { "--drop-caches" };
+        let text = format!(
+            "Cold: data are dropped file by file; names and inodes (metadata) stay warm. As root, \
+             {flag} makes them cold as well."
+        );
+        tell_plain(wrap(&text, 80, 2).trim_end());
+    }
+    let mode = mode(args);
+    let usual = args.blocks.unwrap_or(BLOCKS_FULL);
+    let few = |e: &&Experiment| args.full && blocks_of(e, mode, overrides) < usual;
+    let few: Vec<_> = run()
+        .filter(few)
+        .map(|e| format!("{} {}", e.name, blocks_of(e, mode, overrides)))
+        .collect();
+    if !few.is_empty() {
+        let text = format!(
+            "Blocks: {usual}, but fewer of what takes long and shows more than it decides: {}. Named \
+             by --experiment it runs as often as --blocks says.",
+            few.join(", ")
+        );
+        tell_plain(wrap(&text, 80, 2).trim_end());
     }
     let rule = if args.full { Rule::FULL } else { Rule::QUICK };
     if let Some(blocks) = args.blocks.filter(|blocks| (*blocks as usize) < rule.blocks_min) {

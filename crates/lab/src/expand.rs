@@ -5,11 +5,11 @@
 //! brace in an arm's name, plan, set or file limit holds a factor, or a factor and a whole number
 //! joined by `+`, `-`, `*` or `/` (`{n}`, `{n-1}`). Quick mode takes the headline arms alone and
 //! the smaller sets. One arm of a comparison runs twice in each block under a second name, so that
-//! the same plan against itself shows the noise floor.
+//! the same plan against itself shows the noise floor, unless the experiment wants none.
 
 pub use ioloom_model::study::{AGAIN, Mode};
 
-use ioloom_model::study::{Arm, Experiment, MediaUse, fill};
+use ioloom_model::study::{Arm, BLOCKS_FULL, Experiment, MediaUse, fill};
 use ioloom_model::{AnyPlan, ColdBy, Compute, Condition, FileSetSpec, StudySpec, table};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -255,7 +255,7 @@ pub fn expand(
     }
     // After a new start only the first run is cold.
     if !overrides.after_reboot {
-        add_again(&mut all, mode);
+        add_again(spec, &mut all, mode);
     }
     Ok(all)
 }
@@ -309,12 +309,20 @@ pub fn pictures(
     Ok(all)
 }
 
-fn blocks_of(experiment: &Experiment, mode: Mode, overrides: &Overrides) -> u32 {
-    overrides.blocks.unwrap_or(match mode {
+/// Blocks that an experiment gets. One that is so large that it asks for few in full mode gets no more
+/// by a number that is meant for all; who names it gets as many as asked.
+pub fn blocks_of(experiment: &Experiment, mode: Mode, overrides: &Overrides) -> u32 {
+    let own = match mode {
         _ if overrides.after_reboot => 1,
         Mode::Quick => experiment.blocks_quick,
         Mode::Full => experiment.blocks_full,
-    })
+    };
+    let few = mode == Mode::Full && own < BLOCKS_FULL;
+    match overrides.blocks {
+        Some(asked) if few && !overrides.experiments.contains(&experiment.name) => asked.min(own),
+        Some(asked) => asked,
+        None => own,
+    }
 }
 
 /// Whether an experiment runs at all on so many media.
@@ -362,11 +370,13 @@ fn ready_arm(
     })
 }
 
-/// Full mode: the first arm of each comparison runs twice in each block. Quick mode, where time is
-/// short: that of the first comparison alone.
-fn add_again(comparisons: &mut [Comparison], mode: Mode) {
+/// Full mode: the first arm of each comparison that wants it runs twice in each block. Quick mode, where
+/// time is short: that of the first such comparison alone.
+fn add_again(spec: &StudySpec, comparisons: &mut [Comparison], mode: Mode) {
     let count = if mode == Mode::Full { comparisons.len() } else { 1 };
-    for comparison in comparisons.iter_mut().take(count) {
+    let wants =
+        |c: &&mut Comparison| spec.experiments.iter().any(|e| e.name == c.experiment && e.again);
+    for comparison in comparisons.iter_mut().filter(wants).take(count) {
         if let Some(first) = comparison.arms.first() {
             let mut again = first.clone();
             again.name.push_str(AGAIN);
@@ -435,6 +445,26 @@ mod tests {
         assert!(small.scaled);
         assert_eq!(small.source, SetSource::Made(spec.sets["E"].quick.clone().unwrap()));
         assert!(full.iter().flat_map(|c| &c.arms).all(|a| !a.scaled));
+    }
+
+    #[test]
+    fn an_experiment_of_few_blocks_keeps_them_unless_it_is_named() {
+        let spec = crate::spec::load("copy", None).unwrap();
+        let asked = |blocks, experiments: &[&str]| {
+            let experiments = experiments.iter().map(|e| (*e).to_owned()).collect();
+            let overrides = Overrides { blocks, experiments, ..Overrides::default() };
+            let all = expand(&spec, Mode::Full, &overrides, 2).unwrap();
+            let of = |name: &str| {
+                let found = all.iter().find(|c| c.experiment == name)?;
+                let again = found.arms.iter().any(|a| a.name.ends_with(AGAIN));
+                Some((found.blocks, again))
+            };
+            (of("left-alone"), of("in-a-row"))
+        };
+        assert_eq!(asked(None, &[]), (Some((3, false)), Some((12, true))));
+        assert_eq!(asked(Some(20), &[]), (Some((3, false)), Some((20, true))));
+        assert_eq!(asked(Some(2), &[]), (Some((2, false)), Some((2, true))));
+        assert_eq!(asked(Some(20), &["left-alone"]), (Some((20, false)), None));
     }
 
     #[test]

@@ -48,8 +48,12 @@ impl Judge {
     }
 
     /// Whether another digest of the same has at least as many runs as this one, itself counted:
-    /// of two that disagree the second is doubted, and in the long run the minority.
+    /// of two that disagree the second is doubted, and in the long run the minority. A run without a
+    /// digest says nothing, so nothing disagrees with it.
     fn outvoted(&self, record: &RunRecord, measured: &Measured) -> bool {
+        if !comparable(&record.plan, measured) {
+            return false;
+        }
         let Some(of) = self.votes.get(&same(record, measured)) else { return false };
         let own = of.get(&measured.digest).copied().unwrap_or(0) + 1;
         of.iter().any(|(digest, votes)| *digest != measured.digest && *votes >= own)
@@ -296,5 +300,6 @@ mod tests {
         assert!(see("bad"));
         assert!(!see("good"));
         assert!(see("bad"));
+        assert!(!see(""), "it tells nothing");
     }
 }

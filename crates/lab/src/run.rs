@@ -144,11 +144,14 @@ pub fn plan(spec: &ioloom_model::StudySpec, options: &RunOptions<'_>) -> Result<
 /// Asks the subject about every plan, before anything is made.
 fn check(planned: &Planned, subject: &dyn Subject) -> Result<(), LabError> {
     for comparison in &planned.comparisons {
-        if subject.touches() == Touches::Nothing && comparison.condition != Condition::AsIs {
+        let none = |arm: &ReadyArm| subject.touches_of(&arm.plan) == Touches::Nothing;
+        if comparison.condition != Condition::AsIs
+            && let Some(arm) = comparison.arms.iter().find(|arm| none(arm))
+        {
             return Err(LabError::Usage(format!(
-                "experiment '{}': subject {} needs no files, so its runs can only be as-is",
-                comparison.experiment,
-                subject.name()
+                "experiment '{}': {} needs no files that are made {} for it, so its runs can only be \
+                 as-is",
+                comparison.experiment, arm.plan, comparison.condition
             )));
         }
         for arm in &comparison.arms {
@@ -426,7 +429,7 @@ impl Study<'_> {
         let image = self.options.images.iter().find(|i| i.word() == comparison.medium);
         let drop_all: DropAll = ioloom_sys::cache::drop_everything;
         let drop_caches = self.options.drop_caches.then_some(drop_all);
-        let touches = self.subject.touches();
+        let touches = self.subject.touches_of(&order.plan);
         let maker = Maker { drop_caches, threads: 8, image, touches, cold_by: arm.cold_by };
         let seed = self.header.seed ^ u64::from(key.block);
         let (condition, max) = (comparison.condition, order.files_max);

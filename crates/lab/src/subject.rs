@@ -60,6 +60,12 @@ pub trait Subject: Sync {
         Touches::Data
     }
 
+    /// The same for runs of one plan, where plans of the subject differ.
+    fn touches_of(&self, plan: &AnyPlan) -> Touches {
+        let _ = plan;
+        self.touches()
+    }
+
     /// What the plan does, in one sentence for the report; empty for plans over files, which the
     /// table of methods and schedules explains. Asked before a study begins, whether or not this
     /// machine could run it.

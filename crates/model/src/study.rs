@@ -60,6 +60,9 @@ pub struct SetSpec {
     pub quick: Option<FileSetSpec>,
 }
 
+/// Blocks of an experiment at `--full`, unless its study says otherwise.
+pub const BLOCKS_FULL: u32 = 12;
+
 /// One question of a study: arms that are compared block by block.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -86,12 +89,17 @@ pub struct Experiment {
     /// Metric on the vertical axis, as in `Measured::metric`.
     #[serde(default = "elapsed")]
     pub metric: String,
-    /// Blocks at `--full`; at least 12 for a verdict.
+    /// Blocks at `--full`; at least 12 for a verdict. One that asks for fewer gets no more of them by
+    /// `--blocks`, unless it is named.
     #[serde(default = "twelve")]
     pub blocks_full: u32,
     /// Blocks in quick mode; at least 8 for a verdict.
     #[serde(default = "eight")]
     pub blocks_quick: u32,
+    /// Whether one of its arms runs twice in each block, so that a plan against itself shows the noise.
+    /// Not where a run takes long and no two arms are compared.
+    #[serde(default = "yes")]
+    pub again: bool,
     /// What becomes of it where more than one medium is measured.
     #[serde(default)]
     pub media: MediaUse,
@@ -133,7 +141,11 @@ fn elapsed() -> String {
 }
 
 fn twelve() -> u32 {
-    12
+    BLOCKS_FULL
+}
+
+fn yes() -> bool {
+    true
 }
 
 fn eight() -> u32 {

@@ -35,7 +35,8 @@ impl Ends {
     }
 }
 
-/// What the ends of a picture or a table are: `95 % interval`, `least to most`, or which is which.
+/// What the ends of a picture or a table are: `95 % interval`, `least to most`, which is which, or that
+/// there are none.
 pub fn ends_words(all: impl IntoIterator<Item = Ends>) -> &'static str {
     let (mut intervals, mut ranges) = (false, false);
     for ends in all {
@@ -43,7 +44,8 @@ pub fn ends_words(all: impl IntoIterator<Item = Ends>) -> &'static str {
         ranges |= !ends.is_interval();
     }
     match (intervals, ranges) {
-        (_, false) => "95\u{A0}% interval",
+        (false, false) => "no interval (one value each)",
+        (true, false) => "95\u{A0}% interval",
         (false, true) => "least to most (too few values for a 95\u{A0}% interval)",
         (true, true) => "95\u{A0}% interval, or least to most of too few values for one",
     }
@@ -174,6 +176,6 @@ mod tests {
         assert_eq!(ends_words([sure, sure]), "95\u{A0}% interval");
         assert!(ends_words([few]).starts_with("least to most"));
         assert!(ends_words([few, sure]).contains("or least to most"));
-        assert_eq!(ends_words([]), "95\u{A0}% interval", "nothing is drawn");
+        assert!(ends_words([]).starts_with("no interval"), "one value each");
     }
 }

@@ -52,6 +52,19 @@ impl Figure {
                 points.chain(c.levels.iter().map(|l| &l.y)).filter_map(|e| e.ends).collect()
             }
             Self::Dots(c) => c.rows.iter().filter_map(|row| row.value.ends).collect(),
+            Self::Heat(c) => {
+                let values = c.cells.iter().filter_map(|(_, cell)| match cell {
+                    heat::Cell::Value { value, .. } => Some(value),
+                    _ => None,
+                });
+                values.filter_map(|e| e.ends).collect()
+            }
+            Self::Stages(c) => c
+                .rows
+                .iter()
+                .flat_map(|row| row.ends.iter().flatten())
+                .filter_map(|e| e.ends)
+                .collect(),
             _ => Vec::new(),
         };
         ends_words(ends)
@@ -76,6 +89,10 @@ pub fn metric_words(metric: &str) -> String {
                 Some((kind, field)) => format!("{kind} call, {field}"),
                 None => match words.strip_prefix("share.") {
                     Some(state) => format!("share of time: {state}"),
+                    None if words == "odd_refused" => "requests refused".to_owned(),
+                    None if words == "copy_median" => "median of the copies".to_owned(),
+                    None if words == "copy_slowest" => "slowest of the copies".to_owned(),
+                    None if words == "bystander_read_after" => "reading what others use".to_owned(),
                     None => words.replace('_', " "),
                 },
             }
@@ -514,7 +531,7 @@ pub fn overview(headlines: &[&Headline<'_, '_>]) -> Option<Figure> {
     (!rows.is_empty()).then(|| {
         Figure::Dots(dots::Dots {
             title: "Gain of the fastest plan over simpler ones".to_owned(),
-            description: format!("Paired ratio of speeds over blocks with its {ends}."),
+            description: format!("Paired ratio of speeds over blocks; bars: {ends}."),
             x_title: "times as fast".to_owned(),
             unit: Unit::Number,
             remark_title: String::new(),

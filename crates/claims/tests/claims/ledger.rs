@@ -180,7 +180,7 @@ const EXCHANGE: [&str; 16] = [
 ];
 
 /// Numbers of the adapter of copying, beside those of the same name that others have.
-const COPIES: [&str; 12] = [
+const COPIES: [&str; 13] = [
     "extra.copy_even_ns",
     "extra.copy_median_ns",
     "extra.copy_odd_ns",
@@ -189,6 +189,7 @@ const COPIES: [&str; 12] = [
     "extra.flushes_sync",
     "extra.odd_asked",
     "extra.odd_refused",
+    "extra.place_turned_share",
     "extra.reader_device_bytes",
     "extra.reader_ns",
     "extra.tail_descriptors",

@@ -1,17 +1,18 @@
 //! The chapter of copying: when each way had returned and when it was durable, the published numbers
 //! beside this machine's by both statistics, what a series of runs hides, and why it is so.
 
+mod in_a_row;
+
 use super::{arm, row};
-use crate::estimate::Estimate;
 use crate::figures::Figure;
 use crate::group::{ArmRuns, Group};
 use crate::input::Input;
 use crate::markup::Markup;
 use crate::page::parts;
 use crate::quantity::{Better, Unit, percent};
-use crate::svg::{heat, lines, stages};
-use ioloom_model::units::{format_ns, format_size};
-use ioloom_stats::{Alternation, FirstRun, TwoRegimes, median, trimmed_mean};
+use crate::svg::{heat, stages};
+use ioloom_model::units::{format_count, format_ns, format_size};
+use ioloom_stats::{median, trimmed_mean};
 
 /// Ways in the order of the picture.
 const WAYS: [&str; 7] = ["buffered", "range", "mmap", "uncached", "direct", "reflink", "auto"];
@@ -25,7 +26,7 @@ const COLUMNS: [(&str, &str); 4] = [
 /// Share of a series that the published mean leaves out at either end.
 const PUBLISHED_CUT: f64 = 1.0 / 3.0;
 /// Bytes of the published file.
-const PUBLISHED_BYTES: f64 = 132_506_485.0;
+const PUBLISHED_BYTES: u64 = 132_506_485;
 
 /// The chapter; empty without runs of ours.
 pub(super) fn chapter(input: &Input, groups: &[Group<'_>]) -> Markup {
@@ -42,7 +43,7 @@ pub(super) fn chapter(input: &Input, groups: &[Group<'_>]) -> Markup {
     published(&mut m, input, groups);
     ways(&mut m, input, groups);
     alone(&mut m, input, groups);
-    series(&mut m, input, groups);
+    in_a_row::section(&mut m, input, groups);
     if let Some(figure) = surface(groups) {
         parts::figure(&mut m, &figure, |m| {
             m.tag("b").text("How large, and how many under way.");
@@ -128,14 +129,13 @@ fn published(m: &mut Markup, input: &Input, groups: &[Group<'_>]) {
     let here = |way: &str| arm(groups, "as-published", way).filter(|arm| !arm.runs.is_empty());
     let Some(bytes) = number(here("seed003-buffered"), "file_bytes", input.seed) else { return };
     m.tag("h3").text("The published copies");
-    let size = format!("here, {}", format_size(bytes as u64));
     let columns = [
         ("until", false),
         ("published, middle third", true),
-        ("median", true),
-        (size.as_str(), true),
-        ("median", true),
-        ("per second", true),
+        ("published, median", true),
+        ("here, middle third", true),
+        ("here, median", true),
+        ("here, per second", true),
     ];
     parts::table(m, "plain", &columns, |m| {
         for (what, way, metric, name) in [
@@ -177,10 +177,11 @@ fn published(m: &mut Markup, input: &Input, groups: &[Group<'_>]) {
         m.tag("p").a("class", "lead").text(&format!(
             "Past the cache over through it: {:.1} times as published; here {returned:.2} times \
              until the copier returned, and {durable:.2} times until the copy was durable. The \
-             published files had {} bytes. The printed mean is called one without the least and the \
+             published file had {} bytes, the one here has {}. The printed mean is called one without the least and the \
              greatest; it is that of the third in the middle, which leaves out the slow runs too.",
             ratio(&theirs_a, &theirs_b),
-            PUBLISHED_BYTES,
+            format_count(PUBLISHED_BYTES),
+            format_count(bytes as u64),
         ));
     }
 }
@@ -272,114 +273,6 @@ fn alone(m: &mut Markup, input: &Input, groups: &[Group<'_>]) {
             gone.join("; ")
         ));
     }
-}
-
-/// Our series with words: those that one run made.
-fn own_series(groups: &[Group<'_>]) -> Vec<(String, Vec<f64>)> {
-    let names = [
-        ("direct", "past the cache, here"),
-        ("buffered", "through the cache, here"),
-        ("direct-over", "past the cache, over the last, here"),
-        ("buffered-over", "through the cache, over the last, here"),
-    ];
-    names
-        .into_iter()
-        .filter_map(|(name, words)| {
-            let curve = arm(groups, "in-a-row", name)?.typical()?.curves.get("series")?;
-            Some((words.to_owned(), curve.iter().map(|(_, ns)| ns / 1e9).collect()))
-        })
-        .collect()
-}
-
-fn series(m: &mut Markup, input: &Input, groups: &[Group<'_>]) {
-    let ours = own_series(groups);
-    if ours.is_empty() {
-        return;
-    }
-    let theirs = COLUMNS.iter().map(|(name, words)| ((*words).to_owned(), column(input, name)));
-    let theirs: Vec<_> = theirs.filter(|(_, values)| !values.is_empty()).collect();
-    m.tag("h3").text("Twelve in a row");
-    let drawn: Vec<_> =
-        theirs.iter().filter(|(words, _)| words.starts_with("un")).chain(&ours).collect();
-    parts::figure(m, &in_a_row(&drawn), |m| {
-        m.tag("b").text("What the mean hides.");
-        m.text(
-            " Each copy of a series against the median of its series. The published unbuffered copies \
-             go up and down in turn; a mean, trimmed or not, cannot show it. Ours is one series.",
-        );
-    });
-    let columns = [
-        ("series", false),
-        ("middle third", true),
-        ("median", true),
-        ("lag 1", true),
-        ("in turn", true),
-        ("first differs", true),
-        ("two states", true),
-    ];
-    parts::table(m, "plain", &columns, |m| {
-        for (words, values) in theirs.iter().chain(&ours) {
-            series_row(m, words, values);
-        }
-    });
-    m.tag("p").a("class", "lead").text(
-        "Lag 1 is the correlation of each copy with the one before; below −0.5 neighbours differ as \
-         a rule. In turn means more changes of side than chance gives in 95 of 100 series. First: how far \
-         it lies from the others. Two states: how far apart, if the values fall into two groups.",
-    );
-}
-
-fn in_a_row(all: &[&(String, Vec<f64>)]) -> Figure {
-    let line = |(name, values): &&(String, Vec<f64>)| {
-        let centre = median(values);
-        let exact = |median: f64| Estimate { values: Vec::new(), median, ends: None };
-        let points = values.iter().enumerate().map(|(i, seconds)| lines::Point {
-            x: i as f64,
-            y: exact(seconds / centre - 1.0),
-            thin: None,
-            note: format_ns(seconds * 1e9),
-        });
-        lines::Line { name: name.clone(), points: points.collect() }
-    };
-    Figure::Lines(lines::Lines {
-        title: "Copies in a row against their median".to_owned(),
-        description: "Time of each copy of a series, less the median of the series.".to_owned(),
-        x_title: "copies before it".to_owned(),
-        x_unit: Unit::Number,
-        y_title: "more than the median".to_owned(),
-        y_unit: Unit::Share,
-        lines: all.iter().map(line).collect(),
-        levels: Vec::new(),
-        plot_height: 240.0,
-    })
-}
-
-fn series_row(m: &mut Markup, words: &str, values: &[f64]) {
-    let seconds = |s: f64| format_ns(s * 1e9);
-    let says = |found: Option<(bool, String)>| match found {
-        Some((true, why)) => format!("yes, {why}"),
-        Some((false, why)) => format!("no, {why}"),
-        None => "too few".to_owned(),
-    };
-    let turns = Alternation::test(values).ok();
-    let lag1 = turns.map_or_else(|| "too few".to_owned(), |t| format!("{:.2}", t.lag1));
-    let turns = turns.map(|t| (t.found, format!("p {:.4}", t.p)));
-    let first = FirstRun::test(values).ok();
-    let first = first.map(|t| (t.found, format!("{:+.0} %", t.change * 100.0)));
-    let two = TwoRegimes::test(values).ok();
-    let two = two.map(|t| (t.found, format!("{:.0} % apart", t.change * 100.0)));
-    row(
-        m,
-        [
-            words,
-            &seconds(trimmed_mean(values, PUBLISHED_CUT)),
-            &seconds(median(values)),
-            &lag1,
-            &says(turns),
-            &says(first),
-            &says(two),
-        ],
-    );
 }
 
 /// Block by depth, where the whole surface ran.
@@ -543,36 +436,4 @@ fn mechanism(m: &mut Markup) {
          went wrong on the way to the device. Durable is only what was synced; the flag that goes \
          past the system's cache tells the drive nothing about its own.",
     );
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn told(values: &[f64]) -> String {
-        let mut m = Markup::new();
-        series_row(&mut m, "a series", values);
-        m.as_str().to_owned()
-    }
-
-    #[test]
-    fn what_the_published_mean_hides_is_told_beside_it() {
-        let published =
-            [5.231, 5.529, 5.206, 5.533, 5.109, 5.566, 5.142, 5.531, 5.131, 5.486, 5.212, 5.531];
-        let text = told(&published);
-        assert!(text.contains("5.36 s") && text.contains("-0.9"), "{text}");
-        assert!(text.contains("yes, p 0.00"), "{text}");
-        let steady = told(&[1.0, 1.01, 1.02, 1.01, 1.0, 1.02, 1.01, 1.0, 1.01, 1.02, 1.0, 1.01]);
-        assert!(!steady.contains("yes"), "{steady}");
-        assert!(told(&[1.0, 2.0, 1.0]).contains("too few"));
-    }
-
-    #[test]
-    fn a_series_is_drawn_over_its_own_median() {
-        let series = ("s".to_owned(), vec![2.0, 4.0, 2.0]);
-        let Figure::Lines(drawn) = in_a_row(&[&series]) else { panic!("lines") };
-        let y: Vec<f64> = drawn.lines[0].points.iter().map(|p| p.y.median).collect();
-        assert_eq!(y, [0.0, 1.0, 0.0]);
-        assert_eq!(drawn.lines[0].points[2].x, 2.0);
-    }
 }

@@ -35,8 +35,8 @@ pub(super) fn chapter(input: &Input, groups: &[Group<'_>]) -> Markup {
             m.tag("b").text("Two rulers on the same memory.");
             m.text(&format!(
                 " The published loop on the published processor and here, and loads that wait for \
-                 each other here. Each run is the least of its blocks; marks are medians over runs \
-                 with their {}.",
+                 each other here. Each run is the least of its blocks; marks are medians over runs, \
+                 bars: {}.",
                 figure.ends_words()
             ));
         });

@@ -8,6 +8,7 @@ use crate::input::Input;
 use crate::markup::Markup;
 use crate::quantity::count;
 use ioloom_model::study::Experiment;
+use ioloom_model::units::format_counted;
 use ioloom_model::{CallKind, RunRecord};
 use std::collections::BTreeMap;
 
@@ -106,10 +107,11 @@ fn caption(group: &Group<'_>, figure: &figures::Figure) -> String {
     let runs: usize = group.arms.iter().map(|a| a.runs.len()).sum();
     let fewest = group.arms.iter().map(|a| a.runs.len()).filter(|n| *n > 0).min();
     format!(
-        " {}: median and {}, {} arms, {runs} runs, at least {} per arm.",
+        " {}: median and {}, {}, {}, at least {} per arm.",
         figures::metric_words(&group.experiment.metric),
         figure.ends_words(),
-        group.arms.len(),
+        format_counted(group.arms.len() as u64, "arm", "arms"),
+        format_counted(runs as u64, "run", "runs"),
         fewest.unwrap_or(0)
     )
 }
@@ -205,7 +207,7 @@ pub(crate) fn costs(input: &Input, groups: &[Group<'_>]) -> Markup {
             parts::figure(&mut m, &figure, |m| {
                 m.tag("b").text(&format!("{family}, {}", group.condition));
                 m.text(&format!(
-                    " Thick: median with {} over runs; thin: 99th percentile. Each point rests on \
+                    " Thick: median over runs, with {}; thin: 99th percentile. Each point rests on \
                      {} to {} calls.",
                     figure.ends_words(),
                     count(least),

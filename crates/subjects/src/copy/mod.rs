@@ -26,7 +26,7 @@ use ioloom_model::{AnyPlan, Compute, Doubt, FileSetRealised, Measured};
 use ioloom_sys::cache;
 use ioloom_sys::clock::monotonic_ns;
 use ioloom_sys::file::{Writing, direct_alignment_of, scratch};
-use plan::{How, Play, Settle};
+use plan::{How, Play, Settle, Source};
 use std::path::Path;
 
 /// Copying.
@@ -42,9 +42,17 @@ impl Subject for Copy {
         &FileSets
     }
 
-    /// Every play makes its own condition, so the laboratory makes none.
+    /// Most plays make their own condition, so the laboratory makes none.
     fn touches(&self) -> Touches {
         Touches::Nothing
+    }
+
+    /// A tree that is copied as it is given has the condition of its experiment.
+    fn touches_of(&self, plan: &AnyPlan) -> Touches {
+        match Play::of(plan) {
+            Ok(Play::Tree(tree)) if tree.source == Source::Given => Touches::Data,
+            _ => Touches::Nothing,
+        }
     }
 
     fn explain(&self, plan: &AnyPlan) -> Result<String, String> {

@@ -57,8 +57,8 @@ pub(super) fn play(order: &RunOrder, play: &One) -> Result<Measured, String> {
     counted(&mut measured, &acts);
     put(&mut measured, "resident_at_end_bytes", resident_bytes(&copied, bytes));
     let lies = Lies::of(&copied);
-    put(&mut measured, "place_bytes", lies.map(|lies| lies.start as f64));
-    put(&mut measured, "pieces", lies.map(|lies| lies.pieces as f64));
+    put(&mut measured, "place_bytes", lies.as_ref().map(|lies| lies.middle() as f64));
+    put(&mut measured, "pieces", lies.map(|lies| lies.pieces() as f64));
     if let Some(seen) = another_process(&to) {
         measured.digest = seen.hash.chars().take(16).collect();
         put(&mut measured, "reader_ns", Some(seen.ns));
@@ -72,6 +72,7 @@ pub(super) fn make(state: Source, source: &OwnedFd, bytes: u64) -> Result<(), St
     match state {
         Source::Cold => make_cold(source, bytes),
         Source::Warm => warm(source, bytes),
+        Source::Given => Ok(()),
     }
 }
 
@@ -200,6 +201,7 @@ pub(super) fn condition(play: &One, measured: &Measured) -> Option<Doubt> {
     let share = (read - verify) / bytes;
     match play.source {
         // Shared blocks are not read.
+        Source::Given => None,
         _ if play.how.mode.is_none() => None,
         Source::Cold if play.how.mode == Some(ioloom_copy::Mode::Reflink) => None,
         Source::Cold => (share < 1.0 - STRAY_SHARE).then_some(Doubt::NotCold),

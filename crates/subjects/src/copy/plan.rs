@@ -30,6 +30,8 @@ pub(super) struct How {
 pub(super) enum Source {
     Cold,
     Warm,
+    /// As the laboratory made it: the condition of the experiment. For trees alone.
+    Given,
 }
 
 /// What is done when the copy has returned.
@@ -192,6 +194,7 @@ const fn words(mode: Option<Mode>) -> &'static str {
 }
 
 const SOURCE: [(&str, Source); 2] = [("cold", Source::Cold), ("warm", Source::Warm)];
+const SOURCE_TREE: [(&str, Source); 3] = [SOURCE[0], SOURCE[1], ("given", Source::Given)];
 const SETTLE: [(&str, Settle); 2] = [("sync", Settle::Sync), ("alone", Settle::Alone)];
 const TARGETS: [(&str, Targets); 3] =
     [("new", Targets::New), ("over", Targets::Over), ("kept", Targets::Kept)];
@@ -229,7 +232,7 @@ impl Play {
                 // no room for copies.
                 own.only(&["workers", "source", "durable"])?;
                 let threads = own.count("workers", THREADS_MAX)?.map(|n| n as usize);
-                let source = own.word("source", Source::Warm, &SOURCE)?;
+                let source = own.word("source", Source::Warm, &SOURCE_TREE)?;
                 let durable = own.word("durable", Durable::None, &DURABLE)?;
                 Ok(Self::Tree(Tree { threads, source, durable }))
             }
@@ -256,7 +259,7 @@ impl Play {
         match self {
             Self::One(one) => {
                 let from = match one.source {
-                    Source::Cold => "from the device",
+                    Source::Cold | Source::Given => "from the device",
                     Source::Warm => "from memory",
                 };
                 let then = match one.settle {
@@ -292,6 +295,7 @@ impl Play {
                 let from = match tree.source {
                     Source::Cold => "data from the device",
                     Source::Warm => "data from memory",
+                    Source::Given => "data from where the condition has them",
                 };
                 let waits = match tree.durable {
                     Durable::None => "",
@@ -349,6 +353,7 @@ mod tests {
             ("copy:series", "way=WAY is needed"),
             ("copy:requests/depth=1", "no setting 'depth'"),
             ("copy:tree/block=64KiB", "no setting 'block'"),
+            ("copy:direct/source=given", "source is one of cold, warm"),
             ("copy:tree/durable=yes", "durable is one of none, file, full"),
             ("read/threads:n=1", "not a copy"),
         ] {

@@ -62,8 +62,11 @@ pub(super) fn play(order: &RunOrder, play: &Series) -> Result<Measured, String> 
         let known = places.iter().enumerate().filter_map(|(i, lies)| Some((i, lies.as_ref()?)));
         known.map(|(i, lies)| ((i + 1) as f64, of(lies) as f64)).collect::<Vec<_>>()
     };
-    measured.curves.insert("place_bytes".to_owned(), lie(|lies| lies.start));
-    measured.curves.insert("pieces".to_owned(), lie(|lies| lies.pieces));
+    measured.curves.insert("place_bytes".to_owned(), lie(Lies::middle));
+    measured.curves.insert("pieces".to_owned(), lie(Lies::pieces));
+    let which = place::which(&places).into_iter().enumerate();
+    let which = which.filter_map(|(i, place)| Some(((i + 1) as f64, place? as f64)));
+    measured.curves.insert("place".to_owned(), which.collect());
     Ok(measured)
 }
 

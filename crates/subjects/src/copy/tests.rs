@@ -104,6 +104,7 @@ fn a_tree_is_copied_whole() {
     for plan in [
         "copy:tree/workers=2,source=warm",
         "copy:tree/source=cold",
+        "copy:tree/source=given",
         "copy:tree/durable=file,source=warm",
     ] {
         let Some(seen) = played_on(plan, "count=60,size=uniform(min=0,max=9000),layout=deep")
