@@ -12,6 +12,7 @@ use ioloom_sys::{cache, file, transfer};
 use serde::{Deserialize, Serialize};
 use std::io;
 use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// How far ahead of the reading the kernel is asked to read, bytes.
 const AHEAD_BYTES: u64 = 16 << 20;
@@ -118,6 +119,16 @@ fn why_stays(after: &State) -> Option<Stays> {
 /// # Errors
 /// What reading reports.
 pub fn warm_file(open: impl AsFd, bytes: u64, buffer: &mut Vec<u8>) -> io::Result<Acted> {
+    warm_until(open, bytes, buffer, &AtomicBool::new(false))
+}
+
+/// The same, but ends early when `stop` becomes true: what is not resident then has no reason.
+pub(crate) fn warm_until(
+    open: impl AsFd,
+    bytes: u64,
+    buffer: &mut Vec<u8>,
+    stop: &AtomicBool,
+) -> io::Result<Acted> {
     let before = look(&open, bytes)?;
     if before.total == 0 {
         return Ok((before, before, None));
@@ -125,7 +136,7 @@ pub fn warm_file(open: impl AsFd, bytes: u64, buffer: &mut Vec<u8>) -> io::Resul
     buffer.resize(READ_BYTES, 0);
     let mut asked = 0;
     let mut at = 0;
-    loop {
+    while !stop.load(Ordering::Relaxed) {
         if at + AHEAD_BYTES / 2 >= asked && asked < bytes {
             let len = AHEAD_BYTES.min(bytes - asked);
             // Advice: the read below does the work also where it is refused.
@@ -140,9 +151,28 @@ pub fn warm_file(open: impl AsFd, bytes: u64, buffer: &mut Vec<u8>) -> io::Resul
     let after = look(&open, bytes)?;
     let stays = match after.pages.resident {
         // Every byte was read just now; that it is still there is what nobody can tell.
+        _ if stop.load(Ordering::Relaxed) => None,
         None => Some(Stays::Unknown),
         Some(resident) if resident < after.total => Some(Stays::Reclaimed),
         Some(_) => None,
     };
     Ok((before, after, stays))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::File;
+
+    #[test]
+    fn a_file_of_any_size_is_no_longer_read_when_that_is_to_end() {
+        let temp = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
+        let path = temp.path().join("hole");
+        File::create(&path).unwrap().set_len(1 << 40).unwrap();
+        let (open, mut buffer) = (File::open(&path).unwrap(), Vec::new());
+        let stop = AtomicBool::new(true);
+        let (_, after, stays) = warm_until(&open, 1 << 40, &mut buffer, &stop).unwrap();
+        assert!(after.pages.resident.unwrap_or(0) < after.total);
+        assert_eq!(stays, None);
+    }
 }

@@ -4,7 +4,7 @@
 //! to a fixed crew that shares its iterator. Either way a file is told to the caller at once and
 //! then forgotten, except for the largest ones and the first of those that did not end as wanted.
 
-use crate::act::{Stays, drop_file, warm_file};
+use crate::act::{Stays, drop_file, warm_until};
 use crate::error::CacheError;
 use crate::held::{Id, who_maps};
 use crate::state::{Source, State, look};
@@ -340,7 +340,7 @@ impl Ground<'_> {
         let acted = match self.scan.act {
             Act::Status => look(&open, size).map(|now| (now, now, None)),
             Act::Drop { write } => drop_file(&open, size, write),
-            Act::Warm => warm_file(&open, size, &mut keep.buffer),
+            Act::Warm => warm_until(&open, size, &mut keep.buffer, &self.scan.stop),
         };
         let (before, now, stays) = acted.map_err(|e| (self.scan.act.operation(), e))?;
         let path = path.to_owned();
