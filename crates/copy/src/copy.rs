@@ -2,7 +2,7 @@
 
 use crate::dirs::{Held, Parent, RootTo, Roots};
 use crate::error::{CopyError, Errors};
-use crate::facts::{self, Memory};
+use crate::facts;
 use crate::meta::Home;
 use crate::options::{Durable, Options, Progress, Watcher, When};
 use crate::plan::Mode;
@@ -15,7 +15,7 @@ use ioloom_sys::clock::monotonic_ns;
 use ioloom_sys::dir::{Dir, Kind};
 use ioloom_walk::{Fields, Method, Threads, Waits, Walk};
 use std::collections::HashMap;
-use std::ffi::CString;
+use std::ffi::{CString, OsStr};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -53,12 +53,17 @@ pub fn copy(
 ) -> Result<Report, CopyError> {
     let mut parts = one_after_another(sources, target, options).into_iter();
     let first = parts.next().unwrap_or(sources);
-    let mut report = at_once(first, target, options, watcher, progress)?;
+    let mut taken = Taken::new();
+    let mut run = |part| {
+        let run = Run::new(options, watcher, progress);
+        at_once(part, target, run, &mut taken)
+    };
+    let mut report = run(first)?;
     for part in parts {
         if report.cancelled || report.out_of_space {
             break;
         }
-        match at_once(part, target, options, watcher, progress) {
+        match run(part) {
             Ok(next) => report.then(next),
             Err(error) => report.failed(error),
         }
@@ -66,39 +71,47 @@ pub fn copy(
     Ok(report)
 }
 
-/// The sources in parts that may not be copied at the same time.
+/// The sources in parts that may not be copied at the same time: what means the content of a directory
+/// may meet names of all others, and directories of one name go into one.
 fn one_after_another<'s>(
     sources: &'s [PathBuf],
     target: &Target,
     options: &Options,
 ) -> Vec<&'s [PathBuf]> {
     let is_dir = |path: &Path| attr::of_path(path, true).is_ok_and(|a| a.kind == Kind::Directory);
-    let may_meet = match target {
+    let into = match target {
+        Target::Into(path) | Target::Auto(path) if !options.resume && sources.len() > 1 => path,
         // Several sources are refused as such.
-        Target::As(_) => false,
-        _ if options.resume || sources.len() < 2 => false,
-        Target::Into(path) | Target::Auto(path) => {
-            sources.iter().any(|source| means_content(source)) && is_dir(path)
-        }
+        _ => return vec![sources],
     };
-    if !may_meet {
-        return vec![sources];
+    let (mut parts, mut begin) = (Vec::new(), 0);
+    let mut names: HashMap<&OsStr, &Path> = HashMap::with_capacity(sources.len());
+    for (i, source) in sources.iter().enumerate() {
+        let name = source.file_name().filter(|_| !means_content(source));
+        let earlier = name.and_then(|name| names.insert(name, source));
+        let merges = |a: &Path| is_dir(a) && is_dir(source) && !is_same(a, source, options.follow);
+        let is_content = |i: usize| sources.get(i).is_some_and(|source| means_content(source));
+        let apart = is_content(i) || is_content(i.wrapping_sub(1)) || earlier.is_some_and(merges);
+        if apart && i > begin {
+            parts.push(&sources[begin..i]);
+            begin = i;
+        }
     }
-    sources.chunk_by(|a, b| !means_content(a) && !means_content(b)).collect()
+    parts.push(&sources[begin..]);
+    if parts.len() > 1 && !is_dir(into) { vec![sources] } else { parts }
 }
 
 /// Copies sources side by side.
 fn at_once(
     sources: &[PathBuf],
     target: &Target,
-    options: &Options,
-    watcher: &dyn Watcher,
-    progress: &Progress,
+    mut run: Run<'_>,
+    taken: &mut Taken,
 ) -> Result<Report, CopyError> {
     let start = monotonic_ns();
-    let mut run = Run::new(options, watcher, progress);
+    let options = run.options;
     let mut errors = Errors::default();
-    let roots = Finding { run: &run, errors: &mut errors }.roots(sources, target)?;
+    let roots = Finding { run: &run, errors: &mut errors, taken }.roots(sources, target)?;
     // A source that cannot be is told as such.
     if options.resume && (sources.len() > 1 || !roots.from.is_empty()) {
         Resume::begin(&run, &roots)?;
@@ -132,7 +145,7 @@ fn at_once(
     };
     Ok(Report {
         counts,
-        bytes: progress.bytes.load(Ordering::Relaxed),
+        bytes: run.progress.bytes.load(Ordering::Relaxed),
         errors: errors.kept,
         errors_count: errors.count,
         cancelled: run.cancelled(),
@@ -140,7 +153,6 @@ fn at_once(
         modes: run.modes(),
         facts: run.facts(),
         durable: options.durable,
-        unwritten_bytes: Memory::read().unwritten,
         verify: options.verify,
         hash: options.hash,
         evidence,
@@ -190,7 +202,11 @@ fn waits_of(options: &Options, roots: &Roots) -> Waits {
 struct Finding<'a> {
     run: &'a Run<'a>,
     errors: &'a mut Errors,
+    taken: &'a mut Taken,
 }
+
+/// Which source goes to a name in a directory.
+type Taken = HashMap<(PathBuf, CString), PathBuf>;
 
 impl Finding<'_> {
     fn roots(&mut self, sources: &[PathBuf], target: &Target) -> Result<Roots, CopyError> {
@@ -198,7 +214,6 @@ impl Finding<'_> {
         let (Target::Into(path) | Target::As(path) | Target::Auto(path)) = target;
         let mut parents = Vec::new();
         let mut by_path = HashMap::new();
-        let mut taken: HashMap<_, PathBuf> = HashMap::new();
         let mut roots = Roots { from: Vec::new(), to: Vec::new(), parents: Vec::new() };
         for source in sources {
             let found = self.place(source, path, into).and_then(|to| {
@@ -208,19 +223,12 @@ impl Finding<'_> {
                     None => {
                         let parent = self.parent(&dir)?;
                         parents.push(parent);
-                        by_path.insert(dir, parents.len() - 1);
+                        by_path.insert(dir.clone(), parents.len() - 1);
                         parents.len() - 1
                     }
                 };
-                let earlier = taken.insert((parent, name.clone()), source.clone());
-                match earlier.filter(|_| !means_content(source)) {
-                    Some(earlier) if self.is_same(&earlier, source) => Ok(None),
-                    Some(_) => {
-                        let why = "another source has the same name and goes to the same place";
-                        Err(CopyError::cannot("copy", source, why))
-                    }
-                    None => Ok(Some(RootTo { parent, name, path: to })),
-                }
+                let is_new = self.takes(source, (dir, name.clone()))?;
+                Ok(is_new.then_some(RootTo { parent, name, path: to }))
             });
             match found {
                 Ok(Some(to)) => {
@@ -238,11 +246,23 @@ impl Finding<'_> {
         Ok(roots)
     }
 
-    /// Whether two sources are one file.
-    fn is_same(&self, a: &Path, b: &Path) -> bool {
-        let follow = self.run.options.follow != crate::Follow::Never;
-        let identity = |path: &Path| attr::of_path(path, follow).map(|attr| attr.identity()).ok();
-        identity(a).is_some_and(|a| identity(b) == Some(a))
+    /// Whether a source is the first one to go to a place; a directory may join one of a part before.
+    fn takes(&mut self, source: &Path, place: (PathBuf, CString)) -> Result<bool, CopyError> {
+        let follow = self.run.options.follow;
+        let is_dir = |path: &Path| {
+            let attr = attr::of_path(path, follow != crate::Follow::Never);
+            attr.is_ok_and(|attr| attr.kind == Kind::Directory)
+        };
+        let earlier = self.taken.insert(place, source.to_owned());
+        match earlier.filter(|_| !means_content(source)) {
+            None => Ok(true),
+            Some(earlier) if is_same(&earlier, source, follow) => Ok(false),
+            Some(earlier) if is_dir(&earlier) && is_dir(source) => Ok(true),
+            Some(_) => {
+                let why = "another source has the same name and goes to the same place";
+                Err(CopyError::cannot("copy", source, why))
+            }
+        }
     }
 
     /// Whether sources go into the target.
@@ -270,10 +290,7 @@ impl Finding<'_> {
         let follow = self.run.options.follow != crate::Follow::Never;
         let attr = attr::of_path(source, follow)
             .map_err(|e| CopyError::io("ask for", source.to_owned(), e))?;
-        let to = match source.file_name() {
-            Some(name) if into && !means_content(source) => target.join(name),
-            _ => target.to_owned(),
-        };
+        let to = goes_to(source, target, into);
         if attr.kind != Kind::Directory && !into && means_directory(target) {
             let why = match attr::of_path(target, true) {
                 Ok(_) => "it is a directory and the source is none",
@@ -302,6 +319,33 @@ impl Finding<'_> {
         let gives_acl = self.run.rules.gives_acl(&dir);
         Ok(Parent { dir, home: Home { device: attr.device, group: attr.group, gives_acl } })
     }
+}
+
+/// The path that one source goes to; `into`: it goes into the target under its own name.
+fn goes_to(source: &Path, target: &Path, into: bool) -> PathBuf {
+    match source.file_name() {
+        Some(name) if into && !means_content(source) => target.join(name),
+        _ => target.to_owned(),
+    }
+}
+
+/// The path that each source goes to, as long as nothing stands in the way.
+pub(crate) fn targets_of(sources: &[PathBuf], target: &Target) -> Vec<PathBuf> {
+    let (Target::Into(path) | Target::As(path) | Target::Auto(path)) = target;
+    let into = match target {
+        Target::Into(_) => true,
+        Target::As(_) => false,
+        Target::Auto(path) => path.is_dir(),
+    };
+    sources.iter().map(|source| goes_to(source, path, into)).collect()
+}
+
+/// Whether two sources are one file.
+fn is_same(a: &Path, b: &Path, follow: crate::Follow) -> bool {
+    let identity = |path: &Path| {
+        attr::of_path(path, follow != crate::Follow::Never).map(|attr| attr.identity()).ok()
+    };
+    identity(a).is_some_and(|a| identity(b) == Some(a))
 }
 
 /// Whether a source names what is in a directory, not the directory: `dir/.`, `..`, `/`.

@@ -88,7 +88,9 @@ fn advice(reason: &Reason) -> &'static str {
         io::ErrorKind::QuotaExceeded => "; raise the quota or free space",
         io::ErrorKind::ReadOnlyFilesystem => "; mount the target for writing",
         io::ErrorKind::AlreadyExists => "; somebody else made it meanwhile: copy again",
-        io::ErrorKind::FileTooLarge => "; the target's file system has smaller files only",
+        io::ErrorKind::FileTooLarge => {
+            "; the target's file system, or the limit of 'ulimit -f', has smaller files only"
+        }
         // EMFILE and ELOOP have no stable kind.
         _ if error.raw_os_error() == Some(24) => "; raise the limit with 'ulimit -n'",
         _ if error.raw_os_error() == Some(40) => "; it became a symbolic link: copy again",

@@ -76,26 +76,40 @@ pub(crate) fn in_one_tree(from: &Path, to: &Path) -> bool {
 pub(crate) struct Memory {
     pub(crate) available: u64,
     pub(crate) dirty_headroom: u64,
-    /// Changed and not yet on a device.
-    pub(crate) unwritten: u64,
 }
 
 impl Memory {
     /// As now; zeros where nothing is told.
     pub(crate) fn read() -> Self {
-        let text = |path| proc::read_text(Path::new(path)).unwrap_or_default();
-        let (meminfo, vmstat) = (text("/proc/meminfo"), text("/proc/vmstat"));
-        let pages = |name: &str| {
-            let line = vmstat.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
-            line.and_then(|n| n.parse::<u64>().ok()).unwrap_or(0) * proc::page_bytes()
-        };
-        let unwritten = pages("nr_dirty") + pages("nr_writeback");
+        let (meminfo, vmstat) = (told("/proc/meminfo"), told(VMSTAT));
+        let threshold = bytes_of(&vmstat, "nr_dirty_background_threshold");
         Self {
             available: proc::parse::field(&meminfo, "MemAvailable").unwrap_or(0) * 1024,
-            dirty_headroom: pages("nr_dirty_background_threshold").saturating_sub(unwritten),
-            unwritten,
+            dirty_headroom: threshold.saturating_sub(unwritten(&vmstat)),
         }
     }
+}
+
+const VMSTAT: &str = "/proc/vmstat";
+
+fn told(path: &str) -> String {
+    proc::read_text(Path::new(path)).unwrap_or_default()
+}
+
+/// Pages of a line of `/proc/vmstat`, in bytes.
+fn bytes_of(vmstat: &str, name: &str) -> u64 {
+    let line = vmstat.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+    line.and_then(|n| n.parse::<u64>().ok()).unwrap_or(0) * proc::page_bytes()
+}
+
+fn unwritten(vmstat: &str) -> u64 {
+    bytes_of(vmstat, "nr_dirty") + bytes_of(vmstat, "nr_writeback")
+}
+
+/// Bytes of all programs of this machine that are changed in memory and not yet on a device; zero where
+/// nothing is told.
+pub fn unwritten_bytes() -> u64 {
+    unwritten(&told(VMSTAT))
 }
 
 /// Share of the first `bytes` of an open file that is in memory; `None` where nobody can tell.

@@ -128,6 +128,9 @@ pub(crate) fn look(
     if old.identity() == source.identity() {
         return refuse("it is the same file as the source");
     }
+    if source.kind == Kind::Symlink && leads_to(way, &old) {
+        return refuse("the source is a symbolic link that leads to it");
+    }
     // What stays may be anything.
     let stays = match run.options.existing {
         Existing::Keep => true,
@@ -146,6 +149,13 @@ pub(crate) fn look(
     let asks = matches!(run.options.existing, Existing::Ask | Existing::UpdateAsk);
     let goes_on = !asks || run.watcher.may_replace(&(way.paths)().1);
     Ok(goes_on.then_some(There::Old(old)))
+}
+
+/// Whether a source that is a symbolic link leads to the very file that it would replace: that file
+/// would be gone, and the link lead to itself.
+fn leads_to(way: &Way<'_>, old: &Attr) -> bool {
+    let end = attr::of_name(way.from, way.from_name, true);
+    old.kind == Kind::Regular && end.is_ok_and(|end| end.identity() == old.identity())
 }
 
 /// Copies an open source to where it belongs.
@@ -187,7 +197,7 @@ fn attempt(
     let new = match resume {
         Some(resume) => {
             let hidden = hidden_name(way.to_name, resume.number);
-            NewFile::resumable(way.to, way.to_name, spot, hidden, (mode, run.rules.umask))
+            NewFile::resumable(way.to, way.to_name, spot, hidden, (mode, run.rules.umask()))
         }
         None => NewFile::make(way.to, way.to_name, spot, mode),
     };
@@ -242,7 +252,7 @@ fn finish(
         let old_on = On::Name(way.to, way.to_name);
         run.rules.take_place(old, old_on, On::Open(new.file.as_fd()));
         if run.options.keep != Keep::default() {
-            put(run, way, source, &new, made)?;
+            put(run, way, source, &new, Made { is_old: true, ..made })?;
         }
     } else {
         put(run, way, source, &new, made)?;

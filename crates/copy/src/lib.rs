@@ -21,6 +21,7 @@
 //! source of its own, and the paths of up to a hundred thousand hashes where hashes are wanted. A copy
 //! that goes on needs what [its record](Options::resume) holds: about 50 bytes for each file.
 
+mod amount;
 mod copy;
 mod data;
 mod dirs;
@@ -42,9 +43,11 @@ mod special;
 mod tree;
 mod verify;
 
+pub use amount::bytes_to_copy;
 pub use copy::{Target, copy};
 pub use error::{CopyError, ERRORS_KEPT_MAX, Reason};
 pub use explain::{Class, Explained, explain};
+pub use facts::unwritten_bytes;
 pub use options::{
     Durable, Existing, Follow, HashKind, Keep, Options, Progress, Silent, Tuning, Verify, Watcher,
     When,

@@ -7,6 +7,7 @@ use ioloom_sys::dir::{Dir, Kind};
 use std::ffi::CStr;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 const SET_USER: u32 = 0o4000;
@@ -20,7 +21,7 @@ pub(crate) struct Rules {
     pub(crate) keep: Keep,
     /// What is new gets the permissions that anything new gets, not those of its source.
     plain_mode: bool,
-    pub(crate) umask: u32,
+    umask: OnceLock<u32>,
     own: (u32, u32),
     /// The target takes no extended attributes; told once.
     pub(crate) no_xattrs: AtomicBool,
@@ -99,9 +100,15 @@ impl Made {
 
 impl Rules {
     pub(crate) fn new(keep: Keep, plain_mode: bool) -> Self {
-        let umask = attr::umask().unwrap_or(0o077);
         let plain_mode = plain_mode && !keep.mode;
-        Self { keep, plain_mode, umask, own: attr::own_ids(), no_xattrs: AtomicBool::new(false) }
+        let (umask, no_xattrs) = (OnceLock::new(), AtomicBool::new(false));
+        Self { keep, plain_mode, umask, own: attr::own_ids(), no_xattrs }
+    }
+
+    /// The umask of this process, asked for once and only where it matters: the kernel gathers much
+    /// else for the answer.
+    pub(crate) fn umask(&self) -> u32 {
+        *self.umask.get_or_init(|| attr::umask().unwrap_or(0o077))
     }
 
     /// The permissions that a copy of `source` is to have, before the umask.
@@ -117,13 +124,13 @@ impl Rules {
     /// may open it.
     pub(crate) fn mode_at_first(&self, source: &Attr) -> u32 {
         let others = self.keep.owner && (source.user, source.group) != self.own;
-        self.mode_of(source) & if others { 0o700 } else { 0o777 }
+        self.mode_of(source) & if others { 0o700 } else { passed_on(source.kind) }
     }
 
     /// Permissions that a file made with `mode` has.
     fn mode_as_made(&self, made: &Made) -> Option<u32> {
         // With an inherited access list the umask does not count; nobody knows without asking.
-        (!made.home.gives_acl).then_some(made.mode & !self.umask)
+        (!made.home.gives_acl).then_some(made.mode & !self.umask())
     }
 
     /// Puts everything that is kept onto a new file.
@@ -180,10 +187,10 @@ impl Rules {
         let mut mode = self.mode_of(source);
         if !self.keep.mode {
             // What was made with more than its due loses it.
-            if made.mode == mode & 0o777 {
+            if made.mode == mode & passed_on(source.kind) {
                 return Ok(());
             }
-            mode &= 0o777 & !self.umask;
+            mode &= passed_on(source.kind) & !self.umask();
         }
         if !kept_owner.0 {
             mode &= !SET_USER;
@@ -206,7 +213,7 @@ impl Rules {
     ) -> Result<(), MetaTrouble> {
         let is_acl = |name: &CStr| name == ACL_ACCESS || name == ACL_DEFAULT;
         let names = from.names().map_err(|e| ("list the extended attributes of", e))?;
-        if made.home.gives_acl {
+        if made.home.gives_acl && self.keep.mode {
             for acl in [ACL_ACCESS, ACL_DEFAULT] {
                 if !names.iter().any(|name| name.as_c_str() == acl) {
                     on.remove(acl).map_err(|e| ("remove an inherited access list of", e))?;
@@ -214,7 +221,7 @@ impl Rules {
             }
         }
         for name in names {
-            if !(self.keep.xattrs || (self.keep.mode && is_acl(&name))) {
+            if !(if is_acl(&name) { self.keep.mode } else { self.keep.xattrs }) {
                 continue;
             }
             let value = from.get(&name).map_err(|e| ("read an extended attribute of", e))?;
@@ -256,6 +263,12 @@ impl Rules {
             }
         }
     }
+}
+
+/// The bits that a new file has in common with its source where permissions are not kept: those of a
+/// directory say, too, that names in it are their owners' alone.
+const fn passed_on(kind: Kind) -> u32 {
+    if matches!(kind, Kind::Directory) { 0o1777 } else { 0o777 }
 }
 
 /// `EOPNOTSUPP`, which has no stable kind.

@@ -13,7 +13,8 @@ pub use ioloom_walk::Follow;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Keep {
     /// Permission bits as they are; without it new files get them less the umask, and replaced
-    /// files keep those that they had. Set-uid and set-gid are kept only where the owner is.
+    /// files keep those that they had. Set-uid and set-gid are kept only where the owner is. Access
+    /// control lists are permissions.
     pub mode: bool,
     /// Owner and group, where the user may set them.
     pub owner: bool,
@@ -21,7 +22,7 @@ pub struct Keep {
     pub times: bool,
     /// Names that are the same file stay the same file.
     pub links: bool,
-    /// Extended attributes and access control lists.
+    /// Extended attributes.
     pub xattrs: bool,
 }
 

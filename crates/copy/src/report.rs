@@ -85,8 +85,6 @@ pub struct Report {
     pub facts: Vec<Facts>,
     /// What was asked to be on the device.
     pub durable: Durable,
-    /// Bytes of the whole machine that are changed in memory and not on a device at the end.
-    pub unwritten_bytes: u64,
     /// What was asked to be read again.
     pub verify: Verify,
     /// By which hash.
@@ -121,8 +119,8 @@ impl Report {
     pub(crate) fn then(&mut self, next: Self) {
         self.counts.add(&next.counts);
         self.evidence.add(&next.evidence);
-        // Progress counts on, and memory is as it is at the end.
-        (self.bytes, self.unwritten_bytes) = (next.bytes, next.unwritten_bytes);
+        // Progress counts on.
+        self.bytes = next.bytes;
         self.errors_count += next.errors_count;
         let room = crate::ERRORS_KEPT_MAX.saturating_sub(self.errors.len());
         self.errors.extend(next.errors.into_iter().take(room));

@@ -431,7 +431,7 @@ impl<'r> Worker<'r> {
     /// Whether what an earlier copy made of a file stays. It does not where another name of the file was
     /// copied anew meanwhile: it becomes a further name of that.
     fn stays(&self, way: &Way<'_>, at: At<'_>, attr: &Attr) -> bool {
-        if !self.run.options.keep.links || attr.links < 2 {
+        if !self.may_have_more_names(way, attr) {
             return true;
         }
         let is_first = self.run.links.claim(attr.identity()).is_none();
@@ -439,6 +439,11 @@ impl<'r> Worker<'r> {
             self.run.links.made(attr.identity(), Some(at.place(way.from_name)));
         }
         is_first
+    }
+
+    /// Whether a file may be met again under another name; one that links lead to has theirs too.
+    fn may_have_more_names(&self, way: &Way<'_>, attr: &Attr) -> bool {
+        self.run.options.keep.links && (attr.links > 1 || way.follow)
     }
 
     /// Copies, or makes a further name of a copy that was made before.
@@ -450,7 +455,7 @@ impl<'r> Worker<'r> {
         there: &There,
         copy: impl FnOnce(&mut Buffer) -> Ended,
     ) -> Ended {
-        if !self.run.options.keep.links || attr.links < 2 {
+        if !self.may_have_more_names(way, attr) {
             return copy(&mut self.buffer);
         }
         if let Some(place) = self.run.links.claim(attr.identity()) {

@@ -26,8 +26,10 @@ pub(crate) fn run(args: &CpArgs) -> Ended {
         return explained::run(args, &sources, &target, &options);
     }
     let _ = ioloom_sys::proc::raise_open_files_limit();
+    // A limit on the size of files is an error of one file, not the end of the program half-way.
+    let _ = signal_hook::flag::register(signal_hook::consts::SIGXFSZ, Arc::default());
     let progress = Arc::new(Progress::default());
-    let teller = Teller::start(args, &sources, &options, progress.clone());
+    let teller = Teller::start(args, &sources, &target, &options, progress.clone());
     let copied = ioloom_copy::copy(&sources, &target, &options, &teller, &progress);
     teller.finish();
     let report = copied.map_err(|e| match &e.reason {
@@ -79,7 +81,7 @@ fn tell_end(args: &CpArgs, report: &Report) {
     }
     if args.verbose && report.durable == Durable::None {
         let (size, unwritten) =
-            (format_size(report.may_be_lost_bytes()), format_size(report.unwritten_bytes));
+            (format_size(report.may_be_lost_bytes()), format_size(ioloom_copy::unwritten_bytes()));
         tell(&format!(
             "a power cut may lose these {size}: nothing was waited for, and {unwritten} of this \
              machine are not on a device yet; --durable waits"
@@ -191,7 +193,7 @@ impl<'a> Document<'a> {
             sync_ns: report.sync_ns,
             durable: report.durable,
             may_be_lost_bytes: report.may_be_lost_bytes(),
-            unwritten_bytes: report.unwritten_bytes,
+            unwritten_bytes: ioloom_copy::unwritten_bytes(),
             verified: report.verified_word(),
             verify: report.verify,
             verified_files: seen.files,

@@ -5,17 +5,16 @@
 use super::CpArgs;
 use crate::out;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use ioloom_copy::{Options, Progress, Watcher};
+use ioloom_copy::{Options, Progress, Target, Watcher, bytes_to_copy};
 use ioloom_model::units::{format_count, format_size};
-use ioloom_walk::{Control, DirRef, Fields, Found, NewDir, Visitor, Walk};
 use std::io::{BufRead, IsTerminal, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 /// Time between two looks.
 const EVERY: Duration = Duration::from_millis(100);
@@ -38,6 +37,7 @@ impl Teller {
     pub(super) fn start(
         args: &CpArgs,
         sources: &[PathBuf],
+        target: &Target,
         options: &Options,
         progress: Arc<Progress>,
     ) -> Self {
@@ -46,7 +46,7 @@ impl Teller {
             bar.with_style(style(UNKNOWN))
         });
         let thread = bar.clone().and_then(|bar| {
-            let count = Count::new(sources, options);
+            let count = Count::new(sources, target, options);
             let (end, ended) = mpsc::channel();
             let draw = move || {
                 let mut looks = 0;
@@ -91,14 +91,15 @@ fn style(template: &str) -> ProgressStyle {
 fn draw_once(bar: &ProgressBar, progress: &Progress, count: &Arc<Count>) {
     let bytes = progress.bytes.load(Ordering::Relaxed);
     let entries = progress.entries.load(Ordering::Relaxed);
-    let all = count.bytes.load(Ordering::Relaxed);
-    if count.known.load(Ordering::Relaxed) && bar.length().is_none() {
-        bar.set_length(all.max(1));
+    let all = count.bytes.get();
+    if let Some(all) = all
+        && bar.length().is_none()
+    {
+        bar.set_length((*all).max(1));
         bar.set_style(style(KNOWN));
         bar.reset_eta();
     }
-    let of =
-        if bar.length().is_some() { format!(" of {}", format_size(all)) } else { String::new() };
+    let of = all.map_or_else(String::new, |all| format!(" of {}", format_size(*all)));
     bar.set_message(format!("{}{of}, {} entries", format_size(bytes), format_count(entries)));
     bar.set_position(bytes);
     bar.tick();
@@ -107,62 +108,37 @@ fn draw_once(bar: &ProgressBar, progress: &Progress, count: &Arc<Count>) {
 /// What there is to copy.
 struct Count {
     sources: Vec<PathBuf>,
-    walk: Walk,
-    bytes: AtomicU64,
-    known: AtomicBool,
+    target: Target,
+    options: Options,
+    /// When the copy began.
+    since: SystemTime,
+    bytes: OnceLock<u64>,
     stop: Arc<AtomicBool>,
 }
 
 impl Count {
-    fn new(sources: &[PathBuf], options: &Options) -> Arc<Self> {
-        let stop = Arc::new(AtomicBool::new(false));
-        let walk = Walk {
-            fields: Fields::BYTES,
-            follow: options.follow,
-            cancel: Some(stop.clone()),
-            ..Walk::default()
-        };
-        let (bytes, known) = (AtomicU64::new(0), AtomicBool::new(false));
-        Arc::new(Self { sources: sources.to_owned(), walk, bytes, known, stop })
+    fn new(sources: &[PathBuf], target: &Target, options: &Options) -> Arc<Self> {
+        Arc::new(Self {
+            sources: sources.to_owned(),
+            target: target.clone(),
+            options: options.clone(),
+            since: SystemTime::now(),
+            bytes: OnceLock::new(),
+            stop: Arc::default(),
+        })
     }
 
     fn begin(self: &Arc<Self>) {
         let count = self.clone();
         let walk = move || {
-            let walked = count.walk.run_here(&count.sources, &mut Sizes(&count.bytes));
-            if walked.is_ok_and(|report| !report.stopped) {
-                count.known.store(true, Ordering::Relaxed);
+            let Self { sources, target, options, since, stop, .. } = &*count;
+            if let Some(bytes) = bytes_to_copy(sources, target, options, *since, stop) {
+                // It is set here alone.
+                let _ = count.bytes.set(bytes);
             }
         };
         // Without the count the bar shows no end.
         let _ = std::thread::Builder::new().name("cp-count".to_owned()).spawn(walk);
-    }
-}
-
-/// Adds sizes.
-struct Sizes<'a>(&'a AtomicU64);
-
-impl Sizes<'_> {
-    fn add(&self, found: &Found<'_>) -> Control {
-        let regular = found.meta.filter(|meta| meta.kind == ioloom_walk::Kind::Regular);
-        self.0.fetch_add(regular.map_or(0, |meta| meta.bytes), Ordering::Relaxed);
-        Control::Continue
-    }
-}
-
-impl Visitor for Sizes<'_> {
-    type Dir = ();
-
-    fn enter(&mut self, _dir: &NewDir<'_, ()>) -> Option<()> {
-        Some(())
-    }
-
-    fn entry(&mut self, _dir: DirRef<'_, ()>, found: &Found<'_>) -> Control {
-        self.add(found)
-    }
-
-    fn root_entry(&mut self, _root: usize, _path: &Path, found: &Found<'_>) -> Control {
-        self.add(found)
     }
 }
 

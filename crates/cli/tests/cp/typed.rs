@@ -271,3 +271,42 @@ fn a_source_that_is_given_twice_is_copied_once_and_told() {
     assert_eq!(output.status.code(), Some(1), "{}", said(&output));
     assert!(said(&output).contains("the same name"), "{}", said(&output));
 }
+
+#[test]
+fn directories_of_one_name_go_into_one() {
+    let dir = place();
+    let at = |name: &str| dir.path().join(name);
+    for made in ["x/d/sub", "y/d/sub", "to"] {
+        fs::create_dir_all(at(made)).unwrap();
+    }
+    for (file, text) in [("x/d/a", "x"), ("x/d/b", "x"), ("y/d/b", "y"), ("y/d/sub/c", "y")] {
+        fs::write(at(file), text).unwrap();
+    }
+    fs::write(at("x/f"), "x").unwrap();
+    fs::write(at("y/f"), "y").unwrap();
+    let output = cp(dir.path(), &["-r", "x/f", "x/d", "y/d", "y/f", "to"]);
+    // Of files only one can have the name.
+    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+    assert_eq!(said(&output).lines().count(), 1, "{}", said(&output));
+    for (file, text) in [("to/d/a", "x"), ("to/d/b", "y"), ("to/d/sub/c", "y"), ("to/f", "x")] {
+        assert_eq!(fs::read_to_string(at(file)).unwrap(), text, "{file}");
+    }
+    let output = cp(dir.path(), &["-r", "x/d", "./x/d", "to"]);
+    assert!(output.status.success(), "{}", said(&output));
+    assert!(said(&output).contains("copied once"), "{}", said(&output));
+}
+
+#[test]
+fn a_limit_on_the_size_of_files_is_one_error_and_leaves_nothing() {
+    let dir = place();
+    fs::create_dir(dir.path().join("in")).unwrap();
+    fs::write(dir.path().join("big"), vec![1; 3 << 20]).unwrap();
+    let output = Command::new("sh")
+        .args(["-c", "ulimit -f 8; exec \"$0\" cp big in/copy", env!("CARGO_BIN_EXE_ioloom")])
+        .current_dir(dir.path())
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+    assert!(said(&output).contains("ulimit -f"), "{}", said(&output));
+    assert_eq!(names(&dir.path().join("in")), [""; 0]);
+}

@@ -3,13 +3,16 @@
 use crate::place::Place;
 use ioloom_copy::{
     CopyError, Existing, Follow, Keep, Mode, Options, Progress, Report, Silent, Target, Verify,
-    Watcher, When, copy,
+    Watcher, When, bytes_to_copy, copy,
 };
+use ioloom_sys::attr::XattrOf;
 use ioloom_sys::cache;
 use std::fs::{self, File};
+use std::os::fd::AsFd;
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::process::Command;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, SystemTime};
 
@@ -240,6 +243,11 @@ fn a_file_system_is_copied_to_another_one_that_is_mounted_in_it() {
     let both = Options { one_file_system: false, ..options };
     let report = one(&at("system"), &other, &both);
     assert!(told(&report).contains("lies in it"), "{}", told(&report));
+    let to = Target::As(at("to"));
+    let [apart, all] = [Options { one_file_system: true, ..both.clone() }, both].map(|options| {
+        bytes_to_copy(&[at("system")], &to, &options, SystemTime::now(), &Arc::default())
+    });
+    assert_eq!((apart, all), (Some(4), Some(8)));
 }
 
 #[test]
@@ -359,4 +367,127 @@ fn a_followed_link_to_a_pipe_is_a_pipe() {
     let report = one(&at("from/link"), &at("named"), &roots);
     assert_eq!(report.errors_count, 0, "{}", told(&report));
     assert!(fs::symlink_metadata(at("named")).unwrap().file_type().is_fifo());
+}
+
+#[test]
+fn a_link_never_replaces_the_file_that_it_leads_to() {
+    let place = Place::disk();
+    let at = |name: &str| place.path().join(name);
+    fs::write(at("file"), "text").unwrap();
+    std::os::unix::fs::symlink("file", at("link")).unwrap();
+    let options = Options { follow: Follow::Never, ..Options::default() };
+    let report = one(&at("link"), &at("file"), &options);
+    assert!(told(&report).contains("leads to it"), "{}", told(&report));
+    assert_eq!(fs::read(at("file")).unwrap(), b"text");
+    assert!(fs::symlink_metadata(at("file")).unwrap().is_file());
+}
+
+#[test]
+fn a_file_that_is_replaced_has_its_permissions_whatever_else_is_kept() {
+    if !ioloom_testbed::is_root() {
+        return println!("skipped: only root gives files to others");
+    }
+    let place = Place::disk();
+    let at = |name: &str| place.path().join(name);
+    fs::write(at("from"), "new").unwrap();
+    std::os::unix::fs::chown(at("from"), Some(1), Some(2)).unwrap();
+    fs::set_permissions(at("from"), fs::Permissions::from_mode(0o640)).unwrap();
+    fs::write(at("to"), "old").unwrap();
+    fs::set_permissions(at("to"), fs::Permissions::from_mode(0o604)).unwrap();
+    let keep = Keep { owner: true, ..Keep::default() };
+    let report = one(&at("from"), &at("to"), &Options { keep, ..Options::default() });
+    assert_eq!(report.errors_count, 0, "{}", told(&report));
+    let made = fs::metadata(at("to")).unwrap();
+    assert_eq!((made.mode() & 0o7777, made.uid(), made.gid()), (0o604, 1, 2));
+}
+
+#[test]
+fn a_directory_where_names_are_their_owners_alone_stays_one() {
+    let place = Place::disk();
+    let at = |name: &str| place.path().join(name);
+    fs::create_dir_all(at("from/sub")).unwrap();
+    fs::set_permissions(at("from/sub"), fs::Permissions::from_mode(0o1755)).unwrap();
+    let report = one(&at("from"), &at("to"), &Options { recursive: true, ..Options::default() });
+    assert_eq!(report.errors_count, 0, "{}", told(&report));
+    assert_eq!(fs::metadata(at("to/sub")).unwrap().mode() & 0o7000, 0o1000);
+}
+
+#[test]
+fn a_file_that_followed_links_lead_to_is_one_file_where_links_are_kept() {
+    let place = Place::disk();
+    let at = |name: &str| place.path().join(name);
+    fs::create_dir(at("from")).unwrap();
+    fs::write(at("from/a"), "text").unwrap();
+    std::os::unix::fs::symlink("a", at("from/b")).unwrap();
+    let keep = Keep { links: true, ..Keep::default() };
+    let options = Options { recursive: true, follow: Follow::Always, keep, ..Options::default() };
+    let report = one(&at("from"), &at("to"), &options);
+    assert_eq!((report.counts.files, report.counts.hard_links), (1, 1), "{}", told(&report));
+    let inode = |name| fs::symlink_metadata(at(name)).unwrap().ino();
+    assert_eq!(inode("to/a"), inode("to/b"));
+}
+
+#[test]
+fn access_lists_are_permissions_and_no_attributes() {
+    // user::rw-, user:1000:rwx, group::r--, mask::rwx, other::---
+    const LIST: [u8; 44] = [
+        2, 0, 0, 0, 1, 0, 6, 0, 255, 255, 255, 255, 2, 0, 7, 0, 232, 3, 0, 0, 4, 0, 4, 0, 255, 255,
+        255, 255, 16, 0, 7, 0, 255, 255, 255, 255, 32, 0, 0, 0, 255, 255, 255, 255,
+    ];
+    let place = Place::disk();
+    let (from, to) = (place.path().join("from"), place.path().join("to"));
+    let source = File::create(&from).unwrap();
+    let name = c"system.posix_acl_access";
+    if XattrOf::Open(source.as_fd()).set(name, &LIST).is_err() {
+        return println!("skipped: this file system has no access lists");
+    }
+    for (mode, xattrs, comes) in [(false, true, false), (true, false, true), (true, true, true)] {
+        let keep = Keep { mode, xattrs, ..Keep::default() };
+        let report = one(&from, &to, &Options { keep, ..Options::default() });
+        assert_eq!(report.errors_count, 0, "{}", told(&report));
+        let made = File::open(&to).unwrap();
+        let list = XattrOf::Open(made.as_fd()).get(name).unwrap();
+        assert_eq!(list.is_some(), comes, "mode {mode}, attributes {xattrs}");
+        fs::remove_file(&to).unwrap();
+    }
+}
+
+#[test]
+fn what_is_to_be_copied_is_counted_without_what_stays() {
+    let place = Place::disk();
+    let at = |name: &str| place.path().join(name);
+    for (dir, files) in
+        [("from", [("a", 1000), ("b", 200), ("c", 30)]), ("to", [("a", 1), ("b", 2), ("d", 3)])]
+    {
+        fs::create_dir_all(at(dir).join("sub")).unwrap();
+        for (name, bytes) in files {
+            fs::write(at(dir).join("sub").join(name), vec![1; bytes]).unwrap();
+        }
+    }
+    fs::hard_link(at("from/sub/a"), at("from/another")).unwrap();
+    let old = SystemTime::now() - Duration::from_secs(1000);
+    File::options().write(true).open(at("from/sub/b")).unwrap().set_modified(old).unwrap();
+    let plain = Options { recursive: true, ..Options::default() };
+    let kept = Options { existing: Existing::Keep, ..plain.clone() };
+    let updated = Options { existing: Existing::Update, ..plain.clone() };
+    let linked = Options { keep: Keep::ALL, ..plain.clone() };
+    // Nothing of the target is newer than a time to come.
+    let later = SystemTime::now() + Duration::from_secs(1000);
+    let (sources, target) = ([at("from")], Target::As(at("to")));
+    let counted =
+        |options, since| bytes_to_copy(&sources, &target, options, since, &Arc::default()).unwrap();
+    assert_eq!(counted(&plain, later), 2230);
+    assert_eq!(counted(&kept, later), 1030);
+    assert_eq!(counted(&linked, later), 1230);
+    // What the copy itself made before it was counted is no part of what stays.
+    assert_eq!(counted(&kept, old), 2230);
+    let report = |options: &Options| one(&at("from"), &at("to"), options).bytes;
+    let update = counted(&updated, later);
+    assert_eq!((update, report(&updated)), (update, update), "what is counted is what is copied");
+    assert_eq!(counted(&kept, later), report(&kept));
+    assert_eq!(
+        bytes_to_copy(&[at("from/sub/a")], &Target::Auto(at("to")), &plain, later, &Arc::default()),
+        Some(1000)
+    );
+    assert_eq!(counted(&Options::default(), later), 0);
 }

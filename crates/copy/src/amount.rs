@@ -1,0 +1,121 @@
+//! How many bytes there are to copy, counted by a walk of its own beside the copy.
+//!
+//! What stays as it is at the target does not count, nor what lies on other file systems where those are
+//! left out, nor further names of one file where they become names. The copy goes on meanwhile, so a
+//! target counts as one that was there only if nothing about it changed since the copy began. Costs a
+//! question for each file, and one more for its target with [`Existing::Keep`] and
+//! [`Existing::Update`]; what an earlier copy had made counts.
+
+use crate::copy::{self, Target};
+use crate::options::{Existing, Follow, Options};
+use ioloom_sys::attr::{self, Time};
+use ioloom_walk::{Control, DirRef, Fields, Found, Kind, Meta, NewDir, Visitor, Walk};
+use std::collections::HashSet;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Counts the bytes of `sources` that a copy to `target` which began at `since` has to move. `None`: it
+/// was ended by `stop`, or cannot be known. What cannot be read is left out.
+pub fn bytes_to_copy(
+    sources: &[PathBuf],
+    target: &Target,
+    options: &Options,
+    since: SystemTime,
+    stop: &Arc<AtomicBool>,
+) -> Option<u64> {
+    let since = since.duration_since(UNIX_EPOCH).ok()?;
+    let walk = Walk {
+        fields: Fields::BYTES | Fields::LINKS | Fields::MTIME,
+        follow: options.follow,
+        cancel: Some(stop.clone()),
+        ..Walk::default()
+    };
+    let mut counting = Counting {
+        options,
+        targets: copy::targets_of(sources, target),
+        since: (since.as_secs() as i64, since.subsec_nanos()),
+        met: HashSet::new(),
+        bytes: 0,
+    };
+    let walked = walk.run_here(sources, &mut counting).ok()?;
+    (!walked.stopped).then_some(counting.bytes)
+}
+
+struct Counting<'a> {
+    options: &'a Options,
+    /// Where each source goes.
+    targets: Vec<PathBuf>,
+    since: Time,
+    /// Files with several names that were met.
+    met: HashSet<((u32, u32), u64)>,
+    bytes: u64,
+}
+
+/// A directory that is counted.
+struct Counted {
+    /// The device of its source.
+    device: (u32, u32),
+    /// Its target, where it matters what is there.
+    target: Option<PathBuf>,
+}
+
+impl Counting<'_> {
+    /// Whether it matters what is at the target.
+    fn asks(&self) -> bool {
+        matches!(self.options.existing, Existing::Keep | Existing::Update)
+    }
+
+    /// Whether the target of a file stays as it is.
+    fn stays(&self, source: &Meta, target: &Path) -> bool {
+        let Ok(there) = attr::of_path(target, false) else { return false };
+        let was_there = there.changed < self.since;
+        was_there && (self.options.existing == Existing::Keep || source.mtime <= there.modified)
+    }
+
+    fn add(&mut self, found: &Found<'_>, target: impl FnOnce() -> Option<PathBuf>, linked: bool) {
+        let Some(meta) = found.meta.filter(|meta| meta.kind == Kind::Regular) else { return };
+        if self.asks() && target().is_some_and(|target| self.stays(meta, &target)) {
+            return;
+        }
+        let again = self.options.keep.links
+            && (meta.links > 1 || linked)
+            && !self.met.insert((meta.device, meta.inode));
+        if !again {
+            self.bytes += meta.bytes;
+        }
+    }
+}
+
+impl Visitor for Counting<'_> {
+    type Dir = Counted;
+
+    fn enter(&mut self, dir: &NewDir<'_, Counted>) -> Option<Counted> {
+        let device = dir.meta.map_or((0, 0), |meta| meta.device);
+        let below = dir.parent.map(|parent| parent.data());
+        let elsewhere = below.is_some_and(|below| below.device != device);
+        if !self.options.recursive || self.options.one_file_system && elsewhere {
+            return None;
+        }
+        let target = match below {
+            None => self.asks().then(|| self.targets[dir.root].clone()),
+            Some(below) => below.target.as_ref().map(|at| at.join(OsStr::from_bytes(dir.name))),
+        };
+        Some(Counted { device, target })
+    }
+
+    fn entry(&mut self, dir: DirRef<'_, Counted>, found: &Found<'_>) -> Control {
+        let target = || Some(dir.data().target.as_ref()?.join(OsStr::from_bytes(found.name)));
+        self.add(found, target, self.options.follow == Follow::Always);
+        Control::Continue
+    }
+
+    fn root_entry(&mut self, root: usize, _path: &Path, found: &Found<'_>) -> Control {
+        let target = self.targets[root].clone();
+        self.add(found, || Some(target), self.options.follow != Follow::Never);
+        Control::Continue
+    }
+}
