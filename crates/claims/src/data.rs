@@ -43,6 +43,7 @@ pub const TABLES: &[(&str, &str)] = &[
         "002_sar_device_write_direct",
         include_str!("../../../claims/data/002_sar_device_write_direct.csv"),
     ),
+    ("002_sar_memory", include_str!("../../../claims/data/002_sar_memory.csv")),
     ("002_sar_paging_read", include_str!("../../../claims/data/002_sar_paging_read.csv")),
     (
         "002_sar_paging_write_buffered",

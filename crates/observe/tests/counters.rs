@@ -147,6 +147,25 @@ fn captured(root: &Path, vmstat: &str) {
     fs::write(root.join("proc/7/io"), io).unwrap();
 }
 
+/// Both rules, on the row of a sysstat that had the older one; slab is what is left.
+#[test]
+fn used_memory_is_counted_by_both_rules_of_sar() {
+    let _alone = alone();
+    let temp = tempfile::tempdir().unwrap();
+    captured(temp.path(), "nr_dirty 5\n");
+    let text = "MemTotal: 7729020 kB\nMemFree: 1909668 kB\nMemAvailable: 4768680 kB\n\
+                Buffers: 80212 kB\nCached: 3668120 kB\nActive: 1929640 kB\n\
+                Inactive: 2868344 kB\nDirty: 100 kB\nCommitted_AS: 9387676 kB\n";
+    let of = |text: &str| {
+        fs::write(temp.path().join("proc/meminfo"), text).unwrap();
+        memory(&Reader::open(temp.path()).read(Scope::All)).unwrap()
+    };
+    let levels = of(&format!("{text}Slab: 220308 kB\n"));
+    assert_eq!(levels.kbmemused, 2_960_340);
+    assert_eq!(levels.kbmemused_before_12_7_8, Some(1_850_712));
+    assert_eq!(of(text).kbmemused_before_12_7_8, None);
+}
+
 #[test]
 fn a_captured_tree_is_read_and_gaps_are_unknown() {
     let _alone = alone();

@@ -197,11 +197,10 @@ const COPIES: [&str; 13] = [
 ];
 
 /// Of the adapter of the page cache.
-const PAGES: [&str; 59] = [
+const PAGES: [&str; 58] = [
     "extra.again_device_bytes",
     "extra.available_bytes",
     "extra.background_limit_bytes",
-    "extra.cache_growth_by_device_bytes",
     "extra.cache_growth_bytes",
     "extra.changed_before_bytes",
     "extra.changed_dropped_bytes",

@@ -36,6 +36,7 @@ const WINDOWS: &[(&str, usize)] = &[
     ("002_sar_device_read", 1),
     ("002_sar_device_write_buffered", 1),
     ("002_sar_device_write_direct", 1),
+    ("002_sar_memory", 1),
     ("002_sar_paging_read", 1),
     ("002_sar_paging_write_buffered", 1),
     ("002_sar_paging_write_direct", 1),

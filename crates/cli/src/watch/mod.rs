@@ -47,6 +47,10 @@ Beside it the counters of the machine are sampled: the columns of sar -r, -B and
 and their limits, pressure, and what the command itself read and wrote. They include everybody's
 work. On a terminal they stand in its last rows while the command runs; at the end as a table.
 
+Used memory (kbmemused) is all less available, as sysstat counts from 12.7.8
+on. Older versions took all less free, buffers, cached and slab, which stands
+beside it.
+
 Examples:
   ioloom watch -- make -j8
   ioloom watch --html build.html -o build.ioloom -- make

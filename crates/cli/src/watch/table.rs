@@ -107,14 +107,15 @@ impl Seen<'_> {
         let levels = memory(last)?;
         let kib = |kib: u64| format_size(kib.saturating_mul(1024));
         Some(format!(
-            "free {}, page cache {}; at the end {} available of {}, {} used ({:.0} %), buffers {}, \
-             promised {} ({:.0} %), active {}, inactive {}",
+            "free {}, page cache {}; at the end {} available of {}, {} used ({:.0} %; {} as sar before \
+             12.7.8 counts it), buffers {}, promised {} ({:.0} %), active {}, inactive {}",
             change(Field::Free)?,
             change(Field::FilePages)?,
             kib(levels.kbavail),
             kib(last.get(Field::MemTotal)?),
             kib(levels.kbmemused),
             levels.memused_percent,
+            levels.kbmemused_before_12_7_8.map_or_else(|| "unknown".to_owned(), kib),
             kib(levels.kbbuffers),
             kib(levels.kbcommit),
             levels.commit_percent,

@@ -42,10 +42,13 @@ pub struct MemoryLevels {
     pub kbmemfree: u64,
     /// Available without swapping, as the kernel estimates it.
     pub kbavail: u64,
-    /// All less available.
+    /// All less available: the rule of sysstat 12.7.8 and newer.
     pub kbmemused: u64,
     /// The same, percent.
     pub memused_percent: f64,
+    /// All less free, buffers, cached and slab: the rule of sysstat before 12.7.8; `None` where the
+    /// kernel does not tell what is slab.
+    pub kbmemused_before_12_7_8: Option<u64>,
     /// Cache of block devices.
     pub kbbuffers: u64,
     /// Page cache, shared memory included.
@@ -124,12 +127,15 @@ pub fn memory(sample: &Sample) -> Option<MemoryLevels> {
     let part = |kib: u64, of: u64| if of == 0 { 0.0 } else { kib as f64 / of as f64 * 100.0 };
     let kbavail = kib(Field::MemAvailable)?;
     let kbmemused = total.saturating_sub(kbavail);
+    let others = [Field::MemFree, Field::Buffers, Field::Cached, Field::Slab];
+    let others = others.into_iter().map(kib).sum::<Option<u64>>();
     let kbcommit = kib(Field::Committed)?;
     Some(MemoryLevels {
         kbmemfree: kib(Field::MemFree)?,
         kbavail,
         kbmemused,
         memused_percent: part(kbmemused, total),
+        kbmemused_before_12_7_8: others.map(|others| total.saturating_sub(others)),
         kbbuffers: kib(Field::Buffers)?,
         kbcached: kib(Field::Cached)?,
         kbcommit,

@@ -1,8 +1,10 @@
 //! The chapter of the page cache: the published speeds and shares beside this machine's, what is
-//! dirty over the time of a write, what goes first when memory is short, the settings with what they
-//! do, and why it is so.
+//! dirty over the time of a write, what goes first when memory is short or all caches are dropped, a
+//! file beside its device, the settings with what they do, and why it is so.
 //!
 //! Files differ in size, so times stand as bytes per second and counters as shares of the file.
+
+mod beside;
 
 use super::{arm, row};
 use crate::estimate::Estimate;
@@ -95,7 +97,9 @@ pub(super) fn chapter(input: &Input, groups: &[Group<'_>]) -> Markup {
     reclaimed(&mut m, input, groups);
     held_back(&mut m, input, groups);
     left_alone(&mut m, input, groups);
+    beside::sections(&mut m, input, groups);
     settings(&mut m, input, groups);
+    columns_of_sar(&mut m, input, groups);
     if !m.as_str().is_empty() {
         mechanism(&mut m);
     }
@@ -303,6 +307,31 @@ fn settings(m: &mut Markup, input: &Input, groups: &[Group<'_>]) {
             limits.join("; ")
         ));
     }
+}
+
+/// One column of sar is counted in two ways: both of the published row.
+fn columns_of_sar(m: &mut Markup, input: &Input, groups: &[Group<'_>]) {
+    if number(input, groups, "limits", "limits", "total_bytes").is_none() {
+        return;
+    }
+    let of = |table: &str, column: &str| {
+        let table = input.published.get(table)?;
+        let at = table.columns.iter().position(|name| name == column)?;
+        table.rows.last()?[at].parse::<f64>().ok()
+    };
+    let (total, row) = (of("002_free", "total_kib"), |column| of("002_sar_memory", column));
+    let theirs = total.zip(row("memused_kib")).zip(row("avail_kib"));
+    let theirs = theirs.map_or_else(String::new, |((total, used), available)| {
+        format!(
+            " The published row has {used} KiB by the older rule and would have {} KiB by the newer.",
+            total - available
+        )
+    });
+    m.tag("p").a("class", "lead").text(&format!(
+        "kbmemused of sar -r is two numbers: sysstat 12.7.8 and newer count all memory less what is \
+         available, older ones all less free, buffers, cached and slab. ioloom watch shows the newer \
+         and tells the older.{theirs}"
+    ));
 }
 
 fn per_second(bytes: f64, ns: f64) -> String {

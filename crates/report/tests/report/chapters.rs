@@ -238,3 +238,91 @@ fn what_goes_first_is_drawn_and_its_price_is_told() {
         assert!(page.contains(words), "{words}");
     }
 }
+
+/// The page of one experiment with one arm, three runs of which have these numbers.
+fn page_of(experiment: &str, arm: &str, plan: &str, numbers: &[(&str, f64)]) -> String {
+    let arms = format!(
+        "conditions = [\"as-is\"]\nmetric = \"elapsed_ns\"\n\
+         arm = [{{ name = \"{arm}\", plan = \"{plan}\" }}]"
+    );
+    let study = study("pagecache", experiment, &arms);
+    let runs = (0..3).map(|block| record(&study, arm, plan, block, done(1, numbers)));
+    let mut input = input(study.clone(), runs.collect());
+    let row = |cells: &[&str]| cells.iter().map(|cell| (*cell).to_owned()).collect::<Vec<_>>();
+    let free = ioloom_report::Table {
+        title: String::new(),
+        columns: row(&["when", "cache_kib", "shared_kib"]),
+        rows: vec![
+            row(&["before drop", "2702600", "526436"]),
+            row(&["after drop", "991112", "527360"]),
+        ],
+    };
+    input.published.insert("002_free".to_owned(), free);
+    html(&input).replace("<wbr>", "")
+}
+
+#[test]
+fn what_a_drop_leaves_stands_beside_the_published_numbers() {
+    let numbers = [
+        ("clean_before_bytes", 16_777_216.0),
+        ("clean_dropped_bytes", 0.0),
+        ("changed_dropped_bytes", 16_777_216.0),
+        ("cached_before_bytes", 3_221_225_472.0),
+    ];
+    let page = page_of("drop", "each-16MiB", "pagecache:drop/bytes=16MiB", &numbers);
+    for words in [
+        "When all caches are dropped",
+        "published: of that, shared memory",
+        "968 MiB",
+        "3.00 GiB",
+        "not run",
+        "Only a page that can be had again may go",
+    ] {
+        assert!(page.contains(words), "{words}");
+    }
+}
+
+#[test]
+fn a_file_and_its_device_are_told_with_what_neither_knows() {
+    let numbers = [
+        ("range_bytes", 16_777_216.0),
+        ("equal_bytes", 16_777_216.0),
+        ("device_pages_by_file_bytes", 0.0),
+        ("cache_growth_by_device_bytes", -1_048_576.0),
+        ("fresh_bytes", 1_048_576.0),
+        ("fresh_old_before_sync_bytes", 1_048_576.0),
+        ("fresh_old_after_sync_bytes", 524_288.0),
+    ];
+    let page = page_of("device", "first-16MiB", "pagecache:device", &numbers);
+    for words in [
+        "A file and its device",
+        "one cache, an address space each",
+        "-1.00 MiB",
+        "100 % of the old bytes before a sync, 50 % of them still after it",
+        "and unknown of the new ones",
+    ] {
+        assert!(page.contains(words), "{words}");
+    }
+}
+
+#[test]
+fn each_shell_is_told_and_each_that_is_missing() {
+    let numbers = [
+        ("shells", 2.0),
+        ("sh_there", 1.0),
+        ("sh_began", 0.0),
+        ("sh_exit_code", 2.0),
+        ("bash_there", 1.0),
+        ("bash_began", 0.0),
+        ("bash_exit_code", 1.0),
+        ("privileged_shell_began", 1.0),
+    ];
+    let page = page_of("shell", "every-shell", "pagecache:shell", &numbers);
+    for words in [
+        "in 2 shells: sh: never began, exit code 2; bash: never began, exit code 1. Not here: dash, \
+         zsh, ksh, busybox, fish.",
+        "inside of the privileged process worked, a privileged tee was not tried",
+    ] {
+        assert!(page.contains(words), "{words}");
+    }
+}
