@@ -395,7 +395,7 @@ fn numbers(m: &mut Markup, input: &Input, groups: &[Group<'_>]) {
         let held = of("beside", way, "bystander_held_bytes");
         let Some((held, all)) = held.zip(of("beside", way, "bystander_bytes")) else { continue };
         lines.push(format!(
-            "Beside a {way} copy with little memory {} of the file that others use stayed; reading it \
+            "Beside a copy ({way}) with little memory {} of the file that others use stayed; reading it \
              took {} before and {} after.",
             percent(held / all),
             time(of("beside", way, "bystander_read_before_ns")),

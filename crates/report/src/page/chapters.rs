@@ -131,7 +131,7 @@ fn comparison_row(m: &mut Markup, input: &Input, h: &Headline<'_, '_>) {
             m.tag("div").a("class", "gain").body(|m| {
                 match ratio {
                     Some(r) => parts::ratio(m, id, r),
-                    None => m.tag("span").a("class", "iv").text("no common blocks"),
+                    None => m.tag("span").a("class", "iv").text("too few common blocks"),
                 }
                 let next = if h.is_simplest { "over the next best, " } else { "over " };
                 m.tag("span").a("class", "over").text(&format!("{next}{}", other.name));

@@ -77,7 +77,8 @@ pub(super) fn which(places: &[Option<Lies>]) -> Vec<Option<usize>> {
 }
 
 /// Numbers on the places of copies in a row, with the time of each, ns. Shares are of the neighbours
-/// whose places are known.
+/// whose places are known. A place is taken by turns where a copy lies less than half as far from the
+/// copy before the last as from the last one: in the same region of the disk, if not on the same blocks.
 pub(super) fn numbers(places: &[Option<Lies>], times: &[f64]) -> Vec<(&'static str, f64)> {
     let known = places.iter().zip(times).filter_map(|(lies, ns)| Some((lies.as_ref()?, *ns)));
     let of: Vec<(&Lies, f64)> = known.collect();
@@ -86,9 +87,10 @@ pub(super) fn numbers(places: &[Option<Lies>], times: &[f64]) -> Vec<(&'static s
     all.push(("places", apart as f64));
     let neighbours = places.windows(2).filter_map(|w| Some(w[0].as_ref()?.meets(w[1].as_ref()?)));
     all.extend(share(neighbours).map(|share| ("place_stayed_share", share)));
+    let middle = |lies: &Option<Lies>| lies.as_ref().map(Lies::middle);
     let turned = places.windows(3).filter_map(|w| {
-        let [a, b, c] = [w[0].as_ref()?, w[1].as_ref()?, w[2].as_ref()?];
-        Some(a.meets(c) && !b.meets(c))
+        let [a, b, c] = [middle(&w[0])?, middle(&w[1])?, middle(&w[2])?];
+        Some(2 * c.abs_diff(a) < c.abs_diff(b))
     });
     all.extend(share(turned).map(|share| ("place_turned_share", share)));
     all.extend(of.iter().map(|(p, _)| p.pieces()).max().map(|most| ("pieces_most", most as f64)));
@@ -166,8 +168,17 @@ mod tests {
         // The second has half of the first.
         let found = told(&[Some(100), Some(104), Some(100), Some(100)], &[1.0, 2.0, 1.0, 2.0]);
         assert_eq!((found["places"], found["place_stayed_share"]), (1.0, 1.0));
-        assert_eq!(found["place_turned_share"], 0.0);
+        assert_eq!(found["place_turned_share"], 0.5, "half a place on, and back");
         assert!(!found.contains_key("place_time_rho") && !found.contains_key("place_lag1"));
+    }
+
+    #[test]
+    fn regions_take_turns_without_a_block_in_common_and_a_walk_does_not() {
+        let regions: Vec<_> = (0..12).map(|i| Some(8 * i + 10_000 * (i % 2))).collect();
+        let found = told(&regions, &[1.0; 12]);
+        assert_eq!((found["places"], found["place_turned_share"]), (12.0, 1.0));
+        let walk: Vec<_> = (0..12).map(|i| Some(8 * i)).collect();
+        assert_eq!(told(&walk, &[1.0; 12])["place_turned_share"], 0.0);
     }
 
     #[test]

@@ -192,10 +192,11 @@ fn places(m: &mut Markup, groups: &[Group<'_>]) {
         }
     });
     m.tag("p").a("class", "lead").text(
-        "Asked of the file system after each copy. A letter is a place: copies of one letter have \
-         blocks of the disk in common; beside it stands how far behind (+) or before (−) the first copy it \
-         begins. A copy over the last one is a new file until it is complete, so the two cannot \
-         lie in one place.",
+        "Asked of the file system after each copy. A letter is a place: copies of one letter have half \
+         of their blocks in common; beside it stands how far behind (+) or before (−) the first copy the \
+         middle of this one lies. A copy over the last one is a new file until it is complete, so the \
+         two cannot lie in one place: such copies go back and forth between regions where there is room. \
+         One series shows what may be; claim 003-C14 judges by all of them.",
     );
 }
 
@@ -239,10 +240,10 @@ fn told(words: &str, run: &Measured) -> String {
     }
     let turned = number("place_turned_share").unwrap_or(0.0);
     let stayed = number("place_stayed_share").unwrap_or(0.0);
-    let order = if places == known {
+    let order = if turned > 0.5 {
+        "in two regions of the disk by turns"
+    } else if places == known {
         "each copy in one of its own"
-    } else if turned > 0.5 {
-        "taken by turns"
     } else if stayed > 0.5 {
         "most copies where the one before lay"
     } else {
@@ -315,7 +316,9 @@ mod tests {
     fn places_are_told_with_what_they_say_of_time() {
         let turns = told("over", &lies(&[0.0, 1.0, 0.0, 1.0], 0.87, 0.001, 1.0));
         assert!(
-            turns.contains("2 places, taken by turns; the time goes with the place"),
+            turns.contains(
+                "2 places, in two regions of the disk by turns; the time goes with the place"
+            ),
             "{turns}"
         );
         let same = told("over", &lies(&[0.0, 1.0, 0.0, 1.0], 0.1, 0.8, 1.0));
