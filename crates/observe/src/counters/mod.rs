@@ -21,7 +21,7 @@
 //! | what the watched processes read and wrote | /proc/PID/io | every 100 ms, where dear less often |
 //!
 //! The thread keeps itself within half a percent of a processor by reading those files less often where
-//! they are dear, at least once a second (`schedule.rs`). Marks, the first and the last sample have
+//! they are dear, at least once a second (decision 026). Marks, the first and the last sample have
 //! everything, and where the period is 100 ms or longer, so has each. What was not read is unknown in a sample, never what it was before. Times of devices
 //! grow in ticks of the kernel, often 4 ms: shorter steps would say little of them.
 //!
