@@ -94,7 +94,8 @@ pub(crate) struct StudyArgs {
     #[command(flatten)]
     media: MediaArgs,
 
-    /// Drop the cache of the whole system before each cold run (root; slows other programs)
+    /// Drop the cache of the whole system before each cold run, and in runs that are about it (root;
+    /// slows other programs)
     #[arg(long)]
     drop_caches: bool,
 

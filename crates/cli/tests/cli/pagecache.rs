@@ -40,10 +40,34 @@ fn played_in(sets: &Path, plan: &str) -> Value {
     home.records()[0]["outcome"].clone()
 }
 
-/// The same beside the source tree, which lies on a disk.
-fn played(plan: &str) -> Value {
-    let sets = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
-    played_in(sets.path(), plan)
+/// How often the caches of the machine were dropped, by whomever.
+fn drops() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/vmstat").unwrap();
+    let line = text.lines().find_map(|line| line.strip_prefix("drop_pagecache "))?;
+    line.parse().ok()
+}
+
+/// The numbers of a play during which nobody dropped caches; `None`, with a word, where it is refused.
+fn numbers_of(sets: &Path, plan: &str) -> Option<Value> {
+    for _ in 0..20 {
+        let before = drops();
+        let outcome = played_in(sets, plan);
+        if outcome["kind"] != "done" {
+            let reason = outcome["reason"].as_str().unwrap();
+            println!("skipped: {reason}");
+            let known = ["remedy: ", "cachestat does not answer", "cannot be made cold"];
+            assert!(known.iter().any(|words| reason.contains(words)), "{reason}");
+            return None;
+        }
+        if drops() == before {
+            return Some(outcome["measured"]["extra"].clone());
+        }
+    }
+    panic!("{plan}: somebody drops the caches of this machine all the time");
+}
+
+fn of(extra: &Value, name: &str) -> f64 {
+    extra[name].as_f64().unwrap_or_else(|| panic!("no {name}: {extra}"))
 }
 
 /// A disk of our own may be opened where that of the machine may not.
@@ -51,16 +75,7 @@ fn played(plan: &str) -> Value {
 fn a_file_and_its_device_have_a_page_each_of_the_same_bytes() {
     let beside = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
     let Some(disk) = Disk::make(&beside.path().join("image"), 600 << 20) else { return };
-    let outcome = played_in(disk.path(), "pagecache:device/bytes=4MiB");
-    if outcome["kind"] != "done" {
-        let reason = outcome["reason"].as_str().unwrap();
-        println!("skipped: {reason}");
-        let known = ["remedy: ", "cachestat does not answer"];
-        assert!(known.iter().any(|words| reason.contains(words)), "{reason}");
-        return;
-    }
-    let extra = &outcome["measured"]["extra"];
-    let of = |name: &str| extra[name].as_f64().unwrap_or_else(|| panic!("no {name}: {extra}"));
+    let Some(extra) = numbers_of(disk.path(), "pagecache:device/bytes=4MiB") else { return };
     let range = (4 << 20) as f64;
     for (name, wanted) in [
         ("equal_bytes", range),
@@ -68,20 +83,21 @@ fn a_file_and_its_device_have_a_page_each_of_the_same_bytes() {
         ("device_pages_by_file_bytes", 0.0),
         ("file_pages_by_device_bytes", range),
         ("device_pages_by_device_bytes", range),
-        ("read_by_device_bytes", range),
         ("device_pages_after_advice_bytes", 0.0),
-        ("fresh_new_after_advice_bytes", of("fresh_bytes")),
+        ("fresh_new_after_advice_bytes", of(&extra, "fresh_bytes")),
+        // What is in memory of the device does not follow the file; when the file is written is the
+        // kernel's business.
+        ("fresh_old_after_sync_bytes", of(&extra, "fresh_old_before_sync_bytes")),
     ] {
-        assert_eq!(of(name), wanted, "{name}: {extra}");
+        assert_eq!(of(&extra, name), wanted, "{name}: {extra}");
     }
-    // What is in memory of the device does not follow the file; when the file is written is the
-    // kernel's business.
-    assert_eq!(of("fresh_old_after_sync_bytes"), of("fresh_old_before_sync_bytes"));
+    assert!(of(&extra, "read_by_device_bytes") >= range, "{extra}");
 }
 
 #[test]
 fn the_caches_of_the_system_are_dropped_only_on_request() {
-    let outcome = played("pagecache:drop/bytes=1MiB");
+    let sets = tempfile::tempdir().unwrap();
+    let outcome = played_in(sets.path(), "pagecache:drop/bytes=1MiB");
     assert_eq!(outcome["kind"], "refused", "{outcome}");
     let reason = outcome["reason"].as_str().unwrap();
     assert!(reason.contains("remedy: --drop-caches as root"), "{reason}");
@@ -91,16 +107,10 @@ fn the_caches_of_the_system_are_dropped_only_on_request() {
 /// proves that no changed byte is lost.
 #[test]
 fn what_went_from_a_small_group_comes_back_from_the_device() {
-    let outcome = played("pagecache:reclaim/limit=64MiB");
-    if outcome["kind"] != "done" {
-        let reason = outcome["reason"].as_str().unwrap();
-        println!("skipped: {reason}");
-        let known = ["remedy: ", "cachestat does not answer", "cannot be made cold"];
-        assert!(known.iter().any(|words| reason.contains(words)), "{reason}");
-        return;
-    }
-    let extra = &outcome["measured"]["extra"];
-    let of = |name: &str| extra[name].as_f64().unwrap_or_else(|| panic!("no {name}: {extra}"));
+    let sets = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
+    let told = numbers_of(sets.path(), "pagecache:reclaim/limit=64MiB");
+    let Some(extra) = told else { return };
+    let of = |name: &str| of(&extra, name);
     let kind = (24 << 20) as f64;
     assert_eq!((of("limit_bytes"), of("taken_bytes")), ((64 << 20) as f64, 2.0 * kind));
     for sort in ["clean_before_bytes", "changed_before_bytes"] {

@@ -11,6 +11,7 @@
 
 use ioloom_model::Measured;
 use ioloom_sys::clock::monotonic_ns;
+use ioloom_sys::make::random_number;
 use std::fs::{self, Permissions};
 use std::io;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
@@ -53,7 +54,9 @@ struct Asked {
 
 impl Place {
     fn make() -> Result<Self, String> {
-        let base = std::env::temp_dir().join(format!("ioloom-shell-{}", std::process::id()));
+        // A name that nobody can take beforehand.
+        let name = format!("ioloom-shell-{}-{:016x}", std::process::id(), random_number());
+        let base = std::env::temp_dir().join(name);
         let fail =
             |what: &str, path: &Path, e: io::Error| format!("{what} {}: {e}", path.display());
         let uid =
