@@ -7,8 +7,8 @@
 //! also counts read-ahead that is under way. The kernel is told a window ahead what will be wanted,
 //! so that the device has more than one request to do.
 
-use crate::state::{Source, State, look};
-use ioloom_sys::{cache, file, transfer};
+use crate::state::{Source, State, look, look_at, wait_for_samples};
+use ioloom_sys::{cache, file, make, transfer};
 use serde::{Deserialize, Serialize};
 use std::io;
 use std::os::fd::AsFd;
@@ -76,7 +76,8 @@ pub(crate) type Acted = (State, State, Option<Stays>);
 /// # Errors
 /// What the calls report; an error of writing is one of the file's data.
 pub fn drop_file(open: impl AsFd, bytes: u64, write: bool) -> io::Result<Acted> {
-    let before = look(&open, bytes)?;
+    let seed = make::random_number();
+    let before = look_at(&open, bytes, seed)?;
     if before.is_cold() {
         return Ok((before, before, None));
     }
@@ -88,14 +89,15 @@ pub fn drop_file(open: impl AsFd, bytes: u64, write: bool) -> io::Result<Acted> 
         cache::write_out(&open)?;
     }
     cache::drop_file(&open)?;
-    let mut after = look(&open, bytes)?;
+    let mut after = look_at(&open, bytes, seed)?;
     if write && !after.is_cold() && unwritten(&after) {
         transfer::sync_data(&open)?;
         cache::drop_file(&open)?;
-        after = look(&open, bytes)?;
+        after = look_at(&open, bytes, seed)?;
     }
     if matches!(after.source, Source::Pages | Source::Sampled) {
         // The question itself brought in the pages that it did not find.
+        wait_for_samples(&open, bytes, seed)?;
         cache::drop_file(&open)?;
     }
     let stays = why_stays(&after);

@@ -1,7 +1,8 @@
 //! The state of one open file in the page cache, and how it is known.
 
 use ioloom_sys::cache;
-use ioloom_sys::file::{Nowait, read_nowait_at};
+use ioloom_sys::file::{Nowait, read_at, read_nowait_at};
+use ioloom_sys::make;
 use serde::{Deserialize, Serialize};
 use std::io;
 use std::os::fd::AsFd;
@@ -98,6 +99,11 @@ pub(crate) fn pages_of(bytes: u64) -> u64 {
 /// # Errors
 /// Whatever the calls report beside "cannot tell".
 pub fn look(file: impl AsFd, bytes: u64) -> io::Result<State> {
+    look_at(file, bytes, make::random_number())
+}
+
+/// The same; where pages are sampled, `seed` tells which.
+pub(crate) fn look_at(file: impl AsFd, bytes: u64, seed: u64) -> io::Result<State> {
     let total = pages_of(bytes);
     if let Some(found) = cache::state(&file, 0, 0)? {
         let pages = Pages {
@@ -113,17 +119,29 @@ pub fn look(file: impl AsFd, bytes: u64) -> io::Result<State> {
         let pages = Pages { resident: Some(0), ..Pages::default() };
         return Ok(State { total, pages, resident_between: None, source: Source::Pages });
     }
-    sample(file, total)
+    sample(file, total, seed)
+}
+
+/// Waits for the pages that a look at `seed` brought in: as long as they are on their way they cannot be
+/// put out.
+pub(crate) fn wait_for_samples(file: impl AsFd, bytes: u64, seed: u64) -> io::Result<()> {
+    let total = pages_of(bytes);
+    let asked = total.min(SAMPLES_MAX);
+    for i in 0..asked {
+        let page = page_of_sample(seed, i, asked, total);
+        read_at(&file, &mut [0], page * ioloom_sys::proc::page_bytes())?;
+    }
+    Ok(())
 }
 
 /// By reads of one byte that must not wait, one in each stretch of the file.
-fn sample(file: impl AsFd, total: u64) -> io::Result<State> {
+fn sample(file: impl AsFd, total: u64, seed: u64) -> io::Result<State> {
     cache::expect_random(&file)?;
     let asked = total.min(SAMPLES_MAX);
     let page_bytes = ioloom_sys::proc::page_bytes();
     let mut hits = 0;
     for i in 0..asked {
-        let page = page_of_sample(i, asked, total);
+        let page = page_of_sample(seed, i, asked, total);
         match read_nowait_at(&file, &mut [0], page * page_bytes)? {
             Nowait::Hit(_) => hits += 1,
             Nowait::Miss => {}
@@ -139,12 +157,14 @@ fn sample(file: impl AsFd, total: u64) -> io::Result<State> {
     Ok(State { total, pages, resident_between: Some(between), source: Source::Sampled })
 }
 
-/// The page that sample `i` of `asked` asks: a spread-out place in its stretch, always the same for
-/// the same file size, so that a second look asks the same pages.
-fn page_of_sample(i: u64, asked: u64, total: u64) -> u64 {
+/// The page that sample `i` of `asked` asks: a place in its stretch, another one for each `seed`. A look
+/// that asked the pages of an earlier one would find those that the earlier one brought in.
+fn page_of_sample(seed: u64, i: u64, asked: u64, total: u64) -> u64 {
     let (start, end) = stretch(i, asked, total);
-    let mixed = (i + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
-    start + mixed % (end - start).max(1)
+    let mut mixed = seed.wrapping_add((i + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    start + (mixed ^ (mixed >> 31)) % (end - start).max(1)
 }
 
 /// Stretch `i` of `parts` of `total` pages; never empty while there are as many pages as parts.
@@ -170,11 +190,11 @@ mod tests {
 
     proptest! {
         #[test]
-        fn samples_lie_in_the_file_and_apart(total in 1u64..1 << 50) {
+        fn samples_lie_in_the_file_and_apart(total in 1u64..1 << 50, seed: u64) {
             let asked = total.min(SAMPLES_MAX);
             let mut last = None;
             for i in 0..asked {
-                let page = page_of_sample(i, asked, total);
+                let page = page_of_sample(seed, i, asked, total);
                 prop_assert!(page < total);
                 prop_assert!(last.is_none_or(|last| page > last));
                 last = Some(page);

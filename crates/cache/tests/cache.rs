@@ -221,6 +221,44 @@ fn without_cachestat_pages_are_asked() {
 }
 
 #[test]
+fn a_look_does_not_find_what_an_earlier_one_brought_in() {
+    let Some(place) = Place::new() else { return };
+    let path = place.write("big", 20_000 * PAGE);
+    place.scan(Act::Drop { write: true });
+    let file = File::open(&path).unwrap();
+    let size = file.metadata().unwrap().len();
+    // Other pages each time: ten looks bring in no more than an eighth of them.
+    for _ in 0..10 {
+        fault::set("cachestat:1:1");
+        let state = look(&file, size).unwrap();
+        fault::set("");
+        assert_eq!(state.source, Source::Sampled);
+        let resident = state.pages.resident.unwrap();
+        assert!(resident < 10_000, "{resident} of 20000");
+        // What is on its way is there.
+        for page in 0..20_000u64 {
+            if cache::state(&file, page * PAGE, PAGE).unwrap().unwrap().resident > 0 {
+                ioloom_sys::file::read_at(&file, &mut [0], page * PAGE).unwrap();
+            }
+        }
+    }
+}
+
+#[test]
+fn a_file_of_which_samples_are_asked_is_put_out_whole() {
+    let Some(place) = Place::new() else { return };
+    let path = place.write("big", 20_000 * PAGE);
+    let file = File::open(&path).unwrap();
+    let size = file.metadata().unwrap().len();
+    fault::set("cachestat:1:1,cachestat:2:1,cachestat:3:1");
+    let (_, after, _) = ioloom_cache::drop_file(&file, size, true).unwrap();
+    fault::set("");
+    assert_eq!((after.source, after.pages.resident), (Source::Sampled, Some(0)));
+    let left = cache::state(&file, 0, 0).unwrap().unwrap().resident;
+    assert_eq!(left, 0, "pages that the questions brought in");
+}
+
+#[test]
 fn what_nobody_can_tell_is_unknown() {
     let Some(place) = Place::new() else { return };
     let path = place.write("f", PAGE);
