@@ -83,9 +83,42 @@ enum Command {
     RunOrder,
 }
 
+/// Commands that take the place of small programs. Where the first word names one, the flags of the others
+/// need not be built, which is most of what happens before it begins.
+#[derive(Debug, Parser)]
+#[command(name = "ioloom", version = VERSION, propagate_version = true, max_term_width = 100)]
+struct QuickCli {
+    #[command(subcommand)]
+    command: Quick,
+}
+
+#[derive(Debug, Subcommand)]
+enum Quick {
+    Each(each::EachArgs),
+    Du(du::DuArgs),
+    Cp(cp::CpArgs),
+}
+
+impl From<Quick> for Command {
+    fn from(quick: Quick) -> Self {
+        match quick {
+            Quick::Each(args) => Self::Each(args),
+            Quick::Du(args) => Self::Du(args),
+            Quick::Cp(args) => Self::Cp(args),
+        }
+    }
+}
+
+fn command() -> Command {
+    let is_quick = std::env::args_os().nth(1).is_some_and(|word| {
+        let names = ["each", "du", "cp"];
+        names.iter().any(|name| word == *name)
+    });
+    if is_quick { QuickCli::parse().command.into() } else { Cli::parse().command }
+}
+
 fn main() -> ExitCode {
-    let cli = Cli::parse();
-    let ended = match cli.command {
+    let ended = match command() {
         Command::Study(args) => study::run(&args),
         Command::Each(args) => each::run(&args),
         Command::Du(args) => du::run(&args),
@@ -144,6 +177,20 @@ pub(crate) fn in_words(message: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    #[test]
+    fn commands_that_start_fast_have_the_same_flags() {
+        use clap::CommandFactory;
+        let mut all = super::Cli::command();
+        let mut quick = super::QuickCli::command();
+        all.build();
+        quick.build();
+        for of in quick.get_subcommands_mut().filter(|of| of.get_name() != "help") {
+            let same = all.find_subcommand_mut(of.get_name()).unwrap();
+            let (quick, all) = (of.render_long_help(), same.render_long_help());
+            assert_eq!(quick.ansi().to_string(), all.ansi().to_string());
+        }
+    }
+
     #[test]
     fn errors_are_told_in_words() {
         let told = super::in_words("read x: No such file (os error 2); check (a) it");

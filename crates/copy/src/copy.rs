@@ -118,7 +118,13 @@ fn at_once(
     }
     let held = Held::default();
     let walk = walk_of(options, &roots);
-    let walked = walk.run(&roots.from, |_| Worker::new(&run, &roots, &held));
+    let new_worker = || Worker::new(&run, &roots, &held);
+    let walked = if is_one_file(options, &roots) {
+        let mut worker = new_worker();
+        walk.run_here(&roots.from, &mut worker).map(|report| (vec![worker], report))
+    } else {
+        walk.run(&roots.from, |_| new_worker())
+    };
     let (workers, walked) = walked
         .map_err(|refused| CopyError::cannot("copy", Path::new("anything"), refused.to_string()))?;
     let mut counts = Counts::default();
@@ -163,6 +169,11 @@ fn at_once(
         threads_why: walked.threads_why,
         lost_xattrs: run.rules.no_xattrs.load(Ordering::Relaxed),
     })
+}
+
+/// Whether there is work for one thread only, so that nobody need ask how many there may be.
+fn is_one_file(options: &Options, roots: &Roots) -> bool {
+    options.threads.is_none() && matches!(&roots.from[..], [only] if !only.is_dir())
 }
 
 fn walk_of(options: &Options, roots: &Roots) -> Walk {
