@@ -16,7 +16,7 @@ use crate::quantity::Unit;
 use crate::svg::lines;
 use ioloom_model::Measured;
 use ioloom_model::units::{format_ns, format_size};
-use ioloom_stats::{Alternation, FirstRun, TwoRegimes, median, trimmed_mean};
+use ioloom_stats::{Alternation, FirstRun, TwoRegimes, median, spearman, trimmed_mean};
 
 /// Probability below which chance is not believed, as in the tests of a series.
 const CHANCE: f64 = 0.05;
@@ -195,8 +195,7 @@ fn places(m: &mut Markup, groups: &[Group<'_>]) {
         "Asked of the file system after each copy. A letter is a place: copies of one letter have half \
          of their blocks in common; beside it stands how far behind (+) or before (−) the first copy the \
          middle of this one lies. A copy over the last one is a new file until it is complete, so the \
-         two cannot lie in one place: such copies go back and forth between regions where there is room. \
-         One series shows what may be; claim 003-C14 judges by all of them.",
+         two cannot lie in one place, and such copies may go back and forth between regions. One series shows what may be; claim 003-C14 judges by all of them.",
     );
 }
 
@@ -221,6 +220,16 @@ fn lay(number: f64, after: f64) -> String {
         _ if after > 0.0 => format!("{letter}, +{size}"),
         _ => format!("{letter}, −{size}"),
     }
+}
+
+/// Rank correlation of places with the order of their copies from which on the two are the same.
+const ORDERED: f64 = 0.8;
+
+/// Whether the copies lie on the disk in the order in which they were made, or the other way round.
+fn in_order(run: &Measured) -> bool {
+    let Some(places) = run.curves.get("place_bytes") else { return false };
+    let (order, place): (Vec<f64>, Vec<f64>) = places.iter().copied().unzip();
+    spearman(&order, &place).abs() >= ORDERED
 }
 
 /// What the places of a series say of its times, one sentence.
@@ -250,6 +259,10 @@ fn told(words: &str, run: &Measured) -> String {
         "in no turns"
     };
     let goes = match (number("place_time_rho"), number("place_time_p")) {
+        (Some(rho), Some(p)) if p < CHANCE && in_order(run) => format!(
+            "place and time both follow the order of the copies, so what one does to the other cannot \
+             be told (rank correlation {rho:.2})"
+        ),
         (Some(rho), Some(p)) if p < CHANCE => format!(
             "the time goes with the place: copies that lie farther back took {} (rank correlation \
              {rho:.2}, p {p:.4})",
@@ -321,6 +334,11 @@ mod tests {
             ),
             "{turns}"
         );
+        let mut walked = lies(&[0.0, 1.0, 2.0, 3.0], 0.9, 0.001, 0.0);
+        let points = (1..5).map(|i| (f64::from(i), f64::from(i) * 1e9)).collect();
+        walked.curves.insert("place_bytes".to_owned(), points);
+        let walked = told("new", &walked);
+        assert!(walked.contains("both follow the order"), "{walked}");
         let same = told("over", &lies(&[0.0, 1.0, 0.0, 1.0], 0.1, 0.8, 1.0));
         assert!(same.contains("does not go with the place"), "{same}");
         assert!(told("x", &lies(&[0.0, 0.0], 0.0, 1.0, 0.0)).contains("all in one place"));
