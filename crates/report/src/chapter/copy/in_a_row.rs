@@ -195,7 +195,8 @@ fn places(m: &mut Markup, groups: &[Group<'_>]) {
         "Asked of the file system after each copy. A letter is a place: copies of one letter have half \
          of their blocks in common; beside it stands how far behind (+) or before (−) the first copy the \
          middle of this one lies. A copy over the last one is a new file until it is complete, so the \
-         two cannot lie in one place, and such copies may go back and forth between regions. One series shows what may be; claim 003-C14 judges by all of them.",
+         two cannot lie in one place, and such copies may go back and forth between regions. One series \
+         shows what may be; claim 003-C14 judges by all of them.",
     );
 }
 
