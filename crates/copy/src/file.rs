@@ -201,7 +201,9 @@ fn attempt(
         }
         None => NewFile::make(way.to, way.to_name, spot, mode),
     };
-    let new = new.map_err(|e| way.failed_to("create", e))?;
+    // It may be that the old file could be written and its directory not.
+    let what = if spot == Spot::Taken { "make a new file beside" } else { "create" };
+    let new = new.map_err(|e| way.failed_to(what, e))?;
     let mine = AtomicU64::new(0);
     let moving = Moving { run, way, source, new: &new, mine: &mine };
     let moved = moving.bytes(buffer).and_then(|moved| {

@@ -16,8 +16,9 @@ use std::sync::atomic::AtomicBool;
 #[command(args_override_self = true)]
 #[command(after_help = "\
 A target is at any moment absent, the old one, or complete: files appear when they are whole, new
-directories when everything in them is. A file that is replaced is replaced at once; its other hard
-links keep the old content. A symbolic link below the target is replaced, never written through.
+directories when everything in them is. A file that is replaced is replaced at once, by a new one
+made beside it, so its directory must be writable; its other hard links keep the old content. A
+symbolic link below the target is replaced, never written through.
 What fails is told line by line, the rest is copied, and the exit code is 1.
 
 Without --durable the copy is done when the kernel has it: a power cut may still lose it. With

@@ -100,7 +100,10 @@ fn plain(dir: &Path, is_root: bool, args: &[&str]) -> Output {
     use std::os::unix::process::CommandExt;
     let program = dir.join("ioloom");
     if !program.exists() {
-        fs::copy(env!("CARGO_BIN_EXE_ioloom"), &program).unwrap();
+        // By another process: a program that this one has open for writing while another test starts a
+        // child could not be started.
+        let copied = Command::new("cp").arg(env!("CARGO_BIN_EXE_ioloom")).arg(&program).status();
+        assert!(copied.unwrap().success());
     }
     let mut command = Command::new(&program);
     if is_root {
@@ -164,6 +167,13 @@ fn a_plain_user_meets_one_error_and_keeps_what_was_there() {
     assert!(said(&output).contains("from/closed: Permission denied"), "{}", said(&output));
     assert_eq!(fs::read(at("to/closed")).unwrap(), b"to");
     assert_eq!(fs::read(at("to/open")).unwrap(), b"from");
+    if is_root {
+        // The old file is theirs, its directory is not.
+        fs::set_permissions(at("to"), fs::Permissions::from_mode(0o755)).unwrap();
+        let output = plain(dir.path(), is_root, &["from/open", "to/open"]);
+        assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+        assert!(said(&output).contains("make a new file beside to/open"), "{}", said(&output));
+    }
 }
 
 #[test]
