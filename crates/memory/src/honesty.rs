@@ -273,12 +273,10 @@ fn movers() -> (CheckState, String) {
     if swaps.lines().count() > 1 {
         found.push("swap is on".to_owned());
     }
-    let limit = ["/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"]
-        .iter()
-        .find_map(|path| text(path)?.trim().parse::<u64>().ok())
-        // The first version of control groups says "none" by a number that no memory reaches.
-        .filter(|bytes| *bytes < 1 << 60);
-    found.extend(limit.map(|bytes| format!("a control group holds it to {} MiB", bytes >> 20)));
+    found.extend(
+        ioloom_sys::proc::memory_limit_bytes()
+            .map(|bytes| format!("a control group holds it to {} MiB", bytes >> 20)),
+    );
     if found.is_empty() {
         (Pass, "no DAMON, no swap, no limit".to_owned())
     } else {

@@ -311,6 +311,15 @@ pub fn ticks_per_second() -> u64 {
     configured(libc::_SC_CLK_TCK, 100)
 }
 
+/// What the control group at the root of the tree that this process sees allows, bytes; `None` without a
+/// limit. That is a container's own; deeper groups are not looked at.
+pub fn memory_limit_bytes() -> Option<u64> {
+    let places = ["/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"];
+    let told = places.iter().find_map(|path| read_text(Path::new(path)).ok()?.trim().parse().ok());
+    // The first version of control groups says "none" by a number that no memory reaches.
+    told.filter(|bytes| *bytes < 1 << 60)
+}
+
 /// Page size, bytes.
 pub fn page_bytes() -> u64 {
     configured(libc::_SC_PAGESIZE, 4096)

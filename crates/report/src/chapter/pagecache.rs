@@ -301,9 +301,18 @@ fn settings(m: &mut Markup, input: &Input, groups: &[Group<'_>]) {
         limit("no more is changed than", "dirty_limit"),
     ];
     let limits: Vec<String> = limits.into_iter().flatten().collect();
+    let held = of("held_bytes").zip(of("dirty_limit_bytes")).zip(of("dirty_limit_held_bytes"));
+    let held = held.map_or_else(String::new, |((held, before), limit)| {
+        format!(
+            " While a program held {} of memory the last of them fell by {}: it is a share of what is \
+             available, and moves with it.",
+            format_size(held as u64),
+            format_size((before - limit).max(0.0) as u64),
+        )
+    });
     if !limits.is_empty() {
         m.tag("p").a("class", "lead").text(&format!(
-            "What the kernel makes of them here: {}. cs are hundredths of a second.",
+            "What the kernel makes of them here: {}.{held} cs are hundredths of a second.",
             limits.join("; ")
         ));
     }
