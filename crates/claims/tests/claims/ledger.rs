@@ -197,7 +197,7 @@ const COPIES: [&str; 13] = [
 ];
 
 /// Of the adapter of the page cache.
-const PAGES: [&str; 58] = [
+const PAGES: [&str; 61] = [
     "extra.again_device_bytes",
     "extra.available_bytes",
     "extra.background_limit_bytes",
@@ -226,6 +226,9 @@ const PAGES: [&str; 58] = [
     "extra.dirty_background_ratio",
     "extra.dirty_bytes",
     "extra.dirty_limit_bytes",
+    "extra.dirty_limit_held_bytes",
+    "extra.background_limit_held_bytes",
+    "extra.available_held_bytes",
     "extra.dirty_ratio",
     "extra.dirty_writeback_centisecs",
     "extra.durable_ns",
