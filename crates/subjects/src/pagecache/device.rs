@@ -27,11 +27,17 @@ use ioloom_sys::proc::page_bytes;
 use ioloom_sys::transfer;
 use std::os::fd::OwnedFd;
 use std::path::Path;
+use std::time::Duration;
 
 /// File systems that lie on one device and number it from its beginning.
 const ONE_DEVICE: [&str; 4] = ["ext4", "ext3", "ext2", "xfs"];
 /// Bytes of the file that is written anew.
 const FRESH_BYTES: usize = 1 << 20;
+/// How often pages are put out at most. One that the kernel holds at that moment, to move it or to look
+/// at its age, stays where it is, without an error.
+const PUT_OUT_TRIES: u32 = 200;
+/// Time between two of them.
+const PUT_OUT_PAUSE: Duration = Duration::from_millis(5);
 
 /// The device, and where a part of a file lies on it.
 struct Below<'d> {
@@ -115,14 +121,19 @@ impl<'d> Below<'d> {
 
     /// Puts out the device's pages there, by advice; an error if some stay.
     fn put_out(&self) -> Result<(), String> {
-        for piece in &self.pieces {
-            let range = piece.at..piece.at + piece.bytes;
-            transfer::drop_range(self.device, range).map_err(|e| format!("fadvise: {e}"))?;
+        let mut left = 0;
+        for _ in 0..PUT_OUT_TRIES {
+            for piece in &self.pieces {
+                let range = piece.at..piece.at + piece.bytes;
+                transfer::drop_range(self.device, range).map_err(|e| format!("fadvise: {e}"))?;
+            }
+            left = self.resident()?;
+            if left == 0 {
+                return Ok(());
+            }
+            std::thread::sleep(PUT_OUT_PAUSE);
         }
-        match self.resident()? {
-            0 => Ok(()),
-            left => Err(format!("{left} bytes of the device's pages cannot be put out of memory")),
-        }
+        Err(format!("{left} bytes of the device's pages cannot be put out of memory"))
     }
 
     /// Reads the part through the device, a step at a time, and hands on where each step begins.
