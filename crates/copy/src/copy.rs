@@ -268,7 +268,10 @@ impl Finding<'_> {
         match earlier.filter(|_| !means_content(source)) {
             None => Ok(true),
             Some(earlier) if is_same(&earlier, source, follow) => Ok(false),
-            Some(earlier) if is_dir(&earlier) && is_dir(source) => Ok(true),
+            // What is to be gone on with is copied side by side.
+            Some(earlier) if !self.run.options.resume && is_dir(&earlier) && is_dir(source) => {
+                Ok(true)
+            }
             Some(_) => {
                 let why = "another source has the same name and goes to the same place";
                 Err(CopyError::cannot("copy", source, why))

@@ -294,6 +294,11 @@ fn directories_of_one_name_go_into_one() {
     }
     fs::write(at("x/f"), "x").unwrap();
     fs::write(at("y/f"), "y").unwrap();
+    // So many that some of the first would come last if both were copied at the same time.
+    let many: Vec<String> = (0..400).map(|i| format!("d/sub/n{i}")).collect();
+    for of in ["x", "y"] {
+        many.iter().for_each(|name| fs::write(at(of).join(name), of).unwrap());
+    }
     let output = cp(dir.path(), &["-r", "x/f", "x/d", "y/d", "y/f", "to"]);
     // Of files only one can have the name.
     assert_eq!(output.status.code(), Some(1), "{}", said(&output));
@@ -301,6 +306,13 @@ fn directories_of_one_name_go_into_one() {
     for (file, text) in [("to/d/a", "x"), ("to/d/b", "y"), ("to/d/sub/c", "y"), ("to/f", "x")] {
         assert_eq!(fs::read_to_string(at(file)).unwrap(), text, "{file}");
     }
+    let kept = many.iter().filter(|name| fs::read_to_string(at("to").join(name)).unwrap() == "y");
+    assert_eq!(kept.count(), many.len());
+    // By a record they would be copied at the same time.
+    fs::create_dir(at("again")).unwrap();
+    let output = cp(dir.path(), &["-r", "--resume", "x/d", "y/d", "again"]);
+    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+    assert!(said(&output).contains("same name"), "{}", said(&output));
     let output = cp(dir.path(), &["-r", "x/d", "./x/d", "to"]);
     assert!(output.status.success(), "{}", said(&output));
     assert!(said(&output).contains("copied once"), "{}", said(&output));
