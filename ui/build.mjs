@@ -11,7 +11,7 @@ const BUNDLES = [
 ];
 
 for (const [entry, name] of BUNDLES) {
-  const target = fileURLToPath(new URL(`../crates/report/assets/${name}`, import.meta.url));
+  const target = fileURLToPath(new URL(`../crates/lab/report/assets/${name}`, import.meta.url));
   const result = await build({
     absWorkingDir: fileURLToPath(new URL(".", import.meta.url)),
     entryPoints: [entry],
@@ -31,7 +31,7 @@ for (const [entry, name] of BUNDLES) {
   if (process.argv.includes("--check")) {
     const kept = await readFile(target, "utf8").catch(() => "");
     if (kept !== fresh) {
-      console.error(`crates/report/assets/${name} is not what ui/src gives; run: npm run build`);
+      console.error(`crates/lab/report/assets/${name} is not what ui/src gives; run: npm run build`);
       process.exit(1);
     }
     console.log(`${name} is fresh, ${fresh.length} bytes`);

@@ -2,7 +2,7 @@
 
 #![no_main]
 
-use ioloom_sys::ext4::{Groups, inode};
+use ioloom_sys_lab::ext4::{Groups, inode};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {

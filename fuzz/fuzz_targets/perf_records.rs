@@ -1,7 +1,7 @@
 //! Records of threads' rings: no bytes panic, and every walk ends.
 #![no_main]
 
-use ioloom_sys::perf::record::records;
+use ioloom_sys_trace::perf::record::records;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {

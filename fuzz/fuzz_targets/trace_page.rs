@@ -2,9 +2,9 @@
 //! and what was decoded came from the page.
 #![no_main]
 
-use ioloom_sys::tracefs::event::{Decoder, Kind};
-use ioloom_sys::tracefs::format::Format;
-use ioloom_sys::tracefs::page::Page;
+use ioloom_sys_trace::tracefs::event::{Decoder, Kind};
+use ioloom_sys_trace::tracefs::format::Format;
+use ioloom_sys_trace::tracefs::page::Page;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|input: (&str, &[u8])| {

@@ -120,7 +120,7 @@ fn tests(repo: &Repo) -> anyhow::Result<Outcome> {
 /// directory of its own, which both crates fill.
 fn interleavings(repo: &Repo) -> anyhow::Result<Outcome> {
     let mut passed = 0;
-    for which in [["ioloom-ledger", "--test"], ["ioloom-walk", "--lib"]] {
+    for which in [["ioloom-budget", "--test"], ["ioloom-walk", "--lib"]] {
         let args = ["test", "--locked", "--release", "--package"];
         let args = [&args, which.as_slice(), &["interleavings"]].concat();
         let ended = Job::new("cargo", &args, &repo.root, 900)

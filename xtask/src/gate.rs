@@ -12,7 +12,7 @@ use crate::tools;
 use anyhow::{Context, bail};
 
 const FILE: &str = "xtask/gate.toml";
-const EXAMPLE: &str = "crates/cli/examples/gate.rs";
+const EXAMPLE: &str = "crates/tools/cli/examples/gate.rs";
 
 /// The committed figure.
 #[derive(Debug, Clone, PartialEq, Eq)]

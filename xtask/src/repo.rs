@@ -71,17 +71,32 @@ impl Repo {
         Ok(found)
     }
 
-    /// Names of the crates: the folders under `crates/`, and `xtask`.
-    pub(crate) fn crates(&self) -> anyhow::Result<Vec<String>> {
-        let mut names = vec!["xtask".to_owned()];
-        for entry in std::fs::read_dir(self.root.join("crates")).context("list crates")? {
-            let entry = entry.context("list crates")?;
-            if entry.path().join("Cargo.toml").is_file() {
-                names.push(entry.file_name().to_string_lossy().into_owned());
+    /// Returns the folders of the crates, relative to the root: `crates/FLOOR/NAME`, and `xtask`.
+    pub(crate) fn crates(&self) -> anyhow::Result<Vec<PathBuf>> {
+        let mut found = vec![PathBuf::from("xtask")];
+        for floor in self.folders(Path::new("crates"))? {
+            for dir in self.folders(&floor)? {
+                if self.root.join(&dir).join("Cargo.toml").is_file() {
+                    found.push(dir);
+                }
             }
         }
-        names.sort();
-        Ok(names)
+        found.sort();
+        Ok(found)
+    }
+
+    /// Returns the folders in `dir`, relative to the root.
+    fn folders(&self, dir: &Path) -> anyhow::Result<Vec<PathBuf>> {
+        let mut found = Vec::new();
+        let path = self.root.join(dir);
+        let list = || format!("list {}", path.display());
+        for entry in std::fs::read_dir(&path).with_context(list)? {
+            let entry = entry.with_context(list)?;
+            if entry.path().is_dir() {
+                found.push(dir.join(entry.file_name()));
+            }
+        }
+        Ok(found)
     }
 
     /// What `cargo metadata` says about the members of the workspace alone.

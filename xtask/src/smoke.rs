@@ -62,7 +62,7 @@ pub(crate) fn run(repo: &Repo, program: &Path, user: User) -> anyhow::Result<Out
 /// Whether the source of the program declares the command: then it must work.
 fn is_declared(repo: &Repo) -> anyhow::Result<bool> {
     for file in repo.files()? {
-        if file.starts_with("crates/cli/src") && repo.read(&file)?.contains("Study") {
+        if file.starts_with("crates/tools/cli/src") && repo.read(&file)?.contains("Study") {
             return Ok(true);
         }
     }

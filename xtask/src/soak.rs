@@ -20,7 +20,7 @@ const LIMIT_S: u64 = 900;
 /// Packages whose tests have threads, randomness or kills in them.
 const SUITES: [&str; 7] = [
     "ioloom",
-    "ioloom-ledger",
+    "ioloom-budget",
     "ioloom-control",
     "ioloom-walk",
     "ioloom-fileset",

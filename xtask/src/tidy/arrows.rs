@@ -29,7 +29,11 @@ pub(super) fn check(repo: &Repo) -> anyhow::Result<Vec<Finding>> {
     let real = parse_metadata(&repo.metadata_of_members()?)?;
     let mut findings = compare(&allowed, &real);
     findings.extend(without_line(&text, &real));
-    let folders: BTreeSet<String> = repo.crates()?.into_iter().collect();
+    let folders: BTreeSet<String> = repo
+        .crates()?
+        .iter()
+        .filter_map(|dir| Some(dir.file_name()?.to_string_lossy().into_owned()))
+        .collect();
     for name in real.keys().filter(|name| !folders.contains(*name)) {
         let text = "the folder of a crate is its name without the prefix 'ioloom-'";
         findings.push(Finding::refuse(name.clone(), text));

@@ -16,18 +16,18 @@ const ARCHITECTURE_LINES_MAX: usize = 200;
 
 /// Files whose serialized structs are part of the JSON documents.
 const SCHEMA_FILES: [&str; 12] = [
-    "crates/model/src/evidence.rs",
-    "crates/model/src/record.rs",
-    "crates/model/src/condition.rs",
-    "crates/model/src/fileset.rs",
-    "crates/model/src/machine.rs",
-    "crates/model/src/memory.rs",
-    "crates/model/src/topology.rs",
-    "crates/lab/src/store.rs",
-    "crates/lab/src/expand.rs",
-    "crates/lab/src/child.rs",
-    "crates/fileset/src/manifest.rs",
-    "crates/claims/src/verdict.rs",
+    "crates/base/model/src/evidence.rs",
+    "crates/base/model/src/record.rs",
+    "crates/base/model/src/condition.rs",
+    "crates/base/model/src/fileset.rs",
+    "crates/base/model/src/machine.rs",
+    "crates/base/model/src/memory.rs",
+    "crates/base/model/src/topology.rs",
+    "crates/lab/lab/src/store.rs",
+    "crates/lab/lab/src/expand.rs",
+    "crates/lab/lab/src/child.rs",
+    "crates/engines/fileset/src/manifest.rs",
+    "crates/base/claims/src/verdict.rs",
 ];
 
 /// Checks all of it.
@@ -46,8 +46,8 @@ pub(super) fn check(repo: &Repo, sources: &[Source]) -> anyhow::Result<Vec<Findi
         Ok(text) => findings.extend(architecture_length(text)),
         Err(finding) => findings.push(finding),
     }
-    for name in repo.crates()? {
-        let dir = format!("crates/{name}");
+    for dir in repo.crates()? {
+        let dir = dir.display().to_string();
         let library = text_of(&format!("{dir}/src/lib.rs"));
         findings.extend(library.and_then(|text| short_head(&dir, text)));
     }
@@ -62,11 +62,11 @@ pub(super) fn check(repo: &Repo, sources: &[Source]) -> anyhow::Result<Vec<Findi
         Err(finding) => findings.push(finding),
     }
     if let Some(json) = text_of("docs/json.md") {
-        for source in sources.iter().filter(|s| s.is("rs") && s.is_under("crates/cli/src")) {
+        for source in sources.iter().filter(|s| s.is("rs") && s.is_under("crates/tools/cli/src")) {
             findings.extend(keys_missing(source, json));
         }
     }
-    match (need("docs/method.md"), text_of("crates/model/src/doubt.rs")) {
+    match (need("docs/method.md"), text_of("crates/base/model/src/doubt.rs")) {
         (Ok(method), Some(source)) => findings.extend(doubts_missing(source, method)),
         (Err(finding), _) => findings.push(finding),
         _ => {}
@@ -218,7 +218,7 @@ fn doubts_missing(source: &str, method: &str) -> Vec<Finding> {
     }
     if count == 0 {
         let text = "no names of doubts found; the check must follow the code";
-        findings.push(Finding::refuse("crates/model/src/doubt.rs", text));
+        findings.push(Finding::refuse("crates/base/model/src/doubt.rs", text));
     }
     findings
 }
@@ -265,10 +265,10 @@ mod tests {
     #[test]
     fn keys_of_the_program_are_documented() {
         let text = "json!({\n  \"plan\": p,\n  \"why\": w,\n})\n\"a b\": c";
-        let source = Source { path: "crates/cli/src/x.rs".into(), text: text.to_owned() };
+        let source = Source { path: "crates/tools/cli/src/x.rs".into(), text: text.to_owned() };
         let missing = keys_missing(&source, "| `plan` |");
         assert_eq!(missing.len(), 1, "{missing:?}");
-        assert_eq!(missing[0].place, "crates/cli/src/x.rs:3");
+        assert_eq!(missing[0].place, "crates/tools/cli/src/x.rs:3");
     }
 
     #[test]

@@ -1,0 +1,63 @@
+//! What to do about a failed call.
+//!
+//! Advice is given only where the operation and the error alone prove it true. `ENOENT` has none:
+//! the path may be mistyped, a parent may be missing, the file may have been removed, or, as on
+//! `/proc`, the file system may not allow new files; the error does not say which.
+
+use crate::Operation;
+use rustix::io::Errno;
+use std::io;
+
+/// Returns what the user can do about `error`, or `None` where only a guess could be given.
+///
+/// ```
+/// use ioloom_failure::{Operation, advice};
+/// use std::io::Error;
+///
+/// let full = Error::from_raw_os_error(28);
+/// assert_eq!(advice(Operation::Write, &full), Some("free space or inodes on the file system"));
+/// assert_eq!(advice(Operation::Create, &Error::from_raw_os_error(2)), None);
+/// ```
+pub fn advice(operation: Operation, error: &io::Error) -> Option<&'static str> {
+    let errno = Errno::from_io_error(error)?;
+    Some(match errno {
+        Errno::ACCESS if operation.reads() => "run as a user with permission, or exclude it",
+        Errno::ACCESS => "run as a user with write permission on the directory",
+        Errno::MFILE => "raise the limit with 'ulimit -n'",
+        Errno::NFILE => "the system-wide limit of open files is reached: raise fs.file-max",
+        Errno::NOSPC => "free space or inodes on the file system",
+        Errno::DQUOT => "free space or raise the quota",
+        Errno::ROFS => "remount the file system read-write, or choose another target",
+        Errno::IO => "see the kernel log for the device error",
+        Errno::STALE => "the server no longer has this file: list the directory again",
+        Errno::NOMEM => "free memory, or raise the memory limit of this process",
+        Errno::NAMETOOLONG => "use a shorter name",
+        Errno::TXTBSY => "stop the program that is running from this file",
+        Errno::FBIG => "check the file size limit ('ulimit -f') and that of the file system",
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn missing_files_get_no_guess() {
+        for operation in [Operation::Stat, Operation::Create, Operation::Rename] {
+            assert_eq!(advice(operation, &io::Error::from_raw_os_error(2)), None);
+        }
+    }
+
+    #[test]
+    fn readers_and_writers_get_their_own_advice() {
+        let denied = io::Error::from_raw_os_error(13);
+        assert!(advice(Operation::Open, &denied).unwrap().contains("exclude"));
+        assert!(advice(Operation::Create, &denied).unwrap().contains("write permission"));
+    }
+
+    #[test]
+    fn errors_without_a_number_get_none() {
+        assert_eq!(advice(Operation::Read, &io::Error::other("short read")), None);
+    }
+}

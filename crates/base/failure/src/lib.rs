@@ -1,0 +1,133 @@
+//! A failed call on a path, in the one form that every crate reports.
+//!
+//! A [`PathError`] keeps the [`Operation`], the path and the [`std::io::Error`], so that callers
+//! decide on types and never on wording. Its text follows one grammar,
+//! `cannot VERB 'PATH': REASON; ADVICE`: the verb comes from the operation, the path is quoted as
+//! GNU `ls` quotes it ([`Quoted`]), the reason is the system's own text, and the advice comes from
+//! [`advice`], the only place that turns an operation and an error into something to do. Where no
+//! advice is certain to be true, there is none.
+//!
+//! The crate does no I/O and costs nothing until a message is formatted.
+
+mod advice;
+mod operation;
+mod quote;
+
+pub use advice::advice;
+pub use operation::Operation;
+pub use quote::{Quoted, quoted};
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// A call on a path that the system refused.
+///
+/// ```
+/// use ioloom_failure::{Operation, PathError};
+/// use std::io;
+///
+/// let error = PathError::new(Operation::Stat, "/nope", io::Error::from_raw_os_error(2));
+/// assert_eq!(error.to_string(), "cannot stat '/nope': No such file or directory");
+/// assert_eq!(error.source.kind(), io::ErrorKind::NotFound);
+/// ```
+#[derive(Debug, thiserror::Error)]
+#[error("cannot {operation} {}: {}", quoted(.path), Explained::new(*.operation, .source))]
+pub struct PathError {
+    /// The call that failed.
+    pub operation: Operation,
+    /// The path, as the user gave it or below what the user gave.
+    pub path: PathBuf,
+    /// The system's error, with its kind and number.
+    #[source]
+    pub source: io::Error,
+}
+
+impl PathError {
+    /// Puts the three parts together.
+    pub fn new(operation: Operation, path: impl Into<PathBuf>, source: io::Error) -> Self {
+        Self { operation, path: path.into(), source }
+    }
+
+    /// Returns a closure for `map_err`; the path is copied only if the call failed.
+    pub fn on(operation: Operation, path: &Path) -> impl Fn(io::Error) -> Self {
+        move |source| Self::new(operation, path, source)
+    }
+}
+
+/// The reason of a failed call, followed by its advice where there is any.
+///
+/// For errors that carry more than a path, such as the two paths of a rename, and still want the
+/// same words.
+#[derive(Debug)]
+pub struct Explained<'a> {
+    operation: Operation,
+    error: &'a io::Error,
+}
+
+impl<'a> Explained<'a> {
+    /// Explains an error of `operation`.
+    pub const fn new(operation: Operation, error: &'a io::Error) -> Self {
+        Self { operation, error }
+    }
+}
+
+impl fmt::Display for Explained<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&reason(self.error))?;
+        match advice(self.operation, self.error) {
+            Some(advice) => write!(f, "; {advice}"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Returns the system's text for an error, without the number that the standard library appends.
+///
+/// ```
+/// let error = std::io::Error::from_raw_os_error(13);
+/// assert_eq!(ioloom_failure::reason(&error), "Permission denied");
+/// ```
+pub fn reason(error: &io::Error) -> String {
+    let text = error.to_string();
+    match text.rfind(" (os error ") {
+        Some(end) if error.raw_os_error().is_some() => text[..end].to_owned(),
+        _ => text,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::error::Error;
+
+    fn text(operation: Operation, path: &str, errno: i32) -> String {
+        PathError::new(operation, path, io::Error::from_raw_os_error(errno)).to_string()
+    }
+
+    #[test]
+    fn messages_follow_the_grammar() {
+        assert_eq!(
+            text(Operation::Stat, "/nope", 2),
+            "cannot stat '/nope': No such file or directory"
+        );
+        assert_eq!(
+            text(Operation::OpenDir, "a b", 24),
+            "cannot open directory 'a b': Too many open files; raise the limit with 'ulimit -n'"
+        );
+    }
+
+    #[test]
+    fn the_source_is_kept() {
+        let error = PathError::new(Operation::Read, "x", io::Error::from_raw_os_error(5));
+        let source = error.source().unwrap().downcast_ref::<io::Error>().unwrap();
+        assert_eq!(source.raw_os_error(), Some(5));
+    }
+
+    #[test]
+    fn errors_of_our_own_keep_their_text() {
+        let own = io::Error::other("short (os error 7) read");
+        assert_eq!(reason(&own), "short (os error 7) read");
+        assert_eq!(reason(&io::Error::from_raw_os_error(28)), "No space left on device");
+    }
+}

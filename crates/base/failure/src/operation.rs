@@ -1,0 +1,160 @@
+//! What was tried when a call failed.
+
+use std::fmt;
+
+/// What was tried. Displays as the verb of the message: "open directory" in
+/// "cannot open directory 'x'".
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Operation {
+    /// `stat` and its relatives.
+    Stat,
+    /// Opening a file.
+    Open,
+    /// Opening a directory.
+    OpenDir,
+    /// Listing a directory that is open.
+    ReadDir,
+    /// Walking a tree as a whole.
+    Walk,
+    /// Reading a file.
+    Read,
+    /// Writing a file.
+    Write,
+    /// Mapping a file.
+    Map,
+    /// Reserving memory for a file.
+    Reserve,
+    /// Creating a file.
+    Create,
+    /// Creating a directory.
+    CreateDir,
+    /// Creating a symbolic link.
+    Symlink,
+    /// Creating a hard link.
+    HardLink,
+    /// Creating a device, pipe or socket.
+    MakeNode,
+    /// Reading a symbolic link.
+    ReadLink,
+    /// Renaming.
+    Rename,
+    /// Removing a file or directory.
+    Remove,
+    /// Removing an empty directory.
+    RemoveDir,
+    /// Changing the length of a file.
+    Truncate,
+    /// Reserving space on the device.
+    Allocate,
+    /// Moving the position in a file.
+    Seek,
+    /// Copying as a whole.
+    Copy,
+    /// Sharing the blocks of another file.
+    Clone,
+    /// Comparing a copy with its source.
+    Verify,
+    /// Changing owner or group.
+    ChangeOwner,
+    /// Changing permissions.
+    ChangeMode,
+    /// Changing times.
+    ChangeTimes,
+    /// Reading extended attributes.
+    ReadAttributes,
+    /// Writing extended attributes or ACLs.
+    WriteAttributes,
+    /// Syncing to the device.
+    Sync,
+    /// Locking.
+    Lock,
+    /// Mounting.
+    Mount,
+    /// Unmounting.
+    Unmount,
+    /// Finding the mount of a path.
+    FindMount,
+    /// Asking how much of a file is in the page cache.
+    Residency,
+    /// Evicting pages from the page cache.
+    Evict,
+    /// Loading into the page cache.
+    Prefetch,
+    /// Starting a program.
+    Execute,
+    /// Running a function of the caller on a file.
+    Process,
+}
+
+impl Operation {
+    /// Returns the verb of the message.
+    pub const fn verb(self) -> &'static str {
+        match self {
+            Self::Stat => "stat",
+            Self::Open => "open",
+            Self::OpenDir => "open directory",
+            Self::ReadDir => "read directory",
+            Self::Walk => "walk",
+            Self::Read => "read",
+            Self::Write => "write to",
+            Self::Map => "map",
+            Self::Reserve => "reserve memory for",
+            Self::Create => "create",
+            Self::CreateDir => "create directory",
+            Self::Symlink => "create symbolic link",
+            Self::HardLink => "create hard link",
+            Self::MakeNode => "create special file",
+            Self::ReadLink => "read symbolic link",
+            Self::Rename => "rename",
+            Self::Remove => "remove",
+            Self::RemoveDir => "remove directory",
+            Self::Truncate => "truncate",
+            Self::Allocate => "allocate space for",
+            Self::Seek => "seek in",
+            Self::Copy => "copy",
+            Self::Clone => "clone",
+            Self::Verify => "verify",
+            Self::ChangeOwner => "change the owner of",
+            Self::ChangeMode => "change the permissions of",
+            Self::ChangeTimes => "change the times of",
+            Self::ReadAttributes => "read the extended attributes of",
+            Self::WriteAttributes => "write the extended attributes of",
+            Self::Sync => "sync",
+            Self::Lock => "lock",
+            Self::Mount => "mount",
+            Self::Unmount => "unmount",
+            Self::FindMount => "find the mount of",
+            Self::Residency => "query the page cache for",
+            Self::Evict => "evict",
+            Self::Prefetch => "load",
+            Self::Execute => "run",
+            Self::Process => "process",
+        }
+    }
+
+    /// Reports whether the operation only reads.
+    pub(crate) const fn reads(self) -> bool {
+        matches!(
+            self,
+            Self::Stat
+                | Self::Open
+                | Self::OpenDir
+                | Self::ReadDir
+                | Self::Walk
+                | Self::Read
+                | Self::Map
+                | Self::ReadLink
+                | Self::ReadAttributes
+                | Self::Residency
+                | Self::Prefetch
+                | Self::Verify
+        )
+    }
+}
+
+impl fmt::Display for Operation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.verb())
+    }
+}

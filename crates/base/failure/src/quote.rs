@@ -1,0 +1,166 @@
+//! Names in messages, quoted so that a shell reads them back.
+//!
+//! The form is that of GNU `ls` and of the messages of GNU tools: single quotes around every name,
+//! double quotes if the name has a single quote and nothing else that a shell would interpret, and
+//! `$'\n'` for bytes that cannot be printed. A name with a line end or a terminal escape can
+//! therefore neither break a message in two nor recolour the terminal.
+
+use std::fmt;
+use std::path::Path;
+
+/// A name that displays quoted.
+#[derive(Debug, Clone, Copy)]
+pub struct Quoted<'a>(&'a [u8]);
+
+/// Quotes a path for a message.
+///
+/// ```
+/// use ioloom_failure::quoted;
+/// use std::path::Path;
+///
+/// assert_eq!(quoted(Path::new("a b")).to_string(), "'a b'");
+/// assert_eq!(quoted(Path::new("it's")).to_string(), "\"it's\"");
+/// assert_eq!(quoted(Path::new("a\nb")).to_string(), r"'a'$'\n''b'");
+/// ```
+pub fn quoted(path: &Path) -> Quoted<'_> {
+    Quoted(path.as_os_str().as_encoded_bytes())
+}
+
+impl<'a> Quoted<'a> {
+    /// Quotes a name that is held as bytes.
+    pub const fn bytes(name: &'a [u8]) -> Self {
+        Self(name)
+    }
+}
+
+/// Bytes that double quotes do not protect in a shell.
+const LIVE_IN_DOUBLE_QUOTES: [char; 5] = ['"', '\\', '$', '`', '!'];
+
+impl fmt::Display for Quoted<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let plain = std::str::from_utf8(self.0).is_ok_and(|name| name.chars().all(is_printable));
+        let has = |c: char| u8::try_from(c).is_ok_and(|byte| self.0.contains(&byte));
+        if plain && has('\'') && !LIVE_IN_DOUBLE_QUOTES.into_iter().any(has) {
+            f.write_str("\"")?;
+            f.write_str(&String::from_utf8_lossy(self.0))?;
+            return f.write_str("\"");
+        }
+        Pieces { f, mode: Mode::Start }.all(self.0)
+    }
+}
+
+fn is_printable(c: char) -> bool {
+    // U+2028 and U+2029 break lines; the marks of direction reorder what is around them.
+    !c.is_control() && !matches!(c, '\u{2028}'..='\u{202E}' | '\u{2066}'..='\u{2069}')
+}
+
+/// Which kind of quote is open.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Mode {
+    Start,
+    Single,
+    Escape,
+}
+
+struct Pieces<'f, 'g> {
+    f: &'f mut fmt::Formatter<'g>,
+    mode: Mode,
+}
+
+impl Pieces<'_, '_> {
+    fn all(mut self, name: &[u8]) -> fmt::Result {
+        self.open(Mode::Single)?;
+        for chunk in name.utf8_chunks() {
+            for c in chunk.valid().chars() {
+                self.one(c)?;
+            }
+            self.bytes(chunk.invalid())?;
+        }
+        self.f.write_str("'")
+    }
+
+    /// Ends the quote that is open and begins another, unless it is the same.
+    fn open(&mut self, mode: Mode) -> fmt::Result {
+        if self.mode == mode {
+            return Ok(());
+        }
+        if self.mode != Mode::Start {
+            self.f.write_str("'")?;
+        }
+        self.mode = mode;
+        self.f.write_str(if mode == Mode::Escape { "$'" } else { "'" })
+    }
+
+    fn one(&mut self, c: char) -> fmt::Result {
+        if !is_printable(c) {
+            return self.bytes(c.encode_utf8(&mut [0; 4]).as_bytes());
+        }
+        self.open(Mode::Single)?;
+        if c == '\'' { self.f.write_str("'\\''") } else { fmt::Write::write_char(self.f, c) }
+    }
+
+    fn bytes(&mut self, bytes: &[u8]) -> fmt::Result {
+        for byte in bytes {
+            self.open(Mode::Escape)?;
+            match byte {
+                b'\n' => self.f.write_str("\\n")?,
+                b'\t' => self.f.write_str("\\t")?,
+                b'\r' => self.f.write_str("\\r")?,
+                0x07 => self.f.write_str("\\a")?,
+                0x08 => self.f.write_str("\\b")?,
+                0x0B => self.f.write_str("\\v")?,
+                0x0C => self.f.write_str("\\f")?,
+                byte => write!(self.f, "\\{byte:03o}")?,
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::process::Command;
+
+    fn text(name: &[u8]) -> String {
+        Quoted::bytes(name).to_string()
+    }
+
+    #[test]
+    fn names_are_quoted_as_gnu_ls_quotes_them() {
+        // From GNU coreutils 9.1, `ls --quoting-style=shell-escape-always` in a UTF-8 locale.
+        for (name, quoted) in [
+            (&b"a"[..], "'a'"),
+            (b"a b", "'a b'"),
+            (b"it's", "\"it's\""),
+            (b"it's $x", r"'it'\''s $x'"),
+            (b"a\nb", r"'a'$'\n''b'"),
+            (b"\n", r"''$'\n'"),
+            (b"\x1b[31m", r"''$'\033''[31m'"),
+            (b"\xff\xfe", r"''$'\377\376'"),
+            ("é".as_bytes(), "'é'"),
+            (b"a\\b", r"'a\b'"),
+            (b"'\n", r"''\'''$'\n'"),
+        ] {
+            assert_eq!(text(name), quoted, "{name:?}");
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+
+        /// A shell is the oracle: it reads back the name that was quoted.
+        #[test]
+        fn a_shell_reads_the_name_back(name in proptest::collection::vec(1u8..=255, 1..24)) {
+            let script = format!("printf %s {}", text(&name));
+            let out = Command::new("bash").env("LC_ALL", "C").arg("-c").arg(script).output();
+            prop_assert_eq!(out.unwrap().stdout, name);
+        }
+
+        #[test]
+        fn nothing_unprintable_is_left(name in proptest::collection::vec(1u8..=255, 0..24)) {
+            prop_assert!(text(&name).chars().all(is_printable));
+        }
+    }
+}

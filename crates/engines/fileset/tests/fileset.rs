@@ -1,0 +1,456 @@
+//! Sets on a real file system: made, finished, refused, checked, removed.
+
+// Tests say on standard output what they could not try.
+#![allow(clippy::print_stdout)]
+
+use ioloom_fileset::{
+    MANIFEST, Options, Progress, SetError, SetText, State, create, demand_ns, files_dir, fill,
+    hash, hold, load, medium, paths, relative_path, remove, size, spec_from_tree, verify,
+};
+use ioloom_model::{Distribution, FileSetSpec};
+use ioloom_testbed::{alone, as_nobody};
+use std::collections::BTreeSet;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+const SMALL: &str = "count=700,size=exp(mean=600,max=8KiB),compute=exp(mean=5us),seed=3";
+
+fn spec(text: &str) -> FileSetSpec {
+    match text.parse().unwrap() {
+        SetText::Spec(spec) => spec,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// No reserve, so that the tests run on small disks too.
+fn options() -> Options {
+    Options { threads: 3, reserve_bytes: Some(0), sync: false }
+}
+
+fn quiet(_: Progress) -> bool {
+    true
+}
+
+fn make(text: &str, dir: &Path) -> ioloom_model::FileSetRealised {
+    create(&spec(text), dir, &options(), &quiet).unwrap()
+}
+
+fn command(program: &str, args: &[&str]) -> String {
+    let output = std::process::Command::new(program).args(args).output().unwrap();
+    assert!(output.status.success());
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+fn a_set_is_what_its_text_says() {
+    let temp = tempfile::tempdir().unwrap();
+    let dir = temp.path().join("a/set");
+    let most = AtomicU64::new(0);
+    let set = spec(SMALL);
+    let realised = create(&set, &dir, &options(), &|p| {
+        assert!(p.files_done <= p.files && p.bytes_done <= p.bytes);
+        most.fetch_max(p.files_done, Ordering::Relaxed);
+        true
+    })
+    .unwrap();
+    assert_eq!(most.into_inner(), 700);
+    // The oracle is another program: sizes and paths as find sees them.
+    let files = files_dir(&dir);
+    let listed = command("find", &[files.to_str().unwrap(), "-type", "f", "-printf", "%s  %P\n"]);
+    let mut lines: Vec<&str> = listed.lines().collect();
+    lines.sort_unstable();
+    let joined: String = lines.iter().flat_map(|line| [line, "\n"]).collect();
+    let expected = format!("{:016x}", xxhash_rust::xxh3::xxh3_64(joined.as_bytes()));
+    assert_eq!(realised.hash, expected);
+    let bytes: u64 =
+        lines.iter().map(|line| line.split_once(' ').unwrap().0.parse::<u64>().unwrap()).sum();
+    assert_eq!((realised.files, realised.bytes_total), (700, bytes));
+    assert!((realised.bytes_mean - bytes as f64 / 700.0).abs() < 1e-9);
+    let demand: u64 = (0..700).map(|i| demand_ns(&set, i)).sum();
+    assert_eq!(realised.compute_ns_mean, Some(demand as f64 / 700.0));
+    assert_eq!(load(&dir).unwrap().state, State::Complete);
+    let one = std::fs::read(files.join(relative_path(&set, 345))).unwrap();
+    let mut alone = vec![0; size(&set, 345) as usize];
+    fill(set.seed, 345, &mut alone);
+    assert_eq!(one, alone);
+    let good = verify(&dir, 2).unwrap();
+    assert!(good.is_good(), "{good:?}");
+    assert_eq!(good.bytes, bytes);
+}
+
+#[test]
+fn trees_are_made_checked_and_removed_in_every_shape() {
+    use std::os::unix::fs::MetadataExt;
+    for (layout, order, links) in [
+        ("tree", "listed", 0),
+        ("tree", "shuffled", 4),
+        ("deep", "shuffled", 2),
+        ("deep", "listed", 4),
+    ] {
+        let dir = tempfile::tempdir().unwrap();
+        let set = dir.path().join("set");
+        let text = format!(
+            "count=901,size=exp(mean=9000,max=64KiB),layout={layout},data=sparse,order={order},\
+             links={links},seed=2"
+        );
+        let made = make(&text, &set);
+        let files = files_dir(&set);
+        let asked =
+            |index: u64| std::fs::metadata(files.join(relative_path(&spec(&text), index))).unwrap();
+        let (mut names, mut inodes, mut bytes) = (0, BTreeSet::new(), 0);
+        for index in 0..901 {
+            let meta = asked(index);
+            assert_eq!(meta.blocks(), 0, "no data of {index}");
+            names += 1;
+            inodes.insert(meta.ino());
+            bytes += meta.len();
+        }
+        let second = 901u64.checked_div(links).unwrap_or(0);
+        assert_eq!((names, inodes.len() as u64), (901, 901 - second), "{text}");
+        assert_eq!((made.files, made.bytes_total), (901, bytes));
+        let verified = verify(&set, 2).unwrap();
+        assert!(verified.is_good(), "{text}: {verified:?}");
+        assert_eq!(make(&text, &set).hash, made.hash, "found again");
+        std::fs::remove_file(files.join(relative_path(&spec(&text), 403))).unwrap();
+        std::fs::remove_file(files.join(relative_path(&spec(&text), 400))).unwrap();
+        assert_eq!(remove(&set).unwrap().left, Vec::<std::path::PathBuf>::new());
+        assert!(!set.exists());
+    }
+}
+
+#[test]
+fn the_same_text_makes_the_same_bytes_with_any_threads() {
+    let temp = tempfile::tempdir().unwrap();
+    let (a, b) = (temp.path().join("a"), temp.path().join("b"));
+    let one = create(&spec(SMALL), &a, &Options { threads: 1, ..options() }, &quiet).unwrap();
+    let many = create(&spec(SMALL), &b, &Options { threads: 8, ..options() }, &quiet).unwrap();
+    assert_eq!(one.hash, many.hash);
+    let (a, b) = (files_dir(&a), files_dir(&b));
+    assert_eq!(command("diff", &["-r", a.to_str().unwrap(), b.to_str().unwrap()]), "");
+}
+
+#[test]
+fn the_list_of_paths_is_that_of_a_walk() {
+    let temp = tempfile::tempdir().unwrap();
+    for layout in ["flat", "nested"] {
+        let dir = temp.path().join(layout);
+        let text = format!("count=600,size=1,layout={layout}");
+        make(&text, &dir);
+        let list = paths(&spec(&text), &dir);
+        let (mut walked, _) =
+            ioloom_walk::files(&files_dir(&dir), &ioloom_walk::Options::default()).unwrap();
+        walked.sort();
+        assert!(list.iter().eq(walked.iter()));
+        assert!(list.known_regular(599));
+    }
+}
+
+#[test]
+fn a_half_made_set_is_finished_and_what_was_there_is_kept() {
+    let temp = tempfile::tempdir().unwrap();
+    let dir = temp.path().join("set");
+    let one = Options { threads: 1, ..options() };
+    let stopped = create(&spec(SMALL), &dir, &one, &|p| p.files_done < 200).unwrap_err();
+    let SetError::Stopped { made, files: 700 } = stopped else { panic!("{stopped}") };
+    assert!((200..700).contains(&made));
+    assert_eq!(load(&dir).unwrap().state, State::Making);
+    let set = spec(SMALL);
+    let file = |index| files_dir(&dir).join(relative_path(&set, index));
+    let big = (0..100).find(|i| size(&set, *i) > 100).unwrap();
+    // One file was torn, one has another length; a third keeps its time.
+    std::fs::write(file(big), b"torn").unwrap();
+    let kept = (0..100).find(|i| *i != big).unwrap();
+    let before = std::fs::metadata(file(kept)).unwrap().modified().unwrap();
+    make(SMALL, &dir);
+    assert!(verify(&dir, 2).unwrap().is_good());
+    assert_eq!(std::fs::metadata(file(kept)).unwrap().modified().unwrap(), before);
+}
+
+#[test]
+fn a_complete_set_is_found_again_and_mended_when_files_are_gone() {
+    let temp = tempfile::tempdir().unwrap();
+    let dir = temp.path().join("set");
+    let first = make(SMALL, &dir);
+    let calls = AtomicU64::new(0);
+    let counted = |_: Progress| calls.fetch_add(1, Ordering::Relaxed) < u64::MAX;
+    assert_eq!(create(&spec(SMALL), &dir, &options(), &counted).unwrap(), first);
+    assert_eq!(calls.load(Ordering::Relaxed), 0, "made again");
+    std::fs::remove_dir_all(files_dir(&dir).join("00/01")).unwrap();
+    assert_eq!(create(&spec(SMALL), &dir, &options(), &counted).unwrap(), first);
+    assert!(calls.load(Ordering::Relaxed) > 0);
+    assert!(verify(&dir, 1).unwrap().is_good());
+}
+
+#[test]
+fn foreign_directories_are_not_touched() {
+    let temp = tempfile::tempdir().unwrap();
+    std::fs::write(temp.path().join("letter"), b"mine").unwrap();
+    let error = create(&spec(SMALL), temp.path(), &options(), &quiet).unwrap_err();
+    assert!(matches!(error, SetError::NotOurs { .. }), "{error}");
+    assert_eq!(command("ls", &["-A", temp.path().to_str().unwrap()]), "letter\n");
+    assert!(matches!(remove(temp.path()).unwrap_err(), SetError::NoSet { .. }));
+    assert!(matches!(verify(temp.path(), 1).unwrap_err(), SetError::NoSet { .. }));
+    let file = temp.path().join("letter");
+    assert!(create(&spec(SMALL), &file, &options(), &quiet).is_err());
+    assert!(create(&spec(SMALL), &file.join("below"), &options(), &quiet).is_err());
+}
+
+#[test]
+fn another_set_is_refused_with_both_spelled() {
+    let temp = tempfile::tempdir().unwrap();
+    make(SMALL, temp.path());
+    let error = create(&spec("count=5,size=7"), temp.path(), &options(), &quiet).unwrap_err();
+    let text = error.to_string();
+    assert!(text.contains("count=700,size=exp(") && text.contains("'count=5,size=7,"), "{text}");
+    assert!(verify(temp.path(), 2).unwrap().is_good());
+}
+
+#[test]
+fn too_little_room_is_refused_before_the_start() {
+    let temp = tempfile::tempdir().unwrap();
+    let dir = temp.path().join("set");
+    let huge = spec("count=1000000,size=1GiB");
+    let error = create(&huge, &dir, &options(), &quiet).unwrap_err().to_string();
+    assert!(error.contains("needs 977 TiB") && error.contains("are free"), "{error}");
+    let reserve = Options { reserve_bytes: Some(u64::MAX), ..options() };
+    let error = create(&spec("count=1,size=1"), &dir, &reserve, &quiet).unwrap_err();
+    assert!(matches!(error, SetError::NoRoom { .. }), "{error}");
+    let beyond = spec("count=4,size=9000000TiB");
+    let error = create(&beyond, &dir, &options(), &quiet).unwrap_err().to_string();
+    assert!(error.contains("16 EiB"), "{error}");
+    assert!(!dir.exists(), "a refusal leaves nothing");
+}
+
+#[test]
+fn a_full_device_is_one_clear_error() {
+    let temp = tempfile::tempdir().unwrap();
+    let point = temp.path().join("point");
+    let image = temp.path().join("image");
+    let own = match ioloom_sys_lab::image::LoopImage::create(&image, &point, 16 << 20) {
+        Ok(own) => own,
+        Err(reason) => {
+            println!("skipped: {reason}");
+            return;
+        }
+    };
+    // It fits when the making starts; then something else takes the room.
+    let set = spec("count=400,size=16KiB");
+    let one = Options { threads: 1, ..options() };
+    let error = create(&set, &point, &one, &|p| {
+        if p.files_done >= 100 {
+            let _ = std::fs::write(point.join("glutton"), vec![1u8; 16 << 20]);
+        }
+        true
+    })
+    .unwrap_err();
+    let SetError::Full { made, files: 400, .. } = error else { panic!("{error}") };
+    assert!((100..400).contains(&made));
+    std::fs::remove_file(point.join("glutton")).unwrap();
+    create(&set, &point, &options(), &quiet).unwrap();
+    assert!(verify(&point, 1).unwrap().is_good());
+    assert!(medium(&point).unwrap().block_device.unwrap().starts_with("loop"));
+    assert!(remove(&point).unwrap().left.is_empty());
+    drop(own);
+}
+
+#[test]
+fn wrong_files_are_found() {
+    let temp = tempfile::tempdir().unwrap();
+    make("count=20,size=5000,layout=flat", temp.path());
+    let file = |name: &str| files_dir(temp.path()).join(name);
+    let mut bytes = std::fs::read(file("00000003")).unwrap();
+    bytes[4321] ^= 1;
+    std::fs::write(file("00000003"), &bytes).unwrap();
+    std::fs::write(file("00000005"), b"short").unwrap();
+    std::fs::remove_file(file("00000007")).unwrap();
+    std::fs::write(file("stranger"), b"").unwrap();
+    std::fs::remove_file(file("00000009")).unwrap();
+    std::os::unix::fs::symlink("00000001", file("00000009")).unwrap();
+    let found = verify(temp.path(), 2).unwrap();
+    assert!(!found.is_good());
+    assert_eq!((found.good, found.files), (16, 20));
+    let text: Vec<String> = found.faults.iter().map(ToString::to_string).collect();
+    let text = text.join("\n");
+    for part in [
+        "00000003: differs at byte 4321",
+        "00000005: has 5 bytes, not 5000",
+        "00000007: missing",
+        "00000009: cannot be opened",
+        "stranger: does not belong",
+        "symbolic links",
+    ] {
+        assert!(text.contains(part), "{part} in\n{text}");
+    }
+}
+
+#[test]
+fn removal_takes_only_what_was_made() {
+    let temp = tempfile::tempdir().unwrap();
+    let dir = temp.path().join("set");
+    make(SMALL, &dir);
+    std::fs::write(files_dir(&dir).join("00/01/mine"), b"keep").unwrap();
+    let removed = remove(&dir).unwrap();
+    assert_eq!(removed.files, 700);
+    assert_eq!(removed.left, [files_dir(&dir).join("00/01")]);
+    assert_eq!(std::fs::read(files_dir(&dir).join("00/01/mine")).unwrap(), b"keep");
+    std::fs::remove_file(files_dir(&dir).join("00/01/mine")).unwrap();
+    assert!(remove(&dir).unwrap().left.is_empty());
+    assert!(!dir.exists(), "it was made for the set");
+    let given = temp.path().join("given");
+    std::fs::create_dir(&given).unwrap();
+    make("count=5,size=0", &given);
+    assert_eq!(remove(&given).unwrap().files, 5);
+    assert!(given.exists(), "it was there before the set");
+    assert_eq!(command("ls", &["-A", given.to_str().unwrap()]), "");
+}
+
+#[test]
+fn a_damaged_manifest_is_an_error_and_nothing_is_removed() {
+    let temp = tempfile::tempdir().unwrap();
+    make("count=5,size=9", temp.path());
+    let path = temp.path().join(MANIFEST);
+    let text = std::fs::read_to_string(&path).unwrap();
+    for damaged in [&text[..text.len() / 2], "", &text.replace("\"format\": 1", "\"format\": 99")] {
+        std::fs::write(&path, damaged).unwrap();
+        for error in [
+            remove(temp.path()).unwrap_err(),
+            create(&spec("count=5,size=9"), temp.path(), &options(), &quiet).unwrap_err(),
+        ] {
+            assert!(matches!(error, SetError::Manifest { .. }), "{error}");
+        }
+    }
+    std::fs::write(&path, text).unwrap();
+    assert!(verify(temp.path(), 1).unwrap().is_good());
+}
+
+#[test]
+fn a_tree_gives_its_shape() {
+    let temp = tempfile::tempdir().unwrap();
+    let tree = temp.path().join("tree");
+    std::fs::create_dir_all(tree.join("d")).unwrap();
+    std::fs::write(tree.join("b"), vec![0; 70]).unwrap();
+    std::fs::write(tree.join("d/a"), vec![0; 7]).unwrap();
+    std::fs::write(tree.join("a"), b"").unwrap();
+    std::os::unix::fs::symlink("b", tree.join("c")).unwrap();
+    let shape = spec_from_tree(&tree, 5).unwrap();
+    assert_eq!(shape.spec.size, Distribution::List(vec![0, 70, 7]));
+    assert_eq!((shape.spec.count, shape.bytes, shape.errors_count), (3, 77, 0));
+    let like = format!("like:{}", tree.display()).parse::<SetText>().unwrap();
+    assert_eq!(like.resolve().unwrap().count, 3);
+    let copy = temp.path().join("copy");
+    let realised = create(&shape.spec, &copy, &options(), &quiet).unwrap();
+    assert_eq!((realised.bytes_total, realised.hash), (77, hash(&shape.spec)));
+    // The list survives the manifest.
+    assert_eq!(load(&copy).unwrap().spec, shape.spec);
+    std::fs::create_dir(temp.path().join("empty")).unwrap();
+    let error = spec_from_tree(&temp.path().join("empty"), 0).unwrap_err().to_string();
+    assert!(error.contains("no regular file"), "{error}");
+}
+
+#[test]
+fn impossible_sets_are_refused() {
+    let temp = tempfile::tempdir().unwrap();
+    let dir = temp.path().join("set");
+    let empty = FileSetSpec { count: 0, ..spec("count=1,size=1") };
+    let hollow = FileSetSpec { size: Distribution::List(Vec::new()), ..spec("count=1,size=1") };
+    for set in [empty, hollow] {
+        let error = create(&set, &dir, &options(), &quiet).unwrap_err();
+        assert!(matches!(error, SetError::Spec { .. }), "{error}");
+        assert!(!dir.exists());
+    }
+}
+
+#[test]
+fn a_directory_that_cannot_be_written_is_said_so() {
+    if as_nobody("a_directory_that_cannot_be_written_is_said_so") {
+        return;
+    }
+    let temp = tempfile::tempdir().unwrap();
+    let closed = temp.path().join("closed");
+    std::fs::create_dir(&closed).unwrap();
+    std::fs::set_permissions(&closed, std::fs::Permissions::from_mode(0o500)).unwrap();
+    let error = create(&spec("count=1,size=1"), &closed, &options(), &quiet).unwrap_err();
+    let text = error.to_string();
+    assert!(text.contains("Permission denied") && text.contains("choose a directory"), "{text}");
+}
+
+#[test]
+fn calls_that_fail_are_one_clear_error_and_the_set_can_be_finished() {
+    if !alone("calls_that_fail_are_one_clear_error_and_the_set_can_be_finished") {
+        return;
+    }
+    let temp = tempfile::tempdir().unwrap();
+    let set = spec("count=300,size=exp(mean=600,min=1,max=8KiB),seed=3");
+    let synced = Options { sync: true, ..options() };
+    let cases_of = [
+        ("write:100:28", "is full after"),
+        ("write:100:122", "is full after"),
+        ("write:100:5", "cannot write"),
+        ("openat:150:24", "cannot make"),
+        ("mkdirat:3:13", "choose a directory that you may write to"),
+        ("syncfs:1:5", "cannot flush"),
+        ("renameat:1:5", "cannot write"),
+        ("renameat:2:5", "cannot write"),
+        ("fdatasync:1:5", "cannot write"),
+        ("statvfs:1:5", "free space"),
+    ];
+    for (rule, words) in cases_of {
+        let dir = temp.path().join(rule.replace(':', "-"));
+        let how = if rule.starts_with("syncfs") { synced.clone() } else { options() };
+        ioloom_sys::fault::set(rule);
+        let error = create(&set, &dir, &how, &quiet).unwrap_err().to_string();
+        assert!(error.contains(words), "{rule}: {error}");
+        ioloom_sys::fault::set("");
+        let made = load(&dir).map(|manifest| manifest.state);
+        assert!(!matches!(made, Ok(State::Complete)), "{rule}: complete after a failure");
+        let realised = create(&set, &dir, &options(), &quiet).unwrap();
+        assert_eq!(realised.hash, hash(&set), "{rule}");
+        assert!(verify(&dir, 2).unwrap().is_good(), "{rule}");
+    }
+    let dir = temp.path().join("interrupted");
+    ioloom_sys::fault::set("write:7:4,openat:9:4,mkdirat:2:4,syncfs:1:4,renameat:1:4");
+    create(&set, &dir, &synced, &quiet).unwrap();
+    assert!(verify(&dir, 2).unwrap().is_good());
+    ioloom_sys::fault::set("unlinkat:100:5");
+    let error = remove(&dir).unwrap_err().to_string();
+    assert!(error.contains("cannot remove files in"), "{error}");
+    assert_eq!(load(&dir).unwrap().state, State::Making, "half removed is half made");
+    assert!(remove(&dir).unwrap().left.is_empty());
+    assert!(!dir.exists());
+}
+
+#[test]
+fn a_set_that_is_in_use_is_neither_made_nor_removed_nor_held_again() {
+    let temp = tempfile::tempdir().unwrap();
+    let dir = temp.path().join("set");
+    make(SMALL, &dir);
+    let held = hold(&dir).unwrap();
+    let busy = |error: SetError| {
+        assert!(matches!(error, SetError::Busy { .. }), "{error}");
+        assert!(error.to_string().contains("another process"), "{error}");
+    };
+    busy(create(&spec(SMALL), &dir, &options(), &quiet).unwrap_err());
+    busy(remove(&dir).unwrap_err());
+    busy(hold(&dir).unwrap_err());
+    drop(held);
+    assert!(verify(&dir, 2).unwrap().is_good(), "nothing was touched");
+    make(SMALL, &dir);
+    assert_eq!(remove(&dir).unwrap().files, 700);
+}
+
+#[test]
+fn who_makes_a_set_is_alone_with_it() {
+    let temp = tempfile::tempdir().unwrap();
+    let dir = temp.path().join("set");
+    let seen = AtomicU64::new(0);
+    create(&spec(SMALL), &dir, &options(), &|_| {
+        // From within the making, which has the directory by now.
+        let second = create(&spec(SMALL), &dir, &options(), &quiet);
+        seen.fetch_add(u64::from(matches!(second, Err(SetError::Busy { .. }))), Ordering::Relaxed);
+        true
+    })
+    .unwrap();
+    assert!(seen.into_inner() > 0);
+    assert!(verify(&dir, 2).unwrap().is_good());
+}

@@ -1,0 +1,413 @@
+//! Recycled buffers under the memory budget.
+//!
+//! A [`Lease`] is a buffer together with its share of the budget; dropping it gives both back. Free
+//! buffers wait in one bounded queue for each size class (powers of two and half-steps between
+//! them, from 4 KiB on), which any thread may use. Free and leased buffers together never hold more
+//! than the budget: before a new buffer is made, free ones of other classes are let go.
+//!
+//! Protocol: the budget is taken first, then a buffer; a buffer is queued first, then the budget is
+//! given back. So whoever has reserved finds either a buffer or room to make one.
+
+use crossbeam_queue::ArrayQueue;
+use ioloom_budget::{Budget, Reserve};
+use ioloom_model::Buffers;
+use ioloom_sys::buffer::Buffer;
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+const CLASS_MIN: u64 = 4096;
+const CLASSES: usize = 48;
+/// Free buffers that one class may hold, at least; more than the window are let go.
+const FREE_MIN: usize = 64;
+const FREE_MAX: usize = 8192;
+
+/// Why there is no buffer.
+#[derive(Debug)]
+pub(crate) enum NoBuffer {
+    /// The budget said so.
+    Budget(Reserve),
+    /// The system had no memory.
+    System(io::Error),
+}
+
+/// Buffers of one run.
+pub(crate) struct Arena {
+    budget: Arc<Budget>,
+    kind: Buffers,
+    free: [OnceLock<ArrayQueue<Buffer>>; CLASSES],
+    free_max: usize,
+    free_bytes: AtomicU64,
+    /// Largest buffer that is rounded up to its class: a larger one must leave the first buffers
+    /// of other files their place.
+    class_max: u64,
+    /// Buffers registered with a ring: only these are lent, all of one size.
+    registered: Option<u64>,
+}
+
+/// The place of a buffer and its share of the budget; the last holder gives both back. Shared only
+/// while the user keeps bytes of it; a ring that is filling the buffer has it out of its slot.
+struct Slot {
+    buffer: Option<Buffer>,
+    charged: u64,
+    /// The share counts as kept by the user.
+    kept: AtomicBool,
+    /// The buffer returns to the arena.
+    recycled: bool,
+    of: Arc<Arena>,
+}
+
+/// A buffer and its share of the budget.
+pub(crate) struct Lease {
+    slot: Arc<Slot>,
+}
+
+/// Bytes that the user keeps: counted against the budget until dropped. While the function that
+/// keeps them still runs they count as in use, because it may yet drop them.
+pub(crate) struct Kept {
+    slot: Arc<Slot>,
+    len: usize,
+}
+
+impl Arena {
+    /// An arena for about `window` buffers at once; buffers above `class_max` bytes are not rounded
+    /// up.
+    pub(crate) fn new(
+        budget: Arc<Budget>,
+        kind: Buffers,
+        window: usize,
+        class_max: u64,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            budget,
+            kind,
+            free: [const { OnceLock::new() }; CLASSES],
+            free_max: window.clamp(FREE_MIN, FREE_MAX),
+            free_bytes: AtomicU64::new(0),
+            class_max,
+            registered: None,
+        })
+    }
+
+    /// An arena that lends only the given buffers, which a ring has registered.
+    pub(crate) fn of_registered(budget: Arc<Budget>, buffers: Vec<Buffer>) -> Arc<Self> {
+        let bytes = buffers.first().map_or(0, |b| b.capacity() as u64);
+        let arena = Self {
+            budget,
+            kind: Buffers::Pool,
+            free: [const { OnceLock::new() }; CLASSES],
+            free_max: buffers.len().max(1),
+            free_bytes: AtomicU64::new(0),
+            class_max: bytes,
+            registered: Some(bytes),
+        };
+        for buffer in buffers {
+            let _ = arena.queue(0).push(buffer);
+        }
+        Arc::new(arena)
+    }
+
+    fn queue(&self, class: usize) -> &ArrayQueue<Buffer> {
+        self.free[class].get_or_init(|| ArrayQueue::new(self.free_max))
+    }
+
+    /// Whether it lends only the buffers that a ring has registered.
+    pub(crate) fn is_registered(&self) -> bool {
+        self.registered.is_some()
+    }
+
+    /// A buffer of at least `bytes`, or why not, without waiting.
+    pub(crate) fn try_lease(self: &Arc<Self>, bytes: u64) -> Result<Option<Lease>, NoBuffer> {
+        if self.registered.is_some() {
+            return Ok(self.lend_registered(bytes));
+        }
+        let charged = self.charge_for(bytes);
+        if !self.budget.try_reserve(charged) {
+            return Ok(None);
+        }
+        self.lend(charged).map(Some)
+    }
+
+    /// A buffer of at least `bytes`, waiting for the budget. `holding`: bytes charged for leases that
+    /// the calling thread has and cannot give back before.
+    pub(crate) fn lease(self: &Arc<Self>, bytes: u64, holding: u64) -> Result<Lease, NoBuffer> {
+        debug_assert!(self.registered.is_none(), "registered buffers are never waited for");
+        let charged = self.charge_for(bytes);
+        match self.budget.reserve_holding(charged, holding) {
+            Reserve::Reserved => self.lend(charged),
+            other => Err(NoBuffer::Budget(other)),
+        }
+    }
+
+    fn charge_for(&self, bytes: u64) -> u64 {
+        let class = class_bytes(class_of(bytes));
+        // Near the limit the class may not fit where the bytes do.
+        if class <= self.class_max { class } else { bytes.next_multiple_of(CLASS_MIN) }
+    }
+
+    fn lend_registered(self: &Arc<Self>, bytes: u64) -> Option<Lease> {
+        self.registered.filter(|size| bytes <= *size)?;
+        let buffer = self.queue(0).pop()?;
+        // Registered buffers exist whether they are used or not, so they are charged at the start.
+        Some(self.lent(buffer, 0))
+    }
+
+    fn lend(self: &Arc<Self>, charged: u64) -> Result<Lease, NoBuffer> {
+        let buffer = match self.pop(charged) {
+            Some(buffer) => buffer,
+            None => {
+                self.make_room();
+                match self.make(charged as usize) {
+                    Ok(buffer) => buffer,
+                    Err(error) => {
+                        self.budget.give(charged);
+                        return Err(NoBuffer::System(error));
+                    }
+                }
+            }
+        };
+        Ok(self.lent(buffer, charged))
+    }
+
+    fn lent(self: &Arc<Self>, buffer: Buffer, charged: u64) -> Lease {
+        let kept = AtomicBool::new(false);
+        let of = self.clone();
+        Lease { slot: Arc::new(Slot { buffer: Some(buffer), charged, kept, recycled: true, of }) }
+    }
+
+    fn pop(&self, charged: u64) -> Option<Buffer> {
+        if self.kind != Buffers::Pool {
+            return None;
+        }
+        let class = class_of(charged);
+        let buffer = self.free.get(class)?.get()?.pop()?;
+        if buffer.capacity() as u64 != charged {
+            // An odd-sized buffer near the limit; let it go.
+            self.free_bytes.fetch_sub(buffer.capacity() as u64, Ordering::Relaxed);
+            return None;
+        }
+        self.free_bytes.fetch_sub(buffer.capacity() as u64, Ordering::Relaxed);
+        Some(buffer)
+    }
+
+    fn make(&self, bytes: usize) -> io::Result<Buffer> {
+        match self.kind {
+            Buffers::Pool => Ok(Buffer::new(bytes)),
+            Buffers::Fresh => Buffer::fresh(bytes),
+            Buffers::Prefaulted => {
+                let mut buffer = Buffer::fresh(bytes)?;
+                buffer.touch_pages();
+                Ok(buffer)
+            }
+        }
+    }
+
+    /// Lets free buffers go while used (what is wanted is reserved already) and free bytes together
+    /// pass the limit.
+    fn make_room(&self) {
+        for queue in self.free.iter().rev().filter_map(OnceLock::get) {
+            while self.budget.used() + self.free_bytes.load(Ordering::Relaxed) > self.budget.limit()
+            {
+                let Some(buffer) = queue.pop() else { break };
+                self.free_bytes.fetch_sub(buffer.capacity() as u64, Ordering::Relaxed);
+            }
+        }
+    }
+
+    fn take_back(&self, buffer: Buffer) {
+        if self.registered.is_some() {
+            let _ = self.queue(0).push(buffer);
+            return;
+        }
+        if self.kind != Buffers::Pool {
+            return;
+        }
+        let bytes = buffer.capacity() as u64;
+        let class = class_of(bytes);
+        if class < CLASSES {
+            self.free_bytes.fetch_add(bytes, Ordering::Relaxed);
+            if self.queue(class).push(buffer).is_err() {
+                self.free_bytes.fetch_sub(bytes, Ordering::Relaxed);
+            }
+        }
+    }
+}
+
+impl Lease {
+    pub(crate) fn capacity(&self) -> usize {
+        self.slot.buffer.as_ref().map_or(0, Buffer::capacity)
+    }
+
+    pub(crate) fn bytes(&self, len: usize) -> &[u8] {
+        self.slot.buffer.as_ref().map_or(&[], |b| b.bytes(len))
+    }
+
+    pub(crate) fn whole_mut(&mut self) -> &mut [u8] {
+        let slot = Arc::get_mut(&mut self.slot).expect("nothing is read into kept bytes");
+        slot.buffer.as_mut().map_or(&mut [], Buffer::whole_mut)
+    }
+
+    /// Moves the buffer out, for a ring; [`Lease::refill`] brings it back.
+    pub(crate) fn take_buffer(&mut self) -> Buffer {
+        let slot = Arc::get_mut(&mut self.slot).expect("nothing is read into kept bytes");
+        slot.buffer.take().expect("a lease holds its buffer unless a ring has it")
+    }
+
+    pub(crate) fn refill(&mut self, buffer: Buffer) {
+        Arc::get_mut(&mut self.slot).expect("nothing is read into kept bytes").buffer =
+            Some(buffer);
+    }
+
+    /// Keeps the first `len` bytes beyond the life of this lease. Moves the buffer if they fill
+    /// most of it, else copies them, so that a small file does not hold a large buffer.
+    pub(crate) fn keep(&self, len: usize) -> Kept {
+        if (len as u64) * 2 > self.charged() && self.charged() > 0 {
+            return Kept { slot: self.slot.clone(), len };
+        }
+        Kept::copy(self.bytes(len), &self.slot.of)
+    }
+
+    /// Bytes of the budget that this lease stands for.
+    pub(crate) fn charged(&self) -> u64 {
+        self.slot.charged
+    }
+
+    /// Whether the user keeps bytes of this buffer, so that it must not be read into again.
+    pub(crate) fn is_kept(&self) -> bool {
+        Arc::strong_count(&self.slot) > 1
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        // From here on only the user holds them. Whoever is last gives back what is counted here.
+        if self.is_kept() {
+            self.slot.kept.store(true, Ordering::Release);
+            self.slot.of.budget.keep(self.slot.charged);
+        }
+    }
+}
+
+impl Kept {
+    /// A copy of `bytes`, charged beyond what is reserved.
+    pub(crate) fn copy(bytes: &[u8], of: &Arc<Arena>) -> Self {
+        let mut buffer = Buffer::new(bytes.len());
+        buffer.whole_mut()[..bytes.len()].copy_from_slice(bytes);
+        let charged = buffer.capacity() as u64;
+        of.budget.charge_kept(charged);
+        let kept = AtomicBool::new(true);
+        let buffer = Some(buffer);
+        let slot = Slot { buffer, charged, kept, recycled: false, of: of.clone() };
+        Self { slot: Arc::new(slot), len: bytes.len() }
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        self.slot.buffer.as_ref().map_or(&[], |b| b.bytes(self.len))
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        if let Some(buffer) = self.buffer.take()
+            && self.recycled
+        {
+            self.of.take_back(buffer);
+        }
+        if *self.kept.get_mut() {
+            self.of.budget.give_kept(self.charged);
+        } else if self.charged > 0 {
+            self.of.budget.give(self.charged);
+        }
+    }
+}
+
+/// The class that holds `bytes`: 4 KiB, 6 KiB, 8 KiB, 12 KiB, 16 KiB, …
+fn class_of(bytes: u64) -> usize {
+    let bytes = bytes.max(CLASS_MIN);
+    let power = bytes.ilog2() - CLASS_MIN.ilog2();
+    let base = CLASS_MIN << power;
+    if bytes == base {
+        2 * power as usize
+    } else if bytes <= base + base / 2 {
+        2 * power as usize + 1
+    } else {
+        2 * power as usize + 2
+    }
+}
+
+/// What a buffer of `bytes` is charged.
+pub(crate) fn rounded(bytes: u64) -> u64 {
+    class_bytes(class_of(bytes))
+}
+
+fn class_bytes(class: usize) -> u64 {
+    let base = CLASS_MIN << (class / 2);
+    if class.is_multiple_of(2) { base } else { (base + base / 2).next_multiple_of(CLASS_MIN) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn classes_hold_their_bytes_without_much_waste(bytes in 1u64..1 << 40) {
+            let class = class_bytes(class_of(bytes));
+            prop_assert!(class >= bytes);
+            prop_assert!(bytes < 8192 || class <= bytes + bytes / 2 + 4096);
+        }
+
+        #[test]
+        fn free_and_leased_stay_within_the_budget(sizes in proptest::collection::vec(1u64..400_000, 1..200)) {
+            let arena = Arena::new(Arc::new(Budget::new(1 << 20)), Buffers::Pool, 8, 1 << 20);
+            let mut held = std::collections::VecDeque::new();
+            for bytes in sizes {
+                while let Ok(None) = arena.try_lease(bytes).map(|l| l.map(|l| held.push_back(l))) {
+                    prop_assert!(held.pop_front().is_some(), "everything fits once all is given back");
+                }
+                let free = arena.free_bytes.load(Ordering::Relaxed);
+                prop_assert!(arena.budget.used() + free <= 1 << 20);
+            }
+            held.clear();
+            prop_assert_eq!(arena.budget.used(), 0);
+        }
+    }
+
+    #[test]
+    fn a_buffer_is_used_again() {
+        let arena = Arena::new(Arc::new(Budget::new(1 << 20)), Buffers::Pool, 8, 1 << 20);
+        let mut lease = arena.lease(5000, 0).unwrap();
+        lease.whole_mut()[0] = 42;
+        drop(lease);
+        assert_eq!(arena.lease(5000, 0).unwrap().bytes(1), [42]);
+    }
+
+    #[test]
+    fn kept_bytes_count_as_kept_once_their_lease_is_gone() {
+        let budget = Arc::new(Budget::new(1 << 20));
+        let arena = Arena::new(budget.clone(), Buffers::Pool, 8, 1 << 20);
+        let lease = arena.lease(8192, 0).unwrap();
+        let (one, two) = (lease.keep(8000), lease.keep(7000));
+        assert_eq!((budget.used(), budget.kept()), (8192, 0), "the function may yet drop them");
+        drop((one, lease));
+        assert_eq!((budget.used(), budget.kept()), (8192, 8192));
+        drop(two);
+        assert_eq!((budget.used(), budget.kept()), (0, 0));
+    }
+
+    #[test]
+    fn only_registered_buffers_are_lent_as_registered() {
+        let buffers: Vec<Buffer> = (0..2).map(|_| Buffer::new(8192)).collect();
+        let own: Vec<*const u8> = buffers.iter().map(|b| b.bytes(1).as_ptr()).collect();
+        let arena = Arena::of_registered(Arc::new(Budget::new(1 << 20)), buffers);
+        let lease = arena.try_lease(100).unwrap().unwrap();
+        drop(lease.keep(100));
+        drop(lease);
+        for lease in
+            [arena.try_lease(100).unwrap().unwrap(), arena.try_lease(100).unwrap().unwrap()]
+        {
+            assert!(own.contains(&lease.bytes(1).as_ptr()) && lease.capacity() == 8192);
+        }
+    }
+}

@@ -1,0 +1,404 @@
+//! Readers, hybrids and computers over bounded queues.
+//!
+//! A reader owns a fetch, alone reaps it, and hands loaded files over through one queue to whoever
+//! computes. How far reads run ahead is bounded by `ahead`: a permit taken before a file is opened
+//! and given back when it was computed. With a window of all files there is no such bound, only the
+//! limits of memory and of open files, and running into them ends the run as refused: that is the
+//! seed's form, and waiting there instead would be another plan.
+//!
+//! A hybrid does both; `hybrid-order` says which first. Files that a hybrid has in flight come out
+//! of its own fetch, loaded files go through the common queue, so that computers share them.
+//!
+//! ```text
+//! reader    permit → open → read … reap → queue ─┐
+//! hybrid    permit → open → read … reap → queue ─┼→ pop → function → permit back
+//! computer                                       ┘
+//! ```
+//!
+//! What a thread may wait for: a reader for memory, holding no open limit; a hybrid never for
+//! memory, because the files that hold it may be in the queue and nobody else there to compute
+//! them. It naps instead, and so does a reader without room. Naps end with the next event; the
+//! count of events is read before a thread looks for work, so none is missed.
+//!
+//! The end: every thread that reads counts itself out when the list has ended and nothing of its is
+//! in flight; a computer ends when all readers are out and the queue is empty.
+
+use super::{Role, Shared, Work, Worker};
+use crate::error::Error;
+use crate::fetch::{Cx, Fetch, Loaded, Reaped, Started, full_of_window};
+use crate::source::{Claim, Item};
+use ioloom_budget::Permits;
+use ioloom_model::{CallKind, HybridOrder, ReadAhead, Schedule};
+use ioloom_observe::Gauges;
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::time::Duration;
+
+/// Longest nap: a stop is looked for this often.
+const NAP: Duration = Duration::from_millis(50);
+/// Uneventful naps in a row, with all memory kept by the user, after which the run ends.
+const HELD_NAPS: u32 = 4;
+
+/// What the threads of the schedule share.
+pub(super) struct Queues<'p, S> {
+    state: Mutex<State<'p, S>>,
+    /// A file was loaded, or the last reader left: for threads that only compute.
+    loaded: Condvar,
+    /// Anything happened: for threads that nap.
+    changed: Condvar,
+    /// Counts what happened; changes under the lock.
+    events: AtomicU64,
+    /// Files that may still be started; `None` without a bound.
+    ahead: Option<Permits>,
+    order: HybridOrder,
+    gauges: Arc<Gauges>,
+}
+
+struct State<'p, S> {
+    loaded: VecDeque<Loaded<'p, S>>,
+    readers: u32,
+    napping: u32,
+}
+
+impl<'p, S> Queues<'p, S> {
+    pub(super) fn new(shared: &Shared<'_>) -> Self {
+        let (readers, ahead, order) = match shared.plan.schedule {
+            Schedule::Roles { readers, hybrids, window, order, .. } => {
+                let ahead = match window {
+                    ReadAhead::Files(n) => Some(Permits::new(n)),
+                    ReadAhead::All => None,
+                };
+                (readers + hybrids, ahead, order)
+            }
+            _ => (0, None, HybridOrder::ReadFirst),
+        };
+        let state = State { loaded: VecDeque::new(), readers, napping: 0 };
+        Self {
+            state: Mutex::new(state),
+            loaded: Condvar::new(),
+            changed: Condvar::new(),
+            events: AtomicU64::new(0),
+            ahead,
+            order,
+            gauges: shared.gauges.clone(),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State<'p, S>> {
+        self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    fn push(&self, loaded: Loaded<'p, S>) {
+        let mut state = self.lock();
+        state.loaded.push_back(loaded);
+        self.gauges.set_ready_of_all(state.loaded.len());
+        self.loaded.notify_one();
+        self.happened(&state);
+    }
+
+    /// Ends all naps.
+    fn happened(&self, state: &State<'p, S>) {
+        self.events.fetch_add(1, Ordering::Relaxed);
+        if state.napping > 0 {
+            self.changed.notify_all();
+        }
+    }
+
+    /// What happened so far: read before looking for work, given to [`Queues::nap`] after.
+    fn events(&self) -> u64 {
+        self.events.load(Ordering::Relaxed)
+    }
+
+    /// Sleeps until something happens that `seen` does not count. False: nothing did for a while.
+    fn nap(&self, seen: u64) -> bool {
+        let mut state = self.lock();
+        if self.events() == seen {
+            state.napping += 1;
+            let slept = self.changed.wait_timeout(state, NAP);
+            state = slept.unwrap_or_else(|poisoned| poisoned.into_inner()).0;
+            state.napping -= 1;
+        }
+        self.events() != seen
+    }
+
+    fn try_pop(&self) -> Option<Loaded<'p, S>> {
+        self.take(&mut self.lock())
+    }
+
+    fn take(&self, state: &mut State<'p, S>) -> Option<Loaded<'p, S>> {
+        let loaded = state.loaded.pop_front()?;
+        self.gauges.set_ready_of_all(state.loaded.len());
+        Some(loaded)
+    }
+
+    /// The next loaded file, waiting for it. `None`: there will be none, or the run is stopping.
+    fn pop(&self, shared: &Shared<'_>) -> Option<Loaded<'p, S>> {
+        let mut state = self.lock();
+        loop {
+            if shared.stopping() {
+                return None;
+            }
+            if let Some(loaded) = self.take(&mut state) {
+                return Some(loaded);
+            }
+            if state.readers == 0 {
+                return None;
+            }
+            let slept = self.loaded.wait_timeout(state, NAP);
+            state = slept.unwrap_or_else(|poisoned| poisoned.into_inner()).0;
+        }
+    }
+
+    fn reader_ends(&self) {
+        let mut state = self.lock();
+        state.readers -= 1;
+        self.loaded.notify_all();
+        self.happened(&state);
+    }
+
+    fn give_ahead(&self) {
+        if let Some(ahead) = &self.ahead {
+            drop(ahead.adopt());
+        }
+        self.happened(&self.lock());
+    }
+}
+
+pub(super) fn run<'e, W: Work>(
+    worker: &mut Worker<'e, W>,
+    role: Role,
+    fetch: Option<Box<dyn Fetch<'e, W::State> + 'e>>,
+    queues: &Queues<'e, W::State>,
+) {
+    worker.meter.skip();
+    if let Some(fetch) = fetch {
+        let mut reading = Reading {
+            fetch,
+            reaped: Reaped::new(),
+            pending: None,
+            claim: Claim::default(),
+            ended: false,
+            may_wait: role != Role::Hybrid,
+            held_naps: 0,
+            window: worker.shared.at_once as usize,
+        };
+        match role {
+            Role::Hybrid => hybrid(worker, &mut reading, queues),
+            _ => reader(worker, &mut reading, queues),
+        }
+        worker.in_flight(0);
+    }
+    if role != Role::Computer {
+        queues.reader_ends();
+    }
+    if role != Role::Reader {
+        while let Some(loaded) = queues.pop(worker.shared) {
+            worker.meter.lap(CallKind::HandOver, loaded.item.index);
+            compute(worker, queues, loaded);
+        }
+    }
+}
+
+/// The reading half of a thread.
+struct Reading<'e, S> {
+    fetch: Box<dyn Fetch<'e, S> + 'e>,
+    reaped: Reaped<'e, S>,
+    /// A file that has its place in the window and waits for memory.
+    pending: Option<Item<'e, S>>,
+    claim: Claim,
+    ended: bool,
+    may_wait: bool,
+    held_naps: u32,
+    window: usize,
+}
+
+impl<'e, S: Send> Reading<'e, S> {
+    /// Starts one file if the window and memory have room. False: not now, or the list has ended.
+    fn start<W: Work<State = S>>(
+        &mut self,
+        worker: &mut Worker<'e, W>,
+        queues: &Queues<'e, S>,
+    ) -> bool {
+        let shared = worker.shared;
+        if self.ended || shared.stopping() || self.fetch.in_flight() >= self.window {
+            return false;
+        }
+        if self.pending.is_none() && !self.take_next(shared, queues) {
+            return false;
+        }
+        let lease = match shared.first_bytes {
+            0 => None,
+            bytes => match self.fetch.arena(shared).try_lease(bytes) {
+                Ok(Some(lease)) => Some(lease),
+                Ok(None) if shared.unbounded() => {
+                    let files = self.pending.as_ref().map_or(0, |item| item.index);
+                    shared.fail(Error::Refused(full_of_window(shared, files)));
+                    return false;
+                }
+                // Memory is held by files that are ready or large; they go first.
+                _ => return false,
+            },
+        };
+        let Some(item) = self.pending.take() else { return false };
+        worker.meter.skip();
+        let limit = shared.open_limit.as_ref().map(|limit| {
+            let permit = limit.take();
+            worker.meter.lap(CallKind::HandOver, item.index);
+            permit
+        });
+        // What needs more memory is parked, because the open limit is held here.
+        let idle = self.idle();
+        let mut cx = Cx { shared, meter: &mut worker.meter, may_wait: false, idle };
+        let started = self.fetch.start(&mut cx, item, lease);
+        drop(limit);
+        match started {
+            Started::Ready(loaded) => queues.push(loaded),
+            Started::Pending => {}
+            Started::Failed(error) => {
+                worker.failed(error);
+                queues.give_ahead();
+            }
+            // Files in flight hold the descriptors; it keeps its place in the window.
+            Started::Later(item) => {
+                self.pending = Some(item);
+                return false;
+            }
+        }
+        worker.in_flight(self.fetch.in_flight());
+        true
+    }
+
+    /// Takes the next path of the list together with a place in the window.
+    fn take_next(&mut self, shared: &'e Shared<'e>, queues: &Queues<'e, S>) -> bool {
+        let place = match &queues.ahead {
+            None => None,
+            Some(ahead) => match ahead.try_take() {
+                None => return false,
+                place => place,
+            },
+        };
+        self.pending = shared.source.next(&mut self.claim, shared.take());
+        self.ended = self.pending.is_none();
+        if let (Some(place), false) = (place, self.ended) {
+            // It travels with the file and is given back when that was computed or failed.
+            place.forget();
+        }
+        !self.ended
+    }
+
+    /// Hands over what has come. True: something came.
+    fn reap<W: Work<State = S>>(
+        &mut self,
+        worker: &mut Worker<'e, W>,
+        queues: &Queues<'e, S>,
+        wait: bool,
+    ) -> bool {
+        let may_wait = wait && self.may_wait;
+        let mut cx = Cx { shared: worker.shared, meter: &mut worker.meter, may_wait, idle: false };
+        if let Err(error) = self.fetch.reap(&mut cx, wait, &mut self.reaped) {
+            worker.shared.fail(error);
+        }
+        let came = !self.reaped.is_empty();
+        while let Some(result) = self.reaped.pop_front() {
+            match result {
+                Ok(loaded) => queues.push(loaded),
+                Err(error) => {
+                    worker.failed(error);
+                    queues.give_ahead();
+                }
+            }
+        }
+        worker.in_flight(self.fetch.in_flight());
+        came
+    }
+
+    /// There is nothing to do until something happens elsewhere: the window is full of files that
+    /// others compute, or memory is short.
+    fn nap<W: Work<State = S>>(
+        &mut self,
+        worker: &mut Worker<'e, W>,
+        queues: &Queues<'e, S>,
+        seen: u64,
+    ) {
+        let budget = &worker.shared.budget;
+        let memory_short = self.pending.is_some() || !self.idle();
+        let holding = self.fetch.holding();
+        budget.begin_idle(holding);
+        let happened = queues.nap(seen);
+        let held = !happened && memory_short && budget.is_held();
+        budget.end_idle(holding);
+        self.held_naps = if held { self.held_naps + 1 } else { 0 };
+        if self.held_naps >= HELD_NAPS {
+            worker.shared.fail_held();
+        }
+        worker.meter.lap(CallKind::HandOver, 0);
+    }
+
+    fn idle(&self) -> bool {
+        self.fetch.in_flight() == 0
+    }
+}
+
+/// Reads as far ahead as the window allows and hands over.
+fn reader<'e, W: Work>(
+    worker: &mut Worker<'e, W>,
+    reading: &mut Reading<'e, W::State>,
+    queues: &Queues<'e, W::State>,
+) {
+    while !worker.shared.stopping() {
+        let seen = queues.events();
+        if reading.start(worker, queues) {
+            reading.reap(worker, queues, false);
+        } else if !reading.idle() {
+            reading.reap(worker, queues, true);
+        } else if reading.ended {
+            return;
+        } else {
+            reading.nap(worker, queues, seen);
+        }
+    }
+}
+
+/// Reads and computes in the order of the plan.
+fn hybrid<'e, W: Work>(
+    worker: &mut Worker<'e, W>,
+    reading: &mut Reading<'e, W::State>,
+    queues: &Queues<'e, W::State>,
+) {
+    while !worker.shared.stopping() {
+        let seen = queues.events();
+        let started = match queues.order {
+            HybridOrder::ReadFirst | HybridOrder::Turns => reading.start(worker, queues),
+            HybridOrder::ComputeFirst => false,
+        };
+        let came = reading.reap(worker, queues, false);
+        if started && queues.order == HybridOrder::ReadFirst {
+            continue;
+        }
+        if let Some(loaded) = queues.try_pop() {
+            worker.meter.lap(CallKind::HandOver, loaded.item.index);
+            compute(worker, queues, loaded);
+            continue;
+        }
+        if started || (queues.order == HybridOrder::ComputeFirst && reading.start(worker, queues)) {
+            continue;
+        }
+        if reading.idle() && reading.ended {
+            return;
+        }
+        if !came && !reading.reap(worker, queues, true) {
+            reading.nap(worker, queues, seen);
+        }
+    }
+}
+
+fn compute<'e, W: Work>(
+    worker: &mut Worker<'e, W>,
+    queues: &Queues<'e, W::State>,
+    mut loaded: Loaded<'e, W::State>,
+) {
+    worker.compute(&mut loaded);
+    super::release(&mut worker.meter, loaded);
+    queues.give_ahead();
+}

@@ -1,0 +1,358 @@
+//! The threads of a run: set up, let go at one moment, watched, joined.
+//!
+//! All threads of a plan wait at a start line, so that the run begins when the last of them is
+//! ready. The exception is a window of calls that block: there more threads than permits are started,
+//! and each only when the running ones wait (`control::Ramp`); from the page cache that never happens,
+//! and the run costs as many threads as it has permits. The calling thread does the looking and also
+//! tells progress.
+
+use super::traced::{Sampled, Traced};
+use super::{
+    Error, Executed, Options, Role, Shared, Work, Worker, blocking, looped, roles, traced,
+    window_of,
+};
+use crate::fetch;
+use ioloom_budget::Permits;
+use ioloom_control::Ramp;
+use ioloom_model::{Method, Schedule};
+use ioloom_observe::{Sampler, ThreadReport, Usage, UsageDelta};
+use ioloom_sys::clock::monotonic_ns;
+use ioloom_sys::proc::{self, Who};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::Ordering;
+use std::sync::{Condvar, Mutex};
+use std::thread::{Scope, ScopedJoinHandle, Thread};
+use std::time::Duration;
+
+/// How often progress is told.
+const PROGRESS: Duration = Duration::from_millis(100);
+
+/// What a thread brings home; `None` after a panic.
+type Home<L> = Option<(ThreadReport, L, u64)>;
+
+/// What every thread of a run is made from.
+struct Team<'e, W: Work> {
+    shared: &'e Shared<'e>,
+    roles: &'e [Role],
+    options: &'e Options<'e>,
+    work: &'e W,
+    gate: &'e Gate,
+    queues: &'e roles::Queues<'e, W::State>,
+    ready: &'e looped::Ready<'e, W::State>,
+    main: &'e Thread,
+    traced: Option<&'e Traced>,
+}
+
+impl<W: Work> Clone for Team<'_, W> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<W: Work> Copy for Team<'_, W> {}
+
+/// Runs all threads of a plan to their end.
+pub(super) fn run<W: Work>(
+    shared: &Shared<'_>,
+    roles: &[Role],
+    options: &Options<'_>,
+    work: &W,
+) -> Result<Executed<W::Local>, Error> {
+    let gate = Gate::default();
+    let queues = roles::Queues::new(shared);
+    let ready = looped::Ready::new(roles.len(), shared.gauges.clone());
+    let main = std::thread::current();
+    let traced = options.tracing.map(|wanted| Traced::start(wanted, roles.len())).transpose()?;
+    let team = Team {
+        shared,
+        roles,
+        options,
+        work,
+        gate: &gate,
+        queues: &queues,
+        ready: &ready,
+        main: &main,
+        traced: traced.as_ref(),
+    };
+    let Together { locals, reports, start, ended, usage, sampled } = together(team);
+    let elapsed_ns = ended.saturating_sub(start);
+    let panic = shared.panic.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).take();
+    if let Some(payload) = panic {
+        std::panic::resume_unwind(payload);
+    }
+    let fatal = shared.fatal.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).take();
+    let trace = traced.map(|traced| {
+        let ran = traced::Ran {
+            elapsed_ns,
+            reports: &reports,
+            sampled: &sampled,
+            list_end_ns: shared.source.ended_ns().map(|at| at.saturating_sub(start)),
+            function_waits: options.function_waits,
+            failed: fatal.as_ref(),
+        };
+        Box::new(traced.end(shared, &ran))
+    });
+    if let Some(error) = fatal {
+        if let (Some(slot), Some(trace)) = (options.trace_of_failure, trace) {
+            *slot.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = Some(trace);
+        }
+        return Err(error);
+    }
+    Ok(Executed {
+        locals,
+        elapsed_ns,
+        files: shared.gauges.files(),
+        bytes: shared.gauges.bytes(),
+        reports,
+        usage,
+        in_flight: sampled.into_iter().map(|(at, (now, _))| (at, now.in_flight)).collect(),
+        budget_peak_bytes: shared.budget.peak(),
+        cancelled: shared.cancel.is_cancelled(),
+        trace,
+        function_waits: options.function_waits,
+        plan: shared.plan,
+    })
+}
+
+/// What all threads brought home; times are on the monotonic clock.
+struct Together<L> {
+    locals: Vec<L>,
+    reports: Vec<ThreadReport>,
+    start: u64,
+    ended: u64,
+    usage: UsageDelta,
+    sampled: Sampled,
+}
+
+/// From the start line to the end of the last thread.
+fn together<W: Work>(team: Team<'_, W>) -> Together<W::Local> {
+    let (shared, options) = (team.shared, team.options);
+    let mut all = Together {
+        locals: Vec::new(),
+        reports: Vec::new(),
+        start: 0,
+        ended: 0,
+        usage: UsageDelta::default(),
+        sampled: Vec::new(),
+    };
+    let mut ramp = team.ramp();
+    std::thread::scope(|scope| {
+        let mut handles = Vec::with_capacity(team.roles.len());
+        team.start_more(scope, ramp.running(), &mut handles);
+        team.gate.wait_until_ready(handles.len());
+        let before = Usage::now(options.block_device);
+        all.start = monotonic_ns();
+        let sampled = options.sample || team.traced.is_some();
+        let sampler = sampled.then(|| traced::sample(shared, all.start)).flatten();
+        if let Some(traced) = team.traced {
+            traced.begin(all.start);
+        }
+        let looks = Looks::new(shared);
+        team.gate.open(all.start);
+        team.watch(&mut ramp, looks, |more| team.start_more(scope, more, &mut handles));
+        for handle in handles {
+            let out = handle.join().expect("panics are caught");
+            let Some((report, local, end)) = out else { continue };
+            all.ended = all.ended.max(end);
+            all.reports.push(report);
+            all.locals.push(local);
+        }
+        all.usage = Usage::now(options.block_device).since(&before);
+        all.sampled = sampler.map(Sampler::stop).unwrap_or_default();
+    });
+    all
+}
+
+/// How often the workers have waited for what they read.
+///
+/// The system counts all waits of a process. Those of the watching thread and those for permits are
+/// known. Threads that start wait for the lock of their common memory as well, and the more there are
+/// the more they do; so where reads tell whether they found their bytes in memory, no more waits count
+/// than reads did not, and blocks came from a device.
+struct Looks<'e> {
+    shared: &'e Shared<'e>,
+    before: proc::Usage,
+    /// Waits of the watching thread.
+    own: u64,
+}
+
+/// What a device is asked for at the least, for one name or inode.
+const BLOCK_BYTES: u64 = 4096;
+
+impl<'e> Looks<'e> {
+    fn new(shared: &'e Shared<'e>) -> Self {
+        Self { shared, before: proc::usage(Who::Process).unwrap_or_default(), own: 0 }
+    }
+
+    fn waits_for_reads(&self) -> u64 {
+        let Ok(now) = proc::usage(Who::Process) else { return 0 };
+        let for_permits = self.shared.permits.as_ref().map_or(0, Permits::sleeps);
+        let all = now.voluntary_switches.saturating_sub(self.before.voluntary_switches);
+        let for_reads = all.saturating_sub(self.own + for_permits);
+        if self.shared.plan.method != Method::Nowait {
+            return for_reads;
+        }
+        let blocks = now.read_bytes.saturating_sub(self.before.read_bytes) / BLOCK_BYTES;
+        let asked = self.shared.gauges.misses() + self.shared.unanswered.load(Ordering::Relaxed);
+        for_reads.min(asked + blocks)
+    }
+}
+
+impl<'e, W: Work> Team<'e, W> {
+    /// Threads to begin with, and how many there may be.
+    fn ramp(self) -> Ramp {
+        let all = self.roles.len() as u32;
+        match (self.shared.plan.schedule, &self.shared.permits) {
+            (Schedule::Window { permits, .. }, Some(_)) => {
+                let files_per_wait = match self.shared.plan.method {
+                    // A worker waits for the oldest of its window, and then for nothing for long.
+                    Method::Nowait => 256,
+                    // A thread that waits less leaves its processor idle for less than a thread costs.
+                    _ => 8,
+                };
+                Ramp::new(permits.unwrap_or(1), all, files_per_wait)
+            }
+            _ => Ramp::new(all, all, 1),
+        }
+    }
+
+    /// Starts the next `more` threads.
+    fn start_more<'scope>(
+        self,
+        scope: &'scope Scope<'scope, 'e>,
+        more: u32,
+        handles: &mut Vec<ScopedJoinHandle<'scope, Home<W::Local>>>,
+    ) {
+        let next = handles.len();
+        for (number, role) in self.roles.iter().copied().enumerate().skip(next).take(more as usize)
+        {
+            let name = format!("ioloom-{}-{number}", role.word());
+            let shared = self.shared;
+            shared.live.fetch_add(1, Ordering::AcqRel);
+            self.ready.joins();
+            let builder = std::thread::Builder::new().name(name.clone());
+            let spawned = builder.spawn_scoped(scope, move || {
+                // Panics of what the user gave beside the function: accumulators, path iterators.
+                let out = catch_unwind(AssertUnwindSafe(|| self.thread(number, role, name)));
+                let out = out.map_err(|payload| shared.panicked(payload)).ok();
+                if shared.live.fetch_sub(1, Ordering::AcqRel) == 1 {
+                    self.main.unpark();
+                }
+                out
+            });
+            match spawned {
+                Ok(handle) => handles.push(handle),
+                Err(source) => {
+                    shared.live.fetch_sub(1, Ordering::AcqRel);
+                    shared.fail(Error::System { operation: "start a thread", source });
+                    return;
+                }
+            }
+        }
+    }
+
+    /// One thread of a run, from its set-up to its account.
+    fn thread(self, number: usize, role: Role, name: String) -> (ThreadReport, W::Local, u64) {
+        let shared = self.shared;
+        let mut window = window_of(&shared.plan, number, shared.at_once);
+        if let (Method::Nowait, Schedule::Window { .. }, Some(files)) =
+            (shared.plan.method, shared.plan.schedule, shared.source.len())
+        {
+            // Of a short list no worker begins more than its part, or later ones would have nothing.
+            let part = u32::try_from(files.div_ceil(self.roles.len())).unwrap_or(u32::MAX);
+            window = window.min(part.max(1));
+        }
+        let fetch = match role {
+            Role::Computer => None,
+            _ => match fetch::make::<W::State>(shared, window) {
+                Ok(fetch) => Some(fetch),
+                Err(error) => {
+                    shared.fail(error);
+                    None
+                }
+            },
+        };
+        let recorder = self.traced.map(|traced| (traced.register(&name, role.word()), traced));
+        let start_ns = self.gate.arrive();
+        let mut worker = Worker::new(shared, number, self.work, start_ns, self.options.detail);
+        if let Some((recorder, traced)) = recorder {
+            worker.trace(recorder, traced);
+        }
+        match (shared.plan.schedule, fetch) {
+            (Schedule::Roles { .. }, fetch) => roles::run(&mut worker, role, fetch, self.queues),
+            (_, None) => {}
+            (Schedule::Window { .. }, Some(fetch)) if !shared.plan.method.blocks() => {
+                looped::run(&mut worker, fetch, window, self.ready);
+            }
+            (_, Some(fetch)) => blocking::run(&mut worker, fetch),
+        }
+        worker.end(name, role, self.traced)
+    }
+
+    /// Starts threads as they are needed and tells progress, until the last thread has ended.
+    fn watch(self, ramp: &mut Ramp, mut looks: Looks<'_>, mut start_more: impl FnMut(u32)) {
+        let shared = self.shared;
+        let mut progress = self.options.progress;
+        let mut told_ns = monotonic_ns();
+        while shared.live.load(Ordering::Acquire) > 0 {
+            let look = Duration::from_nanos(ramp.pause_ns());
+            std::thread::park_timeout(if ramp.is_full() { PROGRESS } else { look.min(PROGRESS) });
+            looks.own += 1;
+            if !ramp.is_full() && !shared.stopping() {
+                start_more(ramp.decide(shared.gauges.files(), looks.waits_for_reads()));
+            }
+            if shared.cancel.is_cancelled() {
+                shared.budget.close();
+            }
+            let now_ns = monotonic_ns();
+            if let Some(tell) = progress
+                && (now_ns - told_ns >= PROGRESS.as_nanos() as u64
+                    || shared.live.load(Ordering::Acquire) == 0)
+            {
+                told_ns = now_ns;
+                let total = shared.source.len().map(|n| n as u64);
+                let tell = || tell(shared.gauges.files(), shared.gauges.bytes(), total);
+                if let Err(payload) = catch_unwind(AssertUnwindSafe(tell)) {
+                    // It ends the run as a panic of the function does, and is not asked again.
+                    shared.panicked(payload);
+                    progress = None;
+                }
+            }
+        }
+    }
+}
+
+/// The start line: threads set themselves up, then all begin at one moment.
+#[derive(Default)]
+struct Gate {
+    state: Mutex<(usize, Option<u64>)>,
+    changed: Condvar,
+}
+
+impl Gate {
+    /// A thread is set up; returns the moment of the start.
+    fn arrive(&self) -> u64 {
+        let mut state = self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        state.0 += 1;
+        self.changed.notify_all();
+        loop {
+            if let Some(start_ns) = state.1 {
+                return start_ns;
+            }
+            state = self.changed.wait(state).unwrap_or_else(|poisoned| poisoned.into_inner());
+        }
+    }
+
+    fn wait_until_ready(&self, threads: usize) {
+        let mut state = self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        while state.0 < threads {
+            state = self.changed.wait(state).unwrap_or_else(|poisoned| poisoned.into_inner());
+        }
+    }
+
+    fn open(&self, start_ns: u64) {
+        let mut state = self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        state.1 = Some(start_ns);
+        self.changed.notify_all();
+    }
+}

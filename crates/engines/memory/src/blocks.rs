@@ -1,0 +1,175 @@
+//! Short blocks of timed work on a thread that is held to one processor.
+
+use ioloom_model::distribution::stream;
+use ioloom_stats::{median, quantile};
+use ioloom_sys::affinity::Held;
+use ioloom_sys::clock::monotonic_ns;
+use ioloom_sys_lab::memory::{Pages, Region, dependent_adds};
+use rand::RngExt;
+
+use crate::MemoryError;
+
+/// Length of a block: below a scheduler tick, long against a reading of the clock.
+const BLOCK_NS: f64 = 500_000.0;
+/// The same in quick mode.
+const BLOCK_QUICK_NS: f64 = 300_000.0;
+/// Additions of one calibration of the clock rate.
+const CALIBRATION_ADDS: u64 = 100_000;
+
+/// What all parts measure with.
+#[derive(Debug)]
+pub(crate) struct Bench {
+    held: Option<Held>,
+    /// Blocks that began or ended on another processor.
+    moved: u64,
+    /// All blocks.
+    blocks: u64,
+    block_ns: f64,
+    seed: u64,
+    draws: u64,
+    /// Length of a cycle at each calibration.
+    cycles_ns: Vec<f64>,
+}
+
+/// What is left of a bench when its thread is let go.
+#[derive(Debug)]
+pub(crate) struct Released {
+    pub(crate) moved: u64,
+    pub(crate) blocks: u64,
+    pub(crate) cycles_ns: Vec<f64>,
+}
+
+impl Released {
+    /// Length of a cycle: the least seen.
+    pub(crate) fn cycle_ns(&self) -> Option<f64> {
+        self.cycles_ns.iter().copied().reduce(f64::min)
+    }
+}
+
+impl Bench {
+    pub(crate) fn new(held: Option<Held>, quick: bool, seed: u64) -> Self {
+        let block_ns = if quick { BLOCK_QUICK_NS } else { BLOCK_NS };
+        Self { held, moved: 0, blocks: 0, block_ns, seed, draws: 0, cycles_ns: Vec::new() }
+    }
+
+    pub(crate) fn release(self) -> Released {
+        let Self { moved, blocks, cycles_ns, .. } = self;
+        Released { moved, blocks, cycles_ns }
+    }
+
+    /// A seed that no other order of this measurement has.
+    pub(crate) fn next_seed(&mut self) -> u64 {
+        self.draws += 1;
+        self.seed.wrapping_add(self.draws.wrapping_mul(0x9E37_79B9_7F4A_7C15))
+    }
+
+    /// Indices `0..n` in random order.
+    pub(crate) fn shuffled(&mut self, n: usize) -> Vec<usize> {
+        let seed = self.next_seed();
+        let mut random = stream(seed, n as u64);
+        let mut order: Vec<usize> = (0..n).collect();
+        for i in (1..n).rev() {
+            order.swap(i, random.random_range(0..=i));
+        }
+        order
+    }
+
+    /// Measures the length of a cycle; nothing where that cannot be.
+    pub(crate) fn calibrate(&mut self) {
+        let least = (0..9)
+            .filter_map(|_| {
+                let start = monotonic_ns();
+                let done = dependent_adds(CALIBRATION_ADDS);
+                let ns = (monotonic_ns() - start) as f64;
+                (done > 0).then(|| ns / done as f64)
+            })
+            .reduce(f64::min);
+        self.cycles_ns.extend(least);
+    }
+
+    /// Nanoseconds per step of `count` blocks. `work` is told how many steps to take at least, and
+    /// says how many it took.
+    pub(crate) fn time(&mut self, count: usize, mut work: impl FnMut(usize) -> usize) -> Vec<f64> {
+        let mut steps = 256;
+        // The length of a block is found by doubling, so that a slow step does not cost a second.
+        let mut per_step = loop {
+            let start = monotonic_ns();
+            let took = work(steps).max(1);
+            let ns = (monotonic_ns() - start).max(1) as f64;
+            if ns > self.block_ns / 8.0 {
+                break ns / took as f64;
+            }
+            steps = took * 4;
+        };
+        let mut times = Vec::with_capacity(count);
+        for _ in 0..count {
+            let steps = (self.block_ns / per_step).max(1.0) as usize;
+            let holds = |held: &Option<Held>| held.as_ref().is_none_or(Held::holds);
+            let began = holds(&self.held);
+            let start = monotonic_ns();
+            let took = work(steps).max(1);
+            let ns = (monotonic_ns() - start) as f64;
+            self.blocks += 1;
+            if !began || !holds(&self.held) {
+                self.moved += 1;
+            }
+            times.push(ns / took as f64);
+            per_step = per_step.min(ns / took as f64).max(0.01);
+        }
+        times
+    }
+
+    /// The least of `count` blocks.
+    pub(crate) fn least(&mut self, count: usize, work: impl FnMut(usize) -> usize) -> f64 {
+        least(&self.time(count, work))
+    }
+}
+
+/// The least of some times; infinite without one.
+pub(crate) fn least(times: &[f64]) -> f64 {
+    times.iter().copied().fold(f64::INFINITY, f64::min)
+}
+
+/// Least, tenth percentile and median of some times.
+pub(crate) fn three(times: &[f64]) -> (f64, f64, f64) {
+    (least(times), quantile(times, 0.1), median(times))
+}
+
+/// Memory, touched.
+pub(crate) fn region(bytes: usize, pages: Pages) -> Result<Region, MemoryError> {
+    let mut region =
+        Region::new(bytes, pages).map_err(|reason| MemoryError::Region { bytes, reason })?;
+    region.touch(4096);
+    Ok(region)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_shuffle_is_a_permutation_and_seeds_go_on() {
+        let mut bench = Bench::new(None, true, 7);
+        let mut order = bench.shuffled(50);
+        assert_ne!(order, bench.shuffled(50));
+        order.sort_unstable();
+        assert_eq!(order, (0..50).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn blocks_are_counted_and_steps_are_those_taken() {
+        let mut bench = Bench::new(None, true, 7);
+        let mut all = 0;
+        let times = bench.time(4, |steps| {
+            all += steps + 1;
+            std::hint::black_box((0..steps as u64).sum::<u64>());
+            for i in 0..steps {
+                std::hint::black_box(i);
+            }
+            steps + 1
+        });
+        assert_eq!((times.len(), bench.blocks, bench.moved), (4, 4, 0));
+        assert!(all > 4 && times.iter().all(|ns| *ns > 0.0));
+        assert_eq!(three(&[3.0, 1.0, 2.0, 1.0, 5.0]), (1.0, 1.0, 2.0));
+    }
+}

@@ -1,0 +1,253 @@
+//! What happens side by side: loads of one thread, streams of several, a line between two.
+
+use crate::blocks::{Bench, least, region};
+use crate::cycle::sattolo;
+use crate::threads::spawn;
+use crate::{MemoryError, Options};
+use ioloom_model::memory::{CpuPair, MemoryResult};
+use ioloom_sys::affinity::Held;
+use ioloom_sys::clock::monotonic_ns;
+use ioloom_sys_lab::memory::{Chain, Layout, Pages, WAYS, spin_pair};
+use std::hint::black_box;
+use std::sync::Barrier;
+use std::sync::atomic::AtomicU64;
+
+/// Working sets of the bandwidth streams, bytes.
+const STREAM_BYTES: [usize; 4] = [16 << 10, 256 << 10, 4 << 20, 64 << 20];
+/// How long one stream runs.
+const STREAM_NS: f64 = 8e6;
+/// Turns of one round of the game between two processors.
+const TURNS: u64 = 2000;
+/// Looks without an answer after which the other side is taken for gone: some seconds.
+const LOOKS_MAX: u64 = 200_000_000;
+/// Most pairs that are tried; with more processors only some are.
+const PAIRS_MAX: usize = 120;
+/// Waiting for a processor of this share of the time makes a game between two meaningless.
+pub(crate) const BUSY_MAX: f64 = 0.10;
+
+/// Chains side by side in the largest set: time per load over their number.
+pub(crate) fn side_by_side(
+    bench: &mut Bench,
+    options: &Options,
+    result: &mut MemoryResult,
+    go_on: &dyn Fn() -> Result<(), MemoryError>,
+) -> Result<(), MemoryError> {
+    let line = options.advertised.line();
+    let bytes = options.bytes_max.min(64 << 20);
+    let next = sattolo((bytes / line).max(32) as u32, bench.next_seed());
+    let memory = region(bytes + 4096, Pages::Huge)?;
+    let mut chain = Chain::link(memory, Layout::packed(line), &next);
+    let mut curve = Vec::new();
+    for ways in WAYS {
+        go_on()?;
+        let visit = |steps: usize| chain.walk_side_by_side(steps, ways).expect("a number of WAYS");
+        curve.push((ways as f64, bench.least(9, visit)));
+    }
+    if let (Some(one), Some(many)) = (curve.first(), curve.last()) {
+        result.extra.insert("loads_in_flight".to_owned(), one.1 / many.1);
+    }
+    result.curves.insert("mlp".to_owned(), curve);
+    Ok(())
+}
+
+/// What a stream does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stream {
+    Read,
+    Write,
+    Copy,
+}
+
+impl Stream {
+    const ALL: [Self; 3] = [Self::Read, Self::Write, Self::Copy];
+
+    const fn word(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::Write => "write",
+            Self::Copy => "copy",
+        }
+    }
+
+    /// Once through the memory; bytes counted: read or written, of a copy each byte once.
+    fn once(self, from: &[u64], to: &mut [u64]) -> usize {
+        match self {
+            Self::Read => {
+                let sum = black_box(from).iter().fold(0u64, |sum, word| sum ^ word);
+                black_box(sum);
+            }
+            Self::Write => black_box(&mut *to).fill(1),
+            Self::Copy => black_box(&mut *to).copy_from_slice(black_box(from)),
+        }
+        from.len() * 8
+    }
+}
+
+/// Bytes per second of streams on 1 to all allowed processors, each with memory of its own. The
+/// size named is that of all memory that a thread touches; a copy uses half of it for each side.
+pub(crate) fn bandwidth(
+    options: &Options,
+    allowed: &[u32],
+    result: &mut MemoryResult,
+    go_on: &dyn Fn() -> Result<(), MemoryError>,
+) -> Result<(), MemoryError> {
+    let rounds = if options.quick { 3 } else { 6 };
+    let mut threads: Vec<usize> = [1, allowed.len() / 2, allowed.len()].to_vec();
+    threads.retain(|n| *n > 0);
+    threads.dedup();
+    for n in threads {
+        for stream in Stream::ALL {
+            let name = format!("bandwidth.{}.{n}", stream.word());
+            for bytes in STREAM_BYTES {
+                go_on()?;
+                if bytes * n > options.bytes_max.max(64 << 20) * 4 {
+                    continue;
+                }
+                let rate = together(stream, bytes, &allowed[..n], rounds)?;
+                result.add_point(&name, bytes as f64, rate);
+            }
+        }
+    }
+    let largest = |name: &str| result.curves.get(name).and_then(|c| c.last()).map(|p| p.1);
+    if let Some(rate) = largest("bandwidth.copy.1") {
+        result.extra.insert("copy_bytes_per_s".to_owned(), rate);
+    }
+    Ok(())
+}
+
+/// The best of some rounds: bytes of all threads over the time of the slowest.
+fn together(stream: Stream, bytes: usize, cpus: &[u32], rounds: usize) -> Result<f64, MemoryError> {
+    let words = if stream == Stream::Copy { bytes / 16 } else { bytes / 8 };
+    let mut memories = Vec::new();
+    for _ in cpus {
+        let from = region(words * 8, Pages::Huge)?;
+        let to = region(if stream == Stream::Read { 8 } else { words * 8 }, Pages::Huge)?;
+        memories.push((from, to));
+    }
+    let barrier = Barrier::new(cpus.len());
+    let each: Vec<Vec<(u64, u64, usize)>> = std::thread::scope(|scope| {
+        let handles: Vec<_> = memories
+            .iter_mut()
+            .zip(cpus)
+            .map(|((from, to), cpu)| {
+                let barrier = &barrier;
+                let role = format!("stream-cpu{cpu}");
+                spawn(scope, role, move || {
+                    let _held = Held::to(*cpu);
+                    let from = &from.words()[..words];
+                    let to_words = to.words().len().min(words);
+                    let to = &mut to.words_mut()[..to_words];
+                    let start = monotonic_ns();
+                    let once = stream.once(from, to);
+                    let ns = (monotonic_ns() - start).max(1) as f64;
+                    // The first turn is slow at every size; a few more set the count.
+                    let turns = ((STREAM_NS / ns) as usize).clamp(1, 1 << 20) * 2;
+                    let mut all = Vec::new();
+                    for _ in 0..rounds {
+                        barrier.wait();
+                        let start = monotonic_ns();
+                        for _ in 0..turns {
+                            stream.once(from, to);
+                        }
+                        all.push((start, monotonic_ns(), once * turns));
+                    }
+                    all
+                })
+            })
+            .collect();
+        handles.into_iter().map(|h| h.join().unwrap_or_default()).collect()
+    });
+    let rate = |round: usize| {
+        let of: Vec<_> = each.iter().filter_map(|all| all.get(round)).collect();
+        let bytes: usize = of.iter().map(|(_, _, bytes)| bytes).sum();
+        let first = of.iter().map(|(start, _, _)| *start).min().unwrap_or(0);
+        let last = of.iter().map(|(_, end, _)| *end).max().unwrap_or(0);
+        bytes as f64 / ((last - first).max(1) as f64 / 1e9)
+    };
+    Ok((0..rounds).map(rate).fold(0.0, f64::max))
+}
+
+/// A line thrown between each two processors, or the reason why that says nothing here.
+pub(crate) fn pairs(options: &Options, allowed: &[u32], result: &mut MemoryResult) {
+    if allowed.len() < 2 {
+        result.pairs_skipped = Some("one processor is allowed: no pair".to_owned());
+        return;
+    }
+    let rounds = if options.quick { 10 } else { 30 };
+    let watch = crate::honesty::CpuWait::start();
+    let mut all = Vec::new();
+    for (i, a) in allowed.iter().enumerate() {
+        for b in &allowed[i + 1..] {
+            if all.len() < PAIRS_MAX {
+                all.extend(one_way_ns(*a, *b, rounds).map(|ns| CpuPair {
+                    a: *a,
+                    b: *b,
+                    one_way_ns: ns,
+                }));
+            }
+        }
+    }
+    // Two threads that wait for each other measure the other programs when those hold a processor.
+    match watch.share() {
+        Some(share) if share > BUSY_MAX => {
+            result.pairs_skipped = Some(format!(
+                "threads waited for a processor in {:.0} % of the time: both must be free",
+                share * 100.0
+            ));
+        }
+        _ => result.pairs = all,
+    }
+}
+
+fn one_way_ns(a: u32, b: u32, rounds: usize) -> Option<f64> {
+    let ball = AtomicU64::new(u64::MAX);
+    let barrier = Barrier::new(2);
+    let side = |cpu: u32, mine: u64| {
+        let held = Held::to(cpu);
+        let mut times = Vec::new();
+        for _ in 0..rounds {
+            barrier.wait();
+            if mine == 0 {
+                ball.store(0, std::sync::atomic::Ordering::Release);
+            }
+            barrier.wait();
+            let start = monotonic_ns();
+            if held.is_err() || !spin_pair(&ball, mine, TURNS, LOOKS_MAX) {
+                times.push(f64::INFINITY);
+                continue;
+            }
+            times.push((monotonic_ns() - start) as f64 / (2 * TURNS) as f64);
+        }
+        least(&times)
+    };
+    let (one, two) = std::thread::scope(|scope| {
+        let other = spawn(scope, format!("pong-cpu{b}"), || side(b, 1));
+        let one = spawn(scope, format!("ping-cpu{a}"), || side(a, 0));
+        (one.join().unwrap_or(f64::INFINITY), other.join().unwrap_or(f64::INFINITY))
+    });
+    Some(one.max(two)).filter(|ns| ns.is_finite())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stream_counts_bytes_once() {
+        let from = vec![3u64; 100];
+        let mut to = vec![0u64; 100];
+        assert_eq!(Stream::Copy.once(&from, &mut to), 800);
+        assert_eq!(to, from);
+        assert_eq!(Stream::Write.once(&from, &mut to), 800);
+        assert_eq!(to, [1; 100]);
+        assert_eq!(Stream::Read.once(&from, &mut []), 800);
+    }
+
+    #[test]
+    fn streams_of_all_processors_come_back() {
+        let allowed = ioloom_sys::affinity::allowed().unwrap();
+        for stream in Stream::ALL {
+            assert!(together(stream, 16 << 10, &allowed[..1], 1).unwrap() > 0.0);
+        }
+    }
+}

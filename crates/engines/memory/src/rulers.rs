@@ -1,0 +1,243 @@
+//! Other ways to measure the same memory, so that it is seen how much the ruler decides.
+//!
+//! A published test stores one byte in each line in order and calls the time per store the time of
+//! an access. Stores do not wait for each other and a prefetcher sees them coming, so that is a
+//! rate, not a latency. Beside the dependent chain stand here that store, the same with loads, and
+//! loads in random order that do not wait for each other; rows against columns of one matrix; and a
+//! chain that stores, so that every line that is pushed out is dirty.
+
+use crate::blocks::{Bench, least, region};
+use crate::ladder::{Walk, sizes};
+use crate::{MemoryError, Options};
+use ioloom_model::memory::MemoryResult;
+use ioloom_sys_lab::memory::{Pages, Region, Step};
+use std::hint::black_box;
+
+#[allow(unreachable_pub, reason = "the same file is public in its own crate")]
+#[path = "../../plainloop/src/store_lines.rs"]
+mod optimised;
+
+/// Side of the square matrix of 8-byte numbers: 32 MiB, beyond most caches.
+const SIDE: usize = 2048;
+/// The sizes of the published table, KiB.
+const PUBLISHED_KIB: [usize; 14] =
+    [4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384, 32768];
+
+pub(crate) fn run(
+    bench: &mut Bench,
+    options: &Options,
+    result: &mut MemoryResult,
+    go_on: &dyn Fn() -> Result<(), MemoryError>,
+) -> Result<(), MemoryError> {
+    let line = options.advertised.line();
+    let blocks = if options.quick { 5 } else { 9 };
+    let bytes_max = options.bytes_max.min(64 << 20);
+    let mut memory = region(bytes_max.max(SIDE * SIDE * 8), Pages::Huge)?;
+    for size in sizes(bytes_max, 2, line) {
+        go_on()?;
+        let at = size as f64;
+        let words = &mut memory.words_mut()[..size / 8];
+        let mut point = |name: &str, ns: f64| result.add_point(name, at, ns);
+        let rounds = |steps: usize| (steps * line).div_ceil(size).max(1);
+        point("ruler.store", bench.least(blocks, |s| stores(words, line / 8, rounds(s))));
+        point("ruler.load", bench.least(blocks, |s| loads(words, line / 8, rounds(s))));
+        point("ruler.random", bench.least(blocks, |s| random_loads(words, line / 8, s)));
+    }
+    published_loop(bench, &mut memory, line, blocks, result, go_on)?;
+    let matrix = &memory.words()[..SIDE * SIDE];
+    let rows = bench.least(5, |_| rows(matrix));
+    let columns = bench.least(5, |_| columns(matrix));
+    result.extra.insert("row_order_ns".to_owned(), rows);
+    result.extra.insert("column_order_ns".to_owned(), columns);
+    drop(memory);
+    store_chain(bench, options, result, go_on)
+}
+
+/// One store in each line in order, as optimised code.
+fn stores(words: &mut [u64], stride: usize, rounds: usize) -> usize {
+    let mut count = 0;
+    for _ in 0..rounds {
+        let words = black_box(&mut *words);
+        for word in words.iter_mut().step_by(stride) {
+            *word = 0;
+        }
+        count += words.len().div_ceil(stride);
+    }
+    count
+}
+
+/// One load of each line in order; the loads do not wait for each other.
+fn loads(words: &[u64], stride: usize, rounds: usize) -> usize {
+    let mut count = 0;
+    for _ in 0..rounds {
+        let words = black_box(words);
+        let sum = words.iter().step_by(stride).fold(0u64, |sum, word| sum.wrapping_add(*word));
+        black_box(sum);
+        count += words.len().div_ceil(stride);
+    }
+    count
+}
+
+/// Loads of random lines; the next address does not depend on what was loaded.
+fn random_loads(words: &[u64], stride: usize, steps: usize) -> usize {
+    let lines = (words.len() / stride).max(1) as u64;
+    let (mut state, mut sum) = (0x9E37_79B9_7F4A_7C15u64, 0u64);
+    for _ in 0..steps {
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        // The high half times the count, shifted down: a line below `lines` without a division.
+        let at = ((state >> 32) * lines) >> 32;
+        sum = sum.wrapping_add(words[at as usize * stride]);
+    }
+    black_box(sum);
+    steps
+}
+
+/// The published loop as the compiler makes it without and with optimisation.
+fn published_loop(
+    bench: &mut Bench,
+    memory: &mut Region,
+    line: usize,
+    blocks: usize,
+    result: &mut MemoryResult,
+    go_on: &dyn Fn() -> Result<(), MemoryError>,
+) -> Result<(), MemoryError> {
+    let level = |text: &str| text.parse::<f64>().ok();
+    result
+        .extra
+        .extend(level(ioloom_plainloop::OPT_LEVEL).map(|l| ("plain_opt_level".to_owned(), l)));
+    result.extra.extend(level(optimised::OPT_LEVEL).map(|l| ("optimised_opt_level".to_owned(), l)));
+    let mut bytes = vec![0u8; (PUBLISHED_KIB[13] << 10).min(memory.bytes())];
+    for kib in PUBLISHED_KIB {
+        go_on()?;
+        let size = kib << 10;
+        let Some(buffer) = bytes.get_mut(..size) else { break };
+        let rounds = |steps: usize| ((steps * line) / size).max(1) as u64;
+        let plain = bench
+            .least(blocks, |s| ioloom_plainloop::store_lines(buffer, line, rounds(s)) as usize);
+        let fast =
+            bench.least(blocks, |s| optimised::store_lines(buffer, line, rounds(s)) as usize);
+        result.add_point("seed.plain", size as f64, plain);
+        result.add_point("seed.optimised", size as f64, fast);
+    }
+    Ok(())
+}
+
+/// Blocks of the published loop in a set of `bytes`.
+pub(crate) fn published(
+    bench: &mut Bench,
+    bytes: usize,
+    optimise: bool,
+    blocks: usize,
+) -> Vec<f64> {
+    let mut buffer = vec![0u8; bytes];
+    let rounds = |steps: usize| (steps * 64 / bytes).max(1) as u64;
+    let run = if optimise { optimised::store_lines } else { ioloom_plainloop::store_lines };
+    bench.time(blocks, |steps| run(&mut buffer, 64, rounds(steps)) as usize)
+}
+
+/// Blocks of random loads that do not wait for each other.
+pub(crate) fn random(
+    bench: &mut Bench,
+    bytes: usize,
+    line: usize,
+    blocks: usize,
+) -> Result<Vec<f64>, MemoryError> {
+    let memory = region(bytes, Pages::Huge)?;
+    let words = &memory.words()[..bytes / 8];
+    Ok(bench.time(blocks, |steps| random_loads(words, line / 8, steps)))
+}
+
+/// Blocks of a matrix by rows or by columns.
+pub(crate) fn matrix(
+    bench: &mut Bench,
+    by_rows: bool,
+    blocks: usize,
+) -> Result<Vec<f64>, MemoryError> {
+    let memory = region(SIDE * SIDE * 8, Pages::Huge)?;
+    let matrix = &memory.words()[..SIDE * SIDE];
+    Ok(bench.time(blocks, |_| if by_rows { rows(matrix) } else { columns(matrix) }))
+}
+
+/// Sum of a matrix row by row; numbers taken.
+fn rows(matrix: &[u64]) -> usize {
+    sum(matrix, |row, column| row * SIDE + column)
+}
+
+/// The same column by column: the neighbour in time is a whole row away.
+fn columns(matrix: &[u64]) -> usize {
+    sum(matrix, |column, row| row * SIDE + column)
+}
+
+/// Sum of a matrix, of which `at` tells what comes in which turn and step.
+#[inline(always)]
+fn sum(matrix: &[u64], at: impl Fn(usize, usize) -> usize) -> usize {
+    let matrix = black_box(matrix);
+    let mut sum = 0u64;
+    for turn in 0..SIDE {
+        for step in 0..SIDE {
+            sum = sum.wrapping_add(matrix[at(turn, step)]);
+        }
+    }
+    black_box(sum);
+    SIDE * SIDE
+}
+
+/// A chain that stores against one that loads, inside and beyond each level.
+fn store_chain(
+    bench: &mut Bench,
+    options: &Options,
+    result: &mut MemoryResult,
+    go_on: &dyn Fn() -> Result<(), MemoryError>,
+) -> Result<(), MemoryError> {
+    let line = options.advertised.line();
+    let mut walk = Walk::new(options.bytes_max.min(64 << 20), line)?;
+    let mut sizes: Vec<usize> = Vec::new();
+    for (low, high) in result.levels.iter().filter_map(|l| l.bracket_bytes) {
+        sizes.extend([low as usize / 2, high as usize * 2]);
+    }
+    sizes.retain(|size| *size >= 2 * line && *size <= options.bytes_max.min(64 << 20));
+    sizes.sort_unstable();
+    sizes.dedup();
+    let blocks = if options.quick { 5 } else { 9 };
+    for size in sizes {
+        for (name, step) in [("chase.load", Step::Load), ("chase.store", Step::Store)] {
+            go_on()?;
+            let mut times = walk.measure_with(bench, size, blocks, step);
+            times.extend(walk.measure_with(bench, size, blocks, step));
+            result.add_point(name, size as f64, least(&times));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_ruler_counts_what_it_does() {
+        let mut words = vec![1u64; 1000];
+        assert_eq!(stores(&mut words, 8, 3), 3 * 125);
+        assert_eq!(words.iter().filter(|w| **w == 0).count(), 125);
+        assert_eq!(loads(&words, 8, 2), 250);
+        assert_eq!(random_loads(&words, 8, 10_000), 10_000);
+    }
+
+    #[test]
+    fn both_compilations_of_the_published_loop_do_the_same() {
+        for f in [ioloom_plainloop::store_lines, optimised::store_lines] {
+            let mut bytes = vec![7u8; 1000];
+            assert_eq!(f(&mut bytes, 64, 3), 3 * 16);
+            assert_eq!(bytes.iter().filter(|b| **b == 0).count(), 16);
+        }
+        assert_eq!(ioloom_plainloop::OPT_LEVEL, "0");
+        assert_ne!(optimised::OPT_LEVEL, "0");
+    }
+
+    #[test]
+    fn rows_and_columns_meet_the_same_numbers() {
+        let matrix: Vec<u64> = (0..(SIDE * SIDE) as u64).collect();
+        assert_eq!((rows(&matrix), columns(&matrix)), (SIDE * SIDE, SIDE * SIDE));
+    }
+}

@@ -1,0 +1,580 @@
+//! One thread, many connections: wait, read what is ready, answer all of it together, write.
+//!
+//! All requests that are ready in a turn are answered together, so they share one lock and one commit
+//! of the store: the busier the loop, the larger the batch. The four ways to wait share this loop;
+//! by edge, a connection that has not been read to its end goes on in the next turn without waiting.
+//! Where answers wait for the disk and many clients ask meanwhile, [`super::commits`] waits instead.
+
+use super::commits::Commits;
+use super::patience::Patience;
+use super::{Port, connections_max};
+use crate::connection::{Connection, Next};
+use crate::error::ServeError;
+use crate::service::Service;
+use crate::sharing::Job;
+use ioloom_exchange::Settings;
+use ioloom_sys::clock;
+use ioloom_sys_net::wait::{Interest, Ready, Waiter};
+use ioloom_sys_net::{Reserve, Socket, is_of_one_connection, is_out_of_sockets};
+use std::io;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender};
+use std::time::Duration;
+
+/// Bytes that are read at once.
+const BUFFER_BYTES: usize = 64 * 1024;
+/// Connections that are accepted in one turn.
+const ACCEPT_MAX: usize = 256;
+/// How often it is looked for connections that took too long.
+const LOOK: Duration = Duration::from_millis(500);
+/// What is waited for while jobs are away.
+const NOTHING: Interest = Interest { read: false, write: false };
+const WAKER: usize = 0;
+/// Tokens below are the waker and the listeners.
+const CONNECTIONS: usize = 8;
+
+/// Connections that another loop accepted.
+pub(super) struct Inbox(pub(super) Receiver<(Socket, Settings)>);
+
+/// Where connections come from.
+pub(super) enum Incoming {
+    /// Listeners of this loop.
+    Own(Vec<Port>),
+    /// Listeners of this loop, whose connections go round all loops.
+    Handing(Vec<Port>, Vec<Sender<(Socket, Settings)>>),
+    /// Another loop.
+    Inbox(Inbox),
+}
+
+/// Jobs that left the loop, and came back.
+pub(super) struct Parcel {
+    pub(super) slot: usize,
+    pub(super) jobs: Vec<Job>,
+}
+
+/// Who answers the jobs of a loop.
+pub(super) enum Carrier {
+    /// The loop itself.
+    Inline,
+    /// Other threads: takes jobs, or gives them back if too much waits.
+    Away { send: Box<dyn Fn(Parcel) -> Result<(), Parcel>>, back: Receiver<Parcel> },
+}
+
+struct Slot {
+    connection: Connection,
+    /// Its jobs are with other threads, or its answers wait for a commit.
+    is_away: bool,
+    /// The latest turn in which it asked for something.
+    asked: u64,
+    /// To be closed when they are back.
+    is_dead: bool,
+}
+
+pub(super) struct EventLoop<'a> {
+    service: &'a Arc<Service>,
+    number: usize,
+    waiter: Box<dyn Waiter>,
+    patience: Patience,
+    ports: Vec<Port>,
+    hand_to: Vec<Sender<(Socket, Settings)>>,
+    handed: usize,
+    inbox: Option<Inbox>,
+    carrier: Carrier,
+    /// Where answers wait for the disk.
+    commits: Option<Commits>,
+    /// Turns in which something was asked for.
+    turns: u64,
+    reserve: Option<Reserve>,
+    slots: Vec<Option<Slot>>,
+    free: Vec<usize>,
+    open: usize,
+    /// Connections of this turn.
+    turn: Vec<usize>,
+    /// Connections that go on in the next turn.
+    queue: Vec<usize>,
+    /// Listeners that may hold more connections than were taken.
+    more_to_accept: Vec<usize>,
+    /// The same, but there is no descriptor for one: to be looked at again now and then.
+    starved: Vec<usize>,
+    jobs: Vec<Job>,
+    buffer: Vec<u8>,
+    scratch: Vec<u8>,
+    looked_ns: u64,
+    now_ns: u64,
+    /// When what is unfinished is given up, once it was asked to stop.
+    stop_ns: Option<u64>,
+}
+
+impl<'a> EventLoop<'a> {
+    pub(super) fn new(
+        service: &'a Arc<Service>,
+        number: usize,
+        mut waiter: Box<dyn Waiter>,
+        incoming: Incoming,
+        carrier: Carrier,
+    ) -> Result<Self, ServeError> {
+        let (ports, hand_to, inbox) = match incoming {
+            Incoming::Own(ports) => (ports, Vec::new(), None),
+            Incoming::Handing(ports, senders) => (ports, senders, None),
+            Incoming::Inbox(inbox) => (Vec::new(), Vec::new(), Some(inbox)),
+        };
+        let cannot = "wait for connections";
+        waiter
+            .add(&**service.waker(number), WAKER, Interest::READ)
+            .map_err(ServeError::system(cannot))?;
+        for (at, port) in ports.iter().enumerate() {
+            waiter
+                .add(&port.listener, at + 1, Interest::READ)
+                .map_err(ServeError::system(cannot))?;
+        }
+        let now_ns = clock::monotonic_ns();
+        // Several loops would take the processors from each other, and from the clients.
+        let looks =
+            matches!(carrier, Carrier::Inline) && service.loops() == 1 && waiter.asks_at_one_cost();
+        let look_ns = if looks { service.limits.spin.as_nanos() as u64 } else { 0 };
+        let commits = (matches!(carrier, Carrier::Inline) && service.commits_late())
+            .then(|| Commits::start(service, number))
+            .transpose()
+            .map_err(ServeError::system("start a thread"))?;
+        Ok(Self {
+            service,
+            number,
+            waiter,
+            patience: Patience::new(look_ns),
+            ports,
+            hand_to,
+            handed: 0,
+            inbox,
+            carrier,
+            commits,
+            turns: 0,
+            reserve: Reserve::new().ok(),
+            slots: Vec::new(),
+            free: Vec::new(),
+            open: 0,
+            turn: Vec::new(),
+            queue: Vec::new(),
+            more_to_accept: Vec::new(),
+            starved: Vec::new(),
+            jobs: Vec::new(),
+            buffer: vec![0; BUFFER_BYTES],
+            scratch: Vec::new(),
+            looked_ns: now_ns,
+            now_ns,
+            stop_ns: None,
+        })
+    }
+
+    pub(super) fn run(mut self) -> Result<(), ServeError> {
+        let mut ready = Vec::new();
+        loop {
+            let goes_on = !self.queue.is_empty() || !self.more_to_accept.is_empty();
+            let timeout = if goes_on { Duration::ZERO } else { LOOK };
+            self.wait(&mut ready, timeout).map_err(ServeError::system("wait for connections"))?;
+            self.now_ns = clock::monotonic_ns();
+            if self.service.is_stopping() {
+                self.begin_stop();
+            }
+            self.gather(&ready);
+            if !(self.let_go() && self.work()) {
+                // The store failed: nothing that waits may be answered.
+                self.close_all();
+                return Ok(());
+            }
+            self.look();
+            if self.stop_ns.is_some_and(|stop_ns| self.open == 0 || self.now_ns >= stop_ns) {
+                self.close_all();
+                return Ok(());
+            }
+        }
+    }
+
+    /// Waits until something is ready; where the next request comes soon, without sleeping.
+    fn wait(&mut self, ready: &mut Vec<Ready>, timeout: Duration) -> io::Result<()> {
+        if timeout.is_zero() {
+            return self.waiter.wait(ready, Some(timeout));
+        }
+        let start = clock::monotonic_ns();
+        let look_ns = self.patience.look_ns();
+        if look_ns == 0 {
+            self.waiter.wait(ready, Some(timeout))?;
+            self.patience.slept(clock::monotonic_ns() - start);
+            return Ok(());
+        }
+        while clock::monotonic_ns() - start < look_ns {
+            self.waiter.wait(ready, Some(Duration::ZERO))?;
+            if !ready.is_empty() {
+                self.patience.found();
+                return Ok(());
+            }
+        }
+        self.patience.in_vain();
+        self.waiter.wait(ready, Some(timeout))
+    }
+
+    /// Puts what is ready into the turn, and accepts.
+    fn gather(&mut self, ready: &[Ready]) {
+        std::mem::swap(&mut self.turn, &mut self.queue);
+        let mut accept = std::mem::take(&mut self.more_to_accept);
+        for event in ready {
+            if event.token == WAKER {
+                self.service.waker(self.number).calm();
+                self.take_inbox();
+                self.take_back();
+            } else if event.token < CONNECTIONS {
+                if !accept.contains(&(event.token - 1)) {
+                    accept.push(event.token - 1);
+                }
+            } else if let Some(slot) = self.slots[event.token - CONNECTIONS].as_mut() {
+                if slot.is_away && slot.connection.interest == NOTHING && !self.waiter.is_by_edge()
+                {
+                    // It has gone, which would be told again until its answers are back.
+                    let _ = self.waiter.remove(&slot.connection.socket);
+                    continue;
+                }
+                if event.can_read {
+                    slot.connection.set_readable();
+                }
+                if !slot.connection.is_queued {
+                    slot.connection.is_queued = true;
+                    self.turn.push(event.token - CONNECTIONS);
+                }
+            }
+        }
+        for port in accept {
+            self.accept(port);
+        }
+    }
+
+    fn accept(&mut self, at: usize) {
+        for _ in 0..ACCEPT_MAX {
+            let Some(port) = self.ports.get(at) else { return };
+            let settings = port.settings;
+            match port.listener.accept(false) {
+                Ok(socket) if !self.service.admit(connections_max(self.service)) => {
+                    port.turn_away(self.service, &socket);
+                }
+                Ok(socket) => self.place(socket, settings),
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => return,
+                Err(e) if is_of_one_connection(&e) => {}
+                Err(e) if is_out_of_sockets(&e) => {
+                    let listener = &port.listener;
+                    let turned = self.reserve.as_mut().is_some_and(|r| r.turn_away(listener));
+                    // By edge nobody tells of those who wait behind, or again of this one.
+                    match self.waiter.is_by_edge() {
+                        true if turned => break,
+                        true => self.starved.push(at),
+                        false => {}
+                    }
+                    return;
+                }
+                Err(_) if self.waiter.is_by_edge() => break,
+                Err(_) => return,
+            }
+        }
+        self.more_to_accept.push(at);
+    }
+
+    /// Keeps a new connection, or hands it to the loop whose turn it is.
+    fn place(&mut self, socket: Socket, settings: Settings) {
+        self.handed += 1;
+        let to = self.handed % (self.hand_to.len() + 1);
+        if to == 0 {
+            self.keep(socket, settings);
+        } else if self.hand_to[to - 1].send((socket, settings)).is_ok() {
+            self.service.waker(to).wake();
+        } else {
+            self.service.leave();
+        }
+    }
+
+    fn keep(&mut self, socket: Socket, settings: Settings) {
+        let at = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(None);
+            self.slots.len() - 1
+        });
+        let by_edge = self.waiter.is_by_edge();
+        let speech = (self.service.speech(), settings);
+        let connection = Connection::new(socket, speech, by_edge, self.now_ns);
+        let interest = if by_edge { Interest::BOTH } else { connection.interest };
+        if self.waiter.add(&connection.socket, at + CONNECTIONS, interest).is_err() {
+            self.free.push(at);
+            self.service.leave();
+            return;
+        }
+        self.slots[at] = Some(Slot { connection, is_away: false, asked: 0, is_dead: false });
+        self.open += 1;
+    }
+
+    fn take_inbox(&mut self) {
+        while let Some(Ok((socket, settings))) = self.inbox.as_ref().map(|inbox| inbox.0.try_recv())
+        {
+            if self.stop_ns.is_some() {
+                self.service.leave();
+                continue;
+            }
+            self.keep(socket, settings);
+        }
+    }
+
+    /// Takes answered jobs back from other threads and sends the answers.
+    fn take_back(&mut self) {
+        loop {
+            let Carrier::Away { back, .. } = &self.carrier else { return };
+            let Ok(parcel) = back.try_recv() else { return };
+            let Some(slot) = self.slots[parcel.slot].as_mut() else { continue };
+            slot.is_away = false;
+            let gone = slot.is_dead
+                || slot.connection.give(&parcel.jobs, &mut self.scratch, self.now_ns).is_err();
+            if gone {
+                self.close(parcel.slot);
+            } else {
+                self.settle(parcel.slot);
+            }
+        }
+    }
+
+    /// Reads, answers and writes for every connection of the turn; false if the store failed.
+    fn work(&mut self) -> bool {
+        let turn = std::mem::take(&mut self.turn);
+        let mut jobs = std::mem::take(&mut self.jobs);
+        for at in &turn {
+            let Some(slot) = self.slots[*at].as_mut() else { continue };
+            slot.connection.is_queued = false;
+            if slot.is_away {
+                // It sends on before it has its answers; until then nothing of it is waited for.
+                self.settle(*at);
+                continue;
+            }
+            let (service, buffer) = (self.service, &mut self.buffer);
+            if slot.connection.take(*at, service, buffer, &mut jobs, self.now_ns).is_err() {
+                self.close(*at);
+            }
+        }
+        let fine = self.carry(&mut jobs, &turn);
+        jobs.clear();
+        self.jobs = jobs;
+        self.turn = turn;
+        self.turn.clear();
+        fine
+    }
+
+    fn carry(&mut self, jobs: &mut Vec<Job>, turn: &[usize]) -> bool {
+        if let Carrier::Away { .. } = self.carrier {
+            self.send_away(jobs, turn);
+            return true;
+        }
+        if jobs.is_empty() {
+            self.write_all(jobs, turn);
+            return true;
+        }
+        let Ok(seq) = self.service.carry_out(jobs) else { return false };
+        let others = self.note_turn(jobs);
+        if seq != 0 && self.commits.as_mut().is_some_and(|commits| commits.takes(seq, others)) {
+            return self.put_by(jobs, turn, seq);
+        }
+        let began_ns = clock::monotonic_ns();
+        if self.service.wait(seq).is_err() {
+            return false;
+        }
+        if let Some(commits) = self.commits.as_mut().filter(|_| seq != 0) {
+            commits.took(seq, clock::monotonic_ns() - began_ns);
+        }
+        self.service.count(jobs);
+        self.write_all(jobs, turn);
+        true
+    }
+
+    /// Notes who asked in this turn, and tells how many had not asked in the one before.
+    fn note_turn(&mut self, jobs: &[Job]) -> usize {
+        self.turns += 1;
+        let (now, mut others) = (self.turns, 0);
+        for job in jobs {
+            let Some(slot) = self.slots[job.token].as_mut() else { continue };
+            if slot.asked != now {
+                others += usize::from(slot.asked + 1 != now);
+                slot.asked = now;
+            }
+        }
+        others
+    }
+
+    /// Writes the answers of a turn.
+    fn write_all(&mut self, jobs: &[Job], turn: &[usize]) {
+        let mut rest = jobs;
+        for at in turn {
+            let mine = rest.iter().take_while(|job| job.token == *at).count();
+            let (mine, others) = rest.split_at(mine);
+            rest = others;
+            self.write(*at, mine);
+        }
+    }
+
+    /// Puts the answers of a turn by until they are safe; false if that will never be.
+    fn put_by(&mut self, jobs: &mut Vec<Job>, turn: &[usize], seq: u64) -> bool {
+        let Some(mut batch) = self.commits.as_mut().map(Commits::batch) else { return false };
+        let mut rest = jobs.as_slice();
+        for at in turn {
+            let mine = rest.iter().take_while(|job| job.token == *at).count();
+            rest = &rest[mine..];
+            if mine == 0 {
+                self.write(*at, &[]);
+            } else if let Some(slot) = self.slots[*at].as_mut() {
+                slot.is_away = true;
+                batch.slots.push(*at);
+            }
+        }
+        std::mem::swap(&mut batch.jobs, jobs);
+        self.commits.as_mut().is_some_and(|commits| commits.put_by(batch, seq))
+    }
+
+    /// Writes the answers that are safe by now; false if the store failed.
+    fn let_go(&mut self) -> bool {
+        loop {
+            let Some(commits) = self.commits.as_mut() else { return true };
+            let batch = match commits.next() {
+                Ok(None) => return true,
+                Ok(Some(batch)) => batch,
+                Err(_) => return false,
+            };
+            self.service.count(&batch.jobs);
+            for at in &batch.slots {
+                let Some(slot) = self.slots[*at].as_mut() else { continue };
+                slot.is_away = false;
+                if slot.is_dead {
+                    self.close(*at);
+                }
+            }
+            self.write_all(&batch.jobs, &batch.slots);
+            if let Some(commits) = self.commits.as_mut() {
+                commits.keep(batch);
+            }
+        }
+    }
+
+    fn write(&mut self, at: usize, jobs: &[Job]) {
+        let Some(slot) = self.slots[at].as_mut() else { return };
+        let connection = &mut slot.connection;
+        let given = connection.give(jobs, &mut self.scratch, self.now_ns);
+        if given.and_then(|()| connection.flush(self.now_ns)).is_err() {
+            self.close(at);
+        } else {
+            self.settle(at);
+        }
+    }
+
+    fn send_away(&mut self, jobs: &mut Vec<Job>, turn: &[usize]) {
+        let mut jobs = std::mem::take(jobs).into_iter().peekable();
+        for at in turn {
+            let mut mine = Vec::new();
+            while let Some(job) = jobs.next_if(|job| job.token == *at) {
+                mine.push(job);
+            }
+            if mine.is_empty() {
+                self.write(*at, &[]);
+                continue;
+            }
+            let Carrier::Away { send, .. } = &self.carrier else { return };
+            match send(Parcel { slot: *at, jobs: mine }) {
+                Ok(()) => {
+                    if let Some(slot) = self.slots[*at].as_mut() {
+                        slot.is_away = true;
+                    }
+                    self.settle(*at);
+                }
+                Err(mut refused) => {
+                    super::workers::refuse(&mut refused.jobs);
+                    self.write(*at, &refused.jobs);
+                }
+            }
+        }
+    }
+
+    /// Decides what happens to a connection next. While its jobs are away nothing does.
+    fn settle(&mut self, at: usize) {
+        let Some(slot) = self.slots[at].as_mut() else { return };
+        let connection = &mut slot.connection;
+        let mut wanted = NOTHING;
+        if !slot.is_away {
+            match connection.next(self.service, self.now_ns) {
+                Next::Close => return self.close(at),
+                Next::Again => {
+                    if !connection.is_queued {
+                        connection.is_queued = true;
+                        self.queue.push(at);
+                    }
+                }
+                Next::Wait => {}
+            }
+            wanted = connection.wanted(self.service);
+        }
+        if !self.waiter.is_by_edge() && wanted != connection.interest {
+            connection.interest = wanted;
+            if self.waiter.change(&connection.socket, at + CONNECTIONS, wanted).is_err() {
+                self.close(at);
+            }
+        }
+    }
+
+    fn close(&mut self, at: usize) {
+        let Some(slot) = self.slots[at].as_mut() else { return };
+        if slot.is_away {
+            slot.is_dead = true;
+            return;
+        }
+        // The descriptor leaves the set before it is closed.
+        let _ = self.waiter.remove(&slot.connection.socket);
+        self.slots[at] = None;
+        self.free.push(at);
+        self.open -= 1;
+        self.service.leave();
+    }
+
+    /// Cuts connections that took too long, now and then.
+    fn look(&mut self) {
+        if u128::from(self.now_ns - self.looked_ns) < LOOK.as_nanos() {
+            return;
+        }
+        self.looked_ns = self.now_ns;
+        self.more_to_accept.append(&mut self.starved);
+        for at in 0..self.slots.len() {
+            // Who waits for its jobs to be closed was cut before.
+            let overdue = self.slots[at].as_ref().is_some_and(|slot| {
+                !slot.is_dead && slot.connection.is_overdue(self.service, self.now_ns)
+            });
+            if overdue {
+                self.service.counts.cut.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+                self.close(at);
+            }
+        }
+    }
+
+    /// No more connections, and no more requests than have arrived.
+    fn begin_stop(&mut self) {
+        if self.stop_ns.is_some() {
+            return;
+        }
+        self.stop_ns = Some(self.now_ns + self.service.limits.stop.as_nanos() as u64);
+        for port in self.ports.drain(..) {
+            let _ = self.waiter.remove(&port.listener);
+        }
+        self.more_to_accept.clear();
+        for at in 0..self.slots.len() {
+            let Some(slot) = self.slots[at].as_mut() else { continue };
+            slot.connection.finish();
+            if !slot.connection.is_queued {
+                slot.connection.is_queued = true;
+                self.queue.push(at);
+            }
+        }
+    }
+
+    fn close_all(&mut self) {
+        for at in 0..self.slots.len() {
+            if let Some(slot) = self.slots[at].as_mut() {
+                slot.is_away = false;
+            }
+            self.close(at);
+        }
+    }
+}

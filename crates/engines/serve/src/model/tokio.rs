@@ -1,0 +1,294 @@
+//! tokio: a task for each connection, threads that steal tasks from each other.
+//!
+//! The code of a connection reads like that of a thread of its own, and an idle one is cheap: its
+//! buffer lives only while there is something to read. Where an answer may wait for a disk or for
+//! another thread, the worker says so first, and another one takes over its tasks.
+
+use super::{Port, busy_bytes, connections_max, wait_for_stop};
+use crate::error::ServeError;
+use crate::service::Service;
+use crate::speech::{Speech, Stage};
+use ioloom_exchange::{Settings, encode};
+use ioloom_sys_net::{Reserve, is_out_of_sockets};
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio::time::{Instant, timeout, timeout_at};
+
+/// Bytes that are read at once.
+const BUFFER_BYTES: usize = 16 * 1024;
+/// How long the end of a client is waited for after ours.
+const LINGER: Duration = Duration::from_secs(1);
+/// How long somebody to turn away is waited for when descriptors have run out.
+const PAUSE: Duration = Duration::from_millis(10);
+/// A limit that is none.
+const NEVER: Duration = Duration::from_secs(u32::MAX as u64);
+
+/// Serves until it was asked to stop.
+pub(super) fn run(service: &Arc<Service>, ports: Vec<Port>) -> Result<(), ServeError> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(service.loops())
+        .thread_name("tokio")
+        .enable_io()
+        .enable_time()
+        .build()
+        .map_err(ServeError::system("start the threads of tokio"))?;
+    let (tell, told) = watch::channel(false);
+    let service_too = Arc::clone(service);
+    // On a thread of its own: to wait for a descriptor of ours inside of tokio it would have to be
+    // promised, unsafely, that it stays open.
+    let waiting = std::thread::Builder::new().name("stop".to_owned()).spawn(move || {
+        wait_for_stop(&service_too, 0);
+        let _ = tell.send(true);
+    });
+    let waiting = waiting.map_err(ServeError::system("start a thread"))?;
+    let ended = runtime.block_on(serve(service, ports, told));
+    service.stop();
+    let _ = waiting.join();
+    // What is still open has had its time.
+    runtime.shutdown_background();
+    ended
+}
+
+async fn serve(
+    service: &Arc<Service>,
+    ports: Vec<Port>,
+    mut told: watch::Receiver<bool>,
+) -> Result<(), ServeError> {
+    for port in ports {
+        let listener: std::net::TcpListener = port.listener.into();
+        let listener =
+            TcpListener::from_std(listener).map_err(ServeError::system("prepare a listener"))?;
+        tokio::spawn(accept(Arc::clone(service), listener, port.settings, told.clone()));
+    }
+    stopped(&mut told).await;
+    let end = Instant::now() + service.limits.stop;
+    while service.counts.open.load(Ordering::SeqCst) > 0 && Instant::now() < end {
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+    Ok(())
+}
+
+async fn accept(
+    service: Arc<Service>,
+    listener: TcpListener,
+    settings: Settings,
+    mut told: watch::Receiver<bool>,
+) {
+    let mut reserve = Reserve::new().ok();
+    loop {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            () = stopped(&mut told) => return,
+        };
+        match accepted {
+            Ok((stream, _)) if service.admit(connections_max(&service)) => {
+                let _ = stream.set_nodelay(true);
+                let (service, told) = (Arc::clone(&service), told.clone());
+                tokio::spawn(async move {
+                    if let Ok(true) = attend(&service, stream, &settings, told).await {
+                        service.counts.cut.fetch_add(1, Ordering::Relaxed);
+                    }
+                    service.leave();
+                });
+            }
+            Ok((stream, _)) => {
+                // A new connection has room for as much.
+                let _ = stream.writable().await;
+                let _ = stream.try_write(&busy_bytes(&service, &settings));
+            }
+            Err(e) if is_out_of_sockets(&e) => {
+                // With the descriptor held back one connection is taken and closed.
+                drop(reserve.take());
+                drop(timeout(PAUSE, listener.accept()).await);
+                reserve = Reserve::new().ok();
+            }
+            Err(_) => {}
+        }
+    }
+}
+
+/// Returns when the server was asked to stop.
+async fn stopped(told: &mut watch::Receiver<bool>) {
+    // An error says that whoever could ask is gone, which is a stop too.
+    let _ = told.wait_for(|stop| *stop).await;
+}
+
+/// What has come of waiting for bytes.
+enum Came {
+    Bytes,
+    Stop,
+    Late,
+}
+
+async fn wait(
+    stream: &TcpStream,
+    told: &mut watch::Receiver<bool>,
+    limit: Option<Instant>,
+) -> io::Result<Came> {
+    let limit = limit.unwrap_or_else(|| Instant::now() + NEVER);
+    tokio::select! {
+        biased;
+        ready = timeout_at(limit, stream.readable()) => match ready {
+            Ok(ready) => ready.map(|()| Came::Bytes),
+            Err(_) => Ok(Came::Late),
+        },
+        () = stopped(told) => Ok(Came::Stop),
+    }
+}
+
+/// Serves a connection until its end; true if it was cut.
+async fn attend(
+    service: &Service,
+    stream: TcpStream,
+    settings: &Settings,
+    mut told: watch::Receiver<bool>,
+) -> io::Result<bool> {
+    let limits = &service.limits;
+    let mut speech = service.speech();
+    let mut begun = (speech.stage() != Stage::Still).then(Instant::now);
+    let mut stopping = false;
+    loop {
+        let reads = !speech.has_more();
+        if reads && !stopping {
+            let idle = (!limits.idle.is_zero()).then(|| Instant::now() + limits.idle);
+            let request = begun.map(|begun| begun + limits.request);
+            match wait(&stream, &mut told, request.or(idle)).await? {
+                Came::Bytes => {}
+                Came::Stop => stopping = true,
+                Came::Late => return Ok(true),
+            }
+        }
+        let mut out = Vec::new();
+        let had = speech.stage();
+        let (step, is_dry) = step(service, &stream, settings, &mut speech, &mut out, reads)?;
+        match speech.stage() {
+            Stage::Still => begun = None,
+            has if has.begins_after(had, step == Step::Answered) => begun = Some(Instant::now()),
+            _ if begun.is_some_and(|begun| begun.elapsed() > limits.request) => return Ok(true),
+            _ => {}
+        }
+        // At a stop everything that has arrived is answered, and nothing else.
+        let is_over = speech.is_over() || (stopping && is_dry && !speech.has_more());
+        let has_ended = step == Step::End || (speech.has_ended() && !speech.has_more());
+        if is_over || has_ended {
+            speech.end(&mut out);
+        }
+        if step == Step::Failed || !send_all(service, &stream, &out).await? {
+            return Ok(step != Step::Failed);
+        }
+        if has_ended {
+            return Ok(false);
+        }
+        // While answers were sent nothing was read.
+        if !out.is_empty() && speech.stage() == Stage::Request {
+            begun = Some(Instant::now());
+        }
+        if is_over {
+            return linger(stream).await.map(|()| false);
+        }
+        if speech.has_more() {
+            // Others have their turn before the rest of this one.
+            tokio::task::yield_now().await;
+        }
+    }
+}
+
+/// What has come of a step.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Step {
+    /// Requests were answered.
+    Answered,
+    /// No request was complete.
+    Nothing,
+    /// The client sends no more.
+    End,
+    /// The store failed: nothing may be answered.
+    Failed,
+}
+
+/// Reads once, if `reads`, and answers. Tells whether there was nothing to read.
+fn step(
+    service: &Service,
+    stream: &TcpStream,
+    settings: &Settings,
+    speech: &mut Speech,
+    out: &mut Vec<u8>,
+    reads: bool,
+) -> io::Result<(Step, bool)> {
+    let mut buffer = [0; BUFFER_BYTES];
+    let (mut read, mut is_dry) = (0, false);
+    if reads {
+        match stream.try_read(&mut buffer) {
+            Ok(0) => return Ok((Step::End, true)),
+            Ok(n) => read = n,
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => is_dry = true,
+            Err(e) => return Err(e),
+        }
+    }
+    let mut jobs = Vec::new();
+    speech.feed(service, &buffer[..read], service.requests_at_once(), &mut |request| {
+        jobs.push(Service::job(0, request));
+    });
+    let step = if jobs.is_empty() { Step::Nothing } else { Step::Answered };
+    let answered = if service.may_wait() {
+        tokio::task::block_in_place(|| service.answer(&mut jobs))
+    } else {
+        service.answer(&mut jobs)
+    };
+    if answered.is_err() {
+        return Ok((Step::Failed, is_dry));
+    }
+    for job in jobs {
+        if let Some(answer) = &job.answer {
+            encode(job.request.form, settings, answer, out);
+        }
+    }
+    speech.seal(out, 0);
+    Ok((step, is_dry))
+}
+
+/// Sends everything; false if the client takes too long.
+async fn send_all(service: &Service, stream: &TcpStream, mut bytes: &[u8]) -> io::Result<bool> {
+    let limit = Instant::now() + service.limits.drain;
+    while !bytes.is_empty() {
+        match stream.try_write(bytes) {
+            Ok(sent) => bytes = &bytes[sent..],
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
+                match timeout_at(limit, stream.writable()).await {
+                    Ok(ready) => ready?,
+                    Err(_) => return Ok(false),
+                }
+            }
+            Err(e) => return Err(e),
+        }
+        if !bytes.is_empty() && Instant::now() >= limit {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Says that nothing more comes and reads on for a moment: see `connection`.
+async fn linger(stream: TcpStream) -> io::Result<()> {
+    let stream = stream.into_std()?;
+    stream.shutdown(std::net::Shutdown::Write)?;
+    let stream = TcpStream::from_std(stream)?;
+    let read = async {
+        let mut buffer = [0; 512];
+        loop {
+            stream.readable().await?;
+            match stream.try_read(&mut buffer) {
+                Ok(0) => return Ok(()),
+                Ok(_) => {}
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
+                Err(e) => return Err(e),
+            }
+        }
+    };
+    // Whoever does not end in time is cut without a word.
+    timeout(LINGER, read).await.unwrap_or(Ok(()))
+}

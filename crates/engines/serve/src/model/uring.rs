@@ -1,0 +1,300 @@
+//! io_uring: the kernel is told what is wanted, and tells what came of it.
+//!
+//! The turn is that of the event loop, with completions in place of readiness: bytes have arrived
+//! already when they are told. With requests of one completion each a connection waits with a buffer
+//! of its own, and is not read while too much is owed to it. With requests that go on, the
+//! connections of a ring share buffers; a client that does not take its answers has its request taken
+//! back, so what can pile up is bounded there too.
+
+use super::{Port, connections_max};
+use crate::connection::{Connection, Next};
+use crate::error::ServeError;
+use crate::service::Service;
+use crate::sharing::Job;
+use ioloom_exchange::Settings;
+use ioloom_sys::clock;
+use ioloom_sys_net::ring::{Event, NetRing, Request, is_passing};
+use ioloom_sys_net::{Listener, Reserve, Socket, is_out_of_sockets};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+/// How often it is looked for connections that took too long.
+const LOOK: Duration = Duration::from_millis(500);
+
+struct Slot {
+    connection: Connection,
+    /// The request for bytes, if one is in flight.
+    reading: Option<Request>,
+    /// It was taken back and has not ended yet.
+    is_cancelled: bool,
+    is_sending: bool,
+    /// To be closed when nothing is in flight any more.
+    is_dead: bool,
+    is_in_turn: bool,
+}
+
+/// Everything but the ring, so that completions can be taken in while the ring shows them.
+struct Hall<'a> {
+    service: &'a Arc<Service>,
+    listeners: Vec<(Arc<Listener>, Settings)>,
+    /// Listeners whose request has ended.
+    to_accept: Vec<usize>,
+    /// The same, but there is no descriptor for a connection: to be asked again when one is free.
+    starved: Vec<usize>,
+    reserve: Option<Reserve>,
+    slots: Vec<Option<Slot>>,
+    free: Vec<usize>,
+    open: usize,
+    turn: Vec<usize>,
+    jobs: Vec<Job>,
+    woken: bool,
+    now_ns: u64,
+}
+
+/// Serves with a ring, until it was asked to stop.
+pub(super) fn run(
+    service: &Arc<Service>,
+    number: usize,
+    ports: Vec<Port>,
+    many: bool,
+) -> Result<(), ServeError> {
+    let mut ring = NetRing::new(many).map_err(ServeError::system("make a ring"))?;
+    let mut listeners = Vec::new();
+    for port in ports {
+        port.listener.set_may_block().map_err(ServeError::system("prepare a listener"))?;
+        listeners.push((Arc::new(port.listener), port.settings));
+    }
+    let mut hall = Hall {
+        service,
+        to_accept: (0..listeners.len()).collect(),
+        listeners,
+        starved: Vec::new(),
+        reserve: Reserve::new().ok(),
+        slots: Vec::new(),
+        free: Vec::new(),
+        open: 0,
+        turn: Vec::new(),
+        jobs: Vec::new(),
+        woken: true,
+        now_ns: clock::monotonic_ns(),
+    };
+    let (mut looked_ns, mut stop_ns) = (hall.now_ns, None);
+    loop {
+        if std::mem::take(&mut hall.woken) {
+            service.waker(number).calm();
+            ring.watch(service.waker(number));
+        }
+        if stop_ns.is_none() {
+            for at in std::mem::take(&mut hall.to_accept) {
+                ring.accept(&hall.listeners[at].0, at);
+            }
+        }
+        let timeout = if hall.turn.is_empty() { LOOK } else { Duration::ZERO };
+        ring.reap(timeout, &mut |event| hall.see(event))
+            .map_err(ServeError::system("wait for completions"))?;
+        hall.now_ns = clock::monotonic_ns();
+        if service.is_stopping() && stop_ns.is_none() {
+            stop_ns = Some(hall.now_ns + service.limits.stop.as_nanos() as u64);
+            hall.begin_stop();
+        }
+        if !hall.work(&mut ring) {
+            return Ok(());
+        }
+        if u128::from(hall.now_ns - looked_ns) >= LOOK.as_nanos() {
+            looked_ns = hall.now_ns;
+            hall.look();
+        }
+        if stop_ns.is_some_and(|stop_ns| hall.open == 0 || hall.now_ns >= stop_ns) {
+            return Ok(());
+        }
+    }
+}
+
+impl Hall<'_> {
+    /// Takes in a completion.
+    fn see(&mut self, event: Event<'_>) {
+        match event {
+            Event::Woken => self.woken = true,
+            Event::Accepted { token, socket, goes_on } => {
+                let mut is_starved = false;
+                match socket {
+                    Ok(socket) => self.admit(socket, token),
+                    Err(e) if is_out_of_sockets(&e) => {
+                        let listener = &self.listeners[token].0;
+                        let reserve = self.reserve.as_mut();
+                        is_starved = !reserve.is_some_and(|r| r.turn_away(listener));
+                    }
+                    Err(_) => {}
+                }
+                if !goes_on {
+                    let again = if is_starved { &mut self.starved } else { &mut self.to_accept };
+                    again.push(token);
+                }
+            }
+            Event::Received { token, bytes, goes_on } => {
+                let Some(slot) = self.slots[token].as_mut() else { return };
+                if !goes_on {
+                    (slot.reading, slot.is_cancelled) = (None, false);
+                }
+                let (service, now_ns) = (self.service, self.now_ns);
+                match bytes {
+                    Ok(bytes) => {
+                        slot.connection.arrived(
+                            token,
+                            service,
+                            Some(bytes),
+                            &mut self.jobs,
+                            now_ns,
+                        );
+                    }
+                    // Taken back, or no shared buffer was free: asked for again later.
+                    Err(e) if is_passing(&e) => {}
+                    Err(_) => slot.is_dead = true,
+                }
+                self.enter_turn(token);
+            }
+            Event::Sent { token, bytes, sent } => {
+                let Some(slot) = self.slots[token].as_mut() else { return };
+                slot.is_sending = false;
+                match sent {
+                    Ok(sent) => slot.connection.sent(bytes, sent, self.now_ns),
+                    Err(_) => slot.is_dead = true,
+                }
+                self.enter_turn(token);
+            }
+        }
+    }
+}
+
+impl Hall<'_> {
+    fn admit(&mut self, socket: Socket, port: usize) {
+        let settings = self.listeners[port].1;
+        if !self.service.admit(connections_max(self.service)) {
+            super::turn_away(self.service, &settings, &socket);
+            return;
+        }
+        if self.service.is_stopping() {
+            self.service.leave();
+            return;
+        }
+        let at = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(None);
+            self.slots.len() - 1
+        });
+        let speech = (self.service.speech(), settings);
+        self.slots[at] = Some(Slot {
+            connection: Connection::new(socket, speech, false, self.now_ns),
+            reading: None,
+            is_cancelled: false,
+            is_sending: false,
+            is_dead: false,
+            is_in_turn: false,
+        });
+        self.open += 1;
+        self.enter_turn(at);
+    }
+
+    fn enter_turn(&mut self, at: usize) {
+        if let Some(slot) = self.slots[at].as_mut()
+            && !slot.is_in_turn
+        {
+            slot.is_in_turn = true;
+            self.turn.push(at);
+        }
+    }
+
+    /// Answers what has arrived and asks for what comes next; false if the store failed.
+    fn work(&mut self, ring: &mut NetRing) -> bool {
+        let turn = std::mem::take(&mut self.turn);
+        let mut jobs = std::mem::take(&mut self.jobs);
+        for at in &turn {
+            let Some(slot) = self.slots[*at].as_mut() else { continue };
+            slot.is_in_turn = false;
+            if !slot.is_dead && slot.connection.has_more() {
+                slot.connection.arrived(*at, self.service, None, &mut jobs, self.now_ns);
+            }
+        }
+        if self.service.answer(&mut jobs).is_err() {
+            return false;
+        }
+        for job in jobs.drain(..) {
+            if let Some(slot) = self.slots[job.token].as_mut() {
+                slot.connection.owe(std::slice::from_ref(&job), self.now_ns);
+            }
+        }
+        self.jobs = jobs;
+        for at in turn {
+            self.settle(at, ring);
+        }
+        true
+    }
+
+    fn settle(&mut self, at: usize, ring: &mut NetRing) {
+        let Some(slot) = self.slots[at].as_mut() else { return };
+        let connection = &mut slot.connection;
+        // A handshake speaks without being asked.
+        connection.owe(&[], self.now_ns);
+        if !slot.is_sending
+            && !slot.is_dead
+            && let Some(bytes) = connection.take_owed()
+        {
+            slot.is_sending = true;
+            ring.send(&connection.socket, at, bytes);
+        }
+        if !slot.is_dead {
+            match connection.next(self.service, self.now_ns) {
+                Next::Close => slot.is_dead = true,
+                Next::Again => return self.enter_turn(at),
+                Next::Wait => {}
+            }
+        }
+        if slot.is_dead {
+            return self.close(at);
+        }
+        let wants = connection.wanted(self.service).read && !connection.has_more();
+        match slot.reading {
+            None if wants => slot.reading = Some(ring.recv(&connection.socket, at)),
+            Some(request) if !wants && !slot.is_cancelled => {
+                slot.is_cancelled = true;
+                ring.cancel(request);
+            }
+            _ => {}
+        }
+    }
+
+    /// Closes a connection; while something of it is in flight it is only shut.
+    fn close(&mut self, at: usize) {
+        let Some(slot) = self.slots[at].as_mut() else { return };
+        slot.is_dead = true;
+        if slot.reading.is_some() || slot.is_sending {
+            let _ = slot.connection.socket.end_reading();
+            let _ = slot.connection.socket.end_writing();
+            return;
+        }
+        self.slots[at] = None;
+        self.free.push(at);
+        self.open -= 1;
+        self.to_accept.append(&mut self.starved);
+        self.service.leave();
+    }
+
+    fn look(&mut self) {
+        self.to_accept.append(&mut self.starved);
+        for at in 0..self.slots.len() {
+            let overdue = self.slots[at].as_ref().is_some_and(|slot| {
+                !slot.is_dead && slot.connection.is_overdue(self.service, self.now_ns)
+            });
+            if overdue {
+                self.service.counts.cut.fetch_add(1, Ordering::Relaxed);
+                self.close(at);
+            }
+        }
+    }
+
+    fn begin_stop(&mut self) {
+        for slot in self.slots.iter_mut().flatten() {
+            slot.connection.finish();
+        }
+    }
+}

@@ -1,0 +1,516 @@
+//! One run in a process of its own.
+//!
+//! Peak memory, /proc/self/io, page faults, descriptor limits, io-wq threads, SIGBUS of a
+//! truncated mapping and hangs all belong to a process; so each run has its own. The child is the
+//! same program with hidden arguments. It reads one line of JSON ([`RunOrder`]) from its standard
+//! input and answers with one JSON document ([`ChildAnswer`]) on its standard output.
+//!
+//! The parent keeps the child's input open until it is done with it. When the parent dies by
+//! whatever cause, that pipe closes and the child's watcher thread ends the child: no orphan goes
+//! on to disturb the next study. (The kernel's parent-death signal would do the same, but can only
+//! be set between fork and exec, where nothing is safe to call.) The child leads a process group
+//! of its own, which is killed at the deadline, so that nothing it started outlives it; for the
+//! same reason an interrupt at the terminal reaches only the parent, which decides.
+//!
+//! Cost: one fork, exec and pipe per run, a few milliseconds outside what is timed.
+
+use ioloom_model::record::RunOrder;
+use ioloom_model::{Measured, Outcome};
+use ioloom_sys_lab::cgroup::Throttle;
+use serde::{Deserialize, Serialize};
+use std::ffi::OsString;
+use std::io::{self, BufRead, Read, Write};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
+use std::time::{Duration, Instant};
+
+/// What the child of a run answers, as one JSON document on its standard output.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ChildAnswer {
+    /// How the run ended.
+    pub outcome: Outcome,
+    /// Bytes that the child had from devices during the run; `None` if the system cannot tell.
+    pub device_bytes: Option<u64>,
+}
+
+impl From<Result<Measured, String>> for ChildAnswer {
+    /// The answer of a run that was measured, or failed for a reason.
+    fn from(run: Result<Measured, String>) -> Self {
+        let outcome = match run {
+            Ok(measured) => Outcome::Done { measured: Box::new(measured) },
+            Err(reason) => Outcome::Failed { reason },
+        };
+        Self { outcome, device_bytes: None }
+    }
+}
+
+/// Serves one run in the child: reads the order from standard input, calls `run`, writes the
+/// answer to standard output. Ends the process when the parent is gone. `device_bytes` is filled
+/// in if `run` leaves it open.
+pub fn serve(run: impl FnOnce(&RunOrder) -> ChildAnswer) -> ExitCode {
+    let mut line = String::new();
+    let read = io::stdin().lock().read_line(&mut line);
+    let order: RunOrder = match read
+        .map_err(|e| e.to_string())
+        .and_then(|_| serde_json::from_str(&line).map_err(|e| e.to_string()))
+    {
+        Ok(order) => order,
+        Err(reason) => {
+            let outcome =
+                Outcome::Failed { reason: format!("the order on standard input: {reason}") };
+            return answer(&ChildAnswer { outcome, device_bytes: None });
+        }
+    };
+    let watch = std::thread::Builder::new().name("parent-watch".into()).spawn(|| {
+        let mut rest = [0u8; 64];
+        loop {
+            match io::stdin().lock().read(&mut rest) {
+                Ok(0) => std::process::exit(130),
+                Ok(_) => {}
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(_) => std::process::exit(130),
+            }
+        }
+    });
+    // Without a watcher the deadline of the parent and the user remain; the run is not worse.
+    drop(watch);
+    let before = device_bytes();
+    let mut done = run(&order);
+    if let Outcome::Done { measured } = &mut done.outcome {
+        keep_numbers(measured);
+        if !measured.calls.is_empty() {
+            // Beside what was timed with it: a clock may be another one on the next machine.
+            let (_, step_ns) = ioloom_sys::clock::calibrate();
+            measured.extra.insert(CLOCK_STEP.to_owned(), step_ns as f64);
+        }
+    }
+    if done.device_bytes.is_none() {
+        done.device_bytes = before.zip(device_bytes()).map(|(b, a)| a.saturating_sub(b));
+    }
+    answer(&done)
+}
+
+/// Name of the number that tells the smallest step of the clock, in runs that timed single calls.
+pub const CLOCK_STEP: &str = "clock_step_ns";
+
+/// Takes out what is no number: JSON has no word for it, and one division by nothing would take the
+/// whole run with it. What is missing is told as not measured.
+fn keep_numbers(measured: &mut Measured) {
+    measured.extra.retain(|_, value| value.is_finite());
+    for curve in measured.curves.values_mut() {
+        curve.retain(|(x, y)| x.is_finite() && y.is_finite());
+    }
+    for share in [&mut measured.device_busy, &mut measured.others_cpu] {
+        *share = share.filter(|share| share.is_finite());
+    }
+}
+
+/// Bytes that this process had from devices so far; `None` where the system does not count them.
+fn device_bytes() -> Option<u64> {
+    ioloom_sys::proc::process_io().ok().map(|io| io.read_bytes)
+}
+
+fn answer(answer: &ChildAnswer) -> ExitCode {
+    let written = serde_json::to_string(answer)
+        .map_err(io::Error::other)
+        .and_then(|text| io::stdout().lock().write_all(text.as_bytes()))
+        .and_then(|()| io::stdout().lock().flush());
+    if written.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// How children are started.
+#[derive(Debug, Clone)]
+pub struct Runner {
+    /// The program; normally [`std::env::current_exe`].
+    pub program: PathBuf,
+    /// Its arguments; normally the one hidden word of the command line.
+    pub arguments: Vec<OsString>,
+    /// Environment variables set for it, beside the parent's own.
+    pub environment: Vec<(OsString, OsString)>,
+}
+
+/// What came of one child.
+#[derive(Debug)]
+pub enum ChildEnd {
+    /// It ended, or was killed at its deadline; the outcome says which.
+    Answered(Box<ChildAnswer>),
+    /// The caller's flag was raised and the child was killed: no result.
+    Stopped,
+}
+
+/// Largest answer that is read, bytes; a child that says more is broken and is killed.
+const ANSWER_MAX: u64 = 256 << 20;
+/// Bytes of standard error that are kept, from its end.
+const TAIL_MAX: usize = 2048;
+/// How often the caller's flag is looked at.
+const TICK: Duration = Duration::from_millis(50);
+
+impl Runner {
+    /// Children of this very program, told what to be by one hidden word of the command line.
+    ///
+    /// # Errors
+    /// The system does not say where the program lies.
+    pub fn of_this_program(word: &str) -> io::Result<Self> {
+        Ok(Self {
+            program: std::env::current_exe()?,
+            arguments: vec![word.into()],
+            environment: Vec::new(),
+        })
+    }
+
+    /// Runs one order and waits for its end, at most for `deadline`. `dir` is the working
+    /// directory of the child, if it is to be another.
+    ///
+    /// A child that cannot be started, crashes or answers nonsense is a failed outcome with the
+    /// reason in words and the tail of its standard error, never an error of this function.
+    pub fn run(
+        &self,
+        order: &RunOrder,
+        deadline: Duration,
+        stop: &AtomicBool,
+        dir: Option<&Path>,
+    ) -> ChildEnd {
+        self.run_in(order, deadline, stop, dir, None)
+    }
+
+    /// The same in a group whose reads are slowed. The child enters it before it has its order, so
+    /// every read of the run is counted.
+    pub fn run_in(
+        &self,
+        order: &RunOrder,
+        deadline: Duration,
+        stop: &AtomicBool,
+        dir: Option<&Path>,
+        throttle: Option<&Throttle>,
+    ) -> ChildEnd {
+        let mut command = Command::new(&self.program);
+        command
+            .args(&self.arguments)
+            .envs(self.environment.iter().map(|(k, v)| (k, v)))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .process_group(0);
+        if let Some(dir) = dir {
+            command.current_dir(dir);
+        }
+        let text = match serde_json::to_string(order) {
+            Ok(text) => text,
+            Err(e) => return failed(format!("write the order as JSON: {e}")),
+        };
+        match command.spawn() {
+            Ok(mut child) => match throttle.map_or(Ok(()), |t| t.enter(child.id())) {
+                Ok(()) => attend(child, text, deadline, stop),
+                Err(e) => {
+                    let _ = child.kill();
+                    let _ = child.wait();
+                    failed(format!("slow the run's process by a cgroup: {e}"))
+                }
+            },
+            Err(e) => failed(format!("start {}: {e}", self.program.display())),
+        }
+    }
+}
+
+fn failed(reason: String) -> ChildEnd {
+    let outcome = Outcome::Failed { reason };
+    ChildEnd::Answered(Box::new(ChildAnswer { outcome, device_bytes: None }))
+}
+
+/// Why waiting came to an end.
+enum Waited {
+    Finished(Vec<u8>),
+    Deadline,
+    Stopped,
+}
+
+fn attend(mut child: Child, order: String, deadline: Duration, stop: &AtomicBool) -> ChildEnd {
+    let group = child.id();
+    let (Some(mut stdin), Some(stdout), Some(stderr)) =
+        (child.stdin.take(), child.stdout.take(), child.stderr.take())
+    else {
+        return failed("the child has no pipes".to_owned());
+    };
+    let (send, receive) = sync_channel(1);
+    let (give_back, keep_open) = sync_channel(1);
+    // The order may be longer than a pipe holds, so it is written beside the waiting.
+    std::thread::spawn(move || {
+        let _ = stdin.write_all(order.as_bytes()).and_then(|()| stdin.write_all(b"\n"));
+        let _ = give_back.send(stdin);
+    });
+    std::thread::spawn(move || {
+        let mut text = Vec::new();
+        let _ = stdout.take(ANSWER_MAX + 1).read_to_end(&mut text);
+        let _ = send.send(text);
+    });
+    let (send_tail, tail) = sync_channel(1);
+    std::thread::spawn(move || {
+        let _ = send_tail.send(tail_of(stderr));
+    });
+    let waited = wait(&mut child, &receive, deadline, stop);
+    // The answer is there or will not come: nothing of the group may live on.
+    let status = match &waited {
+        Waited::Finished(_) => settle(&mut child),
+        _ => None,
+    };
+    kill_group(group);
+    let _ = child.kill();
+    let status = status.or_else(|| child.wait().ok());
+    drop(keep_open);
+    // These threads end with the pipes. Something that left the group may hold a pipe open still;
+    // then its last words are missing, and nothing waits for it.
+    let tail = tail.recv_timeout(Duration::from_secs(1)).unwrap_or_default();
+    match waited {
+        Waited::Stopped => ChildEnd::Stopped,
+        Waited::Deadline => ChildEnd::Answered(Box::new(ChildAnswer {
+            outcome: Outcome::TimedOut { seconds: deadline.as_secs_f64() },
+            device_bytes: None,
+        })),
+        Waited::Finished(text) => judge(&text, status, &tail),
+    }
+}
+
+/// Waits for the end of the child's output, the deadline or the flag, whichever is first.
+fn wait(
+    child: &mut Child,
+    output: &Receiver<Vec<u8>>,
+    deadline: Duration,
+    stop: &AtomicBool,
+) -> Waited {
+    let start = Instant::now();
+    loop {
+        let left = deadline.saturating_sub(start.elapsed());
+        match output.recv_timeout(TICK.min(left)) {
+            Ok(text) => return Waited::Finished(text),
+            Err(RecvTimeoutError::Disconnected) => return Waited::Finished(Vec::new()),
+            Err(RecvTimeoutError::Timeout) => {}
+        }
+        if stop.load(Ordering::Relaxed) {
+            return Waited::Stopped;
+        }
+        if start.elapsed() >= deadline {
+            return Waited::Deadline;
+        }
+        // A dead child whose own children hold the pipe open would keep us waiting.
+        if matches!(child.try_wait(), Ok(Some(_))) {
+            let text = output.recv_timeout(TICK).unwrap_or_default();
+            return Waited::Finished(text);
+        }
+    }
+}
+
+/// Gives a child that has answered a moment to end by itself, for a clean exit status.
+fn settle(child: &mut Child) -> Option<ExitStatus> {
+    let start = Instant::now();
+    while start.elapsed() < Duration::from_secs(2) {
+        if let Ok(Some(status)) = child.try_wait() {
+            return Some(status);
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    None
+}
+
+fn kill_group(group: u32) {
+    let group = i32::try_from(group).ok().and_then(rustix::process::Pid::from_raw);
+    if let Some(group) = group {
+        // Fails only when everybody is gone already.
+        let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
+    }
+}
+
+fn tail_of(mut stderr: impl Read) -> String {
+    let mut kept = Vec::new();
+    let mut piece = [0u8; 4096];
+    while let Ok(n @ 1..) = stderr.read(&mut piece) {
+        kept.extend_from_slice(&piece[..n]);
+        if kept.len() > 2 * TAIL_MAX {
+            kept.drain(..kept.len() - TAIL_MAX);
+        }
+    }
+    let start = kept.len().saturating_sub(TAIL_MAX);
+    String::from_utf8_lossy(&kept[start..]).trim().to_owned()
+}
+
+fn judge(text: &[u8], status: Option<ExitStatus>, tail: &str) -> ChildEnd {
+    let with_tail = |reason: String| {
+        failed(if tail.is_empty() { reason } else { format!("{reason}; its last words: {tail}") })
+    };
+    if text.len() as u64 > ANSWER_MAX {
+        return with_tail("the run's process answered without end".to_owned());
+    }
+    match serde_json::from_slice::<ChildAnswer>(text) {
+        Ok(answer) => ChildEnd::Answered(Box::new(answer)),
+        Err(error) => match status {
+            Some(s) if s.signal().is_some() => {
+                with_tail(signal_in_words(s.signal().unwrap_or_default()))
+            }
+            Some(s) if !s.success() => with_tail(format!(
+                "the run's process ended with code {} and no result",
+                s.code().unwrap_or(-1)
+            )),
+            _ if text.is_empty() => {
+                with_tail("the run's process ended without a result".to_owned())
+            }
+            _ => with_tail(format!("the run's process answered what is no result: {error}")),
+        },
+    }
+}
+
+/// What a deadly signal means for a run, as a sentence.
+fn signal_in_words(signal: i32) -> String {
+    let words = match signal {
+        4 => "illegal instruction (SIGILL)",
+        6 => "it gave up by itself (SIGABRT)",
+        7 => "bus error (SIGBUS): a mapped file was cut short while it was read",
+        9 => "killed (SIGKILL): by somebody, or by the kernel for want of memory",
+        11 => "bad memory access (SIGSEGV)",
+        15 => "asked to end (SIGTERM)",
+        24 => "processor time limit (SIGXCPU)",
+        25 => "file size limit (SIGXFSZ)",
+        31 => "forbidden system call (SIGSYS), perhaps by a sandbox",
+        _ => return format!("the run's process died of signal {signal}"),
+    };
+    format!("the run's process died: {words}")
+}
+
+/// How long a run may take before it is killed: generous for a slow disk, bounded always.
+/// 20 s, plus 20 MB/s for the bytes, plus 2 ms a file, plus twice the compute time that the files
+/// demand, at most `longest`.
+pub fn deadline(bytes: u64, files: u64, compute_ns: f64, longest: Duration) -> Duration {
+    let seconds = 20.0 + bytes as f64 / 20e6 + files as f64 * 2e-3 + 2.0 * compute_ns / 1e9;
+    if seconds.is_finite() && seconds < longest.as_secs_f64() {
+        Duration::from_secs_f64(seconds)
+    } else {
+        longest
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ioloom_model::{Compute, Measured};
+
+    fn order() -> RunOrder {
+        RunOrder {
+            plan: "read/threads:n=1".parse().unwrap(),
+            compute: Compute::None,
+            dir: "/nowhere".into(),
+            set: None,
+            files_max: None,
+            seed: 1,
+            spans_max: 0,
+            observe: ioloom_model::record::Observe::default(),
+        }
+    }
+
+    fn shell(script: &str) -> Runner {
+        Runner {
+            program: "/bin/sh".into(),
+            arguments: vec!["-c".into(), script.into()],
+            environment: Vec::new(),
+        }
+    }
+
+    fn outcome(script: &str, deadline_ms: u64) -> Outcome {
+        let stop = AtomicBool::new(false);
+        match shell(script).run(&order(), Duration::from_millis(deadline_ms), &stop, None) {
+            ChildEnd::Answered(answer) => answer.outcome,
+            ChildEnd::Stopped => panic!("nobody stopped it"),
+        }
+    }
+
+    fn reason(script: &str) -> String {
+        match outcome(script, 20_000) {
+            Outcome::Failed { reason } => reason,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn an_answer_comes_back_as_given() {
+        let answer = ChildAnswer {
+            outcome: Outcome::Done {
+                measured: Box::new(Measured { files: 7, ..Measured::default() }),
+            },
+            device_bytes: Some(5),
+        };
+        let text = serde_json::to_string(&answer).unwrap();
+        let script = format!("read order; case $order in *threads:n=1*) echo '{text}';; esac");
+        assert_eq!(outcome(&script, 20_000), answer.outcome);
+    }
+
+    #[test]
+    fn a_hanging_child_and_its_children_die_at_the_deadline() {
+        let dir = tempfile::tempdir().unwrap();
+        let mark = dir.path().join("pid");
+        let script = format!("sleep 1000 & echo $! > {}; wait", mark.display());
+        assert!(matches!(outcome(&script, 700), Outcome::TimedOut { .. }));
+        let pid = std::fs::read_to_string(mark).unwrap();
+        assert!(gone(pid.trim()), "the grandchild lives on");
+    }
+
+    /// Gone, or a zombie that nobody has reaped yet; a few tries, for the kill is asynchronous.
+    fn gone(pid: &str) -> bool {
+        for _ in 0..200 {
+            match std::fs::read_to_string(format!("/proc/{pid}/stat")) {
+                Err(_) => return true,
+                Ok(text) if text.contains(") Z ") || text.contains(") X ") => return true,
+                Ok(_) => std::thread::sleep(Duration::from_millis(10)),
+            }
+        }
+        false
+    }
+
+    #[test]
+    fn crashes_are_told_in_words_with_the_last_words() {
+        assert!(reason("kill -BUS $$").contains("SIGBUS"));
+        assert!(reason("kill -9 $$").contains("want of memory"));
+        let text = reason("echo oh no >&2; exit 3");
+        assert!(text.contains("code 3") && text.contains("oh no"), "{text}");
+        assert!(reason("true").contains("without a result"));
+        assert!(reason("echo '{\"a\":1}'").contains("no result"));
+        let none = Runner { program: "/no/such".into(), ..shell("") };
+        let stop = AtomicBool::new(false);
+        let end = none.run(&order(), Duration::from_secs(1), &stop, None);
+        let ChildEnd::Answered(answer) = end else { panic!() };
+        assert!(format!("{:?}", answer.outcome).contains("/no/such"));
+    }
+
+    #[test]
+    fn a_dead_child_is_noticed_though_its_child_holds_the_pipe() {
+        assert!(reason("sleep 1000 & exit 4").contains("code 4"));
+    }
+
+    #[test]
+    fn something_that_left_the_group_is_not_waited_for() {
+        let dir = tempfile::tempdir().unwrap();
+        let mark = dir.path().join("pid");
+        let script = format!(
+            "setsid sh -c 'echo $$ > {m}; exec sleep 1000' & while [ ! -s {m} ]; do :; done; exit 5",
+            m = mark.display()
+        );
+        assert!(reason(&script).contains("code 5"));
+        let pid = std::fs::read_to_string(mark).unwrap();
+        Command::new("kill").arg(pid.trim()).status().unwrap();
+    }
+
+    #[test]
+    fn a_raised_flag_stops_the_child() {
+        let stop = AtomicBool::new(true);
+        let end = shell("sleep 1000").run(&order(), Duration::from_secs(100), &stop, None);
+        assert!(matches!(end, ChildEnd::Stopped));
+    }
+
+    #[test]
+    fn deadlines_grow_and_are_bounded() {
+        let longest = Duration::from_secs(3600);
+        assert_eq!(deadline(0, 0, 0.0, longest), Duration::from_secs(20));
+        assert!(deadline(1 << 30, 1000, 1e9, longest) > Duration::from_secs(75));
+        assert_eq!(deadline(u64::MAX, 1, 1.0, longest), longest);
+        assert_eq!(deadline(0, 1, f64::NAN, longest), longest);
+    }
+}

@@ -1,0 +1,522 @@
+//! Making a condition and proving it.
+//!
+//! Cold is made file by file: the file system is flushed, then each file's pages are dropped. Names
+//! and inodes stay in memory, and the proof says so. With the user's word (`drop_caches`) the whole
+//! cache of the machine is dropped instead, names and inodes with it. Files in an image of ours are
+//! made cold by mounting it anew, which takes names and inodes of that file system alone. Warm is
+//! made by reading every file. As-is changes nothing and records what is there.
+//!
+//! Looking at what is in memory opens files, and so brings their names and inodes back. Where these
+//! are to be cold, everything is dropped, or mounted anew, once more after the last look.
+//!
+//! The proof has two parts. Before the run, cachestat on a sample drawn from the seed (at most
+//! [`SAMPLE_MAX`] files, and every large one): cold allows [`COLD_RESIDENT_MAX`] of the pages in
+//! memory, warm wants [`WARM_RESIDENT_MIN`]. After it, the bytes that the child had from devices:
+//! cold wants at least [`COLD_DEVICE_MIN`] of the bytes of the files, warm at most
+//! [`WARM_DEVICE_MAX`]. Small files read more from the device than they hold, because pages are
+//! whole; so there is no upper limit for cold. Direct reads come from the device whatever is
+//! cached, so for them only the first part speaks of the cache. What cannot be known is
+//! `condition unknown`, never a guess; where cachestat is missing, reads that must not wait can
+//! still prove warm; a file system in memory cannot be cold and is refused.
+//!
+//! Names and inodes alone, which a walk needs, are made and proved in [`names`].
+//!
+//! Cost: one open and one call for each file, on a few threads; a million files take seconds.
+
+mod look;
+
+use self::look::{look, sample, try_reads};
+use crate::files::{FileList, PassError};
+use crate::media::OwnImage;
+use crate::names;
+use crate::subject::Touches;
+use ioloom_model::condition::Metadata;
+use ioloom_model::{ColdBy, Condition, Doubt, Measured, Method, Proof};
+use ioloom_sys::cache;
+use std::fs::File;
+use std::io::{self, Read};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Files in the sample, beside the large ones.
+pub const SAMPLE_MAX: usize = 256;
+/// A file of at least this many bytes is always looked at.
+pub const LARGE_BYTES: u64 = 4 << 20;
+/// Share of the sample's pages that may be in memory before a cold run.
+pub const COLD_RESIDENT_MAX: f64 = 0.01;
+/// Share of the sample's pages that must be in memory before a warm run.
+pub const WARM_RESIDENT_MIN: f64 = 0.99;
+/// Share of the files' bytes that a cold run must have from the device.
+pub const COLD_DEVICE_MIN: f64 = 0.95;
+/// Share of the files' bytes that a warm run may have from the device.
+pub const WARM_DEVICE_MAX: f64 = 0.05;
+
+/// Drops data, names and inodes of the whole machine from memory.
+pub type DropAll = fn() -> io::Result<()>;
+
+/// How conditions are made.
+#[derive(Debug, Clone, Copy)]
+pub struct Maker<'a> {
+    /// How the whole cache of the machine is dropped, if the user allowed it.
+    pub drop_caches: Option<DropAll>,
+    /// Threads of a pass over the files.
+    pub threads: usize,
+    /// The image of ours that the files lie in, if they do: cold is then made by mounting it anew.
+    pub image: Option<&'a OwnImage>,
+    /// What the run needs of the set; names and inodes are made cold and warm by [`names`].
+    pub touches: Touches,
+    /// The one way to make it cold, if the arm names one.
+    pub cold_by: Option<ColdBy>,
+}
+
+/// A condition that was made, with the evidence from before the run.
+#[derive(Debug, Clone)]
+pub struct Made {
+    condition: Condition,
+    touches: Touches,
+    names: u64,
+    made_by: &'static str,
+    metadata: Metadata,
+    sampled: u64,
+    resident: Option<f64>,
+    data_bytes: u64,
+    diskstats: Option<u64>,
+}
+
+/// A condition that could not be made.
+#[derive(Debug, thiserror::Error)]
+pub enum ConditionError {
+    /// It cannot exist here; the run is stored as refused with this reason.
+    #[error("{0}")]
+    Refused(String),
+    /// A file or the system stood in the way; the run is stored as failed.
+    #[error(transparent)]
+    Pass(#[from] PassError),
+    /// The image that the files lie in could not be mounted anew; the run is stored as failed.
+    #[error(transparent)]
+    Image(#[from] ioloom_sys_lab::image::ImageError),
+    /// A call on the system as a whole failed.
+    #[error("{operation}: {source}; {remedy}")]
+    System {
+        /// What was tried.
+        operation: &'static str,
+        /// Why it failed.
+        source: io::Error,
+        /// What to do.
+        remedy: &'static str,
+    },
+}
+
+impl Maker<'_> {
+    /// Makes `condition` for the first `files_max` files of the list and looks at what came of it.
+    ///
+    /// # Errors
+    /// See [`ConditionError`].
+    pub fn make(
+        &self,
+        condition: Condition,
+        list: &FileList,
+        files_max: Option<u64>,
+        seed: u64,
+        stop: &AtomicBool,
+    ) -> Result<Made, ConditionError> {
+        let (mut made_by, mut metadata) = ("none", Metadata::Unknown);
+        let data = self.touches == Touches::Data;
+        let sample = if data { sample(list, files_max, seed) } else { Vec::new() };
+        let mut resident = None;
+        let mut diskstats = None;
+        match condition {
+            Condition::Cold => {
+                self.refuse_memory(list)?;
+                (made_by, metadata) = self.way()?;
+                if made_by == ColdBy::Reboot.name() {
+                    // Whatever is looked at now is warm for the run.
+                } else if !data {
+                    self.cool(list, files_max, stop)?;
+                } else {
+                    // Pages that another processor was just adding are missed by the first drop.
+                    for _ in 0..3 {
+                        self.cool(list, files_max, stop)?;
+                        resident = look(list, &sample, stop)?;
+                        if metadata == Metadata::Cold
+                            || resident.is_none_or(|r| r <= COLD_RESIDENT_MAX)
+                        {
+                            break;
+                        }
+                    }
+                    // Looking opened the files of the sample, so their names and inodes are in memory
+                    // again. They go once more, and nothing is opened after that.
+                    if metadata == Metadata::Cold {
+                        diskstats = device_bytes(list);
+                        self.cool(list, files_max, stop)?;
+                    }
+                }
+            }
+            Condition::Warm if !data => {
+                (made_by, metadata) = ("walk", Metadata::Warm);
+                names::warm(list.root())?;
+            }
+            Condition::Warm => {
+                metadata = Metadata::Warm;
+                // A set that the last run left in memory is not read again.
+                resident = look(list, &sample, stop)?;
+                if resident.is_none_or(|r| r < 1.0) {
+                    self.heat(list, files_max, stop)?;
+                    made_by = "read";
+                    resident = match look(list, &sample, stop)? {
+                        None => try_reads(list, &sample, stop)?,
+                        seen => seen,
+                    };
+                }
+            }
+            Condition::AsIs if data => resident = look(list, &sample, stop)?,
+            Condition::AsIs => {}
+        }
+        Ok(Made {
+            condition,
+            touches: self.touches,
+            names: list.count(files_max) as u64,
+            made_by,
+            metadata,
+            sampled: sample.len() as u64,
+            resident,
+            data_bytes: list.bytes(files_max),
+            diskstats: diskstats.or_else(|| device_bytes(list)),
+        })
+    }
+
+    /// How cold is made, and what becomes of names and inodes.
+    fn way(&self) -> Result<(&'static str, Metadata), ConditionError> {
+        let refuse = |text: &str| Err(ConditionError::Refused(text.to_owned()));
+        match (self.cold_by, self.image, self.drop_caches) {
+            (Some(ColdBy::Reboot), ..) => Ok((ColdBy::Reboot.name(), Metadata::Cold)),
+            (Some(ColdBy::Remount) | None, Some(_), _) => Ok(("remount", Metadata::Cold)),
+            (Some(ColdBy::Remount), None, _) => refuse(names::NEEDS_IMAGE),
+            (Some(ColdBy::DropCaches) | None, _, Some(_)) => Ok(("drop-caches", Metadata::Cold)),
+            (Some(ColdBy::DropCaches), _, None) => refuse(names::NEEDS_DROP),
+            (None, None, None) if self.touches == Touches::Data => Ok(("fadvise", Metadata::Warm)),
+            (None, None, None) => refuse(names::NEEDS_EITHER),
+        }
+    }
+
+    fn refuse_memory(&self, list: &FileList) -> Result<(), ConditionError> {
+        match cache::lives_in_memory(list.root()) {
+            Ok(true) => Err(ConditionError::Refused(format!(
+                "{} lies on a file system in memory, where nothing can be cold; use --on with a \
+                 directory on a disk",
+                list.root().display()
+            ))),
+            // What cannot be asked is decided by the proof.
+            Ok(false) | Err(_) => Ok(()),
+        }
+    }
+
+    fn cool(
+        &self,
+        list: &FileList,
+        files_max: Option<u64>,
+        stop: &AtomicBool,
+    ) -> Result<(), ConditionError> {
+        let by = |way: ColdBy| self.cold_by.is_none_or(|asked| asked == way);
+        if let Some(image) = self.image.filter(|_| by(ColdBy::Remount)) {
+            return Ok(image.remount()?);
+        }
+        if let Some(drop_all) = self.drop_caches {
+            return drop_all().map_err(|source| ConditionError::System {
+                operation: "drop the system's caches",
+                source,
+                remedy: "run as root, or leave out --drop-caches",
+            });
+        }
+        let path = list.root().to_owned();
+        let root = File::open(&path).map_err(|source| PassError {
+            operation: "open",
+            path: path.clone(),
+            source,
+        })?;
+        cache::flush_file_system(&root).map_err(|source| PassError {
+            operation: "flush the file system of",
+            path,
+            source,
+        })?;
+        let all: Vec<usize> = (0..list.count(files_max)).collect();
+        list.each(&all, self.threads, stop, "drop from memory", |file, size| {
+            if size == 0 { Ok(()) } else { cache::drop_file(file) }
+        })?;
+        Ok(())
+    }
+
+    fn heat(
+        &self,
+        list: &FileList,
+        files_max: Option<u64>,
+        stop: &AtomicBool,
+    ) -> Result<(), ConditionError> {
+        let all: Vec<usize> = (0..list.count(files_max)).collect();
+        list.each(&all, self.threads, stop, "read into memory", |mut file, _| {
+            let mut buffer = [0u8; 64 << 10];
+            loop {
+                match file.read(&mut buffer) {
+                    Ok(0) => return Ok(()),
+                    Ok(_) if stop.load(Ordering::Relaxed) => return Ok(()),
+                    Ok(_) => {}
+                    Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                    Err(e) => return Err(e),
+                }
+            }
+        })?;
+        Ok(())
+    }
+}
+
+fn device_bytes(list: &FileList) -> Option<u64> {
+    cache::device_read_bytes(&File::open(list.root()).ok()?)
+}
+
+impl Made {
+    /// Puts the evidence from before and after the run together: the proof, and the doubt if the
+    /// condition is not shown. `device` is what the child had from devices; `measured` is absent
+    /// when the run did not finish, and then only the first part can be judged.
+    pub fn conclude(
+        &self,
+        method: Option<Method>,
+        device: Option<u64>,
+        measured: Option<&Measured>,
+        list: &FileList,
+    ) -> (Proof, Option<Doubt>) {
+        // A run that lost files is judged by what it read, not by what it should have.
+        let wanted = measured.map_or(0, |m| self.data_bytes.min(m.bytes.max(1)));
+        let share = device
+            .filter(|_| wanted > 1 && measured.is_some())
+            .map(|bytes| bytes as f64 / wanted as f64);
+        let speaks = method.is_none_or(|m| !m.is_direct() && m != Method::Null);
+        let (proved, reason) = if self.touches == Touches::Names {
+            let device = device.filter(|_| measured.is_some());
+            names::judge(self.condition, device, measured.map_or(self.names, |m| m.files))
+        } else {
+            judge(self.condition, self.resident, share.filter(|_| speaks))
+        };
+        let doubt = match (self.condition, proved) {
+            (Condition::AsIs, _) | (_, Some(true)) => None,
+            (Condition::Cold, Some(false)) => Some(Doubt::NotCold),
+            (Condition::Warm, Some(false)) => Some(Doubt::NotWarm),
+            (_, None) => Some(Doubt::ConditionUnknown),
+        };
+        let diskstats = self.diskstats.zip(device_bytes(list)).map(|(b, a)| a.saturating_sub(b));
+        let proof = Proof {
+            asked: self.condition,
+            proved,
+            made_by: self.made_by.to_owned(),
+            metadata: self.metadata,
+            sampled_files: self.sampled,
+            resident_before: self.resident,
+            device_bytes: device,
+            device_share: share,
+            diskstats_bytes: diskstats,
+            reason,
+        };
+        (proof, doubt)
+    }
+}
+
+/// Judges the two parts of the evidence; either may be missing.
+fn judge(asked: Condition, before: Option<f64>, after: Option<f64>) -> (Option<bool>, String) {
+    let percent = |share: f64| format!("{:.1} %", share * 100.0);
+    let seen = |b: f64| format!("{} of the sample's pages were in memory before", percent(b));
+    let came = |a: f64| format!("the device gave {} of the bytes", percent(a));
+    let (before_ok, after_ok) = match asked {
+        Condition::AsIs => {
+            let reason = match before {
+                Some(b) => format!("left as it was: {}", seen(b)),
+                None => "left as it was; what is in memory cannot be seen here".to_owned(),
+            };
+            return (before.map(|_| true), reason);
+        }
+        Condition::Cold => {
+            (before.map(|b| b <= COLD_RESIDENT_MAX), after.map(|a| a >= COLD_DEVICE_MIN))
+        }
+        Condition::Warm => {
+            (before.map(|b| b >= WARM_RESIDENT_MIN), after.map(|a| a <= WARM_DEVICE_MAX))
+        }
+    };
+    let parts: Vec<String> = before.map(seen).into_iter().chain(after.map(came)).collect();
+    let evidence = parts.join(", ");
+    match (before_ok, after_ok) {
+        (None, None) => {
+            (None, "neither the cached pages nor the device's bytes can be seen here".to_owned())
+        }
+        (a, b) if a == Some(false) || b == Some(false) => {
+            (Some(false), format!("not {asked}: {evidence}"))
+        }
+        _ => (Some(true), format!("{asked}: {evidence}")),
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::print_stdout, reason = "a test that cannot run here says so")]
+mod tests {
+    use super::*;
+
+    pub(super) const MAKER: Maker<'_> =
+        Maker { drop_caches: None, threads: 4, image: None, touches: Touches::Data, cold_by: None };
+
+    pub(super) fn set(files: usize, bytes: usize) -> (tempfile::TempDir, FileList) {
+        let dir = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
+        for i in 0..files {
+            std::fs::write(dir.path().join(format!("{i:05}")), vec![i as u8; bytes]).unwrap();
+        }
+        let list = FileList::below(dir.path()).unwrap();
+        (dir, list)
+    }
+
+    fn measured(bytes: u64) -> Measured {
+        Measured { bytes, ..Measured::default() }
+    }
+
+    #[test]
+    fn cold_and_warm_are_made_and_seen() {
+        let (_dir, list) = set(300, 10_000);
+        let stop = AtomicBool::new(false);
+        if cache::lives_in_memory(list.root()).unwrap() {
+            println!("skipped: the source tree lies in memory");
+            return;
+        }
+        let cold = MAKER.make(Condition::Cold, &list, None, 1, &stop).unwrap();
+        let Some(resident) = cold.resident else {
+            println!("skipped: this kernel has no cachestat");
+            return;
+        };
+        assert!(resident <= COLD_RESIDENT_MAX, "{resident}");
+        assert_eq!(cold.sampled, sample(&list, None, 1).len() as u64);
+        let full = measured(3_000_000);
+        let (proof, doubt) = cold.conclude(Some(Method::Read), Some(3_600_000), Some(&full), &list);
+        assert_eq!((proof.proved, doubt), (Some(true), None), "{proof:?}");
+        assert_eq!((proof.made_by.as_str(), proof.metadata), ("fadvise", Metadata::Warm));
+        let warm = MAKER.make(Condition::Warm, &list, None, 1, &stop).unwrap();
+        assert_eq!(warm.resident, Some(1.0));
+        let again = MAKER.make(Condition::Warm, &list, None, 1, &stop).unwrap();
+        assert_eq!(again.made_by, "none", "a warm set is not read again");
+        let (proof, doubt) = warm.conclude(Some(Method::Read), Some(0), Some(&full), &list);
+        assert_eq!((proof.proved, doubt), (Some(true), None), "{proof:?}");
+    }
+
+    thread_local! {
+        /// How often the stand-in below was called.
+        static DROPPED: std::cell::Cell<u32> = const { std::cell::Cell::new(0) };
+        /// The image that it mounts anew.
+        static IMAGE: std::cell::RefCell<Option<OwnImage>> =
+            const { std::cell::RefCell::new(None) };
+    }
+
+    /// Stands for dropping the cache of the machine, which a test must not do: mounts the image of
+    /// the test anew, which does the same to its files alone.
+    fn drop_image() -> io::Result<()> {
+        DROPPED.set(DROPPED.get() + 1);
+        IMAGE.with_borrow(|image| {
+            image.as_ref().map_or(Ok(()), |own| own.remount().map_err(io::Error::other))
+        })
+    }
+
+    #[test]
+    fn the_whole_cache_is_dropped_again_after_the_look() {
+        let (_dir, list) = set(5, 100);
+        if cache::lives_in_memory(list.root()).unwrap() {
+            println!("skipped: the source tree lies in memory");
+            return;
+        }
+        let maker = Maker { drop_caches: Some(drop_image), ..MAKER };
+        let made = maker.make(Condition::Cold, &list, None, 1, &AtomicBool::new(false)).unwrap();
+        assert_eq!((made.made_by, made.metadata), ("drop-caches", Metadata::Cold));
+        assert_eq!(DROPPED.get(), 2, "once before the look and once after it");
+    }
+
+    #[test]
+    fn no_inode_of_the_sample_is_in_memory_after_a_dropped_cache() {
+        let work = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
+        let own = match OwnImage::make(work.path(), "own", 8 << 20, 200) {
+            Ok(own) => own,
+            Err(reason) => {
+                println!("skipped: {reason}");
+                return;
+            }
+        };
+        let dir = own.dir().join("set");
+        std::fs::create_dir(&dir).unwrap();
+        for i in 0..100 {
+            std::fs::write(dir.join(format!("{i:03}")), [i as u8; 100]).unwrap();
+        }
+        let list = FileList::below(&dir).unwrap();
+        IMAGE.set(Some(own));
+        let maker = Maker { drop_caches: Some(drop_image), ..MAKER };
+        maker.make(Condition::Cold, &list, None, 1, &AtomicBool::new(false)).unwrap();
+        let root = File::open(list.root()).unwrap();
+        let Some(before) = cache::device_read_bytes(&root) else {
+            println!("skipped: the device of the image is not counted");
+            return;
+        };
+        for i in 0..list.len() {
+            std::fs::metadata(list.path(i)).unwrap();
+        }
+        let read = cache::device_read_bytes(&root).unwrap() - before;
+        assert!(read > 0, "names and inodes came from memory");
+        drop(root);
+        drop(IMAGE.take());
+    }
+
+    #[test]
+    fn what_the_device_says_can_refute_what_the_cache_said() {
+        let (_dir, list) = set(3, 4096);
+        let made = |condition, resident| Made {
+            condition,
+            touches: Touches::Data,
+            names: 3,
+            made_by: "fadvise",
+            metadata: Metadata::Warm,
+            sampled: 3,
+            resident,
+            data_bytes: 12_288,
+            diskstats: None,
+        };
+        let full = measured(12_288);
+        let end = |condition, resident, method, device| {
+            made(condition, resident).conclude(Some(method), device, Some(&full), &list).1
+        };
+        use Condition::{AsIs, Cold, Warm};
+        let (read, direct) = (Method::Read, Method::DirectRead);
+        for (condition, resident, method, device, doubt) in [
+            (Cold, Some(0.0), read, Some(12_288), None),
+            (Cold, Some(0.0), read, Some(9_000), Some(Doubt::NotCold)),
+            (Cold, Some(0.2), read, Some(12_288), Some(Doubt::NotCold)),
+            (Cold, None, read, Some(12_288), None),
+            (Cold, None, read, None, Some(Doubt::ConditionUnknown)),
+            (Cold, Some(0.0), direct, Some(0), None),
+            (Cold, Some(0.0), Method::Null, Some(0), None),
+            (Warm, Some(1.0), read, Some(0), None),
+            (Warm, Some(1.0), read, Some(4096), Some(Doubt::NotWarm)),
+            (Warm, Some(1.0), direct, Some(12_288), None),
+            (Warm, Some(0.5), read, Some(0), Some(Doubt::NotWarm)),
+            (Warm, None, direct, None, Some(Doubt::ConditionUnknown)),
+            (AsIs, None, read, None, None),
+        ] {
+            let found = end(condition, resident, method, device);
+            assert_eq!(found, doubt, "{condition} {resident:?} {method} {device:?}");
+        }
+    }
+
+    #[test]
+    fn memory_file_systems_cannot_be_cold() {
+        let Ok(dir) = tempfile::tempdir_in("/dev/shm") else {
+            println!("skipped: no /dev/shm");
+            return;
+        };
+        if !cache::lives_in_memory(dir.path()).unwrap() {
+            println!("skipped: /dev/shm is not tmpfs");
+            return;
+        }
+        std::fs::write(dir.path().join("x"), "x").unwrap();
+        let list = FileList::below(dir.path()).unwrap();
+        let stop = AtomicBool::new(false);
+        let error = MAKER.make(Condition::Cold, &list, None, 1, &stop).unwrap_err();
+        assert!(matches!(error, ConditionError::Refused(_)), "{error}");
+        assert!(MAKER.make(Condition::Warm, &list, None, 1, &stop).is_ok());
+    }
+}

@@ -1,0 +1,531 @@
+//! Running a study: from a specification to a session in the store.
+//!
+//! The list of runs is drawn and stored before the first one. Each run: ask the subject whether the
+//! plan can run here, make and prove the condition, run the plan in a child, judge, append the
+//! record. Whatever goes wrong with one run is that run's outcome; whatever goes wrong with the
+//! store or the sets ends the study with one error and a session that can be resumed.
+//!
+//! A study with a budget stops at the end of a block when the next one would not fit, but not
+//! before [`BLOCKS_MIN`](crate::budget::BLOCKS_MIN) blocks, and in no case later than
+//! [`BUDGET_HARD`](crate::budget::BUDGET_HARD) times its budget.
+
+mod begin;
+mod options;
+mod progress;
+
+pub use begin::{ended_before, finished};
+pub use options::{DEADLINE_MAX, RunOptions, SESSION_SPANS_MAX, SPANS_MAX};
+pub use progress::{Event, Progress, Silent};
+
+use crate::budget::Blocks;
+use crate::child::{self, ChildEnd};
+use crate::condition::{ConditionError, DropAll, Made, Maker};
+use crate::estimate::{History, Range};
+use crate::expand::{Comparison, Mode, ReadyArm, expand, pictures};
+use crate::files::PassError;
+use crate::judge::{self, Judge};
+use crate::media::OwnImage;
+use crate::order::{self, Slot};
+use crate::sets::{ReadySet, Sets};
+use crate::store::{EndReason, Session, SessionEnd, SessionHeader, Store, StoreError, Writer};
+use crate::subject::{Subject, Touches};
+use crate::work::{self, Needs};
+use ioloom_model::record::{Observe, RECORD_SCHEMA, RunKey, RunOrder};
+use ioloom_model::{Condition, Doubt, Outcome, Proof, RunRecord};
+use ioloom_sys_lab::cgroup::Throttle;
+use ioloom_sys_lab::sysctl::Changed;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant, SystemTime};
+use xxhash_rust::xxh3::xxh3_64;
+
+/// Why a study could not run.
+#[derive(Debug, thiserror::Error)]
+pub enum LabError {
+    /// The user asked for something that does not exist.
+    #[error("{0}")]
+    Usage(String),
+    /// Too little space, or something else that is refused before the start.
+    #[error("{0}")]
+    Refused(String),
+    /// The flag was raised before the session began.
+    #[error("interrupted before the first run; sets that were made stay")]
+    Interrupted,
+    /// A set could not be made or read.
+    #[error("set {name}: {reason}")]
+    Set {
+        /// Which set.
+        name: String,
+        /// Why.
+        reason: String,
+    },
+    /// The files of a set could not be listed.
+    #[error(transparent)]
+    Files(#[from] PassError),
+    /// The store.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// Something the system would not say.
+    #[error("{0}")]
+    System(#[from] std::io::Error),
+}
+
+impl LabError {
+    /// The exit code of a program that ends with this error.
+    pub const fn exit_code(&self) -> u8 {
+        match self {
+            Self::Usage(_) => 2,
+            Self::Refused(_) => 3,
+            Self::Interrupted => 130,
+            Self::Set { .. } | Self::Files(_) | Self::Store(_) | Self::System(_) => 1,
+        }
+    }
+}
+
+/// What is going to run.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Planned {
+    /// The comparisons.
+    pub comparisons: Vec<Comparison>,
+    /// The ordered list of runs.
+    pub order: Vec<Slot>,
+    /// Runs that are traced before.
+    pub pictures: Vec<Comparison>,
+    /// Seed of the order.
+    pub seed: u64,
+    /// Fingerprint of the comparisons, 16 digits.
+    pub spec_hash: String,
+}
+
+/// How a study came out.
+#[derive(Debug, Clone, PartialEq)]
+pub struct StudyRun {
+    /// The session as the store has it.
+    pub session: Session,
+    /// Whether the flag was raised; the session can then be resumed.
+    pub interrupted: bool,
+}
+
+/// Expands a study under the options and draws its list of runs.
+///
+/// # Errors
+/// [`LabError::Usage`]: an override names what is not there, or nothing is left to run.
+pub fn plan(spec: &ioloom_model::StudySpec, options: &RunOptions<'_>) -> Result<Planned, LabError> {
+    let mut words = BTreeSet::new();
+    if let Some(twice) = options.places.iter().find(|p| !words.insert(&p.medium.name)) {
+        return Err(LabError::Usage(format!("the medium {} is named twice", twice.medium.name)));
+    }
+    let mut overrides = options.overrides.clone();
+    overrides.media = options.places.iter().map(|p| p.medium.name.clone()).collect();
+    if options.files.is_some() {
+        // The user's files lie where they lie.
+        overrides.media.truncate(1);
+        overrides.files = options.files.as_ref().map(|f| f.display().to_string());
+    }
+    let cores = options.machine.cpus_usable.max(1);
+    let comparisons = expand(spec, options.mode, &overrides, cores).map_err(LabError::Usage)?;
+    if comparisons.is_empty() {
+        let mode = options.mode.name();
+        return Err(LabError::Usage(format!(
+            "study {} has nothing to run in {mode} mode",
+            spec.name
+        )));
+    }
+    let pictures = pictures(spec, options.mode, &overrides, cores, &comparisons);
+    let pictures = pictures.map_err(LabError::Usage)?;
+    let seed = overrides.seed.unwrap_or(spec.seed);
+    let text = serde_json::to_vec(&comparisons).map_err(std::io::Error::from)?;
+    let spec_hash = format!("{:016x}", xxh3_64(&text));
+    let order = order::draw(&comparisons, seed);
+    Ok(Planned { order, pictures, comparisons, seed, spec_hash })
+}
+
+/// Asks the subject about every plan, before anything is made.
+fn check(planned: &Planned, subject: &dyn Subject) -> Result<(), LabError> {
+    for comparison in &planned.comparisons {
+        let none = |arm: &ReadyArm| subject.touches_of(&arm.plan) == Touches::Nothing;
+        if comparison.condition != Condition::AsIs
+            && let Some(arm) = comparison.arms.iter().find(|arm| none(arm))
+        {
+            return Err(LabError::Usage(format!(
+                "experiment '{}': {} needs no files that are made {} for it, so its runs can only be \
+                 as-is",
+                comparison.experiment, arm.plan, comparison.condition
+            )));
+        }
+        for arm in &comparison.arms {
+            subject.explain(&arm.plan).map_err(|reason| {
+                let place = format!("experiment '{}', arm '{}'", comparison.experiment, arm.name);
+                LabError::Usage(format!("{place}: {reason}"))
+            })?;
+        }
+    }
+    Ok(())
+}
+
+/// What the planned study needs; `history` knows how long such runs took here before.
+///
+/// # Errors
+/// The free space of a medium cannot be asked.
+pub fn needs(
+    spec: &ioloom_model::StudySpec,
+    planned: &Planned,
+    subject: &dyn Subject,
+    history: &History,
+    options: &RunOptions<'_>,
+) -> Result<Needs, LabError> {
+    let cores = options.machine.cpus_usable.max(1);
+    let (comparisons, reserve) = (&planned.comparisons, options.reserve_bytes);
+    let sets = subject.sets();
+    let mut needs = work::needs(comparisons, &options.places, sets, reserve, cores, history)?;
+    for comparison in comparisons {
+        let unknown = comparison.arms.iter();
+        for arm in unknown.filter(|arm| history.run_seconds(comparison, arm).is_none()) {
+            // Of no files: what a plan waits for by itself, however fast the disk is.
+            let waits = Range::exactly(subject.takes_s(&arm.plan, 0, 0));
+            needs.runs_s.add(waits, f64::from(comparison.blocks));
+        }
+    }
+    needs.budget_s = budget(spec, options).map(|b| b.as_secs_f64());
+    Ok(needs)
+}
+
+fn budget(spec: &ioloom_model::StudySpec, options: &RunOptions<'_>) -> Option<Duration> {
+    options.budget.or(match options.mode {
+        Mode::Quick => Some(Duration::from_secs_f64(spec.quick_budget_s)),
+        Mode::Full => None,
+    })
+}
+
+/// Runs a study, or goes on with it, and returns its session.
+///
+/// # Errors
+/// See [`LabError`]; every run that was recorded before stays recorded.
+pub fn run_study(
+    spec: &ioloom_model::StudySpec,
+    subject: &dyn Subject,
+    store: &Store,
+    options: &RunOptions<'_>,
+) -> Result<StudyRun, LabError> {
+    let start = Instant::now();
+    let planned = plan(spec, options)?;
+    check(&planned, subject)?;
+    let history = History::of(store, &spec.name, &options.machine.fingerprint);
+    let needs = needs(spec, &planned, subject, &history, options)?;
+    options.progress.event(&Event::Needs(&needs));
+    if let Some(reason) = needs.refusal() {
+        return Err(LabError::Refused(reason));
+    }
+    if options.drop_caches
+        && let Err(error) = ioloom_sys::cache::may_drop_everything()
+    {
+        return Err(LabError::Refused(format!(
+            "--drop-caches: /proc/sys/vm/drop_caches: {error}; run as root, or leave it out: data \
+             are then dropped file by file and names stay in memory"
+        )));
+    }
+    let sets = Sets::prepare(&planned.comparisons, subject.sets(), options)?;
+    let (writer, session) = begin::begin(spec, subject, store, &planned, options)?;
+    let budget = budget(spec, options);
+    let name = session.header.session.clone();
+    let mut study = Study {
+        options,
+        subject,
+        sets,
+        judge: Judge::new(options.machine.cpus_usable),
+        writer,
+        header: session.header,
+        blocks: Blocks::new(start, budget),
+        spans_left: SESSION_SPANS_MAX,
+        traces: store.traces_dir(&name),
+    };
+    for run in &session.runs {
+        study.judge.remember(run);
+    }
+    let done: BTreeSet<u32> = session.runs.iter().map(|r| r.key.position).collect();
+    let pictured: BTreeSet<u32> = session.pictures.iter().map(|p| p.record.key.position).collect();
+    if study.pictures(&pictured)? {
+        return Ok(StudyRun { session: store.read(&name)?, interrupted: true });
+    }
+    let interrupted = study.run(&done)?;
+    Ok(StudyRun { session: store.read(&name)?, interrupted })
+}
+
+fn unix_ms() -> u64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    since.as_millis().try_into().unwrap_or(u64::MAX)
+}
+
+/// A study that is running.
+pub(crate) struct Study<'a> {
+    pub(crate) options: &'a RunOptions<'a>,
+    subject: &'a dyn Subject,
+    sets: Sets,
+    judge: Judge,
+    pub(crate) writer: Writer,
+    pub(crate) header: SessionHeader,
+    blocks: Blocks,
+    spans_left: usize,
+    /// Directory for traces.
+    pub(crate) traces: PathBuf,
+}
+
+/// One run that is to be made.
+pub(crate) struct Wanted<'w> {
+    pub(crate) comparison: &'w Comparison,
+    pub(crate) arm: &'w ReadyArm,
+    pub(crate) block: u32,
+    pub(crate) position: u32,
+    pub(crate) observe: Observe,
+}
+
+impl Study<'_> {
+    /// Runs what is left of the list; answers whether it was interrupted.
+    fn run(mut self, done: &BTreeSet<u32>) -> Result<bool, LabError> {
+        let order = std::mem::take(&mut self.header.order);
+        let blocks = order.last().map_or(0, |s| s.2 + 1);
+        let mut now: Option<(u32, Instant)> = None;
+        for (position, slot) in order.iter().enumerate() {
+            let position = position as u32;
+            if done.contains(&position) {
+                continue;
+            }
+            let first = now.is_none_or(|(block, _)| block != slot.2);
+            if let Some((_, since)) = now.filter(|_| first) {
+                self.blocks.finish(since.elapsed());
+            }
+            if self.blocks.over(slot.2, first, Instant::now()) {
+                return self.end(EndReason::Budget, slot.2, blocks);
+            }
+            if first {
+                now = Some((slot.2, Instant::now()));
+            }
+            if self.options.stop.load(Ordering::Relaxed) {
+                return Ok(true);
+            }
+            let comparison = &self.header.comparisons[slot.0 as usize];
+            let arm = &comparison.arms[slot.1 as usize];
+            let observe = self.options.observe();
+            let wanted = Wanted { comparison, arm, block: slot.2, position, observe };
+            let told = |key: &RunKey| self.options.progress.event(&Event::Run(key, order.len()));
+            let Some(mut record) = self.one(wanted, &told)? else { return Ok(true) };
+            self.ration_spans(&mut record);
+            self.judge.remember(&record);
+            self.writer.append(&record)?;
+            self.options.progress.event(&Event::Recorded(&record));
+        }
+        self.end(EndReason::Finished, blocks, blocks)
+    }
+
+    /// Keeps the timeline of the first block, as far as the session's ration reaches.
+    fn ration_spans(&mut self, record: &mut RunRecord) {
+        if let Outcome::Done { measured } = &mut record.outcome {
+            let count: usize = measured.spans.iter().map(Vec::len).sum();
+            if record.key.block > 0 || count > self.spans_left {
+                measured.spans.clear();
+            } else {
+                self.spans_left -= count;
+            }
+        }
+    }
+
+    fn end(self, reason: EndReason, done: u32, blocks: u32) -> Result<bool, LabError> {
+        let enough = match self.options.mode {
+            Mode::Quick => 8,
+            Mode::Full => 12,
+        };
+        let doubts = if done < enough { vec![Doubt::FewSamples] } else { Vec::new() };
+        if done < blocks {
+            let text = format!("the budget is used up: {done} of {blocks} blocks ran");
+            self.options.progress.event(&Event::Note(&text));
+        }
+        self.writer.finish(SessionEnd {
+            reason,
+            blocks_dropped: blocks - done,
+            doubts,
+            ended_unix_ms: unix_ms(),
+        })?;
+        Ok(false)
+    }
+
+    /// One run; `None` when the flag was raised.
+    pub(crate) fn one(
+        &self,
+        wanted: Wanted<'_>,
+        tell: &dyn Fn(&RunKey),
+    ) -> Result<Option<RunRecord>, LabError> {
+        let Wanted { comparison, arm, block, position, observe } = wanted;
+        let Some(set) = self.sets.of(comparison, arm, self.options) else {
+            let reason = "its files are not given any more; repeat the same options".to_owned();
+            return Err(LabError::Set { name: arm.set.clone(), reason });
+        };
+        let key = RunKey {
+            study: self.header.study.clone(),
+            session: self.header.session.clone(),
+            experiment: comparison.experiment.clone(),
+            arm: arm.name.clone(),
+            set: arm.set.clone(),
+            medium: comparison.medium.clone(),
+            condition: comparison.condition,
+            compute: comparison.compute.clone(),
+            block,
+            position,
+            factors: arm.factors.clone(),
+        };
+        tell(&key);
+        let order = RunOrder {
+            plan: arm.plan.clone(),
+            compute: comparison.compute.clone(),
+            dir: set.items.clone(),
+            set: set.spec.clone(),
+            files_max: arm.files_max,
+            seed: set.spec.as_ref().map_or(self.header.seed, |s| s.seed),
+            spans_max: self.options.spans_max,
+            observe,
+        };
+        let started_unix_ms = unix_ms();
+        let Some(ended) = self.execute(&order, (comparison, arm), set, &key) else {
+            return Ok(None);
+        };
+        let mut realised = set.realised.clone();
+        realised.name.clone_from(&arm.set);
+        let mut record = RunRecord {
+            schema: RECORD_SCHEMA,
+            key,
+            plan: arm.plan.clone(),
+            set: realised,
+            proof: ended.proof,
+            outcome: ended.outcome,
+            doubts: ended.doubts,
+            machine: self.header.machine.fingerprint.clone(),
+            version: self.options.version.clone(),
+            started_unix_ms,
+            seed: self.header.seed,
+        };
+        self.judge.judge(&mut record, &order, &set.files, arm.scaled);
+        if let Outcome::Done { measured } = &record.outcome {
+            record.doubts.extend(self.subject.verify(&order, &set.realised, measured));
+        }
+        judge::tidy(&mut record.doubts);
+        Ok(Some(record))
+    }
+
+    /// Probe, condition, child, proof; `None` when the flag was raised.
+    fn execute(
+        &self,
+        order: &RunOrder,
+        (comparison, arm): (&Comparison, &ReadyArm),
+        set: &ReadySet,
+        key: &RunKey,
+    ) -> Option<Ended> {
+        if self.subject.drops_caches(&order.plan) && !self.options.drop_caches {
+            let reason = NOT_DROPPED.to_owned();
+            return Some(Ended::without_proof(Outcome::Refused { reason }));
+        }
+        if let Err(reason) = self.subject.probe(&order.plan, &order.compute, &set.items) {
+            return Some(Ended::without_proof(Outcome::Refused { reason }));
+        }
+        let image = self.options.images.iter().find(|i| i.word() == comparison.medium);
+        let drop_all: DropAll = ioloom_sys::cache::drop_everything;
+        let drop_caches = self.options.drop_caches.then_some(drop_all);
+        let touches = self.subject.touches_of(&order.plan);
+        let maker = Maker { drop_caches, threads: 8, image, touches, cold_by: arm.cold_by };
+        let seed = self.header.seed ^ u64::from(key.block);
+        let (condition, max) = (comparison.condition, order.files_max);
+        let made = maker.make(condition, &set.files, max, seed, self.options.stop);
+        if self.options.stop.load(Ordering::Relaxed) {
+            return None;
+        }
+        let made = match made {
+            Ok(made) => made,
+            Err(ConditionError::Refused(reason)) => {
+                return Some(Ended::without_proof(Outcome::Refused { reason }));
+            }
+            Err(error) => {
+                let reason = format!("make {}: {error}", key.condition);
+                return Some(Ended::without_proof(Outcome::Failed { reason }));
+            }
+        };
+        let changed = match change(&arm.settings, self.options.allow_sysctl) {
+            Ok(changed) => changed,
+            Err(reason) => return Some(Ended::without_proof(Outcome::Refused { reason })),
+        };
+        let end = self.child(order, set, image.and_then(OwnImage::throttle));
+        if let Some(Err(reason)) = changed.map(Changed::put_back) {
+            return Some(Ended::without_proof(Outcome::Failed { reason }));
+        }
+        match end {
+            ChildEnd::Stopped => None,
+            ChildEnd::Answered(answer) => Some(Ended::with(&made, *answer, order, set)),
+        }
+    }
+
+    fn child(&self, order: &RunOrder, set: &ReadySet, slow: Option<&Throttle>) -> ChildEnd {
+        let bytes = set.files.bytes(order.files_max);
+        let files = set.files.count(order.files_max) as u64;
+        let work = work::demand_ns(&order.compute, set.spec.as_ref(), files, bytes as f64)
+            + self.subject.takes_s(&order.plan, files, bytes) * 1e9;
+        let longest = self.blocks.longest_run(Instant::now()).unwrap_or(Duration::MAX);
+        let longest = longest.min(self.options.deadline_max);
+        // Of a set that must not be listed the number of files is not known here.
+        let deadline = match self.options.overrides.after_reboot {
+            true => longest,
+            false => child::deadline(bytes, files, work, longest),
+        };
+        let (runner, stop) = (&self.options.runner, self.options.stop);
+        if set.items.to_str().is_some() {
+            return runner.run_in(order, deadline, stop, None, slow);
+        }
+        // A path that JSON cannot hold is handed over as the child's working directory.
+        let order = RunOrder { dir: PathBuf::from("."), ..order.clone() };
+        runner.run_in(&order, deadline, stop, Some(&set.items), slow)
+    }
+}
+
+/// Why a plan that drops the caches of the system is refused.
+const NOT_DROPPED: &str = "the caches of the whole system are dropped only on request; remedy: \
+                           --drop-caches as root";
+
+/// Gives the kernel the settings that an arm asks for, if the user agreed.
+fn change(settings: &BTreeMap<String, u64>, allowed: bool) -> Result<Option<Changed>, String> {
+    if settings.is_empty() {
+        return Ok(None);
+    }
+    if !allowed {
+        let names = settings.keys().cloned().collect::<Vec<_>>().join(", ");
+        return Err(format!(
+            "settings of the system are changed only on request ({names}); remedy: --allow-sysctl \
+             as root, they are put back after each run"
+        ));
+    }
+    Changed::set(settings).map(Some)
+}
+
+/// How a run ended, with the proof of its condition.
+struct Ended {
+    outcome: Outcome,
+    proof: Option<Proof>,
+    doubts: Vec<Doubt>,
+}
+
+impl Ended {
+    fn without_proof(outcome: Outcome) -> Self {
+        Self { outcome, proof: None, doubts: Vec::new() }
+    }
+
+    fn with(made: &Made, answer: child::ChildAnswer, order: &RunOrder, set: &ReadySet) -> Self {
+        let measured = match &answer.outcome {
+            Outcome::Done { measured } => Some(measured.as_ref()),
+            _ => None,
+        };
+        let (proof, doubt) = made.conclude(
+            order.plan.files().map(|p| p.method),
+            answer.device_bytes,
+            measured,
+            &set.files,
+        );
+        let doubts = doubt.filter(|_| measured.is_some()).into_iter().collect();
+        Self { outcome: answer.outcome, proof: Some(proof), doubts }
+    }
+}

@@ -1,0 +1,88 @@
+//! Copying beside a file that others keep using, with little memory for both: what the copy pushes
+//! out, and what that costs them.
+//!
+//! The process takes the memory away from itself by a group of its own; nothing else is touched. The
+//! bystander is read twice before the copy, so that the kernel knows it as used, and once after.
+
+use super::plan::{Beside, Source};
+use super::{Place, one, options, timed};
+use crate::stage::{Stage, only_file, put, resident_bytes};
+use ioloom_copy::Target;
+use ioloom_model::Measured;
+use ioloom_model::record::RunOrder;
+use ioloom_sys::buffer::Buffer;
+use ioloom_sys::clock::monotonic_ns;
+use ioloom_sys::file::{Writing, read_at, scratch, write_full_at};
+use ioloom_sys::{cache, proc, transfer};
+use ioloom_sys_lab::cgroup::LittleMemory;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+
+/// One call on the bystander, bytes.
+const BLOCK_BYTES: usize = 1 << 20;
+
+pub(super) fn probe() -> Result<(), String> {
+    LittleMemory::can()
+}
+
+pub(super) fn play(order: &RunOrder, play: &Beside) -> Result<Measured, String> {
+    let place = Place::beside(&order.dir)?;
+    let (from, source, bytes) = only_file(&order.dir)?;
+    cache::flush_file_system(&source).map_err(|e| format!("flush the file system: {e}"))?;
+    one::make(Source::Cold, &source, bytes)?;
+    let little = LittleMemory::enter(play.limit_bytes)?;
+    let bystander = written(&place.path, play.bystander_bytes, order.seed)?;
+    let mut buffer = Buffer::new(BLOCK_BYTES);
+    read(&bystander, &mut buffer)?;
+    let before = read(&bystander, &mut buffer)?;
+    let held_before = resident_bytes(&bystander, play.bystander_bytes);
+    let mut stage = Stage::open(&order.dir)?;
+    let (returned_ns, _) = timed(&from, Target::As(place.path.join("copy")), &options(&play.how))?;
+    let held = resident_bytes(&bystander, play.bystander_bytes);
+    let device = || proc::process_io().map_or(0, |io| io.read_bytes);
+    let device_before = device();
+    let after = read(&bystander, &mut buffer)?;
+    stage.put("bystander_bytes", play.bystander_bytes as f64);
+    stage.put("bystander_read_before_ns", before as f64);
+    stage.put("bystander_read_after_ns", after as f64);
+    stage.put("bystander_device_bytes", (device() - device_before) as f64);
+    stage.put("returned_ns", returned_ns as f64);
+    stage.put("file_bytes", bytes as f64);
+    let (mut measured, _) = stage.close(returned_ns, bytes);
+    put(&mut measured, "bystander_held_before_bytes", held_before);
+    put(&mut measured, "bystander_held_bytes", held);
+    drop(little);
+    Ok(measured)
+}
+
+/// A file without a name, written and synced, so that its pages are clean and in memory.
+fn written(dir: &Path, bytes: u64, seed: u64) -> Result<OwnedFd, String> {
+    let fail = |e: std::io::Error| format!("make the bystander: {e}");
+    let file = scratch(dir, Writing::Buffered).map_err(fail)?;
+    let mut buffer = Buffer::new(BLOCK_BYTES);
+    let mut state = seed | 1;
+    for at in (0..bytes).step_by(BLOCK_BYTES) {
+        for byte in buffer.whole_mut().iter_mut().step_by(512) {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            *byte = (state >> 56) as u8;
+        }
+        let len = BLOCK_BYTES.min((bytes - at) as usize);
+        write_full_at(&file, buffer.bytes(len), at).map_err(fail)?;
+    }
+    transfer::sync_data(&file).map_err(fail)?;
+    Ok(file)
+}
+
+/// Reads it whole; ns.
+fn read(file: &OwnedFd, buffer: &mut Buffer) -> Result<u64, String> {
+    let start = monotonic_ns();
+    let mut at = 0;
+    loop {
+        let got = read_at(file, buffer.whole_mut(), at)
+            .map_err(|e| format!("read the bystander: {e}"))?;
+        if got == 0 {
+            return Ok(monotonic_ns() - start);
+        }
+        at += got as u64;
+    }
+}

@@ -1,0 +1,91 @@
+//! The limits of dirty pages, as the kernel uses them, beside what they are said to be shares of.
+//!
+//! Where hardly any memory is in use the two shares are the same number. So the play takes some memory
+//! itself and looks again: a share of all memory stays, one of the available memory falls. It holds
+//! little enough to disturb nobody, and nothing where a control group limits it.
+
+use ioloom_model::Measured;
+use ioloom_observe::counters::{Field, Reader, Sample, Scope};
+use ioloom_sys::clock::monotonic_ns;
+use ioloom_sys::proc::{self, page_bytes, read_text};
+use ioloom_sys_lab::memory::{Pages, Region};
+use std::path::Path;
+
+/// Memory that is taken for the second look at most: this, and this share of what is available.
+const HELD_BYTES_MAX: u64 = 1 << 30;
+const HELD_SHARE: u64 = 8;
+
+/// Settings that are told as they are.
+const SETTINGS: [&str; 8] = [
+    "dirty_background_ratio",
+    "dirty_background_bytes",
+    "dirty_ratio",
+    "dirty_bytes",
+    "dirty_writeback_centisecs",
+    "dirty_expire_centisecs",
+    "swappiness",
+    "vfs_cache_pressure",
+];
+
+pub(super) fn play() -> Result<Measured, String> {
+    let start = monotonic_ns();
+    let mut measured = Measured::default();
+    let mut reader = Reader::open(Path::new("/"));
+    let sample = reader.read(Scope::All);
+    for name in SETTINGS {
+        let text = read_text(&Path::new("/proc/sys/vm").join(name));
+        let number = text.ok().and_then(|text| text.trim().parse::<f64>().ok());
+        measured.extra.extend(number.map(|number| (name.to_owned(), number)));
+    }
+    tell(&mut measured, &sample, "");
+    let total = sample.get(Field::MemTotal).map(|kib| kib as f64 * 1024.0);
+    measured.extra.extend(total.map(|total| ("total_bytes".to_owned(), total)));
+    let get = |name: &str| measured.extra.get(name).copied();
+    let mut shares = Vec::new();
+    for (limit, ratio, short) in [
+        ("dirty_limit_bytes", "dirty_ratio", "dirty_limit"),
+        ("background_limit_bytes", "dirty_background_ratio", "background_limit"),
+    ] {
+        // A ratio of 0 means that the limit was given in bytes.
+        let Some(ratio) = get(ratio).filter(|ratio| *ratio > 0.0) else { continue };
+        for of in ["total", "available"] {
+            let whole = get(&format!("{of}_bytes"));
+            if let (Some(limit), Some(whole)) = (get(limit), whole) {
+                shares
+                    .push((format!("{short}_over_ratio_of_{of}"), limit / (whole * ratio / 100.0)));
+            }
+        }
+    }
+    measured.extra.extend(shares);
+    held(&mut reader, &mut measured)?;
+    measured.elapsed_ns = monotonic_ns() - start;
+    Ok(measured)
+}
+
+/// The limits, and what memory is available, under names that end in `_bytes`.
+fn tell(measured: &mut Measured, sample: &Sample, when: &str) {
+    let pages = |field| sample.get(field).map(|pages| pages as f64 * page_bytes() as f64);
+    let available = sample.get(Field::MemAvailable).map(|kib| kib as f64 * 1024.0);
+    for (name, value) in [
+        ("dirty_limit", pages(Field::DirtyLimit)),
+        ("background_limit", pages(Field::BackgroundLimit)),
+        ("available", available),
+    ] {
+        measured.extra.extend(value.map(|value| (format!("{name}{when}_bytes"), value)));
+    }
+}
+
+/// The same while this program holds memory.
+fn held(reader: &mut Reader, measured: &mut Measured) -> Result<(), String> {
+    let Some(available) = measured.extra.get("available_bytes") else { return Ok(()) };
+    let bytes = (*available as u64 / HELD_SHARE).min(HELD_BYTES_MAX);
+    if proc::memory_limit_bytes().is_some() {
+        return Ok(());
+    }
+    let failed = |e| format!("take {bytes} bytes of memory: {e}");
+    let mut region = Region::new(bytes as usize, Pages::Huge).map_err(failed)?;
+    region.touch(page_bytes() as usize);
+    tell(measured, &reader.read(Scope::All), "_held");
+    measured.extra.insert("held_bytes".to_owned(), region.bytes() as f64);
+    Ok(())
+}

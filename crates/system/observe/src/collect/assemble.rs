@@ -1,0 +1,274 @@
+//! From what was collected to the raw events of one run, counted from its start.
+
+use super::check::{ClockTest, Costs};
+use super::drain::{Collected, TOOL};
+use super::gather::{Gather, Stream, enrich};
+use super::probe::KERNEL;
+use super::recorder::Finished;
+use ioloom_model::evidence::{Checks, SourceReport};
+use ioloom_model::{Evidence, Level};
+use ioloom_sys_trace::tracefs::event::Kind;
+use ioloom_trace::raw::{PROCESSORS, Raw, RawThread};
+use ioloom_trace::{CoreRun, Series};
+use std::path::Path;
+
+/// From this many switches per second and processor on, level 1 costs about a per cent.
+const SWITCHES_WARN: f64 = 5_000.0;
+/// Role of a worker that the kernel made for a ring.
+const KERNEL_WORKER: &str = "kernel-worker";
+
+/// The facts of one observation.
+pub(super) struct Run {
+    pub(super) level: Level,
+    pub(super) own_events: bool,
+    /// Whether the trace file system's instance was given by root; `None` without one.
+    pub(super) delegated: Option<bool>,
+    pub(super) start_ns: u64,
+    pub(super) end_ns: u64,
+    pub(super) clock: ClockTest,
+    pub(super) costs: Costs,
+    pub(super) notes: Vec<String>,
+    /// Threads that registered.
+    pub(super) registered: usize,
+}
+
+pub(super) fn assemble(run: Run, mut collected: Collected) -> Raw {
+    let mut threads = Vec::new();
+    let finished = std::mem::take(&mut collected.finished);
+    let evidence = evidence(&run, &collected, &finished);
+    for mut done in finished {
+        let stream = collected.gather.threads.remove(&done.tid).unwrap_or_default();
+        // A thread may register before the run; what came before does not count.
+        done.start_ns = done.start_ns.max(run.start_ns);
+        threads.push(thread(&run, done, stream));
+    }
+    let mut gather = collected.gather;
+    let cores = cores(&run, &mut gather, &threads);
+    for (tid, stream) in std::mem::take(&mut gather.threads) {
+        if stream.kernel_worker {
+            let done = Finished {
+                tid,
+                name: stream.name.clone().unwrap_or_default(),
+                role: KERNEL_WORKER.to_owned(),
+                start_ns: stream.begin_ns.unwrap_or(run.start_ns).max(run.start_ns),
+                end_ns: stream.end_ns.unwrap_or(run.end_ns),
+                ..Finished::default()
+            };
+            let mut raw = thread(&run, done, stream);
+            (raw.cpu_ns, raw.run_delay_ns) = (None, None);
+            threads.push(raw);
+        }
+    }
+    raw(&run, threads, cores, gather, evidence)
+}
+
+/// Everything together.
+pub(super) fn raw(
+    run: &Run,
+    threads: Vec<RawThread>,
+    cores: Vec<Vec<CoreRun>>,
+    gather: Gather,
+    evidence: Evidence,
+) -> Raw {
+    let (devices, requests) = devices(run, gather);
+    Raw {
+        level: Some(run.level),
+        elapsed_ns: run.end_ns.saturating_sub(run.start_ns),
+        threads,
+        requests,
+        devices,
+        cores,
+        series: vec![processors()],
+        evidence,
+        ..Raw::default()
+    }
+}
+
+/// The number of usable processors, as a series of one point.
+fn processors() -> Series {
+    let count = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    Series {
+        name: PROCESSORS.to_owned(),
+        unit: PROCESSORS.to_owned(),
+        points: vec![(0, count as f64)],
+    }
+}
+
+/// One thread, with its events shifted to the start of the run.
+pub(super) fn thread(run: &Run, done: Finished, stream: Stream) -> RawThread {
+    let since = |at_ns: u64| at_ns.saturating_sub(run.start_ns);
+    let Stream { mut own, mut sched, mut wakes, mut faults, mut locks, .. } = stream;
+    own.sort_by_key(|s| s.at_ns);
+    sched.sort_by_key(|s| s.at_ns);
+    enrich(&mut own, &sched);
+    let mut switches = if own.is_empty() { sched } else { own };
+    switches.iter_mut().for_each(|s| s.at_ns = since(s.at_ns));
+    wakes.iter_mut().for_each(|w| w.at_ns = since(w.at_ns));
+    faults.iter_mut().for_each(|f| f.at_ns = since(f.at_ns));
+    for lock in &mut locks {
+        (lock.start_ns, lock.end_ns) = (since(lock.start_ns), since(lock.end_ns));
+    }
+    let mut spans = done.spans;
+    if !done.spans_since_run {
+        spans.retain(|span| span.start_ns >= run.start_ns);
+        spans.iter_mut().for_each(|span| span.start_ns = since(span.start_ns));
+    }
+    let mut accounts = done.accounts;
+    accounts.retain(|account| account.at_ns >= run.start_ns);
+    accounts.iter_mut().for_each(|account| account.at_ns = since(account.at_ns));
+    RawThread {
+        tid: done.tid,
+        name: done.name,
+        role: done.role,
+        start_ns: since(done.start_ns),
+        end_ns: since(done.end_ns),
+        spans,
+        accounts,
+        switches,
+        wakes,
+        faults,
+        locks,
+        cpu_ns: Some(done.cpu_ns),
+        run_delay_ns: done.run_delay_ns,
+    }
+}
+
+pub(super) fn cores(run: &Run, gather: &mut Gather, threads: &[RawThread]) -> Vec<Vec<CoreRun>> {
+    let mut cores = gather.cores(run.end_ns);
+    for held in cores.iter_mut().flatten() {
+        held.ours |= threads.iter().any(|t| t.tid == held.tid && t.role != TOOL);
+        held.start_ns = held.start_ns.saturating_sub(run.start_ns);
+        held.end_ns = held.end_ns.saturating_sub(run.start_ns);
+    }
+    cores
+}
+
+/// Names and requests of the devices.
+fn devices(run: &Run, gather: Gather) -> (Vec<String>, Vec<ioloom_trace::Request>) {
+    let mut requests = gather.requests;
+    requests.retain(|r| r.issue_ns >= run.start_ns && r.issue_ns <= run.end_ns);
+    for request in &mut requests {
+        request.issue_ns -= run.start_ns;
+        request.complete_ns = request.complete_ns.map(|at| at.saturating_sub(run.start_ns));
+    }
+    let names = gather.devices.iter().map(|number| device_name(*number)).collect();
+    (names, requests)
+}
+
+fn device_name(number: u32) -> String {
+    let (major, minor) = (number >> 20, number & ((1 << 20) - 1));
+    let link = std::fs::read_link(Path::new(&format!("/sys/dev/block/{major}:{minor}")));
+    let name = link.ok().and_then(|path| Some(path.file_name()?.to_string_lossy().into_owned()));
+    name.unwrap_or_else(|| format!("{major}:{minor}"))
+}
+
+/// Sources with what they delivered and lost, self-tests and the estimated cost.
+pub(super) fn evidence(run: &Run, collected: &Collected, finished: &[Finished]) -> Evidence {
+    let gather = &collected.gather;
+    let mut notes = run.notes.clone();
+    let mut sources = user_sources(run, finished, &mut notes);
+    if run.own_events {
+        sources.push(source(
+            "perf.switch",
+            gather.own_switches,
+            collected.own_lost,
+            run.costs.switch_ns.map(|ns| ns / 2.0),
+            "user",
+        ));
+        sources.push(source("perf.major-fault", gather.own_faults, 0, None, "user"));
+    }
+    if let Some(delegated) = run.delegated {
+        let privilege = if delegated { "delegated" } else { "root" };
+        for (kind, name, _) in KERNEL {
+            if matches!(kind, Kind::LockEnd | Kind::NewTask) {
+                continue;
+            }
+            let records = gather.kept.get(&kind).copied().unwrap_or(0);
+            // Two events of a switch and one wake-up make a round.
+            let cost = run.costs.kernel_ns.map(|ns| ns / 3.0);
+            let lost = if kind == Kind::Switch { collected.kernel_lost } else { 0 };
+            sources.push(source(name, records, lost, cost, privilege));
+        }
+    }
+    losses(collected, &mut notes);
+    let elapsed_ns = run.end_ns.saturating_sub(run.start_ns).max(1);
+    let ours = finished.iter().filter(|done| done.role != TOOL).count().max(1) as f64;
+    let cost_ns: f64 =
+        sources.iter().filter_map(|s| Some(s.records as f64 * s.ns_per_event?)).sum();
+    let missing = run.registered.saturating_sub(finished.len().saturating_sub(1));
+    if run.registered > 0 && missing > 0 {
+        notes.push(format!("{missing} threads did not finish their part and are left out"));
+    }
+    if run.clock.inside < run.clock.total {
+        let (inside, total) = (run.clock.inside, run.clock.total);
+        notes.push(format!("the kernel's clock differs: {inside} of {total} events were in time"));
+    }
+    let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get) as f64;
+    let per_s = gather.own_switches as f64 / 2.0 / (elapsed_ns as f64 / 1e9) / cpus;
+    if run.own_events && per_s > SWITCHES_WARN {
+        notes.push(format!(
+            "{per_s:.0} switches per second and processor: watching costs more than a per cent; \
+             compare with a run at level 0"
+        ));
+    }
+    let checks = Checks {
+        tiling_pct: 0.0,
+        chain_breaks: run.delegated.map(|_| gather.chain_breaks),
+        clock_inside: (run.clock.total > 0).then_some(run.clock.inside),
+        clock_total: (run.clock.total > 0).then_some(run.clock.total),
+        ..Checks::default()
+    };
+    let overhead_pct = 100.0 * cost_ns / (ours * elapsed_ns as f64);
+    Evidence { level: run.level, sources, checks, overhead_pct, notes }
+}
+
+fn user_sources(run: &Run, finished: &[Finished], notes: &mut Vec<String>) -> Vec<SourceReport> {
+    let ours = || finished.iter().filter(|done| done.role != TOOL);
+    let spans = ours().map(|done| done.spans.len() as u64).sum();
+    let spans_lost = ours().map(|done| done.spans_lost).sum();
+    let accounts = ours().map(|done| done.accounts.len() as u64).sum();
+    let accounts_lost = ours().map(|done| done.accounts_lost).sum();
+    if spans_lost > 0 {
+        notes.push(format!(
+            "{spans_lost} spans did not fit; their totals are exact, their time unnamed"
+        ));
+    }
+    let mut sources = vec![source("spans", spans, spans_lost, run.costs.span_ns, "none")];
+    if run.level < Level::Kernel || accounts > 0 {
+        sources.push(source("thread clock", accounts, accounts_lost, run.costs.account_ns, "none"));
+    }
+    sources
+}
+
+fn losses(collected: &Collected, notes: &mut Vec<String>) {
+    let gather = &collected.gather;
+    for (lost, what) in [
+        (collected.own_lost, "switches or faults were lost: rings of the threads were full"),
+        (
+            collected.kernel_lost,
+            "events of the kernel were lost: rings of the processors were full",
+        ),
+        (gather.over, "events came after the bound of what is kept"),
+        (gather.broken, "records could not be understood"),
+    ] {
+        if lost > 0 {
+            notes.push(format!("{lost} {what}"));
+        }
+    }
+}
+
+pub(super) fn source(
+    name: &str,
+    records: u64,
+    lost: u64,
+    ns: Option<f64>,
+    privilege: &str,
+) -> SourceReport {
+    SourceReport {
+        name: name.to_owned(),
+        records,
+        lost,
+        ns_per_event: ns,
+        privilege: privilege.to_owned(),
+    }
+}

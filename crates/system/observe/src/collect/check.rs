@@ -1,0 +1,243 @@
+//! Do the clocks agree, and what does an event cost?
+//!
+//! Both are found out by use at the start. A kernel event between two readings of the clock must
+//! carry a time between them. The cost of a switch is the processor time of a short sleep with the
+//! events less that without, in turns, as a median: the kernel charges its own work at a switch to
+//! the thread that switches.
+
+use ioloom_sys::buffer::Buffer;
+use ioloom_sys::clock::{monotonic_ns, thread_cpu_ns};
+use ioloom_sys_trace::perf::record::{Record, records};
+use ioloom_sys_trace::perf::{Faults, Ring, Target};
+use ioloom_sys_trace::tracefs::event::{Decoder, What};
+use ioloom_sys_trace::tracefs::page::Page;
+use ioloom_sys_trace::tracefs::{Instance, Pipe};
+use std::hint::black_box;
+use std::time::Duration;
+
+/// Pages that the clock test touches, and marks that it writes.
+const CLOCK_EVENTS: usize = 64;
+/// Rounds and sleeps of the calibration.
+const ROUNDS: usize = 7;
+const SLEEPS: u32 = 24;
+/// Spans of the calibration.
+const SPANS: usize = 2000;
+
+/// How many kernel events carried a time between the readings around them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ClockTest {
+    /// Within.
+    pub inside: u64,
+    /// Of all.
+    pub total: u64,
+}
+
+impl ClockTest {
+    fn add(&mut self, window: (u64, u64), at_ns: u64) {
+        self.total += 1;
+        self.inside += u64::from((window.0..=window.1).contains(&at_ns));
+    }
+
+    pub(super) fn with(self, other: Self) -> Self {
+        Self { inside: self.inside + other.inside, total: self.total + other.total }
+    }
+}
+
+/// Nanoseconds that one event costs the watched thread; `None` when not measured.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Costs {
+    /// One span.
+    pub span_ns: Option<f64>,
+    /// Both clocks of a thread.
+    pub account_ns: Option<f64>,
+    /// Of these, the processor clock.
+    pub clock_ns: Option<f64>,
+    /// Of these, the run-queue delay.
+    pub delay_ns: Option<f64>,
+    /// Leaving and coming back, at level 1.
+    pub switch_ns: Option<f64>,
+    /// Leaving, being woken and coming back, in the trace file system.
+    pub kernel_ns: Option<f64>,
+}
+
+/// Page faults of the calling thread between readings of the clock.
+pub(super) fn clock_of_own_events() -> ClockTest {
+    let mut test = ClockTest::default();
+    let page = ioloom_sys::proc::page_bytes() as usize;
+    let Ok(mut memory) = Buffer::fresh(CLOCK_EVENTS * page) else { return test };
+    let Ok(mut ring) = Ring::open(Target::ThisThread, Faults::All, 64 << 10) else { return test };
+    let start = memory.whole_mut().as_ptr() as u64;
+    let mut windows = vec![(0, 0); CLOCK_EVENTS];
+    for (i, window) in windows.iter_mut().enumerate() {
+        let before = monotonic_ns();
+        memory.whole_mut()[i * page] = black_box(1);
+        *window = (before, monotonic_ns());
+    }
+    let mut bytes = Vec::new();
+    ring.drain(&mut bytes);
+    for record in records(&bytes) {
+        if let Record::Fault { at_ns, address, .. } = record
+            && let Some(offset) = address.checked_sub(start)
+            && let Some(window) = windows.get((offset / page as u64) as usize)
+        {
+            test.add(*window, at_ns);
+        }
+    }
+    test
+}
+
+/// Marks in the trace file system between readings of the clock. The rings must be empty.
+pub(super) fn clock_of_marks(
+    instance: &Instance,
+    pipes: &mut [Pipe],
+    decoder: &Decoder,
+) -> ClockTest {
+    let mut test = ClockTest::default();
+    let mut windows = Vec::new();
+    for _ in 0..CLOCK_EVENTS {
+        let before = monotonic_ns();
+        if instance.mark("ioloom clock test").is_ok() {
+            windows.push((before, monotonic_ns()));
+        }
+    }
+    let mut times = Vec::new();
+    for pipe in pipes {
+        while let Ok(Some(bytes)) = pipe.next_page() {
+            let events = Page::parse(bytes).into_iter().flat_map(Page::events);
+            times.extend(
+                events
+                    .filter(|(at, e)| {
+                        decoder.decode(*at, 0, e).is_some_and(|e| e.what == What::Mark)
+                    })
+                    .map(|(at, _)| at),
+            );
+        }
+    }
+    times.sort_unstable();
+    if times.len() == windows.len() {
+        for (window, at_ns) in windows.into_iter().zip(times) {
+            test.add(window, at_ns);
+        }
+    } else {
+        test.total = windows.len() as u64;
+    }
+    test
+}
+
+/// The cost of a span and of reading both clocks.
+pub(super) fn calibrate_user(costs: &mut Costs) {
+    let (to, _from) = std::sync::mpsc::channel();
+    let plan = super::recorder::Plan {
+        spans_max: SPANS,
+        accounts: true,
+        ..super::recorder::Plan::default()
+    };
+    let mut recorder = super::Recorder::new(to, 0, "", "", plan);
+    let rounds = 5;
+    let mut spans = Vec::new();
+    for _ in 0..rounds {
+        let before = monotonic_ns();
+        for _ in 0..SPANS / rounds {
+            recorder.lap(ioloom_trace::SpanKind::Other, ioloom_trace::NO_FILE);
+        }
+        spans.push((monotonic_ns() - before) as f64 / (SPANS / rounds) as f64);
+    }
+    costs.span_ns = median(&mut spans);
+    let mut accounts = Vec::new();
+    for _ in 0..SPANS / 20 {
+        let before = monotonic_ns();
+        recorder.account(before);
+        accounts.push((monotonic_ns() - before) as f64);
+    }
+    costs.account_ns = median(&mut accounts);
+    let mut clocks: Vec<f64> = (0..SPANS / 20)
+        .map(|_| {
+            let before = monotonic_ns();
+            black_box(thread_cpu_ns());
+            (monotonic_ns() - before) as f64
+        })
+        .collect();
+    costs.clock_ns = median(&mut clocks);
+    let both = costs.account_ns.zip(costs.clock_ns);
+    costs.delay_ns = both.map(|(both, clock)| (both - clock).max(0.0));
+}
+
+/// What reading one's own clocks costs here.
+pub(crate) fn calibrate_own() -> Costs {
+    let mut costs = Costs::default();
+    calibrate_user(&mut costs);
+    costs
+}
+
+/// The cost of a switch with a ring of one's own.
+pub(super) fn calibrate_switch(costs: &mut Costs) {
+    costs.switch_ns = differences(|| {
+        let ring = Ring::open(Target::ThisThread, Faults::None, 64 << 10).ok();
+        let ns = sleeps();
+        drop(ring);
+        ns
+    });
+}
+
+/// The cost of a switch in the trace file system.
+pub(super) fn calibrate_kernel(costs: &mut Costs, instance: &Instance) {
+    costs.kernel_ns = differences(|| {
+        let on = instance.run(true);
+        let ns = sleeps();
+        let _ = instance.run(false);
+        on.map_or(f64::NAN, |()| ns)
+    });
+}
+
+fn differences(mut with: impl FnMut() -> f64) -> Option<f64> {
+    let mut found: Vec<f64> = (0..ROUNDS)
+        .map(|_| {
+            let without = sleeps();
+            with() - without
+        })
+        .filter(|ns| ns.is_finite())
+        .collect();
+    // Noise can make the difference negative; the cost is not.
+    median(&mut found).map(|ns| ns.max(0.0))
+}
+
+/// Processor time of one short sleep.
+fn sleeps() -> f64 {
+    let before = thread_cpu_ns();
+    for _ in 0..SLEEPS {
+        std::thread::sleep(Duration::from_nanos(1));
+    }
+    (thread_cpu_ns() - before) as f64 / f64::from(SLEEPS)
+}
+
+fn median(values: &mut [f64]) -> Option<f64> {
+    values.sort_unstable_by(f64::total_cmp);
+    values.get(values.len() / 2).copied()
+}
+
+#[cfg(test)]
+#[allow(clippy::print_stdout, reason = "a skipped test says so")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_clock_of_own_events_is_ours() {
+        let test = clock_of_own_events();
+        assert_eq!(test.inside, test.total);
+        if test.total == 0 {
+            println!("skipped: no kernel events of own threads here");
+        }
+    }
+
+    #[test]
+    fn costs_are_numbers_and_not_negative() {
+        let mut costs = Costs::default();
+        calibrate_user(&mut costs);
+        calibrate_switch(&mut costs);
+        assert!(costs.span_ns.is_some_and(|ns| ns > 0.0));
+        assert!(costs.account_ns.is_some_and(|ns| ns > 0.0));
+        assert!(costs.switch_ns.is_some_and(|ns| ns >= 0.0));
+        assert_eq!(median(&mut [3.0, 1.0, 2.0]), Some(2.0));
+        assert_eq!(median(&mut []), None);
+    }
+}

@@ -1,0 +1,237 @@
+//! The thread that empties the rings: the tool's own, with a lane of its own.
+//!
+//! It sleeps on its channel, wakes every few milliseconds, moves records out of the rings and sorts
+//! them. When a ring was a quarter full it comes back sooner, when all were nearly empty later.
+
+use super::Recorder;
+use super::gather::Gather;
+use super::recorder::{Finished, Plan};
+use super::sample::Sampler;
+use ioloom_sys::clock::monotonic_ns;
+use ioloom_sys_trace::perf::record::records;
+use ioloom_sys_trace::perf::{Faults, Ring, Target};
+use ioloom_sys_trace::tracefs::event::{Decoder, Event};
+use ioloom_sys_trace::tracefs::page::Page;
+use ioloom_sys_trace::tracefs::{Instance, Pipe};
+use ioloom_trace::{NO_FILE, SpanKind};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// Name and role of the collecting thread.
+pub(super) const TOOL: &str = "tool";
+const PAUSE_MIN: Duration = Duration::from_millis(1);
+const PAUSE_MAX: Duration = Duration::from_millis(16);
+/// Spans that the tool's own lane keeps.
+const TOOL_SPANS: usize = 1 << 14;
+/// How often rings' workers are looked for where the scheduler does not tell of them.
+const WORKERS_EVERY_NS: u64 = 20_000_000;
+
+/// What the thread is told.
+pub(super) enum Message {
+    /// A thread has registered, with its ring where it has one.
+    Thread(u32, Option<Ring>),
+    /// A thread has ended its part.
+    Finished(Box<Finished>),
+    /// The run is over.
+    Stop,
+}
+
+/// The trace file system's side.
+pub(super) struct Kernel {
+    pub(super) instance: Arc<Instance>,
+    pub(super) pipes: Vec<Pipe>,
+    pub(super) decoder: Decoder,
+}
+
+/// What is listened to.
+#[derive(Default)]
+pub(super) struct Sources {
+    pub(super) kernel: Option<Kernel>,
+    /// Rings of a tree of processes.
+    pub(super) rings: Vec<Ring>,
+    pub(super) sampler: Option<Sampler>,
+    /// The collecting thread has a ring of its own, and rings' workers get one.
+    pub(super) own_events: bool,
+}
+
+/// What came of it.
+#[derive(Default)]
+pub(super) struct Collected {
+    pub(super) gather: Gather,
+    pub(super) finished: Vec<Finished>,
+    pub(super) sampler: Option<Sampler>,
+    /// Records of threads' rings that the kernel counts as lost.
+    pub(super) own_lost: u64,
+    /// Events of the trace file system that were lost.
+    pub(super) kernel_lost: u64,
+}
+
+/// The running thread.
+pub(super) struct Drain {
+    pub(super) to: Sender<Message>,
+    thread: JoinHandle<Collected>,
+}
+
+impl Drain {
+    pub(super) fn start(sources: Sources, gather: Gather) -> std::io::Result<Self> {
+        let (to, from) = channel();
+        let own = to.clone();
+        let thread = std::thread::Builder::new()
+            .name("ioloom-tool".to_owned())
+            .spawn(move || Worker::new(sources, gather).run(&own, &from))?;
+        Ok(Self { to, thread })
+    }
+
+    pub(super) fn stop(self) -> Collected {
+        let _ = self.to.send(Message::Stop);
+        self.thread.join().unwrap_or_default()
+    }
+}
+
+struct Worker {
+    sources: Sources,
+    rings: Vec<Ring>,
+    out: Collected,
+    bytes: Vec<u8>,
+    events: Vec<Event>,
+    looked_ns: u64,
+}
+
+impl Worker {
+    fn new(mut sources: Sources, gather: Gather) -> Self {
+        let rings = std::mem::take(&mut sources.rings);
+        let out = Collected { gather, ..Collected::default() };
+        Self { sources, rings, out, bytes: Vec::new(), events: Vec::new(), looked_ns: 0 }
+    }
+
+    fn run(mut self, to: &Sender<Message>, from: &Receiver<Message>) -> Collected {
+        let tid = ioloom_sys_trace::perf::thread_id();
+        self.out.gather.know(tid);
+        if self.sources.own_events {
+            let bytes = ioloom_sys_trace::perf::RING_BYTES;
+            self.rings.extend(Ring::open(Target::ThisThread, Faults::None, bytes).ok());
+        }
+        let plan = Plan { spans_max: TOOL_SPANS, accounts: true, head: None };
+        let mut lane = Recorder::new(to.clone(), tid, TOOL, TOOL, plan);
+        let mut pause = PAUSE_MIN;
+        let mut stop = false;
+        while !stop {
+            stop = self.listen(from, pause);
+            lane.lap(SpanKind::Sleep, NO_FILE);
+            let filled = self.empty();
+            self.look();
+            pause = match filled {
+                f if f > 0.25 => pause / 2,
+                f if f < 0.05 => pause * 2,
+                _ => pause,
+            };
+            pause = pause.clamp(PAUSE_MIN, PAUSE_MAX);
+            if let Some(sampler) = &self.sources.sampler {
+                pause = pause.min(sampler.period());
+            }
+            lane.lap(SpanKind::Other, NO_FILE);
+        }
+        lane.finish();
+        self.listen(from, Duration::ZERO);
+        self.end()
+    }
+
+    /// Takes messages until the pause is over; `true` when the run is.
+    fn listen(&mut self, from: &Receiver<Message>, pause: Duration) -> bool {
+        let until = monotonic_ns() + pause.as_nanos() as u64;
+        let mut stop = false;
+        loop {
+            let left = until.saturating_sub(monotonic_ns());
+            // After the word to stop, only what is there already.
+            let left = if stop { 0 } else { left };
+            match from.recv_timeout(Duration::from_nanos(left)) {
+                Ok(Message::Thread(tid, ring)) => {
+                    self.out.gather.know(tid);
+                    self.rings.extend(ring);
+                }
+                Ok(Message::Finished(done)) => self.out.finished.push(*done),
+                Ok(Message::Stop) => stop = true,
+                Err(RecvTimeoutError::Timeout) => return stop,
+                Err(RecvTimeoutError::Disconnected) => return true,
+            }
+        }
+    }
+
+    /// Empties every ring; returns the largest share that was filled.
+    fn empty(&mut self) -> f64 {
+        let mut filled: f64 = 0.0;
+        for ring in &mut self.rings {
+            filled = filled.max(ring.drain(&mut self.bytes));
+            for record in records(&self.bytes) {
+                self.out.gather.own(record);
+            }
+            self.bytes.clear();
+        }
+        if let Some(kernel) = &mut self.sources.kernel {
+            for pipe in &mut kernel.pipes {
+                let (cpu, mut pages) = (pipe.cpu, 0);
+                while let Ok(Some(bytes)) = pipe.next_page() {
+                    pages += 1;
+                    let Some(page) = Page::parse(bytes) else {
+                        self.out.gather.broken += 1;
+                        continue;
+                    };
+                    let decoder = &kernel.decoder;
+                    let events = page.events().filter_map(|(at, e)| decoder.decode(at, cpu, e));
+                    self.events.extend(events);
+                }
+                // A full pause of 64 pages is a quarter of a MiB: come back sooner.
+                filled = filled.max(f64::from(pages) / 256.0);
+            }
+            // A child may run on one processor before its making is read from another's ring.
+            self.events.sort_by_key(|event| event.at_ns);
+            for event in self.events.drain(..) {
+                self.out.gather.kernel(&event);
+            }
+        }
+        filled
+    }
+
+    /// Looks at what does not come by itself: samples, and workers of rings.
+    fn look(&mut self) {
+        let now = monotonic_ns();
+        if let Some(sampler) = &mut self.sources.sampler {
+            sampler.sample(now, &mut self.out.gather);
+            return;
+        }
+        let due = now.saturating_sub(self.looked_ns) >= WORKERS_EVERY_NS;
+        if due && self.sources.own_events && self.sources.kernel.is_none() {
+            self.looked_ns = now;
+            for (tid, name) in super::sample::ring_workers() {
+                if self.out.gather.threads.contains_key(&tid) {
+                    continue;
+                }
+                let bytes = ioloom_sys_trace::perf::RING_BYTES;
+                if let Ok(ring) = Ring::open(Target::Thread(tid), Faults::None, bytes) {
+                    let stream = self.out.gather.know(tid);
+                    stream.kernel_worker = true;
+                    stream.name = Some(name);
+                    stream.begin_ns = Some(now);
+                    self.rings.push(ring);
+                }
+            }
+        }
+    }
+
+    fn end(mut self) -> Collected {
+        if let Some(kernel) = &self.sources.kernel {
+            let _ = kernel.instance.run(false);
+        }
+        self.empty();
+        self.out.own_lost = self.rings.iter().filter_map(Ring::lost).sum();
+        self.out.own_lost = self.out.own_lost.max(self.out.gather.told_lost);
+        if let Some(kernel) = &self.sources.kernel {
+            let lost = kernel.pipes.iter().filter_map(|pipe| pipe.stats().ok());
+            self.out.kernel_lost = lost.map(ioloom_sys_trace::tracefs::PipeStats::lost).sum();
+        }
+        self.out.sampler = self.sources.sampler.take();
+        self.out
+    }
+}

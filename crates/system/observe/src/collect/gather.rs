@@ -1,0 +1,312 @@
+//! Sorts events by thread, processor and device while they arrive. No input or output of its own.
+//!
+//! Only events of known threads are kept; who held a processor and what devices did is kept for the
+//! whole machine. Everything is bounded: what comes after the bound is counted as lost.
+
+use ioloom_sys_trace::perf::record::Record;
+use ioloom_sys_trace::tracefs::event::{Event, Kind, What};
+use ioloom_trace::Wake;
+use ioloom_trace::raw::{Fault, LockWait, Switch};
+use ioloom_trace::{CoreRun, Request};
+use std::collections::{BTreeMap, HashMap};
+
+/// Bit of a lock's flags: it spins, so nobody leaves the processor.
+const LOCK_SPINS: u32 = 1;
+/// Bits of a state that say why a thread left; none of them: it wanted to run.
+const STATE_BLOCKED: u32 = 0xFF;
+const STATE_UNINTERRUPTIBLE: u32 = 2;
+
+/// What is known of one thread from outside.
+#[derive(Debug, Default)]
+pub(super) struct Stream {
+    pub(super) pid: u32,
+    pub(super) name: Option<String>,
+    /// A worker of a ring, made by the kernel for one of ours.
+    pub(super) kernel_worker: bool,
+    pub(super) begin_ns: Option<u64>,
+    pub(super) end_ns: Option<u64>,
+    /// From the thread's own ring.
+    pub(super) own: Vec<Switch>,
+    /// From the scheduler's events.
+    pub(super) sched: Vec<Switch>,
+    pub(super) wakes: Vec<Wake>,
+    pub(super) faults: Vec<Fault>,
+    pub(super) locks: Vec<LockWait>,
+    lock_since: Option<u64>,
+}
+
+/// Who holds a processor.
+#[derive(Debug, Default)]
+struct Core {
+    runs: Vec<CoreRun>,
+    holder: Option<(u32, u64)>,
+}
+
+/// Everything gathered so far; times are on the monotonic clock.
+#[derive(Debug, Default)]
+pub(super) struct Gather {
+    pub(super) threads: BTreeMap<u32, Stream>,
+    /// Threads that known threads make are known, too.
+    pub(super) follow: bool,
+    pub(super) events_max: usize,
+    pub(super) requests: Vec<Request>,
+    /// Numbers of the devices, in the order of [`Request::device`].
+    pub(super) devices: Vec<u32>,
+    pub(super) chain_breaks: u64,
+    /// Events of each kind that were kept.
+    pub(super) kept: BTreeMap<Kind, u64>,
+    pub(super) own_switches: u64,
+    pub(super) own_faults: u64,
+    /// Records that a ring said it lost.
+    pub(super) told_lost: u64,
+    /// Events beyond the bound.
+    pub(super) over: u64,
+    /// Bytes that could not be understood.
+    pub(super) broken: u64,
+    cores: Vec<Core>,
+    open: HashMap<(u32, u64), usize>,
+    stored: usize,
+}
+
+impl Gather {
+    pub(super) fn new(events_max: usize, follow: bool) -> Self {
+        Self { events_max, follow, ..Self::default() }
+    }
+
+    /// A thread is one of those that are watched.
+    pub(super) fn know(&mut self, tid: u32) -> &mut Stream {
+        self.threads.entry(tid).or_default()
+    }
+
+    /// Whether one more event may be kept.
+    fn room(&mut self) -> bool {
+        let room = self.stored < self.events_max;
+        if room {
+            self.stored += 1;
+        } else {
+            self.over += 1;
+        }
+        room
+    }
+
+    /// Takes a record of a thread's own ring.
+    pub(super) fn own(&mut self, record: Record) {
+        match record {
+            Record::Switch { at_ns, tid, cpu, out, preempted, .. } => {
+                self.own_switches += 1;
+                let cpu = u16::try_from(cpu).unwrap_or(ioloom_trace::NO_CPU);
+                let (uninterruptible, next_tid) = (false, 0);
+                if self.threads.contains_key(&tid) && self.room() {
+                    let switch = Switch { at_ns, out, preempted, uninterruptible, cpu, next_tid };
+                    self.know(tid).own.push(switch);
+                }
+            }
+            Record::Fault { at_ns, tid, address, .. } => {
+                self.own_faults += 1;
+                if self.threads.contains_key(&tid) && self.room() {
+                    self.know(tid).faults.push(Fault { at_ns, address });
+                }
+            }
+            Record::Lost { count } => self.told_lost += count,
+            Record::Begin { at_ns, pid, tid, parent_tid } => {
+                self.begins(at_ns, tid, parent_tid, None, Some(pid));
+            }
+            Record::End { at_ns, tid, .. } => {
+                if let Some(stream) = self.threads.get_mut(&tid) {
+                    stream.end_ns = Some(at_ns);
+                }
+            }
+            Record::Name { tid, name, .. } => {
+                if let Some(stream) = self.threads.get_mut(&tid) {
+                    stream.name = Some(text(&name));
+                }
+            }
+            Record::Other => {}
+            Record::Broken => self.broken += 1,
+        }
+    }
+
+    fn begins(&mut self, at: u64, tid: u32, parent: u32, name: Option<String>, pid: Option<u32>) {
+        if !self.follow {
+            return;
+        }
+        let Some(parent) = self.threads.get(&parent) else { return };
+        let (parent_pid, parent_name) = (parent.pid, parent.name.clone());
+        let stream = self.know(tid);
+        stream.begin_ns.get_or_insert(at);
+        stream.pid = pid.unwrap_or(parent_pid);
+        stream.name = stream.name.take().or(name).or(parent_name);
+    }
+
+    /// Takes an event of the scheduler, of a device or of a lock.
+    pub(super) fn kernel(&mut self, event: &Event) {
+        let Event { at_ns, cpu, by_tid, what } = *event;
+        match what {
+            What::Switch { prev_tid, prev_state, next_tid, next_name } => {
+                self.find_worker(next_tid, &next_name, at_ns);
+                let preempted = prev_state & STATE_BLOCKED == 0;
+                let left = Switch {
+                    at_ns,
+                    out: true,
+                    preempted,
+                    uninterruptible: prev_state & STATE_UNINTERRUPTIBLE != 0,
+                    cpu,
+                    next_tid,
+                };
+                self.scheduled(prev_tid, left);
+                self.scheduled(
+                    next_tid,
+                    Switch {
+                        out: false,
+                        preempted: false,
+                        next_tid: 0,
+                        uninterruptible: false,
+                        ..left
+                    },
+                );
+                self.core(cpu, at_ns, prev_tid, next_tid);
+            }
+            What::Waking { tid } => {
+                if self.threads.contains_key(&tid) && self.room() {
+                    self.know(tid).wakes.push(Wake { at_ns, by_tid });
+                    self.count(Kind::Waking);
+                }
+            }
+            What::Issue { device, sector, bytes, write } => {
+                let (issue_ns, tid) = (at_ns, by_tid);
+                let request =
+                    Request { device: 0, write, issue_ns, complete_ns: None, sector, bytes, tid };
+                self.issued(device, request);
+            }
+            What::Complete { device, sector } => {
+                if let Some(index) = self.open.remove(&(device, sector)) {
+                    self.requests[index].complete_ns = Some(at_ns);
+                    self.count(Kind::Complete);
+                }
+            }
+            What::LockBegin { flags } => {
+                if flags & LOCK_SPINS == 0
+                    && let Some(stream) = self.threads.get_mut(&by_tid)
+                {
+                    stream.lock_since = Some(at_ns);
+                }
+            }
+            What::LockEnd => self.lock_ends(at_ns, by_tid),
+            What::NewTask { tid, thread, name } => {
+                let pid = if thread { None } else { Some(tid) };
+                self.begins(at_ns, tid, by_tid, Some(text(&name)), pid);
+            }
+            What::Mark => {}
+        }
+    }
+
+    fn count(&mut self, kind: Kind) {
+        *self.kept.entry(kind).or_default() += 1;
+    }
+
+    fn scheduled(&mut self, tid: u32, switch: Switch) {
+        if tid != 0 && self.threads.contains_key(&tid) && self.room() {
+            self.know(tid).sched.push(switch);
+            self.count(Kind::Switch);
+        }
+    }
+
+    /// A worker of a ring is named after the thread that it serves.
+    fn find_worker(&mut self, tid: u32, name: &[u8; 16], at_ns: u64) {
+        let Some(owner) = name.strip_prefix(b"iou-wrk-") else { return };
+        let name = text(name);
+        let owner = text(owner).parse::<u32>().ok();
+        if owner.is_some_and(|owner| self.threads.contains_key(&owner)) {
+            let stream = self.know(tid);
+            stream.kernel_worker = true;
+            stream.name = Some(name);
+            stream.begin_ns.get_or_insert(at_ns);
+        }
+    }
+
+    fn core(&mut self, cpu: u16, at_ns: u64, prev_tid: u32, next_tid: u32) {
+        let index = usize::from(cpu);
+        if self.cores.len() <= index {
+            self.cores.resize_with(index + 1, Core::default);
+        }
+        let core = &mut self.cores[index];
+        let (holder, since) = core.holder.replace((next_tid, at_ns)).unwrap_or((prev_tid, at_ns));
+        let fits = holder == prev_tid;
+        // An unseen change: the stretch belongs to who leaves now only from an unknown moment on.
+        let run = CoreRun { start_ns: since, end_ns: at_ns, tid: prev_tid, ours: false };
+        let kept = fits && prev_tid != 0 && at_ns > since;
+        if kept && self.room() {
+            self.cores[index].runs.push(run);
+        }
+        self.chain_breaks += u64::from(!fits);
+    }
+
+    /// A request goes to the device with this number.
+    fn issued(&mut self, number: u32, mut request: Request) {
+        if request.bytes == 0 || !self.room() {
+            return;
+        }
+        let index = self.devices.iter().position(|known| *known == number).unwrap_or_else(|| {
+            self.devices.push(number);
+            self.devices.len() - 1
+        });
+        request.device = index as u16;
+        // A second issue of the same place: the end of the first was never seen.
+        self.open.insert((number, request.sector), self.requests.len());
+        self.requests.push(request);
+        self.count(Kind::Issue);
+    }
+
+    fn lock_ends(&mut self, at_ns: u64, tid: u32) {
+        let Some(stream) = self.threads.get_mut(&tid) else { return };
+        if let Some(start_ns) = stream.lock_since.take()
+            && self.room()
+        {
+            self.know(tid).locks.push(LockWait { start_ns, end_ns: at_ns });
+            self.count(Kind::LockBegin);
+        }
+    }
+
+    /// Who held each processor until `end_ns`; ours are told apart.
+    pub(super) fn cores(&mut self, end_ns: u64) -> Vec<Vec<CoreRun>> {
+        let threads = &self.threads;
+        let finish = |mut core: Core| {
+            if let Some((tid, start_ns)) = core.holder
+                && tid != 0
+                && end_ns > start_ns
+            {
+                core.runs.push(CoreRun { start_ns, end_ns, tid, ours: false });
+            }
+            for run in &mut core.runs {
+                run.ours = threads.contains_key(&run.tid);
+            }
+            core.runs
+        };
+        std::mem::take(&mut self.cores).into_iter().map(finish).collect()
+    }
+}
+
+/// A name of the kernel as text.
+fn text(name: &[u8]) -> String {
+    let end = name.iter().position(|b| *b == 0).unwrap_or(name.len());
+    String::from_utf8_lossy(&name[..end]).into_owned()
+}
+
+/// Gives a thread's own switches what only the scheduler's events know: who took over, and whether
+/// the wait can be interrupted. The two records of one switch lie within microseconds.
+pub(super) fn enrich(own: &mut [Switch], sched: &[Switch]) {
+    const APART_NS_MAX: u64 = 50_000;
+    let mut outs = sched.iter().filter(|s| s.out).peekable();
+    for switch in own.iter_mut().filter(|s| s.out) {
+        while outs.next_if(|s| s.at_ns + APART_NS_MAX < switch.at_ns).is_some() {}
+        let near = |s: &&Switch| s.at_ns <= switch.at_ns + APART_NS_MAX && s.cpu == switch.cpu;
+        if let Some(same) = outs.next_if(near) {
+            switch.uninterruptible = same.uninterruptible;
+            switch.next_tid = same.next_tid;
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "gather_tests.rs"]
+mod tests;

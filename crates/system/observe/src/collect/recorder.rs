@@ -1,0 +1,204 @@
+//! One thread's own record: spans and clocks, in memory that only this thread touches.
+//!
+//! Times are chained: the end of one span is the start of the next, one reading of the clock each.
+//! After a long span the thread's processor clock and run-queue delay are read, because only they
+//! tell at level 0 whether it waited. With a ring of its own (level 1) a thread sees without a
+//! system call whether it was switched at all, and asks only then. A function of the user is
+//! expected to compute: its spans are asked about only when they are longer still, so that short
+//! ones cost nothing; what such a span waited is then given to the call after it.
+
+use super::drain::Message;
+use ioloom_sys::clock::{monotonic_ns, thread_cpu_ns};
+use ioloom_sys::proc::ThreadSched;
+use ioloom_sys_trace::perf::Head;
+use ioloom_trace::raw::Account;
+use ioloom_trace::{NO_FILE, Span, SpanKind};
+use std::sync::mpsc::Sender;
+
+/// Calls longer than this may have waited.
+const LONG_NS: u64 = 20_000;
+/// So may functions longer than this.
+const LONG_FUNCTION_NS: u64 = 200_000;
+
+/// Exact sums of one kind of span, kept or not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Totals {
+    /// Spans.
+    pub count: u64,
+    /// Their time, nanoseconds.
+    pub ns: u64,
+}
+
+/// How a thread of some level records.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Plan {
+    pub(super) spans_max: usize,
+    /// Clocks are read after long spans.
+    pub(super) accounts: bool,
+    /// The thread's own ring, where it has one.
+    pub(super) head: Option<Head>,
+}
+
+/// What a thread hands over at its end; times are on the monotonic clock.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Finished {
+    pub(super) tid: u32,
+    pub(super) name: String,
+    pub(super) role: String,
+    pub(super) start_ns: u64,
+    pub(super) end_ns: u64,
+    pub(super) spans: Vec<Span>,
+    /// Whether the spans count from the start of the run already.
+    pub(super) spans_since_run: bool,
+    pub(super) spans_lost: u64,
+    pub(super) accounts: Vec<Account>,
+    pub(super) accounts_lost: u64,
+    pub(super) cpu_ns: u64,
+    pub(super) run_delay_ns: Option<u64>,
+    pub(super) totals: [Totals; SpanKind::ALL.len()],
+}
+
+/// Records what the calling thread does. Made, used and finished on that thread.
+pub struct Recorder {
+    to: Sender<Message>,
+    done: Finished,
+    last_ns: u64,
+    accounts_wanted: bool,
+    head: Option<Head>,
+    head_seen: u64,
+    cpu_start_ns: u64,
+    sched: Option<ThreadSched>,
+    delay_start_ns: u64,
+}
+
+impl Recorder {
+    pub(super) fn new(to: Sender<Message>, tid: u32, name: &str, role: &str, plan: Plan) -> Self {
+        let nothing = Span { start_ns: 0, ns: 0, kind: SpanKind::Other, file: NO_FILE };
+        let mut spans = vec![nothing; plan.spans_max];
+        spans.clear(); // written once, so that its pages are there before the run
+        let accounts_max = if plan.accounts { plan.spans_max } else { 0 };
+        let nothing = Account { at_ns: 0, cpu_ns: 0, run_delay_ns: None };
+        let mut accounts = vec![nothing; accounts_max];
+        accounts.clear();
+        let done = Finished {
+            tid,
+            name: name.to_owned(),
+            role: role.to_owned(),
+            spans,
+            accounts,
+            ..Finished::default()
+        };
+        let mut recorder = Self {
+            to,
+            done,
+            last_ns: 0,
+            accounts_wanted: plan.accounts,
+            head: plan.head,
+            head_seen: 0,
+            cpu_start_ns: 0,
+            sched: ThreadSched::open().ok(),
+            delay_start_ns: 0,
+        };
+        recorder.begin();
+        recorder
+    }
+
+    /// The thread enters the run now; what came before does not count.
+    pub fn begin(&mut self) {
+        self.delay_start_ns = self.delay_ns().unwrap_or(0);
+        self.cpu_start_ns = thread_cpu_ns();
+        self.head_seen = self.head.as_ref().map_or(0, Head::position);
+        self.last_ns = monotonic_ns();
+        self.done.start_ns = self.last_ns;
+    }
+
+    /// Ends a span: the time since the last one was spent in `kind`, for `file` or
+    /// [`ioloom_trace::NO_FILE`].
+    #[inline]
+    pub fn lap(&mut self, kind: SpanKind, file: u32) {
+        let now = monotonic_ns();
+        let read = self.span(kind, file, self.last_ns, now);
+        // The reading is the tool's time, not that of the next span.
+        self.last_ns = if read { monotonic_ns() } else { now };
+    }
+
+    /// A span whose edges the caller has read from the clock itself, after the span before. True: the
+    /// thread's clocks were read after it, so the caller reads its own again.
+    #[inline]
+    pub fn span(&mut self, kind: SpanKind, file: u32, start_ns: u64, end_ns: u64) -> bool {
+        let ns = end_ns.saturating_sub(start_ns);
+        let total = &mut self.done.totals[kind as usize];
+        total.count += 1;
+        total.ns += ns;
+        if self.done.spans.len() < self.done.spans.capacity() {
+            self.done.spans.push(Span { start_ns, ns, kind, file });
+        } else {
+            self.done.spans_lost += 1;
+        }
+        ns >= LONG_NS && self.accounts_wanted && self.after_long(kind, ns, end_ns)
+    }
+
+    /// The time since the last span belongs to none.
+    #[inline]
+    pub fn skip(&mut self) {
+        self.last_ns = monotonic_ns();
+    }
+
+    #[cold]
+    fn after_long(&mut self, kind: SpanKind, ns: u64, end_ns: u64) -> bool {
+        if let Some(head) = &self.head {
+            let now = head.position();
+            if now == self.head_seen {
+                return false;
+            }
+            self.head_seen = now;
+        } else if kind == SpanKind::Compute && ns < LONG_FUNCTION_NS {
+            return false;
+        }
+        self.account(end_ns);
+        true
+    }
+
+    /// Reads the thread's clocks, as of `at_ns` on the monotonic clock: for callers that keep their
+    /// spans themselves. Costs 1.5 µs.
+    pub fn account(&mut self, at_ns: u64) {
+        if self.done.accounts.len() == self.done.accounts.capacity() {
+            self.done.accounts_lost += 1;
+            return;
+        }
+        let cpu_ns = thread_cpu_ns().saturating_sub(self.cpu_start_ns);
+        let run_delay_ns = self.delay_ns().map(|ns| ns.saturating_sub(self.delay_start_ns));
+        self.done.accounts.push(Account { at_ns, cpu_ns, run_delay_ns });
+    }
+
+    fn delay_ns(&mut self) -> Option<u64> {
+        self.sched.as_mut().and_then(|sched| sched.read().ok()).map(|stat| stat.run_delay_ns)
+    }
+
+    /// Exact sums of a kind of span so far, whether its spans were kept or not.
+    pub fn totals(&self, kind: SpanKind) -> Totals {
+        self.done.totals[kind as usize]
+    }
+
+    /// The thread leaves the run. Dropping the recorder does the same.
+    pub fn finish(self) {}
+
+    /// As [`finish`](Self::finish), with spans that the caller kept itself, counted from the start
+    /// of the run; `lost` did not fit.
+    pub fn finish_with(mut self, spans: Vec<Span>, lost: u64) {
+        self.done.spans = spans;
+        self.done.spans_lost = lost;
+        self.done.spans_since_run = true;
+    }
+}
+
+impl Drop for Recorder {
+    fn drop(&mut self) {
+        let mut done = std::mem::take(&mut self.done);
+        done.end_ns = monotonic_ns();
+        done.cpu_ns = thread_cpu_ns().saturating_sub(self.cpu_start_ns);
+        done.run_delay_ns = self.delay_ns().map(|ns| ns.saturating_sub(self.delay_start_ns));
+        // Nobody listens any more when the session was dropped.
+        let _ = self.to.send(Message::Finished(Box::new(done)));
+    }
+}

@@ -1,0 +1,319 @@
+//! Looks at threads of other programs through /proc, a hundred times a second.
+//!
+//! For each thread: its state, the call it waits in, its processor time and its run-queue delay.
+//! Where switches are recorded, too, a sample names the wait that it fell into; alone it stands for
+//! the time until the next one. Four small reads, about 6 µs a thread.
+
+use super::gather::Gather;
+use ioloom_sys::proc::parse::{parse_process_stat, parse_schedstat};
+use ioloom_sys::proc::{Kept, read_text};
+use ioloom_sys_trace::perf::calls::{Call, call_of};
+use ioloom_trace::raw::{Account, Switch};
+use ioloom_trace::{NO_FILE, Span, SpanKind};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Time between samples.
+const PERIOD: Duration = Duration::from_millis(10);
+/// Rounds between looks for new threads.
+const LIST_EVERY: u32 = 5;
+/// Threads that are sampled at most.
+const THREADS_MAX: usize = 1024;
+/// Samples that are kept at most in all.
+const SAMPLES_MAX: usize = 1 << 20;
+
+/// One look at one thread.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Sample {
+    pub(super) at_ns: u64,
+    /// Waiting, and in what; `None`: running or ready.
+    pub(super) waits: Option<SpanKind>,
+    pub(super) cpu_ns: u64,
+    pub(super) run_delay_ns: u64,
+}
+
+#[derive(Debug)]
+struct Task {
+    dir: PathBuf,
+    sched: Kept,
+    stat: Kept,
+    call: Option<Kept>,
+}
+
+/// Samples a process tree.
+#[derive(Debug)]
+pub(super) struct Sampler {
+    root: u32,
+    tasks: BTreeMap<u32, Task>,
+    pub(super) samples: BTreeMap<u32, Vec<Sample>>,
+    rounds: u32,
+    kept: usize,
+    /// Samples beyond the bound.
+    pub(super) over: u64,
+}
+
+impl Sampler {
+    pub(super) fn new(root: u32) -> Self {
+        Self { root, tasks: BTreeMap::new(), samples: BTreeMap::new(), rounds: 0, kept: 0, over: 0 }
+    }
+
+    pub(super) fn period(&self) -> Duration {
+        PERIOD
+    }
+
+    /// Looks at every thread once.
+    pub(super) fn sample(&mut self, now_ns: u64, gather: &mut Gather) {
+        if self.rounds.is_multiple_of(LIST_EVERY) {
+            self.list(now_ns, gather);
+        }
+        self.rounds += 1;
+        let mut gone = Vec::new();
+        for (tid, task) in &mut self.tasks {
+            let Some(sample) = task.look() else {
+                gone.push(*tid);
+                continue;
+            };
+            if self.kept == SAMPLES_MAX {
+                self.over += 1;
+                continue;
+            }
+            self.kept += 1;
+            self.samples.entry(*tid).or_default().push(sample);
+        }
+        for tid in gone {
+            self.tasks.remove(&tid);
+            if let Some(stream) = gather.threads.get_mut(&tid) {
+                stream.end_ns.get_or_insert(now_ns);
+            }
+        }
+    }
+
+    /// Finds new threads of the tree.
+    fn list(&mut self, now_ns: u64, gather: &mut Gather) {
+        for pid in tree(self.root) {
+            for tid in numbers(Path::new(&format!("/proc/{pid}/task"))) {
+                if self.tasks.len() >= THREADS_MAX || self.tasks.contains_key(&tid) {
+                    continue;
+                }
+                let dir = PathBuf::from(format!("/proc/{pid}/task/{tid}"));
+                let Some(mut task) = Task::open(dir) else { continue };
+                let stream = gather.know(tid);
+                stream.pid = pid;
+                stream.begin_ns.get_or_insert(now_ns);
+                stream.name = task.name().or(stream.name.take());
+                self.tasks.insert(tid, task);
+            }
+        }
+    }
+}
+
+impl Task {
+    fn open(dir: PathBuf) -> Option<Self> {
+        let sched = Kept::open(&dir.join("schedstat"), 128).ok()?;
+        let stat = Kept::open(&dir.join("stat"), 1000).ok()?;
+        let call = Kept::open(&dir.join("syscall"), 256).ok();
+        Some(Self { dir, sched, stat, call })
+    }
+
+    fn name(&mut self) -> Option<String> {
+        let text = read_text(&self.dir.join("comm")).ok()?;
+        Some(text.trim_end().to_owned())
+    }
+
+    fn look(&mut self) -> Option<Sample> {
+        let stat = parse_process_stat(self.stat.read().ok()?)?;
+        if stat.state == 'Z' || stat.state == 'X' {
+            return None;
+        }
+        let sched = parse_schedstat(self.sched.read().ok()?)?;
+        // The clock is read behind the accounts, so that they are never of a later moment.
+        let at_ns = ioloom_sys::clock::monotonic_ns();
+        let waits = (stat.state != 'R').then(|| self.wait(stat.state));
+        Some(Sample { at_ns, waits, cpu_ns: sched.on_cpu_ns, run_delay_ns: sched.run_delay_ns })
+    }
+
+    /// What a blocked thread waits in.
+    fn wait(&mut self, state: char) -> SpanKind {
+        let text = self.call.as_mut().and_then(|call| call.read().ok()).unwrap_or("");
+        let mut words = text.split_ascii_whitespace();
+        let Some(number) = words.next().and_then(|word| word.parse::<i64>().ok()) else {
+            return SpanKind::Other;
+        };
+        let argument = words.next().and_then(|word| word.strip_prefix("0x"));
+        let file = argument.and_then(|hex| u64::from_str_radix(hex, 16).ok());
+        if number < 0 {
+            // Not inside a call: a page is being fetched.
+            return if state == 'D' { SpanKind::Fault } else { SpanKind::Other };
+        }
+        let kind = kind_of(call_of(number));
+        let on_file = matches!(kind, SpanKind::Read | SpanKind::Write);
+        if on_file && file.is_some_and(|fd| self.is_pipe(fd)) { SpanKind::Event } else { kind }
+    }
+
+    /// A pipe, a socket, a terminal: what waits for somebody, not for a device.
+    fn is_pipe(&self, fd: u64) -> bool {
+        let Some(process) = self.dir.parent().and_then(Path::parent) else { return false };
+        let link = std::fs::read_link(process.join(format!("fd/{fd}")));
+        link.is_ok_and(|to| {
+            let to = to.to_string_lossy();
+            !to.starts_with('/') || to.starts_with("/dev/pts") || to.starts_with("/dev/tty")
+        })
+    }
+}
+
+fn kind_of(call: Call) -> SpanKind {
+    match call {
+        Call::Read => SpanKind::Read,
+        Call::Write => SpanKind::Write,
+        Call::Open => SpanKind::Open,
+        Call::Close => SpanKind::Close,
+        Call::Stat => SpanKind::Stat,
+        Call::List => SpanKind::List,
+        Call::Flush => SpanKind::Flush,
+        Call::Map => SpanKind::Map,
+        Call::Unmap => SpanKind::Unmap,
+        Call::Sync => SpanKind::Sync,
+        Call::Event => SpanKind::Event,
+        Call::Sleep => SpanKind::Sleep,
+        Call::Ring => SpanKind::RingWait,
+        Call::Other => SpanKind::Other,
+    }
+}
+
+/// A process and its descendants.
+pub(crate) fn tree(root: u32) -> Vec<u32> {
+    let mut found = vec![root];
+    let mut next = 0;
+    while let Some(pid) = found.get(next).copied() {
+        next += 1;
+        for tid in numbers(Path::new(&format!("/proc/{pid}/task"))) {
+            let path = format!("/proc/{pid}/task/{tid}/children");
+            let text = read_text(Path::new(&path)).unwrap_or_default();
+            for child in text.split_ascii_whitespace().filter_map(|word| word.parse().ok()) {
+                if !found.contains(&child) && found.len() < THREADS_MAX {
+                    found.push(child);
+                }
+            }
+        }
+    }
+    found
+}
+
+fn numbers(dir: &Path) -> Vec<u32> {
+    let Ok(entries) = std::fs::read_dir(dir) else { return Vec::new() };
+    let names = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok());
+    names.filter_map(|name| name.parse().ok()).collect()
+}
+
+/// Workers that the kernel made for rings of this process, with their names.
+pub(super) fn ring_workers() -> Vec<(u32, String)> {
+    let tasks = numbers(Path::new("/proc/self/task")).into_iter();
+    let named = tasks.filter_map(|tid| {
+        let name = read_text(Path::new(&format!("/proc/self/task/{tid}/comm"))).ok()?;
+        Some((tid, name.trim_end().to_owned()))
+    });
+    named.filter(|(_, name)| name.starts_with("iou-wrk-")).collect()
+}
+
+/// Samples alone: each stands for the time until the next one.
+pub(super) fn spans_of_samples(samples: &[Sample]) -> Vec<Span> {
+    let mut spans: Vec<Span> = Vec::new();
+    for pair in samples.windows(2) {
+        let kind = pair[0].waits.unwrap_or(SpanKind::Compute);
+        let (start_ns, ns) = (pair[0].at_ns, pair[1].at_ns - pair[0].at_ns);
+        spans.push(Span { start_ns, ns, kind, file: NO_FILE });
+    }
+    spans
+}
+
+/// Clocks at each sample, counted from the first.
+pub(super) fn accounts_of_samples(samples: &[Sample]) -> Vec<Account> {
+    let Some(first) = samples.first() else { return Vec::new() };
+    let account = |sample: &Sample| Account {
+        at_ns: sample.at_ns,
+        cpu_ns: sample.cpu_ns.saturating_sub(first.cpu_ns),
+        run_delay_ns: Some(sample.run_delay_ns.saturating_sub(first.run_delay_ns)),
+    };
+    samples.iter().map(account).collect()
+}
+
+/// Names each recorded wait into which a sample fell. Both lists are sorted.
+pub(super) fn spans_of_waits(switches: &[Switch], samples: &[Sample]) -> Vec<Span> {
+    let mut spans: Vec<Span> = Vec::new();
+    let mut samples = samples.iter().peekable();
+    for pair in switches.windows(2) {
+        let (out, back) = (pair[0], pair[1]);
+        if !out.out || out.preempted || back.out {
+            continue;
+        }
+        while samples.next_if(|s| s.at_ns < out.at_ns).is_some() {}
+        let mut kind = None;
+        while let Some(sample) = samples.next_if(|s| s.at_ns < back.at_ns) {
+            kind = kind.or(sample.waits);
+        }
+        let ns = back.at_ns - out.at_ns;
+        spans.extend(kind.map(|kind| Span { start_ns: out.at_ns, ns, kind, file: NO_FILE }));
+    }
+    spans
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample(at_ns: u64, waits: Option<SpanKind>) -> Sample {
+        Sample { at_ns, waits, cpu_ns: 100 + at_ns / 2, run_delay_ns: 7 }
+    }
+
+    fn switch(at_ns: u64, out: bool) -> Switch {
+        Switch { at_ns, out, preempted: false, uninterruptible: false, cpu: 0, next_tid: 0 }
+    }
+
+    #[test]
+    fn samples_alone_tile_and_count_from_the_first() {
+        let samples =
+            [sample(10, None), sample(20, Some(SpanKind::Read)), sample(35, Some(SpanKind::Sync))];
+        let spans = spans_of_samples(&samples);
+        let seen: Vec<_> = spans.iter().map(|s| (s.start_ns, s.ns, s.kind)).collect();
+        assert_eq!(seen, [(10, 10, SpanKind::Compute), (20, 15, SpanKind::Read)]);
+        let accounts = accounts_of_samples(&samples);
+        assert_eq!(accounts.iter().map(|a| a.cpu_ns).collect::<Vec<_>>(), [0, 5, 12]);
+        assert_eq!(accounts[2].run_delay_ns, Some(0));
+    }
+
+    #[test]
+    fn a_wait_is_named_by_the_sample_in_it() {
+        let switches = [
+            switch(10, true),
+            switch(30, false),
+            switch(40, true),
+            switch(50, false),
+            switch(60, true),
+        ];
+        let samples =
+            [sample(5, Some(SpanKind::Read)), sample(20, Some(SpanKind::Sleep)), sample(35, None)];
+        let spans = spans_of_waits(&switches, &samples);
+        let seen: Vec<_> = spans.iter().map(|s| (s.start_ns, s.ns, s.kind)).collect();
+        assert_eq!(seen, [(10, 20, SpanKind::Sleep)]);
+    }
+
+    #[test]
+    fn a_sleeping_child_is_seen_asleep() {
+        let mut child = std::process::Command::new("sleep").arg("5").spawn().unwrap();
+        let mut gather = Gather::new(100, true);
+        let mut sampler = Sampler::new(child.id());
+        // It may still be starting: look until it sleeps, at most for some seconds.
+        let slept = (0..500).any(|_| {
+            std::thread::sleep(Duration::from_millis(10));
+            sampler.sample(ioloom_sys::clock::monotonic_ns(), &mut gather);
+            let last = sampler.samples.get(&child.id()).and_then(|s| s.last());
+            last.is_some_and(|s| s.waits == Some(SpanKind::Sleep))
+        });
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(slept, "{:?}", sampler.samples);
+        sampler.sample(1, &mut gather);
+        assert!(gather.threads[&child.id()].end_ns.is_some());
+    }
+}

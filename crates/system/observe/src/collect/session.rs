@@ -1,0 +1,261 @@
+//! An observation of this process.
+
+use super::assemble::{Run, assemble};
+use super::check::{self, ClockTest, Costs};
+use super::drain::{Drain, Kernel, Message, Sources};
+use super::gather::Gather;
+use super::probe::{KERNEL, remedy_of_kernel, remedy_of_own_events};
+use super::recorder::Plan;
+use super::{Options, Recorder, Refused};
+use ioloom_model::Level;
+use ioloom_sys::clock::monotonic_ns;
+use ioloom_sys_trace::perf::{Faults, Ring, Target, thread_id};
+use ioloom_sys_trace::tracefs::Instance;
+use ioloom_sys_trace::tracefs::event::{Decoder, Kind};
+use ioloom_trace::raw::Raw;
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+/// Threads up to which the kernel is asked for wake-ups of ours alone.
+const FILTER_THREADS_MAX: usize = 64;
+
+/// What a level needs, opened.
+pub(super) struct Opened {
+    pub(super) level: Level,
+    pub(super) own_events: bool,
+    pub(super) kernel: Option<Kernel>,
+    pub(super) clock: ClockTest,
+    pub(super) costs: Costs,
+    pub(super) notes: Vec<String>,
+}
+
+impl Opened {
+    /// Opens the level that was asked for, or the highest that works.
+    pub(super) fn level(wanted: Option<Level>, options: &Options) -> Result<Self, Refused> {
+        let mut opened = Self {
+            level: Level::Account,
+            own_events: false,
+            kernel: None,
+            clock: ClockTest::default(),
+            costs: Costs::default(),
+            notes: Vec::new(),
+        };
+        let refuse =
+            |level, e: &io::Error, remedy| Refused::Level { level, why: e.to_string(), remedy };
+        if wanted.is_none_or(|level| level > Level::Account) {
+            match Ring::open(Target::ThisThread, Faults::Major, options.ring_bytes) {
+                Ok(_) => opened.own_events = true,
+                Err(e) if wanted == Some(Level::Switch) => {
+                    return Err(refuse(Level::Switch, &e, remedy_of_own_events(&e)));
+                }
+                Err(e) => {
+                    let remedy = remedy_of_own_events(&e);
+                    opened.notes.push(format!("no switches of own threads: {e}; {remedy}"));
+                }
+            }
+        }
+        if opened.own_events {
+            opened.level = Level::Switch;
+            opened.clock = check::clock_of_own_events();
+        }
+        if wanted.is_none_or(|level| level == Level::Kernel) {
+            match opened.open_kernel(options) {
+                Ok(()) => opened.level = Level::Kernel,
+                Err(e) if wanted == Some(Level::Kernel) => {
+                    return Err(refuse(Level::Kernel, &e, remedy_of_kernel(&e)));
+                }
+                Err(e) => {
+                    let remedy = remedy_of_kernel(&e);
+                    opened.notes.push(format!("no events of the kernel: {e}; {remedy}"));
+                }
+            }
+        }
+        opened.calibrate(options);
+        Ok(opened)
+    }
+
+    fn open_kernel(&mut self, options: &Options) -> io::Result<()> {
+        let mut instance = Instance::open()?;
+        instance.set_ring_kib(options.trace_ring_kib)?;
+        let mut decoder = Decoder::default();
+        for (kind, source, _) in KERNEL {
+            // Spinning locks do not make a thread leave.
+            let filter = if kind == Kind::LockBegin { "!(flags & 1)" } else { "" };
+            match instance.enable(kind, filter, &mut decoder) {
+                Err(e) if matches!(kind, Kind::Switch | Kind::Waking) => return Err(e),
+                Err(e) => self.notes.push(format!("no {source}: {e}")),
+                Ok(()) => {}
+            }
+        }
+        instance.enable(Kind::Mark, "", &mut decoder)?;
+        let mut pipes = instance.pipes()?;
+        instance.run(true)?;
+        let clock = check::clock_of_marks(&instance, &mut pipes, &decoder);
+        instance.run(false)?;
+        self.clock = self.clock.with(clock);
+        self.kernel = Some(Kernel { instance: Arc::new(instance), pipes, decoder });
+        Ok(())
+    }
+
+    fn calibrate(&mut self, options: &Options) {
+        if !options.calibrate {
+            return;
+        }
+        check::calibrate_user(&mut self.costs);
+        if self.own_events {
+            check::calibrate_switch(&mut self.costs);
+        }
+        if let Some(kernel) = &mut self.kernel {
+            check::calibrate_kernel(&mut self.costs, &kernel.instance);
+            for pipe in &mut kernel.pipes {
+                while let Ok(Some(_)) = pipe.next_page() {}
+            }
+        }
+    }
+}
+
+/// An observation of threads of this process.
+pub struct Session {
+    level: Level,
+    options: Options,
+    own_events: bool,
+    instance: Option<Arc<Instance>>,
+    drain: Drain,
+    start_ns: AtomicU64,
+    registered: Mutex<Vec<u32>>,
+    clock: ClockTest,
+    costs: Costs,
+    notes: Mutex<Vec<String>>,
+}
+
+impl Session {
+    /// Opens what `level` needs, or the highest level that works when none is given.
+    ///
+    /// # Errors
+    ///
+    /// A level that was asked for and does not work, with the remedy.
+    pub fn start(level: Option<Level>, options: Options) -> Result<Self, Refused> {
+        let opened = Opened::level(level, &options)?;
+        let instance = opened.kernel.as_ref().map(|kernel| kernel.instance.clone());
+        let own_events = opened.own_events;
+        let sources = Sources { kernel: opened.kernel, own_events, ..Sources::default() };
+        let gather = Gather::new(options.events_max, false);
+        let drain = Drain::start(sources, gather).map_err(Refused::Thread)?;
+        Ok(Self {
+            level: opened.level,
+            options,
+            own_events,
+            instance,
+            drain,
+            start_ns: AtomicU64::new(0),
+            registered: Mutex::new(Vec::new()),
+            clock: opened.clock,
+            costs: opened.costs,
+            notes: Mutex::new(opened.notes),
+        })
+    }
+
+    /// The level that runs.
+    pub fn level(&self) -> Level {
+        self.level
+    }
+
+    /// What each kind of event costs.
+    pub fn costs(&self) -> Costs {
+        self.costs
+    }
+
+    /// The calling thread takes part. A thread whose own events cannot be opened takes part
+    /// without them, and the evidence says so.
+    pub fn register(&self, name: &str, role: &str) -> Recorder {
+        let tid = thread_id();
+        let ring = self
+            .own_events
+            .then(|| Ring::open(Target::ThisThread, Faults::Major, self.options.ring_bytes));
+        let ring = match ring {
+            Some(Ok(ring)) => Some(ring),
+            Some(Err(e)) => {
+                let remedy = remedy_of_own_events(&e);
+                self.note(format!("no switches of thread {name}: {e}; {remedy}"));
+                None
+            }
+            None => None,
+        };
+        let head = ring.as_ref().map(Ring::head);
+        let _ = self.drain.to.send(Message::Thread(tid, ring));
+        if let Ok(mut registered) = self.registered.lock() {
+            registered.push(tid);
+            if self.start_ns.load(Ordering::Relaxed) != 0 {
+                self.filter(&registered);
+            }
+        }
+        let accounts = self.level < Level::Kernel || !self.own_events;
+        let plan = Plan { spans_max: self.options.spans_max, accounts, head };
+        Recorder::new(self.drain.to.clone(), tid, name, role, plan)
+    }
+
+    fn note(&self, text: String) {
+        if let Ok(mut notes) = self.notes.lock() {
+            notes.push(text);
+        }
+    }
+
+    /// Wake-ups of our threads and of the workers of their rings are enough.
+    fn filter(&self, threads: &[u32]) {
+        let Some(instance) = &self.instance else { return };
+        let mut filter = String::new();
+        if threads.len() <= FILTER_THREADS_MAX {
+            for tid in threads {
+                filter += &format!("pid=={tid}||");
+            }
+            filter += "comm~\"iou-wrk-*\"";
+        }
+        if let Err(e) = instance.filter(Kind::Waking, &filter) {
+            self.note(format!("wake-ups of all threads are recorded: {e}"));
+        }
+    }
+
+    /// The run starts now; returns the moment on the monotonic clock. Threads register before.
+    pub fn begin(&self) -> u64 {
+        self.begin_at(monotonic_ns())
+    }
+
+    /// As [`begin`](Self::begin), for a run that counts from `start_ns`.
+    pub fn begin_at(&self, start_ns: u64) -> u64 {
+        if let Ok(registered) = self.registered.lock() {
+            self.filter(&registered);
+        }
+        if let Some(instance) = &self.instance
+            && let Err(e) = instance.run(true)
+        {
+            self.note(format!("no events of the kernel: {e}"));
+        }
+        self.start_ns.store(start_ns, Ordering::Relaxed);
+        start_ns
+    }
+
+    /// The run is over, now. Recorders are finished before.
+    pub fn stop(self) -> Raw {
+        let end_ns = monotonic_ns();
+        let collected = self.drain.stop();
+        let start_ns = self.start_ns.load(Ordering::Relaxed);
+        let run = Run {
+            level: self.level,
+            own_events: self.own_events,
+            delegated: self.instance.as_ref().map(|instance| instance.is_delegated()),
+            start_ns: if start_ns == 0 { end_ns } else { start_ns },
+            end_ns,
+            clock: self.clock,
+            costs: self.costs,
+            notes: self.notes.into_inner().unwrap_or_default(),
+            registered: self.registered.into_inner().unwrap_or_default().len(),
+        };
+        assemble(run, collected)
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::print_stdout, reason = "a skipped test says so")]
+#[path = "session_tests.rs"]
+mod tests;

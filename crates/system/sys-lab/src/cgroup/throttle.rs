@@ -1,0 +1,355 @@
+//! A group of processes whose reads from one device are slowed down by the kernel.
+//!
+//! A throttled loop device stands for a slower disk: the same files, the same calls, fewer bytes
+//! and reads each second. The limit belongs to a cgroup of our own, made for one study; only the
+//! process that [`Throttle::enter`] puts into it is slowed. Version 1 (controller `blkio`) and
+//! version 2 (controller `io`) are served. In version 2 the controller must be on already: turning
+//! it on would change the machine for others.
+//!
+//! Needs root. The group is removed on drop; what a killed process left is known by its name, which
+//! holds the number of the process that made it, and is removed by [`undo_left_groups`].
+
+use ioloom_sys::fault::call;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+/// Beginning of the name of every group of ours; the number of its process follows.
+const NAME: &str = "ioloom-study-";
+/// File of version 1, by which its hierarchy is known.
+const READ_BYTES_FILE: &str = "blkio.throttle.read_bps_device";
+/// Tries to remove a group: the kernel lets go of a dead process a moment after its end.
+const REMOVE_TRIES: u32 = 50;
+
+/// What a throttled device gives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ReadLimit {
+    /// Bytes each second.
+    pub bytes_per_s: u64,
+    /// Reads each second.
+    pub reads_per_s: u64,
+}
+
+/// A hierarchy of groups that can throttle.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Hierarchy {
+    Blkio(PathBuf),
+    Unified(PathBuf),
+}
+
+impl Hierarchy {
+    fn point(&self) -> &Path {
+        match self {
+            Self::Blkio(point) | Self::Unified(point) => point,
+        }
+    }
+
+    /// The files of a group and what is written to each, so that reads of `device` are limited.
+    fn limits(&self, device: (u32, u32), limit: ReadLimit) -> Vec<(&'static str, String)> {
+        let (major, minor) = device;
+        let ReadLimit { bytes_per_s, reads_per_s } = limit;
+        match self {
+            Self::Blkio(_) => vec![
+                (READ_BYTES_FILE, format!("{major}:{minor} {bytes_per_s}")),
+                ("blkio.throttle.read_iops_device", format!("{major}:{minor} {reads_per_s}")),
+            ],
+            Self::Unified(_) => {
+                vec![("io.max", format!("{major}:{minor} rbps={bytes_per_s} riops={reads_per_s}"))]
+            }
+        }
+    }
+}
+
+/// The hierarchy that can throttle, or the sentence that says what is missing and what to do.
+fn hierarchy() -> Result<Hierarchy, String> {
+    hierarchy_among(ioloom_sys::mount::mounts().map_err(|e| format!("/proc/self/mountinfo: {e}"))?)
+}
+
+/// The same among the given mounts.
+fn hierarchy_among(mounts: Vec<ioloom_sys::mount::Mount>) -> Result<Hierarchy, String> {
+    let mut off = None;
+    for mount in mounts {
+        if mount.file_system == "cgroup" && mount.point.join(READ_BYTES_FILE).exists() {
+            return Ok(Hierarchy::Blkio(mount.point));
+        }
+        if mount.file_system == "cgroup2" {
+            let has = |file: &str| {
+                ioloom_sys::proc::read_text(&mount.point.join(file))
+                    .is_ok_and(|text| text.split_whitespace().any(|word| word == "io"))
+            };
+            if has("cgroup.subtree_control") {
+                return Ok(Hierarchy::Unified(mount.point));
+            }
+            if has("cgroup.controllers") {
+                off = Some(mount.point.join("cgroup.subtree_control"));
+            }
+        }
+    }
+    Err(match off {
+        Some(file) => {
+            format!("the io controller is off; remedy: write +io to {}", file.display())
+        }
+        None => "no cgroup controller for disks (blkio or io); remedy: mount one, or run outside \
+                 of this container"
+            .to_owned(),
+    })
+}
+
+/// A group whose reads from one device are limited. Dropping it removes the group.
+#[derive(Debug)]
+pub struct Throttle {
+    dir: PathBuf,
+}
+
+impl Throttle {
+    /// Makes a group that reads from `device` (its two numbers) no faster than `limit`. The error
+    /// is a sentence that says what is missing and what to do.
+    pub fn create(device: (u32, u32), limit: ReadLimit) -> Result<Self, String> {
+        Self::create_in(&hierarchy()?, device, limit)
+    }
+
+    fn create_in(
+        hierarchy: &Hierarchy,
+        device: (u32, u32),
+        limit: ReadLimit,
+    ) -> Result<Self, String> {
+        let sentence = |what: &str, dir: &Path, e: io::Error| {
+            format!("{what} {}: {e}; remedy: run as root, outside of a container", dir.display())
+        };
+        let dir =
+            new_group(hierarchy.point()).map_err(|(dir, e)| sentence("make cgroup", &dir, e))?;
+        let failed = |what: &str, e| sentence(what, &dir, e);
+        let group = Self { dir: dir.clone() };
+        let lines = hierarchy.limits(device, limit);
+        for (file, line) in lines {
+            call("write-cgroup", || std::fs::write(dir.join(file), &line))
+                .map_err(|e| failed("limit the reads of cgroup", e))?;
+        }
+        Ok(group)
+    }
+
+    /// Puts a process into the group; threads that it starts later are in it as well.
+    pub fn enter(&self, process: u32) -> io::Result<()> {
+        let file = self.dir.join("cgroup.procs");
+        call("enter-cgroup", || std::fs::write(&file, process.to_string()))
+    }
+
+    /// The directory of the group.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+}
+
+impl Drop for Throttle {
+    fn drop(&mut self) {
+        // A group that stays is empty, and is removed by the next start.
+        let _ = remove(&self.dir);
+    }
+}
+
+/// Makes an empty group of ours below `point`.
+pub(super) fn new_group(point: &Path) -> Result<PathBuf, (PathBuf, io::Error)> {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    let count = COUNT.fetch_add(1, Ordering::Relaxed);
+    let dir = point.join(format!("{NAME}{}-{count}", std::process::id()));
+    match call("mkdir", || std::fs::create_dir(&dir)) {
+        Ok(()) => Ok(dir),
+        Err(error) => Err((dir, error)),
+    }
+}
+
+pub(super) fn remove(dir: &Path) -> io::Result<()> {
+    let mut tries = 0;
+    loop {
+        match call("rmdir", || std::fs::remove_dir(dir)) {
+            Err(e) if e.kind() == io::ErrorKind::ResourceBusy && tries < REMOVE_TRIES => {
+                tries += 1;
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
+            result => return result,
+        }
+    }
+}
+
+/// Removes the groups that killed processes left; says how many there were. Groups of processes
+/// that live stay.
+pub fn undo_left_groups() -> io::Result<usize> {
+    let disks = hierarchy().map_or(Ok(0), |hierarchy| undo_left_in(hierarchy.point()))?;
+    let memory = super::memory_limit::home().map_or(Ok(0), |point| undo_left_in(&point))?;
+    Ok(disks + memory)
+}
+
+fn undo_left_in(point: &Path) -> io::Result<usize> {
+    let mut found = 0;
+    for entry in call("read-dir", || std::fs::read_dir(point))? {
+        let path = entry?.path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let Some(process) = maker(&name) else { continue };
+        if !lives(process) {
+            remove(&path)?;
+            found += 1;
+        }
+    }
+    Ok(found)
+}
+
+/// Whether a process lives. One that ended and was not waited for has no command line any more.
+pub fn lives(process: u32) -> bool {
+    std::fs::read(format!("/proc/{process}/cmdline")).is_ok_and(|line| !line.is_empty())
+}
+
+/// The process that made a group of ours.
+fn maker(name: &str) -> Option<u32> {
+    let (process, count) = name.strip_prefix(NAME)?.split_once('-')?;
+    count.parse::<u32>().ok()?;
+    process.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMIT: ReadLimit = ReadLimit { bytes_per_s: 1 << 20, reads_per_s: 1000 };
+
+    fn root_device() -> Option<(u32, u32)> {
+        let medium = ioloom_sys::mount::medium(Path::new(env!("CARGO_MANIFEST_DIR"))).ok()?;
+        medium.disk.is_some().then_some(medium.mount.device)
+    }
+
+    #[test]
+    fn names_tell_who_made_a_group() {
+        assert_eq!(maker("ioloom-study-17-0"), Some(17));
+        for other in ["ioloom-study-", "ioloom-study-17", "ioloom-study-x-1", "user.slice"] {
+            assert_eq!(maker(other), None, "{other}");
+        }
+    }
+
+    /// A directory that stands for a mounted hierarchy, with these files in it.
+    fn hierarchy_of(
+        kind: &str,
+        files: &[(&str, &str)],
+    ) -> (tempfile::TempDir, ioloom_sys::mount::Mount) {
+        let dir = tempfile::tempdir().unwrap();
+        for (name, text) in files {
+            std::fs::write(dir.path().join(name), text).unwrap();
+        }
+        let mount = ioloom_sys::mount::Mount {
+            id: 1,
+            device: (0, 30),
+            point: dir.path().to_owned(),
+            options: "rw".to_owned(),
+            file_system: kind.to_owned(),
+            source: kind.into(),
+        };
+        (dir, mount)
+    }
+
+    #[test]
+    fn the_hierarchy_that_can_throttle_is_found() {
+        let on = ("cgroup.subtree_control", "cpu io memory\n");
+        let (_two, two) = hierarchy_of("cgroup2", &[("cgroup.controllers", "cpu io\n"), on]);
+        let (_one, one) = hierarchy_of("cgroup", &[(READ_BYTES_FILE, "")]);
+        let (_bare, bare) = hierarchy_of("cgroup", &[("cpu.shares", "1024\n")]);
+        let off = [("cgroup.controllers", "cpuset cpu io\n"), ("cgroup.subtree_control", "cpu\n")];
+        let (_off, off) = hierarchy_of("cgroup2", &off);
+        let words = [("cgroup.controllers", "cpu iolatency\n"), ("cgroup.subtree_control", "\n")];
+        let (_none, none) = hierarchy_of("cgroup2", &words);
+        let (_disk, disk) = hierarchy_of("ext4", &[on]);
+        let of = |mounts: &[&ioloom_sys::mount::Mount]| {
+            hierarchy_among(mounts.iter().map(|m| (*m).clone()).collect())
+        };
+        assert_eq!(of(&[&disk, &bare, &two]), Ok(Hierarchy::Unified(two.point.clone())));
+        assert_eq!(of(&[&off, &one]), Ok(Hierarchy::Blkio(one.point.clone())));
+        let remedy = of(&[&disk, &off]).unwrap_err();
+        let file = off.point.join("cgroup.subtree_control").display().to_string();
+        assert!(remedy.contains("remedy: write +io to") && remedy.contains(&file), "{remedy}");
+        for missing in [of(&[&none, &bare, &disk]), of(&[])] {
+            assert!(missing.unwrap_err().contains("no cgroup controller for disks"));
+        }
+    }
+
+    #[test]
+    fn limits_are_written_as_the_kernel_reads_them() {
+        let (dir, mount) = hierarchy_of("cgroup2", &[("cgroup.subtree_control", "io\n")]);
+        let unified = hierarchy_among(vec![mount]).unwrap();
+        let group = Throttle::create_in(&unified, (7, 12), LIMIT).unwrap();
+        assert_eq!(group.dir().parent(), Some(dir.path()));
+        let text = |file: &str| std::fs::read_to_string(group.dir().join(file)).unwrap();
+        assert_eq!(text("io.max"), "7:12 rbps=1048576 riops=1000");
+        // One line for one device: the key of a line is the device, other words stay as they are.
+        assert_eq!(text("io.max").lines().count(), 1);
+        group.enter(4242).unwrap();
+        assert_eq!(text("cgroup.procs"), "4242");
+        let other = Throttle::create_in(&unified, (7, 12), LIMIT).unwrap();
+        assert_ne!(group.dir(), other.dir(), "two studies of one process do not share a group");
+
+        let (_dir, mount) = hierarchy_of("cgroup", &[(READ_BYTES_FILE, "")]);
+        let blkio = hierarchy_among(vec![mount]).unwrap();
+        let group = Throttle::create_in(&blkio, (254, 0), LIMIT).unwrap();
+        let text = |file: &str| std::fs::read_to_string(group.dir().join(file)).unwrap();
+        assert_eq!(text(READ_BYTES_FILE), "254:0 1048576");
+        assert_eq!(text("blkio.throttle.read_iops_device"), "254:0 1000");
+    }
+
+    #[test]
+    fn a_hierarchy_that_cannot_be_written_is_said_with_the_remedy() {
+        let gone = Hierarchy::Unified("/no/such/hierarchy".into());
+        let reason = Throttle::create_in(&gone, (7, 0), LIMIT).unwrap_err();
+        assert!(reason.starts_with("make cgroup /no/such/hierarchy/"), "{reason}");
+        assert!(reason.contains("remedy: run as root"), "{reason}");
+        assert!(undo_left_in(gone.point()).is_err());
+    }
+
+    #[test]
+    fn groups_of_dead_processes_are_removed_and_others_stay() {
+        let (dir, mount) = hierarchy_of("cgroup2", &[("cgroup.subtree_control", "io\n")]);
+        let unified = hierarchy_among(vec![mount]).unwrap();
+        // No process has this number; the last one is not ours.
+        let [dead, mine, foreign] = [
+            format!("{NAME}4294967295-3"),
+            format!("{NAME}{}-9", std::process::id()),
+            "user.slice".to_owned(),
+        ]
+        .map(|name| dir.path().join(name));
+        for group in [&dead, &mine, &foreign] {
+            std::fs::create_dir(group).unwrap();
+        }
+        assert_eq!(undo_left_in(unified.point()).unwrap(), 1);
+        assert!(!dead.exists() && mine.exists() && foreign.exists());
+        assert_eq!(undo_left_in(unified.point()).unwrap(), 0);
+    }
+
+    #[test]
+    fn a_group_takes_a_process_and_is_removed() {
+        let Some(device) = root_device() else {
+            println!("skipped: the source tree lies on no disk");
+            return;
+        };
+        let group = match Throttle::create(device, LIMIT) {
+            Ok(group) => group,
+            Err(reason) => {
+                println!("skipped: {reason}");
+                assert!(reason.contains("remedy: "), "{reason}");
+                return;
+            }
+        };
+        let mut child = std::process::Command::new("sleep").arg("100").spawn().unwrap();
+        group.enter(child.id()).unwrap();
+        let members = std::fs::read_to_string(group.dir().join("cgroup.procs")).unwrap();
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_eq!(members.trim(), child.id().to_string());
+        let dir = group.dir().to_owned();
+        undo_left_groups().unwrap();
+        assert!(dir.exists(), "a group of a living process stays");
+        drop(group);
+        assert!(!dir.exists());
+        // No process has this number.
+        let left = dir.with_file_name(format!("{NAME}4294967295-0"));
+        std::fs::create_dir(&left).unwrap();
+        assert!(undo_left_groups().unwrap() >= 1);
+        assert!(!left.exists());
+    }
+}

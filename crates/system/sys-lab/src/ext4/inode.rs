@@ -1,0 +1,131 @@
+//! One inode, as it lies in its table.
+
+use super::{Fields, Layout, checksum};
+use ioloom_sys::dir::{Kind, Meta};
+use rustix::fs::FileType;
+
+/// Small files may lie in the inode itself; then `stat` counts their size as space.
+const FLAG_INLINE_DATA: u32 = 0x1000_0000;
+/// Space is counted in blocks of the file system.
+const FLAG_HUGE_FILE: u32 = 0x4_0000;
+/// The size of a link is that of its encrypted text, which `stat` does not tell.
+const FLAG_ENCRYPTED: u32 = 0x800;
+/// Size and space are read otherwise while a file is sealed.
+const FLAG_VERITY: u32 = 0x10_0000;
+
+/// Where the old part of an inode ends.
+const OLD_BYTES: usize = 128;
+const CHECKSUM_LOW_AT: usize = 0x7C;
+const CHECKSUM_HIGH_AT: usize = 0x82;
+
+/// What an inode tells.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Inode {
+    /// As `statx` would tell it; device and mount are not filled in.
+    pub meta: Meta,
+    /// Distinguishes files that had the same number one after another.
+    pub generation: u32,
+    /// Time of the last change of the inode: seconds since 1970 and nanoseconds.
+    pub changed: (i64, u32),
+}
+
+/// Why an inode is to be asked for by its name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Broken {
+    /// It lies not wholly in the bytes that were given.
+    Short,
+    /// Its checksum is not its own: half of a change, or damage.
+    Checksum,
+    /// It is of no file: never used, or removed meanwhile.
+    Unused,
+    /// What it tells is not what `statx` tells.
+    Special,
+}
+
+/// Reads the inode `number` from its bytes.
+///
+/// # Errors
+/// Why its file is to be asked for by its name.
+pub fn inode(layout: &Layout, number: u64, raw: &[u8]) -> Result<Inode, Broken> {
+    let raw = raw.get(..layout.inode_bytes).ok_or(Broken::Short)?;
+    let f = Fields(raw);
+    let (mode, links) = (f.u16(0x00), f.u16(0x1A));
+    if mode == 0 || links == 0 {
+        return Err(Broken::Unused);
+    }
+    if layout.checksums && !own_checksum(layout, number, raw) {
+        return Err(Broken::Checksum);
+    }
+    let kind = Kind::of(FileType::from_raw_mode(mode.into()));
+    let flags = f.u32(0x20);
+    if flags & FLAG_VERITY != 0 || flags & FLAG_ENCRYPTED != 0 && kind == Kind::Symlink {
+        return Err(Broken::Special);
+    }
+    // Sizes of other kinds had no high half before large directories.
+    let high = kind == Kind::Regular || layout.large_directories;
+    let bytes = if high { f.u64(0x04, 0x6C) } else { u64::from(f.u32(0x04)) };
+    let changed = time(&f, 0x0C, 0x84);
+    let meta = Meta {
+        kind,
+        mode: mode & 0o7777,
+        device: (0, 0),
+        inode: number,
+        links: links.into(),
+        user: u32::from(f.u16(0x02)) | u32::from(f.u16(0x78)) << 16,
+        group: u32::from(f.u16(0x18)) | u32::from(f.u16(0x7A)) << 16,
+        bytes,
+        blocks_512: space(layout, &f, flags, bytes),
+        mtime: time(&f, 0x10, 0x88),
+        mount: None,
+    };
+    Ok(Inode { meta, generation: f.u32(0x64), changed })
+}
+
+/// Space taken, in units of 512 bytes, as `stat` tells it.
+fn space(layout: &Layout, f: &Fields<'_>, flags: u32, bytes: u64) -> u64 {
+    let low = u64::from(f.u32(0x1C));
+    let mut blocks = if layout.huge_files { low | u64::from(f.u16(0x74)) << 32 } else { low };
+    if layout.huge_files && flags & FLAG_HUGE_FILE != 0 {
+        blocks = blocks.saturating_mul(layout.block_bytes / 512);
+    }
+    if flags & FLAG_INLINE_DATA != 0 {
+        blocks = blocks.saturating_add(bytes.div_ceil(512));
+    }
+    blocks
+}
+
+/// Bytes of the newer part that are in use.
+fn extra_bytes(f: &Fields<'_>) -> usize {
+    if f.0.len() > OLD_BYTES { usize::from(f.u16(0x80)) } else { 0 }
+}
+
+/// A time: seconds, with two more bits and nanoseconds where there is room for them.
+fn time(f: &Fields<'_>, at: usize, extra_at: usize) -> (i64, u32) {
+    let seconds = i64::from(f.u32(at) as i32);
+    if extra_at + 4 > OLD_BYTES + extra_bytes(f) {
+        return (seconds, 0);
+    }
+    let extra = f.u32(extra_at);
+    (seconds + (i64::from(extra & 3) << 32), extra >> 2)
+}
+
+fn own_checksum(layout: &Layout, number: u64, raw: &[u8]) -> bool {
+    let f = Fields(raw);
+    let mut sum = checksum(layout.seed, &(number as u32).to_le_bytes());
+    sum = checksum(sum, &raw[0x64..0x68]);
+    // Where the checksum itself lies, zeros are counted.
+    sum = checksum(sum, &raw[..CHECKSUM_LOW_AT]);
+    sum = checksum(sum, &[0; 2]);
+    sum = checksum(sum, &raw[CHECKSUM_LOW_AT + 2..OLD_BYTES]);
+    let low = u32::from(f.u16(CHECKSUM_LOW_AT));
+    if raw.len() == OLD_BYTES {
+        return sum & 0xFFFF == low;
+    }
+    sum = checksum(sum, &raw[OLD_BYTES..CHECKSUM_HIGH_AT]);
+    if extra_bytes(&f) < 4 {
+        return checksum(sum, &raw[CHECKSUM_HIGH_AT..]) & 0xFFFF == low;
+    }
+    sum = checksum(sum, &[0; 2]);
+    sum = checksum(sum, &raw[CHECKSUM_HIGH_AT + 2..]);
+    sum == low | u32::from(f.u16(CHECKSUM_HIGH_AT)) << 16
+}

@@ -1,0 +1,226 @@
+//! The device below a directory, opened and read.
+
+use super::{Broken, Groups, Inode, inode};
+use ioloom_sys::dir::Dir;
+use ioloom_sys::file::{self, OpenHow};
+use ioloom_sys::{cache, mount};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+/// Bytes that one read takes, at most: the tables of 2048 inodes of 256 bytes.
+const SPAN_BYTES_MAX: u64 = 512 << 10;
+/// Bytes between two wanted inodes that are read along, at most: less than what a second read costs.
+const GAP_BYTES_MAX: u64 = 16 << 10;
+
+/// Why the inode tables below a path are not read.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// Another file system.
+    #[error("{} lies on {found}, and only ext4 is known; use statx", .path.display())]
+    NotExt4 {
+        /// What was asked for.
+        path: PathBuf,
+        /// The type of its file system.
+        found: String,
+    },
+    /// There is no device file for the file system.
+    #[error("no device file in /dev is the block device {major}:{minor} of {}; use statx", .path.display())]
+    NoDevice {
+        /// What was asked for.
+        path: PathBuf,
+        /// Device number.
+        major: u32,
+        /// Device number.
+        minor: u32,
+    },
+    /// The device may not be read.
+    #[error("cannot open {}: {source}; run as root, or use statx", .path.display())]
+    Device {
+        /// The device file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// What is on it is not understood.
+    #[error("cannot read the inode tables of {}: {source}; use statx", .path.display())]
+    Tables {
+        /// The device file.
+        path: PathBuf,
+        /// What is wrong with them.
+        #[source]
+        source: io::Error,
+    },
+    /// A call failed.
+    #[error("cannot {operation} {}: {source}; use statx", .path.display())]
+    Call {
+        /// What was tried.
+        operation: &'static str,
+        /// On what.
+        path: PathBuf,
+        /// Why it failed.
+        #[source]
+        source: io::Error,
+    },
+}
+
+/// The inode tables of a mounted file system, as of a sync.
+#[derive(Debug)]
+pub struct Tables {
+    device: OwnedFd,
+    path: PathBuf,
+    number: (u32, u32),
+    synced: SystemTime,
+    groups: Groups,
+}
+
+/// Bytes of tables that are read at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Span {
+    /// Offset on the device.
+    pub at: u64,
+    /// Length, bytes.
+    pub bytes: usize,
+}
+
+/// The device file below a path, not opened.
+struct Below {
+    device: PathBuf,
+    number: (u32, u32),
+}
+
+fn below(path: &Path) -> Result<Below, OpenError> {
+    let failed =
+        |source| OpenError::Call { operation: "find the mount of", path: path.into(), source };
+    let mount = mount::mount_of(path).map_err(failed)?;
+    if mount.file_system != "ext4" {
+        return Err(OpenError::NotExt4 { path: path.into(), found: mount.file_system });
+    }
+    let (major, minor) = mount.device;
+    let missing = || OpenError::NoDevice { path: path.into(), major, minor };
+    let device = mount::device_file((major, minor)).map_err(|_| missing())?;
+    Ok(Below { device, number: (major, minor) })
+}
+
+impl Below {
+    fn open(&self, path: &Path) -> Result<OwnedFd, OpenError> {
+        let (major, minor) = self.number;
+        let missing = || OpenError::NoDevice { path: path.into(), major, minor };
+        let device = file::open(&self.device, OpenHow::default()).map_err(|source| {
+            let gone = source.kind() == io::ErrorKind::NotFound;
+            if gone { missing() } else { OpenError::Device { path: self.device.clone(), source } }
+        })?;
+        // A name in /dev proves nothing: in a container it can be anything.
+        match file::block_device_number(&device) {
+            Ok(Some(number)) if number == self.number => Ok(device),
+            _ => Err(missing()),
+        }
+    }
+
+    fn groups(&self, device: &OwnedFd) -> Result<Groups, OpenError> {
+        Groups::read(|into, at| file::read_full_at(device, into, at))
+            .map_err(|source| OpenError::Tables { path: self.device.clone(), source })
+    }
+}
+
+impl Tables {
+    /// Whether the tables below `path` can be read. Writes nothing.
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn probe(path: &Path) -> Result<(), OpenError> {
+        let below = below(path)?;
+        below.groups(&below.open(path)?).map(drop)
+    }
+
+    /// Syncs the file system of `path`, then reads where its inodes lie. The sync writes what all
+    /// programs have changed on that file system, which may take long.
+    ///
+    /// # Errors
+    /// Why they cannot be read.
+    pub fn of(path: &Path) -> Result<Self, OpenError> {
+        let below = below(path)?;
+        let device = below.open(path)?;
+        let failed = |source| OpenError::Call { operation: "sync", path: path.into(), source };
+        let synced = SystemTime::now();
+        let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+        let dir = if path.is_dir() { path } else { parent.unwrap_or(Path::new(".")) };
+        Dir::open(dir).and_then(|dir| cache::flush_file_system(&dir)).map_err(failed)?;
+        let groups = below.groups(&device)?;
+        Ok(Self { device, path: below.device, number: below.number, synced, groups })
+    }
+
+    /// The device file.
+    pub fn device(&self) -> &Path {
+        &self.path
+    }
+
+    /// Its number, which is that of the file system.
+    pub fn number(&self) -> (u32, u32) {
+        self.number
+    }
+
+    /// When the sync began. Whatever changed after that may or may not be seen.
+    pub fn synced(&self) -> SystemTime {
+        self.synced
+    }
+
+    /// Whether a file whose inode changed at this time (seconds since 1970) has certainly not
+    /// changed since the sync.
+    pub fn is_settled(&self, changed_s: i64) -> bool {
+        let since = self.synced.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        // The kernel's coarse clock is a tick behind.
+        let before = since.saturating_sub(Duration::from_secs(2)).as_secs();
+        u64::try_from(changed_s).is_ok_and(|changed| changed < before)
+    }
+
+    /// Whether every inode is checked by a checksum of its own.
+    pub fn checksums(&self) -> bool {
+        self.groups.layout().checksums
+    }
+
+    /// The bytes to read for the first of these inodes, which ascend, and how many of them lie in
+    /// these; `None` if the first one has no place.
+    pub fn span(&self, mut inodes: impl Iterator<Item = u64>) -> Option<(Span, usize)> {
+        let long = self.groups.layout().inode_bytes as u64;
+        let at = self.groups.place(inodes.next()?)?;
+        let (mut end, mut count) = (at + long, 1);
+        for inode in inodes {
+            let Some(next) = self.groups.place(inode) else { break };
+            // A name of the same inode lies in what is read already.
+            let near = next >= at && next <= end.saturating_add(GAP_BYTES_MAX);
+            if !near || next + long - at > SPAN_BYTES_MAX {
+                break;
+            }
+            end = end.max(next + long);
+            count += 1;
+        }
+        Some((Span { at, bytes: (end - at) as usize }, count))
+    }
+
+    /// Reads a span into `bytes`, which has its length afterwards.
+    ///
+    /// # Errors
+    /// What the device reports, or that it ends early.
+    pub fn read(&self, span: Span, bytes: &mut Vec<u8>) -> io::Result<()> {
+        bytes.resize(span.bytes, 0);
+        match file::read_full_at(&self.device, bytes, span.at)? {
+            got if got == bytes.len() => Ok(()),
+            _ => Err(io::ErrorKind::UnexpectedEof.into()),
+        }
+    }
+
+    /// The inode in the bytes of a span, with device and everything.
+    ///
+    /// # Errors
+    /// Why its file is to be asked for by its name.
+    pub fn inode(&self, number: u64, span: Span, bytes: &[u8]) -> Result<Inode, Broken> {
+        let place = self.groups.place(number).and_then(|place| place.checked_sub(span.at));
+        let raw = place.and_then(|place| bytes.get(usize::try_from(place).ok()?..));
+        let mut found = inode(self.groups.layout(), number, raw.ok_or(Broken::Short)?)?;
+        found.meta.device = self.number;
+        Ok(found)
+    }
+}

@@ -1,0 +1,532 @@
+//! A file system of our own in a file: mounted, mounted anew, and removed without a trace.
+//!
+//! Unmounting is the one way to make names and inodes of one file system cold without touching the
+//! rest of the machine. The image is a sparse file with ext4 in it, attached to a loop device with
+//! direct I/O, so that the file below is not cached a second time. The loop device is not held
+//! open: a device that is open keeps its cache over an unmount.
+//!
+//! Needs the capability `CAP_SYS_ADMIN`, loop devices and the command `mkfs.ext4`;
+//! [`can_mount_images`] says what is missing. Everything is undone on drop; what a killed process
+//! left behind is undone by [`undo_left`].
+
+use ioloom_sys::fault::call;
+use rustix::fs::{Mode, OFlags};
+use std::ffi::CString;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+const LOOP_CONTROL: &str = "/dev/loop-control";
+const LOOP_CLR_FD: libc::Ioctl = 0x4C01 as libc::Ioctl;
+const LOOP_CONFIGURE: libc::Ioctl = 0x4C0A as libc::Ioctl;
+const LOOP_CTL_GET_FREE: libc::Ioctl = 0x4C82 as libc::Ioctl;
+const BLOCK_FLUSH: libc::Ioctl = 0x1261 as libc::Ioctl;
+const LOOP_DIRECT_IO: u32 = 16;
+
+/// Tries for a loop device that nobody else takes first.
+const ATTACH_TRIES: usize = 16;
+
+/// Looks, each after 10 ms, whether a device has let go of its image.
+const DETACH_TRIES: usize = 50;
+
+/// Smallest image that mkfs.ext4 makes with a journal.
+const IMAGE_BYTES_MIN: u64 = 8 << 20;
+
+/// Why an image could not be made, mounted or removed.
+#[derive(Debug, thiserror::Error)]
+pub enum ImageError {
+    /// The machine or the user cannot do it at all.
+    #[error("cannot mount images here: {0}")]
+    Unable(String),
+    /// A call failed.
+    #[error("cannot {operation} {}: {source}; look at the kernel log", .path.display())]
+    Call {
+        /// What was tried.
+        operation: &'static str,
+        /// On what.
+        path: PathBuf,
+        /// Why it failed.
+        #[source]
+        source: io::Error,
+    },
+    /// mkfs.ext4 refused.
+    #[error("mkfs.ext4 could not make a file system in {}: {said}", .path.display())]
+    Mkfs {
+        /// The image.
+        path: PathBuf,
+        /// What it printed.
+        said: String,
+    },
+}
+
+fn failed(operation: &'static str, path: &Path) -> impl FnOnce(io::Error) -> ImageError {
+    let path = path.to_owned();
+    move |source| ImageError::Call { operation, path, source }
+}
+
+/// Whether images can be mounted here: `Err` names what is missing. Opens the loop control device;
+/// mounts nothing.
+pub fn can_mount_images() -> Result<(), String> {
+    let status = ioloom_sys::proc::status().map_err(|e| format!("/proc/self/status: {e}"))?;
+    if !status.may_administrate() {
+        return Err("it needs root (the capability CAP_SYS_ADMIN)".to_owned());
+    }
+    free_loop().map_err(|e| format!("no loop device: {LOOP_CONTROL}: {e}"))?;
+    mkfs()
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .arg("-V")
+        .status()
+        .map_err(|e| format!("the command mkfs.ext4 does not start ({e}); install e2fsprogs"))?;
+    Ok(())
+}
+
+fn mkfs() -> Command {
+    let mut command = Command::new("mkfs.ext4");
+    // Root's tools lie outside the path of some sessions.
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let mut dirs: Vec<PathBuf> = std::env::split_paths(&path).collect();
+    dirs.extend(["/usr/sbin", "/sbin"].map(PathBuf::from));
+    if let Ok(path) = std::env::join_paths(dirs) {
+        command.env("PATH", path);
+    }
+    command.stdin(Stdio::null());
+    command
+}
+
+/// A mounted image. Dropping it unmounts, detaches and removes it.
+#[derive(Debug)]
+pub struct LoopImage {
+    image: PathBuf,
+    point: PathBuf,
+    device: PathBuf,
+    mounted: bool,
+    direct_io: bool,
+    made_point: bool,
+}
+
+impl LoopImage {
+    /// Makes the sparse file `image` of `bytes`, which must not be there, with a new ext4 in it,
+    /// and mounts it on the directory `point`, which is made if it is missing.
+    pub fn create(image: &Path, point: &Path, bytes: u64) -> Result<Self, ImageError> {
+        Self::create_for(image, point, bytes, None)
+    }
+
+    /// The same with room for `files` files; without a number there is one for each 16 KiB.
+    pub fn create_for(
+        image: &Path,
+        point: &Path,
+        bytes: u64,
+        files: Option<u64>,
+    ) -> Result<Self, ImageError> {
+        can_mount_images().map_err(ImageError::Unable)?;
+        let bytes = bytes.max(IMAGE_BYTES_MIN);
+        let file = make_sparse(image, bytes).map_err(failed("create image", image))?;
+        drop(file);
+        let mut guard = Self {
+            image: image.to_owned(),
+            point: point.to_owned(),
+            device: PathBuf::new(),
+            mounted: false,
+            direct_io: false,
+            made_point: false,
+        };
+        guard.format(files)?;
+        (guard.device, guard.direct_io) = attach(image)?;
+        guard.made_point = match call("mkdir", || std::fs::create_dir(point)) {
+            Ok(()) => true,
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => false,
+            Err(e) => return Err(failed("create directory", point)(e)),
+        };
+        guard.mount()?;
+        Ok(guard)
+    }
+
+    /// The directory where it is mounted.
+    pub fn point(&self) -> &Path {
+        &self.point
+    }
+
+    /// The loop device, such as `/dev/loop3`.
+    pub fn device(&self) -> &Path {
+        &self.device
+    }
+
+    /// Whether the loop device passes the cache of the file system below. If not, `remount` leaves
+    /// data of the image in memory there.
+    pub fn direct_io(&self) -> bool {
+        self.direct_io
+    }
+
+    /// Unmounts and mounts again: no data, name or inode of it is in memory afterwards. Fails with
+    /// `Device or resource busy` while a file in it is open.
+    pub fn remount(&mut self) -> Result<(), ImageError> {
+        self.unmount()?;
+        // What the device itself still caches, such as the inode tables.
+        let device = open_device(&self.device).map_err(failed("open", &self.device))?;
+        ioctl("blkflsbuf", &device, BLOCK_FLUSH, 0).map_err(failed("flush", &self.device))?;
+        drop(device);
+        self.mount()
+    }
+
+    /// Unmounts; the image stays until it is dropped.
+    pub fn unmount(&mut self) -> Result<(), ImageError> {
+        if self.mounted {
+            unmount(&self.point, 0).map_err(failed("unmount", &self.point))?;
+            self.mounted = false;
+        }
+        Ok(())
+    }
+
+    /// Mounts again after [`Self::unmount`].
+    pub fn mount(&mut self) -> Result<(), ImageError> {
+        if !self.mounted {
+            mount(&self.device, &self.point).map_err(failed("mount", &self.point))?;
+            self.mounted = true;
+        }
+        Ok(())
+    }
+
+    fn format(&self, files: Option<u64>) -> Result<(), ImageError> {
+        // The tables are written now: written later, by the kernel, they would disturb the runs.
+        let options = "lazy_itable_init=0,lazy_journal_init=0,nodiscard";
+        let mut command = mkfs();
+        command.args(["-q", "-F", "-b", "4096", "-m", "0", "-E", options]);
+        if let Some(files) = files {
+            command.arg("-N").arg(files.to_string());
+        }
+        command.arg(&self.image);
+        let output =
+            call("mkfs", || command.output()).map_err(failed("run mkfs.ext4 on", &self.image))?;
+        if output.status.success() {
+            return Ok(());
+        }
+        let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+        Err(ImageError::Mkfs { path: self.image.clone(), said })
+    }
+}
+
+impl Drop for LoopImage {
+    fn drop(&mut self) {
+        // Each step is tried whatever became of the one before; there is nobody to tell.
+        if self.mounted && unmount(&self.point, 0).is_err() {
+            let _ = unmount(&self.point, libc::MNT_DETACH);
+        }
+        if !self.device.as_os_str().is_empty() {
+            let _ = detach(&self.device);
+        }
+        let _ = std::fs::remove_file(&self.image);
+        if self.made_point {
+            let _ = std::fs::remove_dir(&self.point);
+        }
+    }
+}
+
+/// Unmounts, detaches and removes what a killed process left of `image`; says whether there was
+/// anything. The directory it was mounted on stays.
+pub fn undo_left(image: &Path) -> io::Result<bool> {
+    let mut found = false;
+    for device in devices_of(image)? {
+        let numbers = ioloom_sys::proc::read_text(&sys_of(&device).join("dev"))?;
+        for mount in ioloom_sys::mount::mounts()?.iter().rev() {
+            if format!("{}:{}", mount.device.0, mount.device.1) == numbers.trim() {
+                unmount(&mount.point, 0)?;
+            }
+        }
+        detach(&device)?;
+        found = true;
+    }
+    match call("unlink", || std::fs::remove_file(image)) {
+        Ok(()) => Ok(true),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(found),
+        Err(e) => Err(e),
+    }
+}
+
+fn sys_of(device: &Path) -> PathBuf {
+    Path::new("/sys/block").join(device.file_name().unwrap_or_default())
+}
+
+/// The loop devices that `image` is attached to.
+fn devices_of(image: &Path) -> io::Result<Vec<PathBuf>> {
+    let image = std::path::absolute(image)?;
+    let image = std::fs::canonicalize(&image).unwrap_or(image);
+    let mut devices = Vec::new();
+    let entries = match call("read-dir", || std::fs::read_dir("/sys/block")) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(devices),
+        entries => entries?,
+    };
+    for entry in entries {
+        let entry = entry?;
+        let Ok(mut backing) = std::fs::read(entry.path().join("loop/backing_file")) else {
+            continue;
+        };
+        while backing.last() == Some(&b'\n') {
+            backing.pop();
+        }
+        if backing.strip_suffix(b" (deleted)").unwrap_or(&backing) == image.as_os_str().as_bytes() {
+            devices.push(Path::new("/dev").join(entry.file_name()));
+        }
+    }
+    Ok(devices)
+}
+
+fn make_sparse(image: &Path, bytes: u64) -> io::Result<OwnedFd> {
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+    let mode = Mode::from_raw_mode(0o600);
+    let file = call("open", || Ok(rustix::fs::open(image, flags, mode)?))?;
+    let sized = call("ftruncate", || Ok(rustix::fs::ftruncate(&file, bytes)?));
+    if let Err(error) = sized {
+        let _ = std::fs::remove_file(image);
+        return Err(error);
+    }
+    Ok(file)
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct LoopInfo {
+    device: u64,
+    inode: u64,
+    rdevice: u64,
+    offset: u64,
+    size_limit: u64,
+    number: u32,
+    encrypt_type: u32,
+    encrypt_key_size: u32,
+    flags: u32,
+    file_name: [u8; 64],
+    crypt_name: [u8; 64],
+    encrypt_key: [u8; 32],
+    init: [u64; 2],
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct LoopConfig {
+    fd: u32,
+    block_size: u32,
+    info: LoopInfo,
+    reserved: [u64; 8],
+}
+
+const _: () = assert!(size_of::<LoopInfo>() == 232 && size_of::<LoopConfig>() == 304);
+
+/// The number of a loop device that is free now.
+fn free_loop() -> io::Result<u32> {
+    let control = open_device(Path::new(LOOP_CONTROL))?;
+    let number = ioctl("loop-free", &control, LOOP_CTL_GET_FREE, 0)?;
+    Ok(number as u32)
+}
+
+/// Attaches `image` to a loop device; says which, and whether direct I/O is on.
+fn attach(image: &Path) -> Result<(PathBuf, bool), ImageError> {
+    let flags = OFlags::RDWR | OFlags::CLOEXEC;
+    let file = call("open", || Ok(rustix::fs::open(image, flags, Mode::empty())?))
+        .map_err(failed("open image", image))?;
+    let mut config = LoopConfig {
+        fd: file.as_raw_fd() as u32,
+        block_size: 4096,
+        info: LoopInfo {
+            device: 0,
+            inode: 0,
+            rdevice: 0,
+            offset: 0,
+            size_limit: 0,
+            number: 0,
+            encrypt_type: 0,
+            encrypt_key_size: 0,
+            flags: LOOP_DIRECT_IO,
+            file_name: [0; 64],
+            crypt_name: [0; 64],
+            encrypt_key: [0; 32],
+            init: [0; 2],
+        },
+        reserved: [0; 8],
+    };
+    let mut last = io::Error::from(io::ErrorKind::ResourceBusy);
+    for _ in 0..ATTACH_TRIES {
+        let number =
+            free_loop().map_err(failed("find a loop device by", Path::new(LOOP_CONTROL)))?;
+        let path = PathBuf::from(format!("/dev/loop{number}"));
+        let device = open_device(&path).map_err(failed("open", &path))?;
+        let argument = (&raw mut config) as libc::c_ulong;
+        match ioctl("loop-configure", &device, LOOP_CONFIGURE, argument) {
+            Ok(_) => {
+                let direct = ioloom_sys::proc::read_text(&sys_of(&path).join("loop/dio"));
+                return Ok((path, direct.is_ok_and(|text| text.trim() == "1")));
+            }
+            // Someone else took it between the two calls.
+            Err(e) if e.kind() == io::ErrorKind::ResourceBusy => last = e,
+            Err(e) => return Err(failed("attach image to", &path)(e)),
+        }
+    }
+    Err(failed("attach", image)(last))
+}
+
+fn detach(device: &Path) -> io::Result<()> {
+    let file = open_device(device)?;
+    ioctl("loop-clear", &file, LOOP_CLR_FD, 0)?;
+    drop(file);
+    // The kernel waits for whoever else holds the device open, such as a child just forked.
+    let attached = sys_of(device).join("loop/backing_file");
+    for _ in 0..DETACH_TRIES {
+        if !attached.exists() {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    Ok(())
+}
+
+fn open_device(path: &Path) -> io::Result<OwnedFd> {
+    let flags = OFlags::RDWR | OFlags::CLOEXEC;
+    call("open", || Ok(rustix::fs::open(path, flags, Mode::empty())?))
+}
+
+/// `argument` is a number, or the address of what the request reads or writes.
+fn ioctl(
+    op: &'static str,
+    file: &OwnedFd,
+    request: libc::Ioctl,
+    argument: libc::c_ulong,
+) -> io::Result<i32> {
+    loop {
+        let result = call(op, || {
+            // SAFETY: the requests of this module take either no argument or, for
+            // LOOP_CONFIGURE, the address of a `LoopConfig` that outlives the call.
+            match unsafe { libc::ioctl(file.as_raw_fd(), request, argument) } {
+                -1 => Err(io::Error::last_os_error()),
+                value => Ok(value),
+            }
+        });
+        match result {
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            result => return result,
+        }
+    }
+}
+
+fn mount(device: &Path, point: &Path) -> io::Result<()> {
+    let (device, point) = (c_path(device)?, c_path(point)?);
+    call("mount", || {
+        // SAFETY: all pointers are to zero-terminated strings that outlive the call; a null data
+        // pointer means no options.
+        let result = unsafe {
+            libc::mount(
+                device.as_ptr(),
+                point.as_ptr(),
+                c"ext4".as_ptr(),
+                libc::MS_NODEV | libc::MS_NOSUID | libc::MS_RELATIME,
+                std::ptr::null(),
+            )
+        };
+        if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    })
+}
+
+fn unmount(point: &Path, flags: i32) -> io::Result<()> {
+    let point = c_path(point)?;
+    call("umount", || {
+        // SAFETY: the pointer is to a zero-terminated string that outlives the call.
+        match unsafe { libc::umount2(point.as_ptr(), flags) } {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        }
+    })
+}
+
+fn c_path(path: &Path) -> io::Result<CString> {
+    CString::new(path.as_os_str().as_bytes()).map_err(io::Error::from)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn able() -> bool {
+        match can_mount_images() {
+            Ok(()) => true,
+            Err(reason) => {
+                println!("skipped: {reason}");
+                false
+            }
+        }
+    }
+
+    #[test]
+    fn an_image_is_mounted_anew_and_leaves_nothing() {
+        if !able() {
+            return;
+        }
+        let temp = tempfile::tempdir().unwrap();
+        let (image, point) = (temp.path().join("image"), temp.path().join("point"));
+        let mut own = match LoopImage::create(&image, &point, 16 << 20) {
+            Ok(own) => own,
+            Err(e) => {
+                // A container may have the capability and the device, but not the permission.
+                println!("skipped: {e}");
+                assert!(!image.exists() && !point.exists());
+                return;
+            }
+        };
+        std::fs::write(point.join("f"), b"kept").unwrap();
+        std::fs::write(point.join("big"), vec![1u8; 1 << 20]).unwrap();
+        let resident = || {
+            let file = std::fs::File::open(point.join("big")).unwrap();
+            ioloom_sys::cache::resident_pages(&file, 1 << 20).unwrap()
+        };
+        let before = resident();
+        let medium = ioloom_sys::mount::medium(&point).unwrap();
+        assert_eq!(medium.mount.file_system, "ext4");
+        assert_eq!(medium.mount.source, own.device());
+        own.remount().unwrap();
+        match (before, resident()) {
+            (Some(before), after) => assert!(before > 0 && after == Some(0), "{before} {after:?}"),
+            (None, _) => println!("skipped: this kernel does not tell what is cached"),
+        }
+        assert_eq!(std::fs::read(point.join("f")).unwrap(), b"kept");
+        let open = std::fs::File::open(point.join("f")).unwrap();
+        let busy = own.remount().unwrap_err().to_string();
+        assert!(busy.contains("unmount") && busy.contains("busy"), "{busy}");
+        drop(open);
+        let device = own.device().to_owned();
+        drop(own);
+        assert!(!image.exists() && !point.exists());
+        assert!(devices_of(&image).unwrap().is_empty(), "{device:?} is still attached");
+    }
+
+    #[test]
+    fn what_a_killed_process_left_is_undone() {
+        if !able() {
+            return;
+        }
+        let temp = tempfile::tempdir().unwrap();
+        let (image, point) = (temp.path().join("image"), temp.path().join("point"));
+        match LoopImage::create(&image, &point, 16 << 20) {
+            Ok(own) => std::mem::forget(own),
+            Err(e) => {
+                println!("skipped: {e}");
+                return;
+            }
+        }
+        assert!(undo_left(&image).unwrap());
+        assert!(!image.exists() && devices_of(&image).unwrap().is_empty());
+        assert!(!undo_left(&image).unwrap());
+    }
+
+    #[test]
+    fn an_image_that_is_there_is_not_touched() {
+        if !able() {
+            return;
+        }
+        let temp = tempfile::tempdir().unwrap();
+        let image = temp.path().join("image");
+        std::fs::write(&image, b"mine").unwrap();
+        let error = LoopImage::create(&image, &temp.path().join("p"), 16 << 20).unwrap_err();
+        assert!(error.to_string().contains("File exists"), "{error}");
+        assert_eq!(std::fs::read(&image).unwrap(), b"mine");
+    }
+}

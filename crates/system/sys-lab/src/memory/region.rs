@@ -1,0 +1,170 @@
+//! Anonymous memory with a wish for the size of its pages, and the proof of what was granted.
+
+use ioloom_sys::fault::call;
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
+use std::io;
+use std::path::Path;
+use std::ptr::NonNull;
+
+/// Alignment of every region: that of a huge page of x86-64 and of 64-bit ARM with small pages.
+pub const HUGE_BYTES: usize = 2 << 20;
+
+/// Which pages a region asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Pages {
+    /// The smallest; the kernel is told to make no huge ones.
+    Small,
+    /// Huge ones where the kernel can; a wish.
+    Huge,
+}
+
+/// Anonymous private memory, zeroed, aligned to [`HUGE_BYTES`].
+pub struct Region {
+    mapped: NonNull<u8>,
+    mapped_bytes: usize,
+    start: NonNull<u8>,
+    bytes: usize,
+}
+
+// SAFETY: the memory is owned alone, as that of a `Vec`.
+unsafe impl Send for Region {}
+// SAFETY: shared access only reads.
+unsafe impl Sync for Region {}
+
+impl Region {
+    /// Maps at least `bytes`, rounded up to whole pages of [`HUGE_BYTES`]; touches nothing.
+    ///
+    /// # Errors
+    /// Out of memory. A refused wish for pages is no error: [`Region::huge_bytes`] tells.
+    pub fn new(bytes: usize, pages: Pages) -> io::Result<Self> {
+        let bytes = bytes.max(1).next_multiple_of(HUGE_BYTES);
+        let mapped_bytes = bytes + HUGE_BYTES;
+        let mapped = call("mmap", || {
+            // SAFETY: a new anonymous mapping at an address of the kernel's choice touches no
+            // memory that exists.
+            let start = unsafe {
+                mmap_anonymous(
+                    std::ptr::null_mut(),
+                    mapped_bytes,
+                    ProtFlags::READ | ProtFlags::WRITE,
+                    MapFlags::PRIVATE | MapFlags::NORESERVE,
+                )
+            }?;
+            Ok(start)
+        })?;
+        let mapped = NonNull::new(mapped.cast::<u8>()).expect("mmap never returns null");
+        let ahead = mapped.as_ptr().align_offset(HUGE_BYTES);
+        // SAFETY: the mapping is one huge page longer than asked, so that the aligned start and
+        // `bytes` behind it lie inside.
+        let start = unsafe { mapped.add(ahead) };
+        let region = Self { mapped, mapped_bytes, start, bytes };
+        let advice = match pages {
+            Pages::Small => Advice::LinuxNoHugepage,
+            Pages::Huge => Advice::LinuxHugepage,
+        };
+        // A kernel without huge pages refuses both; then all pages are small anyway.
+        let _ = call("madvise", || {
+            // SAFETY: the range lies in the mapping just made; the advice changes no content.
+            unsafe { madvise(region.start.as_ptr().cast(), region.bytes, advice) }?;
+            Ok(())
+        });
+        Ok(region)
+    }
+
+    /// Size, bytes.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// The memory as words.
+    pub fn words(&self) -> &[u64] {
+        // SAFETY: the range is mapped readable and writable until drop, zeroed by the kernel,
+        // aligned, and any bits are a number.
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr().cast(), self.bytes / 8) }
+    }
+
+    /// The memory as words to be written.
+    pub fn words_mut(&mut self) -> &mut [u64] {
+        // SAFETY: as in `words`, and `&mut self` makes the access exclusive.
+        unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr().cast(), self.bytes / 8) }
+    }
+
+    /// Writes one word in every page of `page_bytes`, so that the memory is really there.
+    pub fn touch(&mut self, page_bytes: usize) {
+        for page in self.words_mut().chunks_mut((page_bytes / 8).max(1)) {
+            // SAFETY: `page` is a valid exclusive slice of at least one word; a volatile write is
+            // not optimised away.
+            unsafe { std::ptr::write_volatile(page.as_mut_ptr(), 0) };
+        }
+    }
+
+    /// Bytes of it that huge pages hold now, from the kernel's own list of mappings; `None` where
+    /// that list cannot be read or does not tell.
+    pub fn huge_bytes(&self) -> Option<u64> {
+        let text = ioloom_sys::proc::read_text(Path::new("/proc/self/smaps")).ok()?;
+        huge_bytes_of(&text, self.start.as_ptr() as u64, self.bytes as u64)
+    }
+}
+
+impl Drop for Region {
+    fn drop(&mut self) {
+        // SAFETY: mapped in `new` with this length; no reference outlives `self`.
+        let _ = unsafe { munmap(self.mapped.as_ptr().cast(), self.mapped_bytes) };
+    }
+}
+
+impl std::fmt::Debug for Region {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Region({} bytes)", self.bytes)
+    }
+}
+
+/// Bytes in huge pages of the mappings that lie in `start .. start + bytes`; a mapping that only
+/// overlaps it counts whole, at most up to `bytes`.
+fn huge_bytes_of(smaps: &str, start: u64, bytes: u64) -> Option<u64> {
+    let (mut inside, mut sum, mut told) = (false, 0u64, false);
+    for line in smaps.lines() {
+        if let Some((from, to)) = range_of(line) {
+            inside = from < start + bytes && start < to;
+        } else if inside && let Some(rest) = line.strip_prefix("AnonHugePages:") {
+            let kib: u64 = rest.trim().strip_suffix("kB")?.trim().parse().ok()?;
+            (sum, told) = (sum + (kib << 10), true);
+        }
+    }
+    told.then_some(sum.min(bytes))
+}
+
+fn range_of(line: &str) -> Option<(u64, u64)> {
+    let (from, to) = line.split_once(' ')?.0.split_once('-')?;
+    Some((u64::from_str_radix(from, 16).ok()?, u64::from_str_radix(to, 16).ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_region_is_zeroed_aligned_and_its_own() {
+        for pages in [Pages::Small, Pages::Huge] {
+            let mut region = Region::new(3 << 20, pages).unwrap();
+            assert_eq!(region.bytes(), 4 << 20);
+            assert_eq!(region.words().as_ptr() as usize % HUGE_BYTES, 0);
+            region.touch(4096);
+            assert!(region.words().iter().all(|w| *w == 0));
+            region.words_mut()[7] = 9;
+            assert_eq!(region.words()[7], 9);
+            if let Some(huge) = region.huge_bytes() {
+                assert!(huge == 0 || pages == Pages::Huge, "{huge}");
+            }
+        }
+    }
+
+    #[test]
+    fn huge_pages_are_those_of_the_mapping() {
+        let text = "1000-3000 rw-p 0 0:0 0\nRss: 8 kB\nAnonHugePages:      4096 kB\n\
+                    5000-900000 rw-p 0 0:0 0 [heap]\nAnonHugePages:      2048 kB\n";
+        assert_eq!(huge_bytes_of(text, 0x5000, 0x80_0000), Some(2 << 20));
+        assert_eq!(huge_bytes_of(text, 0x1000, 0x2000), Some(0x2000));
+        assert_eq!(huge_bytes_of(text, 0x4000, 0x1000), None);
+    }
+}

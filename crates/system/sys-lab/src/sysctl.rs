@@ -1,0 +1,217 @@
+//! Settings of the kernel's memory management, changed for a while and put back.
+//!
+//! Who changes such a setting changes the machine for everybody, so what was is put back whatever
+//! happens, by a process of its own: a shell that waits for the end of its standard input, which is a
+//! pipe from here, and then writes the old values. The pipe ends when [`Changed`] is dropped, and also
+//! when this process is killed; there is one way back and no second. It stands in a process group of
+//! its own, so that Ctrl-C does not reach it. Nothing can be kept over a new start of the machine,
+//! which has its own settings anyway.
+//!
+//! Of the pairs such as `dirty_ratio` and `dirty_bytes` the kernel sets one to 0 when the other is
+//! written, so the one that was in force is what is written back.
+
+use ioloom_sys::fault::call;
+use ioloom_sys::proc::read_text;
+use std::collections::BTreeMap;
+use std::fs::{File, TryLockError};
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+/// Where the settings are.
+const HOME: &str = "/proc/sys/vm";
+
+/// Settings that may be changed, and the one that is 0 while it is in force.
+pub const KNOWN: [(&str, Option<&str>); 6] = [
+    ("dirty_bytes", Some("dirty_ratio")),
+    ("dirty_background_bytes", Some("dirty_background_ratio")),
+    ("dirty_ratio", Some("dirty_bytes")),
+    ("dirty_background_ratio", Some("dirty_background_bytes")),
+    ("dirty_writeback_centisecs", None),
+    ("dirty_expire_centisecs", None),
+];
+
+/// What the shell does: waits for the end of its input, then writes each value to its file.
+const WAY_BACK: &str = "cat >/dev/null; while [ $# -gt 1 ]; do printf '%s\\n' \"$2\" > \"$1\" || \
+                        failed=1; shift 2; done; [ -z \"$failed\" ]";
+
+/// Settings that are not as they were. Dropping it puts them back and waits until they are.
+#[derive(Debug)]
+pub struct Changed {
+    way_back: Child,
+    /// The old values by file, as they are written back.
+    old: Vec<(PathBuf, u64)>,
+    /// Held as long as something is changed, so that nobody else takes our values for the old ones.
+    _lock: File,
+}
+
+impl Changed {
+    /// Gives settings below `/proc/sys/vm` other values. The error is a sentence; nothing is
+    /// changed then.
+    pub fn set(values: &BTreeMap<String, u64>) -> Result<Self, String> {
+        Self::set_in(Path::new(HOME), values)
+    }
+
+    fn set_in(home: &Path, values: &BTreeMap<String, u64>) -> Result<Self, String> {
+        let mut old = Vec::new();
+        for name in values.keys() {
+            let Some((_, other)) = KNOWN.iter().find(|(known, _)| known == name) else {
+                return Err(format!("{name}: no setting that may be changed"));
+            };
+            old.push(in_force(home, name, *other)?);
+        }
+        let lock = lock(&home.join(KNOWN[0].0))?;
+        let way_back = way_back(&old).map_err(|e| format!("start /bin/sh: {e}"))?;
+        let changed = Self { way_back, old, _lock: lock };
+        for (name, value) in values {
+            let path = home.join(name);
+            call("write-setting", || std::fs::write(&path, format!("{value}\n"))).map_err(|e| {
+                format!("write {value} to {}: {e}; remedy: run as root", path.display())
+            })?;
+        }
+        Ok(changed)
+    }
+
+    /// Puts everything back.
+    ///
+    /// # Errors
+    /// A sentence with the commands that do it by hand.
+    pub fn put_back(mut self) -> Result<(), String> {
+        self.back()
+    }
+
+    fn back(&mut self) -> Result<(), String> {
+        drop(self.way_back.stdin.take());
+        match self.way_back.wait() {
+            Ok(status) if status.success() => Ok(()),
+            _ => {
+                let by_hand = self
+                    .old
+                    .iter()
+                    .map(|(path, value)| format!("echo {value} > {}", path.display()));
+                let by_hand = by_hand.collect::<Vec<_>>().join("; ");
+                Err(format!("settings could not be put back; by hand: {by_hand}"))
+            }
+        }
+    }
+}
+
+impl Drop for Changed {
+    fn drop(&mut self) {
+        if self.way_back.stdin.is_some() {
+            let _ = self.back();
+        }
+    }
+}
+
+/// The file and value that bring back what is in force now.
+fn in_force(home: &Path, name: &str, other: Option<&str>) -> Result<(PathBuf, u64), String> {
+    let number = |name: &str| {
+        let path = home.join(name);
+        let text = read_text(&path).map_err(|e| format!("read {}: {e}", path.display()))?;
+        let number = text.trim().parse::<u64>();
+        number.map(|n| (path.clone(), n)).map_err(|_| format!("{}: no number", path.display()))
+    };
+    let own = number(name)?;
+    match other {
+        Some(other) if own.1 == 0 => number(other),
+        _ => Ok(own),
+    }
+}
+
+fn lock(path: &Path) -> Result<File, String> {
+    let file = File::open(path).map_err(|e| format!("open {}: {e}", path.display()))?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => {
+            Err("another study has changed settings now; remedy: wait for its end".to_owned())
+        }
+        Err(TryLockError::Error(e)) => Err(format!("lock {}: {e}", path.display())),
+    }
+}
+
+fn way_back(old: &[(PathBuf, u64)]) -> io::Result<Child> {
+    let mut command = Command::new("/bin/sh");
+    command.args(["-c", WAY_BACK, "way-back"]);
+    for (path, value) in old {
+        command.arg(path).arg(value.to_string());
+    }
+    command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).process_group(0);
+    call("spawn", || command.spawn())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn home(values: &[(&str, &str)]) -> tempfile::TempDir {
+        let dir = tempfile::tempdir().unwrap();
+        for (name, value) in values {
+            std::fs::write(dir.path().join(name), value).unwrap();
+        }
+        dir
+    }
+
+    fn now(home: &tempfile::TempDir, name: &str) -> String {
+        std::fs::read_to_string(home.path().join(name)).unwrap().trim().to_owned()
+    }
+
+    fn wanted(pairs: &[(&str, u64)]) -> BTreeMap<String, u64> {
+        pairs.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect()
+    }
+
+    const USUAL: [(&str, &str); 3] =
+        [("dirty_bytes", "0\n"), ("dirty_ratio", "20\n"), ("dirty_expire_centisecs", "3000\n")];
+
+    #[test]
+    fn settings_are_changed_and_what_was_in_force_is_put_back() {
+        let home = home(&USUAL);
+        let values = wanted(&[("dirty_bytes", 1 << 20), ("dirty_expire_centisecs", 100)]);
+        let changed = Changed::set_in(home.path(), &values).unwrap();
+        assert_eq!(now(&home, "dirty_bytes"), "1048576");
+        assert_eq!(now(&home, "dirty_expire_centisecs"), "100");
+        // As the kernel does.
+        std::fs::write(home.path().join("dirty_ratio"), "0\n").unwrap();
+        let other = Changed::set_in(home.path(), &values).unwrap_err();
+        assert!(other.contains("another study"), "{other}");
+        changed.put_back().unwrap();
+        assert_eq!(now(&home, "dirty_ratio"), "20");
+        assert_eq!(now(&home, "dirty_expire_centisecs"), "3000");
+        drop(Changed::set_in(home.path(), &wanted(&[("dirty_expire_centisecs", 7)])).unwrap());
+        assert_eq!(now(&home, "dirty_expire_centisecs"), "3000");
+    }
+
+    #[test]
+    fn what_cannot_be_changed_is_refused_and_nothing_is_changed() {
+        let home = home(&USUAL);
+        for (name, part) in [("drop_caches", "no setting"), ("dirty_background_bytes", "read ")] {
+            let values = wanted(&[("dirty_bytes", 9), (name, 1)]);
+            let error = Changed::set_in(home.path(), &values).unwrap_err();
+            assert!(error.contains(part), "{error}");
+            assert_eq!(now(&home, "dirty_bytes"), "0");
+        }
+    }
+
+    /// The end of the process closes the pipe; here only the pipe is closed.
+    #[test]
+    fn the_way_back_needs_nobody() {
+        let home = home(&USUAL);
+        let values = wanted(&[("dirty_expire_centisecs", 7)]);
+        let mut changed = Changed::set_in(home.path(), &values).unwrap();
+        drop(changed.way_back.stdin.take());
+        assert!(changed.way_back.wait().unwrap().success());
+        assert_eq!(now(&home, "dirty_expire_centisecs"), "3000");
+    }
+
+    #[test]
+    fn a_way_back_that_fails_says_what_to_do_by_hand() {
+        let home = home(&USUAL);
+        let values = wanted(&[("dirty_expire_centisecs", 7)]);
+        let changed = Changed::set_in(home.path(), &values).unwrap();
+        std::fs::remove_file(home.path().join("dirty_expire_centisecs")).unwrap();
+        std::fs::create_dir(home.path().join("dirty_expire_centisecs")).unwrap();
+        let error = changed.put_back().unwrap_err();
+        assert!(error.contains("by hand: echo 3000 > "), "{error}");
+    }
+}

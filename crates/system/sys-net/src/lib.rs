@@ -1,0 +1,368 @@
+//! Sockets of TCP, and the three ways to wait for many of them.
+//!
+//! A [`Listener`] and the [`Socket`]s it accepts never block unless they are asked to; a socket that
+//! the peer has closed gives an error and no signal. Addresses are numbers: no name is ever looked
+//! up. Waiting is in [`wait`]: select, poll, and epoll by level and by edge, behind one trait;
+//! [`ring`] hands whole requests to the kernel instead.
+
+pub mod ring;
+pub mod wait;
+
+use self::wait::Waiter as _;
+use ioloom_sys::fault::{self, again};
+use rustix::net::sockopt::{self, Timeout};
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, Shutdown, SocketFlags, SocketType};
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::time::Duration;
+
+/// A socket on which peers connect. Accepting never blocks.
+#[derive(Debug)]
+pub struct Listener(OwnedFd);
+
+impl Listener {
+    /// Listens on an address; port 0 takes any free one. With `shared_port` several listeners of one
+    /// user may take the same port, and the kernel spreads connections over them.
+    pub fn bind(address: SocketAddr, backlog: u32, shared_port: bool) -> io::Result<Self> {
+        let socket = socket_for(address)?;
+        fault::call("setsockopt", || Ok(sockopt::set_socket_reuseaddr(&socket, true)?))?;
+        if shared_port {
+            fault::call("setsockopt", || Ok(sockopt::set_socket_reuseport(&socket, true)?))?;
+        }
+        fault::call("bind", || Ok(rustix::net::bind(&socket, &address)?))?;
+        let backlog = i32::try_from(backlog).unwrap_or(i32::MAX);
+        fault::call("listen", || Ok(rustix::net::listen(&socket, backlog)?))?;
+        Ok(Self(socket))
+    }
+
+    /// The address with the port that was taken.
+    pub fn address(&self) -> io::Result<SocketAddr> {
+        let address = fault::call("getsockname", || Ok(rustix::net::getsockname(&self.0)?))?;
+        SocketAddr::try_from(address).map_err(Into::into)
+    }
+
+    /// Lets requests of a ring wait for a connection; [`accept`](Self::accept) may block from now on.
+    pub fn set_may_block(&self) -> io::Result<()> {
+        fault::call("ioctl", || Ok(rustix::io::ioctl_fionbio(&self.0, false)?))
+    }
+
+    /// The next connection, or `WouldBlock`. Small answers leave at once (no delay).
+    pub fn accept(&self, may_block: bool) -> io::Result<Socket> {
+        let flags = if may_block { SocketFlags::empty() } else { SocketFlags::NONBLOCK };
+        let flags = flags | SocketFlags::CLOEXEC;
+        let accept = || Ok(rustix::net::accept_with(&self.0, flags)?);
+        let socket = Socket(again(|| fault::call("accept", accept))?);
+        // A peer that is gone already may make this fail; the next read tells.
+        let _ = fault::call("setsockopt", || Ok(sockopt::set_tcp_nodelay(&socket.0, true)?));
+        Ok(socket)
+    }
+}
+
+impl From<Listener> for std::net::TcpListener {
+    fn from(listener: Listener) -> Self {
+        listener.0.into()
+    }
+}
+
+/// A socket for an address, on which no call blocks.
+fn socket_for(address: SocketAddr) -> io::Result<OwnedFd> {
+    let family = match address {
+        SocketAddr::V4(_) => AddressFamily::INET,
+        SocketAddr::V6(_) => AddressFamily::INET6,
+    };
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    fault::call("socket", || Ok(rustix::net::socket_with(family, SocketType::STREAM, flags, None)?))
+}
+
+/// One connection.
+#[derive(Debug)]
+pub struct Socket(OwnedFd);
+
+impl Socket {
+    /// Connects; blocks until that is done, and later when it is used.
+    pub fn connect(address: SocketAddr) -> io::Result<Self> {
+        let stream = fault::call("connect", || std::net::TcpStream::connect(address))?;
+        let _ = fault::call("setsockopt", || stream.set_nodelay(true));
+        Ok(Self(stream.into()))
+    }
+
+    /// Begins to connect and never blocks, now or later: the socket can be written when it is
+    /// connected or has failed, which [`connected`](Self::connected) tells.
+    pub fn begin_connect(address: SocketAddr) -> io::Result<Self> {
+        let socket = socket_for(address)?;
+        let _ = fault::call("setsockopt", || Ok(sockopt::set_tcp_nodelay(&socket, true)?));
+        match fault::call("connect", || Ok(rustix::net::connect(&socket, &address)?)) {
+            Err(e) if e.raw_os_error() != Some(libc::EINPROGRESS) => Err(e),
+            _ => Ok(Self(socket)),
+        }
+    }
+
+    /// Whether what [`begin_connect`](Self::begin_connect) began has not failed.
+    pub fn connected(&self) -> io::Result<()> {
+        fault::call("getsockopt", || Ok(sockopt::socket_error(&self.0)??))
+    }
+
+    /// Bytes that arrived; 0 when the peer has closed its side.
+    pub fn recv(&self, into: &mut [u8]) -> io::Result<usize> {
+        let recv = || {
+            let (read, _) = rustix::net::recv(&self.0, &mut *into, RecvFlags::empty())?;
+            Ok(read)
+        };
+        let mut recv = recv;
+        again(|| fault::call("recv", &mut recv)).map(|n| fault::cut("recv", n))
+    }
+
+    /// Hands bytes to the kernel and tells how many it took.
+    pub fn send(&self, bytes: &[u8]) -> io::Result<usize> {
+        let send = || Ok(rustix::net::send(&self.0, bytes, SendFlags::NOSIGNAL)?);
+        again(|| fault::call("send", send))
+    }
+
+    /// Says that nothing more will be sent.
+    pub fn end_writing(&self) -> io::Result<()> {
+        fault::call("shutdown", || Ok(rustix::net::shutdown(&self.0, Shutdown::Write)?))
+    }
+
+    /// Ends reading: what has arrived can still be read, then comes the end, also for a thread that
+    /// waits in a read now.
+    pub fn end_reading(&self) -> io::Result<()> {
+        fault::call("shutdown", || Ok(rustix::net::shutdown(&self.0, Shutdown::Read)?))
+    }
+
+    /// Limits how long a blocking read and a blocking write wait; none waits for ever.
+    pub fn set_timeouts(&self, read: Option<Duration>, write: Option<Duration>) -> io::Result<()> {
+        fault::call("setsockopt", || {
+            sockopt::set_socket_timeout(&self.0, Timeout::Recv, read)?;
+            Ok(sockopt::set_socket_timeout(&self.0, Timeout::Send, write)?)
+        })
+    }
+
+    /// Makes closing a reset, in which nothing that was not yet sent is sent. For tests of servers.
+    pub fn set_reset_on_close(&self) -> io::Result<()> {
+        let now = Some(Duration::ZERO);
+        fault::call("setsockopt", || Ok(sockopt::set_socket_linger(&self.0, now)?))
+    }
+}
+
+/// Ends a wait from another thread: a counter of the kernel that is readable when it is not zero.
+#[derive(Debug)]
+pub struct Waker(OwnedFd);
+
+impl Waker {
+    /// A waker that nobody has woken.
+    pub fn new() -> io::Result<Self> {
+        use rustix::event::{EventfdFlags, eventfd};
+        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
+        fault::call("eventfd", || Ok(Self(eventfd(0, flags)?)))
+    }
+
+    /// Wakes whoever waits, now or later.
+    pub fn wake(&self) {
+        let one = 1u64.to_ne_bytes();
+        // It fails only when it is readable anyway.
+        let _ = fault::call("write", || Ok(rustix::io::write(&self.0, &one)?));
+    }
+
+    /// Takes back what woke.
+    pub fn calm(&self) {
+        let mut count = [0; 8];
+        let _ = fault::call("read", || Ok(rustix::io::read(&self.0, &mut count)?));
+    }
+}
+
+/// A descriptor held back, to be given up when there is no other: accepting and closing the next
+/// connection then keeps the listener from being readable for ever.
+#[derive(Debug)]
+pub struct Reserve(Option<OwnedFd>);
+
+impl Reserve {
+    /// Takes a descriptor.
+    pub fn new() -> io::Result<Self> {
+        Ok(Self(Some(spare()?)))
+    }
+
+    /// Uses the descriptor to take one connection and close it at once; false if none waited. Without
+    /// a descriptor the kernel refuses to accept before it looks whether anybody is there.
+    pub fn turn_away(&mut self, listener: &Listener) -> bool {
+        self.0 = None;
+        let mut was_there = false;
+        // A listener of a ring would block if there were none.
+        let (mut waiter, mut ready) = (wait::Poll::default(), Vec::new());
+        let now = Some(Duration::ZERO);
+        let asked = waiter.add(listener, 0, wait::Interest::READ);
+        if asked.and_then(|()| waiter.wait(&mut ready, now)).is_ok() && !ready.is_empty() {
+            was_there = listener.accept(false).is_ok();
+        }
+        self.0 = spare().ok();
+        was_there
+    }
+}
+
+fn spare() -> io::Result<OwnedFd> {
+    use rustix::event::{EventfdFlags, eventfd};
+    fault::call("eventfd", || Ok(eventfd(0, EventfdFlags::CLOEXEC)?))
+}
+
+/// Whether an error says that descriptors or memory for sockets have run out.
+pub fn is_out_of_sockets(error: &io::Error) -> bool {
+    let codes = [libc::EMFILE, libc::ENFILE, libc::ENOBUFS, libc::ENOMEM];
+    error.raw_os_error().is_some_and(|code| codes.contains(&code))
+}
+
+/// Whether an error of accepting concerns one connection that is gone already.
+pub fn is_of_one_connection(error: &io::Error) -> bool {
+    let codes = [
+        libc::ECONNABORTED,
+        libc::EPROTO,
+        libc::EPERM,
+        libc::ENETDOWN,
+        libc::ENETUNREACH,
+        libc::EHOSTUNREACH,
+        libc::EHOSTDOWN,
+        libc::ENONET,
+        libc::ENOPROTOOPT,
+        libc::EOPNOTSUPP,
+    ];
+    error.raw_os_error().is_some_and(|code| codes.contains(&code))
+}
+
+macro_rules! as_descriptor {
+    ($($name:ident),*) => {$(
+        impl AsFd for $name {
+            fn as_fd(&self) -> BorrowedFd<'_> {
+                self.0.as_fd()
+            }
+        }
+        impl AsRawFd for $name {
+            fn as_raw_fd(&self) -> RawFd {
+                self.0.as_raw_fd()
+            }
+        }
+    )*};
+}
+as_descriptor!(Listener, Socket, Waker);
+
+#[cfg(test)]
+mod tests {
+    use super::wait::{Edge, Interest, Level, Poll, Ready, Select, Waiter};
+    use super::*;
+
+    fn local() -> Listener {
+        Listener::bind(([127, 0, 0, 1], 0).into(), 16, false).unwrap()
+    }
+
+    fn pair() -> (Socket, Socket) {
+        let listener = local();
+        let client = Socket::connect(listener.address().unwrap()).unwrap();
+        let mut ready = Vec::new();
+        let mut waiter = Poll::default();
+        waiter.add(&listener, 0, Interest::READ).unwrap();
+        waiter.wait(&mut ready, None).unwrap();
+        (client, listener.accept(false).unwrap())
+    }
+
+    fn waiters() -> Vec<Box<dyn Waiter>> {
+        vec![
+            Box::new(Select::default()),
+            Box::new(Poll::default()),
+            Box::new(Level::new().unwrap()),
+            Box::new(Edge::new().unwrap()),
+        ]
+    }
+
+    #[test]
+    fn every_waiter_tells_what_is_ready_and_nothing_else() {
+        for mut waiter in waiters() {
+            let (client, server) = pair();
+            let (other, quiet) = pair();
+            let now = Some(Duration::ZERO);
+            let mut ready = Vec::new();
+            waiter.add(&server, 5, Interest::READ).unwrap();
+            waiter.add(&quiet, 6, Interest::READ).unwrap();
+            waiter.wait(&mut ready, now).unwrap();
+            assert_eq!(ready, []);
+            client.send(b"hello").unwrap();
+            waiter.wait(&mut ready, None).unwrap();
+            assert_eq!(ready, [Ready { token: 5, can_read: true, can_write: false }]);
+            assert_eq!(server.recv(&mut [0; 99]).unwrap(), 5);
+            waiter.change(&server, 5, Interest::BOTH).unwrap();
+            waiter.wait(&mut ready, None).unwrap();
+            assert_eq!(
+                ready.iter().map(|r| (r.token, r.can_write)).collect::<Vec<_>>(),
+                [(5, true)]
+            );
+            waiter.remove(&server).unwrap();
+            drop((client, other));
+            waiter.wait(&mut ready, None).unwrap();
+            assert_eq!(
+                ready.iter().map(|r| (r.token, r.can_read)).collect::<Vec<_>>(),
+                [(6, true)]
+            );
+        }
+    }
+
+    #[test]
+    fn a_sharp_wait_tells_the_same() {
+        let (client, server) = pair();
+        let (mut waiter, mut ready) = (Level::new().unwrap(), Vec::new());
+        waiter.add(&server, 3, Interest::READ).unwrap();
+        waiter.wait_sharply(&mut ready, Duration::from_micros(10)).unwrap();
+        assert_eq!(ready, []);
+        let sender = std::thread::spawn(move || client.send(b"x").map(|_| client));
+        waiter.wait_sharply(&mut ready, Duration::from_secs(600)).unwrap();
+        assert_eq!(ready, [Ready { token: 3, can_read: true, can_write: false }]);
+        drop(sender.join().unwrap().unwrap());
+    }
+
+    #[test]
+    fn connecting_without_waiting_tells_how_it_ended() {
+        let listener = local();
+        let address = listener.address().unwrap();
+        let ended = |socket: &Socket| {
+            let (mut waiter, mut ready) = (Poll::default(), Vec::new());
+            waiter.add(socket, 0, Interest::WRITE).unwrap();
+            waiter.wait(&mut ready, None).unwrap();
+            socket.connected()
+        };
+        let socket = Socket::begin_connect(address).unwrap();
+        ended(&socket).unwrap();
+        assert_eq!(socket.recv(&mut [0]).unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        drop((socket, listener));
+        // On loopback a refusal may come at once or later.
+        let refused = Socket::begin_connect(address).and_then(|socket| ended(&socket));
+        assert_eq!(refused.unwrap_err().kind(), io::ErrorKind::ConnectionRefused);
+    }
+
+    #[test]
+    fn select_refuses_descriptors_beyond_its_set() {
+        let (_client, server) = pair();
+        let high = rustix::io::fcntl_dupfd_cloexec(&server, 1024).unwrap();
+        let error = Select::default().add(&high, 0, Interest::READ).unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(libc::EMFILE));
+    }
+
+    #[test]
+    fn a_waker_ends_a_wait_and_is_calmed() {
+        for mut waiter in waiters() {
+            let waker = Waker::new().unwrap();
+            let mut ready = Vec::new();
+            waiter.add(&waker, 1, Interest::READ).unwrap();
+            waker.wake();
+            waiter.wait(&mut ready, None).unwrap();
+            assert_eq!(ready.len(), 1);
+            waker.calm();
+            waiter.wait(&mut ready, Some(Duration::ZERO)).unwrap();
+            assert_eq!(ready, []);
+        }
+    }
+
+    #[test]
+    fn two_listeners_may_share_a_port_only_if_both_say_so() {
+        let first = Listener::bind(([127, 0, 0, 1], 0).into(), 16, true).unwrap();
+        let address = first.address().unwrap();
+        assert!(Listener::bind(address, 16, true).is_ok());
+        let error = Listener::bind(address, 16, false).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
+    }
+}

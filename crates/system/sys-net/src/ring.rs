@@ -1,0 +1,408 @@
+//! Sockets through io_uring: requests are handed in, completions come back.
+//!
+//! The ring owns what is in flight: the socket, and the memory that the kernel reads or writes. A
+//! completion gives it back. Reading is offered in two ways. Once: a request brings bytes into a
+//! buffer of its own, so every idle connection holds one. Many times: one request goes on bringing
+//! bytes into buffers from a set that all connections of the ring share, so idle ones hold none.
+//!
+//! Set up with SINGLE_ISSUER and DEFER_TASKRUN: one thread submits and reaps. Sockets of a ring must be
+//! able to block, or the kernel would answer at once that there is nothing instead of waiting.
+
+use super::{Listener, Socket, Waker};
+use io_uring::types::{BufRingEntry, CancelBuilder, Fd, SubmitArgs, Timespec};
+use io_uring::{IoUring, cqueue, opcode, squeue};
+use ioloom_sys::fault;
+use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU16, Ordering};
+use std::time::Duration;
+
+/// Requests that are handed to the kernel at once.
+const ENTRIES: u32 = 1024;
+/// Completions that may wait to be reaped; the kernel keeps more, more slowly.
+const COMPLETIONS: u32 = 8192;
+/// Bytes of a buffer for reading once.
+const ONCE_BYTES: usize = 4096;
+/// Buffers that reads of many times share, a power of two.
+const SHARED: u16 = 256;
+/// Bytes of each of them.
+const SHARED_BYTES: usize = 8192;
+/// The group of shared buffers.
+const GROUP: u16 = 0;
+/// Completions of cancellations.
+const NOBODY: u64 = u64::MAX;
+
+/// Something that came back.
+#[derive(Debug)]
+pub enum Event<'a> {
+    /// A connection.
+    Accepted {
+        /// Of the listener.
+        token: usize,
+        /// The connection.
+        socket: io::Result<Socket>,
+        /// Whether more will come without another request.
+        goes_on: bool,
+    },
+    /// Bytes that arrived, none at the end.
+    Received {
+        /// Of the socket.
+        token: usize,
+        /// The bytes.
+        bytes: io::Result<&'a [u8]>,
+        /// Whether more will come without another request.
+        goes_on: bool,
+    },
+    /// Bytes that were handed to the kernel.
+    Sent {
+        /// Of the socket.
+        token: usize,
+        /// All bytes of the request.
+        bytes: Vec<u8>,
+        /// How many of them were taken.
+        sent: io::Result<usize>,
+    },
+    /// Somebody woke the thread.
+    Woken,
+}
+
+/// Whether an error of a read says only that it was taken back, or that no shared buffer was free:
+/// asked again, it may bring bytes.
+pub fn is_passing(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::ECANCELED | libc::ENOBUFS | libc::EINTR))
+}
+
+/// A request in flight; a number by which it can be taken back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Request(u32);
+
+enum Flight {
+    Accept(#[expect(dead_code, reason = "open until accepting ends")] Arc<Listener>, usize),
+    Once(#[expect(dead_code, reason = "open until the read ends")] Arc<Socket>, usize, Vec<u8>),
+    Many(#[expect(dead_code, reason = "open until the read ends")] Arc<Socket>, usize),
+    Send(#[expect(dead_code, reason = "open until the send ends")] Arc<Socket>, usize, Vec<u8>),
+    Wake(#[expect(dead_code, reason = "open until the wait ends")] Arc<Waker>),
+}
+
+/// A ring for sockets, for the thread that made it.
+pub struct NetRing {
+    ring: IoUring,
+    flights: Vec<Option<Flight>>,
+    free: Vec<u32>,
+    shared: Option<SharedBuffers>,
+    _not_send: std::marker::PhantomData<*mut ()>,
+}
+
+impl NetRing {
+    /// A ring; with `many` it accepts and reads by requests that go on.
+    pub fn new(many: bool) -> io::Result<Self> {
+        let ring = fault::call("io_uring_setup", || {
+            IoUring::builder()
+                .setup_single_issuer()
+                .setup_defer_taskrun()
+                .setup_cqsize(COMPLETIONS)
+                .build(ENTRIES)
+        })?;
+        let shared = if many { Some(SharedBuffers::new(&ring)?) } else { None };
+        let (flights, free) = (Vec::new(), Vec::new());
+        Ok(Self { ring, flights, free, shared, _not_send: std::marker::PhantomData })
+    }
+
+    /// Asks for connections: one, or all that come.
+    pub fn accept(&mut self, listener: &Arc<Listener>, token: usize) {
+        let fd = Fd(listener.as_raw_fd());
+        let flags = libc::SOCK_CLOEXEC;
+        let entry = match self.shared {
+            Some(_) => opcode::AcceptMulti::new(fd).flags(flags).build(),
+            None => opcode::Accept::new(fd, std::ptr::null_mut(), std::ptr::null_mut())
+                .flags(flags)
+                .build(),
+        };
+        self.push(Flight::Accept(Arc::clone(listener), token), entry);
+    }
+
+    /// Asks for bytes: once, or as they come.
+    pub fn recv(&mut self, socket: &Arc<Socket>, token: usize) -> Request {
+        let fd = Fd(socket.as_raw_fd());
+        if self.shared.is_some() {
+            let entry = opcode::RecvMulti::new(fd, GROUP).build();
+            return self.push(Flight::Many(Arc::clone(socket), token), entry);
+        }
+        let mut buffer = vec![0; ONCE_BYTES];
+        let entry = opcode::Recv::new(fd, buffer.as_mut_ptr(), ONCE_BYTES as u32).build();
+        self.push(Flight::Once(Arc::clone(socket), token, buffer), entry)
+    }
+
+    /// Asks to send bytes; they come back with how many were taken.
+    pub fn send(&mut self, socket: &Arc<Socket>, token: usize, bytes: Vec<u8>) {
+        let len = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
+        let entry = opcode::Send::new(Fd(socket.as_raw_fd()), bytes.as_ptr(), len)
+            .flags(libc::MSG_NOSIGNAL)
+            .build();
+        self.push(Flight::Send(Arc::clone(socket), token, bytes), entry);
+    }
+
+    /// Asks to be told when somebody wakes this thread.
+    pub fn watch(&mut self, waker: &Arc<Waker>) {
+        let entry = opcode::PollAdd::new(Fd(waker.as_raw_fd()), libc::POLLIN as u32).build();
+        self.push(Flight::Wake(Arc::clone(waker)), entry);
+    }
+
+    /// Takes a request back; it still completes, maybe with an error.
+    pub fn cancel(&mut self, request: Request) {
+        let entry = opcode::AsyncCancel::new(u64::from(request.0)).build().user_data(NOBODY);
+        self.put(&entry);
+    }
+
+    fn push(&mut self, flight: Flight, entry: squeue::Entry) -> Request {
+        let at = self.free.pop().unwrap_or_else(|| {
+            self.flights.push(None);
+            self.flights.len() as u32 - 1
+        });
+        self.flights[at as usize] = Some(flight);
+        self.put(&entry.user_data(u64::from(at)));
+        Request(at)
+    }
+
+    fn put(&mut self, entry: &squeue::Entry) {
+        // SAFETY: what the entry points to (descriptors, buffers on the heap) is owned by the flight
+        // until its last completion, and does not move with it.
+        while unsafe { self.ring.submission().push(entry) }.is_err() {
+            // No room: hand over what is there. A kernel that is short of memory gets it later.
+            let _ = self.ring.submit();
+        }
+    }
+
+    /// Hands new requests to the kernel, waits until something comes back, for at most `timeout`,
+    /// and shows it.
+    pub fn reap(&mut self, timeout: Duration, see: &mut dyn FnMut(Event<'_>)) -> io::Result<()> {
+        let time = Timespec::new().sec(timeout.as_secs()).nsec(timeout.subsec_nanos());
+        let args = SubmitArgs::new().timespec(&time);
+        let entered =
+            fault::call("io_uring_enter", || self.ring.submitter().submit_with_args(1, &args));
+        match entered {
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Err(e)
+                if matches!(e.raw_os_error(), Some(libc::ETIME | libc::EBUSY | libc::EAGAIN)) => {}
+            Err(e) => return Err(e),
+            Ok(_) => {}
+        }
+        let Self { ring, flights, free, shared, .. } = self;
+        let mut completion = ring.completion();
+        completion.sync();
+        for entry in completion {
+            show(&entry, flights, free, shared.as_mut(), see);
+        }
+        Ok(())
+    }
+
+    fn in_flight(&self) -> usize {
+        self.flights.len() - self.free.len()
+    }
+}
+
+fn show(
+    entry: &cqueue::Entry,
+    flights: &mut [Option<Flight>],
+    free: &mut Vec<u32>,
+    shared: Option<&mut SharedBuffers>,
+    see: &mut dyn FnMut(Event<'_>),
+) {
+    let Some(place) = flights.get_mut(entry.user_data() as usize) else { return };
+    let result = match entry.result() {
+        error if error < 0 => Err(io::Error::from_raw_os_error(-error)),
+        count => Ok(count as usize),
+    };
+    let goes_on = cqueue::more(entry.flags());
+    let at = entry.user_data() as u32;
+    let taken = if goes_on { None } else { place.take() };
+    if !goes_on {
+        free.push(at);
+    }
+    match taken.as_ref().or(place.as_ref()) {
+        None => {}
+        Some(Flight::Accept(_, token)) => {
+            let socket = result.map(|fd| {
+                // SAFETY: the kernel made this descriptor for us alone.
+                Socket(unsafe { OwnedFd::from_raw_fd(fd as i32) })
+            });
+            let socket = fault::call("uring_accept", || socket);
+            let socket = socket.inspect(|socket| {
+                let _ = rustix::net::sockopt::set_tcp_nodelay(&socket.0, true);
+            });
+            see(Event::Accepted { token: *token, socket, goes_on });
+        }
+        Some(Flight::Once(_, token, buffer)) => {
+            let bytes = fault::completion("uring_recv", result).map(|n| &buffer[..n]);
+            see(Event::Received { token: *token, bytes, goes_on });
+        }
+        Some(Flight::Many(_, token)) => {
+            let id = cqueue::buffer_select(entry.flags());
+            let Some(shared) = shared else { return };
+            let bytes = match (fault::completion("uring_recv", result), id) {
+                (Err(error), _) => Err(error),
+                (Ok(n), Some(id)) => Ok(shared.bytes(id, n)),
+                (Ok(_), None) => Ok(&[][..]),
+            };
+            see(Event::Received { token: *token, bytes, goes_on });
+            if let Some(id) = id {
+                shared.give_back(id);
+            }
+        }
+        Some(Flight::Wake(_)) => see(Event::Woken),
+        Some(Flight::Send(..)) => {
+            let Some(Flight::Send(_, token, bytes)) = taken else { return };
+            see(Event::Sent { token, bytes, sent: fault::completion("uring_send", result) });
+        }
+    }
+}
+
+impl Drop for NetRing {
+    fn drop(&mut self) {
+        let _ = self.ring.submit();
+        let _ = self.ring.submitter().register_sync_cancel(None, CancelBuilder::any());
+        while self.in_flight() > 0 {
+            if self.reap(Duration::from_secs(1), &mut |_| {}).is_err() {
+                // The kernel may still use what is in flight: leave it behind rather than free it.
+                std::mem::forget(std::mem::take(&mut self.flights));
+                std::mem::forget(self.shared.take());
+                return;
+            }
+        }
+    }
+}
+
+/// Buffers that the kernel picks from by itself, and the list in which it finds them.
+struct SharedBuffers {
+    list: *mut BufRingEntry,
+    layout: Layout,
+    memory: Vec<u8>,
+    tail: u16,
+}
+
+impl SharedBuffers {
+    fn new(ring: &IoUring) -> io::Result<Self> {
+        let bytes = usize::from(SHARED) * size_of::<BufRingEntry>();
+        let layout = Layout::from_size_align(bytes, 4096).expect("a small constant layout");
+        // SAFETY: the layout is not empty.
+        let list = unsafe { alloc_zeroed(layout) }.cast::<BufRingEntry>();
+        if list.is_null() {
+            handle_alloc_error(layout);
+        }
+        let memory = vec![0; usize::from(SHARED) * SHARED_BYTES];
+        let mut buffers = Self { list, layout, memory, tail: 0 };
+        fault::call("io_uring_register", || {
+            // SAFETY: the list is aligned to pages and lives until after the ring (see the drop of
+            // the ring, which comes first, or leaves it behind).
+            unsafe { ring.submitter().register_buf_ring_with_flags(list as u64, SHARED, GROUP, 0) }
+        })?;
+        for id in 0..SHARED {
+            buffers.give_back(id);
+        }
+        Ok(buffers)
+    }
+
+    fn bytes(&self, id: u16, len: usize) -> &[u8] {
+        let from = usize::from(id) * SHARED_BYTES;
+        &self.memory[from..from + len]
+    }
+
+    fn give_back(&mut self, id: u16) {
+        let at = usize::from(self.tail & (SHARED - 1));
+        let from = usize::from(id) * SHARED_BYTES;
+        let address = self.memory[from..from + SHARED_BYTES].as_mut_ptr();
+        // SAFETY: `at` is below the length of the list; the kernel reads an entry only after the
+        // tail has passed it, and this one it has given back.
+        let entry = unsafe { &mut *self.list.add(at) };
+        entry.set_addr(address as u64);
+        entry.set_len(SHARED_BYTES as u32);
+        entry.set_bid(id);
+        self.tail = self.tail.wrapping_add(1);
+        // SAFETY: the list is what was registered; its tail is aligned and only we write it.
+        let tail = unsafe { &*BufRingEntry::tail(self.list).cast::<AtomicU16>() };
+        tail.store(self.tail, Ordering::Release);
+    }
+}
+
+impl Drop for SharedBuffers {
+    fn drop(&mut self) {
+        // SAFETY: allocated with this layout; the ring has no request in flight any more.
+        unsafe { dealloc(self.list.cast(), self.layout) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn echo(many: bool) {
+        let listener = Listener::bind(([127, 0, 0, 1], 0).into(), 16, false).unwrap();
+        listener.set_may_block().unwrap();
+        let address = listener.address().unwrap();
+        let listener = Arc::new(listener);
+        let mut ring = NetRing::new(many).unwrap();
+        ring.accept(&listener, 1);
+        let client = std::thread::spawn(move || {
+            let client = Socket::connect(address).unwrap();
+            for _ in 0..1000 {
+                client.send(b"hello").unwrap();
+                let mut buffer = [0; 5];
+                assert_eq!(client.recv(&mut buffer).unwrap(), 5);
+                assert_eq!(&buffer, b"hello");
+            }
+        });
+        let (mut socket, mut ended) = (None, false);
+        while !ended {
+            let (mut to_send, mut read_on) = (Vec::new(), false);
+            ring.reap(Duration::from_secs(10), &mut |event| match event {
+                Event::Accepted { token: 1, socket: Ok(new), goes_on } => {
+                    assert_eq!(goes_on, many);
+                    socket = Some(Arc::new(new));
+                    read_on = true;
+                }
+                Event::Received { token: 2, bytes, goes_on } => {
+                    let bytes = bytes.unwrap();
+                    ended = bytes.is_empty();
+                    read_on = !goes_on && !ended;
+                    to_send.push(bytes.to_vec());
+                }
+                Event::Sent { token: 2, bytes, sent } => assert_eq!(sent.unwrap(), bytes.len()),
+                other => panic!("{other:?}"),
+            })
+            .unwrap();
+            let Some(socket) = &socket else { continue };
+            if read_on {
+                ring.recv(socket, 2);
+            }
+            for bytes in to_send.into_iter().filter(|bytes| !bytes.is_empty()) {
+                ring.send(socket, 2, bytes);
+            }
+        }
+        client.join().unwrap();
+    }
+
+    #[test]
+    fn bytes_come_and_go_once_and_many_times() {
+        echo(false);
+        echo(true);
+    }
+
+    #[test]
+    fn a_ring_with_requests_in_flight_can_be_dropped() {
+        for many in [false, true] {
+            let listener = Listener::bind(([127, 0, 0, 1], 0).into(), 16, false).unwrap();
+            listener.set_may_block().unwrap();
+            let waker = Arc::new(Waker::new().unwrap());
+            let mut ring = NetRing::new(many).unwrap();
+            ring.accept(&Arc::new(listener), 1);
+            ring.watch(&waker);
+            waker.wake();
+            let mut woken = false;
+            ring.reap(Duration::from_secs(10), &mut |event| woken = matches!(event, Event::Woken))
+                .unwrap();
+            assert!(woken);
+        }
+    }
+}

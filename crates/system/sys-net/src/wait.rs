@@ -1,0 +1,382 @@
+//! Waiting for many descriptors at once: select, poll, epoll.
+//!
+//! All tell a token for each descriptor that is ready. They differ in what a wait costs: select and
+//! poll look at every descriptor of the set each time, epoll only at those that something happened
+//! to. By edge a descriptor is told once for each thing that happens, and the caller must read or
+//! write until it would block.
+
+use ioloom_sys::fault;
+use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
+use rustix::time::Timespec;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::time::Duration;
+
+/// Descriptors that select can tell apart.
+pub const SELECT_MAX: usize = libc::FD_SETSIZE;
+/// Most events that one wait of epoll brings.
+const EVENTS_MAX: usize = 1024;
+
+/// What is waited for; the end of a connection and errors always are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Interest {
+    /// Bytes to read, or a connection to accept.
+    pub read: bool,
+    /// Room to write.
+    pub write: bool,
+}
+
+impl Interest {
+    /// Reading alone.
+    pub const READ: Self = Self { read: true, write: false };
+    /// Writing alone.
+    pub const WRITE: Self = Self { read: false, write: true };
+    /// Both.
+    pub const BOTH: Self = Self { read: true, write: true };
+}
+
+/// A descriptor that is ready.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ready {
+    /// What it was added with.
+    pub token: usize,
+    /// A read would not block; it may tell an end or an error.
+    pub can_read: bool,
+    /// A write would not block.
+    pub can_write: bool,
+}
+
+/// A set of descriptors to wait for. A descriptor must be removed before it is closed.
+pub trait Waiter {
+    /// Adds a descriptor.
+    fn add(&mut self, fd: &dyn AsFd, token: usize, interest: Interest) -> io::Result<()>;
+    /// Changes what is waited for.
+    fn change(&mut self, fd: &dyn AsFd, token: usize, interest: Interest) -> io::Result<()>;
+    /// Takes a descriptor out.
+    fn remove(&mut self, fd: &dyn AsFd) -> io::Result<()>;
+    /// Waits until something is ready, for at most `timeout`, and puts it into `ready`, which is
+    /// emptied before. A signal ends the wait early.
+    fn wait(&mut self, ready: &mut Vec<Ready>, timeout: Option<Duration>) -> io::Result<()>;
+    /// Whether a descriptor is told once for each thing that happens.
+    fn is_by_edge(&self) -> bool {
+        false
+    }
+    /// Whether a wait costs the same however many descriptors there are.
+    fn asks_at_one_cost(&self) -> bool {
+        false
+    }
+}
+
+fn raw(fd: &dyn AsFd) -> RawFd {
+    fd.as_fd().as_raw_fd()
+}
+
+/// Whether a wait merely ended early.
+fn quietly(result: io::Result<usize>) -> io::Result<usize> {
+    match result {
+        Err(e) if e.kind() == io::ErrorKind::Interrupted => Ok(0),
+        other => other,
+    }
+}
+
+fn timespec(timeout: Duration) -> Timespec {
+    Timespec { tv_sec: timeout.as_secs() as i64, tv_nsec: i64::from(timeout.subsec_nanos()) }
+}
+
+/// `select`: sets of bits, at most [`SELECT_MAX`] descriptors of low number.
+#[derive(Default)]
+pub struct Select {
+    members: Vec<Option<(usize, Interest)>>,
+}
+
+type Set = [u64; SELECT_MAX / 64];
+
+fn set_bit(set: &mut Set, fd: usize) {
+    set[fd / 64] |= 1 << (fd % 64);
+}
+
+fn has_bit(set: &Set, fd: usize) -> bool {
+    set[fd / 64] >> (fd % 64) & 1 == 1
+}
+
+impl Waiter for Select {
+    fn add(&mut self, fd: &dyn AsFd, token: usize, interest: Interest) -> io::Result<()> {
+        let at = raw(fd) as usize;
+        if at >= SELECT_MAX {
+            return Err(io::Error::from_raw_os_error(libc::EMFILE));
+        }
+        if self.members.len() <= at {
+            self.members.resize(at + 1, None);
+        }
+        self.members[at] = Some((token, interest));
+        Ok(())
+    }
+
+    fn change(&mut self, fd: &dyn AsFd, token: usize, interest: Interest) -> io::Result<()> {
+        self.add(fd, token, interest)
+    }
+
+    fn remove(&mut self, fd: &dyn AsFd) -> io::Result<()> {
+        if let Some(member) = self.members.get_mut(raw(fd) as usize) {
+            *member = None;
+        }
+        while self.members.last().is_some_and(Option::is_none) {
+            self.members.pop();
+        }
+        Ok(())
+    }
+
+    fn wait(&mut self, ready: &mut Vec<Ready>, timeout: Option<Duration>) -> io::Result<()> {
+        ready.clear();
+        let (mut reads, mut writes): (Set, Set) = ([0; _], [0; _]);
+        for (fd, member) in self.members.iter().enumerate() {
+            let Some((_, interest)) = member else { continue };
+            if interest.read {
+                set_bit(&mut reads, fd);
+            }
+            if interest.write {
+                set_bit(&mut writes, fd);
+            }
+        }
+        let mut time = timeout.map(|timeout| libc::timeval {
+            tv_sec: timeout.as_secs() as libc::time_t,
+            tv_usec: libc::suseconds_t::from(timeout.subsec_micros()),
+        });
+        let time = time.as_mut().map_or(std::ptr::null_mut(), std::ptr::from_mut);
+        let count = quietly(fault::call("select", || {
+            let (reads, writes) = (std::ptr::from_mut(&mut reads), std::ptr::from_mut(&mut writes));
+            // SAFETY: both sets have the size and the layout (bits in words, lowest first) of
+            // fd_set, no descriptor beyond them is asked for, and all pointers live for the call.
+            let count = unsafe {
+                libc::select(
+                    self.members.len() as i32,
+                    reads.cast(),
+                    writes.cast(),
+                    std::ptr::null_mut(),
+                    time,
+                )
+            };
+            if count < 0 { Err(io::Error::last_os_error()) } else { Ok(count as usize) }
+        }))?;
+        if count == 0 {
+            return Ok(());
+        }
+        for (fd, member) in self.members.iter().enumerate() {
+            let Some((token, _)) = member else { continue };
+            let (can_read, can_write) = (has_bit(&reads, fd), has_bit(&writes, fd));
+            if can_read || can_write {
+                ready.push(Ready { token: *token, can_read, can_write });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// `poll`: a list of descriptors that the kernel walks through at each call.
+#[derive(Default)]
+pub struct Poll {
+    members: Vec<libc::pollfd>,
+    tokens: Vec<usize>,
+    /// Place in the list by descriptor.
+    places: Vec<usize>,
+}
+
+impl Poll {
+    fn place(&self, fd: RawFd) -> Option<usize> {
+        let place = self.places.get(fd as usize).copied()?;
+        (self.members.get(place)?.fd == fd).then_some(place)
+    }
+}
+
+fn poll_events(interest: Interest) -> i16 {
+    let read = if interest.read { libc::POLLIN } else { 0 };
+    let write = if interest.write { libc::POLLOUT } else { 0 };
+    read | write
+}
+
+impl Waiter for Poll {
+    fn add(&mut self, fd: &dyn AsFd, token: usize, interest: Interest) -> io::Result<()> {
+        let fd = raw(fd);
+        if self.places.len() <= fd as usize {
+            self.places.resize(fd as usize + 1, usize::MAX);
+        }
+        self.places[fd as usize] = self.members.len();
+        self.members.push(libc::pollfd { fd, events: poll_events(interest), revents: 0 });
+        self.tokens.push(token);
+        Ok(())
+    }
+
+    fn change(&mut self, fd: &dyn AsFd, token: usize, interest: Interest) -> io::Result<()> {
+        let Some(place) = self.place(raw(fd)) else { return Err(io::ErrorKind::NotFound.into()) };
+        self.members[place].events = poll_events(interest);
+        self.tokens[place] = token;
+        Ok(())
+    }
+
+    fn remove(&mut self, fd: &dyn AsFd) -> io::Result<()> {
+        let fd = raw(fd);
+        let Some(place) = self.place(fd) else { return Err(io::ErrorKind::NotFound.into()) };
+        self.members.swap_remove(place);
+        self.tokens.swap_remove(place);
+        if let Some(moved) = self.members.get(place) {
+            self.places[moved.fd as usize] = place;
+        }
+        self.places[fd as usize] = usize::MAX;
+        Ok(())
+    }
+
+    fn wait(&mut self, ready: &mut Vec<Ready>, timeout: Option<Duration>) -> io::Result<()> {
+        ready.clear();
+        // Rounded up, so that a wait for less than a millisecond does not spin.
+        let timeout_ms = timeout.map_or(-1, |timeout| {
+            i32::try_from(timeout.as_nanos().div_ceil(1_000_000)).unwrap_or(i32::MAX)
+        });
+        let mut left = quietly(fault::call("poll", || {
+            let len = self.members.len() as libc::nfds_t;
+            // SAFETY: the list has that many members and lives for the call.
+            let count = unsafe { libc::poll(self.members.as_mut_ptr(), len, timeout_ms) };
+            if count < 0 { Err(io::Error::last_os_error()) } else { Ok(count as usize) }
+        }))?;
+        for (member, token) in self.members.iter().zip(&self.tokens) {
+            if left == 0 {
+                break;
+            }
+            if member.revents != 0 {
+                left -= 1;
+                let ended = member.revents & (libc::POLLHUP | libc::POLLERR | libc::POLLNVAL) != 0;
+                let can_read = ended || member.revents & libc::POLLIN != 0;
+                let can_write = ended || member.revents & libc::POLLOUT != 0;
+                ready.push(Ready { token: *token, can_read, can_write });
+            }
+        }
+        Ok(())
+    }
+}
+
+struct Epoll {
+    epoll: OwnedFd,
+    events: Vec<epoll::Event>,
+    by: EventFlags,
+}
+
+impl Epoll {
+    fn new(by: EventFlags) -> io::Result<Self> {
+        let create = || Ok(epoll::create(CreateFlags::CLOEXEC)?);
+        let epoll = fault::call("epoll_create", create)?;
+        Ok(Self { epoll, events: Vec::with_capacity(EVENTS_MAX), by })
+    }
+
+    fn flags(&self, interest: Interest) -> EventFlags {
+        let mut flags = self.by;
+        flags.set(EventFlags::IN, interest.read);
+        flags.set(EventFlags::OUT, interest.write);
+        flags
+    }
+
+    fn add(&mut self, fd: BorrowedFd<'_>, token: usize, interest: Interest) -> io::Result<()> {
+        let data = EventData::new_u64(token as u64);
+        let flags = self.flags(interest);
+        fault::call("epoll_ctl", || Ok(epoll::add(&self.epoll, fd, data, flags)?))
+    }
+
+    fn change(&mut self, fd: BorrowedFd<'_>, token: usize, interest: Interest) -> io::Result<()> {
+        let data = EventData::new_u64(token as u64);
+        let flags = self.flags(interest);
+        fault::call("epoll_ctl", || Ok(epoll::modify(&self.epoll, fd, data, flags)?))
+    }
+
+    fn remove(&mut self, fd: BorrowedFd<'_>) -> io::Result<()> {
+        fault::call("epoll_ctl", || Ok(epoll::delete(&self.epoll, fd)?))
+    }
+
+    fn wait(&mut self, ready: &mut Vec<Ready>, timeout: Option<Duration>) -> io::Result<()> {
+        ready.clear();
+        self.events.clear();
+        let timeout = timeout.map(timespec);
+        quietly(fault::call("epoll_wait", || {
+            let room = rustix::buffer::spare_capacity(&mut self.events);
+            Ok(epoll::wait(&self.epoll, room, timeout.as_ref())?)
+        }))?;
+        for event in &self.events {
+            let flags = event.flags;
+            let ended = flags.intersects(EventFlags::HUP | EventFlags::ERR);
+            ready.push(Ready {
+                token: event.data.u64() as usize,
+                can_read: ended || flags.contains(EventFlags::IN),
+                can_write: ended || flags.contains(EventFlags::OUT),
+            });
+        }
+        Ok(())
+    }
+}
+
+/// epoll that tells a descriptor as long as it is ready.
+pub struct Level(Epoll);
+
+/// epoll that tells a descriptor once for each thing that happens to it.
+pub struct Edge(Epoll);
+
+impl Level {
+    /// An empty set.
+    pub fn new() -> io::Result<Self> {
+        Ok(Self(Epoll::new(EventFlags::empty())?))
+    }
+
+    /// Waits as [`wait`](Waiter::wait) does, to the nanosecond: where that rounds up to whole
+    /// milliseconds, this asks once, and only if nothing is ready waits for the set itself, which
+    /// costs two calls more.
+    pub fn wait_sharply(&mut self, ready: &mut Vec<Ready>, timeout: Duration) -> io::Result<()> {
+        self.0.wait(ready, Some(Duration::ZERO))?;
+        if !ready.is_empty() || timeout.is_zero() {
+            return Ok(());
+        }
+        let time = timespec(timeout);
+        let mut set = [rustix::event::PollFd::new(&self.0.epoll, rustix::event::PollFlags::IN)];
+        let woken =
+            quietly(fault::call("poll", || Ok(rustix::event::poll(&mut set, Some(&time))?)))?;
+        if woken > 0 { self.0.wait(ready, Some(Duration::ZERO)) } else { Ok(()) }
+    }
+}
+
+impl Edge {
+    /// An empty set.
+    pub fn new() -> io::Result<Self> {
+        Ok(Self(Epoll::new(EventFlags::ET)?))
+    }
+}
+
+macro_rules! waiter {
+    ($name:ident, $by_edge:literal) => {
+        impl Waiter for $name {
+            fn add(&mut self, fd: &dyn AsFd, token: usize, interest: Interest) -> io::Result<()> {
+                self.0.add(fd.as_fd(), token, interest)
+            }
+            fn change(
+                &mut self,
+                fd: &dyn AsFd,
+                token: usize,
+                interest: Interest,
+            ) -> io::Result<()> {
+                self.0.change(fd.as_fd(), token, interest)
+            }
+            fn remove(&mut self, fd: &dyn AsFd) -> io::Result<()> {
+                self.0.remove(fd.as_fd())
+            }
+            fn wait(
+                &mut self,
+                ready: &mut Vec<Ready>,
+                timeout: Option<Duration>,
+            ) -> io::Result<()> {
+                self.0.wait(ready, timeout)
+            }
+            fn is_by_edge(&self) -> bool {
+                $by_edge
+            }
+            fn asks_at_one_cost(&self) -> bool {
+                true
+            }
+        }
+    };
+}
+waiter!(Level, false);
+waiter!(Edge, true);

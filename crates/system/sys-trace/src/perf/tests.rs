@@ -1,0 +1,116 @@
+use super::record::{Record, records};
+use super::*;
+use ioloom_sys::clock::monotonic_ns;
+use std::time::Duration;
+
+fn open_or_skip(target: Target, faults: Faults, bytes: usize) -> Option<Ring> {
+    match Ring::open(target, faults, bytes) {
+        Ok(ring) => Some(ring),
+        Err(e) => {
+            println!("skipped: perf events are not to be had here: {e}");
+            None
+        }
+    }
+}
+
+fn all(ring: &mut Ring) -> Vec<Record> {
+    let mut bytes = Vec::new();
+    ring.drain(&mut bytes);
+    records(&bytes).collect()
+}
+
+#[test]
+fn each_sleep_is_a_switch_out_and_in_within_its_readings() {
+    let Some(mut ring) = open_or_skip(Target::ThisThread, Faults::Major, RING_BYTES) else {
+        return;
+    };
+    let head = ring.head();
+    let before = head.position();
+    let start = monotonic_ns();
+    for _ in 0..20 {
+        std::thread::sleep(Duration::from_micros(200));
+    }
+    let end = monotonic_ns();
+    assert!(head.position() > before);
+    let (mut outs, mut last) = (0, start);
+    for record in all(&mut ring) {
+        if let Record::Switch { at_ns, tid, out, .. } = record
+            && at_ns >= start
+            && at_ns <= end
+        {
+            assert_eq!(tid, thread_id());
+            assert!(at_ns >= last, "in order");
+            last = at_ns;
+            outs += u32::from(out);
+        }
+    }
+    assert!(outs >= 20, "{outs}");
+    assert_eq!(ring.lost().unwrap_or(0), 0);
+    assert!(all(&mut ring).len() < 8, "a drained ring is empty but for what happens now");
+}
+
+#[test]
+fn a_full_ring_counts_what_it_lost() {
+    let bytes = ioloom_sys::proc::page_bytes() as usize;
+    let Some(mut ring) = open_or_skip(Target::ThisThread, Faults::None, bytes) else { return };
+    for _ in 0..300 {
+        std::thread::sleep(Duration::from_micros(1));
+    }
+    let lost = ring.lost();
+    let got = all(&mut ring).len() as u64;
+    assert!(got < 200);
+    if let Some(lost) = lost {
+        // A sleep this short may be over before its thread has left the processor.
+        assert!(lost + got >= 500, "{got} records and {lost} lost of 600 switches");
+    }
+    std::thread::sleep(Duration::from_micros(1));
+    let told = all(&mut ring).iter().any(|r| matches!(r, Record::Lost { count } if *count > 0));
+    assert!(told, "the ring itself says so, too");
+}
+
+#[test]
+fn touched_pages_are_faults_with_their_address() {
+    let Some(mut ring) = open_or_skip(Target::ThisThread, Faults::All, RING_BYTES) else { return };
+    let page = ioloom_sys::proc::page_bytes() as usize;
+    let mut memory = ioloom_sys::buffer::Buffer::fresh(16 * page).unwrap();
+    let start = memory.whole_mut().as_ptr() as u64;
+    memory.touch_pages();
+    let range = start..start + 16 * page as u64;
+    let hits = all(&mut ring)
+        .iter()
+        .filter(|r| matches!(r, Record::Fault { address, .. } if range.contains(address)))
+        .count();
+    assert!((1..=16).contains(&hits), "{hits}");
+}
+
+#[test]
+fn a_tree_of_processes_is_followed() {
+    let mut command = std::process::Command::new("sh");
+    command.args(["-c", "sleep 0.01; sleep 0.01"]);
+    let held = held::Held::start(command).unwrap();
+    let cpus = std::thread::available_parallelism().map_or(1, |n| n.get() as u32);
+    let pid = held.pid();
+    let rings: Result<Vec<_>, _> = (0..cpus)
+        .map(|cpu| Ring::open(Target::Tree { pid, cpu }, Faults::Major, RING_BYTES))
+        .collect();
+    held.release().unwrap().wait().unwrap();
+    let Ok(mut rings) = rings else {
+        println!("skipped: {rings:?}");
+        return;
+    };
+    let records: Vec<_> = rings.iter_mut().flat_map(all).collect();
+    let begun = records.iter().filter(|r| matches!(r, Record::Begin { .. })).count();
+    assert!(begun >= 1, "{records:?}");
+    let mut names = records.iter().filter_map(|r| match r {
+        Record::Name { name, .. } => Some(name),
+        _ => None,
+    });
+    assert!(names.any(|name| name.starts_with(b"sleep\0")));
+    assert!(records.iter().any(|r| matches!(r, Record::Switch { tid, .. } if *tid != pid)));
+}
+
+#[test]
+fn sizes_that_cannot_be_are_refused() {
+    let refused = Ring::open(Target::ThisThread, Faults::None, 1000).unwrap_err();
+    assert_eq!(refused.kind(), io::ErrorKind::InvalidInput);
+}

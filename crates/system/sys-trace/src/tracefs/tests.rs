@@ -1,0 +1,92 @@
+use super::event::{Event, What};
+use super::page::Page;
+use super::*;
+use ioloom_sys::clock::monotonic_ns;
+
+fn open_or_skip() -> Option<Instance> {
+    match Instance::open() {
+        Ok(instance) => Some(instance),
+        Err(e) => {
+            println!("skipped: no instance of the trace file system: {e}");
+            None
+        }
+    }
+}
+
+fn all(pipes: &mut [Pipe], decoder: &Decoder) -> Vec<Event> {
+    let mut events = Vec::new();
+    for pipe in pipes {
+        let cpu = pipe.cpu;
+        while let Some(bytes) = pipe.next_page().unwrap() {
+            let page = Page::parse(bytes).unwrap();
+            assert_eq!(page.missed, None);
+            events.extend(page.events().filter_map(|(at, e)| decoder.decode(at, cpu, e)));
+        }
+    }
+    events
+}
+
+#[test]
+fn marks_switches_and_wakings_stand_at_their_times() {
+    let Some(mut instance) = open_or_skip() else { return };
+    let mut decoder = Decoder::default();
+    let me = crate::perf::thread_id();
+    let filter = format!("pid=={me}");
+    instance.enable(Kind::Waking, &filter, &mut decoder).unwrap();
+    instance.enable(Kind::Switch, "", &mut decoder).unwrap();
+    instance.enable(Kind::Mark, "", &mut decoder).unwrap();
+    let mut pipes = instance.pipes().unwrap();
+    instance.run(true).unwrap();
+    let start = monotonic_ns();
+    instance.mark("here").unwrap();
+    let marked = monotonic_ns();
+    for _ in 0..10 {
+        std::thread::sleep(std::time::Duration::from_micros(300));
+    }
+    instance.run(false).unwrap();
+    let events = all(&mut pipes, &decoder);
+    let marks: Vec<_> = events.iter().filter(|e| e.what == What::Mark).collect();
+    assert_eq!(marks.len(), 1);
+    assert!((start..=marked).contains(&marks[0].at_ns));
+    let wakes = events.iter().filter(|e| e.what == (What::Waking { tid: me })).count();
+    assert!(wakes >= 10, "{wakes}");
+    let others = events.iter().any(|e| matches!(e.what, What::Waking { tid } if tid != me));
+    assert!(!others, "the filter holds");
+    let away = |e: &&Event| matches!(e.what, What::Switch { prev_tid, .. } if prev_tid == me);
+    assert!(events.iter().filter(away).count() >= 5);
+    assert_eq!(pipes[0].stats().unwrap().lost(), 0);
+    let dir = instance.dir.clone();
+    assert!(dir.exists());
+    drop((pipes, instance));
+    assert!(!dir.exists() || dir.to_string_lossy().contains("ioloom-user-"), "{}", dir.display());
+}
+
+#[test]
+fn instances_of_the_dead_are_removed() {
+    let Ok(tree) = Tree::open() else { return };
+    let dead = tree.instances().join(format!("{OWN_PREFIX}1-1-0"));
+    if std::fs::create_dir(&dead).is_err() {
+        println!("skipped: instances cannot be made here");
+        return;
+    }
+    let mine = Instance::create(&tree).unwrap();
+    tree.remove_left();
+    assert!(!dead.exists() && mine.exists());
+    std::fs::remove_dir(mine).unwrap();
+}
+
+#[test]
+fn owners_are_told_by_number_and_start() {
+    let me = owner(std::process::id()).unwrap();
+    assert!(lives(&me) && lives(&format!("{me}-7")));
+    assert!(!lives(&format!("{}-1-0", std::process::id())), "the number is used again");
+    assert!(lives("not a number"), "what we do not understand is not ours to remove");
+}
+
+#[test]
+fn losses_are_read() {
+    let text = "entries: 5\noverrun: 7\ncommit overrun: 2\nbytes: 1\nnow ts: 1.5\n\
+                dropped events: 3\nread events: 9\n";
+    assert_eq!(PipeStats::parse(text), PipeStats { overrun: 7, dropped: 5 });
+    assert_eq!(PipeStats::parse("").lost(), 0);
+}

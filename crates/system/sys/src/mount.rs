@@ -1,0 +1,285 @@
+//! Mounts and the devices below them: free space, what a path lies on, images of our own.
+//!
+//! A path's mount is found by the mount number that `statx` tells, because device numbers lie on
+//! file systems with several devices; kernels that do not tell it are served by the longest mount
+//! point above the path. Facts of the device come from /sys/dev/block.
+
+use crate::fault::{again, call};
+use rustix::fs::{AtFlags, CWD, StatxFlags};
+use std::ffi::OsString;
+use std::io;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+
+/// Room on a file system.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Space {
+    /// Bytes in all.
+    pub total_bytes: u64,
+    /// Bytes that this user may still write.
+    pub available_bytes: u64,
+    /// Files that may still be made; `None` where the file system has no such limit.
+    pub available_files: Option<u64>,
+    /// Block size, bytes: a file takes whole blocks.
+    pub block_bytes: u64,
+}
+
+/// The room on the file system of `path`.
+pub fn space(path: &Path) -> io::Result<Space> {
+    let s = again(|| call("statvfs", || Ok(rustix::fs::statvfs(path)?)))?;
+    let block = s.f_frsize.max(1);
+    Ok(Space {
+        total_bytes: s.f_blocks.saturating_mul(block),
+        available_bytes: s.f_bavail.saturating_mul(block),
+        available_files: (s.f_files > 0).then_some(s.f_favail),
+        block_bytes: block,
+    })
+}
+
+/// One line of mountinfo.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Mount {
+    /// Number of the mount.
+    pub id: u64,
+    /// Device number.
+    pub device: (u32, u32),
+    /// Where it is mounted.
+    pub point: PathBuf,
+    /// Options of the mount.
+    pub options: String,
+    /// File-system type.
+    pub file_system: String,
+    /// What is mounted, such as `/dev/vda`.
+    pub source: PathBuf,
+}
+
+/// Reads /proc/PID/mountinfo; a line that is not understood is left out.
+pub fn parse_mountinfo(text: &[u8]) -> Vec<Mount> {
+    text.split(|b| *b == b'\n').filter_map(parse_mount).collect()
+}
+
+fn parse_mount(line: &[u8]) -> Option<Mount> {
+    let mut fields = line.split(|b| *b == b' ');
+    let id = utf8(fields.next()?)?.parse().ok()?;
+    let (major, minor) = utf8(fields.nth(1)?)?.split_once(':')?;
+    let point = unescaped(fields.nth(1)?);
+    let options = utf8(fields.next()?)?.to_owned();
+    // Optional fields end at a lone dash.
+    fields.find(|field| *field == b"-")?;
+    Some(Mount {
+        id,
+        device: (major.parse().ok()?, minor.parse().ok()?),
+        point,
+        options,
+        file_system: utf8(fields.next()?)?.to_owned(),
+        source: unescaped(fields.next()?),
+    })
+}
+
+fn utf8(bytes: &[u8]) -> Option<&str> {
+    std::str::from_utf8(bytes).ok()
+}
+
+/// Undoes the kernel's `\ooo` for spaces, line ends and backslashes.
+fn unescaped(bytes: &[u8]) -> PathBuf {
+    let mut out = Vec::with_capacity(bytes.len());
+    let mut rest = bytes;
+    while let Some((first, after)) = rest.split_first() {
+        let octal = after.get(..3).filter(|digits| digits.iter().all(|d| (b'0'..b'8').contains(d)));
+        match octal.filter(|_| *first == b'\\') {
+            Some(digits) => {
+                let value = digits.iter().fold(0u32, |v, d| v * 8 + u32::from(d - b'0'));
+                out.push(value as u8);
+                rest = &after[3..];
+            }
+            None => {
+                out.push(*first);
+                rest = after;
+            }
+        }
+    }
+    PathBuf::from(OsString::from_vec(out))
+}
+
+/// All mounts that this process sees.
+pub fn mounts() -> io::Result<Vec<Mount>> {
+    let text = again(|| call("read-mountinfo", || std::fs::read("/proc/self/mountinfo")))?;
+    Ok(parse_mountinfo(&text))
+}
+
+/// The mount that `path` lies on.
+pub fn mount_of(path: &Path) -> io::Result<Mount> {
+    let mask = StatxFlags::BASIC_STATS | StatxFlags::MNT_ID;
+    let s = again(|| call("statx", || Ok(rustix::fs::statx(CWD, path, AtFlags::empty(), mask)?)))?;
+    let mounts = mounts()?;
+    let told = s.stx_mask & StatxFlags::MNT_ID.bits() != 0;
+    let by_id = || mounts.iter().find(|mount| told && mount.id == s.stx_mnt_id);
+    if let Some(mount) = by_id() {
+        return Ok(mount.clone());
+    }
+    let real = again(|| call("realpath", || std::fs::canonicalize(path)))?;
+    longest_above(&mounts, &real)
+        .cloned()
+        .ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "no mount in /proc/self/mountinfo"))
+}
+
+/// The mount whose point is the longest beginning of `path`; of equal ones the last, which covers
+/// the others.
+fn longest_above<'a>(mounts: &'a [Mount], path: &Path) -> Option<&'a Mount> {
+    mounts
+        .iter()
+        .filter(|mount| path.starts_with(&mount.point))
+        .max_by_key(|mount| mount.point.as_os_str().len())
+}
+
+/// What a path lies on, as far as the system tells.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Medium {
+    /// The mount.
+    pub mount: Mount,
+    /// Name of the block device (a partition as such), if there is one.
+    pub block_device: Option<String>,
+    /// Name of the whole disk, if there is one.
+    pub disk: Option<String>,
+    /// I/O scheduler in use.
+    pub scheduler: Option<String>,
+    /// The rotational flag; it lies on virtual disks.
+    pub rotational: Option<bool>,
+    /// Read-ahead, KiB.
+    pub read_ahead_kib: Option<u64>,
+}
+
+/// What `path` lies on.
+pub fn medium(path: &Path) -> io::Result<Medium> {
+    let mount = mount_of(path)?;
+    let numbers = device_numbers(&mount);
+    let mut medium = Medium {
+        mount,
+        block_device: None,
+        disk: None,
+        scheduler: None,
+        rotational: None,
+        read_ahead_kib: None,
+    };
+    let Some((major, minor)) = numbers else { return Ok(medium) };
+    let Ok(dir) = std::fs::canonicalize(format!("/sys/dev/block/{major}:{minor}")) else {
+        return Ok(medium);
+    };
+    let name = |dir: &Path| Some(dir.file_name()?.to_string_lossy().into_owned());
+    medium.block_device = name(&dir);
+    let disk = match (dir.join("partition").exists(), dir.parent()) {
+        (true, Some(disk)) => disk,
+        _ => &dir,
+    };
+    medium.disk = name(disk);
+    let queue = |file: &str| crate::proc::read_text(&disk.join("queue").join(file)).ok();
+    medium.scheduler = queue("scheduler").map(|text| chosen(&text));
+    medium.rotational = queue("rotational").map(|text| text.trim() == "1");
+    medium.read_ahead_kib = queue("read_ahead_kb").and_then(|text| text.trim().parse().ok());
+    Ok(medium)
+}
+
+/// The file in /dev of a block device, as /sys names it. The name proves nothing: who opens it asks
+/// [`crate::file::block_device_number`] whether it is that device.
+///
+/// # Errors
+/// [`io::ErrorKind::NotFound`] where the system knows no such block device.
+pub fn device_file((major, minor): (u32, u32)) -> io::Result<PathBuf> {
+    let event = PathBuf::from(format!("/sys/dev/block/{major}:{minor}/uevent"));
+    let event = crate::proc::read_text(&event)?;
+    let name = event.lines().find_map(|line| line.strip_prefix("DEVNAME="));
+    let name =
+        name.ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "it has no name in /dev"))?;
+    Ok(Path::new("/dev").join(name))
+}
+
+/// The device of a mount; file systems over several devices name one as their source.
+fn device_numbers(mount: &Mount) -> Option<(u32, u32)> {
+    if mount.device.0 != 0 {
+        return Some(mount.device);
+    }
+    let s = mount.source.as_os_str().as_bytes().starts_with(b"/dev/").then(|| {
+        rustix::fs::statx(CWD, &mount.source, AtFlags::empty(), StatxFlags::BASIC_STATS).ok()
+    })??;
+    (s.stx_rdev_major != 0).then_some((s.stx_rdev_major, s.stx_rdev_minor))
+}
+
+/// The word in brackets of `none [mq-deadline] kyber`, or the whole line without brackets.
+pub fn chosen(text: &str) -> String {
+    let inside = text.split_once('[').and_then(|(_, rest)| rest.split_once(']'));
+    inside.map_or(text, |(word, _)| word).trim().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const TEXT: &[u8] = b"27 1 254:1 / / rw,relatime - ext4 /dev/vda1 rw,discard\n\
+        30 27 0:25 /sub /mnt/with\\040space ro,nosuid shared:7 master:2 - btrfs /dev/sda2 ro\n\
+        31 27 0:27 / /mnt rw - tmpfs none rw\nnot a mount\n32 27 x:1 / /x rw - ext4 none rw\n";
+
+    #[test]
+    fn mountinfo_is_read() {
+        let mounts = parse_mountinfo(TEXT);
+        assert_eq!(mounts.len(), 3);
+        assert_eq!((mounts[0].id, mounts[0].device), (27, (254, 1)));
+        assert_eq!(
+            (mounts[0].options.as_str(), mounts[0].source.to_str()),
+            ("rw,relatime", Some("/dev/vda1"))
+        );
+        assert_eq!(mounts[1].point, Path::new("/mnt/with space"));
+        assert_eq!(mounts[1].file_system, "btrfs");
+    }
+
+    #[test]
+    fn the_nearest_mount_above_counts() {
+        let mounts = parse_mountinfo(TEXT);
+        let id = |path: &str| longest_above(&mounts, Path::new(path)).unwrap().id;
+        assert_eq!(id("/mnt/with space/f"), 30);
+        assert_eq!(id("/mnt/f"), 31);
+        assert_eq!(id("/mnt2/f"), 27, "a name that begins alike is another");
+    }
+
+    #[test]
+    fn the_temporary_directory_lies_somewhere() {
+        let temp = tempfile::tempdir().unwrap();
+        let medium = medium(temp.path()).unwrap();
+        let real = std::fs::canonicalize(temp.path()).unwrap();
+        assert!(real.starts_with(&medium.mount.point), "{medium:?}");
+        let room = space(temp.path()).unwrap();
+        assert!(room.total_bytes >= room.available_bytes && room.block_bytes > 0);
+        assert_eq!(mount_of(Path::new("/proc/self")).unwrap().file_system, "proc");
+        assert!(space(&temp.path().join("no")).is_err());
+    }
+
+    #[test]
+    fn the_scheduler_in_use_is_in_brackets() {
+        assert_eq!(chosen("none [mq-deadline] kyber\n"), "mq-deadline");
+        assert_eq!(chosen("none\n"), "none");
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+            parse_mountinfo(&bytes);
+        }
+        #[test]
+        fn near_lines_do_not_panic(text in "([0-9]{1,3}|:| |/|\\\\[0-9]{0,4}|-|ext4|\n){0,40}") {
+            parse_mountinfo(text.as_bytes());
+        }
+        #[test]
+        fn escapes_read_back(name in proptest::collection::vec(1u8..=255, 1..20)) {
+            let mut text = Vec::new();
+            for b in &name {
+                if b" \t\n\\#".contains(b) {
+                    text.extend_from_slice(format!("\\{b:03o}").as_bytes());
+                } else {
+                    text.push(*b);
+                }
+            }
+            let back = unescaped(&text);
+            prop_assert_eq!(back.as_os_str().as_bytes(), &name[..]);
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! `ioloom trace grant` and `revoke`: one user's way to the kernel's events.
+
+use crate::exit::{Ended, Exit, Failure};
+use crate::out;
+use clap::Args;
+use ioloom_sys_trace::tracefs::grant;
+use serde::Serialize;
+use std::io;
+
+/// Version of the document that `--json` prints.
+const SCHEMA: u32 = 1;
+
+#[derive(Debug, Args)]
+pub(crate) struct UserArgs {
+    /// Name or number of the user
+    #[arg(long, value_name = "USER")]
+    user: String,
+
+    /// Print one JSON document
+    #[arg(long)]
+    json: bool,
+}
+
+/// The document of both.
+#[derive(Serialize)]
+struct Document<'a> {
+    schema: u32,
+    command: &'a str,
+    uid: u32,
+    done: &'a [String],
+}
+
+pub(crate) fn grant(args: &UserArgs) -> Ended {
+    let uid = number(&args.user)?;
+    if uid == 0 {
+        return Err(Failure::usage("root sees kernel events without a grant"));
+    }
+    let done = grant::grant(uid).map_err(|e| failure("grant", &args.user, &e))?;
+    show(args, "trace grant", uid, &done)?;
+    if !args.json {
+        let text = format!(
+            "User {} may now record which thread of the machine ran when, and which requests its \
+             devices had; contents stay hidden. Take it back with: sudo ioloom trace revoke --user {}",
+            args.user, args.user
+        );
+        out::print(&out::wrap(&text, out::columns(), 0))?;
+    }
+    Ok(Exit::Ok)
+}
+
+pub(crate) fn revoke(args: &UserArgs) -> Ended {
+    let uid = number(&args.user)?;
+    let done = grant::revoke(uid).map_err(|e| failure("revoke", &args.user, &e))?;
+    show(args, "trace revoke", uid, &done)?;
+    Ok(Exit::Ok)
+}
+
+fn show(args: &UserArgs, command: &str, uid: u32, done: &[String]) -> Result<(), Failure> {
+    if args.json {
+        return out::print_json(&Document { schema: SCHEMA, command, uid, done });
+    }
+    let lines: Vec<String> = done.iter().map(|line| out::wrap(line, out::columns(), 2)).collect();
+    out::print(&if lines.is_empty() { "It was so already.\n".to_owned() } else { lines.concat() })
+}
+
+fn failure(what: &str, user: &str, error: &io::Error) -> Failure {
+    match error.kind() {
+        io::ErrorKind::PermissionDenied => Failure::refused(format!(
+            "{error}; run it as root: sudo ioloom trace {what} --user {user}"
+        )),
+        io::ErrorKind::NotFound if what == "revoke" => {
+            Failure::refused(format!("{error}; nothing was granted to {user}"))
+        }
+        io::ErrorKind::ResourceBusy => {
+            Failure::refused(format!("{error}; wait until {user} has ended the observation"))
+        }
+        _ => Failure::failed(error),
+    }
+}
+
+/// The number of a user, by name or as it is.
+fn number(user: &str) -> Result<u32, Failure> {
+    if let Ok(uid) = user.parse() {
+        return Ok(uid);
+    }
+    let text = std::fs::read_to_string("/etc/passwd")
+        .map_err(|e| Failure::failed(format!("read /etc/passwd: {e}; give the user's number")))?;
+    uid_of(&text, user).ok_or_else(|| {
+        Failure::usage(format!("no user {user} in /etc/passwd; give the user's number"))
+    })
+}
+
+fn uid_of(passwd: &str, user: &str) -> Option<u32> {
+    passwd.lines().find_map(|line| {
+        let mut fields = line.split(':');
+        (fields.next()? == user).then(|| fields.nth(1)?.parse().ok())?
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn users_have_numbers() {
+        let passwd = "root:x:0:0:root:/root:/bin/sh\n\nanna:x:1001:100::/home/anna:\nbroken\n";
+        assert_eq!(uid_of(passwd, "anna"), Some(1001));
+        assert_eq!(uid_of(passwd, "root"), Some(0));
+        assert_eq!(uid_of(passwd, "ann"), None);
+        assert_eq!(number("65534").unwrap(), 65534);
+    }
+}

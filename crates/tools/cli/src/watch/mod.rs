@@ -1,0 +1,239 @@
+//! `ioloom watch`: where the time of any other program goes, seen from outside, and what the page
+//! cache, the devices and the memory of the machine did meanwhile.
+//!
+//! The command is started but held before its program, so that nothing of it is missed. Its own
+//! streams stay as they are; what was seen is told on standard error at the end, as `time` does, and
+//! the program ends as the command did.
+
+mod live;
+mod table;
+
+use crate::exit::{Exit, Failure};
+use crate::{out, study, tell, tell_plain, trace};
+use clap::Args;
+use ioloom::TraceFile;
+use ioloom_model::evidence::SourceReport;
+use ioloom_observe::collect::{Options, Watch};
+use ioloom_observe::counters::{self, Sampler};
+use ioloom_sys_trace::perf::held::Held;
+use ioloom_trace::Trace;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use std::ffi::OsString;
+use std::io;
+use std::os::unix::process::ExitStatusExt;
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitCode, ExitStatus};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// How often it is looked whether the command has ended.
+const LOOK: Duration = Duration::from_millis(5);
+/// Exit code of a shell for a command that does not exist.
+const NOT_FOUND: u8 = 127;
+/// Exit code of a shell for a command that cannot be run.
+const NOT_RUN: u8 = 126;
+/// A shell adds the number of the signal that ended a command to this.
+const SIGNALLED: i32 = 128;
+
+/// Runs a command and tells where its time went and what the machine did meanwhile.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Children and threads are followed. Without any rights it samples /proc; with perf events
+(kernel.perf_event_paranoid <= 2) it sees every switch, as root or after `ioloom trace grant` also
+who woke whom and the requests to devices. What could not be seen is told. The exit code is that of
+the command; 126 and 127 if it cannot be started, 3 if the level does not work.
+
+Beside it the counters of the machine are sampled: the columns of sar -r, -B and -d -p, dirty pages
+and their limits, pressure, and what the command itself read and wrote. They include everybody's
+work. On a terminal they stand in its last rows while the command runs; at the end as a table.
+
+Used memory (kbmemused) is all less available, as sysstat counts from 12.7.8
+on. Older versions took all less free, buffers, cached and slab, which stands
+beside it.
+
+Examples:
+  ioloom watch -- make -j8
+  ioloom watch --html build.html -o build.ioloom -- make
+  ioloom watch --counters 1000 -- dd if=/dev/zero of=x bs=1M count=1000
+  ioloom watch --evidence 0 -- sh -c 'sleep 1; ls'")]
+pub(crate) struct WatchArgs {
+    /// Pin the level of evidence: 0, 1 or 2 [default: the highest that works]
+    #[arg(long, value_name = "LEVEL", value_parser = clap::value_parser!(u8).range(0..=2))]
+    evidence: Option<u8>,
+
+    /// Samples of the machine's counters per second; 0 for none
+    #[arg(long, value_name = "HZ", default_value_t = 100,
+          value_parser = clap::value_parser!(u32).range(0..=2000))]
+    counters: u32,
+
+    /// Do not show them in the last rows of the terminal
+    #[arg(long)]
+    no_live: bool,
+
+    /// Keep the trace, for `ioloom trace`
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+
+    /// Write the timeline as a page
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+
+    /// Write what was seen as one JSON document (- for standard output, after the command's own)
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+
+    /// Columns to use [default: those of the terminal]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(40..=1000))]
+    width: Option<u16>,
+
+    /// The command and its arguments
+    #[arg(value_name = "CMD", required = true, trailing_var_arg = true)]
+    command: Vec<OsString>,
+}
+
+/// Ends as the command did.
+pub(crate) fn run(args: &WatchArgs) -> ExitCode {
+    match watch(args) {
+        Ok(status) => ExitCode::from(code(status)),
+        Err(Stop::Start(code)) => ExitCode::from(code),
+        Err(Stop::Failure(failure)) => {
+            tell(&failure.message);
+            failure.exit.into()
+        }
+    }
+}
+
+/// Why there is no end of the command to pass on.
+enum Stop {
+    Failure(Failure),
+    /// The command cannot be started; it was told.
+    Start(u8),
+}
+
+impl From<Failure> for Stop {
+    fn from(failure: Failure) -> Self {
+        Self::Failure(failure)
+    }
+}
+
+fn watch(args: &WatchArgs) -> Result<ExitStatus, Stop> {
+    let file = args.output.as_deref().map(TraceFile::create).transpose();
+    let file = file.map_err(Failure::failed)?;
+    let mut command = Command::new(&args.command[0]);
+    command.args(&args.command[1..]);
+    let held = Held::start(command).map_err(|e| cannot_start(args, &e))?;
+    let level = args.evidence.and_then(trace::level);
+    let watch = Watch::start(level, held.pid(), Options::default()).map_err(Failure::refused)?;
+    let sampler = sampler(args.counters, held.pid())?;
+    let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    // From here on an interrupt ends the command, and we tell what was seen until then.
+    let signals = Signals::new([SIGINT, SIGTERM])
+        .map_err(|e| Failure::failed(format!("cannot take over interrupts: {e}")))?;
+    let child = held.release().map_err(|e| cannot_start(args, &e))?;
+    let wanted = sampler.as_ref().filter(|_| !args.no_live);
+    let status = live::beside(wanted, || wait(child, signals, sampler.as_ref()))
+        .map_err(|e| Failure::failed(format!("cannot wait for the command: {e}")))?;
+    let start_ns = watch.started_ns();
+    let counters = sampler.map(Sampler::stop);
+    let mut trace = ioloom_trace::classify(watch.stop());
+    if let Some(counters) = &counters {
+        add(counters, start_ns, &mut trace);
+    }
+    trace.title = title(&args.command);
+    trace.started_unix_ms = started.as_millis() as u64;
+    keep(args, file, &trace)?;
+    let width = args.width.map_or_else(out::columns, usize::from);
+    let text = trace::text(&trace, width);
+    let machine = counters.map_or_else(String::new, |counters| table::text(&counters, width));
+    tell_plain(&format!("\n{text}{machine}\n{}", ended(status)));
+    Ok(status)
+}
+
+fn sampler(hz: u32, pid: u32) -> Result<Option<Sampler>, Failure> {
+    if hz == 0 {
+        return Ok(None);
+    }
+    let period = Duration::from_secs(1) / hz;
+    let options = counters::Options { period, process: Some(pid), ..counters::Options::default() };
+    let failed = |e| Failure::failed(format!("start the thread that samples counters: {e}"));
+    Sampler::start(&options).map(Some).map_err(failed)
+}
+
+/// Puts the counters beside the threads, as curves with their source.
+fn add(record: &counters::Record, start_ns: u64, trace: &mut Trace) {
+    trace.series.extend(record.series(start_ns));
+    let samples = record.samples.len() as u64;
+    trace.evidence.sources.push(SourceReport {
+        name: "proc.counters".to_owned(),
+        records: samples,
+        lost: record.late + record.thinned,
+        ns_per_event: (samples > 0).then(|| record.cpu_ns as f64 / samples as f64),
+        privilege: "user".to_owned(),
+    });
+    let missing = record.missing.iter();
+    trace.evidence.notes.extend(missing.map(|what| format!("counters: {what}")));
+}
+
+/// Waits and passes on what was meant for the command. A terminal sends interrupts to both.
+fn wait(
+    mut child: Child,
+    mut signals: Signals,
+    sampler: Option<&Sampler>,
+) -> io::Result<ExitStatus> {
+    loop {
+        if ioloom_sys::proc::has_ended(&child)? {
+            // What it read and wrote is gone with its number.
+            sampler.inspect(|sampler| sampler.sample());
+            return child.wait();
+        }
+        for signal in signals.pending().filter(|signal| *signal == SIGTERM) {
+            let _ = ioloom_sys::proc::signal_child(&child, signal);
+        }
+        std::thread::sleep(LOOK);
+    }
+}
+
+fn keep(args: &WatchArgs, file: Option<TraceFile>, trace: &Trace) -> Result<(), Failure> {
+    if let Some(file) = file {
+        file.write(trace).map_err(Failure::failed)?;
+    }
+    if let Some(path) = &args.json {
+        let document = trace::document(trace, "watch");
+        if path.as_os_str() == "-" {
+            out::print_json(&document)?;
+        } else {
+            let text = serde_json::to_string_pretty(&document).map_err(Failure::failed)?;
+            study::write_report(path, text + "\n")?;
+        }
+    }
+    if let Some(path) = &args.html {
+        let page = ioloom_report::timeline::timeline_page(std::slice::from_ref(trace));
+        study::write_report(path, page)?;
+    }
+    Ok(())
+}
+
+fn cannot_start(args: &WatchArgs, error: &io::Error) -> Stop {
+    tell(&format!("cannot start {}: {error}", args.command[0].display()));
+    let missing = error.kind() == io::ErrorKind::NotFound;
+    Stop::Start(if missing { NOT_FOUND } else { NOT_RUN })
+}
+
+fn title(command: &[OsString]) -> String {
+    let words: Vec<_> = command.iter().map(|word| word.to_string_lossy()).collect();
+    words.join(" ")
+}
+
+/// The exit code that a shell would give.
+fn code(status: ExitStatus) -> u8 {
+    let code = status.code().or_else(|| status.signal().map(|signal| SIGNALLED + signal));
+    code.and_then(|code| u8::try_from(code).ok()).unwrap_or(Exit::Failed as u8)
+}
+
+fn ended(status: ExitStatus) -> String {
+    match (status.code(), status.signal()) {
+        (Some(code), _) => format!("The command ended with exit code {code}."),
+        (None, Some(signal)) => format!("The command was ended by signal {signal}."),
+        (None, None) => "The command ended.".to_owned(),
+    }
+}

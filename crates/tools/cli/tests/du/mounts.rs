@@ -1,0 +1,281 @@
+//! Mounts, each in a mount namespace of its own that ends with its shell: nothing is left behind.
+
+use crate::place::{Du, PROGRAM, Place, Ran, fresh, gnu_is_there};
+use std::process::{Command, Stdio};
+
+/// Runs a shell script as root of a mount namespace of its own. `None`, with a word, where that
+/// may not be.
+fn in_own_mounts(place: &Place, script: &str) -> Option<Ran> {
+    let run = |script: &str| -> Ran {
+        let mut command = Command::new("unshare");
+        command.args(["-m", "sh", "-ec", script, "sh", PROGRAM]).current_dir(place.path());
+        command.stdin(Stdio::null()).env("LC_ALL", "C").env("PATH", path());
+        command.output().map_or(
+            Ran { code: None, signal: None, out: Vec::new(), err: "unshare does not start".into() },
+            Ran::from,
+        )
+    };
+    let try_it = run("mkdir -p try && mount -t tmpfs none try");
+    if try_it.code != Some(0) {
+        println!("skipped: mounting is not for us: {}", try_it.err.trim());
+        return None;
+    }
+    Some(run(script))
+}
+
+/// Root's tools lie outside the path of some sessions.
+fn path() -> String {
+    std::env::var("PATH").unwrap_or_default() + ":/usr/sbin:/sbin"
+}
+
+/// In a script: the same flags for both programs, and a word where they differ.
+const BOTH: &str = "
+both() {
+  ours=$(\"$1\" du $METHOD \"$2\" $3 $4 $5) || echo \"ours ended with $?\"
+  gnus=$(du \"$2\" $3 $4 $5) || echo \"du ended with $?\"
+  [ \"$ours\" = \"$gnus\" ] || { echo \"differ: $2 $3 $4: $ours / $gnus\"; }
+}
+every() {
+  for sum in -s -sb --inodes; do
+    for how in -k -x -L -l; do
+      both \"$1\" $sum -d0 $how t
+    done
+  done
+}
+";
+
+#[test]
+fn bind_mounts_and_other_file_systems_are_counted_as_gnu_du_counts_them() {
+    if !gnu_is_there() {
+        return;
+    }
+    let place = fresh();
+    place.odd_dirs("t");
+    place.hard_links("t");
+    let script = "
+mkdir t/bound t/loop t/memory elsewhere
+echo outside > elsewhere/file
+mount --bind t/deep t/bound
+mount --bind t t/loop
+mount -t tmpfs none t/memory
+mkdir t/memory/sub; echo x > t/memory/sub/f
+touch t/onto; mount --bind elsewhere/file t/onto
+rm t/self
+every \"$1\"
+";
+    let Some(ran) = in_own_mounts(&place, &format!("{BOTH}{script}")) else { return };
+    assert_eq!(ran.ended(0).text(), "");
+}
+
+#[test]
+fn one_mount_stays_where_one_device_does_not() {
+    let place = fresh();
+    place.write("t/own/f", [1; 5000]);
+    place.write("other/g", [1; 90_000]);
+    let script = "
+before=$(\"$1\" du -sb t/own)
+mkdir t/own/bound; mount --bind other t/own/bound
+\"$1\" du -s --inodes t/own
+\"$1\" du -sx --inodes t/own
+\"$1\" du -s --one-mount --inodes t/own
+";
+    let Some(ran) = in_own_mounts(&place, script) else { return };
+    assert_eq!(ran.ended(0).text(), "4\tt/own\n4\tt/own\n2\tt/own\n");
+}
+
+#[test]
+fn file_systems_of_the_kernel_are_entered_only_by_name() {
+    let place = fresh();
+    place.write("t/f", "x");
+    let script = "
+mkdir -p t/sub/kernel; mount -t proc none t/sub/kernel
+\"$1\" du -s --inodes t
+\"$1\" du -s --inodes --all-file-systems -d0 t > all || true
+\"$1\" du -s --inodes t/sub/kernel/sys > named || true
+wc -l < named
+[ \"$(cut -f1 all)\" -gt 1000 ] && echo all
+";
+    let Some(ran) = in_own_mounts(&place, script) else { return };
+    let ran = ran.ended(0);
+    assert_eq!(ran.text(), "3\tt\n1\nall\n");
+    assert!(ran.err.contains("t/sub/kernel (proc) is not entered"), "{}", ran.err);
+}
+
+#[test]
+fn sums_are_those_of_gnu_du_on_other_file_systems() {
+    if !gnu_is_there() {
+        return;
+    }
+    for (kind, mib) in [("ext4", 64), ("xfs", 320), ("btrfs", 128)] {
+        let there = Command::new(format!("mkfs.{kind}")).arg("-V").env("PATH", path()).output();
+        if there.is_err() {
+            println!("skipped: no mkfs.{kind} here");
+            continue;
+        }
+        let place = fresh();
+        place.odd_dirs("copy");
+        place.hard_links("copy");
+        let script = format!(
+            "
+truncate -s {mib}M image; mkfs.{kind} -q image >&2; mkdir mnt
+mount -o loop image mnt || {{ echo cannot; exit 0; }}
+mkdir mnt/t; cp -a copy/. mnt/t/; cd mnt
+[ {kind} = btrfs ] && btrfs subvolume create t/volume >/dev/null 2>&1 && echo x > t/volume/f
+rm t/self
+every \"$1\"
+"
+        );
+        let Some(ran) = in_own_mounts(&place, &format!("{BOTH}{script}")) else { return };
+        if ran.text() == "cannot\n" {
+            println!("skipped: no {kind} can be mounted: {}", ran.err.trim());
+            continue;
+        }
+        assert_eq!(ran.ended(0).text(), "", "{kind}");
+    }
+}
+
+/// Sums by inode tables, and what is said of them. What was written last still waits in memory, with
+/// blocks that the tables do not know before a sync.
+const TABLES: &str = "
+METHOD='--method inode-tables'
+every \"$1\" 2> said
+grep -v -e '^du: warning' -e 'entries from the inode tables of /dev/loop' said && echo 'said more' || true
+grep -q '[1-9][0-9]* entries from the inode tables' said || echo 'nothing was read'
+for threads in 1 2 7 64 auto; do
+  \"$1\" du -a $METHOD --threads $threads t 2> more | sort > tables
+  \"$1\" du -a --threads 1 t | sort | cmp - tables || echo \"$threads threads\"
+done
+";
+
+#[test]
+fn inode_tables_tell_what_gnu_du_tells() {
+    if !gnu_is_there() {
+        return;
+    }
+    for options in [
+        "-b 1024 -I 128",
+        "-b 4096 -I 256",
+        "-b 1024 -I 256 -O ^metadata_csum,^64bit",
+        "-b 4096 -O inline_data",
+        "-b 1024 -O meta_bg,^resize_inode,sparse_super2 -g 2048",
+        "-b 4096 -O bigalloc -C 65536",
+    ] {
+        let place = fresh();
+        place.odd_dirs("copy");
+        place.hard_links("copy");
+        let script = format!(
+            "
+truncate -s 96M image; mkfs.ext4 -q -N 20000 {options} image >&2 || {{ echo cannot; exit 0; }}; mkdir mnt
+mount -o loop image mnt || {{ echo cannot; exit 0; }}
+cd mnt; mkdir t t/bound t/memory; cp -a ../copy/. t/; rm t/self
+seq 3000 | (cd t/bound; xargs touch)
+mount --bind t/deep t/bound; mount -t tmpfs none t/memory; echo x > t/memory/f
+mkdir elsewhere; seq 9999 > elsewhere/file; touch t/onto; mount --bind elsewhere/file t/onto
+mkdir t/many; (cd t/many; seq 5000 | xargs touch; seq 400 | xargs rm)
+head -c 3000000 /dev/zero > t/many/waits; echo small > t/many/small
+"
+        );
+        let script = format!("{BOTH}{script}{TABLES}");
+        let Some(ran) = in_own_mounts(&place, &script) else { return };
+        if ran.text() == "cannot\n" {
+            println!("skipped: no ext4 with {options} here: {}", ran.err.trim());
+            continue;
+        }
+        assert_eq!(ran.ended(0).text(), "", "{options}");
+    }
+}
+
+#[test]
+fn inode_tables_are_refused_where_they_cannot_be_right() {
+    let place = fresh();
+    place.write("t/f", "x");
+    let script = "
+refused() {
+  shift; \"$DU\" du -s --method inode-tables \"$@\" 2> why && echo \"not refused: $@\" || echo $?; cat why
+}
+DU=\"$1\"
+mkdir memory upper work over ours; mount -t tmpfs none memory
+refused x memory
+refused x t memory
+mount -t tmpfs none ours; mkdir ours/upper ours/work
+if mount -t overlay -o lowerdir=t,upperdir=ours/upper,workdir=ours/work none over 2>/dev/null; then
+  refused x over
+fi
+truncate -s 16M image; mkfs.ext4 -q image; mkdir mnt; mount -o loop image mnt; echo x > mnt/f
+\"$DU\" du --json --method inode-tables mnt
+mount -t tmpfs none /dev
+refused x mnt
+";
+    let Some(ran) = in_own_mounts(&place, script) else { return };
+    let text = ran.ended(0).text();
+    let (before, rest) = text.split_once('{').unwrap();
+    assert!(before.starts_with("3\n") && before.contains("lies on tmpfs, and only ext4"), "{text}");
+    assert!(!before.contains("not refused"), "{text}");
+    let (json, after) = rest.rsplit_once('}').unwrap();
+    let json: serde_json::Value = serde_json::from_str(&format!("{{{json}}}")).unwrap();
+    let used = json["inode_tables"][0].as_object().unwrap();
+    let documented = include_str!("../../../../../docs/json.md");
+    let documented = documented.split("### What was read from inode tables").nth(1).unwrap();
+    for key in used.keys() {
+        assert!(documented.contains(&format!("| `{key}` |")), "{key}");
+    }
+    assert_eq!((&used["entries_read"], &used["entries_changed"]), (&1.into(), &0.into()));
+    assert_eq!(json["method"], "inode-tables");
+    assert!(after.contains("3\n") && after.contains("no device file in /dev"), "{text}");
+}
+
+/// A byte of an inode is changed on the device, behind the back of the file system, which goes on to
+/// tell what it knew.
+#[test]
+fn inode_tables_that_lie_are_found_out() {
+    let has_tool = |tool: &str| Command::new(tool).arg("-V").env("PATH", path()).output().is_ok();
+    if !has_tool("debugfs") || !has_tool("losetup") {
+        println!("skipped: no debugfs and losetup here");
+        return;
+    }
+    for (feature, lie) in [("^metadata_csum", true), ("metadata_csum", false)] {
+        let place = fresh();
+        let script = format!(
+            "
+truncate -s 16M image; mkfs.ext4 -q -b 1024 -O {feature} image; mkdir mnt
+mount -o loop image mnt || {{ echo cannot; exit 0; }}
+echo x > mnt/f; echo y > mnt/g; umount mnt
+debugfs -w -R 'set_inode_field /f ctime 20200101' image 2> said
+debugfs -R 'imap /f' image 2>> said > where
+block=$(sed -n 's/.*at block \\([0-9]*\\),.*/\\1/p' where)
+offset=$(sed -n 's/.*offset \\(0x[0-9a-f]*\\).*/\\1/p' where)
+mount -o loop image mnt; stat -c %s mnt/f
+device=$(losetup -j image | cut -d: -f1)
+printf '\\101' | dd of=$device bs=1 seek=$((block * 1024 + offset + 4)) conv=notrunc 2>> said
+\"$1\" du -ab --method inode-tables mnt 2> why | grep mnt/f || true
+cat why
+"
+        );
+        let Some(ran) = in_own_mounts(&place, &script) else { return };
+        let text = ran.ended(0).text();
+        if text == "cannot\n" {
+            println!("skipped: no ext4 can be mounted here");
+            return;
+        }
+        let found = if lie { "2\n65\tmnt/f\n" } else { "2\n2\tmnt/f\n" };
+        assert!(text.starts_with(found), "{feature}: {text}");
+        let said = "cannot trust the inode tables with mnt/f";
+        assert_eq!(text.contains(said), lie, "{feature}: {text}");
+        let asked = if lie { "0 asked for by name" } else { "1 asked for by name" };
+        assert!(text.contains(asked), "{feature}: {text}");
+    }
+}
+
+#[test]
+fn inode_tables_need_root() {
+    let place = fresh().for_nobody();
+    place.write("t/f", "x");
+    let ran = place.du(&["-s", "--method", "inode-tables", "t"]);
+    if ran.code == Some(0) {
+        println!("skipped: this user reads the device");
+        return;
+    }
+    let ran = ran.ended(3);
+    assert_eq!(ran.err.lines().count(), 1, "{}", ran.err);
+    assert!(ran.err.contains("use statx"), "{}", ran.err);
+}

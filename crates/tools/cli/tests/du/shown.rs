@@ -1,0 +1,169 @@
+//! What is shown: pictures, documents, exports, comparisons, maps. The golden ones are of an import,
+//! so that no file system has a say in them.
+
+use crate::place::{Du, Place, fresh};
+use serde_json::Value;
+
+const EXPORT: &str = r#"[1,2,{"progname":"ncdu","progver":"2.5","timestamp":1700000000},
+[{"name":"/srv/data","asize":4096,"dsize":4096,"dev":65024},
+ [{"name":"photos","asize":4096,"dsize":4096},
+  {"name":"big.raw","asize":41943040,"dsize":41943040},
+  {"name":"linked.raw","asize":10485760,"dsize":10485760,"ino":7,"hlnkc":true,"nlink":2},
+  [{"name":"2023 – 여름","asize":4096,"dsize":4096},
+   {"name":"a.jpg","asize":5000000,"dsize":5001216}]],
+ [{"name":"backup","asize":4096,"dsize":4096},
+  {"name":"linked.raw","asize":10485760,"dsize":10485760,"ino":7,"hlnkc":true,"nlink":2},
+  {"name":"hole","asize":104857600,"dsize":8192}],
+ [{"name":"locked","asize":4096,"dsize":4096,"read_error":true}],
+ [{"name":"empty\n\u001b[31m","asize":4096,"dsize":4096}],
+ {"name":"notes.txt","asize":120,"dsize":4096}]]
+"#;
+
+fn imported() -> Place {
+    let place = fresh();
+    place.write("x.json", EXPORT);
+    place
+}
+
+#[test]
+fn help_stays_as_it_is() {
+    insta::assert_snapshot!("help", fresh().du(&["--help"]).ended(0).text());
+}
+
+#[test]
+fn the_picture_stays_as_it_is_and_fits() {
+    let place = imported();
+    for (name, args) in [
+        ("picture", &["--tree"][..]),
+        ("picture-all", &["--tree", "--all", "--top", "4"]),
+        ("picture-inodes", &["--tree", "--inodes", "-d1"]),
+    ] {
+        let ran = place.du(&[args, &["--import", "x.json"]].concat()).ended(1);
+        let text = ran.text();
+        for line in text.lines() {
+            assert!(line.chars().count() <= 80, "{line}");
+        }
+        assert!(!text.contains('\x1b'), "{text:?}");
+        insta::assert_snapshot!(name, text);
+    }
+}
+
+#[test]
+fn the_document_stays_as_it_is_and_every_field_is_documented() {
+    let place = imported();
+    let ran = place.du(&["--json", "--import", "x.json"]).ended(1);
+    insta::assert_snapshot!("document", ran.text());
+    let json = ran.json();
+    let text = include_str!("../../../../../docs/json.md");
+    let section = text.split("## Sizes of trees: `du`").nth(1).unwrap();
+    let section = section.split("\n## ").next().unwrap();
+    let mut parts = section.split("\n### ");
+    let fields = |part: Option<&str>| -> Vec<String> {
+        let lines = part.unwrap().lines();
+        let mut all: Vec<String> = lines
+            .filter_map(|l| l.strip_prefix("| `")?.split('`').next().map(str::to_owned))
+            .collect();
+        all.sort();
+        all
+    };
+    let keys = |value: &Value| -> Vec<String> {
+        let mut keys: Vec<String> = value.as_object().unwrap().keys().cloned().collect();
+        keys.sort();
+        keys
+    };
+    assert_eq!(keys(&json), fields(parts.next()));
+    assert_eq!(keys(&json["directories"][0]), fields(parts.next()));
+    place.du(&["--save", "s.json", "--import", "x.json"]).ended(1);
+    let diff = place.du(&["--json", "--diff", "s.json", "s.json"]).ended(0).json();
+    assert_eq!(keys(&diff), fields(parts.next()));
+}
+
+#[test]
+fn lines_of_an_import_and_the_largest_of_it() {
+    let place = imported();
+    let lines = place.du(&["--lines", "-d0", "--import", "x.json"]).ended(1);
+    assert_eq!(lines.text(), "56120\t/srv/data\n");
+    let top = place.du(&["-ab", "--top", "2", "--import", "x.json"]).ended(1);
+    assert_eq!(top.text(), "162311096\t/srv/data\n115347456\t/srv/data/backup\n");
+    let total = place.du(&["-cd0", "--inodes", "--import", "x.json"]).ended(1);
+    assert_eq!(total.text(), "11\t/srv/data\n11\ttotal\n");
+}
+
+#[test]
+fn an_export_comes_back_the_same() {
+    let place = fresh();
+    place.odd_dirs("t");
+    place.hard_links("t");
+    place.du(&["-s", "--export-ncdu", "out.json", "t"]).ended(0);
+    let direct = place.du(&["-a0", "t"]).ended(0);
+    let back = place.du(&["-a0", "--import", "out.json"]).ended(0);
+    assert_eq!(direct.out, back.out);
+    let piped = place.du(&["--export-ncdu", "-", "t"]).ended(0);
+    assert!(piped.out.starts_with(b"[1,2,{\"progname\":\"ioloom\""), "{}", piped.text());
+    place.du(&["--export-ncdu", "out.json", "t", "t"]).ended(2);
+    place.write("bad.json", "[1,0,{},[{\"name\":\"x\"},");
+    let bad = place.du(&["--import", "bad.json"]).ended(1);
+    assert!(bad.err.contains("bad.json") && bad.err.contains("byte"), "{}", bad.err);
+    assert_eq!(bad.err.lines().count(), 1);
+}
+
+#[test]
+fn a_kept_scan_tells_what_has_grown() {
+    let place = fresh();
+    place.write("t/a/f", [1; 1000]);
+    place.write("t/gone/f", [1; 500]);
+    place.du(&["--save", "old.json", "t"]).ended(0);
+    place.write("t/a/g", [1; 70_000]);
+    place.write("t/new/f", [1; 300]);
+    std::fs::remove_dir_all(place.at("t/gone")).unwrap();
+    let text = place.du(&["-b", "--diff", "old.json", "t"]).ended(0).text();
+    let row = |path: &str| {
+        let line = text.lines().find(|line| line.ends_with(path));
+        line.unwrap_or_else(|| panic!("{path}: {text}")).to_owned()
+    };
+    assert!(row(" t/a").contains("+68.4 KiB"), "{text}");
+    assert!(row(" t/new").contains("new"), "{text}");
+    assert!(row(" t/gone").contains("gone") && row(" t/gone").contains('-'), "{text}");
+    place.du(&["--save", "new.json", "t"]).ended(0);
+    let kept = place.du(&["-b", "--diff", "old.json", "new.json"]).ended(0).text();
+    assert_eq!(kept, text);
+    let json = place.du(&["--json", "--diff", "old.json", "new.json"]).ended(0).json();
+    assert_eq!(json["changes"].as_array().unwrap().len(), 4, "{json}");
+    place.write("other.json", "{\"schema\":1}");
+    assert_eq!(place.du(&["--diff", "other.json", "t"]).ended(1).err.lines().count(), 1);
+}
+
+#[test]
+fn a_map_is_drawn() {
+    let place = imported();
+    place.du(&["--svg", "map.svg", "--import", "x.json"]).ended(1);
+    let text = std::fs::read_to_string(place.at("map.svg")).unwrap();
+    for word in ["<svg", "photos", "backup", "/srv/data", "on disk", "incomplete"] {
+        assert!(text.contains(word), "{word}: {text}");
+    }
+}
+
+#[test]
+fn the_document_of_a_scan_adds_up() {
+    let place = fresh();
+    place.odd_dirs("t");
+    place.hard_links("t");
+    let json = place.du(&["--json", "-a", "t"]).ended(0).json();
+    let root = &json["roots"][0];
+    assert_eq!(json["total"]["disk_bytes"], root["disk_bytes"]);
+    assert_eq!(json["complete"], true);
+    let lines = json["directories"].as_array().unwrap();
+    let first: u64 = lines
+        .iter()
+        .filter(|line| line["depth"] == 1)
+        .map(|line| line["inodes"].as_u64().unwrap())
+        .sum();
+    assert_eq!(first + 1, root["inodes"].as_u64().unwrap());
+    let find = |path: &str| lines.iter().find(|line| line["path"] == path).unwrap();
+    assert_eq!(find("t/a")["shared_bytes"], find("t/z")["shared_bytes"]);
+    assert!(find("t/a/link")["disk_bytes"].as_u64() > Some(90_000));
+    // A link that is counted elsewhere has no line.
+    assert!(!lines.iter().any(|line| line["path"] == "t/deep/er/link"));
+    assert_eq!(find("t/own")["shared_bytes"], 0);
+    assert!(lines.iter().any(|line| line["path_hex"].is_string()));
+}
