@@ -70,7 +70,7 @@ try {
   await browser.close();
   rmSync(dir, { recursive: true, force: true });
 }
-const target = fileURLToPath(new URL(`../../results/timeline-viewer-${machine}/`, import.meta.url));
+const target = fileURLToPath(new URL(`../../results/timeline-viewer/${machine}/`, import.meta.url));
 mkdirSync(target, { recursive: true });
 writeFileSync(join(target, "figures.json"), `${JSON.stringify(result, null, 1)}\n`);
 const rows = result.redraw_ms.map((r) => `| ${r.zoom} | ${r.median} | ${r.min} | ${r.max} | ${r.n} |`);

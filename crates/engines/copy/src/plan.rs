@@ -195,7 +195,7 @@ impl Plan {
     }
 
     fn direct(facts: &Facts, file: FileFacts, warm: bool, why: &'static str) -> Self {
-        // Chosen by results/copy-tuning-two-core-vm: 1 MiB takes twice as long, a depth of 8 no less.
+        // Chosen by results/copy-tuning/2026-11-22-amd-epyc-2c: 1 MiB takes twice as long, a depth of 8 no less.
         // A file of a few requests still has some under way.
         let block_bytes = if file.bytes >= u64::from(64 * MIB) { 4 * MIB } else { 2 * MIB };
         let depth = if facts.same_spindle { 16 } else { 4 };
@@ -258,7 +258,7 @@ fn big(facts: &Facts, file: FileFacts, wanted: Wanted) -> Plan {
     let threads = if wanted.sees_bytes { 1 } else { facts.cores.clamp(1, 4) as u32 };
     let why = "big and in memory: through the page cache, parts side by side, written at once";
     // With writes of 1 MiB some copies took five times the processor time of others
-    // (results/copy-tuning-two-core-vm); small ones ask for smaller pieces of memory.
+    // (results/copy-tuning/2026-11-22-amd-epyc-2c); small ones ask for smaller pieces of memory.
     Plan { threads, ..Plan::of(Mode::Buffered, MIB / 4, why) }
 }
 

@@ -251,8 +251,8 @@ pub fn store_refusal(store: StoreKind, durability: Durability) -> Option<String>
 impl StoreKind {
     /// The store where none was asked for and none is there, chosen by measurement: a raw log takes
     /// the place of the engine where it is more than 1.5 times as fast, and that was only where
-    /// nothing is synced (`results/serve-beside-redis-two-core-vm` and
-    /// `results/serve-beside-redis-group-two-core-vm`).
+    /// nothing is synced (`results/serve-vs-redis/2026-11-22-intel-xeon-2c` and
+    /// `results/superseded/serve-vs-redis-group/2026-11-22-intel-xeon-2c-empty-logs`).
     pub fn default_for(durability: Durability) -> Self {
         match durability {
             Durability::Os => Self::Log,

@@ -45,7 +45,7 @@ Durability: none (memory), os (survives the end of the program), group (synced,
 together with orders beside it), each (synced one by one).
 Stores: what lies there already; else log at os, and sqlite at group and each.
 A raw log is the default where it is more than 1.5 times as fast, which it was
-only where nothing is synced (results/serve-beside-redis-two-core-vm).
+only where nothing is synced (results/serve-vs-redis/2026-11-22-intel-xeon-2c).
 Store postgres keeps stocks and orders in a PostgreSQL database, before which
 several servers may stand; group and each are its synchronous_commit = on. os is
 off: a crash of the database server may lose its latest fraction of a second.

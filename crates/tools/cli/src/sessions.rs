@@ -7,7 +7,7 @@ use ioloom_lab::{Session, Store};
 use ioloom_model::RunRecord;
 use std::collections::BTreeSet;
 use std::io::Read;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// The directory of exports that a clone of the source brings.
 const KEPT: &str = "results";
@@ -130,19 +130,29 @@ fn take(store: &Store, into: &mut Vec<Session>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The directory and those in it that hold a session. Other lines of JSON, such as the raw data of
-/// comparisons, lie beside them under `results` and are nobody's damage.
-fn exports(root: &Path) -> Vec<std::path::PathBuf> {
-    let Ok(entries) = std::fs::read_dir(root) else { return Vec::new() };
-    let mut dirs: Vec<_> = entries.flatten().map(|e| e.path()).filter(|p| p.is_dir()).collect();
-    dirs.push(root.to_owned());
-    dirs.sort();
-    let has_session = |dir: &std::path::PathBuf| {
+/// Depth of the folders of exports: `superseded/QUESTION/DATE-HOST`.
+const KEPT_DEPTH_MAX: usize = 3;
+
+/// Returns the directories at and below `root` that hold a session. Other lines of JSON, such as
+/// the raw data of comparisons, are kept next to them and are skipped without a message.
+fn exports(root: &Path) -> Vec<PathBuf> {
+    let mut found = vec![root.to_owned()];
+    let mut level = found.clone();
+    for _ in 0..KEPT_DEPTH_MAX {
+        level = level
+            .iter()
+            .flat_map(|dir| std::fs::read_dir(dir).into_iter().flatten().flatten())
+            .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()))
+            .map(|entry| entry.path())
+            .collect();
+        found.extend(level.iter().cloned());
+    }
+    found.sort();
+    found.retain(|dir| {
         let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
-        entries.into_iter().any(|e| begins_session(&e.path()))
-    };
-    dirs.retain(has_session);
-    dirs
+        entries.into_iter().any(|entry| begins_session(&entry.path()))
+    });
+    found
 }
 
 /// Whether a file is the first or a further part of a session: each begins with its header.

@@ -27,7 +27,7 @@ use std::thread::JoinHandle;
 /// Connections that must have asked while a commit was under way, for the next one to be handed over.
 const RIVALS_MIN: usize = 8;
 /// How long commits must take for one to be handed over, nanoseconds: where a sync took a fifth of
-/// this the loop by itself answered more (`results/serve-commits-apart-two-core-vm`), where it took
+/// this the loop by itself answered more (`results/serve-commit-thread/2026-11-22-intel-xeon-2c`), where it took
 /// longer less.
 const LONG_NS: u64 = 1_000_000;
 /// Part that the latest commit has of what commits take.

@@ -9,7 +9,7 @@
 //! Each file is kept open and read with one call into a buffer of its own, without allocating. A
 //! thread that wakes finds the caches full of others' data: beside other programs each further file
 //! costs some 8 µs, three to four times what it costs when it is read again at once, and waking alone
-//! some 20 (`examples/counters_cost.rs`, kept in `results/sampler-cost-two-core-vm`). So not everything
+//! some 20 (`examples/counters_cost.rs`, kept in `results/superseded/sampler-cost/2026-11-22-intel-xeon-2c-before-026`). So not everything
 //! is read each time:
 //!
 //! | what | source | read |
