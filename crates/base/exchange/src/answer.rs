@@ -1,6 +1,6 @@
 //! What can be answered, before it is spelled in a protocol.
 
-use crate::clients::Kept;
+use crate::clients::OrderOutcome;
 use crate::stock::{Line, Refused};
 use std::sync::Arc;
 
@@ -87,11 +87,11 @@ pub enum Answer {
     Local(Local),
 }
 
-impl From<Kept> for Answer {
-    fn from(kept: Kept) -> Self {
-        match kept {
-            Kept::Done { left, seq } => Self::Done { left, seq },
-            Kept::Refused { why, .. } => Self::Refused(why),
+impl From<OrderOutcome> for Answer {
+    fn from(outcome: OrderOutcome) -> Self {
+        match outcome {
+            OrderOutcome::Done { left, seq } => Self::Done { left, seq },
+            OrderOutcome::Refused { why, .. } => Self::Refused(why),
         }
     }
 }

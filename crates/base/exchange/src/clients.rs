@@ -5,7 +5,7 @@
 //! the window is answered with an error, never carried out. What is kept changes by orders alone, so
 //! the same log gives the same memory.
 
-use crate::stock::{Refused, Who};
+use crate::stock::{Refused, RequestId};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ pub const WINDOW: usize = 128;
 
 /// How an order of a client ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kept {
+pub enum OrderOutcome {
     /// It was carried out.
     Done {
         /// What was left.
@@ -31,7 +31,7 @@ pub enum Kept {
     },
 }
 
-impl Kept {
+impl OrderOutcome {
     /// The number of the order in the log.
     pub fn seq(&self) -> u64 {
         match self {
@@ -46,14 +46,14 @@ pub enum Seen {
     /// Nothing: it is new.
     New,
     /// It was answered like this before.
-    Before(Kept),
+    Before(OrderOutcome),
     /// It may have been, but is older than what is remembered.
     TooOld,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Client {
-    answers: BTreeMap<u64, Kept>,
+    answers: BTreeMap<u64, OrderOutcome>,
     /// The largest request that was forgotten.
     forgotten: Option<u64>,
     latest_seq: u64,
@@ -108,32 +108,32 @@ impl Clients {
     }
 
     /// What is known of an order.
-    pub fn seen(&self, who: &Who) -> Seen {
-        let Some(client) = self.clients.get(&who.client) else { return Seen::New };
-        match client.answers.get(&who.request) {
-            Some(kept) => Seen::Before(*kept),
-            None if client.forgotten.is_some_and(|most| who.request <= most) => Seen::TooOld,
+    pub fn seen(&self, request_id: &RequestId) -> Seen {
+        let Some(client) = self.clients.get(&request_id.client) else { return Seen::New };
+        match client.answers.get(&request_id.request) {
+            Some(outcome) => Seen::Before(*outcome),
+            None if client.forgotten.is_some_and(|most| request_id.request <= most) => Seen::TooOld,
             None => Seen::New,
         }
     }
 
     /// Remembers how an order ended.
-    pub fn keep(&mut self, who: &Who, kept: Kept) {
-        let seq = kept.seq();
+    pub fn keep(&mut self, request_id: &RequestId, outcome: OrderOutcome) {
+        let seq = outcome.seq();
         let is_full = self.clients.len() >= self.clients_max;
         if is_full
-            && !self.clients.contains_key(&who.client)
+            && !self.clients.contains_key(&request_id.client)
             && let Some((_, name)) = self.silent.pop_first()
         {
             self.clients.remove(&name);
         }
-        let client = self.clients.entry(Arc::clone(&who.client)).or_default();
+        let client = self.clients.entry(Arc::clone(&request_id.client)).or_default();
         if client.latest_seq > 0 {
             self.silent.remove(&client.latest_seq);
         }
         client.latest_seq = seq;
-        self.silent.insert(seq, Arc::clone(&who.client));
-        client.answers.insert(who.request, kept);
+        self.silent.insert(seq, Arc::clone(&request_id.client));
+        client.answers.insert(request_id.request, outcome);
         if client.answers.len() > WINDOW
             && let Some((oldest, _)) = client.answers.pop_first()
         {

@@ -18,9 +18,9 @@ mod token;
 
 pub use answer::{Answer, Fault, Local, Shown, Stop};
 pub use book::{BadStockFile, Exchange};
-pub use clients::{Clients, Kept, Seen, WINDOW};
-pub use codec::{Ask, ClassicForm, Form, LINE_MAX, PADDED, Request, Session, Settings};
+pub use clients::{Clients, OrderOutcome, Seen, WINDOW};
+pub use codec::{ClassicForm, Command, Form, LINE_MAX, PADDED, Request, Session, Settings};
 pub use codec::{Spelling, UnknownStock, encode};
 pub use state::{BadRecord, Record, State};
-pub use stock::{COUNT_MAX, Line, Order, Refused, Side, Stock, Who};
+pub use stock::{COUNT_MAX, Line, Order, Refused, RequestId, Side, Stock};
 pub use token::{BadToken, Token};

@@ -6,8 +6,8 @@
 
 use crate::answer::{Answer, Shown, Stop};
 use crate::book::Exchange;
-use crate::clients::{Clients, Kept, Seen};
-use crate::stock::{Order, Who};
+use crate::clients::{Clients, OrderOutcome, Seen};
+use crate::stock::{Order, RequestId};
 use std::sync::Arc;
 use thiserror::Error;
 
@@ -20,9 +20,9 @@ pub struct Record {
     /// What was ordered.
     pub order: Order,
     /// How it ended, with its number in the log.
-    pub kept: Kept,
+    pub outcome: OrderOutcome,
     /// Who sent it, if the client gave itself a name.
-    pub who: Option<Who>,
+    pub request_id: Option<RequestId>,
 }
 
 /// A record that does not follow from the state before it.
@@ -69,26 +69,30 @@ impl State {
     }
 
     /// Carries out an order, or repeats the answer it had. A record is what the log must hold.
-    pub fn trade(&mut self, order: &Order, who: Option<&Who>) -> (Answer, Option<Record>) {
-        if let Some(who) = who {
-            match self.clients.seen(who) {
+    pub fn trade(
+        &mut self,
+        order: &Order,
+        request_id: Option<&RequestId>,
+    ) -> (Answer, Option<Record>) {
+        if let Some(request_id) = request_id {
+            match self.clients.seen(request_id) {
                 Seen::New => {}
-                Seen::Before(kept) => return (kept.into(), None),
+                Seen::Before(outcome) => return (outcome.into(), None),
                 Seen::TooOld => return (Answer::Stopped(Stop::TooOld), None),
             }
         }
         let seq = self.seq + 1;
-        let kept = match self.exchange.trade(order) {
-            Ok(left) => Kept::Done { left, seq },
-            Err(why) if who.is_none() => return (Answer::Refused(why), None),
-            Err(why) => Kept::Refused { why, seq },
+        let outcome = match self.exchange.trade(order) {
+            Ok(left) => OrderOutcome::Done { left, seq },
+            Err(why) if request_id.is_none() => return (Answer::Refused(why), None),
+            Err(why) => OrderOutcome::Refused { why, seq },
         };
         self.seq = seq;
         self.shown = None;
-        if let Some(who) = who {
-            self.clients.keep(who, kept);
+        if let Some(request_id) = request_id {
+            self.clients.keep(request_id, outcome);
         }
-        (kept.into(), Some(Record { order: *order, kept, who: who.cloned() }))
+        (outcome.into(), Some(Record { order: *order, outcome, request_id: request_id.cloned() }))
     }
 
     /// All stocks at this moment. The list is made once and shared until the next order.
@@ -102,8 +106,8 @@ impl State {
 
     /// Remembers an order of the log that the stocks already hold.
     pub fn remember(&mut self, record: &Record) {
-        if let Some(who) = &record.who {
-            self.clients.keep(who, record.kept);
+        if let Some(request_id) = &record.request_id {
+            self.clients.keep(request_id, record.outcome);
         }
     }
 
@@ -116,13 +120,13 @@ impl State {
 
     /// Carries out the next record of a log.
     pub fn replay(&mut self, record: &Record) -> Result<(), BadRecord> {
-        let bad = BadRecord { seq: record.kept.seq(), after: self.seq };
+        let bad = BadRecord { seq: record.outcome.seq(), after: self.seq };
         if bad.seq != self.seq + 1 {
             return Err(bad);
         }
-        match (self.exchange.trade(&record.order), record.kept) {
-            (Ok(left), Kept::Done { left: told, .. }) if left == told => {}
-            (Err(why), Kept::Refused { why: told, .. }) if why == told => {}
+        match (self.exchange.trade(&record.order), record.outcome) {
+            (Ok(left), OrderOutcome::Done { left: told, .. }) if left == told => {}
+            (Err(why), OrderOutcome::Refused { why: told, .. }) if why == told => {}
             _ => return Err(bad),
         }
         self.seq = bad.seq;

@@ -104,7 +104,7 @@ pub struct Line {
 
 /// Who sent an order, and as which of its orders: the same twice is one order.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Who {
+pub struct RequestId {
     /// The name that the client gave itself.
     pub client: Arc<str>,
     /// The number that the client gave the order.

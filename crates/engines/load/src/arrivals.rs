@@ -5,7 +5,7 @@
 //! constant rate are set off against each other.
 
 use crate::draw::stream;
-use crate::plan::{Arrival, Plan};
+use crate::plan::{Arrival, LoadPlan};
 use rand_distr::{Distribution, Exp1};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
@@ -15,7 +15,7 @@ const DRAWN_MAX: f64 = 50e6;
 /// How many arrivals of a plan are due from the end of its warm-up until `until_ns`, nanoseconds from
 /// the start. Up to fifty million are counted one by one, from the draws that the run made; beyond,
 /// where one in seven thousand is the usual chance, it is what the rate says. `None` for a closed loop.
-pub(crate) fn due(plan: &Plan, until_ns: u64) -> Option<u64> {
+pub(crate) fn due(plan: &LoadPlan, until_ns: u64) -> Option<u64> {
     let (rate_per_s, arrival) = plan.pace.arrivals()?;
     let (from_ns, ramp_s) = (plan.warm_up.as_nanos() as u64, plan.ramp.as_secs_f64());
     let until = |ns: u64| {
@@ -112,14 +112,14 @@ mod tests {
 
     #[test]
     fn what_is_due_is_counted_and_not_taken_from_the_rate() {
-        let mut plan = Plan::new(([127, 0, 0, 1], 1).into());
+        let mut plan = LoadPlan::new(([127, 0, 0, 1], 1).into());
         let second = 1_000_000_000;
         assert_eq!(due(&plan, second), None);
         let arrival = Arrival::Constant;
         plan.pace = Pace::Open { rate_per_s: 1000.0, arrival };
         plan.ramp = Duration::from_secs(2);
         plan.threads = 2;
-        let counted = |plan: &Plan, until_ns| due(plan, until_ns).unwrap();
+        let counted = |plan: &LoadPlan, until_ns| due(plan, until_ns).unwrap();
         assert!((998..=1000).contains(&counted(&plan, 2 * second)), "half of the rate");
         assert!((1998..=2000).contains(&counted(&plan, 3 * second)));
         plan.warm_up = Duration::from_secs(2);

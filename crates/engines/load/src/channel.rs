@@ -1,8 +1,8 @@
 //! A connection that blocks: bytes of the protocol out and in, under TLS if the plan says so.
 
-use crate::plan::Plan;
+use crate::plan::LoadPlan;
 use ioloom_sys_net::Socket;
-use ioloom_tls::Shield;
+use ioloom_tls::TlsSession;
 use std::io;
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ const BUFFER_BYTES: usize = 16 * 1024;
 
 pub(crate) struct Channel {
     socket: Socket,
-    shield: Option<Shield>,
+    shield: Option<TlsSession>,
     buffer: Vec<u8>,
     /// What was read last, opened.
     plain: Vec<u8>,
@@ -19,9 +19,9 @@ pub(crate) struct Channel {
 
 impl Channel {
     /// Connects to the server of a plan. A handshake is part of the first sending and reading.
-    pub(crate) fn connect(plan: &Plan) -> io::Result<Self> {
+    pub(crate) fn connect(plan: &LoadPlan) -> io::Result<Self> {
         let socket = Socket::connect(plan.target)?;
-        let shield = plan.tls.as_ref().map(|trust| trust.shield().map_err(io::Error::other));
+        let shield = plan.tls.as_ref().map(|trust| trust.session().map_err(io::Error::other));
         let (buffer, plain) = (vec![0; BUFFER_BYTES], Vec::new());
         Ok(Self { socket, shield: shield.transpose()?, buffer, plain })
     }
@@ -42,7 +42,7 @@ impl Channel {
     /// Waits for bytes of the protocol. The end of the server is an error.
     pub(crate) fn recv(&mut self) -> io::Result<&[u8]> {
         loop {
-            let is_handshaking = self.shield.as_ref().is_some_and(Shield::is_handshaking);
+            let is_handshaking = self.shield.as_ref().is_some_and(TlsSession::is_handshaking);
             let read = match self.socket.recv(&mut self.buffer) {
                 // A server without room has no way to say so before a handshake.
                 Ok(0) if is_handshaking => return Err(io::ErrorKind::ResourceBusy.into()),

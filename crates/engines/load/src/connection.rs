@@ -1,10 +1,10 @@
 //! One connection of a load: what is on its way, and what is half read or half written.
 
 use crate::draw::{Draw, Op};
-use crate::plan::Plan;
+use crate::plan::LoadPlan;
 use crate::speech::{Asked, Reader, Reply, greeting, spell};
 use ioloom_sys_net::Socket;
-use ioloom_tls::Shield;
+use ioloom_tls::TlsSession;
 use std::collections::VecDeque;
 use std::io;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -34,7 +34,7 @@ pub(crate) struct Connection {
     /// The largest number in the log that it was told.
     pub(crate) seq: u64,
     reader: Reader,
-    shield: Option<Shield>,
+    shield: Option<TlsSession>,
     /// What arrived last, opened.
     plain: Vec<u8>,
     out: Vec<u8>,
@@ -51,7 +51,7 @@ fn first_id() -> u64 {
 }
 
 impl Connection {
-    pub(crate) fn new(number: usize, plan: &Plan, draw: Draw, stocks: usize) -> Self {
+    pub(crate) fn new(number: usize, plan: &LoadPlan, draw: Draw, stocks: usize) -> Self {
         Self {
             number,
             socket: None,
@@ -73,9 +73,9 @@ impl Connection {
     }
 
     /// Begins to connect, with the greeting of the protocol first.
-    pub(crate) fn open(&mut self, plan: &Plan, now_ns: u64) -> io::Result<()> {
+    pub(crate) fn open(&mut self, plan: &LoadPlan, now_ns: u64) -> io::Result<()> {
         let socket = Socket::begin_connect(plan.target)?;
-        let shield = plan.tls.as_ref().map(|trust| trust.shield().map_err(io::Error::other));
+        let shield = plan.tls.as_ref().map(|trust| trust.session().map_err(io::Error::other));
         self.shield = shield.transpose()?;
         self.reader = Reader::new(plan.protocol, self.stocks);
         self.out.clear();
@@ -93,7 +93,7 @@ impl Connection {
     }
 
     /// Notes a request to be sent by [`flush`](Self::flush).
-    pub(crate) fn ask(&mut self, plan: &Plan, op: Op, due_ns: u64, sent_ns: u64) {
+    pub(crate) fn ask(&mut self, plan: &LoadPlan, op: Op, due_ns: u64, sent_ns: u64) {
         let id = self.next_id;
         self.next_id += 1;
         let from = self.out.len();
@@ -112,7 +112,7 @@ impl Connection {
 
     /// Whether a handshake is not over yet.
     pub(crate) fn is_handshaking(&self) -> bool {
-        self.shield.as_ref().is_some_and(Shield::is_handshaking)
+        self.shield.as_ref().is_some_and(TlsSession::is_handshaking)
     }
 
     /// Sends what waits, as far as the server takes it; tells how many bytes.

@@ -1,6 +1,6 @@
 //! The requests of one client, drawn from a seed.
 
-use crate::plan::{Mix, Plan, Skew, Think};
+use crate::plan::{LoadPlan, Mix, Skew, Think};
 use ioloom_exchange::{Order, Side};
 use rand::{RngExt, SeedableRng};
 use rand_distr::{Distribution, Exp1, Geometric, Zipf};
@@ -36,7 +36,7 @@ pub(crate) struct Draw {
 
 impl Draw {
     /// Requests for the stocks of these numbers, of which there is one at least.
-    pub(crate) fn new(plan: &Plan, ids: &Arc<[u32]>, index: u64) -> Self {
+    pub(crate) fn new(plan: &LoadPlan, ids: &Arc<[u32]>, index: u64) -> Self {
         let zipf = match plan.skew {
             Skew::Zipf(s) => Zipf::new(ids.len() as f64, s).ok(),
             _ => None,
@@ -105,8 +105,8 @@ impl Draw {
 mod tests {
     use super::*;
 
-    fn draw(change: impl FnOnce(&mut Plan)) -> Draw {
-        let mut plan = Plan::new(([127, 0, 0, 1], 1).into());
+    fn draw(change: impl FnOnce(&mut LoadPlan)) -> Draw {
+        let mut plan = LoadPlan::new(([127, 0, 0, 1], 1).into());
         change(&mut plan);
         Draw::new(&plan, &Arc::from([1, 5, 9, 70]), 3)
     }

@@ -1,6 +1,6 @@
 //! Load for servers of the stock exchange, ours and any other of the original protocol.
 //!
-//! A [`Plan`] says how requests arise (closed, open, partly open), how many and of what; [`run`] drives
+//! A [`LoadPlan`] says how requests arise (closed, open, partly open), how many and of what; [`run`] drives
 //! a server with it and gives a [`Run`]. Three things make the result worth something:
 //!
 //! - latencies count from when requests were due, not only from when they could be sent;
@@ -37,9 +37,9 @@ pub use error::LoadError;
 pub use history::{Event, History, Outcome};
 pub use multi::{MultiRun, Multiclient, multiclient};
 pub use null::{NullClient, NullServer, null_client};
-pub use plan::{Arrival, CONNECTIONS_MAX, Mix, Pace, Plan, Protocol, Skew, Think};
+pub use plan::{Arrival, CONNECTIONS_MAX, LoadPlan, Mix, Pace, Protocol, Skew, Think};
 pub use report::{Conservation, Generator, Latencies, Latency, Run, Second};
-pub use run::{Progress, run};
+pub use run::{LoadProgress, run};
 pub use tally::Outcomes;
 
 /// Whom a load trusts where it speaks TLS.

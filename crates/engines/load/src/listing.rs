@@ -8,7 +8,7 @@ use crate::channel::Channel;
 use crate::draw::Op;
 use crate::error::LoadError;
 use crate::judge::Book;
-use crate::plan::{Plan, Protocol};
+use crate::plan::{LoadPlan, Protocol};
 use crate::speech::{ANSWER_MAX, Asked, Reader, Said, classic, greeting, spell, triple};
 use ioloom_exchange::{Line, Order, Side};
 use std::io;
@@ -21,7 +21,7 @@ const PAUSE: Duration = Duration::from_millis(20);
 struct Asking(Channel);
 
 /// Asks for all stocks; `stocks` is how many there are, if that is known from an earlier list.
-pub(crate) fn list(plan: &Plan, stocks: Option<usize>) -> Result<Book, LoadError> {
+pub(crate) fn list(plan: &LoadPlan, stocks: Option<usize>) -> Result<Book, LoadError> {
     let connect = |reason| LoadError::Connect { target: plan.target, reason };
     let mut asking = Asking(Channel::connect(plan).map_err(connect)?);
     let asked =
@@ -44,7 +44,7 @@ pub(crate) fn list(plan: &Plan, stocks: Option<usize>) -> Result<Book, LoadError
 
 /// The list at the end. Room that connections of the load had comes free when the server sees
 /// that they have gone.
-pub(crate) fn list_again(plan: &Plan, stocks: usize) -> Result<Book, LoadError> {
+pub(crate) fn list_again(plan: &LoadPlan, stocks: usize) -> Result<Book, LoadError> {
     for _ in 0..TRIES {
         match list(plan, Some(stocks)) {
             Err(LoadError::Full { .. }) => std::thread::sleep(PAUSE),
@@ -59,7 +59,7 @@ fn odd(said: &str) -> io::Error {
 }
 
 impl Asking {
-    fn list(&mut self, plan: &Plan, stocks: Option<usize>) -> io::Result<Vec<Line>> {
+    fn list(&mut self, plan: &LoadPlan, stocks: Option<usize>) -> io::Result<Vec<Line>> {
         if plan.protocol == Protocol::Line && stocks.is_none() {
             return self.list_without_end(ANSWER_MAX);
         }
@@ -150,7 +150,8 @@ mod tests {
     #[test]
     fn a_list_that_never_ends_is_given_up() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let plan = Plan { protocol: Protocol::Line, ..Plan::new(listener.local_addr().unwrap()) };
+        let plan =
+            LoadPlan { protocol: Protocol::Line, ..LoadPlan::new(listener.local_addr().unwrap()) };
         let mut asking = Asking(Channel::connect(&plan).unwrap());
         let (mut stream, _) = listener.accept().unwrap();
         let server =

@@ -15,7 +15,7 @@ use crate::draw::{Draw, Op};
 use crate::error::LoadError;
 use crate::judge::{Known, Verdict};
 use crate::listing::list;
-use crate::plan::Plan;
+use crate::plan::LoadPlan;
 use crate::report::{Conservation, Latency};
 use crate::run::check_descriptors;
 use crate::speech::{Asked, Reader, Said, greeting, spell};
@@ -91,7 +91,7 @@ impl MultiRun {
 }
 
 struct Client<'a> {
-    plan: &'a Plan,
+    plan: &'a LoadPlan,
     multi: &'a Multiclient,
     known: &'a Known,
     stop: &'a AtomicBool,
@@ -106,7 +106,7 @@ struct Client<'a> {
 /// # Errors
 /// The plan cannot be, the machine does not allow it, or the server is not there.
 pub fn multiclient(
-    plan: &Plan,
+    plan: &LoadPlan,
     multi: &Multiclient,
     stop: &AtomicBool,
     watch: &mut dyn FnMut(u64),

@@ -8,12 +8,12 @@
 use crate::draw::{Draw, Op};
 use crate::error::LoadError;
 use crate::judge::{Book, Known, Verdict};
-use crate::plan::{Plan, Protocol};
+use crate::plan::{LoadPlan, Protocol};
 use crate::report::Latency;
 use crate::speech::{Asked, Reader, greeting, spell};
 use crate::tally::{Tally, Times, table};
 use ioloom_exchange::{
-    Answer, Ask, ClassicForm, Line, Order, Session, Settings, Shown, Side, encode,
+    Answer, ClassicForm, Command, Line, Order, Session, Settings, Shown, Side, encode,
 };
 use ioloom_sys::clock;
 use ioloom_sys_net::wait::{Interest, Level, Waiter};
@@ -143,9 +143,9 @@ impl Guest {
             }
             let (out, seq) = (&mut self.out, &mut self.seq);
             self.session.feed(&buffer[..read], AT_ONCE, &mut |request| {
-                let answer = match request.ask {
-                    Ask::Local(local) => &Answer::Local(local),
-                    Ask::Trade(_) => {
+                let answer = match request.command {
+                    Command::Local(local) => &Answer::Local(local),
+                    Command::Trade(_) => {
                         *seq += 1;
                         &Answer::Done { left: 1000, seq: *seq }
                     }
@@ -188,7 +188,7 @@ pub struct NullClient {
 ///
 /// # Errors
 /// The plan cannot be.
-pub fn null_client(plan: &Plan, requests: u64) -> Result<NullClient, LoadError> {
+pub fn null_client(plan: &LoadPlan, requests: u64) -> Result<NullClient, LoadError> {
     plan.check()?;
     let known = Known::new(&Book { lines: lines(), is_cut: false });
     let mut draw = Draw::new(plan, &known.ids, 0);
@@ -238,9 +238,9 @@ fn canned(protocol: Protocol, op: Op) -> Vec<u8> {
     spell(protocol, op, 1, &mut bytes);
     let (mut session, mut out) = (Session::default(), Vec::new());
     session.feed(&bytes, 2, &mut |request| {
-        let answer = match request.ask {
-            Ask::Local(_) => return,
-            Ask::Show => Answer::Shown(Arc::new(Shown { seq: 1, lines: lines() })),
+        let answer = match request.command {
+            Command::Local(_) => return,
+            Command::Show => Answer::Shown(Arc::new(Shown { seq: 1, lines: lines() })),
             _ => Answer::Done { left: 1000, seq: 1 },
         };
         encode(request.form, &settings(protocol), &answer, &mut out);

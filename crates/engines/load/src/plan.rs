@@ -197,7 +197,7 @@ impl FromStr for Skew {
 
 /// A complete load.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Plan {
+pub struct LoadPlan {
     /// The server.
     pub target: SocketAddr,
     /// How it is spoken to.
@@ -244,7 +244,7 @@ pub struct Plan {
     pub conserve: bool,
 }
 
-impl Plan {
+impl LoadPlan {
     /// A closed loop of ten connections for ten seconds.
     pub fn new(target: SocketAddr) -> Self {
         Self {
@@ -365,10 +365,10 @@ mod tests {
 
     #[test]
     fn plans_that_cannot_be_are_refused() {
-        let plan = Plan::new(([127, 0, 0, 1], 1).into());
+        let plan = LoadPlan::new(([127, 0, 0, 1], 1).into());
         plan.check().unwrap();
         for change in [
-            (|p: &mut Plan| p.connections = 0) as fn(&mut Plan),
+            (|p: &mut LoadPlan| p.connections = 0) as fn(&mut LoadPlan),
             |p| p.threads = 11,
             |p| p.pipeline = 129,
             |p| p.duration = Duration::ZERO,

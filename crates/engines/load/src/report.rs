@@ -223,10 +223,12 @@ fn unknown(is_busy_known: bool, is_late_known: bool) -> Option<String> {
     match (is_busy_known, is_late_known) {
         (true, true) => None,
         (false, true) => {
-            Some(format!("{busy}; whether it kept up is judged by its lateness alone"))
+            Some(format!("{busy}; whether it outcome up is judged by its lateness alone"))
         }
-        (true, false) => Some(format!("{late}; whether it kept up is judged by how busy it was")),
-        (false, false) => Some(format!("{busy}, and {late}; nothing tells whether it kept up")),
+        (true, false) => {
+            Some(format!("{late}; whether it outcome up is judged by how busy it was"))
+        }
+        (false, false) => Some(format!("{busy}, and {late}; nothing tells whether it outcome up")),
     }
 }
 

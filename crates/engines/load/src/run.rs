@@ -5,7 +5,7 @@ use crate::error::LoadError;
 use crate::history::History;
 use crate::judge::{Book, Known};
 use crate::listing::{list, list_again};
-use crate::plan::Plan;
+use crate::plan::LoadPlan;
 use crate::report::{Conservation, Latencies, Run, generator, seconds};
 use crate::shared::Shared;
 use crate::tally::Tally;
@@ -27,7 +27,7 @@ const DIFFERENCES_MAX: usize = 20;
 
 /// How far a run is.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Progress {
+pub struct LoadProgress {
     /// Since the start.
     pub elapsed: Duration,
     /// Answers so far.
@@ -41,9 +41,9 @@ pub struct Progress {
 /// # Errors
 /// The plan cannot be, the machine does not allow it, or the server is not there or goes away.
 pub fn run(
-    plan: &Plan,
+    plan: &LoadPlan,
     stop: &AtomicBool,
-    watch: &mut dyn FnMut(Progress),
+    watch: &mut dyn FnMut(LoadProgress),
 ) -> Result<(Run, Option<History>), LoadError> {
     plan.check()?;
     check_descriptors(plan.connections)?;
@@ -89,7 +89,7 @@ fn check_processors(cpus: &[u32]) -> Result<(), LoadError> {
     )))
 }
 
-fn drive(shared: &Shared<'_>, watch: &mut dyn FnMut(Progress)) -> Result<Tally, LoadError> {
+fn drive(shared: &Shared<'_>, watch: &mut dyn FnMut(LoadProgress)) -> Result<Tally, LoadError> {
     let plan = shared.plan;
     std::thread::scope(|scope| {
         let mut threads = Vec::new();
@@ -123,7 +123,7 @@ fn drive(shared: &Shared<'_>, watch: &mut dyn FnMut(Progress)) -> Result<Tally, 
                 let answered = shared.answered.load(Relaxed);
                 let answered_per_s = (answered - told) as f64 * 1e9 / (now_ns - told_ns) as f64;
                 let elapsed = Duration::from_nanos(now_ns - start_ns);
-                watch(Progress { elapsed, answered, answered_per_s });
+                watch(LoadProgress { elapsed, answered, answered_per_s });
                 (told_ns, told) = (now_ns, answered);
             }
         }
@@ -135,7 +135,7 @@ fn drive(shared: &Shared<'_>, watch: &mut dyn FnMut(Progress)) -> Result<Tally, 
     })
 }
 
-pub(crate) fn conserved(plan: &Plan, before: &Book, tally: &Tally) -> Conservation {
+pub(crate) fn conserved(plan: &LoadPlan, before: &Book, tally: &Tally) -> Conservation {
     let not = |reason: String| Conservation {
         checked: false,
         reason: Some(reason),
@@ -156,7 +156,7 @@ pub(crate) fn conserved(plan: &Plan, before: &Book, tally: &Tally) -> Conservati
 }
 
 fn summary(
-    plan: &Plan,
+    plan: &LoadPlan,
     before: &Book,
     mut tally: Tally,
     conservation: Conservation,

@@ -2,7 +2,7 @@
 
 use crate::error::LoadError;
 use crate::judge::Known;
-use crate::plan::Plan;
+use crate::plan::LoadPlan;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 use std::sync::{Barrier, Mutex};
@@ -12,7 +12,7 @@ pub(crate) const FAILURES_MAX: u32 = 100;
 
 /// What the threads of a load share.
 pub(crate) struct Shared<'a> {
-    pub(crate) plan: &'a Plan,
+    pub(crate) plan: &'a LoadPlan,
     pub(crate) known: &'a Known,
     pub(crate) stop: &'a AtomicBool,
     pub(crate) ready: Barrier,
@@ -27,7 +27,7 @@ pub(crate) struct Shared<'a> {
 }
 
 impl<'a> Shared<'a> {
-    pub(crate) fn new(plan: &'a Plan, known: &'a Known, stop: &'a AtomicBool) -> Self {
+    pub(crate) fn new(plan: &'a LoadPlan, known: &'a Known, stop: &'a AtomicBool) -> Self {
         Self {
             plan,
             known,

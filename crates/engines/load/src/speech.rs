@@ -366,9 +366,9 @@ mod tests {
             if protocol == Protocol::Line { ClassicForm::Line } else { ClassicForm::Padded };
         let settings = Settings { classic, ..Settings::default() };
         session.feed(&bytes, 9, &mut |request| {
-            let local = match request.ask {
-                ioloom_exchange::Ask::Local(local) => Some(Answer::Local(local)),
-                ioloom_exchange::Ask::Trade(order) => {
+            let local = match request.command {
+                ioloom_exchange::Command::Local(local) => Some(Answer::Local(local)),
+                ioloom_exchange::Command::Trade(order) => {
                     heard = Some(Op::Trade(order));
                     None
                 }

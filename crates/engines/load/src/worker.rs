@@ -16,7 +16,7 @@ use crate::connection::Connection;
 use crate::draw::Draw;
 use crate::error::LoadError;
 use crate::judge::Verdict;
-use crate::plan::{Pace, Plan, Think};
+use crate::plan::{LoadPlan, Pace, Think};
 use crate::shared::{FAILURES_MAX, Shared};
 use crate::speech::{Asked, Said};
 use crate::tally::{Busy, Tally};
@@ -40,7 +40,7 @@ const BUFFER_BYTES: usize = 64 * 1024;
 
 pub(crate) struct Worker<'a> {
     shared: &'a Shared<'a>,
-    plan: &'a Plan,
+    plan: &'a LoadPlan,
     waiter: Level,
     connections: Vec<Connection>,
     /// Places of connections with room for a request, and since when; in an open loop.

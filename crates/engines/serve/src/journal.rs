@@ -126,7 +126,7 @@ impl Journal {
             gathering.committing = false;
             match result {
                 Ok(()) => {
-                    let last = records.last().map(|record| record.kept.seq());
+                    let last = records.last().map(|record| record.outcome.seq());
                     gathering.committed = last.unwrap_or(gathering.committed);
                     records.clear();
                     gathering.spare = records;

@@ -31,7 +31,9 @@ pub use choice::{
 };
 pub use error::ServeError;
 pub use limits::Limits;
-pub use server::{Config, DATABASE_VARIABLE, DatabaseChoice, Ended, SERVICE_TIME_MAX, Server};
+pub use server::{
+    DATABASE_VARIABLE, DatabaseChoice, SERVICE_TIME_MAX, ServeOptions, ServeSummary, Server,
+};
 pub use server::{StopHandle, StoreChoice, TlsFiles};
 pub use service::Counts;
-pub use store::{StoreError, found_store, probe_store};
+pub use store::{StoreError, detect_store, probe_store};

@@ -80,7 +80,7 @@ pub struct TlsFiles {
 
 /// Everything that a server is told.
 #[derive(Debug, Clone)]
-pub struct Config {
+pub struct ServeOptions {
     /// Which threads do what.
     pub model: Model,
     /// How they share the stocks.
@@ -111,7 +111,7 @@ pub struct Config {
     pub tls: Option<TlsFiles>,
     /// What is called with a word about a connection that speaks no TLS, at most once a second; from
     /// the thread that serves.
-    pub tell: Option<fn(&str)>,
+    pub warn: Option<fn(&str)>,
     /// Processor time that each order and each list takes beside its own, at most
     /// [`SERVICE_TIME_MAX`]; for experiments.
     pub service_time: Duration,
@@ -122,7 +122,7 @@ pub struct Config {
 
 /// How a server that was asked to stop has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Ended {
+pub struct ServeSummary {
     /// Orders that were answered as carried out, repetitions among them.
     pub done: u64,
     /// Connections that were accepted.
@@ -203,7 +203,7 @@ fn write_stocks(
 
 impl Server {
     /// Reads the stocks, opens the store and listens.
-    pub fn start(config: &Config) -> Result<Self, ServeError> {
+    pub fn start(config: &ServeOptions) -> Result<Self, ServeError> {
         check(config)?;
         probe_ring(config.model)?;
         let identity = config.tls.as_ref().map(identity).transpose()?;
@@ -243,7 +243,7 @@ impl Server {
             loops,
             token: config.token.clone(),
             identity,
-            tell: config.tell,
+            warn: config.warn,
             service_time: service_times(config).0,
             on_idle: Box::new(move || for_idle.write(false)),
         };
@@ -284,7 +284,7 @@ impl Server {
     }
 
     /// Serves until it is asked to stop, then writes the stock file.
-    pub fn run(self) -> Result<Ended, ServeError> {
+    pub fn run(self) -> Result<ServeSummary, ServeError> {
         let ran = model::run(self.service.model, &self.service, self.ports);
         self.service.stop();
         if let Some(error) = self.service.journal.take_error() {
@@ -298,7 +298,7 @@ impl Server {
         let counts = &self.service.counts;
         let of =
             |count: &std::sync::atomic::AtomicU64| count.load(std::sync::atomic::Ordering::Relaxed);
-        Ok(Ended {
+        Ok(ServeSummary {
             done: of(&counts.done),
             connections: of(&counts.accepted),
             seq: self.service.journal.latest(),
@@ -307,7 +307,7 @@ impl Server {
 }
 
 /// Refuses what does not go together.
-fn check(config: &Config) -> Result<(), ServeError> {
+fn check(config: &ServeOptions) -> Result<(), ServeError> {
     let refused = match &config.database {
         None => refusal(config.model, config.sharing, config.durability)
             .or_else(|| store_refusal(config.store.kind, config.durability)),
@@ -328,7 +328,7 @@ fn check(config: &Config) -> Result<(), ServeError> {
 }
 
 /// The time that a request takes before it is carried out, and with its stocks held.
-fn service_times(config: &Config) -> (Duration, Duration) {
+fn service_times(config: &ServeOptions) -> (Duration, Duration) {
     if config.service_in_lock {
         (Duration::ZERO, config.service_time)
     } else {
@@ -359,7 +359,10 @@ fn identity(files: &TlsFiles) -> Result<Identity, ServeError> {
 }
 
 /// The listeners of each loop, and the addresses.
-fn listen(config: &Config, loops: usize) -> Result<(Vec<Vec<Port>>, Vec<SocketAddr>), ServeError> {
+fn listen(
+    config: &ServeOptions,
+    loops: usize,
+) -> Result<(Vec<Vec<Port>>, Vec<SocketAddr>), ServeError> {
     let shared = config.model.shares_port();
     let groups = if shared { loops } else { 1 };
     let line = Settings { classic: ClassicForm::Line, ..config.settings };
@@ -399,7 +402,7 @@ struct Began {
 }
 
 fn begin_with_store(
-    config: &Config,
+    config: &ServeOptions,
     initial: Exchange,
     file_hash: u64,
 ) -> Result<Began, ServeError> {
@@ -422,7 +425,7 @@ fn begin_with_store(
 }
 
 #[cfg(feature = "postgres")]
-fn begin_with_database(config: &Config) -> Result<Began, ServeError> {
+fn begin_with_database(config: &ServeOptions) -> Result<Began, ServeError> {
     let choice = config.database.as_ref().expect("it was asked for");
     let opened = database::open(choice, config.durability, &config.stock)?;
     let journal = Arc::new(Journal::new(opened.seq, None, config.durability));
@@ -447,24 +450,24 @@ fn begin_with_database(config: &Config) -> Result<Began, ServeError> {
 }
 
 #[cfg(feature = "postgres")]
-fn database_refusal(config: &Config, choice: &DatabaseChoice) -> Option<String> {
+fn database_refusal(config: &ServeOptions, choice: &DatabaseChoice) -> Option<String> {
     database::refusal(config, choice.connections)
 }
 
 #[cfg(not(feature = "postgres"))]
-fn begin_with_database(_: &Config) -> Result<Began, ServeError> {
+fn begin_with_database(_: &ServeOptions) -> Result<Began, ServeError> {
     Err(ServeError::Refused(WITHOUT_POSTGRES.to_owned()))
 }
 
 #[cfg(not(feature = "postgres"))]
-fn database_refusal(_: &Config, _: &DatabaseChoice) -> Option<String> {
+fn database_refusal(_: &ServeOptions, _: &DatabaseChoice) -> Option<String> {
     Some(WITHOUT_POSTGRES.to_owned())
 }
 
 type OpenedStore = (State, Option<Box<dyn store::Store>>, Option<bool>);
 
 fn open_store(
-    config: &Config,
+    config: &ServeOptions,
     initial: Exchange,
     file_hash: u64,
 ) -> Result<OpenedStore, ServeError> {

@@ -5,17 +5,17 @@ use crate::journal::{Broken, Journal};
 use crate::limits::Limits;
 use crate::sharing::{Job, Strategy, spend};
 use crate::speech::Speech;
-use ioloom_exchange::{Answer, Ask, ClassicForm, Exchange, Request, Session, Settings, Token};
+use ioloom_exchange::{Answer, ClassicForm, Command, Exchange, Request, Session, Settings, Token};
 use ioloom_sys::clock;
 use ioloom_sys_net::Waker;
-use ioloom_tls::{Broken as NotOpened, Identity};
+use ioloom_tls::{Identity, SessionError};
 use std::fmt::Write;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 /// Between two words about connections that could not be opened, nanoseconds.
-const TELL_NS: u64 = 1_000_000_000;
+const WARN_INTERVAL_NS: u64 = 1_000_000_000;
 /// Bytes of a line in the list of all stocks, at most.
 const LINE_BYTES: usize = 33;
 
@@ -59,9 +59,9 @@ pub(crate) struct Service {
     requests_at_once: usize,
     token: Option<Token>,
     identity: Option<Identity>,
-    tell: Option<fn(&str)>,
+    warn: Option<fn(&str)>,
     /// When it was last told of a connection that could not be opened; 0 for never.
-    told_ns: AtomicU64,
+    warned_ns: AtomicU64,
     /// Processor time that each order and each list takes before it is carried out.
     service_time: Duration,
     /// Called when the last connection has gone.
@@ -82,7 +82,7 @@ pub(crate) struct Made {
     pub(crate) loops: usize,
     pub(crate) token: Option<Token>,
     pub(crate) identity: Option<Identity>,
-    pub(crate) tell: Option<fn(&str)>,
+    pub(crate) warn: Option<fn(&str)>,
     pub(crate) service_time: Duration,
     pub(crate) on_idle: Box<dyn Fn() + Send + Sync>,
 }
@@ -130,8 +130,8 @@ impl Service {
             loops: made.loops,
             token: made.token,
             identity: made.identity,
-            tell: made.tell,
-            told_ns: AtomicU64::new(0),
+            warn: made.warn,
+            warned_ns: AtomicU64::new(0),
             service_time: made.service_time,
             on_idle: made.on_idle,
         }
@@ -158,7 +158,7 @@ impl Service {
             loops: 1,
             token: None,
             identity: None,
-            tell: None,
+            warn: None,
             service_time: Duration::ZERO,
             on_idle: Box::new(|| {}),
         };
@@ -179,8 +179,8 @@ impl Service {
 
     /// What arrives on a new connection, and leaves it.
     pub(crate) fn speech(&self) -> Speech {
-        let shield = self.identity.as_ref().map(Identity::shield);
-        Speech::new(Session::asking_for(self.token.clone()), shield)
+        let shield = self.identity.as_ref().map(Identity::session);
+        Speech::new(Session::with_token(self.token.clone()), shield)
     }
 
     /// Whether connections are sealed, so that nothing can be said before a handshake.
@@ -189,15 +189,19 @@ impl Service {
     }
 
     /// Counts a connection whose bytes could not be opened, and tells of it at most once a second.
-    pub(crate) fn not_opened(&self, reason: &NotOpened) {
+    pub(crate) fn not_opened(&self, reason: &SessionError) {
         let count = self.counts.not_opened.fetch_add(1, Ordering::Relaxed) + 1;
-        let (now_ns, told_ns) = (clock::monotonic_ns(), self.told_ns.load(Ordering::Relaxed));
-        let is_soon = told_ns != 0 && now_ns.saturating_sub(told_ns) < TELL_NS;
-        let Some(tell) = self.tell.filter(|_| !is_soon) else { return };
-        let mine =
-            self.told_ns.compare_exchange(told_ns, now_ns, Ordering::Relaxed, Ordering::Relaxed);
+        let (now_ns, warned_ns) = (clock::monotonic_ns(), self.warned_ns.load(Ordering::Relaxed));
+        let is_soon = warned_ns != 0 && now_ns.saturating_sub(warned_ns) < WARN_INTERVAL_NS;
+        let Some(warn) = self.warn.filter(|_| !is_soon) else { return };
+        let mine = self.warned_ns.compare_exchange(
+            warned_ns,
+            now_ns,
+            Ordering::Relaxed,
+            Ordering::Relaxed,
+        );
         if mine.is_ok() {
-            tell(&format!("a connection was closed, TLS is on here: {reason} ({count} so far)"));
+            warn(&format!("a connection was closed, TLS is on here: {reason} ({count} so far)"));
         }
     }
 
@@ -232,11 +236,11 @@ impl Service {
     pub(crate) fn carry_out(&self, jobs: &mut Vec<Job>) -> Result<u64, Broken> {
         let mut of_stocks = 0;
         for job in jobs.iter_mut().filter(|job| job.answer.is_none()) {
-            job.answer = match job.request.ask {
-                Ask::Local(local) => Some(Answer::Local(local)),
-                Ask::Health => Some(Answer::Text(self.health().into())),
-                Ask::Metrics => Some(Answer::Text(self.metrics().into())),
-                Ask::Trade(_) | Ask::Show => {
+            job.answer = match job.request.command {
+                Command::Local(local) => Some(Answer::Local(local)),
+                Command::Health => Some(Answer::Text(self.health().into())),
+                Command::Metrics => Some(Answer::Text(self.metrics().into())),
+                Command::Trade(_) | Command::Show => {
                     of_stocks += 1;
                     None
                 }

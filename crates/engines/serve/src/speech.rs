@@ -12,7 +12,7 @@
 
 use crate::service::Service;
 use ioloom_exchange::{Request, Session};
-use ioloom_tls::Shield;
+use ioloom_tls::TlsSession;
 
 /// What a client has begun and not ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,13 +35,13 @@ impl Stage {
 
 pub(crate) struct Speech {
     session: Session,
-    shield: Option<Shield>,
+    shield: Option<TlsSession>,
     /// What arrived could not be opened.
     is_broken: bool,
 }
 
 impl Speech {
-    pub(crate) fn new(session: Session, shield: Option<Shield>) -> Self {
+    pub(crate) fn new(session: Session, shield: Option<TlsSession>) -> Self {
         Self { session, shield, is_broken: false }
     }
 
@@ -80,7 +80,7 @@ impl Speech {
 
     /// Whether the client has said that it sends no more.
     pub(crate) fn has_ended(&self) -> bool {
-        self.shield.as_ref().is_some_and(Shield::has_ended)
+        self.shield.as_ref().is_some_and(TlsSession::has_ended)
     }
 
     /// Whether requests were left behind by the limit of the latest call of [`feed`](Self::feed).
@@ -94,8 +94,8 @@ impl Speech {
     }
 
     pub(crate) fn stage(&self) -> Stage {
-        let is_handshaking = self.shield.as_ref().is_some_and(Shield::is_handshaking);
-        if is_handshaking || self.session.is_asking() {
+        let is_handshaking = self.shield.as_ref().is_some_and(TlsSession::is_handshaking);
+        if is_handshaking || self.session.awaits_token() {
             Stage::Handshake
         } else if self.session.pending_bytes() > 0 {
             Stage::Request

@@ -39,4 +39,4 @@ pub enum TlsError {
 /// Why a connection cannot go on.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{0}")]
-pub struct Broken(pub(crate) String);
+pub struct SessionError(pub(crate) String);

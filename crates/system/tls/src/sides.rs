@@ -1,7 +1,7 @@
 //! What the two sides need before there is a connection: who one is, and whom one trusts.
 
-use crate::error::{Broken, TlsError};
-use crate::shield::Shield;
+use crate::error::{SessionError, TlsError};
+use crate::session::TlsSession;
 use rustls::crypto::{CryptoProvider, ring};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
@@ -96,9 +96,9 @@ impl Identity {
     }
 
     /// The server's side of a new connection.
-    pub fn shield(&self) -> Shield {
+    pub fn session(&self) -> TlsSession {
         let connection = ServerConnection::new(Arc::clone(&self.0));
-        Shield::new(Connection::Server(connection.expect("it was made once with the same")))
+        TlsSession::new(Connection::Server(connection.expect("it was made once with the same")))
     }
 }
 
@@ -155,9 +155,9 @@ impl Trust {
     ///
     /// # Errors
     /// The system gives no random numbers.
-    pub fn shield(&self) -> Result<Shield, Broken> {
+    pub fn session(&self) -> Result<TlsSession, SessionError> {
         let made = ClientConnection::new(Arc::clone(&self.config), self.name.clone());
-        made.map(|made| Shield::new(Connection::Client(made)))
-            .map_err(|e| Broken(format!("begin a handshake: {e}")))
+        made.map(|made| TlsSession::new(Connection::Client(made)))
+            .map_err(|e| SessionError(format!("begin a handshake: {e}")))
     }
 }

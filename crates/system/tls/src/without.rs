@@ -1,6 +1,6 @@
 //! The same types in a program without TLS: none of them can be made, so nothing is ever done.
 
-use crate::error::{Broken, TlsError};
+use crate::error::{SessionError, TlsError};
 use std::path::Path;
 
 /// What cannot be.
@@ -17,7 +17,7 @@ pub struct Trust(Never);
 
 /// See the crate with its feature `rustls`.
 #[derive(Debug)]
-pub struct Shield(Never);
+pub struct TlsSession(Never);
 
 #[allow(missing_docs, clippy::missing_errors_doc, reason = "they stand with the types that work")]
 impl Identity {
@@ -25,7 +25,7 @@ impl Identity {
         Err(TlsError::Without)
     }
 
-    pub fn shield(&self) -> Shield {
+    pub fn session(&self) -> TlsSession {
         match self.0 {}
     }
 }
@@ -36,14 +36,14 @@ impl Trust {
         Err(TlsError::Without)
     }
 
-    pub fn shield(&self) -> Result<Shield, Broken> {
+    pub fn session(&self) -> Result<TlsSession, SessionError> {
         match self.0 {}
     }
 }
 
 #[allow(missing_docs, clippy::missing_errors_doc, reason = "they stand with the types that work")]
-impl Shield {
-    pub fn open(&mut self, _: &[u8], _: &mut Vec<u8>) -> Result<(), Broken> {
+impl TlsSession {
+    pub fn open(&mut self, _: &[u8], _: &mut Vec<u8>) -> Result<(), SessionError> {
         match self.0 {}
     }
 

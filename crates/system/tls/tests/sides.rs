@@ -4,26 +4,26 @@
 #![cfg(feature = "rustls")]
 
 use ioloom_testbed::Certificate;
-use ioloom_tls::{Identity, Shield, Trust};
+use ioloom_tls::{Identity, TlsSession, Trust};
 use std::path::Path;
 use tempfile::TempDir;
 
 struct Two {
     _dir: TempDir,
-    client: Shield,
-    server: Shield,
+    client: TlsSession,
+    server: TlsSession,
 }
 
 fn two(name: &str) -> Two {
     let dir = TempDir::new().unwrap();
     let files = Certificate::in_dir(dir.path());
-    let server = Identity::read(&files.certificate, &files.key).unwrap().shield();
-    let client = Trust::new(Some(&files.certificate), name).unwrap().shield().unwrap();
+    let server = Identity::read(&files.certificate, &files.key).unwrap().session();
+    let client = Trust::new(Some(&files.certificate), name).unwrap().session().unwrap();
     Two { _dir: dir, client, server }
 }
 
 /// Carries what one side has to say to the other, so many bytes at a time; what arrived.
-fn carry(from: &mut Shield, to: &mut Shield, step: usize) -> Result<Vec<u8>, String> {
+fn carry(from: &mut TlsSession, to: &mut TlsSession, step: usize) -> Result<Vec<u8>, String> {
     let (mut sealed, mut plain) = (Vec::new(), Vec::new());
     from.seal(&[], &mut sealed);
     for bytes in sealed.chunks(step) {

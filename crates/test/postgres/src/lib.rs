@@ -8,7 +8,7 @@
 //!
 //! It refuses to run as root, so root runs it as nobody, who must be able to reach the directories above
 //! its data. The home of root lets nobody in, so where that is above the directory that was meant its data
-//! lies in one of [`ELSEWHERE`] that is on the same file system: the same disk and the same way to it,
+//! lies in one of [`FALLBACK_DIRS`] that is on the same file system: the same disk and the same way to it,
 //! which is what a measurement asks for. Without such a place it is refused.
 //!
 //! A crate of its own: the study needs it, and so does the automation, which must build fast. Nothing
@@ -34,7 +34,7 @@ const PAUSE: Duration = Duration::from_millis(25);
 /// and a zero byte it must fit into an address of the system, which has 108.
 const DIR_BYTES_MAX: usize = 86;
 /// Where the data of a server lies that cannot lie where it was meant to.
-pub const ELSEWHERE: [&str; 2] = ["/var/tmp", "/tmp"];
+pub const FALLBACK_DIRS: [&str; 2] = ["/var/tmp", "/tmp"];
 /// Settings of every server. Its shared memory lies with its data: in /dev/shm, where it would lie, a
 /// killed one leaves it behind for good.
 const USUAL: [&str; 4] = [
@@ -91,7 +91,7 @@ impl Programs {
     }
 
     /// The directory below which a server that is meant to lie below `dir` can lie: that one, or one of
-    /// [`ELSEWHERE`] on the same file system.
+    /// [`FALLBACK_DIRS`] on the same file system.
     fn base(&self, dir: &Path) -> Result<PathBuf, String> {
         let (reason, remedy) = match self.reach(dir) {
             Ok(()) => return Ok(dir.to_owned()),
@@ -102,12 +102,12 @@ impl Programs {
         let same = device(dir);
         let fits =
             |place: &&Path| same.is_some() && device(place) == same && self.reach(place).is_ok();
-        let found = ELSEWHERE.into_iter().map(Path::new).find(fits).map(Path::to_owned);
+        let found = FALLBACK_DIRS.into_iter().map(Path::new).find(fits).map(Path::to_owned);
         found.ok_or_else(|| {
             format!(
                 "{reason}, and neither {} is a place on the same file system that it could have; \
                  remedy: {remedy}",
-                ELSEWHERE.join(" nor ")
+                FALLBACK_DIRS.join(" nor ")
             )
         })
     }
@@ -171,12 +171,12 @@ fn quoted(value: &str) -> String {
 
 /// A directory for the data of a server, which is removed with this if it lies elsewhere than was meant.
 #[derive(Debug)]
-struct Place {
+struct DataDir {
     path: PathBuf,
     is_elsewhere: bool,
 }
 
-impl Place {
+impl DataDir {
     /// The directory that was meant, or one of our own in another base, made anew: what a killed run of
     /// the same directory has left there is removed.
     fn new(base: PathBuf, meant: &Path) -> Result<Self, String> {
@@ -194,7 +194,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for DataDir {
     fn drop(&mut self) {
         if self.is_elsewhere {
             // What stays is removed by the next run of the same directory.
@@ -229,7 +229,7 @@ pub struct Server {
     settings: Vec<String>,
     child: Option<Child>,
     /// What goes when it has ended.
-    place: Option<Place>,
+    place: Option<DataDir>,
 }
 
 impl Server {
@@ -247,7 +247,7 @@ impl Server {
     /// # Errors
     /// There is no such place, with the remedy, or it cannot be made.
     pub fn below(programs: Programs, dir: &Path, settings: &[&str]) -> Result<Self, String> {
-        let place = Place::new(programs.base(dir)?, dir)?;
+        let place = DataDir::new(programs.base(dir)?, dir)?;
         let (data, socket) = (place.path.join("database"), place.path.join("socket"));
         let mut server = Self::new(programs, &data, &socket, settings);
         server.place = Some(place);
@@ -343,7 +343,7 @@ impl Server {
     }
 
     /// Ends it without care for what it holds, and returns when all of its processes have gone.
-    pub fn throw_away(&mut self) {
+    pub fn discard(&mut self) {
         let mut stop = self.programs.command("pg_ctl", Path::new("/"));
         stop.args(["stop", "-m", "immediate", "-t", "30", "-D"]).arg(&self.data);
         let _ = stop.stdout(Stdio::null()).stderr(Stdio::null()).status();
@@ -362,7 +362,7 @@ impl Drop for Server {
     /// Those that a killed first process leaves would go on writing where its data is removed.
     fn drop(&mut self) {
         if self.child.is_some() {
-            self.throw_away();
+            self.discard();
         }
     }
 }
@@ -429,7 +429,7 @@ mod tests {
         for dir in all {
             fs::create_dir(&dir).unwrap();
             let device = |path: &Path| fs::metadata(path).unwrap().dev();
-            let places = ELSEWHERE.map(Path::new);
+            let places = FALLBACK_DIRS.map(Path::new);
             if !places.iter().any(|place| place.exists() && device(place) == device(&dir)) {
                 assert!(programs.probe(&dir).unwrap_err().contains("same file system"));
                 continue;

@@ -7,15 +7,15 @@
 
 mod certificate;
 mod disk;
-mod place;
 mod postgres;
 mod process;
+mod workspace;
 
 pub use certificate::Certificate;
 pub use disk::Disk;
-pub use place::{ODD_NAMES, Place};
 pub use postgres::Postgres;
-pub use process::{Ran, alone, as_nobody, fed, is_root};
+pub use process::{ProcessOutput, alone, as_nobody, fed, is_root};
+pub use workspace::{ODD_NAMES, Workspace};
 
 /// Every store of orders at every durability that it has, by name, for the tests and for
 /// `cargo xtask crash`. A database is none of them: it is no file of its server.

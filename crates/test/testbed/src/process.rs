@@ -59,13 +59,13 @@ pub(crate) fn open_to_all(paths: &[&Path]) {
 
 /// Runs a test program that is to pass exactly one test.
 fn pass(command: &mut Command) {
-    let ran = Ran::from(command.output().expect("a test program starts"));
+    let ran = ProcessOutput::from(command.output().expect("a test program starts"));
     assert_eq!(ran.code, Some(0), "{}{}", ran.text(), ran.err);
     assert!(ran.text().contains("1 passed"), "the child ran no test: {}", ran.text());
 }
 
 /// Runs a command with something on its standard input.
-pub fn fed(command: &mut Command, input: &[u8]) -> Ran {
+pub fn fed(command: &mut Command, input: &[u8]) -> ProcessOutput {
     let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = child.spawn().expect("the program starts");
     let mut stdin = child.stdin.take().expect("it was asked for");
@@ -79,7 +79,7 @@ pub fn fed(command: &mut Command, input: &[u8]) -> Ran {
 
 /// What a program said and how it ended.
 #[derive(Debug)]
-pub struct Ran {
+pub struct ProcessOutput {
     /// Its exit code, if it ended by itself.
     pub code: Option<i32>,
     /// The signal that ended it.
@@ -90,14 +90,14 @@ pub struct Ran {
     pub err: String,
 }
 
-impl From<Output> for Ran {
+impl From<Output> for ProcessOutput {
     fn from(o: Output) -> Self {
         let err = String::from_utf8_lossy(&o.stderr).into_owned();
         Self { code: o.status.code(), signal: o.status.signal(), out: o.stdout, err }
     }
 }
 
-impl Ran {
+impl ProcessOutput {
     /// Ended with this code, and without a crash.
     pub fn ended(self, code: i32) -> Self {
         assert_eq!((self.code, self.signal), (Some(code), None), "{}\n{}", self.text(), self.err);

@@ -9,8 +9,8 @@ use database::DatabaseArgs;
 use ioloom_exchange::{ClassicForm, Settings, Spelling, Token, UnknownStock};
 use ioloom_model::units::{format_counted, parse_duration_ns};
 use ioloom_serve::{
-    Config, Durability, Limits, Model, OrderStore, ServeError, Server, Sharing, ShowMode,
-    StopHandle, StoreChoice, StoreKind, TlsFiles, found_store,
+    Durability, Limits, Model, OrderStore, ServeError, ServeOptions, Server, Sharing, ShowMode,
+    StopHandle, StoreChoice, StoreKind, TlsFiles, detect_store,
 };
 use ioloom_sys::proc;
 use serde::Serialize;
@@ -227,7 +227,7 @@ pub(crate) fn run(args: &ServeArgs) -> Ended {
             "--store-path is for stores of this server alone; with --store postgres leave it out",
         ));
     }
-    let config = Config { token, database, ..config(args, connections(args)?)? };
+    let config = ServeOptions { token, database, ..config(args, connections(args)?)? };
     // Until here nothing was promised, so an interrupt ends a start that takes long at once.
     let server = Server::start(&config).map_err(failure)?;
     let mut signals = Signals::new([SIGINT, SIGTERM])
@@ -273,7 +273,7 @@ pub(crate) fn run(args: &ServeArgs) -> Ended {
     Ok(Exit::Ok)
 }
 
-fn config(args: &ServeArgs, connections: usize) -> Result<Config, Failure> {
+fn config(args: &ServeArgs, connections: usize) -> Result<ServeOptions, Failure> {
     let store_path = args.store_path.clone().unwrap_or_else(|| {
         let mut path = args.stock.clone().into_os_string();
         path.push(".store");
@@ -284,12 +284,12 @@ fn config(args: &ServeArgs, connections: usize) -> Result<Config, Failure> {
         // No store is opened.
         Some(OrderStore::Postgres) => StoreKind::default_for(args.durability),
         None if args.durability == Durability::None => StoreKind::default_for(args.durability),
-        None => found_store(&store_path)
+        None => detect_store(&store_path)
             .map_err(Failure::failed)?
             .unwrap_or(StoreKind::default_for(args.durability)),
     };
     let seconds = |n: u32| Duration::from_secs(n.into());
-    Ok(Config {
+    Ok(ServeOptions {
         model: args.model,
         sharing: args.sharing.unwrap_or(match args.store {
             Some(OrderStore::Postgres) => Sharing::Database,
@@ -319,7 +319,7 @@ fn config(args: &ServeArgs, connections: usize) -> Result<Config, Failure> {
         cores: args.loops.map_or_else(|| ioloom_machine::usable() as usize, usize::from),
         token: None,
         tls: tls(args),
-        tell: Some(tell),
+        warn: Some(tell),
         service_time: args.service_time,
         service_in_lock: args.service_in_lock,
     })
@@ -368,7 +368,7 @@ fn failure(error: ServeError) -> Failure {
     }
 }
 
-fn greet(config: &Config, server: &Server) {
+fn greet(config: &ServeOptions, server: &Server) {
     let mut text = String::new();
     for (at, address) in server.addresses().iter().enumerate() {
         let lines = if at == 0 { "" } else { " (lines without filling)" };

@@ -5,8 +5,8 @@
 //! put the client out of step for ever. Every line gets one answer for the same reason. Some clients
 //! fill their requests up too: NUL ends a line, and NUL between lines means nothing.
 
-use super::{Ask, Form, order, put_line, without_return, words};
 use super::{ClassicForm, LINE_MAX, PADDED, Request, Settings, Spelling, Step, UnknownStock};
+use super::{Command, Form, order, put_line, without_return, words};
 use crate::answer::{Answer, Fault, Local, Stop};
 use crate::stock::{Refused, Side};
 
@@ -31,7 +31,7 @@ fn read(line: &[u8], used: usize) -> Step {
         b"buy" => Side::Buy,
         b"sell" => Side::Sell,
         b"show" if first.is_none() => {
-            return Step::Got(used, Request::plain(Ask::Show, Form::Classic(None)));
+            return Step::Got(used, Request::plain(Command::Show, Form::Classic(None)));
         }
         b"exit" if first.is_none() => {
             return Step::Last(Request::local(Local::Bye, Form::Classic(None)));
@@ -44,7 +44,7 @@ fn read(line: &[u8], used: usize) -> Step {
         _ => None,
     };
     let fault = || Request::fault(Fault::Number, form);
-    Step::Got(used, order.map_or_else(fault, |order| Request::plain(Ask::Trade(order), form)))
+    Step::Got(used, order.map_or_else(fault, |order| Request::plain(Command::Trade(order), form)))
 }
 
 pub(super) fn encode(side: Option<Side>, settings: &Settings, answer: &Answer, out: &mut Vec<u8>) {

@@ -3,7 +3,7 @@
 //! body is refused and ends the connection, and so is one without `Authorization: Bearer TOKEN` where
 //! the server asks for a token.
 
-use super::{Ask, Form, LINE_MAX, Request, Step, put, put_line, without_return, words};
+use super::{Command, Form, LINE_MAX, Request, Step, put, put_line, without_return, words};
 use crate::answer::{Answer, Fault, Local};
 use crate::token::Token;
 
@@ -42,15 +42,15 @@ pub(super) fn step(bytes: &[u8], token: Option<&Token>) -> Step {
     let known = matches!(version, Some(b"HTTP/1.1" | b"HTTP/1.0")) && first.next().is_none();
     let path = path.unwrap_or_default().split(|b| *b == b'?').next().unwrap_or_default();
     let ask = match (method, path) {
-        _ if !known || has_body => Ask::Local(Local::Fault(Fault::Frame)),
-        _ if !shown => Ask::Local(Local::Fault(Fault::Token)),
-        (Some(b"GET" | b"HEAD"), b"/show") => Ask::Show,
-        (Some(b"GET" | b"HEAD"), b"/metrics") => Ask::Metrics,
-        (Some(b"GET" | b"HEAD"), b"/healthz") => Ask::Health,
-        (Some(b"GET" | b"HEAD"), _) => Ask::Local(Local::NoPage),
-        _ => Ask::Local(Local::NoMethod),
+        _ if !known || has_body => Command::Local(Local::Fault(Fault::Frame)),
+        _ if !shown => Command::Local(Local::Fault(Fault::Token)),
+        (Some(b"GET" | b"HEAD"), b"/show") => Command::Show,
+        (Some(b"GET" | b"HEAD"), b"/metrics") => Command::Metrics,
+        (Some(b"GET" | b"HEAD"), b"/healthz") => Command::Health,
+        (Some(b"GET" | b"HEAD"), _) => Command::Local(Local::NoPage),
+        _ => Command::Local(Local::NoMethod),
     };
-    keep &= known && !has_body && shown && !matches!(ask, Ask::Local(Local::NoMethod));
+    keep &= known && !has_body && shown && !matches!(ask, Command::Local(Local::NoMethod));
     let request = Request::plain(ask, form(keep, bytes));
     if keep { Step::Got(used, request) } else { Step::Last(request) }
 }

@@ -18,7 +18,7 @@ mod numbered;
 mod resp;
 
 use crate::answer::{Answer, Fault, Local};
-use crate::stock::{Order, Side, Who};
+use crate::stock::{Order, RequestId, Side};
 use crate::token::Token;
 use std::io::Write;
 use std::sync::Arc;
@@ -89,7 +89,7 @@ pub enum Form {
 
 /// What is asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ask {
+pub enum Command {
     /// To carry out an order.
     Trade(Order),
     /// All stocks.
@@ -106,9 +106,9 @@ pub enum Ask {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Request {
     /// What is asked for.
-    pub ask: Ask,
+    pub command: Command,
     /// Who asks, where a repetition must count once.
-    pub who: Option<Who>,
+    pub request_id: Option<RequestId>,
     /// Milliseconds after which the order must not be carried out any more.
     pub deadline_ms: Option<u32>,
     /// How the answer is spelled.
@@ -116,12 +116,12 @@ pub struct Request {
 }
 
 impl Request {
-    fn plain(ask: Ask, form: Form) -> Self {
-        Self { ask, who: None, deadline_ms: None, form }
+    fn plain(command: Command, form: Form) -> Self {
+        Self { command, request_id: None, deadline_ms: None, form }
     }
 
     fn local(local: Local, form: Form) -> Self {
-        Self::plain(Ask::Local(local), form)
+        Self::plain(Command::Local(local), form)
     }
 
     fn fault(fault: Fault, form: Form) -> Self {
@@ -166,7 +166,7 @@ pub struct Session {
 
 impl Session {
     /// A connection whose client has to show the token first, if there is one.
-    pub fn asking_for(token: Option<Token>) -> Self {
+    pub fn with_token(token: Option<Token>) -> Self {
         Self { token, ..Self::default() }
     }
 
@@ -208,7 +208,7 @@ impl Session {
     }
 
     /// Whether the client has still to show the token for the first time.
-    pub fn is_asking(&self) -> bool {
+    pub fn awaits_token(&self) -> bool {
         self.token.is_some() && !self.has_shown
     }
 

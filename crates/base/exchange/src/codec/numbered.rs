@@ -17,10 +17,12 @@
 //! A server that asks for a token wants it in the greeting: `HELLO stock/2 client=alice token=TOKEN`.
 
 use super::words;
-use super::{Ask, Form, LINE_MAX, Request, Step, line, number, order, put, put_line, put_number};
+use super::{
+    Command, Form, LINE_MAX, Request, Step, line, number, order, put, put_line, put_number,
+};
 use crate::answer::{Answer, Fault, Local, Stop};
 use crate::clients::WINDOW;
-use crate::stock::{Refused, Side, Who};
+use crate::stock::{Refused, RequestId, Side};
 use crate::token::Token;
 use std::sync::Arc;
 
@@ -47,12 +49,13 @@ pub(super) fn step(bytes: &[u8], client: &mut Option<Arc<str>>, token: Option<&T
     let side = match command {
         b"BUY" => Side::Buy,
         b"SELL" => Side::Sell,
-        b"SHOW" if rest.is_empty() => return Step::Got(used, Request::plain(Ask::Show, form)),
+        b"SHOW" if rest.is_empty() => return Step::Got(used, Request::plain(Command::Show, form)),
         b"PING" if rest.is_empty() => return Step::Got(used, Request::local(Local::Pong, form)),
         b"EXIT" if rest.is_empty() => return Step::Last(Request::local(Local::Bye, form)),
         _ => return Step::Got(used, Request::fault(Fault::Command, form)),
     };
-    let who = client.as_ref().map(|name| Who { client: Arc::clone(name), request: id });
+    let request_id =
+        client.as_ref().map(|name| RequestId { client: Arc::clone(name), request: id });
     let read = |deadline: &[u8]| {
         u32::try_from(number(deadline.strip_prefix(b"deadline=")?)?).ok().map(Some)
     };
@@ -64,7 +67,7 @@ pub(super) fn step(bytes: &[u8], client: &mut Option<Arc<str>>, token: Option<&T
     let Some((order, deadline_ms)) = order_and_deadline else {
         return Step::Got(used, Request::fault(Fault::Number, form));
     };
-    Step::Got(used, Request { ask: Ask::Trade(order), who, deadline_ms, form })
+    Step::Got(used, Request { command: Command::Trade(order), request_id, deadline_ms, form })
 }
 
 fn greet(line: &[u8], used: usize, client: &mut Option<Arc<str>>, token: Option<&Token>) -> Step {

@@ -7,7 +7,7 @@
 //! that cannot be ends the connection, since nobody knows where the next one would begin.
 
 use super::numbered::{code, refusal, stop};
-use super::{Ask, Form, LINE_MAX, Request, Step, number, order, put, put_number};
+use super::{Command, Form, LINE_MAX, Request, Step, number, order, put, put_number};
 use crate::answer::{Answer, Fault, Local};
 use crate::stock::Side;
 use crate::token::Token;
@@ -98,10 +98,10 @@ fn knock(words: &[&[u8]], used: usize, token: &Token) -> Step {
 fn read(words: &[&[u8]], used: usize) -> Step {
     let is = |word: &str| words[0].eq_ignore_ascii_case(word.as_bytes());
     let got = |ask| Step::Got(used, Request::plain(ask, Form::Resp));
-    let local = |local| got(Ask::Local(local));
+    let local = |local| got(Command::Local(local));
     let trade = |side| match words {
         [_, stock, count] => match order(side, stock, count) {
-            Some(order) => got(Ask::Trade(order)),
+            Some(order) => got(Command::Trade(order)),
             None => local(Local::Fault(Fault::Number)),
         },
         _ => local(Local::Fault(Fault::Number)),
@@ -111,11 +111,11 @@ fn read(words: &[&[u8]], used: usize) -> Step {
     } else if is("SELL") {
         trade(Side::Sell)
     } else if is("SHOW") {
-        got(Ask::Show)
+        got(Command::Show)
     } else if is("PING") {
         local(Local::Pong)
     } else if is("INFO") {
-        got(Ask::Health)
+        got(Command::Health)
     } else if is("QUIT") {
         Step::Last(Request::local(Local::Bye, Form::Resp))
     } else if is("SELECT") || is("CLIENT") {

@@ -1,7 +1,7 @@
 //! Protocols: fixed conversations byte by byte, and every way of cutting bytes.
 
 use ioloom_exchange::{
-    Answer, Ask, ClassicForm, Exchange, Request, Session, Settings, Spelling, State, Token,
+    Answer, ClassicForm, Command, Exchange, Request, Session, Settings, Spelling, State, Token,
     UnknownStock, encode,
 };
 use proptest::prelude::*;
@@ -9,11 +9,11 @@ use proptest::prelude::*;
 const STOCKS: &str = "1 100 5000\n3 2147483647 700\n";
 
 fn answer(state: &mut State, request: &Request) -> Answer {
-    match request.ask {
-        Ask::Trade(order) => state.trade(&order, request.who.as_ref()).0,
-        Ask::Show => Answer::Shown(state.show()),
-        Ask::Health | Ask::Metrics => Answer::Text("fine 1\n".into()),
-        Ask::Local(local) => Answer::Local(local),
+    match request.command {
+        Command::Trade(order) => state.trade(&order, request.request_id.as_ref()).0,
+        Command::Show => Answer::Shown(state.show()),
+        Command::Health | Command::Metrics => Answer::Text("fine 1\n".into()),
+        Command::Local(local) => Answer::Local(local),
     }
 }
 
@@ -183,7 +183,7 @@ const TOKEN: &str = "correct-horse-battery";
 
 /// What a server with a token says, and whether it would close.
 fn told(asked: &str) -> (String, bool) {
-    let session = Session::asking_for(Some(Token::new(TOKEN).unwrap()));
+    let session = Session::with_token(Some(Token::new(TOKEN).unwrap()));
     let (out, over) = talk_in(session, &[asked.as_bytes()], line(), 128);
     (String::from_utf8(out).unwrap(), over)
 }
@@ -222,12 +222,12 @@ fn a_token_is_shown_in_each_request_of_http_and_never_in_the_original_protocol()
         assert!(text.starts_with("HTTP/1.1 401 Unauthorized\r\n") && over, "{text}");
         assert!(text.contains("WWW-Authenticate: Bearer\r\n") && !text.contains("200"), "{text}");
     }
-    let mut session = Session::asking_for(Some(Token::new(TOKEN).unwrap()));
-    assert!(session.is_asking());
+    let mut session = Session::with_token(Some(Token::new(TOKEN).unwrap()));
+    assert!(session.awaits_token());
     session.feed(&fine.as_bytes()[..9], 128, &mut |_| {});
-    assert!(session.is_asking(), "half a request shows nothing");
+    assert!(session.awaits_token(), "half a request shows nothing");
     session.feed(&fine.as_bytes()[9..], 128, &mut |_| {});
-    assert!(!session.is_asking());
+    assert!(!session.awaits_token());
     assert_eq!(told("show\nbuy 1 1\n"), ("Token needed\n".to_owned(), true));
     assert_eq!(told("s"), ("Token needed\n".to_owned(), true));
 }

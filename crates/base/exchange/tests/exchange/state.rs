@@ -1,7 +1,7 @@
 //! Orders against an oracle of plain 128-bit sums, and the log against the state it leads to.
 
 use ioloom_exchange::{
-    Answer, COUNT_MAX, Exchange, Order, Record, Refused, Side, State, Stop, WINDOW, Who,
+    Answer, COUNT_MAX, Exchange, Order, Record, Refused, RequestId, Side, State, Stop, WINDOW,
 };
 use proptest::prelude::*;
 use std::collections::HashMap;
@@ -14,14 +14,14 @@ fn buy(stock: u32, count: u32) -> Order {
     Order::new(Side::Buy, stock, count).unwrap()
 }
 
-fn who(client: &str, request: u64) -> Who {
-    Who { client: client.into(), request }
+fn request_id(client: &str, request: u64) -> RequestId {
+    RequestId { client: client.into(), request }
 }
 
 #[derive(Debug, Clone)]
 struct Step {
     order: Order,
-    who: Option<Who>,
+    request_id: Option<RequestId>,
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
@@ -31,7 +31,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     let step = (side, prop_oneof![Just(1u32), Just(2), Just(7), Just(9)], count, sender).prop_map(
         |(side, stock, count, sender)| Step {
             order: Order::new(side, stock, count).unwrap(),
-            who: sender.map(|(name, request)| who(&format!("c{name}"), request)),
+            request_id: sender.map(|(name, request)| request_id(&format!("c{name}"), request)),
         },
     );
     prop::collection::vec(step, 0..80)
@@ -42,12 +42,12 @@ proptest! {
     fn orders_do_what_plain_sums_do(steps in steps()) {
         let mut state = start();
         let mut oracle: HashMap<u32, i128> = [(1, 100), (2, 0), (7, i128::from(COUNT_MAX))].into();
-        let mut answered: HashMap<Who, Answer> = HashMap::new();
+        let mut answered: HashMap<RequestId, Answer> = HashMap::new();
         let mut records: Vec<Record> = Vec::new();
-        for Step { order, who } in &steps {
+        for Step { order, request_id } in &steps {
             let before = state.clone();
-            let (answer, record) = state.trade(order, who.as_ref());
-            if let Some(earlier) = who.as_ref().and_then(|who| answered.get(who)) {
+            let (answer, record) = state.trade(order, request_id.as_ref());
+            if let Some(earlier) = request_id.as_ref().and_then(|request_id| answered.get(request_id)) {
                 prop_assert_eq!((&answer, &record), (earlier, &None));
                 prop_assert_eq!(&state, &before);
                 continue;
@@ -72,8 +72,8 @@ proptest! {
                 }
                 (answer, expected) => prop_assert!(false, "{:?} {:?}", answer, expected),
             }
-            if let Some(who) = who {
-                answered.insert(who.clone(), answer);
+            if let Some(request_id) = request_id {
+                answered.insert(request_id.clone(), answer);
             }
             records.extend(record);
         }
@@ -84,9 +84,9 @@ proptest! {
         }
         prop_assert_eq!(again.exchange(), state.exchange());
         prop_assert_eq!(again.seq(), state.seq());
-        for (who, answer) in &answered {
+        for (request_id, answer) in &answered {
             let before = again.seq();
-            prop_assert_eq!(&again.trade(&buy(1, 1), Some(who)).0, answer);
+            prop_assert_eq!(&again.trade(&buy(1, 1), Some(request_id)).0, answer);
             prop_assert_eq!(again.seq(), before);
         }
         // A log with a gap is refused.
@@ -101,11 +101,13 @@ proptest! {
 fn an_order_older_than_the_window_is_not_carried_out_again() {
     let mut state = start();
     for request in 0..=WINDOW as u64 {
-        assert!(state.trade(&buy(7, 1), Some(&who("a", request))).1.is_some());
+        assert!(state.trade(&buy(7, 1), Some(&request_id("a", request))).1.is_some());
     }
     let left = state.exchange().get(7).unwrap().left;
-    assert_eq!(state.trade(&buy(7, 1), Some(&who("a", 0))).0, Answer::Stopped(Stop::TooOld));
-    let Answer::Done { .. } = state.trade(&buy(7, 1), Some(&who("a", 1))).0 else { panic!() };
+    assert_eq!(state.trade(&buy(7, 1), Some(&request_id("a", 0))).0, Answer::Stopped(Stop::TooOld));
+    let Answer::Done { .. } = state.trade(&buy(7, 1), Some(&request_id("a", 1))).0 else {
+        panic!()
+    };
     assert_eq!(state.exchange().get(7).unwrap().left, left);
 }
 
@@ -114,13 +116,13 @@ fn an_order_that_a_log_holds_no_more_is_not_carried_out_again() {
     let mut state = start();
     let mut records = Vec::new();
     for request in [3, 5, 8] {
-        records.extend(state.trade(&buy(7, 1), Some(&who("a", request))).1);
+        records.extend(state.trade(&buy(7, 1), Some(&request_id("a", request))).1);
     }
     // The first one has been taken out of the log.
     let mut again = State::new(state.exchange().clone(), state.seq());
     records[1..].iter().for_each(|record| again.remember(record));
     again.forget_older();
-    let mut ask = |client, request| again.trade(&buy(7, 1), Some(&who(client, request))).0;
+    let mut ask = |client, request| again.trade(&buy(7, 1), Some(&request_id(client, request))).0;
     assert_eq!(ask("a", 3), Answer::Stopped(Stop::TooOld));
     assert_eq!(ask("a", 5), Answer::Done { left: COUNT_MAX - 2, seq: 2 });
     assert_eq!(ask("a", 6), Answer::Done { left: COUNT_MAX - 4, seq: 4 });

@@ -1,7 +1,9 @@
 //! Servers that give wrong answers, lose orders, stand still or go away, and how each is found.
 
 use crate::load;
-use ioloom_load::{Arrival, LoadError, Mix, Multiclient, Pace, Plan, Protocol, Think, multiclient};
+use ioloom_load::{
+    Arrival, LoadError, LoadPlan, Mix, Multiclient, Pace, Protocol, Think, multiclient,
+};
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
@@ -44,14 +46,14 @@ fn serve(stream: TcpStream, number: usize, answer: impl Fn(usize, usize, &str) -
     }
 }
 
-fn plan(target: SocketAddr) -> Plan {
-    Plan {
+fn plan(target: SocketAddr) -> LoadPlan {
+    LoadPlan {
         mix: Mix { show: 0.0, buy: 1.0, sell: 0.0 },
         connections: 1,
         requests_max: 20,
         duration: Duration::from_secs(600),
         timeout: Duration::from_secs(120),
-        ..Plan::new(target)
+        ..LoadPlan::new(target)
     }
 }
 
@@ -100,7 +102,7 @@ fn a_pause_of_the_server_counts_for_all_that_were_due_meanwhile() {
         }
         list(ask).or(Some("Not enough left stocks\n".to_owned()))
     });
-    let (run, _) = load(&Plan {
+    let (run, _) = load(&LoadPlan {
         pace: Pace::Open { rate_per_s: 1000.0, arrival: Arrival::Constant },
         duration: Duration::from_millis(300),
         requests_max: u64::MAX,
@@ -122,7 +124,7 @@ fn a_server_that_falls_silent_is_not_faster_for_that() {
         }
         list(ask).or(Some("Not enough left stocks\n".to_owned()))
     });
-    let plan = Plan {
+    let plan = LoadPlan {
         requests_max: 1_000_000,
         duration: Duration::from_millis(700),
         timeout: Duration::from_millis(200),
@@ -142,7 +144,7 @@ fn a_server_that_falls_silent_is_not_faster_for_that() {
 #[test]
 fn a_server_that_goes_away_ends_the_load() {
     let target = server(|number, _, ask| if number == 0 { list(ask) } else { None });
-    let plan = Plan { protocol: Protocol::Padded, requests_max: u64::MAX, ..plan(target) };
+    let plan = LoadPlan { protocol: Protocol::Padded, requests_max: u64::MAX, ..plan(target) };
     let error = ioloom_load::run(&plan, &AtomicBool::new(false), &mut |_| {}).unwrap_err();
     assert!(matches!(error, LoadError::Gone { .. }), "{error}");
 }
@@ -159,7 +161,7 @@ fn arrivals_that_find_no_server_are_told() {
     });
     let arrival = Arrival::Constant;
     let think = Think::Exponential(Duration::ZERO);
-    let (run, _) = load(&Plan {
+    let (run, _) = load(&LoadPlan {
         pace: Pace::PartlyOpen { sessions_per_s: 100.0, arrival, requests_mean: 1.0, think },
         requests_max: u64::MAX,
         duration: Duration::from_micros(498_000),
@@ -201,7 +203,7 @@ fn original_clients_that_wait_for_an_answer_can_be_ended() {
 #[test]
 fn a_law_that_says_nothing_has_no_error() {
     let target = server(|_, _, ask| list(ask).or(Some("Not enough left stocks\n".to_owned())));
-    let run = |sleep, plan: &Plan| {
+    let run = |sleep, plan: &LoadPlan| {
         let multi = Multiclient { clients: 2, orders: 2, sleep, pool: None };
         multiclient(plan, &multi, &AtomicBool::new(false), &mut |_| {})
     };
@@ -210,6 +212,6 @@ fn a_law_that_says_nothing_has_no_error() {
     let asleep = run(Duration::from_millis(2), &plan(target)).unwrap();
     assert_eq!((asleep.law_ns, asleep.overslept.count), (4_000_000, 4));
     assert!(asleep.law_error.is_some_and(|error| error >= 0.0), "{asleep:?}");
-    let nothing = Plan { count_max: 0, ..plan(target) };
+    let nothing = LoadPlan { count_max: 0, ..plan(target) };
     assert!(matches!(run(Duration::ZERO, &nothing), Err(LoadError::Plan(_))));
 }

@@ -7,11 +7,11 @@ mod moments;
 
 use ioloom_load::check::{Lists, STATES_MAX, Verdict, check};
 use ioloom_load::{
-    Arrival, History, LoadError, Mix, Multiclient, NullServer, Pace, Plan, Protocol, Run, Skew,
+    Arrival, History, LoadError, LoadPlan, Mix, Multiclient, NullServer, Pace, Protocol, Run, Skew,
     Think, multiclient, null_client,
 };
 use ioloom_serve::{
-    Config, Durability, Limits, Model, Server, ShowMode, StopHandle, StoreChoice, StoreKind,
+    Durability, Limits, Model, ServeOptions, Server, ShowMode, StopHandle, StoreChoice, StoreKind,
 };
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -32,11 +32,11 @@ struct Served {
 }
 
 impl Served {
-    fn new(stocks: &str, change: impl FnOnce(&mut Config)) -> Self {
+    fn new(stocks: &str, change: impl FnOnce(&mut ServeOptions)) -> Self {
         let dir = TempDir::new().unwrap();
         let stock = dir.path().join("stock.txt");
         std::fs::write(&stock, stocks).unwrap();
-        let mut config = Config {
+        let mut config = ServeOptions {
             model: Model::Epoll,
             sharing: Model::Epoll.default_sharing(),
             show: ShowMode::Atomic,
@@ -51,7 +51,7 @@ impl Served {
             cores: 2,
             token: None,
             tls: None,
-            tell: None,
+            warn: None,
             service_time: Duration::ZERO,
             service_in_lock: false,
         };
@@ -65,15 +65,15 @@ impl Served {
         Self { _dir: dir, padded, line, stop, thread }
     }
 
-    fn plan(&self, protocol: Protocol) -> Plan {
+    fn plan(&self, protocol: Protocol) -> LoadPlan {
         let target = if protocol == Protocol::Line { self.line } else { self.padded };
-        Plan {
+        LoadPlan {
             protocol,
             connections: 3,
             requests_max: 300,
             duration: Duration::from_secs(600),
             timeout: Duration::from_secs(120),
-            ..Plan::new(target)
+            ..LoadPlan::new(target)
         }
     }
 }
@@ -88,7 +88,7 @@ impl Drop for Served {
 
 const STOCKS: &str = "1 50 10\n2 1000 20\n7 5 30\n";
 
-fn load(plan: &Plan) -> (Run, Option<History>) {
+fn load(plan: &LoadPlan) -> (Run, Option<History>) {
     ioloom_load::run(plan, &AtomicBool::new(false), &mut |_| {}).unwrap()
 }
 
@@ -104,7 +104,7 @@ fn every_protocol_is_driven_and_verified() {
     let server = Served::new(STOCKS, |_| {});
     for protocol in PROTOCOLS {
         for pipeline in [1, 8] {
-            let (run, _) = load(&Plan { pipeline, ..server.plan(protocol) });
+            let (run, _) = load(&LoadPlan { pipeline, ..server.plan(protocol) });
             is_whole(&run);
             assert_eq!(run.outcomes.answered, 300, "{protocol:?}");
             assert_eq!(run.latency.corrected.count, 300);
@@ -119,12 +119,12 @@ fn a_server_that_asks_for_a_token_is_loaded_by_who_knows_it() {
     let asked = ioloom_exchange::Token::new(token).unwrap();
     let server = Served::new(STOCKS, |config| config.token = Some(asked));
     for protocol in [Protocol::V2, Protocol::Resp] {
-        let plan = Plan { token: Some(token.to_owned()), ..server.plan(protocol) };
+        let plan = LoadPlan { token: Some(token.to_owned()), ..server.plan(protocol) };
         let (run, _) = load(&plan);
         is_whole(&run);
         assert_eq!(run.outcomes.answered, 300, "{protocol:?}");
         for other in [None, Some("another-horse-battery".to_owned())] {
-            let plan = Plan { token: other, ..plan.clone() };
+            let plan = LoadPlan { token: other, ..plan.clone() };
             let error = ioloom_load::run(&plan, &AtomicBool::new(false), &mut |_| {}).unwrap_err();
             assert!(error.to_string().contains("no-token"), "{protocol:?}: {error}");
         }
@@ -136,7 +136,7 @@ fn a_second_run_under_the_same_name_repeats_no_order_of_the_first() {
     let server = Served::new(STOCKS, |_| {});
     for _ in 0..2 {
         let mix = Mix { show: 0.0, buy: 1.0, sell: 1.0 };
-        let plan = Plan { name: Some("a".to_owned()), mix, ..server.plan(Protocol::V2) };
+        let plan = LoadPlan { name: Some("a".to_owned()), mix, ..server.plan(Protocol::V2) };
         let (run, _) = load(&plan);
         is_whole(&run);
         assert_eq!(run.outcomes.answered, 300, "{:?}", run.outcomes);
@@ -148,7 +148,8 @@ fn threads_mixes_and_skews_change_what_is_asked_and_nothing_else() {
     let server = Served::new(STOCKS, |_| {});
     let mix = Mix { show: 0.0, buy: 1.0, sell: 0.0 };
     let skew = Skew::Hot(1.0);
-    let (run, _) = load(&Plan { mix, skew, threads: 3, count_max: 1, ..server.plan(Protocol::V2) });
+    let (run, _) =
+        load(&LoadPlan { mix, skew, threads: 3, count_max: 1, ..server.plan(Protocol::V2) });
     is_whole(&run);
     // Of the one stock that was asked for there were fifty.
     assert_eq!((run.outcomes.traded, run.outcomes.listed), (50, 0));
@@ -162,7 +163,7 @@ fn a_list_that_does_not_fit_is_compared_as_far_as_it_goes() {
     let (run, _) = load(&server.plan(Protocol::Padded));
     is_whole(&run);
     assert!((300..2000).contains(&run.conservation.stocks), "{:?}", run.conservation);
-    let (run, _) = load(&Plan { requests_max: 60, ..server.plan(Protocol::Line) });
+    let (run, _) = load(&LoadPlan { requests_max: 60, ..server.plan(Protocol::Line) });
     is_whole(&run);
     assert_eq!(run.conservation.stocks, 2000);
 }
@@ -172,7 +173,7 @@ fn a_list_that_does_not_fit_is_compared_as_far_as_it_goes() {
 fn lists_that_do_not_fit_and_become_shorter_are_compared_and_explained() {
     let stocks: String = (1..=2000).map(|id| format!("{id} 9 1\n")).collect();
     let server = Served::new(&stocks, |_| {});
-    let (run, history) = load(&Plan {
+    let (run, history) = load(&LoadPlan {
         mix: Mix { show: 0.01, buy: 0.0, sell: 1.0 },
         requests_max: 5000,
         connections: 1,
@@ -188,7 +189,7 @@ fn lists_that_do_not_fit_and_become_shorter_are_compared_and_explained() {
 #[test]
 fn an_open_loop_accounts_for_every_arrival() {
     let server = Served::new(STOCKS, |_| {});
-    let plan = Plan {
+    let plan = LoadPlan {
         pace: Pace::Open { rate_per_s: 400.0, arrival: Arrival::Constant },
         // The last arrival before the end is the 199th, at 497.5 ms.
         duration: Duration::from_micros(498_000),
@@ -210,7 +211,7 @@ fn an_open_loop_accounts_for_every_arrival() {
 fn a_ramp_offers_less_than_its_rate_and_the_run_says_so() {
     let server = Served::new(STOCKS, |_| {});
     let ramp = Duration::from_micros(500_100);
-    let plan = Plan {
+    let plan = LoadPlan {
         pace: Pace::Open { rate_per_s: 400.0, arrival: Arrival::Poisson },
         duration: ramp,
         ramp,
@@ -230,7 +231,7 @@ fn a_ramp_offers_less_than_its_rate_and_the_run_says_so() {
 #[test]
 fn sessions_come_and_go() {
     let server = Served::new(STOCKS, |_| {});
-    let plan = Plan {
+    let plan = LoadPlan {
         pace: Pace::PartlyOpen {
             sessions_per_s: 300.0,
             arrival: Arrival::Poisson,
@@ -250,7 +251,7 @@ fn sessions_come_and_go() {
 #[test]
 fn a_full_server_turns_connections_away_and_the_rest_goes_on() {
     let server = Served::new(STOCKS, |config| config.limits.connections = 2);
-    let plan = Plan { connections: 5, requests_max: 2000, ..server.plan(Protocol::Line) };
+    let plan = LoadPlan { connections: 5, requests_max: 2000, ..server.plan(Protocol::Line) };
     let (run, _) = load(&plan);
     assert!(run.is_right(), "{run:?}");
     let away = run.outcomes.turned_away + run.outcomes.lost;
@@ -260,7 +261,7 @@ fn a_full_server_turns_connections_away_and_the_rest_goes_on() {
 #[test]
 fn a_history_has_every_request() {
     let server = Served::new(STOCKS, |_| {});
-    let (run, history) = load(&Plan { keep_history: true, ..server.plan(Protocol::V2) });
+    let (run, history) = load(&LoadPlan { keep_history: true, ..server.plan(Protocol::V2) });
     let history = history.unwrap();
     assert_eq!(history.events.len() as u64, run.outcomes.sent);
     assert!(
@@ -298,13 +299,13 @@ fn floors_answer_in_every_protocol() {
         let stop = Arc::new(AtomicBool::new(false));
         let stop_too = Arc::clone(&stop);
         let thread = std::thread::spawn(move || server.run(&stop_too));
-        let plan = Plan {
+        let plan = LoadPlan {
             protocol,
             conserve: false,
             pipeline: 100,
             requests_max: 2000,
             timeout: Duration::from_secs(120),
-            ..Plan::new(target)
+            ..LoadPlan::new(target)
         };
         let (run, _) = load(&plan);
         stop.store(true, Ordering::Relaxed);
@@ -323,9 +324,12 @@ fn what_cannot_be_is_refused() {
         listener.local_addr().unwrap()
     };
     let run =
-        |plan: &Plan| ioloom_load::run(plan, &AtomicBool::new(false), &mut |_| {}).unwrap_err();
-    assert!(matches!(run(&Plan::new(nobody)), LoadError::Connect { .. }));
-    assert!(matches!(run(&Plan { connections: 0, ..Plan::new(nobody) }), LoadError::Plan(_)));
-    let far = run(&Plan { cpus: vec![100_000], ..Plan::new(nobody) });
+        |plan: &LoadPlan| ioloom_load::run(plan, &AtomicBool::new(false), &mut |_| {}).unwrap_err();
+    assert!(matches!(run(&LoadPlan::new(nobody)), LoadError::Connect { .. }));
+    assert!(matches!(
+        run(&LoadPlan { connections: 0, ..LoadPlan::new(nobody) }),
+        LoadError::Plan(_)
+    ));
+    let far = run(&LoadPlan { cpus: vec![100_000], ..LoadPlan::new(nobody) });
     assert!(matches!(far, LoadError::Refused(_)) && far.to_string().contains("100000"), "{far}");
 }

@@ -2,7 +2,7 @@
 
 use crate::{Served, load};
 use ioloom_load::check::{Lists, STATES_MAX, Verdict, check};
-use ioloom_load::{Mix, Plan, Protocol};
+use ioloom_load::{LoadPlan, Mix, Protocol};
 use ioloom_serve::{Durability, Model, Sharing, ShowMode, refusal};
 use std::time::Duration;
 
@@ -19,8 +19,8 @@ fn is_possible(model: Model) -> bool {
     !refused
 }
 
-fn plan(server: &Served, protocol: Protocol, connections: usize) -> Plan {
-    Plan {
+fn plan(server: &Served, protocol: Protocol, connections: usize) -> LoadPlan {
+    LoadPlan {
         connections,
         threads: connections.min(2),
         requests_max: 250,
@@ -30,7 +30,7 @@ fn plan(server: &Served, protocol: Protocol, connections: usize) -> Plan {
     }
 }
 
-fn explained(plan: &Plan, what: &str) {
+fn explained(plan: &LoadPlan, what: &str) {
     let (run, history) = load(plan);
     assert!(run.is_right(), "{what}: {run:?}");
     let history = history.unwrap();
@@ -87,7 +87,7 @@ fn lists_stock_by_stock_are_found_out_in_a_recorded_history() {
         config.show = ShowMode::PerStock;
     });
     let found = (1..=40).any(|random| {
-        let plan = Plan {
+        let plan = LoadPlan {
             random,
             mix: Mix { show: 1.0, buy: 30.0, sell: 30.0 },
             requests_max: 1500,

@@ -19,7 +19,7 @@ mod tables;
 
 use crate::choice::{Durability, Model, Sharing, ShowMode};
 use crate::error::ServeError;
-use crate::server::{Config, DatabaseChoice};
+use crate::server::{DatabaseChoice, ServeOptions};
 use ioloom_exchange::Exchange;
 pub(crate) use link::{Link, Missed, Numbered};
 pub(crate) use opening::open;
@@ -73,7 +73,7 @@ pub(crate) fn synchronous_commit(durability: Durability) -> &'static str {
 }
 
 /// Why a server cannot be had in front of a database, if it cannot.
-pub(crate) fn refusal(config: &Config, connections: usize) -> Option<String> {
+pub(crate) fn refusal(config: &ServeOptions, connections: usize) -> Option<String> {
     let durability = config.durability;
     if durability == Durability::None {
         return Some(

@@ -8,7 +8,7 @@ use super::event_loop::{Carrier, EventLoop, Incoming, Parcel};
 use crate::error::ServeError;
 use crate::service::Service;
 use crate::sharing::Job;
-use ioloom_exchange::{Answer, Ask, Stop};
+use ioloom_exchange::{Answer, Command, Stop};
 use ioloom_sys_net::wait::Waiter;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, TrySendError, channel, sync_channel};
 use std::sync::{Arc, Mutex};
@@ -19,8 +19,8 @@ const WAITING_EACH: usize = 256;
 /// Answers jobs for which there is no room.
 pub(super) fn refuse(jobs: &mut [Job]) {
     for job in jobs {
-        job.answer = Some(match job.request.ask {
-            Ask::Local(local) => Answer::Local(local),
+        job.answer = Some(match job.request.command {
+            Command::Local(local) => Answer::Local(local),
             _ => Answer::Stopped(Stop::Busy),
         });
     }

@@ -12,7 +12,7 @@ use crate::choice::ShowMode;
 use crate::error::ServeError;
 use crate::journal::{Broken, Journal};
 use ioloom_exchange::{
-    Answer, Ask, Exchange, Kept, Line, Order, Record, Refused, Shown, State, Who,
+    Answer, Command, Exchange, Line, Order, OrderOutcome, Record, Refused, RequestId, Shown, State,
 };
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
@@ -65,7 +65,11 @@ impl Atomic {
         }
     }
 
-    fn trade(&self, order: &Order, who: Option<&Who>) -> Result<Kept, Refused> {
+    fn trade(
+        &self,
+        order: &Order,
+        request_id: Option<&RequestId>,
+    ) -> Result<OrderOutcome, Refused> {
         self.begin();
         let ended = match self.cells.binary_search_by_key(&order.stock(), |cell| cell.id) {
             Err(_) => Err(Refused::UnknownStock),
@@ -83,15 +87,19 @@ impl Atomic {
                 before.map_err(|_| why).and_then(|left| order.left_after(left))
             }
         };
-        let kept = |seq| match ended {
-            Ok(left) => Kept::Done { left, seq },
-            Err(why) => Kept::Refused { why, seq },
+        let outcome = |seq| match ended {
+            Ok(left) => OrderOutcome::Done { left, seq },
+            Err(why) => OrderOutcome::Refused { why, seq },
         };
         let numbered = match ended {
-            Err(why) if who.is_none() => Err(why),
+            Err(why) if request_id.is_none() => Err(why),
             _ => {
-                let record = |seq| Record { order: *order, kept: kept(seq), who: who.cloned() };
-                Ok(kept(self.journal.number(record)))
+                let record = |seq| Record {
+                    order: *order,
+                    outcome: outcome(seq),
+                    request_id: request_id.cloned(),
+                };
+                Ok(outcome(self.journal.number(record)))
             }
         };
         self.ended.fetch_add(1, SeqCst);
@@ -135,13 +143,13 @@ impl Atomic {
     }
 
     fn answer_one(&self, job: &Job) -> Answer {
-        match (job.request.ask, &job.request.who) {
-            (Ask::Trade(order), None) => {
+        match (job.request.command, &job.request.request_id) {
+            (Command::Trade(order), None) => {
                 self.trade(&order, None).map_or_else(Answer::Refused, Answer::from)
             }
-            (Ask::Trade(order), Some(who)) => self.named.once(who, || {
-                self.trade(&order, Some(who))
-                    .unwrap_or_else(|why| Kept::Refused { why, seq: self.journal.latest() })
+            (Command::Trade(order), Some(request_id)) => self.named.once(request_id, || {
+                self.trade(&order, Some(request_id))
+                    .unwrap_or_else(|why| OrderOutcome::Refused { why, seq: self.journal.latest() })
             }),
             _ => Answer::Shown(Arc::new(self.shown())),
         }
@@ -151,7 +159,7 @@ impl Atomic {
 impl Strategy for Atomic {
     fn answer(&self, jobs: &mut Vec<Job>, _: &Journal) -> Result<u64, Broken> {
         for job in jobs {
-            if job.is_open(|who| self.named.seen(who)) {
+            if job.is_open(|request_id| self.named.seen(request_id)) {
                 job.answer = Some(self.answer_one(job));
             }
         }

@@ -11,8 +11,8 @@ use crate::choice::ShowMode;
 use crate::error::ServeError;
 use crate::journal::{Broken, Journal};
 use ioloom_exchange::{
-    Answer, Ask, Clients, Exchange, Kept, Line, Order, Refused, Seen, Shown, State, Stock, Stop,
-    Who,
+    Answer, Clients, Command, Exchange, Line, Order, OrderOutcome, Refused, RequestId, Seen, Shown,
+    State, Stock, Stop,
 };
 use std::hash::{BuildHasher, RandomState};
 use std::ops::Deref;
@@ -72,22 +72,26 @@ impl Named {
     }
 
     /// What is known of an order.
-    pub(super) fn seen(&self, who: &Who) -> Seen {
-        let part = &self.parts[part_of(&self.hasher, &who.client)];
-        part.lock().expect("no panic under this lock").seen(who)
+    pub(super) fn seen(&self, request_id: &RequestId) -> Seen {
+        let part = &self.parts[part_of(&self.hasher, &request_id.client)];
+        part.lock().expect("no panic under this lock").seen(request_id)
     }
 
     /// Carries out an order once; `trade` tells how it ended, with a number in the log.
-    pub(super) fn once(&self, who: &Who, trade: impl FnOnce() -> Kept) -> Answer {
-        let part = &self.parts[part_of(&self.hasher, &who.client)];
+    pub(super) fn once(
+        &self,
+        request_id: &RequestId,
+        trade: impl FnOnce() -> OrderOutcome,
+    ) -> Answer {
+        let part = &self.parts[part_of(&self.hasher, &request_id.client)];
         let mut clients = part.lock().expect("no panic under this lock");
-        match clients.seen(who) {
-            Seen::Before(kept) => kept.into(),
+        match clients.seen(request_id) {
+            Seen::Before(outcome) => outcome.into(),
             Seen::TooOld => Answer::Stopped(Stop::TooOld),
             Seen::New => {
-                let kept = trade();
-                clients.keep(who, kept);
-                kept.into()
+                let outcome = trade();
+                clients.keep(request_id, outcome);
+                outcome.into()
             }
         }
     }
@@ -127,8 +131,12 @@ impl<L: Lock> Locks<L> {
     }
 
     /// Carries out an order. A refusal gets a number only if the log must hold it.
-    fn trade(&self, order: &Order, who: Option<&Who>) -> Result<Kept, Refused> {
-        let number = |ended| numbered(&self.journal, order, who, ended);
+    fn trade(
+        &self,
+        order: &Order,
+        request_id: Option<&RequestId>,
+    ) -> Result<OrderOutcome, Refused> {
+        let number = |ended| numbered(&self.journal, order, request_id, ended);
         match self.ids.binary_search(&order.stock()) {
             Ok(at) => self.stocks[at].change(|stock| {
                 spend(self.way.held);
@@ -143,15 +151,15 @@ impl<L: Lock> Locks<L> {
     }
 
     fn answer_one(&self, job: &Job) -> Answer {
-        match (job.request.ask, &job.request.who) {
-            (Ask::Trade(order), None) => match self.trade(&order, None) {
-                Ok(kept) => kept.into(),
+        match (job.request.command, &job.request.request_id) {
+            (Command::Trade(order), None) => match self.trade(&order, None) {
+                Ok(outcome) => outcome.into(),
                 Err(why) => Answer::Refused(why),
             },
-            (Ask::Trade(order), Some(who)) => self.named.once(who, || {
+            (Command::Trade(order), Some(request_id)) => self.named.once(request_id, || {
                 // With a name every outcome has a number.
-                self.trade(&order, Some(who))
-                    .unwrap_or_else(|why| Kept::Refused { why, seq: self.journal.latest() })
+                self.trade(&order, Some(request_id))
+                    .unwrap_or_else(|why| OrderOutcome::Refused { why, seq: self.journal.latest() })
             }),
             _ => Answer::Shown(Arc::new(self.shown())),
         }
@@ -178,7 +186,7 @@ impl<L: Lock> Locks<L> {
 impl<L: Lock> Strategy for Locks<L> {
     fn answer(&self, jobs: &mut Vec<Job>, journal: &Journal) -> Result<u64, Broken> {
         for job in jobs {
-            if job.is_open(|who| self.named.seen(who)) {
+            if job.is_open(|request_id| self.named.seen(request_id)) {
                 job.answer = Some(self.answer_one(job));
             }
         }
@@ -239,8 +247,8 @@ mod tests {
         Arc::new(Locks::new(State::new(exchange, 0), way, &journal))
     }
 
-    fn ask(locks: &Locks<Told>, ask: Ask) -> Answer {
-        let request = Request { ask, who: None, deadline_ms: None, form: Form::Resp };
+    fn ask(locks: &Locks<Told>, command: Command) -> Answer {
+        let request = Request { command, request_id: None, deadline_ms: None, form: Form::Resp };
         let mut jobs = vec![Job { token: 0, request, due_ns: 0, answer: None }];
         locks.answer(&mut jobs, &locks.journal).unwrap();
         jobs.pop().unwrap().answer.unwrap()
@@ -257,11 +265,11 @@ mod tests {
         let (buy, sell) = (trade(Side::Buy, 1), trade(Side::Sell, 2));
         let meanwhile = Arc::clone(&locks);
         let errand = move || {
-            assert!(matches!(ask(&meanwhile, Ask::Trade(buy)), Answer::Done { left: 9, .. }));
-            assert!(matches!(ask(&meanwhile, Ask::Trade(sell)), Answer::Done { left: 11, .. }));
+            assert!(matches!(ask(&meanwhile, Command::Trade(buy)), Answer::Done { left: 9, .. }));
+            assert!(matches!(ask(&meanwhile, Command::Trade(sell)), Answer::Done { left: 11, .. }));
         };
         BEFORE.set(Some((200, Box::new(errand))));
-        let Answer::Shown(shown) = ask(&locks, Ask::Show) else { panic!("no list") };
+        let Answer::Shown(shown) = ask(&locks, Command::Show) else { panic!("no list") };
         let left: Vec<u32> = shown.lines.iter().map(|line| line.left).collect();
         let event = |client, call_ns, ret_ns, op, outcome| Event {
             client,
@@ -290,7 +298,7 @@ mod tests {
         let meanwhile = Arc::clone(&locks);
         let errand = move || assert!(meanwhile.stocks[0].0.try_lock().is_err());
         BEFORE.set(Some((200, Box::new(errand))));
-        assert!(matches!(ask(&locks, Ask::Show), Answer::Shown(_)));
+        assert!(matches!(ask(&locks, Command::Show), Answer::Shown(_)));
         assert!(BEFORE.with_borrow(Option::is_none), "the second stock was read");
     }
 }

@@ -18,7 +18,8 @@ use crate::choice::{Sharing, ShowMode};
 use crate::error::ServeError;
 use crate::journal::{Broken, Journal};
 use ioloom_exchange::{
-    Answer, Ask, Exchange, Kept, Order, Record, Refused, Request, Seen, State, Stop, Who,
+    Answer, Command, Exchange, Order, OrderOutcome, Record, Refused, Request, RequestId, Seen,
+    State, Stop,
 };
 use ioloom_sys::clock;
 use std::sync::{Arc, Mutex, RwLock};
@@ -40,22 +41,22 @@ pub(crate) struct Job {
 impl Job {
     /// Whether the exchange has to answer it.
     fn asks(&self) -> bool {
-        self.answer.is_none() && matches!(self.request.ask, Ask::Trade(_) | Ask::Show)
+        self.answer.is_none() && matches!(self.request.command, Command::Trade(_) | Command::Show)
     }
 
     /// Whether the exchange has to answer it, and in time; else the answer is set. `seen` tells what is
     /// known of an order: one that was answered before has that answer, however late it is repeated,
     /// since `late` would say that it was not carried out.
-    fn is_open(&mut self, seen: impl FnOnce(&Who) -> Seen) -> bool {
+    fn is_open(&mut self, seen: impl FnOnce(&RequestId) -> Seen) -> bool {
         if !self.asks() {
             return false;
         }
         if self.due_ns == 0 || clock::monotonic_ns() <= self.due_ns {
             return true;
         }
-        self.answer = Some(match self.request.who.as_ref().map_or(Seen::New, seen) {
+        self.answer = Some(match self.request.request_id.as_ref().map_or(Seen::New, seen) {
             Seen::New => Answer::Stopped(Stop::Late),
-            Seen::Before(kept) => kept.into(),
+            Seen::Before(outcome) => outcome.into(),
             Seen::TooOld => Answer::Stopped(Stop::TooOld),
         });
         false
@@ -107,17 +108,18 @@ pub(crate) fn make(
 fn numbered(
     journal: &Journal,
     order: &Order,
-    who: Option<&Who>,
+    request_id: Option<&RequestId>,
     ended: Result<u32, Refused>,
-) -> Result<Kept, Refused> {
-    let kept = |seq| match ended {
-        Ok(left) => Kept::Done { left, seq },
-        Err(why) => Kept::Refused { why, seq },
+) -> Result<OrderOutcome, Refused> {
+    let outcome = |seq| match ended {
+        Ok(left) => OrderOutcome::Done { left, seq },
+        Err(why) => OrderOutcome::Refused { why, seq },
     };
-    let record = |seq| Record { order: *order, kept: kept(seq), who: who.cloned() };
+    let record =
+        |seq| Record { order: *order, outcome: outcome(seq), request_id: request_id.cloned() };
     match ended {
-        Err(why) if who.is_none() => Err(why),
-        _ => Ok(kept(journal.number(record))),
+        Err(why) if request_id.is_none() => Err(why),
+        _ => Ok(outcome(journal.number(record))),
     }
 }
 
@@ -151,13 +153,13 @@ impl Alone {
     fn answer(&mut self, jobs: &mut [Job], journal: &Journal) -> u64 {
         let (state, keeps) = (&mut self.state, journal.keeps());
         for job in jobs {
-            if !job.is_open(|who| state.clients().seen(who)) {
+            if !job.is_open(|request_id| state.clients().seen(request_id)) {
                 continue;
             }
             spend(self.held);
-            job.answer = Some(match job.request.ask {
-                Ask::Trade(order) => {
-                    let (answer, record) = state.trade(&order, job.request.who.as_ref());
+            job.answer = Some(match job.request.command {
+                Command::Trade(order) => {
+                    let (answer, record) = state.trade(&order, job.request.request_id.as_ref());
                     self.records.extend(record.filter(|_| keeps));
                     answer
                 }

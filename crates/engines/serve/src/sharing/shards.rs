@@ -13,7 +13,7 @@ use crate::choice::ShowMode;
 use crate::error::ServeError;
 use crate::journal::{Broken, Journal};
 use ioloom_exchange::{
-    Answer, Ask, Exchange, Kept, Line, Order, Refused, Shown, State, Stock, Who,
+    Answer, Command, Exchange, Line, Order, OrderOutcome, Refused, RequestId, Shown, State, Stock,
 };
 use std::collections::HashSet;
 use std::io;
@@ -27,8 +27,8 @@ struct Parcel {
     /// The place of its job in the turn.
     at: usize,
     order: Order,
-    who: Option<Who>,
-    ended: Result<Kept, Refused>,
+    request_id: Option<RequestId>,
+    ended: Result<OrderOutcome, Refused>,
 }
 
 /// Where parcels come back.
@@ -179,13 +179,13 @@ impl Shards {
         Shown { seq: told.seq, lines }
     }
 
-    fn answer_named(&self, order: Order, who: &Who) -> Answer {
-        self.named.once(who, || {
+    fn answer_named(&self, order: Order, request_id: &RequestId) -> Answer {
+        self.named.once(request_id, || {
             let ended = Err(Refused::UnknownStock);
-            let parcel = Parcel { at: 0, order, who: Some(who.clone()), ended };
+            let parcel = Parcel { at: 0, order, request_id: Some(request_id.clone()), ended };
             let ended = self.trade(vec![parcel]).pop().map_or(ended, |parcel| parcel.ended);
             // With a name every outcome has a number.
-            ended.unwrap_or_else(|why| Kept::Refused { why, seq: self.journal.latest() })
+            ended.unwrap_or_else(|why| OrderOutcome::Refused { why, seq: self.journal.latest() })
         })
     }
 
@@ -193,15 +193,17 @@ impl Shards {
     fn answer_run(&self, jobs: &mut [Job]) {
         let mut parcels = Vec::new();
         for (at, job) in jobs.iter_mut().enumerate() {
-            if !job.is_open(|who| self.named.seen(who)) {
+            if !job.is_open(|request_id| self.named.seen(request_id)) {
                 continue;
             }
-            match (job.request.ask, &job.request.who) {
-                (Ask::Trade(order), None) => {
+            match (job.request.command, &job.request.request_id) {
+                (Command::Trade(order), None) => {
                     let ended = Err(Refused::UnknownStock);
-                    parcels.push(Parcel { at, order, who: None, ended });
+                    parcels.push(Parcel { at, order, request_id: None, ended });
                 }
-                (Ask::Trade(order), Some(who)) => job.answer = Some(self.answer_named(order, who)),
+                (Command::Trade(order), Some(request_id)) => {
+                    job.answer = Some(self.answer_named(order, request_id))
+                }
                 _ => job.answer = Some(Answer::Shown(Arc::new(self.shown(self.way)))),
             }
         }
@@ -261,7 +263,8 @@ impl Owner {
                     for parcel in &mut parcels {
                         spend(self.order);
                         let ended = trade(&mut self.mine, &parcel.order);
-                        parcel.ended = numbered(journal, &parcel.order, parcel.who.as_ref(), ended);
+                        parcel.ended =
+                            numbered(journal, &parcel.order, parcel.request_id.as_ref(), ended);
                     }
                     desk.put(parcels);
                 }

@@ -5,7 +5,7 @@
 //! in the log is the key, in big-endian order, so that keys are in the order of the log.
 
 use super::proof::sum_of;
-use ioloom_exchange::{Kept, Order, Record, Refused, Side, Who};
+use ioloom_exchange::{Order, OrderOutcome, Record, Refused, RequestId, Side};
 use std::sync::Arc;
 
 /// Bytes of the sum.
@@ -26,29 +26,29 @@ pub(super) fn seq(key: &[u8]) -> Option<u64> {
 /// The value of a record.
 pub(super) fn value(record: &Record) -> Vec<u8> {
     let body = body(record);
-    let sum = sum_of(&key(record.kept.seq()), &body);
+    let sum = sum_of(&key(record.outcome.seq()), &body);
     [&sum.to_le_bytes()[..], &body].concat()
 }
 
 /// The value of a record without its sum.
 pub(super) fn body(record: &Record) -> Vec<u8> {
     let mut out = Vec::with_capacity(FIXED + 16);
-    let (ended, left) = match record.kept {
-        Kept::Done { left, .. } => (0, left),
-        Kept::Refused { why: Refused::NotEnough, .. } => (1, 0),
-        Kept::Refused { why: Refused::UnknownStock, .. } => (2, 0),
-        Kept::Refused { why: Refused::TooMany, .. } => (3, 0),
+    let (ended, left) = match record.outcome {
+        OrderOutcome::Done { left, .. } => (0, left),
+        OrderOutcome::Refused { why: Refused::NotEnough, .. } => (1, 0),
+        OrderOutcome::Refused { why: Refused::UnknownStock, .. } => (2, 0),
+        OrderOutcome::Refused { why: Refused::TooMany, .. } => (3, 0),
     };
     out.push(u8::from(record.order.side() == Side::Sell));
     out.push(ended);
     for number in [record.order.stock(), record.order.count(), left] {
         out.extend_from_slice(&number.to_le_bytes());
     }
-    out.push(u8::from(record.who.is_some()));
-    let request = record.who.as_ref().map_or(0, |who| who.request);
+    out.push(u8::from(record.request_id.is_some()));
+    let request = record.request_id.as_ref().map_or(0, |request_id| request_id.request);
     out.extend_from_slice(&request.to_le_bytes());
-    if let Some(who) = &record.who {
-        out.extend_from_slice(who.client.as_bytes());
+    if let Some(request_id) = &record.request_id {
+        out.extend_from_slice(request_id.client.as_bytes());
     }
     out
 }
@@ -68,21 +68,21 @@ pub(super) fn record(key: &[u8], value: &[u8]) -> Option<Record> {
         1 => Side::Sell,
         _ => return None,
     };
-    let refused = |why| Kept::Refused { why, seq };
-    let kept = match fixed[1] {
-        0 => Kept::Done { left, seq },
+    let refused = |why| OrderOutcome::Refused { why, seq };
+    let outcome = match fixed[1] {
+        0 => OrderOutcome::Done { left, seq },
         1 => refused(Refused::NotEnough),
         2 => refused(Refused::UnknownStock),
         3 => refused(Refused::TooMany),
         _ => return None,
     };
     let request = u64::from_le_bytes(fixed[15..].try_into().ok()?);
-    let who = match fixed[14] {
+    let request_id = match fixed[14] {
         0 if name.is_empty() => None,
-        1 => Some(Who { client: Arc::from(std::str::from_utf8(name).ok()?), request }),
+        1 => Some(RequestId { client: Arc::from(std::str::from_utf8(name).ok()?), request }),
         _ => return None,
     };
-    Some(Record { order: Order::new(side, stock, count)?, kept, who })
+    Some(Record { order: Order::new(side, stock, count)?, outcome, request_id })
 }
 
 /// What is left of a stock, and its price.
@@ -119,17 +119,17 @@ mod tests {
         #[test]
         fn records_read_back_and_odd_bytes_are_refused(
             is_sale: bool, id: u32, count in 1u32..=2_147_483_647, left: u32, ended in 0u8..4,
-            who in proptest::option::of(("[a-z]{1,9}", any::<u64>())), at: u64,
+            request_id in proptest::option::of(("[a-z]{1,9}", any::<u64>())), at: u64,
             odd in proptest::collection::vec(any::<u8>(), 0..40), bit: usize,
         ) {
             let side = if is_sale { Side::Sell } else { Side::Buy };
             let refused = [Refused::NotEnough, Refused::UnknownStock, Refused::TooMany];
-            let kept = match ended {
-                0 => Kept::Done { left, seq: at },
-                n => Kept::Refused { why: refused[n as usize - 1], seq: at },
+            let outcome = match ended {
+                0 => OrderOutcome::Done { left, seq: at },
+                n => OrderOutcome::Refused { why: refused[n as usize - 1], seq: at },
             };
-            let who = who.map(|(name, request)| Who { client: Arc::from(name), request });
-            let before = Record { order: Order::new(side, id, count).unwrap(), kept, who };
+            let request_id = request_id.map(|(name, request)| RequestId { client: Arc::from(name), request });
+            let before = Record { order: Order::new(side, id, count).unwrap(), outcome, request_id };
             let bytes = value(&before);
             prop_assert_eq!(record(&key(at), &bytes), Some(before));
             prop_assert_eq!(record(&key(at), &bytes[..bytes.len() - 1]), None);

@@ -177,11 +177,11 @@ fn undamaged<T>(open: impl FnOnce() -> T) -> Option<T> {
 
 impl Fjall {
     fn write(&mut self, records: &[Record]) -> Result<(), Failed> {
-        let Some(latest) = records.last().map(|record| record.kept.seq()) else { return Ok(()) };
+        let Some(latest) = records.last().map(|record| record.outcome.seq()) else { return Ok(()) };
         let tables = &self.tables;
         let mut batch = tables.database.batch().durability(Some(self.mode));
         for record in records {
-            let seq = record.kept.seq();
+            let seq = record.outcome.seq();
             batch.insert(&tables.orders, bytes::key(seq), bytes::value(record));
             if let Some(old) = seq.checked_sub(ORDERS_KEPT) {
                 batch.remove(&tables.orders, bytes::key(old));

@@ -100,7 +100,7 @@ pub(crate) fn open(
 ///
 /// # Errors
 /// It cannot be looked at.
-pub fn found_store(path: &Path) -> Result<Option<StoreKind>, StoreError> {
+pub fn detect_store(path: &Path) -> Result<Option<StoreKind>, StoreError> {
     make::found(path).map_err(|e| StoreError {
         operation: "open",
         path: path.to_owned(),

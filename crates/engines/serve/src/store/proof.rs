@@ -10,7 +10,7 @@
 //! changes, and the stocks are kept in memory once more, twelve bytes each and the tree around them.
 
 use super::{ORDERS_KEPT, bytes};
-use ioloom_exchange::{Exchange, Kept, Line, Record, State};
+use ioloom_exchange::{Exchange, Line, OrderOutcome, Record, State};
 use std::collections::{BTreeMap, BTreeSet};
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -19,7 +19,7 @@ pub(super) type Damage = &'static str;
 
 /// The sum of an order, over its number and everything else of it.
 pub(super) fn order_sum(record: &Record) -> u32 {
-    sum_of(&bytes::key(record.kept.seq()), &bytes::body(record))
+    sum_of(&bytes::key(record.outcome.seq()), &bytes::body(record))
 }
 
 /// The same from bytes.
@@ -54,7 +54,7 @@ impl Proof {
     pub(super) fn carry(&mut self, records: &[Record]) -> Option<Vec<Line>> {
         let mut changed = BTreeSet::new();
         for record in records {
-            let Kept::Done { left, .. } = record.kept else { continue };
+            let OrderOutcome::Done { left, .. } = record.outcome else { continue };
             let id = record.order.stock();
             let stock = self.stocks.get_mut(&id)?;
             self.sum = self.sum.wrapping_sub(sum(id, *stock));
@@ -95,7 +95,7 @@ impl Reading {
 
     /// Takes the next order.
     pub(super) fn order(&mut self, record: &Record) -> Result<(), Damage> {
-        let seq = record.kept.seq();
+        let seq = record.outcome.seq();
         let follows = match self.before {
             Some(before) => before.checked_add(1) == Some(seq),
             None => (1..=self.latest.saturating_sub(ORDERS_KEPT) + 1).contains(&seq),
@@ -120,7 +120,7 @@ impl Reading {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ioloom_exchange::{Order, Side, Who};
+    use ioloom_exchange::{Order, RequestId, Side};
     use std::sync::Arc;
 
     fn exchange() -> Exchange {
@@ -129,14 +129,17 @@ mod tests {
 
     fn records() -> Vec<Record> {
         let mut state = State::new(exchange(), 0);
-        let who = Who { client: Arc::from("a"), request: 1 };
+        let request_id = RequestId { client: Arc::from("a"), request: 1 };
         let orders = [(Side::Buy, 1, 3), (Side::Sell, 7, 1), (Side::Buy, 1, 2), (Side::Buy, 2, 21)];
         let order = |(side, id, count)| Order::new(side, id, count).unwrap();
-        orders.iter().filter_map(|o| state.trade(&order(*o), Some(&who_of(&who, o.2))).1).collect()
+        orders
+            .iter()
+            .filter_map(|o| state.trade(&order(*o), Some(&who_of(&request_id, o.2))).1)
+            .collect()
     }
 
-    fn who_of(who: &Who, count: u32) -> Who {
-        Who { request: u64::from(count) + 10, ..who.clone() }
+    fn who_of(request_id: &RequestId, count: u32) -> RequestId {
+        RequestId { request: u64::from(count) + 10, ..request_id.clone() }
     }
 
     #[test]
@@ -147,7 +150,7 @@ mod tests {
         let ids: Vec<_> = changed.iter().map(|line| (line.id, line.left)).collect();
         assert_eq!(ids, [(1, 5), (7, 31)]);
         let now = Exchange::from_text("1 5 5\n2 20 6\n7 31 7\n").unwrap();
-        let latest = records.last().unwrap().kept.seq();
+        let latest = records.last().unwrap().outcome.seq();
         assert_eq!(proof.seal(latest), Proof::new(&now).seal(latest));
         assert_ne!(proof.seal(latest), proof.seal(latest - 1));
         let unknown = Record { order: Order::new(Side::Buy, 9, 1).unwrap(), ..records[0].clone() };

@@ -105,12 +105,12 @@ fn load(database: &Database) -> Result<(State, Proof), Failed> {
 
 impl Redb {
     fn write(&mut self, records: &[Record]) -> Result<(), Failed> {
-        let Some(latest) = records.last().map(|record| record.kept.seq()) else { return Ok(()) };
+        let Some(latest) = records.last().map(|record| record.outcome.seq()) else { return Ok(()) };
         let transaction = self.database.begin_write().map_err(failed)?;
         {
             let mut orders = transaction.open_table(ORDERS).map_err(failed)?;
             for record in records {
-                let seq = record.kept.seq();
+                let seq = record.outcome.seq();
                 orders.insert(seq, bytes::value(record).as_slice()).map_err(failed)?;
                 if let Some(old) = seq.checked_sub(ORDERS_KEPT) {
                     orders.remove(old).map_err(failed)?;

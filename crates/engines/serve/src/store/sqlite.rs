@@ -13,7 +13,7 @@ use super::proof::{Damage, Proof, Reading, order_sum};
 use super::words::{refusal_of, refusal_word, side_word};
 use super::{NOT_OURS, ORDERS_KEPT, STOPPED, Store, StoreError};
 use crate::choice::Durability;
-use ioloom_exchange::{Kept, Line, Order, Record, Side, State, Who};
+use ioloom_exchange::{Line, Order, OrderOutcome, Record, RequestId, Side, State};
 use ioloom_sys::file::{self, Writing, write_full_at};
 use ioloom_sys::transfer::sync_all;
 use rusqlite::{Connection, OptionalExtension, Row, params};
@@ -179,22 +179,23 @@ fn load(connection: &Connection) -> rusqlite::Result<Result<(State, Proof), Dama
 
 impl Sqlite {
     fn write(&mut self, records: &[Record]) -> rusqlite::Result<()> {
-        let Some(latest) = records.last().map(|record| record.kept.seq()) else { return Ok(()) };
+        let Some(latest) = records.last().map(|record| record.outcome.seq()) else { return Ok(()) };
         let transaction = self.connection.transaction()?;
         {
             let mut insert = transaction
                 .prepare_cached("INSERT INTO orders VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)")?;
             for record in records {
                 let order = &record.order;
-                let (left, refused) = match record.kept {
-                    Kept::Done { left, .. } => (Some(left), None),
-                    Kept::Refused { why, .. } => (None, Some(refusal_word(why))),
+                let (left, refused) = match record.outcome {
+                    OrderOutcome::Done { left, .. } => (Some(left), None),
+                    OrderOutcome::Refused { why, .. } => (None, Some(refusal_word(why))),
                 };
-                let client = record.who.as_ref().map(|who| &*who.client);
+                let client = record.request_id.as_ref().map(|request_id| &*request_id.client);
                 // SQLite has signed numbers only; the bits are what counts.
-                let request = record.who.as_ref().map(|who| who.request as i64);
+                let request =
+                    record.request_id.as_ref().map(|request_id| request_id.request as i64);
                 insert.execute(params![
-                    record.kept.seq() as i64,
+                    record.outcome.seq() as i64,
                     side_word(order.side()),
                     order.stock(),
                     order.count(),
@@ -271,16 +272,16 @@ fn record(row: &Row<'_>) -> rusqlite::Result<Option<Record>> {
     let Some(order) = Order::new(side, row.get(2)?, row.get(3)?) else { return Ok(None) };
     let Ok(seq) = u64::try_from(row.get::<_, i64>(0)?) else { return Ok(None) };
     let (left, refused): (Option<u32>, Option<String>) = (row.get(4)?, row.get(5)?);
-    let kept = match (left, refused.as_deref().map(refusal_of)) {
-        (Some(left), None) => Kept::Done { left, seq },
-        (None, Some(Some(why))) => Kept::Refused { why, seq },
+    let outcome = match (left, refused.as_deref().map(refusal_of)) {
+        (Some(left), None) => OrderOutcome::Done { left, seq },
+        (None, Some(Some(why))) => OrderOutcome::Refused { why, seq },
         _ => return Ok(None),
     };
     let (client, request): (Option<String>, Option<i64>) = (row.get(6)?, row.get(7)?);
-    let who = client
+    let request_id = client
         .zip(request)
-        .map(|(client, request)| Who { client: Arc::from(client), request: request as u64 });
-    let record = Record { order, kept, who };
+        .map(|(client, request)| RequestId { client: Arc::from(client), request: request as u64 });
+    let record = Record { order, outcome, request_id };
     let is_whole = row.get::<_, u32>(8)? == order_sum(&record);
     Ok(is_whole.then_some(record))
 }

@@ -2,10 +2,10 @@
 
 use ioloom_load::Trust;
 use ioloom_serve::{
-    Config, Durability, Ended, Limits, Model, ServeError, Server, Sharing, ShowMode, StopHandle,
-    StoreChoice, StoreKind, TlsFiles,
+    Durability, Limits, Model, ServeError, ServeOptions, ServeSummary, Server, Sharing, ShowMode,
+    StopHandle, StoreChoice, StoreKind, TlsFiles,
 };
-use ioloom_tls::Shield;
+use ioloom_tls::TlsSession;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::path::PathBuf;
@@ -25,7 +25,7 @@ pub(crate) struct Bench {
     pub(crate) lines: SocketAddr,
     trust: Option<Trust>,
     stop: StopHandle,
-    thread: Option<JoinHandle<Result<Ended, ServeError>>>,
+    thread: Option<JoinHandle<Result<ServeSummary, ServeError>>>,
 }
 
 /// Limits under which tests of impatience take no long time.
@@ -41,12 +41,12 @@ pub(crate) fn short_limits() -> Limits {
     }
 }
 
-pub(crate) fn config(dir: &TempDir, model: Model) -> Config {
+pub(crate) fn config(dir: &TempDir, model: Model) -> ServeOptions {
     let stock = dir.path().join("stock.txt");
     if !stock.exists() {
         std::fs::write(&stock, STOCKS).unwrap();
     }
-    Config {
+    ServeOptions {
         model,
         sharing: model.default_sharing(),
         show: ShowMode::Atomic,
@@ -61,7 +61,7 @@ pub(crate) fn config(dir: &TempDir, model: Model) -> Config {
         cores: 2,
         token: None,
         tls: None,
-        tell: None,
+        warn: None,
         service_time: Duration::ZERO,
         service_in_lock: false,
     }
@@ -72,12 +72,16 @@ impl Bench {
         Self::with(model, |_| {})
     }
 
-    pub(crate) fn with(model: Model, change: impl FnOnce(&mut Config)) -> Self {
+    pub(crate) fn with(model: Model, change: impl FnOnce(&mut ServeOptions)) -> Self {
         let dir = TempDir::new().unwrap();
         Self::in_dir(dir, model, change)
     }
 
-    pub(crate) fn in_dir(dir: TempDir, model: Model, change: impl FnOnce(&mut Config)) -> Self {
+    pub(crate) fn in_dir(
+        dir: TempDir,
+        model: Model,
+        change: impl FnOnce(&mut ServeOptions),
+    ) -> Self {
         let mut config = config(&dir, model);
         change(&mut config);
         let server = Server::start(&config).unwrap();
@@ -92,7 +96,7 @@ impl Bench {
 
     /// A client of one of the two addresses, which speaks TLS where the server does.
     pub(crate) fn dial(&self, address: SocketAddr) -> Client {
-        let shield = self.trust.as_ref().map(|trust| trust.shield().unwrap());
+        let shield = self.trust.as_ref().map(|trust| trust.session().unwrap());
         Client { shield, ..Client::new(address) }
     }
 
@@ -123,7 +127,7 @@ impl Bench {
     }
 
     /// Stops the server and gives its directory back.
-    pub(crate) fn end(mut self) -> (TempDir, Ended) {
+    pub(crate) fn end(mut self) -> (TempDir, ServeSummary) {
         self.stop.stop();
         let ended = self.thread.take().unwrap().join().unwrap().unwrap();
         let dir = std::mem::replace(&mut self.dir, TempDir::new().unwrap());
@@ -144,7 +148,7 @@ impl Drop for Bench {
 /// A client that blocks, over TCP or TLS.
 pub(crate) struct Client {
     pub(crate) stream: TcpStream,
-    shield: Option<Shield>,
+    shield: Option<TlsSession>,
     /// What was heard and not yet taken.
     heard: Vec<u8>,
 }
@@ -222,7 +226,7 @@ impl Client {
     /// Everything until the server closes, which under TLS it has to say.
     pub(crate) fn rest(&mut self) -> String {
         while self.hear() {}
-        let told = self.shield.as_ref().is_none_or(Shield::has_ended);
+        let told = self.shield.as_ref().is_none_or(TlsSession::has_ended);
         assert!(told, "the end was not told");
         String::from_utf8(std::mem::take(&mut self.heard)).unwrap()
     }

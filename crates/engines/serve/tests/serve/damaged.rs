@@ -7,7 +7,7 @@
 //! are carried out as before.
 
 use crate::bench::{Bench, Client, config, is_store_possible};
-use ioloom_serve::{Config, Durability, Model, Server, StoreKind};
+use ioloom_serve::{Durability, Model, ServeOptions, Server, StoreKind};
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -113,7 +113,7 @@ fn damage(path: &Path, damage: &Damage) {
 }
 
 /// Starts a server on a damaged store; whether it did.
-fn look(dir: TempDir, change: &dyn Fn(&mut Config), told: &Told, case: &str) -> bool {
+fn look(dir: TempDir, change: &dyn Fn(&mut ServeOptions), told: &Told, case: &str) -> bool {
     let mut config = config(&dir, Model::Epoll);
     change(&mut config);
     // A panic of an engine would be no refusal.
@@ -140,7 +140,13 @@ fn look(dir: TempDir, change: &dyn Fn(&mut Config), told: &Told, case: &str) -> 
     true
 }
 
-fn damaged(kind: StoreKind, whole: &Path, change: &dyn Fn(&mut Config), told: &Told, how: &str) {
+fn damaged(
+    kind: StoreKind,
+    whole: &Path,
+    change: &dyn Fn(&mut ServeOptions),
+    told: &Told,
+    how: &str,
+) {
     let mut random = Random(kind as u64 + 1);
     let (mut opened, mut refused) = (0, 0);
     let mut try_one = |name: &Path, this: Damage| {
@@ -175,7 +181,7 @@ fn damaged(kind: StoreKind, whole: &Path, change: &dyn Fn(&mut Config), told: &T
 }
 
 fn cut_and_turned(kind: StoreKind) {
-    let change = |config: &mut Config| {
+    let change = |config: &mut ServeOptions| {
         (config.durability, config.store.kind) = (Durability::Group, kind);
     };
     let bench = Bench::with(Model::Epoll, change);

@@ -7,7 +7,7 @@ use crate::bench::{Bench, Client, STOCKS, config, every_model, is_possible, with
 use crate::conversation::{every_protocol, pipelined};
 use ioloom_load::check::{Lists, STATES_MAX, Verdict, check};
 use ioloom_load::{Event, History, Op, Outcome};
-use ioloom_serve::{Config, DatabaseChoice, Durability, Model, ServeError, Server};
+use ioloom_serve::{DatabaseChoice, Durability, Model, ServeError, ServeOptions, Server};
 use ioloom_serve::{Sharing, ShowMode};
 use ioloom_sys::clock;
 use ioloom_testbed::Postgres;
@@ -18,8 +18,8 @@ use std::time::Duration;
 use tempfile::TempDir;
 
 /// What a server needs to know of a database.
-fn before(words: &str, durability: Durability) -> impl Fn(&mut Config) {
-    move |config: &mut Config| {
+fn before(words: &str, durability: Durability) -> impl Fn(&mut ServeOptions) {
+    move |config: &mut ServeOptions| {
         (config.sharing, config.durability) = (Sharing::Database, durability);
         let one = config.model == Model::IoThreads || durability == Durability::Each;
         let connections = if one { 1 } else { 3 };
@@ -62,7 +62,7 @@ fn two_servers_answer_as_one_exchange() {
     for durability in [Durability::Os, Durability::Group, Durability::Each] {
         let words = postgres.database(&format!("two_{durability}"));
         let stocks = "1 6 10\n2 8 20\n3 5 30\n";
-        let change = |config: &mut Config| {
+        let change = |config: &mut ServeOptions| {
             std::fs::write(&config.stock, stocks).unwrap();
             before(&words, durability)(config);
         };
@@ -175,7 +175,7 @@ fn what_is_forgotten_is_not_carried_out_again() {
     assert_eq!(other.line() + &other.line(), "HELLO stock/2 window=128\n1 OK 996 1005001\n");
 }
 
-fn refused(dir: &TempDir, change: impl FnOnce(&mut Config), words: &[&str]) {
+fn refused(dir: &TempDir, change: impl FnOnce(&mut ServeOptions), words: &[&str]) {
     let mut config = config(dir, Model::Epoll);
     change(&mut config);
     let told = Server::start(&config).err().expect("it must be refused").to_string();
@@ -192,7 +192,7 @@ fn what_a_database_cannot_be_is_refused() {
     let group = before(words, Durability::Group);
     refused(&dir, &group, &["connect to", "x at /nowhere:5432", "--database"]);
     refused(&dir, before(words, Durability::None), &["durability none", "group"]);
-    let with = |change: &dyn Fn(&mut Config), told: &[&str]| {
+    let with = |change: &dyn Fn(&mut ServeOptions), told: &[&str]| {
         refused(
             &dir,
             |config| {
@@ -219,7 +219,7 @@ fn a_filled_database_is_not_overwritten() {
     let words = postgres.database("filled");
     let change = before(&words, Durability::Group);
     let dir = TempDir::new().unwrap();
-    let empty = |config: &mut Config| {
+    let empty = |config: &mut ServeOptions| {
         change(config);
         config.stock = dir.path().join("none.txt");
     };
@@ -233,7 +233,7 @@ fn a_filled_database_is_not_overwritten() {
     client.say("show\n");
     assert_eq!(client.line(), "1 990 10\n");
     bench.end();
-    let other = |config: &mut Config| {
+    let other = |config: &mut ServeOptions| {
         std::fs::write(&config.stock, STOCKS.replace(" 30", " 31")).unwrap();
         change(config);
     };
@@ -286,7 +286,7 @@ fn a_killed_database_keeps_what_was_acknowledged() {
     let Some(mut postgres) = Postgres::start(&[]) else { return };
     for durability in [Durability::Group, Durability::Each] {
         let words = postgres.database(&format!("killed_{durability}"));
-        let change = |config: &mut Config| {
+        let change = |config: &mut ServeOptions| {
             std::fs::write(&config.stock, "1 1000000 10\n2 1000000 20\n").unwrap();
             before(&words, durability)(config);
         };

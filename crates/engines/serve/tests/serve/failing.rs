@@ -5,7 +5,7 @@
 //! are those of `ioloom serve` under a tracer, in the tests of the program.
 
 use crate::bench::{config, is_possible, is_store_possible};
-use ioloom_serve::{Durability, Ended, Model, ServeError, Server, StoreKind};
+use ioloom_serve::{Durability, Model, ServeError, ServeSummary, Server, StoreKind};
 use ioloom_sys::fault;
 use ioloom_testbed::alone;
 use std::collections::BTreeMap;
@@ -114,7 +114,7 @@ fn talk(address: SocketAddr, heard: &mut Heard, case: &str) -> Option<()> {
 type Shape = (Model, StoreKind, Durability);
 
 /// Runs a server until its client has all its answers, or it ends; what was heard, and how it ended.
-fn serve(dir: &TempDir, shape: Shape, case: &str) -> (Heard, Result<Ended, ServeError>) {
+fn serve(dir: &TempDir, shape: Shape, case: &str) -> (Heard, Result<ServeSummary, ServeError>) {
     let (model, store, durability) = shape;
     let mut config = config(dir, model);
     (config.durability, config.store.kind, config.listen_line) = (durability, store, None);

@@ -2,8 +2,8 @@
 
 use crate::bench::{Bench, config, every_model, without_crowds};
 use crate::conversation::{every_protocol, pipelined};
-use ioloom_load::{Plan, Protocol};
-use ioloom_serve::{Config, Model, Server, TlsFiles};
+use ioloom_load::{LoadPlan, Protocol};
+use ioloom_serve::{Model, ServeOptions, Server, TlsFiles};
 use ioloom_testbed::Certificate;
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -20,10 +20,10 @@ fn note(word: &str) {
     TOLD.lock().unwrap().push(word.to_owned());
 }
 
-fn sealed(config: &mut Config) {
+fn sealed(config: &mut ServeOptions) {
     let files = Certificate::in_dir(config.stock.parent().unwrap());
     config.tls = Some(TlsFiles { certificate: files.certificate, key: files.key });
-    config.tell = Some(note);
+    config.warn = Some(note);
 }
 
 #[test]
@@ -43,7 +43,7 @@ fn loads_under_tls_lose_nothing() {
         });
         for protocol in [Protocol::Padded, Protocol::Line, Protocol::V2, Protocol::Resp] {
             let target = if protocol == Protocol::Line { bench.lines } else { bench.address };
-            let plan = Plan {
+            let plan = LoadPlan {
                 protocol,
                 connections: if model == Model::Iterative { 1 } else { 3 },
                 pipeline: 2,
@@ -51,7 +51,7 @@ fn loads_under_tls_lose_nothing() {
                 duration: Duration::from_secs(600),
                 timeout: Duration::from_secs(120),
                 tls: Some(bench.trust()),
-                ..Plan::new(target)
+                ..LoadPlan::new(target)
             };
             let ran = ioloom_load::run(&plan, &AtomicBool::new(false), &mut |_| {});
             let (run, _) = ran.unwrap();
@@ -64,7 +64,7 @@ fn loads_under_tls_lose_nothing() {
 /// What a client says first.
 fn hello(bench: &Bench) -> Vec<u8> {
     let mut hello = Vec::new();
-    bench.trust().shield().unwrap().seal(&[], &mut hello);
+    bench.trust().session().unwrap().seal(&[], &mut hello);
     hello
 }
 
@@ -201,7 +201,7 @@ fn files_that_prove_nothing_are_refused() {
         (&files.certificate, &files.other_key, ["other-key.pem", "does not fit"]),
     ] {
         let tls = TlsFiles { certificate: certificate.clone(), key: key.clone() };
-        let config = Config { tls: Some(tls), ..config(&dir, Model::Epoll) };
+        let config = ServeOptions { tls: Some(tls), ..config(&dir, Model::Epoll) };
         let Err(error) = Server::start(&config) else { panic!("{words:?} was not refused") };
         let error = error.to_string();
         assert!(words.iter().all(|word| error.contains(word)), "{error}");

@@ -2,7 +2,7 @@
 
 use crate::bench::{Bench, Client, config, every_model, is_store_possible, sharings};
 use ioloom_serve::{
-    Durability, Model, ServeError, Server, Sharing, StoreKind, found_store, store_refusal,
+    Durability, Model, ServeError, Server, Sharing, StoreKind, detect_store, store_refusal,
 };
 use tempfile::TempDir;
 
@@ -12,7 +12,7 @@ fn orders_and_answers_survive_a_stop() {
         for durability in [Durability::Os, Durability::Group, Durability::Each] {
             for sharing in sharings(model, durability) {
                 let dir = TempDir::new().unwrap();
-                let change = |config: &mut ioloom_serve::Config| {
+                let change = |config: &mut ioloom_serve::ServeOptions| {
                     (config.durability, config.sharing) = (durability, sharing);
                 };
                 let bench = Bench::in_dir(dir, model, change);
@@ -64,7 +64,7 @@ fn keeps_orders_and_answers(kind: StoreKind, durability: Durability) {
     if store_refusal(kind, durability).is_some() || !is_store_possible(kind, &dir) {
         return;
     }
-    let change = |config: &mut ioloom_serve::Config| {
+    let change = |config: &mut ioloom_serve::ServeOptions| {
         config.store.kind = kind;
         (config.durability, config.sharing) = (durability, Sharing::Stock);
     };
@@ -91,7 +91,7 @@ fn keeps_orders_and_answers(kind: StoreKind, durability: Durability) {
         dir = bench.end().0;
     }
     let path = dir.path().join("store");
-    let found = found_store(&path).unwrap();
+    let found = detect_store(&path).unwrap();
     let raw = !matches!(kind, StoreKind::Sqlite | StoreKind::Redb | StoreKind::Fjall);
     assert_eq!(found, Some(if raw { StoreKind::Log } else { kind }), "{}", path.display());
     // The file that was written last belongs to it, another one does not.
@@ -110,8 +110,8 @@ fn what_is_no_store_is_left_alone() {
             (config.store.kind, config.store.path) = (*kind, dir.path().join("text"));
         }));
         assert!(told.contains("--store-path"), "{kind}: {told}");
-        assert_eq!(found_store(&dir.path().join("text")).unwrap(), None);
-        assert_eq!(found_store(&dir.path().join("nothing")).unwrap(), None);
+        assert_eq!(detect_store(&dir.path().join("text")).unwrap(), None);
+        assert_eq!(detect_store(&dir.path().join("nothing")).unwrap(), None);
         assert_eq!(std::fs::read_to_string(dir.path().join("text")).unwrap(), text, "{kind}");
     }
     let dir = TempDir::new().unwrap();
@@ -131,7 +131,7 @@ fn what_is_no_store_is_left_alone() {
 
 fn start(
     dir: &TempDir,
-    change: impl FnOnce(&mut ioloom_serve::Config),
+    change: impl FnOnce(&mut ioloom_serve::ServeOptions),
 ) -> Result<Server, ServeError> {
     let mut config = config(dir, Model::Epoll);
     config.durability = Durability::Group;

@@ -5,7 +5,7 @@
 use super::host::Host;
 use super::plan::{Answers, Cell, Shape};
 use super::tell::{Numbers, answered};
-use ioloom_load::{Multiclient, Plan, multiclient};
+use ioloom_load::{LoadPlan, Multiclient, multiclient};
 use ioloom_model::Measured;
 use ioloom_model::record::RunOrder;
 use std::path::Path;
@@ -19,13 +19,13 @@ pub(super) fn play(
     dir: &Path,
 ) -> Result<Measured, String> {
     let host = Host::start(shape, dir)?;
-    let plan = Plan {
+    let plan = LoadPlan {
         protocol: shape.protocol,
         mix: cell.mix,
         random: order.seed,
         timeout: Duration::from_secs(60),
         conserve: shape.answers != Answers::Null,
-        ..Plan::new(host.address())
+        ..LoadPlan::new(host.address())
     };
     let multi = Multiclient {
         clients: cell.clients,

@@ -10,7 +10,7 @@ use super::host::Host;
 use super::plan::Shape;
 use super::tell::{Numbers, answered};
 use ioloom_load::check::{Lists, STATES_MAX, Verdict, check};
-use ioloom_load::{Mix, Pace, Plan, Think};
+use ioloom_load::{LoadPlan, Mix, Pace, Think};
 use ioloom_model::Measured;
 use ioloom_model::record::RunOrder;
 use std::path::Path;
@@ -39,7 +39,7 @@ pub(super) fn play(
     let (mut elapsed_s, mut requests) = (0.0, 0);
     let (mut violated, mut undecided) = (0, 0);
     for at in 0..asked.histories {
-        let plan = Plan {
+        let plan = LoadPlan {
             protocol: shape.protocol,
             pace: Pace::Closed { think: Think::None },
             connections: asked.connections,
@@ -47,7 +47,7 @@ pub(super) fn play(
             requests_max: REQUESTS,
             random: order.seed.wrapping_add(u64::from(at)),
             keep_history: true,
-            ..Plan::new(host.address())
+            ..LoadPlan::new(host.address())
         };
         let ran = ioloom_load::run(&plan, &AtomicBool::new(false), &mut |_| {});
         let (run, history) = ran.map_err(|e| e.to_string())?;

@@ -16,7 +16,9 @@ use ioloom_exchange::{ClassicForm, Settings};
 use ioloom_load::{NullServer, Protocol};
 use ioloom_model::units::spell_ns;
 use ioloom_postgres::{Programs, Server as DatabaseServer};
-use ioloom_serve::{Config, DatabaseChoice, Ended, Limits, OrderStore, Server, StopHandle};
+use ioloom_serve::{
+    DatabaseChoice, Limits, OrderStore, ServeOptions, ServeSummary, Server, StopHandle,
+};
 use ioloom_serve::{StoreChoice, StoreKind};
 use ioloom_sys::clock::{monotonic_ns, process_cpu_ns};
 use ioloom_sys::proc::{self, Who};
@@ -75,7 +77,7 @@ pub(super) struct Host {
 
 enum Kind {
     Process { child: Child, said: BufReader<ChildStderr>, is_null: bool, switches_before: u64 },
-    Inside { stop: StopHandle, thread: Option<JoinHandle<Result<Ended, String>>> },
+    Inside { stop: StopHandle, thread: Option<JoinHandle<Result<ServeSummary, String>>> },
     Null { stop: Arc<AtomicBool>, thread: Option<JoinHandle<Result<(), String>>> },
 }
 
@@ -230,7 +232,7 @@ impl Host {
             _ => ClassicForm::Padded,
         };
         let threads = usize::from(shape.threads);
-        let config = Config {
+        let config = ServeOptions {
             model,
             sharing: shape.sharing,
             show: shape.show,
@@ -250,7 +252,7 @@ impl Host {
             cores: proc::affinity_cpus().unwrap_or(1) as usize,
             token: None,
             tls: None,
-            tell: None,
+            warn: None,
             service_time: shape.service,
             service_in_lock: shape.in_lock,
         };
@@ -373,7 +375,7 @@ impl Drop for Host {
             }
         }
         if let Some(database) = &mut self.database {
-            database.throw_away();
+            database.discard();
         }
     }
 }

@@ -6,7 +6,7 @@ use super::host::Host;
 use super::law;
 use super::plan::{Answers, Shape, Steady};
 use super::tell::{Numbers, answered};
-use ioloom_load::{Arrival, Pace, Plan, Think};
+use ioloom_load::{Arrival, LoadPlan, Pace, Think};
 use ioloom_model::Measured;
 use ioloom_model::record::RunOrder;
 use ioloom_serve::Durability;
@@ -30,7 +30,7 @@ pub(super) fn play(
         Some(rate_per_s) => Pace::Open { rate_per_s, arrival: Arrival::Poisson },
         None => Pace::Closed { think: Think::None },
     };
-    let plan = Plan {
+    let plan = LoadPlan {
         protocol: shape.protocol,
         pace,
         connections: steady.connections,
@@ -40,7 +40,7 @@ pub(super) fn play(
         warm_up: steady.lasts / WARM_UP,
         random: order.seed,
         conserve: shape.answers != Answers::Null,
-        ..Plan::new(host.address())
+        ..LoadPlan::new(host.address())
     };
     let mut numbers = Numbers::begin(&host);
     let ran = ioloom_load::run(&plan, &AtomicBool::new(false), &mut |_| {});

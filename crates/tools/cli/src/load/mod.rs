@@ -10,8 +10,8 @@ use document::{Checked, Document, Floors};
 use ioloom_load::check::{self, Lists, STATES_MAX, Verdict};
 use ioloom_load::ladder::{self, Scaling, Step};
 use ioloom_load::{
-    Arrival, History, LoadError, Mix, Multiclient, NullServer, Pace, Plan, Progress, Protocol, Run,
-    Skew, Think, Trust,
+    Arrival, History, LoadError, LoadPlan, LoadProgress, Mix, Multiclient, NullServer, Pace,
+    Protocol, Run, Skew, Think, Trust,
 };
 use ioloom_model::units::parse_duration_ns;
 use ioloom_tls::TlsError;
@@ -329,7 +329,7 @@ fn end(args: &LoadArgs, document: &Document, interrupted: bool) -> Ended {
     }
 }
 
-fn plan(args: &LoadArgs, connections: usize) -> Result<Plan, Failure> {
+fn plan(args: &LoadArgs, connections: usize) -> Result<LoadPlan, Failure> {
     let pace = match (args.rate, args.sessions) {
         (Some(rate_per_s), _) => Pace::Open { rate_per_s, arrival: args.arrival },
         (_, Some(sessions_per_s)) => Pace::PartlyOpen {
@@ -342,7 +342,7 @@ fn plan(args: &LoadArgs, connections: usize) -> Result<Plan, Failure> {
     };
     let requests = args.requests.or(args.history.as_ref().map(|_| 100_000));
     let token = args.token_file.as_deref().map(crate::serve::token).transpose()?;
-    Ok(Plan {
+    Ok(LoadPlan {
         protocol: args.protocol,
         pace,
         connections,
@@ -363,7 +363,7 @@ fn plan(args: &LoadArgs, connections: usize) -> Result<Plan, Failure> {
         tls: trust(args)?,
         cpus: args.cpus.clone(),
         conserve: !args.shared,
-        ..Plan::new(args.target)
+        ..LoadPlan::new(args.target)
     })
 }
 
@@ -387,10 +387,10 @@ fn failure(error: LoadError) -> Failure {
 }
 
 /// One load with what it is called, told while it runs.
-fn one(plan: &Plan, name: &str, stop: &AtomicBool) -> Result<(Run, Option<History>), Failure> {
+fn one(plan: &LoadPlan, name: &str, stop: &AtomicBool) -> Result<(Run, Option<History>), Failure> {
     let live = std::io::stderr().is_terminal();
     let bar = live.then(indicatif::ProgressBar::new_spinner);
-    let mut watch = |progress: Progress| {
+    let mut watch = |progress: LoadProgress| {
         if let Some(bar) = &bar {
             bar.set_message(format!(
                 "{name}{:.0} of {:.0} s, {} answers, {:.0}/s",
@@ -437,7 +437,7 @@ fn runs(args: &LoadArgs, stop: &AtomicBool, document: &mut Document) -> Result<(
         rates.sort_by(f64::total_cmp);
         for rate_per_s in rates {
             let pace = Pace::Open { rate_per_s, arrival: args.arrival };
-            let plan = Plan { pace, ..plan(args, most)? };
+            let plan = LoadPlan { pace, ..plan(args, most)? };
             let (run, _) = one(&plan, &format!("{rate_per_s}/s: "), stop)?;
             document.steps.push(Step::new(&run, args.p99));
             document.runs.push(run);
@@ -555,8 +555,15 @@ fn floors(args: &LoadArgs, stop: &AtomicBool) -> Result<Floors, Failure> {
     let base = plan(args, most)?;
     let pace =
         if rate_per_s > 0.0 { Pace::Open { rate_per_s, arrival: args.arrival } } else { base.pace };
-    let plan =
-        Plan { target, pace, token: None, tls: None, conserve: false, keep_history: false, ..base };
+    let plan = LoadPlan {
+        target,
+        pace,
+        token: None,
+        tls: None,
+        conserve: false,
+        keep_history: false,
+        ..base
+    };
     let null_client = ioloom_load::null_client(&plan, NULL_REQUESTS).map_err(failure)?;
     if let Some(clients) = args.multiclient {
         let multi = multi_of(args, clients);

@@ -1,6 +1,6 @@
 //! The same flags as GNU du give the same lines.
 
-use crate::place::{Du, Place, fresh, gnu_is_there, in_memory};
+use crate::place::{Du, Workspace, fresh, gnu_is_there, in_memory};
 use ioloom_sys::dir::Dir;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -9,7 +9,7 @@ use std::os::unix::fs::PermissionsExt;
 const SUMS: [&str; 3] = ["-s", "-sb", "-s --inodes"];
 const HOW: [&str; 6] = ["", "-x", "-L", "-l", "-lx", "-D"];
 
-fn all_sums(place: &Place, root: &str) {
+fn all_sums(place: &Workspace, root: &str) {
     for sum in SUMS {
         for how in HOW {
             let args: Vec<&str> =
@@ -180,7 +180,7 @@ fn what_may_not_be_read_is_listed_and_the_rest_is_counted() {
     }
 }
 
-fn all_sums_of_nobody(place: &Place) {
+fn all_sums_of_nobody(place: &Workspace) {
     for sum in SUMS {
         for how in ["", "-x", "-L", "-l"] {
             let args: Vec<&str> =

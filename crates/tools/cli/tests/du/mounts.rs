@@ -1,18 +1,23 @@
 //! Mounts, each in a mount namespace of its own that ends with its shell: nothing is left behind.
 
-use crate::place::{Du, PROGRAM, Place, Ran, fresh, gnu_is_there};
+use crate::place::{Du, PROGRAM, ProcessOutput, Workspace, fresh, gnu_is_there};
 use std::process::{Command, Stdio};
 
 /// Runs a shell script as root of a mount namespace of its own. `None`, with a word, where that
 /// may not be.
-fn in_own_mounts(place: &Place, script: &str) -> Option<Ran> {
-    let run = |script: &str| -> Ran {
+fn in_own_mounts(place: &Workspace, script: &str) -> Option<ProcessOutput> {
+    let run = |script: &str| -> ProcessOutput {
         let mut command = Command::new("unshare");
         command.args(["-m", "sh", "-ec", script, "sh", PROGRAM]).current_dir(place.path());
         command.stdin(Stdio::null()).env("LC_ALL", "C").env("PATH", path());
         command.output().map_or(
-            Ran { code: None, signal: None, out: Vec::new(), err: "unshare does not start".into() },
-            Ran::from,
+            ProcessOutput {
+                code: None,
+                signal: None,
+                out: Vec::new(),
+                err: "unshare does not start".into(),
+            },
+            ProcessOutput::from,
         )
     };
     let try_it = run("mkdir -p try && mount -t tmpfs none try");

@@ -1,7 +1,7 @@
 //! A directory with trees of every kind, `ioloom du` and GNU du.
 
 use ioloom_testbed::ODD_NAMES;
-pub(crate) use ioloom_testbed::{Place, Ran};
+pub(crate) use ioloom_testbed::{ProcessOutput, Workspace};
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
@@ -12,13 +12,13 @@ use std::process::Command;
 pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_ioloom");
 
 /// A directory of a test.
-pub(crate) fn fresh() -> Place {
-    Place::new(PROGRAM)
+pub(crate) fn fresh() -> Workspace {
+    Workspace::new(PROGRAM)
 }
 
 /// On the memory file system, where there is one.
-pub(crate) fn in_memory() -> Option<Place> {
-    Place::in_memory(PROGRAM)
+pub(crate) fn in_memory() -> Option<Workspace> {
+    Workspace::in_memory(PROGRAM)
 }
 
 /// Without what would make du count in other units.
@@ -35,7 +35,7 @@ pub(crate) trait Du {
     fn our_command<S: AsRef<OsStr>>(&self, args: &[S]) -> Command;
 
     /// GNU du in this directory.
-    fn gnu<S: AsRef<OsStr>>(&self, args: &[S]) -> Ran;
+    fn gnu<S: AsRef<OsStr>>(&self, args: &[S]) -> ProcessOutput;
 
     /// The odd tree, with directories of odd names, a hole, and links that lead round.
     fn odd_dirs(&self, root: &str);
@@ -44,7 +44,7 @@ pub(crate) trait Du {
     fn hard_links(&self, root: &str);
 
     /// `ioloom du` in this directory.
-    fn du<S: AsRef<OsStr>>(&self, args: &[S]) -> Ran {
+    fn du<S: AsRef<OsStr>>(&self, args: &[S]) -> ProcessOutput {
         self.our_command(args).output().unwrap().into()
     }
 
@@ -52,7 +52,7 @@ pub(crate) trait Du {
     fn same(&self, args: &[&str]) {
         let (ours, gnus) = (self.du(args), self.gnu(args));
         let end = if args.iter().any(|a| a.contains('0')) { 0 } else { b'\n' };
-        let lines = |ran: &Ran| {
+        let lines = |ran: &ProcessOutput| {
             let lines =
                 ran.out.split(|b| *b == end).map(|l| String::from_utf8_lossy(l).into_owned());
             let mut lines: Vec<String> = lines.collect();
@@ -65,14 +65,14 @@ pub(crate) trait Du {
     }
 }
 
-impl Du for Place {
+impl Du for Workspace {
     fn our_command<S: AsRef<OsStr>>(&self, args: &[S]) -> Command {
         let mut command = in_bytes(self.ours(&["du"]));
         command.args(args);
         command
     }
 
-    fn gnu<S: AsRef<OsStr>>(&self, args: &[S]) -> Ran {
+    fn gnu<S: AsRef<OsStr>>(&self, args: &[S]) -> ProcessOutput {
         in_bytes(self.command("du")).args(args).output().unwrap().into()
     }
 

@@ -1,7 +1,7 @@
 //! What is shown: pictures, documents, exports, comparisons, maps. The golden ones are of an import,
 //! so that no file system has a say in them.
 
-use crate::place::{Du, Place, fresh};
+use crate::place::{Du, Workspace, fresh};
 use serde_json::Value;
 
 const EXPORT: &str = r#"[1,2,{"progname":"ncdu","progver":"2.5","timestamp":1700000000},
@@ -19,7 +19,7 @@ const EXPORT: &str = r#"[1,2,{"progname":"ncdu","progver":"2.5","timestamp":1700
  {"name":"notes.txt","asize":120,"dsize":4096}]]
 "#;
 
-fn imported() -> Place {
+fn imported() -> Workspace {
     let place = fresh();
     place.write("x.json", EXPORT);
     place

@@ -102,7 +102,7 @@ fn an_interrupt_gives_what_was_counted_and_says_so() {
         let sent = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
         assert!(sent.success());
     }
-    let ran: crate::place::Ran = child.wait_with_output().unwrap().into();
+    let ran: crate::place::ProcessOutput = child.wait_with_output().unwrap().into();
     if ran.code != Some(130) {
         println!("skipped: this machine has too few files to be interrupted at");
         return;
@@ -122,7 +122,7 @@ fn a_reader_that_goes_is_no_error() {
     let mut command = Command::new("sh");
     let program = crate::place::PROGRAM;
     command.args(["-c", script, "sh", program]).current_dir(place.path()).stdin(Stdio::null());
-    let ran: crate::place::Ran = command.output().unwrap().into();
+    let ran: crate::place::ProcessOutput = command.output().unwrap().into();
     let ran = ran.ended(0);
     assert_eq!((ran.text().lines().count(), ran.err.as_str()), (1, ""));
 }

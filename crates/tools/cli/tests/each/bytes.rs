@@ -1,6 +1,8 @@
 //! Every plan gives the same bytes, told by a digest that other programs compute too.
 
-use crate::place::{Each, PROGRAM, Place, digest_of, digest_of_tree, fresh, regular_files, there};
+use crate::place::{
+    Each, PROGRAM, Workspace, digest_of, digest_of_tree, fresh, regular_files, there,
+};
 use std::os::unix::ffi::OsStrExt;
 
 const METHODS: [&str; 11] = [
@@ -19,7 +21,7 @@ const METHODS: [&str; 11] = [
 const SCHEDULES: [&str; 3] = ["threads:n=2", "window:l=5,p=2", "roles:r=1,h=1,c=1,w=4"];
 
 /// Runs every pair; returns those that were refused.
-fn every_plan(place: &Place) -> Vec<String> {
+fn every_plan(place: &Workspace) -> Vec<String> {
     place.odd_tree("t");
     let right = digest_of_tree(&place.at("t"));
     let files = regular_files(&place.at("t")).len() as u64;
@@ -58,7 +60,7 @@ fn every_plan_gives_the_digest_of_an_independent_program() {
 
 #[test]
 fn in_memory_direct_reads_are_refused_and_the_rest_is_the_same() {
-    let Some(place) = Place::in_memory(PROGRAM) else {
+    let Some(place) = Workspace::in_memory(PROGRAM) else {
         return println!("skipped: no /dev/shm here");
     };
     let refused = every_plan(&place);

@@ -1,6 +1,6 @@
 //! A directory with files of every kind, and `ioloom each` in reach.
 
-pub(crate) use ioloom_testbed::{Place, Ran, fed};
+pub(crate) use ioloom_testbed::{ProcessOutput, Workspace, fed};
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -11,25 +11,25 @@ use xxhash_rust::xxh3::xxh3_64;
 pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_ioloom");
 
 /// A directory of a test.
-pub(crate) fn fresh() -> Place {
-    Place::new(PROGRAM)
+pub(crate) fn fresh() -> Workspace {
+    Workspace::new(PROGRAM)
 }
 
 /// What these tests do in such a directory.
 pub(crate) trait Each {
     /// `each` in this directory.
-    fn each<S: AsRef<OsStr>>(&self, args: &[S]) -> Ran;
+    fn each<S: AsRef<OsStr>>(&self, args: &[S]) -> ProcessOutput;
 
     /// `each` with something on its standard input.
-    fn each_of<S: AsRef<OsStr>>(&self, args: &[S], input: &[u8]) -> Ran;
+    fn each_of<S: AsRef<OsStr>>(&self, args: &[S], input: &[u8]) -> ProcessOutput;
 }
 
-impl Each for Place {
-    fn each<S: AsRef<OsStr>>(&self, args: &[S]) -> Ran {
+impl Each for Workspace {
+    fn each<S: AsRef<OsStr>>(&self, args: &[S]) -> ProcessOutput {
         self.ours(&["each"]).args(args).output().unwrap().into()
     }
 
-    fn each_of<S: AsRef<OsStr>>(&self, args: &[S], input: &[u8]) -> Ran {
+    fn each_of<S: AsRef<OsStr>>(&self, args: &[S], input: &[u8]) -> ProcessOutput {
         fed(self.ours(&["each"]).args(args), input)
     }
 }

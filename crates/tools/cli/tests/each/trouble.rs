@@ -1,6 +1,6 @@
 //! What goes wrong outside: missing and forbidden files, pipes, interrupts, files that are cut.
 
-use crate::place::{Each, PROGRAM, Place, Ran, fresh};
+use crate::place::{Each, PROGRAM, ProcessOutput, Workspace, fresh};
 use std::fs::{self, File, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Child, Command, Stdio};
@@ -46,7 +46,7 @@ fn plans_that_cannot_run_are_refused() {
 #[test]
 fn standard_input_that_cannot_be_read_is_named_as_such() {
     let place = fresh();
-    let ran = |args: &[&str]| -> Ran {
+    let ran = |args: &[&str]| -> ProcessOutput {
         let broken = File::open(place.at(".")).unwrap();
         place.ours(&["each"]).args(args).stdin(broken).output().unwrap().into()
     };
@@ -143,7 +143,7 @@ fn an_interrupt_ends_with_130_and_tells_what_was_done() {
     std::thread::sleep(Duration::from_millis(300));
     let sent = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
     assert!(sent.success());
-    let ran = Ran::from(child.wait_with_output().unwrap()).ended(130);
+    let ran = ProcessOutput::from(child.wait_with_output().unwrap()).ended(130);
     let json = ran.json();
     assert_eq!(json["cancelled"], true);
     assert!(json["files"].as_u64().unwrap() < 300, "{json}");
@@ -151,7 +151,7 @@ fn an_interrupt_ends_with_130_and_tells_what_was_done() {
 }
 
 /// A mapped plan over many files, each of which takes its time.
-fn slow_mapped(place: &Place, more: &[&str]) -> Command {
+fn slow_mapped(place: &Workspace, more: &[&str]) -> Command {
     for i in 0..60 {
         place.write(format!("t/{i}"), "x");
     }
@@ -189,7 +189,7 @@ fn an_interrupt_of_a_mapped_plan_reaches_its_child() {
         let mut program = slow_mapped(&place, &["--json"]).spawn().unwrap();
         working_child(&mut program);
         send(signal, program.id());
-        let ran = Ran::from(program.wait_with_output().unwrap()).ended(130);
+        let ran = ProcessOutput::from(program.wait_with_output().unwrap()).ended(130);
         let json = ran.json();
         assert_eq!(json["cancelled"], true, "{signal}: {json}");
         assert!(json["files"].as_u64().unwrap() < 60, "{signal}: {json}");
@@ -203,7 +203,7 @@ fn an_interrupt_that_reaches_both_is_one() {
     let child = working_child(&mut program);
     send("-INT", child);
     send("-INT", program.id());
-    let ran = Ran::from(program.wait_with_output().unwrap()).ended(130);
+    let ran = ProcessOutput::from(program.wait_with_output().unwrap()).ended(130);
     assert_eq!(ran.json()["cancelled"], true);
 }
 
@@ -215,7 +215,7 @@ fn a_second_interrupt_ends_a_mapped_plan_at_once() {
     let child = working_child(&mut program);
     send("-TERM", program.id());
     send("-INT", program.id());
-    Ran::from(program.wait_with_output().unwrap()).ended(130);
+    ProcessOutput::from(program.wait_with_output().unwrap()).ended(130);
     let gone = || {
         let stat = fs::read_to_string(format!("/proc/{child}/stat"));
         !stat.is_ok_and(|stat| !stat.contains(") Z"))
@@ -240,7 +240,7 @@ fn a_mapped_plan_draws_a_bar_on_a_terminal() {
     match ran {
         Err(error) => println!("skipped: no program script: {error}"),
         Ok(ran) => {
-            let text = Ran::from(ran).ended(0).text();
+            let text = ProcessOutput::from(ran).ended(0).text();
             assert!(text.contains("/60 files"), "{text:?}");
             assert!(!text.contains("ioloom-progress"), "{text:?}");
         }
@@ -257,7 +257,8 @@ fn a_reader_that_goes_is_no_error() {
         place.write(format!("t/a-name-of-some-length-{i}"), "");
     }
     let script = "\"$1\" each t --per-file --quiet | head -1";
-    let ran: Ran = place.command("sh").args(["-c", script, "sh", PROGRAM]).output().unwrap().into();
+    let ran: ProcessOutput =
+        place.command("sh").args(["-c", script, "sh", PROGRAM]).output().unwrap().into();
     let ran = ran.ended(0);
     assert_eq!(ran.text().lines().count(), 1);
     assert_eq!(ran.err, "");
@@ -285,6 +286,6 @@ fn a_file_cut_while_it_is_mapped_is_one_error() {
         std::thread::sleep(Duration::from_millis(1));
     }
     file.set_len(0).unwrap();
-    let ran = Ran::from(child.wait_with_output().unwrap()).ended(1);
+    let ran = ProcessOutput::from(child.wait_with_output().unwrap()).ended(1);
     ran.one_error(&["t/to-be-cut", "cut short"]);
 }

@@ -1,7 +1,7 @@
 //! The program as a server, orders for it under load, and the proof that none is lost.
 
 use ioloom_serve::{StoreKind, probe_store};
-use ioloom_testbed::Place;
+use ioloom_testbed::Workspace;
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -27,8 +27,8 @@ const TRIES: usize = 12_000;
 const PAUSE: Duration = Duration::from_millis(10);
 
 /// A place with a stock file.
-pub(crate) fn place() -> Place {
-    let place = Place::new(env!("CARGO_BIN_EXE_ioloom"));
+pub(crate) fn place() -> Workspace {
+    let place = Workspace::new(env!("CARGO_BIN_EXE_ioloom"));
     place.write("stock.txt", STOCKS);
     place
 }

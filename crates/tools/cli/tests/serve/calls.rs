@@ -7,7 +7,7 @@
 //! it.
 
 use crate::bench::{Client, Served, add_args, is_possible, place, serve_in};
-use ioloom_testbed::Place;
+use ioloom_testbed::Workspace;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -50,7 +50,7 @@ fn files(dir: &Path) -> Vec<PathBuf> {
 }
 
 /// The store of a server in a place, after some orders; the answers to them.
-fn begin(place: &Place, store: &str) -> Vec<String> {
+fn begin(place: &Workspace, store: &str) -> Vec<String> {
     let server = Served::in_dir(place.path(), &["--store", store]);
     talk(&server, 1, 4)
 }

@@ -3,7 +3,7 @@
 //! Where PostgreSQL is not installed each test says so and passes.
 
 use crate::bench::{Client, STOCKS, Served, log_number, place, serve_in};
-use ioloom_testbed::{Place, Postgres, Ran};
+use ioloom_testbed::{Postgres, ProcessOutput, Workspace};
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 
@@ -11,7 +11,7 @@ use std::sync::Mutex;
 const CLIENTS: usize = 3;
 
 /// A server before a database; its stock file is its own.
-fn serve(place: &Place, words: &str, args: &[&str]) -> Served {
+fn serve(place: &Workspace, words: &str, args: &[&str]) -> Served {
     let mut command = serve_in(place.path(), &["--store", "postgres"]);
     command.args(args).env("IOLOOM_DATABASE", words);
     Served::start(&mut command)
@@ -146,7 +146,7 @@ fn wrong_databases_are_refused_with_one_clear_error() {
     let place = place();
     let refused = |args: &[&str], code: i32, words: &[&str]| {
         let command = &mut place.ours(&["serve", "--listen", "127.0.0.1:0"]);
-        let ran = Ran::from(command.args(args).output().unwrap()).ended(code);
+        let ran = ProcessOutput::from(command.args(args).output().unwrap()).ended(code);
         ran.one_error(words);
         assert!(!ran.err.contains("hush"), "{}", ran.err);
     };

@@ -1,7 +1,7 @@
 //! `serve` as people start and stop it.
 
 use crate::bench::{Client, STOCKS, Served, place, serve_in};
-use ioloom_testbed::{Certificate, Place, Ran};
+use ioloom_testbed::{Certificate, ProcessOutput, Workspace};
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
@@ -90,7 +90,7 @@ fn a_silent_connection_holds_no_memory_for_what_it_once_asked() {
     assert!(after < before + 20 * 1024, "{before} KiB, then {after} KiB");
 }
 
-fn set_mode(place: &Place, mode: u32) {
+fn set_mode(place: &Workspace, mode: u32) {
     let rights = std::fs::Permissions::from_mode(mode);
     std::fs::set_permissions(place.at("token"), rights).unwrap();
 }
@@ -118,7 +118,7 @@ fn a_certificate_seals_every_protocol_for_those_who_trust_it() {
     let mut server = Served::in_dir(place.path(), &tls);
     let load = |args: &[&str]| {
         let command = &mut place.ours(&["load", &server.address]);
-        Ran::from(command.args(args).output().unwrap())
+        ProcessOutput::from(command.args(args).output().unwrap())
     };
     // The first that is closed is told of; later ones only once a second.
     load(&["--protocol", "v2"]).ended(1).one_error(&["ask", "stocks"]);
@@ -146,7 +146,7 @@ fn wrong_starts_are_refused_with_one_clear_error() {
     let place = place();
     let refused = |args: &[&str], code: i32, words: &[&str]| {
         let command = &mut place.ours(&["serve"]);
-        Ran::from(command.args(args).output().unwrap()).ended(code).one_error(words);
+        ProcessOutput::from(command.args(args).output().unwrap()).ended(code).one_error(words);
     };
     std::fs::remove_file(place.at("stock.txt")).unwrap();
     refused(&[], 1, &["stock.txt", "--stock"]);
@@ -171,7 +171,8 @@ fn wrong_starts_are_refused_with_one_clear_error() {
     for (alone, needed) in
         [(&["--tls-cert", "token"][..], "--tls-key"), (&["--service-in-lock"], "--service-time")]
     {
-        let ran = Ran::from(place.ours(&["serve"]).args(alone).output().unwrap()).ended(2);
+        let ran =
+            ProcessOutput::from(place.ours(&["serve"]).args(alone).output().unwrap()).ended(2);
         assert!(ran.err.contains(needed), "{}", ran.err);
     }
     let first = Served::start(&mut serve_in(place.path(), &[]));

@@ -27,7 +27,7 @@ use crate::database::{Link, Missed, Numbered, Opened};
 use crate::error::ServeError;
 use crate::journal::{Broken, Journal};
 use crate::store::ORDERS_KEPT;
-use ioloom_exchange::{Answer, Ask, Exchange, Seen, Shown, Stop};
+use ioloom_exchange::{Answer, Command, Exchange, Seen, Shown, Stop};
 use queue::{Errand, Queue, Turn};
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -185,7 +185,7 @@ fn stages(parcels: &mut [Parcel]) -> Vec<Vec<Place>> {
             if !job.is_open(|_| Seen::New) {
                 continue;
             }
-            let is_list = usize::from(job.request.ask == Ask::Show);
+            let is_list = usize::from(job.request.command == Command::Show);
             let stage = reached.entry(job.token).or_default();
             if *stage % 2 != is_list {
                 *stage += 1;
@@ -242,9 +242,11 @@ impl Room {
     fn carry_out(&self, link: &mut Link, parcels: &mut [Parcel], places: &[Place]) -> u64 {
         let numbered = |(parcel, place): &Place| {
             let request = &parcels[*parcel].0[*place].request;
-            let Ask::Trade(order) = request.ask else { return None };
-            Some(match &request.who {
-                Some(who) => Numbered { order, client: &who.client, request: who.request },
+            let Command::Trade(order) = request.command else { return None };
+            Some(match &request.request_id {
+                Some(request_id) => {
+                    Numbered { order, client: &request_id.client, request: request_id.request }
+                }
                 None => {
                     let request = self.unnamed.fetch_add(1, Ordering::Relaxed);
                     Numbered { order, client: &self.name, request }
@@ -319,8 +321,9 @@ mod tests {
 
     pub(super) fn job(token: usize, is_list: bool) -> Job {
         let order = Order::new(Side::Buy, 1, 1).unwrap();
-        let ask = if is_list { Ask::Show } else { Ask::Trade(order) };
-        let request = Request { ask, who: None, deadline_ms: None, form: Form::Resp };
+        let ask = if is_list { Command::Show } else { Command::Trade(order) };
+        let request =
+            Request { command: ask, request_id: None, deadline_ms: None, form: Form::Resp };
         Job { token, request, due_ns: 0, answer: None }
     }
 

@@ -224,11 +224,11 @@ impl Log {
 
     fn append(&mut self, records: &[Record]) -> io::Result<()> {
         let Some(last) = records.last() else { return Ok(()) };
-        let latest = last.kept.seq();
+        let latest = last.outcome.seq();
         let mut content = Vec::new();
         let mut first = self.latest + 1;
         for record in records {
-            let seq = record.kept.seq();
+            let seq = record.outcome.seq();
             if content.is_empty() {
                 first = seq;
             }

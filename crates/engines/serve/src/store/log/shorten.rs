@@ -9,7 +9,7 @@ use super::frame::{self, CONTENT_MAX, Frames, Kind};
 use super::recover::{self, Problem};
 use super::writing::{self, Writer};
 use super::{Log, Tail};
-use ioloom_exchange::{Kept, Line};
+use ioloom_exchange::{Line, OrderOutcome};
 use ioloom_sys::fault;
 use ioloom_sys::file::OpenHow;
 use ioloom_sys::make::{random_number, try_lock};
@@ -99,7 +99,7 @@ impl Log {
                     }
                     let record = value.and_then(|value| frame::record(seq, value));
                     let record = record.ok_or_else(|| gone(at))?;
-                    if let Kept::Done { left, .. } = record.kept {
+                    if let OrderOutcome::Done { left, .. } = record.outcome {
                         stocks.get_mut(&record.order.stock()).ok_or_else(|| gone(at))?.left = left;
                     }
                 }

@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::choice::Durability;
-use ioloom_exchange::{Exchange, Order, Side, Who};
+use ioloom_exchange::{Exchange, Order, RequestId, Side};
 use ioloom_sys::fault;
 use ioloom_testbed::alone;
 use std::sync::Arc;
@@ -73,10 +73,10 @@ impl Bench {
             let number = self.state.seq() + 1;
             let side = if number.is_multiple_of(3) { Side::Sell } else { Side::Buy };
             let order = Order::new(side, (number % 4 + 1) as u32, (number % 5 + 1) as u32).unwrap();
-            let who = Who { client: Arc::from("anna"), request: number };
+            let request_id = RequestId { client: Arc::from("anna"), request: number };
             // Sales of stocks that exist are carried out, so they have a number in any case.
             let is_nameless = number.is_multiple_of(21) && number % 4 != 3;
-            records.extend(self.state.trade(&order, (!is_nameless).then_some(&who)).1);
+            records.extend(self.state.trade(&order, (!is_nameless).then_some(&request_id)).1);
             if self.states.len() < STATES {
                 self.states.push(self.state.clone());
             }

@@ -26,13 +26,13 @@ pub const ODD_NAMES: [&[u8]; 9] = [
 
 /// A directory of a test that goes with it.
 #[derive(Debug)]
-pub struct Place {
+pub struct Workspace {
     temp: TempDir,
     program: PathBuf,
     nobody: bool,
 }
 
-impl Place {
+impl Workspace {
     /// A directory in which `program` is looked at.
     pub fn new(program: &str) -> Self {
         Self::at_home(tempfile::tempdir().expect("a temporary directory"), program)

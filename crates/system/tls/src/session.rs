@@ -1,24 +1,24 @@
 //! One connection.
 
-use crate::error::Broken;
+use crate::error::SessionError;
 use rustls::{Connection, Error};
 use std::fmt;
 use std::io::{Read, Write};
 
 /// What stands between the bytes of a network and those of a protocol, on one side of a connection.
-pub struct Shield {
+pub struct TlsSession {
     connection: Box<Connection>,
     has_ended: bool,
     said_end: bool,
 }
 
-impl fmt::Debug for Shield {
+impl fmt::Debug for TlsSession {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Shield").field("has_ended", &self.has_ended).finish_non_exhaustive()
+        f.debug_struct("TlsSession").field("has_ended", &self.has_ended).finish_non_exhaustive()
     }
 }
 
-impl Shield {
+impl TlsSession {
     pub(crate) fn new(mut connection: Connection) -> Self {
         // What waits is bounded by whoever asks for it, before it comes here.
         connection.set_buffer_limit(None);
@@ -30,10 +30,10 @@ impl Shield {
     ///
     /// # Errors
     /// They are not TLS, or not of this connection. It is over.
-    pub fn open(&mut self, mut bytes: &[u8], plain: &mut Vec<u8>) -> Result<(), Broken> {
+    pub fn open(&mut self, mut bytes: &[u8], plain: &mut Vec<u8>) -> Result<(), SessionError> {
         while !bytes.is_empty() {
             let taken = self.connection.read_tls(&mut bytes);
-            if taken.map_err(|e| Broken(e.to_string()))? == 0 {
+            if taken.map_err(|e| SessionError(e.to_string()))? == 0 {
                 // Nothing counts behind the end.
                 return Ok(());
             }
@@ -43,14 +43,14 @@ impl Shield {
             plain.resize(at + arrived, 0);
             if let Err(reason) = self.connection.reader().read_exact(&mut plain[at..]) {
                 plain.truncate(at);
-                return Err(Broken(reason.to_string()));
+                return Err(SessionError(reason.to_string()));
             }
         }
         Ok(())
     }
 
-    fn broken(&self, error: &Error) -> Broken {
-        Broken(match error {
+    fn broken(&self, error: &Error) -> SessionError {
+        SessionError(match error {
             Error::InvalidMessage(_) if self.connection.is_handshaking() => {
                 "what it sent is not TLS".to_owned()
             }
