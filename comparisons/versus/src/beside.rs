@@ -252,7 +252,7 @@ fn run_one(work: &impl Work, order: &Order, setup: &Setup, block: u32, arm: usiz
     let command: Vec<OsString> = setup.arms[arm].command.iter().map(OsString::from).collect();
     work.reset()?;
     if setup.condition == Condition::Cold {
-        ioloom_sys::cache::drop_everything().context("cannot drop the caches of the machine")?;
+        ioloom_sys::cache::flush_and_drop_caches().context("cannot drop the caches of the machine")?;
     }
     touch_memory(order.touch_memory_mib << 20);
     // Loading the program from the device is no part of the work.

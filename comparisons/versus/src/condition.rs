@@ -126,13 +126,13 @@ impl<'a> Maker<'a> {
 
     fn drop_data(&self) -> Result<()> {
         if self.drop_caches {
-            return cache::drop_everything().context("cannot drop the caches of the machine");
+            return cache::flush_and_drop_caches().context("cannot drop the caches of the machine");
         }
         let dir = File::open(self.set.dir()).context("cannot open the directory")?;
         cache::flush_file_system(&dir).context("cannot flush the file system")?;
         for path in self.set.paths() {
             File::open(path)
-                .and_then(cache::drop_file)
+                .and_then(cache::evict_file)
                 .with_context(|| format!("cannot put {} out of memory", path.display()))?;
         }
         Ok(())

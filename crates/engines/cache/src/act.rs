@@ -86,19 +86,19 @@ pub fn drop_file(open: impl AsFd, bytes: u64, write: bool) -> io::Result<Acted> 
         known.is_none_or(|(dirty, writeback)| dirty + writeback > 0)
     };
     if write && unwritten(&before) {
-        cache::write_out(&open)?;
+        cache::write_back(&open)?;
     }
-    cache::drop_file(&open)?;
+    cache::evict_file(&open)?;
     let mut after = look_at(&open, bytes, seed)?;
     if write && !after.is_cold() && unwritten(&after) {
         transfer::sync_data(&open)?;
-        cache::drop_file(&open)?;
+        cache::evict_file(&open)?;
         after = look_at(&open, bytes, seed)?;
     }
     if matches!(after.source, Source::Pages | Source::Sampled) {
         // The question itself brought in the pages that it did not find.
         wait_for_samples(&open, bytes, seed)?;
-        cache::drop_file(&open)?;
+        cache::evict_file(&open)?;
     }
     let stays = why_stays(&after);
     Ok((before, after, stays))
@@ -142,7 +142,7 @@ pub(crate) fn warm_until(
         if at + AHEAD_BYTES / 2 >= asked && asked < bytes {
             let len = AHEAD_BYTES.min(bytes - asked);
             // Advice: the read below does the work also where it is refused.
-            let _ = cache::want(&open, asked, len);
+            let _ = cache::prefetch(&open, asked, len);
             asked += len;
         }
         match file::read_at(&open, buffer, at)? {

@@ -40,7 +40,7 @@ pub fn map(file: impl AsFd, bytes: u64, cells: usize) -> io::Result<Vec<Cell>> {
             cell.writeback = Some(found.writeback);
         } else {
             if !random {
-                cache::expect_random(&file)?;
+                cache::advise_random(&file)?;
                 random = true;
             }
             cell.resident = match read_nowait_at(&file, &mut [0], at + len / 2)? {

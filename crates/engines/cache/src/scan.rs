@@ -271,7 +271,7 @@ fn name_reasons(stays: &mut [FileReport]) {
     for file in stays.iter_mut().filter(in_use) {
         let known = memory.entry(file.id.0);
         let path = &file.path;
-        if *known.or_insert_with(|| ioloom_sys::cache::lives_in_memory(path).unwrap_or(false)) {
+        if *known.or_insert_with(|| ioloom_sys::cache::is_memory_backed(path).unwrap_or(false)) {
             file.stays = Some(Stays::InMemory);
         }
     }

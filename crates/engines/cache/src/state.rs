@@ -136,7 +136,7 @@ pub(crate) fn wait_for_samples(file: impl AsFd, bytes: u64, seed: u64) -> io::Re
 
 /// By reads of one byte that must not wait, one in each stretch of the file.
 fn sample(file: impl AsFd, total: u64, seed: u64) -> io::Result<State> {
-    cache::expect_random(&file)?;
+    cache::advise_random(&file)?;
     let asked = total.min(SAMPLES_MAX);
     let page_bytes = ioloom_sys::proc::page_bytes();
     let mut hits = 0;

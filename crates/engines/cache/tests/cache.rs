@@ -26,7 +26,7 @@ impl Place {
         let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
         fault::set("");
         let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-        if cache::lives_in_memory(dir.path()).unwrap() {
+        if cache::is_memory_backed(dir.path()).unwrap() {
             println!("skipped: the build tree lies in memory");
             return None;
         }
@@ -178,7 +178,7 @@ fn a_map_shows_where() {
     let path = place.write("half", 200 * PAGE);
     place.scan(Act::Drop { write: true });
     let file = File::open(&path).unwrap();
-    cache::expect_random(&file).unwrap();
+    cache::advise_random(&file).unwrap();
     let mut into = vec![0; 20 * PAGE as usize];
     std::os::unix::fs::FileExt::read_exact_at(&file, &mut into, 100 * PAGE).unwrap();
     let cells = map(&file, 200 * PAGE, 10).unwrap();

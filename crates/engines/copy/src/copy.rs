@@ -327,7 +327,7 @@ impl Finding<'_> {
         let failed = |e| CopyError::io("open the target directory", path.to_owned(), e);
         // What cannot be listed cannot be synced either.
         let waits = self.run.options.durable != Durable::None;
-        let dir = if waits { Dir::open(path) } else { Dir::open_to_reach(path) };
+        let dir = if waits { Dir::open(path) } else { Dir::open_path_only(path) };
         let dir = dir.map_err(failed)?;
         let attr = attr::of_file(&dir).map_err(failed)?;
         let gives_acl = self.run.rules.gives_acl(&dir);

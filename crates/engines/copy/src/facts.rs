@@ -62,7 +62,7 @@ fn same_spindle(from: &Path, to: &Path) -> bool {
 /// Whether what lies below `path` is on a block device of this machine or in its memory.
 pub(crate) fn is_here(path: &Path) -> bool {
     let on_disk = || mount::medium(path).is_ok_and(|medium| medium.disk.is_some());
-    cache::lives_in_memory(path).unwrap_or(false) || on_disk()
+    cache::is_memory_backed(path).unwrap_or(false) || on_disk()
 }
 
 /// Whether sharing blocks between the two paths changes one tree for both.

@@ -85,7 +85,7 @@ impl Journal {
     /// Opens the journal `name` in the directory of the target, or makes it.
     pub(crate) fn open(dir: &Dir, name: CString) -> Result<Self, JournalTrouble> {
         let file = match make::file(dir, &name, 0o600) {
-            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => make::open_to_go_on(dir, &name)?,
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => make::open_to_resume(dir, &name)?,
             made => made?,
         };
         if !make::try_lock(&file)? {

@@ -57,7 +57,7 @@ impl<'a> NewFile<'a> {
             Spot::Hidden => (Under::Final(name), make::file(dir, name, mode)?),
             Spot::Free => match make::unnamed_file(dir, mode) {
                 Ok(file) => (Under::Nothing, file),
-                Err(e) if make::cannot_be_unnamed(&e) => Self::hidden(dir, name, mode)?,
+                Err(e) if make::is_tmpfile_unsupported(&e) => Self::hidden(dir, name, mode)?,
                 Err(e) => return Err(e),
             },
             Spot::Taken => Self::hidden(dir, name, mode)?,
@@ -106,7 +106,7 @@ impl<'a> NewFile<'a> {
         let replace = self.spot == Spot::Taken;
         match &self.under {
             Under::Final(_) | Under::Done => {}
-            Under::Nothing => make::name_file(&self.file, self.dir, self.name)?,
+            Under::Nothing => make::link_unnamed(&self.file, self.dir, self.name)?,
             Under::Hidden(hidden) => {
                 make::rename(self.dir, hidden, self.dir, self.name, replace)?;
             }
@@ -123,7 +123,7 @@ fn go_on(dir: &Dir, hidden: &CStr) -> io::Result<Option<OwnedFd>> {
     if !is_ours(&there) {
         return Ok(None);
     }
-    let file = make::open_to_go_on(dir, hidden)?;
+    let file = make::open_to_resume(dir, hidden)?;
     let opened = attr::of_file(&file)?;
     Ok((is_ours(&opened) && opened.identity() == there.identity()).then_some(file))
 }

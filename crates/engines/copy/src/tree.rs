@@ -400,7 +400,7 @@ impl<'r> Worker<'r> {
         {
             return Ok(dir);
         }
-        Dir::open_to_reach(if parent.as_os_str().is_empty() { Path::new(".") } else { parent })
+        Dir::open_path_only(if parent.as_os_str().is_empty() { Path::new(".") } else { parent })
     }
 
     fn along(&mut self, way: &Way<'_>, at: At<'_>, kind: Kind) -> Ended {

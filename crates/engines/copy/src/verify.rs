@@ -110,7 +110,7 @@ impl Reading {
 
 /// Drops the pages of a written file; says whether that is proved.
 fn put_out_of_memory(file: &OwnedFd) -> io::Result<bool> {
-    cache::drop_file(file)?;
+    cache::evict_file(file)?;
     Ok(cache::state(file.as_fd(), 0, 0)?.is_some_and(|state| state.resident == 0))
 }
 

@@ -189,7 +189,7 @@ impl<'s> Source<'s> {
 /// The inode of a listed path, asked for if no walk told it. A path that cannot be asked sorts first
 /// and fails later, with its own error.
 fn inode_of(list: &PathList, index: usize) -> u64 {
-    list.inode(index).unwrap_or_else(|| file::ask(list.path(index)).map_or(0, |facts| facts.inode))
+    list.inode(index).unwrap_or_else(|| file::stat(list.path(index)).map_or(0, |facts| facts.inode))
 }
 
 impl<I: Iterator<Item = PathBuf>> Stream<I> {
@@ -205,7 +205,7 @@ impl<I: Iterator<Item = PathBuf>> Stream<I> {
         let mut batch: Vec<(u64, usize, PathBuf)> = Vec::new();
         for path in self.paths.by_ref().take(SORT_BATCH) {
             // A path that cannot be asked sorts first and fails later, with its own error.
-            let inode = file::ask(&path).map_or(0, |facts| facts.inode);
+            let inode = file::stat(&path).map_or(0, |facts| facts.inode);
             batch.push((inode, self.read, path));
             self.read += 1;
         }
@@ -236,7 +236,7 @@ mod tests {
         let mut seen = 0;
         while let Some(item) = source.next::<()>(&mut claim, take) {
             assert_eq!(item.path.as_path(), paths[49 - item.index]);
-            let inode = file::ask(item.path.as_path()).unwrap().inode;
+            let inode = file::stat(item.path.as_path()).unwrap().inode;
             assert!(inode > last);
             last = inode;
             seen += 1;

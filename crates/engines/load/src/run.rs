@@ -97,7 +97,7 @@ fn drive(shared: &Shared<'_>, watch: &mut dyn FnMut(LoadProgress)) -> Result<Tal
             let cpu = (!plan.cpus.is_empty()).then(|| plan.cpus[index % plan.cpus.len()]);
             threads.push(scope.spawn(move || {
                 let hold = LoadError::system("hold a thread of the load to its processor");
-                let held = cpu.map(affinity::Held::to).transpose().map_err(hold);
+                let held = cpu.map(affinity::PinnedThread::pin).transpose().map_err(hold);
                 // Both live until the thread has run.
                 let made = held.and_then(|held| Ok((held, Worker::new(shared, index)?)));
                 made.map_or_else(

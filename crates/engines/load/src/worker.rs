@@ -110,7 +110,7 @@ impl<'a> Worker<'a> {
 
     /// Runs to the end, and gives what was counted.
     pub(crate) fn run(mut self) -> Result<Tally, LoadError> {
-        clock::sharpen_timers();
+        clock::minimize_timer_slack();
         let prepared = self.prepare();
         self.shared.ready.wait();
         self.shared.ready.wait();
@@ -257,12 +257,12 @@ impl<'a> Worker<'a> {
         let mut ready = std::mem::take(&mut self.ready);
         let spin = Duration::from_nanos(SPIN_NS);
         let waited = if !self.is_alone {
-            self.waiter.wait_sharply(&mut ready, wait)
+            self.waiter.wait_precise(&mut ready, wait)
         } else if wait <= spin {
             self.look_until(&mut ready, wait.as_nanos() as u64)
         } else {
             // Waking up is over before it is due.
-            self.waiter.wait_sharply(&mut ready, wait - spin)
+            self.waiter.wait_precise(&mut ready, wait - spin)
         };
         self.take_in(waited, ready)
     }

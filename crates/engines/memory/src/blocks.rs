@@ -2,7 +2,7 @@
 
 use ioloom_model::distribution::stream;
 use ioloom_stats::{median, quantile};
-use ioloom_sys::affinity::Held;
+use ioloom_sys::affinity::PinnedThread;
 use ioloom_sys::clock::monotonic_ns;
 use ioloom_sys_lab::memory::{Pages, Region, dependent_adds};
 use rand::RngExt;
@@ -19,7 +19,7 @@ const CALIBRATION_ADDS: u64 = 100_000;
 /// What all parts measure with.
 #[derive(Debug)]
 pub(crate) struct Bench {
-    held: Option<Held>,
+    held: Option<PinnedThread>,
     /// Blocks that began or ended on another processor.
     moved: u64,
     /// All blocks.
@@ -47,7 +47,7 @@ impl Released {
 }
 
 impl Bench {
-    pub(crate) fn new(held: Option<Held>, quick: bool, seed: u64) -> Self {
+    pub(crate) fn new(held: Option<PinnedThread>, quick: bool, seed: u64) -> Self {
         let block_ns = if quick { BLOCK_QUICK_NS } else { BLOCK_NS };
         Self { held, moved: 0, blocks: 0, block_ns, seed, draws: 0, cycles_ns: Vec::new() }
     }
@@ -104,7 +104,8 @@ impl Bench {
         let mut times = Vec::with_capacity(count);
         for _ in 0..count {
             let steps = (self.block_ns / per_step).max(1.0) as usize;
-            let holds = |held: &Option<Held>| held.as_ref().is_none_or(Held::holds);
+            let holds =
+                |held: &Option<PinnedThread>| held.as_ref().is_none_or(PinnedThread::is_on_cpu);
             let began = holds(&self.held);
             let start = monotonic_ns();
             let took = work(steps).max(1);

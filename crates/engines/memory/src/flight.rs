@@ -11,7 +11,7 @@ use crate::threads::spawn;
 use ioloom_sys::buffer::Buffer;
 use ioloom_sys::clock::monotonic_ns;
 use ioloom_sys::proc::parse::parse_disk_counters;
-use ioloom_sys::proc::{DiskCounters, Kept};
+use ioloom_sys::proc::{DiskCounters, ProcFile};
 use ioloom_sys::{cache, file};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
@@ -45,8 +45,8 @@ pub(crate) fn count(path: &Path, bytes: usize) -> Result<[Flight; 2], &'static s
     let device = file::identity(&open).map_err(|_| "nobody tells which device the file is on")?;
     let (major, minor) = device.device;
     let stat = PathBuf::from(format!("/sys/dev/block/{major}:{minor}/stat"));
-    let mut stat = Kept::open(&stat, 512).map_err(|_| "no block device has the file alone")?;
-    cache::write_out(&open).map_err(|_| "the file cannot be written out")?;
+    let mut stat = ProcFile::open(&stat, 512).map_err(|_| "no block device has the file alone")?;
+    cache::write_back(&open).map_err(|_| "the file cannot be written out")?;
     let blocks = bytes / BLOCK_BYTES;
     let mut flights = ASKED.map(|asked| Flight { asked, ours: 0.0, device: 0.0 });
     for flight in &mut flights {
@@ -62,7 +62,7 @@ pub(crate) fn count(path: &Path, bytes: usize) -> Result<[Flight; 2], &'static s
     Ok(flights)
 }
 
-fn counters(stat: &mut Kept) -> Result<DiskCounters, &'static str> {
+fn counters(stat: &mut ProcFile) -> Result<DiskCounters, &'static str> {
     let text = stat.read().ok();
     text.and_then(parse_disk_counters).ok_or("the counters of the device cannot be read")
 }

@@ -157,8 +157,8 @@ pub fn measure(
     let before = honesty::Before::take();
     let allowed = affinity::allowed().unwrap_or_default();
     let cpu = options.cpu.or_else(|| allowed.last().copied());
-    let held = cpu.and_then(|cpu| affinity::Held::to(cpu).ok());
-    result.cpu = held.as_ref().map(affinity::Held::cpu);
+    let held = cpu.and_then(|cpu| affinity::PinnedThread::pin(cpu).ok());
+    result.cpu = held.as_ref().map(affinity::PinnedThread::cpu);
     let mut bench = Bench::new(held, options.quick, options.seed);
     let go_on = || match stop.load(Ordering::Relaxed) {
         true => Err(MemoryError::Interrupted),

@@ -5,9 +5,9 @@ use crate::cycle::sattolo;
 use crate::threads::spawn;
 use crate::{MemoryError, Options};
 use ioloom_model::memory::{CpuPair, MemoryResult};
-use ioloom_sys::affinity::Held;
+use ioloom_sys::affinity::PinnedThread;
 use ioloom_sys::clock::monotonic_ns;
-use ioloom_sys_lab::memory::{Chain, Layout, Pages, WAYS, spin_pair};
+use ioloom_sys_lab::memory::{CHAIN_COUNTS, Chain, Layout, Pages, spin_pair};
 use std::hint::black_box;
 use std::sync::Barrier;
 use std::sync::atomic::AtomicU64;
@@ -38,9 +38,10 @@ pub(crate) fn side_by_side(
     let memory = region(bytes + 4096, Pages::Huge)?;
     let mut chain = Chain::link(memory, Layout::packed(line), &next);
     let mut curve = Vec::new();
-    for ways in WAYS {
+    for ways in CHAIN_COUNTS {
         go_on()?;
-        let visit = |steps: usize| chain.walk_side_by_side(steps, ways).expect("a number of WAYS");
+        let visit =
+            |steps: usize| chain.walk_interleaved(steps, ways).expect("a count in CHAIN_COUNTS");
         curve.push((ways as f64, bench.least(9, visit)));
     }
     if let (Some(one), Some(many)) = (curve.first(), curve.last()) {
@@ -133,7 +134,7 @@ fn together(stream: Stream, bytes: usize, cpus: &[u32], rounds: usize) -> Result
                 let barrier = &barrier;
                 let role = format!("stream-cpu{cpu}");
                 spawn(scope, role, move || {
-                    let _held = Held::to(*cpu);
+                    let _held = PinnedThread::pin(*cpu);
                     let from = &from.words()[..words];
                     let to_words = to.words().len().min(words);
                     let to = &mut to.words_mut()[..to_words];
@@ -203,7 +204,7 @@ fn one_way_ns(a: u32, b: u32, rounds: usize) -> Option<f64> {
     let ball = AtomicU64::new(u64::MAX);
     let barrier = Barrier::new(2);
     let side = |cpu: u32, mine: u64| {
-        let held = Held::to(cpu);
+        let held = PinnedThread::pin(cpu);
         let mut times = Vec::new();
         for _ in 0..rounds {
             barrier.wait();

@@ -5,7 +5,7 @@ use crate::ladder::Walk;
 use crate::pages::chain_ns;
 use crate::smt::{SmtPlan, Work};
 use crate::{MemoryError, rulers};
-use ioloom_sys::affinity::{self, Held};
+use ioloom_sys::affinity::{self, PinnedThread};
 use ioloom_sys_lab::memory::{Layout, Pages, Step, dependent_adds};
 
 /// Blocks of one number: enough that a run is not mostly start-up.
@@ -169,7 +169,7 @@ impl Single {
             return Ok(three(&threads(seats, work, plan)?));
         }
         let cpu = affinity::allowed().ok().and_then(|all| all.last().copied());
-        let mut bench = Bench::new(cpu.and_then(|cpu| Held::to(cpu).ok()), true, seed);
+        let mut bench = Bench::new(cpu.and_then(|cpu| PinnedThread::pin(cpu).ok()), true, seed);
         let times = match self {
             Self::Chase(bytes) => {
                 Walk::new(bytes, LINE)?.measure_with(&mut bench, bytes, BLOCKS, Step::Load)

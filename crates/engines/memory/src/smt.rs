@@ -10,7 +10,7 @@ use crate::blocks::least;
 use crate::cycle::sattolo;
 use crate::threads::spawn;
 use ioloom_model::memory::{MemoryResult, SmtResult, SmtWork};
-use ioloom_sys::affinity::Held;
+use ioloom_sys::affinity::PinnedThread;
 use ioloom_sys::clock::monotonic_ns;
 use ioloom_sys_lab::memory::{
     Chain, Layout, Pages, Region, Step, dependent_adds, independent_work,
@@ -166,7 +166,7 @@ impl Work {
 
     /// One thread of it: made ready, then run in turns that begin together with the others'.
     fn on(self, cpu: u32, l1_bytes: usize, barrier: &Barrier) -> Option<Vec<f64>> {
-        let held = Held::to(cpu);
+        let held = PinnedThread::pin(cpu);
         let mut run = self.make(l1_bytes, u64::from(cpu));
         let mut turn = || {
             barrier.wait();

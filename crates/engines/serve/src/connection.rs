@@ -337,7 +337,7 @@ impl Connection {
             // The rest of what the client sends must be read, or the last answers may be lost.
             self.lingering_ns = now_ns;
             self.readable = true;
-            let gone = self.socket.end_writing().is_err();
+            let gone = self.socket.shutdown_write().is_err();
             return if gone { Next::Close } else { Next::Again };
         }
         let unread = self.by_edge && self.readable && !full && !self.ended;
@@ -366,7 +366,7 @@ impl Connection {
 
     /// Ends a server's part: no more requests are taken.
     pub(crate) fn finish(&mut self) {
-        let _ = self.socket.end_reading();
+        let _ = self.socket.shutdown_read();
         self.readable = true;
     }
 }

@@ -151,7 +151,7 @@ impl<V: Visitor> Worker<'_, '_, V> {
         };
         let mut metas = Vec::new();
         let asked = ring.and_then(|mut ring| {
-            ring.ask(&held.dir, names, self.fields | Fields::IDENTITY, &mut metas)?;
+            ring.stat_all(&held.dir, names, self.fields | Fields::IDENTITY, &mut metas)?;
             Ok(ring)
         });
         match asked {

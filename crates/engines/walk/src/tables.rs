@@ -98,7 +98,7 @@ impl Tables {
                 )));
             }
         }
-        let tables = ext4::Tables::of(first).map_err(refused)?;
+        let tables = ext4::Tables::open(first).map_err(refused)?;
         let cannot = |e: io::Error| Refused::InodeTables(format!("cannot read the mounts: {e}"));
         let mounts = mount::mounts().map_err(cannot)?;
         let name = |point: &Path| point.file_name().map(|name| Box::from(name.as_bytes()));

@@ -11,7 +11,7 @@
 
 use ioloom_control::{Batch, Crew, Tuner};
 use ioloom_sys::clock;
-use ioloom_sys::proc::{self, Kept, Who, parse};
+use ioloom_sys::proc::{self, ProcFile, UsageOf, parse};
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -129,7 +129,7 @@ pub(crate) struct Gauge {
     clocks: Clocks,
     hungry: Duration,
     entries: u64,
-    schedstat: Option<Kept>,
+    schedstat: Option<ProcFile>,
 }
 
 /// A thread's own sums.
@@ -143,7 +143,7 @@ struct Clocks {
 
 impl Gauge {
     pub(crate) fn new(watch: &Watch) -> Self {
-        let schedstat = Kept::open(Path::new("/proc/thread-self/schedstat"), 256).ok();
+        let schedstat = ProcFile::open(Path::new("/proc/thread-self/schedstat"), 256).ok();
         let (looked, hungry, clocks) = (Instant::now(), Duration::ZERO, Clocks::default());
         let mut gauge = Self { waits: watch.waits, looked, clocks, hungry, entries: 0, schedstat };
         gauge.clocks = gauge.read();
@@ -156,7 +156,7 @@ impl Gauge {
         let read_bytes = match self.waits {
             Waits::Anything => 0,
             Waits::Reads | Waits::OneTree => {
-                proc::usage(Who::Thread).map_or(0, |usage| usage.read_bytes)
+                proc::usage(UsageOf::Thread).map_or(0, |usage| usage.read_bytes)
             }
         };
         let delay_ns = delay.map_or(0, |stat| stat.run_delay_ns);

@@ -199,7 +199,7 @@ impl Maker<'_> {
     }
 
     fn refuse_memory(&self, list: &FileList) -> Result<(), ConditionError> {
-        match cache::lives_in_memory(list.root()) {
+        match cache::is_memory_backed(list.root()) {
             Ok(true) => Err(ConditionError::Refused(format!(
                 "{} lies on a file system in memory, where nothing can be cold; use --on with a \
                  directory on a disk",
@@ -240,7 +240,7 @@ impl Maker<'_> {
         })?;
         let all: Vec<usize> = (0..list.count(files_max)).collect();
         list.each(&all, self.threads, stop, "drop from memory", |file, size| {
-            if size == 0 { Ok(()) } else { cache::drop_file(file) }
+            if size == 0 { Ok(()) } else { cache::evict_file(file) }
         })?;
         Ok(())
     }
@@ -376,7 +376,7 @@ mod tests {
     fn cold_and_warm_are_made_and_seen() {
         let (_dir, list) = set(300, 10_000);
         let stop = AtomicBool::new(false);
-        if cache::lives_in_memory(list.root()).unwrap() {
+        if cache::is_memory_backed(list.root()).unwrap() {
             println!("skipped: the source tree lies in memory");
             return;
         }
@@ -419,7 +419,7 @@ mod tests {
     #[test]
     fn the_whole_cache_is_dropped_again_after_the_look() {
         let (_dir, list) = set(5, 100);
-        if cache::lives_in_memory(list.root()).unwrap() {
+        if cache::is_memory_backed(list.root()).unwrap() {
             println!("skipped: the source tree lies in memory");
             return;
         }
@@ -508,7 +508,7 @@ mod tests {
             println!("skipped: no /dev/shm");
             return;
         };
-        if !cache::lives_in_memory(dir.path()).unwrap() {
+        if !cache::is_memory_backed(dir.path()).unwrap() {
             println!("skipped: /dev/shm is not tmpfs");
             return;
         }

@@ -9,7 +9,7 @@
 //! Everything here needs root. What is missing is told as one sentence with a remedy.
 
 use crate::work::{IMAGE_FILE, IMAGE_MANIFEST};
-use ioloom_sys_lab::cgroup::{ReadLimit, Throttle, undo_left_groups};
+use ioloom_sys_lab::cgroup::{ReadLimit, Throttle, remove_leftover_groups};
 use ioloom_sys_lab::image::{ImageError, LoopImage};
 use rustix::fs::{FlockOperation, flock};
 use std::fs::File;
@@ -131,7 +131,7 @@ fn home(work_dir: &Path, word: &str) -> io::Result<ImageHome> {
 /// # Errors
 /// Something that was left cannot be removed.
 pub fn undo_left(work_dir: &Path) -> io::Result<usize> {
-    let mut found = undo_left_groups()?;
+    let mut found = remove_leftover_groups()?;
     let entries = match std::fs::read_dir(work_dir.join(IMAGES)) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(found),
         entries => entries?,
@@ -165,7 +165,7 @@ pub(crate) fn remove_image(dir: &Path) -> io::Result<(u64, u64)> {
         Err(e) if e.kind() == io::ErrorKind::NotFound => (0, 0),
         Err(e) => return Err(e),
     };
-    ioloom_sys_lab::image::undo_left(&image)?;
+    ioloom_sys_lab::image::remove_leftovers(&image)?;
     // Empty once nothing is mounted on it; anything in it is not ours.
     let _ = std::fs::remove_dir(dir.join(POINT));
     std::fs::remove_file(dir.join(IMAGE_MANIFEST))?;

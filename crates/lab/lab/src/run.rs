@@ -33,7 +33,7 @@ use crate::work::{self, Needs};
 use ioloom_model::record::{Observe, RECORD_SCHEMA, RunKey, RunOrder};
 use ioloom_model::{Condition, Doubt, Outcome, Proof, RunRecord};
 use ioloom_sys_lab::cgroup::Throttle;
-use ioloom_sys_lab::sysctl::Changed;
+use ioloom_sys_lab::sysctl::ChangedSettings;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
@@ -218,7 +218,7 @@ pub fn run_study(
         return Err(LabError::Refused(reason));
     }
     if options.drop_caches
-        && let Err(error) = ioloom_sys::cache::may_drop_everything()
+        && let Err(error) = ioloom_sys::cache::can_drop_caches()
     {
         return Err(LabError::Refused(format!(
             "--drop-caches: /proc/sys/vm/drop_caches: {error}; run as root, or leave it out: data \
@@ -427,7 +427,7 @@ impl Study<'_> {
             return Some(Ended::without_proof(Outcome::Refused { reason }));
         }
         let image = self.options.images.iter().find(|i| i.word() == comparison.medium);
-        let drop_all: DropAll = ioloom_sys::cache::drop_everything;
+        let drop_all: DropAll = ioloom_sys::cache::flush_and_drop_caches;
         let drop_caches = self.options.drop_caches.then_some(drop_all);
         let touches = self.subject.touches_of(&order.plan);
         let maker = Maker { drop_caches, threads: 8, image, touches, cold_by: arm.cold_by };
@@ -452,7 +452,7 @@ impl Study<'_> {
             Err(reason) => return Some(Ended::without_proof(Outcome::Refused { reason })),
         };
         let end = self.child(order, set, image.and_then(OwnImage::throttle));
-        if let Some(Err(reason)) = changed.map(Changed::put_back) {
+        if let Some(Err(reason)) = changed.map(ChangedSettings::restore) {
             return Some(Ended::without_proof(Outcome::Failed { reason }));
         }
         match end {
@@ -488,7 +488,10 @@ const NOT_DROPPED: &str = "the caches of the whole system are dropped only on re
                            --drop-caches as root";
 
 /// Gives the kernel the settings that an arm asks for, if the user agreed.
-fn change(settings: &BTreeMap<String, u64>, allowed: bool) -> Result<Option<Changed>, String> {
+fn change(
+    settings: &BTreeMap<String, u64>,
+    allowed: bool,
+) -> Result<Option<ChangedSettings>, String> {
     if settings.is_empty() {
         return Ok(None);
     }
@@ -499,7 +502,7 @@ fn change(settings: &BTreeMap<String, u64>, allowed: bool) -> Result<Option<Chan
              as root, they are put back after each run"
         ));
     }
-    Changed::set(settings).map(Some)
+    ChangedSettings::set(settings).map(Some)
 }
 
 /// How a run ended, with the proof of its condition.

@@ -125,7 +125,7 @@ fn survey_hash(dir: &Path) -> Result<String, String> {
     for index in 0..list.len() {
         let path = list.path(index);
         let size =
-            file::ask(path).map_err(|e| format!("cannot stat {}: {e}", path.display()))?.size;
+            file::stat(path).map_err(|e| format!("cannot stat {}: {e}", path.display()))?.size;
         let relative = path.strip_prefix(dir).unwrap_or(path);
         let mut line = format!("{size}  ").into_bytes();
         line.extend_from_slice(relative.as_os_str().as_bytes());

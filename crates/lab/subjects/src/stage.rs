@@ -48,10 +48,10 @@ impl Stage {
     /// Begins to count. `dir` names the device.
     pub(crate) fn open(dir: &Path) -> Result<Self, String> {
         let device = ioloom_fileset::medium(dir).ok().and_then(|medium| medium.block_device);
-        let options = counters::Options {
+        let options = counters::SamplerOptions {
             process: Some(std::process::id()),
             device: device.clone(),
-            ..counters::Options::default()
+            ..counters::SamplerOptions::default()
         };
         let sampler = Sampler::start(&options).map_err(|e| format!("start the sampler: {e}"))?;
         let usage = Usage::now(device.as_deref());

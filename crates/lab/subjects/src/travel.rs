@@ -5,7 +5,7 @@
 //! heads this distance is the time; on others it is only a measure of order. The rings are read
 //! after the run, so nothing of ours runs beside it; what did not fit is counted and told.
 
-use ioloom_sys_trace::tracefs::event::{Decoder, Kind, What};
+use ioloom_sys_trace::tracefs::event::{Decoder, EventData, Kind};
 use ioloom_sys_trace::tracefs::page::Page;
 use ioloom_sys_trace::tracefs::{Instance, Pipe};
 use std::collections::BTreeMap;
@@ -60,7 +60,7 @@ impl Travel {
                 let Some(page) = Page::parse(bytes) else { continue };
                 for (at_ns, record) in page.events() {
                     if let Some(event) = self.decoder.decode(at_ns, cpu, record)
-                        && let What::Issue { sector, bytes, write: false, .. } = event.what
+                        && let EventData::Issue { sector, bytes, write: false, .. } = event.what
                     {
                         requests.push((event.at_ns, sector, u64::from(bytes)));
                     }

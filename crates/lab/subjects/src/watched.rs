@@ -18,7 +18,7 @@ use ioloom_model::evidence::SourceReport;
 use ioloom_model::record::{Observe, RunOrder};
 use ioloom_model::units::format_ns;
 use ioloom_model::{Measured, Outcome, State};
-use ioloom_observe::collect::{Options, Watch};
+use ioloom_observe::collect::{TraceOptions, Watch};
 use ioloom_observe::counters::Record;
 use ioloom_trace::classify::{ROLE_KERNEL_WORKER, ROLE_TOOL};
 use ioloom_trace::{Trace, shares};
@@ -48,7 +48,7 @@ fn watched(subject: &dyn Subject, order: &RunOrder) -> Result<ChildAnswer, Outco
     let file = path.map(TraceFile::create).transpose().map_err(|e| failed(e.to_string()))?;
     // Threads are followed from the one that starts them, which is this one.
     let here = ioloom_sys_trace::perf::thread_id();
-    let watch = Watch::start(order.observe.level, here, Options::default())
+    let watch = Watch::start(order.observe.level, here, TraceOptions::default())
         .map_err(|refused| Outcome::Refused { reason: refused.to_string() })?;
     let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let inner = RunOrder { observe: Observe::default(), ..order.clone() };

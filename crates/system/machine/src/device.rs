@@ -2,7 +2,7 @@
 
 use crate::Source;
 use ioloom_model::machine::DeviceFacts;
-use ioloom_sys::mount::{Mount, chosen, parse_mountinfo};
+use ioloom_sys::mount::{Mount, parse_mountinfo, selected};
 use std::path::Path;
 
 /// Sectors in sysfs are 512 bytes, whatever the device says of itself.
@@ -27,7 +27,7 @@ fn device(source: &Source<'_>, name: &str, mounts: &[Mount]) -> DeviceFacts {
         name: name.to_owned(),
         bytes: source.number(&format!("{dir}/size")).and_then(|n| n.checked_mul(SECTOR_BYTES)),
         rotational: source.number(&queue("rotational")).map(|flag| flag == 1),
-        scheduler: source.word(&queue("scheduler")).map(|text| chosen(&text)),
+        scheduler: source.word(&queue("scheduler")).map(|text| selected(&text)),
         queue_requests: source.number(&queue("nr_requests")),
         read_ahead_kib: source.number(&queue("read_ahead_kb")),
         mounts: mounts_of(source, name, mounts),

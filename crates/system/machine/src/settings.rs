@@ -63,15 +63,15 @@ pub(crate) fn memory(source: &Source<'_>) -> Vec<Setting> {
     let mut out = Vec::new();
     let thp = "sys/kernel/mm/transparent_hugepage";
     if let Some(text) = source.word(&format!("{thp}/enabled")) {
-        let meaning = match chosen(&text) {
+        let meaning = match selected(&text) {
             "always" => "large regions get huge pages by themselves",
             "madvise" => "only regions that ask for it get huge pages",
             _ => "no region gets huge pages by itself",
         };
-        out.push(setting("transparent huge pages", chosen(&text), meaning));
+        out.push(setting("transparent huge pages", selected(&text), meaning));
     }
     if let Some(text) = source.word(&format!("{thp}/defrag")) {
-        out.push(setting("their defragmentation", chosen(&text), ""));
+        out.push(setting("their defragmentation", selected(&text), ""));
     }
     let meminfo = source.text("proc/meminfo").unwrap_or_default();
     let kib = |name: &str| field(&meminfo, name);
@@ -97,7 +97,7 @@ pub(crate) fn memory(source: &Source<'_>) -> Vec<Setting> {
 }
 
 /// The word in brackets of a list of choices.
-fn chosen(text: &str) -> &str {
+fn selected(text: &str) -> &str {
     text.split_whitespace()
         .find_map(|word| word.strip_prefix('[')?.strip_suffix(']'))
         .unwrap_or(text)
@@ -217,7 +217,7 @@ mod tests {
 
     #[test]
     fn the_chosen_word_is_the_one_in_brackets() {
-        assert_eq!(chosen("always [madvise] never"), "madvise");
-        assert_eq!(chosen("none"), "none");
+        assert_eq!(selected("always [madvise] never"), "madvise");
+        assert_eq!(selected("none"), "none");
     }
 }

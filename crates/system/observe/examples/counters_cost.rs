@@ -12,9 +12,9 @@
 
 #![allow(clippy::print_stdout, reason = "it prints its result")]
 
-use ioloom_observe::counters::{Options, Reader, Sampler, Scope};
+use ioloom_observe::counters::{Reader, Sampler, SamplerOptions, Scope};
 use ioloom_sys::clock::thread_cpu_ns;
-use ioloom_sys::proc::Kept;
+use ioloom_sys::proc::ProcFile;
 use std::io;
 use std::path::Path;
 use std::time::Duration;
@@ -45,7 +45,7 @@ fn main() -> io::Result<()> {
 fn sampled(hz: u64, seconds: u64) -> io::Result<()> {
     let process = Some(std::process::id());
     let period = Duration::from_nanos(1_000_000_000 / hz);
-    let sampler = Sampler::start(&Options { period, process, ..Options::default() })?;
+    let sampler = Sampler::start(&SamplerOptions { period, process, ..SamplerOptions::default() })?;
     std::thread::sleep(Duration::from_secs(seconds));
     let record = sampler.stop();
     let mut widths: Vec<u32> = record.samples.iter().map(|sample| sample.width_ns).collect();
@@ -82,7 +82,8 @@ fn after_a_nap<T>(work: impl FnOnce() -> T) -> u64 {
 fn sources(rounds: u64) -> io::Result<()> {
     let mut files = Vec::new();
     for (name, path, bytes) in SOURCES {
-        files.extend(Kept::open(Path::new(path), *bytes).ok().map(|file| (*name, file, *bytes)));
+        files
+            .extend(ProcFile::open(Path::new(path), *bytes).ok().map(|file| (*name, file, *bytes)));
     }
     let mut reader = Reader::open(Path::new("/"));
     reader.follow(&[std::process::id()]);

@@ -29,7 +29,7 @@ pub struct Gauges(Vec<Line>);
 
 /// One sample of the gauges.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Now {
+pub struct GaugeTotals {
     /// Requests in flight.
     pub in_flight: u32,
     /// Pieces that were read and not yet computed.
@@ -90,11 +90,11 @@ impl Gauges {
     }
 
     /// All threads together.
-    pub fn sum(&self) -> Now {
+    pub fn sum(&self) -> GaugeTotals {
         let of = |number: fn(&Line) -> &AtomicU32| {
             self.0.iter().map(|line| number(line).load(Ordering::Relaxed)).sum()
         };
-        Now { in_flight: of(|line| &line.in_flight), ready: of(|line| &line.ready) }
+        GaugeTotals { in_flight: of(|line| &line.in_flight), ready: of(|line| &line.ready) }
     }
 
     /// Files that all threads have computed.
@@ -109,12 +109,12 @@ impl Gauges {
 }
 
 /// A thread that samples numbers which others change.
-pub struct Sampler<T> {
+pub struct GaugeSampler<T> {
     stop: Arc<AtomicBool>,
     thread: JoinHandle<Vec<(u64, T)>>,
 }
 
-impl<T: Send + 'static> Sampler<T> {
+impl<T: Send + 'static> GaugeSampler<T> {
     /// Samples what `read` gives; times count from `start_ns` on the monotonic clock.
     pub fn start(read: impl Fn() -> T + Send + 'static, start_ns: u64) -> std::io::Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
@@ -158,11 +158,12 @@ mod tests {
         gauges.set(1, 4);
         gauges.set_ready(1, 5);
         gauges.set_ready_of_all(6);
-        let sampler = Sampler::start(move || gauges.sum(), monotonic_ns()).unwrap();
+        let sampler = GaugeSampler::start(move || gauges.sum(), monotonic_ns()).unwrap();
         std::thread::sleep(Duration::from_millis(20));
         let points = sampler.stop();
         assert!(
-            points.iter().all(|(_, n)| *n == Now { in_flight: 7, ready: 11 }) && !points.is_empty()
+            points.iter().all(|(_, n)| *n == GaugeTotals { in_flight: 7, ready: 11 })
+                && !points.is_empty()
         );
         assert!(points.windows(2).all(|w| w[0].0 < w[1].0));
     }

@@ -18,6 +18,6 @@ mod usage;
 
 pub use account::{evidence, merge_calls, states};
 pub use bottleneck::bottleneck;
-pub use gauge::{Gauges, Now, Sampler};
+pub use gauge::{GaugeSampler, GaugeTotals, Gauges};
 pub use meter::{Detail, Meter, Reads, Step, TIMED_FIRST, TIMED_ONE_IN, ThreadReport};
 pub use usage::{Usage, UsageDelta};

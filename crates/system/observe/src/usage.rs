@@ -1,7 +1,7 @@
 //! What the process and the machine used between two moments.
 
 use ioloom_model::Measured;
-use ioloom_sys::proc::{self, Who};
+use ioloom_sys::proc::{self, UsageOf};
 
 /// Counters at one moment. What cannot be read is `None`.
 #[derive(Debug, Clone, Default)]
@@ -37,7 +37,7 @@ impl Usage {
         let disk = block_device
             .and_then(|name| proc::disk_stat(name).ok().map(|d| (name.to_owned(), d.busy_ms)));
         Self {
-            process: proc::usage(Who::Process).unwrap_or_default(),
+            process: proc::usage(UsageOf::Process).unwrap_or_default(),
             device_bytes: proc::process_io().ok().map(|io| io.read_bytes),
             busy_ticks: proc::system_stat().ok().map(|stat| stat.total.busy()),
             block_device: disk,

@@ -3,7 +3,8 @@
 #![allow(clippy::print_stdout, reason = "a skipped test says so")]
 
 use ioloom_observe::counters::{
-    Field, Options, PagingRates, Reader, Record, Sample, Sampler, Scope, devices, memory, paging,
+    Field, PagingRates, Reader, Record, Sample, Sampler, SamplerOptions, Scope, devices, memory,
+    paging,
 };
 use ioloom_sys::fault;
 use std::fs;
@@ -29,7 +30,7 @@ fn load(dir: &Path, stop: &AtomicBool) {
         let mut file = fs::File::create(&path).unwrap();
         file.write_all(&vec![1; 4 << 20]).unwrap();
         file.sync_data().unwrap();
-        ioloom_sys::cache::drop_file(&file).unwrap();
+        ioloom_sys::cache::evict_file(&file).unwrap();
         fs::read(&path).unwrap();
         std::thread::sleep(Duration::from_millis(20));
     }
@@ -76,7 +77,7 @@ fn sar_sees_the_same() {
     let _alone = alone();
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let period = Duration::from_millis(5);
-    let sampler = Sampler::start(&Options { period, ..Options::default() }).unwrap();
+    let sampler = Sampler::start(&SamplerOptions { period, ..SamplerOptions::default() }).unwrap();
     let stop = AtomicBool::new(false);
     let ran = std::thread::scope(|scope| {
         scope.spawn(|| load(dir.path(), &stop));

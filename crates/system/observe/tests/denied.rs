@@ -4,7 +4,7 @@
 #![allow(clippy::print_stdout, reason = "a skipped test says so")]
 
 use ioloom_model::{Level, State};
-use ioloom_observe::collect::{Options, Refused, Session, probe};
+use ioloom_observe::collect::{Refused, Session, TraceOptions, probe};
 use ioloom_sys::fault;
 use ioloom_trace::{NO_FILE, SpanKind};
 use std::time::Duration;
@@ -27,7 +27,7 @@ fn without_any_rights_level_0_still_works_and_others_say_why_not() {
     assert!(found.iter().filter(|p| p.level == 0).all(|p| p.ok), "{found:?}");
     assert!(found.iter().filter(|p| p.level > 0).all(|p| !p.ok && p.remedy.is_some()));
 
-    let options = Options { calibrate: false, ..Options::default() };
+    let options = TraceOptions { calibrate: false, ..TraceOptions::default() };
     for level in [Level::Switch, Level::Kernel] {
         refuse_everything();
         let refused = Session::start(Some(level), options).err().expect("must be refused");
@@ -91,7 +91,7 @@ fn a_plain_user_gets_what_the_system_allows() {
         assert!(output.status.success() && text.contains("1 passed"), "{text}{output:?}");
         return;
     }
-    let options = Options { calibrate: false, ..Options::default() };
+    let options = TraceOptions { calibrate: false, ..TraceOptions::default() };
     let session = Session::start(None, options).unwrap();
     let mut recorder = session.register("one", "worker");
     session.begin();

@@ -3,5 +3,5 @@
 mod memory_limit;
 mod throttle;
 
-pub use memory_limit::LittleMemory;
-pub use throttle::{ReadLimit, Throttle, lives, undo_left_groups};
+pub use memory_limit::MemoryLimit;
+pub use throttle::{ReadLimit, Throttle, is_alive, remove_leftover_groups};

@@ -5,7 +5,7 @@
 //! is read here goes through the page cache of the device, which is where ext4 itself keeps and
 //! changes these blocks while it is mounted: a buffered read sees what the file system last put
 //! into them, written to the device or not. What it has not yet put there is the size and space of
-//! data that wait to be written; a sync of the file system does that first ([`Tables::of`]).
+//! data that wait to be written; a sync of the file system does that first ([`Tables::open`]).
 //!
 //! Nothing is believed: every place is checked against the size of the device, features that could
 //! change a meaning are refused by name, and where the file system keeps checksums each inode is
@@ -17,7 +17,7 @@
 mod inode;
 mod open;
 
-pub use inode::{Broken, Inode, inode};
+pub use inode::{Inode, InodeError, inode};
 pub use open::{OpenError, Span, Tables};
 
 use std::io;

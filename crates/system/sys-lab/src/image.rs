@@ -7,7 +7,7 @@
 //!
 //! Needs the capability `CAP_SYS_ADMIN`, loop devices and the command `mkfs.ext4`;
 //! [`can_mount_images`] says what is missing. Everything is undone on drop; what a killed process
-//! left behind is undone by [`undo_left`].
+//! left behind is undone by [`remove_leftovers`].
 
 use ioloom_sys::fault::call;
 use rustix::fs::{Mode, OFlags};
@@ -226,7 +226,7 @@ impl Drop for LoopImage {
 
 /// Unmounts, detaches and removes what a killed process left of `image`; says whether there was
 /// anything. The directory it was mounted on stays.
-pub fn undo_left(image: &Path) -> io::Result<bool> {
+pub fn remove_leftovers(image: &Path) -> io::Result<bool> {
     let mut found = false;
     for device in devices_of(image)? {
         let numbers = ioloom_sys::proc::read_text(&sys_of(&device).join("dev"))?;
@@ -512,9 +512,9 @@ mod tests {
                 return;
             }
         }
-        assert!(undo_left(&image).unwrap());
+        assert!(remove_leftovers(&image).unwrap());
         assert!(!image.exists() && devices_of(&image).unwrap().is_empty());
-        assert!(!undo_left(&image).unwrap());
+        assert!(!remove_leftovers(&image).unwrap());
     }
 
     #[test]

@@ -5,9 +5,9 @@
 //! one region that they own: whatever a caller does, no address outside of it is touched.
 
 mod chain;
-mod clockwork;
 mod region;
+mod timing_loops;
 
-pub use chain::{Chain, Layout, Step, WAYS};
-pub use clockwork::{dependent_adds, independent_work, spin_pair};
+pub use chain::{CHAIN_COUNTS, Chain, Layout, Step};
 pub use region::{HUGE_BYTES, Pages, Region};
+pub use timing_loops::{dependent_adds, independent_work, spin_pair};

@@ -2,7 +2,7 @@
 //!
 //! Who changes such a setting changes the machine for everybody, so what was is put back whatever
 //! happens, by a process of its own: a shell that waits for the end of its standard input, which is a
-//! pipe from here, and then writes the old values. The pipe ends when [`Changed`] is dropped, and also
+//! pipe from here, and then writes the old values. The pipe ends when [`ChangedSettings`] is dropped, and also
 //! when this process is killed; there is one way back and no second. It stands in a process group of
 //! its own, so that Ctrl-C does not reach it. Nothing can be kept over a new start of the machine,
 //! which has its own settings anyway.
@@ -38,7 +38,7 @@ const WAY_BACK: &str = "cat >/dev/null; while [ $# -gt 1 ]; do printf '%s\\n' \"
 
 /// Settings that are not as they were. Dropping it puts them back and waits until they are.
 #[derive(Debug)]
-pub struct Changed {
+pub struct ChangedSettings {
     way_back: Child,
     /// The old values by file, as they are written back.
     old: Vec<(PathBuf, u64)>,
@@ -46,7 +46,7 @@ pub struct Changed {
     _lock: File,
 }
 
-impl Changed {
+impl ChangedSettings {
     /// Gives settings below `/proc/sys/vm` other values. The error is a sentence; nothing is
     /// changed then.
     pub fn set(values: &BTreeMap<String, u64>) -> Result<Self, String> {
@@ -77,7 +77,7 @@ impl Changed {
     ///
     /// # Errors
     /// A sentence with the commands that do it by hand.
-    pub fn put_back(mut self) -> Result<(), String> {
+    pub fn restore(mut self) -> Result<(), String> {
         self.back()
     }
 
@@ -97,7 +97,7 @@ impl Changed {
     }
 }
 
-impl Drop for Changed {
+impl Drop for ChangedSettings {
     fn drop(&mut self) {
         if self.way_back.stdin.is_some() {
             let _ = self.back();
@@ -168,17 +168,20 @@ mod tests {
     fn settings_are_changed_and_what_was_in_force_is_put_back() {
         let home = home(&USUAL);
         let values = wanted(&[("dirty_bytes", 1 << 20), ("dirty_expire_centisecs", 100)]);
-        let changed = Changed::set_in(home.path(), &values).unwrap();
+        let changed = ChangedSettings::set_in(home.path(), &values).unwrap();
         assert_eq!(now(&home, "dirty_bytes"), "1048576");
         assert_eq!(now(&home, "dirty_expire_centisecs"), "100");
         // As the kernel does.
         std::fs::write(home.path().join("dirty_ratio"), "0\n").unwrap();
-        let other = Changed::set_in(home.path(), &values).unwrap_err();
+        let other = ChangedSettings::set_in(home.path(), &values).unwrap_err();
         assert!(other.contains("another study"), "{other}");
-        changed.put_back().unwrap();
+        changed.restore().unwrap();
         assert_eq!(now(&home, "dirty_ratio"), "20");
         assert_eq!(now(&home, "dirty_expire_centisecs"), "3000");
-        drop(Changed::set_in(home.path(), &wanted(&[("dirty_expire_centisecs", 7)])).unwrap());
+        drop(
+            ChangedSettings::set_in(home.path(), &wanted(&[("dirty_expire_centisecs", 7)]))
+                .unwrap(),
+        );
         assert_eq!(now(&home, "dirty_expire_centisecs"), "3000");
     }
 
@@ -187,7 +190,7 @@ mod tests {
         let home = home(&USUAL);
         for (name, part) in [("drop_caches", "no setting"), ("dirty_background_bytes", "read ")] {
             let values = wanted(&[("dirty_bytes", 9), (name, 1)]);
-            let error = Changed::set_in(home.path(), &values).unwrap_err();
+            let error = ChangedSettings::set_in(home.path(), &values).unwrap_err();
             assert!(error.contains(part), "{error}");
             assert_eq!(now(&home, "dirty_bytes"), "0");
         }
@@ -198,7 +201,7 @@ mod tests {
     fn the_way_back_needs_nobody() {
         let home = home(&USUAL);
         let values = wanted(&[("dirty_expire_centisecs", 7)]);
-        let mut changed = Changed::set_in(home.path(), &values).unwrap();
+        let mut changed = ChangedSettings::set_in(home.path(), &values).unwrap();
         drop(changed.way_back.stdin.take());
         assert!(changed.way_back.wait().unwrap().success());
         assert_eq!(now(&home, "dirty_expire_centisecs"), "3000");
@@ -208,10 +211,10 @@ mod tests {
     fn a_way_back_that_fails_says_what_to_do_by_hand() {
         let home = home(&USUAL);
         let values = wanted(&[("dirty_expire_centisecs", 7)]);
-        let changed = Changed::set_in(home.path(), &values).unwrap();
+        let changed = ChangedSettings::set_in(home.path(), &values).unwrap();
         std::fs::remove_file(home.path().join("dirty_expire_centisecs")).unwrap();
         std::fs::create_dir(home.path().join("dirty_expire_centisecs")).unwrap();
-        let error = changed.put_back().unwrap_err();
+        let error = changed.restore().unwrap_err();
         assert!(error.contains("by hand: echo 3000 > "), "{error}");
     }
 }

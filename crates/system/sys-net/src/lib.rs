@@ -9,7 +9,7 @@ pub mod ring;
 pub mod wait;
 
 use self::wait::Waiter as _;
-use ioloom_sys::fault::{self, again};
+use ioloom_sys::fault::{self, retry_on_interrupt};
 use rustix::net::sockopt::{self, Timeout};
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, Shutdown, SocketFlags, SocketType};
 use std::io;
@@ -52,7 +52,7 @@ impl Listener {
         let flags = if may_block { SocketFlags::empty() } else { SocketFlags::NONBLOCK };
         let flags = flags | SocketFlags::CLOEXEC;
         let accept = || Ok(rustix::net::accept_with(&self.0, flags)?);
-        let socket = Socket(again(|| fault::call("accept", accept))?);
+        let socket = Socket(retry_on_interrupt(|| fault::call("accept", accept))?);
         // A peer that is gone already may make this fail; the next read tells.
         let _ = fault::call("setsockopt", || Ok(sockopt::set_tcp_nodelay(&socket.0, true)?));
         Ok(socket)
@@ -110,23 +110,23 @@ impl Socket {
             Ok(read)
         };
         let mut recv = recv;
-        again(|| fault::call("recv", &mut recv)).map(|n| fault::cut("recv", n))
+        retry_on_interrupt(|| fault::call("recv", &mut recv)).map(|n| fault::cut("recv", n))
     }
 
     /// Hands bytes to the kernel and tells how many it took.
     pub fn send(&self, bytes: &[u8]) -> io::Result<usize> {
         let send = || Ok(rustix::net::send(&self.0, bytes, SendFlags::NOSIGNAL)?);
-        again(|| fault::call("send", send))
+        retry_on_interrupt(|| fault::call("send", send))
     }
 
     /// Says that nothing more will be sent.
-    pub fn end_writing(&self) -> io::Result<()> {
+    pub fn shutdown_write(&self) -> io::Result<()> {
         fault::call("shutdown", || Ok(rustix::net::shutdown(&self.0, Shutdown::Write)?))
     }
 
     /// Ends reading: what has arrived can still be read, then comes the end, also for a thread that
     /// waits in a read now.
-    pub fn end_reading(&self) -> io::Result<()> {
+    pub fn shutdown_read(&self) -> io::Result<()> {
         fault::call("shutdown", || Ok(rustix::net::shutdown(&self.0, Shutdown::Read)?))
     }
 
@@ -165,7 +165,7 @@ impl Waker {
     }
 
     /// Takes back what woke.
-    pub fn calm(&self) {
+    pub fn clear(&self) {
         let mut count = [0; 8];
         let _ = fault::call("read", || Ok(rustix::io::read(&self.0, &mut count)?));
     }
@@ -174,9 +174,9 @@ impl Waker {
 /// A descriptor held back, to be given up when there is no other: accepting and closing the next
 /// connection then keeps the listener from being readable for ever.
 #[derive(Debug)]
-pub struct Reserve(Option<OwnedFd>);
+pub struct SpareDescriptor(Option<OwnedFd>);
 
-impl Reserve {
+impl SpareDescriptor {
     /// Takes a descriptor.
     pub fn new() -> io::Result<Self> {
         Ok(Self(Some(spare()?)))
@@ -184,7 +184,7 @@ impl Reserve {
 
     /// Uses the descriptor to take one connection and close it at once; false if none waited. Without
     /// a descriptor the kernel refuses to accept before it looks whether anybody is there.
-    pub fn turn_away(&mut self, listener: &Listener) -> bool {
+    pub fn reject_one(&mut self, listener: &Listener) -> bool {
         self.0 = None;
         let mut was_there = false;
         // A listener of a ring would block if there were none.
@@ -211,7 +211,7 @@ pub fn is_out_of_sockets(error: &io::Error) -> bool {
 }
 
 /// Whether an error of accepting concerns one connection that is gone already.
-pub fn is_of_one_connection(error: &io::Error) -> bool {
+pub fn concerns_one_connection(error: &io::Error) -> bool {
     let codes = [
         libc::ECONNABORTED,
         libc::EPROTO,
@@ -307,10 +307,10 @@ mod tests {
         let (client, server) = pair();
         let (mut waiter, mut ready) = (Level::new().unwrap(), Vec::new());
         waiter.add(&server, 3, Interest::READ).unwrap();
-        waiter.wait_sharply(&mut ready, Duration::from_micros(10)).unwrap();
+        waiter.wait_precise(&mut ready, Duration::from_micros(10)).unwrap();
         assert_eq!(ready, []);
         let sender = std::thread::spawn(move || client.send(b"x").map(|_| client));
-        waiter.wait_sharply(&mut ready, Duration::from_secs(600)).unwrap();
+        waiter.wait_precise(&mut ready, Duration::from_secs(600)).unwrap();
         assert_eq!(ready, [Ready { token: 3, can_read: true, can_write: false }]);
         drop(sender.join().unwrap().unwrap());
     }
@@ -351,7 +351,7 @@ mod tests {
             waker.wake();
             waiter.wait(&mut ready, None).unwrap();
             assert_eq!(ready.len(), 1);
-            waker.calm();
+            waker.clear();
             waiter.wait(&mut ready, Some(Duration::ZERO)).unwrap();
             assert_eq!(ready, []);
         }

@@ -70,7 +70,7 @@ pub enum Event<'a> {
 
 /// Whether an error of a read says only that it was taken back, or that no shared buffer was free:
 /// asked again, it may bring bytes.
-pub fn is_passing(error: &io::Error) -> bool {
+pub fn is_transient(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::ECANCELED | libc::ENOBUFS | libc::EINTR))
 }
 

@@ -325,7 +325,7 @@ impl Level {
     /// Waits as [`wait`](Waiter::wait) does, to the nanosecond: where that rounds up to whole
     /// milliseconds, this asks once, and only if nothing is ready waits for the set itself, which
     /// costs two calls more.
-    pub fn wait_sharply(&mut self, ready: &mut Vec<Ready>, timeout: Duration) -> io::Result<()> {
+    pub fn wait_precise(&mut self, ready: &mut Vec<Ready>, timeout: Duration) -> io::Result<()> {
         self.0.wait(ready, Some(Duration::ZERO))?;
         if !ready.is_empty() || timeout.is_zero() {
             return Ok(());

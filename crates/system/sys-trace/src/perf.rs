@@ -16,7 +16,7 @@
 //! Costs: about 2 µs for each switch, nothing while the thread runs.
 
 pub mod calls;
-pub mod held;
+pub mod paused;
 pub mod record;
 
 use ioloom_sys::fault::call;

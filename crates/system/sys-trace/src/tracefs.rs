@@ -59,17 +59,12 @@ impl Tree {
         &self.root
     }
 
-    /// Whether others can see it.
-    pub fn is_mounted(&self) -> bool {
-        self._mount.is_none()
-    }
-
     fn instances(&self) -> PathBuf {
         self.root.join("instances")
     }
 
     /// Removes instances of this program whose process has gone; returns how many.
-    pub fn remove_left(&self) -> usize {
+    pub fn remove_leftovers(&self) -> usize {
         let Ok(entries) = std::fs::read_dir(self.instances()) else { return 0 };
         let dead = entries.flatten().filter(|entry| {
             let name = entry.file_name();
@@ -154,7 +149,7 @@ impl Instance {
     /// What the system says; ResourceBusy when this user's instance is in use.
     pub fn open() -> io::Result<Self> {
         let tree = Tree::open()?;
-        tree.remove_left();
+        tree.remove_leftovers();
         match Self::create(&tree) {
             Ok(dir) => Self::prepare(tree, dir, true, None),
             Err(error) => {

@@ -1,6 +1,6 @@
 //! On which processors a thread runs: what it may use, holding it to one, and whether that holds.
 //!
-//! A measurement that moves between processors measures two sets of caches. [`Held`] narrows the
+//! A measurement that moves between processors measures two sets of caches. [`PinnedThread`] narrows the
 //! mask of the calling thread to one processor and gives the old mask back when it is dropped, so
 //! that a caller who fails half-way leaves the thread as it was.
 
@@ -26,19 +26,19 @@ pub fn current() -> u32 {
 /// The calling thread is held to one processor as long as this lives. It must be dropped on the
 /// thread that made it, which the type enforces by not being sendable.
 #[derive(Debug)]
-pub struct Held {
+pub struct PinnedThread {
     cpu: u32,
     before: CpuSet,
     own_thread: std::marker::PhantomData<*const ()>,
 }
 
-impl Held {
+impl PinnedThread {
     /// Holds the calling thread to `cpu`.
     ///
     /// # Errors
     /// What sched_setaffinity reports: invalid when the processor is off line, does not exist or
     /// the control group forbids it.
-    pub fn to(cpu: u32) -> io::Result<Self> {
+    pub fn pin(cpu: u32) -> io::Result<Self> {
         let before = call("sched_getaffinity", || Ok(sched_getaffinity(None)?))?;
         if cpu as usize >= CpuSet::MAX_CPU {
             return Err(io::Error::from(io::ErrorKind::InvalidInput));
@@ -56,12 +56,12 @@ impl Held {
 
     /// Whether the thread is on its processor now.
     #[inline]
-    pub fn holds(&self) -> bool {
+    pub fn is_on_cpu(&self) -> bool {
         current() == self.cpu
     }
 }
 
-impl Drop for Held {
+impl Drop for PinnedThread {
     fn drop(&mut self) {
         let _ = sched_setaffinity(None, &self.before);
     }
@@ -75,11 +75,11 @@ mod tests {
     fn a_thread_is_held_and_let_go() {
         let all = allowed().unwrap();
         let last = *all.last().unwrap();
-        let held = Held::to(last).unwrap();
+        let held = PinnedThread::pin(last).unwrap();
         assert_eq!(allowed().unwrap(), [last]);
-        assert!(held.holds() && held.cpu() == last);
+        assert!(held.is_on_cpu() && held.cpu() == last);
         drop(held);
         assert_eq!(allowed().unwrap(), all);
-        assert!(Held::to(1_000_000).is_err());
+        assert!(PinnedThread::pin(1_000_000).is_err());
     }
 }

@@ -136,11 +136,6 @@ pub fn set_owner(file: impl AsFd, user: u32, group: u32) -> io::Result<()> {
     retry("fchown", || rustix::fs::fchown(&file, user, group))
 }
 
-/// Sets the group of an open file alone.
-pub fn set_group(file: impl AsFd, group: u32) -> io::Result<()> {
-    retry("fchown", || rustix::fs::fchown(&file, None, Some(Gid::from_raw(group))))
-}
-
 /// Sets owner and group of a name; a symbolic link is not followed.
 pub fn set_owner_at(dir: &Dir, name: &CStr, user: u32, group: u32) -> io::Result<()> {
     let (user, group) = owner_of(user, group);

@@ -92,7 +92,7 @@ pub fn resident_pages(file: impl AsFd, len: u64) -> io::Result<Option<u64>> {
 ///
 /// # Errors
 /// What posix_fadvise reports.
-pub fn drop_file(file: impl AsFd) -> io::Result<()> {
+pub fn evict_file(file: impl AsFd) -> io::Result<()> {
     advise(file, 0, 0, Advice::DontNeed)
 }
 
@@ -100,7 +100,7 @@ pub fn drop_file(file: impl AsFd) -> io::Result<()> {
 ///
 /// # Errors
 /// What posix_fadvise reports.
-pub fn want(file: impl AsFd, offset: u64, len: u64) -> io::Result<()> {
+pub fn prefetch(file: impl AsFd, offset: u64, len: u64) -> io::Result<()> {
     advise(file, offset, len, Advice::WillNeed)
 }
 
@@ -109,7 +109,7 @@ pub fn want(file: impl AsFd, offset: u64, len: u64) -> io::Result<()> {
 ///
 /// # Errors
 /// What posix_fadvise reports.
-pub fn expect_random(file: impl AsFd) -> io::Result<()> {
+pub fn advise_random(file: impl AsFd) -> io::Result<()> {
     advise(file, 0, 0, Advice::Random)
 }
 
@@ -119,7 +119,7 @@ pub fn expect_random(file: impl AsFd) -> io::Result<()> {
 ///
 /// # Errors
 /// What the call reports, write errors of the file included.
-pub fn write_out(file: impl AsFd) -> io::Result<()> {
+pub fn write_back(file: impl AsFd) -> io::Result<()> {
     let how = libc::SYNC_FILE_RANGE_WAIT_BEFORE
         | libc::SYNC_FILE_RANGE_WRITE
         | libc::SYNC_FILE_RANGE_WAIT_AFTER;
@@ -150,28 +150,28 @@ pub fn flush_file_system(file: impl AsFd) -> io::Result<()> {
 ///
 /// # Errors
 /// Permission denied without privilege; read-only where /proc is.
-pub fn drop_everything() -> io::Result<()> {
+pub fn flush_and_drop_caches() -> io::Result<()> {
     call("sync", || {
         rustix::fs::sync();
         Ok(())
     })?;
-    drop_clean()
+    drop_caches()
 }
 
 /// Drops the clean pages of the page cache, names and inodes of every program, and writes nothing
 /// before. For a caller that the user told to.
 ///
 /// # Errors
-/// As [`drop_everything`].
-pub fn drop_clean() -> io::Result<()> {
+/// As [`flush_and_drop_caches`].
+pub fn drop_caches() -> io::Result<()> {
     call("drop_caches", || std::fs::write("/proc/sys/vm/drop_caches", "3\n"))
 }
 
-/// Whether [`drop_everything`] would be allowed; drops nothing.
+/// Whether [`flush_and_drop_caches`] would be allowed; drops nothing.
 ///
 /// # Errors
 /// The reason why it would not.
-pub fn may_drop_everything() -> io::Result<()> {
+pub fn can_drop_caches() -> io::Result<()> {
     call("drop_caches", || {
         std::fs::OpenOptions::new().write(true).open("/proc/sys/vm/drop_caches").map(drop)
     })
@@ -207,7 +207,7 @@ pub fn read_if_resident(
 ///
 /// # Errors
 /// What statfs reports.
-pub fn lives_in_memory(path: &Path) -> io::Result<bool> {
+pub fn is_memory_backed(path: &Path) -> io::Result<bool> {
     const TMPFS: i64 = 0x0102_1994;
     const RAMFS: i64 = 0x8584_58f6;
     const HUGETLBFS: i64 = 0x9584_58f6;
@@ -247,12 +247,12 @@ mod tests {
             return;
         };
         assert!(written > 0);
-        if lives_in_memory(dir.path()).unwrap() {
+        if is_memory_backed(dir.path()).unwrap() {
             println!("skipped: the source tree lies in memory");
             return;
         }
         flush_file_system(&file).unwrap();
-        drop_file(&file).unwrap();
+        evict_file(&file).unwrap();
         let dropped = resident_pages(&file, 1 << 20).unwrap().unwrap();
         assert!(dropped * 10 < written, "{dropped} of {written} pages stayed");
         file.read_to_end(&mut Vec::new()).unwrap();
@@ -273,13 +273,13 @@ mod tests {
     #[test]
     fn the_device_of_a_file_counts_what_is_read_from_it() {
         let (dir, file) = file_on_disk(1 << 20);
-        let (Some(before), Ok(false)) = (device_read_bytes(&file), lives_in_memory(dir.path()))
+        let (Some(before), Ok(false)) = (device_read_bytes(&file), is_memory_backed(dir.path()))
         else {
             println!("skipped: the source tree has no block device of its own");
             return;
         };
         flush_file_system(&file).unwrap();
-        drop_file(&file).unwrap();
+        evict_file(&file).unwrap();
         std::io::Read::read_to_end(&mut &file, &mut Vec::new()).unwrap();
         assert!(device_read_bytes(&file).unwrap() >= before);
     }

@@ -46,7 +46,7 @@ pub fn process_cpu_ns(pid: u32) -> io::Result<u64> {
 
 /// Lets waits of the calling thread end when they are due. Usually the kernel may add 50 µs to save
 /// wake-ups. Where this is refused nothing changes.
-pub fn sharpen_timers() {
+pub fn minimize_timer_slack() {
     let _ = call("prctl", || {
         Ok(rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1))?)
     });

@@ -12,7 +12,7 @@ pub use block::{Block, Record, Records};
 pub use meta::{Fields, Meta, meta};
 pub use ring::{StatRing, ring_workers};
 
-use crate::fault::{again, call};
+use crate::fault::{call, retry_on_interrupt};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, ResolveFlags, StatxFlags};
 use std::ffi::CStr;
 use std::fs::File;
@@ -159,17 +159,20 @@ impl Dir {
     /// Opens the directory that the user named; symbolic links in the name are followed.
     pub fn open(path: &Path) -> io::Result<Self> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        again(|| call("open", || Ok(rustix::fs::open(path, flags, Mode::empty())?))).map(Self)
+        retry_on_interrupt(|| call("open", || Ok(rustix::fs::open(path, flags, Mode::empty())?)))
+            .map(Self)
     }
 
     /// Opens a directory to reach by name what is in it, as a path does: also one that this user may
     /// not list. Such a one can neither be listed nor synced.
-    pub fn open_to_reach(path: &Path) -> io::Result<Self> {
+    pub fn open_path_only(path: &Path) -> io::Result<Self> {
         match Self::open(path) {
             Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {
                 let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-                again(|| call("open", || Ok(rustix::fs::open(path, flags, Mode::empty())?)))
-                    .map(Self)
+                retry_on_interrupt(|| {
+                    call("open", || Ok(rustix::fs::open(path, flags, Mode::empty())?))
+                })
+                .map(Self)
             }
             opened => opened,
         }
@@ -182,7 +185,7 @@ impl Dir {
         let mut flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         flags.set(OFlags::NOFOLLOW, !follow);
         let open = |flags| {
-            again(|| {
+            retry_on_interrupt(|| {
                 call("openat", || Ok(rustix::fs::openat(&self.0, name, flags, Mode::empty())?))
             })
         };
@@ -198,8 +201,10 @@ impl Dir {
     /// Opens the child directory `name` and refuses a symbolic link of that name.
     pub fn open_at(&self, name: &[u8]) -> io::Result<Self> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        again(|| call("openat", || Ok(rustix::fs::openat(&self.0, name, flags, Mode::empty())?)))
-            .map(Self)
+        retry_on_interrupt(|| {
+            call("openat", || Ok(rustix::fs::openat(&self.0, name, flags, Mode::empty())?))
+        })
+        .map(Self)
     }
 
     /// Opens the directory `path` below this one, of any length and depth, through no symbolic
@@ -225,7 +230,7 @@ impl Dir {
         let resolve = ResolveFlags::NO_SYMLINKS | ResolveFlags::BENEATH;
         // EAGAIN: a rename somewhere raced with the lookup; the kernel asks to try again.
         for _ in 0..16 {
-            let result = again(|| {
+            let result = retry_on_interrupt(|| {
                 call("openat2", || {
                     Ok(rustix::fs::openat2(&self.0, piece, flags, Mode::empty(), resolve)?)
                 })
@@ -282,7 +287,7 @@ impl Dir {
     /// Asks what the child `name` is; a symbolic link is not followed.
     pub fn stat_at(&self, name: &[u8]) -> io::Result<Stat> {
         let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
-        again(|| {
+        retry_on_interrupt(|| {
             call("statx", || Ok(rustix::fs::statx(&self.0, name, flags, StatxFlags::BASIC_STATS)?))
         })
         .map(|s| stat_of(&s))
@@ -291,7 +296,9 @@ impl Dir {
     /// Makes the child directory `name`; says whether it is new.
     pub fn make_dir_at(&self, name: &[u8]) -> io::Result<bool> {
         let mode = Mode::from_raw_mode(0o777);
-        match again(|| call("mkdirat", || Ok(rustix::fs::mkdirat(&self.0, name, mode)?))) {
+        match retry_on_interrupt(|| {
+            call("mkdirat", || Ok(rustix::fs::mkdirat(&self.0, name, mode)?))
+        }) {
             Ok(()) => Ok(true),
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Ok(false),
             Err(e) => Err(e),
@@ -307,28 +314,34 @@ impl Dir {
             | OFlags::NOFOLLOW
             | OFlags::NONBLOCK;
         let mode = Mode::from_raw_mode(0o666);
-        again(|| call("openat", || Ok(rustix::fs::openat(&self.0, name, flags, mode)?)))
-            .map(|fd| NewFile(File::from(fd)))
+        retry_on_interrupt(|| {
+            call("openat", || Ok(rustix::fs::openat(&self.0, name, flags, mode)?))
+        })
+        .map(|fd| NewFile(File::from(fd)))
     }
 
     /// Opens the child file `name` for reading; a symbolic link or a pipe does not block or lead
     /// away.
     pub fn open_file_at(&self, name: &[u8]) -> io::Result<File> {
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
-        again(|| call("openat", || Ok(rustix::fs::openat(&self.0, name, flags, Mode::empty())?)))
-            .map(File::from)
+        retry_on_interrupt(|| {
+            call("openat", || Ok(rustix::fs::openat(&self.0, name, flags, Mode::empty())?))
+        })
+        .map(File::from)
     }
 
     /// Renames the child `from` to `to`, replacing what is there.
     pub fn rename_at(&self, from: &[u8], to: &[u8]) -> io::Result<()> {
-        again(|| call("renameat", || Ok(rustix::fs::renameat(&self.0, from, &self.0, to)?)))
+        retry_on_interrupt(|| {
+            call("renameat", || Ok(rustix::fs::renameat(&self.0, from, &self.0, to)?))
+        })
     }
 
     /// Gives the child file `name` a second name; nothing if that is there already.
     pub fn link_at(&self, name: &[u8], second: &[u8]) -> io::Result<()> {
         let none = AtFlags::empty();
         let link = || Ok(rustix::fs::linkat(&self.0, name, &self.0, second, none)?);
-        match again(|| call("linkat", link)) {
+        match retry_on_interrupt(|| call("linkat", link)) {
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Ok(()),
             done => done,
         }
@@ -336,22 +349,26 @@ impl Dir {
 
     /// Removes the child file `name`.
     pub fn remove_file_at(&self, name: &[u8]) -> io::Result<()> {
-        again(|| call("unlinkat", || Ok(rustix::fs::unlinkat(&self.0, name, AtFlags::empty())?)))
+        retry_on_interrupt(|| {
+            call("unlinkat", || Ok(rustix::fs::unlinkat(&self.0, name, AtFlags::empty())?))
+        })
     }
 
     /// Removes the empty child directory `name`.
     pub fn remove_dir_at(&self, name: &[u8]) -> io::Result<()> {
-        again(|| call("unlinkat", || Ok(rustix::fs::unlinkat(&self.0, name, AtFlags::REMOVEDIR)?)))
+        retry_on_interrupt(|| {
+            call("unlinkat", || Ok(rustix::fs::unlinkat(&self.0, name, AtFlags::REMOVEDIR)?))
+        })
     }
 
     /// Writes the entries of this directory to the device.
     pub fn sync(&self) -> io::Result<()> {
-        again(|| call("fsync", || Ok(rustix::fs::fsync(&self.0)?)))
+        retry_on_interrupt(|| call("fsync", || Ok(rustix::fs::fsync(&self.0)?)))
     }
 
     /// Writes everything of this directory's file system to the device.
     pub fn sync_file_system(&self) -> io::Result<()> {
-        again(|| call("syncfs", || Ok(rustix::fs::syncfs(&self.0)?)))
+        retry_on_interrupt(|| call("syncfs", || Ok(rustix::fs::syncfs(&self.0)?)))
     }
 }
 
@@ -368,13 +385,13 @@ pub struct NewFile(File);
 impl NewFile {
     /// Makes it so many bytes long, without data in them.
     pub fn set_len(&self, bytes: u64) -> io::Result<()> {
-        again(|| call("ftruncate", || self.0.set_len(bytes)))
+        retry_on_interrupt(|| call("ftruncate", || self.0.set_len(bytes)))
     }
 
     /// Writes all of `bytes` at the current end.
     pub fn write(&mut self, mut bytes: &[u8]) -> io::Result<()> {
         while !bytes.is_empty() {
-            let written = again(|| call("write", || self.0.write(bytes)))?;
+            let written = retry_on_interrupt(|| call("write", || self.0.write(bytes)))?;
             if written == 0 {
                 return Err(io::ErrorKind::WriteZero.into());
             }
@@ -385,13 +402,13 @@ impl NewFile {
 
     /// Writes data and size to the device.
     pub fn sync(&self) -> io::Result<()> {
-        again(|| call("fdatasync", || Ok(rustix::fs::fdatasync(&self.0)?)))
+        retry_on_interrupt(|| call("fdatasync", || Ok(rustix::fs::fdatasync(&self.0)?)))
     }
 }
 
 /// Asks what `path` is; symbolic links are followed, as a user expects of a named path.
 pub fn stat(path: &Path) -> io::Result<Stat> {
-    again(|| {
+    retry_on_interrupt(|| {
         call("statx", || {
             let mask = StatxFlags::BASIC_STATS;
             Ok(rustix::fs::statx(rustix::fs::CWD, path, AtFlags::empty(), mask)?)

@@ -6,7 +6,7 @@
 //! ext4 and XFS bytes from the start of the block device that it is mounted from, on btrfs an address
 //! of its own that is no place of a device.
 
-use crate::fault::{again, call};
+use crate::fault::{call, retry_on_interrupt};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 
@@ -108,7 +108,7 @@ fn ask(file: &impl AsFd, start: u64) -> io::Result<Request> {
         reserved: 0,
         extents: [RawExtent::default(); AT_ONCE],
     };
-    again(|| {
+    retry_on_interrupt(|| {
         call("fiemap", || {
             let file = file.as_fd().as_raw_fd();
             // SAFETY: the descriptor is borrowed for the call; the pointer is to a live structure of
@@ -176,7 +176,7 @@ mod tests {
     #[test]
     fn memory_has_no_places() {
         let shared = Path::new("/dev/shm");
-        if !cache::lives_in_memory(shared).is_ok_and(|memory| memory) {
+        if !cache::is_memory_backed(shared).is_ok_and(|memory| memory) {
             println!("skipped: /dev/shm is no file system in memory");
             return;
         }

@@ -21,7 +21,7 @@ pub fn call<T>(op: &'static str, f: impl FnOnce() -> io::Result<T>) -> io::Resul
 
 /// Repeats a call that a signal interrupted.
 #[inline]
-pub fn again<T>(mut f: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+pub fn retry_on_interrupt<T>(mut f: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     loop {
         match f() {
             Err(e) if e.kind() == io::ErrorKind::Interrupted => {}

@@ -55,9 +55,9 @@ impl Kind {
     }
 }
 
-/// What [`ask`] tells of a path.
+/// What [`stat`] tells of a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Facts {
+pub struct FileStat {
     /// What it is.
     pub kind: Kind,
     /// Size, bytes.
@@ -69,10 +69,10 @@ pub struct Facts {
 }
 
 /// Asks what a path is, following symbolic links.
-pub fn ask(path: &Path) -> io::Result<Facts> {
+pub fn stat(path: &Path) -> io::Result<FileStat> {
     let mask = StatxFlags::TYPE | StatxFlags::SIZE | StatxFlags::INO;
     let stat = retry("statx", || statx(CWD, path, AtFlags::STATX_DONT_SYNC, mask))?;
-    Ok(Facts {
+    Ok(FileStat {
         kind: Kind::from_mode(stat.stx_mode),
         size: stat.stx_size,
         inode: stat.stx_ino,
@@ -82,7 +82,7 @@ pub fn ask(path: &Path) -> io::Result<Facts> {
 
 /// The kind of a path, following symbolic links.
 pub fn kind_of(path: &Path) -> io::Result<Kind> {
-    ask(path).map(|facts| facts.kind)
+    stat(path).map(|facts| facts.kind)
 }
 
 /// How to open.
@@ -247,7 +247,7 @@ fn alignment(stat: &rustix::fs::Statx) -> Option<DirectAlignment> {
 
 /// How a file is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Writing {
+pub enum WriteMode {
     /// Into the page cache; the device gets it later.
     #[default]
     Buffered,
@@ -259,7 +259,7 @@ pub enum Writing {
     DataSync,
 }
 
-impl Writing {
+impl WriteMode {
     fn flags(self) -> OFlags {
         match self {
             Self::Buffered => OFlags::empty(),
@@ -272,13 +272,13 @@ impl Writing {
 
 /// Makes a file without a name in `dir`, to be written and read: it goes away with its last
 /// descriptor, also when the process is killed.
-pub fn scratch(dir: &Path, how: Writing) -> io::Result<OwnedFd> {
+pub fn scratch(dir: &Path, how: WriteMode) -> io::Result<OwnedFd> {
     let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::TMPFILE | how.flags();
     retry("tmpfile", || openat(CWD, dir, flags, Mode::RUSR | Mode::WUSR))
 }
 
 /// Opens a file that is there, to be read and written.
-pub fn open_to_change(path: &Path, how: Writing) -> io::Result<OwnedFd> {
+pub fn open_to_write(path: &Path, how: WriteMode) -> io::Result<OwnedFd> {
     let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY | how.flags();
     retry("open", || openat(CWD, path, flags, Mode::empty()))
 }
@@ -321,7 +321,7 @@ mod tests {
         assert_eq!(read_full_at(&file, &mut into, 0).unwrap(), 10_000);
         assert_eq!(size(&file).unwrap(), 10_000);
         assert!(into[..10_000].iter().all(|b| *b == 5));
-        assert_eq!(ask(&path).unwrap().kind, Kind::Regular);
+        assert_eq!(stat(&path).unwrap().kind, Kind::Regular);
         assert_eq!(kind_of(dir.path()).unwrap(), Kind::Directory);
         match read_nowait_at(&file, &mut into, 0).unwrap() {
             Nowait::Hit(n) => assert!(n > 0),

@@ -162,14 +162,14 @@ impl Drop for LinkedWriter {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::file::{Writing, open_to_change};
+    use crate::file::{WriteMode, open_to_write};
 
     #[test]
     fn bytes_are_written_and_synced_from_any_thread() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("file");
         std::fs::write(&path, [1u8; 10]).unwrap();
-        let file = open_to_change(&path, Writing::Buffered).unwrap();
+        let file = open_to_write(&path, WriteMode::Buffered).unwrap();
         let mut writer = match LinkedWriter::new(file) {
             Ok(writer) => writer,
             Err(e) => return println!("skipped: no ring here: {e}"),

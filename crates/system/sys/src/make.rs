@@ -25,20 +25,20 @@ pub fn file(dir: &Dir, name: &CStr, mode: u32) -> io::Result<OwnedFd> {
 }
 
 /// Opens the file `name`, which must be there and regular, for writing where an earlier copy ended.
-pub fn open_to_go_on(dir: &Dir, name: &CStr) -> io::Result<OwnedFd> {
+pub fn open_to_resume(dir: &Dir, name: &CStr) -> io::Result<OwnedFd> {
     let flags = NEW | OFlags::NOFOLLOW | OFlags::NONBLOCK;
     retry("openat", || rustix::fs::openat(dir, name, flags, Mode::empty()))
 }
 
 /// Makes a file without a name in a directory (`O_TMPFILE`): it goes away by itself unless it is
-/// [`named`](name_file). Not every file system can.
+/// [`named`](link_unnamed). Not every file system can.
 #[inline]
 pub fn unnamed_file(dir: &Dir, mode: u32) -> io::Result<OwnedFd> {
     retry("tmpfile", || rustix::fs::openat(dir, c".", NEW | OFlags::TMPFILE, mode_of(mode)))
 }
 
 /// Whether the error of [`unnamed_file`] says that this file system cannot.
-pub fn cannot_be_unnamed(error: &io::Error) -> bool {
+pub fn is_tmpfile_unsupported(error: &io::Error) -> bool {
     matches!(
         error.raw_os_error(),
         Some(libc::EOPNOTSUPP | libc::EISDIR | libc::EINVAL | libc::ENOENT)
@@ -47,7 +47,7 @@ pub fn cannot_be_unnamed(error: &io::Error) -> bool {
 
 /// Gives a file without a name the name `name`, which must not be there.
 #[inline]
-pub fn name_file(file: impl AsFd, dir: &Dir, name: &CStr) -> io::Result<()> {
+pub fn link_unnamed(file: impl AsFd, dir: &Dir, name: &CStr) -> io::Result<()> {
     let path = proc_path(&file);
     let by_path = retry("linkat", || {
         rustix::fs::linkat(CWD, path.as_c_str(), dir, name, AtFlags::SYMLINK_FOLLOW)
@@ -65,11 +65,6 @@ pub fn name_file(file: impl AsFd, dir: &Dir, name: &CStr) -> io::Result<()> {
 /// (`direct`: past the page cache) are its own.
 pub fn open_again(file: impl AsFd, direct: bool) -> io::Result<OwnedFd> {
     again_with(file, OFlags::RDONLY, direct)
-}
-
-/// The same for writing.
-pub fn open_again_to_write(file: impl AsFd, direct: bool) -> io::Result<OwnedFd> {
-    again_with(file, OFlags::WRONLY, direct)
 }
 
 fn again_with(file: impl AsFd, mut flags: OFlags, direct: bool) -> io::Result<OwnedFd> {
@@ -212,14 +207,14 @@ mod tests {
         let temp = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
         let dir = Dir::open(temp.path()).unwrap();
         match unnamed_file(&dir, 0o600) {
-            Err(e) if cannot_be_unnamed(&e) => println!("skipped: no O_TMPFILE here"),
+            Err(e) if is_tmpfile_unsupported(&e) => println!("skipped: no O_TMPFILE here"),
             made => {
                 let mut made = std::fs::File::from(made.unwrap());
                 made.write_all(b"bytes").unwrap();
                 assert_eq!(std::fs::read_dir(temp.path()).unwrap().count(), 0);
-                name_file(&made, &dir, c"whole").unwrap();
+                link_unnamed(&made, &dir, c"whole").unwrap();
                 assert_eq!(std::fs::read(temp.path().join("whole")).unwrap(), b"bytes");
-                let taken = name_file(&made, &dir, c"whole").unwrap_err();
+                let taken = link_unnamed(&made, &dir, c"whole").unwrap_err();
                 assert_eq!(taken.kind(), io::ErrorKind::AlreadyExists);
             }
         }

@@ -4,7 +4,7 @@
 //! file systems with several devices; kernels that do not tell it are served by the longest mount
 //! point above the path. Facts of the device come from /sys/dev/block.
 
-use crate::fault::{again, call};
+use crate::fault::{call, retry_on_interrupt};
 use rustix::fs::{AtFlags, CWD, StatxFlags};
 use std::ffi::OsString;
 use std::io;
@@ -26,7 +26,7 @@ pub struct Space {
 
 /// The room on the file system of `path`.
 pub fn space(path: &Path) -> io::Result<Space> {
-    let s = again(|| call("statvfs", || Ok(rustix::fs::statvfs(path)?)))?;
+    let s = retry_on_interrupt(|| call("statvfs", || Ok(rustix::fs::statvfs(path)?)))?;
     let block = s.f_frsize.max(1);
     Ok(Space {
         total_bytes: s.f_blocks.saturating_mul(block),
@@ -103,21 +103,24 @@ fn unescaped(bytes: &[u8]) -> PathBuf {
 
 /// All mounts that this process sees.
 pub fn mounts() -> io::Result<Vec<Mount>> {
-    let text = again(|| call("read-mountinfo", || std::fs::read("/proc/self/mountinfo")))?;
+    let text =
+        retry_on_interrupt(|| call("read-mountinfo", || std::fs::read("/proc/self/mountinfo")))?;
     Ok(parse_mountinfo(&text))
 }
 
 /// The mount that `path` lies on.
 pub fn mount_of(path: &Path) -> io::Result<Mount> {
     let mask = StatxFlags::BASIC_STATS | StatxFlags::MNT_ID;
-    let s = again(|| call("statx", || Ok(rustix::fs::statx(CWD, path, AtFlags::empty(), mask)?)))?;
+    let s = retry_on_interrupt(|| {
+        call("statx", || Ok(rustix::fs::statx(CWD, path, AtFlags::empty(), mask)?))
+    })?;
     let mounts = mounts()?;
     let told = s.stx_mask & StatxFlags::MNT_ID.bits() != 0;
     let by_id = || mounts.iter().find(|mount| told && mount.id == s.stx_mnt_id);
     if let Some(mount) = by_id() {
         return Ok(mount.clone());
     }
-    let real = again(|| call("realpath", || std::fs::canonicalize(path)))?;
+    let real = retry_on_interrupt(|| call("realpath", || std::fs::canonicalize(path)))?;
     longest_above(&mounts, &real)
         .cloned()
         .ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "no mount in /proc/self/mountinfo"))
@@ -173,7 +176,7 @@ pub fn medium(path: &Path) -> io::Result<Medium> {
     };
     medium.disk = name(disk);
     let queue = |file: &str| crate::proc::read_text(&disk.join("queue").join(file)).ok();
-    medium.scheduler = queue("scheduler").map(|text| chosen(&text));
+    medium.scheduler = queue("scheduler").map(|text| selected(&text));
     medium.rotational = queue("rotational").map(|text| text.trim() == "1");
     medium.read_ahead_kib = queue("read_ahead_kb").and_then(|text| text.trim().parse().ok());
     Ok(medium)
@@ -205,7 +208,7 @@ fn device_numbers(mount: &Mount) -> Option<(u32, u32)> {
 }
 
 /// The word in brackets of `none [mq-deadline] kyber`, or the whole line without brackets.
-pub fn chosen(text: &str) -> String {
+pub fn selected(text: &str) -> String {
     let inside = text.split_once('[').and_then(|(_, rest)| rest.split_once(']'));
     inside.map_or(text, |(word, _)| word).trim().to_owned()
 }
@@ -255,8 +258,8 @@ mod tests {
 
     #[test]
     fn the_scheduler_in_use_is_in_brackets() {
-        assert_eq!(chosen("none [mq-deadline] kyber\n"), "mq-deadline");
-        assert_eq!(chosen("none\n"), "none");
+        assert_eq!(selected("none [mq-deadline] kyber\n"), "mq-deadline");
+        assert_eq!(selected("none\n"), "none");
     }
 
     proptest! {

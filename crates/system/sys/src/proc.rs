@@ -1,7 +1,7 @@
 //! Plain records from /proc and /sys, and what the system says of this process.
 //!
 //! Reading and understanding are apart: [`parse`] holds pure functions on text, this module the
-//! calls. A file that is read again and again is kept open ([`Kept`]) and read from its start into
+//! calls. A file that is read again and again is kept open ([`ProcFile`]) and read from its start into
 //! a buffer of its own: one system call, no allocation. Measured costs are those of the kernel
 //! making the text; /proc/stat and smaps_rollup are the dear ones.
 
@@ -14,7 +14,7 @@ pub use parse::{
     Status, SystemStat,
 };
 
-use crate::fault::{again, call};
+use crate::fault::{call, retry_on_interrupt};
 use rustix::fs::{Mode, OFlags};
 use std::io;
 use std::os::fd::OwnedFd;
@@ -23,18 +23,20 @@ use std::path::Path;
 /// A small text file of the kernel that stays open. A file below `/proc/thread-self` goes on
 /// telling of the thread that opened it.
 #[derive(Debug)]
-pub struct Kept {
+pub struct ProcFile {
     file: OwnedFd,
     buffer: Vec<u8>,
     /// Lines of the last text that was read to its end.
     lines: usize,
 }
 
-impl Kept {
+impl ProcFile {
     /// Opens `path`; texts longer than `bytes_max` are cut there.
     pub fn open(path: &Path, bytes_max: usize) -> io::Result<Self> {
         let flags = OFlags::RDONLY | OFlags::CLOEXEC;
-        let file = again(|| call("open", || Ok(rustix::fs::open(path, flags, Mode::empty())?)))?;
+        let file = retry_on_interrupt(|| {
+            call("open", || Ok(rustix::fs::open(path, flags, Mode::empty())?))
+        })?;
         Ok(Self { file, buffer: vec![0; bytes_max], lines: 0 })
     }
 
@@ -43,7 +45,7 @@ impl Kept {
         let mut filled = 0;
         while filled < self.buffer.len() {
             let rest = &mut self.buffer[filled..];
-            let read = again(|| {
+            let read = retry_on_interrupt(|| {
                 call("pread", || Ok(rustix::io::pread(&self.file, &mut *rest, filled as u64)?))
             })?;
             filled += read;
@@ -59,18 +61,20 @@ impl Kept {
     pub fn read_first(&mut self, bytes: usize) -> io::Result<&str> {
         let into = bytes.min(self.buffer.len());
         let into = &mut self.buffer[..into];
-        let read = again(|| call("pread", || Ok(rustix::io::pread(&self.file, &mut *into, 0)?)))?;
+        let read = retry_on_interrupt(|| {
+            call("pread", || Ok(rustix::io::pread(&self.file, &mut *into, 0)?))
+        })?;
         Ok(readable(&self.buffer[..read]))
     }
 
-    /// As [`Kept::read`] for a text about as long as a page whose number of lines rarely changes:
+    /// As [`ProcFile::read`] for a text about as long as a page whose number of lines rarely changes:
     /// it is whole when it has as many lines as the one before. Finding the end by asking once more
     /// would let the kernel count everything again.
     pub fn read_again(&mut self) -> io::Result<&str> {
         let mut filled = 0;
         while filled < self.buffer.len() {
             let rest = &mut self.buffer[filled..];
-            let read = again(|| {
+            let read = retry_on_interrupt(|| {
                 call("pread", || Ok(rustix::io::pread(&self.file, &mut *rest, filled as u64)?))
             })?;
             filled += read;
@@ -108,7 +112,7 @@ pub fn boot_id() -> io::Result<String> {
 
 /// Reads a text file whole; bytes that are not UTF-8 are replaced.
 pub fn read_text(path: &Path) -> io::Result<String> {
-    let bytes = again(|| call("read-text", || std::fs::read(path)))?;
+    let bytes = retry_on_interrupt(|| call("read-text", || std::fs::read(path)))?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
@@ -170,7 +174,7 @@ pub fn inflight(name: &str) -> io::Result<(u64, u64)> {
 /// Every process now. One open and read per process; those that end meanwhile are left out.
 pub fn processes() -> io::Result<Vec<ProcessStat>> {
     let mut all = Vec::new();
-    for entry in again(|| call("read-dir", || std::fs::read_dir("/proc")))? {
+    for entry in retry_on_interrupt(|| call("read-dir", || std::fs::read_dir("/proc")))? {
         let entry = entry?;
         if entry.file_name().as_encoded_bytes().iter().all(u8::is_ascii_digit) {
             let text = read_text(&entry.path().join("stat"));
@@ -189,12 +193,12 @@ pub fn mapped_files(pid: u32) -> io::Result<Vec<((u32, u32), u64)>> {
 
 /// Time on and off processors of the thread that opened it.
 #[derive(Debug)]
-pub struct ThreadSched(Kept);
+pub struct ThreadSched(ProcFile);
 
 impl ThreadSched {
     /// Opens the account of the calling thread.
     pub fn open() -> io::Result<Self> {
-        Kept::open(Path::new("/proc/thread-self/schedstat"), 128).map(Self)
+        ProcFile::open(Path::new("/proc/thread-self/schedstat"), 128).map(Self)
     }
 
     /// The account now; one call, no allocation.
@@ -205,7 +209,7 @@ impl ThreadSched {
 
 /// Whose resources [`usage`] tells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Who {
+pub enum UsageOf {
     /// All threads of this process, past and present.
     Process,
     /// The calling thread.
@@ -238,11 +242,11 @@ pub struct Usage {
 }
 
 /// The resources that `who` used so far.
-pub fn usage(who: Who) -> io::Result<Usage> {
+pub fn usage(who: UsageOf) -> io::Result<Usage> {
     let who = match who {
-        Who::Process => libc::RUSAGE_SELF,
-        Who::Thread => libc::RUSAGE_THREAD,
-        Who::Children => libc::RUSAGE_CHILDREN,
+        UsageOf::Process => libc::RUSAGE_SELF,
+        UsageOf::Thread => libc::RUSAGE_THREAD,
+        UsageOf::Children => libc::RUSAGE_CHILDREN,
     };
     let mut raw = std::mem::MaybeUninit::<libc::rusage>::zeroed();
     call("getrusage", || {
@@ -282,7 +286,9 @@ pub fn signal_child(child: &std::process::Child, signal: i32) -> io::Result<()> 
 pub fn has_ended(child: &std::process::Child) -> io::Result<bool> {
     use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
     let how = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
-    let ended = again(|| call("waitid", || Ok(waitid(WaitId::Pid(Pid::from_child(child)), how)?)))?;
+    let ended = retry_on_interrupt(|| {
+        call("waitid", || Ok(waitid(WaitId::Pid(Pid::from_child(child)), how)?))
+    })?;
     Ok(ended.is_some())
 }
 
@@ -299,11 +305,6 @@ pub fn raise_open_files_limit() -> io::Result<Option<u64>> {
     let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
     call("setrlimit", || Ok(setrlimit(Resource::Nofile, raised)?))?;
     Ok(limit.maximum)
-}
-
-/// Bytes of memory that this process may lock; `None` without a limit.
-pub fn locked_memory_limit_bytes() -> Option<u64> {
-    rustix::process::getrlimit(rustix::process::Resource::Memlock).current
 }
 
 /// Clock ticks per second, the unit of [`CpuTicks`] and [`ProcessStat`].
@@ -364,7 +365,7 @@ mod tests {
         let mut child = shell.stdin(std::process::Stdio::piped()).spawn().unwrap();
         assert!(!has_ended(&child).unwrap());
         let path = format!("/proc/{}/io", child.id());
-        let mut kept = Kept::open(Path::new(&path), 512).unwrap();
+        let mut kept = ProcFile::open(Path::new(&path), 512).unwrap();
         drop(child.stdin.take());
         while !has_ended(&child).unwrap() {
             std::thread::yield_now();
@@ -378,9 +379,9 @@ mod tests {
     fn a_kept_account_is_that_of_its_thread_and_grows() {
         let mut sched = ThreadSched::open().unwrap();
         let before = sched.read().unwrap();
-        let used = usage(Who::Thread).unwrap();
+        let used = usage(UsageOf::Thread).unwrap();
         let mut x = 1u64;
-        while usage(Who::Thread).unwrap().user_ns <= used.user_ns + 20_000_000 {
+        while usage(UsageOf::Thread).unwrap().user_ns <= used.user_ns + 20_000_000 {
             x = std::hint::black_box(x.wrapping_mul(3));
         }
         let after = sched.read().unwrap();
@@ -395,12 +396,12 @@ mod tests {
 
     #[test]
     fn faults_are_counted_per_thread() {
-        let before = usage(Who::Thread).unwrap();
+        let before = usage(UsageOf::Thread).unwrap();
         let touched = vec![1u8; 8 << 20];
         std::hint::black_box(&touched);
-        let after = usage(Who::Thread).unwrap();
+        let after = usage(UsageOf::Thread).unwrap();
         assert!(after.minor_faults > before.minor_faults);
-        assert!(usage(Who::Process).unwrap().minor_faults >= after.minor_faults);
+        assert!(usage(UsageOf::Process).unwrap().minor_faults >= after.minor_faults);
     }
 
     #[test]
@@ -424,9 +425,9 @@ mod tests {
         let temp = tempfile::tempdir().unwrap();
         let path = temp.path().join("f");
         std::fs::write(&path, vec![b'a'; 5000]).unwrap();
-        assert_eq!(Kept::open(&path, 4096).unwrap().read().unwrap().len(), 4096);
-        assert_eq!(Kept::open(&path, 9000).unwrap().read().unwrap().len(), 5000);
+        assert_eq!(ProcFile::open(&path, 4096).unwrap().read().unwrap().len(), 4096);
+        assert_eq!(ProcFile::open(&path, 9000).unwrap().read().unwrap().len(), 5000);
         std::fs::write(&path, b"ab\xffcd").unwrap();
-        assert_eq!(Kept::open(&path, 64).unwrap().read().unwrap(), "ab");
+        assert_eq!(ProcFile::open(&path, 64).unwrap().read().unwrap(), "ab");
     }
 }

@@ -34,16 +34,16 @@ const LONG_WAIT: types::Timespec = types::Timespec::new().nsec(250_000_000);
 
 /// One request that came back.
 #[derive(Debug)]
-pub struct Done {
+pub struct Completion {
     /// The token given with the request.
     pub token: u64,
-    /// What it was, and what it brought.
-    pub what: What,
+    /// Outcome it was, and what it brought.
+    pub what: Outcome,
 }
 
 /// The kind and the result of a request.
 #[derive(Debug)]
-pub enum What {
+pub enum Outcome {
     /// An open.
     Open(io::Result<OwnedFd>),
     /// A question for the size; the file comes back with the size in bytes.
@@ -203,7 +203,7 @@ impl Ring {
 
     /// Hands new requests to the kernel and, if `wait`, waits for at least one completion; then
     /// moves every completion into `done`.
-    pub fn reap(&mut self, wait: bool, done: &mut Vec<Done>) -> io::Result<()> {
+    pub fn reap(&mut self, wait: bool, done: &mut Vec<Completion>) -> io::Result<()> {
         let before = done.len();
         self.drain(done);
         let wait = wait && done.len() == before && self.in_flight() > 0;
@@ -236,7 +236,7 @@ impl Ring {
     }
 
     /// Hands new requests to the kernel without looking for completions: the cost of submission
-    /// alone. What the kernel cannot take now goes with the next call.
+    /// alone. Outcome the kernel cannot take now goes with the next call.
     pub fn submit(&mut self) -> io::Result<()> {
         let result = fault::call("io_uring_enter", || self.ring.submit());
         self.unsubmitted = self.ring.submission().len();
@@ -254,7 +254,7 @@ impl Ring {
         self.ring.submitter().submit_with_args(1, &args)
     }
 
-    /// Takes back reads of what is no regular file; they complete with an error. What cannot be
+    /// Takes back reads of what is no regular file; they complete with an error. Outcome cannot be
     /// taken back yet is tried again after the next long wait.
     #[cold]
     fn take_back_strange(&self) {
@@ -277,7 +277,7 @@ impl Ring {
         unsafe { self.ring.submitter().enter::<libc::sigset_t>(new, 0, GET_EVENTS, None) }
     }
 
-    fn drain(&mut self, done: &mut Vec<Done>) {
+    fn drain(&mut self, done: &mut Vec<Completion>) {
         let mut completion = self.ring.completion();
         completion.sync();
         for entry in completion {
@@ -287,12 +287,12 @@ impl Ring {
                 continue; // the answer to a cancellation
             };
             self.free.push(slot as u32);
-            done.push(Done { token, what: finish(flight, entry.result()) });
+            done.push(Completion { token, what: finish(flight, entry.result()) });
         }
     }
 }
 
-fn finish(flight: Flight, result: i32) -> What {
+fn finish(flight: Flight, result: i32) -> Outcome {
     let count = |op, result: i32| {
         let result = if result < 0 {
             Err(io::Error::from_raw_os_error(-result))
@@ -302,7 +302,7 @@ fn finish(flight: Flight, result: i32) -> What {
         fault::completion(op, result)
     };
     match flight {
-        Flight::Open(_) => What::Open(if result < 0 {
+        Flight::Open(_) => Outcome::Open(if result < 0 {
             Err(io::Error::from_raw_os_error(-result))
         } else {
             // SAFETY: the kernel returned this descriptor for us alone.
@@ -311,10 +311,10 @@ fn finish(flight: Flight, result: i32) -> What {
         }),
         Flight::Size(file, statx) => {
             let size = count("uring_statx", result).map(|_| statx.stx_size);
-            What::Size(file, size)
+            Outcome::Size(file, size)
         }
-        Flight::Read(file, buffer) => What::Read(file, buffer, count("uring_read", result)),
-        Flight::Write(file, buffer) => What::Write(file, buffer, count("uring_write", result)),
+        Flight::Read(file, buffer) => Outcome::Read(file, buffer, count("uring_read", result)),
+        Flight::Write(file, buffer) => Outcome::Write(file, buffer, count("uring_write", result)),
     }
 }
 
@@ -342,7 +342,7 @@ mod tests {
     use crate::file;
     use std::os::unix::ffi::OsStrExt;
 
-    fn wait_one(ring: &mut Ring) -> Done {
+    fn wait_one(ring: &mut Ring) -> Completion {
         let mut done = Vec::new();
         while done.is_empty() {
             ring.reap(true, &mut done).unwrap();
@@ -358,15 +358,15 @@ mod tests {
         std::fs::write(&path, [9u8; 5000]).unwrap();
         let mut ring = Ring::new(4).unwrap();
         ring.open(1, CString::new(path.as_os_str().as_bytes()).unwrap(), OpenHow::default());
-        let What::Open(Ok(fd)) = wait_one(&mut ring).what else { panic!("open failed") };
+        let Outcome::Open(Ok(fd)) = wait_one(&mut ring).what else { panic!("open failed") };
         ring.size(2, fd);
-        let What::Size(fd, Ok(5000)) = wait_one(&mut ring).what else { panic!("size failed") };
+        let Outcome::Size(fd, Ok(5000)) = wait_one(&mut ring).what else { panic!("size failed") };
         ring.read(3, fd, Buffer::new(8192), 0..8192, 0);
-        let What::Read(_, buffer, Ok(5000)) = wait_one(&mut ring).what else { panic!("read") };
+        let Outcome::Read(_, buffer, Ok(5000)) = wait_one(&mut ring).what else { panic!("read") };
         assert!(buffer.bytes(5000).iter().all(|b| *b == 9));
         let copy = std::fs::File::create(dir.path().join("copy")).unwrap();
         ring.write(4, copy.into(), buffer, 1000..5000, 100);
-        let What::Write(_, _, Ok(4000)) = wait_one(&mut ring).what else { panic!("write") };
+        let Outcome::Write(_, _, Ok(4000)) = wait_one(&mut ring).what else { panic!("write") };
         assert_eq!(std::fs::read(dir.path().join("copy")).unwrap()[99..102], [0, 9, 9]);
         assert_eq!(ring.in_flight(), 0);
     }
@@ -381,7 +381,7 @@ mod tests {
         ring.register(&mut buffers).unwrap();
         let fd = file::open(&path, OpenHow::default()).unwrap();
         ring.read(3, fd, buffers.pop().unwrap(), 0..8192, 1000);
-        let What::Read(_, buffer, Ok(4000)) = wait_one(&mut ring).what else { panic!("read") };
+        let Outcome::Read(_, buffer, Ok(4000)) = wait_one(&mut ring).what else { panic!("read") };
         assert!(buffer.bytes(4000).iter().all(|b| *b == 3));
     }
 
@@ -408,7 +408,7 @@ mod tests {
         let mut ring = Ring::new(1).unwrap();
         let fd = file::open(&pipe, OpenHow::default()).unwrap();
         ring.read(1, fd, Buffer::new(4096), 0..4096, 0);
-        let What::Read(_, _, Err(error)) = wait_one(&mut ring).what else { panic!("must fail") };
+        let Outcome::Read(_, _, Err(error)) = wait_one(&mut ring).what else { panic!("must fail") };
         assert_eq!(error.raw_os_error(), Some(libc::ECANCELED));
     }
 
@@ -418,7 +418,7 @@ mod tests {
         ring.open(7, CString::new("/no/such/file").unwrap(), OpenHow::default());
         let done = wait_one(&mut ring);
         assert_eq!(done.token, 7);
-        let What::Open(Err(error)) = done.what else { panic!("must fail") };
+        let Outcome::Open(Err(error)) = done.what else { panic!("must fail") };
         assert_eq!(error.raw_os_error(), Some(libc::ENOENT));
     }
 }

@@ -109,12 +109,12 @@ pub fn sync_all(file: impl AsFd) -> io::Result<()> {
 
 /// Begins to write the changed pages of a range without waiting for it. Says nothing about what is
 /// safe.
-pub fn begin_write(file: impl AsFd, range: Range<u64>) -> io::Result<()> {
+pub fn start_writeback(file: impl AsFd, range: Range<u64>) -> io::Result<()> {
     sync_range(file, range, libc::SYNC_FILE_RANGE_WRITE)
 }
 
 /// Waits until the pages of a range, whose writing was begun, are written.
-pub fn await_write(file: impl AsFd, range: Range<u64>) -> io::Result<()> {
+pub fn wait_writeback(file: impl AsFd, range: Range<u64>) -> io::Result<()> {
     sync_range(file, range, libc::SYNC_FILE_RANGE_WAIT_BEFORE)
 }
 
@@ -128,7 +128,7 @@ fn sync_range(file: impl AsFd, range: Range<u64>, flags: u32) -> io::Result<()> 
 }
 
 /// Drops the clean pages of a range from the cache.
-pub fn drop_range(file: impl AsFd, range: Range<u64>) -> io::Result<()> {
+pub fn evict_range(file: impl AsFd, range: Range<u64>) -> io::Result<()> {
     let len = std::num::NonZeroU64::new(range.end - range.start);
     let advice = rustix::fs::Advice::DontNeed;
     retry("fadvise", || rustix::fs::fadvise(&file, range.start, len, advice))
@@ -157,11 +157,11 @@ mod tests {
         let mut into = [0u8; 200];
         crate::file::read_full_at(&to, &mut into, 0).unwrap();
         assert!(into[..100].iter().all(|b| *b == 0) && into[100..].iter().all(|b| *b == 7));
-        begin_write(&to, 0..8192).unwrap();
-        await_write(&to, 0..8192).unwrap();
+        start_writeback(&to, 0..8192).unwrap();
+        wait_writeback(&to, 0..8192).unwrap();
         sync_data(&to).unwrap();
         sync_all(&to).unwrap();
-        drop_range(&to, 0..8192).unwrap();
+        evict_range(&to, 0..8192).unwrap();
         match write_uncached_at(&to, &[9; 64], 0) {
             Ok(n) => assert_eq!(n, 64),
             Err(e) => assert!(is_unsupported(&e), "{e}"),

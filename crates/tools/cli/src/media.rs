@@ -174,7 +174,7 @@ pub(crate) fn undo_left(work_dir: &Path) -> usize {
     for dir in entries.flatten().map(|entry| entry.path()) {
         let name = dir.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let maker = name.strip_prefix("ioloom-").and_then(|text| text.parse::<u32>().ok());
-        if maker.is_some_and(|process| !ioloom_sys_lab::cgroup::lives(process)) {
+        if maker.is_some_and(|process| !ioloom_sys_lab::cgroup::is_alive(process)) {
             let _ = ioloom_lab::clean(&dir, &FileSets);
             found += usize::from(std::fs::remove_dir(&dir).is_ok());
         }
@@ -195,7 +195,7 @@ fn memory(bytes: u64, available: Option<u64>) -> Result<PathBuf, String> {
     }
     let remedy = "remedy: mount a tmpfs and name it with --on";
     let below = Path::new(MEMORY);
-    match ioloom_sys::cache::lives_in_memory(below) {
+    match ioloom_sys::cache::is_memory_backed(below) {
         Ok(true) => {}
         Ok(false) => return Err(format!("{MEMORY} does not lie in memory; {remedy}")),
         Err(e) => return Err(format!("{MEMORY}: {e}; {remedy}")),

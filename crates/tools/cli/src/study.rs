@@ -290,7 +290,8 @@ impl Bench {
         let budget = budget.map_err(Failure::usage)?.map(Duration::from_nanos);
         if let Some(level) = args.evidence.and_then(crate::trace::level) {
             // Refused at once, and not by every run.
-            let options = collect::Options { calibrate: false, ..collect::Options::default() };
+            let options =
+                collect::TraceOptions { calibrate: false, ..collect::TraceOptions::default() };
             collect::Session::start(Some(level), options).map_err(Failure::refused)?;
         }
         let ledger = Ledger::read(args.claims.as_deref())?;

@@ -14,7 +14,7 @@
 use super::{Job, Trouble, transfer};
 use crate::hash::Hasher;
 use ioloom_sys::buffer::Buffer;
-use ioloom_sys::ring::{Done, Ring, What};
+use ioloom_sys::ring::{Completion, Outcome, Ring};
 use std::collections::BTreeMap;
 use std::io;
 use std::ops::Range;
@@ -223,11 +223,11 @@ impl<'a> Pipeline<'a> {
         self.ring.write(number as u64, file, buffer, slot.done..whole, at);
     }
 
-    fn came(&mut self, done: Done) -> Result<(), Trouble> {
+    fn came(&mut self, done: Completion) -> Result<(), Trouble> {
         let number = done.token as usize;
         let slot = &mut self.slots[number];
         match done.what {
-            What::Read(file, buffer, result) => {
+            Outcome::Read(file, buffer, result) => {
                 (slot.from, slot.buffer) = (Some(file), Some(buffer));
                 match result {
                     Err(e) if is_passing(&e) => self.read_on(number),
@@ -248,7 +248,7 @@ impl<'a> Pipeline<'a> {
                     }
                 }
             }
-            What::Write(file, buffer, result) => {
+            Outcome::Write(file, buffer, result) => {
                 (slot.to, slot.buffer) = (Some(file), Some(buffer));
                 match result {
                     Err(e) if is_passing(&e) => self.write_on(number),
@@ -267,7 +267,7 @@ impl<'a> Pipeline<'a> {
                     }
                 }
             }
-            What::Open(_) | What::Size(..) => {}
+            Outcome::Open(_) | Outcome::Size(..) => {}
         }
         Ok(())
     }

@@ -51,7 +51,7 @@ pub(super) fn side_by_side(job: &Job<'_>, range: Range<u64>) -> Result<(), Troub
 /// Lets the kernel begin to write a part while others are copied. A file system that knows no such
 /// thing writes it when it wants to.
 fn begin_write(job: &Job<'_>, done: Range<u64>) -> Result<(), Trouble> {
-    match transfer::begin_write(job.ends.to, done) {
+    match transfer::start_writeback(job.ends.to, done) {
         Err(e) if !transfer::is_unsupported(&e) => Err(Trouble::Write(e)),
         _ => Ok(()),
     }

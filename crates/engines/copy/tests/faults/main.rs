@@ -321,7 +321,7 @@ fn a_way_that_does_not_work_after_all_leaves_the_copy_right() {
     let cold = || {
         let file = fs::File::open(&source).unwrap();
         file.sync_all().unwrap();
-        ioloom_sys::cache::drop_file(&file).unwrap();
+        ioloom_sys::cache::evict_file(&file).unwrap();
     };
     cold();
     let usual = run(&source, &target, &Options::default()).unwrap();

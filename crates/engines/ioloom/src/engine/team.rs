@@ -15,9 +15,9 @@ use crate::fetch;
 use ioloom_budget::Permits;
 use ioloom_control::Ramp;
 use ioloom_model::{Method, Schedule};
-use ioloom_observe::{Sampler, ThreadReport, Usage, UsageDelta};
+use ioloom_observe::{GaugeSampler, ThreadReport, Usage, UsageDelta};
 use ioloom_sys::clock::monotonic_ns;
-use ioloom_sys::proc::{self, Who};
+use ioloom_sys::proc::{self, UsageOf};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
 use std::sync::{Condvar, Mutex};
@@ -158,7 +158,7 @@ fn together<W: Work>(team: Team<'_, W>) -> Together<W::Local> {
             all.locals.push(local);
         }
         all.usage = Usage::now(options.block_device).since(&before);
-        all.sampled = sampler.map(Sampler::stop).unwrap_or_default();
+        all.sampled = sampler.map(GaugeSampler::stop).unwrap_or_default();
     });
     all
 }
@@ -181,11 +181,11 @@ const BLOCK_BYTES: u64 = 4096;
 
 impl<'e> Looks<'e> {
     fn new(shared: &'e Shared<'e>) -> Self {
-        Self { shared, before: proc::usage(Who::Process).unwrap_or_default(), own: 0 }
+        Self { shared, before: proc::usage(UsageOf::Process).unwrap_or_default(), own: 0 }
     }
 
     fn waits_for_reads(&self) -> u64 {
-        let Ok(now) = proc::usage(Who::Process) else { return 0 };
+        let Ok(now) = proc::usage(UsageOf::Process) else { return 0 };
         let for_permits = self.shared.permits.as_ref().map_or(0, Permits::sleeps);
         let all = now.voluntary_switches.saturating_sub(self.before.voluntary_switches);
         let for_reads = all.saturating_sub(self.own + for_permits);

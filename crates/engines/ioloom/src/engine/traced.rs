@@ -8,7 +8,7 @@ use super::{Error, Shared};
 use ioloom_model::units::{format_count, format_ns, format_size};
 use ioloom_model::{Level, State};
 use ioloom_observe::collect::{self, Recorder, Refused, Session};
-use ioloom_observe::{Now, Sampler, ThreadReport};
+use ioloom_observe::{GaugeSampler, GaugeTotals, ThreadReport};
 use ioloom_trace::raw::READY_QUEUE;
 use ioloom_trace::{Mark, Series, Trace};
 use std::path::PathBuf;
@@ -58,7 +58,7 @@ pub(super) struct Traced {
 }
 
 /// What was sampled: time, the gauges, bytes of the budget in use.
-pub(super) type Sampled = Vec<(u64, (Now, u64))>;
+pub(super) type Sampled = Vec<(u64, (GaugeTotals, u64))>;
 
 /// What is known of a run at its end.
 pub(super) struct Ran<'r> {
@@ -73,18 +73,21 @@ pub(super) struct Ran<'r> {
 }
 
 /// Starts sampling the gauges and the memory budget.
-pub(super) fn sample(shared: &Shared<'_>, start_ns: u64) -> Option<Sampler<(Now, u64)>> {
+pub(super) fn sample(
+    shared: &Shared<'_>,
+    start_ns: u64,
+) -> Option<GaugeSampler<(GaugeTotals, u64)>> {
     let (gauges, budget) = (shared.gauges.clone(), shared.budget.clone());
-    Sampler::start(move || (gauges.sum(), budget.used()), start_ns).ok()
+    GaugeSampler::start(move || (gauges.sum(), budget.used()), start_ns).ok()
 }
 
 impl Traced {
     /// Opens what the level needs for `threads` threads.
     pub(super) fn start(wanted: Tracing, threads: usize) -> Result<Self, Error> {
-        let mut options = collect::Options {
+        let mut options = collect::TraceOptions {
             spans_max: (wanted.spans_max / threads.max(4)).max(SPANS_MIN),
             events_max: wanted.spans_max.saturating_mul(EVENTS_FOR_A_SPAN),
-            ..collect::Options::default()
+            ..collect::TraceOptions::default()
         };
         if threads > THREADS_MANY {
             options.ring_bytes = options.ring_bytes.min(RING_BYTES_SMALL);
@@ -172,7 +175,7 @@ fn incomplete(trace: &mut Trace, why: &str) {
 }
 
 fn series(sampled: &Sampled) -> [Series; 3] {
-    let of = |name: &str, unit: &str, value: &dyn Fn(&(Now, u64)) -> f64| Series {
+    let of = |name: &str, unit: &str, value: &dyn Fn(&(GaugeTotals, u64)) -> f64| Series {
         name: name.to_owned(),
         unit: unit.to_owned(),
         points: sampled.iter().map(|(at, both)| (*at, value(both))).collect(),

@@ -145,7 +145,7 @@ pub(crate) fn ask_first<S>(
     let mut size = None;
     if !item.known_regular {
         let path = item.path.as_path();
-        let facts = file::ask(path);
+        let facts = file::stat(path);
         cx.meter.lap(CallKind::Stat, item.index);
         let facts = facts.map_err(|e| FileError::io(item.index, path, Operation::Stat, &e))?;
         if facts.kind != Kind::Regular {

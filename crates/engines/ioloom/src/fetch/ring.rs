@@ -21,7 +21,7 @@ use crate::source::Item;
 use ioloom_model::{CallKind, Method, Schedule};
 use ioloom_sys::buffer::Buffer;
 use ioloom_sys::file::OpenHow;
-use ioloom_sys::ring::{Done, Ring, What};
+use ioloom_sys::ring::{Completion, Outcome, Ring};
 use std::collections::VecDeque;
 use std::ffi::CString;
 use std::io;
@@ -61,7 +61,7 @@ pub(crate) struct Rings<'p, S> {
     parked: VecDeque<Parked<'p, S>>,
     /// Files that the ring could not open for want of a descriptor, or was interrupted at.
     unopened: VecDeque<Job<'p, S>>,
-    done: Vec<Done>,
+    done: Vec<Completion>,
     direct: bool,
     open_in_ring: bool,
     registered: Option<Arc<Arena>>,
@@ -160,27 +160,27 @@ impl<'p, S> Rings<'p, S> {
     fn advance(
         &mut self,
         cx: &mut Cx<'_, '_>,
-        done: Done,
+        done: Completion,
     ) -> Option<Result<Loaded<'p, S>, FileError>> {
         let mut job = self.take(done.token);
         match done.what {
-            What::Open(Ok(file)) => {
+            Outcome::Open(Ok(file)) => {
                 let limit = piece_limit(cx, &job.lease);
                 self.submit_read(file, job, limit);
                 None
             }
-            What::Open(Err(error)) if no_descriptor(&error) || again(&error) => {
+            Outcome::Open(Err(error)) if no_descriptor(&error) || again(&error) => {
                 self.unopened.push_back(job);
                 None
             }
-            What::Open(Err(error)) => {
+            Outcome::Open(Err(error)) => {
                 let path = job.item.path.as_path();
                 Some(Err(FileError::io(job.item.index, path, Operation::Open, &error)))
             }
-            What::Size(..) | What::Write(..) => {
+            Outcome::Size(..) | Outcome::Write(..) => {
                 unreachable!("sizes are asked by system call, and nothing is written")
             }
-            What::Read(file, buffer, result) => {
+            Outcome::Read(file, buffer, result) => {
                 job.lease.refill(buffer);
                 self.read_came(cx, job, file, result)
             }

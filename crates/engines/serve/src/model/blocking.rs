@@ -13,7 +13,7 @@ use crate::speech::{Speech, Stage};
 use ioloom_exchange::{Settings, encode};
 use ioloom_sys::clock;
 use ioloom_sys_net::wait::{Interest, Poll, Ready, Waiter};
-use ioloom_sys_net::{Reserve, Socket, is_of_one_connection, is_out_of_sockets};
+use ioloom_sys_net::{Socket, SpareDescriptor, concerns_one_connection, is_out_of_sockets};
 use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::sync::atomic::Ordering;
@@ -57,10 +57,10 @@ impl Open {
         inside.sockets.insert(key, Arc::clone(socket));
         // A stop before this moment has not seen the socket.
         if service.is_stopping() {
-            let _ = socket.end_reading();
+            let _ = socket.shutdown_read();
         }
         if inside.is_late {
-            let _ = socket.end_writing();
+            let _ = socket.shutdown_write();
         }
     }
 
@@ -70,7 +70,7 @@ impl Open {
 
     fn end_reading(&self) {
         for socket in self.lock().sockets.values() {
-            let _ = socket.end_reading();
+            let _ = socket.shutdown_read();
         }
     }
 
@@ -79,7 +79,7 @@ impl Open {
         let mut inside = self.lock();
         inside.is_late = true;
         for socket in inside.sockets.values() {
-            let _ = socket.end_writing();
+            let _ = socket.shutdown_write();
         }
     }
 
@@ -296,7 +296,7 @@ fn send_all(service: &Service, socket: &Socket, mut bytes: &[u8], began: u64) ->
 
 /// Says that nothing more comes and reads on for a moment: see `connection`.
 fn linger(socket: &Socket, buffer: &mut [u8]) -> io::Result<()> {
-    socket.end_writing()?;
+    socket.shutdown_write()?;
     socket.set_timeouts(Some(LOOK), None)?;
     let began = clock::monotonic_ns();
     while u128::from(clock::monotonic_ns() - began) < LINGER.as_nanos() {
@@ -318,7 +318,7 @@ fn accept_all(
 ) -> Result<(), ServeError> {
     let cannot = "wait for connections";
     let mut waiter = Poll::default();
-    let mut reserve = Reserve::new().ok();
+    let mut reserve = SpareDescriptor::new().ok();
     waiter
         .add(&**service.waker(0), ports.len(), Interest::READ)
         .map_err(ServeError::system(cannot))?;
@@ -337,10 +337,10 @@ fn accept_all(
                 Ok(socket) => take(socket, port)?,
                 Err(e) if is_out_of_sockets(&e) => {
                     if let Some(reserve) = &mut reserve {
-                        reserve.turn_away(&port.listener);
+                        reserve.reject_one(&port.listener);
                     }
                 }
-                Err(e) if is_of_one_connection(&e) => {}
+                Err(e) if concerns_one_connection(&e) => {}
                 Err(_) => {}
             }
         }

@@ -15,7 +15,7 @@ use crate::sharing::Job;
 use ioloom_exchange::Settings;
 use ioloom_sys::clock;
 use ioloom_sys_net::wait::{Interest, Ready, Waiter};
-use ioloom_sys_net::{Reserve, Socket, is_of_one_connection, is_out_of_sockets};
+use ioloom_sys_net::{Socket, SpareDescriptor, concerns_one_connection, is_out_of_sockets};
 use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender};
@@ -84,7 +84,7 @@ pub(super) struct EventLoop<'a> {
     commits: Option<Commits>,
     /// Turns in which something was asked for.
     turns: u64,
-    reserve: Option<Reserve>,
+    reserve: Option<SpareDescriptor>,
     slots: Vec<Option<Slot>>,
     free: Vec<usize>,
     open: usize,
@@ -148,7 +148,7 @@ impl<'a> EventLoop<'a> {
             carrier,
             commits,
             turns: 0,
-            reserve: Reserve::new().ok(),
+            reserve: SpareDescriptor::new().ok(),
             slots: Vec::new(),
             free: Vec::new(),
             open: 0,
@@ -218,7 +218,7 @@ impl<'a> EventLoop<'a> {
         let mut accept = std::mem::take(&mut self.more_to_accept);
         for event in ready {
             if event.token == WAKER {
-                self.service.waker(self.number).calm();
+                self.service.waker(self.number).clear();
                 self.take_inbox();
                 self.take_back();
             } else if event.token < CONNECTIONS {
@@ -256,10 +256,10 @@ impl<'a> EventLoop<'a> {
                 }
                 Ok(socket) => self.place(socket, settings),
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => return,
-                Err(e) if is_of_one_connection(&e) => {}
+                Err(e) if concerns_one_connection(&e) => {}
                 Err(e) if is_out_of_sockets(&e) => {
                     let listener = &port.listener;
-                    let turned = self.reserve.as_mut().is_some_and(|r| r.turn_away(listener));
+                    let turned = self.reserve.as_mut().is_some_and(|r| r.reject_one(listener));
                     // By edge nobody tells of those who wait behind, or again of this one.
                     match self.waiter.is_by_edge() {
                         true if turned => break,

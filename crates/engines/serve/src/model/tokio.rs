@@ -9,7 +9,7 @@ use crate::error::ServeError;
 use crate::service::Service;
 use crate::speech::{Speech, Stage};
 use ioloom_exchange::{Settings, encode};
-use ioloom_sys_net::{Reserve, is_out_of_sockets};
+use ioloom_sys_net::{SpareDescriptor, is_out_of_sockets};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -78,7 +78,7 @@ async fn accept(
     settings: Settings,
     mut told: watch::Receiver<bool>,
 ) {
-    let mut reserve = Reserve::new().ok();
+    let mut reserve = SpareDescriptor::new().ok();
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
@@ -104,7 +104,7 @@ async fn accept(
                 // With the descriptor held back one connection is taken and closed.
                 drop(reserve.take());
                 drop(timeout(PAUSE, listener.accept()).await);
-                reserve = Reserve::new().ok();
+                reserve = SpareDescriptor::new().ok();
             }
             Err(_) => {}
         }

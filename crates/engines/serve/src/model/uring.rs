@@ -13,8 +13,8 @@ use crate::service::Service;
 use crate::sharing::Job;
 use ioloom_exchange::Settings;
 use ioloom_sys::clock;
-use ioloom_sys_net::ring::{Event, NetRing, Request, is_passing};
-use ioloom_sys_net::{Listener, Reserve, Socket, is_out_of_sockets};
+use ioloom_sys_net::ring::{Event, NetRing, Request, is_transient};
+use ioloom_sys_net::{Listener, Socket, SpareDescriptor, is_out_of_sockets};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -42,7 +42,7 @@ struct Hall<'a> {
     to_accept: Vec<usize>,
     /// The same, but there is no descriptor for a connection: to be asked again when one is free.
     starved: Vec<usize>,
-    reserve: Option<Reserve>,
+    reserve: Option<SpareDescriptor>,
     slots: Vec<Option<Slot>>,
     free: Vec<usize>,
     open: usize,
@@ -70,7 +70,7 @@ pub(super) fn run(
         to_accept: (0..listeners.len()).collect(),
         listeners,
         starved: Vec::new(),
-        reserve: Reserve::new().ok(),
+        reserve: SpareDescriptor::new().ok(),
         slots: Vec::new(),
         free: Vec::new(),
         open: 0,
@@ -82,7 +82,7 @@ pub(super) fn run(
     let (mut looked_ns, mut stop_ns) = (hall.now_ns, None);
     loop {
         if std::mem::take(&mut hall.woken) {
-            service.waker(number).calm();
+            service.waker(number).clear();
             ring.watch(service.waker(number));
         }
         if stop_ns.is_none() {
@@ -123,7 +123,7 @@ impl Hall<'_> {
                     Err(e) if is_out_of_sockets(&e) => {
                         let listener = &self.listeners[token].0;
                         let reserve = self.reserve.as_mut();
-                        is_starved = !reserve.is_some_and(|r| r.turn_away(listener));
+                        is_starved = !reserve.is_some_and(|r| r.reject_one(listener));
                     }
                     Err(_) => {}
                 }
@@ -149,7 +149,7 @@ impl Hall<'_> {
                         );
                     }
                     // Taken back, or no shared buffer was free: asked for again later.
-                    Err(e) if is_passing(&e) => {}
+                    Err(e) if is_transient(&e) => {}
                     Err(_) => slot.is_dead = true,
                 }
                 self.enter_turn(token);
@@ -268,8 +268,8 @@ impl Hall<'_> {
         let Some(slot) = self.slots[at].as_mut() else { return };
         slot.is_dead = true;
         if slot.reading.is_some() || slot.is_sending {
-            let _ = slot.connection.socket.end_reading();
-            let _ = slot.connection.socket.end_writing();
+            let _ = slot.connection.socket.shutdown_read();
+            let _ = slot.connection.socket.shutdown_write();
             return;
         }
         self.slots[at] = None;

@@ -14,7 +14,7 @@ use super::words::{refusal_of, refusal_word, side_word};
 use super::{NOT_OURS, ORDERS_KEPT, STOPPED, Store, StoreError};
 use crate::choice::Durability;
 use ioloom_exchange::{Line, Order, OrderOutcome, Record, RequestId, Side, State};
-use ioloom_sys::file::{self, Writing, write_full_at};
+use ioloom_sys::file::{self, WriteMode, write_full_at};
 use ioloom_sys::transfer::sync_all;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use std::io;
@@ -129,7 +129,7 @@ fn set_up(connection: &Connection, synchronous: &str) -> rusqlite::Result<()> {
 
 /// Writes zeros after what the write-ahead log holds. They are no frames, for no page has the number zero.
 fn fill_log(path: &Path) -> io::Result<()> {
-    let file = file::open_to_change(&with(path, "-wal"), Writing::Buffered)?;
+    let file = file::open_to_write(&with(path, "-wal"), WriteMode::Buffered)?;
     let zeros = vec![0; ZEROS];
     let mut at = file::size(&file)?;
     while at < LOG_BYTES {

@@ -110,7 +110,7 @@ mod tests {
             return;
         };
         assert_eq!(share, 1.0);
-        if !cache::lives_in_memory(list.root()).unwrap() {
+        if !cache::is_memory_backed(list.root()).unwrap() {
             MAKER.make(Condition::Cold, &list, None, 1, &stop).unwrap();
             assert!(try_reads(&list, &all, &stop).unwrap().unwrap() < 1.0);
         }

@@ -12,9 +12,9 @@ use ioloom_model::Measured;
 use ioloom_model::record::RunOrder;
 use ioloom_sys::buffer::Buffer;
 use ioloom_sys::clock::monotonic_ns;
-use ioloom_sys::file::{Writing, read_at, scratch, write_full_at};
+use ioloom_sys::file::{WriteMode, read_at, scratch, write_full_at};
 use ioloom_sys::{cache, proc, transfer};
-use ioloom_sys_lab::cgroup::LittleMemory;
+use ioloom_sys_lab::cgroup::MemoryLimit;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
@@ -22,7 +22,7 @@ use std::path::Path;
 const BLOCK_BYTES: usize = 1 << 20;
 
 pub(super) fn probe() -> Result<(), String> {
-    LittleMemory::can()
+    MemoryLimit::probe()
 }
 
 pub(super) fn play(order: &RunOrder, play: &Beside) -> Result<Measured, String> {
@@ -30,7 +30,7 @@ pub(super) fn play(order: &RunOrder, play: &Beside) -> Result<Measured, String> 
     let (from, source, bytes) = only_file(&order.dir)?;
     cache::flush_file_system(&source).map_err(|e| format!("flush the file system: {e}"))?;
     one::make(Source::Cold, &source, bytes)?;
-    let little = LittleMemory::enter(play.limit_bytes)?;
+    let little = MemoryLimit::enter(play.limit_bytes)?;
     let bystander = written(&place.path, play.bystander_bytes, order.seed)?;
     let mut buffer = Buffer::new(BLOCK_BYTES);
     read(&bystander, &mut buffer)?;
@@ -58,7 +58,7 @@ pub(super) fn play(order: &RunOrder, play: &Beside) -> Result<Measured, String> 
 /// A file without a name, written and synced, so that its pages are clean and in memory.
 fn written(dir: &Path, bytes: u64, seed: u64) -> Result<OwnedFd, String> {
     let fail = |e: std::io::Error| format!("make the bystander: {e}");
-    let file = scratch(dir, Writing::Buffered).map_err(fail)?;
+    let file = scratch(dir, WriteMode::Buffered).map_err(fail)?;
     let mut buffer = Buffer::new(BLOCK_BYTES);
     let mut state = seed | 1;
     for at in (0..bytes).step_by(BLOCK_BYTES) {

@@ -25,7 +25,7 @@ use ioloom_model::record::RunOrder;
 use ioloom_model::{AnyPlan, Compute, Doubt, FileSetRealised, Measured};
 use ioloom_sys::cache;
 use ioloom_sys::clock::monotonic_ns;
-use ioloom_sys::file::{Writing, direct_alignment_of, scratch};
+use ioloom_sys::file::{WriteMode, direct_alignment_of, scratch};
 use plan::{How, Play, Settle, Source};
 use std::path::Path;
 
@@ -63,7 +63,7 @@ impl Subject for Copy {
         let play = Play::of(plan)?;
         // What a killed run left would be in the way of this one.
         Place::beside(dir).map(drop)?;
-        if cache::lives_in_memory(dir).unwrap_or(false) && !matches!(play, Play::Requests) {
+        if cache::is_memory_backed(dir).unwrap_or(false) && !matches!(play, Play::Requests) {
             return Err(
                 "this file system keeps its data in memory alone, so nothing of it can be \
                         cold or durable; remedy: a directory on a disk"
@@ -119,7 +119,8 @@ fn can(how: &How, dir: &Path) -> Result<(), String> {
     match how.mode {
         Some(Mode::Direct) => {
             // Asked of a file: directories have no alignment.
-            let probed = scratch(dir, Writing::Direct).and_then(|file| direct_alignment_of(&file));
+            let probed =
+                scratch(dir, WriteMode::Direct).and_then(|file| direct_alignment_of(&file));
             let Ok(Some(needed)) = probed else {
                 return Err("this file system does not say that it can read and write past the \
                             page cache (no STATX_DIOALIGN); remedy: ext4 or XFS"
@@ -132,15 +133,15 @@ fn can(how: &How, dir: &Path) -> Result<(), String> {
             Err(format!("block must be a multiple of {}", needed.offset))
         }
         Some(Mode::Uncached) => {
-            let tried = scratch(dir, Writing::Buffered)
+            let tried = scratch(dir, WriteMode::Buffered)
                 .and_then(|file| ioloom_sys::transfer::write_uncached_at(&file, &[0], 0));
             tried.map(drop).map_err(|e| {
                 format!("this file system does not take RWF_DONTCACHE: {e}; remedy: Linux 6.14, ext4 or XFS")
             })
         }
         Some(Mode::Reflink) => {
-            let pair = scratch(dir, Writing::Buffered)
-                .and_then(|from| Ok((from, scratch(dir, Writing::Buffered)?)));
+            let pair = scratch(dir, WriteMode::Buffered)
+                .and_then(|from| Ok((from, scratch(dir, WriteMode::Buffered)?)));
             let tried = pair.and_then(|(from, to)| {
                 ioloom_sys::file::write_full_at(&from, &[0; 4096], 0)?;
                 ioloom_sys::transfer::clone_file(&from, &to)

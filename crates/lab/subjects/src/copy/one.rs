@@ -13,7 +13,7 @@ use ioloom_observe::counters::Field;
 use ioloom_sys::clock::monotonic_ns;
 use ioloom_sys::dir::Dir;
 use ioloom_sys::file::{OpenHow, open};
-use ioloom_sys::proc::{self, Who};
+use ioloom_sys::proc::{self, UsageOf};
 use ioloom_sys::{cache, transfer};
 use std::os::fd::OwnedFd;
 use std::path::Path;
@@ -219,11 +219,11 @@ struct Seen {
 
 /// Lets another program hash the copy, as the published test did; `None` without `md5sum`.
 fn another_process(path: &Path) -> Option<Seen> {
-    let before = proc::usage(Who::Children).ok()?;
+    let before = proc::usage(UsageOf::Children).ok()?;
     let start = monotonic_ns();
     let ended = Command::new("md5sum").arg(path).stdin(Stdio::null()).output().ok()?;
     let ns = (monotonic_ns() - start) as f64;
-    let after = proc::usage(Who::Children).ok()?;
+    let after = proc::usage(UsageOf::Children).ok()?;
     // A name with odd bytes is told behind a backslash.
     let text = String::from_utf8_lossy(&ended.stdout);
     let hash = text.trim_start_matches('\\').split(' ').next()?.to_owned();

@@ -9,7 +9,7 @@ use ioloom_model::Measured;
 use ioloom_model::record::RunOrder;
 use ioloom_sys::buffer::Buffer;
 use ioloom_sys::clock::monotonic_ns;
-use ioloom_sys::file::{Writing, direct_alignment_of, read_at, scratch, size};
+use ioloom_sys::file::{WriteMode, direct_alignment_of, read_at, scratch, size};
 use ioloom_sys::{cache, transfer};
 use std::io;
 use std::os::fd::OwnedFd;
@@ -33,7 +33,7 @@ pub(super) fn play(order: &RunOrder) -> Result<Measured, String> {
 }
 
 fn ask(measured: &mut Measured, prefix: &str, dir: &Path) -> io::Result<()> {
-    let file = scratch(dir, Writing::Direct)?;
+    let file = scratch(dir, WriteMode::Direct)?;
     let mut tell = |name: &str, value: f64| put(measured, &format!("{prefix}{name}"), Some(value));
     let aligned = direct_alignment_of(&file)?.map_or(0.0, |found| f64::from(found.offset));
     tell("direct_multiple_bytes", aligned);

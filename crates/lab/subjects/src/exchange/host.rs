@@ -21,7 +21,7 @@ use ioloom_serve::{
 };
 use ioloom_serve::{StoreChoice, StoreKind};
 use ioloom_sys::clock::{monotonic_ns, process_cpu_ns};
-use ioloom_sys::proc::{self, Who};
+use ioloom_sys::proc::{self, UsageOf};
 use std::fs::Permissions;
 use std::io::{BufRead, BufReader, Read};
 use std::net::SocketAddr;
@@ -90,7 +90,7 @@ pub(super) fn stock_file(shape: &Shape, dir: &Path) -> Result<(), String> {
 
 /// Switches of children that ended and were waited for.
 fn switches() -> u64 {
-    let used = proc::usage(Who::Children).unwrap_or_default();
+    let used = proc::usage(UsageOf::Children).unwrap_or_default();
     used.voluntary_switches + used.involuntary_switches
 }
 

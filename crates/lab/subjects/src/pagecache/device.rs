@@ -20,7 +20,7 @@ use ioloom_sys::cache::{self, CacheState};
 use ioloom_sys::clock::monotonic_ns;
 use ioloom_sys::extents::{self, Extent};
 use ioloom_sys::file::{
-    OpenHow, Writing, block_device_number, open, read_full_at, scratch, write_full_at,
+    OpenHow, WriteMode, block_device_number, open, read_full_at, scratch, write_full_at,
 };
 use ioloom_sys::mount::{device_file, mount_of};
 use ioloom_sys::proc::page_bytes;
@@ -125,7 +125,7 @@ impl<'d> Below<'d> {
         for _ in 0..PUT_OUT_TRIES {
             for piece in &self.pieces {
                 let range = piece.at..piece.at + piece.bytes;
-                transfer::drop_range(self.device, range).map_err(|e| format!("fadvise: {e}"))?;
+                transfer::evict_range(self.device, range).map_err(|e| format!("fadvise: {e}"))?;
             }
             left = self.resident()?;
             if left == 0 {
@@ -183,7 +183,7 @@ pub(super) fn play(order: &RunOrder, play: Part) -> Result<Measured, String> {
     let device = open_below(&order.dir)?;
     for opened in [&file, &device] {
         // Else more would come in than is asked for.
-        cache::expect_random(opened).map_err(|e| format!("turn reading ahead off: {e}"))?;
+        cache::advise_random(opened).map_err(|e| format!("turn reading ahead off: {e}"))?;
     }
     make_cold(&file, file_bytes)?;
     let below = Below::find(&device, &file, play.bytes)?;
@@ -242,7 +242,7 @@ fn both(
 
 /// What the device shows of a file that was written anew.
 fn fresh(order: &RunOrder, device: &OwnedFd) -> Result<Vec<(&'static str, u64)>, String> {
-    let file = scratch(&order.dir, Writing::Buffered).map_err(|e| format!("make a file: {e}"))?;
+    let file = scratch(&order.dir, WriteMode::Buffered).map_err(|e| format!("make a file: {e}"))?;
     let (mut old, mut new) = (vec![0; FRESH_BYTES], vec![0; FRESH_BYTES]);
     write::fill(&mut old, order.seed);
     // Each byte another one.

@@ -17,7 +17,7 @@ use ioloom_model::record::RunOrder;
 use ioloom_observe::counters::Field;
 use ioloom_sys::cache;
 use ioloom_sys::clock::monotonic_ns;
-use ioloom_sys::file::{Writing, read_full_at, scratch, write_full_at};
+use ioloom_sys::file::{WriteMode, read_full_at, scratch, write_full_at};
 use ioloom_sys::proc::page_bytes;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -42,12 +42,12 @@ struct Kinds {
 }
 
 pub(super) fn probe() -> Result<(), String> {
-    cache::may_drop_everything()
+    cache::can_drop_caches()
         .map_err(|e| format!("open /proc/sys/vm/drop_caches: {e}; remedy: run as root"))
 }
 
 pub(super) fn play(order: &RunOrder, play: Part) -> Result<Measured, String> {
-    let system = Ways { at_once: cache::drop_clean, after_sync: cache::drop_everything };
+    let system = Ways { at_once: cache::drop_caches, after_sync: cache::flush_and_drop_caches };
     acts(order, play, system)
 }
 
@@ -59,7 +59,7 @@ impl Kinds {
             return Err(format!("the play needs a file of {bytes} bytes, not of {file_bytes}"));
         }
         let changed =
-            scratch(&order.dir, Writing::Buffered).map_err(|e| format!("make a file: {e}"))?;
+            scratch(&order.dir, WriteMode::Buffered).map_err(|e| format!("make a file: {e}"))?;
         let kinds = Self { clean, changed, shared: in_memory(), bytes };
         cache::flush_file_system(&kinds.changed)
             .map_err(|e| format!("flush the file system: {e}"))?;
@@ -98,8 +98,8 @@ impl Kinds {
 /// A file without a name that lives in memory; `None` where there is no place for one.
 fn in_memory() -> Option<OwnedFd> {
     let place = Path::new(IN_MEMORY);
-    let there = cache::lives_in_memory(place).unwrap_or(false);
-    there.then(|| scratch(place, Writing::Buffered).ok()).flatten()
+    let there = cache::is_memory_backed(place).unwrap_or(false);
+    there.then(|| scratch(place, WriteMode::Buffered).ok()).flatten()
 }
 
 fn acts(order: &RunOrder, play: Part, ways: Ways) -> Result<Measured, String> {

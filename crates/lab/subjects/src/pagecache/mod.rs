@@ -24,7 +24,7 @@ use ioloom_lab::subject::{Sets, Subject, Touches};
 use ioloom_model::record::RunOrder;
 use ioloom_model::{AnyPlan, Compute, Doubt, FileSetRealised, Measured};
 use ioloom_sys::cache;
-use ioloom_sys_lab::cgroup::LittleMemory;
+use ioloom_sys_lab::cgroup::MemoryLimit;
 use plan::Play;
 use std::path::Path;
 
@@ -55,7 +55,7 @@ impl Subject for PageCache {
         if matches!(play, Play::Shell | Play::Limits) {
             return Ok(());
         }
-        if cache::lives_in_memory(dir).unwrap_or(false) {
+        if cache::is_memory_backed(dir).unwrap_or(false) {
             return Err(
                 "this file system keeps its data in memory alone, so nothing of it can be \
                         cold; remedy: a directory on a disk"
@@ -65,7 +65,7 @@ impl Subject for PageCache {
         match play {
             Play::Write(write) => write::probe(write, dir),
             Play::Again(again) => write::probe(again.one(), dir),
-            Play::Reclaim(_) => LittleMemory::can(),
+            Play::Reclaim(_) => MemoryLimit::probe(),
             Play::Device(_) => device::probe(dir),
             Play::Dropped(_) => dropped::probe(),
             Play::ReadTwice(_) | Play::Shell | Play::Limits => Ok(()),

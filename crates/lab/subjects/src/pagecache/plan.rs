@@ -2,7 +2,7 @@
 
 use ioloom_model::units::format_size;
 use ioloom_model::{AnyPlan, SubjectPlan};
-use ioloom_sys::file::Writing;
+use ioloom_sys::file::WriteMode;
 
 /// Largest block and file that a plan may ask for.
 const BLOCK_MAX: u64 = 64 << 20;
@@ -44,7 +44,7 @@ pub(super) enum End {
 /// Writing one file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Write {
-    pub(super) how: Writing,
+    pub(super) how: WriteMode,
     pub(super) end: End,
     pub(super) block: usize,
     pub(super) bytes: u64,
@@ -61,7 +61,7 @@ pub(super) struct Again {
 impl Again {
     /// One of its files.
     pub(super) fn one(self) -> Write {
-        let (how, end) = (Writing::Direct, End::Returned);
+        let (how, end) = (WriteMode::Direct, End::Returned);
         Write { how, end, block: AGAIN_BLOCK_BYTES, bytes: self.bytes }
     }
 }
@@ -117,11 +117,11 @@ pub(super) enum Play {
     Limits,
 }
 
-const HOW: [(&str, Writing); 4] = [
-    ("buffered", Writing::Buffered),
-    ("direct", Writing::Direct),
-    ("sync", Writing::Sync),
-    ("dsync", Writing::DataSync),
+const HOW: [(&str, WriteMode); 4] = [
+    ("buffered", WriteMode::Buffered),
+    ("direct", WriteMode::Direct),
+    ("sync", WriteMode::Sync),
+    ("dsync", WriteMode::DataSync),
 ];
 const END: [(&str, End); 4] = [
     ("returned", End::Returned),
@@ -146,7 +146,7 @@ impl Play {
                 if !all.is_multiple_of(block) {
                     return Err(format!("{plan}: bytes must be a multiple of block"));
                 }
-                let how = own.word("how", Writing::Buffered, &HOW)?;
+                let how = own.word("how", WriteMode::Buffered, &HOW)?;
                 let end =
                     match (own.word("end", End::Returned, &END)?, own.count("wait", WAIT_MAX_S)?) {
                         (End::Left(_), Some(seconds)) => End::Left(seconds as u32),
@@ -195,7 +195,7 @@ impl Play {
         match self {
             Self::ReadTwice(_) => moved(bytes),
             Self::Write(play) => {
-                let each = matches!(play.how, Writing::Sync | Writing::DataSync);
+                let each = matches!(play.how, WriteMode::Sync | WriteMode::DataSync);
                 let syncs = if each { play.bytes / play.block as u64 } else { 1 };
                 let left = if let End::Left(seconds) = play.end { f64::from(seconds) } else { 0.0 };
                 moved(play.bytes) + syncs as f64 * SLOW_SYNC_S + left
@@ -218,10 +218,10 @@ impl Play {
             ),
             Self::Write(play) => {
                 let how = match play.how {
-                    Writing::Buffered => "through the page cache",
-                    Writing::Direct => "past the page cache",
-                    Writing::Sync => "with O_SYNC",
-                    Writing::DataSync => "with O_DSYNC",
+                    WriteMode::Buffered => "through the page cache",
+                    WriteMode::Direct => "past the page cache",
+                    WriteMode::Sync => "with O_SYNC",
+                    WriteMode::DataSync => "with O_DSYNC",
                 };
                 let end = match play.end {
                     End::Returned => "until the last call returns",
@@ -283,7 +283,7 @@ mod tests {
     fn plans_are_understood_or_refused_with_a_word() {
         let of = |text: &str| Play::of(&text.parse().unwrap());
         let write =
-            Write { how: Writing::Direct, end: End::DataSync, block: 1 << 20, bytes: 64 << 20 };
+            Write { how: WriteMode::Direct, end: End::DataSync, block: 1 << 20, bytes: 64 << 20 };
         let text = "pagecache:write/how=direct,end=fdatasync,bytes=64MiB";
         assert_eq!(of(text), Ok(Play::Write(write)));
         assert_eq!(of("pagecache:limits"), Ok(Play::Limits));

@@ -7,7 +7,7 @@ use ioloom_model::record::RunOrder;
 use ioloom_observe::counters::Field;
 use ioloom_sys::clock::{monotonic_ns, thread_cpu_ns};
 use ioloom_sys::file::read_at;
-use ioloom_sys::proc::{self, Who};
+use ioloom_sys::proc::{self, UsageOf};
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -74,11 +74,11 @@ fn counted(measured: &mut Measured, acts: &Acts) {
 
 /// Time and device bytes of another process that reads the file; `None` without `cat`.
 fn another_process(path: &Path) -> Option<(f64, f64)> {
-    let before = proc::usage(Who::Children).ok()?;
+    let before = proc::usage(UsageOf::Children).ok()?;
     let start = monotonic_ns();
     let mut cat = Command::new("cat");
     let status = cat.arg(path).stdin(Stdio::null()).stdout(Stdio::null()).status().ok()?;
     let ns = monotonic_ns() - start;
-    let after = proc::usage(Who::Children).ok()?;
+    let after = proc::usage(UsageOf::Children).ok()?;
     status.success().then(|| (ns as f64, (after.read_bytes - before.read_bytes) as f64))
 }

@@ -26,9 +26,9 @@ use ioloom_observe::counters::Field;
 use ioloom_sys::buffer::Buffer;
 use ioloom_sys::cache::{self, CacheState};
 use ioloom_sys::clock::monotonic_ns;
-use ioloom_sys::file::{Writing, read_full_at, scratch, write_full_at};
+use ioloom_sys::file::{WriteMode, read_full_at, scratch, write_full_at};
 use ioloom_sys::proc::{self, page_bytes};
-use ioloom_sys_lab::cgroup::LittleMemory;
+use ioloom_sys_lab::cgroup::MemoryLimit;
 use std::os::fd::OwnedFd;
 
 /// One call, and one step of taking memory.
@@ -73,19 +73,19 @@ pub(super) fn play(order: &RunOrder, play: Reclaim) -> Result<Measured, String> 
     }
     make_cold(&clean, file_bytes)?;
     // Else blocks would come in that were not read.
-    cache::expect_random(&clean).map_err(|e| format!("turn reading ahead off: {e}"))?;
+    cache::advise_random(&clean).map_err(|e| format!("turn reading ahead off: {e}"))?;
     let changed =
-        scratch(&order.dir, Writing::Buffered).map_err(|e| format!("make a file: {e}"))?;
+        scratch(&order.dir, WriteMode::Buffered).map_err(|e| format!("make a file: {e}"))?;
     cache::flush_file_system(&changed).map_err(|e| format!("flush the file system: {e}"))?;
     let mut buffer = Buffer::new(STEP_BYTES);
-    let little = LittleMemory::enter(play.limit_bytes)?;
+    let little = MemoryLimit::enter(play.limit_bytes)?;
     bring_in(&clean, &changed, &mut buffer, bytes)?;
     let mut stage = Stage::open(&order.dir)?;
     let before = Held::look(&clean, &changed, bytes)?;
     stage.sampler.mark("take");
     let taken = take(&clean, &changed, play, before)?;
     stage.sampler.mark("taken");
-    let refaulted = || little.told(REFAULTED).map_err(|e| format!("read memory.stat: {e}"));
+    let refaulted = || little.stat(REFAULTED).map_err(|e| format!("read memory.stat: {e}"));
     let refaulted_before = refaulted()?;
     let (again_ns, again_device) = read_again(&clean, &mut buffer, bytes)?;
     let refaulted_after = refaulted()?;

@@ -8,7 +8,7 @@ use ioloom_model::record::RunOrder;
 use ioloom_observe::counters::Field;
 use ioloom_sys::buffer::Buffer;
 use ioloom_sys::clock::monotonic_ns;
-use ioloom_sys::file::{Writing, direct_alignment_of, scratch, write_full_at};
+use ioloom_sys::file::{WriteMode, direct_alignment_of, scratch, write_full_at};
 use ioloom_sys::{cache, proc, transfer};
 use std::os::fd::OwnedFd;
 use std::path::Path;
@@ -20,9 +20,9 @@ const LOOK_EVERY: Duration = Duration::from_millis(10);
 const HELD_BACK_NS: u64 = 10_000_000;
 
 pub(super) fn probe(play: Write, dir: &Path) -> Result<(), String> {
-    if play.how == Writing::Direct {
+    if play.how == WriteMode::Direct {
         // Asked of a file: directories have no alignment.
-        let probed = scratch(dir, Writing::Direct).and_then(|file| direct_alignment_of(&file));
+        let probed = scratch(dir, WriteMode::Direct).and_then(|file| direct_alignment_of(&file));
         let Ok(Some(needed)) = probed else {
             return Err("this file system does not say that it can write past the page cache \
                         (no STATX_DIOALIGN); remedy: ext4 or XFS"
@@ -56,7 +56,7 @@ pub(super) fn play(order: &RunOrder, play: Write) -> Result<Measured, String> {
     let left = cache::state(&file, 0, 0).ok().flatten();
     let resident = resident_bytes(&file, play.bytes);
     let mut durable_ns =
-        matches!(play.how, Writing::Sync | Writing::DataSync).then_some(returned_ns);
+        matches!(play.how, WriteMode::Sync | WriteMode::DataSync).then_some(returned_ns);
     match play.end {
         End::Returned => {}
         End::DataSync => {

@@ -9,7 +9,7 @@ use ioloom_sys::buffer::Buffer;
 use ioloom_sys::clock::{monotonic_ns, thread_cpu_ns};
 use ioloom_sys_trace::perf::record::{Record, records};
 use ioloom_sys_trace::perf::{Faults, Ring, Target};
-use ioloom_sys_trace::tracefs::event::{Decoder, What};
+use ioloom_sys_trace::tracefs::event::{Decoder, EventData};
 use ioloom_sys_trace::tracefs::page::Page;
 use ioloom_sys_trace::tracefs::{Instance, Pipe};
 use std::hint::black_box;
@@ -107,7 +107,7 @@ pub(super) fn clock_of_marks(
             times.extend(
                 events
                     .filter(|(at, e)| {
-                        decoder.decode(*at, 0, e).is_some_and(|e| e.what == What::Mark)
+                        decoder.decode(*at, 0, e).is_some_and(|e| e.what == EventData::Mark)
                     })
                     .map(|(at, _)| at),
             );
@@ -127,10 +127,10 @@ pub(super) fn clock_of_marks(
 /// The cost of a span and of reading both clocks.
 pub(super) fn calibrate_user(costs: &mut Costs) {
     let (to, _from) = std::sync::mpsc::channel();
-    let plan = super::recorder::Plan {
+    let plan = super::recorder::RecorderOptions {
         spans_max: SPANS,
         accounts: true,
-        ..super::recorder::Plan::default()
+        ..super::recorder::RecorderOptions::default()
     };
     let mut recorder = super::Recorder::new(to, 0, "", "", plan);
     let rounds = 5;

@@ -5,7 +5,7 @@
 
 use super::Recorder;
 use super::gather::Gather;
-use super::recorder::{Finished, Plan};
+use super::recorder::{Finished, RecorderOptions};
 use super::sample::Sampler;
 use ioloom_sys::clock::monotonic_ns;
 use ioloom_sys_trace::perf::record::records;
@@ -113,7 +113,7 @@ impl Worker {
             let bytes = ioloom_sys_trace::perf::RING_BYTES;
             self.rings.extend(Ring::open(Target::ThisThread, Faults::None, bytes).ok());
         }
-        let plan = Plan { spans_max: TOOL_SPANS, accounts: true, head: None };
+        let plan = RecorderOptions { spans_max: TOOL_SPANS, accounts: true, head: None };
         let mut lane = Recorder::new(to.clone(), tid, TOOL, TOOL, plan);
         let mut pause = PAUSE_MIN;
         let mut stop = false;

@@ -4,7 +4,7 @@
 //! whole machine. Everything is bounded: what comes after the bound is counted as lost.
 
 use ioloom_sys_trace::perf::record::Record;
-use ioloom_sys_trace::tracefs::event::{Event, Kind, What};
+use ioloom_sys_trace::tracefs::event::{Event, EventData, Kind};
 use ioloom_trace::Wake;
 use ioloom_trace::raw::{Fault, LockWait, Switch};
 use ioloom_trace::{CoreRun, Request};
@@ -142,7 +142,7 @@ impl Gather {
     pub(super) fn kernel(&mut self, event: &Event) {
         let Event { at_ns, cpu, by_tid, what } = *event;
         match what {
-            What::Switch { prev_tid, prev_state, next_tid, next_name } => {
+            EventData::Switch { prev_tid, prev_state, next_tid, next_name } => {
                 self.find_worker(next_tid, &next_name, at_ns);
                 let preempted = prev_state & STATE_BLOCKED == 0;
                 let left = Switch {
@@ -166,37 +166,37 @@ impl Gather {
                 );
                 self.core(cpu, at_ns, prev_tid, next_tid);
             }
-            What::Waking { tid } => {
+            EventData::Waking { tid } => {
                 if self.threads.contains_key(&tid) && self.room() {
                     self.know(tid).wakes.push(Wake { at_ns, by_tid });
                     self.count(Kind::Waking);
                 }
             }
-            What::Issue { device, sector, bytes, write } => {
+            EventData::Issue { device, sector, bytes, write } => {
                 let (issue_ns, tid) = (at_ns, by_tid);
                 let request =
                     Request { device: 0, write, issue_ns, complete_ns: None, sector, bytes, tid };
                 self.issued(device, request);
             }
-            What::Complete { device, sector } => {
+            EventData::Complete { device, sector } => {
                 if let Some(index) = self.open.remove(&(device, sector)) {
                     self.requests[index].complete_ns = Some(at_ns);
                     self.count(Kind::Complete);
                 }
             }
-            What::LockBegin { flags } => {
+            EventData::LockBegin { flags } => {
                 if flags & LOCK_SPINS == 0
                     && let Some(stream) = self.threads.get_mut(&by_tid)
                 {
                     stream.lock_since = Some(at_ns);
                 }
             }
-            What::LockEnd => self.lock_ends(at_ns, by_tid),
-            What::NewTask { tid, thread, name } => {
+            EventData::LockEnd => self.lock_ends(at_ns, by_tid),
+            EventData::NewTask { tid, thread, name } => {
                 let pid = if thread { None } else { Some(tid) };
                 self.begins(at_ns, tid, by_tid, Some(text(&name)), pid);
             }
-            What::Mark => {}
+            EventData::Mark => {}
         }
     }
 

@@ -6,12 +6,12 @@ fn name(text: &str) -> [u8; 16] {
     name
 }
 
-fn event(at_ns: u64, cpu: u16, by_tid: u32, what: What) -> Event {
+fn event(at_ns: u64, cpu: u16, by_tid: u32, what: EventData) -> Event {
     Event { at_ns, cpu, by_tid, what }
 }
 
 fn switch(at_ns: u64, cpu: u16, prev: (u32, u32), next: (u32, &str)) -> Event {
-    let what = What::Switch {
+    let what = EventData::Switch {
         prev_tid: prev.0,
         prev_state: prev.1,
         next_tid: next.0,
@@ -46,8 +46,8 @@ fn a_switch_is_a_leave_and_an_arrival_and_holds_a_core() {
 #[test]
 fn requests_meet_their_ends_and_some_never_do() {
     let mut g = gather(false);
-    let issue = |sector| What::Issue { device: 0xFE0_0000, sector, bytes: 4096, write: false };
-    let complete = |sector| What::Complete { device: 0xFE0_0000, sector };
+    let issue = |sector| EventData::Issue { device: 0xFE0_0000, sector, bytes: 4096, write: false };
+    let complete = |sector| EventData::Complete { device: 0xFE0_0000, sector };
     g.kernel(&event(1, 0, 7, issue(100)));
     g.kernel(&event(2, 0, 7, issue(200)));
     g.kernel(&event(5, 1, 0, complete(100)));
@@ -63,8 +63,8 @@ fn requests_meet_their_ends_and_some_never_do() {
 fn locks_that_spin_are_no_waits() {
     let mut g = gather(false);
     for (at, flags) in [(10, 1), (20, 4)] {
-        g.kernel(&event(at, 0, 7, What::LockBegin { flags }));
-        g.kernel(&event(at + 5, 0, 7, What::LockEnd));
+        g.kernel(&event(at, 0, 7, EventData::LockBegin { flags }));
+        g.kernel(&event(at + 5, 0, 7, EventData::LockEnd));
     }
     assert_eq!(g.threads[&7].locks, [LockWait { start_ns: 20, end_ns: 25 }]);
 }
@@ -80,8 +80,9 @@ fn workers_of_a_ring_are_ours_and_others_are_not() {
 
 #[test]
 fn children_are_followed_when_asked() {
-    let fork =
-        |at, by, tid, thread| event(at, 0, by, What::NewTask { tid, thread, name: name("child") });
+    let fork = |at, by, tid, thread| {
+        event(at, 0, by, EventData::NewTask { tid, thread, name: name("child") })
+    };
     for follow in [false, true] {
         let mut g = gather(follow);
         g.know(7).pid = 7;

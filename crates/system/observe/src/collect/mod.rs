@@ -43,7 +43,7 @@ use ioloom_model::Level;
 
 /// Bounds and sizes of one observation.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Options {
+pub struct TraceOptions {
     /// Spans that each thread may keep; totals go on beyond them.
     pub spans_max: usize,
     /// Kernel events of the threads that are kept in all.
@@ -56,7 +56,7 @@ pub struct Options {
     pub calibrate: bool,
 }
 
-impl Default for Options {
+impl Default for TraceOptions {
     fn default() -> Self {
         Self {
             spans_max: 1 << 18,

@@ -31,7 +31,7 @@ pub struct Totals {
 
 /// How a thread of some level records.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Plan {
+pub(super) struct RecorderOptions {
     pub(super) spans_max: usize,
     /// Clocks are read after long spans.
     pub(super) accounts: bool,
@@ -72,7 +72,13 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    pub(super) fn new(to: Sender<Message>, tid: u32, name: &str, role: &str, plan: Plan) -> Self {
+    pub(super) fn new(
+        to: Sender<Message>,
+        tid: u32,
+        name: &str,
+        role: &str,
+        plan: RecorderOptions,
+    ) -> Self {
         let nothing = Span { start_ns: 0, ns: 0, kind: SpanKind::Other, file: NO_FILE };
         let mut spans = vec![nothing; plan.spans_max];
         spans.clear(); // written once, so that its pages are there before the run

@@ -6,7 +6,7 @@
 
 use super::gather::Gather;
 use ioloom_sys::proc::parse::{parse_process_stat, parse_schedstat};
-use ioloom_sys::proc::{Kept, read_text};
+use ioloom_sys::proc::{ProcFile, read_text};
 use ioloom_sys_trace::perf::calls::{Call, call_of};
 use ioloom_trace::raw::{Account, Switch};
 use ioloom_trace::{NO_FILE, Span, SpanKind};
@@ -36,9 +36,9 @@ pub(super) struct Sample {
 #[derive(Debug)]
 struct Task {
     dir: PathBuf,
-    sched: Kept,
-    stat: Kept,
-    call: Option<Kept>,
+    sched: ProcFile,
+    stat: ProcFile,
+    call: Option<ProcFile>,
 }
 
 /// Samples a process tree.
@@ -110,9 +110,9 @@ impl Sampler {
 
 impl Task {
     fn open(dir: PathBuf) -> Option<Self> {
-        let sched = Kept::open(&dir.join("schedstat"), 128).ok()?;
-        let stat = Kept::open(&dir.join("stat"), 1000).ok()?;
-        let call = Kept::open(&dir.join("syscall"), 256).ok();
+        let sched = ProcFile::open(&dir.join("schedstat"), 128).ok()?;
+        let stat = ProcFile::open(&dir.join("stat"), 1000).ok()?;
+        let call = ProcFile::open(&dir.join("syscall"), 256).ok();
         Some(Self { dir, sched, stat, call })
     }
 

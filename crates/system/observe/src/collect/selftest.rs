@@ -12,7 +12,7 @@
 
 mod cost;
 
-use super::{Options, Refused, Session};
+use super::{Refused, Session, TraceOptions};
 use cost::{cost, spin};
 use ioloom_model::{Level, State};
 use ioloom_sys::clock::{monotonic_ns, thread_cpu_ns};
@@ -43,7 +43,7 @@ const SLEEP: Duration = Duration::from_micros(1500);
 
 /// What is run.
 #[derive(Debug, Clone)]
-pub struct Plan {
+pub struct SelftestOptions {
     /// Levels to compare; those that do not work are told and left out.
     pub levels: Vec<Level>,
     /// Runs of each level.
@@ -118,7 +118,10 @@ pub struct LevelReport {
 /// # Errors
 ///
 /// Files that cannot be made; a level that does not work is no error.
-pub fn selftest(plan: &Plan, tell: &dyn Fn(&str)) -> Result<Vec<LevelReport>, SelftestError> {
+pub fn selftest(
+    plan: &SelftestOptions,
+    tell: &dyn Fn(&str),
+) -> Result<Vec<LevelReport>, SelftestError> {
     let files = Files::make(&plan.dir)?;
     let mut found: Vec<Found> = plan.levels.iter().map(|level| Found::new(*level)).collect();
     // Levels take turns, so that what changes on the machine meets all alike.
@@ -307,7 +310,8 @@ struct One {
 }
 
 fn mixed(level: Level, run_ms: u64, files: &Files) -> Result<One, Failed> {
-    let session = Session::start(Some(level), Options { spans_max: 1 << 16, ..Options::default() });
+    let session =
+        Session::start(Some(level), TraceOptions { spans_max: 1 << 16, ..TraceOptions::default() });
     let session = session.map_err(Failed::Refused)?;
     let switch_ns = match level {
         Level::Account => None,
@@ -379,7 +383,7 @@ fn worker(
     over: &AtomicBool,
 ) -> io::Result<Truth> {
     let mut recorder = session.register("worker", "worker");
-    let open = File::open(path).and_then(|file| cache::drop_file(&file).map(|()| file));
+    let open = File::open(path).and_then(|file| cache::evict_file(&file).map(|()| file));
     let mut buffer = vec![0; READ_BYTES];
     barrier.wait();
     barrier.wait();
@@ -409,7 +413,7 @@ fn worker(
         }
         witness.phase(State::Paging)?;
         drop(map);
-        cache::drop_file(&file)?;
+        cache::evict_file(&file)?;
         witness.phase(State::Unknown)?;
         partner.ask.send(Ask::Answer).map_err(gone)?;
         recorder.skip();
@@ -516,7 +520,8 @@ mod tests {
     fn a_small_run_tiles_at_every_level_and_refusals_have_words() {
         let dir = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
         let levels = vec![Level::Account, Level::Switch, Level::Kernel];
-        let plan = Plan { levels, runs: 1, run_ms: 60, tasks: 50, dir: dir.path().to_owned() };
+        let plan =
+            SelftestOptions { levels, runs: 1, run_ms: 60, tasks: 50, dir: dir.path().to_owned() };
         let reports = selftest(&plan, &|_| {}).unwrap();
         assert_eq!(reports.len(), 3);
         assert!(reports[0].refused.is_none(), "level 0 always works");

@@ -5,8 +5,8 @@ use super::check::{self, ClockTest, Costs};
 use super::drain::{Drain, Kernel, Message, Sources};
 use super::gather::Gather;
 use super::probe::{KERNEL, remedy_of_kernel, remedy_of_own_events};
-use super::recorder::Plan;
-use super::{Options, Recorder, Refused};
+use super::recorder::RecorderOptions;
+use super::{Recorder, Refused, TraceOptions};
 use ioloom_model::Level;
 use ioloom_sys::clock::monotonic_ns;
 use ioloom_sys_trace::perf::{Faults, Ring, Target, thread_id};
@@ -32,7 +32,7 @@ pub(super) struct Opened {
 
 impl Opened {
     /// Opens the level that was asked for, or the highest that works.
-    pub(super) fn level(wanted: Option<Level>, options: &Options) -> Result<Self, Refused> {
+    pub(super) fn level(wanted: Option<Level>, options: &TraceOptions) -> Result<Self, Refused> {
         let mut opened = Self {
             level: Level::Account,
             own_events: false,
@@ -75,7 +75,7 @@ impl Opened {
         Ok(opened)
     }
 
-    fn open_kernel(&mut self, options: &Options) -> io::Result<()> {
+    fn open_kernel(&mut self, options: &TraceOptions) -> io::Result<()> {
         let mut instance = Instance::open()?;
         instance.set_ring_kib(options.trace_ring_kib)?;
         let mut decoder = Decoder::default();
@@ -98,7 +98,7 @@ impl Opened {
         Ok(())
     }
 
-    fn calibrate(&mut self, options: &Options) {
+    fn calibrate(&mut self, options: &TraceOptions) {
         if !options.calibrate {
             return;
         }
@@ -118,7 +118,7 @@ impl Opened {
 /// An observation of threads of this process.
 pub struct Session {
     level: Level,
-    options: Options,
+    options: TraceOptions,
     own_events: bool,
     instance: Option<Arc<Instance>>,
     drain: Drain,
@@ -135,7 +135,7 @@ impl Session {
     /// # Errors
     ///
     /// A level that was asked for and does not work, with the remedy.
-    pub fn start(level: Option<Level>, options: Options) -> Result<Self, Refused> {
+    pub fn start(level: Option<Level>, options: TraceOptions) -> Result<Self, Refused> {
         let opened = Opened::level(level, &options)?;
         let instance = opened.kernel.as_ref().map(|kernel| kernel.instance.clone());
         let own_events = opened.own_events;
@@ -191,7 +191,7 @@ impl Session {
             }
         }
         let accounts = self.level < Level::Kernel || !self.own_events;
-        let plan = Plan { spans_max: self.options.spans_max, accounts, head };
+        let plan = RecorderOptions { spans_max: self.options.spans_max, accounts, head };
         Recorder::new(self.drain.to.clone(), tid, name, role, plan)
     }
 

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 const SLEEPS: usize = 8;
 
-fn quick() -> Options {
-    Options { spans_max: 1000, calibrate: false, ..Options::default() }
+fn quick() -> TraceOptions {
+    TraceOptions { spans_max: 1000, calibrate: false, ..TraceOptions::default() }
 }
 
 fn work(recorder: &mut Recorder) {
@@ -22,7 +22,7 @@ fn work(recorder: &mut Recorder) {
 }
 
 /// Two threads that compute and sleep in turns.
-fn observe(level: Level, options: Options) -> Result<Raw, Refused> {
+fn observe(level: Level, options: TraceOptions) -> Result<Raw, Refused> {
     let session = Session::start(Some(level), options)?;
     assert_eq!(session.level(), level);
     let barrier = Barrier::new(3);
@@ -45,7 +45,7 @@ fn observe(level: Level, options: Options) -> Result<Raw, Refused> {
     Ok(session.stop())
 }
 
-fn observe_or_skip(level: Level, options: Options) -> Option<Raw> {
+fn observe_or_skip(level: Level, options: TraceOptions) -> Option<Raw> {
     let raw = observe(level, options);
     raw.map_err(|e| println!("skipped: {e}")).ok()
 }
@@ -122,7 +122,7 @@ fn level_2_knows_who_woke_whom_and_who_ran_where() {
 
 #[test]
 fn spans_beyond_the_budget_are_counted_and_their_sums_kept() {
-    let options = Options { spans_max: 3, ..quick() };
+    let options = TraceOptions { spans_max: 3, ..quick() };
     let session = Session::start(Some(Level::Account), options).unwrap();
     let mut recorder = session.register("one", "worker");
     session.begin();
@@ -143,13 +143,13 @@ fn spans_beyond_the_budget_are_counted_and_their_sums_kept() {
 #[test]
 fn a_tiny_ring_says_what_it_lost() {
     let ring_bytes = ioloom_sys::proc::page_bytes() as usize;
-    let options = Options { ring_bytes, ..quick() };
+    let options = TraceOptions { ring_bytes, ..quick() };
     let Ok(session) = Session::start(Some(Level::Switch), options) else { return };
     let mut recorder = session.register("one", "worker");
     session.begin();
     recorder.begin();
     let leaves = || {
-        let usage = ioloom_sys::proc::usage(ioloom_sys::proc::Who::Thread).unwrap();
+        let usage = ioloom_sys::proc::usage(ioloom_sys::proc::UsageOf::Thread).unwrap();
         usage.voluntary_switches + usage.involuntary_switches
     };
     let before = leaves();

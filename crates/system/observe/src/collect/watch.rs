@@ -12,7 +12,7 @@ use super::probe::remedy_of_own_events;
 use super::recorder::Finished;
 use super::sample::{Sample, Sampler, accounts_of_samples, spans_of_samples, spans_of_waits};
 use super::session::Opened;
-use super::{Options, Refused};
+use super::{Refused, TraceOptions};
 use ioloom_model::Level;
 use ioloom_sys::clock::monotonic_ns;
 use ioloom_sys_trace::perf::{Faults, Ring, Target};
@@ -33,12 +33,12 @@ pub struct Watch {
 
 impl Watch {
     /// Watches process `pid` and what it starts from now on. To miss nothing, start it with
-    /// [`ioloom_sys_trace::perf::held::Held`] and release it afterwards.
+    /// [`ioloom_sys_trace::perf::paused::PausedChild`] and release it afterwards.
     ///
     /// # Errors
     ///
     /// A level that was asked for and does not work, with the remedy; a process that is not there.
-    pub fn start(level: Option<Level>, pid: u32, options: Options) -> Result<Self, Refused> {
+    pub fn start(level: Option<Level>, pid: u32, options: TraceOptions) -> Result<Self, Refused> {
         let opened = Opened::level(level, &options)?;
         let mut notes = opened.notes;
         let mut found_level = opened.level;

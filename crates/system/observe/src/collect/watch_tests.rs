@@ -1,17 +1,17 @@
 use super::*;
-use ioloom_sys_trace::perf::held::Held;
+use ioloom_sys_trace::perf::paused::PausedChild;
 use ioloom_trace::SpanKind;
 use std::process::Command;
 
-fn quick() -> Options {
-    Options { calibrate: false, ..Options::default() }
+fn quick() -> TraceOptions {
+    TraceOptions { calibrate: false, ..TraceOptions::default() }
 }
 
 /// A shell that starts two sleeps after each other.
 fn watched(level: Level) -> Option<Raw> {
     let mut command = Command::new("sh");
     command.args(["-c", "sleep 0.15; sleep 0.15"]);
-    let held = Held::start(command).unwrap();
+    let held = PausedChild::start(command).unwrap();
     let watch = Watch::start(Some(level), held.pid(), quick());
     held.release()
         .map(|mut child| {

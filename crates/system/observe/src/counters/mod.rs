@@ -44,4 +44,4 @@ pub use field::{Field, Kind, Origin};
 pub use rates::{DeviceRates, MemoryLevels, PagingRates, devices, memory, paging};
 pub use read::{DEVICES_MAX, Reader, Sample, Scope};
 pub use record::Record;
-pub use sampler::{Options, Sampler};
+pub use sampler::{Sampler, SamplerOptions};

@@ -3,7 +3,7 @@
 use super::field::{Field, Origin};
 use ioloom_sys::clock::monotonic_ns;
 use ioloom_sys::proc::parse::{parse_disk_counters, parse_io, parse_pressure};
-use ioloom_sys::proc::{DiskCounters, Kept, Keyed, Pressure};
+use ioloom_sys::proc::{DiskCounters, Keyed, Pressure, ProcFile};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -108,7 +108,7 @@ impl Sample {
 /// A text of lines `name value`, and which of them are wanted.
 #[derive(Debug)]
 struct Named {
-    file: Kept,
+    file: ProcFile,
     /// Names by origin; those that are wanted most often stand first, here and in the text.
     groups: Vec<(Origin, Keyed)>,
 }
@@ -147,10 +147,10 @@ pub struct Reader {
     vmstat: Option<Named>,
     meminfo: Option<Named>,
     /// Pressure files with their fields for `some` and `full`.
-    pressures: Vec<(Kept, Field, Option<Field>)>,
+    pressures: Vec<(ProcFile, Field, Option<Field>)>,
     /// Block devices by name.
-    devices: Vec<(String, Kept)>,
-    processes: Vec<(u32, Kept)>,
+    devices: Vec<(String, ProcFile)>,
+    processes: Vec<(u32, ProcFile)>,
     /// Largest sums seen: a process that ended and was not waited for takes its own along.
     task_most: [u64; 3],
     missing: Vec<String>,
@@ -164,7 +164,7 @@ impl Reader {
         let mut kept = |path: &str, bytes_max: usize| {
             let path = root.join(path);
             // Pressure files open where they are switched off and fail only when read.
-            let opened = Kept::open(&path, bytes_max).and_then(|mut file| {
+            let opened = ProcFile::open(&path, bytes_max).and_then(|mut file| {
                 file.read().map(str::len)?;
                 Ok(file)
             });
@@ -215,7 +215,7 @@ impl Reader {
         let mut found = Vec::new();
         for entry in std::fs::read_dir(&dir).into_iter().flatten().flatten() {
             let Ok(name) = entry.file_name().into_string() else { continue };
-            let Ok(mut stat) = Kept::open(&entry.path().join("stat"), 512) else { continue };
+            let Ok(mut stat) = ProcFile::open(&entry.path().join("stat"), 512) else { continue };
             let counters = stat.read().ok().and_then(parse_disk_counters);
             let moved = counters.map_or(0, |c| c.sectors.iter().sum::<u64>());
             found.push((moved, name, stat));
@@ -235,7 +235,7 @@ impl Reader {
             Some(index) => self.devices.remove(index),
             None => {
                 let path = self.root.join("sys/block").join(name).join("stat");
-                match Kept::open(&path, 512) {
+                match ProcFile::open(&path, 512) {
                     Ok(stat) => (name.to_owned(), stat),
                     Err(e) => return self.missing.push(format!("{}: {e}", path.display())),
                 }
@@ -252,7 +252,7 @@ impl Reader {
         for pid in pids.iter().take(PROCESSES_MAX) {
             if self.processes.iter().all(|(known, _)| known != pid) {
                 let path = self.root.join(format!("proc/{pid}/io"));
-                self.processes.extend(Kept::open(&path, 512).ok().map(|file| (*pid, file)));
+                self.processes.extend(ProcFile::open(&path, 512).ok().map(|file| (*pid, file)));
             }
         }
     }

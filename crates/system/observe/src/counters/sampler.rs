@@ -17,7 +17,7 @@ const SAMPLES_MAX: usize = 8192;
 const MARKS_MAX: usize = 1024;
 /// How to sample.
 #[derive(Debug, Clone)]
-pub struct Options {
+pub struct SamplerOptions {
     /// Time between two samples.
     pub period: Duration,
     /// A process whose own input and output is sampled, with all that it starts.
@@ -28,7 +28,7 @@ pub struct Options {
     pub root: PathBuf,
 }
 
-impl Default for Options {
+impl Default for SamplerOptions {
     /// A hundred times a second, no process.
     fn default() -> Self {
         Self {
@@ -66,7 +66,7 @@ impl Sampler {
     ///
     /// # Errors
     /// What starting a thread reports.
-    pub fn start(options: &Options) -> io::Result<Self> {
+    pub fn start(options: &SamplerOptions) -> io::Result<Self> {
         let period_ns = (options.period.as_nanos() as u64).max(100_000);
         let mut reader = Reader::open(&options.root);
         if let Some(device) = &options.device {
@@ -249,7 +249,8 @@ mod tests {
     #[test]
     fn what_a_program_reads_is_between_its_marks() {
         let process = Some(std::process::id());
-        let sampler = Sampler::start(&Options { process, ..Options::default() }).unwrap();
+        let sampler =
+            Sampler::start(&SamplerOptions { process, ..SamplerOptions::default() }).unwrap();
         sampler.mark("before");
         let dir = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
         std::fs::write(dir.path().join("f"), vec![1; 4 << 20]).unwrap();
@@ -260,7 +261,7 @@ mod tests {
         else {
             panic!("no /proc/vmstat: {:?}", record.missing);
         };
-        let memory = ioloom_sys::cache::lives_in_memory(dir.path()).unwrap();
+        let memory = ioloom_sys::cache::is_memory_backed(dir.path()).unwrap();
         let wrote = b.get(Field::TaskWritten).unwrap() - a.get(Field::TaskWritten).unwrap();
         assert!(memory || wrote >= 4 << 20, "{wrote}");
         // The kernel's own sum is gathered per processor and may lag a little.

@@ -6,7 +6,7 @@
 //! version 2 are served; in version 2 the controller must be on already.
 //!
 //! Needs root. The process goes back to where it was on drop, and the group is removed; what a killed
-//! process left is removed by [`super::undo_left_groups`].
+//! process left is removed by [`super::remove_leftover_groups`].
 
 use super::throttle::{new_group, remove};
 use ioloom_sys::fault::call;
@@ -68,15 +68,15 @@ fn own_group(point: &Path) -> io::Result<PathBuf> {
 
 /// This process with little memory. Dropping it gives the memory back.
 #[derive(Debug)]
-pub struct LittleMemory {
+pub struct MemoryLimit {
     dir: PathBuf,
     home: PathBuf,
 }
 
-impl LittleMemory {
+impl MemoryLimit {
     /// Whether such a group can be made; the error is a sentence that says what is missing and what
     /// to do.
-    pub fn can() -> Result<(), String> {
+    pub fn probe() -> Result<(), String> {
         let (point, _) = hierarchy()?;
         let dir = make(&point)?;
         remove(&dir).map_err(|e| format!("remove cgroup {}: {e}", dir.display()))
@@ -101,7 +101,7 @@ impl LittleMemory {
     ///
     /// # Errors
     /// What reading the file reports.
-    pub fn told(&self, name: &str) -> io::Result<Option<u64>> {
+    pub fn stat(&self, name: &str) -> io::Result<Option<u64>> {
         let text = ioloom_sys::proc::read_text(&self.dir.join("memory.stat"))?;
         let mut lines = text.lines().filter_map(|line| line.split_once(' '));
         let found = lines.find(|(key, _)| *key == name);
@@ -120,7 +120,7 @@ fn make(point: &Path) -> Result<PathBuf, String> {
     })
 }
 
-impl Drop for LittleMemory {
+impl Drop for MemoryLimit {
     fn drop(&mut self) {
         // A group that stays is empty, and is removed by the next start.
         let _ = self.join(&self.home);
@@ -135,7 +135,7 @@ mod tests {
     /// In a process of its own: moving this one would move the other tests too.
     #[test]
     fn a_group_is_made_and_goes_away() {
-        match LittleMemory::can() {
+        match MemoryLimit::probe() {
             Ok(()) => {}
             Err(reason) => {
                 println!("skipped: {reason}");

@@ -7,7 +7,7 @@
 //! it on would change the machine for others.
 //!
 //! Needs root. The group is removed on drop; what a killed process left is known by its name, which
-//! holds the number of the process that made it, and is removed by [`undo_left_groups`].
+//! holds the number of the process that made it, and is removed by [`remove_leftover_groups`].
 
 use ioloom_sys::fault::call;
 use std::io;
@@ -175,7 +175,7 @@ pub(super) fn remove(dir: &Path) -> io::Result<()> {
 
 /// Removes the groups that killed processes left; says how many there were. Groups of processes
 /// that live stay.
-pub fn undo_left_groups() -> io::Result<usize> {
+pub fn remove_leftover_groups() -> io::Result<usize> {
     let disks = hierarchy().map_or(Ok(0), |hierarchy| undo_left_in(hierarchy.point()))?;
     let memory = super::memory_limit::home().map_or(Ok(0), |point| undo_left_in(&point))?;
     Ok(disks + memory)
@@ -187,7 +187,7 @@ fn undo_left_in(point: &Path) -> io::Result<usize> {
         let path = entry?.path();
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let Some(process) = maker(&name) else { continue };
-        if !lives(process) {
+        if !is_alive(process) {
             remove(&path)?;
             found += 1;
         }
@@ -196,7 +196,7 @@ fn undo_left_in(point: &Path) -> io::Result<usize> {
 }
 
 /// Whether a process lives. One that ended and was not waited for has no command line any more.
-pub fn lives(process: u32) -> bool {
+pub fn is_alive(process: u32) -> bool {
     std::fs::read(format!("/proc/{process}/cmdline")).is_ok_and(|line| !line.is_empty())
 }
 
@@ -342,14 +342,14 @@ mod tests {
         child.wait().unwrap();
         assert_eq!(members.trim(), child.id().to_string());
         let dir = group.dir().to_owned();
-        undo_left_groups().unwrap();
+        remove_leftover_groups().unwrap();
         assert!(dir.exists(), "a group of a living process stays");
         drop(group);
         assert!(!dir.exists());
         // No process has this number.
         let left = dir.with_file_name(format!("{NAME}4294967295-0"));
         std::fs::create_dir(&left).unwrap();
-        assert!(undo_left_groups().unwrap() >= 1);
+        assert!(remove_leftover_groups().unwrap() >= 1);
         assert!(!left.exists());
     }
 }

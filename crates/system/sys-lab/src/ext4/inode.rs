@@ -31,7 +31,7 @@ pub struct Inode {
 
 /// Why an inode is to be asked for by its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Broken {
+pub enum InodeError {
     /// It lies not wholly in the bytes that were given.
     Short,
     /// Its checksum is not its own: half of a change, or damage.
@@ -46,20 +46,20 @@ pub enum Broken {
 ///
 /// # Errors
 /// Why its file is to be asked for by its name.
-pub fn inode(layout: &Layout, number: u64, raw: &[u8]) -> Result<Inode, Broken> {
-    let raw = raw.get(..layout.inode_bytes).ok_or(Broken::Short)?;
+pub fn inode(layout: &Layout, number: u64, raw: &[u8]) -> Result<Inode, InodeError> {
+    let raw = raw.get(..layout.inode_bytes).ok_or(InodeError::Short)?;
     let f = Fields(raw);
     let (mode, links) = (f.u16(0x00), f.u16(0x1A));
     if mode == 0 || links == 0 {
-        return Err(Broken::Unused);
+        return Err(InodeError::Unused);
     }
     if layout.checksums && !own_checksum(layout, number, raw) {
-        return Err(Broken::Checksum);
+        return Err(InodeError::Checksum);
     }
     let kind = Kind::of(FileType::from_raw_mode(mode.into()));
     let flags = f.u32(0x20);
     if flags & FLAG_VERITY != 0 || flags & FLAG_ENCRYPTED != 0 && kind == Kind::Symlink {
-        return Err(Broken::Special);
+        return Err(InodeError::Special);
     }
     // Sizes of other kinds had no high half before large directories.
     let high = kind == Kind::Regular || layout.large_directories;

@@ -1,6 +1,6 @@
 //! The device below a directory, opened and read.
 
-use super::{Broken, Groups, Inode, inode};
+use super::{Groups, Inode, InodeError, inode};
 use ioloom_sys::dir::Dir;
 use ioloom_sys::file::{self, OpenHow};
 use ioloom_sys::{cache, mount};
@@ -140,7 +140,7 @@ impl Tables {
     ///
     /// # Errors
     /// Why they cannot be read.
-    pub fn of(path: &Path) -> Result<Self, OpenError> {
+    pub fn open(path: &Path) -> Result<Self, OpenError> {
         let below = below(path)?;
         let device = below.open(path)?;
         let failed = |source| OpenError::Call { operation: "sync", path: path.into(), source };
@@ -216,10 +216,10 @@ impl Tables {
     ///
     /// # Errors
     /// Why its file is to be asked for by its name.
-    pub fn inode(&self, number: u64, span: Span, bytes: &[u8]) -> Result<Inode, Broken> {
+    pub fn inode(&self, number: u64, span: Span, bytes: &[u8]) -> Result<Inode, InodeError> {
         let place = self.groups.place(number).and_then(|place| place.checked_sub(span.at));
         let raw = place.and_then(|place| bytes.get(usize::try_from(place).ok()?..));
-        let mut found = inode(self.groups.layout(), number, raw.ok_or(Broken::Short)?)?;
+        let mut found = inode(self.groups.layout(), number, raw.ok_or(InodeError::Short)?)?;
         found.meta.device = self.number;
         Ok(found)
     }

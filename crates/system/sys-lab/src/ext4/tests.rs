@@ -47,7 +47,7 @@ fn told(bytes: &[u8]) -> Vec<Told> {
         let at = groups.place(number)? as usize;
         match inode(groups.layout(), number, &bytes[at..]) {
             Ok(found) => Some(found.meta),
-            Err(Broken::Unused) => None,
+            Err(InodeError::Unused) => None,
             Err(other) => panic!("{number}: {other:?}"),
         }
     });
@@ -135,14 +135,14 @@ fn a_changed_bit_is_seen_by_the_checksum() {
         let number = (12..40).find(is_file).unwrap();
         let at = place(number);
         assert_eq!(inode(layout, number, &bytes[at..]).unwrap().meta.bytes, 9000);
-        assert_eq!(inode(layout, number + 1, &bytes[at..]), Err(Broken::Checksum));
+        assert_eq!(inode(layout, number + 1, &bytes[at..]), Err(InodeError::Checksum));
         for bit in 0..layout.inode_bytes * 8 {
             bytes[at + bit / 8] ^= 1 << (bit % 8);
             let seen = inode(layout, number, &bytes[at..]);
             assert!(seen.is_err(), "bit {bit} of {size} bytes: {seen:?}");
             bytes[at + bit / 8] ^= 1 << (bit % 8);
         }
-        assert_eq!(inode(layout, number, &bytes[at..at + 100]), Err(Broken::Short));
+        assert_eq!(inode(layout, number, &bytes[at..at + 100]), Err(InodeError::Short));
     }
 }
 
@@ -250,16 +250,16 @@ fn sizes_and_space_are_those_of_stat() {
     put(&mut bytes, at + 0x74, 0, 2);
     assert_eq!(seen(&bytes), Ok((1000, 8 + 2)), "data in the inode count as space");
     put(&mut bytes, at + 0x20, 0x10_0000, 4);
-    assert_eq!(seen(&bytes), Err(Broken::Special), "sealed");
+    assert_eq!(seen(&bytes), Err(InodeError::Special), "sealed");
     put(&mut bytes, at + 0x20, 0x800, 4);
     assert_eq!(seen(&bytes), Ok((1000, 8)), "encrypted files tell their size");
     put(&mut bytes, at, 0o120_777, 2);
-    assert_eq!(seen(&bytes), Err(Broken::Special), "encrypted links do not");
+    assert_eq!(seen(&bytes), Err(InodeError::Special), "encrypted links do not");
     put(&mut bytes, at + 0x20, 0, 4);
     put(&mut bytes, at + 0x6C, 9, 4);
     assert_eq!(seen(&bytes), Ok((1000, 8)), "a link has no high half");
     put(&mut bytes, at + 0x1A, 0, 2);
-    assert_eq!(seen(&bytes), Err(Broken::Unused));
+    assert_eq!(seen(&bytes), Err(InodeError::Unused));
 }
 
 proptest! {

@@ -9,7 +9,7 @@ use super::Region;
 use std::ptr::NonNull;
 
 /// How many walks may go side by side.
-pub const WAYS: [usize; 5] = [1, 2, 4, 8, 16];
+pub const CHAIN_COUNTS: [usize; 5] = [1, 2, 4, 8, 16];
 
 /// Loads that one turn of the walking loop does.
 const UNROLL: usize = 32;
@@ -158,11 +158,11 @@ impl Chain {
         turns * UNROLL
     }
 
-    /// As [`Chain::walk`] with `ways` walks side by side, a number of [`WAYS`], that begin at nodes
+    /// As [`Chain::walk`] with `ways` walks side by side, a number of [`CHAIN_COUNTS`], that begin at nodes
     /// spread evenly over the region and go on from where they were next time. Loads of one walk
     /// wait for each other, those of different walks do not. Returns the steps of all walks
     /// together; `None` for another number of ways.
-    pub fn walk_side_by_side(&mut self, steps: usize, ways: usize) -> Option<usize> {
+    pub fn walk_interleaved(&mut self, steps: usize, ways: usize) -> Option<usize> {
         match ways {
             1 => Some(self.side_by_side::<1>(steps)),
             2 => Some(self.side_by_side::<2>(steps)),
@@ -248,11 +248,11 @@ mod tests {
         let region = Region::new(1 << 16, Pages::Small).unwrap();
         let next: Vec<u32> = (0..64).map(|i| (i + 1) % 64).collect();
         let mut chain = Chain::link(region, Layout::packed(64), &next);
-        for ways in WAYS {
-            let steps = chain.walk_side_by_side(1000, ways).unwrap();
+        for ways in CHAIN_COUNTS {
+            let steps = chain.walk_interleaved(1000, ways).unwrap();
             assert!(steps >= 1000 && steps < 1000 + ways * 8);
         }
-        assert_eq!(chain.walk_side_by_side(10, 3), None);
+        assert_eq!(chain.walk_interleaved(10, 3), None);
     }
 
     #[test]

@@ -87,7 +87,7 @@ fn touched_pages_are_faults_with_their_address() {
 fn a_tree_of_processes_is_followed() {
     let mut command = std::process::Command::new("sh");
     command.args(["-c", "sleep 0.01; sleep 0.01"]);
-    let held = held::Held::start(command).unwrap();
+    let held = paused::PausedChild::start(command).unwrap();
     let cpus = std::thread::available_parallelism().map_or(1, |n| n.get() as u32);
     let pid = held.pid();
     let rings: Result<Vec<_>, _> = (0..cpus)

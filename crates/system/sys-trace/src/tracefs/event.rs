@@ -12,12 +12,12 @@ pub struct Event {
     /// The thread that ran there; 0 inside an interrupt or when idle.
     pub by_tid: u32,
     /// What.
-    pub what: What,
+    pub what: EventData,
 }
 
 /// The kind of an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum What {
+pub enum EventData {
     /// One thread leaves the processor and another gets it; 0 is idle.
     Switch {
         /// Who leaves.
@@ -204,28 +204,28 @@ impl Decoder {
         let number = |i: usize| layout.places.get(i)?.number(record);
         let name = |i: usize| layout.places.get(i)?.name(record);
         let what = match layout.kind {
-            Kind::Switch => What::Switch {
+            Kind::Switch => EventData::Switch {
                 prev_tid: number(0)? as u32,
                 prev_state: number(1)? as u32,
                 next_tid: number(2)? as u32,
                 next_name: name(3)?,
             },
-            Kind::Waking => What::Waking { tid: number(0)? as u32 },
-            Kind::Issue => What::Issue {
+            Kind::Waking => EventData::Waking { tid: number(0)? as u32 },
+            Kind::Issue => EventData::Issue {
                 device: number(0)? as u32,
                 sector: number(1)?,
                 bytes: number(2)? as u32,
                 write: layout.places[3].bytes(record)?.contains(&b'W'),
             },
-            Kind::Complete => What::Complete { device: number(0)? as u32, sector: number(1)? },
-            Kind::LockBegin => What::LockBegin { flags: number(0)? as u32 },
-            Kind::LockEnd => What::LockEnd,
-            Kind::NewTask => What::NewTask {
+            Kind::Complete => EventData::Complete { device: number(0)? as u32, sector: number(1)? },
+            Kind::LockBegin => EventData::LockBegin { flags: number(0)? as u32 },
+            Kind::LockEnd => EventData::LockEnd,
+            Kind::NewTask => EventData::NewTask {
                 tid: number(0)? as u32,
                 thread: number(1)? & CLONE_THREAD != 0,
                 name: name(2)?,
             },
-            Kind::Mark => What::Mark,
+            Kind::Mark => EventData::Mark,
         };
         Some(Event { at_ns, cpu, by_tid, what })
     }
@@ -267,12 +267,12 @@ mod tests {
     fn recorded_pages_give_every_kind_in_order() {
         let events = recorded();
         assert!(events.windows(2).all(|w| w[0].at_ns <= w[1].at_ns));
-        let count = |f: fn(&What) -> bool| events.iter().filter(|e| f(&e.what)).count();
-        assert!(count(|w| matches!(w, What::Switch { .. })) > 20);
-        assert!(count(|w| matches!(w, What::Waking { .. })) > 8);
-        assert!(count(|w| matches!(w, What::Issue { write: false, .. })) >= 1);
-        assert_eq!(count(|w| matches!(w, What::Mark)), 2);
-        assert!(count(|w| matches!(w, What::NewTask { thread: false, .. })) >= 1);
+        let count = |f: fn(&EventData) -> bool| events.iter().filter(|e| f(&e.what)).count();
+        assert!(count(|w| matches!(w, EventData::Switch { .. })) > 20);
+        assert!(count(|w| matches!(w, EventData::Waking { .. })) > 8);
+        assert!(count(|w| matches!(w, EventData::Issue { write: false, .. })) >= 1);
+        assert_eq!(count(|w| matches!(w, EventData::Mark)), 2);
+        assert!(count(|w| matches!(w, EventData::NewTask { thread: false, .. })) >= 1);
     }
 
     #[test]
@@ -280,7 +280,7 @@ mod tests {
         let mut holder = None;
         let (mut links, mut breaks) = (0, 0);
         for event in recorded() {
-            if let What::Switch { prev_tid, next_tid, .. } = event.what {
+            if let EventData::Switch { prev_tid, next_tid, .. } = event.what {
                 links += 1;
                 breaks += u32::from(holder.is_some_and(|tid| tid != prev_tid));
                 holder = Some(next_tid);

@@ -1,4 +1,4 @@
-use super::event::{Event, What};
+use super::event::{Event, EventData};
 use super::page::Page;
 use super::*;
 use ioloom_sys::clock::monotonic_ns;
@@ -45,14 +45,14 @@ fn marks_switches_and_wakings_stand_at_their_times() {
     }
     instance.run(false).unwrap();
     let events = all(&mut pipes, &decoder);
-    let marks: Vec<_> = events.iter().filter(|e| e.what == What::Mark).collect();
+    let marks: Vec<_> = events.iter().filter(|e| e.what == EventData::Mark).collect();
     assert_eq!(marks.len(), 1);
     assert!((start..=marked).contains(&marks[0].at_ns));
-    let wakes = events.iter().filter(|e| e.what == (What::Waking { tid: me })).count();
+    let wakes = events.iter().filter(|e| e.what == (EventData::Waking { tid: me })).count();
     assert!(wakes >= 10, "{wakes}");
-    let others = events.iter().any(|e| matches!(e.what, What::Waking { tid } if tid != me));
+    let others = events.iter().any(|e| matches!(e.what, EventData::Waking { tid } if tid != me));
     assert!(!others, "the filter holds");
-    let away = |e: &&Event| matches!(e.what, What::Switch { prev_tid, .. } if prev_tid == me);
+    let away = |e: &&Event| matches!(e.what, EventData::Switch { prev_tid, .. } if prev_tid == me);
     assert!(events.iter().filter(away).count() >= 5);
     assert_eq!(pipes[0].stats().unwrap().lost(), 0);
     let dir = instance.dir.clone();
@@ -70,7 +70,7 @@ fn instances_of_the_dead_are_removed() {
         return;
     }
     let mine = Instance::create(&tree).unwrap();
-    tree.remove_left();
+    tree.remove_leftovers();
     assert!(!dead.exists() && mine.exists());
     std::fs::remove_dir(mine).unwrap();
 }

@@ -6,7 +6,7 @@
 //! each other. [`Records`] checks every length, so that bytes of any origin cannot lead outside.
 
 use super::{Dir, Kind};
-use crate::fault::{again, call};
+use crate::fault::{call, retry_on_interrupt};
 use std::ffi::CStr;
 use std::io;
 use std::os::fd::AsRawFd;
@@ -44,7 +44,7 @@ impl Block {
     /// the open directory, so reading twice needs a second descriptor.
     pub fn fill(&mut self, dir: &Dir) -> io::Result<bool> {
         self.filled = 0;
-        let filled = again(|| call("getdents", || getdents(dir, &mut self.bytes)))?;
+        let filled = retry_on_interrupt(|| call("getdents", || getdents(dir, &mut self.bytes)))?;
         self.filled = filled;
         Ok(filled > 0)
     }

@@ -4,7 +4,7 @@
 //! Local ones fill all basic fields in any case. A field that was not told is zero or `None`.
 
 use super::{Dir, Kind};
-use crate::fault::{again, call};
+use crate::fault::{call, retry_on_interrupt};
 use rustix::fs::{AtFlags, CWD, FileType, StatxFlags};
 use rustix::path::Arg;
 use std::ffi::CStr;
@@ -130,7 +130,7 @@ fn flags(follow: bool) -> AtFlags {
 fn ask(from: BorrowedFd<'_>, name: &CStr, flags: AtFlags, fields: Fields) -> io::Result<Meta> {
     let mut answer = MaybeUninit::<libc::statx>::uninit();
     let (flags, mask) = (flags.bits() as i32, fields.mask().bits());
-    again(|| {
+    retry_on_interrupt(|| {
         call("statx", || {
             let (from, into) = (from.as_raw_fd(), answer.as_mut_ptr());
             // SAFETY: the name ends in a zero byte, and the kernel writes one `statx` at most.

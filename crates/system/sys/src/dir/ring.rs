@@ -47,7 +47,7 @@ impl StatRing {
 
     /// Asks what the children `names` of `dir` are, without following links, and puts the answers
     /// into `metas` in the order of the names. Fails only if the ring itself does.
-    pub fn ask(
+    pub fn stat_all(
         &mut self,
         dir: &Dir,
         names: &[&CStr],
@@ -109,7 +109,7 @@ impl StatRing {
             .build()
             .user_data(u64::from(slot));
         // SAFETY: name and answer lie in memory of this ring that neither moves nor is used until
-        // the question is answered: `ask` waits for all, or leaves the memory behind.
+        // the question is answered: `stat_all` waits for all, or leaves the memory behind.
         unsafe { self.ring.submission().push(&entry).is_ok() }
     }
 
@@ -163,7 +163,7 @@ mod tests {
         let names: Vec<&CStr> = names.iter().map(CString::as_c_str).collect();
         let mut metas = Vec::new();
         for _ in 0..2 {
-            ring.ask(&dir, &names, Fields::BYTES, &mut metas).unwrap();
+            ring.stat_all(&dir, &names, Fields::BYTES, &mut metas).unwrap();
             assert_eq!(metas.len(), 300);
             for (i, (meta, name)) in metas.iter().zip(&names).enumerate() {
                 match (meta, dir.meta_at(name, false, Fields::BYTES)) {
@@ -173,7 +173,7 @@ mod tests {
                 }
             }
         }
-        ring.ask(&dir, &[], Fields::BYTES, &mut metas).unwrap();
+        ring.stat_all(&dir, &[], Fields::BYTES, &mut metas).unwrap();
         assert!(metas.is_empty());
     }
 }

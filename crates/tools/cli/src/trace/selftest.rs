@@ -4,7 +4,7 @@ use crate::exit::{Ended, Exit, Failure};
 use crate::{out, tell_plain};
 use clap::Args;
 use ioloom_model::Level;
-use ioloom_observe::collect::selftest::{LevelReport, Plan, selftest};
+use ioloom_observe::collect::selftest::{LevelReport, SelftestOptions, selftest};
 use serde::Serialize;
 use std::fmt::Write;
 use std::io::IsTerminal;
@@ -55,7 +55,7 @@ struct Document {
 pub(crate) fn run(args: &SelftestArgs) -> Ended {
     let all = [Level::Account, Level::Switch, Level::Kernel];
     let wanted = |level: &Level| args.evidence.is_none_or(|n| n == level.number());
-    let plan = Plan {
+    let plan = SelftestOptions {
         levels: all.into_iter().filter(wanted).collect(),
         runs: args.runs,
         run_ms: args.length,

@@ -170,11 +170,11 @@ fn busiest(a: &Sample, b: &Sample, names: &[String]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ioloom_observe::counters::Options;
+    use ioloom_observe::counters::SamplerOptions;
 
     #[test]
     fn the_rows_fit_every_terminal() {
-        let sampler = Sampler::start(&Options::default()).unwrap();
+        let sampler = Sampler::start(&SamplerOptions::default()).unwrap();
         sampler.mark("a second sample");
         let names = sampler.devices();
         let (a, b) = sampler.recent(SPAN).expect("two samples");

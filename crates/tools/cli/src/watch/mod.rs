@@ -13,9 +13,9 @@ use crate::{out, study, tell, tell_plain, trace};
 use clap::Args;
 use ioloom::TraceFile;
 use ioloom_model::evidence::SourceReport;
-use ioloom_observe::collect::{Options, Watch};
+use ioloom_observe::collect::{TraceOptions, Watch};
 use ioloom_observe::counters::{self, Sampler};
-use ioloom_sys_trace::perf::held::Held;
+use ioloom_sys_trace::perf::paused::PausedChild;
 use ioloom_trace::Trace;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -121,9 +121,10 @@ fn watch(args: &WatchArgs) -> Result<ExitStatus, Stop> {
     let file = file.map_err(Failure::failed)?;
     let mut command = Command::new(&args.command[0]);
     command.args(&args.command[1..]);
-    let held = Held::start(command).map_err(|e| cannot_start(args, &e))?;
+    let held = PausedChild::start(command).map_err(|e| cannot_start(args, &e))?;
     let level = args.evidence.and_then(trace::level);
-    let watch = Watch::start(level, held.pid(), Options::default()).map_err(Failure::refused)?;
+    let watch =
+        Watch::start(level, held.pid(), TraceOptions::default()).map_err(Failure::refused)?;
     let sampler = sampler(args.counters, held.pid())?;
     let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     // From here on an interrupt ends the command, and we tell what was seen until then.
@@ -154,7 +155,11 @@ fn sampler(hz: u32, pid: u32) -> Result<Option<Sampler>, Failure> {
         return Ok(None);
     }
     let period = Duration::from_secs(1) / hz;
-    let options = counters::Options { period, process: Some(pid), ..counters::Options::default() };
+    let options = counters::SamplerOptions {
+        period,
+        process: Some(pid),
+        ..counters::SamplerOptions::default()
+    };
     let failed = |e| Failure::failed(format!("start the thread that samples counters: {e}"));
     Sampler::start(&options).map(Some).map_err(failed)
 }

@@ -46,7 +46,7 @@ impl Tree {
         self.write("probe", 1);
         let seen = self.json(&["status", "--json", "probe"]);
         fs::remove_file(self.path().join("probe")).unwrap();
-        let memory = ioloom_sys::cache::lives_in_memory(self.path()).unwrap();
+        let memory = ioloom_sys::cache::is_memory_backed(self.path()).unwrap();
         let works = !memory && seen["files"][0]["source"] == "cachestat";
         if !works {
             println!("skipped: the build tree lies in memory or cachestat is missing");
@@ -165,7 +165,7 @@ fn who_does_not_own_a_file_gets_no_lies() {
     fs::write(&theirs, vec![1; 100 * 4096]).unwrap();
     let file = fs::File::open(&theirs).unwrap();
     file.sync_all().unwrap();
-    ioloom_sys::cache::drop_file(&file).unwrap();
+    ioloom_sys::cache::evict_file(&file).unwrap();
     let mut command = Command::new(&program);
     command.args(["cache", "status", "--json"]).arg(&theirs).uid(65_534).gid(65_534);
     let output = command.current_dir("/").stdin(Stdio::null()).output().unwrap();
@@ -176,6 +176,6 @@ fn who_does_not_own_a_file_gets_no_lies() {
     assert!(seen["dirty_pages"].is_null(), "{seen}");
     // mincore would say 100.
     let cold = seen["source"] == "pages" && seen["resident_pages"] == 0;
-    let memory = ioloom_sys::cache::lives_in_memory(place.path()).unwrap();
+    let memory = ioloom_sys::cache::is_memory_backed(place.path()).unwrap();
     assert!(cold || seen["source"] == "unknown" || memory, "{seen}");
 }

@@ -1,7 +1,7 @@
 //! How much memory a copy takes: no more for a larger file or more files.
 
 use crate::{ioloom, place};
-use ioloom_sys::proc::{Who, usage};
+use ioloom_sys::proc::{UsageOf, usage};
 use ioloom_testbed::alone;
 use std::fs;
 use std::io::Write;
@@ -37,7 +37,7 @@ fn a_copy_takes_no_more_memory_for_more() {
         let ran = ioloom().current_dir(dir.path()).arg("cp").args(args).output().unwrap();
         assert!(ran.status.success(), "{args:?}: {}", crate::said(&ran));
         // The largest of the children so far.
-        let peak = usage(Who::Children).unwrap().peak_rss_bytes;
+        let peak = usage(UsageOf::Children).unwrap().peak_rss_bytes;
         println!("{args:?}: at most {} KiB", peak >> 10);
         assert!(peak <= PEAK_MAX_BYTES, "{args:?} took {} MiB", peak >> 20);
     }

@@ -278,7 +278,7 @@ fn lock(file: &OwnedFd, path: &Path) -> Result<(), String> {
         waited += LOCKED_LOOK;
         is_ours = try_lock(file).map_err(words)?;
     }
-    let named = file::ask(path).map_err(words)?;
+    let named = file::stat(path).map_err(words)?;
     if is_ours && (named.inode, named.device) == (opened.inode, opened.device) {
         Ok(())
     } else {

@@ -12,7 +12,7 @@
 
 use crate::choice::{Durability, StoreKind};
 use ioloom_sys::buffer::{ALIGN, Buffer};
-use ioloom_sys::file::{self, Writing, write_full_at};
+use ioloom_sys::file::{self, WriteMode, write_full_at};
 use ioloom_sys::linked::LinkedWriter;
 use ioloom_sys::transfer::{set_direct, sync_all, sync_data};
 use std::io;
@@ -36,8 +36,8 @@ pub(super) fn align_of(kind: StoreKind) -> u32 {
 pub(super) fn open(path: &Path, kind: StoreKind, durability: Durability) -> io::Result<OwnedFd> {
     let is_synced = matches!(durability, Durability::Group | Durability::Each);
     let each_write = matches!(kind, StoreKind::LogDsync | StoreKind::LogDirect) && is_synced;
-    let how = if each_write { Writing::DataSync } else { Writing::Buffered };
-    file::open_to_change(path, how)
+    let how = if each_write { WriteMode::DataSync } else { WriteMode::Buffered };
+    file::open_to_write(path, how)
 }
 
 enum Way {
@@ -134,7 +134,7 @@ pub(super) fn probe(kind: StoreKind, dir: &Path) -> Result<(), String> {
     match kind {
         StoreKind::LogUring => LinkedWriter::probe().map_err(|e| no_ring(&e)),
         StoreKind::LogDirect => {
-            let file = file::scratch(dir, Writing::Direct);
+            let file = file::scratch(dir, WriteMode::Direct);
             file.map_err(|e| no_direct(&e.to_string())).and_then(|file| check(kind, &file))
         }
         _ => Ok(()),

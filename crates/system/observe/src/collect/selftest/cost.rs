@@ -1,7 +1,7 @@
 //! What a level costs tasks that only compute: the same tasks with and without a recorder, in turns,
 //! by processor time.
 
-use crate::collect::{Options, Session};
+use crate::collect::{Session, TraceOptions};
 use ioloom_model::Level;
 use ioloom_sys::clock::thread_cpu_ns;
 use ioloom_trace::SpanKind;
@@ -12,7 +12,7 @@ const TASK_NS: u64 = 30_000;
 
 /// More processor time for a pass of tasks with the level than without, per cent.
 pub(super) fn cost(level: Level, tasks: u64, level_first: bool) -> Option<f64> {
-    let options = Options { spans_max: 1 << 20, calibrate: false, ..Options::default() };
+    let options = TraceOptions { spans_max: 1 << 20, calibrate: false, ..TraceOptions::default() };
     let rounds = rounds_of(TASK_NS);
     let with = || {
         let session = Session::start(Some(level), options).ok()?;

@@ -14,13 +14,13 @@ use std::thread::JoinHandle;
 
 /// A started process that has not begun its program.
 #[derive(Debug)]
-pub struct Held {
+pub struct PausedChild {
     pid: u32,
     gate: io::PipeWriter,
     spawning: JoinHandle<io::Result<Child>>,
 }
 
-impl Held {
+impl PausedChild {
     /// Starts `command` up to the moment before its program.
     ///
     /// # Errors
@@ -81,7 +81,7 @@ mod tests {
     fn a_held_child_starts_when_it_is_released() {
         let mut command = Command::new("sh");
         command.args(["-c", "echo $$"]).stdout(Stdio::piped());
-        let held = Held::start(command).unwrap();
+        let held = PausedChild::start(command).unwrap();
         let pid = held.pid();
         assert_ne!(pid, std::process::id());
         let output = held.release().unwrap().wait_with_output().unwrap();
@@ -90,7 +90,7 @@ mod tests {
 
     #[test]
     fn a_missing_program_is_told() {
-        let held = Held::start(Command::new("/no/such/sleep")).unwrap();
+        let held = PausedChild::start(Command::new("/no/such/sleep")).unwrap();
         assert_eq!(held.release().unwrap_err().kind(), io::ErrorKind::NotFound);
     }
 }
