@@ -1,10 +1,10 @@
 //! `ioloom claims`: what was published, and what the stored runs say of it.
 
+use crate::directories::StoreArg;
 use crate::exit::{Ended, Exit, Failure};
 use crate::ledger::{Ledger, Rules};
 use crate::out::{self, wrap};
-use crate::place::StoreArg;
-use crate::{session_report, sessions, study, tell};
+use crate::{session_report, sessions, stderr, study};
 use clap::Args;
 use comfy_table::{ColumnConstraint, Width};
 use ioloom_claims::{Claim, ClaimVerdict, Evidence, Rule, Verdict, VerdictList};
@@ -61,7 +61,7 @@ pub(crate) fn run(args: &ClaimsArgs) -> Ended {
     let claims = chosen(&ledger, args)?;
     let mut all = sessions::all(&args.store)?;
     if args.verify && !measured(&claims, &all) {
-        tell("no run is stored for these claims: the quick study runs first");
+        stderr::message("no run is stored for these claims: the quick study runs first");
         let exit = study::measure(&args.store, args.dir.clone(), args.claims.clone())?;
         if exit != Exit::Ok {
             return Ok(exit);
@@ -84,11 +84,11 @@ pub(crate) fn run(args: &ClaimsArgs) -> Ended {
     } else {
         out::print(&table(&verdicts, out::columns()))?;
         if records.is_empty() {
-            tell("there are no stored runs; `ioloom study` makes some");
+            stderr::message("there are no stored runs; `ioloom study` makes some");
         }
     }
     for line in &differing {
-        tell(line);
+        stderr::message(line);
     }
     Ok(if differing.is_empty() { Exit::Ok } else { Exit::Failed })
 }

@@ -1,8 +1,8 @@
 //! `ioloom clean`: gives back the space of file sets; results stay.
 
+use crate::directories::{short, work_dir};
 use crate::exit::{Ended, Exit, Failure};
-use crate::place::{short, work_dir};
-use crate::{out, tell};
+use crate::{out, stderr};
 use clap::Args;
 use ioloom_model::units::{format_count, format_size};
 use ioloom_subjects::FileSets;
@@ -34,7 +34,7 @@ pub(crate) fn run(args: &CleanArgs) -> Ended {
     let mut text = String::new();
     for set in &done {
         if let Some(reason) = &set.failed {
-            tell(reason);
+            stderr::message(reason);
             failed = true;
             continue;
         }

@@ -1,9 +1,9 @@
 //! `ioloom compare`: two sessions beside each other.
 
+use crate::directories::StoreArg;
 use crate::exit::{Ended, Exit, Failure};
 use crate::ledger::Ledger;
-use crate::place::StoreArg;
-use crate::{out, session_report, sessions, study};
+use crate::{atomic_file, out, session_report, sessions};
 use clap::Args;
 use ioloom_report::Input;
 use serde_json::{Value, json};
@@ -64,7 +64,7 @@ pub(crate) fn run(args: &CompareArgs) -> Ended {
     };
     let pairs = pairs(inputs(&args.first)?, inputs(&args.second)?)?;
     if let ([(a, b)], Some(path)) = (&pairs[..], &args.html) {
-        study::write_report(path, ioloom_report::compare_html(a, b))?;
+        atomic_file::write(path, ioloom_report::compare_html(a, b))?;
     } else if pairs.len() > 1 && (args.html.is_some() || args.json) {
         let names: Vec<&str> = pairs.iter().map(|(a, _)| a.study.name.as_str()).collect();
         let known = names.join(", ");

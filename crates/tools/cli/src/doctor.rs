@@ -72,7 +72,7 @@ fn text(found: &[Probe], width: usize) -> String {
             .collect();
         all.push('\n');
         all.push_str(&out::labelled("missing:", 8, &of.join(", "), width));
-        all.push_str(&out::labelled("why:", 8, &super::in_words(why), width));
+        all.push_str(&out::labelled("why:", 8, &crate::stderr::without_errno(why), width));
         all.push_str(&out::labelled("remedy:", 8, remedy, width));
     }
     all

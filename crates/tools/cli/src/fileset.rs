@@ -1,7 +1,7 @@
 //! `ioloom fileset`: makes, checks and removes seeded file sets.
 
 use crate::exit::{Ended, Exit, Failure};
-use crate::{out, tell};
+use crate::{out, stderr};
 use clap::{Args, Subcommand};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use ioloom_fileset::{self as fileset, Options, Progress, SetError, SetText};
@@ -119,7 +119,7 @@ fn create(args: &CreateArgs) -> Ended {
     spec.seed = args.random.unwrap_or(spec.seed);
     let mut options = Options::default();
     options.threads = args.threads.map_or(options.threads, usize::from);
-    let stop = crate::each::stop_flag();
+    let stop = crate::interrupt::stop_flag();
     let bar = bar(spec.count);
     let found = found(&spec, &args.dir);
     let tell_progress = |p: Progress| {
@@ -207,7 +207,7 @@ fn verify(args: &DirArgs) -> Ended {
         ))?;
     }
     for fault in faults.iter().take(FAULTS_TOLD) {
-        tell(fault);
+        stderr::message(fault);
     }
     if found.is_good() {
         return Ok(Exit::Ok);
@@ -228,7 +228,7 @@ fn remove(args: &DirArgs) -> Ended {
         out::print(&format!("{}: {files} files removed\n", args.dir.display()))?;
     }
     for dir in &removed.left {
-        tell(&format!("{} stays: something else lies in it", dir.display()));
+        stderr::message(&format!("{} stays: something else lies in it", dir.display()));
     }
     Ok(Exit::Ok)
 }

@@ -1,8 +1,8 @@
 //! `ioloom machine`: the facts of this computer that results depend on.
 
+use crate::atomic_file;
+use crate::directories::StoreArg;
 use crate::exit::{Ended, Exit, Failure};
-use crate::place::StoreArg;
-use crate::study::write_report;
 use crate::{facts, out};
 use clap::Args;
 use ioloom_model::topology::{CacheFacts, Setting};
@@ -73,7 +73,7 @@ pub(crate) fn run(args: &MachineArgs) -> Ended {
     let drawing = Drawing::of(&topology, facts.memory_bytes, measured.as_ref());
     if let Some(path) = &args.svg {
         let picture = ioloom_report::svg::machine::draw(&drawing, ioloom_report::svg::WIDE);
-        write_report(path, picture.standalone())?;
+        atomic_file::write(path, picture.standalone())?;
     }
     if args.json {
         out::print_json(&Document { schema: SCHEMA, facts: &facts, topology: &topology })?;

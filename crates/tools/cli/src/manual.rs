@@ -1,8 +1,8 @@
 //! `ioloom completions` and `ioloom man`: made from the command line's own description.
 
 use crate::exit::{Ended, Exit, Failure};
-use crate::{Cli, out};
-use clap::{Args, Command, CommandFactory};
+use crate::out;
+use clap::{Args, Command};
 use clap_complete::Shell;
 use clap_mangen::Man;
 
@@ -26,15 +26,14 @@ Examples:
   ioloom man > ~/.local/share/man/man1/ioloom.1")]
 pub(crate) struct ManArgs {}
 
-pub(crate) fn completions(args: &CompletionsArgs) -> Ended {
+pub(crate) fn completions(args: &CompletionsArgs, mut command: Command) -> Ended {
     let mut text = Vec::new();
-    clap_complete::generate(args.shell, &mut Cli::command(), "ioloom", &mut text);
+    clap_complete::generate(args.shell, &mut command, "ioloom", &mut text);
     out::print_bytes(&text)?;
     Ok(Exit::Ok)
 }
 
-pub(crate) fn man() -> Ended {
-    let mut command = Cli::command();
+pub(crate) fn man(mut command: Command) -> Ended {
     command.build();
     let mut text = Vec::new();
     let page = Man::new(command.clone());

@@ -8,7 +8,7 @@
 
 use crate::exit::{Exit, Failure};
 use crate::out::wrap;
-use crate::{tell, tell_plain};
+use crate::stderr;
 use clap::Args;
 use ioloom_lab::{OwnImage, Place, RunOptions, Touches, media};
 use ioloom_model::fileset::Medium;
@@ -103,7 +103,7 @@ impl Media {
                     let text = format!(
                         "not measured: cold names and inodes: {reason}, or --drop-caches as root"
                     );
-                    tell_plain(wrap(&text, 80, 2).trim_end());
+                    stderr::line(wrap(&text, 80, 2).trim_end());
                 }
                 Err(reason) => {
                     let text = format!("--image: {reason}, or leave out --image");
@@ -129,7 +129,7 @@ impl Media {
         // The first medium may be an image of ours by now, whose sets are not made yet.
         let options = &RunOptions { places: self.places.clone(), ..options.clone() };
         let missing = |what: &str, reason: &str| {
-            tell_plain(wrap(&format!("not measured: {what}: {reason}"), 80, 2).trim_end());
+            stderr::line(wrap(&format!("not measured: {what}: {reason}"), 80, 2).trim_end());
         };
         // Names in memory are never cold, and millions of inodes would fill it.
         if touches == Touches::Data {
@@ -167,7 +167,9 @@ fn cold(study: &StudySpec) -> bool {
 /// there were.
 pub(crate) fn undo_left(work_dir: &Path) -> usize {
     let mut found = media::undo_left(work_dir).unwrap_or_else(|error| {
-        tell(&format!("what a killed study left stays: {error}; try `ioloom clean` as root"));
+        stderr::message(&format!(
+            "what a killed study left stays: {error}; try `ioloom clean` as root"
+        ));
         0
     });
     let Ok(entries) = std::fs::read_dir(MEMORY) else { return found };

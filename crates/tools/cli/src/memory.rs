@@ -5,10 +5,10 @@ mod text;
 
 pub(crate) use kept::kept;
 
+use crate::atomic_file;
+use crate::directories::{StoreArg, work_dir};
 use crate::exit::{Ended, Exit, Failure};
-use crate::place::{StoreArg, work_dir};
-use crate::study::write_report;
-use crate::{facts, out, tell_plain};
+use crate::{facts, out, stderr};
 use clap::Args;
 use ioloom_memory::{Advertised, MemoryError, Options, Part, SmtPlan, measure};
 use ioloom_model::memory::MemoryResult;
@@ -105,10 +105,10 @@ pub(crate) fn run(args: &MemoryArgs) -> Ended {
     };
     if let Some(path) = &args.svg {
         let picture = ioloom_report::svg::ladder::draw(&result, ioloom_report::svg::WIDE);
-        write_report(path, picture.map_or(String::new(), |svg| svg.standalone()))?;
+        atomic_file::write(path, picture.map_or(String::new(), |svg| svg.standalone()))?;
     }
     if let Some(path) = &args.html {
-        write_report(path, ioloom_report::memory::html(&result, &named(&machine)))?;
+        atomic_file::write(path, ioloom_report::memory::html(&result, &named(&machine)))?;
     }
     if args.json {
         out::print_json(&Document { command: "memory", result: &result })?;
@@ -159,10 +159,10 @@ fn measured(args: &MemoryArgs, machine: &MachineFacts) -> Result<MemoryResult, F
         advertised: advertised(&topology, cpu),
         smt: SmtPlan::choose(&topology.cores(), &allowed, topology.smt.control.as_deref()),
         machine: machine.fingerprint.clone(),
-        version: crate::VERSION.to_owned(),
+        version: crate::version::VERSION.to_owned(),
     };
-    let stop = crate::each::stop_flag();
-    let tell = |what: &str| tell_plain(&format!("measuring {what} …"));
+    let stop = crate::interrupt::stop_flag();
+    let tell = |what: &str| stderr::line(&format!("measuring {what} …"));
     measure(&options, &stop, &tell).map_err(|error| match error {
         MemoryError::Interrupted => Failure::new(Exit::Interrupted, error.to_string()),
         _ => Failure::failed(error),

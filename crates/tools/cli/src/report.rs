@@ -1,9 +1,9 @@
 //! `ioloom report`: the report of a stored session, made again.
 
+use crate::directories::{StoreArg, short};
 use crate::exit::{Ended, Exit, Failure};
 use crate::ledger::Ledger;
-use crate::place::{StoreArg, short};
-use crate::{out, session_report, sessions, study};
+use crate::{atomic_file, out, session_report, sessions};
 use clap::Args;
 use std::path::PathBuf;
 
@@ -63,7 +63,7 @@ pub(crate) fn run(args: &ReportArgs) -> Ended {
         })?;
         return match &args.output {
             Some(path) if !to_stdout => {
-                study::write_report(path, &svg)?;
+                atomic_file::write(path, &svg)?;
                 out::print(&format!("{}\n", path.display()))?;
                 Ok(Exit::Ok)
             }
@@ -74,11 +74,12 @@ pub(crate) fn run(args: &ReportArgs) -> Ended {
         out::print(&ioloom_report::html_all(&inputs))?;
         return Ok(Exit::Ok);
     }
-    let path = args.output.clone().unwrap_or_else(|| study::report_path(store.dir(), &name));
+    let path =
+        args.output.clone().unwrap_or_else(|| session_report::report_path(store.dir(), &name));
     for input in &mut inputs {
         input.report_path = Some(short(&path));
     }
-    study::write_report(&path, ioloom_report::html_all(&inputs))?;
-    study::tell_summary(&inputs)?;
+    atomic_file::write(&path, ioloom_report::html_all(&inputs))?;
+    session_report::print_summary(&inputs)?;
     Ok(Exit::Ok)
 }

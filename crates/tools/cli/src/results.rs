@@ -1,8 +1,8 @@
 //! `ioloom results`: what the store holds, and exports of it.
 
+use crate::directories::{StoreArg, short};
 use crate::exit::{Ended, Exit, Failure};
 use crate::out;
-use crate::place::{StoreArg, short};
 use crate::sessions;
 use clap::{Args, Subcommand};
 use comfy_table::{Cell, CellAlignment};
@@ -111,7 +111,7 @@ fn list(args: &ListArgs) -> Result<(), Failure> {
         return out::print_json(&json!({"schema": SCHEMA, "sessions": rows}));
     }
     if rows.is_empty() {
-        crate::tell(&format!("{} holds no session yet", short(store.dir())));
+        crate::stderr::message(&format!("{} holds no session yet", short(store.dir())));
         return Ok(());
     }
     let mut table = out::table(out::columns());

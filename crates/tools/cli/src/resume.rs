@@ -89,7 +89,7 @@ pub(crate) fn of_several(
         ),
         None => "no unfinished session of these studies is stored".to_owned(),
     };
-    crate::tell_plain(&format!("Nothing to resume: {why}; all studies begin anew."));
+    crate::stderr::line(&format!("Nothing to resume: {why}; all studies begin anew."));
     Ok(GoOn::Nothing)
 }
 

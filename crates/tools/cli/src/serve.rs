@@ -3,10 +3,10 @@
 mod database;
 
 use crate::exit::{Ended, Exit, Failure};
-use crate::{out, tell, tell_plain};
+use crate::{out, stderr, token_file};
 use clap::Args;
 use database::DatabaseArgs;
-use ioloom_exchange::{ClassicForm, Settings, Spelling, Token, UnknownStock};
+use ioloom_exchange::{ClassicForm, Settings, Spelling, UnknownStock};
 use ioloom_model::units::{format_counted, parse_duration_ns};
 use ioloom_serve::{
     Durability, Limits, Model, OrderStore, ServeError, ServeOptions, Server, Sharing, ShowMode,
@@ -18,8 +18,7 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::fmt::Write;
 use std::net::SocketAddr;
-use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// Descriptors that are not connections: listeners, the store, standard streams and some air.
@@ -205,22 +204,9 @@ fn time(text: &str) -> Result<Duration, String> {
     parse_duration_ns(text).map(Duration::from_nanos).map_err(|error| error.to_string())
 }
 
-/// The token in a file: its first line, which must be the only one.
-pub(crate) fn token(path: &Path) -> Result<(Token, String), Failure> {
-    let fail = |reason: &dyn std::fmt::Display| {
-        Failure::refused(format!("read the token in {}: {reason}", path.display()))
-    };
-    let mode = std::fs::metadata(path).map_err(|e| fail(&e))?.permissions().mode();
-    if mode & 0o077 != 0 {
-        return Err(fail(&"others than its owner may read or change it; chmod 600 it"));
-    }
-    let text = std::fs::read_to_string(path).map_err(|e| fail(&e))?;
-    let text = text.strip_suffix('\n').unwrap_or(&text);
-    Ok((Token::new(text).map_err(|e| fail(&e))?, text.to_owned()))
-}
-
 pub(crate) fn run(args: &ServeArgs) -> Ended {
-    let token = args.token_file.as_deref().map(token).transpose()?.map(|(token, _)| token);
+    let token =
+        args.token_file.as_deref().map(token_file::read).transpose()?.map(|(token, _)| token);
     let database = args.database.choice(args.store, args.durability, args.model)?;
     if database.is_some() && args.store_path.is_some() {
         return Err(Failure::usage(
@@ -263,7 +249,7 @@ pub(crate) fn run(args: &ServeArgs) -> Ended {
             log_number: ended.seq,
         })?;
     } else {
-        tell(&format!(
+        stderr::message(&format!(
             "stopped: {} of {} carried out, {} is written",
             format_counted(ended.done, "order", "orders"),
             format_counted(ended.connections, "connection", "connections"),
@@ -319,7 +305,7 @@ fn config(args: &ServeArgs, connections: usize) -> Result<ServeOptions, Failure>
         cores: args.loops.map_or_else(|| ioloom_machine::usable() as usize, usize::from),
         token: None,
         tls: tls(args),
-        warn: Some(tell),
+        warn: Some(stderr::message),
         service_time: args.service_time,
         service_in_lock: args.service_in_lock,
     })
@@ -352,7 +338,7 @@ fn watch_signals(signals: &mut Signals, stop: &StopHandle) {
     let mut asked = false;
     for _ in signals.forever() {
         if asked {
-            tell("stopped at once");
+            stderr::message("stopped at once");
             std::process::exit(Exit::Interrupted as i32);
         }
         asked = true;
@@ -395,10 +381,10 @@ fn greet(config: &ServeOptions, server: &Server) {
         config.durability,
         if config.tls.is_some() { ", TLS" } else { "" }
     );
-    tell_plain(&text);
+    stderr::line(&text);
     for address in server.addresses().iter().filter(|address| !address.ip().is_loopback()) {
         let open_to = open_to(config.tls.is_some(), config.token.is_some());
-        tell_plain(&format!(
+        stderr::line(&format!(
             "ioloom: warning: {address} can be reached from other machines; {open_to}"
         ));
     }

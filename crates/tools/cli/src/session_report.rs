@@ -5,7 +5,9 @@
 //! that is not known any more the comparisons alone are shown. Study files that are given now
 //! (`--studies`) come before either, so that words can be changed after the runs.
 
+use crate::exit::Failure;
 use crate::ledger::{Ledger, Rules};
+use crate::out;
 use ioloom_claims::claim::Contrast;
 use ioloom_claims::{Claim, ClaimVerdict, Part};
 use ioloom_lab::expand::AGAIN;
@@ -15,7 +17,7 @@ use ioloom_model::study::{Arm, Chart, Experiment, MediaUse};
 use ioloom_model::{Compute, Doubt, RunRecord, StudySpec};
 use ioloom_report::{ClaimCurve, ClaimRow, DoubtRow, Input, PictureRow, Table};
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Doubts that only a series of runs shows; those of single runs stand in their records.
 const OF_SERIES: [Doubt; 5] =
@@ -93,7 +95,7 @@ fn of_study(
         seed: header.seed,
         doubts,
         report_path: None,
-        store_path: Some(crate::place::short(store)),
+        store_path: Some(crate::directories::short(store)),
         explained,
         published: published_tables(&claims),
         tree,
@@ -111,10 +113,10 @@ fn pictures(pictures: &[Picture], dir: &Path) -> Vec<PictureRow> {
             continue;
         };
         let key = &picture.record.key;
-        let mut trace = match crate::trace::read(&dir.join(name)) {
+        let mut trace = match crate::trace::input::read(&dir.join(name)) {
             Ok(trace) => trace,
             Err(failure) => {
-                crate::tell(&failure.message);
+                crate::stderr::message(&failure.message);
                 continue;
             }
         };
@@ -232,6 +234,16 @@ fn experiment(comparison: &Comparison) -> Experiment {
     }
 }
 
+/// Prints the summaries; they end with the path of the report.
+pub(crate) fn print_summary(inputs: &[Input]) -> Result<(), Failure> {
+    out::print(&ioloom_report::terminal_all(inputs, out::columns(), out::colour()))
+}
+
+/// Returns the path of the report of a session.
+pub(crate) fn report_path(store: &Path, session: &str) -> PathBuf {
+    store.join("reports").join(format!("{session}.html"))
+}
+
 /// Points that a drawing of a recorded curve has at most.
 const CURVE_POINTS_MAX: usize = 120;
 
@@ -316,7 +328,7 @@ pub(crate) fn tell_missing_ledger<'h>(
     }
     let ledgers: BTreeSet<&str> = headers.filter_map(|h| flag(&h.command, "--claims")).collect();
     for ledger in ledgers {
-        crate::tell(&format!(
+        crate::stderr::message(&format!(
             "a session shown here was made with --claims {ledger}, whose claims are not stored: give \
              --claims {ledger} again to see them judged"
         ));

@@ -1,7 +1,7 @@
 //! Which session is meant, and which runs there are: the store, and exports beside it.
 
+use crate::directories::{StoreArg, short};
 use crate::exit::Failure;
-use crate::place::{StoreArg, short};
 use ioloom_lab::store::SessionFile;
 use ioloom_lab::{Session, Store};
 use ioloom_model::RunRecord;
@@ -114,7 +114,7 @@ pub(crate) fn all(arg: &StoreArg) -> Result<Vec<Session>, Failure> {
     for dir in exports(Path::new(KEPT)) {
         let kept = Store::open_to_read(&dir).map_err(Failure::failed);
         if let Err(failure) = kept.and_then(|store| take(&store, &mut sessions)) {
-            crate::tell(&format!("left out: {}", failure.message));
+            crate::stderr::message(&format!("left out: {}", failure.message));
         }
     }
     Ok(sessions)

@@ -1,13 +1,13 @@
 //! `ioloom study`: runs a study, judges its claims and writes the report. The main job.
 
+use crate::directories::{StoreArg, short, work_dir};
 use crate::exit::{Ended, Exit, Failure};
 use crate::ledger::Ledger;
 use crate::media::{Media, MediaArgs};
 use crate::out::{self, wrap};
-use crate::place::{StoreArg, short, work_dir};
-use crate::progress::Teller;
 use crate::resume::{self, GoOn};
-use crate::{facts, session_report, tell_plain};
+use crate::study_progress::StudyProgress;
+use crate::{atomic_file, facts, session_report, stderr};
 use clap::Args;
 use ioloom_claims::{ClaimVerdict, Rule};
 use ioloom_lab::child::Runner;
@@ -22,7 +22,6 @@ use ioloom_model::study::{Arm, BLOCKS_FULL, Experiment};
 use ioloom_model::units::parse_duration_ns;
 use ioloom_model::{Condition, Doubt, StudySpec};
 use ioloom_observe::collect;
-use ioloom_report::Input;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
@@ -244,7 +243,7 @@ fn specs(args: &StudyArgs) -> Result<Vec<StudySpec>, Failure> {
 }
 
 /// Unreadable is a failure, unintelligible is the user's mistake.
-pub(crate) fn spec_failure(error: SpecError) -> Failure {
+fn spec_failure(error: SpecError) -> Failure {
     match error {
         SpecError::Read { .. } => Failure::failed(error),
         SpecError::Text { .. } | SpecError::Unknown { .. } => Failure::usage(error),
@@ -288,7 +287,7 @@ impl Bench {
     fn new(args: &StudyArgs) -> Result<Self, Failure> {
         let budget = args.budget.as_deref().map(parse_duration_ns).transpose();
         let budget = budget.map_err(Failure::usage)?.map(Duration::from_nanos);
-        if let Some(level) = args.evidence.and_then(crate::trace::level) {
+        if let Some(level) = args.evidence.and_then(crate::evidence::level) {
             // Refused at once, and not by every run.
             let options =
                 collect::TraceOptions { calibrate: false, ..collect::TraceOptions::default() };
@@ -307,7 +306,7 @@ impl Bench {
             let name = |dir: &PathBuf| Place::describe(&dir.display().to_string(), dir);
             args.on.iter().map(name).collect()
         };
-        let stop = crate::each::stop_flag();
+        let stop = crate::interrupt::stop_flag();
         let machine = facts::facts(Path::new("/"), &places[0].dir);
         let store = Store::open(&store_dir).map_err(Failure::failed)?;
         Ok(Self { ledger, store, work_dir, places, machine, budget, stop })
@@ -322,7 +321,7 @@ impl Bench {
                 let asked = resume::Asked {
                     mode: mode(args),
                     machine: &self.machine.fingerprint,
-                    version: crate::VERSION,
+                    version: crate::version::VERSION,
                     command: &command_line(),
                 };
                 resume::of_several(&self.store, specs, &asked)
@@ -340,12 +339,12 @@ impl Bench {
     ) -> Result<Ran, Failure> {
         let subject = ioloom_subjects::named(&study.subject)
             .map_err(|e| Failure::usage(format!("study {}: {e}", study.name)))?;
-        let teller = Teller::new();
+        let progress = StudyProgress::new();
         let runner = Runner::of_this_program(RUN_WORD)
             .map_err(|e| Failure::failed(format!("find this program: {e}")))?;
         let mode = mode(args);
         let usual =
-            RunOptions::new(&self.work_dir, runner, self.machine.clone(), &self.stop, &teller);
+            RunOptions::new(&self.work_dir, runner, self.machine.clone(), &self.stop, &progress);
         let options = RunOptions {
             mode,
             overrides: Overrides {
@@ -362,12 +361,12 @@ impl Bench {
             resume: args.resume,
             sitting,
             budget: self.budget,
-            evidence: args.evidence.and_then(crate::trace::level),
-            version: crate::VERSION.to_owned(),
+            evidence: args.evidence.and_then(crate::evidence::level),
+            version: crate::version::VERSION.to_owned(),
             command: command_line(),
             ..usual
         };
-        tell_plain(&format!("Study {} ({}): {}", study.name, mode.name(), study.title));
+        stderr::line(&format!("Study {} ({}): {}", study.name, mode.name(), study.title));
         say_conditions(study, subject, args, &options.overrides);
         let here = args.on.is_empty() && args.files.is_none() && !args.after_reboot;
         let all = args.full && here;
@@ -377,13 +376,13 @@ impl Bench {
         options.places.clone_from(&media.places);
         options.overrides.ladders_on_further = media.further;
         if let Some(session) = self.ended(study, &options, go_on)? {
-            teller.finish();
+            progress.finish();
             let name = &session.header.session;
-            tell_plain(&format!("It ended before, in session {name}; its runs are kept."));
+            stderr::line(&format!("It ended before, in session {name}; its runs are kept."));
             return Ok(Ran { session, study: study.clone(), interrupted: false });
         }
         let done = run_study(study, subject, &self.store, &options);
-        teller.finish();
+        progress.finish();
         let done = done.map_err(|error| {
             let mut failure = lab_failure(&error);
             if matches!(error, LabError::Store(_) | LabError::Files(_)) {
@@ -394,8 +393,8 @@ impl Bench {
         })?;
         if done.interrupted {
             let (ran, all) = (done.session.runs.len(), done.session.header.order.len());
-            tell_plain(&format!("Stopped after {ran} of {all} runs; all of them are kept."));
-            tell_plain(&format!("Go on with: {}", resume_line()));
+            stderr::line(&format!("Stopped after {ran} of {all} runs; all of them are kept."));
+            stderr::line(&format!("Go on with: {}", resume_line()));
         }
         Ok(Ran { session: done.session, study: study.clone(), interrupted: done.interrupted })
     }
@@ -446,12 +445,12 @@ impl Bench {
             inputs.push(input);
         }
         let page = ioloom_report::html_all(&inputs);
-        write_report(&told[0].report, &page)?;
+        atomic_file::write(&told[0].report, &page)?;
         if let Some(also) = &args.report {
-            write_report(also, &page)?;
+            atomic_file::write(also, &page)?;
         }
         if !args.json {
-            tell_summary(&inputs)?;
+            session_report::print_summary(&inputs)?;
         }
         Ok(told)
     }
@@ -460,7 +459,7 @@ impl Bench {
     fn told(&self, ran: &Ran) -> Told {
         let header = &ran.session.header;
         if let Some(end) = ran.session.end.as_ref().filter(|e| e.reason == EndReason::Budget) {
-            tell_plain(&format!(
+            stderr::line(&format!(
                 "{}: {} blocks were dropped to keep the budget.",
                 header.study, end.blocks_dropped
             ));
@@ -473,7 +472,7 @@ impl Bench {
             runs_planned: header.order.len(),
             blocks_dropped: ran.session.end.as_ref().map(|e| e.blocks_dropped),
             interrupted: ran.interrupted,
-            report: report_path(self.store.dir(), header.sitting()),
+            report: session_report::report_path(self.store.dir(), header.sitting()),
             store: self.store.dir().to_owned(),
             doubts: ran.session.end.as_ref().map_or(Vec::new(), |e| e.doubts.clone()),
             verdicts: Vec::new(),
@@ -487,11 +486,6 @@ fn known(study: &StudySpec, asked: &[String]) -> Vec<String> {
     // A name that no study has is told by the laboratory.
     let own: Vec<String> = asked.iter().filter(has).cloned().collect();
     if own.is_empty() { asked.to_vec() } else { own }
-}
-
-/// The summaries; they end with the path of the report.
-pub(crate) fn tell_summary(inputs: &[Input]) -> Result<(), Failure> {
-    out::print(&ioloom_report::terminal_all(inputs, out::columns(), out::colour()))
 }
 
 /// What cold means here, when the caches of the system are not dropped, and whose blocks are few.
@@ -516,7 +510,7 @@ fn say_conditions(
             "Cold: data are dropped file by file; names and inodes (metadata) stay warm. As root, \
              {flag} makes them cold as well."
         );
-        tell_plain(wrap(&text, 80, 2).trim_end());
+        stderr::line(wrap(&text, 80, 2).trim_end());
     }
     let mode = mode(args);
     let usual = args.blocks.unwrap_or(BLOCKS_FULL);
@@ -531,7 +525,7 @@ fn say_conditions(
              by --experiment it runs as often as --blocks says.",
             few.join(", ")
         );
-        tell_plain(wrap(&text, 80, 2).trim_end());
+        stderr::line(wrap(&text, 80, 2).trim_end());
     }
     let rule = if args.full { Rule::FULL } else { Rule::QUICK };
     if let Some(blocks) = args.blocks.filter(|blocks| (*blocks as usize) < rule.blocks_min) {
@@ -540,24 +534,8 @@ fn say_conditions(
              numbers are kept.",
             rule.blocks_min
         );
-        tell_plain(wrap(&text, 80, 2).trim_end());
+        stderr::line(wrap(&text, 80, 2).trim_end());
     }
-}
-
-/// Where the report of a session lies.
-pub(crate) fn report_path(store: &Path, session: &str) -> PathBuf {
-    store.join("reports").join(format!("{session}.html"))
-}
-
-/// Writes a report under another name first, so that a reader never sees half of it.
-pub(crate) fn write_report(path: &Path, text: impl AsRef<[u8]>) -> Result<(), Failure> {
-    let fail = |e: std::io::Error| Failure::failed(format!("write {}: {e}", path.display()));
-    if let Some(parent) = path.parent().filter(|p| !p.as_os_str().is_empty()) {
-        std::fs::create_dir_all(parent).map_err(fail)?;
-    }
-    let mut half = path.as_os_str().to_owned();
-    half.push(".half");
-    std::fs::write(&half, text).and_then(|()| std::fs::rename(&half, path)).map_err(fail)
 }
 
 /// The command line as it can be typed again.

@@ -4,15 +4,13 @@
 mod document;
 mod export;
 mod grant;
+pub(crate) mod input;
 mod png;
 mod selftest;
 mod show;
 
-use crate::exit::{Ended, Failure};
+use crate::exit::Ended;
 use clap::{Args, Subcommand};
-use ioloom_model::Level;
-use ioloom_trace::Trace;
-use std::path::Path;
 
 pub(crate) use document::document;
 pub(crate) use show::text;
@@ -86,17 +84,4 @@ pub(crate) fn run(args: &TraceArgs) -> Ended {
         What::Revoke(args) => grant::revoke(args),
         What::Selftest(args) => selftest::run(args),
     }
-}
-
-/// A level by its number.
-pub(crate) fn level(number: u8) -> Option<Level> {
-    [Level::Account, Level::Switch, Level::Kernel].into_iter().find(|l| l.number() == number)
-}
-
-/// Reads a trace.
-pub(crate) fn read(path: &Path) -> Result<Trace, Failure> {
-    let bytes = std::fs::read(path)
-        .map_err(|e| Failure::failed(format!("read the trace {}: {e}", path.display())))?;
-    ioloom_trace::file::read(&bytes)
-        .map_err(|e| Failure::usage(format!("read {}: {e}", path.display())))
 }

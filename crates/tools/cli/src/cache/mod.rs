@@ -10,10 +10,10 @@ mod strip;
 
 pub(crate) use args::CacheArgs;
 
-use crate::each::stop_flag;
 use crate::exit::{Ended, Exit, Failure};
-use crate::told::Told;
-use crate::{out, study, tell};
+use crate::interrupt::stop_flag;
+use crate::status_line::StatusLine;
+use crate::{atomic_file, out, stderr};
 use args::PathArgs;
 use ioloom_cache::{Act, FileReport, Progress, Report, Scan};
 use ioloom_model::units::{format_count, format_size};
@@ -31,14 +31,14 @@ pub(crate) fn run(args: &CacheArgs) -> Ended {
     let elapsed_ns = started.elapsed().as_nanos() as u64;
     let strips = if args.map || args.svg.is_some() { strip::of(&report) } else { Vec::new() };
     if let Some(file) = &args.svg {
-        study::write_report(file, strip::picture(&strips))?;
+        atomic_file::write(file, strip::picture(&strips))?;
     }
     for error in &report.errors {
-        tell(&out::readable(error.as_bytes()));
+        stderr::message(&out::readable(error.as_bytes()));
     }
     let untold = report.errors_count.saturating_sub(report.errors.len() as u64);
     if untold > 0 {
-        tell(&format!("and {} more errors", format_count(untold)));
+        stderr::message(&format!("and {} more errors", format_count(untold)));
     }
     if args.json {
         out::print_json(&document::Document::of(act, &report, &strips, elapsed_ns))?;
@@ -53,7 +53,7 @@ fn scan(act: Act, args: &PathArgs, stop: &Arc<AtomicBool>) -> Result<Report, Fai
     let _ = ioloom_sys::proc::raise_open_files_limit();
     let progress = Arc::new(Progress::default());
     let seen = progress.clone();
-    let told = Told::start("cache-progress", move |_| {
+    let told = StatusLine::start("cache-progress", move |_| {
         let files = format_count(seen.files.load(Ordering::Relaxed));
         format!("{files} files, {}", format_size(seen.bytes.load(Ordering::Relaxed)))
     });
@@ -91,7 +91,7 @@ fn scan(act: Act, args: &PathArgs, stop: &Arc<AtomicBool>) -> Result<Report, Fai
 
 fn exit_of(report: &Report) -> Exit {
     if report.stopped {
-        tell("interrupted: the sums are incomplete");
+        stderr::message("interrupted: the sums are incomplete");
         Exit::Interrupted
     } else if report.errors_count > 0 || report.stays_count > 0 {
         Exit::Failed

@@ -2,19 +2,19 @@
 //! what people read.
 
 mod args;
-mod explained;
-mod told;
+mod explain;
+mod progress;
 
 pub(crate) use args::CpArgs;
 
-use crate::each::stop_flag;
 use crate::exit::{Ended, Exit, Failure};
-use crate::{out, tell};
+use crate::interrupt::stop_flag;
+use crate::{out, stderr};
 use ioloom_copy::{CopyError, Durable, Progress, Report, Verify};
 use ioloom_model::units::{format_count, format_ns, format_size};
+use progress::CopyProgress;
 use serde::Serialize;
 use std::sync::Arc;
-use told::Teller;
 
 /// Errors that the JSON document holds.
 const ERRORS_TOLD_MAX: usize = 1000;
@@ -23,25 +23,25 @@ pub(crate) fn run(args: &CpArgs) -> Ended {
     let (sources, target) = args.ways()?;
     let options = args.options(stop_flag())?;
     if args.explain {
-        return explained::run(args, &sources, &target, &options);
+        return explain::run(args, &sources, &target, &options);
     }
     let _ = ioloom_sys::proc::raise_open_files_limit();
     // A limit on the size of files is an error of one file, not the end of the program half-way.
     let _ = signal_hook::flag::register(signal_hook::consts::SIGXFSZ, Arc::default());
     let progress = Arc::new(Progress::default());
-    let teller = Teller::start(args, &sources, &target, &options, progress.clone());
-    let copied = ioloom_copy::copy(&sources, &target, &options, &teller, &progress);
-    teller.finish();
+    let watcher = CopyProgress::start(args, &sources, &target, &options, progress.clone());
+    let copied = ioloom_copy::copy(&sources, &target, &options, &watcher, &progress);
+    watcher.finish();
     let report = copied.map_err(|e| match &e.reason {
         ioloom_copy::Reason::Cannot(_) => Failure::refused(e),
         _ => Failure::failed(e),
     })?;
     for error in &report.errors {
-        tell(&error.to_string());
+        stderr::message(&error.to_string());
     }
     let more = report.errors_count - report.errors.len() as u64;
     if more > 0 {
-        tell(&format!("and {more} more errors"));
+        stderr::message(&format!("and {more} more errors"));
     }
     if args.json {
         out::print_json(&Document::of(&report))?;
@@ -67,29 +67,33 @@ fn exit_of(report: &Report) -> Exit {
 /// What is worth a line on standard error at the end; a plain copy that went well says nothing.
 fn tell_end(args: &CpArgs, report: &Report) {
     if report.lost_xattrs {
-        tell("the target does not take all extended attributes; those are not on the copies");
+        stderr::message(
+            "the target does not take all extended attributes; those are not on the copies",
+        );
     }
     if report.verify != Verify::None {
-        tell(&verified(report));
+        stderr::message(&verified(report));
     }
     if report.cancelled && args.resume {
-        tell(
+        stderr::message(
             "interrupted: what is whole is kept under a hidden name; the same command goes on there",
         );
     } else if report.cancelled {
-        tell("interrupted: no file is half under its name, and new directories were taken back");
+        stderr::message(
+            "interrupted: no file is half under its name, and new directories were taken back",
+        );
     }
     if args.verbose && report.durable == Durable::None {
         let (size, unwritten) =
             (format_size(report.may_be_lost_bytes()), format_size(ioloom_copy::unwritten_bytes()));
-        tell(&format!(
+        stderr::message(&format!(
             "a power cut may lose these {size}: nothing was waited for, and {unwritten} of this \
              machine are not on a device yet; --durable waits"
         ));
     }
     if report.durable != Durable::None && report.errors_count == 0 && !report.cancelled {
         let (size, time) = (format_size(report.bytes), format_ns(report.elapsed_ns as f64));
-        tell(&format!("{size} are on the device after {time}"));
+        stderr::message(&format!("{size} are on the device after {time}"));
     }
 }
 
@@ -186,7 +190,7 @@ impl<'a> Document<'a> {
             resumed: counts.resumed,
             bytes: report.bytes,
             errors: report.errors_count,
-            error_samples: errors.map(|e| crate::in_words(&e.to_string())).collect(),
+            error_samples: errors.map(|e| crate::stderr::without_errno(&e.to_string())).collect(),
             cancelled: report.cancelled,
             out_of_space: report.out_of_space,
             elapsed_ns: report.elapsed_ns,

@@ -1,8 +1,10 @@
 //! `--diff`: what has changed between two scans, by directory.
 
+use super::args::DuArgs;
+use super::document::{document, save};
+use super::input::{exit_of, scan, tell_troubles};
 use super::lines::Lines;
 use super::picture::ROWS;
-use super::{DuArgs, document, exit_of, scan, tell_troubles};
 use crate::exit::{Ended, Exit, Failure};
 use crate::out;
 use crate::out::readable;
@@ -23,7 +25,7 @@ pub(super) fn run(args: &DuArgs, old: &Path) -> Ended {
             tell_troubles(&scan);
             let new = document(args, &lines, &scan);
             if let Some(file) = &args.save {
-                super::save(file, &new)?;
+                save(file, &new)?;
             }
             (new, exit_of(&scan))
         }

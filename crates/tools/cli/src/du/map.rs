@@ -14,7 +14,7 @@ const HEIGHT: f64 = 560.0;
 /// The map of all roots: of one root its children, of several the roots.
 pub(super) fn draw(scan: &Scan, measure: Measure) -> String {
     let (tiles, what) = match &scan.roots[..] {
-        [tree] => (inside(tree, 0, 2, measure), super::path_text(tree, 0)),
+        [tree] => (inside(tree, 0, 2, measure), readable(&tree.path(0))),
         trees => {
             let roots = trees.iter().map(|tree| tile(tree, 0, 2, measure)).collect();
             (roots, format!("{} arguments", trees.len()))

@@ -151,7 +151,7 @@ impl EachArgs {
     /// The trace that flags or environment ask for.
     pub(crate) fn trace_wanted(&self) -> Result<Option<ioloom::TraceWanted>, Failure> {
         if let Some(path) = &self.trace {
-            let level = self.evidence.and_then(crate::trace::level);
+            let level = self.evidence.and_then(crate::evidence::level);
             return Ok(Some(ioloom::TraceWanted { path: path.clone(), level }));
         }
         ioloom::TraceWanted::from_environment().map_err(Failure::refused)

@@ -1,11 +1,12 @@
 //! `each --check`: files against lines `HASH  PATH`.
 
+use super::args::EachArgs;
 use super::digest::{Line, read_line};
 use super::input::{Roots, words};
+use super::job::{CHUNK_BYTES, Job};
 use super::work::{EachWork, Lines};
-use super::{CHUNK_BYTES, EachArgs, Job};
 use crate::exit::{Ended, Exit, Failure};
-use crate::tell;
+use crate::stderr;
 use ioloom::Cancel;
 use ioloom::engine::{self, Options};
 use ioloom_model::Compute;
@@ -44,10 +45,17 @@ pub(super) fn run(args: &EachArgs, list: &Path) -> Ended {
         }
     }
     if unreadable > 0 {
-        tell(&format!("{} of {} could not be understood", lines_of(unreadable), named(list)));
+        stderr::message(&format!(
+            "{} of {} could not be understood",
+            lines_of(unreadable),
+            named(list)
+        ));
     }
     if wrong > 0 {
-        tell(&format!("{wrong} of {} files do not have the hash of the list", files + wrong));
+        stderr::message(&format!(
+            "{wrong} of {} files do not have the hash of the list",
+            files + wrong
+        ));
     }
     Ok(if wrong + unreadable > 0 { Exit::Failed } else { Exit::Ok })
 }
@@ -85,7 +93,7 @@ fn run_kind(args: &EachArgs, compute: Compute, lines: &[&Line<'_>]) -> Result<(u
     let job = Job { plan, compute, exec: None };
     let expected = lines.iter().map(|l| l.hex.clone()).collect();
     let work = EachWork::new(&job, Lines::Compare { expected, quiet: args.quiet }, true);
-    let stop = super::stop_flag();
+    let stop = crate::interrupt::stop_flag();
     let options = Options { cancel: Cancel::from_flag(stop), ..Options::default() };
     let _ = ioloom_sys::proc::raise_open_files_limit();
     let mut executed = match engine::run(&paths, None, plan, &options, &work) {
@@ -99,7 +107,7 @@ fn run_kind(args: &EachArgs, compute: Compute, lines: &[&Line<'_>]) -> Result<(u
     let measured = executed.measured(1, 1);
     let outcome = work.outcome(executed.locals, measured, (Some(&paths), &Roots::default()))?;
     for error in &outcome.errors {
-        tell(&super::output::one_line(error));
+        stderr::message(&super::output::one_line(error));
     }
     let wrong = outcome.measured.errors;
     Ok((lines.len() as u64 - wrong, wrong))

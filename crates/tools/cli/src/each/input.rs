@@ -1,6 +1,6 @@
 //! Which files: directories, files, or a list on standard input.
 
-use super::EachArgs;
+use super::args::EachArgs;
 use crate::exit::Failure;
 use ioloom_sys::file::{self, Kind};
 use ioloom_walk::{Options, PathList, Separator, read_list};

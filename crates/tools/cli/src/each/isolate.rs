@@ -4,10 +4,11 @@
 //! from a terminal reaches both, one that was sent to the parent only the parent. The first makes
 //! the child end in good order, however often it comes there; the second ends both at once.
 
-use super::output::Bar;
-use super::{EachArgs, input};
+use super::args::EachArgs;
+use super::input;
+use super::progress::Bar;
 use crate::exit::{Ended, Exit, Failure};
-use crate::tell;
+use crate::stderr;
 use ioloom_sys::map::BUS_EXIT_CODE;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::{Handle, Signals};
@@ -50,7 +51,7 @@ pub(super) fn run(args: &EachArgs) -> Ended {
             Ok(Exit::Interrupted)
         }
         _ => {
-            tell(&format!("the child process of the mapped plan ended with {status}"));
+            stderr::message(&format!("the child process of the mapped plan ended with {status}"));
             Ok(Exit::Failed)
         }
     }

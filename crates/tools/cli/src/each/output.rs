@@ -1,16 +1,17 @@
 //! What `each` prints.
 
+use super::args::EachArgs;
+use super::job::Job;
+use super::outcome::Outcome;
 use super::work::stdout_gone;
-use super::{EachArgs, Job, Outcome};
 use crate::exit::{Ended, Exit, Failure};
-use crate::tell;
-use indicatif::{ProgressBar, ProgressStyle};
+use crate::stderr;
 use ioloom::Plan;
 use ioloom_model::table::{Cell, cell, check};
 use ioloom_model::units::{format_count, format_counted, format_ns, format_size};
 use ioloom_model::{Method, Schedule};
 use serde_json::json;
-use std::io::{IsTerminal, Write};
+use std::io::Write;
 
 /// Version of the JSON document.
 const SCHEMA: u32 = 1;
@@ -19,110 +20,18 @@ const ERRORS_PRINTED: usize = 20;
 /// Below this a run is too short to say what limited it.
 const LIMIT_TOLD_NS: u64 = 10_000_000;
 
-/// How far the run is, on standard error.
-pub(super) enum Bar {
-    /// Not told: it is no terminal, or nothing is wanted.
-    None,
-    /// Drawn on a terminal.
-    Drawn(ProgressBar),
-    /// Told in lines to the parent of a mapped plan, which draws it; the number of files if known.
-    Told(Option<u64>),
-}
-
-/// What a line of [`Bar::Told`] begins with.
-const TOLD: &str = "ioloom-progress ";
-
-impl Bar {
-    pub(super) fn new(args: &EachArgs, files: Option<u64>) -> Self {
-        if args.tell_progress {
-            Self::Told(files)
-        } else if Self::wanted(args) {
-            Self::drawn(files)
-        } else {
-            Self::None
-        }
-    }
-
-    /// Whether a bar is to be drawn.
-    pub(super) fn wanted(args: &EachArgs) -> bool {
-        !args.quiet && std::io::stderr().is_terminal()
-    }
-
-    fn drawn(files: Option<u64>) -> Self {
-        let (bar, template) = match files {
-            Some(n) => {
-                (ProgressBar::new(n), "{bar:30} {human_pos}/{human_len} files {msg} ETA {eta}")
-            }
-            None => (ProgressBar::new_spinner(), "{spinner} {human_pos} files {msg} {elapsed}"),
-        };
-        bar.set_style(
-            ProgressStyle::with_template(template)
-                .unwrap_or_else(|_| ProgressStyle::default_bar())
-                .progress_chars("=> "),
-        );
-        Self::Drawn(bar)
-    }
-
-    pub(super) fn tell(&self, files: u64, bytes: u64) {
-        match self {
-            Self::None => {}
-            Self::Drawn(bar) => {
-                bar.set_position(files);
-                bar.set_message(format_size(bytes));
-            }
-            Self::Told(total) => {
-                // One write, so that nothing can come between.
-                let line = match total {
-                    Some(total) => format!("{TOLD}{files} {bytes} {total}\n"),
-                    None => format!("{TOLD}{files} {bytes}\n"),
-                };
-                let _ = std::io::stderr().write_all(line.as_bytes());
-            }
-        }
-    }
-
-    /// Takes a line of a child. False: it does not tell progress.
-    pub(super) fn hear(&mut self, line: &[u8]) -> bool {
-        let Some(told) = line.strip_prefix(TOLD.as_bytes()) else { return false };
-        let mut numbers = std::str::from_utf8(told)
-            .unwrap_or_default()
-            .split_whitespace()
-            .map_while(|n| n.parse::<u64>().ok());
-        let (Some(files), Some(bytes)) = (numbers.next(), numbers.next()) else { return false };
-        if matches!(self, Self::None) {
-            *self = Self::drawn(numbers.next());
-        }
-        self.tell(files, bytes);
-        true
-    }
-
-    /// Does something else with standard error while nothing is drawn there.
-    pub(super) fn aside(&self, f: impl FnOnce()) {
-        match self {
-            Self::Drawn(bar) => bar.suspend(f),
-            Self::None | Self::Told(_) => f(),
-        }
-    }
-
-    pub(super) fn finish(&self) {
-        if let Self::Drawn(bar) = self {
-            bar.finish_and_clear();
-        }
-    }
-}
-
 /// Prints errors, and the result unless lines of files or a program's output are it.
 pub(super) fn print(args: &EachArgs, job: &Job, outcome: &Outcome) -> Result<(), Failure> {
     for error in outcome.errors.iter().take(ERRORS_PRINTED) {
-        tell(&one_line(error));
+        stderr::message(&one_line(error));
     }
     let m = &outcome.measured;
     let more = m.errors.saturating_sub(outcome.errors.len().min(ERRORS_PRINTED) as u64);
     if more > 0 {
-        tell(&format!("and {} more errors", format_count(more)));
+        stderr::message(&format!("and {} more errors", format_count(more)));
     }
     if outcome.cancelled {
-        tell(&format!("interrupted after {}", files(m.files)));
+        stderr::message(&format!("interrupted after {}", files(m.files)));
     }
     if args.quiet {
         return Ok(());

@@ -1,9 +1,11 @@
 //! What is done with each file, and where its line goes.
 
+use super::args::EachArgs;
 use super::digest::{Hashes, write_checked, write_line};
 use super::exec::{Exec, Running};
 use super::input::Roots;
-use super::{EachArgs, Job, Outcome};
+use super::job::Job;
+use super::outcome::Outcome;
 use crate::exit::Failure;
 use ioloom::engine::{Piece, Work};
 use ioloom::{FileError, FnError};

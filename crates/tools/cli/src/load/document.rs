@@ -1,6 +1,6 @@
 //! The document of `ioloom load --json`.
 
-use super::LoadArgs;
+use super::args::LoadArgs;
 use ioloom_load::check::Verdict;
 use ioloom_load::ladder::{Scaling, Step};
 use ioloom_load::{Arrival, History, Mix, MultiRun, NullClient, Protocol, Run, Skew, Think};

@@ -1,6 +1,6 @@
 //! A load in words and tables.
 
-use super::LoadArgs;
+use super::args::LoadArgs;
 use super::document::{Checked, Document, Floors};
 use crate::out::{table, table_text, wrap};
 use ioloom_load::{Conservation, Generator, Latency, MultiRun, Outcomes, Run};

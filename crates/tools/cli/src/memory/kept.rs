@@ -3,9 +3,9 @@
 //! One file for each machine, replaced by the next measurement: a fact about a machine, unlike the
 //! runs of a study, whose history the store keeps.
 
+use crate::atomic_file;
+use crate::directories::StoreArg;
 use crate::exit::Failure;
-use crate::place::StoreArg;
-use crate::study::write_report;
 use ioloom_model::memory::{MEMORY_SCHEMA, MemoryResult};
 use std::io::ErrorKind;
 use std::path::PathBuf;
@@ -22,7 +22,7 @@ pub(super) fn keep(store: &StoreArg, result: &MemoryResult) -> Result<(), Failur
         return Ok(());
     }
     let text = serde_json::to_string(result).map_err(Failure::failed)?;
-    write_report(&path(store, &result.machine)?, text)
+    atomic_file::write(&path(store, &result.machine)?, text)
 }
 
 /// The kept result of a machine; `None` without one.

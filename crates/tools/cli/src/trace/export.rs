@@ -1,8 +1,8 @@
 //! `ioloom trace export` and `compare`: traces for other programs, and two on one axis.
 
-use super::read;
+use super::input::read;
 use crate::exit::{Ended, Exit, Failure};
-use crate::{out, study};
+use crate::{atomic_file, out};
 use clap::{Args, ValueEnum};
 use ioloom_report::timeline;
 use ioloom_trace::{csv, perfetto};
@@ -105,7 +105,7 @@ fn put(path: &Path, bytes: &[u8]) -> Ended {
     if path.as_os_str() == "-" {
         return out::print_bytes(bytes).map(|()| Exit::Ok);
     }
-    study::write_report(path, bytes)?;
+    atomic_file::write(path, bytes)?;
     out::print(&format!("{}\n", path.display()))?;
     Ok(Exit::Ok)
 }

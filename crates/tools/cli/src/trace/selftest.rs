@@ -1,7 +1,7 @@
 //! `ioloom trace selftest`: each level against what threads are known to have done.
 
 use crate::exit::{Ended, Exit, Failure};
-use crate::{out, tell_plain};
+use crate::{out, stderr};
 use clap::Args;
 use ioloom_model::Level;
 use ioloom_observe::collect::selftest::{LevelReport, SelftestOptions, selftest};
@@ -65,7 +65,7 @@ pub(crate) fn run(args: &SelftestArgs) -> Ended {
     let shown = std::io::stderr().is_terminal();
     let tell = |text: &str| {
         if shown {
-            tell_plain(text);
+            stderr::line(text);
         }
     };
     let reports = selftest(&plan, &tell).map_err(Failure::failed)?;

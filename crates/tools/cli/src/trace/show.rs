@@ -1,7 +1,7 @@
 //! `ioloom trace show`: a trace as text.
 
 use super::document::document;
-use super::read;
+use super::input::read;
 use crate::exit::{Ended, Exit};
 use crate::out;
 use clap::Args;

@@ -9,7 +9,7 @@ mod live;
 mod table;
 
 use crate::exit::{Exit, Failure};
-use crate::{out, study, tell, tell_plain, trace};
+use crate::{atomic_file, out, stderr, trace};
 use clap::Args;
 use ioloom::TraceFile;
 use ioloom_model::evidence::SourceReport;
@@ -97,7 +97,7 @@ pub(crate) fn run(args: &WatchArgs) -> ExitCode {
         Ok(status) => ExitCode::from(code(status)),
         Err(Stop::Start(code)) => ExitCode::from(code),
         Err(Stop::Failure(failure)) => {
-            tell(&failure.message);
+            stderr::message(&failure.message);
             failure.exit.into()
         }
     }
@@ -122,7 +122,7 @@ fn watch(args: &WatchArgs) -> Result<ExitStatus, Stop> {
     let mut command = Command::new(&args.command[0]);
     command.args(&args.command[1..]);
     let held = PausedChild::start(command).map_err(|e| cannot_start(args, &e))?;
-    let level = args.evidence.and_then(trace::level);
+    let level = args.evidence.and_then(crate::evidence::level);
     let watch =
         Watch::start(level, held.pid(), TraceOptions::default()).map_err(Failure::refused)?;
     let sampler = sampler(args.counters, held.pid())?;
@@ -146,7 +146,7 @@ fn watch(args: &WatchArgs) -> Result<ExitStatus, Stop> {
     let width = args.width.map_or_else(out::columns, usize::from);
     let text = trace::text(&trace, width);
     let machine = counters.map_or_else(String::new, |counters| table::text(&counters, width));
-    tell_plain(&format!("\n{text}{machine}\n{}", ended(status)));
+    stderr::line(&format!("\n{text}{machine}\n{}", ended(status)));
     Ok(status)
 }
 
@@ -208,18 +208,18 @@ fn keep(args: &WatchArgs, file: Option<TraceFile>, trace: &Trace) -> Result<(), 
             out::print_json(&document)?;
         } else {
             let text = serde_json::to_string_pretty(&document).map_err(Failure::failed)?;
-            study::write_report(path, text + "\n")?;
+            atomic_file::write(path, text + "\n")?;
         }
     }
     if let Some(path) = &args.html {
         let page = ioloom_report::timeline::timeline_page(std::slice::from_ref(trace));
-        study::write_report(path, page)?;
+        atomic_file::write(path, page)?;
     }
     Ok(())
 }
 
 fn cannot_start(args: &WatchArgs, error: &io::Error) -> Stop {
-    tell(&format!("cannot start {}: {error}", args.command[0].display()));
+    stderr::message(&format!("cannot start {}: {error}", args.command[0].display()));
     let missing = error.kind() == io::ErrorKind::NotFound;
     Stop::Start(if missing { NOT_FOUND } else { NOT_RUN })
 }

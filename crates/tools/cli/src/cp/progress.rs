@@ -25,7 +25,7 @@ const KNOWN: &str = "{bar:20} {msg}  {eta} left";
 const UNKNOWN: &str = "{spinner} {msg}";
 
 /// Tells a person, on standard error and, with -v, on standard output.
-pub(super) struct Teller {
+pub(super) struct CopyProgress {
     verbose: bool,
     bar: Option<ProgressBar>,
     thread: Mutex<Option<(Sender<()>, JoinHandle<()>)>>,
@@ -33,7 +33,7 @@ pub(super) struct Teller {
     asking: Mutex<()>,
 }
 
-impl Teller {
+impl CopyProgress {
     pub(super) fn start(
         args: &CpArgs,
         sources: &[PathBuf],
@@ -142,7 +142,7 @@ impl Count {
     }
 }
 
-impl Watcher for Teller {
+impl Watcher for CopyProgress {
     fn wants_names(&self) -> bool {
         self.verbose
     }
@@ -164,8 +164,8 @@ impl Watcher for Teller {
 
     fn note(&self, text: &str) {
         match &self.bar {
-            Some(bar) => bar.suspend(|| crate::tell(text)),
-            None => crate::tell(text),
+            Some(bar) => bar.suspend(|| crate::stderr::message(text)),
+            None => crate::stderr::message(text),
         }
     }
 

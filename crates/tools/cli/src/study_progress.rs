@@ -1,8 +1,8 @@
 //! What a study tells while it runs: a bar on a terminal, else a plain line now and then. Both go
 //! to standard error, between runs only, so that telling costs no run anything.
 
+use crate::directories::short;
 use crate::out::wrap;
-use crate::place::short;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use ioloom_lab::work::Needs;
 use ioloom_lab::{Event, Progress};
@@ -22,7 +22,7 @@ const MAKING: &str = "sets {bar:16} {human_pos}/{human_len} files  {wide_msg}";
 const RUNNING: &str = "runs {bar:16} {pos}/{len}, {eta} left  {wide_msg}";
 
 /// Listens to a study and tells a person.
-pub(crate) struct Teller {
+pub(crate) struct StudyProgress {
     terminal: bool,
     state: Mutex<State>,
 }
@@ -58,7 +58,7 @@ impl State {
     }
 }
 
-impl Teller {
+impl StudyProgress {
     /// For standard error.
     pub(crate) fn new() -> Self {
         Self { terminal: std::io::stderr().is_terminal(), state: Mutex::default() }
@@ -74,7 +74,7 @@ impl Teller {
         let due = state.line_at.is_none_or(|at| at.elapsed() >= LINE_EVERY);
         if !self.terminal && due {
             state.line_at = Some(Instant::now());
-            crate::tell_plain(&text());
+            crate::stderr::line(&text());
         }
     }
 
@@ -105,8 +105,8 @@ impl Teller {
 /// A line that the bar makes room for.
 fn line(state: &State, text: &str) {
     match &state.bar {
-        Some(bar) => bar.suspend(|| crate::tell_plain(text)),
-        None => crate::tell_plain(text),
+        Some(bar) => bar.suspend(|| crate::stderr::line(text)),
+        None => crate::stderr::line(text),
     }
 }
 
@@ -122,7 +122,7 @@ fn style(template: &str) -> ProgressStyle {
         .progress_chars("━━╌")
 }
 
-impl Progress for Teller {
+impl Progress for StudyProgress {
     fn event(&self, event: &Event<'_>) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         match event {

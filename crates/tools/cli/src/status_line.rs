@@ -12,9 +12,9 @@ use std::time::{Duration, Instant};
 const EVERY: Duration = Duration::from_millis(100);
 
 /// A line that tells how far a job has come; nothing where nobody looks.
-pub(crate) struct Told(Option<(ProgressBar, Sender<()>, JoinHandle<()>)>);
+pub(crate) struct StatusLine(Option<(ProgressBar, Sender<()>, JoinHandle<()>)>);
 
-impl Told {
+impl StatusLine {
     /// `line` makes the words from the time since the start; the thread is called `name`.
     pub(crate) fn start(name: &str, line: impl Fn(Duration) -> String + Send + 'static) -> Self {
         if !std::io::stderr().is_terminal() {
@@ -49,7 +49,7 @@ impl Told {
     pub(crate) fn finish(self) {}
 }
 
-impl Drop for Told {
+impl Drop for StatusLine {
     fn drop(&mut self) {
         if let Some((bar, end, thread)) = self.0.take() {
             let _ = end.send(());

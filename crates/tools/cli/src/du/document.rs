@@ -1,0 +1,37 @@
+//! A scan as the document that `--json` prints and `--save` keeps.
+
+use super::args::DuArgs;
+use super::lines::Lines;
+use crate::atomic_file;
+use crate::exit::Failure;
+use ioloom_du::Scan;
+use ioloom_du::document::Document;
+use std::path::Path;
+
+/// The document of a scan: the directories that the flags ask for.
+pub(super) fn document(args: &DuArgs, lines: &Lines, scan: &Scan) -> Document {
+    let largest = args.top.map(|count| largest(scan, lines, count));
+    let depth_max = Some(lines.depth_max).filter(|depth| *depth < u32::MAX);
+    Document::of(scan, depth_max, &|root, at| {
+        lines.shows(&scan.roots[root], at)
+            && largest.as_ref().is_none_or(|largest| largest.contains(&(root, at)))
+    })
+}
+
+/// The largest nodes below the roots.
+fn largest(scan: &Scan, lines: &Lines, count: usize) -> std::collections::HashSet<(usize, usize)> {
+    let mut all: Vec<(u64, usize, usize)> = Vec::new();
+    for (root, tree) in scan.roots.iter().enumerate() {
+        let shown = (1..tree.nodes().len()).filter(|at| lines.shows(tree, *at));
+        all.extend(shown.map(|at| (tree.nodes()[at].total.by(lines.measure), root, at)));
+    }
+    all.sort_by(|a, b| b.0.cmp(&a.0).then((a.1, a.2).cmp(&(b.1, b.2))));
+    all.into_iter().take(count).map(|(_, root, at)| (root, at)).collect()
+}
+
+pub(super) fn save(file: &Path, document: &Document) -> Result<(), Failure> {
+    atomic_file::write_with(file, |out| {
+        serde_json::to_writer(&mut *out, document)?;
+        out.write_all(b"\n")
+    })
+}

@@ -1,0 +1,134 @@
+//! A scan of the arguments, or one that was imported, and the problems that it met.
+
+use super::args::DuArgs;
+use super::lines::Lines;
+use crate::exit::{Exit, Failure};
+use crate::interrupt::stop_flag;
+use crate::status_line::StatusLine;
+use crate::{out, stderr};
+use ioloom_du::scan::{Progress, ScanError, Scanner};
+use ioloom_du::{Scan, ncdu};
+use ioloom_model::units::{format_count, format_size};
+use ioloom_walk::TablesUse;
+use std::fs::File;
+use std::io::BufReader;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// Scans the arguments. With `print` the lines of each root are printed when it is done.
+pub(super) fn scan(args: &DuArgs, lines: &Lines, print: bool) -> Result<Scan, Failure> {
+    let _ = ioloom_sys::proc::raise_open_files_limit();
+    let roots = args.roots()?;
+    if roots.len() != 1 && args.export_ncdu.is_some() {
+        return Err(Failure::usage("--export-ncdu holds one tree: give one directory"));
+    }
+    let stop: Arc<AtomicBool> = stop_flag();
+    let progress = Arc::new(Progress::default());
+    let failure = |error: ScanError| match error {
+        ScanError::NoSizes => Failure::usage(error),
+        ScanError::Walk(refused) => Failure::refused(refused),
+    };
+    let mut scanner =
+        Scanner::new(args.options()?, &roots, stop, progress.clone()).map_err(failure)?;
+    let told = StatusLine::start("du-progress", move |elapsed| {
+        let entries = progress.entries.load(Ordering::Relaxed);
+        progress_line(entries, progress.disk_bytes.load(Ordering::Relaxed), elapsed)
+    });
+    for root in &roots {
+        if let Some(tree) = scanner.root(root).map_err(failure)?.filter(|_| print) {
+            let mut text = Vec::new();
+            lines.tree(tree, &mut text);
+            told.aside(|| out::print_bytes(&text))?;
+        }
+        if scanner.stopped() {
+            break;
+        }
+    }
+    told.finish();
+    let scan = scanner.finish();
+    if print && args.total {
+        let mut text = Vec::new();
+        lines.line(scan.total().by(lines.measure), b"total", &mut text);
+        out::print_bytes(&text)?;
+    }
+    Ok(scan)
+}
+
+pub(super) fn import(file: &Path) -> Result<Scan, Failure> {
+    let limits = ncdu::Limits::default();
+    let read = if file.as_os_str() == "-" {
+        ncdu::import(&mut std::io::stdin().lock(), limits)
+    } else {
+        let opened = File::open(file).map_err(|e| {
+            Failure::failed(format!("open {}: {e}; check the path", file.display()))
+        })?;
+        ncdu::import(&mut BufReader::new(opened), limits)
+    };
+    let tree = read.map_err(|e| Failure::failed(format!("import {}: {e}", file.display())))?;
+    let unreadable = tree.nodes().iter().filter(|node| node.unreadable).count();
+    Ok(Scan { errors_count: unreadable as u64, roots: vec![tree], ..Scan::default() })
+}
+
+/// Tells what could not be read, and what was left out.
+pub(super) fn tell_troubles(scan: &Scan) {
+    for error in &scan.errors {
+        stderr::message(&out::readable(error.as_bytes()));
+    }
+    let more = scan.errors_count.saturating_sub(scan.errors.len() as u64);
+    if more > 0 && !scan.errors.is_empty() {
+        stderr::message(&format!("and {more} more errors"));
+    }
+    for (path, kind) in &scan.not_entered {
+        let path = out::readable(path.as_os_str().as_encoded_bytes());
+        stderr::message(&format!(
+            "{path} ({kind}) is not entered; name it, or give --all-file-systems"
+        ));
+    }
+    scan.inode_tables.iter().for_each(|used| stderr::message(&tables_line(used)));
+    if scan.interrupted {
+        stderr::message("interrupted: the totals are incomplete");
+    }
+}
+
+/// What stands behind sizes that were read from inode tables.
+fn tables_line(used: &TablesUse) -> String {
+    let count = |n: u64| format_count(n);
+    let device = out::readable(used.device.as_os_str().as_encoded_bytes());
+    let checked = if used.checksums { "each with its checksum" } else { "without checksums" };
+    format!(
+        "sizes as of a sync at the start: {} entries from the inode tables of {device}, {checked}; \
+         {} asked for by name; {} of both compared, {} changed since the sync",
+        count(used.read),
+        count(used.asked),
+        count(used.sampled),
+        count(used.changed),
+    )
+}
+
+pub(super) fn exit_of(scan: &Scan) -> Exit {
+    if scan.interrupted {
+        Exit::Interrupted
+    } else if scan.errors_count > 0 {
+        Exit::Failed
+    } else {
+        Exit::Ok
+    }
+}
+
+/// How far a scan has come.
+fn progress_line(entries: u64, bytes: u64, elapsed: Duration) -> String {
+    let per_s = entries as f64 / elapsed.as_secs_f64().max(0.001);
+    let (entries, size) = (format_count(entries), format_size(bytes));
+    format!("{entries} entries, {size}, {} per s", format_count(per_s as u64))
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_line_says_how_much_and_how_fast() {
+        let text = super::progress_line(20_000, 3 << 30, std::time::Duration::from_secs(2));
+        assert_eq!(text, "20 000 entries, 3.00 GiB, 10 000 per s");
+    }
+}

@@ -1,0 +1,60 @@
+//! The plan and the work that the flags ask for, checked before any file is opened.
+
+use super::args::EachArgs;
+use super::exec::Exec;
+use crate::exit::Failure;
+use ioloom::Plan;
+use ioloom_model::{Compute, Method, table};
+
+/// Bytes of one chunk when files are streamed.
+pub(super) const CHUNK_BYTES: u64 = 256 << 10;
+
+/// What is to be done, checked.
+pub(crate) struct Job {
+    pub(crate) plan: Plan,
+    pub(crate) compute: Compute,
+    pub(crate) exec: Option<Exec>,
+}
+
+impl Job {
+    pub(super) fn read(args: &EachArgs) -> Result<Self, Failure> {
+        let exec = args.exec.as_deref().map(|text| Exec::read(text, args.json)).transpose()?;
+        let compute: Compute = args.compute.parse().map_err(Failure::usage)?;
+        let hashes = matches!(compute, Compute::Xxh3 | Compute::Blake3 | Compute::Md5);
+        if args.per_file && !hashes {
+            return Err(Failure::usage(format!(
+                "--per-file prints hashes and {compute} gives none: use --compute xxh3, blake3 or \
+                 md5"
+            )));
+        }
+        let mut plan = args.plan()?;
+        if args.per_file && plan.method == Method::Null {
+            return Err(Failure::usage("--per-file needs the bytes and null reads none"));
+        }
+        if let Some(exec) = &exec {
+            if exec.takes_path && args.method_given() && plan.method != Method::Null {
+                return Err(Failure::usage(
+                    "a command with {} reads the file itself: give --method null or none, or leave \
+                     {} out to have the bytes on its standard input",
+                ));
+            }
+            if exec.takes_path {
+                plan.method = Method::Null;
+            }
+        }
+        let streams = exec.is_none() && !matches!(compute, Compute::Touch);
+        let may_chunk = plan.schedule.name() != "roles"
+            && !plan.method.is_mmap()
+            && plan.method != Method::Null;
+        if streams && may_chunk && plan.chunk_bytes.is_none() {
+            plan.chunk_bytes = Some(CHUNK_BYTES.min(plan.memory_bytes / 64).max(4096));
+        }
+        table::check(&plan).map_err(Failure::refused)?;
+        Ok(Self { plan, compute, exec })
+    }
+
+    /// What is done with the bytes, in a word.
+    pub(crate) fn work_name(&self) -> String {
+        if self.exec.is_some() { "exec".to_owned() } else { self.compute.to_string() }
+    }
+}

@@ -1,0 +1,52 @@
+//! Standard error: messages under the name of the program, and plain status lines.
+//!
+//! Write errors are ignored: nothing useful can be done when standard error is closed.
+
+use std::io::Write;
+
+/// Prints one message as `ioloom: MESSAGE`.
+pub(crate) fn message(text: &str) {
+    let _ = writeln!(std::io::stderr(), "ioloom: {}", without_errno(text));
+}
+
+/// Prints a line as it is.
+pub(crate) fn line(text: &str) {
+    let _ = writeln!(std::io::stderr(), "{text}");
+}
+
+/// Returns a message without the ` (os error N)` that the standard library appends to the text of
+/// system errors.
+pub(crate) fn without_errno(message: &str) -> String {
+    const MARK: &str = " (os error ";
+    let mut out = String::with_capacity(message.len());
+    let mut rest = message;
+    while let Some(at) = rest.find(MARK) {
+        let number = &rest[at + MARK.len()..];
+        let digits = number.bytes().take_while(u8::is_ascii_digit).count();
+        let is_errno = digits > 0 && number[digits..].starts_with(')');
+        let kept = if is_errno { at } else { at + MARK.len() };
+        out.push_str(&rest[..kept]);
+        rest = if is_errno { &number[digits + 1..] } else { number };
+    }
+    out + rest
+}
+
+#[cfg(test)]
+mod tests {
+    use super::without_errno;
+
+    #[test]
+    fn only_error_numbers_are_removed() {
+        for (message, expected) in [
+            (
+                "cannot read x: No such file (os error 2); check (a)",
+                "cannot read x: No such file; check (a)",
+            ),
+            ("a (os error 1) b (os error 22)", "a b"),
+            ("a (os error x) b (os error ", "a (os error x) b (os error "),
+            ("plain", "plain"),
+        ] {
+            assert_eq!(without_errno(message), expected);
+        }
+    }
+}
