@@ -5,7 +5,10 @@
 //! takes comments and strings out where that matters.
 
 mod arrows;
+mod circles;
+mod dialect;
 mod documents;
+mod finding;
 mod links;
 mod purity;
 mod rust_source;
@@ -15,49 +18,7 @@ mod words;
 use crate::licence;
 use crate::repo::Repo;
 use crate::steps::Outcome;
-use std::path::{Path, PathBuf};
-
-/// What a rule found.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Finding {
-    /// Where: `file:line`, a crate or a dependency.
-    place: String,
-    /// What is wrong, and what to do.
-    text: String,
-    /// Printed, but no failure.
-    warning: bool,
-}
-
-impl Finding {
-    fn refuse(place: impl Into<String>, text: impl Into<String>) -> Self {
-        Self { place: place.into(), text: text.into(), warning: false }
-    }
-
-    fn warn(place: impl Into<String>, text: impl Into<String>) -> Self {
-        Self { place: place.into(), text: text.into(), warning: true }
-    }
-
-    fn at(file: &Path, line: usize, text: impl Into<String>) -> Self {
-        Self::refuse(format!("{}:{line}", file.display()), text)
-    }
-}
-
-/// A text file of the repository.
-#[derive(Debug, Clone)]
-struct Source {
-    path: PathBuf,
-    text: String,
-}
-
-impl Source {
-    fn is(&self, extension: &str) -> bool {
-        self.path.extension().is_some_and(|e| e == extension)
-    }
-
-    fn is_under(&self, dir: &str) -> bool {
-        self.path.starts_with(dir)
-    }
-}
+use finding::{Finding, Source};
 
 /// Kinds of files that people write and that are therefore read.
 const TEXT_KINDS: [&str; 12] =
@@ -74,10 +35,29 @@ fn sources(repo: &Repo) -> anyhow::Result<Vec<Source>> {
     Ok(found)
 }
 
-/// Everything that is wrong, refusals first.
-pub(crate) fn check(repo: &Repo) -> anyhow::Result<Vec<Finding>> {
+/// What the rules found, and a line of figures for each rule that counts.
+#[derive(Debug, Default)]
+pub(crate) struct Report {
+    findings: Vec<Finding>,
+    figures: Vec<String>,
+}
+
+/// Applies every rule; refusals come first.
+pub(crate) fn check(repo: &Repo) -> anyhow::Result<Report> {
     let sources = sources(repo)?;
-    let mut findings = arrows::check(repo)?;
+    let (mut findings, arrows) = arrows::check(repo)?;
+    let crates = repo.crates()?;
+    let circles = circles::check(&crates, &sources);
+    let (dialect, rates) = dialect::check(&sources);
+    let figures = vec![
+        format!(
+            "arrows: {arrows} between crates, each listed in ARCHITECTURE.md or reported above"
+        ),
+        format!("circles of files: {} in {} crates", circles.len(), crates.len()),
+        format!("words: {} hits; {rates}", dialect.len()),
+    ];
+    findings.extend(circles);
+    findings.extend(dialect);
     findings.extend(purity::check(&sources));
     findings.extend(sizes::check(&sources));
     findings.extend(words::check(&sources));
@@ -86,14 +66,18 @@ pub(crate) fn check(repo: &Repo) -> anyhow::Result<Vec<Finding>> {
     let (licences, _) = licence::check(&repo.metadata_of_all()?)?;
     findings.extend(licences.into_iter().map(|text| Finding::refuse("dependencies", text)));
     findings.sort_by_key(|f| f.warning);
-    Ok(findings)
+    Ok(Report { findings, figures })
 }
 
-/// Prints the findings and says how many there are.
-pub(crate) fn outcome(findings: &[Finding]) -> Outcome {
+/// Prints the findings and figures and counts the refusals.
+pub(crate) fn outcome(report: &Report) -> Outcome {
+    let findings = &report.findings;
     for finding in findings {
         let word = if finding.warning { "warning: " } else { "" };
         println!("{}: {word}{}", finding.place, finding.text);
+    }
+    for line in &report.figures {
+        println!("{line}");
     }
     let refused = findings.iter().filter(|f| !f.warning).count();
     let warned = findings.len() - refused;
@@ -116,8 +100,9 @@ mod tests {
     /// The repository itself obeys.
     #[test]
     fn this_repository_is_tidy() {
-        let findings = check(&Repo::find().unwrap()).unwrap();
-        let refused: Vec<String> = findings
+        let report = check(&Repo::find().unwrap()).unwrap();
+        let refused: Vec<String> = report
+            .findings
             .iter()
             .filter(|f| !f.warning)
             .map(|f| format!("{}: {}", f.place, f.text))
@@ -127,7 +112,8 @@ mod tests {
 
     #[test]
     fn warnings_do_not_fail() {
-        assert!(matches!(outcome(&[Finding::warn("a", "b")]), Outcome::Passed(_)));
-        assert!(matches!(outcome(&[Finding::refuse("a", "b")]), Outcome::Failed(_)));
+        let of = |finding| outcome(&Report { findings: vec![finding], figures: Vec::new() });
+        assert!(matches!(of(Finding::warn("a", "b")), Outcome::Passed(_)));
+        assert!(matches!(of(Finding::refuse("a", "b")), Outcome::Failed(_)));
     }
 }

@@ -6,7 +6,7 @@
 //! also with a record to go on by and with every file on the device before it has its name. A kill
 //! costs its copy, another one to its end, and reading all of it twice.
 
-use super::{Home, Random, SetHome};
+use super::home::{Home, Random, SetHome};
 use crate::steps::Outcome;
 use anyhow::{Context, bail, ensure};
 use serde_json::{Value, json};

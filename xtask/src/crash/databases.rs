@@ -7,11 +7,11 @@
 //!
 //! Where PostgreSQL is not installed nothing is killed here, with a word.
 
+use super::home::{Home, LIMIT, Random};
 use super::stores::{
     Answers, Client, KILL_MAX, Log, MODELS, ORDERS, last_number, make_stocks, names, order,
     ordered, serve,
 };
-use super::{Home, LIMIT, Random};
 use anyhow::{Context, bail, ensure};
 use ioloom_testbed::Postgres;
 use std::collections::BTreeMap;

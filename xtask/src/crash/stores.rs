@@ -5,7 +5,7 @@
 //! everything again after a start, which tells all of it: an order that is there is repeated, one that
 //! is not is carried out now.
 
-use super::{Home, Random};
+use super::home::{Home, Random};
 use crate::guard::Kept;
 use anyhow::{Context, bail, ensure};
 use std::collections::BTreeMap;

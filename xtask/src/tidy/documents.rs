@@ -1,8 +1,8 @@
 //! Documents against the code they speak of: commands of the README, heads of crates, fields of
 //! the JSON schema, doubts, length of ARCHITECTURE.md.
 
+use super::finding::{Finding, Source};
 use super::rust_source::{code_only, without_tests};
-use super::{Finding, Source};
 use crate::repo::Repo;
 
 /// The commands of the README, each of which stands there once.

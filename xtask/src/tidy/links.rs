@@ -1,6 +1,6 @@
 //! Relative links of Markdown files: the file must exist, and the heading in it.
 
-use super::{Finding, Source};
+use super::finding::{Finding, Source};
 use crate::repo::Repo;
 use std::path::{Component, Path, PathBuf};
 

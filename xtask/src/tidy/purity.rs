@@ -1,7 +1,7 @@
 //! What only some crates may do: layer 0 is pure, and one crate alone may be unsafe.
 
+use super::finding::{Finding, Source};
 use super::rust_source::{code_only, lines_with_word, std_paths, without_tests};
-use super::{Finding, Source};
 
 /// The floor whose crates have no I/O, clock, environment or unseeded randomness.
 const PURE_FLOOR: &str = "crates/base";

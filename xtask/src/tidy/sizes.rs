@@ -1,7 +1,7 @@
 //! Sizes and names of files: one file is one room that is read in one go.
 
+use super::finding::{Finding, Source};
 use super::rust_source::{code_only, without_tests};
-use super::{Finding, Source};
 
 /// Lines that are refused above; tests do not count.
 const LINES_MAX: usize = 700;

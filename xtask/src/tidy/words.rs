@@ -1,6 +1,6 @@
 //! Words that must not stay: marks of unfinished work, paths of somebody's machine.
 
-use super::{Finding, Source};
+use super::finding::{Finding, Source};
 
 /// Marks of unfinished work. In pieces, so that this file does not hold what it looks for.
 const UNFINISHED: [(&str, &str); 5] = [
