@@ -7,11 +7,11 @@
 //! a simulator. A decision costs a few comparisons.
 
 mod admission;
-mod crew;
 mod ramp;
 mod tuner;
+mod walk_controller;
 
 pub use admission::{Action, Admission, Ledger};
-pub use crew::Crew;
 pub use ramp::Ramp;
 pub use tuner::{Batch, Fixed, Tuner};
+pub use walk_controller::WalkController;

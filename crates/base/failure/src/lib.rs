@@ -17,6 +17,7 @@ pub use advice::advice;
 pub use operation::Operation;
 pub use quote::{Quoted, quoted};
 
+use rustix::io::Errno;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -94,6 +95,18 @@ pub fn reason(error: &io::Error) -> String {
         Some(end) if error.raw_os_error().is_some() => text[..end].to_owned(),
         _ => text,
     }
+}
+
+/// Reports whether a call failed because the process or the system has no file descriptor left.
+///
+/// ```
+/// use std::io::Error;
+///
+/// assert!(ioloom_failure::is_out_of_descriptors(&Error::from_raw_os_error(24)));
+/// assert!(!ioloom_failure::is_out_of_descriptors(&Error::other("Too many open files")));
+/// ```
+pub fn is_out_of_descriptors(error: &io::Error) -> bool {
+    matches!(Errno::from_io_error(error), Some(Errno::MFILE | Errno::NFILE))
 }
 
 #[cfg(test)]

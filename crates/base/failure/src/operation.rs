@@ -9,6 +9,10 @@ use std::fmt;
 pub enum Operation {
     /// `stat` and its relatives.
     Stat,
+    /// `stat` of the entries of a directory as a batch.
+    StatEntries,
+    /// Comparing an inode read from the device with `stat`.
+    VerifyInode,
     /// Opening a file.
     Open,
     /// Opening a directory.
@@ -92,6 +96,8 @@ impl Operation {
     pub const fn verb(self) -> &'static str {
         match self {
             Self::Stat => "stat",
+            Self::StatEntries => "stat the entries of",
+            Self::VerifyInode => "verify the inode of",
             Self::Open => "open",
             Self::OpenDir => "open directory",
             Self::ReadDir => "read directory",
@@ -138,6 +144,8 @@ impl Operation {
         matches!(
             self,
             Self::Stat
+                | Self::StatEntries
+                | Self::VerifyInode
                 | Self::Open
                 | Self::OpenDir
                 | Self::ReadDir

@@ -5,7 +5,7 @@ use crate::place::{hidden_name, with_hidden_name};
 use ioloom_sys::attr::{self, Attr};
 use ioloom_sys::dir::{Dir, Kind};
 use ioloom_sys::make;
-use ioloom_walk::{DirRef, KeptDir, NewDir};
+use ioloom_walk::{DirRef, NewDir, RetainedDir};
 use std::ffi::{CStr, CString, OsStr};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -75,7 +75,7 @@ impl CopyDir {
 #[derive(Clone)]
 pub(crate) enum Place {
     /// In a directory of the walk.
-    In(KeptDir<CopyDir>, Box<[u8]>),
+    In(RetainedDir<CopyDir>, Box<[u8]>),
     /// A source of its own.
     Root(usize),
 }

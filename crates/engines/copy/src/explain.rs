@@ -10,7 +10,7 @@ use crate::plan::{self, Facts, FileFacts, Plan, Refused, SMALL_BYTES, Wanted};
 use ioloom_sys::dir::{Dir, Kind};
 use ioloom_sys::file::{self, OpenHow};
 use ioloom_sys::{attr, transfer};
-use ioloom_walk::{Control, Options as WalkOptions};
+use ioloom_walk::{Control, WalkOptions};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 

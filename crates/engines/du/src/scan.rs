@@ -11,11 +11,12 @@ use crate::exclude::Exclude;
 use crate::links::{FileId, LinkSet, Seen};
 use crate::mounts::Unwanted;
 use crate::tree::{Found, Kind, Part, ROOT, Tree};
+use ioloom_failure::{Operation, PathError};
 use ioloom_sys::dir;
 use ioloom_sys::mount::{Mount, mounts};
 use ioloom_walk::{
     Control, DirRef, Fields, Follow, Meta, Method, NewDir, Refused, TablesUse, Threads, Visitor,
-    Walk, WalkError,
+    Walk,
 };
 use std::collections::HashSet;
 use std::os::unix::ffi::OsStrExt;
@@ -522,10 +523,10 @@ impl Visitor for Worker<'_> {
         progress.disk_bytes.fetch_add(sum.disk_bytes, Ordering::Relaxed);
     }
 
-    fn failed(&mut self, dir: Option<DirRef<'_, Place>>, error: &WalkError) {
+    fn failed(&mut self, dir: Option<DirRef<'_, Place>>, error: &PathError) {
         // An entry that could not be asked for leaves its directory readable.
         if let Some(place) = dir.map(|dir| dir.data()).filter(|place| place.own)
-            && error.operation != "ask for"
+            && error.operation != Operation::Stat
         {
             self.part.unreadable(place.node);
         }

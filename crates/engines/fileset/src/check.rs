@@ -145,7 +145,7 @@ fn compare(
 }
 
 fn find_strangers(spec: &FileSetSpec, files: &Path, all: &mut Verified) -> Result<(), SetError> {
-    let options = ioloom_walk::Options::default();
+    let options = ioloom_walk::WalkOptions::default();
     let summary = ioloom_walk::walk(files, &options, &mut |entry: Entry<'_>| {
         if index_of(spec, entry.path).is_none() {
             all.fault(entry.as_path().to_owned(), "does not belong to the set".to_owned());

@@ -123,7 +123,7 @@ pub enum SetError {
     },
     /// A tree could not be walked.
     #[error(transparent)]
-    Walk(#[from] ioloom_walk::WalkError),
+    Walk(#[from] ioloom_failure::PathError),
 }
 
 fn advice(error: &io::Error) -> &'static str {

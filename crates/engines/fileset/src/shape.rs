@@ -23,7 +23,7 @@ pub struct Shape {
 /// contents and directories are not copied. One question per file; 8 bytes of memory per file
 /// besides its path.
 pub fn spec_from_tree(dir: &Path, seed: u64) -> Result<Shape, SetError> {
-    let (mut list, summary) = ioloom_walk::files(dir, &ioloom_walk::Options::default())?;
+    let (mut list, summary) = ioloom_walk::files(dir, &ioloom_walk::WalkOptions::default())?;
     list.sort();
     let mut sizes = Vec::with_capacity(list.len());
     let mut errors_count = summary.errors_count;

@@ -139,7 +139,7 @@ fn the_list_of_paths_is_that_of_a_walk() {
         make(&text, &dir);
         let list = paths(&spec(&text), &dir);
         let (mut walked, _) =
-            ioloom_walk::files(&files_dir(&dir), &ioloom_walk::Options::default()).unwrap();
+            ioloom_walk::files(&files_dir(&dir), &ioloom_walk::WalkOptions::default()).unwrap();
         walked.sort();
         assert!(list.iter().eq(walked.iter()));
         assert!(list.known_regular(599));

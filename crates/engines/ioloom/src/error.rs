@@ -1,104 +1,99 @@
 //! Errors of a run and of a file.
 
+pub use ioloom_failure::Operation;
+use ioloom_failure::{Explained, PathError, quoted, reason};
+use std::error::Error as StdError;
+use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// An error of the user's function: any error converts with `?`.
-pub type FnError = Box<dyn std::error::Error + Send + Sync>;
+/// An error returned by the user's function. Any error converts with `?`.
+pub type FnError = Box<dyn StdError + Send + Sync>;
 
-/// What was being done when a file failed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+/// Why a file failed.
+#[derive(Debug)]
 #[non_exhaustive]
-pub enum Operation {
-    /// Asking what the path is.
-    Stat,
-    /// Opening.
-    Open,
-    /// Reading.
-    Read,
-    /// Mapping.
-    Map,
-    /// Reserving memory.
-    Reserve,
-    /// The user's function.
-    Function,
+pub enum Cause {
+    /// A system call failed. The error keeps its kind and number.
+    Io(io::Error),
+    /// The user's function returned this error.
+    Function(FnError),
+    /// The engine rejected the file for the reason given: it is not a regular file, for instance,
+    /// or it does not fit in the memory budget.
+    Rejected(String),
 }
 
-impl Operation {
-    /// The word for messages.
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::Stat => "stat",
-            Self::Open => "open",
-            Self::Read => "read",
-            Self::Map => "map",
-            Self::Reserve => "reserve memory for",
-            Self::Function => "process",
-        }
-    }
-}
-
-/// A file that failed: operation, path and reason.
-#[derive(Debug, thiserror::Error)]
-#[error("cannot {} {}: {reason}", .operation.word(), .path.display())]
+/// A file that failed: its position in the input, the operation, the path and the cause.
+///
+/// ```
+/// let error = ioloom::files(["/nope"]).map(|f| Ok(f.len())).sum::<usize>().unwrap_err();
+/// let ioloom::Error::File(error) = error else { panic!("{error}") };
+/// assert_eq!(error.to_string(), "cannot stat '/nope': No such file or directory");
+/// assert_eq!(error.io_error().unwrap().kind(), std::io::ErrorKind::NotFound);
+/// ```
+#[derive(Debug)]
 #[non_exhaustive]
 pub struct FileError {
     /// Position of the file in the input.
     pub index: usize,
     /// Path as given.
     pub path: PathBuf,
-    /// What was being done.
+    /// The operation that failed.
     pub operation: Operation,
-    /// The number of the system's error, if it was one.
-    pub errno: Option<i32>,
-    /// The reason in words, with what to do where something can be done.
-    pub reason: String,
+    /// Why it failed.
+    pub cause: Cause,
 }
 
 impl FileError {
-    pub(crate) fn io(index: usize, path: &Path, operation: Operation, error: &io::Error) -> Self {
-        let advice = match error.raw_os_error() {
-            Some(EACCES) => "; run as a user that may read it",
-            Some(EMFILE | ENFILE) => {
-                "; raise the limit of open files (ulimit -n) or use a smaller window"
-            }
-            Some(ELOOP) => "; it became a symbolic link after it was listed",
-            _ => "",
-        };
-        Self {
-            index,
-            path: path.to_owned(),
-            operation,
-            errno: error.raw_os_error(),
-            reason: format!("{}{advice}", in_words(error)),
-        }
+    pub(crate) fn io(index: usize, path: &Path, operation: Operation, error: io::Error) -> Self {
+        Self { index, path: path.to_owned(), operation, cause: Cause::Io(error) }
     }
 
-    pub(crate) fn other(
+    pub(crate) fn function(index: usize, path: &Path, error: FnError) -> Self {
+        let (path, operation) = (path.to_owned(), Operation::Process);
+        Self { index, path, operation, cause: Cause::Function(error) }
+    }
+
+    pub(crate) fn rejected(
         index: usize,
         path: &Path,
         operation: Operation,
         reason: impl Into<String>,
     ) -> Self {
-        Self { index, path: path.to_owned(), operation, errno: None, reason: reason.into() }
+        Self { index, path: path.to_owned(), operation, cause: Cause::Rejected(reason.into()) }
+    }
+
+    /// Returns the system's error, if a system call failed.
+    pub fn io_error(&self) -> Option<&io::Error> {
+        match &self.cause {
+            Cause::Io(error) => Some(error),
+            Cause::Function(_) | Cause::Rejected(_) => None,
+        }
     }
 }
 
-const EACCES: i32 = 13;
-const ENFILE: i32 = 23;
-const EMFILE: i32 = 24;
-const ELOOP: i32 = 40;
-
-/// The system's words without the number that the standard library appends.
-pub(crate) fn in_words(error: &io::Error) -> String {
-    let text = error.to_string();
-    match text.find(" (os error") {
-        Some(end) => text[..end].to_lowercase(),
-        None => text,
+impl fmt::Display for FileError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "cannot {} {}: ", self.operation, quoted(&self.path))?;
+        match &self.cause {
+            Cause::Io(error) => Explained::new(self.operation, error).fmt(f),
+            Cause::Function(error) => error.fmt(f),
+            Cause::Rejected(reason) => f.write_str(reason),
+        }
     }
 }
 
-/// Why a run did not give a result.
+impl StdError for FileError {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        match &self.cause {
+            Cause::Io(error) => Some(error),
+            Cause::Function(error) => Some(&**error),
+            Cause::Rejected(_) => None,
+        }
+    }
+}
+
+/// Why a run returned no result.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -111,37 +106,64 @@ pub enum Error {
     /// The run was cancelled; everything in flight was drained.
     #[error("cancelled after {files} files")]
     Cancelled {
-        /// Files computed before.
+        /// Files processed before.
         files: u64,
     },
-    /// Bytes kept by the caller fill the memory budget, so that nothing more can be read.
+    /// Bytes retained by the caller fill the memory budget, so nothing more can be read.
     #[error(
-        "the function keeps {kept} bytes of a budget of {budget}: drop what it keeps, or raise \
-         .memory()"
+        "the function retains {kept} bytes of a memory budget of {budget} bytes; drop retained \
+         bytes sooner, or raise .memory()"
     )]
     BudgetHeld {
-        /// Bytes kept.
+        /// Bytes retained.
         kept: u64,
         /// The budget, bytes.
         budget: u64,
     },
     /// A tree could not be walked.
-    #[error("{0}")]
-    Walk(String),
-    /// The trace of a run cannot be kept.
-    #[error("cannot write the trace {}: {reason}; name a file in a directory that you may write to", .path.display())]
+    #[error(transparent)]
+    Walk(PathError),
+    /// The trace of a run could not be written.
+    #[error("cannot write the trace {}: {}", quoted(.path), Explained::new(Operation::Create, .source))]
     Trace {
         /// The file.
         path: PathBuf,
         /// Why.
-        reason: String,
+        source: io::Error,
     },
-    /// The system failed in a way that no single file explains.
-    #[error("cannot {operation}: {source}")]
+    /// A call that concerns no single file failed.
+    #[error("cannot {operation}: {}", reason(.source))]
     System {
-        /// What was being done.
+        /// What failed, as in "cannot start a thread".
         operation: &'static str,
         /// Why it failed.
         source: io::Error,
     },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, PartialEq, thiserror::Error)]
+    #[error("checksum {0} differs")]
+    struct Own(u32);
+
+    #[test]
+    fn errors_of_the_function_can_be_downcast() {
+        let error = FileError::function(3, Path::new("a b"), Own(7).into());
+        assert_eq!(error.to_string(), "cannot process 'a b': checksum 7 differs");
+        assert_eq!(error.source().unwrap().downcast_ref::<Own>(), Some(&Own(7)));
+    }
+
+    #[test]
+    fn system_errors_keep_their_number() {
+        let full = io::Error::from_raw_os_error(24);
+        let error = FileError::io(0, Path::new("x"), Operation::Open, full);
+        assert_eq!(
+            error.to_string(),
+            "cannot open 'x': Too many open files; raise the limit with 'ulimit -n'"
+        );
+        assert_eq!(error.io_error().unwrap().raw_os_error(), Some(24));
+    }
 }

@@ -2,7 +2,7 @@
 
 use crate::cancel::Cancel;
 use crate::each::{Each, FoldFile, MapChunks, Whole};
-use crate::engine::{self, Options};
+use crate::engine::{self, RunOptions};
 use crate::error::{Error, FnError};
 use crate::keep::Bytes;
 use crate::run::{Collect, Folded, Job, Run};
@@ -16,22 +16,22 @@ use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// How failures of single files are treated.
+/// What a run does when a file fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Errors {
-    /// The first failure ends the run and is its error.
+pub enum OnError {
+    /// Stop at the first failure and return it.
     #[default]
     Stop,
-    /// Failures are counted and the run goes on.
+    /// Count failures and go on.
     Skip,
-    /// The first thousand failures are kept with the run, all are counted.
+    /// Go on, keep the first 1000 failures in [`Run::errors`] and count all.
     Collect,
 }
 
-/// In which order results come.
+/// The order of results.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Results {
-    /// As they are ready.
+pub enum Order {
+    /// As they become ready.
     #[default]
     Any,
     /// In the order of the input.
@@ -57,8 +57,8 @@ pub struct Files<'a> {
     pub(crate) input: Input<'a>,
     pub(crate) plan: Plan,
     pub(crate) pinned: bool,
-    pub(crate) errors: Errors,
-    pub(crate) results: Results,
+    pub(crate) on_error: OnError,
+    pub(crate) order: Order,
     pub(crate) cancel: Cancel,
     pub(crate) progress: Option<ProgressFn<'a>>,
     pub(crate) files_max: Option<u64>,
@@ -141,10 +141,11 @@ where
 /// # Ok::<(), ioloom::Error>(())
 /// ```
 pub fn tree<'a>(root: impl AsRef<Path>) -> Result<Files<'a>, Error> {
-    let (mut paths, summary) = ioloom_walk::files(root.as_ref(), &ioloom_walk::Options::default())
-        .map_err(|e| Error::Walk(e.to_string()))?;
-    if let Some(error) = summary.errors.first() {
-        return Err(Error::Walk(error.to_string()));
+    let (mut paths, summary) =
+        ioloom_walk::files(root.as_ref(), &ioloom_walk::WalkOptions::default())
+            .map_err(Error::Walk)?;
+    if let Some(error) = summary.errors.into_iter().next() {
+        return Err(Error::Walk(error));
     }
     paths.sort();
     Ok(list(paths))
@@ -162,8 +163,8 @@ impl<'a> Files<'a> {
             input,
             plan: default_plan(Plan::DEFAULT_MEMORY_BYTES),
             pinned: false,
-            errors: Errors::default(),
-            results: Results::default(),
+            on_error: OnError::default(),
+            order: Order::default(),
             cancel: Cancel::new(),
             progress: None,
             files_max: None,
@@ -188,15 +189,15 @@ impl<'a> Files<'a> {
         self
     }
 
-    /// The order of results.
-    pub fn results(mut self, order: Results) -> Self {
-        self.results = order;
+    /// Sets the order of results (default: [`Order::Any`]).
+    pub fn order(mut self, order: Order) -> Self {
+        self.order = order;
         self
     }
 
-    /// What a failing file does.
-    pub fn errors(mut self, errors: Errors) -> Self {
-        self.errors = errors;
+    /// Sets what to do when a file fails (default: [`OnError::Stop`]).
+    pub fn on_error(mut self, policy: OnError) -> Self {
+        self.on_error = policy;
         self
     }
 
@@ -292,7 +293,7 @@ impl<'a> Files<'a> {
         each: &E,
         sink: &K,
     ) -> Result<crate::run::Ended<K::Local>, Error> {
-        let work = crate::run::Adapter { each, sink, errors: self.errors };
+        let work = crate::run::Adapter { each, sink, on_error: self.on_error };
         let budget = Arc::new(Budget::new(self.plan.memory_bytes));
         crate::run::Ended::from(self.drive::<E, _>(budget, &work)?)
     }
@@ -345,14 +346,14 @@ impl<'a> Files<'a> {
             .progress
             .as_ref()
             .map(|tell| |files, bytes, files_total| tell(Progress { files, bytes, files_total }));
-        let options = Options {
+        let options = RunOptions {
             cancel: self.cancel.clone(),
             progress: tell.as_ref().map(|t| t as &(dyn Fn(u64, u64, Option<u64>) + Sync)),
             tracing: wanted.as_ref().map(TraceWanted::tracing),
-            ..Options::default()
+            ..RunOptions::default()
         };
         keeping_trace(trace_file, |failed| {
-            let options = Options { trace_of_failure: Some(failed), ..options };
+            let options = RunOptions { trace_of_failure: Some(failed), ..options };
             engine::execute(&source, plan, budget, &options, work)
         })
     }
@@ -485,7 +486,7 @@ impl<'a, E: Each> Job<'a, E> {
     ///
     /// ```
     /// let run = ioloom::files(["Cargo.toml", "no such file"])
-    ///     .errors(ioloom::Errors::Collect)
+    ///     .on_error(ioloom::OnError::Collect)
     ///     .map(|f| Ok(f.len()))
     ///     .run()?;
     /// assert_eq!((run.value.len(), run.failed), (1, 1));
@@ -493,11 +494,11 @@ impl<'a, E: Each> Job<'a, E> {
     /// # Ok::<(), ioloom::Error>(())
     /// ```
     pub fn run(self) -> Result<Run<Vec<E::Out>>, Error> {
-        let order = self.files.results;
+        let order = self.files.order;
         let ended = self.files.execute(&self.each, &Collect)?;
         Ok(ended.into_run(|locals| {
             let mut values: Vec<(usize, E::Out)> = locals.into_iter().flatten().collect();
-            if order == Results::Input {
+            if order == Order::Input {
                 values.sort_by_key(|(index, _)| *index);
             }
             values.into_iter().map(|(_, value)| value).collect()
@@ -507,7 +508,7 @@ impl<'a, E: Each> Job<'a, E> {
     /// The values in the order of the input.
     pub fn collect(self) -> Result<Vec<E::Out>, Error> {
         let Self { files, each } = self;
-        Job { files: files.results(Results::Input), each }.run().map(|run| run.value)
+        Job { files: files.order(Order::Input), each }.run().map(|run| run.value)
     }
 
     /// The sum of the values.

@@ -11,7 +11,7 @@
 //! ```
 //!
 //! What can go wrong with one file is a [`FileError`] with operation, path and reason, treated by
-//! [`Errors`]; a panic of the function is resumed after everything in flight was drained. The plan
+//! [`OnError`]; a panic of the function is resumed after everything in flight was drained. The plan
 //! ([`Files::pin`]) is for experts and for the laboratory; [`Run::why`] says what limited a run.
 //!
 //! Any program that uses this library can be traced: with `IOLOOM_TRACE=run.ioloom` in its
@@ -39,9 +39,9 @@ mod trace;
 
 pub use cancel::Cancel;
 pub use each::{Each, FoldFile, MapChunks, Whole};
-pub use error::{Error, FileError, FnError, Operation};
+pub use error::{Cause, Error, FileError, FnError, Operation};
 pub use files::{
-    Chunk, Chunks, Errors, File, Files, Progress, Results, default_plan, default_plan_for, files,
+    Chunk, Chunks, File, Files, OnError, Order, Progress, default_plan, default_plan_for, files,
     list, tree, usable_cores,
 };
 pub use ioloom_model::{Plan, ReadOrder};

@@ -4,7 +4,7 @@ use crate::cancel::Cancel;
 use crate::each::Each;
 use crate::engine::{Executed, Piece, Work};
 use crate::error::{Error, FileError, FnError};
-use crate::files::{Errors, Files, usable_cores};
+use crate::files::{Files, OnError, usable_cores};
 use ioloom_budget::Budget;
 use ioloom_model::units::{format_count, format_ns, format_size};
 use ioloom_model::{Measured, Plan};
@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
 use std::thread::JoinHandle;
 
-/// Failures that [`Errors::Collect`] keeps; the rest is counted.
+/// Failures that [`OnError::Collect`] keeps; the rest is counted.
 const ERRORS_KEPT: usize = 1000;
 /// Values that the iterator form holds ready.
 const ITER_READY: usize = 256;
@@ -33,7 +33,7 @@ pub struct Run<T> {
     pub value: T,
     /// Files that failed.
     pub failed: u64,
-    /// The first thousand failures, under [`Errors::Collect`].
+    /// The first thousand failures, under [`OnError::Collect`].
     pub errors: Vec<FileError>,
     /// The plan that ran.
     pub plan: Plan,
@@ -103,7 +103,7 @@ impl<T, A: Send, I: Fn() -> A + Sync, F: Fn(&mut A, T) + Sync> Sink<T> for Folde
 pub(crate) struct Adapter<'a, E, K> {
     pub(crate) each: &'a E,
     pub(crate) sink: &'a K,
-    pub(crate) errors: Errors,
+    pub(crate) on_error: OnError,
 }
 
 /// The state of one thread.
@@ -147,11 +147,11 @@ impl<E: Each, K: Sink<E::Out>> Work for Adapter<'_, E, K> {
 
     fn failed(&self, local: &mut Self::Local, error: FileError) -> ControlFlow<FileError> {
         local.failed += 1;
-        match self.errors {
-            Errors::Stop => return ControlFlow::Break(error),
-            Errors::Skip => {}
-            Errors::Collect if local.errors.len() < ERRORS_KEPT => local.errors.push(error),
-            Errors::Collect => {}
+        match self.on_error {
+            OnError::Stop => return ControlFlow::Break(error),
+            OnError::Skip => {}
+            OnError::Collect if local.errors.len() < ERRORS_KEPT => local.errors.push(error),
+            OnError::Collect => {}
         }
         ControlFlow::Continue(())
     }
@@ -237,7 +237,7 @@ where
         let engine = std::thread::Builder::new().name("ioloom-iter".to_owned()).spawn(move || {
             let Job { mut files, each } = self;
             // Failures are items, so none of them ends the run.
-            files.errors = Errors::Skip;
+            files.on_error = OnError::Skip;
             files.cancel = token;
             let sink = Channel { send, budget: shared };
             files.execute_sending(&each, &sink)

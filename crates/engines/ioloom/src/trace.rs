@@ -51,13 +51,13 @@ impl TraceWanted {
 }
 
 /// Makes a run and keeps its trace in `file`, also when it fails: then the run's own error counts,
-/// whatever comes of the trace. `run` is given the place for [`Options::trace_of_failure`].
+/// whatever comes of the trace. `run` is given the place for [`RunOptions::trace_of_failure`].
 ///
 /// # Errors
 ///
 /// That of the run; a trace of a good run that cannot be written.
 ///
-/// [`Options::trace_of_failure`]: crate::engine::Options::trace_of_failure
+/// [`RunOptions::trace_of_failure`]: crate::engine::RunOptions::trace_of_failure
 pub fn keeping_trace<L>(
     file: Option<TraceFile>,
     run: impl FnOnce(&Mutex<Option<Box<Trace>>>) -> Result<Executed<L>, Error>,
@@ -121,15 +121,15 @@ impl TraceFile {
     ///
     /// A path that cannot be written.
     pub fn create(path: &Path) -> Result<Self, Error> {
-        let fail = |reason: &io::Error| cannot(path, reason);
+        let fail = |source| cannot(path, source);
         let Some(name) = path.file_name().filter(|_| !path.is_dir()) else {
-            return Err(fail(&io::Error::from(io::ErrorKind::IsADirectory)));
+            return Err(fail(io::Error::from(io::ErrorKind::IsADirectory)));
         };
         let mut unfinished = std::ffi::OsString::from(".");
         unfinished.push(name);
         unfinished.push(format!(".{}", std::process::id()));
         let unfinished = path.with_file_name(unfinished);
-        let file = File::create(&unfinished).map_err(|e| fail(&e))?;
+        let file = File::create(&unfinished).map_err(fail)?;
         Ok(Self { path: path.to_owned(), unfinished, file })
     }
 
@@ -143,7 +143,7 @@ impl TraceFile {
         let written = self.file.write_all(&bytes).and_then(|()| self.file.sync_all());
         written
             .and_then(|()| std::fs::rename(&self.unfinished, &self.path))
-            .map_err(|e| cannot(&self.path, &e))
+            .map_err(|e| cannot(&self.path, e))
     }
 }
 
@@ -154,8 +154,8 @@ impl Drop for TraceFile {
     }
 }
 
-fn cannot(path: &Path, reason: &io::Error) -> Error {
-    Error::Trace { path: path.to_owned(), reason: crate::error::in_words(reason) }
+fn cannot(path: &Path, source: io::Error) -> Error {
+    Error::Trace { path: path.to_owned(), source }
 }
 
 #[cfg(test)]

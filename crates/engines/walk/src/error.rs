@@ -1,35 +1,7 @@
-//! What could not be read, with path, operation and advice.
-
-use std::io;
-use std::path::PathBuf;
+//! The errors that a walk collects.
 
 /// Errors that are kept in full; further ones are counted.
 pub const ERRORS_KEPT_MAX: usize = 1000;
-
-/// A directory or name that could not be walked.
-#[derive(Debug, thiserror::Error)]
-#[error("cannot {operation} {}: {source}; {}", .path.display(), advice(.source))]
-pub struct WalkError {
-    /// What was tried: `open directory`, `read directory`, `ask for`.
-    pub operation: &'static str,
-    /// The path, with the root as the user gave it.
-    pub path: PathBuf,
-    /// Why it failed.
-    #[source]
-    pub source: io::Error,
-}
-
-fn advice(error: &io::Error) -> &'static str {
-    match error.kind() {
-        io::ErrorKind::PermissionDenied => "run as a user who may read it, or leave it out",
-        io::ErrorKind::NotFound => "check the path; it may have been removed meanwhile",
-        io::ErrorKind::NotADirectory => "it was replaced while the walk ran; walk again",
-        // ELOOP and EMFILE have no stable kind.
-        _ if error.raw_os_error() == Some(40) => "symbolic links lead in a circle; remove one",
-        _ if error.raw_os_error() == Some(24) => "raise the limit with 'ulimit -n'",
-        _ => "check the file system and the kernel log",
-    }
-}
 
 /// What failed in one thread: the first errors, and a count of all.
 #[derive(Debug)]

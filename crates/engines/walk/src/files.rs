@@ -4,7 +4,8 @@
 
 use crate::listing::Listing;
 use crate::visit::{Control, DirRef, Found, NewDir, Visitor};
-use crate::{Fields, Follow, Kind, Method, PathList, Refused, Report, Threads, Walk, WalkError};
+use crate::{Fields, Follow, Kind, Method, PathList, Refused, Report, Threads, Walk};
+use ioloom_failure::{Operation, PathError};
 use ioloom_sys::dir;
 use std::ffi::OsStr;
 use std::io;
@@ -13,14 +14,14 @@ use std::path::{Path, PathBuf};
 
 /// How to walk for regular files.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Options {
+pub struct WalkOptions {
     /// Threads that read directories. [`walk`] uses one in any case.
     pub threads: Threads,
     /// Directories held open for their children, at most. Each thread has one more open.
     pub descriptors_max: usize,
 }
 
-impl Default for Options {
+impl Default for WalkOptions {
     /// As many threads as pay, and at most a quarter of the descriptors that the process may have,
     /// and 256.
     fn default() -> Self {
@@ -29,7 +30,7 @@ impl Default for Options {
     }
 }
 
-impl Options {
+impl WalkOptions {
     fn walk(&self) -> Walk {
         Walk {
             method: Method::NamesOnly,
@@ -103,7 +104,7 @@ pub struct Summary {
     /// Names that were gone when their turn came.
     pub vanished: u64,
     /// What could not be read: the first [`crate::ERRORS_KEPT_MAX`].
-    pub errors: Vec<WalkError>,
+    pub errors: Vec<PathError>,
     /// All that could not be read.
     pub errors_count: u64,
     /// Whether a visitor ended the walk.
@@ -112,10 +113,10 @@ pub struct Summary {
 
 impl Summary {
     /// What was found below `root`, which is an error if it could not be opened itself.
-    fn of(root: &Path, report: Result<Report, Refused>) -> Result<Self, WalkError> {
-        let fail = |source| WalkError { operation: "walk", path: root.to_owned(), source };
+    fn of(root: &Path, report: Result<Report, Refused>) -> Result<Self, PathError> {
+        let fail = |source| PathError::new(Operation::Walk, root, source);
         let mut report = report.map_err(|refused| fail(io::Error::other(refused)))?;
-        let unopened = |e: &WalkError| e.path == root && e.operation != "read directory";
+        let unopened = |e: &PathError| e.path == root && e.operation != Operation::ReadDir;
         if report.entries == 0 && report.errors.first().is_some_and(unopened) {
             return Err(report.errors.swap_remove(0));
         }
@@ -196,9 +197,9 @@ impl<S, F: FnMut(&mut S, Entry<'_>) -> Control> Visitor for Regular<S, F> {
 /// opened.
 pub fn walk(
     root: &Path,
-    options: &Options,
+    options: &WalkOptions,
     visit: &mut dyn FnMut(Entry<'_>) -> Control,
-) -> Result<Summary, WalkError> {
+) -> Result<Summary, PathError> {
     if let Some(file) = single_file(root)? {
         return Ok(file.visit(root, visit));
     }
@@ -209,15 +210,15 @@ pub fn walk(
     Ok(summary)
 }
 
-/// Walks `root` with up to [`Options::threads`] threads. `make` makes the state of one thread, by
+/// Walks `root` with up to [`WalkOptions::threads`] threads. `make` makes the state of one thread, by
 /// its number, and `visit` is called with the state of the thread that found the file. The states
 /// of the threads that took part come back in the order of their numbers; the first is always there.
 pub fn walk_parallel<S: Send>(
     root: &Path,
-    options: &Options,
+    options: &WalkOptions,
     make: impl Fn(usize) -> S + Sync,
     visit: impl Fn(&mut S, Entry<'_>) -> Control + Sync,
-) -> Result<(Vec<S>, Summary), WalkError> {
+) -> Result<(Vec<S>, Summary), PathError> {
     if let Some(file) = single_file(root)? {
         let mut state = make(0);
         let summary = file.visit(root, &mut |entry| visit(&mut state, entry));
@@ -242,7 +243,7 @@ pub fn walk_parallel<S: Send>(
 /// Lists the regular files below `root` with the root in front of each path as the user gave it, and
 /// with inode numbers: directory by directory in the order of their paths, in each the names in their
 /// order. Memory: the bytes of the paths and 16 per path, twice while the list is put together.
-pub fn files(root: &Path, options: &Options) -> Result<(PathList, Summary), WalkError> {
+pub fn files(root: &Path, options: &WalkOptions) -> Result<(PathList, Summary), PathError> {
     let root_bytes = root.as_os_str().as_bytes();
     if let Some(file) = single_file(root)? {
         let mut list = PathList::new();
@@ -276,15 +277,18 @@ impl SingleFile {
 }
 
 /// The root as a regular file, nothing if it is a directory, an error if it is neither.
-fn single_file(root: &Path) -> Result<Option<SingleFile>, WalkError> {
-    let fail = |operation, source| WalkError { operation, path: root.to_owned(), source };
-    let stat = dir::stat(root).map_err(|e| fail("ask for", e))?;
+fn single_file(root: &Path) -> Result<Option<SingleFile>, PathError> {
+    let fail = |operation, source| PathError::new(operation, root, source);
+    let stat = dir::stat(root).map_err(|e| fail(Operation::Stat, e))?;
     match (stat.kind, root.file_name()) {
         (Kind::Directory, _) => Ok(None),
         (Kind::Regular, Some(name)) => {
             Ok(Some(SingleFile { name: name.as_bytes().to_vec(), inode: stat.inode }))
         }
-        _ => Err(fail("walk", io::Error::other("it is neither a directory nor a regular file"))),
+        _ => Err(fail(
+            Operation::Walk,
+            io::Error::other("it is neither a directory nor a regular file"),
+        )),
     }
 }
 

@@ -43,13 +43,13 @@ mod visit;
 mod watch;
 mod worker;
 
-pub use error::{ERRORS_KEPT_MAX, Errors, WalkError};
-pub use files::{Entry, Options, Skipped, Summary, files, walk, walk_parallel};
+pub use error::{ERRORS_KEPT_MAX, Errors};
+pub use files::{Entry, Skipped, Summary, WalkOptions, files, walk, walk_parallel};
 pub use ioloom_sys::dir::{Fields, Kind, Meta};
 pub use list::{ListError, ListReader, PATH_BYTES_MAX, Separator, read_list};
 pub use method::{Method, Refused, THREADS_MAX, Threads};
 pub use paths::PathList;
 pub use run::{Follow, Report, Walk};
 pub use tables::TablesUse;
-pub use visit::{Control, DirRef, Found, KeptDir, NewDir, Visitor};
+pub use visit::{Control, DirRef, Found, NewDir, RetainedDir, Visitor};
 pub use watch::Waits;

@@ -6,6 +6,7 @@ use crate::task::DirTask;
 use crate::visit::{Control, DirRef, Found, NewDir, Visitor};
 use crate::worker::{Worker, is_gone};
 use crate::{Fields, Meta};
+use ioloom_failure::{Operation, is_out_of_descriptors};
 use ioloom_sys::dir::{self, Dir, Kind};
 use std::ffi::{CStr, CString};
 use std::io;
@@ -30,7 +31,7 @@ impl<V: Visitor> Worker<'_, '_, V> {
             meta => meta,
         };
         match meta {
-            Err(error) => self.fail(None, "ask for", path.to_owned(), error),
+            Err(error) => self.fail(None, Operation::Stat, path.to_owned(), error),
             Ok(meta) if meta.kind == Kind::Directory => self.root_dir(index, path, &meta),
             Ok(meta) => {
                 let name = path.file_name().map_or(bytes, OsStrExt::as_bytes);
@@ -72,12 +73,12 @@ impl<V: Visitor> Worker<'_, '_, V> {
         let meta = match (meta, &opened) {
             (Ok(meta), _) => meta,
             (Err(_), Err(_)) => None,
-            (Err(error), Ok(_)) => return self.lost(&task, "ask for", error),
+            (Err(error), Ok(_)) => return self.lost(&task, Operation::Stat, error),
         };
         if meta.is_some_and(|meta| meta.kind != Kind::Directory) {
             // It was replaced after its name was read.
             let error = opened.err().unwrap_or_else(|| io::ErrorKind::NotADirectory.into());
-            return self.lost(&task, "open directory", error);
+            return self.lost(&task, Operation::OpenDir, error);
         }
         if self.ground.walk.follow == Follow::Always && meta.is_some_and(|m| parent.is_within(&m)) {
             self.part.loops += 1;
@@ -101,7 +102,7 @@ impl<V: Visitor> Worker<'_, '_, V> {
     }
 
     /// A directory that cannot be entered is an error of the one it lies in.
-    fn lost(&mut self, task: &DirTask<V::Dir>, operation: &'static str, error: io::Error) {
+    fn lost(&mut self, task: &DirTask<V::Dir>, operation: Operation, error: io::Error) {
         let parent = Arc::clone(&task.parent);
         let path = path_from(parent.whole_path(task.name.to_bytes()));
         self.fail(Some(&parent), operation, path, error);
@@ -163,11 +164,6 @@ fn reopen<D>(parent: &Node<D>, name: &CStr, linked: bool, follow: Follow) -> io:
         above = above.open_below(path)?;
     }
     above.open_child(name, linked, true)
-}
-
-fn is_out_of_descriptors(error: &io::Error) -> bool {
-    // EMFILE and ENFILE.
-    matches!(error.raw_os_error(), Some(23 | 24))
 }
 
 /// Opens a directory that was read before, by its path.

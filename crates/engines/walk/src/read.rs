@@ -6,6 +6,7 @@ use crate::task::{DirTask, Held, PartTask, Task};
 use crate::visit::{Control, DirRef, Found, Visitor};
 use crate::worker::{Worker, is_gone};
 use crate::{Fields, Meta, Method};
+use ioloom_failure::Operation;
 use ioloom_sys::dir::{BUFFER_BYTES, Block, Dir, Kind, Record, Records, StatRing};
 use std::cmp::Reverse;
 use std::ffi::CStr;
@@ -21,7 +22,7 @@ impl<V: Visitor> Worker<'_, '_, V> {
         let node = Arc::new(node);
         match opened {
             Err(error) => {
-                self.fail(Some(&node), "open directory", path_from(node.whole_path(b"")), error);
+                self.fail(Some(&node), Operation::OpenDir, path_from(node.whole_path(b"")), error);
             }
             Ok(dir) => {
                 let held = Arc::new(Held::new(dir, &self.ground.holds));
@@ -49,7 +50,7 @@ impl<V: Visitor> Worker<'_, '_, V> {
                 Err(error) if is_gone(&error) => return,
                 Err(error) => {
                     let path = path_from(node.whole_path(b""));
-                    return self.fail(Some(node), "read directory", path, error);
+                    return self.fail(Some(node), Operation::ReadDir, path, error);
                 }
             }
             if block.is_full() && self.local.is_empty() && self.ground.pool.hungry() > 0 {
@@ -158,7 +159,7 @@ impl<V: Visitor> Worker<'_, '_, V> {
             Ok(ring) => self.ring = Some(ring),
             Err(error) => {
                 let path = path_from(node.whole_path(b""));
-                self.fail(Some(node), "ask a ring for the names of", path, error);
+                self.fail(Some(node), Operation::StatEntries, path, error);
                 return true;
             }
         }
@@ -202,7 +203,7 @@ impl<V: Visitor> Worker<'_, '_, V> {
             self.part.vanished += 1;
         } else {
             let path = path_from(node.whole_path(name.to_bytes()));
-            self.fail(Some(node), "ask for", path, error);
+            self.fail(Some(node), Operation::Stat, path, error);
         }
     }
 

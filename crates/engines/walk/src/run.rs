@@ -1,5 +1,6 @@
 //! How a walk is asked for, its threads, and what it reports.
 
+use crate::Fields;
 use crate::error::Errors;
 use crate::method::{Method, Refused, THREADS_MAX, Threads};
 use crate::pool::Pool;
@@ -9,7 +10,7 @@ use crate::task::{Holds, Task};
 use crate::visit::Visitor;
 use crate::watch::{Waits, Watch};
 use crate::worker::{Part, Worker};
-use crate::{Fields, WalkError};
+use ioloom_failure::PathError;
 use ioloom_sys::dir::StatRing;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -88,7 +89,7 @@ pub struct Report {
     /// Directories not entered because they lie within themselves.
     pub loops: u64,
     /// What could not be read: the first [`crate::ERRORS_KEPT_MAX`].
-    pub errors: Vec<WalkError>,
+    pub errors: Vec<PathError>,
     /// All that could not be read.
     pub errors_count: u64,
     /// Whether a visitor or [`Walk::cancel`] ended the walk.
@@ -104,7 +105,7 @@ pub struct Report {
 }
 
 impl Report {
-    fn merge(&mut self, part: Part, errors: &mut Errors<WalkError>, counts: &mut Counts) {
+    fn merge(&mut self, part: Part, errors: &mut Errors<PathError>, counts: &mut Counts) {
         counts.add(part.tables);
         self.entries += part.entries;
         self.directories += part.directories;

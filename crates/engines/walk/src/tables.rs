@@ -18,6 +18,7 @@ use crate::sweep::Plan;
 use crate::task::Held;
 use crate::visit::{DirRef, Visitor};
 use crate::worker::Worker;
+use ioloom_failure::{Operation, PathError};
 use ioloom_sys::dir::{Kind, Record};
 use ioloom_sys::mount;
 use ioloom_sys_lab::ext4::{self, Inode, Span};
@@ -129,7 +130,7 @@ impl Tables {
 
 fn device_of(root: &Path) -> Result<u64, Refused> {
     let cannot =
-        |e: io::Error| Refused::InodeTables(format!("cannot ask for {}: {e}", root.display()));
+        |error| Refused::InodeTables(PathError::new(Operation::Stat, root, error).to_string());
     std::fs::metadata(root)
         .or_else(|_| std::fs::symlink_metadata(root))
         .map(|m| m.dev())
@@ -256,6 +257,6 @@ impl<V: Visitor> Worker<'_, '_, V> {
             "they tell another size, space or number of links than the file system does, though \
              the file has not changed since the sync; the method inode-tables is not right here",
         );
-        self.fail(Some(node), "trust the inode tables with", path, error);
+        self.fail(Some(node), Operation::VerifyInode, path, error);
     }
 }

@@ -13,8 +13,8 @@
 //! So sums go upward without a lock per file: add to numbers of the visitor in `entry`, add those
 //! to the directory in `part`, add the directory to its parent in `leave`.
 
-use crate::WalkError;
 use crate::node::Node;
+use ioloom_failure::PathError;
 use ioloom_sys::dir::{Kind, Meta};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -136,22 +136,22 @@ impl<'a, D> DirRef<'a, D> {
     }
 
     /// A handle that outlives the walk's interest in the directory.
-    pub fn keep(&self) -> KeptDir<D> {
-        KeptDir(Arc::clone(self.0))
+    pub fn keep(&self) -> RetainedDir<D> {
+        RetainedDir(Arc::clone(self.0))
     }
 }
 
 /// A directory that a visitor keeps, with the chain up to its root: about 150 bytes each.
 #[derive(Debug)]
-pub struct KeptDir<D>(Arc<Node<D>>);
+pub struct RetainedDir<D>(Arc<Node<D>>);
 
-impl<D> Clone for KeptDir<D> {
+impl<D> Clone for RetainedDir<D> {
     fn clone(&self) -> Self {
         Self(Arc::clone(&self.0))
     }
 }
 
-impl<D> KeptDir<D> {
+impl<D> RetainedDir<D> {
     /// The directory.
     pub fn get(&self) -> DirRef<'_, D> {
         DirRef(&self.0)
@@ -202,7 +202,7 @@ pub trait Visitor {
     /// Something could not be read. `dir` is the directory that misses it: the one itself if it was
     /// entered, else the one it lies in, `None` for a root. The walk keeps the error too.
     #[inline]
-    fn failed(&mut self, dir: Option<DirRef<'_, Self::Dir>>, error: &WalkError) {
+    fn failed(&mut self, dir: Option<DirRef<'_, Self::Dir>>, error: &PathError) {
         let _ = (dir, error);
     }
 

@@ -9,7 +9,7 @@
 //! more threads make such waits longer. [`Waits::Reads`] asks for what each thread read from devices
 //! as well (a third call): a time in which next to nothing was read was spent waiting for each other.
 
-use ioloom_control::{Batch, Crew, Tuner};
+use ioloom_control::{Batch, Tuner, WalkController};
 use ioloom_sys::clock;
 use ioloom_sys::proc::{self, ProcFile, UsageOf, parse};
 use std::path::Path;
@@ -47,7 +47,7 @@ pub(crate) struct Watch {
 
 #[derive(Debug)]
 struct Seen {
-    crew: Crew,
+    crew: WalkController,
     decided: Instant,
     sums: Share,
 }
@@ -78,7 +78,7 @@ impl Share {
 
 impl Watch {
     pub(crate) fn new(cores: usize, most: usize, waits: Waits) -> Self {
-        let crew = Crew::new(cores as u32, most as u32);
+        let crew = WalkController::new(cores as u32, most as u32);
         let crew = if waits == Waits::OneTree { crew.beginning_alone() } else { crew };
         let seen = Seen { crew, decided: Instant::now(), sums: Share::default() };
         Self { waits, seen: Mutex::new(seen) }

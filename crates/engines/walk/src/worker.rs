@@ -8,7 +8,8 @@ use crate::tables::Counts;
 use crate::task::{Held, PartTask, Task};
 use crate::visit::{DirRef, Visitor};
 use crate::watch::Gauge;
-use crate::{Fields, Method, WalkError};
+use crate::{Fields, Method};
+use ioloom_failure::{Operation, PathError};
 use ioloom_sys::dir::{Block, Records, StatRing, ring_workers};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -29,7 +30,7 @@ pub(crate) struct Part {
     pub(crate) directories: u64,
     pub(crate) vanished: u64,
     pub(crate) loops: u64,
-    pub(crate) errors: Errors<WalkError>,
+    pub(crate) errors: Errors<PathError>,
     pub(crate) stopped: bool,
     pub(crate) ring_workers: Option<usize>,
     pub(crate) tables: Counts,
@@ -255,11 +256,11 @@ impl<'a, 'w, V: Visitor> Worker<'a, 'w, V> {
     pub(crate) fn fail(
         &mut self,
         node: Option<&Arc<Node<V::Dir>>>,
-        operation: &'static str,
+        operation: Operation,
         path: PathBuf,
         source: io::Error,
     ) {
-        let error = WalkError { operation, path, source };
+        let error = PathError::new(operation, path, source);
         if let Some(node) = node {
             node.miss();
         }

@@ -2,7 +2,7 @@
 
 use crate::kernel::{FileState, Kernel, Outcome as FileOutcome, digest_part};
 use crate::sets::{FileSets, walk_list};
-use ioloom::engine::{self, Options, Piece, Tracing, Work};
+use ioloom::engine::{self, Piece, RunOptions, Tracing, Work};
 use ioloom::{FileError, FnError, TraceFile};
 use ioloom_fileset as fileset;
 use ioloom_lab::child::ChildAnswer;
@@ -94,7 +94,7 @@ fn first_file(dir: &Path) -> Result<PathBuf, String> {
         found = Some(dir.join(entry.as_path()));
         ioloom_walk::Control::Stop
     };
-    ioloom_walk::walk(dir, &ioloom_walk::Options::default(), &mut visit)
+    ioloom_walk::walk(dir, &ioloom_walk::WalkOptions::default(), &mut visit)
         .map_err(|e| e.to_string())?;
     found.ok_or_else(|| format!("there is no regular file below {}", dir.display()))
 }
@@ -151,14 +151,14 @@ fn run_list(order: &RunOrder, list: PathList) -> Outcome {
         files: true,
         spans_max: TRACE_SPANS_MAX,
     });
-    let options = Options {
+    let options = RunOptions {
         detail,
         sample: true,
         tracing,
         function_waits: matches!(order.compute, Compute::Sleep(_)).then_some(State::Sleep),
         block_device: medium.as_ref().and_then(|m| m.block_device.as_deref()),
         mmap: true,
-        ..Options::default()
+        ..RunOptions::default()
     };
     let work = Study { kernel: Kernel::new(order.compute.clone(), order.set.clone(), order.seed) };
     let trace_file = match observe.trace.as_deref().map(TraceFile::create).transpose() {
@@ -166,7 +166,7 @@ fn run_list(order: &RunOrder, list: PathList) -> Outcome {
         Err(error) => return Outcome::Failed { reason: error.to_string() },
     };
     let executed = ioloom::keeping_trace(trace_file, |failed| {
-        let options = Options { trace_of_failure: Some(failed), ..options };
+        let options = RunOptions { trace_of_failure: Some(failed), ..options };
         engine::run(&list, order.files_max, plan, &options, &work)
     });
     match executed {
@@ -352,7 +352,7 @@ mod tests {
         std::fs::remove_file(order.dir.join(fileset::relative_path(&spec, 7))).unwrap();
         let Outcome::Done { measured } = run_order(&order).outcome else { panic!("must run") };
         assert_eq!((measured.files, measured.errors), (299, 1));
-        assert!(measured.error_samples[0].contains("no such file"), "{:?}", measured.error_samples);
+        assert!(measured.error_samples[0].contains("No such file"), "{:?}", measured.error_samples);
         let realised = FileSets.survey(&order.dir).unwrap();
         let wrong = Measured { errors: 0, files: 200, ..*measured };
         assert_eq!(Files.verify(&order, &realised, &wrong), [Doubt::WrongBytes]);

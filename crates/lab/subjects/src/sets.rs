@@ -141,7 +141,7 @@ fn survey_hash(dir: &Path) -> Result<String, String> {
 
 pub(crate) fn walk_list(dir: &Path) -> Result<PathList, String> {
     let (mut list, summary) =
-        ioloom_walk::files(dir, &ioloom_walk::Options::default()).map_err(|e| e.to_string())?;
+        ioloom_walk::files(dir, &ioloom_walk::WalkOptions::default()).map_err(|e| e.to_string())?;
     if let Some(error) = summary.errors.first() {
         return Err(error.to_string());
     }

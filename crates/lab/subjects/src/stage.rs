@@ -157,7 +157,7 @@ pub(crate) fn put(measured: &mut Measured, name: &str, value: Option<f64>) {
 /// The one file of the set, opened, with its size.
 pub(crate) fn only_file(dir: &Path) -> Result<(PathBuf, OwnedFd, u64), String> {
     let (list, _) =
-        ioloom_walk::files(dir, &ioloom_walk::Options::default()).map_err(|e| e.to_string())?;
+        ioloom_walk::files(dir, &ioloom_walk::WalkOptions::default()).map_err(|e| e.to_string())?;
     let mut paths = list.iter();
     let (Some(first), None) = (paths.next(), paths.next()) else {
         return Err(format!("{}: the play needs a set of exactly one file", dir.display()));

@@ -160,7 +160,7 @@ fn found(spec: &FileSetSpec, dir: &Path) -> u64 {
     if !fileset::load(dir).is_ok_and(|manifest| manifest.spec == *spec) {
         return 0;
     }
-    let files = ioloom_walk::files(&fileset::files_dir(dir), &ioloom_walk::Options::default());
+    let files = ioloom_walk::files(&fileset::files_dir(dir), &ioloom_walk::WalkOptions::default());
     files.map_or(0, |(list, _)| list.len() as u64)
 }
 

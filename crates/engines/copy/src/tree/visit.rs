@@ -3,8 +3,9 @@
 use super::{At, CopyDir, Worker, locked};
 use crate::dirs::new_target_path;
 use crate::error::CopyError;
+use ioloom_failure::PathError;
 use ioloom_sys::dir::Kind;
-use ioloom_walk::{Control, DirRef, Found, NewDir, Visitor, WalkError};
+use ioloom_walk::{Control, DirRef, Found, NewDir, Visitor};
 use std::io;
 use std::path::Path;
 use std::sync::atomic::Ordering;
@@ -65,12 +66,12 @@ impl Visitor for Worker<'_> {
         }
     }
 
-    fn failed(&mut self, _dir: Option<DirRef<'_, CopyDir>>, error: &WalkError) {
+    fn failed(&mut self, _dir: Option<DirRef<'_, CopyDir>>, error: &PathError) {
         let source = match error.source.raw_os_error() {
             Some(number) => io::Error::from_raw_os_error(number),
             None => error.source.kind().into(),
         };
-        Worker::failed(self, CopyError::io(error.operation, error.path.clone(), source));
+        Worker::failed(self, CopyError::io(error.operation.verb(), error.path.clone(), source));
     }
 
     fn looped(&mut self, dir: DirRef<'_, CopyDir>, name: &[u8]) {

@@ -18,7 +18,7 @@ mod traced;
 mod work;
 
 pub use traced::Tracing;
-pub use work::{Executed, Options, Piece, Work};
+pub use work::{Executed, Piece, RunOptions, Work};
 
 use crate::arena::{Arena, Lease};
 use crate::cancel::Cancel;
@@ -236,7 +236,7 @@ pub fn run<W: Work>(
     list: &ioloom_walk::PathList,
     files_max: Option<u64>,
     plan: Plan,
-    options: &Options<'_>,
+    options: &RunOptions<'_>,
     work: &W,
 ) -> Result<Executed<W::Local>, Error> {
     let budget = Arc::new(Budget::new(plan.memory_bytes));
@@ -253,7 +253,7 @@ pub fn run<W: Work>(
 pub fn run_stream<W: Work>(
     paths: impl Iterator<Item = std::path::PathBuf> + Send,
     plan: Plan,
-    options: &Options<'_>,
+    options: &RunOptions<'_>,
     work: &W,
 ) -> Result<Executed<W::Local>, Error> {
     let budget = Arc::new(Budget::new(plan.memory_bytes));
@@ -266,7 +266,7 @@ pub(crate) fn execute<W: Work>(
     source: &Source<'_>,
     plan: Plan,
     budget: Arc<Budget>,
-    options: &Options<'_>,
+    options: &RunOptions<'_>,
     work: &W,
 ) -> Result<Executed<W::Local>, Error> {
     table::check(&plan).map_err(Error::Refused)?;

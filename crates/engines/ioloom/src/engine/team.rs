@@ -8,7 +8,7 @@
 
 use super::traced::{Sampled, Traced};
 use super::{
-    Error, Executed, Options, Role, Shared, Work, Worker, blocking, looped, roles, traced,
+    Error, Executed, Role, RunOptions, Shared, Work, Worker, blocking, looped, roles, traced,
     window_of,
 };
 use crate::fetch;
@@ -34,7 +34,7 @@ type Home<L> = Option<(ThreadReport, L, u64)>;
 struct Team<'e, W: Work> {
     shared: &'e Shared<'e>,
     roles: &'e [Role],
-    options: &'e Options<'e>,
+    options: &'e RunOptions<'e>,
     work: &'e W,
     gate: &'e Gate,
     queues: &'e roles::Queues<'e, W::State>,
@@ -55,7 +55,7 @@ impl<W: Work> Copy for Team<'_, W> {}
 pub(super) fn run<W: Work>(
     shared: &Shared<'_>,
     roles: &[Role],
-    options: &Options<'_>,
+    options: &RunOptions<'_>,
     work: &W,
 ) -> Result<Executed<W::Local>, Error> {
     let gate = Gate::default();

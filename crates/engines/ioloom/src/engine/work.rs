@@ -4,7 +4,7 @@ use super::traced::{Seen, Traced, Tracing};
 use super::{Role, Shared};
 use crate::arena::{Arena, Kept};
 use crate::cancel::Cancel;
-use crate::error::{FileError, FnError, Operation};
+use crate::error::{FileError, FnError};
 use crate::fetch::{Data, Loaded};
 use ioloom_model::{CallKind, Plan, State};
 use ioloom_observe::collect::Recorder;
@@ -74,7 +74,7 @@ impl Piece<'_> {
 }
 
 /// How a run is watched and bounded, beside its plan.
-pub struct Options<'a> {
+pub struct RunOptions<'a> {
     /// Ends the run from outside.
     pub cancel: Cancel,
     /// Called about ten times a second with files, bytes, and the number of files if known.
@@ -96,7 +96,7 @@ pub struct Options<'a> {
     pub mmap: bool,
 }
 
-impl Default for Options<'_> {
+impl Default for RunOptions<'_> {
     fn default() -> Self {
         Self {
             cancel: Cancel::new(),
@@ -136,7 +136,7 @@ pub struct Executed<L> {
     pub cancelled: bool,
     /// What every thread did when, if the run was traced.
     pub trace: Option<Box<Trace>>,
-    /// As in [`Options::function_waits`].
+    /// As in [`RunOptions::function_waits`].
     pub(crate) function_waits: Option<State>,
 }
 
@@ -251,7 +251,7 @@ impl<'e, W: Work> Worker<'e, W> {
                 !last
             }
             Ok(Err(error)) => {
-                let error = FileError::other(index, path, Operation::Function, error.to_string());
+                let error = FileError::function(index, path, error);
                 self.failed(error);
                 false
             }

@@ -202,7 +202,7 @@ pub(crate) fn read_on<'p, S>(
             }
             Ok(n) => progress.filled += n,
             Err(error) => {
-                return Started::Failed(failed_on(&item, &file, Operation::Read, &error));
+                return Started::Failed(failed_on(&item, &file, Operation::Read, error));
             }
         }
     }
@@ -283,7 +283,12 @@ pub(crate) fn full<S>(
     let wanted = wanted.min(whole_max - 1).max(size).max(filled);
     if wanted >= whole_max {
         let reason = too_large(cx.shared, wanted);
-        return Err(FileError::other(item.index, item.path.as_path(), Operation::Reserve, reason));
+        return Err(FileError::rejected(
+            item.index,
+            item.path.as_path(),
+            Operation::Reserve,
+            reason,
+        ));
     }
     let bytes = (wanted + 1).next_multiple_of(buffer::ALIGN as u64);
     Ok(Full::Larger(Larger { bytes, grown }))
@@ -293,7 +298,7 @@ pub(crate) fn full<S>(
 pub(crate) fn outgrown<S>(item: &Item<'_, S>) -> FileError {
     let reason = "it grew while it was read, and there is no memory for more; read it again, or in \
                   pieces with .chunks()";
-    FileError::other(item.index, item.path.as_path(), Operation::Reserve, reason)
+    FileError::rejected(item.index, item.path.as_path(), Operation::Reserve, reason)
 }
 
 /// Copies the bytes read so far into a larger buffer.

@@ -47,7 +47,7 @@ impl<'p, S> Mapped<'p, S> {
         } else {
             let map = Map::new(&file, size as usize, advice);
             cx.meter.lap(CallKind::Map, item.index);
-            Data::Map(map.map_err(|e| failed_on(&item, &file, Operation::Map, &e))?)
+            Data::Map(map.map_err(|e| failed_on(&item, &file, Operation::Map, e))?)
         };
         drop(file);
         cx.meter.lap(CallKind::Close, item.index);

@@ -164,7 +164,12 @@ pub(crate) fn lease_waiting<S>(
     if cx.shared.unbounded() {
         let reason = full_of_window(cx.shared, item.index);
         cx.shared.fail(Error::Refused(reason.clone()));
-        return Err(FileError::other(item.index, item.path.as_path(), Operation::Reserve, reason));
+        return Err(FileError::rejected(
+            item.index,
+            item.path.as_path(),
+            Operation::Reserve,
+            reason,
+        ));
     }
     let lease = cx.shared.arena.lease(bytes, holding);
     cx.meter.lap(CallKind::Memory, item.index);
@@ -196,7 +201,7 @@ pub(crate) fn no_buffer<S>(
         NoBuffer::Budget(_) => "the run was ended".to_owned(),
         NoBuffer::System(error) => format!("no memory: {error}"),
     };
-    FileError::other(item.index, item.path.as_path(), Operation::Reserve, reason)
+    FileError::rejected(item.index, item.path.as_path(), Operation::Reserve, reason)
 }
 
 /// Why a whole file cannot be held.

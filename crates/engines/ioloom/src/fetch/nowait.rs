@@ -71,7 +71,7 @@ impl<'p, S> NowaitWindow<'p, S> {
                 cx.shared.unanswered.fetch_add(1, Ordering::Relaxed);
                 read_on(cx, item, file, lease, progress, (false, &mut self.parked))
             }
-            Err(error) => Started::Failed(failed_on(&item, &file, Operation::Read, &error)),
+            Err(error) => Started::Failed(failed_on(&item, &file, Operation::Read, error)),
         }
     }
 }
@@ -148,6 +148,6 @@ fn finish_missed<'p, S>(
             progress.filled = n;
             read_on(cx, item, file, lease, progress, (false, parked))
         }
-        Err(error) => Started::Failed(failed_on(&item, &file, Operation::Read, &error)),
+        Err(error) => Started::Failed(failed_on(&item, &file, Operation::Read, error)),
     }
 }

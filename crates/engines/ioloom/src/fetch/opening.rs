@@ -10,6 +10,7 @@ use super::{Cx, Started, lease_waiting};
 use crate::arena::Lease;
 use crate::error::{FileError, Operation};
 use crate::source::Item;
+use ioloom_failure::is_out_of_descriptors;
 use ioloom_model::CallKind;
 use ioloom_sys::file::{self, Kind, OpenHow};
 use std::io;
@@ -116,7 +117,7 @@ fn open_again<S>(
     let path = item.path.as_path();
     let mut pause = Duration::from_millis(1);
     for _ in 0..ATTEMPTS {
-        if !no_descriptor(&error) || cx.shared.stopping() {
+        if !is_out_of_descriptors(&error) || cx.shared.stopping() {
             break;
         }
         if !cx.idle {
@@ -131,7 +132,7 @@ fn open_again<S>(
             Err(again) => error = again,
         }
     }
-    Err(FileError::io(item.index, path, Operation::Open, &error).into())
+    Err(FileError::io(item.index, path, Operation::Open, error).into())
 }
 
 /// What must be known before a file is opened. What no walk has seen to be regular is asked first
@@ -147,7 +148,7 @@ pub(crate) fn ask_first<S>(
         let path = item.path.as_path();
         let facts = file::stat(path);
         cx.meter.lap(CallKind::Stat, item.index);
-        let facts = facts.map_err(|e| FileError::io(item.index, path, Operation::Stat, &e))?;
+        let facts = facts.map_err(|e| FileError::io(item.index, path, Operation::Stat, e))?;
         if facts.kind != Kind::Regular {
             return Err(not_regular(item, facts.kind));
         }
@@ -171,7 +172,7 @@ pub(crate) fn size_of<S>(
     match asked {
         Ok((size, Kind::Regular)) => Ok(size),
         Ok((_, kind)) => Err(not_regular(item, kind)),
-        Err(e) => Err(FileError::io(item.index, item.path.as_path(), Operation::Stat, &e)),
+        Err(e) => Err(FileError::io(item.index, item.path.as_path(), Operation::Stat, e)),
     }
 }
 
@@ -180,7 +181,7 @@ pub(crate) fn failed_on<S>(
     item: &Item<'_, S>,
     file: &OwnedFd,
     operation: Operation,
-    error: &io::Error,
+    error: io::Error,
 ) -> FileError {
     match file::size_and_kind(file) {
         Ok((_, kind)) if kind != Kind::Regular => not_regular(item, kind),
@@ -191,7 +192,7 @@ pub(crate) fn failed_on<S>(
 /// The error for a path that is not a regular file.
 fn not_regular<S>(item: &Item<'_, S>, kind: Kind) -> FileError {
     let reason = format!("it is {}, not a regular file", kind.word());
-    FileError::other(item.index, item.path.as_path(), Operation::Open, reason)
+    FileError::rejected(item.index, item.path.as_path(), Operation::Open, reason)
 }
 
 /// Refuses direct I/O where the file system does not offer it; the answer belongs to one file and
@@ -200,7 +201,7 @@ fn check_direct<S>(cx: &mut Cx<'_, '_>, item: &Item<'_, S>) -> Result<(), FileEr
     let path = item.path.as_path();
     let alignment = file::direct_alignment(path);
     cx.meter.lap(CallKind::Stat, item.index);
-    let alignment = alignment.map_err(|e| FileError::io(item.index, path, Operation::Stat, &e))?;
+    let alignment = alignment.map_err(|e| FileError::io(item.index, path, Operation::Stat, e))?;
     match alignment {
         Some(a) if (a.offset as usize) <= ioloom_sys::buffer::ALIGN => Ok(()),
         Some(a) => {
@@ -211,7 +212,7 @@ fn check_direct<S>(cx: &mut Cx<'_, '_>, item: &Item<'_, S>) -> Result<(), FileEr
                 a.offset
             );
             cx.shared.fail(crate::Error::Refused(reason.clone()));
-            Err(FileError::other(item.index, path, Operation::Open, reason))
+            Err(FileError::rejected(item.index, path, Operation::Open, reason))
         }
         None => {
             let reason = format!(
@@ -220,14 +221,7 @@ fn check_direct<S>(cx: &mut Cx<'_, '_>, item: &Item<'_, S>) -> Result<(), FileEr
                 path.display()
             );
             cx.shared.fail(crate::Error::Refused(reason.clone()));
-            Err(FileError::other(item.index, path, Operation::Open, reason))
+            Err(FileError::rejected(item.index, path, Operation::Open, reason))
         }
     }
-}
-
-/// Whether an open failed because no descriptor is left.
-pub(super) fn no_descriptor(error: &io::Error) -> bool {
-    const ENFILE: i32 = 23;
-    const EMFILE: i32 = 24;
-    matches!(error.raw_os_error(), Some(ENFILE | EMFILE))
 }

@@ -11,13 +11,14 @@ use super::blocking::{
     piece_limit, take_over,
 };
 use super::opening::{
-    Begun, NotOpen, Opened, ask_first, begin, failed_on, first_lease, no_descriptor, open, size_of,
+    Begun, NotOpen, Opened, ask_first, begin, failed_on, first_lease, open, size_of,
 };
 use super::{Cx, Fetch, Loaded, Reaped, Started, lease_waiting, no_buffer};
 use crate::arena::{Arena, Lease};
 use crate::engine::Shared;
 use crate::error::{Error, FileError, Operation};
 use crate::source::Item;
+use ioloom_failure::is_out_of_descriptors;
 use ioloom_model::{CallKind, Method, Schedule};
 use ioloom_sys::buffer::Buffer;
 use ioloom_sys::file::OpenHow;
@@ -169,13 +170,13 @@ impl<'p, S> Rings<'p, S> {
                 self.submit_read(file, job, limit);
                 None
             }
-            Outcome::Open(Err(error)) if no_descriptor(&error) || again(&error) => {
+            Outcome::Open(Err(error)) if is_out_of_descriptors(&error) || again(&error) => {
                 self.unopened.push_back(job);
                 None
             }
             Outcome::Open(Err(error)) => {
                 let path = job.item.path.as_path();
-                Some(Err(FileError::io(job.item.index, path, Operation::Open, &error)))
+                Some(Err(FileError::io(job.item.index, path, Operation::Open, error)))
             }
             Outcome::Size(..) | Outcome::Write(..) => {
                 unreachable!("sizes are asked by system call, and nothing is written")
@@ -206,7 +207,7 @@ impl<'p, S> Rings<'p, S> {
                 self.submit_read(file, job, limit);
                 return None;
             }
-            Err(e) => return Some(Err(failed_on(&job.item, &file, Operation::Read, &e))),
+            Err(e) => return Some(Err(failed_on(&job.item, &file, Operation::Read, e))),
         };
         let mut end = is_end(n, job.asked, &job.progress, self.direct);
         if !end && n < job.asked && job.progress.size.is_none() {
@@ -400,7 +401,7 @@ impl<'p, S> Rings<'p, S> {
         let how = OpenHow { direct: self.direct, nofollow: item.known_regular };
         let Ok(c_path) = CString::new(path.as_os_str().as_bytes()) else {
             let reason = "its name holds a zero byte, which no file name can";
-            return Started::Failed(FileError::other(item.index, path, Operation::Open, reason));
+            return Started::Failed(FileError::rejected(item.index, path, Operation::Open, reason));
         };
         let lease = match first_lease(cx, &item, lease, size) {
             Ok(lease) => lease,

@@ -1,7 +1,7 @@
 //! Policies, cancellation, panics, forms of results.
 
-use crate::support::{content, make, plan, roots};
-use ioloom::{Cancel, Error, Errors, Results};
+use crate::support::{content, errno, make, plan, roots};
+use ioloom::{Cancel, Error, OnError, Order};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -24,14 +24,14 @@ fn stop_skip_and_collect_treat_a_failure() {
     paths.insert(7, "no/such/file".into());
     for text in PLANS {
         let sum =
-            |errors| ioloom::files(&paths).pin(plan(text)).errors(errors).map(|f| Ok(f.len()));
-        match sum(Errors::Stop).run() {
-            Err(Error::File(e)) => assert_eq!((e.index, e.errno), (7, Some(2)), "{text}"),
+            |policy| ioloom::files(&paths).pin(plan(text)).on_error(policy).map(|f| Ok(f.len()));
+        match sum(OnError::Stop).run() {
+            Err(Error::File(e)) => assert_eq!((e.index, errno(&e)), (7, Some(2)), "{text}"),
             other => panic!("{text}: {other:?}"),
         }
-        let run = sum(Errors::Skip).run().unwrap();
+        let run = sum(OnError::Skip).run().unwrap();
         assert_eq!((run.value.len(), run.failed, run.errors.len()), (30, 1, 0), "{text}");
-        let run = sum(Errors::Collect).run().unwrap();
+        let run = sum(OnError::Collect).run().unwrap();
         assert_eq!((run.value.len(), run.failed, run.errors[0].index), (30, 1, 7), "{text}");
     }
 }
@@ -39,7 +39,7 @@ fn stop_skip_and_collect_treat_a_failure() {
 #[test]
 fn collect_keeps_a_thousand_and_counts_all() {
     let paths = (0..2500).map(|i| PathBuf::from(format!("no/such/{i}")));
-    let run = ioloom::files(paths).errors(Errors::Collect).map(|f| Ok(f.len())).run().unwrap();
+    let run = ioloom::files(paths).on_error(OnError::Collect).map(|f| Ok(f.len())).run().unwrap();
     assert_eq!((run.failed, run.errors.len(), run.value.len()), (2500, 1000, 0));
 }
 
@@ -49,7 +49,7 @@ fn an_error_of_the_function_is_an_error_of_its_file() {
     for text in PLANS {
         let run = ioloom::files(&paths)
             .pin(plan(text))
-            .errors(Errors::Collect)
+            .on_error(OnError::Collect)
             .map(|f| if f.index() == 3 { Err("not mine".into()) } else { Ok(()) })
             .run()
             .unwrap();
@@ -132,7 +132,7 @@ fn results_come_in_the_order_of_the_input_when_asked() {
             let plan = plan(&format!("{text}{order}"));
             let run = ioloom::files(&paths)
                 .pin(plan)
-                .results(Results::Input)
+                .order(Order::Input)
                 .map(|f| Ok((f.index(), f.path().to_owned())))
                 .run()
                 .unwrap();
@@ -145,7 +145,7 @@ fn results_come_in_the_order_of_the_input_when_asked() {
             let names = ioloom::list(list)
                 .pin(plan)
                 .take(50)
-                .results(Results::Input)
+                .order(Order::Input)
                 .map(|f| Ok(f.path().to_owned()))
                 .run()
                 .unwrap();

@@ -1,6 +1,6 @@
 //! File sets, an engine client that hashes, and the oracle it is compared with.
 
-use ioloom::engine::{self, Options, Piece, Work};
+use ioloom::engine::{self, Piece, RunOptions, Work};
 use ioloom::{Error, FileError, FnError, Plan};
 use ioloom_walk::PathList;
 use std::collections::BTreeMap;
@@ -131,7 +131,7 @@ pub(crate) fn plan(text: &str) -> Plan {
 
 /// Runs a plan over a list, mappings allowed, and checks that nothing is counted twice.
 pub(crate) fn run(list: PathList, plan: Plan) -> Result<Outcome, Error> {
-    let options = Options { mmap: true, ..Options::default() };
+    let options = RunOptions { mmap: true, ..RunOptions::default() };
     let done = engine::run(&list, None, plan, &options, &Hashing)?;
     let (mut hashes, mut failed) = (Hashes::new(), Vec::new());
     for (values, errors) in done.locals {
@@ -146,6 +146,11 @@ pub(crate) fn run(list: PathList, plan: Plan) -> Result<Outcome, Error> {
     let pieces_lost = plan.chunk_bytes.is_some() && !failed.is_empty();
     assert!(done.bytes == bytes || pieces_lost && done.bytes > bytes, "{plan}: {}", done.bytes);
     Ok(Outcome { hashes, failed, budget_peak_bytes: done.budget_peak_bytes })
+}
+
+/// Returns the system's error number, if a system call failed.
+pub(crate) fn errno(error: &FileError) -> Option<i32> {
+    error.io_error()?.raw_os_error()
 }
 
 /// Whether a refusal is about something that this machine may lack; it is printed then.

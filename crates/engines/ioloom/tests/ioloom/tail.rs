@@ -1,7 +1,7 @@
 //! The end of a run: what one worker has read is computed by all.
 
 use crate::support::{content, make, plan, roots};
-use ioloom::{Cancel, Error, Errors, File, FnError};
+use ioloom::{Cancel, Error, File, FnError, OnError};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex};
@@ -43,7 +43,7 @@ fn a_worker_without_files_computes_what_another_has_read() {
         let (inside, came) = (Mutex::new(0), Condvar::new());
         let run = ioloom::files(for_one_thread(paths.clone()))
             .pin(plan(text))
-            .errors(Errors::Collect)
+            .on_error(OnError::Collect)
             .map(|f| {
                 // The first two calls go on only together, so on two threads.
                 let mut count = inside.lock().unwrap();

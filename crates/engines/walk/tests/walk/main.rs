@@ -3,23 +3,25 @@
 mod oracle;
 mod visitor;
 
+use ioloom_failure::Operation;
 use ioloom_sys::dir::{Dir, Kind};
 use ioloom_testbed::{alone, as_nobody};
 use ioloom_walk::{
-    Control, Entry, Options, PathList, Summary, Threads, files, walk, walk_parallel,
+    Control, Entry, PathList, Summary, Threads, WalkOptions, files, walk, walk_parallel,
 };
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
+use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
-fn with(threads: usize, descriptors_max: usize) -> Options {
-    Options { threads: Threads::Count(threads), descriptors_max }
+fn with(threads: usize, descriptors_max: usize) -> WalkOptions {
+    WalkOptions { threads: Threads::Count(threads), descriptors_max }
 }
 
-fn walked(root: &Path, options: &Options) -> (Vec<Vec<u8>>, Summary) {
+fn walked(root: &Path, options: &WalkOptions) -> (Vec<Vec<u8>>, Summary) {
     let mut found = Vec::new();
     let summary = walk(root, options, &mut |entry: Entry<'_>| {
         found.push(entry.path.to_vec());
@@ -30,7 +32,7 @@ fn walked(root: &Path, options: &Options) -> (Vec<Vec<u8>>, Summary) {
     (found, summary)
 }
 
-fn listed(root: &Path, options: &Options) -> (Vec<Vec<u8>>, Summary) {
+fn listed(root: &Path, options: &WalkOptions) -> (Vec<Vec<u8>>, Summary) {
     let (mut list, summary) = files(root, options).unwrap();
     list.sort();
     (list.iter().map(<[u8]>::to_vec).collect(), summary)
@@ -69,7 +71,7 @@ fn odd_names_and_odd_kinds() {
         let expected = [(Kind::Symlink, 4), (Kind::Fifo, 1), (Kind::Socket, 1)];
         assert_eq!(skipped(&summary), BTreeMap::from(expected));
     }
-    let (found, summary) = walked(root, &Options::default());
+    let (found, summary) = walked(root, &WalkOptions::default());
     assert_eq!(found[0], b" ");
     assert_eq!(summary.base, root);
     assert!(summary.skipped.iter().any(|s| s.to_string() == "1 socket skipped"));
@@ -82,13 +84,13 @@ fn inodes_and_names_are_those_of_the_file() {
     std::fs::create_dir(temp.path().join("d")).unwrap();
     touch(temp.path().join("d/f"));
     let inode = std::fs::metadata(temp.path().join("d/f")).unwrap().ino();
-    walk(temp.path(), &Options::default(), &mut |entry| {
+    walk(temp.path(), &WalkOptions::default(), &mut |entry| {
         assert_eq!((entry.name(), entry.inode), (&b"f"[..], inode));
         assert_eq!(entry.as_path(), Path::new("d/f"));
         Control::Continue
     })
     .unwrap();
-    let (list, _) = files(temp.path(), &Options::default()).unwrap();
+    let (list, _) = files(temp.path(), &WalkOptions::default()).unwrap();
     assert_eq!(list.inode(0), Some(inode));
     assert!(list.known_regular(0));
 }
@@ -98,10 +100,10 @@ fn a_single_file_is_its_own_list() {
     let temp = tempfile::tempdir().unwrap();
     let file = temp.path().join("one");
     touch(&file);
-    let (found, summary) = walked(&file, &Options::default());
+    let (found, summary) = walked(&file, &WalkOptions::default());
     assert_eq!(found, [b"one"]);
     assert_eq!(summary.base, temp.path());
-    let (list, summary) = files(&file, &Options::default()).unwrap();
+    let (list, summary) = files(&file, &WalkOptions::default()).unwrap();
     assert_eq!((list.len(), list.path(0)), (1, file.as_path()));
     assert_eq!((summary.files, summary.directories), (1, 0));
 }
@@ -109,9 +111,9 @@ fn a_single_file_is_its_own_list() {
 #[test]
 fn a_root_that_cannot_be_walked_is_one_clear_error() {
     let temp = tempfile::tempdir().unwrap();
-    let missing = files(&temp.path().join("no"), &Options::default()).unwrap_err().to_string();
+    let missing = files(&temp.path().join("no"), &WalkOptions::default()).unwrap_err().to_string();
     assert!(missing.contains("/no") && missing.contains("No such file"), "{missing}");
-    let odd = files(Path::new("/dev/null"), &Options::default()).unwrap_err().to_string();
+    let odd = files(Path::new("/dev/null"), &WalkOptions::default()).unwrap_err().to_string();
     assert!(odd.contains("neither a directory nor a regular file"), "{odd}");
 }
 
@@ -180,7 +182,7 @@ fn a_visitor_can_stop_the_walk() {
         }
     }
     let mut seen = 0;
-    let summary = walk(temp.path(), &Options::default(), &mut |_| {
+    let summary = walk(temp.path(), &WalkOptions::default(), &mut |_| {
         seen += 1;
         if seen == 7 { Control::Stop } else { Control::Continue }
     })
@@ -258,14 +260,14 @@ fn vanished_directories_are_errors_and_the_walk_goes_on() {
     touch(outside.path().join("secret"));
     let mut found = Vec::new();
     let mut removed = false;
-    let summary = walk(temp.path(), &Options::default(), &mut |entry| {
+    let summary = walk(temp.path(), &WalkOptions::default(), &mut |entry| {
         found.push(entry.path.to_vec());
         Control::Continue
     })
     .unwrap();
     assert_eq!((found.len(), summary.errors_count), (4, 0));
     let mut names: Vec<Vec<u8>> = Vec::new();
-    let summary = walk(temp.path(), &Options::default(), &mut |entry| {
+    let summary = walk(temp.path(), &WalkOptions::default(), &mut |entry| {
         names.push(entry.name().to_vec());
         if !removed && entry.path != b"first" {
             removed = true;
@@ -283,8 +285,9 @@ fn vanished_directories_are_errors_and_the_walk_goes_on() {
     assert!(!names.contains(&b"secret".to_vec()), "left the tree");
     assert_eq!(names.len(), 2);
     assert_eq!(summary.errors_count, 2);
-    let text = summary.errors[0].to_string();
-    assert!(text.contains("cannot open directory") && text.contains("replaced"), "{text}");
+    let error = &summary.errors[0];
+    assert_eq!(error.operation, Operation::OpenDir, "{error}");
+    assert_eq!(error.source.kind(), ErrorKind::NotADirectory, "{error}");
 }
 
 #[test]
@@ -310,7 +313,7 @@ fn unreadable_directories_are_collected() {
 
 #[test]
 fn a_relative_root_stays_as_the_user_gave_it() {
-    let (list, _) = files(Path::new("src/"), &Options::default()).unwrap();
+    let (list, _) = files(Path::new("src/"), &WalkOptions::default()).unwrap();
     assert!(list.iter().any(|path| path == b"src/lib.rs"));
     let (list, _) = files(Path::new("."), &with(2, 4)).unwrap();
     assert!(list.iter().any(|path| path == b"./src/lib.rs"));
@@ -353,7 +356,7 @@ proptest! {
 #[test]
 fn an_empty_root_is_an_empty_list() {
     let temp = tempfile::tempdir().unwrap();
-    let (list, summary) = files(temp.path(), &Options::default()).unwrap();
+    let (list, summary) = files(temp.path(), &WalkOptions::default()).unwrap();
     assert_eq!((list.len(), summary.directories), (0, 1));
     assert_eq!(PathList::new().iter().len(), 0);
 }

@@ -2,11 +2,12 @@
 
 use crate::oracle::{self, Seen, Tree};
 use crate::{deep, remove_deep, touch};
+use ioloom_failure::PathError;
 use ioloom_sys_lab::image::LoopImage;
 use ioloom_testbed::{alone, as_nobody};
 use ioloom_walk::{
     Control, DirRef, Fields, Follow, Found, Kind, Method, NewDir, Report, Threads, Visitor, Waits,
-    Walk, WalkError,
+    Walk,
 };
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -112,7 +113,7 @@ impl Visitor for Collect {
         }
     }
 
-    fn failed(&mut self, dir: Option<DirRef<'_, Node>>, error: &WalkError) {
+    fn failed(&mut self, dir: Option<DirRef<'_, Node>>, error: &PathError) {
         self.failed.push((dir.map(|dir| dir.path()), error.path.clone()));
     }
 

@@ -8,7 +8,7 @@ use super::work::{EachWork, Lines};
 use crate::exit::{Ended, Exit, Failure};
 use crate::stderr;
 use ioloom::Cancel;
-use ioloom::engine::{self, Options};
+use ioloom::engine::{self, RunOptions};
 use ioloom_model::Compute;
 use ioloom_walk::PathList;
 use std::io::Read;
@@ -94,7 +94,7 @@ fn run_kind(args: &EachArgs, compute: Compute, lines: &[&Line<'_>]) -> Result<(u
     let expected = lines.iter().map(|l| l.hex.clone()).collect();
     let work = EachWork::new(&job, Lines::Compare { expected, quiet: args.quiet }, true);
     let stop = crate::interrupt::stop_flag();
-    let options = Options { cancel: Cancel::from_flag(stop), ..Options::default() };
+    let options = RunOptions { cancel: Cancel::from_flag(stop), ..RunOptions::default() };
     let _ = ioloom_sys::proc::raise_open_files_limit();
     let mut executed = match engine::run(&paths, None, plan, &options, &work) {
         Ok(executed) => executed,

@@ -3,7 +3,7 @@
 use super::args::EachArgs;
 use crate::exit::Failure;
 use ioloom_sys::file::{self, Kind};
-use ioloom_walk::{Options, PathList, Separator, read_list};
+use ioloom_walk::{PathList, Separator, WalkOptions, read_list};
 use std::collections::HashMap;
 use std::io::BufReader;
 use std::os::unix::ffi::OsStrExt;
@@ -123,7 +123,7 @@ fn trees(args: &EachArgs, paths: &[PathBuf]) -> Result<Input, Failure> {
         match kind {
             Kind::Directory => {
                 let (mut list, summary) =
-                    ioloom_walk::files(path, &Options::default()).map_err(Failure::failed)?;
+                    ioloom_walk::files(path, &WalkOptions::default()).map_err(Failure::failed)?;
                 warnings.extend(summary.skipped.iter().map(|s| format!("{}: {s}", path.display())));
                 errors.extend(summary.errors.iter().map(ToString::to_string));
                 if args.per_file {

@@ -21,7 +21,7 @@ pub(crate) use args::EachArgs;
 use crate::exit::{Ended, Failure};
 use crate::interrupt::{drain_flag, stop_flag};
 use crate::stderr;
-use ioloom::engine::{self, Options};
+use ioloom::engine::{self, RunOptions};
 use ioloom::{Cancel, TraceFile, TraceWanted};
 use job::Job;
 use outcome::Outcome;
@@ -68,19 +68,19 @@ fn run_job(
     let trace_file = trace_file.map_err(Failure::failed)?;
     let bar = progress::Bar::new(args, input.files.as_ref().map(|f| f.len() as u64));
     let tell = |files, bytes, _| bar.tell(files, bytes);
-    let options = Options {
+    let options = RunOptions {
         cancel: Cancel::from_flag(stop.clone()),
         progress: Some(&tell),
         mmap: true,
         tracing: wanted.as_ref().map(TraceWanted::tracing),
-        ..Options::default()
+        ..RunOptions::default()
     };
     let work = work::EachWork::new(job, work::Lines::of(args), input.files.is_some());
     if input.files.is_none() && input.stream.is_none() {
         return Err(Failure::usage("give a path, or - for a list on stdin"));
     }
     let executed = ioloom::keeping_trace(trace_file, |failed| {
-        let options = Options { trace_of_failure: Some(failed), ..options };
+        let options = RunOptions { trace_of_failure: Some(failed), ..options };
         match (&input.files, input.stream) {
             (Some(list), _) => engine::run(list, None, job.plan, &options, &work),
             (None, stream) => {

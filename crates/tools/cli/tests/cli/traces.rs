@@ -42,7 +42,7 @@ fn what_cannot_be_traced_is_one_error() {
         command.env("IOLOOM_TRACE", path).env("IOLOOM_EVIDENCE", level);
         command.output().unwrap().into()
     };
-    with("missing/a.ioloom", "0").one_error(1, &["missing/a.ioloom", "no such file", "directory"]);
+    with("missing/a.ioloom", "0").one_error(1, &["missing/a.ioloom", "No such file", "directory"]);
     with("a.ioloom", "7").one_error(3, &["IOLOOM_EVIDENCE=7", "0, 1 or 2"]);
     std::fs::write(home.path("no"), "not a trace").unwrap();
     home.run(&["trace", "show", "no"]).one_error(2, &["no", "not a trace file"]);

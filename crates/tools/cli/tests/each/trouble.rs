@@ -72,7 +72,7 @@ fn what_is_no_file_is_an_error_and_never_a_hang() {
     let place = fresh();
     place.write("good", "good");
     place.fifo("pipe");
-    place.each(&["absent"]).ended(1).one_error(&["absent", "no such file"]);
+    place.each(&["absent"]).ended(1).one_error(&["absent", "No such file"]);
     place.each(&["pipe"]).ended(1).one_error(&["pipe", "named pipe"]);
     for method in ["read", "nowait", "uring", "uring:open", "mmap:plain"] {
         let args = ["-", "--json", "--method", method];

@@ -17,7 +17,7 @@
 //! ```
 //!
 //! Where one worker at a time may change what all of them work on, one begins alone
-//! ([`Crew::beginning_alone`]), and two are tried once it has lasted [`ALONE_NS`]: short work is done by
+//! ([`WalkController::beginning_alone`]), and two are tried once it has lasted [`ALONE_NS`]: short work is done by
 //! then.
 //!
 //! The first jump needs no comparison, because a blocked worker proves that there is something to
@@ -94,7 +94,7 @@ enum State {
 /// A controller of the number of workers. In its batches `window` is the number of workers and
 /// `idle` the share of their time in which they were blocked by a device.
 #[derive(Debug, Clone)]
-pub struct Crew {
+pub struct WalkController {
     cores: u32,
     most: u32,
     workers: u32,
@@ -107,7 +107,7 @@ pub struct Crew {
     why: String,
 }
 
-impl Crew {
+impl WalkController {
     /// For `cores` usable cores and at most `most` workers.
     pub fn new(cores: u32, most: u32) -> Self {
         let most = most.max(1);
@@ -323,7 +323,7 @@ impl Crew {
     }
 }
 
-impl Tuner for Crew {
+impl Tuner for WalkController {
     fn start(&self) -> u32 {
         self.workers
     }
@@ -413,7 +413,7 @@ mod tests {
     }
 
     /// Seconds for the whole tree under the controller.
-    fn walked(crew: &mut Crew, medium: &Medium, random: &mut u64) -> f64 {
+    fn walked(crew: &mut WalkController, medium: &Medium, random: &mut u64) -> f64 {
         let (mut left, mut seconds, mut workers) = (medium.entries, 0.0, crew.workers);
         while left > 0.0 {
             let rate = medium.rate(workers, crew.cores) * noise(random, 0.03);
@@ -456,7 +456,7 @@ mod tests {
                 let counts = (0..9).map(|power| medium.on(1 << power, cores));
                 let best = counts.fold(f64::INFINITY, f64::min);
                 for seed in 0..20 {
-                    let mut crew = Crew::new(cores, 256);
+                    let mut crew = WalkController::new(cores, 256);
                     let seconds = walked(&mut crew, &medium, &mut (seed * 7 + 1));
                     let ratio = seconds / best;
                     assert!(
@@ -478,7 +478,7 @@ mod tests {
             cpu: 34.0,
         };
         for seed in 1..20 {
-            let mut crew = Crew::new(16, 256);
+            let mut crew = WalkController::new(16, 256);
             walked(&mut crew, &warm, &mut (seed * 3));
             assert_eq!(crew.workers, 16);
             assert!(crew.why().contains("one per usable core"), "{}", crew.why());
@@ -487,7 +487,7 @@ mod tests {
 
     #[test]
     fn a_blocked_pair_of_workers_is_joined_by_others_at_once() {
-        let mut crew = Crew::new(2, 256);
+        let mut crew = WalkController::new(2, 256);
         let batch =
             Batch { elapsed_ns: 9_000_000, files: 100, idle: 0.4, window: 2, ..Batch::default() };
         assert_eq!(crew.decide(&batch), 16);
@@ -496,7 +496,7 @@ mod tests {
 
     #[test]
     fn a_tree_that_turns_cold_is_noticed() {
-        let mut crew = Crew::new(2, 64);
+        let mut crew = WalkController::new(2, 64);
         let warm = Batch {
             elapsed_ns: 10_000_000,
             files: 10_000,
@@ -515,11 +515,11 @@ mod tests {
     }
 
     /// Entries a second by the number of workers that wait for each other half of the time.
-    fn crowd(cores: u32, rates: &[(u32, f64)], windows: usize) -> Crew {
-        crowded(Crew::new(cores, 256), rates, windows)
+    fn crowd(cores: u32, rates: &[(u32, f64)], windows: usize) -> WalkController {
+        crowded(WalkController::new(cores, 256), rates, windows)
     }
 
-    fn crowded(mut crew: Crew, rates: &[(u32, f64)], windows: usize) -> Crew {
+    fn crowded(mut crew: WalkController, rates: &[(u32, f64)], windows: usize) -> WalkController {
         let mut random = 7;
         for _ in 0..windows {
             let rate = rates.iter().find(|(workers, _)| *workers == crew.workers()).unwrap().1;
@@ -565,7 +565,7 @@ mod tests {
 
     #[test]
     fn one_that_began_alone_is_joined_only_if_it_lasts_and_pays() {
-        let alone = || Crew::new(4, 256).beginning_alone();
+        let alone = || WalkController::new(4, 256).beginning_alone();
         let worse = [(1, 57_000.0), (2, 47_000.0)];
         assert_eq!(crowded(alone(), &worse, 50).workers(), 1);
         assert_eq!(crowded(alone(), &worse, 53).workers(), 2, "tried");
@@ -581,7 +581,7 @@ mod tests {
 
     #[test]
     fn workers_that_keep_the_cores_busy_are_enough() {
-        let mut crew = Crew::new(2, 256);
+        let mut crew = WalkController::new(2, 256);
         let first =
             Batch { elapsed_ns: 9_000_000, files: 9_000, idle: 0.7, window: 2, ..Batch::default() };
         assert_eq!(crew.decide(&first), 16);
@@ -609,7 +609,7 @@ mod tests {
                 0..300,
             ),
         ) {
-            let mut crew = Crew::new(cores, most);
+            let mut crew = WalkController::new(cores, most);
             if alone {
                 crew = crew.beginning_alone();
             }
