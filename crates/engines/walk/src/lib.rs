@@ -37,7 +37,12 @@ mod pool;
 mod read;
 mod run;
 mod sweep;
+#[cfg(feature = "inode-tables")]
 mod tables;
+#[cfg(not(feature = "inode-tables"))]
+#[path = "tables_absent.rs"]
+mod tables;
+mod tables_use;
 mod task;
 mod visit;
 mod watch;
@@ -50,6 +55,6 @@ pub use list::{ListError, ListReader, PATH_BYTES_MAX, Separator, read_list};
 pub use method::{Method, Refused, THREADS_MAX, Threads};
 pub use paths::PathList;
 pub use run::{Follow, Report, Walk};
-pub use tables::TablesUse;
+pub use tables_use::TablesUse;
 pub use visit::{Control, DirRef, Found, NewDir, RetainedDir, Visitor};
 pub use watch::Waits;

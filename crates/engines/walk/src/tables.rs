@@ -15,6 +15,7 @@ use crate::Meta;
 use crate::method::Refused;
 use crate::node::Node;
 use crate::sweep::Plan;
+use crate::tables_use::{Counts, TablesUse};
 use crate::task::Held;
 use crate::visit::{DirRef, Visitor};
 use crate::worker::Worker;
@@ -29,38 +30,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::SystemTime;
 
 /// Of so many files whose inode was read one is asked for too.
 const SAMPLE_FILES: u64 = 1024;
-
-/// What [`crate::Method::InodeTables`] did.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TablesUse {
-    /// The block device that was read.
-    pub device: PathBuf,
-    /// When the sync began that the view is of.
-    pub synced: SystemTime,
-    /// Whether each inode was checked by a checksum of its own.
-    pub checksums: bool,
-    /// Entries whose inode was read from the tables.
-    pub read: u64,
-    /// Entries that were asked for by name in their place.
-    pub asked: u64,
-    /// Entries that were read and asked for too.
-    pub sampled: u64,
-    /// Of these, those that had changed since the sync.
-    pub changed: u64,
-}
-
-/// What one worker counted.
-#[derive(Debug, Default, Clone, Copy)]
-pub(crate) struct Counts {
-    read: u64,
-    asked: u64,
-    sampled: u64,
-    changed: u64,
-}
 
 /// The tables below the roots of one walk.
 #[derive(Debug)]
@@ -135,15 +107,6 @@ fn device_of(root: &Path) -> Result<u64, Refused> {
         .or_else(|_| std::fs::symlink_metadata(root))
         .map(|m| m.dev())
         .map_err(cannot)
-}
-
-impl Counts {
-    pub(crate) fn add(&mut self, other: Self) {
-        self.read += other.read;
-        self.asked += other.asked;
-        self.sampled += other.sampled;
-        self.changed += other.changed;
-    }
 }
 
 impl<V: Visitor> Worker<'_, '_, V> {

@@ -4,7 +4,7 @@ use crate::error::Errors;
 use crate::node::Node;
 use crate::run::{Follow, Ground};
 use crate::sweep::Batch;
-use crate::tables::Counts;
+use crate::tables_use::Counts;
 use crate::task::{Held, PartTask, Task};
 use crate::visit::{DirRef, Visitor};
 use crate::watch::Gauge;
