@@ -6,7 +6,7 @@ use serde_json::Value;
 use std::path::{Path, PathBuf};
 
 /// Directories that hold nothing written by hand.
-const SKIPPED_DIRS: [&str; 9] = [
+const SKIPPED_DIRS: [&str; 8] = [
     ".git",
     "target",
     "node_modules",
@@ -15,7 +15,6 @@ const SKIPPED_DIRS: [&str; 9] = [
     "fuzz/target",
     "comparisons/target",
     "results",
-    "claims/data",
 ];
 
 /// A checkout of this repository.
@@ -128,7 +127,10 @@ impl Repo {
 }
 
 fn is_skipped(dir: &Path) -> bool {
-    SKIPPED_DIRS.iter().any(|s| dir == Path::new(s))
+    // The published tables of a study are copied text.
+    let is_data = dir.starts_with("studies") && dir.file_name().is_some_and(|n| n == "data");
+    is_data
+        || SKIPPED_DIRS.iter().any(|s| dir == Path::new(s))
         || dir.file_name().is_some_and(|n| n == "node_modules" || n == "target")
 }
 

@@ -3,7 +3,7 @@
 //! A contrast is data, so that anyone can read what would confirm a claim before it is measured.
 //! Arms are named by the patterns of the study (`sync-{n}` is a family), numbers by metrics of
 //! `ioloom_model::Measured` or by a formula over them (`elapsed_ns - calls.read.total_ns`),
-//! published numbers by a path into `claims/data`. A claim with several contrasts is judged by all
+//! published numbers by a path into `studies/NAME/data`. A claim with several contrasts is judged by all
 //! of them: see [`crate::verdict()`].
 
 use crate::{ClaimsError, data};

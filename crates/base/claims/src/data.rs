@@ -1,68 +1,12 @@
 //! The published tables of the seeds, compiled in.
 //!
-//! Each table is a CSV under `claims/data/` with one header line, no comments and no quotes; a cell
+//! Each table is a CSV under `studies/NAME/data` with one header line, no comments and no quotes; a cell
 //! is a number exactly as it was printed, or a word. Nothing in them is computed, so that a test
 //! can hold every number against the published text. A number is named by
 //! `TABLE[CELL,CELL].COLUMN`: the row whose first cells are the given ones.
 
 use crate::ClaimsError;
-
-/// Name and text of every table.
-pub const TABLES: &[(&str, &str)] = &[
-    ("000_call_cost", include_str!("../../../../claims/data/000_call_cost.csv")),
-    ("000_call_growth", include_str!("../../../../claims/data/000_call_growth.csv")),
-    ("000_fault_share", include_str!("../../../../claims/data/000_fault_share.csv")),
-    ("000_large_calls_end", include_str!("../../../../claims/data/000_large_calls_end.csv")),
-    ("000_large_threads", include_str!("../../../../claims/data/000_large_threads.csv")),
-    ("000_million", include_str!("../../../../claims/data/000_million.csv")),
-    ("000_mmap_large", include_str!("../../../../claims/data/000_mmap_large.csv")),
-    ("000_mmap_small", include_str!("../../../../claims/data/000_mmap_small.csv")),
-    ("000_mmap_task", include_str!("../../../../claims/data/000_mmap_task.csv")),
-    ("000_overlap", include_str!("../../../../claims/data/000_overlap.csv")),
-    ("000_overlap_terms", include_str!("../../../../claims/data/000_overlap_terms.csv")),
-    ("000_roles", include_str!("../../../../claims/data/000_roles.csv")),
-    ("000_sets", include_str!("../../../../claims/data/000_sets.csv")),
-    ("000_shares", include_str!("../../../../claims/data/000_shares.csv")),
-    ("000_small_task", include_str!("../../../../claims/data/000_small_task.csv")),
-    ("000_small_threads", include_str!("../../../../claims/data/000_small_threads.csv")),
-    ("000_sync_overlapped", include_str!("../../../../claims/data/000_sync_overlapped.csv")),
-    ("001_terms", include_str!("../../../../claims/data/001_terms.csv")),
-    ("001_walk", include_str!("../../../../claims/data/001_walk.csv")),
-    ("002_cache_levels", include_str!("../../../../claims/data/002_cache_levels.csv")),
-    ("002_caches", include_str!("../../../../claims/data/002_caches.csv")),
-    ("002_cat", include_str!("../../../../claims/data/002_cat.csv")),
-    ("002_dd", include_str!("../../../../claims/data/002_dd.csv")),
-    ("002_free", include_str!("../../../../claims/data/002_free.csv")),
-    ("002_ladder", include_str!("../../../../claims/data/002_ladder.csv")),
-    ("002_sar_device_read", include_str!("../../../../claims/data/002_sar_device_read.csv")),
-    (
-        "002_sar_device_write_buffered",
-        include_str!("../../../../claims/data/002_sar_device_write_buffered.csv"),
-    ),
-    (
-        "002_sar_device_write_direct",
-        include_str!("../../../../claims/data/002_sar_device_write_direct.csv"),
-    ),
-    ("002_sar_memory", include_str!("../../../../claims/data/002_sar_memory.csv")),
-    ("002_sar_paging_read", include_str!("../../../../claims/data/002_sar_paging_read.csv")),
-    (
-        "002_sar_paging_write_buffered",
-        include_str!("../../../../claims/data/002_sar_paging_write_buffered.csv"),
-    ),
-    (
-        "002_sar_paging_write_direct",
-        include_str!("../../../../claims/data/002_sar_paging_write_direct.csv"),
-    ),
-    ("002_sharing", include_str!("../../../../claims/data/002_sharing.csv")),
-    ("002_smt", include_str!("../../../../claims/data/002_smt.csv")),
-    ("002_sysctl", include_str!("../../../../claims/data/002_sysctl.csv")),
-    ("003_large", include_str!("../../../../claims/data/003_large.csv")),
-    ("003_large_terms", include_str!("../../../../claims/data/003_large_terms.csv")),
-    ("003_means", include_str!("../../../../claims/data/003_means.csv")),
-    ("003_runs", include_str!("../../../../claims/data/003_runs.csv")),
-    ("004_exchange", include_str!("../../../../claims/data/004_exchange.csv")),
-    ("004_peers", include_str!("../../../../claims/data/004_peers.csv")),
-];
+pub use ioloom_studies::TABLES;
 
 /// A table: a header and rows of as many cells.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -104,7 +48,7 @@ pub fn table(name: &str) -> Result<Table, ClaimsError> {
     let found = TABLES.iter().find(|(known, _)| *known == name);
     let (_, text) = found.ok_or_else(|| ClaimsError::Table {
         table: name.to_owned(),
-        reason: "there is no such table under claims/data".to_owned(),
+        reason: "there is no such table in studies/*/data".to_owned(),
     })?;
     Table::parse(name, text)
 }

@@ -5,20 +5,12 @@ use crate::{ClaimsError, data, formula};
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
-/// Name and text of the built-in ledger files.
-pub const FILES: &[(&str, &str)] = &[
-    ("000.toml", include_str!("../../../../claims/000.toml")),
-    ("001.toml", include_str!("../../../../claims/001.toml")),
-    ("002-memory.toml", include_str!("../../../../claims/002-memory.toml")),
-    ("002-pagecache.toml", include_str!("../../../../claims/002-pagecache.toml")),
-    ("003.toml", include_str!("../../../../claims/003.toml")),
-    ("004.toml", include_str!("../../../../claims/004.toml")),
-];
+static LEDGER: LazyLock<Vec<Claim>> = LazyLock::new(|| {
+    let files = ioloom_studies::ALL.iter().map(|study| (study.name, study.claims));
+    load(files).expect("a test loads the built-in ledger")
+});
 
-static LEDGER: LazyLock<Vec<Claim>> =
-    LazyLock::new(|| load(FILES.iter().copied()).expect("a test loads the built-in ledger"));
-
-/// The built-in claims in the order of their files.
+/// The built-in claims in the order of the studies.
 pub fn ledger() -> &'static [Claim] {
     &LEDGER
 }

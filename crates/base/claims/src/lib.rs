@@ -21,5 +21,5 @@ pub use claim::Claim;
 pub use engine::{Rule, verdict};
 pub use error::ClaimsError;
 pub use ioloom_model::Verdict;
-pub use ledger::{FILES, ledger, load};
+pub use ledger::{ledger, load};
 pub use verdict::{ClaimVerdict, Evidence, Part, PublishedValue, VERDICT_SCHEMA, VerdictList};

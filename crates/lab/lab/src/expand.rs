@@ -412,7 +412,7 @@ mod tests {
             |name: &str| Overrides { experiments: vec![name.to_owned()], ..Overrides::default() };
         assert_eq!(of(Mode::Quick, &only("elapsed-small-files")), []);
         assert_eq!(of(Mode::Full, &only("sync-or-reader-spin")).len(), 1);
-        let text = std::fs::read_to_string("../../../studies/pipeline.toml").unwrap();
+        let text = std::fs::read_to_string("../../../studies/pipeline/study.toml").unwrap();
         let wrong = text.replace("pictures = [\"sync-4\"", "pictures = [\"sync-5x\"");
         let error = crate::spec::parse(&wrong, "p").unwrap_err().to_string();
         assert!(error.contains("sync-5x"), "{error}");

@@ -1,4 +1,4 @@
-//! Study files: reading, checking, and the ones that are built in.
+//! Reads and checks study files.
 //!
 //! A wrong file gives one error that names the file, the line and what would have been right. The
 //! checks go beyond the grammar: every set that is named exists, every arm expands, every plan is
@@ -11,16 +11,6 @@ use ioloom_model::study::Experiment;
 use ioloom_sys_lab::sysctl;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-
-/// The studies that are compiled in: name and text of the file.
-pub const BUILT_IN: &[(&str, &str)] = &[
-    ("pipeline", include_str!("../../../../studies/pipeline.toml")),
-    ("walk", include_str!("../../../../studies/walk.toml")),
-    ("memory", include_str!("../../../../studies/memory.toml")),
-    ("pagecache", include_str!("../../../../studies/pagecache.toml")),
-    ("copy", include_str!("../../../../studies/copy.toml")),
-    ("exchange", include_str!("../../../../studies/exchange.toml")),
-];
 
 /// Largest study file that is read, bytes.
 const FILE_MAX: u64 = 1 << 20;
@@ -112,22 +102,25 @@ pub fn read(path: &Path) -> Result<StudySpec, SpecError> {
 /// The first file that cannot be used; a directory without a study file.
 pub fn all(dir: Option<&Path>) -> Result<Vec<StudySpec>, SpecError> {
     let Some(dir) = dir else {
-        return BUILT_IN
-            .iter()
-            .map(|(name, text)| parse(text, &format!("built-in study {name}")))
+        let built_in = ioloom_studies::ALL.iter();
+        return built_in
+            .map(|study| parse(study.study, &format!("built-in study {}", study.name)))
             .collect();
     };
     let fail = |source| SpecError::Read { path: dir.to_owned(), source };
     let mut paths = Vec::new();
     for entry in std::fs::read_dir(dir).map_err(fail)? {
         let path = entry.map_err(fail)?.path();
+        let inside = path.join("study.toml");
         if path.extension().is_some_and(|e| e == "toml") {
             paths.push(path);
+        } else if inside.is_file() {
+            paths.push(inside);
         }
     }
     paths.sort();
     if paths.is_empty() {
-        return Err(fail(std::io::Error::other("no *.toml file in it")));
+        return Err(fail(std::io::Error::other("no *.toml or */study.toml in it")));
     }
     paths.iter().map(|path| read(path)).collect()
 }
@@ -152,8 +145,10 @@ pub fn load(name: &str, dir: Option<&Path>) -> Result<StudySpec, SpecError> {
 
 /// Whether a study is the built-in one of its name, so that nobody needs its file.
 pub fn is_built_in(spec: &StudySpec) -> bool {
-    let text = BUILT_IN.iter().find(|(name, _)| *name == spec.name).map(|(_, text)| *text);
-    text.is_some_and(|text| parse(text, &spec.name).is_ok_and(|built_in| built_in == *spec))
+    let built_in = ioloom_studies::ALL.iter().find(|study| study.name == spec.name);
+    built_in.is_some_and(|built_in| {
+        parse(built_in.study, &spec.name).is_ok_and(|built_in| built_in == *spec)
+    })
 }
 
 /// What is wrong, and which quoted names stand near it in the file.
@@ -310,9 +305,9 @@ headline_with = { n = [2] }
     #[test]
     fn built_in_studies_are_sound() {
         let studies = all(None).unwrap();
-        assert_eq!(studies.len(), BUILT_IN.len());
-        for (study, (name, _)) in studies.iter().zip(BUILT_IN) {
-            assert_eq!(study.name, *name);
+        assert_eq!(studies.len(), ioloom_studies::ALL.len());
+        for (study, built_in) in studies.iter().zip(ioloom_studies::ALL) {
+            assert_eq!(study.name, built_in.name);
         }
         let error = load("pipelin", None).unwrap_err().to_string();
         assert!(error.contains("pipeline"), "{error}");
@@ -375,6 +370,10 @@ headline_with = { n = [2] }
         std::fs::write(dir.path().join("s.toml"), GOOD).unwrap();
         assert_eq!(load("s", Some(dir.path())).unwrap().name, "s");
         assert!(load("pipeline", Some(dir.path())).is_err());
+        std::fs::create_dir(dir.path().join("u")).unwrap();
+        let inside = GOOD.replace("name = \"s\"", "name = \"u\"");
+        std::fs::write(dir.path().join("u/study.toml"), inside).unwrap();
+        assert_eq!(load("u", Some(dir.path())).unwrap().name, "u");
         std::fs::write(dir.path().join("t.toml"), "name = 3").unwrap();
         let error = all(Some(dir.path())).unwrap_err().to_string();
         assert!(error.contains("t.toml"), "{error}");

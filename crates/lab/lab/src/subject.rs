@@ -91,6 +91,17 @@ pub trait Subject: Sync {
         false
     }
 
+    /// Returns what reports call the numbers of its own that runs record (`extra.*`): the name without
+    /// prefix and unit, and the words. Other numbers get the words of their names.
+    fn metric_names(&self) -> &'static [(&'static str, &'static str)] {
+        &[]
+    }
+
+    /// Returns whether its report shows the directories of the largest set as areas.
+    fn maps_tree(&self) -> bool {
+        false
+    }
+
     /// Whether the plan drops the caches of the whole system itself. It is refused then unless the user
     /// allowed that.
     fn drops_caches(&self, plan: &AnyPlan) -> bool {

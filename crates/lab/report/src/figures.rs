@@ -71,35 +71,6 @@ impl Figure {
     }
 }
 
-/// The name of a metric for people.
-pub fn metric_words(metric: &str) -> String {
-    match metric {
-        "elapsed_ns" => "elapsed time".to_owned(),
-        "files_per_s" => "files per second".to_owned(),
-        "bytes_per_s" => "bytes per second".to_owned(),
-        other => {
-            let mut words = other.to_owned();
-            for (suffix, with) in [("_ns", ""), ("_bytes", ""), ("_per_s", " per second")] {
-                if let Some(stem) = words.strip_suffix(suffix) {
-                    words = format!("{stem}{with}");
-                }
-            }
-            let words = words.strip_prefix("extra.").unwrap_or(&words).to_owned();
-            match words.strip_prefix("calls.").and_then(|w| w.split_once('.')) {
-                Some((kind, field)) => format!("{kind} call, {field}"),
-                None => match words.strip_prefix("share.") {
-                    Some(state) => format!("share of time: {state}"),
-                    None if words == "odd_refused" => "requests refused".to_owned(),
-                    None if words == "copy_median" => "median of the copies".to_owned(),
-                    None if words == "copy_slowest" => "slowest of the copies".to_owned(),
-                    None if words == "bystander_read_after" => "reading what others use".to_owned(),
-                    None => words.replace('_', " "),
-                },
-            }
-        }
-    }
-}
-
 /// The name of a factor for people.
 fn factor_words(factor: &str) -> String {
     match factor {
@@ -146,7 +117,7 @@ fn description(group: &Group<'_>) -> String {
     format!(
         "Median with {} of {} for {} arms on {}; {} runs in all.",
         ends_words(ends).replace('\u{A0}', " "),
-        metric_words(&group.experiment.metric),
+        group.metric_name,
         group.arms.len(),
         group.place(),
         blocks.sum::<usize>()
@@ -182,7 +153,7 @@ fn ladder(group: &Group<'_>) -> Option<lines::Lines> {
         description: description(group),
         x_title: factor_words(axis),
         x_unit: factor_unit(axis).1,
-        y_title: metric_words(&group.experiment.metric),
+        y_title: group.metric_name.clone(),
         y_unit: group.unit(),
         lines: out,
         levels,
@@ -241,7 +212,7 @@ pub fn dot_rows(group: &Group<'_>, input: &Input) -> dots::Dots {
     dots::Dots {
         title: title(group),
         description: description(group),
-        x_title: metric_words(&group.experiment.metric),
+        x_title: group.metric_name.clone(),
         unit: group.unit(),
         remark_title: simplest.map_or(String::new(), |s| {
             if better == Better::Neither { String::new() } else { format!("gain over {}", s.name) }
@@ -311,7 +282,7 @@ fn roles_map(group: &Group<'_>) -> Option<heat::Heat> {
         cells,
         unit: group.unit(),
         better: group.better(),
-        metric: metric_words(&group.experiment.metric),
+        metric: group.metric_name.clone(),
     })
 }
 
@@ -543,8 +514,9 @@ pub fn overview(headlines: &[&Headline<'_, '_>]) -> Option<Figure> {
 
 /// The curves behind a verdict, and beside them the numbers that were published for the claim, by
 /// unit: two drawings, because what was published was measured elsewhere and shares no axis.
-pub fn claim(row: &crate::input::ClaimRow) -> Vec<Figure> {
-    let mut out: Vec<Figure> = row.curves.iter().map(measured_curve).collect();
+pub fn claim(row: &crate::input::ClaimRow, input: &Input) -> Vec<Figure> {
+    let mut out: Vec<Figure> =
+        row.curves.iter().map(|curve| measured_curve(curve, input)).collect();
     if out.is_empty() {
         return out;
     }
@@ -575,7 +547,7 @@ pub fn claim(row: &crate::input::ClaimRow) -> Vec<Figure> {
     out
 }
 
-fn measured_curve(curve: &crate::input::ClaimCurve) -> Figure {
+fn measured_curve(curve: &crate::input::ClaimCurve, input: &Input) -> Figure {
     let (one, x_unit) = factor_unit(&curve.axis);
     let point = |(x, y): &(f64, f64)| lines::Point {
         x: x * one,
@@ -588,7 +560,10 @@ fn measured_curve(curve: &crate::input::ClaimCurve) -> Figure {
         description: "Medians over blocks, by level.".to_owned(),
         x_title: factor_words(&curve.axis),
         x_unit,
-        y_title: format!("measured, {}", metric_words(&curve.metric)),
+        y_title: format!(
+            "measured, {}",
+            crate::metric::metric_name(&curve.metric, &input.metric_names)
+        ),
         y_unit: Unit::of(&curve.metric),
         lines: vec![lines::Line {
             name: "measured".to_owned(),

@@ -6,6 +6,7 @@
 
 use crate::estimate::{Estimate, Ratio};
 use crate::input::Input;
+use crate::metric::metric_name;
 use crate::quantity::{Better, Unit};
 use ioloom_model::study::{AGAIN, Arm, Experiment, Mode, fill};
 use ioloom_model::units::{format_ns, spell_ns};
@@ -25,6 +26,8 @@ pub struct Group<'a> {
     pub id: String,
     /// The experiment.
     pub experiment: &'a Experiment,
+    /// Name of the metric for people.
+    pub metric_name: String,
     /// Name of the set, or of the family of sets.
     pub set: String,
     /// Whether its arms lie on sets of their own.
@@ -268,7 +271,17 @@ pub fn groups(input: &Input) -> Vec<Group<'_>> {
             let merged = merges.then(|| sets_words(&records));
             let set = merged.clone().unwrap_or(set);
             let merges_sets = merged.is_some();
-            out.push(Group { merges_sets, id, experiment, set, medium, condition, compute, arms });
+            out.push(Group {
+                id,
+                experiment,
+                metric_name: metric_name(&experiment.metric, &input.metric_names),
+                set,
+                merges_sets,
+                medium,
+                condition,
+                compute,
+                arms,
+            });
         }
     }
     out

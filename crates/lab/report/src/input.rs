@@ -118,6 +118,8 @@ pub struct Input {
     pub store_path: Option<String>,
     /// What each plan of another subject than files does, by its spelling.
     pub explained: BTreeMap<String, String>,
+    /// Names of metrics that the subject of the study defines: without prefix and unit, and in words.
+    pub metric_names: BTreeMap<String, String>,
     /// The published tables of the seeds whose claims the study tests, by name.
     pub published: BTreeMap<String, Table>,
     /// The tree that a study of walks walked, where it follows from the study.

@@ -23,6 +23,7 @@ pub mod machine;
 pub mod markup;
 mod medium;
 pub mod memory;
+pub mod metric;
 pub mod page;
 pub mod quantity;
 pub mod svg;

@@ -3,7 +3,8 @@
 //! The laboratory knows engines only through `lab::Subject`; the program passes it one from the
 //! list here. An adapter has two halves: the parent's questions (can this plan run, is what it
 //! measured possible) and the child's run, which takes a [`RunOrder`] and answers with what was
-//! measured. A new subject is a file here and an entry of [`ALL`].
+//! measured. A new subject is a module here; `ioloom_studies`
+//! registers it with its study.
 
 pub mod copy;
 pub mod exchange;
@@ -33,8 +34,14 @@ pub use pipeline::Files;
 pub use sets::FileSets;
 pub use walk::Walk;
 
-/// Every subject.
-pub const ALL: &[&dyn Subject] = &[&Files, &Walk, &Memory, &PageCache, &Copy, &Exchange];
+macro_rules! subjects {
+    ($($study:ident $(, subject $subject:ident)? $(, chapter $chapter:ident)?;)*) => {
+        /// Every subject, in the order of the studies that register them.
+        pub const ALL: &[&dyn Subject] = &[$($(&$subject,)?)*];
+    };
+}
+
+ioloom_studies::for_each_study!(subjects);
 
 /// The subject of a name, as a study file gives it.
 ///

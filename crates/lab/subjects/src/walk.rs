@@ -72,6 +72,10 @@ impl Subject for Walk {
         &FileSets
     }
 
+    fn maps_tree(&self) -> bool {
+        true
+    }
+
     fn touches(&self) -> Touches {
         Touches::Names
     }

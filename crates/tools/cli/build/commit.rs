@@ -15,8 +15,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// What goes into the program: in the root, and in each folder of `crates`.
-const OF_ROOT: [&str; 6] =
-    [".cargo", "Cargo.lock", "Cargo.toml", "claims", "rust-toolchain.toml", "studies"];
+const OF_ROOT: [&str; 5] = [".cargo", "Cargo.lock", "Cargo.toml", "rust-toolchain.toml", "studies"];
 const OF_CRATE: [&str; 5] = ["Cargo.toml", "assets", "build", "build.rs", "src"];
 
 /// What is told of a program, and what it rests on.

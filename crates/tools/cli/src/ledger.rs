@@ -13,7 +13,7 @@ const FILE_MAX: u64 = 8 << 20;
 pub(crate) struct Ledger(Cow<'static, [Claim]>);
 
 impl Ledger {
-    /// The ledger of a directory (`*.toml`), or the built-in one.
+    /// The ledger of a directory (`*.toml` and `*/claims.toml`), or the built-in one.
     pub(crate) fn read(dir: Option<&Path>) -> Result<Self, Failure> {
         let Some(dir) = dir else { return Ok(Self(Cow::Borrowed(ioloom_claims::ledger()))) };
         let fail = |path: &Path| {
@@ -23,8 +23,11 @@ impl Ledger {
         let mut paths = Vec::new();
         for entry in std::fs::read_dir(dir).map_err(fail(dir))? {
             let path = entry.map_err(fail(dir))?.path();
+            let inside = path.join("claims.toml");
             if path.extension().is_some_and(|e| e == "toml") {
                 paths.push(path);
+            } else if inside.is_file() {
+                paths.push(inside);
             }
         }
         paths.sort();

@@ -79,6 +79,7 @@ fn of_study(
     let duration_ms = ended_ms.map_or(0, |ended| ended.saturating_sub(header.started_unix_ms));
     let doubts = doubts(session.end.as_ref().map_or(&[], |e| &e.doubts), &verdicts);
     let explained = explained(&study, &records);
+    let metric_names = metric_names(&study);
     let tree = crate::tree_map::walked(&study, header.mode, &records);
     let input = Input {
         study,
@@ -97,6 +98,7 @@ fn of_study(
         report_path: None,
         store_path: Some(crate::directories::short(store)),
         explained,
+        metric_names,
         published: published_tables(&claims),
         tree,
         prefix: String::new(),
@@ -141,6 +143,13 @@ fn explained(study: &StudySpec, records: &[RunRecord]) -> BTreeMap<String, Strin
     let Ok(subject) = ioloom_subjects::named(&study.subject) else { return BTreeMap::new() };
     let own = records.iter().filter(|r| r.plan.files().is_none());
     own.map(|r| (r.plan.to_string(), subject.explain(&r.plan).unwrap_or_default())).collect()
+}
+
+/// What the subject of the study calls the numbers that only its runs record.
+fn metric_names(study: &StudySpec) -> BTreeMap<String, String> {
+    let subject = ioloom_subjects::named(&study.subject);
+    let names = subject.map_or(&[][..], |subject| subject.metric_names());
+    names.iter().map(|(name, words)| ((*name).to_owned(), (*words).to_owned())).collect()
 }
 
 /// The published tables of the seeds that claims come from.

@@ -15,7 +15,7 @@ const LEVELS: usize = 2;
 
 /// The tree that most runs of a study of walks walked.
 pub(crate) fn walked(study: &StudySpec, mode: Mode, records: &[RunRecord]) -> Option<TreeRow> {
-    if study.subject != "walk" {
+    if !ioloom_subjects::named(&study.subject).is_ok_and(|subject| subject.maps_tree()) {
         return None;
     }
     let mut runs: BTreeMap<&str, usize> = BTreeMap::new();

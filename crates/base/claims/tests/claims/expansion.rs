@@ -16,20 +16,13 @@ pub(crate) struct Expanded {
 }
 
 pub(crate) fn study() -> StudySpec {
-    toml::from_str(include_str!("../../../../../studies/pipeline.toml")).expect("a study")
+    studies().swap_remove(0)
 }
 
-/// Every built-in study that claims test.
+/// Every built-in study.
 pub(crate) fn studies() -> Vec<StudySpec> {
-    let walk = toml::from_str(include_str!("../../../../../studies/walk.toml")).expect("a study");
-    let memory =
-        toml::from_str(include_str!("../../../../../studies/memory.toml")).expect("a study");
-    let pages =
-        toml::from_str(include_str!("../../../../../studies/pagecache.toml")).expect("a study");
-    let copy = toml::from_str(include_str!("../../../../../studies/copy.toml")).expect("a study");
-    let exchange =
-        toml::from_str(include_str!("../../../../../studies/exchange.toml")).expect("a study");
-    vec![study(), walk, memory, pages, copy, exchange]
+    let texts = ioloom_studies::ALL.iter().map(|study| study.study);
+    texts.map(|text| toml::from_str(text).expect("a study")).collect()
 }
 
 fn product(with: &BTreeMap<String, Vec<f64>>) -> Vec<BTreeMap<String, f64>> {

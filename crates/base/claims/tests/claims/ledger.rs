@@ -3,14 +3,14 @@
 use crate::expansion::{Expanded, arms, studies};
 use ioloom_claims::claim::{Contrast, Place, Shape};
 use ioloom_claims::pattern::matches;
-use ioloom_claims::{FILES, ledger, load};
+use ioloom_claims::{ledger, load};
 use ioloom_model::study::Experiment;
 use ioloom_model::{Compute, Distribution, Measured, StudySpec};
 use std::collections::BTreeSet;
 
 #[test]
 fn every_claim_of_the_first_seed_is_there() {
-    let claims = load(FILES.iter().copied()).unwrap();
+    let claims = load(ioloom_studies::ALL.iter().map(|study| (study.name, study.claims))).unwrap();
     assert_eq!(claims, ledger());
     let all: BTreeSet<&str> = claims.iter().map(|c| c.id.as_str()).collect();
     for n in 1..=12 {

@@ -86,6 +86,7 @@ pub(crate) fn sample(seed: u64) -> Input {
         report_path: Some("/tmp/sample/report.html".to_owned()),
         store_path: Some("/tmp/sample/runs.jsonl".to_owned()),
         explained: BTreeMap::new(),
+        metric_names: BTreeMap::new(),
         published: BTreeMap::new(),
         tree: None,
         prefix: String::new(),

@@ -1,8 +1,8 @@
 //! The chapter that a study has of its own: the published table beside this machine's, the picture
 //! that explains it, and the mechanism in plain words.
 //!
-//! A study without an entry in [`CHAPTERS`] has none; its comparisons and experiments are drawn as
-//! every study's are.
+//! `ioloom_studies` registers each chapter with its study. A study without one gets only the drawings
+//! that every study gets.
 
 mod copy;
 mod exchange;
@@ -18,14 +18,15 @@ use crate::page::parts;
 /// What draws the chapter of a study.
 type Chapter = fn(&Input, &[Group<'_>]) -> Markup;
 
-/// The studies that have a chapter of their own, by name.
-const CHAPTERS: &[(&str, Chapter)] = &[
-    ("walk", walk::chapter),
-    ("memory", memory::chapter),
-    ("pagecache", pagecache::chapter),
-    ("copy", copy::chapter),
-    ("exchange", exchange::chapter),
-];
+macro_rules! chapters {
+    ($($study:ident $(, subject $subject:ident)? $(, chapter $chapter:ident)?;)*) => {
+        /// The studies that have a chapter, by name.
+        const CHAPTERS: &[(&str, Chapter)] =
+            &[$($((stringify!($study), $chapter::chapter),)?)*];
+    };
+}
+
+ioloom_studies::for_each_study!(chapters);
 
 /// The runs of an arm of an experiment, on its first set.
 fn arm<'g, 'a>(groups: &'g [Group<'a>], experiment: &str, name: &str) -> Option<&'g ArmRuns<'a>> {

@@ -180,7 +180,7 @@ pub(crate) fn claims(inputs: &[Input]) -> Markup {
             for input in inputs {
                 for (i, claim) in input.verdicts.iter().enumerate() {
                     if decided(claim) == wanted {
-                        claim_row(m, &input.prefix, i, claim);
+                        claim_row(m, input, i, claim);
                     }
                 }
             }
@@ -189,7 +189,7 @@ pub(crate) fn claims(inputs: &[Input]) -> Markup {
     m
 }
 
-fn claim_row(m: &mut Markup, prefix: &str, index: usize, claim: &ClaimRow) {
+fn claim_row(m: &mut Markup, input: &Input, index: usize, claim: &ClaimRow) {
     let order = Verdict::ALL.iter().position(|v| *v == claim.verdict).unwrap_or(9);
     m.tag("tr").a("data-verdict", claim.verdict.name()).body(|m| {
         m.tag("td").a("data-sort", &claim.id).a("class", "statement").body(|m| {
@@ -203,13 +203,13 @@ fn claim_row(m: &mut Markup, prefix: &str, index: usize, claim: &ClaimRow) {
             if let Some((value, low, high)) = claim.effect {
                 let text = crate::quantity::ratio_ends(value, Ends::interval(low, high));
                 let (value, interval) = text.split_once(' ').unwrap_or((&text, ""));
-                parts::number(m, &format!("{prefix}c{index}"), "ratio", value);
+                parts::number(m, &format!("{}c{index}", input.prefix), "ratio", value);
                 m.text(" ");
                 m.tag("span").a("class", "iv").text(interval);
                 m.text(" ");
             }
             m.text(&claim.sentence);
-            let pictures = figures::claim(claim);
+            let pictures = figures::claim(claim, input);
             if !pictures.is_empty() {
                 m.tag("details").body(|m| {
                     m.tag("summary").text("Measured beside published");

@@ -108,7 +108,7 @@ fn caption(group: &Group<'_>, figure: &figures::Figure) -> String {
     let fewest = group.arms.iter().map(|a| a.runs.len()).filter(|n| *n > 0).min();
     format!(
         " {}: median and {}, {}, {}, at least {} per arm.",
-        figures::metric_words(&group.experiment.metric),
+        group.metric_name,
         figure.ends_words(),
         format_counted(group.arms.len() as u64, "arm", "arms"),
         format_counted(runs as u64, "run", "runs"),
@@ -117,7 +117,7 @@ fn caption(group: &Group<'_>, figure: &figures::Figure) -> String {
 }
 
 fn numbers(m: &mut Markup, group: &Group<'_>) {
-    let name = figures::metric_words(&group.experiment.metric);
+    let name = &group.metric_name;
     let columns = [
         ("arm", false),
         ("plan", false),

@@ -7,7 +7,7 @@ use ioloom_model::study::{MediaUse, Mode, fill};
 use ioloom_model::{Doubt, Outcome, Plan, RunRecord, StudySpec};
 use ioloom_report::Input;
 
-const PIPELINE: &str = include_str!("../../../../../studies/pipeline.toml");
+const PIPELINE: &str = ioloom_studies::ALL[0].study;
 
 /// Numbers that differ from run to run in every digit, as measured ones do.
 fn jitter(state: &mut u64, value: u64) -> u64 {

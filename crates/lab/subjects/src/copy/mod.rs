@@ -42,6 +42,15 @@ impl Subject for Copy {
         &FileSets
     }
 
+    fn metric_names(&self) -> &'static [(&'static str, &'static str)] {
+        &[
+            ("odd_refused", "requests refused"),
+            ("copy_median", "median of the copies"),
+            ("copy_slowest", "slowest of the copies"),
+            ("bystander_read_after", "reading what others use"),
+        ]
+    }
+
     /// Most plays make their own condition, so the laboratory makes none.
     fn touches(&self) -> Touches {
         Touches::Nothing
