@@ -1,6 +1,6 @@
 //! `cargo xtask ci`: every check of the repository, one after the other.
 //!
-//! A step that fails does not stop the ones after it, so that one run shows all that is wrong.
+//! A failing step does not stop the later ones: one run shows everything that is wrong.
 
 use crate::guard::{Ended, Job};
 use crate::repo::Repo;
@@ -8,10 +8,10 @@ use crate::smoke::{self, User};
 use crate::steps::{Outcome, Steps};
 use crate::{crash, gate, tidy, tools, ui};
 
-/// More failures than these are not tried again: then it is not chance.
+/// Failed tests are retried only up to this many; more than that is not chance.
 const UNSTEADY_MAX: usize = 3;
 
-/// Runs all steps; false if one failed, or under `strict` was skipped.
+/// Runs all steps. Returns false if one failed, or under `strict` was skipped.
 pub(crate) fn run(repo: &Repo, strict: bool) -> anyhow::Result<bool> {
     let mut steps = Steps::default();
     steps.take("packages", || packages(repo));
@@ -33,14 +33,14 @@ pub(crate) fn run(repo: &Repo, strict: bool) -> anyhow::Result<bool> {
     for (name, user) in [("study", User::Current), ("study as nobody", User::Nobody)] {
         steps.take(name, || {
             if !built {
-                return Ok(Outcome::Skipped("there is no release build".to_owned()));
+                return Ok(Outcome::Skipped("no release build".to_owned()));
             }
             smoke::run(repo, &repo.target_dir()?.join("release/ioloom"), user)
         });
     }
     steps.take("crash", || {
         if !built {
-            return Ok(Outcome::Skipped("there is no release build".to_owned()));
+            return Ok(Outcome::Skipped("no release build".to_owned()));
         }
         crash::crash(&repo.target_dir()?.join("release/ioloom"), crash::ROUNDS_SHORT, 1)
     });
@@ -49,11 +49,11 @@ pub(crate) fn run(repo: &Repo, strict: bool) -> anyhow::Result<bool> {
     Ok(steps.fine(strict))
 }
 
-/// Installs what is missing when this user may, in one try; else names it and what it is for.
+/// Installs missing packages in one try where this user may, and names the others.
 fn packages(repo: &Repo) -> anyhow::Result<Outcome> {
     let missing = tools::missing();
     if missing.is_empty() {
-        return Ok(Outcome::Passed("all tools are there".to_owned()));
+        return Ok(Outcome::Passed("all tools are installed".to_owned()));
     }
     let mut names: Vec<&str> = missing.iter().map(|p| p.package).collect();
     names.dedup();
@@ -68,11 +68,14 @@ fn packages(repo: &Repo) -> anyhow::Result<Outcome> {
         let install = [&["install", "-y", "--no-install-recommends"], names.as_slice()].concat();
         apt(&install, 600)?;
     } else {
-        println!("not root, or no apt-get; to install: apt-get install {}", names.join(" "));
+        println!("not root, or no apt-get; run: apt-get install {}", names.join(" "));
     }
     let missing = tools::missing();
     for tool in &missing {
-        println!("missing: {} (package {}), for {}", tool.program, tool.package, tool.needed_for);
+        println!(
+            "missing: {} (package {}), needed for {}",
+            tool.program, tool.package, tool.needed_for
+        );
     }
     Ok(if missing.is_empty() {
         Outcome::Passed(format!("installed {}", names.join(" ")))
@@ -88,9 +91,10 @@ fn cargo(repo: &Repo, line: &str, limit_s: u64) -> anyhow::Result<Outcome> {
     Ok(if ended.fine() { Outcome::Passed(String::new()) } else { Outcome::Failed(ended.word()) })
 }
 
-/// All tests. One that failed is run once more, alone: most of them look at what the whole machine
-/// shares (page cache, devices, counters), where a neighbour's `sync` can fail a right program. One
-/// that passes then is named as unsteady in the summary; one that fails again is a failure.
+/// Runs all tests. Up to [`UNSTEADY_MAX`] failed ones are retried, each alone: most of them observe
+/// state that the whole machine shares (page cache, devices, counters), where a `sync` of another
+/// process can fail a correct program. A test that passes on retry is listed as unsteady in the
+/// summary; one that fails again is a failure.
 fn tests(repo: &Repo) -> anyhow::Result<Outcome> {
     let args = ["test", "--locked", "--workspace", "--no-fail-fast"];
     let ended = Job::new("cargo", &args, &repo.root, 1200).run()?;
@@ -98,10 +102,10 @@ fn tests(repo: &Repo) -> anyhow::Result<Outcome> {
     if ended.fine() || ended.killed.is_some() || !(1..=UNSTEADY_MAX).contains(&failed.len()) {
         return Ok(judge_tests(&ended));
     }
-    println!("once more, each alone: {}", failed.join(", "));
+    println!("retrying, each alone: {}", failed.join(", "));
     let mut passed = Vec::new();
     for name in failed {
-        // The whole workspace once more, which is compiled, where one crate alone would not be.
+        // The whole workspace again: it is compiled already, a single package would not be.
         let args = [&args[..], &["--", "--exact", name]].concat();
         let again = Job::new("cargo", &args, &repo.root, 600).run()?;
         if again.fine() && again.tests.passed > 0 {
@@ -116,8 +120,8 @@ fn tests(repo: &Repo) -> anyhow::Result<Outcome> {
     })
 }
 
-/// The tests of what threads share, under every interleaving. Another way of compiling, so in a
-/// directory of its own, which both crates fill.
+/// Runs the loom tests of shared state under every interleaving. They need other compiler flags, so
+/// both crates build in a target directory of their own.
 fn interleavings(repo: &Repo) -> anyhow::Result<Outcome> {
     let mut passed = 0;
     for which in [["ioloom-budget", "--test"], ["ioloom-walk", "--lib"]] {
@@ -145,9 +149,9 @@ fn judge_tests(ended: &Ended) -> Outcome {
 }
 
 fn documents(repo: &Repo) -> anyhow::Result<Outcome> {
-    // Libraries only: the program has the name of the library and would overwrite its pages.
+    // Libraries only: the program has the same name as the library and would overwrite its pages.
     let args = ["doc", "--locked", "--workspace", "--no-deps", "--lib", "--keep-going"];
-    // Heads of modules are read in the source too, where links to private items help.
+    // Module docs are also read in the source, where links to private items help.
     let flags = "-D warnings -A rustdoc::private-intra-doc-links";
     let job = Job::new("cargo", &args, &repo.root, 600).env("RUSTDOCFLAGS", flags);
     let ended = job.run()?;

@@ -1,20 +1,19 @@
-//! `cargo xtask crash`: kills the program at random moments and looks at what it left.
+//! `cargo xtask crash`: kills the program at random moments and checks what it left behind.
 //!
-//! Five things must survive `kill -9`: the finished runs of a study, a file set that was being made, a
-//! copy of it, the orders of a server in each of its stores (`stores`), and those before a database,
-//! which is killed too (`databases`). A round kills one of them;
-//! the moments come from the seed, so a failure can be repeated as far as the machine allows. The
-//! program runs from a copy in a home of its own, by which processes that outlive it are known.
-//! Nothing here judges speed: a round that the program finishes before its moment counts as
-//! finished.
+//! Five things must survive `kill -9`: the finished runs of a study, a file set under construction,
+//! a copy of it, the orders of a server in each of its stores (`stores`), and the orders of a
+//! server with a database, which is killed too (`databases`). Each round kills one of them. The
+//! moments come from the seed, so a failure can be repeated as far as the machine allows. The
+//! program runs from a copy in a private home, which identifies processes that outlive it. Nothing
+//! here judges speed: a round that finishes before its moment counts as finished.
 //!
-//! After each kill of a study its file must hold whole lines, but for the last one; every line
-//! that was whole before must still be there to the byte; runs must stand in order and once each;
-//! and no process of a run may live on. In the end it is resumed and must come to its end. A set
-//! must be made to its end by the same command, verify, and be the same as one that nobody
-//! disturbed. A copy must be absent or whole after each kill, which the manifest of the set tells
-//! that is copied with it, and the same command must come to its end; `crash copy` kills copies alone,
-//! in more shapes and looked at more closely (`copies`).
+//! After each kill of a study its file must hold whole lines, except for the last one; every line
+//! that was whole before must still be there, byte for byte; each run must appear once and in
+//! order; and no process of a run may survive. At the end the study is resumed and must finish. A
+//! file set must be completed by the same command, verify, and equal one that was made undisturbed.
+//! A copy must be absent or complete after each kill, which is checked with the manifest that is
+//! copied along, and the same command must complete it. `crash copy` kills copies alone, in more
+//! shapes and with closer checks (`copies`).
 
 mod copies;
 mod databases;
@@ -35,25 +34,25 @@ use stores::Stores;
 
 /// Rounds of the short form in `ci`.
 pub(crate) const ROUNDS_SHORT: u32 = 8;
-/// Rounds without a word on the command line.
+/// Rounds unless the command line gives a number.
 pub(crate) const ROUNDS: u32 = 100;
-/// The latest moment at which a study is killed.
+/// Studies are killed before this moment.
 const STUDY_KILL_MAX: Duration = Duration::from_millis(700);
 
 const BLOCKS: u64 = 24;
-/// Two arms, and one of them again.
+/// Two arms, one of them twice.
 const RUNS: u64 = 3 * BLOCKS;
 
 /// What is killed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum What {
-    /// One of the five after another.
+    /// The five things, one after another.
     Each,
-    /// Copies in every shape, each kill told in a line.
+    /// Copies in every shape; each kill is reported in one line.
     Copies,
 }
 
-/// Builds the program and crashes it so many times.
+/// Builds the program and crashes it.
 pub(crate) fn run(repo: &Repo, what: What, rounds: u32, seed: u64) -> anyhow::Result<Outcome> {
     let args = ["build", "--locked", "--package", "ioloom-cli"];
     let built = Job::new("cargo", &args, &repo.root, 1200).run()?;
@@ -67,7 +66,7 @@ pub(crate) fn run(repo: &Repo, what: What, rounds: u32, seed: u64) -> anyhow::Re
     }
 }
 
-/// Crashes a program that is built already.
+/// Crashes a program that is already built.
 pub(crate) fn crash(program: &Path, rounds: u32, seed: u64) -> anyhow::Result<Outcome> {
     let mut random = Random(seed);
     let mut study: Option<Study> = None;
@@ -114,7 +113,7 @@ pub(crate) fn crash(program: &Path, rounds: u32, seed: u64) -> anyhow::Result<Ou
         }
     }
     if let Some(mut last) = study {
-        last.finish().context("the study that was under way last")?;
+        last.finish().context("finish the last study")?;
         studies += 1;
     }
     Ok(Outcome::Passed(format!(
@@ -126,7 +125,7 @@ pub(crate) fn crash(program: &Path, rounds: u32, seed: u64) -> anyhow::Result<Ou
     )))
 }
 
-/// A small study that is killed and goes on until it has come to its end.
+/// A small study that is killed and resumed until it ends.
 struct Study {
     home: Home,
     /// The whole lines of its session so far.
@@ -139,27 +138,27 @@ impl Study {
     fn new(program: &Path) -> anyhow::Result<Self> {
         let home = Home::new(program, "study")?;
         let studies = home.0.join("studies");
-        std::fs::create_dir(&studies).context("make a directory for the study")?;
+        std::fs::create_dir(&studies).context("create a directory for the study")?;
         std::fs::write(studies.join("crash.toml"), study_text()).context("write the study")?;
         Ok(Self { home, before: Vec::new(), torn: false })
     }
 
     const ARGS: [&str; 5] = ["study", "crash", "--studies", "studies", "--resume"];
 
-    /// Starts it and kills it at a random moment; `false` if it had come to its end by then.
+    /// Starts it and kills it at a random moment. Returns false if it ended before that.
     fn round(&mut self, random: &mut Random) -> anyhow::Result<bool> {
         let mut running = self.home.start(&Self::ARGS)?;
         let ended = running.wait(random.moment(STUDY_KILL_MAX))?;
         drop(running);
         if let Some(code) = ended {
-            ensure!(code == 0, "the study ended with {code}");
+            ensure!(code == 0, "the study exited with {code}");
             self.look()?;
             self.is_whole()?;
             return Ok(false);
         }
         self.look()?;
         self.home.nobody_left()?;
-        // Killed between its last line and its end: there is nothing to go on with.
+        // Killed between its last line and its exit: nothing is left to resume.
         if session(&self.before)?.1 {
             self.is_whole()?;
             return Ok(false);
@@ -179,13 +178,13 @@ impl Study {
         self.home.well(&["results", "show", "latest", "--json"])
     }
 
-    /// Reads the session and compares it with what was there before.
+    /// Reads the session and compares it with its previous content.
     fn look(&mut self) -> anyhow::Result<()> {
         let bytes = one_session(&self.home.0.join("data/ioloom/sessions"))?;
         let whole = bytes.iter().rposition(|b| *b == b'\n').map_or(0, |at| at + 1);
         self.torn = whole < bytes.len();
         let lines = &bytes[..whole];
-        ensure!(lines.starts_with(&self.before), "a line that was whole is lost or changed");
+        ensure!(lines.starts_with(&self.before), "a complete line was lost or changed");
         session(lines)?;
         self.before = lines.to_vec();
         Ok(())
@@ -217,8 +216,8 @@ headline = true
     )
 }
 
-/// The bytes of the session that has a header; a kill before the first whole line leaves a file
-/// without one, which counts for nothing.
+/// Returns the bytes of the session that has a header. A kill before the first whole line leaves a
+/// file without a header, which does not count.
 fn one_session(dir: &Path) -> anyhow::Result<Vec<u8>> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(dir).into_iter().flatten() {
@@ -232,17 +231,18 @@ fn one_session(dir: &Path) -> anyhow::Result<Vec<u8>> {
     Ok(found.pop().unwrap_or_default())
 }
 
-/// Runs in whole lines, which must be in order and once each, and whether an end follows.
+/// Counts the runs in whole lines, each of which must appear once and in order. The second value
+/// says whether an end line follows.
 fn session(lines: &[u8]) -> anyhow::Result<(u64, bool)> {
     let (mut runs, mut ended) = (0, false);
     for (i, line) in lines.split(|b| *b == b'\n').filter(|l| !l.is_empty()).enumerate() {
         let value: Value =
             serde_json::from_slice(line).with_context(|| format!("line {} is torn", i + 1))?;
         ensure!(!ended, "line {} follows the end", i + 1);
-        ensure!((i == 0) == value.get("session").is_some(), "line {} is no header", i + 1);
+        ensure!((i == 0) == value.get("session").is_some(), "line {} is not a header", i + 1);
         if let Some(run) = value.get("run") {
             let position = run["key"]["position"].as_u64();
-            ensure!(position == Some(runs), "run {position:?} stands in place of {runs}");
+            ensure!(position == Some(runs), "expected run {runs}, found {position:?}");
             ensure!(run["outcome"]["kind"] == "done", "run {runs}: {}", run["outcome"]);
             runs += 1;
         }
@@ -251,7 +251,7 @@ fn session(lines: &[u8]) -> anyhow::Result<(u64, bool)> {
     Ok((runs, ended))
 }
 
-/// Makes a set and kills that up to three times; how many times it came to a kill.
+/// Makes a file set and kills the maker up to three times. Returns the number of kills.
 fn crash_set(
     program: &Path,
     random: &mut Random,
@@ -265,10 +265,10 @@ fn crash_set(
         let ended = running.wait(random.moment(takes))?;
         drop(running);
         match ended {
-            Some(code) => ensure!(code == 0, "making the set ended with {code}"),
+            Some(code) => ensure!(code == 0, "fileset create exited with {code}"),
             None => killed += 1,
         }
-        // A set that says it is complete must be.
+        // A set whose manifest says complete must verify.
         if home.manifest()?.is_some_and(|text| text == whole) {
             home.0.well(&["fileset", "verify", "set"])?;
         }
@@ -278,7 +278,7 @@ fn crash_set(
     let told = home.manifest()?.unwrap_or_default();
     ensure!(told == whole, "the set is another one: {told}, undisturbed it was {whole}");
     let files = home.files();
-    ensure!(files == SET_FILES + 1, "{files} files lie there, not {SET_FILES} and the manifest");
+    ensure!(files == SET_FILES + 1, "{files} files, expected {SET_FILES} and the manifest");
     Ok(killed)
 }
 

@@ -1,9 +1,9 @@
-//! The instruction gate: how many instructions the hot path takes, against a committed figure.
+//! The instruction gate: the number of instructions of the hot path against a committed figure.
 //!
-//! Counted by callgrind and therefore nearly free of noise, so a change of one per cent is a
-//! change of the code. The figure depends on the compiler, on valgrind and on the processor
-//! features that the C library selects by; it is kept beside the first two and skipped, counted,
-//! when they differ. It judges the library alone: what the kernel does is not counted.
+//! Callgrind counts them, nearly without noise, so a change of one per cent is a change of the
+//! code. The figure depends on the compiler, on valgrind and on the processor features that the C
+//! library selects by; it is stored with the first two, and the gate is skipped, and counted as
+//! skipped, if they differ. It judges the library alone: the kernel is not counted.
 
 use crate::guard::{self, Job};
 use crate::repo::{self, Repo};
@@ -55,7 +55,7 @@ impl Figure {
     fn judge(&self, now: &Self) -> Outcome {
         if self.rustc != now.rustc || self.valgrind != now.valgrind {
             return Outcome::Skipped(format!(
-                "the figure is of {}, {}; here are {}, {}",
+                "the figure belongs to {}, {}; installed are {}, {}",
                 self.rustc, self.valgrind, now.rustc, now.valgrind
             ));
         }
@@ -76,14 +76,14 @@ impl Figure {
 /// Counts, and compares or writes the figure.
 pub(crate) fn run(repo: &Repo, bless: bool) -> anyhow::Result<Outcome> {
     if !repo.root.join(EXAMPLE).is_file() {
-        return Ok(Outcome::Skipped(format!("there is no {EXAMPLE}")));
+        return Ok(Outcome::Skipped(format!("{EXAMPLE} is missing")));
     }
     if tools::find("valgrind").is_none() {
         return Ok(Outcome::Skipped("valgrind is not installed".to_owned()));
     }
     let kept = repo.root.join(FILE);
     if !bless && !kept.is_file() {
-        return Ok(Outcome::Skipped(format!("there is no {FILE}; write it with --bless")));
+        return Ok(Outcome::Skipped(format!("{FILE} is missing; write it with --bless")));
     }
     let mut now = count(repo)?;
     if bless {
@@ -98,7 +98,7 @@ pub(crate) fn run(repo: &Repo, bless: bool) -> anyhow::Result<Outcome> {
 }
 
 fn count(repo: &Repo) -> anyhow::Result<Figure> {
-    // As the step before it builds the program, so that nothing but the example is new.
+    // Built like the program in the step before, so that only the example is new.
     let build = ["build", "--locked", "--release", "--package", "ioloom-cli", "--example", "gate"];
     let built = Job::new("cargo", &build, &repo.root, 1200).run()?;
     if !built.fine() {
@@ -123,7 +123,7 @@ fn count(repo: &Repo) -> anyhow::Result<Figure> {
     })
 }
 
-/// The count of a line such as `==12== Collected : 4567`.
+/// Returns the count of a line such as `==12== Collected : 4567`.
 fn collected(line: &str) -> Option<u64> {
     line.split_once("Collected :")?.1.split_whitespace().next()?.parse().ok()
 }

@@ -1,11 +1,10 @@
-//! Runs a program under a hard limit, in a process group of its own.
+//! Runs a program under a hard limit, in its own process group.
 //!
-//! The limit guards against hangs; it judges no speed. Between this process and the program sits
-//! a small guard (this same executable with the word `guard`), leader of the new group, whose
-//! standard input is a pipe from here. When this process ends for whatever reason (Ctrl-C,
-//! SIGKILL) the pipe closes and the guard kills the group, so nothing is left running. On the
-//! limit the group is killed, after noting what was running in it. Cost: one more process per
-//! step.
+//! The limit guards against hangs and judges no speed. Between this process and the program runs a
+//! small guard (this same executable with the word `guard`), leader of the new group, whose
+//! standard input is a pipe from here. When this process ends for any reason (Ctrl-C, SIGKILL) the
+//! pipe closes and the guard kills the group, so nothing is left running. At the limit the group is
+//! killed, after recording what was running in it. The cost is one more process per step.
 
 use crate::tools;
 use anyhow::{Context, bail};
@@ -18,7 +17,7 @@ use std::process::{Child, Command, ExitCode, Stdio};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-/// How many lines of output are kept for a message at the end.
+/// Lines of output that are retained for the final message.
 const LINES_KEPT_MAX: usize = 400;
 
 /// A program to run.
@@ -36,26 +35,26 @@ pub(crate) struct Job {
 /// How a job ended.
 #[derive(Debug)]
 pub(crate) struct Ended {
-    /// Exit code; 128 + signal when a signal ended it.
+    /// Exit code; 128 + signal if a signal ended it.
     pub(crate) code: i32,
-    /// Killed at the limit; holds the command lines that were running then.
+    /// Set if it was killed at the limit: the command lines that were running then.
     pub(crate) killed: Option<Vec<String>>,
-    /// The last lines of standard output and error, in the order of arrival.
+    /// The last lines of standard output and error, in order of arrival.
     pub(crate) lines: VecDeque<String>,
-    /// What the lines say of tests, if a test runner wrote them.
+    /// What the lines say about tests, if a test runner wrote them.
     pub(crate) tests: Tests,
 }
 
-/// What a test runner said.
+/// The output of a test runner.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tests {
     /// Tests that passed.
     pub(crate) passed: u64,
     /// Names of those that failed.
     pub(crate) failed: Vec<String>,
-    /// Announcements of tests that have run for long.
+    /// Announcements of slow tests.
     slow: Vec<String>,
-    /// The test that ended last.
+    /// The test that finished last.
     last: Option<String>,
 }
 
@@ -77,12 +76,12 @@ impl Tests {
 }
 
 impl Ended {
-    /// Whether it ended by itself with code 0.
+    /// Reports whether it exited by itself with code 0.
     pub(crate) fn fine(&self) -> bool {
         self.killed.is_none() && self.code == 0
     }
 
-    /// Why it is not fine, in one line.
+    /// Describes in one line why it failed.
     pub(crate) fn word(&self) -> String {
         match &self.killed {
             None => format!("exit code {}", self.code),
@@ -109,7 +108,7 @@ impl Job {
         Self::built(program, args, dir, limit_s)
     }
 
-    /// A program that this repository built itself.
+    /// A program that this repository built.
     pub(crate) fn built(program: PathBuf, args: &[&str], dir: &Path, limit_s: u64) -> Self {
         Self {
             program,
@@ -118,12 +117,12 @@ impl Job {
             env: Vec::new(),
             uid: None,
             limit: Duration::from_secs(limit_s),
-            // The path stays right when a step builds this program anew.
+            // Stays valid when a step rebuilds this program.
             guard: "/proc/self/exe".into(),
         }
     }
 
-    /// Sets a variable of the environment.
+    /// Sets an environment variable.
     pub(crate) fn env(mut self, name: &str, value: impl Into<String>) -> Self {
         self.env.push((name.to_owned(), value.into()));
         self
@@ -141,10 +140,10 @@ impl Job {
         std::iter::once(name).chain(self.args.iter().cloned()).collect::<Vec<_>>().join(" ")
     }
 
-    /// Runs it to its end or to the limit.
+    /// Runs it to completion or to the limit.
     ///
     /// # Errors
-    /// Only if it cannot be started; a bad end is a value.
+    /// Only if it cannot be started; a bad exit is a value.
     pub(crate) fn run(&self) -> anyhow::Result<Ended> {
         println!("$ {}", self.shown());
         let (reader, mut child) = self.start()?;
@@ -167,7 +166,7 @@ impl Job {
                 break;
             }
         }
-        // Whatever the step left behind holds the pipe and the processors; the group is ours.
+        // What the step left behind holds the pipe and the processors; the group is ours to kill.
         if let Some(group) = Pid::from_raw(child.id().cast_signed()) {
             let _ = kill_process_group(group, Signal::KILL);
         }
@@ -175,13 +174,14 @@ impl Job {
         Ok(ended)
     }
 
-    /// Starts it without the guard, for a caller that kills it at a moment of its choice. What it
-    /// says goes to the file `said`.
+    /// Starts it without the guard, for a caller that kills it at a moment of its choice. Its
+    /// output goes to the file `said`.
     ///
     /// # Errors
     /// If it cannot be started.
     pub(crate) fn start_apart(&self, said: &Path) -> anyhow::Result<Kept> {
-        let file = std::fs::File::create(said).context("make a file for what a program says")?;
+        let file =
+            std::fs::File::create(said).context("create a file for the output of a program")?;
         let child = Command::new(&self.program)
             .args(&self.args)
             .current_dir(&self.dir)
@@ -216,17 +216,18 @@ impl Job {
     }
 }
 
-/// A program that was started apart. Dropping it kills it with SIGKILL, as a crash would.
+/// A program that was started without the guard. Dropping it kills it with SIGKILL, as a crash
+/// would.
 #[derive(Debug)]
 pub(crate) struct Kept(Child);
 
 impl Kept {
-    /// Waits for its end, at most so long; the exit code, or 128 + signal, or `None` if it runs
-    /// still.
+    /// Waits up to `limit` for its exit. Returns the exit code, or 128 + signal, or `None` if it is
+    /// still running.
     ///
     /// # Errors
-    /// If the system does not tell.
-    pub(crate) fn wait(&mut self, patience: Duration) -> anyhow::Result<Option<i32>> {
+    /// If the system cannot report its state.
+    pub(crate) fn wait(&mut self, limit: Duration) -> anyhow::Result<Option<i32>> {
         let since = Instant::now();
         loop {
             if let Some(status) = self.0.try_wait().context("wait for a program")? {
@@ -261,11 +262,11 @@ fn take_lines(lines: &mpsc::Receiver<String>, ended: &mut Ended, patience: Durat
     }
 }
 
-/// What a program of the list in [`tools`] prints: a question that it answers at once, so without
-/// the guard.
+/// Returns the output of a program of the list in [`tools`] that answers at once and therefore
+/// needs no guard.
 ///
 /// # Errors
-/// If it cannot be started or fails; the message holds what it wrote to standard error.
+/// If it cannot be started or fails; the message holds its standard error.
 pub(crate) fn ask(name: &'static str, args: &[&str], dir: &Path) -> anyhow::Result<String> {
     let program = tools::find(name).unwrap_or_else(|| name.into());
     let output = Command::new(program)
@@ -301,7 +302,7 @@ fn command_lines_of_group(group: u32) -> Vec<String> {
             continue;
         };
         let stat = std::fs::read_to_string(entry.path().join("stat")).unwrap_or_default();
-        // The name in parentheses may hold anything; fields follow the last parenthesis.
+        // The name in parentheses may hold anything; the fields follow the last parenthesis.
         let of_group =
             stat.rsplit(')').next().and_then(|rest| rest.split_whitespace().nth(2)?.parse().ok());
         if pid == group || of_group != Some(group) {
@@ -340,7 +341,7 @@ pub(crate) fn child(args: &[String]) -> ExitCode {
             ExitCode::from(u8::try_from(code).unwrap_or(1))
         }
         Err(error) => {
-            println!("start {program}: {error}");
+            println!("cannot start {program}: {error}");
             ExitCode::from(127)
         }
     }
@@ -385,8 +386,8 @@ mod tests {
 
     #[test]
     fn own_group_is_listed() {
-        // Our own process stands in our group, whatever the group is; the guard of a group is
-        // left out, so another number than ours is asked for only if we do not lead it.
+        // Our own process is in our group; the guard of a group is left out, so a number other than
+        // ours is expected only if we do not lead it.
         let group = rustix::process::getpgrp().as_raw_nonzero().get().cast_unsigned();
         if group != std::process::id() {
             assert!(!command_lines_of_group(group).is_empty());
@@ -402,8 +403,8 @@ mod tests {
         assert_eq!(lines, ["one", "\u{fffd} two", "last"]);
     }
 
-    /// Runs a script of the shell under the program that cargo built for the tests of this crate;
-    /// `None` when it was not built, as with `cargo test --bin xtask`.
+    /// Runs a shell script under the program that cargo built for the tests of this crate. Returns
+    /// `None` if it was not built, as with `cargo test --bin xtask`.
     fn run_script(script: &str, limit_s: u64) -> Option<Ended> {
         let guard = std::env::current_exe().unwrap().ancestors().nth(2)?.join("xtask");
         if !guard.is_file() {
@@ -425,7 +426,7 @@ mod tests {
         }
     }
 
-    /// Even one that writes all the time, and one that ignores polite signals.
+    /// Including one that writes all the time and one that ignores SIGTERM.
     #[test]
     fn a_hang_is_killed_and_named() {
         if let Some(ended) = run_script("trap '' TERM; while :; do echo more; done", 2) {
@@ -440,7 +441,7 @@ mod tests {
         if let Some(ended) = run_script("sleep 600 & echo $!", 60) {
             assert_eq!(ended.code, 0);
             let stat = format!("/proc/{}/stat", ended.lines[0]);
-            // It is killed; the kernel takes a moment to take it away.
+            // It is killed; the kernel takes a moment to reap it.
             let is_there = || std::fs::read_to_string(&stat).is_ok_and(|s| !s.contains(") Z "));
             for _ in 0..1000 {
                 if !is_there() {

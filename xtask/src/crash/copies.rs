@@ -1,10 +1,10 @@
-//! Copies that are killed: a target must be absent, the old one, or complete and right.
+//! Killed copies: a target must be absent, the old one, or complete and correct.
 //!
-//! Complete and right is judged by comparing with the source: bytes, mode and time of every file. Two
-//! callers: rounds of all kinds copy a set that its manifest can tell whole ([`Copying`]), and
-//! [`crash`] kills copies of a tree and of one big file, over nothing and over something old, each
-//! also with a record to go on by and with every file on the device before it has its name. A kill
-//! costs its copy, another one to its end, and reading all of it twice.
+//! "Complete and correct" is judged against the source: bytes, mode and time of every file. There
+//! are two callers. Rounds of all kinds copy a file set, which its manifest verifies ([`Copying`]).
+//! [`crash`] kills copies of a tree and of one big file, over nothing and over older files, each
+//! also with a resume record and with every file synced before it gets its name. A kill costs its
+//! copy, another copy to completion, and two reads of everything.
 
 use super::home::{Home, Random, SetHome};
 use crate::steps::Outcome;
@@ -16,19 +16,19 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Bytes of the big file: some requests of a way past the page cache, some tens of milliseconds.
+/// Size of the big file: several direct-I/O requests, some tens of milliseconds.
 const BIG_BYTES: usize = 48 << 20;
-/// What lies in the place of a file before a copy over it.
+/// Content of the target before a copy replaces it.
 const OLD: &[u8] = b"old";
-/// Moments lie before this many times what an undisturbed copy takes, so that some come to their end.
+/// Kills happen within this multiple of the time of an undisturbed copy; some copies finish first.
 const LATEST: f64 = 1.1;
-/// Copies that are started for each kill at most: those that end before their moment are not counted.
+/// Most copies that are started per kill; those that finish before their moment do not count.
 const STARTS_PER_KILL: u32 = 5;
 
-/// A set to copy.
+/// A file set to copy.
 pub(super) struct Copying {
     source: String,
-    /// How long it takes when nobody disturbs it.
+    /// Time of an undisturbed copy.
     takes: Duration,
 }
 
@@ -41,7 +41,7 @@ impl Copying {
         Ok(Self { source, takes: since.elapsed() })
     }
 
-    /// Copies it and kills that up to three times; how many times it came to a kill.
+    /// Copies it and kills the copy up to three times. Returns the number of kills.
     pub(super) fn crash(&self, program: &Path, random: &mut Random) -> anyhow::Result<u32> {
         let home = Home::new(program, "copy")?;
         let resume = random.next().is_multiple_of(2);
@@ -55,7 +55,7 @@ impl Copying {
             let ended = running.wait(random.moment(self.takes))?;
             drop(running);
             match ended {
-                Some(code) => ensure!(code == 0, "the copy ended with {code}"),
+                Some(code) => ensure!(code == 0, "the copy exited with {code}"),
                 None => killed += 1,
             }
             let copy = home.0.join("copy");
@@ -68,13 +68,13 @@ impl Copying {
         remove_parts(&home.0.join("copy"))?;
         home.well(&["fileset", "verify", "copy"])?;
         let parts = parts(&home.0)?;
-        ensure!(!resume || parts == 0, "{parts} parts are left by a copy that was gone on with");
+        ensure!(!resume || parts == 0, "a resumed copy left {parts} partial files");
         Ok(killed)
     }
 }
 
-/// Removes the files that killed copies left under names of their own: they are nobody's, and a copy
-/// that is not gone on with cannot know whose they are.
+/// Removes the partial files that killed copies left under temporary names. A copy that does not
+/// resume cannot know whose they are and leaves them alone.
 fn remove_parts(dir: &Path) -> anyhow::Result<()> {
     let entries = std::fs::read_dir(dir).with_context(|| format!("list {}", dir.display()))?;
     for entry in entries {
@@ -89,14 +89,14 @@ fn remove_parts(dir: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Names of unfinished copies in a directory.
+/// Returns the names of unfinished copies in a directory.
 fn parts(dir: &Path) -> anyhow::Result<usize> {
     let entries = std::fs::read_dir(dir).with_context(|| format!("list {}", dir.display()))?;
     let names = entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned());
     Ok(names.filter(|name| name.contains(".ioloom-")).count())
 }
 
-/// What is copied, and what lies in its place.
+/// What is copied, and what is at the target before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Shape {
     Tree,
@@ -129,16 +129,16 @@ impl Shape {
     }
 }
 
-/// Ways to ask for a copy, beside the plain one.
+/// Options of the copy.
 const WAYS: [&[&str]; 4] =
     [&[], &["--resume"], &["--durable", "file"], &["--resume", "--durable", "file"]];
 
-/// What a kill left.
+/// What a kill left behind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Found {
     /// Nothing under the final name.
     Absent,
-    /// So many old files and so many complete ones.
+    /// This many old files and this many complete ones.
     Files { old: usize, complete: usize },
 }
 
@@ -153,7 +153,7 @@ impl Found {
     }
 }
 
-/// Kills so many copies and tells each in a line of JSON.
+/// Kills copies and reports each kill as one line of JSON.
 pub(super) fn crash(program: &Path, kills: u32, seed: u64) -> anyhow::Result<Outcome> {
     let place = Copies::new(program)?;
     let mut random = Random(seed);
@@ -194,7 +194,7 @@ pub(super) fn crash(program: &Path, kills: u32, seed: u64) -> anyhow::Result<Out
     )))
 }
 
-/// A home with what is copied.
+/// A home that holds the sources of the copies.
 struct Copies(Home);
 
 impl Copies {
@@ -215,21 +215,21 @@ impl Copies {
         self.0.0.join("to/copy")
     }
 
-    /// An empty place for the target, with what lies there before.
+    /// Prepares the target directory with its previous content.
     fn prepare(&self, shape: Shape) -> anyhow::Result<()> {
         let to = self.0.0.join("to");
         if to.exists() {
             fs::remove_dir_all(&to).context("remove the last copy")?;
         }
-        fs::create_dir(&to).context("make a directory for a copy")?;
+        fs::create_dir(&to).context("create a directory for a copy")?;
         if !shape.is_over_old() {
             return Ok(());
         }
         for name in names(&self.0.0.join(shape.source()))? {
             let path = self.target().join(name);
             let parent = path.parent().context("a target has a directory")?;
-            fs::create_dir_all(parent).with_context(|| format!("make {}", parent.display()))?;
-            // The path of a file alone ends in a separator, which is none of its name.
+            fs::create_dir_all(parent).with_context(|| format!("create {}", parent.display()))?;
+            // The path of a single file ends in a separator, which is not part of its name.
             let path: PathBuf = path.components().collect();
             fs::write(&path, OLD).with_context(|| format!("write {}", path.display()))?;
         }
@@ -240,7 +240,7 @@ impl Copies {
         [&["cp", "-aT", shape.source(), "to/copy"], way].concat()
     }
 
-    /// How long it takes when nobody disturbs it.
+    /// Measures an undisturbed copy.
     fn undisturbed(&self, shape: Shape, way: &[&str]) -> anyhow::Result<Duration> {
         self.prepare(shape)?;
         let since = Instant::now();
@@ -250,8 +250,8 @@ impl Copies {
         Ok(takes)
     }
 
-    /// Copies and kills that at the moment, looks at what is there, and copies to the end; what was
-    /// seen.
+    /// Copies, kills at the given moment, checks what is left, and copies to completion. Returns
+    /// what the kill left.
     fn copy(&self, shape: Shape, way: &[&str], moment: Duration) -> anyhow::Result<Value> {
         self.prepare(shape)?;
         let args = Self::args(shape, way);
@@ -261,7 +261,7 @@ impl Copies {
         self.0.nobody_left()?;
         let found = self.look(shape)?;
         if let Some(code) = ended {
-            ensure!(code == 0, "the copy ended with {code}");
+            ensure!(code == 0, "the copy exited with {code}");
             self.must_be_complete(shape)?;
         }
         let left = hidden(&self.0.0.join("to"))?;
@@ -284,21 +284,21 @@ impl Copies {
 
     fn must_be_complete(&self, shape: Shape) -> anyhow::Result<()> {
         let found = self.look(shape)?;
-        ensure!(found.word() == "complete", "a copy that came to its end is {found:?}");
+        ensure!(found.word() == "complete", "a finished copy is {found:?}");
         Ok(())
     }
 
-    /// Compares what is there with the source and with what was there before.
+    /// Compares the target with the source and with its previous content.
     fn look(&self, shape: Shape) -> anyhow::Result<Found> {
         let (from, to) = (self.0.0.join(shape.source()), self.target());
         if !to.exists() {
-            ensure!(!shape.is_over_old(), "the old one is gone");
+            ensure!(!shape.is_over_old(), "the old file is gone");
             return Ok(Found::Absent);
         }
         let (mut old, mut complete) = (0, 0);
         for name in names(&from)? {
             let (from, to) = (from.join(&name), to.join(&name));
-            // As above: a file alone has an empty name below itself.
+            // A single file has an empty name below itself, as above.
             let to: PathBuf = to.components().collect();
             let from: PathBuf = from.components().collect();
             if is_copy(&from, &to)? {
@@ -306,23 +306,22 @@ impl Copies {
             } else if shape.is_over_old() && fs::read(&to).is_ok_and(|bytes| bytes == OLD) {
                 old += 1;
             } else {
-                bail!("{} is neither absent nor old nor right", to.display());
+                bail!("{} is neither absent nor old nor correct", to.display());
             }
         }
         for name in names(&to)? {
             let visible = !is_hidden(&name);
             let known = from.join(&name).components().collect::<PathBuf>().exists();
-            ensure!(known || !visible, "{} is nobody's", to.join(&name).display());
+            ensure!(known || !visible, "{} is unexpected", to.join(&name).display());
         }
         Ok(Found::Files { old, complete })
     }
 }
 
-/// Whether the files are the same in bytes, mode and time.
+/// Reports whether two files have the same bytes, mode and time.
 fn is_copy(from: &Path, to: &Path) -> anyhow::Result<bool> {
     let Ok(copied) = fs::symlink_metadata(to) else { return Ok(false) };
-    let wanted =
-        fs::symlink_metadata(from).with_context(|| format!("ask for {}", from.display()))?;
+    let wanted = fs::symlink_metadata(from).with_context(|| format!("stat {}", from.display()))?;
     let same = wanted.mode() == copied.mode()
         && wanted.modified().ok() == copied.modified().ok()
         && wanted.len() == copied.len();
@@ -330,7 +329,7 @@ fn is_copy(from: &Path, to: &Path) -> anyhow::Result<bool> {
     Ok(same && read(from)? == read(to)?)
 }
 
-/// Files below a directory by their names from there; of a file the empty name.
+/// Lists the files below a directory by relative name; a file itself has the empty name.
 fn names(path: &Path) -> anyhow::Result<Vec<PathBuf>> {
     fn add(dir: &Path, below: &Path, all: &mut Vec<PathBuf>) -> anyhow::Result<()> {
         let of = || format!("list {}", dir.display());
@@ -353,7 +352,7 @@ fn names(path: &Path) -> anyhow::Result<Vec<PathBuf>> {
     Ok(all)
 }
 
-/// Whether a part of this name is one that a copy gives to what is not whole yet.
+/// Reports whether a copy gives this name to a file that is not complete yet.
 fn is_hidden(name: &Path) -> bool {
     name.iter().any(|part| {
         let part = part.to_string_lossy();
@@ -361,7 +360,7 @@ fn is_hidden(name: &Path) -> bool {
     })
 }
 
-/// How many unfinished files lie below a directory.
+/// Counts the unfinished files below a directory.
 fn hidden(dir: &Path) -> anyhow::Result<usize> {
     Ok(names(dir)?.iter().filter(|name| is_hidden(name)).count())
 }
@@ -392,7 +391,7 @@ mod tests {
         };
         keep("b");
         assert_eq!(place.look(over).unwrap().word(), "old and complete files");
-        assert!(place.look(Shape::Tree).is_err(), "a tree over nothing appears whole");
+        assert!(place.look(Shape::Tree).is_err(), "a tree over nothing is complete or absent");
         keep("below/a");
         assert_eq!(place.look(over).unwrap().word(), "complete");
         fs::write(place.target().join(".x.ioloom-1.part"), "").unwrap();

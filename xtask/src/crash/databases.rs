@@ -1,11 +1,11 @@
-//! A server of orders before a PostgreSQL database, one of which is killed under load.
+//! A server with a PostgreSQL database, one of which is killed under load.
 //!
-//! What must hold each time: every order counts once and has a number of its own, the stocks are what all
-//! of them lead to, and an order that was acknowledged has the answer it had. A server that is killed is
-//! started again; one whose database is killed lives on, and has to find it again by itself. At `os` a
-//! database that is killed may lose its latest orders, and that is told.
+//! Each time, every order counts once and has its own number, the stocks are the sum of all orders,
+//! and an acknowledged order keeps its answer. A killed server is restarted. A server whose
+//! database is killed stays up and has to reconnect by itself. At durability `os` a killed database
+//! may lose its latest orders; such losses are counted.
 //!
-//! Where PostgreSQL is not installed nothing is killed here, with a word.
+//! Without PostgreSQL nothing is killed here, and the summary says so.
 
 use super::home::{Home, LIMIT, Random};
 use super::stores::{
@@ -17,16 +17,16 @@ use ioloom_testbed::Postgres;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-/// Every durability that a database has; of a number that has no factor in common with that of the
-/// models and of the victims, so that all meet.
+/// The durability levels of a database. Their number is coprime to those of the models and victims,
+/// so that all combinations occur.
 const DURABILITIES: [&str; 3] = ["os", "group", "each"];
-/// The pause before a request is made again that the database was not there for.
+/// Pause before a request is repeated while the database is down.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// A home for all servers, the database server before which they stand, and what came of it.
+/// A home for all servers, their database server, and the totals.
 pub(super) struct Databases {
     home: Home,
-    /// Without one if there was no round yet, or PostgreSQL is missing.
+    /// `None` before the first round, or without PostgreSQL.
     postgres: Option<Postgres>,
     rounds: usize,
     acknowledged: usize,
@@ -39,7 +39,8 @@ impl Databases {
         Self { home, postgres: None, rounds: 0, acknowledged: 0, lost: 0 }
     }
 
-    /// Kills a server or its database up to three times; how many times. None without PostgreSQL.
+    /// Kills a server or its database up to three times. Returns the number of kills, 0 without
+    /// PostgreSQL.
     pub(super) fn crash(&mut self, random: &mut Random) -> anyhow::Result<u32> {
         let round = self.rounds;
         self.rounds += 1;
@@ -87,7 +88,7 @@ impl Databases {
         Ok(u32::try_from(kills).unwrap_or(u32::MAX))
     }
 
-    /// What came of all rounds.
+    /// Summarises all rounds.
     pub(super) fn told(&self) -> String {
         match (&self.postgres, self.rounds) {
             (None, 0) => "no databases".to_owned(),
@@ -101,8 +102,8 @@ impl Databases {
     }
 }
 
-/// Gives all orders of these clients again, which had heard this, until each is answered; how many
-/// of those that were acknowledged are carried out only now.
+/// Repeats all orders of these clients, which had received these answers, until each is answered.
+/// Returns how many of the acknowledged ones are executed only now.
 fn take(
     log: &mut Log,
     address: &str,
@@ -124,11 +125,11 @@ fn take(
     }
     let (latest, left) = Client::new(address, "watcher")?.list()?;
     let expected = log.lead_to(left)?;
-    ensure!(latest == expected, "the list is of order {latest}, the latest one is {expected}");
+    ensure!(latest == expected, "the list includes order {latest}, the latest one is {expected}");
     Ok(lost)
 }
 
-/// The answer to an order, given again while the database is not there or nobody knows of it.
+/// Returns the answer to an order, repeating it while the database is down or the outcome unknown.
 fn settled(client: &mut Client, order: &str) -> anyhow::Result<String> {
     let since = Instant::now();
     loop {
@@ -137,7 +138,7 @@ fn settled(client: &mut Client, order: &str) -> anyhow::Result<String> {
             return Ok(answer);
         }
         if since.elapsed() > LIMIT {
-            bail!("{order:?} is answered {answer:?} again and again");
+            bail!("{order:?} keeps being answered {answer:?}");
         }
         std::thread::sleep(PAUSE);
     }

@@ -6,15 +6,15 @@ use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Time after which a command that should end is given up.
+/// A command that has not exited after this time is given up.
 pub(super) const LIMIT: Duration = Duration::from_secs(300);
-/// Time that a process of a run has to notice that its parent is gone.
+/// Time in which a process of a run must notice that its parent is gone.
 pub(super) const ORPHAN: Duration = Duration::from_secs(10);
 
 pub(super) const SET: &str = "count=3000,size=exp(mean=2KiB,min=1,max=64KiB)";
 pub(super) const SET_FILES: usize = 3000;
 
-/// Numbers that look random and come from a seed.
+/// Seeded pseudo-random numbers.
 pub(super) struct Random(pub(super) u64);
 
 impl Random {
@@ -26,13 +26,13 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// A moment before `max`.
+    /// Returns a moment before `max`.
     pub(super) fn moment(&mut self, max: Duration) -> Duration {
         max.mul_f64((self.next() >> 11) as f64 / (1u64 << 53) as f64)
     }
 }
 
-/// A home directory with a copy of the program; removed at the end.
+/// A home directory with a copy of the program; removed on drop.
 pub(super) struct Home(pub(super) PathBuf);
 
 impl Drop for Home {
@@ -47,7 +47,7 @@ impl Home {
         let disk = Path::new("/var/tmp");
         let base = if disk.is_dir() { disk.to_owned() } else { std::env::temp_dir() };
         let dir = base.join(format!("ioloom-crash-{}-{word}", std::process::id()));
-        std::fs::create_dir(&dir).with_context(|| format!("make {}", dir.display()))?;
+        std::fs::create_dir(&dir).with_context(|| format!("create {}", dir.display()))?;
         let home = Self(dir);
         std::fs::copy(program, home.program())
             .with_context(|| format!("copy {}", program.display()))?;
@@ -66,13 +66,13 @@ impl Home {
             .start_apart(&self.0.join("said"))
     }
 
-    /// Runs a command to its end, which must be a good one.
+    /// Runs a command to completion; it must exit with 0.
     pub(super) fn well(&self, args: &[&str]) -> anyhow::Result<()> {
         match self.start(args)?.wait(LIMIT)? {
             Some(0) => Ok(()),
             code => {
                 let said = std::fs::read_to_string(self.0.join("said")).unwrap_or_default();
-                let how = code.map_or("did not end".to_owned(), |c| format!("ended with {c}"));
+                let how = code.map_or("did not exit".to_owned(), |c| format!("exited with {c}"));
                 bail!("ioloom {} {how}: {}", args.join(" "), said.trim())
             }
         }
@@ -102,7 +102,7 @@ impl Home {
     }
 }
 
-/// A home in which a set is made.
+/// A home in which a file set is made.
 pub(super) struct SetHome(pub(super) Home);
 
 impl SetHome {
@@ -112,7 +112,7 @@ impl SetHome {
         Home::new(program, word).map(Self)
     }
 
-    /// What the set is when nobody disturbs its making, and how long that takes.
+    /// Makes the set undisturbed. Returns its manifest and the time that took.
     pub(super) fn undisturbed(&self) -> anyhow::Result<(String, Duration)> {
         let since = Instant::now();
         self.0.well(&Self::CREATE)?;
@@ -120,8 +120,9 @@ impl SetHome {
         Ok((self.manifest()?.context("the set has no manifest")?, takes))
     }
 
-    /// The manifest as text; `None` before there is one. Who made the directory is left out: a maker
-    /// that was killed between making it and saying so leaves an empty one, which may be anybody's.
+    /// Returns the manifest as text, `None` before there is one. `made_dir` is left out: a maker
+    /// that was killed between creating the directory and recording that leaves an empty one, which
+    /// may belong to anyone.
     pub(super) fn manifest(&self) -> anyhow::Result<Option<String>> {
         match std::fs::read_to_string(self.0.0.join("set/.ioloom-set.json")) {
             Ok(text) => {

@@ -1,9 +1,9 @@
-//! A server of orders that is killed under load, with each of its stores.
+//! A server that is killed under load, with each of its stores.
 //!
-//! What must hold each time: the orders in the log are numbered without a gap, the stocks are what they
-//! lead to, and every order that was acknowledged is among them with the answer it had. Clients send
-//! everything again after a start, which tells all of it: an order that is there is repeated, one that
-//! is not is carried out now.
+//! Each time, the orders in the log are numbered without a gap, the stocks are the sum of these
+//! orders, and every acknowledged order is among them with its answer. After a restart the clients
+//! repeat all orders, which shows the rest: an order that was stored is answered as a repeat, a
+//! lost one is executed now.
 
 use super::home::{Home, Random};
 use crate::guard::Kept;
@@ -15,8 +15,8 @@ use std::path::Path;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-/// Ways to order and to wait, of a number that has no factor in common with that of the stores, so
-/// that all meet.
+/// Ways to order and to wait. Their number is coprime to that of the stores, so that all
+/// combinations occur.
 pub(super) const MODELS: [[&str; 2]; 7] = [
     ["epoll", "global"],
     ["thread", "stock"],
@@ -26,22 +26,22 @@ pub(super) const MODELS: [[&str; 2]; 7] = [
     ["request-pool", "global"],
     ["tokio", "stock"],
 ];
-/// The latest moment at which a server is killed, from when it listens.
+/// Servers are killed before this moment, counted from when they listen.
 pub(super) const KILL_MAX: Duration = Duration::from_millis(120);
-/// What a server says whose store the system does not let it have.
+/// What a server prints if the system refuses what its store needs.
 const ANOTHER_STORE: &str = "; use store log";
-/// Time in which a server listens, and in which it answers.
+/// Time in which a server must listen, and in which it must answer.
 const PATIENCE: Duration = Duration::from_secs(30);
 const CLIENTS: usize = 2;
-/// Orders of a client, fewer than are remembered of it.
+/// Orders per client, fewer than the server remembers of it.
 pub(super) const ORDERS: u64 = 100;
-/// What a stock has at first; more than all orders of a round take.
+/// Initial amount of each stock; more than all orders of a round take.
 const LEFT: i64 = 1_000_000;
 
-/// Answers by the number of the order.
+/// Answers by order number.
 pub(super) type Answers = BTreeMap<u64, String>;
 
-/// A home for all servers, and how many orders were acknowledged in it.
+/// A home for all servers, and the count of acknowledged orders.
 pub(super) struct Stores {
     home: Home,
     rounds: usize,
@@ -54,8 +54,8 @@ impl Stores {
         Self { home, rounds: 0, acknowledged: 0 }
     }
 
-    /// Kills a server up to three times with the same store; how many times. None where the system
-    /// refuses what the store needs.
+    /// Kills a server up to three times with the same store. Returns the number of kills, 0 where
+    /// the system refuses what the store needs.
     pub(super) fn crash(&mut self, random: &mut Random) -> anyhow::Result<u32> {
         let (store, durability) = self.store_of_the_round()?;
         let [model, sharing] = MODELS[self.rounds % MODELS.len()];
@@ -99,19 +99,19 @@ impl Stores {
     }
 }
 
-/// Makes a directory with a stock file.
+/// Creates a directory with a stock file.
 pub(super) fn make_stocks(dir: &Path) -> anyhow::Result<()> {
-    std::fs::create_dir(dir).context("make a directory for stocks")?;
+    std::fs::create_dir(dir).context("create a directory for stocks")?;
     let text = format!("1 {LEFT} 10\n2 {LEFT} 20\n");
     std::fs::write(dir.join("stock.txt"), text).context("write a stock file")
 }
 
-/// The names of all clients of a life.
+/// The names of all clients of one server life.
 pub(super) fn names(life: u64) -> Vec<String> {
     (0..CLIENTS).map(|client| format!("l{life}c{client}")).collect()
 }
 
-/// Starts a server; where it listens is the first thing that it says.
+/// Starts a server and reads its address from its first line of output.
 pub(super) fn serve(home: &Home, args: &[&str]) -> anyhow::Result<(Kept, String)> {
     let mut running = home.start(args)?;
     let since = Instant::now();
@@ -122,13 +122,14 @@ pub(super) fn serve(home: &Home, args: &[&str]) -> anyhow::Result<(Kept, String)
             return Ok((running, address.to_owned()));
         }
         if let Some(code) = running.wait(Duration::from_millis(2))? {
-            bail!("the server ended with {code}: {}", said.trim());
+            bail!("the server exited with {code}: {}", said.trim());
         }
         ensure!(since.elapsed() < PATIENCE, "the server does not listen: {}", said.trim());
     }
 }
 
-/// Orders of clients with these names, and a crash after some time; what was acknowledged to each.
+/// Sends orders of these clients and kills the server after some time. Returns the acknowledged
+/// ones per client.
 pub(super) fn ordered(
     address: &str,
     names: &[String],
@@ -161,35 +162,35 @@ pub(super) fn order(number: u64) -> String {
     format!("{number} {side} {} {}\n", number % 2 + 1, number % 7 + 1)
 }
 
-/// What an order adds to its stock.
+/// Returns what an order adds to its stock.
 fn change(number: u64) -> i64 {
     let count = i64::try_from(number % 7 + 1).unwrap_or_default();
     if number.is_multiple_of(3) { count } else { -count }
 }
 
-/// Every order of a round by its number in the log, with its stock and what it added.
+/// Every order of a round by its number in the log, with its stock and its change.
 #[derive(Default)]
 pub(super) struct Log(BTreeMap<u64, (u64, i64)>);
 
 impl Log {
-    /// Notes that an order has a number in the log.
+    /// Records that an order has a number in the log.
     pub(super) fn note(&mut self, seq: u64, number: u64) -> anyhow::Result<()> {
         let is_new = self.0.insert(seq, (number % 2, change(number))).is_none();
         ensure!(is_new, "two orders have number {seq}");
         Ok(())
     }
 
-    /// Holds the stocks against what the orders lead to; the number of the latest one.
+    /// Compares the stocks with the sum of the orders. Returns the latest number.
     pub(super) fn lead_to(&self, left: [i64; 2]) -> anyhow::Result<u64> {
         let mut expected = [LEFT; 2];
         for (stock, change) in self.0.values() {
             expected[usize::try_from(*stock)?] += change;
         }
-        ensure!(left == expected, "the stocks are {left:?}, the log leads to {expected:?}");
+        ensure!(left == expected, "the stocks are {left:?}, the log adds up to {expected:?}");
         Ok(self.0.keys().next_back().copied().unwrap_or_default())
     }
 
-    /// Asks a server that was started again for the orders of these clients, which had heard this.
+    /// Sends the orders of these clients, which had received these answers, to a restarted server.
     fn take(&mut self, address: &str, names: &[String], heard: &[Answers]) -> anyhow::Result<()> {
         let mut watcher = Client::new(address, "watcher")?;
         let (there, _) = watcher.list()?;
@@ -201,7 +202,7 @@ impl Log {
                 let seq = last_number(&answer)?;
                 if let Some(before) = heard.get(&number) {
                     ensure!(answer == *before, "{before:?} was acknowledged, now it is {answer:?}");
-                    ensure!(seq <= there, "order {seq} was acknowledged, {there} are there");
+                    ensure!(seq <= there, "order {seq} was acknowledged, only {there} exist");
                 }
                 self.note(seq, number)?;
             }
@@ -223,7 +224,7 @@ impl Client {
     pub(super) fn new(address: &str, name: &str) -> anyhow::Result<Self> {
         let stream = TcpStream::connect(address).context("connect")?;
         stream.set_read_timeout(Some(PATIENCE)).context("limit the time to read")?;
-        stream.set_nodelay(true).context("send at once")?;
+        stream.set_nodelay(true).context("set TCP_NODELAY")?;
         let mut client = Self(BufReader::new(stream));
         client.say(&format!("HELLO stock/2 client={name}\n"))?;
         client.line()?;
@@ -234,21 +235,21 @@ impl Client {
         self.0.get_mut().write_all(text.as_bytes()).context("send")
     }
 
-    /// The answer to a request of one line.
+    /// Sends a request of one line and returns the answer.
     pub(super) fn ask(&mut self, request: &str) -> anyhow::Result<String> {
         self.say(request)?;
         self.line()
     }
 
-    /// The next line without its end.
+    /// Returns the next line without its line end.
     fn line(&mut self) -> anyhow::Result<String> {
         let mut line = String::new();
         self.0.read_line(&mut line).context("read an answer")?;
-        ensure!(line.ends_with('\n'), "the server closed");
+        ensure!(line.ends_with('\n'), "the server closed the connection");
         Ok(line.trim_end().to_owned())
     }
 
-    /// The number of the latest order, and what the two stocks have left.
+    /// Returns the number of the latest order, and what is left of the two stocks.
     pub(super) fn list(&mut self) -> anyhow::Result<(u64, [i64; 2])> {
         self.say("1 SHOW\n")?;
         let latest = last_number(&self.line()?)?;
@@ -256,7 +257,7 @@ impl Client {
         for left in &mut left {
             let line = self.line()?;
             let word = line.split(' ').nth(1).unwrap_or_default();
-            *left = word.parse().with_context(|| format!("{line:?} is no stock"))?;
+            *left = word.parse().with_context(|| format!("{line:?} is not a stock"))?;
         }
         Ok((latest, left))
     }
