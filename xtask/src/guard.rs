@@ -233,7 +233,7 @@ impl Kept {
             if let Some(status) = self.0.try_wait().context("wait for a program")? {
                 return Ok(Some(status.code().unwrap_or(128 + status.signal().unwrap_or(0))));
             }
-            let left = patience.saturating_sub(since.elapsed());
+            let left = limit.saturating_sub(since.elapsed());
             if left.is_zero() {
                 return Ok(None);
             }
