@@ -1,5 +1,5 @@
-//! Bytes of a connection: whatever arrives and however it is cut, the same requests come out, what is
-//! kept stays bounded, and every request can be answered.
+//! Bytes of a connection: however they are split, the same requests come out, buffers stay bounded,
+//! and every request can be answered.
 #![no_main]
 
 use ioloom_exchange::{Answer, LINE_MAX, Local, Request, Session, Settings, encode};

@@ -1,4 +1,4 @@
-//! What can be answered, before it is spelled in a protocol.
+//! Answers, before they are encoded in a protocol.
 
 use crate::clients::OrderOutcome;
 use crate::stock::{Line, Refused};
@@ -7,83 +7,83 @@ use std::sync::Arc;
 /// All stocks at one moment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Shown {
-    /// The number of the latest order that they hold.
+    /// Log number of the latest order included.
     pub seq: u64,
-    /// In the order of their numbers.
+    /// The stocks, sorted by number.
     pub lines: Vec<Line>,
 }
 
-/// Why a request has no answer of its own: it was not even tried, or nobody can tell.
+/// Why a request was not executed, or why its outcome is unknown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stop {
-    /// Too much is waiting; the client may try again.
+    /// The queue is full; the client may retry.
     Busy,
-    /// Its deadline passed before its turn came.
+    /// The deadline passed before execution.
     Late,
-    /// It is older than what is remembered of its client.
+    /// The order is older than the memory of its client.
     TooOld,
-    /// It was tried, and whether it was carried out is not known: what keeps the stocks was lost
-    /// meanwhile. Sent again under the same name and number it counts once.
+    /// The order was sent to the database, and the connection was lost before the outcome was
+    /// known. Repeated with the same name and number, it executes once.
     Unsure,
 }
 
-/// What is wrong with bytes that are no request.
+/// Why bytes are not a valid request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
-    /// No such command.
+    /// Unknown command.
     Command,
-    /// The wrong count of words, or a number that is none or out of range.
+    /// Wrong number of words, or a number that is malformed or out of range.
     Number,
-    /// A request longer than [`LINE_MAX`](crate::LINE_MAX).
+    /// Request longer than [`LINE_MAX`](crate::LINE_MAX).
     TooLong,
-    /// A frame that cannot be; what follows cannot be told apart any more.
+    /// Invalid framing; the start of the next request cannot be found.
     Frame,
-    /// A protocol of another version.
+    /// Unsupported protocol version.
     Version,
-    /// The server asks for a token, and none or another one was shown.
+    /// The token is missing or wrong.
     Token,
 }
 
-/// What the codec answers by itself, in its turn.
+/// Answers that the codec knows without the exchange.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Local {
-    /// Bytes that are no request.
+    /// The request is malformed.
     Fault(Fault),
-    /// The greeting of the numbered protocol.
+    /// Greeting of the numbered protocol.
     Hello,
-    /// A sign of life.
+    /// Reply to a ping.
     Pong,
-    /// The end of a connection, where the protocol has a word for it.
+    /// End of the connection, if the protocol announces it.
     Bye,
-    /// A question that clients of RESP ask before they begin; nothing is configured by it.
+    /// Reply to RESP commands that clients send at startup and that configure nothing here.
     Fine,
-    /// A question of RESP that is answered with an empty list.
+    /// Reply to RESP commands that is an empty list.
     Nothing,
-    /// A page that does not exist.
+    /// Unknown HTTP path.
     NoPage,
-    /// A way to ask for a page that is not offered.
+    /// Unsupported HTTP method.
     NoMethod,
 }
 
 /// An answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Answer {
-    /// The order was carried out.
+    /// The order was executed.
     Done {
-        /// What is left.
+        /// Shares left.
         left: u32,
-        /// Its number in the log.
+        /// Number in the log.
         seq: u64,
     },
-    /// The order changed nothing.
+    /// The order was refused.
     Refused(Refused),
-    /// All stocks.
+    /// List of all stocks.
     Shown(Arc<Shown>),
-    /// The request was not tried, or nobody can tell whether it was carried out.
+    /// The request was not executed, or its outcome is unknown.
     Stopped(Stop),
-    /// A text for machines or people that watch the server.
+    /// Text for monitoring.
     Text(Arc<str>),
-    /// What the codec knows by itself.
+    /// An answer of the codec itself.
     Local(Local),
 }
 

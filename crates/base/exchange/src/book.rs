@@ -1,48 +1,47 @@
-//! The stocks in the order of their numbers, and the text file that they are kept in.
+//! The stocks, and the text file that stores them.
 //!
-//! The file is the one of the original assignment: a line `NUMBER LEFT PRICE` for each stock, in any
-//! order. It is written in the order of the numbers, and the original servers can load it.
+//! The file format is that of the original assignment: one line `NUMBER LEFT PRICE` per stock, in
+//! any order. Files are written sorted by number, and the original servers can load them.
 
 use crate::stock::{COUNT_MAX, Line, Order, Refused, Stock};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use thiserror::Error;
 
-/// A stock file that cannot be understood.
+/// Why a stock file is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum BadStockFile {
-    /// A line has the wrong form.
+    /// A line is malformed.
     #[error(
-        "line {line}: {text:?} is not `NUMBER LEFT PRICE` with numbers from 0 to {COUNT_MAX}; \
-         correct the line"
+        "line {line}: expected `NUMBER LEFT PRICE` with numbers from 0 to {COUNT_MAX}, found {text:?}"
     )]
     Line {
-        /// Counted from 1.
+        /// Line number, starting at 1.
         line: usize,
-        /// The line, shortened.
+        /// The line, truncated.
         text: String,
     },
-    /// A number occurs twice.
-    #[error("line {line}: stock {id} was listed before; keep one of the two lines")]
+    /// A stock number occurs twice.
+    #[error("line {line}: duplicate stock {id}; remove one of the two lines")]
     Twice {
-        /// Counted from 1.
+        /// Line number, starting at 1.
         line: usize,
-        /// The number.
+        /// The stock number.
         id: u32,
     },
-    /// There is no stock.
-    #[error("it lists no stock; write a line `NUMBER LEFT PRICE` for each, such as `1 100 5000`")]
+    /// The file lists no stocks.
+    #[error("no stocks listed; add one line `NUMBER LEFT PRICE` per stock, such as `1 100 5000`")]
     Empty,
 }
 
-/// All stocks.
+/// All stocks, sorted by number.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Exchange {
     stocks: BTreeMap<u32, Stock>,
 }
 
 impl Exchange {
-    /// Reads the text of a stock file. Empty lines and the end of lines of other systems do no harm.
+    /// Parses the text of a stock file. Empty lines and CR LF line ends are accepted.
     pub fn from_text(text: &str) -> Result<Self, BadStockFile> {
         let mut stocks = BTreeMap::new();
         for (at, text) in text.lines().enumerate() {
@@ -62,7 +61,7 @@ impl Exchange {
         if stocks.is_empty() { Err(BadStockFile::Empty) } else { Ok(Self { stocks }) }
     }
 
-    /// The text of a stock file.
+    /// Returns the text of a stock file.
     pub fn to_text(&self) -> String {
         let mut text = String::new();
         for line in self.lines() {
@@ -71,27 +70,27 @@ impl Exchange {
         text
     }
 
-    /// The stocks in the order of their numbers.
+    /// Returns the stocks sorted by number.
     pub fn lines(&self) -> impl Iterator<Item = Line> + '_ {
         self.stocks.iter().map(|(id, stock)| Line { id: *id, left: stock.left, price: stock.price })
     }
 
-    /// How many stocks there are.
+    /// Returns the number of stocks.
     pub fn len(&self) -> usize {
         self.stocks.len()
     }
 
-    /// Whether there is none.
+    /// Reports whether there are no stocks.
     pub fn is_empty(&self) -> bool {
         self.stocks.is_empty()
     }
 
-    /// The stock of this number.
+    /// Returns the stock with this number.
     pub fn get(&self, id: u32) -> Option<Stock> {
         self.stocks.get(&id).copied()
     }
 
-    /// Carries out an order and tells what is left, or changes nothing.
+    /// Executes an order and returns the number of shares left. Changes nothing on error.
     pub fn trade(&mut self, order: &Order) -> Result<u32, Refused> {
         let stock = self.stocks.get_mut(&order.stock()).ok_or(Refused::UnknownStock)?;
         stock.trade(order.side(), order.count())
@@ -99,7 +98,7 @@ impl Exchange {
 }
 
 impl FromIterator<Line> for Exchange {
-    /// Stocks from a list; of equal numbers the last one counts.
+    /// Collects stocks from a list; of duplicate numbers, the last one wins.
     fn from_iter<I: IntoIterator<Item = Line>>(lines: I) -> Self {
         let stock = |line: Line| (line.id, Stock { left: line.left, price: line.price });
         Self { stocks: lines.into_iter().map(stock).collect() }

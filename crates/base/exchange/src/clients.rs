@@ -1,38 +1,38 @@
-//! What the exchange remembers of its clients, so that an order that is sent again counts once.
+//! Remembered outcomes per client, so that a repeated order executes once.
 //!
-//! Of each client the answers to its latest [`WINDOW`] orders are kept, of so many clients that the
-//! memory is bounded; the client that was silent for longest is forgotten first. An order older than
-//! the window is answered with an error, never carried out. What is kept changes by orders alone, so
-//! the same log gives the same memory.
+//! The latest [`WINDOW`] outcomes of each client are remembered, for a bounded number of clients;
+//! the client that has been silent longest is forgotten first. An order older than the window gets
+//! an error and is never executed. Only orders change this memory, so replaying the same log
+//! rebuilds it exactly.
 
 use crate::stock::{Refused, RequestId};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-/// Answers that are kept of each client.
+/// Outcomes remembered per client.
 pub const WINDOW: usize = 128;
 
-/// How an order of a client ended.
+/// How an order ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OrderOutcome {
-    /// It was carried out.
+    /// Executed.
     Done {
-        /// What was left.
+        /// Shares left afterwards.
         left: u32,
-        /// Its number in the log.
+        /// Number in the log.
         seq: u64,
     },
-    /// It was refused.
+    /// Refused.
     Refused {
-        /// Why.
+        /// Reason.
         why: Refused,
-        /// Its number in the log.
+        /// Number in the log.
         seq: u64,
     },
 }
 
 impl OrderOutcome {
-    /// The number of the order in the log.
+    /// Returns the number of the order in the log.
     pub fn seq(&self) -> u64 {
         match self {
             Self::Done { seq, .. } | Self::Refused { seq, .. } => *seq,
@@ -40,42 +40,42 @@ impl OrderOutcome {
     }
 }
 
-/// What is known of an order of a client.
+/// What the memory holds about an order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Seen {
-    /// Nothing: it is new.
+    /// Nothing: the order is new.
     New,
-    /// It was answered like this before.
+    /// The order was answered before, with this outcome.
     Before(OrderOutcome),
-    /// It may have been, but is older than what is remembered.
+    /// The order is older than the memory; whether it was executed is unknown.
     TooOld,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Client {
     answers: BTreeMap<u64, OrderOutcome>,
-    /// The largest request that was forgotten.
+    /// Largest request number that was forgotten.
     forgotten: Option<u64>,
     latest_seq: u64,
 }
 
-/// The memory of all clients.
+/// Memory of all clients.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Clients {
     clients: HashMap<Arc<str>, Client>,
-    /// Clients by their latest order, the most silent first.
+    /// Clients by the log number of their latest order, the longest silent first.
     silent: BTreeMap<u64, Arc<str>>,
     clients_max: usize,
 }
 
 impl Clients {
-    /// An empty memory for at most so many clients.
+    /// Creates an empty memory for at most `clients_max` clients.
     pub fn new(clients_max: usize) -> Self {
         Self { clients: HashMap::new(), silent: BTreeMap::new(), clients_max: clients_max.max(1) }
     }
 
-    /// The same memory in so many parts, each for the names that `part` puts there and with its share
-    /// of the bound.
+    /// Splits the memory into `parts` parts. `part` selects the part of a client name; each part
+    /// gets an equal share of the bound.
     pub fn split(&self, parts: usize, part: impl Fn(&str) -> usize) -> Vec<Self> {
         let one = Self::new(self.clients_max / parts.max(1));
         let mut all = vec![one; parts.max(1)];
@@ -87,8 +87,8 @@ impl Clients {
         all
     }
 
-    /// Forgets of each client all orders before the first that is remembered: they were carried out or
-    /// not, and nobody knows any more.
+    /// Marks all orders before the first remembered one of each client as forgotten: whether they
+    /// were executed is unknown.
     pub fn close_below(&mut self) {
         for client in self.clients.values_mut() {
             let before =
@@ -97,17 +97,17 @@ impl Clients {
         }
     }
 
-    /// How many clients are remembered.
+    /// Returns the number of remembered clients.
     pub fn len(&self) -> usize {
         self.clients.len()
     }
 
-    /// Whether no client is remembered.
+    /// Reports whether no client is remembered.
     pub fn is_empty(&self) -> bool {
         self.clients.is_empty()
     }
 
-    /// What is known of an order.
+    /// Looks up an order.
     pub fn seen(&self, request_id: &RequestId) -> Seen {
         let Some(client) = self.clients.get(&request_id.client) else { return Seen::New };
         match client.answers.get(&request_id.request) {
@@ -117,7 +117,7 @@ impl Clients {
         }
     }
 
-    /// Remembers how an order ended.
+    /// Remembers the outcome of an order.
     pub fn keep(&mut self, request_id: &RequestId, outcome: OrderOutcome) {
         let seq = outcome.seq();
         let is_full = self.clients.len() >= self.clients_max;

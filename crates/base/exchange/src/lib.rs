@@ -1,12 +1,12 @@
-//! A stock exchange without any input or output of its own.
+//! A stock exchange as pure logic, without I/O.
 //!
-//! What a server does with bytes is split in two. [`State`] is the exchange: stocks, orders, and what
-//! it remembers of clients so that a repeated order counts once. [`Session`] is one connection: bytes
-//! go in, requests come out in order, and [`encode`] spells each answer in the protocol that the
-//! connection speaks. Neither knows a socket, a thread or a clock, so every server that is built
-//! around them gives the same answers to the same bytes, and tests need no network.
+//! The crate splits a server in two. [`State`] is the exchange: stocks, orders, and the request
+//! history that makes a repeated order execute once. [`Session`] is one connection: bytes go in,
+//! requests come out in order, and [`encode`] writes each answer in the protocol of the connection.
+//! Neither knows about sockets, threads or clocks. Every server built on them gives the same
+//! answers to the same bytes, and tests need no network.
 //!
-//! The same order log gives the same state: what is random or depends on time stays outside.
+//! The same order log always produces the same state: randomness and time stay outside.
 
 mod answer;
 mod book;

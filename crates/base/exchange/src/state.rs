@@ -1,8 +1,8 @@
-//! The exchange with its memory of clients and the numbers of its log.
+//! The exchange with its memory of clients and its log numbers.
 //!
-//! Every order that changed something has a number in the log, without gaps; so has every order of a
-//! client that gave it a name, refused or not, because a repetition must get the same answer. The
-//! log gives the state: [`State::replay`] checks each record against what it leads to.
+//! Every order that changed a stock has a number in the log, without gaps. So has every order of a
+//! named client, executed or refused, because a repetition must get the same answer. The log
+//! determines the state: [`State::replay`] checks every record against the state it produces.
 
 use crate::answer::{Answer, Shown, Stop};
 use crate::book::Exchange;
@@ -11,34 +11,34 @@ use crate::stock::{Order, RequestId};
 use std::sync::Arc;
 use thiserror::Error;
 
-/// Clients whose latest orders are remembered.
+/// Number of clients whose latest orders are remembered.
 const CLIENTS_MAX: usize = 65_536;
 
 /// One entry of the order log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Record {
-    /// What was ordered.
+    /// The order.
     pub order: Order,
-    /// How it ended, with its number in the log.
+    /// Its outcome, with its number in the log.
     pub outcome: OrderOutcome,
-    /// Who sent it, if the client gave itself a name.
+    /// Identity of the order, if the client is named.
     pub request_id: Option<RequestId>,
 }
 
 /// A record that does not follow from the state before it.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error(
-    "record {seq} of the order log does not follow from the state after record {after}: the log is \
-     not of this exchange, or damaged"
+    "record {seq} of the order log does not follow from the state after record {after}: the log \
+     belongs to another exchange or is damaged"
 )]
 pub struct BadRecord {
-    /// The number of the record.
+    /// Number of the record.
     pub seq: u64,
-    /// The number of the latest record that did.
+    /// Number of the latest valid record.
     pub after: u64,
 }
 
-/// The whole state, for one thread at a time.
+/// The complete state, used by one thread at a time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct State {
     exchange: Exchange,
@@ -48,27 +48,28 @@ pub struct State {
 }
 
 impl State {
-    /// A state in which the latest order of the log has the number `seq`.
+    /// Creates a state whose latest order has log number `seq`.
     pub fn new(exchange: Exchange, seq: u64) -> Self {
         Self { exchange, clients: Clients::new(CLIENTS_MAX), seq, shown: None }
     }
 
-    /// The stocks.
+    /// Returns the stocks.
     pub fn exchange(&self) -> &Exchange {
         &self.exchange
     }
 
-    /// What is remembered of clients.
+    /// Returns the memory of clients.
     pub fn clients(&self) -> &Clients {
         &self.clients
     }
 
-    /// The number of the latest order in the log.
+    /// Returns the log number of the latest order.
     pub fn seq(&self) -> u64 {
         self.seq
     }
 
-    /// Carries out an order, or repeats the answer it had. A record is what the log must hold.
+    /// Executes an order, or repeats its earlier answer. If a record is returned, the log must
+    /// store it.
     pub fn trade(
         &mut self,
         order: &Order,
@@ -95,7 +96,7 @@ impl State {
         (outcome.into(), Some(Record { order: *order, outcome, request_id: request_id.cloned() }))
     }
 
-    /// All stocks at this moment. The list is made once and shared until the next order.
+    /// Returns all stocks at this moment. The list is built once and shared until the next order.
     pub fn show(&mut self) -> Arc<Shown> {
         let (exchange, seq) = (&self.exchange, self.seq);
         Arc::clone(
@@ -104,29 +105,29 @@ impl State {
         )
     }
 
-    /// Remembers an order of the log that the stocks already hold.
+    /// Remembers an order of the log whose effect the stocks already contain.
     pub fn remember(&mut self, record: &Record) {
         if let Some(request_id) = &record.request_id {
             self.clients.keep(request_id, record.outcome);
         }
     }
 
-    /// Notes that the log held more orders once than this state was told of. An order of a client that
-    /// is older than those it is known by may be one of them, and is answered as too old from now on:
-    /// else it could be carried out twice.
+    /// Declares that the log once held older orders than those remembered here. Unknown orders
+    /// older than a client's first remembered order are answered as too old from now on; otherwise
+    /// they could be executed twice.
     pub fn forget_older(&mut self) {
         self.clients.close_below();
     }
 
-    /// Carries out the next record of a log.
+    /// Replays the next record of a log.
     pub fn replay(&mut self, record: &Record) -> Result<(), BadRecord> {
         let bad = BadRecord { seq: record.outcome.seq(), after: self.seq };
         if bad.seq != self.seq + 1 {
             return Err(bad);
         }
         match (self.exchange.trade(&record.order), record.outcome) {
-            (Ok(left), OrderOutcome::Done { left: told, .. }) if left == told => {}
-            (Err(why), OrderOutcome::Refused { why: told, .. }) if why == told => {}
+            (Ok(left), OrderOutcome::Done { left: logged, .. }) if left == logged => {}
+            (Err(why), OrderOutcome::Refused { why: logged, .. }) if why == logged => {}
             _ => return Err(bad),
         }
         self.seq = bad.seq;

@@ -1,21 +1,22 @@
-//! One stock and one order. All counts fit the signed 32-bit integers of the original clients, and no
-//! sum leaves that range.
+//! Stocks and orders.
+//!
+//! All counts fit the signed 32-bit integers of the original clients, and no sum leaves that range.
 
 use std::sync::Arc;
 
-/// The largest count of an order and of what is left of a stock.
+/// Largest count of an order, and largest number of shares left of a stock.
 pub const COUNT_MAX: u32 = i32::MAX as u32;
 
-/// What an order does.
+/// Direction of an order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Side {
-    /// The client buys: less is left.
+    /// The client buys: fewer shares are left.
     Buy,
-    /// The client sells: more is left.
+    /// The client sells: more shares are left.
     Sell,
 }
 
-/// An order that makes sense by itself: the count is from 1 to [`COUNT_MAX`].
+/// An order whose count is between 1 and [`COUNT_MAX`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Order {
     side: Side,
@@ -24,56 +25,56 @@ pub struct Order {
 }
 
 impl Order {
-    /// An order, if the count is one.
+    /// Creates an order, or returns `None` if the count is out of range.
     pub fn new(side: Side, stock: u32, count: u32) -> Option<Self> {
         (1..=COUNT_MAX).contains(&count).then_some(Self { side, stock, count })
     }
 
-    /// What it does.
+    /// Returns the side.
     pub fn side(&self) -> Side {
         self.side
     }
 
-    /// The number of the stock.
+    /// Returns the number of the stock.
     pub fn stock(&self) -> u32 {
         self.stock
     }
 
-    /// How many.
+    /// Returns the number of shares.
     pub fn count(&self) -> u32 {
         self.count
     }
 }
 
-/// Why an order changed nothing.
+/// Why an order was refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Refused {
-    /// Fewer are left than were asked for.
+    /// Fewer shares are left than ordered.
     NotEnough,
     /// No stock has this number.
     UnknownStock,
-    /// More would be left than [`COUNT_MAX`].
+    /// More than [`COUNT_MAX`] shares would be left.
     TooMany,
 }
 
-/// What is left of a stock, and its price.
+/// The shares left of a stock, and its price.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stock {
-    /// How many can be bought.
+    /// Number of shares that can be bought.
     pub left: u32,
-    /// The price of one; it never changes.
+    /// Price of one share; constant.
     pub price: u32,
 }
 
 impl Stock {
-    /// Carries an order out and tells what is left, or changes nothing.
+    /// Executes an order and returns the number of shares left. Changes nothing on error.
     pub fn trade(&mut self, side: Side, count: u32) -> Result<u32, Refused> {
         self.left = left_after(self.left, side, count)?;
         Ok(self.left)
     }
 }
 
-/// What is left after an order of `count`, if that is possible.
+/// Computes the number of shares left after an order of `count`.
 pub(crate) fn left_after(left: u32, side: Side, count: u32) -> Result<u32, Refused> {
     match side {
         Side::Buy => left.checked_sub(count).ok_or(Refused::NotEnough),
@@ -84,29 +85,29 @@ pub(crate) fn left_after(left: u32, side: Side, count: u32) -> Result<u32, Refus
 }
 
 impl Order {
-    /// What would be left of `left` after this order: for those who keep the number elsewhere, as in
-    /// an atomic.
+    /// Computes the number of shares left after this order, for callers that store the number
+    /// elsewhere, such as in an atomic.
     pub fn left_after(&self, left: u32) -> Result<u32, Refused> {
         left_after(left, self.side, self.count)
     }
 }
 
-/// A stock in a list.
+/// One line of a stock list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Line {
-    /// Its number.
+    /// Number of the stock.
     pub id: u32,
-    /// What is left of it.
+    /// Shares left.
     pub left: u32,
-    /// Its price.
+    /// Price of one share.
     pub price: u32,
 }
 
-/// Who sent an order, and as which of its orders: the same twice is one order.
+/// Identifies an order of a named client. Two orders with the same identity are the same order.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct RequestId {
-    /// The name that the client gave itself.
+    /// Name chosen by the client.
     pub client: Arc<str>,
-    /// The number that the client gave the order.
+    /// Number that the client gave to the order.
     pub request: u64,
 }

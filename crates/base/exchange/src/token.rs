@@ -1,35 +1,32 @@
-//! The word by which a server knows those who may use it.
+//! The token that authorizes clients.
 
 use std::fmt;
 use std::sync::Arc;
 use thiserror::Error;
 
-/// The shortest token in bytes: 16 random letters and digits are beyond guessing.
+/// Minimum length in bytes: 16 random letters and digits cannot be guessed.
 const LEN_MIN: usize = 16;
-/// The longest, so that it fits a request with room to spare.
+/// Maximum length in bytes; leaves room for the rest of a request.
 const LEN_MAX: usize = 256;
 
-/// A text that cannot be a token.
+/// The text is not a valid token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
-#[error("a token is {LEN_MIN} to {LEN_MAX} visible characters of ASCII without spaces")]
+#[error("a token must be {LEN_MIN} to {LEN_MAX} visible ASCII characters without spaces")]
 pub struct BadToken;
 
-/// What a client must show before it is served. It never appears in a debug print.
+/// Token that a client must present. Debug output never shows it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Token(Arc<str>);
 
 impl Token {
-    /// A token of this text.
-    ///
-    /// # Errors
-    /// The text is too short, too long, or has other characters than visible ones of ASCII.
+    /// Creates a token from its text.
     pub fn new(text: &str) -> Result<Self, BadToken> {
         let fits = (LEN_MIN..=LEN_MAX).contains(&text.len());
         let visible = text.bytes().all(|b| b.is_ascii_graphic());
         if fits && visible { Ok(Self(Arc::from(text))) } else { Err(BadToken) }
     }
 
-    /// Whether a word is the token. The time that this takes tells its length and nothing else.
+    /// Compares a word with the token in constant time. Only the length is observable.
     pub(crate) fn is(&self, word: &[u8]) -> bool {
         let differ = |sum: u8, (a, b): (&u8, &u8)| std::hint::black_box(sum | (a ^ b));
         let own = self.0.as_bytes();
@@ -48,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_whole_word_is_the_token() {
+    fn only_an_exact_match_is_accepted() {
         let token = Token::new("0123456789abcdef").unwrap();
         assert!(token.is(b"0123456789abcdef"));
         for other in ["0123456789abcdeF", "0123456789abcde", "0123456789abcdef0", ""] {
@@ -58,7 +55,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_shown_in_every_protocol_is_no_token() {
+    fn tokens_that_some_protocol_cannot_carry_are_rejected() {
         for bad in ["", "short", "0123456789 abcdef", "0123456789abcdeé", "0123456789abcdef\n"] {
             assert_eq!(Token::new(bad), Err(BadToken), "{bad:?}");
         }

@@ -1,19 +1,20 @@
-//! The protocol of the original assignment: `show`, `buy ID N`, `sell ID N`, `exit`, a line each.
+//! The line protocol of the original assignment: `show`, `buy ID N`, `sell ID N`, `exit`.
 //!
-//! Original clients read every answer as exactly 8192 bytes and stop at the first NUL, so answers are
-//! filled up; a list that is too long is cut at the end of a line, because a longer answer would
-//! put the client out of step for ever. Every line gets one answer for the same reason. Some clients
-//! fill their requests up too: NUL ends a line, and NUL between lines means nothing.
+//! Original clients read exactly 8192 bytes per answer and stop at the first NUL, so answers are
+//! padded. A list that does not fit is truncated at the end of a line: a longer answer would put the
+//! client permanently out of step. For the same reason every line gets exactly one answer. Some
+//! clients also pad their requests: NUL ends a line, and NUL between lines is skipped.
 
-use super::{ClassicForm, LINE_MAX, PADDED, Request, Settings, Spelling, Step, UnknownStock};
-use super::{Command, Form, order, put_line, without_return, words};
+use super::request::{ClassicForm, Command, Form, LINE_MAX, PADDED, Request, Settings, Spelling};
+use super::request::{Step, UnknownStock};
+use super::syntax::{order, put_line, without_return, words};
 use crate::answer::{Answer, Fault, Local, Stop};
 use crate::stock::{Refused, Side};
 
 pub(super) fn step(bytes: &[u8]) -> Step {
-    let filling = bytes.iter().take_while(|b| **b == 0).count();
-    if filling > 0 {
-        return Step::Skip(filling);
+    let padding = bytes.iter().take_while(|b| **b == 0).count();
+    if padding > 0 {
+        return Step::Skip(padding);
     }
     let end = bytes.iter().take(LINE_MAX).position(|b| matches!(b, b'\n' | 0));
     match end {
@@ -57,7 +58,7 @@ pub(super) fn encode(side: Option<Side>, settings: &Settings, answer: &Answer, o
             for line in &shown.lines {
                 let before = out.len();
                 put_line(out, line);
-                // One byte stays for the NUL that ends the text.
+                // Leave room for the NUL that ends the text.
                 if settings.classic == ClassicForm::Padded && out.len() - start >= PADDED {
                     out.truncate(before);
                     break;

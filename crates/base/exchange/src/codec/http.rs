@@ -1,84 +1,77 @@
-//! HTTP, as much of it as watchers need: `GET /show`, `/metrics` and `/healthz`, on a connection
-//! that may stay open, and `HEAD` of the same, which is answered without the page. A request with a
-//! body is refused and ends the connection, and so is one without `Authorization: Bearer TOKEN` where
-//! the server asks for a token.
+//! The HTTP subset that monitoring needs: `GET` and `HEAD` of `/show`, `/metrics` and `/healthz`, with
+//! keep-alive.
+//!
+//! A request with a body is rejected and ends the connection. So does a request without
+//! `Authorization: Bearer TOKEN` if the server requires a token. The head is parsed by `httparse`,
+//! which borrows from the buffer and does not allocate.
 
-use super::{Command, Form, LINE_MAX, Request, Step, put, put_line, without_return, words};
+use super::request::{Command, Form, LINE_MAX, Request, Step};
+use super::syntax::{put, put_line, words};
 use crate::answer::{Answer, Fault, Local};
 use crate::token::Token;
+use httparse::{EMPTY_HEADER, Error, Status};
 
-/// First words by which a question of HTTP is known.
+/// First words by which HTTP is detected.
 pub(super) const METHODS: [&[u8]; 6] =
     [b"GET ", b"HEAD ", b"POST ", b"PUT ", b"DELETE ", b"OPTIONS "];
+/// Maximum number of header fields.
+const FIELDS_MAX: usize = 100;
 
 pub(super) fn step(bytes: &[u8], token: Option<&Token>) -> Step {
-    let Some(used) = head_len(bytes) else {
-        if bytes.len() < LINE_MAX {
-            return Step::Need;
-        }
-        return Step::Last(Request::fault(Fault::TooLong, form(false, bytes)));
+    let last = |fault| Step::Last(Request::fault(fault, form(false, bytes)));
+    // httparse skips empty lines before a request line; this server has always rejected them.
+    if matches!(bytes.first(), Some(b'\r' | b'\n')) {
+        return last(Fault::Frame);
+    }
+    let mut fields = [EMPTY_HEADER; FIELDS_MAX];
+    let mut head = httparse::Request::new(&mut fields);
+    let used = match head.parse(&bytes[..bytes.len().min(LINE_MAX)]) {
+        Ok(Status::Complete(used)) => used,
+        Ok(Status::Partial) if bytes.len() < LINE_MAX => return Step::Need,
+        Ok(Status::Partial) | Err(Error::TooManyHeaders) => return last(Fault::TooLong),
+        Err(_) => return last(Fault::Frame),
     };
-    let mut lines = bytes[..used].split(|b| *b == b'\n').map(without_return);
-    let mut first = lines.next().unwrap_or_default().split(|b| *b == b' ');
-    let (method, path, version) = (first.next(), first.next(), first.next());
-    let mut shown = token.is_none();
-    let mut keep = version == Some(b"HTTP/1.1");
+    let mut is_authorized = token.is_none();
+    let mut keep = head.version == Some(1);
     let mut has_body = false;
-    for line in lines {
-        let mut parts = line.splitn(2, |b| *b == b':');
-        let name = parts.next().unwrap_or_default();
-        let value = parts.next().unwrap_or_default().trim_ascii();
-        if name.eq_ignore_ascii_case(b"connection") {
+    for field in head.headers.iter() {
+        let (name, value) = (field.name, field.value.trim_ascii());
+        if name.eq_ignore_ascii_case("connection") {
             let mut options = value.split(|b| *b == b',').map(<[u8]>::trim_ascii);
             keep = keep && !options.any(|option| option.eq_ignore_ascii_case(b"close"));
-        } else if name.eq_ignore_ascii_case(b"content-length") {
+        } else if name.eq_ignore_ascii_case("content-length") {
             has_body |= value != b"0";
-        } else if name.eq_ignore_ascii_case(b"transfer-encoding") {
+        } else if name.eq_ignore_ascii_case("transfer-encoding") {
             has_body = true;
-        } else if name.eq_ignore_ascii_case(b"authorization") {
-            shown |= is_shown(value, token);
+        } else if name.eq_ignore_ascii_case("authorization") {
+            is_authorized |= is_bearer(value, token);
         }
     }
-    let known = matches!(version, Some(b"HTTP/1.1" | b"HTTP/1.0")) && first.next().is_none();
-    let path = path.unwrap_or_default().split(|b| *b == b'?').next().unwrap_or_default();
-    let ask = match (method, path) {
-        _ if !known || has_body => Command::Local(Local::Fault(Fault::Frame)),
-        _ if !shown => Command::Local(Local::Fault(Fault::Token)),
-        (Some(b"GET" | b"HEAD"), b"/show") => Command::Show,
-        (Some(b"GET" | b"HEAD"), b"/metrics") => Command::Metrics,
-        (Some(b"GET" | b"HEAD"), b"/healthz") => Command::Health,
-        (Some(b"GET" | b"HEAD"), _) => Command::Local(Local::NoPage),
+    let path = head.path.unwrap_or_default().split('?').next().unwrap_or_default();
+    let command = match (head.method, path) {
+        _ if has_body => Command::Local(Local::Fault(Fault::Frame)),
+        _ if !is_authorized => Command::Local(Local::Fault(Fault::Token)),
+        (Some("GET" | "HEAD"), "/show") => Command::Show,
+        (Some("GET" | "HEAD"), "/metrics") => Command::Metrics,
+        (Some("GET" | "HEAD"), "/healthz") => Command::Health,
+        (Some("GET" | "HEAD"), _) => Command::Local(Local::NoPage),
         _ => Command::Local(Local::NoMethod),
     };
-    keep &= known && !has_body && shown && !matches!(ask, Command::Local(Local::NoMethod));
-    let request = Request::plain(ask, form(keep, bytes));
+    keep &= !has_body && is_authorized && command != Command::Local(Local::NoMethod);
+    let request = Request::plain(command, form(keep, bytes));
     if keep { Step::Got(used, request) } else { Step::Last(request) }
 }
 
-/// The form of the answer to a question that begins so.
+/// Returns the form of the answer to a request that begins with `bytes`.
 fn form(keep: bool, bytes: &[u8]) -> Form {
     Form::Http { keep, page: !bytes.starts_with(b"HEAD ") }
 }
 
-/// Whether the value of an authorization shows the token.
-fn is_shown(value: &[u8], token: Option<&Token>) -> bool {
+/// Reports whether an `Authorization` value carries the token.
+fn is_bearer(value: &[u8], token: Option<&Token>) -> bool {
     let mut words = words(value);
     let (scheme, word) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
     scheme.eq_ignore_ascii_case(b"bearer") && token.is_some_and(|token| token.is(word))
-}
-
-/// The bytes up to and with the empty line that ends a head.
-fn head_len(bytes: &[u8]) -> Option<usize> {
-    let bytes = &bytes[..bytes.len().min(LINE_MAX)];
-    let mut ends = bytes.iter().enumerate().filter(|(_, b)| **b == b'\n').map(|(at, _)| at);
-    let mut line = ends.next()? + 1;
-    for end in ends {
-        if without_return(&bytes[line..end]).is_empty() {
-            return Some(end + 1);
-        }
-        line = end + 1;
-    }
-    None
 }
 
 pub(super) fn encode(keep: bool, page: bool, answer: &Answer, out: &mut Vec<u8>) {

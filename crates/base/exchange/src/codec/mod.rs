@@ -1,147 +1,30 @@
-//! One connection as bytes: requests out of what arrives, answers into what is sent.
+//! One connection as bytes: parses requests from what arrives and encodes the answers.
 //!
-//! The protocol is told from the first bytes. `*` begins RESP, `GET ` (or another method of HTTP)
-//! a question of HTTP, `HELLO stock/` the numbered protocol, and everything else is a line of the
-//! original assignment. A connection keeps its protocol.
+//! The first bytes select the protocol: `*` is RESP, `GET ` or another HTTP method is HTTP,
+//! `HELLO stock/` is the numbered protocol, anything else is the line protocol of the original
+//! assignment. A connection keeps its protocol.
 //!
-//! A request leaves only when its last byte is there, so a client that goes away in the middle has
-//! not ordered anything. What is kept of a connection is the beginning of one request, or what came
-//! beyond the most requests that are taken at once; both are bounded. An idle connection holds no
-//! memory for bytes at all.
+//! A request is emitted when its last byte has arrived, so a client that disconnects in the middle
+//! has ordered nothing. A session buffers either the beginning of one request or the requests beyond
+//! the limit of one call; both are bounded. An idle session allocates no buffer.
 //!
-//! A server may ask for a token. RESP shows it by `AUTH`, the numbered protocol in its greeting, HTTP
-//! in each request; the original protocol has no place for it and is refused then.
+//! A server may require a token. RESP sends it with `AUTH`, the numbered protocol in its greeting,
+//! HTTP in every request. The original protocol cannot carry a token, so it is rejected then.
 
 mod classic;
 mod http;
 mod numbered;
+mod reason;
+mod request;
 mod resp;
+mod syntax;
 
-use crate::answer::{Answer, Fault, Local};
-use crate::stock::{Order, RequestId, Side};
+use crate::answer::{Answer, Fault};
 use crate::token::Token;
-use std::io::Write;
+use request::Step;
+pub use request::{ClassicForm, Command, Form, LINE_MAX, PADDED, Request, Settings};
+pub use request::{Spelling, UnknownStock};
 use std::sync::Arc;
-
-/// The longest request in bytes, with its end.
-pub const LINE_MAX: usize = 8192;
-/// The length in bytes of every answer of the original protocol.
-pub const PADDED: usize = 8192;
-
-/// How the original protocol is spoken.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum ClassicForm {
-    /// Every answer is filled with NUL to [`PADDED`] bytes, as the original clients want it.
-    #[default]
-    Padded,
-    /// Every answer is its lines.
-    Line,
-}
-
-/// The two spellings of "not enough" that clients know.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Spelling {
-    /// `Not enough left stocks`, as the assignment has it.
-    #[default]
-    Official,
-    /// `Not enough left stock`, as about half of the servers have it.
-    Short,
-}
-
-/// What the original protocol says of a stock that does not exist.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum UnknownStock {
-    /// That it does not exist.
-    #[default]
-    Say,
-    /// What the first servers said: a sale is a success, and for a purchase not enough is left.
-    AsFirst,
-}
-
-/// How a server speaks the original protocol.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Settings {
-    /// The length of answers.
-    pub classic: ClassicForm,
-    /// The spelling of "not enough".
-    pub spelling: Spelling,
-    /// What is said of stocks that do not exist.
-    pub unknown: UnknownStock,
-}
-
-/// The form in which an answer is spelled.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Form {
-    /// The original protocol; the order's side is needed for the words.
-    Classic(Option<Side>),
-    /// The numbered protocol, with the number of the request where it had one.
-    Numbered(Option<u64>),
-    /// RESP.
-    Resp,
-    /// HTTP.
-    Http {
-        /// Whether the connection stays open.
-        keep: bool,
-        /// Whether the page itself is asked for, and not only what is said of it.
-        page: bool,
-    },
-}
-
-/// What is asked for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Command {
-    /// To carry out an order.
-    Trade(Order),
-    /// All stocks.
-    Show,
-    /// The figures of the server.
-    Metrics,
-    /// Whether and how the server works.
-    Health,
-    /// What needs nobody but the codec.
-    Local(Local),
-}
-
-/// A request whose last byte has arrived.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Request {
-    /// What is asked for.
-    pub command: Command,
-    /// Who asks, where a repetition must count once.
-    pub request_id: Option<RequestId>,
-    /// Milliseconds after which the order must not be carried out any more.
-    pub deadline_ms: Option<u32>,
-    /// How the answer is spelled.
-    pub form: Form,
-}
-
-impl Request {
-    fn plain(command: Command, form: Form) -> Self {
-        Self { command, request_id: None, deadline_ms: None, form }
-    }
-
-    fn local(local: Local, form: Form) -> Self {
-        Self::plain(Command::Local(local), form)
-    }
-
-    fn fault(fault: Fault, form: Form) -> Self {
-        Self::local(Local::Fault(fault), form)
-    }
-}
-
-/// What stands at the beginning of the bytes.
-enum Step {
-    /// The beginning of a request.
-    Need,
-    /// So many bytes without a meaning.
-    Skip(usize),
-    /// So many bytes that are a request.
-    Got(usize, Request),
-    /// The same, and it showed the token: nothing is asked for any more.
-    Opened(usize, Request),
-    /// A request after which nothing is read any more.
-    Last(Request),
-}
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Dialect {
@@ -151,26 +34,26 @@ enum Dialect {
     Http,
 }
 
-/// What arrives on one connection.
+/// Parser state of one connection.
 #[derive(Debug, Clone, Default)]
 pub struct Session {
     dialect: Option<Dialect>,
-    /// What the client has to show before anything else.
+    /// Token that the client must present first.
     token: Option<Token>,
-    /// It has shown it, in a protocol in which each request has to.
-    has_shown: bool,
+    /// The token was presented, in a protocol that requires it in each request.
+    has_presented: bool,
     pending: Vec<u8>,
     has_more: bool,
     is_over: bool,
 }
 
 impl Session {
-    /// A connection whose client has to show the token first, if there is one.
+    /// Creates a session that requires `token`, if any, before other requests.
     pub fn with_token(token: Option<Token>) -> Self {
         Self { token, ..Self::default() }
     }
 
-    /// Takes bytes that arrived and hands out at most `requests_max` requests.
+    /// Parses `bytes` and emits at most `requests_max` requests.
     pub fn feed(&mut self, bytes: &[u8], requests_max: usize, into: &mut impl FnMut(Request)) {
         if self.is_over {
             return;
@@ -191,28 +74,28 @@ impl Session {
         }
     }
 
-    /// Whether requests may be left behind by the limit of the latest call of [`feed`](Self::feed):
-    /// the next call, with or without bytes, hands them out.
+    /// Reports whether the latest [`feed`](Self::feed) reached its limit and left requests in the
+    /// buffer. The next call emits them, with or without new bytes.
     pub fn has_more(&self) -> bool {
         self.has_more
     }
 
-    /// Whether the connection ends after the answers to what was handed out.
+    /// Reports whether the connection ends after the answers to the emitted requests.
     pub fn is_over(&self) -> bool {
         self.is_over
     }
 
-    /// Bytes that are kept: the beginning of a request, or requests beyond the limit.
+    /// Returns the number of buffered bytes: an incomplete request, or requests beyond the limit.
     pub fn pending_bytes(&self) -> usize {
         self.pending.len()
     }
 
-    /// Whether the client has still to show the token for the first time.
+    /// Reports whether the client has yet to present the token for the first time.
     pub fn awaits_token(&self) -> bool {
-        self.token.is_some() && !self.has_shown
+        self.token.is_some() && !self.has_presented
     }
 
-    /// Whether a protocol is known: whether the client has said anything that has a meaning.
+    /// Reports whether the protocol has been detected.
     pub fn has_spoken(&self) -> bool {
         self.dialect.is_some()
     }
@@ -230,8 +113,8 @@ impl Session {
                 Step::Skip(used) => at += used,
                 Step::Got(used, request) => {
                     (at, taken) = (at + used, taken + 1);
-                    // A request of HTTP without the token would be the last one.
-                    self.has_shown |= self.dialect == Some(Dialect::Http);
+                    // An HTTP request without the token would have been the last.
+                    self.has_presented |= self.dialect == Some(Dialect::Http);
                     into(request);
                 }
                 Step::Opened(used, request) => {
@@ -283,7 +166,7 @@ fn detect(bytes: &[u8]) -> Option<Dialect> {
     (!open).then_some(Dialect::Classic)
 }
 
-/// Spells an answer.
+/// Appends an encoded answer to `out`.
 pub fn encode(form: Form, settings: &Settings, answer: &Answer, out: &mut Vec<u8>) {
     match form {
         Form::Classic(side) => classic::encode(side, settings, answer, out),
@@ -291,65 +174,4 @@ pub fn encode(form: Form, settings: &Settings, answer: &Answer, out: &mut Vec<u8
         Form::Resp => resp::encode(answer, out),
         Form::Http { keep, page } => http::encode(keep, page, answer, out),
     }
-}
-
-/// The first line, without its end, and the bytes that it takes; `None` if its end is missing.
-fn line(bytes: &[u8]) -> Option<(&[u8], usize)> {
-    let end = bytes.iter().take(LINE_MAX).position(|b| *b == b'\n')?;
-    Some((without_return(&bytes[..end]), end + 1))
-}
-
-fn without_return(line: &[u8]) -> &[u8] {
-    line.strip_suffix(b"\r").unwrap_or(line)
-}
-
-/// Words between spaces.
-fn words(line: &[u8]) -> impl Iterator<Item = &[u8]> {
-    line.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty())
-}
-
-/// A number of nothing but digits.
-fn number(word: &[u8]) -> Option<u64> {
-    if word.is_empty() || word.len() > 20 || !word.iter().all(u8::is_ascii_digit) {
-        return None;
-    }
-    let digit = |value: u64, b: &u8| value.checked_mul(10)?.checked_add(u64::from(b - b'0'));
-    word.iter().try_fold(0, digit)
-}
-
-/// An order of the words for stock and count.
-fn order(side: Side, stock: &[u8], count: &[u8]) -> Option<Order> {
-    let stock = u32::try_from(number(stock)?).ok()?;
-    Order::new(side, stock, u32::try_from(number(count)?).ok()?)
-}
-
-/// Appends formatted text.
-fn put(out: &mut Vec<u8>, text: std::fmt::Arguments<'_>) {
-    // Writing into memory does not fail.
-    let _ = out.write_fmt(text);
-}
-
-/// Appends a number in digits; this is on the path of every answer, where formatting would show.
-fn put_number(out: &mut Vec<u8>, mut value: u64) {
-    let mut digits = [0; 20];
-    let mut at = digits.len();
-    loop {
-        at -= 1;
-        digits[at] = b'0' + (value % 10) as u8;
-        value /= 10;
-        if value == 0 {
-            break;
-        }
-    }
-    out.extend_from_slice(&digits[at..]);
-}
-
-/// Appends `NUMBER LEFT PRICE` and a newline.
-fn put_line(out: &mut Vec<u8>, line: &crate::stock::Line) {
-    put_number(out, line.id.into());
-    out.push(b' ');
-    put_number(out, line.left.into());
-    out.push(b' ');
-    put_number(out, line.price.into());
-    out.push(b'\n');
 }

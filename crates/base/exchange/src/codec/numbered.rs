@@ -1,8 +1,8 @@
-//! The numbered protocol, `stock/2`: lines in which the client numbers its requests.
+//! The numbered protocol, `stock/2`: a line protocol in which clients number their requests.
 //!
 //! ```text
 //! HELLO stock/2 client=alice     →  HELLO stock/2 window=128
-//! 1 BUY 3 10                     →  1 OK 90 17          what is left, number in the log
+//! 1 BUY 3 10                     →  1 OK 90 17          shares left, number in the log
 //! 2 BUY 3 1000 deadline=50       →  2 ERR not-enough
 //! 3 SHOW                         →  3 STOCKS 2 17       count, latest number in the log
 //!                                   1 100 5000
@@ -11,23 +11,22 @@
 //! 5 EXIT                         →  5 BYE
 //! ```
 //!
-//! Requests may follow each other without waiting; answers come in the same order. A client that
-//! gave itself a name may send an order again, on any connection, with the same number: it is carried
-//! out once, and the answer is the same. Without a name the numbers are only repeated in the answers.
-//! A server that asks for a token wants it in the greeting: `HELLO stock/2 client=alice token=TOKEN`.
+//! Requests may be pipelined; answers arrive in the same order. A client that has given its name can
+//! repeat an order with the same number on any connection: the order is executed once and every
+//! repetition gets the same answer. Without a name, numbers are only echoed in the answers. If the
+//! server requires a token, the greeting carries it: `HELLO stock/2 client=alice token=TOKEN`.
 
-use super::words;
-use super::{
-    Command, Form, LINE_MAX, Request, Step, line, number, order, put, put_line, put_number,
-};
-use crate::answer::{Answer, Fault, Local, Stop};
+use super::reason;
+use super::request::{Command, Form, LINE_MAX, Request, Step};
+use super::syntax::{line, number, order, put, put_line, put_number, words};
+use crate::answer::{Answer, Fault, Local};
 use crate::clients::WINDOW;
-use crate::stock::{Refused, RequestId, Side};
+use crate::stock::{RequestId, Side};
 use crate::token::Token;
 use std::sync::Arc;
 
 pub(super) const GREETING: &[u8] = b"HELLO stock/";
-/// The longest name of a client in bytes.
+/// Longest client name in bytes.
 const NAME_MAX: usize = 64;
 
 pub(super) fn step(bytes: &[u8], client: &mut Option<Arc<str>>, token: Option<&Token>) -> Step {
@@ -94,7 +93,7 @@ fn greet(line: &[u8], used: usize, client: &mut Option<Arc<str>>, token: Option<
     Step::Opened(used, Request::local(Local::Hello, form))
 }
 
-/// A name of letters, digits and a few signs.
+/// Parses a client name: letters, digits and `-_.:@/`.
 fn name(word: &[u8]) -> Option<Arc<str>> {
     let fits = |b: &u8| b.is_ascii_alphanumeric() || b"-_.:@/".contains(b);
     let good = (1..=NAME_MAX).contains(&word.len()) && word.iter().all(fits);
@@ -126,40 +125,11 @@ pub(super) fn encode(id: Option<u64>, answer: &Answer, out: &mut Vec<u8>) {
             put(out, format_args!("HELLO stock/2 window={WINDOW}\n"));
         }
         Answer::Local(Local::Bye) => out.extend_from_slice(b"BYE\n"),
-        Answer::Local(Local::Fault(fault)) => put(out, format_args!("ERR {}\n", code(*fault))),
+        Answer::Local(Local::Fault(fault)) => {
+            put(out, format_args!("ERR {}\n", reason::fault(*fault)))
+        }
         Answer::Local(_) => out.extend_from_slice(b"PONG\n"),
-        Answer::Refused(why) => put(out, format_args!("ERR {}\n", refusal(*why))),
-        Answer::Stopped(why) => put(out, format_args!("ERR {}\n", stop(*why))),
-    }
-}
-
-/// The word for a fault.
-pub(super) fn code(fault: Fault) -> &'static str {
-    match fault {
-        Fault::Command => "unknown-command",
-        Fault::Number => "bad-number",
-        Fault::TooLong => "too-long",
-        Fault::Frame => "bad-frame",
-        Fault::Version => "unknown-version",
-        Fault::Token => "no-token",
-    }
-}
-
-/// The word for a refusal.
-pub(super) fn refusal(why: Refused) -> &'static str {
-    match why {
-        Refused::NotEnough => "not-enough",
-        Refused::UnknownStock => "unknown-stock",
-        Refused::TooMany => "too-many",
-    }
-}
-
-/// The word for a request that has no answer of its own.
-pub(super) fn stop(why: Stop) -> &'static str {
-    match why {
-        Stop::Busy => "busy",
-        Stop::Late => "late",
-        Stop::TooOld => "too-old",
-        Stop::Unsure => "unknown-outcome",
+        Answer::Refused(why) => put(out, format_args!("ERR {}\n", reason::refusal(*why))),
+        Answer::Stopped(why) => put(out, format_args!("ERR {}\n", reason::stop(*why))),
     }
 }

@@ -1,18 +1,19 @@
-//! RESP, the protocol of redis: `redis-cli` and `redis-benchmark` can drive the exchange.
+//! RESP, the Redis protocol: `redis-cli` and `redis-benchmark` can drive the exchange.
 //!
-//! `BUY ID N` and `SELL ID N` are answered with what is left, `SHOW` with a list of three numbers
-//! for each stock. `PING`, and the questions that these two programs ask when
-//! they begin are answered; everything else is an error. Where the server asks for a token, `AUTH
-//! TOKEN` (or `AUTH NAME TOKEN`; the name is not looked at) comes before everything else. A frame
-//! that cannot be ends the connection, since nobody knows where the next one would begin.
+//! `BUY ID N` and `SELL ID N` return the number of shares left, `SHOW` returns three numbers per
+//! stock. `PING` and the commands that both programs send at startup are answered; all others are
+//! errors. If the server requires a token, `AUTH TOKEN` or `AUTH NAME TOKEN` must come first; the
+//! name is ignored. An invalid frame ends the connection, because the start of the next frame cannot
+//! be found.
 
-use super::numbered::{code, refusal, stop};
-use super::{Command, Form, LINE_MAX, Request, Step, number, order, put, put_number};
+use super::reason;
+use super::request::{Command, Form, LINE_MAX, Request, Step};
+use super::syntax::{number, order, put, put_number};
 use crate::answer::{Answer, Fault, Local};
 use crate::stock::Side;
 use crate::token::Token;
 
-/// Most words of a frame.
+/// Maximum number of words in a frame.
 const WORDS_MAX: usize = 16;
 
 enum Word<'a> {
@@ -21,7 +22,7 @@ enum Word<'a> {
     Got(&'a [u8]),
 }
 
-/// A line that ends in CR LF, from `at` on; moves `at` behind it.
+/// Parses a header line that starts at `at` and ends in CR LF, and moves `at` past it.
 fn header<'a>(bytes: &'a [u8], at: &mut usize, mark: u8) -> Word<'a> {
     let rest = &bytes[*at..];
     if rest.first().is_some_and(|first| *first != mark) {
@@ -72,13 +73,13 @@ pub(super) fn step(bytes: &[u8], token: Option<&Token>) -> Step {
     }
     match token {
         None => read(&words[..count], at),
-        Some(token) => knock(&words[..count], at, token),
+        Some(token) => before_token(&words[..count], at, token),
     }
 }
 
-/// What is said before the token was shown. A wrong one ends the connection, so that each guess costs
-/// a new one.
-fn knock(words: &[&[u8]], used: usize, token: &Token) -> Step {
+/// Handles a frame received before the token. A wrong token ends the connection, so each guess costs
+/// a new connection.
+fn before_token(words: &[&[u8]], used: usize, token: &Token) -> Step {
     let fault = Request::fault(Fault::Token, Form::Resp);
     if words[0].eq_ignore_ascii_case(b"QUIT") {
         return read(words, used);
@@ -149,12 +150,14 @@ pub(super) fn encode(answer: &Answer, out: &mut Vec<u8>) {
             out.extend_from_slice(text.as_bytes());
             out.extend_from_slice(b"\r\n");
         }
-        Answer::Refused(why) => put(out, format_args!("-REFUSED {}\r\n", refusal(*why))),
-        Answer::Stopped(why) => put(out, format_args!("-STOPPED {}\r\n", stop(*why))),
+        Answer::Refused(why) => put(out, format_args!("-REFUSED {}\r\n", reason::refusal(*why))),
+        Answer::Stopped(why) => put(out, format_args!("-STOPPED {}\r\n", reason::stop(*why))),
         Answer::Local(Local::Fault(Fault::Token)) => {
-            put(out, format_args!("-NOAUTH {}\r\n", code(Fault::Token)));
+            put(out, format_args!("-NOAUTH {}\r\n", reason::fault(Fault::Token)));
         }
-        Answer::Local(Local::Fault(fault)) => put(out, format_args!("-ERR {}\r\n", code(*fault))),
+        Answer::Local(Local::Fault(fault)) => {
+            put(out, format_args!("-ERR {}\r\n", reason::fault(*fault)))
+        }
         Answer::Local(Local::Pong) => out.extend_from_slice(b"+PONG\r\n"),
         Answer::Local(Local::Nothing) => out.extend_from_slice(b"*0\r\n"),
         Answer::Local(_) => out.extend_from_slice(b"+OK\r\n"),

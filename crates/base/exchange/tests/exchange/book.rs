@@ -1,10 +1,10 @@
-//! The stock file.
+//! The stock file format.
 
 use ioloom_exchange::{BadStockFile, COUNT_MAX, Exchange, Line};
 use proptest::prelude::*;
 
 #[test]
-fn the_example_of_the_assignment_is_read_and_written_in_order() {
+fn the_example_of_the_assignment_round_trips_sorted() {
     let text = "1 7 1000\n5 3 3700\n3 10 1200\n4 8 5000\n2 6 20000\n";
     let exchange = Exchange::from_text(text).unwrap();
     let sorted = "1 7 1000\n2 6 20000\n3 10 1200\n4 8 5000\n5 3 3700\n";
@@ -13,7 +13,7 @@ fn the_example_of_the_assignment_is_read_and_written_in_order() {
 }
 
 #[test]
-fn what_is_no_stock_file_is_refused_with_its_line() {
+fn invalid_stock_files_are_rejected_with_the_line() {
     let bad = |text: &str| Exchange::from_text(text).unwrap_err();
     let line = |text: &str| match bad(text) {
         BadStockFile::Line { line, .. } => line,
@@ -28,7 +28,7 @@ fn what_is_no_stock_file_is_refused_with_its_line() {
 
 proptest! {
     #[test]
-    fn what_is_written_is_read_again(stocks in prop::collection::btree_map(
+    fn written_files_read_back(stocks in prop::collection::btree_map(
         0..=COUNT_MAX, (0..=COUNT_MAX, 0..=COUNT_MAX), 1..50,
     )) {
         let lines = stocks.iter().map(|(id, (left, price))| Line {

@@ -1,5 +1,5 @@
-//! Tests of the exchange: its books against a simple oracle, its protocols against fixed bytes and
-//! against every way in which bytes can be cut.
+//! Tests of the exchange: stocks against a simple oracle, and protocols against fixed bytes and
+//! every way of splitting them.
 
 mod book;
 mod protocols;

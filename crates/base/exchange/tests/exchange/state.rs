@@ -1,4 +1,4 @@
-//! Orders against an oracle of plain 128-bit sums, and the log against the state it leads to.
+//! Orders against an oracle of 128-bit sums, and the log against the state it produces.
 
 use ioloom_exchange::{
     Answer, COUNT_MAX, Exchange, Order, Record, Refused, RequestId, Side, State, Stop, WINDOW,
@@ -39,7 +39,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 
 proptest! {
     #[test]
-    fn orders_do_what_plain_sums_do(steps in steps()) {
+    fn orders_match_plain_sums(steps in steps()) {
         let mut state = start();
         let mut oracle: HashMap<u32, i128> = [(1, 100), (2, 0), (7, i128::from(COUNT_MAX))].into();
         let mut answered: HashMap<RequestId, Answer> = HashMap::new();
@@ -66,8 +66,8 @@ proptest! {
                     prop_assert_eq!(*seq, before.seq() + 1);
                     oracle.insert(order.stock(), n);
                 }
-                (Answer::Refused(told), Err(why)) => {
-                    prop_assert_eq!(*told, why);
+                (Answer::Refused(refused), Err(why)) => {
+                    prop_assert_eq!(*refused, why);
                     prop_assert_eq!(state.exchange(), before.exchange());
                 }
                 (answer, expected) => prop_assert!(false, "{:?} {:?}", answer, expected),
@@ -77,7 +77,7 @@ proptest! {
             }
             records.extend(record);
         }
-        // The log has no gaps and leads to the same state, memory of clients included.
+        // The log has no gaps and reproduces the state, including the memory of clients.
         let mut again = start();
         for record in &records {
             again.replay(record).unwrap();
@@ -89,7 +89,7 @@ proptest! {
             prop_assert_eq!(&again.trade(&buy(1, 1), Some(request_id)).0, answer);
             prop_assert_eq!(again.seq(), before);
         }
-        // A log with a gap is refused.
+        // A log with a gap is rejected.
         if records.len() > 1 {
             let mut cut = start();
             prop_assert!(records[1..].iter().any(|record| cut.replay(record).is_err()));
@@ -98,7 +98,7 @@ proptest! {
 }
 
 #[test]
-fn an_order_older_than_the_window_is_not_carried_out_again() {
+fn orders_older_than_the_window_are_not_executed_again() {
     let mut state = start();
     for request in 0..=WINDOW as u64 {
         assert!(state.trade(&buy(7, 1), Some(&request_id("a", request))).1.is_some());
@@ -112,13 +112,13 @@ fn an_order_older_than_the_window_is_not_carried_out_again() {
 }
 
 #[test]
-fn an_order_that_a_log_holds_no_more_is_not_carried_out_again() {
+fn orders_trimmed_from_the_log_are_not_executed_again() {
     let mut state = start();
     let mut records = Vec::new();
     for request in [3, 5, 8] {
         records.extend(state.trade(&buy(7, 1), Some(&request_id("a", request))).1);
     }
-    // The first one has been taken out of the log.
+    // The first record was removed from the log.
     let mut again = State::new(state.exchange().clone(), state.seq());
     records[1..].iter().for_each(|record| again.remember(record));
     again.forget_older();
@@ -130,7 +130,7 @@ fn an_order_that_a_log_holds_no_more_is_not_carried_out_again() {
 }
 
 #[test]
-fn the_list_is_of_one_moment_and_shared_until_the_next_order() {
+fn lists_are_atomic_and_shared_until_the_next_order() {
     let mut state = start();
     let first = state.show();
     assert!(std::sync::Arc::ptr_eq(&first, &state.show()));

@@ -1,0 +1,124 @@
+//! Requests, and the settings that select how answers are encoded.
+
+use crate::answer::{Fault, Local};
+use crate::stock::{Order, RequestId, Side};
+
+/// Longest request in bytes, including its terminator.
+pub const LINE_MAX: usize = 8192;
+/// Length in bytes of every padded answer of the original protocol.
+pub const PADDED: usize = 8192;
+
+/// Length of answers in the original protocol.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ClassicForm {
+    /// Pad every answer with NUL to [`PADDED`] bytes, as the original clients expect.
+    #[default]
+    Padded,
+    /// Send only the text of the answer.
+    Line,
+}
+
+/// The two spellings of "not enough" that clients accept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Spelling {
+    /// `Not enough left stocks`, as in the assignment.
+    #[default]
+    Official,
+    /// `Not enough left stock`, as in about half of the existing servers.
+    Short,
+}
+
+/// Answer of the original protocol to an order for a stock that does not exist.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum UnknownStock {
+    /// Report that the stock does not exist.
+    #[default]
+    Say,
+    /// Answer as the first servers did: success for a sale, "not enough" for a purchase.
+    AsFirst,
+}
+
+/// Variants of the original protocol.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Settings {
+    /// Length of answers.
+    pub classic: ClassicForm,
+    /// Spelling of "not enough".
+    pub spelling: Spelling,
+    /// Answer for stocks that do not exist.
+    pub unknown: UnknownStock,
+}
+
+/// Protocol in which an answer is encoded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Form {
+    /// The original protocol, with the side of the order: its answers repeat it.
+    Classic(Option<Side>),
+    /// The numbered protocol, with the number of the request if it had one.
+    Numbered(Option<u64>),
+    /// RESP.
+    Resp,
+    /// HTTP.
+    Http {
+        /// Whether the connection stays open.
+        keep: bool,
+        /// Whether to send the body; false for `HEAD`.
+        page: bool,
+    },
+}
+
+/// What a request does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Command {
+    /// Execute an order.
+    Trade(Order),
+    /// List all stocks.
+    Show,
+    /// Report the counters of the server.
+    Metrics,
+    /// Report the state of the server.
+    Health,
+    /// Send an answer that the codec knows by itself.
+    Local(Local),
+}
+
+/// A complete request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Request {
+    /// What to do.
+    pub command: Command,
+    /// Identity of the request, if a repetition must not be executed again.
+    pub request_id: Option<RequestId>,
+    /// Time in milliseconds after which the order must no longer be executed.
+    pub deadline_ms: Option<u32>,
+    /// How to encode the answer.
+    pub form: Form,
+}
+
+impl Request {
+    pub(super) fn plain(command: Command, form: Form) -> Self {
+        Self { command, request_id: None, deadline_ms: None, form }
+    }
+
+    pub(super) fn local(local: Local, form: Form) -> Self {
+        Self::plain(Command::Local(local), form)
+    }
+
+    pub(super) fn fault(fault: Fault, form: Form) -> Self {
+        Self::local(Local::Fault(fault), form)
+    }
+}
+
+/// Result of parsing the beginning of a buffer.
+pub(super) enum Step {
+    /// The request is incomplete.
+    Need,
+    /// The first bytes, this many, carry no meaning.
+    Skip(usize),
+    /// The first bytes, this many, are a request.
+    Got(usize, Request),
+    /// Like [`Got`](Self::Got), and the request presented the token: it is not required again.
+    Opened(usize, Request),
+    /// A request that ends the connection; nothing after it is parsed.
+    Last(Request),
+}
