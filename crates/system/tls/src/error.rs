@@ -1,42 +1,51 @@
-//! What can go wrong before there is a connection, and with one connection.
+//! Errors of certificates, keys and sessions.
 
+use ioloom_failure::{PathError, quoted};
 use std::path::PathBuf;
 use thiserror::Error;
 
-/// Why a side cannot be had.
+/// Why one side of TLS cannot be set up.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum TlsError {
-    /// A file cannot be read, or does not hold what it should.
-    #[error("read the {what} {}: {reason}; {advice}", path.display())]
-    File {
-        /// What it should hold.
-        what: &'static str,
-        /// Which.
-        path: PathBuf,
-        /// Why not.
-        reason: String,
-        /// What to do.
+    /// A file cannot be read.
+    #[error("{source}; {advice}")]
+    Read {
+        /// The failed call.
+        source: PathError,
+        /// What to do about it.
         advice: &'static str,
     },
-    /// No certificates of authorities are known.
+    /// A file has the wrong contents.
+    #[error("invalid {what} {}: {reason}; {advice}", quoted(path))]
+    Invalid {
+        /// What the file must contain.
+        what: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+        /// What to do about it.
+        advice: &'static str,
+    },
+    /// The system has no known file of CA certificates.
     #[error(
-        "this system has no file with certificates of authorities where they usually are; name one \
-         that the certificate of the server is signed by, or that certificate itself"
+        "no CA certificates found in the usual places; name a PEM file with the certificate of the \
+         server or of its CA"
     )]
     NoAuthorities,
-    /// The name is none that a certificate could have.
-    #[error("{0:?} is neither a name nor an address that a certificate could have")]
+    /// The name cannot occur in a certificate.
+    #[error("invalid server name {0:?}: must be a DNS name or an IP address")]
     Name(String),
-    /// The library refuses to work as asked for.
-    #[error("prepare TLS: {0}")]
+    /// The TLS library rejected the configuration.
+    #[error("cannot set up TLS: {0}")]
     Library(String),
-    /// The program was built without it.
-    #[error("this program was built without TLS; build it with the feature tls")]
+    /// The program was built without TLS.
+    #[error("this build does not support TLS; rebuild with the feature 'tls'")]
     Without,
 }
 
-/// Why a connection cannot go on.
+/// Why a session cannot continue.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{0}")]
 pub struct SessionError(pub(crate) String);

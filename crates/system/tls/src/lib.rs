@@ -1,17 +1,18 @@
-//! TLS as bytes in, bytes out: the two sides of a connection, without a socket.
+//! TLS as bytes in, bytes out: both sides of a connection, without a socket.
 //!
-//! A [`TlsSession`] stands between the bytes of a network and those of a protocol. It opens what has
-//! arrived and seals what shall leave, and never reads, writes or waits by itself, so a loop that is
-//! told when bytes are there uses it as well as a thread that blocks. What a handshake has to say
-//! comes out of [`TlsSession::seal`] like everything else: whoever seals after each opening needs to know
-//! nothing of handshakes.
+//! A [`TlsSession`] converts between the bytes of the network and those of a protocol. It decrypts
+//! what has arrived and encrypts what is to be sent, but never reads, writes or waits, so event
+//! loops and blocking threads use it alike. Handshake messages leave through [`TlsSession::seal`]
+//! like everything else: a caller that seals after every [`TlsSession::open`] does not need to know
+//! about handshakes.
 //!
-//! TLS 1.3 only, of rustls with ring. Nobody is remembered: each handshake is whole, no ticket is given
-//! out and no key outlives its connection. Clients are not asked for a certificate; who may order is
-//! decided by a token, inside. The cost is on the thread that calls: a signature for each handshake,
-//! and one more copy of each byte on its way through the cipher.
+//! TLS 1.3 only, provided by rustls with ring. Sessions are never resumed: every handshake is
+//! complete, no tickets are issued and no key outlives its connection. Client certificates are not
+//! requested; authorization is by token, inside the encrypted stream. The calling thread pays for
+//! one signature per handshake and one extra copy of each byte.
 //!
-//! Without the feature `rustls` the same types exist, cannot be made, and say so.
+//! Without the feature `rustls` the same types exist but cannot be constructed; the constructors
+//! return an error.
 
 mod error;
 #[cfg(feature = "rustls")]

@@ -1,15 +1,15 @@
-//! One connection.
+//! TLS state of one connection.
 
 use crate::error::SessionError;
 use rustls::{Connection, Error};
 use std::fmt;
 use std::io::{Read, Write};
 
-/// What stands between the bytes of a network and those of a protocol, on one side of a connection.
+/// Converts between the bytes of the network and those of a protocol, on one side of a connection.
 pub struct TlsSession {
     connection: Box<Connection>,
     has_ended: bool,
-    said_end: bool,
+    sent_end: bool,
 }
 
 impl fmt::Debug for TlsSession {
@@ -20,21 +20,21 @@ impl fmt::Debug for TlsSession {
 
 impl TlsSession {
     pub(crate) fn new(mut connection: Connection) -> Self {
-        // What waits is bounded by whoever asks for it, before it comes here.
+        // The callers bound what is buffered.
         connection.set_buffer_limit(None);
-        Self { connection: Box::new(connection), has_ended: false, said_end: false }
+        Self { connection: Box::new(connection), has_ended: false, sent_end: false }
     }
 
-    /// Takes bytes of the network and appends what they mean to `plain`. Afterwards there may be
-    /// something to [`seal`](Self::seal), also after an error: the word that tells the other side.
+    /// Decrypts bytes from the network and appends the plain text to `plain`. Afterwards, also
+    /// after an error, there may be bytes to [`seal`](Self::seal): the alert for the peer.
     ///
     /// # Errors
-    /// They are not TLS, or not of this connection. It is over.
+    /// The bytes are not TLS or do not belong to this session. The session is over.
     pub fn open(&mut self, mut bytes: &[u8], plain: &mut Vec<u8>) -> Result<(), SessionError> {
         while !bytes.is_empty() {
             let taken = self.connection.read_tls(&mut bytes);
             if taken.map_err(|e| SessionError(e.to_string()))? == 0 {
-                // Nothing counts behind the end.
+                // Bytes after the end of the stream are ignored.
                 return Ok(());
             }
             let state = self.connection.process_new_packets().map_err(|e| self.broken(&e))?;
@@ -52,18 +52,18 @@ impl TlsSession {
     fn broken(&self, error: &Error) -> SessionError {
         SessionError(match error {
             Error::InvalidMessage(_) if self.connection.is_handshaking() => {
-                "what it sent is not TLS".to_owned()
+                "the peer did not send TLS".to_owned()
             }
             _ if self.connection.is_handshaking() => format!("the handshake failed: {error}"),
             _ => error.to_string(),
         })
     }
 
-    /// Appends to `out` what has to leave: first what the handshake says, then `plain`, sealed. While
-    /// the handshake lasts `plain` is kept, and leaves at a later call.
+    /// Appends to `out` what must be sent: pending handshake messages, then `plain`, encrypted.
+    /// During the handshake `plain` is buffered and leaves with a later call.
     pub fn seal(&mut self, plain: &[u8], out: &mut Vec<u8>) {
         if !plain.is_empty() {
-            // Without a limit memory takes everything.
+            // Without a limit the buffer accepts everything.
             let _ = self.connection.writer().write_all(plain);
         }
         while self.connection.wants_write() {
@@ -73,9 +73,9 @@ impl TlsSession {
         }
     }
 
-    /// Says that nothing more comes, once; true if that appended something to `out`.
+    /// Announces the end of the stream, once. Returns true if that appended bytes to `out`.
     pub fn end(&mut self, out: &mut Vec<u8>) -> bool {
-        if std::mem::replace(&mut self.said_end, true) {
+        if std::mem::replace(&mut self.sent_end, true) {
             return false;
         }
         let before = out.len();
@@ -84,12 +84,12 @@ impl TlsSession {
         out.len() > before
     }
 
-    /// Whether the handshake is not over yet.
+    /// Reports whether the handshake is still in progress.
     pub fn is_handshaking(&self) -> bool {
         self.connection.is_handshaking()
     }
 
-    /// Whether the other side has said that nothing more comes.
+    /// Reports whether the peer has announced the end of its stream.
     pub fn has_ended(&self) -> bool {
         self.has_ended
     }

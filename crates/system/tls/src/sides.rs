@@ -1,7 +1,8 @@
-//! What the two sides need before there is a connection: who one is, and whom one trusts.
+//! Configuration of both sides: the identity of a server, and whom a client trusts.
 
 use crate::error::{SessionError, TlsError};
 use crate::session::TlsSession;
+use ioloom_failure::{Operation, PathError, quoted};
 use rustls::crypto::{CryptoProvider, ring};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
@@ -14,7 +15,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Where systems keep the certificates of authorities.
+/// Usual locations of CA certificates.
 const AUTHORITIES: [&str; 3] =
     ["/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem"];
 
@@ -26,23 +27,28 @@ fn library(error: rustls::Error) -> TlsError {
     TlsError::Library(error.to_string())
 }
 
-/// The certificates in a file.
+/// Reads the certificates in a PEM file.
 fn certificates(
     what: &'static str,
     path: &Path,
     advice: &'static str,
 ) -> Result<Vec<CertificateDer<'static>>, TlsError> {
-    let fail = |reason: String| TlsError::File { what, path: path.to_owned(), reason, advice };
-    let text = std::fs::read(path).map_err(|e| fail(e.to_string()))?;
+    let invalid = |reason| TlsError::Invalid { what, path: path.to_owned(), reason, advice };
+    let text = read(path, advice)?;
     let all: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&text).collect();
-    let all = all.map_err(|e| fail(e.to_string()))?;
+    let all = all.map_err(|e| invalid(e.to_string()))?;
     if all.is_empty() {
-        return Err(fail("it holds no certificate".to_owned()));
+        return Err(invalid("no certificate found".to_owned()));
     }
     Ok(all)
 }
 
-/// Who a server is: a certificate, and the key that belongs to it.
+fn read(path: &Path, advice: &'static str) -> Result<Vec<u8>, TlsError> {
+    let failed = PathError::on(Operation::Read, path);
+    std::fs::read(path).map_err(|e| TlsError::Read { source: failed(e), advice })
+}
+
+/// Identity of a server: its certificate and private key.
 #[derive(Clone)]
 pub struct Identity(Arc<ServerConfig>);
 
@@ -53,56 +59,59 @@ impl fmt::Debug for Identity {
 }
 
 impl Identity {
-    /// Reads the two files, both PEM: the certificate with those between it and its authority behind
-    /// it, and the key, which not everybody may read.
+    /// Reads two PEM files: the certificate, followed by any intermediate certificates, and the
+    /// private key, which other users must not be able to access.
     ///
     /// # Errors
-    /// A file cannot be read, does not hold what it should, or the two do not belong together.
+    /// A file cannot be read or is invalid, or the key does not belong to the certificate.
     pub fn read(certificate: &Path, key: &Path) -> Result<Self, TlsError> {
-        let advice = "name a file in PEM with the certificate of this server";
+        let advice = "name a PEM file with the certificate of this server";
         let chain = certificates("certificate", certificate, advice)?;
-        let fail = |reason: String, advice| TlsError::File {
-            what: "key",
+        let invalid = |reason: String, advice| TlsError::Invalid {
+            what: "private key",
             path: key.to_owned(),
             reason,
             advice,
         };
-        let named = "name a file in PEM with the key of the certificate, without a password";
-        let meta = std::fs::metadata(key).map_err(|e| fail(e.to_string(), named))?;
+        let advice = "name a PEM file with the private key of the certificate, unencrypted";
+        let failed = PathError::on(Operation::Stat, key);
+        let meta =
+            std::fs::metadata(key).map_err(|e| TlsError::Read { source: failed(e), advice })?;
         if meta.permissions().mode() & 0o007 != 0 {
-            return Err(fail("everybody may read or change it".to_owned(), "chmod 600 it"));
+            return Err(invalid("other users can access it".to_owned(), "run 'chmod 600' on it"));
         }
-        let text = std::fs::read(key).map_err(|e| fail(e.to_string(), named))?;
+        let text = read(key, advice)?;
         let secret =
-            PrivateKeyDer::from_pem_slice(&text).map_err(|e| fail(e.to_string(), named))?;
+            PrivateKeyDer::from_pem_slice(&text).map_err(|e| invalid(e.to_string(), advice))?;
         let mut config = ServerConfig::builder_with_provider(provider())
             .with_safe_default_protocol_versions()
             .map_err(library)?
             .with_no_client_auth()
             .with_single_cert(chain, secret)
             .map_err(|e| {
-                fail(
-                    format!("it does not fit the certificate {}: {e}", certificate.display()),
-                    "name the two that were made together",
+                invalid(
+                    format!("it does not match certificate {}: {e}", quoted(certificate)),
+                    "name a certificate and the key it was issued for",
                 )
             })?;
-        // Nobody is remembered, so nothing of a client is kept when its connection ends.
+        // Sessions are never resumed, so nothing about a client is stored when its connection ends.
         config.session_storage = Arc::new(NoServerSessionStorage {});
         config.send_tls13_tickets = 0;
         let config = Arc::new(config);
-        // It fails by its configuration alone: here, and then never again.
+        // Creating a connection fails only if the configuration is wrong. Fail here rather than
+        // later.
         ServerConnection::new(Arc::clone(&config)).map_err(library)?;
         Ok(Self(config))
     }
 
-    /// The server's side of a new connection.
+    /// Creates the server side of a new connection.
     pub fn session(&self) -> TlsSession {
         let connection = ServerConnection::new(Arc::clone(&self.0));
-        TlsSession::new(Connection::Server(connection.expect("it was made once with the same")))
+        TlsSession::new(Connection::Server(connection.expect("creating one succeeded before")))
     }
 }
 
-/// Whom a client trusts, and whom it wants to meet.
+/// Which CAs a client trusts, and the server name it expects.
 #[derive(Clone)]
 pub struct Trust {
     config: Arc<ClientConfig>,
@@ -122,23 +131,22 @@ impl PartialEq for Trust {
 }
 
 impl Trust {
-    /// Trusts the authorities whose certificates are in `authorities`, or those of this system, to tell
-    /// who is `name`: a name or an address. A certificate that is its own authority may be named
-    /// itself.
+    /// Trusts the CA certificates in the file `authorities`, or those of this system, to identify
+    /// `name`, a DNS name or an IP address. A self-signed certificate may be given directly.
     ///
     /// # Errors
-    /// There is no such file, it holds no certificate, or the name cannot be one.
+    /// The file cannot be read or contains no certificate, or the name is invalid.
     pub fn new(authorities: Option<&Path>, name: &str) -> Result<Self, TlsError> {
         let usual = || AUTHORITIES.map(Path::new).into_iter().find(|path| path.exists());
         let path = authorities.or_else(usual).ok_or(TlsError::NoAuthorities)?;
-        let advice = "name a file in PEM with the certificate of the server's authority";
+        let advice = "name a PEM file with the certificate of the server's CA";
         let mut roots = RootCertStore::empty();
         let (added, _) =
-            roots.add_parsable_certificates(certificates("authorities", path, advice)?);
+            roots.add_parsable_certificates(certificates("CA certificates", path, advice)?);
         if added == 0 {
-            let (what, path) = ("authorities", path.to_owned());
-            let reason = "it holds no certificate that can be read".to_owned();
-            return Err(TlsError::File { what, path, reason, advice });
+            let (what, path) = ("CA certificates", path.to_owned());
+            let reason = "no certificate could be parsed".to_owned();
+            return Err(TlsError::Invalid { what, path, reason, advice });
         }
         let mut config = ClientConfig::builder_with_provider(provider())
             .with_safe_default_protocol_versions()
@@ -151,13 +159,13 @@ impl Trust {
         Ok(Self { config: Arc::new(config), name: server })
     }
 
-    /// The client's side of a new connection.
+    /// Creates the client side of a new connection.
     ///
     /// # Errors
-    /// The system gives no random numbers.
+    /// The system provides no random numbers.
     pub fn session(&self) -> Result<TlsSession, SessionError> {
         let made = ClientConnection::new(Arc::clone(&self.config), self.name.clone());
         made.map(|made| TlsSession::new(Connection::Client(made)))
-            .map_err(|e| SessionError(format!("begin a handshake: {e}")))
+            .map_err(|e| SessionError(format!("cannot begin the handshake: {e}")))
     }
 }

@@ -1,25 +1,25 @@
-//! The same types in a program without TLS: none of them can be made, so nothing is ever done.
+//! The same types for a build without TLS. None of them can be constructed.
 
 use crate::error::{SessionError, TlsError};
 use std::path::Path;
 
-/// What cannot be.
+/// A type without values.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Never {}
 
-/// See the crate with its feature `rustls`.
+/// See the version with the feature `rustls`.
 #[derive(Debug, Clone)]
 pub struct Identity(Never);
 
-/// See the crate with its feature `rustls`.
+/// See the version with the feature `rustls`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Trust(Never);
 
-/// See the crate with its feature `rustls`.
+/// See the version with the feature `rustls`.
 #[derive(Debug)]
 pub struct TlsSession(Never);
 
-#[allow(missing_docs, clippy::missing_errors_doc, reason = "they stand with the types that work")]
+#[allow(missing_docs, clippy::missing_errors_doc, reason = "documented at the functional types")]
 impl Identity {
     pub fn read(_: &Path, _: &Path) -> Result<Self, TlsError> {
         Err(TlsError::Without)
@@ -30,7 +30,7 @@ impl Identity {
     }
 }
 
-#[allow(missing_docs, clippy::missing_errors_doc, reason = "they stand with the types that work")]
+#[allow(missing_docs, clippy::missing_errors_doc, reason = "documented at the functional types")]
 impl Trust {
     pub fn new(_: Option<&Path>, _: &str) -> Result<Self, TlsError> {
         Err(TlsError::Without)
@@ -41,7 +41,7 @@ impl Trust {
     }
 }
 
-#[allow(missing_docs, clippy::missing_errors_doc, reason = "they stand with the types that work")]
+#[allow(missing_docs, clippy::missing_errors_doc, reason = "documented at the functional types")]
 impl TlsSession {
     pub fn open(&mut self, _: &[u8], _: &mut Vec<u8>) -> Result<(), SessionError> {
         match self.0 {}

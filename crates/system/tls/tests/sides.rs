@@ -1,5 +1,5 @@
-//! Both sides in memory: what arrives is what was said, however the bytes are cut, and nobody is
-//! believed who is not who he should be.
+//! Both sides in memory: data arrives unchanged however it is split, and wrong identities are
+//! rejected.
 
 #![cfg(feature = "rustls")]
 
@@ -8,21 +8,22 @@ use ioloom_tls::{Identity, TlsSession, Trust};
 use std::path::Path;
 use tempfile::TempDir;
 
-struct Two {
+struct Pair {
     _dir: TempDir,
     client: TlsSession,
     server: TlsSession,
 }
 
-fn two(name: &str) -> Two {
+fn pair(name: &str) -> Pair {
     let dir = TempDir::new().unwrap();
     let files = Certificate::in_dir(dir.path());
     let server = Identity::read(&files.certificate, &files.key).unwrap().session();
     let client = Trust::new(Some(&files.certificate), name).unwrap().session().unwrap();
-    Two { _dir: dir, client, server }
+    Pair { _dir: dir, client, server }
 }
 
-/// Carries what one side has to say to the other, so many bytes at a time; what arrived.
+/// Moves pending bytes from one side to the other, `step` bytes at a time; returns the decrypted
+/// bytes.
 fn carry(from: &mut TlsSession, to: &mut TlsSession, step: usize) -> Result<Vec<u8>, String> {
     let (mut sealed, mut plain) = (Vec::new(), Vec::new());
     from.seal(&[], &mut sealed);
@@ -32,7 +33,7 @@ fn carry(from: &mut TlsSession, to: &mut TlsSession, step: usize) -> Result<Vec<
     Ok(plain)
 }
 
-fn agree(two: &mut Two, step: usize) {
+fn agree(two: &mut Pair, step: usize) {
     while two.client.is_handshaking() || two.server.is_handshaking() {
         assert_eq!(carry(&mut two.client, &mut two.server, step).unwrap(), b"");
         assert_eq!(carry(&mut two.server, &mut two.client, step).unwrap(), b"");
@@ -40,11 +41,11 @@ fn agree(two: &mut Two, step: usize) {
 }
 
 #[test]
-fn what_is_said_arrives_however_it_is_cut() {
+fn data_arrives_however_it_is_split() {
     for step in [1, 7, 4096, usize::MAX >> 1] {
-        let mut two = two("127.0.0.1");
+        let mut two = pair("127.0.0.1");
         agree(&mut two, step);
-        // More than a record, and more than one reading takes.
+        // More than one record, and more than one read returns.
         let long: Vec<u8> = (0..100_000u32).map(|n| n as u8).collect();
         for text in [&b"buy 1 1\n"[..], &long] {
             let mut sealed = Vec::new();
@@ -58,8 +59,8 @@ fn what_is_said_arrives_however_it_is_cut() {
 }
 
 #[test]
-fn what_is_said_before_the_keys_are_agreed_leaves_afterwards() {
-    let mut two = two("localhost");
+fn data_sealed_during_the_handshake_leaves_afterwards() {
+    let mut two = pair("localhost");
     let mut hello = Vec::new();
     two.client.seal(b"show\n", &mut hello);
     assert!(two.client.is_handshaking());
@@ -71,15 +72,15 @@ fn what_is_said_before_the_keys_are_agreed_leaves_afterwards() {
 }
 
 #[test]
-fn an_end_is_said_once_and_nothing_counts_behind_it() {
-    let mut two = two("127.0.0.1");
+fn the_end_is_sent_once_and_later_bytes_are_ignored() {
+    let mut two = pair("127.0.0.1");
     agree(&mut two, 4096);
     let (mut sealed, mut plain) = (Vec::new(), Vec::new());
     assert!(two.client.end(&mut sealed) && !two.client.end(&mut sealed));
     sealed.extend_from_slice(b"noise");
     two.server.open(&sealed, &mut plain).unwrap();
     assert!(two.server.has_ended() && plain.is_empty());
-    // The other direction is still open.
+    // The other direction stays open.
     let mut sealed = Vec::new();
     two.server.seal(b"bye", &mut sealed);
     two.client.open(&sealed, &mut plain).unwrap();
@@ -87,12 +88,12 @@ fn an_end_is_said_once_and_nothing_counts_behind_it() {
 }
 
 #[test]
-fn nobody_is_believed_who_is_not_who_he_should_be() {
-    let mut two = two("example.org");
+fn a_wrong_server_name_is_rejected() {
+    let mut two = pair("example.org");
     carry(&mut two.client, &mut two.server, 4096).unwrap();
     let error = carry(&mut two.server, &mut two.client, 4096).unwrap_err();
     assert!(error.contains("handshake failed") && error.contains("certificate"), "{error}");
-    // The server is told why.
+    // The server receives the alert.
     let error = carry(&mut two.client, &mut two.server, 4096).unwrap_err();
     assert!(error.contains("handshake failed"), "{error}");
     assert!(
@@ -105,13 +106,13 @@ fn nobody_is_believed_who_is_not_who_he_should_be() {
 }
 
 #[test]
-fn what_is_not_tls_is_called_so_and_a_changed_byte_is_noticed() {
+fn plain_text_and_corrupted_records_are_rejected() {
     for text in [&b"show\n"[..], b"GET / HTTP/1.1\r\n\r\n", b"*1\r\n$4\r\nPING\r\n"] {
-        let mut two = two("127.0.0.1");
+        let mut two = pair("127.0.0.1");
         let error = two.server.open(text, &mut Vec::new()).unwrap_err();
-        assert_eq!(error.to_string(), "what it sent is not TLS");
+        assert_eq!(error.to_string(), "the peer did not send TLS");
     }
-    let mut two = two("127.0.0.1");
+    let mut two = pair("127.0.0.1");
     agree(&mut two, 4096);
     let mut sealed = Vec::new();
     two.client.seal(b"buy 1 1\n", &mut sealed);

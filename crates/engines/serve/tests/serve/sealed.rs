@@ -122,7 +122,7 @@ fn what_is_not_tls_is_closed_with_a_word() {
         assert!(text.contains("\nioloom_orders_done_total 0\n"), "{model}: {text}");
     });
     let told = TOLD.lock().unwrap();
-    assert!(told.iter().any(|word| word.contains("what it sent is not TLS")), "{told:?}");
+    assert!(told.iter().any(|word| word.contains("the peer did not send TLS")), "{told:?}");
 }
 
 #[test]
@@ -198,7 +198,7 @@ fn files_that_prove_nothing_are_refused() {
         (&files.certificate, &nowhere, ["nowhere.pem", "No such file"]),
         (&files.certificate, &text, ["text.pem", "key"]),
         (&files.certificate, &open, ["open.pem", "chmod 600"]),
-        (&files.certificate, &files.other_key, ["other-key.pem", "does not fit"]),
+        (&files.certificate, &files.other_key, ["other-key.pem", "does not match"]),
     ] {
         let tls = TlsFiles { certificate: certificate.clone(), key: key.clone() };
         let config = ServeOptions { tls: Some(tls), ..config(&dir, Model::Epoll) };

@@ -138,7 +138,7 @@ fn a_certificate_seals_every_protocol_for_those_who_trust_it() {
     let (status, said) = server.ended();
     assert_eq!(status.code(), Some(0), "{said}");
     assert!(said.contains("durability none, TLS"), "{said}");
-    assert!(said.contains("what it sent is not TLS"), "{said}");
+    assert!(said.contains("the peer did not send TLS"), "{said}");
 }
 
 #[test]
