@@ -91,6 +91,11 @@ pub trait Subject: Sync {
         false
     }
 
+    /// Returns why this build cannot run the subject; `None` if it can.
+    fn unavailable(&self) -> Option<&'static str> {
+        None
+    }
+
     /// Returns what reports call the numbers of its own that runs record (`extra.*`): the name without
     /// prefix and unit, and the words. Other numbers get the words of their names.
     fn metric_names(&self) -> &'static [(&'static str, &'static str)] {
