@@ -7,7 +7,7 @@
 //! also counts read-ahead that is under way. The kernel is told a window ahead what will be wanted,
 //! so that the device has more than one request to do.
 
-use crate::state::{Source, State, look, look_at, wait_for_samples};
+use crate::state::{Source, State, residency, residency_with_seed, wait_for_samples};
 use ioloom_sys::{cache, file, make, transfer};
 use serde::{Deserialize, Serialize};
 use std::io;
@@ -22,7 +22,7 @@ const READ_BYTES: usize = 256 << 10;
 /// Why pages stay in memory, or do not come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Stays {
+pub enum Incomplete {
     /// They are changed and were not written.
     Dirty,
     /// They are on their way to the device.
@@ -39,7 +39,7 @@ pub enum Stays {
     Reclaimed,
 }
 
-impl Stays {
+impl Incomplete {
     /// The reason in words.
     pub const fn sentence(self) -> &'static str {
         match self {
@@ -68,16 +68,16 @@ impl Stays {
 }
 
 /// What acting on a file came to: before, after, and why it is not as wanted.
-pub(crate) type Acted = (State, State, Option<Stays>);
+pub(crate) type Acted = (State, State, Option<Incomplete>);
 
 /// Puts an open file of `bytes` out of the page cache. With `write` its changed pages are written
 /// first. Returns the states before and after, and why pages stay, if some do.
 ///
 /// # Errors
 /// What the calls report; an error of writing is one of the file's data.
-pub fn drop_file(open: impl AsFd, bytes: u64, write: bool) -> io::Result<Acted> {
+pub fn evict_file(open: impl AsFd, bytes: u64, write: bool) -> io::Result<Acted> {
     let seed = make::random_number();
-    let before = look_at(&open, bytes, seed)?;
+    let before = residency_with_seed(&open, bytes, seed)?;
     if before.is_cold() {
         return Ok((before, before, None));
     }
@@ -89,29 +89,29 @@ pub fn drop_file(open: impl AsFd, bytes: u64, write: bool) -> io::Result<Acted> 
         cache::write_back(&open)?;
     }
     cache::evict_file(&open)?;
-    let mut after = look_at(&open, bytes, seed)?;
+    let mut after = residency_with_seed(&open, bytes, seed)?;
     if write && !after.is_cold() && unwritten(&after) {
         transfer::sync_data(&open)?;
         cache::evict_file(&open)?;
-        after = look_at(&open, bytes, seed)?;
+        after = residency_with_seed(&open, bytes, seed)?;
     }
     if matches!(after.source, Source::Pages | Source::Sampled) {
         // The question itself brought in the pages that it did not find.
         wait_for_samples(&open, bytes, seed)?;
         cache::evict_file(&open)?;
     }
-    let stays = why_stays(&after);
-    Ok((before, after, stays))
+    let incomplete = why_incomplete(&after);
+    Ok((before, after, incomplete))
 }
 
-fn why_stays(after: &State) -> Option<Stays> {
+fn why_incomplete(after: &State) -> Option<Incomplete> {
     let pages = &after.pages;
     match pages.resident {
-        None => Some(Stays::Unknown),
+        None => Some(Incomplete::Unknown),
         Some(0) => None,
-        Some(_) if pages.dirty.is_some_and(|n| n > 0) => Some(Stays::Dirty),
-        Some(_) if pages.writeback.is_some_and(|n| n > 0) => Some(Stays::Writeback),
-        Some(_) => Some(Stays::InUse),
+        Some(_) if pages.dirty.is_some_and(|n| n > 0) => Some(Incomplete::Dirty),
+        Some(_) if pages.writeback.is_some_and(|n| n > 0) => Some(Incomplete::Writeback),
+        Some(_) => Some(Incomplete::InUse),
     }
 }
 
@@ -120,18 +120,18 @@ fn why_stays(after: &State) -> Option<Stays> {
 ///
 /// # Errors
 /// What reading reports.
-pub fn warm_file(open: impl AsFd, bytes: u64, buffer: &mut Vec<u8>) -> io::Result<Acted> {
-    warm_until(open, bytes, buffer, &AtomicBool::new(false))
+pub fn load_file(open: impl AsFd, bytes: u64, buffer: &mut Vec<u8>) -> io::Result<Acted> {
+    load_until(open, bytes, buffer, &AtomicBool::new(false))
 }
 
 /// The same, but ends early when `stop` becomes true: what is not resident then has no reason.
-pub(crate) fn warm_until(
+pub(crate) fn load_until(
     open: impl AsFd,
     bytes: u64,
     buffer: &mut Vec<u8>,
     stop: &AtomicBool,
 ) -> io::Result<Acted> {
-    let before = look(&open, bytes)?;
+    let before = residency(&open, bytes)?;
     if before.total == 0 {
         return Ok((before, before, None));
     }
@@ -150,15 +150,15 @@ pub(crate) fn warm_until(
             n => at += n as u64,
         }
     }
-    let after = look(&open, bytes)?;
-    let stays = match after.pages.resident {
+    let after = residency(&open, bytes)?;
+    let incomplete = match after.pages.resident {
         // Every byte was read just now; that it is still there is what nobody can tell.
         _ if stop.load(Ordering::Relaxed) => None,
-        None => Some(Stays::Unknown),
-        Some(resident) if resident < after.total => Some(Stays::Reclaimed),
+        None => Some(Incomplete::Unknown),
+        Some(resident) if resident < after.total => Some(Incomplete::Reclaimed),
         Some(_) => None,
     };
-    Ok((before, after, stays))
+    Ok((before, after, incomplete))
 }
 
 #[cfg(test)]
@@ -173,8 +173,8 @@ mod tests {
         File::create(&path).unwrap().set_len(1 << 40).unwrap();
         let (open, mut buffer) = (File::open(&path).unwrap(), Vec::new());
         let stop = AtomicBool::new(true);
-        let (_, after, stays) = warm_until(&open, 1 << 40, &mut buffer, &stop).unwrap();
+        let (_, after, incomplete) = load_until(&open, 1 << 40, &mut buffer, &stop).unwrap();
         assert!(after.pages.resident.unwrap_or(0) < after.total);
-        assert_eq!(stays, None);
+        assert_eq!(incomplete, None);
     }
 }

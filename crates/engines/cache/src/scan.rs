@@ -4,10 +4,10 @@
 //! to a fixed crew that shares its iterator. Either way a file is told to the caller at once and
 //! then forgotten, except for the largest ones and the first of those that did not end as wanted.
 
-use crate::act::{Stays, drop_file, warm_until};
+use crate::act::{Incomplete, evict_file, load_until};
 use crate::error::CacheError;
 use crate::held::{Id, who_maps};
-use crate::state::{Source, State, look};
+use crate::state::{Source, State, residency};
 use crate::tally::Tally;
 use crate::tree::{Keep, TreeVisitor};
 use ioloom_sys::file::{self, Kind, OpenHow};
@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Files that did not end as wanted and are told one by one, at most.
-pub const STAYS_MAX: usize = 1000;
+pub const INCOMPLETE_MAX: usize = 1000;
 /// Errors that are kept.
 pub(crate) const ERRORS_MAX: usize = 1000;
 /// Threads that work on a list: most of their time they wait for the device.
@@ -28,7 +28,7 @@ const LIST_THREADS: usize = 16;
 
 /// What is done with each file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Act {
+pub enum Action {
     /// Only asked about.
     Status,
     /// Put out of the page cache.
@@ -42,7 +42,7 @@ pub enum Act {
 
 /// How far a scan has come; read by others while it runs.
 #[derive(Debug, Default)]
-pub struct Progress {
+pub struct CacheProgress {
     /// Files done.
     pub files: AtomicU64,
     /// Their sizes, bytes.
@@ -61,7 +61,7 @@ pub struct FileReport {
     /// Its state before the act.
     pub before: State,
     /// Why it is not as wanted.
-    pub stays: Option<Stays>,
+    pub incomplete: Option<Incomplete>,
     /// The process that has it mapped, where one was found: number and name.
     pub mapped_by: Option<(u32, String)>,
     pub(crate) id: Id,
@@ -98,10 +98,10 @@ pub struct Report {
     pub directories: Vec<DirReport>,
     /// The files with the most resident pages, the largest first; before the act for a drop.
     pub top: Vec<FileReport>,
-    /// Files that did not end as wanted: the first [`STAYS_MAX`].
-    pub stays: Vec<FileReport>,
+    /// Files that did not end as wanted: the first [`INCOMPLETE_MAX`].
+    pub incomplete: Vec<FileReport>,
     /// All of those.
-    pub stays_count: u64,
+    pub incomplete_count: u64,
     /// Entries that are no regular files, and second names of files.
     pub skipped: u64,
     /// What could not be opened or asked, in words: the first thousand.
@@ -124,7 +124,7 @@ impl Report {
 /// What to do with trees or lists.
 pub struct Scan<'a> {
     /// What is done with each file.
-    pub act: Act,
+    pub act: Action,
     /// How many of the files with the most resident pages are kept.
     pub top: usize,
     /// Depth down to which directories are told; 0 for none.
@@ -134,7 +134,7 @@ pub struct Scan<'a> {
     /// Ends it early when it becomes true.
     pub stop: Arc<AtomicBool>,
     /// How far it has come.
-    pub progress: Arc<Progress>,
+    pub progress: Arc<CacheProgress>,
     /// Called for each file, by many threads.
     pub each: Option<&'a (dyn Fn(&FileReport) + Sync)>,
 }
@@ -252,34 +252,34 @@ impl Scan<'_> {
         let mut top: Vec<Ranked> = kept.top.into_iter().map(|Reverse(ranked)| ranked).collect();
         top.sort_by(|a, b| b.cmp(a));
         report.top = top.into_iter().map(|ranked| ranked.0).collect();
-        report.stays = kept.stays;
-        report.stays.sort_by(|a, b| a.path.cmp(&b.path));
-        report.stays_count = kept.stays_count;
+        report.incomplete = kept.incomplete;
+        report.incomplete.sort_by(|a, b| a.path.cmp(&b.path));
+        report.incomplete_count = kept.incomplete_count;
         report.skipped = kept.skipped;
         report.errors_count += kept.errors_count;
         report.errors.extend(kept.errors);
         report.errors.truncate(ERRORS_MAX);
-        name_reasons(&mut report.stays);
+        name_reasons(&mut report.incomplete);
         report
     }
 }
 
 /// Replaces "in use" by the reason where it can be found.
-fn name_reasons(stays: &mut [FileReport]) {
-    let in_use = |file: &&mut FileReport| file.stays == Some(Stays::InUse);
+fn name_reasons(incomplete: &mut [FileReport]) {
+    let in_use = |file: &&mut FileReport| file.incomplete == Some(Incomplete::InUse);
     let mut memory: BTreeMap<(u32, u32), bool> = BTreeMap::new();
-    for file in stays.iter_mut().filter(in_use) {
+    for file in incomplete.iter_mut().filter(in_use) {
         let known = memory.entry(file.id.0);
         let path = &file.path;
         if *known.or_insert_with(|| ioloom_sys::cache::is_memory_backed(path).unwrap_or(false)) {
-            file.stays = Some(Stays::InMemory);
+            file.incomplete = Some(Incomplete::InMemory);
         }
     }
-    let ids: BTreeSet<Id> = stays.iter_mut().filter(in_use).map(|file| file.id).collect();
+    let ids: BTreeSet<Id> = incomplete.iter_mut().filter(in_use).map(|file| file.id).collect();
     let holders = who_maps(&ids);
-    for file in stays.iter_mut().filter(in_use) {
+    for file in incomplete.iter_mut().filter(in_use) {
         if let Some(holder) = holders.get(&file.id) {
-            file.stays = Some(Stays::Mapped);
+            file.incomplete = Some(Incomplete::Mapped);
             file.mapped_by = Some((holder.pid, holder.name.clone()));
         }
     }
@@ -338,13 +338,21 @@ impl Ground<'_> {
         }
         let size = what.size;
         let acted = match self.scan.act {
-            Act::Status => look(&open, size).map(|now| (now, now, None)),
-            Act::Drop { write } => drop_file(&open, size, write),
-            Act::Warm => warm_until(&open, size, &mut keep.buffer, &self.scan.stop),
+            Action::Status => residency(&open, size).map(|now| (now, now, None)),
+            Action::Drop { write } => evict_file(&open, size, write),
+            Action::Warm => load_until(&open, size, &mut keep.buffer, &self.scan.stop),
         };
-        let (before, now, stays) = acted.map_err(|e| (self.scan.act.operation(), e))?;
+        let (before, now, incomplete) = acted.map_err(|e| (self.scan.act.operation(), e))?;
         let path = path.to_owned();
-        Ok(Some(FileReport { path, size_bytes: size, now, before, stays, mapped_by: None, id }))
+        Ok(Some(FileReport {
+            path,
+            size_bytes: size,
+            now,
+            before,
+            incomplete,
+            mapped_by: None,
+            id,
+        }))
     }
 
     fn met_first(&self, id: Id) -> bool {
@@ -352,7 +360,7 @@ impl Ground<'_> {
     }
 }
 
-impl Act {
+impl Action {
     const fn operation(self) -> &'static str {
         match self {
             Self::Status => "ask for the pages of",
@@ -365,10 +373,10 @@ impl Act {
 /// What a thread keeps of its files.
 impl Keep {
     fn file(&mut self, report: FileReport, top: usize) {
-        if report.stays.is_some() {
-            self.stays_count += 1;
-            if self.stays.len() < STAYS_MAX {
-                self.stays.push(report.clone());
+        if report.incomplete.is_some() {
+            self.incomplete_count += 1;
+            if self.incomplete.len() < INCOMPLETE_MAX {
+                self.incomplete.push(report.clone());
             }
         }
         let seen = report.before.source != Source::Unknown;

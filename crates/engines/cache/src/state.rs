@@ -98,12 +98,12 @@ pub(crate) fn pages_of(bytes: u64) -> u64 {
 ///
 /// # Errors
 /// Whatever the calls report beside "cannot tell".
-pub fn look(file: impl AsFd, bytes: u64) -> io::Result<State> {
-    look_at(file, bytes, make::random_number())
+pub fn residency(file: impl AsFd, bytes: u64) -> io::Result<State> {
+    residency_with_seed(file, bytes, make::random_number())
 }
 
 /// The same; where pages are sampled, `seed` tells which.
-pub(crate) fn look_at(file: impl AsFd, bytes: u64, seed: u64) -> io::Result<State> {
+pub(crate) fn residency_with_seed(file: impl AsFd, bytes: u64, seed: u64) -> io::Result<State> {
     let total = pages_of(bytes);
     if let Some(found) = cache::state(&file, 0, 0)? {
         let pages = Pages {

@@ -1,7 +1,7 @@
 //! The visitor: treats the files that the walker finds and lets sums go up.
 
 use crate::error::CacheError;
-use crate::scan::{DirReport, ERRORS_MAX, FileReport, Ground, STAYS_MAX, Top};
+use crate::scan::{DirReport, ERRORS_MAX, FileReport, Ground, INCOMPLETE_MAX, Top};
 use crate::tally::Tally;
 use ioloom_walk::{Control, DirRef, Found, Kind, NewDir, Visitor};
 use std::path::Path;
@@ -12,8 +12,8 @@ use std::sync::{Mutex, PoisonError};
 #[derive(Debug, Default)]
 pub(crate) struct Keep {
     pub(crate) top: Top,
-    pub(crate) stays: Vec<FileReport>,
-    pub(crate) stays_count: u64,
+    pub(crate) incomplete: Vec<FileReport>,
+    pub(crate) incomplete_count: u64,
     pub(crate) skipped: u64,
     pub(crate) errors: Vec<String>,
     pub(crate) errors_count: u64,
@@ -33,9 +33,9 @@ impl Keep {
         for std::cmp::Reverse(ranked) in other.top {
             self.rank(ranked, top);
         }
-        let room = STAYS_MAX.saturating_sub(self.stays.len());
-        self.stays.extend(other.stays.into_iter().take(room));
-        self.stays_count += other.stays_count;
+        let room = INCOMPLETE_MAX.saturating_sub(self.incomplete.len());
+        self.incomplete.extend(other.incomplete.into_iter().take(room));
+        self.incomplete_count += other.incomplete_count;
         self.skipped += other.skipped;
         let room = ERRORS_MAX.saturating_sub(self.errors.len());
         self.errors.extend(other.errors.into_iter().take(room));

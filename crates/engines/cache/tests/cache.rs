@@ -2,7 +2,7 @@
 
 #![allow(clippy::print_stdout, reason = "a skipped test says so")]
 
-use ioloom_cache::{Act, Report, Scan, Source, Stays, look, map};
+use ioloom_cache::{Action, Incomplete, Report, Scan, Source, map, residency};
 use ioloom_sys::{cache, fault};
 use ioloom_walk::{Separator, Threads, read_list};
 use std::fs::{self, File};
@@ -47,7 +47,7 @@ impl Place {
         path
     }
 
-    fn scan(&self, act: Act) -> Report {
+    fn scan(&self, act: Action) -> Report {
         scan(act).trees(&[self.dir.path().to_owned()]).unwrap()
     }
 }
@@ -58,7 +58,7 @@ impl Drop for Place {
     }
 }
 
-fn scan(act: Act) -> Scan<'static> {
+fn scan(act: Action) -> Scan<'static> {
     Scan {
         act,
         top: 3,
@@ -82,22 +82,22 @@ fn a_tree_goes_out_and_comes_back() {
         place.write(name, bytes);
         pages += bytes.div_ceil(PAGE);
     }
-    let before = place.scan(Act::Status);
+    let before = place.scan(Action::Status);
     assert_eq!(before.total().files, 4);
     assert_eq!(before.total().pages, pages);
     assert_eq!(before.total().resident_pages, pages, "just written");
-    let dropped = place.scan(Act::Drop { write: true });
+    let dropped = place.scan(Action::Drop { write: true });
     assert_eq!(
-        (dropped.total().resident_pages, dropped.stays_count),
+        (dropped.total().resident_pages, dropped.incomplete_count),
         (0, 0),
         "{:?}",
-        dropped.stays
+        dropped.incomplete
     );
     assert_eq!(dropped.total().was_resident_pages, pages);
-    assert_eq!(place.scan(Act::Status).total().resident_pages, 0);
-    let warmed = place.scan(Act::Warm);
-    assert_eq!((warmed.total().resident_pages, warmed.stays_count), (pages, 0));
-    let now = place.scan(Act::Status);
+    assert_eq!(place.scan(Action::Status).total().resident_pages, 0);
+    let warmed = place.scan(Action::Warm);
+    assert_eq!((warmed.total().resident_pages, warmed.incomplete_count), (pages, 0));
+    let now = place.scan(Action::Status);
     assert_eq!(now.total().resident_pages, pages);
     // Sums go up: directories of depth 1, with what lies below them.
     let sums: Vec<_> = now.directories.iter().map(|d| (d.tally.files, d.tally.pages)).collect();
@@ -110,13 +110,13 @@ fn a_tree_goes_out_and_comes_back() {
 fn changed_pages_stay_unless_they_are_written() {
     let Some(place) = Place::new() else { return };
     let path = place.write("dirty", 64 * PAGE);
-    let unwritten = place.scan(Act::Drop { write: false });
+    let unwritten = place.scan(Action::Drop { write: false });
     if unwritten.total().dirty_pages == 0 {
         println!("skipped: the pages were written before they could be looked at");
     } else {
-        assert_eq!(unwritten.stays[0].stays, Some(Stays::Dirty));
+        assert_eq!(unwritten.incomplete[0].incomplete, Some(Incomplete::Dirty));
     }
-    let written = place.scan(Act::Drop { write: true });
+    let written = place.scan(Action::Drop { write: true });
     assert_eq!(written.total().resident_pages, 0);
     assert_eq!(fs::read(path).unwrap().len() as u64, 64 * PAGE);
 }
@@ -143,13 +143,13 @@ fn a_mapped_file_stays_and_its_holder_is_named() {
     let mut said = [0; 5];
     child.stdout.as_mut().unwrap().read_exact(&mut said).unwrap();
     assert_eq!(&said, b"runs\n");
-    let report = place.scan(Act::Drop { write: true });
+    let report = place.scan(Action::Drop { write: true });
     child.kill().unwrap();
     child.wait().unwrap();
-    let held = report.stays.iter().find(|f| f.path == shell).expect("some of it stays");
-    assert_eq!(held.stays, Some(Stays::Mapped));
+    let held = report.incomplete.iter().find(|f| f.path == shell).expect("some of it stays");
+    assert_eq!(held.incomplete, Some(Incomplete::Mapped));
     assert_eq!(held.mapped_by.as_ref().map(|by| by.0), Some(pid));
-    assert!(report.stays.iter().all(|f| f.path != path), "what nobody maps goes");
+    assert!(report.incomplete.iter().all(|f| f.path != path), "what nobody maps goes");
 }
 
 #[test]
@@ -158,7 +158,7 @@ fn hard_links_count_once_and_lists_count_as_trees() {
     let path = place.write("x/f", 10 * PAGE);
     fs::hard_link(&path, place.dir.path().join("x/g")).unwrap();
     place.write("y", PAGE);
-    let tree = place.scan(Act::Status);
+    let tree = place.scan(Action::Status);
     assert_eq!((tree.total().files, tree.skipped), (2, 1));
     let list: Vec<u8> = ["x/f", "x/g", "y", "gone", "x"]
         .iter()
@@ -167,7 +167,7 @@ fn hard_links_count_once_and_lists_count_as_trees() {
             [path.as_os_str().as_encoded_bytes(), b"\0"].concat()
         })
         .collect();
-    let listed = scan(Act::Status).list(read_list(&list[..], Separator::Nul));
+    let listed = scan(Action::Status).list(read_list(&list[..], Separator::Nul));
     assert_eq!(listed.total(), tree.total());
     assert_eq!(listed.errors_count, 2, "what is gone and what is a directory: {:?}", listed.errors);
 }
@@ -176,7 +176,7 @@ fn hard_links_count_once_and_lists_count_as_trees() {
 fn a_map_shows_where() {
     let Some(place) = Place::new() else { return };
     let path = place.write("half", 200 * PAGE);
-    place.scan(Act::Drop { write: true });
+    place.scan(Action::Drop { write: true });
     let file = File::open(&path).unwrap();
     cache::advise_random(&file).unwrap();
     let mut into = vec![0; 20 * PAGE as usize];
@@ -200,7 +200,7 @@ fn without_cachestat_pages_are_asked() {
         fault::set("cachestat:1:1,cachestat:2:1");
         let file = File::open(path).unwrap();
         let size = file.metadata().unwrap().len();
-        let state = look(&file, size).unwrap();
+        let state = residency(&file, size).unwrap();
         fault::set("");
         state
     };
@@ -210,7 +210,7 @@ fn without_cachestat_pages_are_asked() {
     let warm = asked(&big);
     assert_eq!((warm.source, warm.pages.resident), (Source::Sampled, Some(2000)));
     assert!(!warm.is_warm(), "a sample proves nothing");
-    place.scan(Act::Drop { write: true });
+    place.scan(Action::Drop { write: true });
     // One page only comes in per question: an estimate of nothing, and most of the file still cold.
     let cold = asked(&big);
     assert_eq!((cold.source, cold.pages.resident), (Source::Sampled, Some(0)));
@@ -224,13 +224,13 @@ fn without_cachestat_pages_are_asked() {
 fn a_look_does_not_find_what_an_earlier_one_brought_in() {
     let Some(place) = Place::new() else { return };
     let path = place.write("big", 20_000 * PAGE);
-    place.scan(Act::Drop { write: true });
+    place.scan(Action::Drop { write: true });
     let file = File::open(&path).unwrap();
     let size = file.metadata().unwrap().len();
     // Other pages each time: ten looks bring in no more than an eighth of them.
     for _ in 0..10 {
         fault::set("cachestat:1:1");
-        let state = look(&file, size).unwrap();
+        let state = residency(&file, size).unwrap();
         fault::set("");
         assert_eq!(state.source, Source::Sampled);
         let resident = state.pages.resident.unwrap();
@@ -251,7 +251,7 @@ fn a_file_of_which_samples_are_asked_is_put_out_whole() {
     let file = File::open(&path).unwrap();
     let size = file.metadata().unwrap().len();
     fault::set("cachestat:1:1,cachestat:2:1,cachestat:3:1");
-    let (_, after, _) = ioloom_cache::drop_file(&file, size, true).unwrap();
+    let (_, after, _) = ioloom_cache::evict_file(&file, size, true).unwrap();
     fault::set("");
     assert_eq!((after.source, after.pages.resident), (Source::Sampled, Some(0)));
     let left = cache::state(&file, 0, 0).unwrap().unwrap().resident;
@@ -265,7 +265,7 @@ fn what_nobody_can_tell_is_unknown() {
     let file = File::open(&path).unwrap();
     // EPERM of cachestat, EOPNOTSUPP of the read.
     fault::set("cachestat:1:1,preadv2:1:95");
-    let state = look(&file, PAGE).unwrap();
+    let state = residency(&file, PAGE).unwrap();
     fault::set("");
     assert_eq!((state.source, state.pages.resident), (Source::Unknown, None));
 }
@@ -274,12 +274,12 @@ fn what_nobody_can_tell_is_unknown() {
 fn each_call_that_fails_is_told_and_the_rest_goes_on() {
     let Some(place) = Place::new() else { return };
     for (op, act) in [
-        ("open", Act::Status),
-        ("fstat", Act::Status),
-        ("cachestat", Act::Status),
-        ("fadvise", Act::Drop { write: true }),
-        ("sync_file_range", Act::Drop { write: true }),
-        ("pread", Act::Warm),
+        ("open", Action::Status),
+        ("fstat", Action::Status),
+        ("cachestat", Action::Status),
+        ("fadvise", Action::Drop { write: true }),
+        ("sync_file_range", Action::Drop { write: true }),
+        ("pread", Action::Warm),
     ] {
         let one = Scan { threads: Threads::Count(1), ..scan(act) };
         let roots = ["d/1", "d/2"].map(|name| place.dir.path().join(name));
@@ -309,10 +309,10 @@ fn memory_file_systems_keep_their_pages() {
         return;
     };
     fs::write(dir.path().join("f"), vec![1; 10 * PAGE as usize]).unwrap();
-    let report = scan(Act::Drop { write: true }).trees(&[dir.path().to_owned()]).unwrap();
+    let report = scan(Action::Drop { write: true }).trees(&[dir.path().to_owned()]).unwrap();
     if report.total().unknown_files > 0 {
         println!("skipped: this kernel does not tell of memory file systems");
         return;
     }
-    assert_eq!(report.stays[0].stays, Some(Stays::InMemory));
+    assert_eq!(report.incomplete[0].incomplete, Some(Incomplete::InMemory));
 }

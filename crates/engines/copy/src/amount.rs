@@ -7,7 +7,7 @@
 //! [`Existing::Update`]; what an earlier copy had made counts.
 
 use crate::copy::{self, Target};
-use crate::options::{Existing, Follow, Options};
+use crate::options::{CopyOptions, Existing, Follow};
 use ioloom_sys::attr::{self, Time};
 use ioloom_walk::{Control, DirRef, Fields, Found, Kind, Meta, NewDir, Visitor, Walk};
 use std::collections::HashSet;
@@ -23,7 +23,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 pub fn bytes_to_copy(
     sources: &[PathBuf],
     target: &Target,
-    options: &Options,
+    options: &CopyOptions,
     since: SystemTime,
     stop: &Arc<AtomicBool>,
 ) -> Option<u64> {
@@ -46,7 +46,7 @@ pub fn bytes_to_copy(
 }
 
 struct Counting<'a> {
-    options: &'a Options,
+    options: &'a CopyOptions,
     /// Where each source goes.
     targets: Vec<PathBuf>,
     since: Time,
@@ -81,7 +81,7 @@ impl Counting<'_> {
         if self.asks() && target().is_some_and(|target| self.stays(meta, &target)) {
             return;
         }
-        let again = self.options.keep.links
+        let again = self.options.preserve.links
             && (meta.links > 1 || linked)
             && !self.met.insert((meta.device, meta.inode));
         if !again {

@@ -4,7 +4,7 @@ use crate::dirs::{Held, Parent, RootTo, Roots};
 use crate::error::{CopyError, Errors};
 use crate::facts;
 use crate::meta::Home;
-use crate::options::{Durable, Options, Progress, Watcher, When};
+use crate::options::{CopyCounters, CopyOptions, Durable, Watcher, When};
 use crate::plan::Mode;
 use crate::report::{Counts, Evidence, Report};
 use crate::resume::Resume;
@@ -47,9 +47,9 @@ pub enum Target {
 pub fn copy(
     sources: &[PathBuf],
     target: &Target,
-    options: &Options,
+    options: &CopyOptions,
     watcher: &dyn Watcher,
-    progress: &Progress,
+    progress: &CopyCounters,
 ) -> Result<Report, CopyError> {
     let mut parts = one_after_another(sources, target, options).into_iter();
     let first = parts.next().unwrap_or(sources);
@@ -76,7 +76,7 @@ pub fn copy(
 fn one_after_another<'s>(
     sources: &'s [PathBuf],
     target: &Target,
-    options: &Options,
+    options: &CopyOptions,
 ) -> Vec<&'s [PathBuf]> {
     let is_dir = |path: &Path| attr::of_path(path, true).is_ok_and(|a| a.kind == Kind::Directory);
     let into = match target {
@@ -172,11 +172,11 @@ fn at_once(
 }
 
 /// Whether there is work for one thread only, so that nobody need ask how many there may be.
-fn is_one_file(options: &Options, roots: &Roots) -> bool {
+fn is_one_file(options: &CopyOptions, roots: &Roots) -> bool {
     options.threads.is_none() && matches!(&roots.from[..], [only] if !only.is_dir())
 }
 
-fn walk_of(options: &Options, roots: &Roots) -> Walk {
+fn walk_of(options: &CopyOptions, roots: &Roots) -> Walk {
     Walk {
         method: Method::Statx,
         threads: options.threads.map_or(Threads::Auto, Threads::Count),
@@ -190,7 +190,7 @@ fn walk_of(options: &Options, roots: &Roots) -> Walk {
 
 /// Threads that make names in one tree wait for its locks, and that is no reason for more of them. A
 /// sync of every file is one, and so is anything that is not here.
-fn waits_of(options: &Options, roots: &Roots) -> Waits {
+fn waits_of(options: &CopyOptions, roots: &Roots) -> Waits {
     let sources = || roots.from.iter().take(SOURCES_LOOKED_AT);
     let is_moot = options.threads.is_some() || !sources().any(|from| from.is_dir());
     if is_moot || options.durable != Durable::None {

@@ -4,9 +4,9 @@
 use crate::copy::Target;
 use crate::error::CopyError;
 use crate::facts;
-use crate::options::{Options, Verify, When};
+use crate::options::{CopyOptions, Verify, When};
 use crate::place::{NewFile, Spot};
-use crate::plan::{self, Facts, FileFacts, Plan, Refused, SMALL_BYTES, Wanted};
+use crate::plan::{self, CopyPlan, Facts, FileFacts, Refused, SMALL_BYTES, Wanted};
 use ioloom_sys::dir::{Dir, Kind};
 use ioloom_sys::file::{self, OpenHow};
 use ioloom_sys::{attr, transfer};
@@ -24,12 +24,12 @@ pub struct Class {
     /// An example of the class.
     pub bytes: u64,
     /// The plan, or why there is none.
-    pub plan: Result<Plan, Refused>,
+    pub plan: Result<CopyPlan, Refused>,
 }
 
 /// How a copy would be done.
 #[derive(Debug)]
-pub struct Explained {
+pub struct Explanation {
     /// What was tried and found.
     pub facts: Facts,
     /// The file of the source that it was tried with.
@@ -42,7 +42,11 @@ pub struct Explained {
 ///
 /// # Errors
 /// A source without a regular file, a target that takes no new file.
-pub fn explain(source: &Path, target: &Target, options: &Options) -> Result<Explained, CopyError> {
+pub fn explain(
+    source: &Path,
+    target: &Target,
+    options: &CopyOptions,
+) -> Result<Explanation, CopyError> {
     let (Target::Into(path) | Target::As(path) | Target::Auto(path)) = target;
     let sample = sample(source)?;
     let from = file::open(&sample, OpenHow::default())
@@ -58,10 +62,10 @@ pub fn explain(source: &Path, target: &Target, options: &Options) -> Result<Expl
         facts::gather(&from, &new.file).map_err(|e| failed("ask for the file system of", e))?;
     facts.reflink = Some(transfer::clone_file(&from, &new.file).is_ok());
     let classes = classes(&facts, &from, options);
-    Ok(Explained { facts, tried_with: sample, classes })
+    Ok(Explanation { facts, tried_with: sample, classes })
 }
 
-fn classes(facts: &Facts, from: &OwnedFd, options: &Options) -> Vec<Class> {
+fn classes(facts: &Facts, from: &OwnedFd, options: &CopyOptions) -> Vec<Class> {
     let wanted = Wanted {
         mode: options.mode,
         reflink: options.reflink,

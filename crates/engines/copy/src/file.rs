@@ -16,9 +16,9 @@ use crate::facts;
 use crate::hash::Hasher;
 use crate::links::Done;
 use crate::meta::{Home, Made, On};
-use crate::options::{Durable, Existing, Keep, Verify, When};
+use crate::options::{Durable, Existing, Preserve, Verify, When};
 use crate::place::{NewFile, Spot, hidden_name};
-use crate::plan::{self, FileFacts, Mode, Plan, SMALL_BYTES, Wanted};
+use crate::plan::{self, CopyPlan, FileFacts, Mode, SMALL_BYTES, Wanted};
 use crate::resume;
 use crate::run::{Pairing, Run};
 use ioloom_sys::attr::{self, Attr};
@@ -253,7 +253,7 @@ fn finish(
     {
         let old_on = On::Name(way.to, way.to_name);
         run.rules.take_place(old, old_on, On::Open(new.file.as_fd()));
-        if run.options.keep != Keep::default() {
+        if run.options.preserve != Preserve::default() {
             put(run, way, source, &new, Made { is_old: true, ..made })?;
         }
     } else {
@@ -406,12 +406,12 @@ impl Moving<'_> {
         buffer: &mut Buffer,
         hasher: Option<&mut Hasher>,
     ) -> Result<u64, CopyError> {
-        let plan = Plan::buffered("told to be empty: read to its end");
+        let plan = CopyPlan::buffered("told to be empty: read to its end");
         let job = self.job(plan, false);
         data::to_the_end(&job, buffer, hasher).map_err(|t| self.way.trouble(t))
     }
 
-    fn job(&self, plan: Plan, reserve: bool) -> Job<'_> {
+    fn job(&self, plan: CopyPlan, reserve: bool) -> Job<'_> {
         Job {
             ends: data::borrow(&self.source.file, &self.new.file),
             bytes: self.source.attr.bytes,
@@ -443,7 +443,7 @@ impl Moving<'_> {
             Err(Trouble::Unsupported(_)) if self.run.options.mode.is_none() => {
                 // Said to work and does not, for this file: the way that always does, from nothing. What
                 // was planned may have made the target longer than the source.
-                let plan = Plan::buffered("what was planned does not work for this file");
+                let plan = CopyPlan::buffered("what was planned does not work for this file");
                 mode = plan.mode;
                 self.flow().take_back_to(0);
                 transfer::set_len(&self.new.file, 0)
@@ -470,7 +470,7 @@ impl Moving<'_> {
             .map_err(|e| self.way.failed_to("ask for the file system of", e))
     }
 
-    fn plan(&self, pairing: &Pairing, hashed: bool) -> Result<Plan, CopyError> {
+    fn plan(&self, pairing: &Pairing, hashed: bool) -> Result<CopyPlan, CopyError> {
         let bytes = self.source.attr.bytes;
         let big = bytes >= plan::BIG_BYTES;
         let resident = big.then(|| facts::resident_share(&self.source.file, bytes)).flatten();

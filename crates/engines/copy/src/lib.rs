@@ -19,7 +19,7 @@
 //! Memory: a buffer per thread, the pieces of big files under way, about 150 bytes for each directory in
 //! work and each file with several names, some 40 for each directory that was there before or is a
 //! source of its own, and the paths of up to a hundred thousand hashes where hashes are wanted. A copy
-//! that goes on needs what [its record](Options::resume) holds: about 50 bytes for each file.
+//! that goes on needs what [its record](CopyOptions::resume) holds: about 50 bytes for each file.
 
 mod amount;
 mod copy;
@@ -46,11 +46,11 @@ mod verify;
 pub use amount::bytes_to_copy;
 pub use copy::{Target, copy};
 pub use error::{CopyError, ERRORS_KEPT_MAX, Reason};
-pub use explain::{Class, Explained, explain};
+pub use explain::{Class, Explanation, explain};
 pub use facts::unwritten_bytes;
 pub use options::{
-    Durable, Existing, Follow, HashKind, Keep, Options, Progress, Silent, Tuning, Verify, Watcher,
-    When,
+    CopyCounters, CopyOptions, Durable, Existing, Follow, HashKind, Preserve, Silent, Tuning,
+    Verify, Watcher, When,
 };
-pub use plan::{Facts, Mode, Plan};
+pub use plan::{CopyPlan, Facts, Mode};
 pub use report::{Counts, Evidence, Hashed, Report};

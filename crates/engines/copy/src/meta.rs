@@ -1,7 +1,7 @@
 //! What belongs to a file beside its bytes, put onto its copy: owner, attributes and access lists,
 //! permissions, times, in this order, because each of them can undo one that comes before.
 
-use crate::options::Keep;
+use crate::options::Preserve;
 use ioloom_sys::attr::{self, Attr, XattrOf};
 use ioloom_sys::dir::{Dir, Kind};
 use std::ffi::CStr;
@@ -18,7 +18,7 @@ const ACL_DEFAULT: &CStr = c"system.posix_acl_default";
 /// What is kept, and what new files get by themselves.
 #[derive(Debug)]
 pub(crate) struct Rules {
-    pub(crate) keep: Keep,
+    pub(crate) preserve: Preserve,
     /// What is new gets the permissions that anything new gets, not those of its source.
     plain_mode: bool,
     umask: OnceLock<u32>,
@@ -99,10 +99,10 @@ impl Made {
 }
 
 impl Rules {
-    pub(crate) fn new(keep: Keep, plain_mode: bool) -> Self {
-        let plain_mode = plain_mode && !keep.mode;
+    pub(crate) fn new(preserve: Preserve, plain_mode: bool) -> Self {
+        let plain_mode = plain_mode && !preserve.mode;
         let (umask, no_xattrs) = (OnceLock::new(), AtomicBool::new(false));
-        Self { keep, plain_mode, umask, own: attr::own_ids(), no_xattrs }
+        Self { preserve, plain_mode, umask, own: attr::own_ids(), no_xattrs }
     }
 
     /// The umask of this process, asked for once and only where it matters: the kernel gathers much
@@ -123,7 +123,7 @@ impl Rules {
     /// The permissions to make a copy of `source` with. While the owner is to change, nobody else
     /// may open it.
     pub(crate) fn mode_at_first(&self, source: &Attr) -> u32 {
-        let others = self.keep.owner && (source.user, source.group) != self.own;
+        let others = self.preserve.owner && (source.user, source.group) != self.own;
         self.mode_of(source) & if others { 0o700 } else { passed_on(source.kind) }
     }
 
@@ -142,13 +142,13 @@ impl Rules {
         made: Made,
     ) -> Result<(), MetaTrouble> {
         let kept_owner = self.put_owner(source, on, made.home)?;
-        if self.keep.xattrs || (self.keep.mode && !made.is_link) {
+        if self.preserve.xattrs || (self.preserve.mode && !made.is_link) {
             self.put_xattrs(from.xattrs(), on.xattrs(), made)?;
         }
-        if !made.is_link && (self.keep.mode || !made.is_old) {
+        if !made.is_link && (self.preserve.mode || !made.is_old) {
             self.put_mode(source, on, made, kept_owner)?;
         }
-        if self.keep.times {
+        if self.preserve.times {
             on.set_times(source).map_err(|e| ("set the times of", e))?;
         }
         Ok(())
@@ -163,7 +163,7 @@ impl Rules {
     ) -> Result<(bool, bool), MetaTrouble> {
         let wanted = (source.user, source.group);
         let same = (wanted.0 == self.own.0, wanted.1 == self.own.1 && home.group == self.own.1);
-        if !self.keep.owner || same == (true, true) {
+        if !self.preserve.owner || same == (true, true) {
             return Ok(same);
         }
         match on.set_owner(wanted.0, wanted.1) {
@@ -185,7 +185,7 @@ impl Rules {
         kept_owner: (bool, bool),
     ) -> Result<(), MetaTrouble> {
         let mut mode = self.mode_of(source);
-        if !self.keep.mode {
+        if !self.preserve.mode {
             // What was made with more than its due loses it.
             if made.mode == mode & passed_on(source.kind) {
                 return Ok(());
@@ -213,7 +213,7 @@ impl Rules {
     ) -> Result<(), MetaTrouble> {
         let is_acl = |name: &CStr| name == ACL_ACCESS || name == ACL_DEFAULT;
         let names = from.names().map_err(|e| ("list the extended attributes of", e))?;
-        if made.home.gives_acl && self.keep.mode {
+        if made.home.gives_acl && self.preserve.mode {
             for acl in [ACL_ACCESS, ACL_DEFAULT] {
                 if !names.iter().any(|name| name.as_c_str() == acl) {
                     on.remove(acl).map_err(|e| ("remove an inherited access list of", e))?;
@@ -221,7 +221,7 @@ impl Rules {
             }
         }
         for name in names {
-            if !(if is_acl(&name) { self.keep.mode } else { self.keep.xattrs }) {
+            if !(if is_acl(&name) { self.preserve.mode } else { self.preserve.xattrs }) {
                 continue;
             }
             let value = from.get(&name).map_err(|e| ("read an extended attribute of", e))?;
@@ -243,7 +243,7 @@ impl Rules {
 
     /// Whether new files in a directory inherit an access list. Asked only where it matters.
     pub(crate) fn gives_acl(&self, dir: &Dir) -> bool {
-        let asks = self.keep.mode || self.keep.xattrs;
+        let asks = self.preserve.mode || self.preserve.xattrs;
         asks && XattrOf::Open(dir.as_fd())
             .names()
             .is_ok_and(|names| names.iter().any(|name| name.as_c_str() == ACL_DEFAULT))
@@ -253,10 +253,10 @@ impl Rules {
     /// permissions too: as if it had been written over.
     pub(crate) fn take_place(&self, old: &Attr, old_on: On<'_>, on: On<'_>) {
         // As much as this user may; what cannot be is what writing anew would give.
-        if !self.keep.owner && (old.user, old.group) != self.own {
+        if !self.preserve.owner && (old.user, old.group) != self.own {
             let _ = on.set_owner(old.user, old.group);
         }
-        if !self.keep.mode {
+        if !self.preserve.mode {
             let _ = on.set_mode(old.mode & 0o1777);
             if let Ok(Some(acl)) = old_on.xattrs().get(ACL_ACCESS) {
                 let _ = on.xattrs().set(ACL_ACCESS, &acl);

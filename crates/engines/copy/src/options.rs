@@ -11,7 +11,7 @@ pub use ioloom_walk::Follow;
 
 /// What of a file is kept beside its bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Keep {
+pub struct Preserve {
     /// Permission bits as they are; without it new files get them less the umask, and replaced
     /// files keep those that they had. Set-uid and set-gid are kept only where the owner is. Access
     /// control lists are permissions.
@@ -26,7 +26,7 @@ pub struct Keep {
     pub xattrs: bool,
 }
 
-impl Keep {
+impl Preserve {
     /// Everything, as `cp -a`.
     pub const ALL: Self = Self { mode: true, owner: true, times: true, links: true, xattrs: true };
 }
@@ -121,14 +121,14 @@ pub struct Tuning {
 
 /// How to copy.
 #[derive(Debug, Clone)]
-pub struct Options {
+pub struct CopyOptions {
     /// Copy directories with all that is in them.
     pub recursive: bool,
     /// Which symbolic links are followed; the others are copied as links.
     pub follow: Follow,
     /// What is kept.
-    pub keep: Keep,
-    /// Where [`Keep::mode`] is not set: what is new gets the permissions that anything new gets, and
+    pub preserve: Preserve,
+    /// Where [`Preserve::mode`] is not set: what is new gets the permissions that anything new gets, and
     /// not those of the source less the umask.
     pub plain_mode: bool,
     /// What happens to files that are there.
@@ -157,12 +157,12 @@ pub struct Options {
     pub cancel: Arc<AtomicBool>,
 }
 
-impl Default for Options {
+impl Default for CopyOptions {
     fn default() -> Self {
         Self {
             recursive: false,
             follow: Follow::Always,
-            keep: Keep::default(),
+            preserve: Preserve::default(),
             plain_mode: false,
             existing: Existing::default(),
             durable: Durable::default(),
@@ -182,7 +182,7 @@ impl Default for Options {
 
 /// What a copy has done so far; read by whoever tells it.
 #[derive(Debug, Default)]
-pub struct Progress {
+pub struct CopyCounters {
     /// Bytes that are in their targets.
     pub bytes: AtomicU64,
     /// Files, links and others that are done.

@@ -127,7 +127,7 @@ pub struct Wanted {
 
 /// How one file is copied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
-pub struct Plan {
+pub struct CopyPlan {
     /// The way.
     pub mode: Mode,
     /// Bytes of one request.
@@ -158,7 +158,7 @@ pub struct Refused {
 
 const MIB: u32 = 1 << 20;
 
-impl Plan {
+impl CopyPlan {
     const fn of(mode: Mode, block_bytes: u32, why: &'static str) -> Self {
         Self {
             mode,
@@ -212,7 +212,7 @@ impl Plan {
 ///
 /// # Errors
 /// A pinned mode that cannot be used here.
-pub fn plan(facts: &Facts, file: FileFacts, wanted: Wanted) -> Result<Plan, Refused> {
+pub fn plan(facts: &Facts, file: FileFacts, wanted: Wanted) -> Result<CopyPlan, Refused> {
     if let Some(mode) = wanted.mode {
         return pinned(facts, file, wanted, mode);
     }
@@ -221,45 +221,45 @@ pub fn plan(facts: &Facts, file: FileFacts, wanted: Wanted) -> Result<Plan, Refu
     }
     let may_share = wanted.reflink == When::Auto && !wanted.sees_bytes;
     if may_share && facts.same_file_system && facts.reflink == Some(true) {
-        return Ok(Plan::of(Mode::Reflink, MIB, "the file system shares the blocks"));
+        return Ok(CopyPlan::of(Mode::Reflink, MIB, "the file system shares the blocks"));
     }
     if file.bytes <= SMALL_BYTES {
         let why = "small: one read and one write";
-        return Ok(Plan::of(Mode::Buffered, SMALL_BYTES as u32, why));
+        return Ok(CopyPlan::of(Mode::Buffered, SMALL_BYTES as u32, why));
     }
     if file.bytes < BIG_BYTES {
         let why = "of middle size: through the page cache in blocks";
-        return Ok(Plan::of(Mode::Buffered, MIB, why));
+        return Ok(CopyPlan::of(Mode::Buffered, MIB, why));
     }
     Ok(big(facts, file, wanted))
 }
 
-fn big(facts: &Facts, file: FileFacts, wanted: Wanted) -> Plan {
+fn big(facts: &Facts, file: FileFacts, wanted: Wanted) -> CopyPlan {
     let warm = file.resident.is_some_and(|share| share >= WARM_SHARE);
     let may_direct = facts.ring && facts.direct_target_bytes.is_some();
     let too_much = file.bytes > facts.memory_available_bytes / MEMORY_PARTS;
     if may_direct && !warm && facts.direct_source_bytes.is_some() {
         let why = "big and not in memory: past the page cache on both sides";
-        return Plan::direct(facts, file, warm, why);
+        return CopyPlan::direct(facts, file, warm, why);
     }
     if may_direct && wanted.sees_bytes && wanted.durable != Durable::None {
         // One thread hashes; the device need not wait for it.
         let why = "big, hashed and to be on the device at the end: written past the page cache";
-        return Plan::direct(facts, file, warm, why);
+        return CopyPlan::direct(facts, file, warm, why);
     }
     if may_direct && too_much {
         let why = "much of the free memory: written past the page cache";
-        return Plan::direct(facts, file, warm, why);
+        return CopyPlan::direct(facts, file, warm, why);
     }
     if too_much && facts.uncached && !facts.target_in_memory {
         let why = "much of the free memory: pages leave the cache when written";
-        return Plan::of(Mode::Uncached, 4 * MIB, why);
+        return CopyPlan::of(Mode::Uncached, 4 * MIB, why);
     }
     let threads = if wanted.sees_bytes { 1 } else { facts.cores.clamp(1, 4) as u32 };
     let why = "big and in memory: through the page cache, parts side by side, written at once";
     // With writes of 1 MiB some copies took five times the processor time of others
     // (results/copy-tuning/2026-11-22-amd-epyc-2c); small ones ask for smaller pieces of memory.
-    Plan { threads, ..Plan::of(Mode::Buffered, MIB / 4, why) }
+    CopyPlan { threads, ..CopyPlan::of(Mode::Buffered, MIB / 4, why) }
 }
 
 /// Why two files cannot share blocks.
@@ -271,7 +271,7 @@ pub(crate) const fn no_sharing(same_file_system: bool) -> &'static str {
     }
 }
 
-fn pinned(facts: &Facts, file: FileFacts, wanted: Wanted, mode: Mode) -> Result<Plan, Refused> {
+fn pinned(facts: &Facts, file: FileFacts, wanted: Wanted, mode: Mode) -> Result<CopyPlan, Refused> {
     let no = |why| Err(Refused { mode, why });
     let why = "as asked";
     match mode {
@@ -294,10 +294,10 @@ fn pinned(facts: &Facts, file: FileFacts, wanted: Wanted, mode: Mode) -> Result<
         Mode::Uncached if !facts.uncached => {
             no("one of the file systems does not take RWF_DONTCACHE (Linux 6.14, ext4 or XFS)")
         }
-        Mode::Direct => Ok(Plan::direct(facts, file, false, why)),
-        Mode::Uncached => Ok(Plan::of(mode, 4 * MIB, why)),
-        Mode::Range => Ok(Plan::of(mode, 1 << 30, why)),
-        _ => Ok(Plan::of(mode, MIB, why)),
+        Mode::Direct => Ok(CopyPlan::direct(facts, file, false, why)),
+        Mode::Uncached => Ok(CopyPlan::of(mode, 4 * MIB, why)),
+        Mode::Range => Ok(CopyPlan::of(mode, 1 << 30, why)),
+        _ => Ok(CopyPlan::of(mode, MIB, why)),
     }
 }
 

@@ -119,7 +119,7 @@ impl Report {
     pub(crate) fn then(&mut self, next: Self) {
         self.counts.add(&next.counts);
         self.evidence.add(&next.evidence);
-        // Progress counts on.
+        // CopyCounters counts on.
         self.bytes = next.bytes;
         self.errors_count += next.errors_count;
         let room = crate::ERRORS_KEPT_MAX.saturating_sub(self.errors.len());

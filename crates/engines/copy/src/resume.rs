@@ -13,7 +13,7 @@ use crate::file::{Moving, Way, has_holes};
 use crate::hash::Hasher;
 use crate::journal::{Journal, JournalTrouble};
 use crate::options::HashKind;
-use crate::plan::{Mode, Plan};
+use crate::plan::{CopyPlan, Mode};
 use crate::run::Run;
 use ioloom_sys::attr::{self, Attr};
 use ioloom_sys::buffer::Buffer;
@@ -108,7 +108,7 @@ impl Resume {
             let mut moved = data::part(&job, piece.clone(), buffer, &mut hasher);
             if matches!(moved, Err(Trouble::Unsupported(_))) && !job.pinned {
                 // As for a whole file: this piece and those after it go the way that always works.
-                job.plan = Plan::buffered("what was planned does not work for this file");
+                job.plan = CopyPlan::buffered("what was planned does not work for this file");
                 job.flow.take_back_to(so_far);
                 hasher = Hasher::new(HashKind::Blake3);
                 moved = data::part(&job, piece.clone(), buffer, &mut hasher);

@@ -5,7 +5,7 @@ use crate::dirs::Place;
 use crate::file::Way;
 use crate::links::Links;
 use crate::meta::Rules;
-use crate::options::{Options, Progress, Watcher};
+use crate::options::{CopyCounters, CopyOptions, Watcher};
 use crate::plan::{Facts, Mode};
 use crate::report::{HASHES_KEPT_MAX, Hashed};
 use crate::resume::Resume;
@@ -25,16 +25,16 @@ pub(crate) struct Pairing {
 
 /// One copy, seen by all of its threads.
 pub(crate) struct Run<'a> {
-    pub(crate) options: &'a Options,
+    pub(crate) options: &'a CopyOptions,
     pub(crate) watcher: &'a dyn Watcher,
-    pub(crate) progress: &'a Progress,
+    pub(crate) progress: &'a CopyCounters,
     pub(crate) rules: Rules,
     pub(crate) links: Links<Place>,
     /// Directories that this copy made or writes into: they are not copied themselves.
     pub(crate) written: Mutex<HashSet<(Device, u64)>>,
     pub(crate) verified: Verified,
     pub(crate) out_of_space: AtomicBool,
-    /// With [`Options::resume`]: the record of this copy.
+    /// With [`CopyOptions::resume`]: the record of this copy.
     pub(crate) resume: OnceLock<Resume>,
     pairings: Mutex<HashMap<(Device, Device), Arc<Pairing>>>,
     unshared: Mutex<HashSet<(Device, Device)>>,
@@ -48,15 +48,15 @@ fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 
 impl<'a> Run<'a> {
     pub(crate) fn new(
-        options: &'a Options,
+        options: &'a CopyOptions,
         watcher: &'a dyn Watcher,
-        progress: &'a Progress,
+        progress: &'a CopyCounters,
     ) -> Self {
         Self {
             options,
             watcher,
             progress,
-            rules: Rules::new(options.keep, options.plain_mode),
+            rules: Rules::new(options.preserve, options.plain_mode),
             links: Links::new(),
             written: Mutex::default(),
             verified: Verified::default(),

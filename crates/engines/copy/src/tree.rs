@@ -443,7 +443,7 @@ impl<'r> Worker<'r> {
 
     /// Whether a file may be met again under another name; one that links lead to has theirs too.
     fn may_have_more_names(&self, way: &Way<'_>, attr: &Attr) -> bool {
-        self.run.options.keep.links && (attr.links > 1 || way.follow)
+        self.run.options.preserve.links && (attr.links > 1 || way.follow)
     }
 
     /// Copies, or makes a further name of a copy that was made before.

@@ -46,7 +46,7 @@ impl Detail {
 
 /// How to scan.
 #[derive(Debug, Clone)]
-pub struct Options {
+pub struct ScanOptions {
     /// What is kept.
     pub detail: Detail,
     /// Count hard links as often as they are met.
@@ -67,7 +67,7 @@ pub struct Options {
     pub threads: Threads,
 }
 
-impl Default for Options {
+impl Default for ScanOptions {
     /// Sums of the roots, no links followed, as many threads as pay.
     fn default() -> Self {
         Self {
@@ -97,7 +97,7 @@ pub enum ScanError {
 
 /// What a scan has counted so far. Read by a timer; written once per directory and thread.
 #[derive(Debug, Default)]
-pub struct Progress {
+pub struct ScanProgress {
     /// Entries.
     pub entries: AtomicU64,
     /// Bytes on disk; files with several links are added at the end of their root.
@@ -156,7 +156,7 @@ impl Scan {
 /// Scans roots one after the other.
 #[derive(Debug)]
 pub struct Scanner {
-    options: Options,
+    options: ScanOptions,
     links: LinkSet,
     seen: Seen,
     /// Roots that are no directories: an entry elsewhere may be the same file.
@@ -165,17 +165,17 @@ pub struct Scanner {
     several: bool,
     mounts: Vec<Mount>,
     stop: Arc<AtomicBool>,
-    progress: Arc<Progress>,
+    progress: Arc<ScanProgress>,
     scan: Scan,
 }
 
 impl Scanner {
     /// For these roots. `stop` ends the scan early, `progress` is told of it while it runs.
     pub fn new(
-        options: Options,
+        options: ScanOptions,
         roots: &[PathBuf],
         stop: Arc<AtomicBool>,
-        progress: Arc<Progress>,
+        progress: Arc<ScanProgress>,
     ) -> Result<Self, ScanError> {
         if options.method == Method::NamesOnly {
             return Err(ScanError::NoSizes);
@@ -282,7 +282,7 @@ impl Scanner {
 
 /// What the threads of one root share.
 struct Common<'a> {
-    options: &'a Options,
+    options: &'a ScanOptions,
     links: &'a LinkSet,
     seen: &'a Seen,
     watched: &'a HashSet<FileId>,
@@ -290,7 +290,7 @@ struct Common<'a> {
     unwanted: Unwanted,
     next: AtomicU32,
     not_entered: Mutex<Vec<(PathBuf, String)>>,
-    progress: &'a Progress,
+    progress: &'a ScanProgress,
 }
 
 /// What belongs to one directory.
@@ -534,7 +534,7 @@ impl Visitor for Worker<'_> {
 }
 
 /// Scans roots in their order.
-pub fn scan(roots: &[PathBuf], options: Options) -> Result<Scan, ScanError> {
+pub fn scan(roots: &[PathBuf], options: ScanOptions) -> Result<Scan, ScanError> {
     let mut scanner = Scanner::new(options, roots, Arc::default(), Arc::default())?;
     for root in roots {
         scanner.root(root)?;

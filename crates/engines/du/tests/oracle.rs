@@ -2,7 +2,7 @@
 //! standard library, a sorted list of links, sums by path.
 
 use ioloom_du::document::Document;
-use ioloom_du::scan::{Detail, Options, Scan, ScanError, scan};
+use ioloom_du::scan::{Detail, Scan, ScanError, ScanOptions, scan};
 use ioloom_du::tree::Kind;
 use ioloom_du::{Tally, ncdu};
 use ioloom_walk::{Follow, Method, Threads};
@@ -151,7 +151,7 @@ fn agree(scan: &Scan, root: &Path, account: &Account, depth: u32) {
     assert_eq!(seen, account.dirs.keys().filter(|d| d.len() <= depth as usize).count());
 }
 
-fn scanned(root: &Path, options: Options) -> Option<Scan> {
+fn scanned(root: &Path, options: ScanOptions) -> Option<Scan> {
     match scan(&[root.to_owned()], options) {
         Ok(scan) => Some(scan),
         // A kernel without rings, or one that forbids them.
@@ -171,13 +171,13 @@ proptest! {
             for (threads, depth_max, files) in
                 [(1, u32::MAX, true), (2, u32::MAX, false), (7, 1, false), (3, 0, false), (5, 2, true)]
             {
-                let options = Options {
+                let options = ScanOptions {
                     detail: Detail { depth_max, files },
                     method,
                     threads: Threads::Count(threads),
-                    ..Options::default()
+                    ..ScanOptions::default()
                 };
-                let counted = Options { count_links: true, ..options.clone() };
+                let counted = ScanOptions { count_links: true, ..options.clone() };
                 if let Some(scan) = scanned(temp.path(), options) {
                     agree(&scan, temp.path(), &once, depth_max);
                 }
@@ -192,7 +192,7 @@ proptest! {
     fn exports_and_documents_say_the_same(steps in steps()) {
         let temp = tempfile::tempdir().unwrap();
         build(temp.path(), &steps);
-        let options = Options { detail: Detail::ALL, ..Options::default() };
+        let options = ScanOptions { detail: Detail::ALL, ..ScanOptions::default() };
         let scan = scanned(temp.path(), options).unwrap();
         let mut text = Vec::new();
         ncdu::export(&scan.roots[0], ("ioloom", "0"), 0, &mut text).unwrap();
@@ -215,7 +215,7 @@ proptest! {
 
 /// A root, and what a second one adds.
 fn two(first: &Path, second: &Path) -> (Scan, Vec<u64>) {
-    let scan = scan(&[first.to_owned(), second.to_owned()], Options::default()).unwrap();
+    let scan = scan(&[first.to_owned(), second.to_owned()], ScanOptions::default()).unwrap();
     let disk = scan.roots.iter().map(|tree| tree.root().total.inodes).collect();
     (scan, disk)
 }
@@ -249,7 +249,7 @@ fn links_that_lead_round_end_and_those_to_nothing_are_told() {
     for (to, link) in [("..", "t/sub/up"), ("sub", "t/again"), ("sub/f", "t/file")] {
         std::os::unix::fs::symlink(to, at(link)).unwrap();
     }
-    let follow = |detail| Options { follow: Follow::Always, detail, ..Options::default() };
+    let follow = |detail| ScanOptions { follow: Follow::Always, detail, ..ScanOptions::default() };
     let all = scan(&[at("t")], follow(Detail::ALL)).unwrap();
     let sum = scan(&[at("t")], follow(Detail::ROOTS)).unwrap();
     assert_eq!((all.total(), all.total().inodes), (sum.total(), 3));
@@ -268,7 +268,7 @@ fn a_sum_keeps_one_node_however_large_the_tree() {
         fs::create_dir_all(&path).unwrap();
         (0..20).for_each(|i| fs::write(path.join(i.to_string()), "x").unwrap());
     }
-    let scan = scan(&[temp.path().to_owned()], Options::default()).unwrap();
+    let scan = scan(&[temp.path().to_owned()], ScanOptions::default()).unwrap();
     assert_eq!(scan.roots[0].nodes().len(), 1);
     assert_eq!(scan.total().inodes, 1 + 40 * 22);
 }
@@ -305,7 +305,7 @@ proptest! {
             ("-Lx", always, false, true),
         ] {
             let threads = Threads::Count(threads);
-            let options = Options { follow, count_links, one_file_system, threads, ..Options::default() };
+            let options = ScanOptions { follow, count_links, one_file_system, threads, ..ScanOptions::default() };
             let total = scanned(temp.path(), options).unwrap().total();
             let told = Tally {
                 apparent_bytes: gnu(temp.path(), &[how, "-sb"]).unwrap(),

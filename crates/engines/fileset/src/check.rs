@@ -2,8 +2,8 @@
 
 use crate::content::{PIECE_BYTES, content};
 use crate::error::io_error;
-use crate::hold::hold;
 use crate::layout::{files_dir, first_name, leaf, name, relative_path, run_files, size};
+use crate::lock::lock;
 use crate::manifest::{self, MANIFEST, MANIFEST_NEW, State};
 use crate::{SetError, load};
 use ioloom_model::FileSetSpec;
@@ -180,7 +180,7 @@ pub struct Removed {
 /// Removes the files, directories and manifest of the set in `dir`, and nothing else. A removal
 /// that is interrupted leaves a set that [`crate::create`] finishes and this call removes.
 pub fn remove(dir: &Path) -> Result<Removed, SetError> {
-    let _hold = hold(dir)?;
+    let _lock = lock(dir)?;
     let held = Dir::open(dir).map_err(io_error("open directory", dir))?;
     let mut manifest =
         manifest::read(&held, dir)?.ok_or_else(|| SetError::NoSet { dir: dir.to_owned() })?;

@@ -8,14 +8,14 @@
 //!
 //! Bytes come from xoshiro256++ with a stream per file: nothing compresses or deduplicates them,
 //! and making them costs far less than writing them. Files are made by several threads below held
-//! directory descriptors and are not flushed one by one; [`Options::sync`] flushes the file system
+//! directory descriptors and are not flushed one by one; [`CreateOptions::sync`] flushes the file system
 //! once at the end.
 
 mod check;
 mod content;
 mod error;
-mod hold;
 mod layout;
+mod lock;
 mod make;
 mod manifest;
 mod shape;
@@ -24,9 +24,9 @@ mod text;
 pub use check::{Fault, Removed, Verified, remove, verify};
 pub use content::fill;
 pub use error::SetError;
-pub use hold::{Hold, hold};
 pub use layout::{demand_ns, files_dir, hash, leaves, paths, relative_path, size};
-pub use make::{Options, Progress, create};
+pub use lock::{SetLock, lock};
+pub use make::{CreateOptions, CreateProgress, create};
 pub use manifest::{FORMAT, MANIFEST, Manifest, State, load};
 pub use shape::{Shape, medium, spec_from_tree};
 pub use text::{SetText, spell};

@@ -6,11 +6,11 @@
 
 use crate::content::{PIECE_BYTES, content};
 use crate::error::io_error;
-use crate::hold::hold;
 use crate::layout::{
     FAN_OUT, directories, files_dir, first_name, leaf, made_as, name, relative_path, run_files,
     size,
 };
+use crate::lock::lock;
 use crate::manifest::{self, FORMAT, MANIFEST_NEW, Manifest, State};
 use crate::{SetError, demand_ns, hash, medium, spell};
 use ioloom_model::{Distribution, FileSetRealised, FileSetSpec};
@@ -29,7 +29,7 @@ const SAMPLE_FILES: u64 = 64;
 
 /// How to make a set.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Options {
+pub struct CreateOptions {
     /// Threads that make files.
     pub threads: usize,
     /// Bytes that stay free; `None`: a twentieth of the file system, at least 1 GiB.
@@ -38,7 +38,7 @@ pub struct Options {
     pub sync: bool,
 }
 
-impl Default for Options {
+impl Default for CreateOptions {
     /// Two threads per core, the usual reserve, flushed.
     fn default() -> Self {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
@@ -48,7 +48,7 @@ impl Default for Options {
 
 /// How far it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Progress {
+pub struct CreateProgress {
     /// Files complete, those found included.
     pub files_done: u64,
     /// Files of the set.
@@ -64,12 +64,12 @@ pub struct Progress {
 pub fn create(
     spec: &FileSetSpec,
     dir: &Path,
-    options: &Options,
-    progress: &(dyn Fn(Progress) -> bool + Sync),
+    options: &CreateOptions,
+    progress: &(dyn Fn(CreateProgress) -> bool + Sync),
 ) -> Result<FileSetRealised, SetError> {
     let bytes = check(spec)?;
     let made_dir = make_dir(dir)?;
-    let _hold = hold(dir)?;
+    let _lock = lock(dir)?;
     let held = Dir::open(dir).map_err(io_error("open directory", dir))?;
     let found = manifest::read(&held, dir)?;
     let mut manifest = match found {
@@ -211,7 +211,7 @@ fn check_room(
     spec: &FileSetSpec,
     dir: &Path,
     kept: &[u64],
-    options: &Options,
+    options: &CreateOptions,
 ) -> Result<(), SetError> {
     let room = space(dir).map_err(io_error("ask for the free space of", dir))?;
     let block = room.block_bytes;
@@ -262,7 +262,7 @@ struct Maker<'a> {
     root: &'a Dir,
     kept: &'a [u64],
     bytes: u64,
-    progress: &'a (dyn Fn(Progress) -> bool + Sync),
+    progress: &'a (dyn Fn(CreateProgress) -> bool + Sync),
     next: AtomicU64,
     files_done: AtomicU64,
     bytes_done: AtomicU64,
@@ -277,7 +277,7 @@ impl<'a> Maker<'a> {
         root: &'a Dir,
         kept: &'a [u64],
         bytes: u64,
-        progress: &'a (dyn Fn(Progress) -> bool + Sync),
+        progress: &'a (dyn Fn(CreateProgress) -> bool + Sync),
     ) -> Self {
         let (next, files_done, bytes_done) = Default::default();
         let (stop, error) = Default::default();
@@ -398,7 +398,7 @@ impl<'a> Maker<'a> {
     }
 
     fn report(&self) -> bool {
-        (self.progress)(Progress {
+        (self.progress)(CreateProgress {
             files_done: self.files_done.load(Ordering::Relaxed),
             files: self.spec.count,
             bytes_done: self.bytes_done.load(Ordering::Relaxed),

@@ -4,8 +4,9 @@
 #![allow(clippy::print_stdout)]
 
 use ioloom_fileset::{
-    MANIFEST, Options, Progress, SetError, SetText, State, create, demand_ns, files_dir, fill,
-    hash, hold, load, medium, paths, relative_path, remove, size, spec_from_tree, verify,
+    CreateOptions, CreateProgress, MANIFEST, SetError, SetText, State, create, demand_ns,
+    files_dir, fill, hash, load, lock, medium, paths, relative_path, remove, size, spec_from_tree,
+    verify,
 };
 use ioloom_model::{Distribution, FileSetSpec};
 use ioloom_testbed::{alone, as_nobody};
@@ -24,11 +25,11 @@ fn spec(text: &str) -> FileSetSpec {
 }
 
 /// No reserve, so that the tests run on small disks too.
-fn options() -> Options {
-    Options { threads: 3, reserve_bytes: Some(0), sync: false }
+fn options() -> CreateOptions {
+    CreateOptions { threads: 3, reserve_bytes: Some(0), sync: false }
 }
 
-fn quiet(_: Progress) -> bool {
+fn quiet(_: CreateProgress) -> bool {
     true
 }
 
@@ -123,8 +124,9 @@ fn trees_are_made_checked_and_removed_in_every_shape() {
 fn the_same_text_makes_the_same_bytes_with_any_threads() {
     let temp = tempfile::tempdir().unwrap();
     let (a, b) = (temp.path().join("a"), temp.path().join("b"));
-    let one = create(&spec(SMALL), &a, &Options { threads: 1, ..options() }, &quiet).unwrap();
-    let many = create(&spec(SMALL), &b, &Options { threads: 8, ..options() }, &quiet).unwrap();
+    let one = create(&spec(SMALL), &a, &CreateOptions { threads: 1, ..options() }, &quiet).unwrap();
+    let many =
+        create(&spec(SMALL), &b, &CreateOptions { threads: 8, ..options() }, &quiet).unwrap();
     assert_eq!(one.hash, many.hash);
     let (a, b) = (files_dir(&a), files_dir(&b));
     assert_eq!(command("diff", &["-r", a.to_str().unwrap(), b.to_str().unwrap()]), "");
@@ -150,7 +152,7 @@ fn the_list_of_paths_is_that_of_a_walk() {
 fn a_half_made_set_is_finished_and_what_was_there_is_kept() {
     let temp = tempfile::tempdir().unwrap();
     let dir = temp.path().join("set");
-    let one = Options { threads: 1, ..options() };
+    let one = CreateOptions { threads: 1, ..options() };
     let stopped = create(&spec(SMALL), &dir, &one, &|p| p.files_done < 200).unwrap_err();
     let SetError::Stopped { made, files: 700 } = stopped else { panic!("{stopped}") };
     assert!((200..700).contains(&made));
@@ -173,7 +175,7 @@ fn a_complete_set_is_found_again_and_mended_when_files_are_gone() {
     let dir = temp.path().join("set");
     let first = make(SMALL, &dir);
     let calls = AtomicU64::new(0);
-    let counted = |_: Progress| calls.fetch_add(1, Ordering::Relaxed) < u64::MAX;
+    let counted = |_: CreateProgress| calls.fetch_add(1, Ordering::Relaxed) < u64::MAX;
     assert_eq!(create(&spec(SMALL), &dir, &options(), &counted).unwrap(), first);
     assert_eq!(calls.load(Ordering::Relaxed), 0, "made again");
     std::fs::remove_dir_all(files_dir(&dir).join("00/01")).unwrap();
@@ -213,7 +215,7 @@ fn too_little_room_is_refused_before_the_start() {
     let huge = spec("count=1000000,size=1GiB");
     let error = create(&huge, &dir, &options(), &quiet).unwrap_err().to_string();
     assert!(error.contains("needs 977 TiB") && error.contains("are free"), "{error}");
-    let reserve = Options { reserve_bytes: Some(u64::MAX), ..options() };
+    let reserve = CreateOptions { reserve_bytes: Some(u64::MAX), ..options() };
     let error = create(&spec("count=1,size=1"), &dir, &reserve, &quiet).unwrap_err();
     assert!(matches!(error, SetError::NoRoom { .. }), "{error}");
     let beyond = spec("count=4,size=9000000TiB");
@@ -236,7 +238,7 @@ fn a_full_device_is_one_clear_error() {
     };
     // It fits when the making starts; then something else takes the room.
     let set = spec("count=400,size=16KiB");
-    let one = Options { threads: 1, ..options() };
+    let one = CreateOptions { threads: 1, ..options() };
     let error = create(&set, &point, &one, &|p| {
         if p.files_done >= 100 {
             let _ = std::fs::write(point.join("glutton"), vec![1u8; 16 << 20]);
@@ -382,7 +384,7 @@ fn calls_that_fail_are_one_clear_error_and_the_set_can_be_finished() {
     }
     let temp = tempfile::tempdir().unwrap();
     let set = spec("count=300,size=exp(mean=600,min=1,max=8KiB),seed=3");
-    let synced = Options { sync: true, ..options() };
+    let synced = CreateOptions { sync: true, ..options() };
     let cases_of = [
         ("write:100:28", "is full after"),
         ("write:100:122", "is full after"),
@@ -425,14 +427,14 @@ fn a_set_that_is_in_use_is_neither_made_nor_removed_nor_held_again() {
     let temp = tempfile::tempdir().unwrap();
     let dir = temp.path().join("set");
     make(SMALL, &dir);
-    let held = hold(&dir).unwrap();
+    let held = lock(&dir).unwrap();
     let busy = |error: SetError| {
         assert!(matches!(error, SetError::Busy { .. }), "{error}");
         assert!(error.to_string().contains("another process"), "{error}");
     };
     busy(create(&spec(SMALL), &dir, &options(), &quiet).unwrap_err());
     busy(remove(&dir).unwrap_err());
-    busy(hold(&dir).unwrap_err());
+    busy(lock(&dir).unwrap_err());
     drop(held);
     assert!(verify(&dir, 2).unwrap().is_good(), "nothing was touched");
     make(SMALL, &dir);

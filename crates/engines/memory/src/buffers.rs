@@ -6,7 +6,7 @@
 
 use crate::blocks::least;
 use crate::flight::{self, Flight};
-use crate::{MemoryError, Options};
+use crate::{MemoryError, MemoryOptions};
 use ioloom_model::memory::MemoryResult;
 use ioloom_sys::buffer::Buffer;
 use ioloom_sys::clock::monotonic_ns;
@@ -46,7 +46,7 @@ impl Drop for Scratch {
 }
 
 pub(crate) fn run(
-    options: &Options,
+    options: &MemoryOptions,
     result: &mut MemoryResult,
     go_on: &dyn Fn() -> Result<(), MemoryError>,
 ) -> Result<Reads, MemoryError> {

@@ -4,7 +4,7 @@
 //! everything measured then. A question that nothing here answers is skipped with the reason, never
 //! passed.
 
-use crate::Options;
+use crate::MemoryOptions;
 use crate::blocks::Released;
 use crate::buffers::Reads;
 use crate::ladder::LadderFacts;
@@ -83,7 +83,7 @@ pub(crate) fn answer(
     facts: &LadderFacts,
     before: &Before,
     reads: Option<&Reads>,
-    options: &Options,
+    options: &MemoryOptions,
 ) -> Vec<Check> {
     let answers: [(&str, (CheckState, String)); 16] = [
         ("held to one processor", held(result, bench)),
@@ -185,7 +185,7 @@ fn huge(result: &MemoryResult) -> (CheckState, String) {
     }
 }
 
-fn told_alike(result: &MemoryResult, options: &Options) -> (CheckState, String) {
+fn told_alike(result: &MemoryResult, options: &MemoryOptions) -> (CheckState, String) {
     let told = &options.advertised;
     if told.kernel_bytes.is_empty() && told.cpuid_bytes.is_empty() {
         return (Skipped, "neither the kernel nor the processor tells its caches".to_owned());

@@ -2,7 +2,7 @@
 
 use crate::blocks::{Bench, region, three};
 use crate::cycle::sattolo;
-use crate::{MemoryError, Options};
+use crate::{MemoryError, MemoryOptions};
 use ioloom_model::memory::{LadderPoint, MemoryLevel, MemoryResult};
 use ioloom_stats::levels::{Agreement, Levels, levels};
 use ioloom_sys::clock::monotonic_ns;
@@ -62,7 +62,7 @@ pub(crate) fn sizes(bytes_max: usize, per_octave: u32, line: usize) -> Vec<usize
 
 pub(crate) fn run(
     bench: &mut Bench,
-    options: &Options,
+    options: &MemoryOptions,
     result: &mut MemoryResult,
     go_on: &dyn Fn() -> Result<(), MemoryError>,
 ) -> Result<LadderFacts, MemoryError> {
@@ -135,7 +135,7 @@ fn between(found: &Levels, line: usize) -> Vec<usize> {
 }
 
 /// Writes the levels into the result, beside what is told about them.
-fn told(options: &Options, found: &Levels, result: &mut MemoryResult) {
+fn told(options: &MemoryOptions, found: &Levels, result: &mut MemoryResult) {
     let told: Vec<f64> = options.advertised.kernel_bytes.iter().map(|b| *b as f64).collect();
     let verdicts = found.compare(&told);
     result.levels = found

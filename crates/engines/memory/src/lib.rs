@@ -112,7 +112,7 @@ impl Part {
 
 /// What to measure, and how much.
 #[derive(Debug, Clone)]
-pub struct Options {
+pub struct MemoryOptions {
     /// Parts besides the ladder.
     pub parts: Vec<Part>,
     /// Fewer and shorter blocks, smaller sets.
@@ -140,7 +140,7 @@ pub struct Options {
 /// # Errors
 /// No memory, a file that cannot be made, an interrupt.
 pub fn measure(
-    options: &Options,
+    options: &MemoryOptions,
     stop: &AtomicBool,
     tell: &dyn Fn(&str),
 ) -> Result<MemoryResult, MemoryError> {

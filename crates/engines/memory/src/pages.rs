@@ -8,7 +8,7 @@
 
 use crate::blocks::{Bench, least, region};
 use crate::cycle::sattolo;
-use crate::{MemoryError, Options};
+use crate::{MemoryError, MemoryOptions};
 use ioloom_model::memory::MemoryResult;
 use ioloom_sys::clock::monotonic_ns;
 use ioloom_sys_lab::memory::{Chain, HUGE_BYTES, Layout, Pages, Region, Step};
@@ -23,7 +23,7 @@ const NONE_NS: f64 = 0.6;
 
 pub(crate) fn run(
     bench: &mut Bench,
-    options: &Options,
+    options: &MemoryOptions,
     result: &mut MemoryResult,
     go_on: &dyn Fn() -> Result<(), MemoryError>,
 ) -> Result<(), MemoryError> {

@@ -3,7 +3,7 @@
 use crate::blocks::{Bench, least, region};
 use crate::cycle::sattolo;
 use crate::threads::spawn;
-use crate::{MemoryError, Options};
+use crate::{MemoryError, MemoryOptions};
 use ioloom_model::memory::{CpuPair, MemoryResult};
 use ioloom_sys::affinity::PinnedThread;
 use ioloom_sys::clock::monotonic_ns;
@@ -28,7 +28,7 @@ pub(crate) const BUSY_MAX: f64 = 0.10;
 /// Chains side by side in the largest set: time per load over their number.
 pub(crate) fn side_by_side(
     bench: &mut Bench,
-    options: &Options,
+    options: &MemoryOptions,
     result: &mut MemoryResult,
     go_on: &dyn Fn() -> Result<(), MemoryError>,
 ) -> Result<(), MemoryError> {
@@ -87,7 +87,7 @@ impl Stream {
 /// Bytes per second of streams on 1 to all allowed processors, each with memory of its own. The
 /// size named is that of all memory that a thread touches; a copy uses half of it for each side.
 pub(crate) fn bandwidth(
-    options: &Options,
+    options: &MemoryOptions,
     allowed: &[u32],
     result: &mut MemoryResult,
     go_on: &dyn Fn() -> Result<(), MemoryError>,
@@ -169,7 +169,7 @@ fn together(stream: Stream, bytes: usize, cpus: &[u32], rounds: usize) -> Result
 }
 
 /// A line thrown between each two processors, or the reason why that says nothing here.
-pub(crate) fn pairs(options: &Options, allowed: &[u32], result: &mut MemoryResult) {
+pub(crate) fn pairs(options: &MemoryOptions, allowed: &[u32], result: &mut MemoryResult) {
     if allowed.len() < 2 {
         result.pairs_skipped = Some("one processor is allowed: no pair".to_owned());
         return;

@@ -8,7 +8,7 @@
 
 use crate::blocks::{Bench, least, region};
 use crate::ladder::{Walk, sizes};
-use crate::{MemoryError, Options};
+use crate::{MemoryError, MemoryOptions};
 use ioloom_model::memory::MemoryResult;
 use ioloom_sys_lab::memory::{Pages, Region, Step};
 use std::hint::black_box;
@@ -25,7 +25,7 @@ const PUBLISHED_KIB: [usize; 14] =
 
 pub(crate) fn run(
     bench: &mut Bench,
-    options: &Options,
+    options: &MemoryOptions,
     result: &mut MemoryResult,
     go_on: &dyn Fn() -> Result<(), MemoryError>,
 ) -> Result<(), MemoryError> {
@@ -186,7 +186,7 @@ fn sum(matrix: &[u64], at: impl Fn(usize, usize) -> usize) -> usize {
 /// A chain that stores against one that loads, inside and beyond each level.
 fn store_chain(
     bench: &mut Bench,
-    options: &Options,
+    options: &MemoryOptions,
     result: &mut MemoryResult,
     go_on: &dyn Fn() -> Result<(), MemoryError>,
 ) -> Result<(), MemoryError> {

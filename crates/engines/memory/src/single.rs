@@ -19,7 +19,7 @@ const KIB_MAX: u64 = 1 << 20;
 
 /// Where two threads run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Seats {
+pub enum Placement {
     /// One thread.
     Alone,
     /// Two on one core.
@@ -52,11 +52,11 @@ pub enum Single {
     /// As many lines side by side.
     Packed(usize),
     /// Fixed work on threads.
-    Threads(Seats, Work),
+    Threads(Placement, Work),
 }
 
 /// Words of the methods, with the setting that each needs.
-pub const WORDS: [(&str, &str); 13] = [
+pub const METHODS: [(&str, &str); 13] = [
     ("add", ""),
     ("chase", "kib"),
     ("chase-store", "kib"),
@@ -78,8 +78,8 @@ impl Single {
     /// # Errors
     /// What is wrong, with what there is.
     pub fn parse(method: &str, setting: Option<&str>) -> Result<Self, String> {
-        let Some((_, needs)) = WORDS.iter().find(|(word, _)| *word == method) else {
-            let known: Vec<_> = WORDS.iter().map(|(word, _)| *word).collect();
+        let Some((_, needs)) = METHODS.iter().find(|(word, _)| *word == method) else {
+            let known: Vec<_> = METHODS.iter().map(|(word, _)| *word).collect();
             return Err(format!("no method '{method}'; there are: {}", known.join(", ")));
         };
         let text = match (setting, needs.is_empty()) {
@@ -103,9 +103,9 @@ impl Single {
             "columns" => Self::Columns,
             "spread" => Self::Spread(number(1 << 18)?),
             "packed" => Self::Packed(number(1 << 18)?),
-            "alone" => seats(Seats::Alone)?,
-            "siblings" => seats(Seats::Siblings)?,
-            "cores" => seats(Seats::Cores)?,
+            "alone" => seats(Placement::Alone)?,
+            "siblings" => seats(Placement::Siblings)?,
+            "cores" => seats(Placement::Cores)?,
             _ => Self::Add,
         })
     }
@@ -123,9 +123,11 @@ impl Single {
             Self::Columns => "a matrix of 32 MiB by columns",
             Self::Spread(_) => "loads that wait for each other, one in each page",
             Self::Packed(_) => "the same number of lines side by side",
-            Self::Threads(Seats::Alone, _) => "fixed work on one thread",
-            Self::Threads(Seats::Siblings, _) => "the same work on each of two threads of a core",
-            Self::Threads(Seats::Cores, _) => "the same work on threads of two cores",
+            Self::Threads(Placement::Alone, _) => "fixed work on one thread",
+            Self::Threads(Placement::Siblings, _) => {
+                "the same work on each of two threads of a core"
+            }
+            Self::Threads(Placement::Cores, _) => "the same work on threads of two cores",
         }
     }
 
@@ -135,10 +137,10 @@ impl Single {
     /// What is missing, as a sentence.
     pub fn possible(self, plan: &SmtPlan) -> Result<(), String> {
         match self {
-            Self::Threads(Seats::Siblings, _) if plan.siblings.is_none() => {
+            Self::Threads(Placement::Siblings, _) if plan.siblings.is_none() => {
                 Err(plan.why_none.clone().unwrap_or_else(|| "no siblings are allowed".to_owned()))
             }
-            Self::Threads(Seats::Cores, _) if plan.cores.is_none() => {
+            Self::Threads(Placement::Cores, _) if plan.cores.is_none() => {
                 Err("two cores are needed, one is allowed".to_owned())
             }
             _ => Ok(()),
@@ -197,14 +199,14 @@ fn page_times(bench: &mut Bench, layout: Layout, pages: usize) -> Result<Vec<f64
     Ok((0..3).map(|_| chain_ns(bench, &mut held, layout, pages, 13)).collect())
 }
 
-fn threads(seats: Seats, work: Work, plan: &SmtPlan) -> Result<Vec<f64>, MemoryError> {
+fn threads(seats: Placement, work: Work, plan: &SmtPlan) -> Result<Vec<f64>, MemoryError> {
     let cpus = match (seats, plan.siblings.or(plan.cores)) {
-        (Seats::Alone, Some((a, _))) => vec![a],
-        (Seats::Alone, None) => {
+        (Placement::Alone, Some((a, _))) => vec![a],
+        (Placement::Alone, None) => {
             affinity::allowed().unwrap_or_default().into_iter().take(1).collect()
         }
-        (Seats::Siblings, _) => plan.siblings.map_or(Vec::new(), |(a, b)| vec![a, b]),
-        (Seats::Cores, _) => plan.cores.map_or(Vec::new(), |(a, b)| vec![a, b]),
+        (Placement::Siblings, _) => plan.siblings.map_or(Vec::new(), |(a, b)| vec![a, b]),
+        (Placement::Cores, _) => plan.cores.map_or(Vec::new(), |(a, b)| vec![a, b]),
     };
     let times: Vec<f64> = (0..3).filter_map(|_| work.time(32 << 10, &cpus)).collect();
     if times.is_empty() {
@@ -224,7 +226,7 @@ mod tests {
 
     #[test]
     fn every_word_is_understood_with_its_setting_alone() {
-        for (word, needs) in WORDS {
+        for (word, needs) in METHODS {
             let setting = match needs {
                 "" => None,
                 "work" => Some("wide"),

@@ -10,7 +10,7 @@ use ioloom_lab::ChildAnswer;
 use ioloom_lab::subject::{Sets, Subject, Touches};
 use ioloom_machine::topology;
 use ioloom_memory::SmtPlan;
-use ioloom_memory::single::{Single, WORDS};
+use ioloom_memory::single::{METHODS, Single};
 use ioloom_model::record::RunOrder;
 use ioloom_model::{AnyPlan, Compute, Doubt, FileSetRealised, Measured, SubjectPlan};
 use ioloom_observe::Usage;
@@ -24,7 +24,7 @@ pub struct Memory;
 
 fn single(plan: &AnyPlan) -> Result<Single, String> {
     let own: &SubjectPlan = plan.of("memory").ok_or_else(|| format!("{plan}: not of memory"))?;
-    let needs = WORDS.iter().find(|(word, _)| *word == own.method).map_or("", |(_, key)| *key);
+    let needs = METHODS.iter().find(|(word, _)| *word == own.method).map_or("", |(_, key)| *key);
     own.only(&[needs])?;
     let setting = own.settings.get(needs).map(String::as_str);
     Single::parse(&own.method, setting).map_err(|e| format!("{plan}: {e}"))

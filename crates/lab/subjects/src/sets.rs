@@ -75,15 +75,17 @@ impl Sets for FileSets {
         reserve_bytes: u64,
         progress: SetProgress<'_>,
     ) -> Result<FileSetRealised, String> {
-        let options =
-            fileset::Options { reserve_bytes: Some(reserve_bytes), ..fileset::Options::default() };
-        let tell = |p: fileset::Progress| progress(p.files_done, p.files);
+        let options = fileset::CreateOptions {
+            reserve_bytes: Some(reserve_bytes),
+            ..fileset::CreateOptions::default()
+        };
+        let tell = |p: fileset::CreateProgress| progress(p.files_done, p.files);
         let realised = fileset::create(spec, dir, &options, &tell).map_err(|e| e.to_string())?;
         Ok(FileSetRealised { name: name.to_owned(), ..realised })
     }
 
     fn hold(&self, dir: &Path) -> Result<Option<Box<dyn Send>>, String> {
-        let held = fileset::hold(dir).map_err(|e| e.to_string())?;
+        let held = fileset::lock(dir).map_err(|e| e.to_string())?;
         Ok(Some(Box::new(held)))
     }
 

@@ -4,7 +4,7 @@
 //! taken at marks between its acts, so what belongs to an act is an exact difference and no
 //! interpolation; they are those of the whole machine, so other work on it is in them.
 
-use ioloom_cache::look;
+use ioloom_cache::residency;
 use ioloom_model::Measured;
 use ioloom_observe::Usage;
 use ioloom_observe::counters::{self, Field, Record, Sample, Sampler};
@@ -172,7 +172,7 @@ pub(crate) fn only_file(dir: &Path) -> Result<(PathBuf, OwnedFd, u64), String> {
 /// Puts an open file out of the page cache; an error if it is not known to be out.
 pub(crate) fn make_cold(file: &OwnedFd, bytes: u64) -> Result<(), String> {
     let (_, after, stays) =
-        ioloom_cache::drop_file(file, bytes, true).map_err(|e| format!("drop the file: {e}"))?;
+        ioloom_cache::evict_file(file, bytes, true).map_err(|e| format!("drop the file: {e}"))?;
     match (after.is_cold(), stays) {
         (true, _) => Ok(()),
         (false, Some(why)) => Err(format!("the file cannot be made cold: {}", why.sentence())),
@@ -184,6 +184,6 @@ pub(crate) fn make_cold(file: &OwnedFd, bytes: u64) -> Result<(), String> {
 
 /// Resident bytes of an open file, where that is known.
 pub(crate) fn resident_bytes(file: &OwnedFd, bytes: u64) -> Option<f64> {
-    let state = look(file, bytes).ok()?;
+    let state = residency(file, bytes).ok()?;
     Some(state.pages.resident? as f64 * proc::page_bytes() as f64)
 }

@@ -4,7 +4,7 @@ use crate::exit::{Ended, Exit, Failure};
 use crate::{out, stderr};
 use clap::{Args, Subcommand};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use ioloom_fileset::{self as fileset, Options, Progress, SetError, SetText};
+use ioloom_fileset::{self as fileset, CreateOptions, CreateProgress, SetError, SetText};
 use ioloom_model::units::{format_count, format_ns, format_size};
 use ioloom_model::{FileSetRealised, FileSetSpec};
 use serde::Serialize;
@@ -117,12 +117,12 @@ fn create(args: &CreateArgs) -> Ended {
     let text: SetText = args.spec.parse().map_err(Failure::usage)?;
     let mut spec = text.resolve().map_err(failure)?;
     spec.seed = args.random.unwrap_or(spec.seed);
-    let mut options = Options::default();
+    let mut options = CreateOptions::default();
     options.threads = args.threads.map_or(options.threads, usize::from);
     let stop = crate::interrupt::stop_flag();
     let bar = bar(spec.count);
     let found = found(&spec, &args.dir);
-    let tell_progress = |p: Progress| {
+    let tell_progress = |p: CreateProgress| {
         if let Some(bar) = &bar {
             bar.set_position(p.files_done);
         }
@@ -188,7 +188,7 @@ fn bar(files: u64) -> Option<ProgressBar> {
 }
 
 fn verify(args: &DirArgs) -> Ended {
-    let threads = Options::default().threads;
+    let threads = CreateOptions::default().threads;
     let found = fileset::verify(&args.dir, threads).map_err(failure)?;
     let faults: Vec<String> = found.faults.iter().map(ToString::to_string).collect();
     if args.json {

@@ -10,7 +10,7 @@ use crate::directories::{StoreArg, work_dir};
 use crate::exit::{Ended, Exit, Failure};
 use crate::{facts, out, stderr};
 use clap::Args;
-use ioloom_memory::{Advertised, MemoryError, Options, Part, SmtPlan, measure};
+use ioloom_memory::{Advertised, MemoryError, MemoryOptions, Part, SmtPlan, measure};
 use ioloom_model::memory::MemoryResult;
 use ioloom_model::units::parse_size;
 use ioloom_model::{MachineFacts, Topology};
@@ -149,7 +149,7 @@ fn measured(args: &MemoryArgs, machine: &MachineFacts) -> Result<MemoryResult, F
             |part: &Part| args.only.is_empty() || args.only.iter().any(|w| w == part.word());
         Part::ALL.into_iter().filter(asked).collect()
     };
-    let options = Options {
+    let options = MemoryOptions {
         parts,
         quick: args.quick,
         bytes_max,

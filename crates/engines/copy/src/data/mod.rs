@@ -9,7 +9,7 @@ mod direct;
 mod parallel;
 
 use crate::hash::Hasher;
-use crate::plan::{Mode, Plan};
+use crate::plan::{CopyPlan, Mode};
 use ioloom_sys::buffer::Buffer;
 use ioloom_sys::transfer;
 use std::io;
@@ -88,7 +88,7 @@ pub(crate) struct Job<'a> {
     pub(crate) reserve: bool,
     /// The plan's way is gone also where another one is cheaper.
     pub(crate) pinned: bool,
-    pub(crate) plan: Plan,
+    pub(crate) plan: CopyPlan,
     pub(crate) flow: Flow<'a>,
 }
 

@@ -2,8 +2,8 @@
 
 use crate::place::Place;
 use ioloom_copy::{
-    CopyError, Existing, Follow, Keep, Mode, Options, Progress, Report, Silent, Target, Verify,
-    Watcher, When, bytes_to_copy, copy,
+    CopyCounters, CopyError, CopyOptions, Existing, Follow, Mode, Preserve, Report, Silent, Target,
+    Verify, Watcher, When, bytes_to_copy, copy,
 };
 use ioloom_sys::attr::XattrOf;
 use ioloom_sys::cache;
@@ -16,17 +16,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, SystemTime};
 
-fn one(from: &Path, to: &Path, options: &Options) -> Report {
+fn one(from: &Path, to: &Path, options: &CopyOptions) -> Report {
     let target = Target::As(to.to_owned());
-    copy(&[from.to_owned()], &target, options, &Silent, &Progress::default()).unwrap()
+    copy(&[from.to_owned()], &target, options, &Silent, &CopyCounters::default()).unwrap()
 }
 
 fn told(report: &Report) -> String {
     report.errors.iter().map(CopyError::to_string).collect::<Vec<_>>().join("\n")
 }
 
-fn with(mode: Mode) -> Options {
-    Options { mode: Some(mode), ..Options::default() }
+fn with(mode: Mode) -> CopyOptions {
+    CopyOptions { mode: Some(mode), ..CopyOptions::default() }
 }
 
 fn noise(bytes: usize) -> Vec<u8> {
@@ -86,14 +86,14 @@ fn a_source_that_tells_no_size_is_never_copied_as_nothing() {
 fn sharing_that_was_asked_for_is_never_left_out() {
     let place = Place::disk();
     let (from, to) = (place.path().join("from"), place.path().join("to"));
-    let always = Options { reflink: When::Always, ..Options::default() };
-    let pinned = Options { mode: Some(Mode::Reflink), ..Options::default() };
+    let always = CopyOptions { reflink: When::Always, ..CopyOptions::default() };
+    let pinned = CopyOptions { mode: Some(Mode::Reflink), ..CopyOptions::default() };
     for bytes in [5, 1 << 20] {
         fs::write(&from, noise(bytes)).unwrap();
         for base in [&always, &pinned] {
             for (options, word) in [
-                (Options { verify: Verify::Cache, ..base.clone() }, "nothing is hashed"),
-                (Options { sparse: When::Always, ..base.clone() }, "no zeros are found"),
+                (CopyOptions { verify: Verify::Cache, ..base.clone() }, "nothing is hashed"),
+                (CopyOptions { sparse: When::Always, ..base.clone() }, "no zeros are found"),
             ] {
                 let report = one(&from, &to, &options);
                 assert_eq!(report.errors_count, 1, "{options:?}");
@@ -124,12 +124,12 @@ fn holes_are_filled_also_where_blocks_could_be_shared() {
     source.set_len(2 << 20).unwrap();
     source.write_all_at(b"some", 1 << 20).unwrap();
     source.sync_all().unwrap();
-    let never = Options { sparse: When::Never, ..Options::default() };
+    let never = CopyOptions { sparse: When::Never, ..CopyOptions::default() };
     let report = one(&from, &to, &never);
     assert_eq!((report.errors_count, report.modes), (0, vec![(Mode::Buffered, 1)]));
     File::open(&to).unwrap().sync_all().unwrap();
     assert!(fs::metadata(&to).unwrap().blocks() * 512 >= 2 << 20);
-    let always = Options { reflink: When::Always, ..never };
+    let always = CopyOptions { reflink: When::Always, ..never };
     assert!(told(&one(&from, &to, &always)).contains("holes of its source"));
 }
 
@@ -146,9 +146,10 @@ fn permissions_that_are_not_to_be_kept_are_those_of_anything_new() {
     }
     fs::write(at("file"), "").unwrap();
     fs::create_dir(at("dir")).unwrap();
-    let all_but = Keep { mode: false, owner: false, ..Keep::ALL };
-    for keep in [Keep::default(), all_but] {
-        let options = Options { recursive: true, keep, plain_mode: true, ..Options::default() };
+    let all_but = Preserve { mode: false, owner: false, ..Preserve::ALL };
+    for preserve in [Preserve::default(), all_but] {
+        let options =
+            CopyOptions { recursive: true, preserve, plain_mode: true, ..CopyOptions::default() };
         let report = one(&at("from"), &at("to"), &options);
         assert_eq!(report.errors_count, 0, "{}", told(&report));
         assert_eq!((mode("to/dir/file"), mode("to/run")), (mode("file"), mode("file")));
@@ -173,7 +174,7 @@ impl Watcher for Asked {
 fn nobody_is_asked_about_what_stays_anyway() {
     let place = Place::disk();
     let (from, to) = (place.path().join("from"), place.path().join("to"));
-    let options = Options { existing: Existing::UpdateAsk, ..Options::default() };
+    let options = CopyOptions { existing: Existing::UpdateAsk, ..CopyOptions::default() };
     for (later, replaced) in [(false, 0), (true, 1)] {
         fs::write(&from, "new").unwrap();
         fs::write(&to, "old").unwrap();
@@ -184,7 +185,7 @@ fn nobody_is_asked_about_what_stays_anyway() {
         let asked = Asked::default();
         let target = Target::As(to.clone());
         let report =
-            copy(std::slice::from_ref(&from), &target, &options, &asked, &Progress::default())
+            copy(std::slice::from_ref(&from), &target, &options, &asked, &CopyCounters::default())
                 .unwrap();
         assert_eq!(report.counts.files, replaced, "{}", told(&report));
         assert_eq!(u64::from(asked.0.into_inner()), replaced);
@@ -198,7 +199,7 @@ fn what_was_not_read_again_is_not_called_verified() {
     fs::write(&from, "new").unwrap();
     fs::write(&to, "old").unwrap();
     for verify in [Verify::Cache, Verify::Device] {
-        let options = Options { existing: Existing::Keep, verify, ..Options::default() };
+        let options = CopyOptions { existing: Existing::Keep, verify, ..CopyOptions::default() };
         let report = one(&from, &to, &options);
         assert_eq!((report.counts.skipped, report.verified_word()), (1, "not verified"));
     }
@@ -226,12 +227,12 @@ fn a_file_system_is_copied_to_another_one_that_is_mounted_in_it() {
         return println!("skipped: mount: {}", String::from_utf8_lossy(&mount.stderr).trim());
     }
     let _mounted = Mounted(&other);
-    let options = Options {
+    let options = CopyOptions {
         recursive: true,
         follow: Follow::Never,
-        keep: Keep::ALL,
+        preserve: Preserve::ALL,
         one_file_system: true,
-        ..Options::default()
+        ..CopyOptions::default()
     };
     for from in [at("system"), at("system/.")] {
         let report = one(&from, &other, &options);
@@ -240,13 +241,14 @@ fn a_file_system_is_copied_to_another_one_that_is_mounted_in_it() {
         let inner = fs::read_dir(other.join("other")).unwrap();
         assert_eq!(inner.count(), 0, "the place to mount on, and nothing in it");
     }
-    let both = Options { one_file_system: false, ..options };
+    let both = CopyOptions { one_file_system: false, ..options };
     let report = one(&at("system"), &other, &both);
     assert!(told(&report).contains("lies in it"), "{}", told(&report));
     let to = Target::As(at("to"));
-    let [apart, all] = [Options { one_file_system: true, ..both.clone() }, both].map(|options| {
-        bytes_to_copy(&[at("system")], &to, &options, SystemTime::now(), &Arc::default())
-    });
+    let [apart, all] =
+        [CopyOptions { one_file_system: true, ..both.clone() }, both].map(|options| {
+            bytes_to_copy(&[at("system")], &to, &options, SystemTime::now(), &Arc::default())
+        });
     assert_eq!((apart, all), (Some(4), Some(8)));
 }
 
@@ -262,7 +264,7 @@ fn a_path_that_only_a_directory_can_have_is_no_file() {
         ("dir/", "it is a directory and the source is none"),
         ("dir/.", "it is a directory and the source is none"),
     ] {
-        let report = one(&at("file"), &at(to), &Options::default());
+        let report = one(&at("file"), &at(to), &CopyOptions::default());
         assert!(told(&report).contains(word), "{to}: {}", told(&report));
     }
     assert!(!at("new").exists());
@@ -273,7 +275,7 @@ fn a_path_that_only_a_directory_can_have_is_no_file() {
         at("out"),
     )
     .unwrap();
-    let report = one(&at("file"), &at("out"), &Options::default());
+    let report = one(&at("file"), &at("out"), &CopyOptions::default());
     assert!(told(&report).contains("it leads to a pipe"), "{}", told(&report));
     drop(read);
 }
@@ -291,15 +293,19 @@ fn what_is_in_several_directories_comes_in_their_order() {
         }
     }
     fs::write(at("a/only"), "a").unwrap();
-    let options =
-        Options { recursive: true, threads: Some(4), verify: Verify::Cache, ..Options::default() };
+    let options = CopyOptions {
+        recursive: true,
+        threads: Some(4),
+        verify: Verify::Cache,
+        ..CopyOptions::default()
+    };
     for (sources, last) in [
         ([at("a/."), at("b/.")], "bb"),
         ([at("b/."), at("a/.")], "a"),
         ([at("a/."), at("b/sub")], "bb"),
     ] {
         fs::create_dir(at("to")).unwrap();
-        let progress = Progress::default();
+        let progress = CopyCounters::default();
         let into = Target::Auto(at("to"));
         let report = copy(&sources, &into, &options, &Silent, &progress).unwrap();
         assert_eq!(report.errors_count, 0, "{sources:?}: {}", told(&report));
@@ -316,7 +322,7 @@ fn what_is_in_several_directories_comes_in_their_order() {
     }
     // Without a directory to go into nothing is begun.
     let none = Target::Auto(at("new"));
-    let refused = copy(&[at("a/."), at("b/.")], &none, &options, &Silent, &Progress::default());
+    let refused = copy(&[at("a/."), at("b/.")], &none, &options, &Silent, &CopyCounters::default());
     assert!(refused.is_err() && !at("new").exists());
 }
 
@@ -332,12 +338,13 @@ fn what_is_to_stay_may_be_a_directory() {
     let source = File::options().write(true).open(at("from/name")).unwrap();
     source.set_modified(SystemTime::now() - hour).unwrap();
     for existing in [Existing::Keep, Existing::Update, Existing::UpdateAsk] {
-        let options = Options { recursive: true, existing, ..Options::default() };
+        let options = CopyOptions { recursive: true, existing, ..CopyOptions::default() };
         let report = one(&at("from"), &at("to"), &options);
         assert_eq!((report.errors_count, report.counts.skipped), (0, 1), "{}", told(&report));
     }
     source.set_modified(SystemTime::now() + hour).unwrap();
-    let newer = Options { recursive: true, existing: Existing::Update, ..Options::default() };
+    let newer =
+        CopyOptions { recursive: true, existing: Existing::Update, ..CopyOptions::default() };
     let report = one(&at("from"), &at("to"), &newer);
     assert!(
         told(&report).contains("it is a directory and the source is none"),
@@ -355,7 +362,7 @@ fn a_followed_link_to_a_pipe_is_a_pipe() {
     assert!(Command::new("mkfifo").arg(at("from/pipe")).status().unwrap().success());
     std::os::unix::fs::symlink("pipe", at("from/link")).unwrap();
     for (follow, piped) in [(Follow::Always, true), (Follow::Never, false)] {
-        let options = Options { recursive: true, follow, ..Options::default() };
+        let options = CopyOptions { recursive: true, follow, ..CopyOptions::default() };
         let to = at(if piped { "followed" } else { "kept" });
         let report = one(&at("from"), &to, &options);
         assert_eq!(report.errors_count, 0, "{}", told(&report));
@@ -363,7 +370,7 @@ fn a_followed_link_to_a_pipe_is_a_pipe() {
         assert!(kind("pipe").is_fifo());
         assert_eq!((kind("link").is_fifo(), kind("link").is_symlink()), (piped, !piped));
     }
-    let roots = Options { recursive: true, follow: Follow::Roots, ..Options::default() };
+    let roots = CopyOptions { recursive: true, follow: Follow::Roots, ..CopyOptions::default() };
     let report = one(&at("from/link"), &at("named"), &roots);
     assert_eq!(report.errors_count, 0, "{}", told(&report));
     assert!(fs::symlink_metadata(at("named")).unwrap().file_type().is_fifo());
@@ -375,7 +382,7 @@ fn a_link_never_replaces_the_file_that_it_leads_to() {
     let at = |name: &str| place.path().join(name);
     fs::write(at("file"), "text").unwrap();
     std::os::unix::fs::symlink("file", at("link")).unwrap();
-    let options = Options { follow: Follow::Never, ..Options::default() };
+    let options = CopyOptions { follow: Follow::Never, ..CopyOptions::default() };
     let report = one(&at("link"), &at("file"), &options);
     assert!(told(&report).contains("leads to it"), "{}", told(&report));
     assert_eq!(fs::read(at("file")).unwrap(), b"text");
@@ -394,8 +401,8 @@ fn a_file_that_is_replaced_has_its_permissions_whatever_else_is_kept() {
     fs::set_permissions(at("from"), fs::Permissions::from_mode(0o640)).unwrap();
     fs::write(at("to"), "old").unwrap();
     fs::set_permissions(at("to"), fs::Permissions::from_mode(0o604)).unwrap();
-    let keep = Keep { owner: true, ..Keep::default() };
-    let report = one(&at("from"), &at("to"), &Options { keep, ..Options::default() });
+    let preserve = Preserve { owner: true, ..Preserve::default() };
+    let report = one(&at("from"), &at("to"), &CopyOptions { preserve, ..CopyOptions::default() });
     assert_eq!(report.errors_count, 0, "{}", told(&report));
     let made = fs::metadata(at("to")).unwrap();
     assert_eq!((made.mode() & 0o7777, made.uid(), made.gid()), (0o604, 1, 2));
@@ -407,7 +414,8 @@ fn a_directory_where_names_are_their_owners_alone_stays_one() {
     let at = |name: &str| place.path().join(name);
     fs::create_dir_all(at("from/sub")).unwrap();
     fs::set_permissions(at("from/sub"), fs::Permissions::from_mode(0o1755)).unwrap();
-    let report = one(&at("from"), &at("to"), &Options { recursive: true, ..Options::default() });
+    let report =
+        one(&at("from"), &at("to"), &CopyOptions { recursive: true, ..CopyOptions::default() });
     assert_eq!(report.errors_count, 0, "{}", told(&report));
     assert_eq!(fs::metadata(at("to/sub")).unwrap().mode() & 0o7000, 0o1000);
 }
@@ -419,8 +427,9 @@ fn a_file_that_followed_links_lead_to_is_one_file_where_links_are_kept() {
     fs::create_dir(at("from")).unwrap();
     fs::write(at("from/a"), "text").unwrap();
     std::os::unix::fs::symlink("a", at("from/b")).unwrap();
-    let keep = Keep { links: true, ..Keep::default() };
-    let options = Options { recursive: true, follow: Follow::Always, keep, ..Options::default() };
+    let preserve = Preserve { links: true, ..Preserve::default() };
+    let options =
+        CopyOptions { recursive: true, follow: Follow::Always, preserve, ..CopyOptions::default() };
     let report = one(&at("from"), &at("to"), &options);
     assert_eq!((report.counts.files, report.counts.hard_links), (1, 1), "{}", told(&report));
     let inode = |name| fs::symlink_metadata(at(name)).unwrap().ino();
@@ -442,8 +451,8 @@ fn access_lists_are_permissions_and_no_attributes() {
         return println!("skipped: this file system has no access lists");
     }
     for (mode, xattrs, comes) in [(false, true, false), (true, false, true), (true, true, true)] {
-        let keep = Keep { mode, xattrs, ..Keep::default() };
-        let report = one(&from, &to, &Options { keep, ..Options::default() });
+        let preserve = Preserve { mode, xattrs, ..Preserve::default() };
+        let report = one(&from, &to, &CopyOptions { preserve, ..CopyOptions::default() });
         assert_eq!(report.errors_count, 0, "{}", told(&report));
         let made = File::open(&to).unwrap();
         let list = XattrOf::Open(made.as_fd()).get(name).unwrap();
@@ -467,10 +476,10 @@ fn what_is_to_be_copied_is_counted_without_what_stays() {
     fs::hard_link(at("from/sub/a"), at("from/another")).unwrap();
     let old = SystemTime::now() - Duration::from_secs(1000);
     File::options().write(true).open(at("from/sub/b")).unwrap().set_modified(old).unwrap();
-    let plain = Options { recursive: true, ..Options::default() };
-    let kept = Options { existing: Existing::Keep, ..plain.clone() };
-    let updated = Options { existing: Existing::Update, ..plain.clone() };
-    let linked = Options { keep: Keep::ALL, ..plain.clone() };
+    let plain = CopyOptions { recursive: true, ..CopyOptions::default() };
+    let kept = CopyOptions { existing: Existing::Keep, ..plain.clone() };
+    let updated = CopyOptions { existing: Existing::Update, ..plain.clone() };
+    let linked = CopyOptions { preserve: Preserve::ALL, ..plain.clone() };
     // Nothing of the target is newer than a time to come.
     let later = SystemTime::now() + Duration::from_secs(1000);
     let (sources, target) = ([at("from")], Target::As(at("to")));
@@ -481,7 +490,7 @@ fn what_is_to_be_copied_is_counted_without_what_stays() {
     assert_eq!(counted(&linked, later), 1230);
     // What the copy itself made before it was counted is no part of what stays.
     assert_eq!(counted(&kept, old), 2230);
-    let report = |options: &Options| one(&at("from"), &at("to"), options).bytes;
+    let report = |options: &CopyOptions| one(&at("from"), &at("to"), options).bytes;
     let update = counted(&updated, later);
     assert_eq!((update, report(&updated)), (update, update), "what is counted is what is copied");
     assert_eq!(counted(&kept, later), report(&kept));
@@ -489,5 +498,5 @@ fn what_is_to_be_copied_is_counted_without_what_stays() {
         bytes_to_copy(&[at("from/sub/a")], &Target::Auto(at("to")), &plain, later, &Arc::default()),
         Some(1000)
     );
-    assert_eq!(counted(&Options::default(), later), 0);
+    assert_eq!(counted(&CopyOptions::default(), later), 0);
 }

@@ -1,7 +1,7 @@
 //! A byte that goes wrong on the device is found by reading the device, and not by reading memory.
 
 use crate::place::Place;
-use ioloom_copy::{Options, Progress, Reason, Report, Target, Verify, Watcher, copy};
+use ioloom_copy::{CopyCounters, CopyOptions, Reason, Report, Target, Verify, Watcher, copy};
 use std::fs::{self, File};
 use std::os::fd::BorrowedFd;
 use std::os::unix::fs::FileExt;
@@ -28,11 +28,11 @@ fn attempt(disk: &Place, from: &Path, verify: Verify) -> (Report, PathBuf) {
     let to = disk.path().join(format!("{verify:?}"));
     let image = disk.image().unwrap();
     let marker = fs::read(from).unwrap()[1_000_000..1_000_064].to_vec();
-    let options = Options { verify, ..Options::default() };
+    let options = CopyOptions { verify, ..CopyOptions::default() };
     let saboteur = Saboteur { image: image.to_owned(), marker };
     let target = Target::As(to.clone());
     let sources = [from.to_owned()];
-    let report = copy(&sources, &target, &options, &saboteur, &Progress::default()).unwrap();
+    let report = copy(&sources, &target, &options, &saboteur, &CopyCounters::default()).unwrap();
     (report, to)
 }
 

@@ -2,8 +2,8 @@
 
 use crate::place::Place;
 use ioloom_copy::{
-    CopyError, Durable, Existing, Follow, Keep, Mode, Options, Progress, Report, Silent, Target,
-    Tuning, Verify, Watcher, When, copy,
+    CopyCounters, CopyError, CopyOptions, Durable, Existing, Follow, Mode, Preserve, Report,
+    Silent, Target, Tuning, Verify, Watcher, When, copy,
 };
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
@@ -11,12 +11,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-fn run(sources: &[&Path], target: Target, options: &Options, watcher: &dyn Watcher) -> Report {
+fn run(sources: &[&Path], target: Target, options: &CopyOptions, watcher: &dyn Watcher) -> Report {
     let sources: Vec<PathBuf> = sources.iter().map(|path| path.to_path_buf()).collect();
-    copy(&sources, &target, options, watcher, &Progress::default()).unwrap()
+    copy(&sources, &target, options, watcher, &CopyCounters::default()).unwrap()
 }
 
-fn one(from: &Path, to: &Path, options: &Options) -> Report {
+fn one(from: &Path, to: &Path, options: &CopyOptions) -> Report {
     run(&[from], Target::Auto(to.to_owned()), options, &Silent)
 }
 
@@ -46,7 +46,7 @@ impl<F: Fn() + Sync> Watcher for Meddler<F> {
 fn a_source_that_changes_is_an_error_and_the_old_target_stays() {
     let place = Place::disk();
     let (from, to) = (place.path().join("from"), place.path().join("to"));
-    let options = Options { existing: Existing::Ask, ..Options::default() };
+    let options = CopyOptions { existing: Existing::Ask, ..CopyOptions::default() };
     let size = 70 << 20;
     type Meddle = fn(&File);
     let ways: [(Meddle, &str); 3] = [
@@ -74,7 +74,7 @@ fn a_small_source_that_changes_once_is_copied_again() {
     fs::write(&from, "before").unwrap();
     fs::write(&to, "old").unwrap();
     let meddler = Meddler(|| fs::write(&from, "longer than before").unwrap());
-    let options = Options { existing: Existing::Ask, ..Options::default() };
+    let options = CopyOptions { existing: Existing::Ask, ..CopyOptions::default() };
     let report = run(&[&from], Target::Auto(to.clone()), &options, &meddler);
     assert_eq!(report.errors_count, 0, "{}", told(&report));
     assert_eq!(fs::read(&to).unwrap(), b"longer than before");
@@ -95,7 +95,7 @@ fn pinned_numbers_give_the_same_bytes() {
     let tuning =
         Tuning { block_bytes: Some(64 << 10), depth: Some(4), threads: Some(1), extends: true };
     for mode in [Mode::Direct, Mode::Buffered, Mode::Uncached, Mode::Range] {
-        let options = Options { mode: Some(mode), tuning, ..Options::default() };
+        let options = CopyOptions { mode: Some(mode), tuning, ..CopyOptions::default() };
         for (source, size) in [(&from, 5_000_001), (&holed, 5_500_001)] {
             let report = one(source, &to, &options);
             if let Some(why) = told(&report).split_once("cannot be used here") {
@@ -118,15 +118,15 @@ fn what_is_there_is_kept_or_replaced_as_asked() {
     fs::write(&from, "new").unwrap();
     fs::write(&to, "old").unwrap();
     fs::set_permissions(&to, fs::Permissions::from_mode(0o600)).unwrap();
-    let keeps = Options { existing: Existing::Keep, ..Options::default() };
+    let keeps = CopyOptions { existing: Existing::Keep, ..CopyOptions::default() };
     assert_eq!(one(&from, &to, &keeps).counts.skipped, 1);
-    let updates = Options { existing: Existing::Update, ..Options::default() };
+    let updates = CopyOptions { existing: Existing::Update, ..CopyOptions::default() };
     let newer = std::time::SystemTime::now() + std::time::Duration::from_secs(60);
     File::options().write(true).open(&to).unwrap().set_modified(newer).unwrap();
     assert_eq!(one(&from, &to, &updates).counts.skipped, 1);
     assert_eq!(fs::read(&to).unwrap(), b"old");
     let before = fs::metadata(&to).unwrap().ino();
-    assert_eq!(one(&from, &to, &Options::default()).counts.files, 1);
+    assert_eq!(one(&from, &to, &CopyOptions::default()).counts.files, 1);
     let after = fs::metadata(&to).unwrap();
     assert_eq!((fs::read(&to).unwrap(), after.mode() & 0o7777), (b"new".to_vec(), 0o600));
     assert_ne!(after.ino(), before, "it is replaced, not written over");
@@ -140,18 +140,18 @@ fn set_user_is_dropped_unless_the_owner_is_kept() {
     fs::write(&from, "x").unwrap();
     let other = std::os::unix::fs::chown(&from, Some(1234), Some(1234)).is_ok();
     fs::set_permissions(&from, fs::Permissions::from_mode(0o6755)).unwrap();
-    let mode = |keep: Keep, name: &str| {
+    let mode = |preserve: Preserve, name: &str| {
         let to = place.path().join(name);
-        let report = one(&from, &to, &Options { keep, ..Options::default() });
+        let report = one(&from, &to, &CopyOptions { preserve, ..CopyOptions::default() });
         assert_eq!(report.errors_count, 0, "{}", told(&report));
         fs::metadata(&to).unwrap().mode() & 0o7000
     };
-    assert_eq!(mode(Keep::default(), "plain"), 0);
-    assert_eq!(mode(Keep::ALL, "all"), 0o6000);
+    assert_eq!(mode(Preserve::default(), "plain"), 0);
+    assert_eq!(mode(Preserve::ALL, "all"), 0o6000);
     if !other {
         return println!("skipped: a plain user gives no file away");
     }
-    assert_eq!(mode(Keep { mode: true, ..Keep::default() }, "mode"), 0);
+    assert_eq!(mode(Preserve { mode: true, ..Preserve::default() }, "mode"), 0);
 }
 
 #[test]
@@ -163,17 +163,17 @@ fn links_below_the_target_are_replaced_and_the_named_one_is_written_through() {
     fs::write(at("from/file"), "new").unwrap();
     fs::write(at("outside"), "mine").unwrap();
     symlink(at("outside"), at("to/file")).unwrap();
-    let deep = Options { recursive: true, follow: Follow::Never, ..Options::default() };
+    let deep = CopyOptions { recursive: true, follow: Follow::Never, ..CopyOptions::default() };
     let report = run(&[&at("from")], Target::As(at("to")), &deep, &Silent);
     assert_eq!(report.errors_count, 0, "{}", told(&report));
     assert_eq!(fs::read(at("outside")).unwrap(), b"mine");
     assert!(fs::symlink_metadata(at("to/file")).unwrap().is_file());
     symlink(at("outside"), at("named")).unwrap();
-    one(&at("from/file"), &at("named"), &Options::default());
+    one(&at("from/file"), &at("named"), &CopyOptions::default());
     assert_eq!(fs::read(at("outside")).unwrap(), b"new");
     assert!(fs::symlink_metadata(at("named")).unwrap().is_symlink());
     symlink(at("nowhere"), at("dangling")).unwrap();
-    let report = one(&at("from/file"), &at("dangling"), &Options::default());
+    let report = one(&at("from/file"), &at("dangling"), &CopyOptions::default());
     assert!(told(&report).contains("leads nowhere"), "{}", told(&report));
 }
 
@@ -183,7 +183,7 @@ fn a_directory_is_not_copied_into_itself() {
     let at = |name: &str| place.path().join(name);
     fs::create_dir_all(at("dir/sub")).unwrap();
     symlink(at("dir"), at("way")).unwrap();
-    let deep = Options { recursive: true, follow: Follow::Roots, ..Options::default() };
+    let deep = CopyOptions { recursive: true, follow: Follow::Roots, ..CopyOptions::default() };
     for (from, to) in
         [("dir", "dir/new"), ("dir", "dir/sub"), ("way", "dir/sub/x"), ("dir", "way/y")]
     {
@@ -203,7 +203,7 @@ fn one_failure_is_one_error_and_the_rest_is_copied() {
     fs::create_dir(at("into/c")).unwrap();
     fs::write(at("c"), "c").unwrap();
     let into = Target::Into(at("into"));
-    let report = run(&[&at("a"), &at("gone"), &at("c")], into, &Options::default(), &Silent);
+    let report = run(&[&at("a"), &at("gone"), &at("c")], into, &CopyOptions::default(), &Silent);
     assert_eq!((report.errors_count, report.counts.files), (2, 1), "{}", told(&report));
     assert!(told(&report).contains("gone") && told(&report).contains("is a directory"));
     assert_eq!(names(&at("into")), ["a", "c"]);
@@ -237,7 +237,7 @@ fn a_source_that_vanishes_after_it_was_listed_is_one_error() {
     fs::write(at("from/a"), "same").unwrap();
     fs::write(at("from/b"), "same").unwrap();
     // One thread has listed both before it copies the first.
-    let options = Options { recursive: true, threads: Some(1), ..Options::default() };
+    let options = CopyOptions { recursive: true, threads: Some(1), ..CopyOptions::default() };
     let remover = Remover { one: at("from/a"), other: at("from/b") };
     let report = run(&[&at("from")], Target::As(at("to")), &options, &remover);
     assert_eq!((report.errors_count, report.counts.files), (1, 1), "{}", told(&report));
@@ -256,7 +256,7 @@ fn a_target_that_cannot_be_written_is_one_error_and_stays() {
     fs::write(target.path().join("a"), "old").unwrap();
     let before = names(target.path());
     target.read_only();
-    let options = Options { recursive: true, ..Options::default() };
+    let options = CopyOptions { recursive: true, ..CopyOptions::default() };
     let to = |name: &str| target.path().join(name);
     for (from, to) in [("from", to("tree")), ("from/a", to("a")), ("from/a", to("b"))] {
         let report = run(&[&at(from)], Target::As(to.clone()), &options, &Silent);
@@ -277,7 +277,7 @@ fn a_file_where_a_directory_is_to_be_is_one_error() {
     fs::write(at("from/sub/x"), "x").unwrap();
     fs::create_dir(at("to")).unwrap();
     fs::write(at("to/sub"), "mine").unwrap();
-    let deep = Options { recursive: true, ..Options::default() };
+    let deep = CopyOptions { recursive: true, ..CopyOptions::default() };
     let report = run(&[&at("from")], Target::As(at("to")), &deep, &Silent);
     assert_eq!(report.errors_count, 1);
     assert!(told(&report).contains("Not a directory"), "{}", told(&report));
@@ -293,9 +293,9 @@ fn a_full_target_is_told_before_the_first_byte_and_keeps_what_it_had() {
         fs::write(&from, vec![7u8; 140 << 20]).unwrap();
         let to = small.path().join("to");
         fs::write(&to, "old").unwrap();
-        let progress = Progress::default();
+        let progress = CopyCounters::default();
         let target = Target::Auto(to.clone());
-        let report = copy(&[from], &target, &Options::default(), &Silent, &progress).unwrap();
+        let report = copy(&[from], &target, &CopyOptions::default(), &Silent, &progress).unwrap();
         assert_eq!(report.errors_count, 1);
         assert!(told(&report).contains("No space left"), "{}", told(&report));
         assert!(report.out_of_space);
@@ -313,7 +313,7 @@ fn by_every_mode(place: &Place) -> Vec<Mode> {
     let mut offered = Vec::new();
     for mode in [Mode::Range, Mode::Buffered, Mode::Uncached, Mode::Direct, Mode::Reflink] {
         let to = place.path().join(mode.word());
-        let report = one(&from, &to, &Options { mode: Some(mode), ..Options::default() });
+        let report = one(&from, &to, &CopyOptions { mode: Some(mode), ..CopyOptions::default() });
         if report.errors_count > 0 {
             println!("{}: {mode}: {}", place.kind, told(&report));
             assert!(report.errors[0].is_refused() || mode == Mode::Reflink);
@@ -339,7 +339,7 @@ fn modes_that_are_not_offered_are_refused_and_the_others_give_the_same_bytes() {
     let Some(memory) = Place::memory() else { return };
     for mode in [Mode::Direct, Mode::Uncached] {
         let to = memory.path().join("to");
-        let report = one(&from, &to, &Options { mode: Some(mode), ..Options::default() });
+        let report = one(&from, &to, &CopyOptions { mode: Some(mode), ..CopyOptions::default() });
         assert!(report.errors[0].is_refused(), "{mode}: {}", told(&report));
         assert!(!to.exists());
     }
@@ -353,7 +353,7 @@ fn zeros_become_holes_and_holes_are_filled_when_asked() {
     bytes[1_000_000..1_000_100].fill(1);
     fs::write(&from, &bytes).unwrap();
     let taken = |sparse: When| {
-        let report = one(&from, &to, &Options { sparse, ..Options::default() });
+        let report = one(&from, &to, &CopyOptions { sparse, ..CopyOptions::default() });
         assert_eq!(report.errors_count, 0, "{}", told(&report));
         assert_eq!(fs::read(&to).unwrap(), bytes);
         fs::metadata(&to).unwrap().blocks() * 512
@@ -375,7 +375,8 @@ fn hashes_are_those_of_the_bytes() {
     fs::write(&from, "abc").unwrap();
     for verify in [Verify::InFlight, Verify::Cache, Verify::Device] {
         let hash = ioloom_copy::HashKind::Md5;
-        let options = Options { verify, hash, durable: Durable::File, ..Options::default() };
+        let options =
+            CopyOptions { verify, hash, durable: Durable::File, ..CopyOptions::default() };
         let report = one(&from, &to, &options);
         assert_eq!(report.errors_count, 0, "{}", told(&report));
         assert_eq!(report.hashes[0].hash, "900150983cd24fb0d6963f7d28e17f72");
@@ -393,7 +394,7 @@ fn hashes_are_those_of_the_bytes() {
 fn files_of_the_kernel_are_copied_whatever_size_they_tell() {
     let place = Place::disk();
     let to = place.path().join("to");
-    let options = Options { verify: Verify::Cache, ..Options::default() };
+    let options = CopyOptions { verify: Verify::Cache, ..CopyOptions::default() };
     for from in ["/proc/version", "/sys/devices/system/cpu/online"].map(Path::new) {
         let Ok(content) = fs::read(from) else {
             println!("skipped: no {}", from.display());
@@ -414,7 +415,7 @@ fn files_of_the_kernel_are_copied_whatever_size_they_tell() {
 #[test]
 fn a_source_that_is_not_there_is_told_as_such_by_a_copy_that_goes_on_too() {
     let place = Place::disk();
-    let options = Options { resume: true, ..Options::default() };
+    let options = CopyOptions { resume: true, ..CopyOptions::default() };
     let report = one(&place.path().join("gone"), &place.path().join("to"), &options);
     assert_eq!(report.errors_count, 1);
     assert!(told(&report).contains("gone: No such file"), "{}", told(&report));
@@ -448,9 +449,14 @@ fn names_of_one_file_stay_that_when_a_copy_is_gone_on_with_in_another_order() {
     fs::create_dir(at("from")).unwrap();
     fs::write(at("from/a"), "content").unwrap();
     fs::hard_link(at("from/a"), at("from/b")).unwrap();
-    let keep = Keep { links: true, ..Keep::default() };
-    let options =
-        Options { recursive: true, resume: true, keep, threads: Some(1), ..Options::default() };
+    let preserve = Preserve { links: true, ..Preserve::default() };
+    let options = CopyOptions {
+        recursive: true,
+        resume: true,
+        preserve,
+        threads: Some(1),
+        ..CopyOptions::default()
+    };
     let copied =
         |watcher: &dyn Watcher| run(&[&at("from")], Target::As(at("to")), &options, watcher);
     let ender = Ender { cancel: &options.cancel, seen: Mutex::default() };

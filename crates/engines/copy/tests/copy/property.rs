@@ -3,19 +3,25 @@
 use crate::place::Place;
 use crate::snapshot::{differences, snapshot};
 use crate::trees;
-use ioloom_copy::{Follow, Keep, Options, Progress, Silent, Target, Verify, copy};
+use ioloom_copy::{CopyCounters, CopyOptions, Follow, Preserve, Silent, Target, Verify, copy};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use std::path::Path;
 use std::process::Command;
 
-fn archive() -> Options {
-    Options { recursive: true, follow: Follow::Never, keep: Keep::ALL, ..Options::default() }
+fn archive() -> CopyOptions {
+    CopyOptions {
+        recursive: true,
+        follow: Follow::Never,
+        preserve: Preserve::ALL,
+        ..CopyOptions::default()
+    }
 }
 
-fn ours(from: &Path, to: &Path, options: &Options) {
+fn ours(from: &Path, to: &Path, options: &CopyOptions) {
     let target = Target::As(to.to_owned());
-    let report = copy(&[from.to_owned()], &target, options, &Silent, &Progress::default()).unwrap();
+    let report =
+        copy(&[from.to_owned()], &target, options, &Silent, &CopyCounters::default()).unwrap();
     assert!(report.errors.is_empty(), "{:?}", report.errors);
 }
 
@@ -27,7 +33,7 @@ fn same_as_cp(from: &Place, to: &Place, cases: u32) {
         let tree = source.path().join("tree");
         std::fs::create_dir(&tree).unwrap();
         trees::make(&tree, &items);
-        let mut options = Options { threads: Some(threads), ..archive() };
+        let mut options = CopyOptions { threads: Some(threads), ..archive() };
         match way {
             0 => options.verify = Verify::Cache,
             1 => options.durable = ioloom_copy::Durable::File,

@@ -4,7 +4,8 @@
 #![allow(clippy::print_stdout, reason = "tests say what they skip")]
 
 use ioloom_copy::{
-    Durable, Follow, Keep, Mode, Options, Progress, Report, Silent, Target, Verify, copy,
+    CopyCounters, CopyOptions, Durable, Follow, Mode, Preserve, Report, Silent, Target, Verify,
+    copy,
 };
 use ioloom_sys::fault;
 use std::collections::HashMap;
@@ -130,23 +131,23 @@ fn look(source: &Source, target: &Path, old: &[u8]) -> usize {
     right
 }
 
-fn run(source: &Path, target: &Path, options: &Options) -> Option<Report> {
+fn run(source: &Path, target: &Path, options: &CopyOptions) -> Option<Report> {
     let sources: Vec<PathBuf> = vec![source.to_owned()];
-    copy(&sources, &Target::As(target.to_owned()), options, &Silent, &Progress::default()).ok()
+    copy(&sources, &Target::As(target.to_owned()), options, &Silent, &CopyCounters::default()).ok()
 }
 
 #[test]
 fn each_system_call_fails_once_and_nothing_is_lost() {
     let _alone = alone();
     let place = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-    let archive = Options {
+    let archive = CopyOptions {
         recursive: true,
         follow: Follow::Never,
-        keep: Keep::ALL,
+        preserve: Preserve::ALL,
         threads: Some(1),
-        ..Options::default()
+        ..CopyOptions::default()
     };
-    let safe = Options { durable: Durable::Full, verify: Verify::Device, ..archive.clone() };
+    let safe = CopyOptions { durable: Durable::Full, verify: Verify::Device, ..archive.clone() };
     let mut hit = 0;
     for (options, merges, big) in [
         (&archive, false, false),
@@ -191,7 +192,12 @@ fn nothing_is_left(place: &Path, op: &str) {
 }
 
 /// Lets the first call of an operation fail, then copies again without; says whether it was called.
-fn survives(source: &Source, target: &Path, options: &Options, (op, error): (&str, i32)) -> bool {
+fn survives(
+    source: &Source,
+    target: &Path,
+    options: &CopyOptions,
+    (op, error): (&str, i32),
+) -> bool {
     fault::set(&format!("{op}:1:{error}"));
     let report = run(&source.path, target, options);
     let met = fault::calls_of(op) > 0;
@@ -261,12 +267,12 @@ fn an_error_leaves_nothing_half_made_and_counts_nothing() {
     let place = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let (source, target) = (place.path().join("source"), place.path().join("target"));
     kinds(&source);
-    let options = Options {
+    let options = CopyOptions {
         recursive: true,
         follow: Follow::Never,
-        keep: Keep::ALL,
+        preserve: Preserve::ALL,
         threads: Some(1),
-        ..Options::default()
+        ..CopyOptions::default()
     };
     for merges in [false, true] {
         let begin = || {
@@ -324,7 +330,7 @@ fn a_way_that_does_not_work_after_all_leaves_the_copy_right() {
         ioloom_sys::cache::evict_file(&file).unwrap();
     };
     cold();
-    let usual = run(&source, &target, &Options::default()).unwrap();
+    let usual = run(&source, &target, &CopyOptions::default()).unwrap();
     if usual.modes != [(Mode::Direct, 1)] {
         return println!(
             "skipped: this file system is not copied past the cache: {:?}",
@@ -344,7 +350,8 @@ fn a_way_that_does_not_work_after_all_leaves_the_copy_right() {
         fs::remove_file(&target).unwrap();
         cold();
         fault::set(&format!("{op}:{n}:{error}"));
-        let report = run(&source, &target, &Options { resume, ..Options::default() }).unwrap();
+        let report =
+            run(&source, &target, &CopyOptions { resume, ..CopyOptions::default() }).unwrap();
         fault::set("");
         assert_eq!(report.errors_count, 0, "{op} {n}: {:?}", report.errors);
         assert_eq!(report.modes, [(Mode::Buffered, 1)], "{op} {n}");

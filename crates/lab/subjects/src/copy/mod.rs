@@ -17,7 +17,7 @@ mod settle;
 mod tree;
 
 use crate::sets::{FileSets, SCRATCH, Scratch as Place};
-use ioloom_copy::{CopyError, Mode, Options, Progress, Report, Silent, Target, When};
+use ioloom_copy::{CopyCounters, CopyError, CopyOptions, Mode, Report, Silent, Target, When};
 use ioloom_lab::ChildAnswer;
 use ioloom_lab::files::SET_MANIFEST;
 use ioloom_lab::subject::{Sets, Subject, Touches};
@@ -178,15 +178,15 @@ impl Place {
 
 /// The engine's options for a way. Sharing of blocks is a way of its own here: where the copier is
 /// asked for another one, it must not share.
-fn options(how: &How) -> Options {
+fn options(how: &How) -> CopyOptions {
     let reflink = if how.mode.is_none() { When::Auto } else { When::Never };
-    Options { mode: how.mode, tuning: how.tuning, reflink, ..Options::default() }
+    CopyOptions { mode: how.mode, tuning: how.tuning, reflink, ..CopyOptions::default() }
 }
 
 /// Copies and tells how long it took until the copier returned, ns, with its report.
-fn timed(from: &Path, to: Target, options: &Options) -> Result<(u64, Report), String> {
+fn timed(from: &Path, to: Target, options: &CopyOptions) -> Result<(u64, Report), String> {
     let sources = [from.to_owned()];
-    let progress = Progress::default();
+    let progress = CopyCounters::default();
     let start = monotonic_ns();
     let copied = ioloom_copy::copy(&sources, &to, options, &Silent, &progress);
     let ns = monotonic_ns() - start;

@@ -34,7 +34,7 @@ pub(super) fn play(order: &RunOrder, play: &One) -> Result<Measured, String> {
     cache::flush_file_system(&source).map_err(|e| format!("flush the file system: {e}"))?;
     make(play.source, &source, bytes)?;
     let to = place.path.join("copy");
-    let options = ioloom_copy::Options { verify: play.verify, ..options(&play.how) };
+    let options = ioloom_copy::CopyOptions { verify: play.verify, ..options(&play.how) };
     let mut stage = Stage::open(&order.dir)?;
     stage.sampler.mark("copy");
     let start = monotonic_ns();
@@ -81,7 +81,7 @@ pub(super) fn warm(file: &OwnedFd, bytes: u64) -> Result<(), String> {
     let mut buffer = Vec::new();
     let mut tries = 1;
     loop {
-        let (_, after, stays) = ioloom_cache::warm_file(file, bytes, &mut buffer)
+        let (_, after, stays) = ioloom_cache::load_file(file, bytes, &mut buffer)
             .map_err(|e| format!("bring the file into memory: {e}"))?;
         match (after.is_warm() || bytes == 0, stays) {
             (true, _) => return Ok(()),

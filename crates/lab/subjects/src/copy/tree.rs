@@ -7,7 +7,7 @@ use super::plan::{Source, Tree};
 use super::{Place, timed};
 use crate::sets::walk_list;
 use crate::stage::{Stage, make_cold};
-use ioloom_copy::{Options, Target};
+use ioloom_copy::{CopyOptions, Target};
 use ioloom_model::Measured;
 use ioloom_model::record::RunOrder;
 use ioloom_sys::cache;
@@ -23,7 +23,7 @@ pub(super) fn play(order: &RunOrder, play: Tree) -> Result<Measured, String> {
         make(order, play.source)?;
     }
     let Tree { threads, durable, .. } = play;
-    let options = Options { recursive: true, threads, durable, ..Options::default() };
+    let options = CopyOptions { recursive: true, threads, durable, ..CopyOptions::default() };
     let mut stage = Stage::open(&order.dir)?;
     stage.sampler.mark("copy");
     let start = monotonic_ns();

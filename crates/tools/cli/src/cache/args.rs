@@ -2,7 +2,7 @@
 
 use crate::exit::Failure;
 use clap::{Args, Subcommand};
-use ioloom_cache::Act;
+use ioloom_cache::Action;
 use ioloom_walk::Threads;
 use std::path::PathBuf;
 
@@ -105,11 +105,11 @@ pub(super) struct PathArgs {
 }
 
 impl What {
-    pub(super) fn act(&self) -> Act {
+    pub(super) fn act(&self) -> Action {
         match self {
-            Self::Status(_) => Act::Status,
-            Self::Drop(args) => Act::Drop { write: !args.no_write },
-            Self::Warm(_) => Act::Warm,
+            Self::Status(_) => Action::Status,
+            Self::Drop(args) => Action::Drop { write: !args.no_write },
+            Self::Warm(_) => Action::Warm,
         }
     }
 

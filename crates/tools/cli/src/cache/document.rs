@@ -1,7 +1,7 @@
 //! A look at the page cache as one JSON document.
 
 use super::strip::Strip;
-use ioloom_cache::{Act, DirReport, FileReport, Report, RootReport, Source, Stays, Tally};
+use ioloom_cache::{Action, DirReport, FileReport, Incomplete, Report, RootReport, Source, Tally};
 use serde::Serialize;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -62,14 +62,14 @@ struct File {
     writeback_pages: Option<u64>,
     evicted_pages: Option<u64>,
     recently_evicted_pages: Option<u64>,
-    stays: Option<Stays>,
+    stays: Option<Incomplete>,
     mapped_by_pid: Option<u32>,
     mapped_by_name: Option<String>,
     resident_map: Option<Vec<Option<f64>>>,
 }
 
 impl Document {
-    pub(super) fn of(act: Act, report: &Report, strips: &[Strip], elapsed_ns: u64) -> Self {
+    pub(super) fn of(act: Action, report: &Report, strips: &[Strip], elapsed_ns: u64) -> Self {
         let mapped = |file: &FileReport| {
             let strip = strips.iter().find(|strip| strip.path == file.path);
             File::of(file, strip)
@@ -78,9 +78,9 @@ impl Document {
             schema: SCHEMA,
             command: "cache",
             act: match act {
-                Act::Status => "status",
-                Act::Drop { .. } => "drop",
-                Act::Warm => "warm",
+                Action::Status => "status",
+                Action::Drop { .. } => "drop",
+                Action::Warm => "warm",
             },
             complete: !report.stopped && report.errors_count == 0,
             interrupted: report.stopped,
@@ -90,8 +90,8 @@ impl Document {
             roots: report.roots.iter().map(Root::of).collect(),
             directories: report.directories.iter().map(Directory::of).collect(),
             files: report.top.iter().map(mapped).collect(),
-            stays: report.stays_count,
-            stays_samples: report.stays.iter().map(|file| File::of(file, None)).collect(),
+            stays: report.incomplete_count,
+            stays_samples: report.incomplete.iter().map(|file| File::of(file, None)).collect(),
             skipped: report.skipped,
             errors: report.errors_count,
             error_samples: report.errors.clone(),
@@ -142,7 +142,7 @@ impl File {
             writeback_pages: pages.writeback,
             evicted_pages: pages.evicted,
             recently_evicted_pages: pages.recently_evicted,
-            stays: file.stays,
+            stays: file.incomplete,
             mapped_by_pid: pid,
             mapped_by_name: name,
             resident_map: strip.map(|strip| strip.merged(CELLS).iter().map(share).collect()),

@@ -15,7 +15,7 @@ use crate::interrupt::stop_flag;
 use crate::status_line::StatusLine;
 use crate::{atomic_file, out, stderr};
 use args::PathArgs;
-use ioloom_cache::{Act, FileReport, Progress, Report, Scan};
+use ioloom_cache::{Action, CacheProgress, FileReport, Report, Scan};
 use ioloom_model::units::{format_count, format_size};
 use ioloom_walk::{Separator, read_list};
 use std::io::BufReader;
@@ -49,9 +49,9 @@ pub(crate) fn run(args: &CacheArgs) -> Ended {
     Ok(exit_of(&report))
 }
 
-fn scan(act: Act, args: &PathArgs, stop: &Arc<AtomicBool>) -> Result<Report, Failure> {
+fn scan(act: Action, args: &PathArgs, stop: &Arc<AtomicBool>) -> Result<Report, Failure> {
     let _ = ioloom_sys::proc::raise_open_files_limit();
-    let progress = Arc::new(Progress::default());
+    let progress = Arc::new(CacheProgress::default());
     let seen = progress.clone();
     let told = StatusLine::start("cache-progress", move |_| {
         let files = format_count(seen.files.load(Ordering::Relaxed));
@@ -93,7 +93,7 @@ fn exit_of(report: &Report) -> Exit {
     if report.stopped {
         stderr::message("interrupted: the sums are incomplete");
         Exit::Interrupted
-    } else if report.errors_count > 0 || report.stays_count > 0 {
+    } else if report.errors_count > 0 || report.incomplete_count > 0 {
         Exit::Failed
     } else {
         Exit::Ok

@@ -2,7 +2,7 @@
 
 use super::strip::Strip;
 use crate::out::{fitted, readable, wrap};
-use ioloom_cache::{Act, Cell, FileReport, Report, Source, State, Stays, Tally};
+use ioloom_cache::{Action, Cell, FileReport, Incomplete, Report, Source, State, Tally};
 use ioloom_model::units::{format_count, format_counted, format_size};
 use std::fmt::Write;
 use std::os::unix::ffi::OsStrExt;
@@ -15,7 +15,7 @@ const NUMBER: usize = 9;
 
 /// How to show.
 pub(super) struct Show {
-    pub(super) act: Act,
+    pub(super) act: Action,
     pub(super) columns: usize,
     pub(super) map: bool,
 }
@@ -103,11 +103,11 @@ impl Row {
 impl Show {
     fn head(&self) -> String {
         match self.act {
-            Act::Status => format!(
+            Action::Status => format!(
                 "{:>NUMBER$} {:>NUMBER$} {:>7} {:>NUMBER$} {:>NUMBER$} {:>NUMBER$}  path\n",
                 "size", "resident", "share", "dirty", "writing", "evicted"
             ),
-            Act::Drop { .. } | Act::Warm => format!(
+            Action::Drop { .. } | Action::Warm => format!(
                 "{:>NUMBER$} {:>NUMBER$} {:>NUMBER$} {:>7}  path\n",
                 "size", "was", "resident", "share"
             ),
@@ -116,11 +116,11 @@ impl Show {
 
     fn line(&self, row: &Row, name: &str) -> String {
         let mut line = match self.act {
-            Act::Status => format!(
+            Action::Status => format!(
                 "{:>NUMBER$} {:>NUMBER$} {:>7} {:>NUMBER$} {:>NUMBER$} {:>NUMBER$}  ",
                 row.size, row.now, row.share, row.dirty, row.writeback, row.evicted
             ),
-            Act::Drop { .. } | Act::Warm => {
+            Action::Drop { .. } | Action::Warm => {
                 format!(
                     "{:>NUMBER$} {:>NUMBER$} {:>NUMBER$} {:>7}  ",
                     row.size, row.was, row.now, row.share
@@ -157,7 +157,7 @@ impl Show {
         // Single files stand above already.
         let files = report.total().files;
         if !report.top.is_empty() && files > report.roots.len() as u64 {
-            let word = if matches!(self.act, Act::Drop { .. }) { "was" } else { "is" };
+            let word = if matches!(self.act, Action::Drop { .. }) { "was" } else { "is" };
             let _ = write!(out, "\nFiles of which most {word} in memory:\n");
             for file in &report.top {
                 out.push_str(&self.file_line(file));
@@ -189,35 +189,35 @@ impl Show {
     }
 
     fn stays(&self, report: &Report, out: &mut String) {
-        if report.stays_count == 0 {
+        if report.incomplete_count == 0 {
             return;
         }
-        let word = if self.act == Act::Warm { "not all in memory" } else { "still in memory" };
-        let of = if report.stays_count == 1 { "file is" } else { "files are" };
-        let count = format_count(report.stays_count);
+        let word = if self.act == Action::Warm { "not all in memory" } else { "still in memory" };
+        let of = if report.incomplete_count == 1 { "file is" } else { "files are" };
+        let count = format_count(report.incomplete_count);
         let _ = write!(out, "\n{count} {of} {word}:\n");
-        for file in report.stays.iter().take(STAYS_TOLD) {
+        for file in report.incomplete.iter().take(STAYS_TOLD) {
             out.push_str(&wrap(&self.why(file), self.columns, 4));
         }
-        if report.stays_count > STAYS_TOLD as u64 {
-            let more = format_count(report.stays_count - STAYS_TOLD as u64);
+        if report.incomplete_count > STAYS_TOLD as u64 {
+            let more = format_count(report.incomplete_count - STAYS_TOLD as u64);
             let _ = writeln!(out, "  and {more} more; --json lists up to 1000");
         }
     }
 
     fn why(&self, file: &FileReport) -> String {
-        let Some(stays) = file.stays else { return String::new() };
+        let Some(stays) = file.incomplete else { return String::new() };
         let reason = match (&file.mapped_by, stays) {
             (Some((pid, name)), _) => {
                 format!("process {pid} ({}) has it mapped", readable(name.as_bytes()))
             }
-            (None, Stays::Unknown) if self.act == Act::Warm => {
+            (None, Incomplete::Unknown) if self.act == Action::Warm => {
                 "it was read; nobody can tell whether it is still there".to_owned()
             }
             (None, stays) => stays.sentence().to_owned(),
         };
         let pages = match file.now.pages.resident {
-            Some(n) if self.act == Act::Warm => {
+            Some(n) if self.act == Action::Warm => {
                 format!("{} missing, ", size_of(file.now.total.saturating_sub(n)))
             }
             Some(n) => format!("{}, ", size_of(n)),

@@ -3,7 +3,7 @@
 use crate::exit::Failure;
 use clap::Args;
 use ioloom_copy::{
-    Durable, Existing, Follow, HashKind, Keep, Mode, Options, Target, Tuning, Verify, When,
+    CopyOptions, Durable, Existing, Follow, HashKind, Mode, Preserve, Target, Tuning, Verify, When,
 };
 use ioloom_walk::{Separator, read_list};
 use std::io::BufRead;
@@ -179,7 +179,7 @@ impl CpArgs {
     }
 
     /// How to copy.
-    pub(crate) fn options(&self, cancel: Arc<AtomicBool>) -> Result<Options, Failure> {
+    pub(crate) fn options(&self, cancel: Arc<AtomicBool>) -> Result<CopyOptions, Failure> {
         let recursive = self.recursive || self.archive;
         let follow = if self.dereference {
             Follow::Always
@@ -197,16 +197,16 @@ impl CpArgs {
             Some("device") => Verify::Device,
             Some(other) => return Err(no_word("--verify", other, "in-flight, cache or device")),
         };
-        let (keep, plain_mode) = self.keep()?;
+        let (preserve, plain_mode) = self.keep()?;
         let (mode, reflink) = (self.mode()?, when("--reflink", &self.reflink)?);
         if let (Some(mode), When::Always) = (mode.filter(|mode| *mode != Mode::Reflink), reflink) {
             let why = format!("--mode {mode} and --reflink=always exclude each other; give one");
             return Err(Failure::usage(why));
         }
-        Ok(Options {
+        Ok(CopyOptions {
             recursive,
             follow,
-            keep,
+            preserve,
             plain_mode,
             existing: self.existing()?,
             durable: match self.durable.as_str() {
@@ -266,12 +266,12 @@ impl CpArgs {
     }
 
     /// What is kept, and whether permissions were said not to be.
-    fn keep(&self) -> Result<(Keep, bool), Failure> {
-        let mut keep = if self.archive { Keep::ALL } else { Keep::default() };
+    fn keep(&self) -> Result<(Preserve, bool), Failure> {
+        let mut preserve = if self.archive { Preserve::ALL } else { Preserve::default() };
         if self.p {
-            Keep { mode: true, owner: true, times: true, ..keep }.clone_into(&mut keep);
+            Preserve { mode: true, owner: true, times: true, ..preserve }.clone_into(&mut preserve);
         }
-        keep.links |= self.d;
+        preserve.links |= self.d;
         let mut plain_mode = false;
         for (flag, lists, value) in
             [("--preserve", &self.preserve, true), ("--no-preserve", &self.no_preserve, false)]
@@ -279,13 +279,13 @@ impl CpArgs {
             for word in lists.iter().flat_map(|list| list.split(',')) {
                 plain_mode |= !value && matches!(word, "mode" | "all");
                 match word {
-                    "mode" => keep.mode = value,
-                    "ownership" => keep.owner = value,
-                    "timestamps" => keep.times = value,
-                    "links" => keep.links = value,
+                    "mode" => preserve.mode = value,
+                    "ownership" => preserve.owner = value,
+                    "timestamps" => preserve.times = value,
+                    "links" => preserve.links = value,
                     // Labels of security modules are attributes.
-                    "xattr" | "context" => keep.xattrs = value,
-                    "all" => keep = if value { Keep::ALL } else { Keep::default() },
+                    "xattr" | "context" => preserve.xattrs = value,
+                    "all" => preserve = if value { Preserve::ALL } else { Preserve::default() },
                     other => {
                         let words = "mode, ownership, timestamps, links, xattr or all";
                         return Err(no_word(flag, other, words));
@@ -293,7 +293,7 @@ impl CpArgs {
                 }
             }
         }
-        Ok((keep, plain_mode))
+        Ok((preserve, plain_mode))
     }
 }
 

@@ -3,7 +3,7 @@
 use super::CpArgs;
 use crate::exit::{Ended, Exit, Failure};
 use crate::out;
-use ioloom_copy::{Explained, Facts, Options, Plan, Target, explain};
+use ioloom_copy::{CopyOptions, CopyPlan, Explanation, Facts, Target, explain};
 use ioloom_model::units::format_size;
 use serde::Serialize;
 use std::fmt::Write;
@@ -23,11 +23,16 @@ struct Document<'a> {
 struct ClassLine<'a> {
     class: &'a str,
     bytes: u64,
-    plan: Option<Plan>,
+    plan: Option<CopyPlan>,
     refused: Option<String>,
 }
 
-pub(super) fn run(args: &CpArgs, sources: &[PathBuf], target: &Target, options: &Options) -> Ended {
+pub(super) fn run(
+    args: &CpArgs,
+    sources: &[PathBuf],
+    target: &Target,
+    options: &CopyOptions,
+) -> Ended {
     let Some(source) = sources.first() else {
         return Err(Failure::usage("--explain needs a source"));
     };
@@ -52,7 +57,7 @@ pub(super) fn run(args: &CpArgs, sources: &[PathBuf], target: &Target, options: 
     Ok(Exit::Ok)
 }
 
-fn text(explained: &Explained, width: usize) -> String {
+fn text(explained: &Explanation, width: usize) -> String {
     let facts = &explained.facts;
     let yes = |yes: bool| if yes { "yes" } else { "no" };
     let direct = |side: Option<u32>| {
@@ -86,7 +91,7 @@ fn text(explained: &Explained, width: usize) -> String {
     out
 }
 
-fn numbers(plan: &Plan) -> String {
+fn numbers(plan: &CopyPlan) -> String {
     let mut text = format!(" (blocks of {}", format_size(plan.block_bytes.into()));
     if plan.depth > 1 {
         let _ = write!(text, ", {} under way", plan.depth);

@@ -10,7 +10,7 @@ pub(crate) use args::CpArgs;
 use crate::exit::{Ended, Exit, Failure};
 use crate::interrupt::stop_flag;
 use crate::{out, stderr};
-use ioloom_copy::{CopyError, Durable, Progress, Report, Verify};
+use ioloom_copy::{CopyCounters, CopyError, Durable, Report, Verify};
 use ioloom_model::units::{format_count, format_ns, format_size};
 use progress::CopyProgress;
 use serde::Serialize;
@@ -28,7 +28,7 @@ pub(crate) fn run(args: &CpArgs) -> Ended {
     let _ = ioloom_sys::proc::raise_open_files_limit();
     // A limit on the size of files is an error of one file, not the end of the program half-way.
     let _ = signal_hook::flag::register(signal_hook::consts::SIGXFSZ, Arc::default());
-    let progress = Arc::new(Progress::default());
+    let progress = Arc::new(CopyCounters::default());
     let watcher = CopyProgress::start(args, &sources, &target, &options, progress.clone());
     let copied = ioloom_copy::copy(&sources, &target, &options, &watcher, &progress);
     watcher.finish();

@@ -5,7 +5,7 @@
 use super::CpArgs;
 use crate::out;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use ioloom_copy::{Options, Progress, Target, Watcher, bytes_to_copy};
+use ioloom_copy::{CopyCounters, CopyOptions, Target, Watcher, bytes_to_copy};
 use ioloom_model::units::{format_count, format_size};
 use std::io::{BufRead, IsTerminal, Write};
 use std::os::unix::ffi::OsStrExt;
@@ -38,8 +38,8 @@ impl CopyProgress {
         args: &CpArgs,
         sources: &[PathBuf],
         target: &Target,
-        options: &Options,
-        progress: Arc<Progress>,
+        options: &CopyOptions,
+        progress: Arc<CopyCounters>,
     ) -> Self {
         let bar = (std::io::stderr().is_terminal() && !args.interactive).then(|| {
             let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
@@ -88,7 +88,7 @@ fn style(template: &str) -> ProgressStyle {
         .progress_chars("━━╌")
 }
 
-fn draw_once(bar: &ProgressBar, progress: &Progress, count: &Arc<Count>) {
+fn draw_once(bar: &ProgressBar, progress: &CopyCounters, count: &Arc<Count>) {
     let bytes = progress.bytes.load(Ordering::Relaxed);
     let entries = progress.entries.load(Ordering::Relaxed);
     let all = count.bytes.get();
@@ -109,7 +109,7 @@ fn draw_once(bar: &ProgressBar, progress: &Progress, count: &Arc<Count>) {
 struct Count {
     sources: Vec<PathBuf>,
     target: Target,
-    options: Options,
+    options: CopyOptions,
     /// When the copy began.
     since: SystemTime,
     bytes: OnceLock<u64>,
@@ -117,7 +117,7 @@ struct Count {
 }
 
 impl Count {
-    fn new(sources: &[PathBuf], target: &Target, options: &Options) -> Arc<Self> {
+    fn new(sources: &[PathBuf], target: &Target, options: &CopyOptions) -> Arc<Self> {
         Arc::new(Self {
             sources: sources.to_owned(),
             target: target.clone(),

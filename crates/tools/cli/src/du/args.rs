@@ -4,7 +4,7 @@ use crate::exit::Failure;
 use clap::{ArgAction, Args};
 use ioloom_du::Measure;
 use ioloom_du::exclude::Exclude;
-use ioloom_du::scan::{Detail, Options};
+use ioloom_du::scan::{Detail, ScanOptions};
 use ioloom_model::units::parse_size;
 use ioloom_walk::{Follow, ListError, Method, Separator, Threads, read_list};
 use std::ffi::OsString;
@@ -221,7 +221,7 @@ impl DuArgs {
     }
 
     /// How to scan.
-    pub(crate) fn options(&self) -> Result<Options, Failure> {
+    pub(crate) fn options(&self) -> Result<ScanOptions, Failure> {
         if self.summarize && self.max_depth.is_some_and(|depth| depth > 0) {
             return Err(Failure::usage("--summarize shows no depth: leave it or --max-depth out"));
         }
@@ -243,7 +243,7 @@ impl DuArgs {
             (false, true) => Follow::Roots,
             (false, false) => Follow::Never,
         };
-        Ok(Options {
+        Ok(ScanOptions {
             detail: self.detail(),
             count_links: self.count_links,
             one_file_system: self.one_file_system,

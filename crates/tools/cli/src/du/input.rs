@@ -6,7 +6,7 @@ use crate::exit::{Exit, Failure};
 use crate::interrupt::stop_flag;
 use crate::status_line::StatusLine;
 use crate::{out, stderr};
-use ioloom_du::scan::{Progress, ScanError, Scanner};
+use ioloom_du::scan::{ScanError, ScanProgress, Scanner};
 use ioloom_du::{Scan, ncdu};
 use ioloom_model::units::{format_count, format_size};
 use ioloom_walk::TablesUse;
@@ -25,7 +25,7 @@ pub(super) fn scan(args: &DuArgs, lines: &Lines, print: bool) -> Result<Scan, Fa
         return Err(Failure::usage("--export-ncdu holds one tree: give one directory"));
     }
     let stop: Arc<AtomicBool> = stop_flag();
-    let progress = Arc::new(Progress::default());
+    let progress = Arc::new(ScanProgress::default());
     let failure = |error: ScanError| match error {
         ScanError::NoSizes => Failure::usage(error),
         ScanError::Walk(refused) => Failure::refused(refused),

@@ -1,7 +1,7 @@
 //! Keys are pressed and the screen is read.
 
 use super::*;
-use ioloom_du::scan::{Detail, Options, scan};
+use ioloom_du::scan::{Detail, ScanOptions, scan};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use std::fs;
@@ -26,7 +26,7 @@ impl Place {
     }
 
     fn browser(&self) -> Browser {
-        let options = Options { detail: Detail::ALL, ..Options::default() };
+        let options = ScanOptions { detail: Detail::ALL, ..ScanOptions::default() };
         let mut scan = scan(&[self.0.path().join("t")], options).unwrap();
         Browser::new(scan.roots.remove(0), Measure::Apparent, None, true)
     }

@@ -12,9 +12,9 @@ use std::path::Path;
 
 /// A set that is held; dropping it lets it go.
 #[derive(Debug)]
-pub struct Hold(File);
+pub struct SetLock(File);
 
-impl Drop for Hold {
+impl Drop for SetLock {
     /// By hand: a process that was just being started elsewhere may share the open file for a moment.
     fn drop(&mut self) {
         let _ = self.0.unlock();
@@ -25,10 +25,10 @@ impl Drop for Hold {
 ///
 /// # Errors
 /// [`SetError::Busy`] while another process holds it; the directory cannot be opened.
-pub fn hold(dir: &Path) -> Result<Hold, SetError> {
+pub fn lock(dir: &Path) -> Result<SetLock, SetError> {
     let file = File::open(dir).map_err(io_error("open directory", dir))?;
     match file.try_lock() {
-        Ok(()) | Err(TryLockError::Error(_)) => Ok(Hold(file)),
+        Ok(()) | Err(TryLockError::Error(_)) => Ok(SetLock(file)),
         Err(TryLockError::WouldBlock) => Err(SetError::Busy { dir: dir.to_owned() }),
     }
 }
