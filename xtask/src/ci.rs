@@ -6,7 +6,7 @@ use crate::guard::{Ended, Job};
 use crate::repo::Repo;
 use crate::smoke::{self, User};
 use crate::steps::{Outcome, Steps};
-use crate::{crash, gate, tidy, tools, ui};
+use crate::{crash, dependencies, gate, tidy, tools, ui};
 
 /// Failed tests are retried only up to this many; more than that is not chance.
 const UNSTEADY_MAX: usize = 3;
@@ -23,14 +23,13 @@ pub(crate) fn run(repo: &Repo, strict: bool) -> anyhow::Result<bool> {
     steps.take("tests", || tests(repo));
     steps.take("interleavings", || interleavings(repo));
     steps.take("documents", || documents(repo));
-    steps.take("tidy", || {
-        let findings = tidy::check(repo)?;
-        Ok(tidy::outcome(&findings))
-    });
+    steps.take("tidy", || Ok(tidy::outcome(&tidy::check(repo)?)));
+    steps.take("dependencies", || dependencies::check(repo));
+    steps.take("advisories", || dependencies::advisories(repo));
     steps.take("ui", || ui::run(repo, false));
     steps.take("release", || cargo(repo, "build --locked --release", 1200));
     let built = steps.passed("release");
-    for (name, user) in [("study", User::Current), ("study as nobody", User::Nobody)] {
+    for (name, user) in [("study", User::Current), ("study, unprivileged", User::Unprivileged)] {
         steps.take(name, || {
             if !built {
                 return Ok(Outcome::Skipped("no release build".to_owned()));

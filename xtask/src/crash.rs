@@ -121,7 +121,7 @@ pub(crate) fn crash(program: &Path, rounds: u32, seed: u64) -> anyhow::Result<Ou
          {sets} sets and {copies} copies came to their end whole, {served} stores lost none of {} \
          acknowledged orders, {}",
         stores.acknowledged,
-        databases.told()
+        databases.summary()
     )))
 }
 
@@ -275,8 +275,8 @@ fn crash_set(
     }
     home.0.well(&SetHome::CREATE)?;
     home.0.well(&["fileset", "verify", "set"])?;
-    let told = home.manifest()?.unwrap_or_default();
-    ensure!(told == whole, "the set is another one: {told}, undisturbed it was {whole}");
+    let manifest = home.manifest()?.unwrap_or_default();
+    ensure!(manifest == whole, "the set differs: {manifest}, expected {whole}");
     let files = home.files();
     ensure!(files == SET_FILES + 1, "{files} files, expected {SET_FILES} and the manifest");
     Ok(killed)

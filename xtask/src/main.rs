@@ -1,17 +1,16 @@
 //! Automation of this repository; `cargo xtask help` lists the commands.
 //!
-//! Everything that is more than one command line lives here and not in shell scripts, so that it
-//! is typed, tested and the same on every machine. Only `anyhow`, `serde_json`, `rustix` and the small
-//! crate `testbed` are used: this crate is built before anything else can be checked, and must build
-//! fast.
+//! Everything longer than one command line is here and not in shell scripts: typed, tested and the
+//! same on every machine. The only dependencies are `anyhow`, `serde_json`, `rustix` and the small
+//! crate `testbed`, because this crate is built before anything else can be checked.
 
-#![expect(clippy::print_stdout, reason = "a program whose only product is what it prints")]
+#![expect(clippy::print_stdout, reason = "printing is the purpose of this program")]
 
 mod ci;
 mod crash;
+mod dependencies;
 mod gate;
 mod guard;
-mod licence;
 mod repo;
 mod smoke;
 mod soak;
@@ -27,24 +26,26 @@ use std::process::ExitCode;
 const HELP: &str = "\
 cargo xtask COMMAND
 
-  ci [--strict]    everything that must hold: packages, formatting, lints, tests, documents,
-                   tidy, viewer, release build, first command of the README, instruction gate;
-                   --strict fails when a step was skipped
-  tidy             the rules of ARCHITECTURE.md, sizes, words, links, licences
-  ui [--build]     check the viewer; --build writes its one embedded file anew
+  ci [--strict]    every check: packages, formatting, lints, tests, documents, tidy,
+                   dependencies, viewer, release build, first command of the README,
+                   crashes, instruction gate; --strict fails when a step was skipped
+  tidy             the rules of ARCHITECTURE.md: arrows, circles of files, purity, sizes,
+                   words, links, documents
+  ui [--build]     check the viewer; --build writes its embedded file
   gate [--bless]   instructions of the example `gate` against xtask/gate.toml;
                    --bless rewrites that file
-  crash [N [SEED]] kills a study, the making of a file set, a copy, a server with each of its stores,
-                   and one before a PostgreSQL database or that N times (100) at moments from the
-                   seed (1), and looks that nothing finished is lost and nothing is torn
+  crash [N [SEED]] kill a study, the making of a file set, a copy, a server with each of
+                   its stores, and one with a PostgreSQL database N times (default: 100)
+                   at moments from SEED (default: 1), and check that nothing finished is
+                   lost and nothing is torn
   crash copy [N [SEED]]
-                   kills copies alone, of a tree and of a file, over nothing and over old ones; a line
-                   of JSON tells what each kill left
+                   kill copies only, of a tree and of a file, over nothing and over older
+                   files; print one line of JSON per kill
   soak [MINUTES [PACKAGE…]]
-                   repeats the tests of packages (those with threads, randomness or kills) for so
-                   many minutes (10); the first failure ends it
-  licences         the licence of every dependency
-  help             this text
+                   repeat the tests of packages (default: those with threads, randomness
+                   or kills) for MINUTES (default: 10); stop at the first failure
+  licences         list the licence of every dependency
+  help             print this text
 ";
 
 fn main() -> ExitCode {
@@ -85,7 +86,7 @@ fn run(args: &[String]) -> anyhow::Result<ExitCode> {
                 [] => [u64::from(crash::ROUNDS), 1],
                 [rounds] => [number(rounds)?, 1],
                 [rounds, seed] => [number(rounds)?, number(seed)?],
-                _ => bail!("crash takes the number of rounds and a seed"),
+                _ => bail!("usage: crash [copy] [ROUNDS [SEED]]"),
             };
             let rounds = u32::try_from(rounds).unwrap_or(u32::MAX);
             crash::run(&repo, what, rounds, seed)?.print_alone("crash")
@@ -94,7 +95,7 @@ fn run(args: &[String]) -> anyhow::Result<ExitCode> {
         ["soak", minutes, named @ ..] => {
             soak::run(&repo, number(minutes)?, named)?.print_alone("soak")
         }
-        ["licences"] => licence::list(&repo)?,
+        ["licences"] => dependencies::list(&repo)?,
         _ => {
             print!("{HELP}");
             bail!("'{}' is not a command", words.join(" "));
@@ -104,5 +105,5 @@ fn run(args: &[String]) -> anyhow::Result<ExitCode> {
 }
 
 fn number(word: &str) -> anyhow::Result<u64> {
-    word.parse().map_err(|_| anyhow::anyhow!("'{word}' is no whole number"))
+    word.parse().map_err(|_| anyhow::anyhow!("'{word}' is not a whole number"))
 }

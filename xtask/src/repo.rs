@@ -1,11 +1,11 @@
-//! The repository: where it is, which files it has, what cargo says about it.
+//! The repository: its location, its files, and its cargo metadata.
 
 use crate::guard;
 use anyhow::{Context, bail};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 
-/// Directories that hold nothing written by hand.
+/// Directories without hand-written files.
 const SKIPPED_DIRS: [&str; 8] = [
     ".git",
     "target",
@@ -25,7 +25,7 @@ pub(crate) struct Repo {
 }
 
 impl Repo {
-    /// Finds the checkout that cargo runs in, else the one around the current directory.
+    /// Finds the checkout that cargo runs in, otherwise the one around the current directory.
     pub(crate) fn find() -> anyhow::Result<Self> {
         let here = match std::env::var_os("CARGO_MANIFEST_DIR") {
             Some(dir) => PathBuf::from(dir),
@@ -39,14 +39,14 @@ impl Repo {
         bail!("{}: no checkout of ioloom here or above", here.display())
     }
 
-    /// A file's text; bytes that are not UTF-8 are replaced.
+    /// Reads a file; bytes that are not UTF-8 are replaced.
     pub(crate) fn read(&self, file: &Path) -> anyhow::Result<String> {
         let path = self.root.join(file);
         let bytes = std::fs::read(&path).with_context(|| format!("read {}", path.display()))?;
         Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
 
-    /// Every file that people write, relative to the root, sorted.
+    /// Lists every hand-written file, relative to the root, sorted.
     pub(crate) fn files(&self) -> anyhow::Result<Vec<PathBuf>> {
         let mut found = Vec::new();
         let mut open = vec![PathBuf::new()];
@@ -58,7 +58,7 @@ impl Repo {
                 let entry = entry.with_context(|| format!("list {}", path.display()))?;
                 let file = dir.join(entry.file_name());
                 let kind = entry.file_type().with_context(|| format!("{}", file.display()))?;
-                // In a further working tree of git `.git` is a file.
+                // In a linked working tree `.git` is a file.
                 if kind.is_file() && file != Path::new(".git") {
                     found.push(file);
                 } else if kind.is_dir() && !is_skipped(&file) {
@@ -98,24 +98,17 @@ impl Repo {
         Ok(found)
     }
 
-    /// What `cargo metadata` says about the members of the workspace alone.
+    /// Returns the cargo metadata of the workspace members.
     pub(crate) fn metadata_of_members(&self) -> anyhow::Result<Value> {
         self.metadata(&["--no-deps", "--offline"])
     }
 
-    /// The same with all dependencies for this machine's system. Looks at the network only if
-    /// something was never downloaded.
-    pub(crate) fn metadata_of_all(&self) -> anyhow::Result<Value> {
-        let host = rustc_host(&self.root)?;
-        let args = ["--locked", "--filter-platform", host.as_str()];
-        let offline = [&args[..], &["--offline"]].concat();
-        self.metadata(&offline).or_else(|_| self.metadata(&args))
-    }
-
-    /// Where cargo builds.
+    /// Returns the directory that cargo builds in.
     pub(crate) fn target_dir(&self) -> anyhow::Result<PathBuf> {
         let metadata = self.metadata_of_members()?;
-        let dir = metadata["target_directory"].as_str().context("metadata names no target")?;
+        let dir = metadata["target_directory"]
+            .as_str()
+            .context("cargo metadata has no target_directory")?;
         Ok(PathBuf::from(dir))
     }
 
@@ -134,15 +127,9 @@ fn is_skipped(dir: &Path) -> bool {
         || dir.file_name().is_some_and(|n| n == "node_modules" || n == "target")
 }
 
-/// What `rustc --version` says.
+/// Returns the output of `rustc --version`.
 pub(crate) fn rustc_version(root: &Path) -> anyhow::Result<String> {
     Ok(guard::ask("rustc", &["--version"], root)?.trim().to_owned())
-}
-
-fn rustc_host(root: &Path) -> anyhow::Result<String> {
-    let text = guard::ask("rustc", &["-vV"], root)?;
-    let host = text.lines().find_map(|l| l.strip_prefix("host: "));
-    host.map(str::to_owned).context("rustc -vV names no host")
 }
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! The first command of the README, as a new user would run it: a fresh home directory, once as
-//! whoever runs the checks and once, when that is root, as a user without privileges.
+//! The first command of the README, run as a new user would: with a fresh home directory, once as
+//! the current user and once, if that is root, as an unprivileged user.
 
 use crate::guard::{Ended, Job};
 use crate::repo::Repo;
@@ -8,22 +8,22 @@ use anyhow::Context;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 
-/// The user without privileges that every Linux system has.
-const NOBODY: u32 = 65534;
+/// The unprivileged user of every Linux system.
+const NOBODY_UID: u32 = 65534;
 
-/// Limit of the run, seconds; the command itself aims at far less.
+/// Limit of the run, seconds; the command itself takes far less.
 const LIMIT_S: u64 = 420;
 
-/// Who runs the command.
+/// The user who runs the command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum User {
-    /// Whoever runs this program.
+    /// The current user.
     Current,
-    /// [`NOBODY`]; only root can become it.
-    Nobody,
+    /// [`NOBODY_UID`]; needs root.
+    Unprivileged,
 }
 
-/// A directory that is removed at the end.
+/// A directory that is removed on drop.
 struct Home(PathBuf);
 
 impl Drop for Home {
@@ -34,8 +34,8 @@ impl Drop for Home {
 
 /// Runs `ioloom study` of the given release build.
 pub(crate) fn run(repo: &Repo, program: &Path, user: User) -> anyhow::Result<Outcome> {
-    if user == User::Nobody && !rustix::process::geteuid().is_root() {
-        return Ok(Outcome::Skipped("only root can run it as another user".to_owned()));
+    if user == User::Unprivileged && !rustix::process::geteuid().is_root() {
+        return Ok(Outcome::Skipped("needs root to run as another user".to_owned()));
     }
     let home = make_home(program, user)?;
     let run = |args: &[&str], limit_s: u64| {
@@ -43,8 +43,8 @@ pub(crate) fn run(repo: &Repo, program: &Path, user: User) -> anyhow::Result<Out
             .env("HOME", home.0.to_string_lossy())
             .env("XDG_CACHE_HOME", home.0.join("cache").to_string_lossy())
             .env("XDG_DATA_HOME", home.0.join("data").to_string_lossy());
-        if user == User::Nobody {
-            job = job.uid(NOBODY);
+        if user == User::Unprivileged {
+            job = job.uid(NOBODY_UID);
         }
         job.run()
     };
@@ -59,7 +59,7 @@ pub(crate) fn run(repo: &Repo, program: &Path, user: User) -> anyhow::Result<Out
     Ok(judge(&run(&["study"], LIMIT_S)?, |path| report_bytes(&home.0, path)))
 }
 
-/// Whether the source of the program declares the command: then it must work.
+/// Reports whether the source of the program declares the command; then it must work.
 fn is_declared(repo: &Repo) -> anyhow::Result<bool> {
     for file in repo.files()? {
         if file.starts_with("crates/tools/cli/src") && repo.read(&file)?.contains("Study") {
@@ -75,20 +75,21 @@ fn make_home(program: &Path, user: User) -> anyhow::Result<Home> {
     let disk = Path::new("/var/tmp");
     let base = if disk.is_dir() { disk.to_owned() } else { std::env::temp_dir() };
     let dir = base.join(name);
-    std::fs::create_dir(&dir).with_context(|| format!("make {}", dir.display()))?;
+    std::fs::create_dir(&dir).with_context(|| format!("create {}", dir.display()))?;
     let home = Home(dir);
-    // A copy, because the build directory may lie where others cannot look.
+    // A copy, because other users may not have access to the build directory.
     let copy = home.0.join("ioloom");
     std::fs::copy(program, &copy).with_context(|| format!("copy {}", program.display()))?;
     std::fs::set_permissions(&copy, PermissionsExt::from_mode(0o755)).context("permissions")?;
     std::fs::set_permissions(&home.0, PermissionsExt::from_mode(0o755)).context("permissions")?;
-    if user == User::Nobody {
-        chown(&home.0, Some(NOBODY), Some(NOBODY)).context("give the directory away")?;
+    if user == User::Unprivileged {
+        chown(&home.0, Some(NOBODY_UID), Some(NOBODY_UID))
+            .context("change the owner of the home")?;
     }
     Ok(home)
 }
 
-/// The command must end with 0 and name a report that exists and is not empty.
+/// The command must exit with 0 and name a report that exists and is not empty.
 fn judge(ended: &Ended, bytes_of: impl Fn(&str) -> Option<u64>) -> Outcome {
     if !ended.fine() {
         return Outcome::Failed(format!("ioloom study: {}", ended.word()));
@@ -97,7 +98,7 @@ fn judge(ended: &Ended, bytes_of: impl Fn(&str) -> Option<u64>) -> Outcome {
     let mut reports = words.map(|word| word.trim_matches(['"', '\'', '`', ',', '(', ')']));
     let report = reports.find(|word| word.trim_end_matches('.').ends_with(".html"));
     let Some(report) = report.map(|word| word.trim_end_matches('.')) else {
-        return Outcome::Failed("ioloom study ended well but named no report".to_owned());
+        return Outcome::Failed("ioloom study succeeded but named no report".to_owned());
     };
     match bytes_of(report) {
         Some(bytes) if bytes > 1024 => Outcome::Passed(format!("report of {bytes} bytes")),

@@ -1,10 +1,10 @@
 //! `cargo xtask soak`: repeats test suites for a given time.
 //!
-//! Some faults show once in a thousand: an interleaving of threads, an unlucky draw of a property
-//! test, a kill at the wrong moment. So the suites that have threads, randomness or kills in them
-//! run again and again, and the first failure ends it with the number of the round and the names
-//! of the tests. Property tests draw anew in each round. How often a suite passed is printed; time
-//! only says when to stop, never whether a test is good.
+//! Some faults show once in a thousand runs: an interleaving of threads, an unlucky case of a
+//! property test, a kill at the wrong moment. So the suites with threads, randomness or kills run
+//! again and again, and the first failure ends the run with the number of the round and the names
+//! of the tests. Property tests draw new cases in each round. The number of passes is printed; time
+//! only decides when to stop, never whether a test passes.
 
 use crate::guard::Job;
 use crate::repo::Repo;
@@ -12,12 +12,12 @@ use crate::steps::Outcome;
 use anyhow::ensure;
 use std::time::{Duration, Instant};
 
-/// Minutes without a word on the command line.
+/// Minutes unless the command line gives a number.
 pub(crate) const MINUTES: u64 = 10;
 /// Limit of one round of one suite, seconds.
 const LIMIT_S: u64 = 900;
 
-/// Packages whose tests have threads, randomness or kills in them.
+/// Packages whose tests use threads, randomness or kills.
 const SUITES: [&str; 7] = [
     "ioloom",
     "ioloom-budget",
@@ -28,14 +28,14 @@ const SUITES: [&str; 7] = [
     "ioloom-claims",
 ];
 
-/// Repeats the suites (all of [`SUITES`] when none is named) until the time is over.
+/// Repeats the suites (all of [`SUITES`] unless some are named) until the time is up.
 pub(crate) fn run(repo: &Repo, minutes: u64, named: &[&str]) -> anyhow::Result<Outcome> {
     let suites = if named.is_empty() { &SUITES[..] } else { named };
     let known = packages(repo)?;
     for suite in suites {
         ensure!(
             known.iter().any(|name| name == suite),
-            "no package '{suite}'; there are: {}",
+            "no package '{suite}'; known: {}",
             known.join(", ")
         );
     }
@@ -63,7 +63,7 @@ pub(crate) fn run(repo: &Repo, minutes: u64, named: &[&str]) -> anyhow::Result<O
     }
 }
 
-/// The tests of a package; those in its documents are compiled anew each time and left out.
+/// The tests of a package; doctests are compiled in each round and therefore left out.
 fn arguments(suite: &str) -> [&str; 6] {
     ["test", "--locked", "--package", suite, "--lib", "--tests"]
 }

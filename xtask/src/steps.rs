@@ -5,11 +5,11 @@ use std::time::Duration;
 /// How a step ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// It holds; a word on what was seen.
+    /// It holds; a note on what was seen.
     Passed(String),
-    /// It does not.
+    /// It does not hold.
     Failed(String),
-    /// It could not be looked at; counted, and an error under `--strict`.
+    /// It could not be checked; counted, and an error under `--strict`.
     Skipped(String),
 }
 
@@ -22,7 +22,7 @@ impl Outcome {
         }
     }
 
-    /// Prints one line and tells whether it is no failure.
+    /// Prints one line. Returns false for a failure.
     pub(crate) fn print_alone(&self, name: &str) -> bool {
         let (word, note) = self.words();
         println!("{name}: {word} {note}");
@@ -37,7 +37,7 @@ pub(crate) struct Steps {
 }
 
 impl Steps {
-    /// Runs a step, times it and keeps its outcome; an error is a failure.
+    /// Runs and times a step and records its outcome; an error is a failure.
     pub(crate) fn take(&mut self, name: &str, step: impl FnOnce() -> anyhow::Result<Outcome>) {
         println!("\n== {name}");
         let start = std::time::Instant::now();
@@ -48,12 +48,12 @@ impl Steps {
         self.rows.push((name.to_owned(), start.elapsed(), outcome));
     }
 
-    /// Whether the step of this name passed.
+    /// Reports whether the step of this name passed.
     pub(crate) fn passed(&self, name: &str) -> bool {
         self.rows.iter().any(|(n, _, o)| n == name && matches!(o, Outcome::Passed(_)))
     }
 
-    /// The table, and as its last line the counts alone.
+    /// Returns the table, whose last line holds only the counts.
     pub(crate) fn summary(&self) -> String {
         let mut text = String::from("\n");
         for (name, time, outcome) in &self.rows {
@@ -68,7 +68,7 @@ impl Steps {
         text + &format!("steps: {passed} passed, {failed} failed, {skipped} skipped\n")
     }
 
-    /// Passed, failed and skipped.
+    /// Returns the numbers of passed, failed and skipped steps.
     pub(crate) fn counts(&self) -> (usize, usize, usize) {
         let count = |f: fn(&Outcome) -> bool| self.rows.iter().filter(|(_, _, o)| f(o)).count();
         (
@@ -78,7 +78,7 @@ impl Steps {
         )
     }
 
-    /// Whether all is well: no failure, and under `strict` nothing skipped.
+    /// Reports whether no step failed and, under `strict`, none was skipped.
     pub(crate) fn fine(&self, strict: bool) -> bool {
         let (_, failed, skipped) = self.counts();
         failed == 0 && !(strict && skipped > 0)

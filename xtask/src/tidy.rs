@@ -1,8 +1,8 @@
 //! `cargo xtask tidy`: the rules of this repository that no compiler checks.
 //!
-//! Each rule is a function from the files to findings; the same functions run as a test of this
-//! crate, so `cargo test` refuses what tidy refuses. Rules read text, not types: a little lexer
-//! takes comments and strings out where that matters.
+//! Each rule is a function from files to findings. The same functions run as a test of this crate,
+//! so `cargo test` refuses what tidy refuses. Rules read text, not types: a small lexer removes
+//! comments and strings where that matters.
 
 mod arrows;
 mod circles;
@@ -15,12 +15,11 @@ mod rust_source;
 mod sizes;
 mod words;
 
-use crate::licence;
 use crate::repo::Repo;
 use crate::steps::Outcome;
 use finding::{Finding, Source};
 
-/// Kinds of files that people write and that are therefore read.
+/// Kinds of hand-written files.
 const TEXT_KINDS: [&str; 12] =
     ["rs", "ts", "mjs", "toml", "md", "html", "css", "json", "sh", "yml", "lock", "svg"];
 
@@ -63,8 +62,6 @@ pub(crate) fn check(repo: &Repo) -> anyhow::Result<Report> {
     findings.extend(words::check(&sources));
     findings.extend(links::check(repo, &sources));
     findings.extend(documents::check(repo, &sources)?);
-    let (licences, _) = licence::check(&repo.metadata_of_all()?)?;
-    findings.extend(licences.into_iter().map(|text| Finding::refuse("dependencies", text)));
     findings.sort_by_key(|f| f.warning);
     Ok(Report { findings, figures })
 }
@@ -97,7 +94,7 @@ pub(crate) fn run(repo: &Repo) -> anyhow::Result<bool> {
 mod tests {
     use super::*;
 
-    /// The repository itself obeys.
+    /// The repository follows its own rules.
     #[test]
     fn this_repository_is_tidy() {
         let report = check(&Repo::find().unwrap()).unwrap();

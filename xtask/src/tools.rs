@@ -1,23 +1,23 @@
-//! The programs that this crate may start, and the package that brings each.
+//! The programs that this crate may start, and the package of each.
 //!
-//! A program that is not on this list cannot be started at all ([`program`] refuses it), so a
-//! fresh machine that installed the packages below has all that `cargo xtask ci` needs. The list
-//! also holds the programs that tests start themselves.
+//! A program that is not on this list cannot be started ([`program`] refuses it), so a fresh
+//! machine with the packages below has everything that `cargo xtask ci` needs. The list also holds
+//! the programs that tests start.
 
 use std::path::{Path, PathBuf};
 
-/// A program that comes from a system package.
+/// A program from a system package.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Packaged {
     /// Name of the program.
     pub(crate) program: &'static str,
-    /// Debian package that brings it.
+    /// Debian package.
     pub(crate) package: &'static str,
     /// What is skipped without it.
     pub(crate) needed_for: &'static str,
 }
 
-/// Programs from packages. `npm` stands apart from `nodejs`: some distributions ship both in one.
+/// Programs from packages. `npm` is separate from `nodejs`: some distributions ship both in one.
 pub(crate) const PACKAGED: [Packaged; 12] = [
     Packaged { program: "git", package: "git", needed_for: "the commit in the version of results" },
     Packaged {
@@ -54,7 +54,7 @@ pub(crate) const PACKAGED: [Packaged; 12] = [
     Packaged {
         program: "mkfs.ext4",
         package: "e2fsprogs",
-        needed_for: "cold names and inodes, on a file system image of our own",
+        needed_for: "cold names and inodes, on a private file system image",
     },
     Packaged {
         program: "mkfs.xfs",
@@ -73,12 +73,11 @@ pub(crate) const PACKAGED: [Packaged; 12] = [
     },
 ];
 
-/// Programs that are there already: the toolchain that built this crate, and the installer, whose
+/// Programs that are always present: the toolchain that built this crate, and the installer, whose
 /// absence is a normal case.
 pub(crate) const GIVEN: [&str; 3] = ["cargo", "rustc", "apt-get"];
 
-/// Programs of packages without which no Debian system is complete; code and tests of the crates
-/// may start them.
+/// Programs that are part of every Debian system; code and tests of the crates may start them.
 #[cfg(test)]
 const ESSENTIAL: [&str; 47] = [
     "bash", "cat", "chmod", "chown", "cmp", "cp", "dd", "diff", "du", "env", "false", "find",
@@ -88,10 +87,10 @@ const ESSENTIAL: [&str; 47] = [
     "unshare", "xargs", "yes",
 ];
 
-/// The name of a program that may be started.
+/// Returns the name of a program that may be started.
 ///
 /// # Panics
-/// If it stands on neither list: that is an error in this crate, not of the outside world.
+/// If it is on neither list, which is a bug in this crate.
 pub(crate) fn program(name: &'static str) -> &'static str {
     assert!(
         GIVEN.contains(&name) || PACKAGED.iter().any(|p| p.program == name),
@@ -100,12 +99,12 @@ pub(crate) fn program(name: &'static str) -> &'static str {
     name
 }
 
-/// Where a program lies, if it is installed.
+/// Returns the path of a program, if it is installed.
 pub(crate) fn find(name: &'static str) -> Option<PathBuf> {
     let name = program(name);
     let path = std::env::var_os("PATH").unwrap_or_default();
-    // Programs for file systems lie in the administrator's directories, which a plain user's
-    // PATH often lacks.
+    // Programs for file systems are in the administrator's directories, which a plain user's PATH
+    // often lacks.
     std::env::split_paths(&path)
         .chain(["/usr/sbin".into(), "/sbin".into()])
         .map(|dir| dir.join(name))
@@ -117,7 +116,7 @@ fn is_executable(file: &Path) -> bool {
     std::fs::metadata(file).is_ok_and(|m| m.is_file() && m.permissions().mode() & 0o111 != 0)
 }
 
-/// The packaged programs that are not installed.
+/// Returns the packaged programs that are not installed.
 pub(crate) fn missing() -> Vec<Packaged> {
     PACKAGED.into_iter().filter(|p| find(p.program).is_none()).collect()
 }
@@ -137,7 +136,7 @@ mod tests {
         assert!(find("cargo").is_some());
     }
 
-    /// The list binds only if there is no other way to start a program.
+    /// The list is only binding if there is no other way to start a program.
     #[test]
     fn nothing_starts_a_program_past_the_list() {
         let repo = crate::repo::Repo::find().unwrap();
@@ -152,7 +151,7 @@ mod tests {
         }
     }
 
-    /// What the crates start by name is on a list too, or a fresh machine would lack it.
+    /// Every program that the crates start by name is listed, or a fresh machine would lack it.
     #[test]
     fn what_the_crates_start_is_listed() {
         let repo = crate::repo::Repo::find().unwrap();
@@ -162,7 +161,7 @@ mod tests {
                 continue;
             }
             let text = repo.read(&file).unwrap();
-            // The builder of the command line has a type of the same name.
+            // The command-line builder has a type of the same name.
             let text = text.replace(&format!("clap::{start}"), "");
             for rest in text.split(start).skip(1) {
                 let path = rest.split('"').next().unwrap_or_default();

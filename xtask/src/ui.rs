@@ -1,18 +1,18 @@
-//! The viewer in `ui/`: its dependencies, type check and tests, and the build of its one file.
+//! The viewer in `ui/`: its dependencies, type check and tests, and the build of its single file.
 
 use crate::guard::{Ended, Job};
 use crate::repo::Repo;
 use crate::steps::Outcome;
 use crate::tools;
 
-/// Messages of npm that mean: no network, not an error of ours.
+/// Messages of npm that mean no network rather than an error of ours.
 const NO_NETWORK: [&str; 4] = ["ENOTFOUND", "EAI_AGAIN", "ECONNREFUSED", "ETIMEDOUT"];
 
 /// Checks the viewer, or builds its embedded file.
 pub(crate) fn run(repo: &Repo, build: bool) -> anyhow::Result<Outcome> {
     let dir = repo.root.join("ui");
     if !dir.join("package.json").is_file() {
-        return Ok(Outcome::Skipped("there is no ui/package.json".to_owned()));
+        return Ok(Outcome::Skipped("ui/package.json is missing".to_owned()));
     }
     for name in ["node", "npm"] {
         if tools::find(name).is_none() {
@@ -28,7 +28,7 @@ pub(crate) fn run(repo: &Repo, build: bool) -> anyhow::Result<Outcome> {
     Ok(judge_script(script, &ended))
 }
 
-/// A script that leaves a part out says so in a line and ends well.
+/// A script that leaves out a part says so in a line and exits with 0.
 fn judge_script(script: &str, ended: &Ended) -> Outcome {
     let skipped = ended.lines.iter().find_map(|line| line.strip_prefix("SKIPPED: "));
     match skipped {
@@ -45,7 +45,7 @@ fn judge_script(script: &str, ended: &Ended) -> Outcome {
 fn judge_install(ended: &Ended) -> Outcome {
     let offline = ended.lines.iter().any(|l| NO_NETWORK.iter().any(|word| l.contains(word)));
     if offline {
-        Outcome::Skipped("npm ci found no network".to_owned())
+        Outcome::Skipped("npm ci could not reach the registry".to_owned())
     } else {
         Outcome::Failed(format!("npm ci: {}", ended.word()))
     }

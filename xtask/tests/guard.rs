@@ -1,5 +1,5 @@
-//! The guard between a step and the program it runs: exit codes pass through, and nothing
-//! survives the end of the process that started it.
+//! The guard between a step and the program it runs: exit codes pass through, and nothing outlives
+//! the process that started it.
 
 use std::io::Read;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -15,7 +15,7 @@ fn guard(script: &str) -> Command {
 fn exit_codes_pass_through() {
     for code in [0, 7] {
         let mut child = guard(&format!("exit {code}")).stdin(Stdio::piped()).spawn().unwrap();
-        // The pipe must stay open until the end: `wait` would close it first.
+        // The pipe must stay open until the end; `wait` would close it first.
         let pipe = child.stdin.take();
         assert_eq!(child.wait().unwrap().code(), Some(code));
         drop(pipe);
@@ -33,7 +33,7 @@ fn the_group_ends_with_whoever_started_it() {
     output.read_exact(&mut [0; 3]).unwrap();
     drop(child.stdin.take());
     assert_eq!(child.wait().unwrap().signal(), Some(9));
-    // The end of the pipe: the sleepers in the background held it open and are gone as well.
+    // End of file: the background sleepers held the pipe open and are gone as well.
     let mut rest = String::new();
     output.read_to_string(&mut rest).unwrap();
     assert_eq!(rest, "");

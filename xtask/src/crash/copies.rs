@@ -397,7 +397,7 @@ mod tests {
         fs::write(place.target().join(".x.ioloom-1.part"), "").unwrap();
         assert_eq!((hidden(&place.target()).unwrap(), place.look(over).is_ok()), (1, true));
         fs::write(place.target().join("x"), "").unwrap();
-        assert!(place.look(over).unwrap_err().to_string().contains("nobody's"));
+        assert!(place.look(over).unwrap_err().to_string().contains("is unexpected"));
         place.prepare(Shape::FileOverOld).unwrap();
         assert_eq!(place.look(Shape::FileOverOld).unwrap().word(), "old");
         fs::write(place.target(), "new").unwrap();

@@ -89,7 +89,7 @@ impl Databases {
     }
 
     /// Summarises all rounds.
-    pub(super) fn told(&self) -> String {
+    pub(super) fn summary(&self) -> String {
         match (&self.postgres, self.rounds) {
             (None, 0) => "no databases".to_owned(),
             (None, _) => "no databases, because PostgreSQL is not installed".to_owned(),
@@ -102,7 +102,7 @@ impl Databases {
     }
 }
 
-/// Repeats all orders of these clients, which had received these answers, until each is answered.
+/// Repeats all orders of the clients, which had received these answers, until each is answered.
 /// Returns how many of the acknowledged ones are executed only now.
 fn take(
     log: &mut Log,

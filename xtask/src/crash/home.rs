@@ -126,10 +126,13 @@ impl SetHome {
     pub(super) fn manifest(&self) -> anyhow::Result<Option<String>> {
         match std::fs::read_to_string(self.0.0.join("set/.ioloom-set.json")) {
             Ok(text) => {
-                let mut told: Value =
+                let mut manifest: Value =
                     serde_json::from_str(&text).context("the manifest is torn")?;
-                told.as_object_mut().context("the manifest is no object")?.remove("made_dir");
-                Ok(Some(told.to_string()))
+                manifest
+                    .as_object_mut()
+                    .context("the manifest is not an object")?
+                    .remove("made_dir");
+                Ok(Some(manifest.to_string()))
             }
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
             Err(e) => Err(e).context("read the manifest"),

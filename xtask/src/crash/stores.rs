@@ -1,6 +1,6 @@
 //! A server that is killed under load, with each of its stores.
 //!
-//! Each time, the orders in the log are numbered without a gap, the stocks are the sum of these
+//! Each time, the orders in the log are numbered without a gap, the stocks are the sum of those
 //! orders, and every acknowledged order is among them with its answer. After a restart the clients
 //! repeat all orders, which shows the rest: an order that was stored is answered as a repeat, a
 //! lost one is executed now.
@@ -128,7 +128,7 @@ pub(super) fn serve(home: &Home, args: &[&str]) -> anyhow::Result<(Kept, String)
     }
 }
 
-/// Sends orders of these clients and kills the server after some time. Returns the acknowledged
+/// Sends orders of the clients and kills the server after some time. Returns the acknowledged
 /// ones per client.
 pub(super) fn ordered(
     address: &str,
@@ -190,7 +190,7 @@ impl Log {
         Ok(self.0.keys().next_back().copied().unwrap_or_default())
     }
 
-    /// Sends the orders of these clients, which had received these answers, to a restarted server.
+    /// Sends the orders of the clients, which had received `heard`, to a restarted server.
     fn take(&mut self, address: &str, names: &[String], heard: &[Answers]) -> anyhow::Result<()> {
         let mut watcher = Client::new(address, "watcher")?;
         let (there, _) = watcher.list()?;

@@ -1,7 +1,7 @@
 //! Which crate may use which: the table of ARCHITECTURE.md against `cargo metadata`.
 //!
-//! The table is the one under the heading "Arrows". Its columns are a crate, the crates it may
-//! use, and the crates that its tests may use besides.
+//! The table is the one under the heading "Arrows". Its columns are a crate, the crates it may use,
+//! and the crates that only its tests may use.
 
 use super::finding::Finding;
 use crate::repo::Repo;
@@ -13,7 +13,7 @@ use std::path::Path;
 const FILE: &str = "ARCHITECTURE.md";
 const HEADING: &str = "## Arrows";
 
-/// Crates that a crate uses: in its own code, and in its tests alone.
+/// Crates that a crate uses: in its code, and in its tests only.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Uses {
     code: BTreeSet<String>,
@@ -47,7 +47,7 @@ fn parse_table(text: &str) -> anyhow::Result<Graph> {
         .map(|(_, rest)| rest.split("\n## ").next().unwrap_or_default())
         .with_context(|| format!("{FILE}: no heading '{HEADING}'"))?;
     let mut graph = Graph::new();
-    // Two rows of every table are its head and the line under it.
+    // The first two rows of a table are its head and the line under it.
     for row in section.lines().filter(|line| line.starts_with('|')).skip(2) {
         let cells: Vec<&str> = row.trim_matches('|').split('|').map(str::trim).collect();
         let [name, code, tests] = cells.as_slice() else {
@@ -64,13 +64,13 @@ fn parse_table(text: &str) -> anyhow::Result<Graph> {
     Ok(graph)
 }
 
-/// Crates that the table of layers, which stands before the arrows, does not introduce.
+/// Finds crates that are missing in the table of layers, which precedes the arrows.
 fn without_line(text: &str, real: &Graph) -> Vec<Finding> {
     let layers = text.split(HEADING).next().unwrap_or_default();
     let rows: String = layers.lines().filter(|line| line.starts_with('|')).collect();
     let unknown = real.keys().filter(|name| !rows.contains(&format!("`{name}`")));
     unknown
-        .map(|name| Finding::refuse(name.clone(), format!("has no line in the layers of {FILE}")))
+        .map(|name| Finding::refuse(name.clone(), format!("has no row in the layers of {FILE}")))
         .collect()
 }
 
@@ -79,7 +79,7 @@ fn names(cell: &str) -> BTreeSet<String> {
     names.filter(|n| !n.is_empty() && *n != "-" && *n != "–").map(str::to_owned).collect()
 }
 
-/// The folder name of a package: its name without the prefix.
+/// Returns the folder name of a package: its name without the prefix.
 fn short(name: &str) -> String {
     name.strip_prefix("ioloom-").unwrap_or(name).to_owned()
 }
@@ -91,7 +91,7 @@ fn parse_metadata(metadata: &Value) -> anyhow::Result<Graph> {
     for package in packages {
         let mut uses = Uses::default();
         for dependency in package["dependencies"].as_array().into_iter().flatten() {
-            // Only members have a path.
+            // Only workspace members have a path.
             if dependency["path"].is_null() {
                 continue;
             }
@@ -115,22 +115,22 @@ fn compare(allowed: &Graph, real: &Graph) -> Vec<Finding> {
             continue;
         };
         for to in uses.code.difference(&may.code) {
-            let text = format!("uses {to}, an arrow that {FILE} does not have");
+            let text = format!("uses {to}, an arrow that {FILE} does not list");
             findings.push(Finding::refuse(from.clone(), text));
         }
         for to in &uses.tests {
             if !may.code.contains(to) && !may.tests.contains(to) {
-                let text = format!("its tests use {to}, an arrow that {FILE} does not have");
+                let text = format!("its tests use {to}, an arrow that {FILE} does not list");
                 findings.push(Finding::refuse(from.clone(), text));
             }
         }
         for to in may.code.difference(&uses.code) {
-            let text = format!("{FILE} allows the arrow to {to}, which nothing needs");
+            let text = format!("{FILE} lists the arrow to {to}, which is unused");
             findings.push(Finding::warn(from.clone(), text));
         }
     }
     for from in allowed.keys().filter(|from| !real.contains_key(*from)) {
-        let text = format!("has a row in {FILE} but is no crate");
+        let text = format!("has a row in {FILE} but does not exist");
         findings.push(Finding::refuse(from.clone(), text));
     }
     for graph in [allowed, real] {
@@ -142,8 +142,7 @@ fn compare(allowed: &Graph, real: &Graph) -> Vec<Finding> {
     findings
 }
 
-/// A cycle, if there is one; found by taking away, again and again, what uses nothing that is
-/// left.
+/// Finds a cycle by repeatedly removing what uses nothing that is left.
 fn cycle(graph: &Graph) -> Option<Vec<String>> {
     let mut left: BTreeMap<&str, BTreeSet<&str>> = graph
         .iter()
@@ -160,7 +159,7 @@ fn cycle(graph: &Graph) -> Option<Vec<String>> {
             break;
         }
     }
-    // Everything left uses something left: walk until a name comes again.
+    // Everything left uses something left: walk until a name repeats.
     let mut path: Vec<&str> = vec![left.keys().next()?];
     loop {
         let uses = &left[path[path.len() - 1]];

@@ -6,8 +6,8 @@
 //! defined, and neither `pub use` nor `mod x;` counts as a use: a facade only lists what is below
 //! it.
 //!
-//! The rule reads text, not types: a method call on a value of another file's type is no use by
-//! itself. What it reports is always a real circle of names.
+//! The rule reads text, not types: calling a method of another file's type is not
+//! a use by itself. Every circle that it reports is a real circle of names.
 
 use super::finding::{Finding, Source};
 use super::rust_source::{code_only, is_word, without_tests};
@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 /// The path of a module below the crate root, which is empty.
 type Module = Vec<String>;
 
-/// What one file says about others.
+/// What one file declares and names.
 #[derive(Debug, Default)]
 struct File {
     /// Paths that its code names, first segment `crate`, `self`, `super` or a child.

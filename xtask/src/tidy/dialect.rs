@@ -1,6 +1,6 @@
 //! Words that mark text as a literal translation, refused wherever people read.
 //!
-//! `CONTRIBUTING.md` asks for plain technical English. These words and phrases are correct English
+//! `CONTRIBUTING.md` requires plain technical English. These words and phrases are correct English
 //! but are nearly absent from it, and each has a term of the field: report, print or show instead
 //! of "tell"; next to or compared with instead of "beside". The rule reads comments, strings and
 //! documents; code is out of its reach, and so are quotations, in Markdown a line that begins with

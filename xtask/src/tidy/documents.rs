@@ -1,17 +1,17 @@
-//! Documents against the code they speak of: commands of the README, heads of crates, fields of
-//! the JSON schema, doubts, length of ARCHITECTURE.md.
+//! Documents against code: the commands of the README, module heads, fields of the JSON schema,
+//! doubts, and the length of ARCHITECTURE.md.
 
 use super::finding::{Finding, Source};
 use super::rust_source::{code_only, without_tests};
 use crate::repo::Repo;
 
-/// The commands of the README, each of which stands there once.
+/// The commands of the README; each occurs there once.
 const COMMANDS: [&str; 2] = ["cargo run --release -- study", "cargo xtask ci"];
 
-/// Lines of documentation that a library begins with at least.
+/// Fewest lines of documentation at the head of a library.
 const HEAD_LINES_MIN: usize = 3;
 
-/// Length of ARCHITECTURE.md, so that it is read in ten minutes.
+/// Longest ARCHITECTURE.md, which should be read in ten minutes.
 const ARCHITECTURE_LINES_MAX: usize = 200;
 
 /// Files whose serialized structs are part of the JSON documents.
@@ -30,13 +30,11 @@ const SCHEMA_FILES: [&str; 12] = [
     "crates/base/claims/src/verdict.rs",
 ];
 
-/// Checks all of it.
+/// Applies all checks.
 pub(super) fn check(repo: &Repo, sources: &[Source]) -> anyhow::Result<Vec<Finding>> {
     let text_of =
         |path: &str| sources.iter().find(|s| s.path.as_os_str() == path).map(|s| s.text.as_str());
-    let need = |path: &str| {
-        text_of(path).ok_or_else(|| Finding::refuse(path, "is missing; this repository needs it"))
-    };
+    let need = |path: &str| text_of(path).ok_or_else(|| Finding::refuse(path, "is missing"));
     let mut findings = Vec::new();
     match need("README.md") {
         Ok(text) => findings.extend(commands(text)),
@@ -79,7 +77,7 @@ fn commands(readme: &str) -> Vec<Finding> {
     for command in COMMANDS {
         let count = readme.lines().filter(|line| line.trim() == command).count();
         if count != 1 {
-            let text = format!("the command '{command}' stands there {count} times, not once");
+            let text = format!("the command '{command}' occurs {count} times instead of once");
             findings.push(Finding::refuse("README.md", text));
         }
     }
@@ -88,7 +86,7 @@ fn commands(readme: &str) -> Vec<Finding> {
 
 fn architecture_length(text: &str) -> Option<Finding> {
     let lines = text.lines().count();
-    let text = format!("{lines} lines; {ARCHITECTURE_LINES_MAX} are refused above");
+    let text = format!("{lines} lines; at most {ARCHITECTURE_LINES_MAX} are allowed");
     (lines > ARCHITECTURE_LINES_MAX).then(|| Finding::refuse("ARCHITECTURE.md", text))
 }
 
@@ -101,8 +99,8 @@ fn short_head(dir: &str, text: &str) -> Option<Finding> {
     (lines < HEAD_LINES_MIN).then(|| Finding::refuse(dir, text))
 }
 
-/// Public structs that derive `Serialize`, with their public fields, from the text of a source
-/// file. Structs without named fields are left out.
+/// Returns the public structs of a source file that derive `Serialize`, with their public fields.
+/// Structs without named fields are left out.
 fn structs(source: &str) -> Vec<(String, Vec<String>)> {
     let code = without_tests(&code_only(source));
     let mut found: Vec<(String, Vec<String>)> = Vec::new();
@@ -116,7 +114,7 @@ fn structs(source: &str) -> Vec<(String, Vec<String>)> {
                 found.push((word(rest).to_owned(), Vec::new()));
             }
         } else if line.starts_with(['}', 'u', 'p', 'f', 'i', 'e', 'c']) {
-            // Another item: a derive belongs to what follows it at once.
+            // Another item: a derive belongs to the item that follows it.
             inside = false;
             derived = false;
         } else if inside && let Some(rest) = line.strip_prefix("    pub ") {
@@ -130,17 +128,17 @@ fn structs(source: &str) -> Vec<(String, Vec<String>)> {
     found
 }
 
-/// The identifier that a text begins with.
+/// Returns the identifier at the start of a text.
 fn word(text: &str) -> &str {
     let end = text.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(text.len());
     &text[..end]
 }
 
-/// Every field stands as `name` in the section of docs/json.md whose heading names its struct.
+/// Every field must occur as `name` in the section of docs/json.md whose heading names its struct.
 fn fields_missing(path: &str, source: &str, json: &str) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (name, fields) in structs(source) {
-        // Of two types of one name, one is documented with its module.
+        // If two types share a name, one is documented with its module.
         let module = path.rsplit('/').next().and_then(|file| file.strip_suffix(".rs"));
         let qualified = format!("{}::{name}", module.unwrap_or_default());
         let section = section_of(json, &qualified).or_else(|| section_of(json, &name));
@@ -157,8 +155,8 @@ fn fields_missing(path: &str, source: &str, json: &str) -> Vec<Finding> {
     findings
 }
 
-/// Every key of a document that the program puts together itself (a line `"key": …` of `json!`)
-/// stands as `key` somewhere in docs/json.md.
+/// Every key of a document that the program assembles itself (a line `"key": …` of `json!`) must
+/// occur as `key` somewhere in docs/json.md.
 fn keys_missing(source: &Source, json: &str) -> Vec<Finding> {
     let mut findings = Vec::new();
     if !source.text.contains("json!") {
@@ -177,7 +175,7 @@ fn keys_missing(source: &Source, json: &str) -> Vec<Finding> {
     findings
 }
 
-/// The text from the heading that holds `name` in backquotes up to the next heading.
+/// Returns the text from the heading that holds `name` in backquotes up to the next heading.
 fn section_of<'a>(text: &'a str, name: &str) -> Option<&'a str> {
     let quoted = format!("`{name}`");
     let mut start = None;
@@ -196,7 +194,7 @@ fn section_of<'a>(text: &'a str, name: &str) -> Option<&'a str> {
     start.map(|start| &text[start..])
 }
 
-/// The name of every doubt stands in the table of doubts.
+/// Every doubt must have a row in the table of doubts.
 fn doubts_missing(source: &str, method: &str) -> Vec<Finding> {
     let names = source
         .split_once("fn name(self)")
@@ -217,7 +215,7 @@ fn doubts_missing(source: &str, method: &str) -> Vec<Finding> {
         }
     }
     if count == 0 {
-        let text = "no names of doubts found; the check must follow the code";
+        let text = "no names of doubts found; update this check after the code";
         findings.push(Finding::refuse("crates/base/model/src/doubt.rs", text));
     }
     findings

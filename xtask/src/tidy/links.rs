@@ -1,4 +1,4 @@
-//! Relative links of Markdown files: the file must exist, and the heading in it.
+//! Relative links in Markdown files: the file must exist, and so must the heading.
 
 use super::finding::{Finding, Source};
 use crate::repo::Repo;
@@ -50,8 +50,8 @@ fn clean(path: &Path) -> PathBuf {
     out
 }
 
-/// Link targets with their line from 1: `[text](target)`, `![alt](target)`, `src="target"` and
-/// `href="target"`. Code, in lines or in fences, holds no links.
+/// Returns link targets with their line, from 1: `[text](target)`, `![alt](target)`, `src="target"`
+/// and `href="target"`. Code, inline or fenced, holds no links.
 fn targets(text: &str) -> Vec<(usize, String)> {
     let mut found = Vec::new();
     let mut fenced = false;
@@ -86,7 +86,7 @@ fn headings(text: &str) -> impl Iterator<Item = &str> {
     text.lines().filter(|l| l.starts_with('#')).map(|l| l.trim_start_matches('#').trim())
 }
 
-/// The anchor that Git hosts make of a heading.
+/// Returns the anchor that Git hosts derive from a heading.
 fn slug(heading: &str) -> String {
     heading
         .to_lowercase()

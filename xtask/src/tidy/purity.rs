@@ -1,4 +1,4 @@
-//! What only some crates may do: layer 0 is pure, and one crate alone may be unsafe.
+//! What only some crates may do: the base floor is pure, and unsafe code is confined to `sys*`.
 
 use super::finding::{Finding, Source};
 use super::rust_source::{code_only, lines_with_word, std_paths, without_tests};
@@ -6,8 +6,8 @@ use super::rust_source::{code_only, lines_with_word, std_paths, without_tests};
 /// The floor whose crates have no I/O, clock, environment or unseeded randomness.
 const PURE_FLOOR: &str = "crates/base";
 
-/// What a pure crate must not name. Atomics are here because a state machine that is driven by
-/// a simulator and by threads alike must leave sharing to its caller.
+/// Paths that a pure crate must not name. Atomics are included because a state machine that both a
+/// simulator and threads drive must leave sharing to its caller.
 const IMPURE_PATHS: [&str; 13] = [
     "std::fs",
     "std::net",
@@ -24,7 +24,7 @@ const IMPURE_PATHS: [&str; 13] = [
     "std::sync::atomic",
 ];
 
-/// The same for words of other crates: clocks by their last name, unseeded randomness.
+/// Words of other crates: clocks by their last name, unseeded randomness.
 const IMPURE_WORDS: [&str; 7] = [
     "Instant::now",
     "SystemTime::now",
@@ -48,7 +48,7 @@ pub(super) fn check(sources: &[Source]) -> Vec<Finding> {
     let mut findings = Vec::new();
     for source in sources.iter().filter(|s| s.is("rs")) {
         let code = code_only(&source.text);
-        // What other programs are compared with is written as their users would write it.
+        // Rivals in comparisons are written as their users would write them.
         let may = UNSAFE_CRATES.iter().any(|dir| source.is_under(dir));
         let ours = !may && !source.is_under("comparisons");
         if ours {
@@ -73,7 +73,7 @@ fn is_test_file(source: &Source) -> bool {
 }
 
 fn impure(source: &Source, code: &str) -> Vec<Finding> {
-    let text = |what: &str| format!("{what} in a layer-0 crate; let the caller pass the value in");
+    let text = |what: &str| format!("{what} in a base crate; let the caller pass the value in");
     let mut findings = Vec::new();
     for (line, path) in std_paths(code) {
         let banned = IMPURE_PATHS

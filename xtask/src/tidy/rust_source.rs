@@ -1,8 +1,8 @@
-//! A little lexer for Rust: enough to tell code from comments, strings and tests.
+//! A small lexer for Rust: enough to separate code from comments, strings and tests.
 //!
-//! It keeps the length of every line, so that line numbers of what is found stay right.
+//! It keeps the length of every line, so line numbers of findings are correct.
 
-/// The code alone: comments and the insides of strings and characters become spaces.
+/// Returns the code alone: comments, strings and characters become spaces.
 pub(super) fn code_only(text: &str) -> String {
     let bytes = text.as_bytes();
     let mut out = bytes.to_vec();
@@ -30,7 +30,7 @@ fn follows_word(bytes: &[u8], at: usize) -> bool {
     at > 0 && is_word(bytes[at - 1])
 }
 
-/// Whether a byte can be part of an identifier.
+/// Reports whether a byte can be part of an identifier.
 pub(super) fn is_word(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_'
 }
@@ -72,7 +72,7 @@ fn string_end(bytes: &[u8], start: usize) -> usize {
     bytes.len()
 }
 
-/// The end of `r"…"`, `r#"…"#`, `br"…"` and the like, or `start` if it is none.
+/// Returns the end of `r"…"`, `r#"…"#`, `br"…"` and the like, or `start` if there is none.
 fn raw_string_end(bytes: &[u8], start: usize) -> usize {
     let mut at = start;
     while matches!(bytes.get(at), Some(b'b' | b'c')) {
@@ -94,7 +94,7 @@ fn raw_string_end(bytes: &[u8], start: usize) -> usize {
         .map_or(bytes.len(), |n| at + 1 + n + close.len())
 }
 
-/// The end of a character, or `start` if the mark begins a lifetime.
+/// Returns the end of a character literal, or `start` if the quote begins a lifetime.
 fn char_end(bytes: &[u8], start: usize) -> usize {
     match bytes.get(start + 1) {
         Some(b'\\') => bytes[start + 2..]
@@ -103,7 +103,7 @@ fn char_end(bytes: &[u8], start: usize) -> usize {
             .position(|&b| b == b'\'')
             .map_or(bytes.len(), |n| start + 4 + n),
         Some(_) => {
-            // One character of up to four bytes, then the closing mark; else a lifetime.
+            // One character of up to four bytes, then the closing quote; otherwise a lifetime.
             let close = (2..=5).find(|&n| bytes.get(start + n) == Some(&b'\''));
             let lifetime = close.is_some_and(|n| n > 2 && bytes[start + 1].is_ascii());
             match close {
@@ -115,7 +115,7 @@ fn char_end(bytes: &[u8], start: usize) -> usize {
     }
 }
 
-/// Takes the modules and functions under `#[cfg(test)]` out of code that [`code_only`] made.
+/// Removes the modules and functions under `#[cfg(test)]` from the output of [`code_only`].
 pub(super) fn without_tests(code: &str) -> String {
     let mark = "#[cfg(test)]";
     let mut out = String::with_capacity(code.len());
@@ -129,7 +129,7 @@ pub(super) fn without_tests(code: &str) -> String {
     out + rest
 }
 
-/// Where the item that starts here ends: at its `;` or at its closing brace.
+/// Returns the end of the item that starts here: its `;` or its closing brace.
 fn item_end(item: &str) -> usize {
     let mut depth = 0usize;
     for (at, c) in item.char_indices() {
@@ -148,7 +148,7 @@ fn item_end(item: &str) -> usize {
     item.len()
 }
 
-/// The lines on which `word` stands as a whole word, from 1.
+/// Returns the lines, from 1, on which `word` occurs as a whole word.
 pub(super) fn lines_with_word(code: &str, word: &str) -> Vec<usize> {
     let mut found = Vec::new();
     for (number, line) in code.lines().enumerate() {
@@ -165,7 +165,7 @@ pub(super) fn lines_with_word(code: &str, word: &str) -> Vec<usize> {
     found
 }
 
-/// Every path that starts with `std::`, with its line from 1; groups in braces are spelled out.
+/// Returns every path that starts with `std::`, with its line from 1; groups are expanded.
 pub(super) fn std_paths(code: &str) -> Vec<(usize, String)> {
     let mut found = Vec::new();
     for (at, _) in code.match_indices("std::") {
@@ -199,7 +199,7 @@ fn expand(prefix: &str, rest: &mut &str, paths: &mut Vec<String>) {
                 }
                 let before = rest.len();
                 expand(&path, rest, paths);
-                // `as name` and what else may follow a path, up to its comma.
+                // Skip `as name` and whatever else follows a path, up to its comma.
                 let end = rest.find([',', '}']).unwrap_or(rest.len());
                 *rest = &rest[end..];
                 *rest = rest.strip_prefix(',').unwrap_or(rest);

@@ -1,18 +1,18 @@
-//! Sizes and names of files: one file is one room that is read in one go.
+//! Sizes and names of files: one file is read in one go.
 
 use super::finding::{Finding, Source};
 use super::rust_source::{code_only, without_tests};
 
-/// Lines that are refused above; tests do not count.
+/// Most lines per file; tests do not count.
 const LINES_MAX: usize = 700;
 
-/// Lines that one should stay under.
+/// Lines that a file should stay under.
 const LINES_WANTED: usize = 600;
 
-/// Files that may be longer, each with its reason. An entry that is not needed is refused too.
+/// Files that may be longer, each with its reason. An entry that is not needed is refused.
 const LONGER: [(&str, &str); 0] = [];
 
-/// Names that say nothing about what is inside.
+/// Names that say nothing about the content.
 const EMPTY_NAMES: [&str; 9] =
     ["util", "utils", "common", "manager", "managers", "helper", "helpers", "misc", "others"];
 
@@ -38,7 +38,7 @@ fn check_with(sources: &[Source], longer: &[(&str, &str)]) -> Vec<Finding> {
                 used.push(place);
                 continue;
             }
-            let text = format!("{lines} lines outside tests; {LINES_MAX} are refused, split it");
+            let text = format!("{lines} lines outside tests, more than {LINES_MAX}; split it");
             findings.push(Finding::refuse(place, text));
         } else if lines > LINES_WANTED {
             let text = format!("{lines} lines outside tests; {LINES_WANTED} are wanted");
@@ -47,14 +47,15 @@ fn check_with(sources: &[Source], longer: &[(&str, &str)]) -> Vec<Finding> {
     }
     for (path, reason) in longer {
         if !used.iter().any(|u| u == path) {
-            let text = format!("stands in the list of long files ({reason}) and need not");
+            let text =
+                format!("is listed as a long file ({reason}) and is short enough; drop the entry");
             findings.push(Finding::refuse(*path, text));
         }
     }
     findings
 }
 
-/// Lines outside test modules.
+/// Counts the lines outside test modules.
 fn count_lines(source: &Source) -> usize {
     let all = source.text.lines().count();
     if !source.is("rs") {
@@ -80,7 +81,7 @@ fn empty_name(source: &Source) -> Option<Finding> {
     let names: Vec<String> =
         parts.map(|p| p.split('.').next().unwrap_or_default().to_owned()).collect();
     let bad = names.iter().find(|name| EMPTY_NAMES.contains(&name.as_str()))?;
-    let text = format!("the name '{bad}' says nothing; name it after what is inside");
+    let text = format!("the name '{bad}' says nothing; name it after its content");
     Some(Finding::refuse(source.path.display().to_string(), text))
 }
 

@@ -1,12 +1,12 @@
-//! Words that must not stay: marks of unfinished work, paths of somebody's machine.
+//! Words that must not remain: marks of unfinished work, paths of one machine.
 
 use super::finding::{Finding, Source};
 
-/// Marks of unfinished work. In pieces, so that this file does not hold what it looks for.
+/// Marks of unfinished work, split so that this file does not contain them.
 const UNFINISHED: [(&str, &str); 5] = [
-    (concat!("FIX", "ME"), "finish it or write an issue"),
-    (concat!("TO", "DO"), "finish it or write an issue"),
-    (concat!("XX", "X:"), "finish it or write an issue"),
+    (concat!("FIX", "ME"), "finish it or open an issue"),
+    (concat!("TO", "DO"), "finish it or open an issue"),
+    (concat!("XX", "X:"), "finish it or open an issue"),
     (concat!("to", "do!("), "finish it"),
     (concat!("unimpl", "emented!("), "finish it"),
 ];
@@ -15,7 +15,7 @@ const UNFINISHED: [(&str, &str); 5] = [
 const MACHINE_PATHS: [&str; 3] =
     [concat!("/wo", "rk/"), concat!("/ro", "ot/"), concat!("/fa", "rm/")];
 
-/// Where the lock file of the viewer may point.
+/// Registry that the lock file of the viewer may name.
 const NPM_SOURCE: &str = "https://registry.npmjs.org/";
 
 /// Checks every text file.
@@ -41,7 +41,7 @@ pub(super) fn check(sources: &[Source]) -> Vec<Finding> {
     findings
 }
 
-/// Whether the path stands there as a root, not as a part of a longer path.
+/// Reports whether the line holds the path itself, not as a part of a longer path.
 fn has_path(line: &str, path: &str) -> bool {
     line.match_indices(path).any(|(at, _)| {
         let before = line[..at].chars().next_back();
@@ -60,7 +60,7 @@ fn foreign_registry(source: &Source) -> Vec<Finding> {
             line.starts_with("\"resolved\": \"http") && !line.contains(NPM_SOURCE)
         };
         if foreign {
-            let text = "comes from another place than the public registry";
+            let text = "comes from a registry other than the public one";
             findings.push(Finding::at(&source.path, number + 1, text));
         }
     }
