@@ -1,19 +1,20 @@
-//! A PostgreSQL server of one's own: made in a directory, started, asked, ended; for the study and for
-//! tests.
+//! A private PostgreSQL server: created in a directory, started, queried and stopped; for the study
+//! and for tests.
 //!
-//! It is the server that is installed, with its own programs and settings as delivered, but for its
-//! size. It is reached by a Unix socket in a directory that nobody else may enter, because whoever
-//! reaches it is trusted with everything; it has no port. It syncs as usual, so that what it costs and
-//! what a killed one holds tell something.
+//! It runs the installed programs with their default settings, apart from its size. It listens on a
+//! Unix socket only, in a directory that no other user can enter, because every connection is
+//! trusted. It syncs as usual, so its costs, and what is left after a crash, are realistic.
 //!
-//! It refuses to run as root, so root runs it as nobody, who must be able to reach the directories above
-//! its data. The home of root lets nobody in, so where that is above the directory that was meant its data
-//! lies in one of [`FALLBACK_DIRS`] that is on the same file system: the same disk and the same way to it,
-//! which is what a measurement asks for. Without such a place it is refused.
+//! PostgreSQL refuses to run as root, so root runs it as nobody, who must be able to reach the
+//! directories above the data. The home directory of root blocks that; if it is above the requested
+//! directory, the data goes to one of [`FALLBACK_DIRS`] on the same file system. That is the same
+//! disk with the same I/O path, which is what a measurement needs. If there is no such place, an
+//! error is returned.
 //!
-//! A crate of its own: the study needs it, and so does the automation, which must build fast. Nothing
-//! but the standard library is used. Making one costs the time of `initdb` and 40 MB or so.
+//! This is a separate crate because both the study and `xtask`, which must build fast, need it.
+//! Creating a server takes as long as `initdb` and about 40 MB.
 
+use ioloom_failure::{quoted, reason};
 use std::ffi::OsString;
 use std::fs::{self, DirBuilder, File, Permissions};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -24,45 +25,45 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-/// User and group without rights.
+/// Unprivileged user and group.
 const NOBODY: u32 = 65_534;
-/// How often a server that starts is asked whether it is there.
+/// Number of connection attempts while a server starts.
 const TRIES: u32 = 2400;
-/// The pause between two tries.
+/// Pause between two attempts.
 const PAUSE: Duration = Duration::from_millis(25);
-/// Longest path of a directory that a server lies below, bytes: with `/socket/.s.PGSQL.5432` behind it
-/// and a zero byte it must fit into an address of the system, which has 108.
+/// Longest path of a directory for a server, in bytes. With `/socket/.s.PGSQL.5432` and a NUL
+/// appended it must fit a socket address, which has 108.
 const DIR_BYTES_MAX: usize = 86;
-/// Where the data of a server lies that cannot lie where it was meant to.
+/// Directories for the data of a server that cannot use the requested one.
 pub const FALLBACK_DIRS: [&str; 2] = ["/var/tmp", "/tmp"];
-/// Settings of every server. Its shared memory lies with its data: in /dev/shm, where it would lie, a
-/// killed one leaves it behind for good.
+/// Settings of every server. Shared memory is placed with the data: a killed server would leave it
+/// behind in /dev/shm.
 const USUAL: [&str; 4] = [
     "listen_addresses=",
     "shared_buffers=16MB",
     "max_connections=200",
     "dynamic_shared_memory_type=mmap",
 ];
-/// The user of the database.
+/// Database user.
 const USER: &str = "tester";
 
-/// Where its programs lie.
+/// Directory of the PostgreSQL programs.
 #[derive(Debug, Clone)]
 pub struct Programs(PathBuf);
 
 impl Programs {
-    /// The newest that are installed, where Debian installs them.
+    /// Finds the newest installed version, in the directories that Debian uses.
     ///
     /// # Errors
-    /// There are none; with the remedy.
+    /// No server is installed; the message says how to install one.
     pub fn find() -> Result<Self, String> {
         Self::newest(Path::new("/usr/lib/postgresql")).ok_or_else(|| {
-            "PostgreSQL is not installed; remedy: install it (Debian: apt install postgresql)"
-                .to_owned()
+            "PostgreSQL is not installed; install it (Debian: apt install postgresql)".to_owned()
         })
     }
 
-    /// The newest of the versions that lie in a directory. Of some there are programs for clients alone.
+    /// Returns the newest version below a directory that has server programs; some have only client
+    /// programs.
     fn newest(dir: &Path) -> Option<Self> {
         let version = |path: &Path| path.file_name()?.to_str()?.parse::<u32>().ok();
         let all = fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path());
@@ -70,10 +71,10 @@ impl Programs {
         servers.max_by_key(|path| version(path)).map(|newest| Self(newest.join("bin")))
     }
 
-    /// A command of PostgreSQL, as a user that it accepts.
+    /// Prepares a PostgreSQL command, run as a user that it accepts.
     fn command(&self, name: &str, dir: &Path) -> Command {
         let mut command = Command::new(self.0.join(name));
-        without_settings(&mut command, std::env::vars_os().map(|(name, _)| name));
+        remove_variables(&mut command, std::env::vars_os().map(|(name, _)| name));
         command.current_dir(dir).env("LC_ALL", "C").stdin(Stdio::null());
         if is_root() {
             command.uid(NOBODY).gid(NOBODY);
@@ -81,17 +82,17 @@ impl Programs {
         command
     }
 
-    /// Whether a server with its data below `dir` can be had, or on the file system of `dir`; found by
-    /// starting a program there.
+    /// Checks whether a server can run below `dir` or on its file system, by starting a program
+    /// there.
     ///
     /// # Errors
-    /// Why not, with the remedy.
+    /// The reason, with a remedy.
     pub fn probe(&self, dir: &Path) -> Result<(), String> {
         self.base(dir).map(drop)
     }
 
-    /// The directory below which a server that is meant to lie below `dir` can lie: that one, or one of
-    /// [`FALLBACK_DIRS`] on the same file system.
+    /// Returns `dir`, or one of [`FALLBACK_DIRS`] on the same file system if PostgreSQL cannot use
+    /// `dir`.
     fn base(&self, dir: &Path) -> Result<PathBuf, String> {
         let (reason, remedy) = match self.reach(dir) {
             Ok(()) => return Ok(dir.to_owned()),
@@ -105,37 +106,34 @@ impl Programs {
         let found = FALLBACK_DIRS.into_iter().map(Path::new).find(fits).map(Path::to_owned);
         found.ok_or_else(|| {
             format!(
-                "{reason}, and neither {} is a place on the same file system that it could have; \
-                 remedy: {remedy}",
+                "{reason}, and neither {} is usable on the same file system; use {remedy}",
                 FALLBACK_DIRS.join(" nor ")
             )
         })
     }
 
-    /// Whether PostgreSQL can have its data below `dir`; if not, why, and the remedy where it is the
-    /// directory.
+    /// Checks whether PostgreSQL can use `dir`. On error returns the reason, and a remedy if the
+    /// directory is at fault.
     fn reach(&self, dir: &Path) -> Result<(), (String, Option<&'static str>)> {
-        let shown = dir.display();
+        let shown = quoted(dir);
         if dir.as_os_str().len() > DIR_BYTES_MAX {
             return Err((
-                format!(
-                    "the socket of PostgreSQL would have a path that is too long below {shown}"
-                ),
+                format!("the path of a PostgreSQL socket below {shown} would be too long"),
                 Some("a work directory with a shorter path (--dir)"),
             ));
         }
         if dir.as_os_str().as_encoded_bytes().contains(&b',') {
             return Err((
-                format!("PostgreSQL would take {shown} for several directories, at its commas"),
+                format!("PostgreSQL would split {shown} at its commas into several directories"),
                 Some("a work directory without a comma in its path (--dir)"),
             ));
         }
-        fs::metadata(dir).map_err(|e| (format!("look at {shown} for PostgreSQL: {e}"), None))?;
+        fs::metadata(dir).map_err(|e| (format!("cannot stat {shown}: {}", reason(&e)), None))?;
         let ran = self.command("initdb", dir).arg("--version").stdout(Stdio::null()).status();
         match ran {
             Ok(status) if status.success() => Ok(()),
             Err(e) if e.kind() == io::ErrorKind::PermissionDenied && !is_root() => Err((
-                format!("initdb of PostgreSQL cannot be started in {shown}: {e}"),
+                format!("cannot run initdb in {shown}: {}", reason(&e)),
                 Some("a work directory that this user can reach (--dir)"),
             )),
             Err(e) if e.kind() == io::ErrorKind::PermissionDenied => Err((
@@ -143,25 +141,24 @@ impl Programs {
                     "PostgreSQL does not run as root, and the user nobody cannot reach {shown}"
                 ),
                 Some(
-                    "a work directory that others can reach (--dir), or run it as another user than \
-                     root",
+                    "a work directory that other users can reach (--dir), or another user than root",
                 ),
             )),
-            Ok(status) => Err((format!("initdb of PostgreSQL ended with {status}"), None)),
-            Err(e) => Err((format!("start initdb of PostgreSQL: {e}"), None)),
+            Ok(status) => Err((format!("initdb failed: {status}"), None)),
+            Err(e) => Err((format!("cannot run initdb: {}", reason(&e)), None)),
         }
     }
 }
 
-/// Leaves out what the user has set for other servers of PostgreSQL: a port, a service, options.
-fn without_settings(command: &mut Command, names: impl Iterator<Item = OsString>) {
+/// Removes `PG*` variables, which the user has set for other servers.
+fn remove_variables(command: &mut Command, names: impl Iterator<Item = OsString>) {
     for name in names.filter(|name| name.as_encoded_bytes().starts_with(b"PG")) {
         command.env_remove(name);
     }
 }
 
-/// A value as it stands behind `host=` in the words by which a database is reached.
-fn quoted(value: &str) -> String {
+/// Quotes a value for a connection string.
+fn quoted_value(value: &str) -> String {
     let is_plain = |c: char| c.is_alphanumeric() || "/._-+@:".contains(c);
     if value.chars().all(is_plain) {
         return value.to_owned();
@@ -169,19 +166,19 @@ fn quoted(value: &str) -> String {
     format!("'{}'", value.replace('\\', "\\\\").replace('\'', "\\'"))
 }
 
-/// A directory for the data of a server, which is removed with this if it lies elsewhere than was meant.
+/// Directory for the data of a server. Removed on drop if it is a fallback.
 #[derive(Debug)]
 struct DataDir {
     path: PathBuf,
-    is_elsewhere: bool,
+    is_fallback: bool,
 }
 
 impl DataDir {
-    /// The directory that was meant, or one of our own in another base, made anew: what a killed run of
-    /// the same directory has left there is removed.
+    /// Uses `meant` itself, or creates a directory in another base. Removes what an interrupted run
+    /// for the same directory has left there.
     fn new(base: PathBuf, meant: &Path) -> Result<Self, String> {
         if base == meant {
-            return Ok(Self { path: base, is_elsewhere: false });
+            return Ok(Self { path: base, is_fallback: false });
         }
         let mut hasher = DefaultHasher::new();
         meant.hash(&mut hasher);
@@ -189,21 +186,23 @@ impl DataDir {
         let made = clear(&path)
             .and_then(|()| fs::create_dir(&path))
             .and_then(|()| fs::set_permissions(&path, Permissions::from_mode(0o755)));
-        made.map_err(|e| format!("make {} for PostgreSQL: {e}; remove it", path.display()))?;
-        Ok(Self { path, is_elsewhere: true })
+        made.map_err(|e| {
+            format!("cannot create directory {}: {}; remove it", quoted(&path), reason(&e))
+        })?;
+        Ok(Self { path, is_fallback: true })
     }
 }
 
 impl Drop for DataDir {
     fn drop(&mut self) {
-        if self.is_elsewhere {
-            // What stays is removed by the next run of the same directory.
+        if self.is_fallback {
+            // The next run for the same directory removes what is left.
             let _ = clear(&self.path);
         }
     }
 }
 
-/// Removes a directory of ours, if it is there; what others put into its place is an error.
+/// Removes a directory of this user if it exists. Anything else at that path is an error.
 fn clear(path: &Path) -> io::Result<()> {
     let about = match fs::symlink_metadata(path) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -211,7 +210,7 @@ fn clear(path: &Path) -> io::Result<()> {
     };
     let ours = fs::metadata("/proc/self")?.uid();
     if !about.is_dir() || about.uid() != ours {
-        return Err(io::Error::other("somebody else made it"));
+        return Err(io::Error::other("another user owns it"));
     }
     fs::remove_dir_all(path)
 }
@@ -220,7 +219,7 @@ fn is_root() -> bool {
     fs::metadata("/proc/self").is_ok_and(|meta| meta.uid() == 0)
 }
 
-/// A server; it is thrown away with this.
+/// A server. Stopped and discarded on drop.
 #[derive(Debug)]
 pub struct Server {
     programs: Programs,
@@ -228,62 +227,62 @@ pub struct Server {
     socket: PathBuf,
     settings: Vec<String>,
     child: Option<Child>,
-    /// What goes when it has ended.
-    place: Option<DataDir>,
+    /// Removed after the server has stopped.
+    data_dir: Option<DataDir>,
 }
 
 impl Server {
-    /// One with its data in a directory and its socket and log in another one, with settings such as
-    /// `fsync=off`. Nothing is done yet.
+    /// Describes a server with separate directories for data and for socket and log, and with
+    /// settings such as `fsync=off`. Starts nothing.
     pub fn new(programs: Programs, data: &Path, socket: &Path, settings: &[&str]) -> Self {
         let settings = settings.iter().map(|setting| (*setting).to_owned()).collect();
         let (data, socket) = (data.to_owned(), socket.to_owned());
-        Self { programs, data, socket, settings, child: None, place: None }
+        Self { programs, data, socket, settings, child: None, data_dir: None }
     }
 
-    /// One with everything of it below `dir`; or, where PostgreSQL cannot reach that, in a directory of
-    /// its own on the same file system, which goes with it. Nothing is started yet.
+    /// Describes a server with everything below `dir` or, if PostgreSQL cannot reach `dir`, in a
+    /// private directory on the same file system that is removed with the server. Starts nothing.
     ///
     /// # Errors
-    /// There is no such place, with the remedy, or it cannot be made.
+    /// There is no such place (the message has a remedy), or it cannot be created.
     pub fn below(programs: Programs, dir: &Path, settings: &[&str]) -> Result<Self, String> {
-        let place = DataDir::new(programs.base(dir)?, dir)?;
-        let (data, socket) = (place.path.join("database"), place.path.join("socket"));
+        let base = DataDir::new(programs.base(dir)?, dir)?;
+        let (data, socket) = (base.path.join("database"), base.path.join("socket"));
         let mut server = Self::new(programs, &data, &socket, settings);
-        server.place = Some(place);
+        server.data_dir = Some(base);
         Ok(server)
     }
 
-    /// Makes both directories and an empty server in them, whose data is not synced yet.
+    /// Creates both directories and an empty database cluster, whose data is not synced yet.
     ///
     /// # Errors
-    /// What the system or `initdb` reports.
-    pub fn make(&self) -> Result<(), String> {
+    /// The message of the system or of `initdb`.
+    pub fn create(&self) -> Result<(), String> {
         for dir in [&self.data, &self.socket] {
             let made = DirBuilder::new().mode(0o700).create(dir);
             let ours = made.and_then(|()| match is_root() {
                 true => std::os::unix::fs::chown(dir, Some(NOBODY), Some(NOBODY)),
                 false => Ok(()),
             });
-            ours.map_err(|e| format!("make {}: {e}", dir.display()))?;
+            ours.map_err(|e| format!("cannot create directory {}: {}", quoted(dir), reason(&e)))?;
         }
         let mut initdb = self.programs.command("initdb", Path::new("/"));
         initdb.arg("-D").arg(&self.data);
         initdb.args(["-U", USER, "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync"]);
-        let out = initdb.output().map_err(|e| format!("start initdb: {e}"))?;
+        let out = initdb.output().map_err(|e| format!("cannot run initdb: {}", reason(&e)))?;
         if out.status.success() {
             return Ok(());
         }
-        Err(format!("initdb: {}", String::from_utf8_lossy(&out.stderr).trim()))
+        Err(format!("initdb failed: {}", String::from_utf8_lossy(&out.stderr).trim()))
     }
 
-    /// Starts it, also on what a killed one had left, and returns when it answers.
+    /// Starts the server, also on the data of a killed one, and returns when it accepts queries.
     ///
     /// # Errors
-    /// It ended, with what it said, or it does not answer.
+    /// The server exited, with its output, or does not accept queries.
     pub fn start(&mut self) -> Result<(), String> {
         let log = self.socket.join("log");
-        let fail = |e: io::Error| format!("start postgres: {e}");
+        let fail = |e: io::Error| format!("cannot start postgres: {}", reason(&e));
         let said = File::create(&log).map_err(fail)?;
         let mut command = self.programs.command("postgres", Path::new("/"));
         command.arg("-D").arg(&self.data).arg("-k").arg(&self.socket);
@@ -293,56 +292,56 @@ impl Server {
         command.stdout(said.try_clone().map_err(fail)?).stderr(said);
         self.child = Some(command.spawn().map_err(fail)?);
         for _ in 0..TRIES {
-            if self.ask("postgres", "SELECT 1").is_ok() {
+            if self.query("postgres", "SELECT 1").is_ok() {
                 return Ok(());
             }
             if let Some(Ok(Some(status))) = self.child.as_mut().map(Child::try_wait) {
-                let words = fs::read_to_string(&log).unwrap_or_default();
-                return Err(format!("postgres ended with {status}: {}", words.trim()));
+                let output = fs::read_to_string(&log).unwrap_or_default();
+                return Err(format!("postgres exited with {status}: {}", output.trim()));
             }
             std::thread::sleep(PAUSE);
         }
-        Err("postgres does not answer".to_owned())
+        Err("postgres does not accept connections".to_owned())
     }
 
-    /// What a statement gives, as text.
+    /// Executes a statement and returns its result as text.
     ///
     /// # Errors
-    /// What the server says, or why it cannot be asked.
-    pub fn ask(&self, database: &str, statement: &str) -> Result<String, String> {
+    /// The message of the server, or the reason why it cannot be reached.
+    pub fn query(&self, database: &str, statement: &str) -> Result<String, String> {
         let mut psql = self.programs.command("psql", Path::new("/"));
         psql.arg("-h").arg(&self.socket).args(["-U", USER, "-d", database, "-XAtqc", statement]);
-        let out = psql.output().map_err(|e| format!("start psql: {e}"))?;
+        let out = psql.output().map_err(|e| format!("cannot run psql: {}", reason(&e)))?;
         match out.status.success() {
             true => Ok(String::from_utf8_lossy(&out.stdout).trim_end().to_owned()),
             false => Err(String::from_utf8_lossy(&out.stderr).trim_end().to_owned()),
         }
     }
 
-    /// Makes an empty database, and gives the words by which it is reached.
+    /// Creates an empty database and returns its connection string.
     ///
     /// # Errors
-    /// What the server says.
+    /// The message of the server.
     pub fn database(&self, name: &str) -> Result<String, String> {
-        self.ask("postgres", &format!("CREATE DATABASE {name}"))?;
-        let host = quoted(&self.socket.to_string_lossy());
+        self.query("postgres", &format!("CREATE DATABASE {name}"))?;
+        let host = quoted_value(&self.socket.to_string_lossy());
         Ok(format!("host={host} user={USER} dbname={name}"))
     }
 
-    /// A server on a copy of its data, reached by the same words, so this one must have been killed
-    /// before it is started.
+    /// Describes a server on a copy of the data with the same connection string. This server must
+    /// have been killed before the other is started.
     pub fn on(&self, data: &Path) -> Self {
         let (programs, settings) = (self.programs.clone(), self.settings.clone());
         let (data, socket) = (data.to_owned(), self.socket.clone());
-        Self { programs, data, socket, settings, child: None, place: None }
+        Self { programs, data, socket, settings, child: None, data_dir: None }
     }
 
-    /// The number of its first process while it runs.
+    /// Returns the id of the main process while it runs.
     pub fn process(&self) -> Option<u32> {
         self.child.as_ref().map(Child::id)
     }
 
-    /// Ends it without care for what it holds, and returns when all of its processes have gone.
+    /// Stops the server without a checkpoint and returns when all its processes have exited.
     pub fn discard(&mut self) {
         let mut stop = self.programs.command("pg_ctl", Path::new("/"));
         stop.args(["stop", "-m", "immediate", "-t", "30", "-D"]).arg(&self.data);
@@ -350,7 +349,7 @@ impl Server {
         self.kill();
     }
 
-    /// Kills its first process; the others end when they notice.
+    /// Kills the main process; the others exit when they notice.
     pub fn kill(&mut self) {
         let Some(mut child) = self.child.take() else { return };
         let _ = child.kill();
@@ -359,7 +358,8 @@ impl Server {
 }
 
 impl Drop for Server {
-    /// Those that a killed first process leaves would go on writing where its data is removed.
+    /// Stops the children too: after a kill of the main process they would keep writing while the
+    /// data is removed.
     fn drop(&mut self) {
         if self.child.is_some() {
             self.discard();
@@ -374,7 +374,7 @@ mod tests {
     use super::*;
     use std::os::unix::fs::symlink;
 
-    /// Programs of which each does nothing, well.
+    /// Programs that do nothing and succeed.
     fn idle_programs(dir: &Path) -> Programs {
         for name in ["initdb", "pg_ctl"] {
             symlink("/bin/true", dir.join(name)).unwrap();
@@ -382,7 +382,7 @@ mod tests {
         Programs(dir.to_owned())
     }
 
-    /// A directory of a test, which everybody may enter and which is removed with this.
+    /// Directory of a test that every user may enter; removed on drop.
     struct Room(PathBuf);
 
     impl Room {
@@ -402,26 +402,30 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_had_is_refused_with_the_remedy() {
+    fn errors_name_the_remedy() {
         let programs = Programs(PathBuf::from("/nowhere"));
         let refused = programs.probe(Path::new(&format!("/{}", "x".repeat(DIR_BYTES_MAX))));
         assert!(refused.unwrap_err().contains("--dir"));
         assert!(programs.probe(Path::new("/a,b")).unwrap_err().contains("comma"));
         let refused = programs.probe(Path::new("/not/there")).unwrap_err();
-        assert!(refused.contains("look at /not/there") && !refused.contains("initdb"), "{refused}");
-        assert!(programs.probe(Path::new("/")).unwrap_err().contains("start initdb"));
+        assert!(
+            refused.contains("cannot stat '/not/there'") && !refused.contains("initdb"),
+            "{refused}"
+        );
+        assert!(programs.probe(Path::new("/")).unwrap_err().contains("cannot run initdb"));
         let mut server = Server::new(programs, Path::new("/a"), Path::new("/b"), &[]);
-        assert!(server.start().unwrap_err().contains("start postgres"));
-        assert!(server.ask("x", "SELECT 1").unwrap_err().contains("start psql"));
+        assert!(server.start().unwrap_err().contains("cannot start postgres"));
+        assert!(server.query("x", "SELECT 1").unwrap_err().contains("cannot run psql"));
         assert_eq!(server.process(), None);
     }
 
     #[test]
-    fn a_directory_that_it_cannot_have_is_replaced_on_the_same_file_system_or_refused() {
+    fn unusable_directories_are_replaced_on_the_same_file_system_or_refused() {
         let room = Room::new("place");
         let programs = idle_programs(&room.0);
         assert_eq!(programs.base(&room.0).unwrap(), room.0);
-        // One is closed to nobody, as the home of root is; the other is too long for anybody.
+        // One directory is closed to nobody, like the home directory of root; the other path is too
+        // long.
         let closed = room.0.join("closed");
         DirBuilder::new().mode(0o700).create(&closed).unwrap();
         let mut all = vec![room.0.join("x".repeat(DIR_BYTES_MAX)), room.0.join("a,b")];
@@ -438,14 +442,14 @@ mod tests {
             let own = server.data.parent().unwrap().to_owned();
             assert_eq!((device(&own), server.socket.parent()), (device(&dir), Some(&*own)));
             assert!(!own.starts_with(&dir) && own.is_dir());
-            // What a killed run has left goes with the next one, and that takes its own away.
+            // The next run removes what a killed one has left, and then its own directory.
             fs::write(own.join("left"), "x").unwrap();
             std::mem::forget(server);
             let server = Server::below(programs.clone(), &dir, &[]).unwrap();
             assert!(own.is_dir() && !own.join("left").exists());
             drop(server);
             assert!(!own.exists());
-            // Nothing of somebody else is touched.
+            // Files of other users are left alone.
             symlink(&room.0, &own).unwrap();
             let refused = Server::below(programs.clone(), &dir, &[]).unwrap_err();
             assert!(refused.contains("remove it"), "{refused}");
@@ -454,7 +458,7 @@ mod tests {
     }
 
     #[test]
-    fn programs_for_clients_alone_make_no_server() {
+    fn client_only_installations_are_skipped() {
         let room = Room::new("versions");
         assert!(Programs::newest(&room.0.join("none")).is_none());
         for (version, program) in [("9", "initdb"), ("15", "initdb"), ("17", "psql")] {
@@ -466,23 +470,23 @@ mod tests {
     }
 
     #[test]
-    fn what_is_set_for_other_servers_does_not_reach_ours() {
-        // It is never started.
+    fn variables_for_other_servers_are_removed() {
+        // Never started.
         let mut command = Command::new("true");
         let names = ["PGPORT", "HOME", "PGOPTIONS", "XPG"].map(OsString::from);
-        without_settings(&mut command, names.into_iter());
+        remove_variables(&mut command, names.into_iter());
         let left_out: Vec<_> = command.get_envs().collect();
         assert_eq!(left_out, [("PGOPTIONS".as_ref(), None), ("PGPORT".as_ref(), None)]);
     }
 
     #[test]
-    fn odd_directories_are_named_so_that_they_are_read_back() {
-        assert_eq!(quoted("/var/tmp/a-1.b_c/socket"), "/var/tmp/a-1.b_c/socket");
-        assert_eq!(quoted("/my work/it's"), r"'/my work/it\'s'");
-        assert_eq!(quoted(r"/a\b"), r"'/a\\b'");
+    fn odd_directories_are_quoted() {
+        assert_eq!(quoted_value("/var/tmp/a-1.b_c/socket"), "/var/tmp/a-1.b_c/socket");
+        assert_eq!(quoted_value("/my work/it's"), r"'/my work/it\'s'");
+        assert_eq!(quoted_value(r"/a\b"), r"'/a\\b'");
     }
 
-    /// The longest directory that is not refused has room for the socket below it.
+    /// The longest accepted directory leaves room for the socket path.
     #[test]
     fn the_socket_of_the_longest_directory_fits_into_an_address() {
         let dir = format!("/{}", "x".repeat(DIR_BYTES_MAX - 1));
@@ -492,7 +496,7 @@ mod tests {
         assert!(std::os::unix::net::SocketAddr::from_pathname(longer).is_err());
     }
 
-    /// Processes whose parent is this one.
+    /// Returns the child processes of `parent`.
     fn children(parent: u32) -> Vec<PathBuf> {
         let wanted = format!("PPid:\t{parent}\n");
         let all = fs::read_dir("/proc").unwrap().flatten().map(|entry| entry.path());
@@ -501,7 +505,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_of_a_server_outlives_it() {
+    fn no_process_outlives_its_server() {
         let programs = match Programs::find() {
             Ok(programs) => programs,
             Err(reason) => return println!("skipped: {reason}"),
@@ -510,7 +514,7 @@ mod tests {
         let dir = room.0.join("it's here");
         fs::create_dir(&dir).unwrap();
         let mut server = Server::new(programs, &dir.join("d"), &dir.join("s"), &["fsync=off"]);
-        server.make().unwrap_or_else(|reason| panic!("{reason}"));
+        server.create().unwrap_or_else(|reason| panic!("{reason}"));
         server.start().unwrap_or_else(|reason| panic!("{reason}"));
         let words = server.database("stocks").unwrap();
         assert!(words.contains(r"it\'s here/s' user="), "{words}");

@@ -1,7 +1,8 @@
-//! A certificate for tests of TLS: of nobody, for 127.0.0.1 and localhost, signed by itself.
+//! A self-signed certificate for TLS tests, for 127.0.0.1 and localhost.
 //!
-//! Everybody can read its key here, so it proves nothing and is good for nothing else. Both files were
-//! made once, and it is valid for a hundred years:
+//! Its key is public, so it proves nothing. The files are checked in rather than generated: they
+//! are valid until 2126, and a generator such as rcgen would make `xtask`, which depends on this
+//! crate, compile a cryptography library.
 //!
 //! ```text
 //! openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 36500 \
@@ -14,19 +15,19 @@ use std::fs::{Permissions, set_permissions, write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-/// The files of a certificate.
+/// Files of a certificate.
 #[derive(Debug, Clone)]
 pub struct Certificate {
-    /// The certificate, which is its own authority.
+    /// The self-signed certificate.
     pub certificate: PathBuf,
-    /// Its key.
+    /// Its private key.
     pub key: PathBuf,
-    /// A key of another one.
+    /// Private key of another certificate.
     pub other_key: PathBuf,
 }
 
 impl Certificate {
-    /// Writes the files into a directory; the keys for their owner alone.
+    /// Writes the files into a directory; the keys are readable by their owner only.
     pub fn in_dir(dir: &Path) -> Self {
         let put = |name: &str, text: &str| {
             let path = dir.join(name);

@@ -1,10 +1,11 @@
 //! A disk whose power can be cut: a file system in a file, mounted through a loop device.
 //!
-//! What the loop device was given stands in the file, what only the page cache of the file system has
-//! does not. So a copy of the file, made without any sync, is what a machine finds when its power went
-//! at that moment. Only root may mount one; others are told so and skip what needs it.
+//! The file contains what the loop device has received, but not what is only in the page cache of
+//! the file system. A copy of the file, made without any sync, is therefore what a machine finds
+//! after a power failure at that moment. Only root can mount one; for other users the constructors
+//! print a message and return `None`.
 
-#![allow(clippy::print_stdout, reason = "a test that needs root says that it skips")]
+#![allow(clippy::print_stdout, reason = "a test that needs root reports that it is skipped")]
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -12,10 +13,10 @@ use std::process::Command;
 use std::time::Duration;
 use tempfile::TempDir;
 
-/// How often a busy file system is tried again.
+/// Number of attempts to unmount a busy file system.
 const UMOUNT_TRIES: u32 = 1000;
 
-/// A mounted file system in a file; unmounted when it goes.
+/// A mounted file system in a file. Unmounted on drop.
 #[derive(Debug)]
 pub struct Disk {
     point: TempDir,
@@ -23,14 +24,14 @@ pub struct Disk {
 }
 
 impl Disk {
-    /// Makes an ext4 of so many bytes in the file `image`, which is made, and mounts it. None, with a
-    /// word, where this user may not.
+    /// Creates an ext4 file system of `bytes` bytes in the file `image` and mounts it. Prints a
+    /// message and returns `None` if this user is not allowed to.
     pub fn make(image: &Path, bytes: u64) -> Option<Self> {
         Self::make_as("ext4", image, bytes)
     }
 
-    /// The same with a file system of another kind, as `mkfs.KIND` makes it. None, with a word, where
-    /// that is not installed too.
+    /// Like [`make`](Self::make) with another file system, created by `mkfs.KIND`. Also returns
+    /// `None` if that program is not installed.
     pub fn make_as(kind: &str, image: &Path, bytes: u64) -> Option<Self> {
         File::create(image).and_then(|file| file.set_len(bytes)).expect("room for an image");
         let mut mkfs = Command::new(format!("mkfs.{kind}"));
@@ -45,10 +46,11 @@ impl Disk {
         Self::mount(image)
     }
 
-    /// Mounts the file `image`. None, with a word, where this user may not.
+    /// Mounts the file `image`, or prints a message and returns `None` if this user is not allowed
+    /// to.
     fn mount(image: &Path) -> Option<Self> {
-        let beside = image.parent().expect("a file lies in a directory");
-        let point = tempfile::tempdir_in(beside).expect("a directory to mount on");
+        let dir = image.parent().expect("a file has a parent directory");
+        let point = tempfile::tempdir_in(dir).expect("a directory to mount on");
         let mut mount = Command::new("mount");
         let output = mount.args(["-o", "loop"]).arg(image).arg(point.path()).output().ok()?;
         if !output.status.success() {
@@ -58,33 +60,33 @@ impl Disk {
         Some(Self { point, image: image.to_owned() })
     }
 
-    /// Where it is mounted.
+    /// Returns the mount point.
     pub fn path(&self) -> &Path {
         self.point.path()
     }
 
-    /// Cuts the power: what the device has now is copied to the file `copy`, which is mounted. This
-    /// disk goes on as if nothing were.
+    /// Cuts the power: copies the current contents of the device to the file `copy` and mounts
+    /// that. This disk continues unchanged.
     pub fn cut(&self, copy: &Path) -> Option<Self> {
-        // What was never written stays a hole.
+        // Blocks that were never written remain holes.
         let copied = Command::new("cp").arg("--sparse=always").arg(&self.image).arg(copy).status();
         assert!(copied.expect("cp starts").success(), "no room for a copy of the image");
         Self::mount(copy)
     }
 
-    /// The file that it lies in.
+    /// Returns the image file.
     pub fn image(&self) -> &Path {
         &self.image
     }
 
-    /// From now on nothing can be written to it.
+    /// Remounts it read-only.
     pub fn set_read_only(&self) {
         let mounted = Command::new("mount").args(["-o", "remount,ro"]).arg(self.path()).output();
         let mounted = mounted.expect("mount starts");
         assert!(mounted.status.success(), "{}", String::from_utf8_lossy(&mounted.stderr));
     }
 
-    /// Brings everything to the device.
+    /// Syncs it to the device.
     pub fn sync(&self) {
         let synced = Command::new("sync").arg("-f").arg(self.path()).status();
         assert!(synced.expect("sync starts").success());
@@ -93,7 +95,7 @@ impl Disk {
 
 impl Drop for Disk {
     fn drop(&mut self) {
-        // What a process had in a ring may hold its files for a moment longer than the process lives.
+        // Requests in an io_uring can keep files open for a moment after their process has exited.
         for _ in 0..UMOUNT_TRIES {
             let mut umount = Command::new("umount");
             let output = umount.arg(self.path()).output();

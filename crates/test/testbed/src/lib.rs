@@ -1,9 +1,9 @@
-//! What the tests of several crates need of a machine: a process of their own, a user for whom
-//! permissions count, a program that ran, a directory of odd files, a disk without power, a database
-//! server, the list of stores that have to survive a crash, and a certificate of nobody.
+//! Test support shared by several crates: tests in separate processes, an unprivileged user,
+//! captured program output, a directory of odd files, a disk whose power can be cut, a database
+//! server, the list of stores that must survive a crash, and a self-signed certificate.
 //!
-//! No crate uses it outside its tests, but `xtask`, whose crashes are tests. Everything here fails a
-//! test by a panic with the reason, because a test can do nothing else about it.
+//! Only tests use this crate, and `xtask`, whose crash runs are tests. Every failure panics with
+//! the reason, because a test cannot recover from it.
 
 mod certificate;
 mod disk;
@@ -17,8 +17,8 @@ pub use postgres::Postgres;
 pub use process::{ProcessOutput, alone, as_nobody, fed, is_root};
 pub use workspace::{ODD_NAMES, Workspace};
 
-/// Every store of orders at every durability that it has, by name, for the tests and for
-/// `cargo xtask crash`. A database is none of them: it is no file of its server.
+/// Returns every store of orders at every durability it supports, by name, for tests and for `cargo
+/// xtask crash`. A database is not included: it is not a file of the server.
 pub fn stores() -> impl Iterator<Item = (&'static str, &'static str)> + Clone {
     let lines = include_str!("stores.txt").lines();
     lines.map(|line| line.split_once(' ').expect("a store and a durability"))

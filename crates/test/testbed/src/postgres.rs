@@ -1,7 +1,7 @@
-//! A PostgreSQL server of a test: one of our own that is killed as its machine would be, all of its
-//! processes at once, without a word; and it can be stopped, so that it is there and does not answer.
+//! A PostgreSQL server for tests. It can be killed as a machine crash would, all processes at once,
+//! and it can be stopped, so that it exists but does not answer.
 
-#![allow(clippy::print_stdout, reason = "a test that needs PostgreSQL says that it skips")]
+#![allow(clippy::print_stdout, reason = "a test that needs PostgreSQL reports that it is skipped")]
 
 use crate::process::open_to_all;
 use ioloom_postgres::{Programs, Server};
@@ -13,12 +13,12 @@ use std::sync::Arc;
 use std::time::Duration;
 use tempfile::TempDir;
 
-/// How often an ended or stopped process is looked for.
+/// Number of checks for a stopped or exited process.
 const TRIES: u32 = 2400;
-/// The pause between two tries.
+/// Pause between two checks.
 const PAUSE: Duration = Duration::from_millis(25);
 
-/// A running server; it ends with this.
+/// A running server. Killed on drop.
 #[derive(Debug)]
 pub struct Postgres {
     server: Server,
@@ -26,13 +26,14 @@ pub struct Postgres {
 }
 
 impl Postgres {
-    /// Makes a database server with settings such as `fsync=off` and starts it. None, with a word,
-    /// where PostgreSQL is not installed.
+    /// Creates and starts a server with settings such as `fsync=off`. Prints a message and returns
+    /// `None` if PostgreSQL is not installed.
     pub fn start(settings: &[&str]) -> Option<Self> {
         Self::make(None, settings)
     }
 
-    /// The same with its data in a directory, which is made: on a disk whose power can be cut, perhaps.
+    /// Like [`start`](Self::start) with the data in `data`, which is created; for example on a disk
+    /// whose power can be cut.
     pub fn start_in(data: &Path) -> Option<Self> {
         Self::make(Some(data), &[])
     }
@@ -43,7 +44,7 @@ impl Postgres {
         let socket = dir.path().join("socket");
         open_way_to(&socket);
         let server = match data {
-            // The directory for temporary files may itself lie where nobody else gets.
+            // The directory for temporary files may itself be out of reach for other users.
             None => Server::below(programs, dir.path(), settings),
             Some(data) => {
                 open_way_to(data);
@@ -51,14 +52,14 @@ impl Postgres {
             }
         };
         let server = server.inspect_err(|reason| println!("skipped: {reason}")).ok()?;
-        server.make().unwrap_or_else(|reason| panic!("{reason}"));
+        server.create().unwrap_or_else(|reason| panic!("{reason}"));
         let mut made = Self { server, dir: Arc::new(dir) };
         made.start_again();
         Some(made)
     }
 
-    /// A server on a copy of its data, started; the same words reach it, so this one must have been
-    /// killed.
+    /// Starts a server on a copy of the data with the same connection string. This server must have
+    /// been killed.
     pub fn on(&self, data: &Path) -> Self {
         assert!(self.server.process().is_none(), "two servers cannot have one socket");
         open_way_to(data);
@@ -67,25 +68,26 @@ impl Postgres {
         made
     }
 
-    /// Starts a server that was killed, on what it had left.
+    /// Starts a killed server on the data it has left.
     pub fn start_again(&mut self) {
         self.server.start().unwrap_or_else(|reason| panic!("{reason}"));
     }
 
-    /// What a statement gives, as text.
+    /// Executes a statement and returns its result as text.
     pub fn sql(&self, database: &str, statement: &str) -> String {
-        let asked = self.server.ask(database, statement);
-        asked.unwrap_or_else(|reason| panic!("{database}: {statement}: {reason}"))
+        self.server
+            .query(database, statement)
+            .unwrap_or_else(|reason| panic!("{database}: {statement}: {reason}"))
     }
 
-    /// Makes an empty database, and gives the words by which it is reached.
+    /// Creates an empty database and returns its connection string.
     pub fn database(&self, name: &str) -> String {
         self.server.database(name).unwrap_or_else(|reason| panic!("{name}: {reason}"))
     }
 
-    /// Stops all of its processes, and returns when none of them does anything.
+    /// Stops all its processes and returns when none of them runs.
     pub fn pause(&self) {
-        // Without the first one there are no new ones.
+        // Once the main process is stopped, no new ones appear.
         self.send("-STOP", &|all| &all[..1]);
         let all = self.send("-STOP", &|all| all);
         for _ in 0..TRIES {
@@ -97,13 +99,12 @@ impl Postgres {
         panic!("postgres does not stop");
     }
 
-    /// Lets them go on.
+    /// Continues all its processes.
     pub fn resume(&self) {
         self.send("-CONT", &|all| all);
     }
 
-    /// Sends a signal to some of its processes, the first of which is the one that was started; gives
-    /// all of them.
+    /// Sends a signal to some of its processes and returns all of them, the main process first.
     fn send(&self, signal: &str, some: &dyn Fn(&[String]) -> &[String]) -> Vec<String> {
         let Some(first) = self.server.process() else { return Vec::new() };
         let mut all = vec![first.to_string()];
@@ -112,7 +113,7 @@ impl Postgres {
         all
     }
 
-    /// Kills all of its processes at once, and returns when they are gone.
+    /// Kills all its processes at once and returns when they have exited.
     pub fn kill(&mut self) {
         let all = self.send("-KILL", &|all| all);
         self.server.kill();
@@ -131,19 +132,19 @@ impl Drop for Postgres {
     }
 }
 
-/// Lets everybody through to a path in the directory for temporary files.
+/// Lets all users reach a path in the directory for temporary files.
 fn open_way_to(path: &Path) {
     let temp = std::env::temp_dir();
     for dir in path.ancestors().skip(1).filter(|dir| dir.starts_with(&temp) && *dir != temp) {
-        let told = fs::metadata(dir).expect("a directory above it");
-        if told.permissions().mode() & 0o001 == 0 {
+        let meta = fs::metadata(dir).expect("a directory above it");
+        if meta.permissions().mode() & 0o001 == 0 {
             open_to_all(&[dir]);
         }
     }
 }
 
-/// A line of what the kernel tells of a process.
-fn told(process: &str, key: &str) -> Option<String> {
+/// Returns a field of `/proc/PID/status`.
+fn status_field(process: &str, key: &str) -> Option<String> {
     let status = fs::read_to_string(format!("/proc/{process}/status")).ok()?;
     let line = status.lines().find(|line| line.starts_with(key))?;
     Some(line[key.len()..].trim().to_owned())
@@ -152,15 +153,15 @@ fn told(process: &str, key: &str) -> Option<String> {
 fn children(parent: u32) -> Vec<String> {
     let all = fs::read_dir("/proc").expect("/proc").flatten();
     let names = all.filter_map(|entry| entry.file_name().into_string().ok());
-    let is_child = |name: &String| told(name, "PPid:") == Some(parent.to_string());
+    let is_child = |name: &String| status_field(name, "PPid:") == Some(parent.to_string());
     names.filter(is_child).collect()
 }
 
 fn is_stopped(process: &str) -> bool {
-    told(process, "State:").is_some_and(|state| state.starts_with('T'))
+    status_field(process, "State:").is_some_and(|state| state.starts_with('T'))
 }
 
-/// Whether nothing is left of a process but perhaps its number.
+/// Reports whether a process has exited; it may still be a zombie.
 fn is_gone(process: &str) -> bool {
-    told(process, "State:").is_none_or(|state| state.starts_with('Z'))
+    status_field(process, "State:").is_none_or(|state| state.starts_with('Z'))
 }

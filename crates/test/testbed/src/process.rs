@@ -1,4 +1,4 @@
-//! Processes: a test in one of its own, and programs that ran.
+//! Processes: tests in a separate process, and captured output of programs.
 
 use serde_json::Value;
 use std::fs::{self, Permissions};
@@ -8,16 +8,16 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-/// User and group without rights.
+/// Unprivileged user and group.
 pub(crate) const NOBODY: u32 = 65_534;
 
-/// Whether this process is root, to whom permissions say nothing.
+/// Reports whether this process is root, for whom permissions are not checked.
 pub fn is_root() -> bool {
     fs::metadata("/proc/self").is_ok_and(|meta| meta.uid() == 0)
 }
 
-/// Whether the test is alone in its process, where calls may be made to fail and memory may be
-/// measured. If not, it runs itself again in a process of its own.
+/// Returns true in a process that runs only this test, where system calls may be made to fail and
+/// memory may be measured. Otherwise reruns the test in such a process and returns false.
 pub fn alone(test: &str) -> bool {
     if std::env::var_os("IOLOOM_ALONE").is_some() {
         return true;
@@ -27,12 +27,13 @@ pub fn alone(test: &str) -> bool {
     false
 }
 
-/// Runs `test` without rights in a child when this process is root; says whether it did.
+/// Reruns `test` in an unprivileged child if this process is root. Returns whether it did.
 pub fn as_nobody(test: &str) -> bool {
     if !is_root() {
         return false;
     }
-    // The binary may lie where others cannot reach it; a copy in the temporary directory can.
+    // Other users may not be able to reach the binary; they can reach a copy in the temporary
+    // directory.
     let temp = tempfile::tempdir().expect("a temporary directory");
     let copy = temp.path().join("test");
     copy_program(&std::env::current_exe().expect("a test has a program"), &copy);
@@ -43,50 +44,51 @@ pub fn as_nobody(test: &str) -> bool {
     true
 }
 
-/// Copies a program in a process of its own. A descriptor of ours that writes it could be inherited
-/// by a child that another test starts just then, and what is written does not start.
+/// Copies a program with `cp`. A file descriptor open for writing in this process could be
+/// inherited by a child that another test starts at the same time, and a file open for writing
+/// cannot be executed.
 pub(crate) fn copy_program(from: &Path, to: &Path) {
     let copied = Command::new("cp").arg(from).arg(to).status().expect("cp starts");
     assert!(copied.success(), "no room for a copy of the program");
 }
 
-/// Lets everybody read and run what lies at these paths.
+/// Lets all users read and execute these paths.
 pub(crate) fn open_to_all(paths: &[&Path]) {
     for path in paths {
         fs::set_permissions(path, Permissions::from_mode(0o755)).expect("its owner may");
     }
 }
 
-/// Runs a test program that is to pass exactly one test.
+/// Runs a test program that must pass exactly one test.
 fn pass(command: &mut Command) {
     let ran = ProcessOutput::from(command.output().expect("a test program starts"));
     assert_eq!(ran.code, Some(0), "{}{}", ran.text(), ran.err);
     assert!(ran.text().contains("1 passed"), "the child ran no test: {}", ran.text());
 }
 
-/// Runs a command with something on its standard input.
+/// Runs a command with `input` on its standard input.
 pub fn fed(command: &mut Command, input: &[u8]) -> ProcessOutput {
     let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = child.spawn().expect("the program starts");
-    let mut stdin = child.stdin.take().expect("it was asked for");
+    let mut stdin = child.stdin.take().expect("stdin is piped");
     let input = input.to_vec();
-    // The program may end without reading everything.
+    // The program may exit without reading all of it.
     let writer = std::thread::spawn(move || drop(stdin.write_all(&input)));
     let output = child.wait_with_output().expect("the program is waited for once");
     writer.join().expect("writing does not panic");
     output.into()
 }
 
-/// What a program said and how it ended.
+/// Output and exit status of a program.
 #[derive(Debug)]
 pub struct ProcessOutput {
-    /// Its exit code, if it ended by itself.
+    /// Exit code, if the program exited by itself.
     pub code: Option<i32>,
-    /// The signal that ended it.
+    /// Signal that terminated the program.
     pub signal: Option<i32>,
-    /// Its standard output.
+    /// Standard output.
     pub out: Vec<u8>,
-    /// Its standard error.
+    /// Standard error.
     pub err: String,
 }
 
@@ -98,24 +100,25 @@ impl From<Output> for ProcessOutput {
 }
 
 impl ProcessOutput {
-    /// Ended with this code, and without a crash.
+    /// Asserts this exit code and that the program did not crash.
     pub fn ended(self, code: i32) -> Self {
         assert_eq!((self.code, self.signal), (Some(code), None), "{}\n{}", self.text(), self.err);
         assert!(!self.err.contains("panicked"), "{}", self.err);
         self
     }
 
-    /// Standard output as text.
+    /// Returns standard output as text.
     pub fn text(&self) -> String {
         String::from_utf8_lossy(&self.out).into_owned()
     }
 
-    /// Standard output as one document.
+    /// Parses standard output as one JSON document.
     pub fn json(&self) -> Value {
         serde_json::from_slice(&self.out).unwrap_or_else(|e| panic!("{e}: {}", self.text()))
     }
 
-    /// One line on standard error that has these words, and nothing on standard output.
+    /// Asserts that standard error is one line that contains all `words`, and that standard output
+    /// is empty.
     pub fn one_error(&self, words: &[&str]) {
         assert_eq!(self.err.lines().count(), 1, "{}", self.err);
         assert!(self.out.is_empty(), "{}", self.text());

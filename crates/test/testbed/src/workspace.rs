@@ -1,4 +1,4 @@
-//! A directory of a test, with files of every kind, and a program that runs in it.
+//! Temporary directory of a test, with files of every kind, and a program that runs in it.
 
 use crate::process::{NOBODY, copy_program, is_root, open_to_all};
 use std::ffi::OsStr;
@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use tempfile::TempDir;
 
-/// Names that are odd in every way that a file system allows.
+/// File names that are odd in every way that a file system allows.
 pub const ODD_NAMES: [&[u8]; 9] = [
     b"plain",
     b"a space",
@@ -24,7 +24,7 @@ pub const ODD_NAMES: [&[u8]; 9] = [
     b"-dash",
 ];
 
-/// A directory of a test that goes with it.
+/// Temporary directory of a test. Removed on drop.
 #[derive(Debug)]
 pub struct Workspace {
     temp: TempDir,
@@ -33,21 +33,21 @@ pub struct Workspace {
 }
 
 impl Workspace {
-    /// A directory in which `program` is looked at.
+    /// Creates a workspace for testing `program`.
     pub fn new(program: &str) -> Self {
-        Self::at_home(tempfile::tempdir().expect("a temporary directory"), program)
+        Self::with_dir(tempfile::tempdir().expect("a temporary directory"), program)
     }
 
-    /// On the memory file system, where there is one.
+    /// Creates a workspace on the memory file system, if there is one.
     pub fn in_memory(program: &str) -> Option<Self> {
-        tempfile::tempdir_in("/dev/shm").ok().map(|temp| Self::at_home(temp, program))
+        tempfile::tempdir_in("/dev/shm").ok().map(|temp| Self::with_dir(temp, program))
     }
 
-    fn at_home(temp: TempDir, program: &str) -> Self {
+    fn with_dir(temp: TempDir, program: &str) -> Self {
         Self { temp, program: program.into(), nobody: false }
     }
 
-    /// Programs of this place run as a user for whom permissions count.
+    /// Makes programs of this workspace run as a user who is subject to permissions.
     pub fn for_nobody(mut self) -> Self {
         if is_root() {
             let copy = self.at("the-program");
@@ -58,30 +58,31 @@ impl Workspace {
         self
     }
 
-    /// The directory.
+    /// Returns the directory.
     pub fn path(&self) -> &Path {
         self.temp.path()
     }
 
-    /// A path in it.
+    /// Returns a path inside the directory.
     pub fn at(&self, name: impl AsRef<Path>) -> PathBuf {
         self.path().join(name)
     }
 
-    /// Writes a file, and the directories above it.
+    /// Writes a file, creating parent directories.
     pub fn write(&self, name: impl AsRef<Path>, bytes: impl AsRef<[u8]>) {
         let path = self.at(name);
-        fs::create_dir_all(path.parent().expect("it lies in this place")).expect("directories");
+        fs::create_dir_all(path.parent().expect("the path is inside the workspace"))
+            .expect("directories");
         fs::write(path, bytes).expect("a file");
     }
 
-    /// Makes a named pipe.
+    /// Creates a named pipe.
     pub fn fifo(&self, name: impl AsRef<Path>) {
         let made = Command::new("mkfifo").arg(self.at(name)).status().expect("mkfifo starts");
         assert!(made.success());
     }
 
-    /// Any program in this directory, without input and colours, in a plain language.
+    /// Prepares any program to run in this directory, without input and colours, in the C locale.
     pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
         let mut command = Command::new(program);
         command.current_dir(self.path()).stdin(Stdio::null()).env("NO_COLOR", "1");
@@ -92,14 +93,14 @@ impl Workspace {
         command
     }
 
-    /// The program of this place with some arguments.
+    /// Prepares the tested program with arguments.
     pub fn ours<S: AsRef<OsStr>>(&self, args: &[S]) -> Command {
         let mut command = self.command(&self.program);
         command.args(args);
         command
     }
 
-    /// Files of every size class, odd names, and what is no regular file.
+    /// Creates files of every size class, odd names, and special files.
     pub fn odd_tree(&self, root: &str) {
         let root = Path::new(root);
         for (i, name) in ODD_NAMES.iter().enumerate() {

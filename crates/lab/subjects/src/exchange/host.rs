@@ -147,7 +147,7 @@ fn database(dir: &Path) -> Result<(DatabaseServer, String), String> {
     std::fs::set_permissions(dir, Permissions::from_mode(0o755))
         .map_err(|e| format!("open {} for PostgreSQL: {e}", dir.display()))?;
     let mut server = DatabaseServer::below(Programs::find()?, dir, &[])?;
-    server.make()?;
+    server.create()?;
     server.start()?;
     let words = server.database("stocks")?;
     Ok((server, words))
