@@ -1,62 +1,73 @@
-//! The published tables of the seeds, compiled in.
+//! The published tables of the source studies, compiled in.
 //!
-//! Each table is a CSV under `studies/NAME/data` with one header line, no comments and no quotes; a cell
-//! is a number exactly as it was printed, or a word. Nothing in them is computed, so that a test
-//! can hold every number against the published text. A number is named by
-//! `TABLE[CELL,CELL].COLUMN`: the row whose first cells are the given ones.
+//! Each table is a CSV file under `studies/NAME/data/` with one header line and without comments or quotes.
+//! A cell is a word or a number exactly as it was printed. Nothing in the tables is computed, so that a
+//! test can compare every number with the published text. A number is named by
+//! `TABLE[CELL,CELL].COLUMN`: the row that starts with the given cells.
 
 use crate::ClaimsError;
 pub use ioloom_studies::TABLES;
 
-/// A table: a header and rows of as many cells.
+/// A table: a header and rows with the same number of cells.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Table {
-    /// Names of the columns, units last.
+    /// Names of the columns; a unit is the end of the name.
     pub header: Vec<String>,
     /// Rows as printed.
     pub rows: Vec<Vec<String>>,
 }
 
 impl Table {
-    /// Reads a table; every row has as many cells as the header.
+    /// Parses a table in which every row has as many cells as the header.
     ///
     /// # Errors
-    /// An empty text, or a row with another number of cells.
+    /// Fails if the text is empty or a row has a different number of cells.
     pub fn parse(name: &str, text: &str) -> Result<Self, ClaimsError> {
-        let cells = |line: &str| line.split(',').map(|c| c.trim().to_owned()).collect::<Vec<_>>();
         let wrong = |reason: String| ClaimsError::Table { table: name.to_owned(), reason };
-        let mut lines = text.lines().filter(|line| !line.trim().is_empty());
-        let header = cells(lines.next().ok_or_else(|| wrong("it is empty".to_owned()))?);
-        let rows: Vec<_> = lines.map(cells).collect();
-        match rows.iter().find(|row| row.len() != header.len()) {
-            None => Ok(Self { header, rows }),
-            Some(row) => Err(wrong(format!(
-                "row '{}' has {} cells and the header {}",
-                row.join(","),
-                row.len(),
-                header.len()
-            ))),
+        let mut reader = csv::ReaderBuilder::new()
+            .trim(csv::Trim::All)
+            .flexible(true)
+            .quoting(false)
+            .from_reader(text.as_bytes());
+        let cells = |record: &csv::StringRecord| record.iter().map(str::to_owned).collect();
+        let header: Vec<String> = cells(reader.headers().map_err(|e| wrong(e.to_string()))?);
+        if header.is_empty() {
+            return Err(wrong("it is empty".to_owned()));
         }
+        let mut rows: Vec<Vec<String>> = Vec::new();
+        for record in reader.records() {
+            let row: Vec<String> = cells(&record.map_err(|e| wrong(e.to_string()))?);
+            if row.len() != header.len() {
+                return Err(wrong(format!(
+                    "row '{}' has {} cells and the header {}",
+                    row.join(","),
+                    row.len(),
+                    header.len()
+                )));
+            }
+            rows.push(row);
+        }
+        Ok(Self { header, rows })
     }
 }
 
-/// A published table by name.
+/// Returns a published table by name.
 ///
 /// # Errors
-/// No such table.
+/// Fails if there is no such table.
 pub fn table(name: &str) -> Result<Table, ClaimsError> {
     let found = TABLES.iter().find(|(known, _)| *known == name);
     let (_, text) = found.ok_or_else(|| ClaimsError::Table {
         table: name.to_owned(),
-        reason: "there is no such table in studies/*/data".to_owned(),
+        reason: "no such table in studies/*/data".to_owned(),
     })?;
     Table::parse(name, text)
 }
 
-/// A published number by its path, such as `000_roles[12,12].elapsed_ms`.
+/// Returns a published number by its path, such as `000_roles[12,12].elapsed_ms`.
 ///
 /// # Errors
-/// A path that is not of this form, or one that leads to no row, several rows or no number.
+/// Fails if the path is malformed, or leads to no row, several rows or no number.
 pub fn number(path: &str) -> Result<f64, ClaimsError> {
     let wrong =
         |reason: &str| ClaimsError::Path { path: path.to_owned(), reason: reason.to_owned() };
@@ -70,9 +81,9 @@ pub fn number(path: &str) -> Result<f64, ClaimsError> {
     let mut rows = table.rows.iter().filter(|row| {
         keys.len() <= row.len() && row.iter().zip(&keys).all(|(cell, key)| cell == key)
     });
-    let row = rows.next().ok_or_else(|| wrong("no row begins with these cells"))?;
+    let row = rows.next().ok_or_else(|| wrong("no row starts with these cells"))?;
     if rows.next().is_some() {
-        return Err(wrong("several rows begin with these cells"));
+        return Err(wrong("several rows start with these cells"));
     }
     row[at].parse().map_err(|_| wrong("the cell is not a number"))
 }

@@ -1,26 +1,26 @@
-//! What can be wrong with a ledger or a table.
+//! Errors of claims, tables and formulas.
 
-/// A ledger, a table or a formula that cannot be used.
+/// A file of claims, a table or a path that cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ClaimsError {
     /// A published table is missing or malformed.
-    #[error("published table {table}: {reason}")]
+    #[error("invalid published table {table}: {reason}")]
     Table {
         /// Name of the table.
         table: String,
         /// What is wrong.
         reason: String,
     },
-    /// A path to a published number leads nowhere.
-    #[error("published number '{path}': {reason}")]
+    /// A path does not lead to a published number.
+    #[error("invalid path to a published number '{path}': {reason}")]
     Path {
         /// The path as written.
         path: String,
         /// What is wrong, or the form it should have.
         reason: String,
     },
-    /// A ledger file cannot be used.
-    #[error("ledger {file}: {reason}")]
+    /// A file of claims cannot be used.
+    #[error("invalid claims in {file}: {reason}")]
     Ledger {
         /// Name of the file as the caller gave it.
         file: String,

@@ -1,10 +1,10 @@
-//! What the built-in studies hold of a family of arms.
+//! The arms that a family has in the built-in studies.
 //!
-//! The best of a family is known only when the family ran; quick mode runs its headline alone. The
-//! studies are compiled in to tell the difference. A study that is not built in is not known here,
-//! and nothing is said about it.
+//! The best arm of a family is known only if the whole family ran, and quick mode runs only its
+//! headline arms. The studies are compiled in to detect this. Studies that are not built in are
+//! unknown here, and their families count as complete.
 
-use crate::claim::Place;
+use crate::location::Location;
 use crate::pattern;
 use ioloom_model::StudySpec;
 use ioloom_model::study::Experiment;
@@ -15,44 +15,57 @@ static STUDIES: LazyLock<Vec<StudySpec>> = LazyLock::new(|| {
     texts.map(|text| toml::from_str(text).expect("a test reads the built-in studies")).collect()
 });
 
-fn experiment(place: &Place) -> Option<&'static Experiment> {
-    let study = STUDIES.iter().find(|s| s.name == place.study)?;
-    study.experiments.iter().find(|e| e.name == place.experiment)
+fn experiment(at: &Location) -> Option<&'static Experiment> {
+    let study = STUDIES.iter().find(|s| s.name == at.study)?;
+    study.experiments.iter().find(|e| e.name == at.experiment)
 }
 
-/// How many arms of these patterns the study has, and how many of them quick mode runs; `None` for
-/// a study that is not built in.
-pub(crate) fn count(place: &Place, patterns: &[&str]) -> Option<(usize, usize)> {
-    let (mut all, mut quick) = (0, 0);
-    for arm in &experiment(place)?.arms {
+/// The number of arms that patterns match in a study.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Count {
+    /// In a full study.
+    pub(crate) all: usize,
+    /// In quick mode.
+    pub(crate) quick: usize,
+}
+
+/// Counts the arms of these patterns; `None` for a study that is not built in.
+pub(crate) fn count(at: &Location, patterns: &[&str]) -> Option<Count> {
+    let mut count = Count::default();
+    for arm in &experiment(at)?.arms {
         for factors in arm.points() {
             let Some(name) = pattern::fill(&arm.name, &factors) else { continue };
             if patterns.iter().any(|p| pattern::matches(p, &name, &factors)) {
-                all += 1;
-                quick += usize::from(arm.in_quick(&factors));
+                count.all += 1;
+                count.quick += usize::from(arm.in_quick(&factors));
             }
         }
     }
-    Some((all, quick))
+    Some(count)
+}
+
+/// Returns whether the study has arms of these patterns and quick mode runs none of them.
+pub(crate) fn skipped_by_quick(at: &Location, patterns: &[&str]) -> bool {
+    count(at, patterns).is_some_and(|count| count.all > 0 && count.quick == 0)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn place(experiment: &str) -> Place {
+    fn location(experiment: &str) -> Location {
         let text = format!("experiment = \"{experiment}\"\nset = \"E\"");
         toml::from_str(&text).unwrap()
     }
 
     #[test]
     fn families_are_counted() {
-        let small = place("elapsed-small-files");
-        assert_eq!(count(&small, &["mmap-{n}"]), Some((8, 1)));
-        assert_eq!(count(&small, &["default", "threads-{n}"]), Some((9, 3)));
-        assert_eq!(count(&small, &["threads-8"]), Some((1, 1)));
-        assert_eq!(count(&small, &["threads-2"]), Some((1, 0)));
-        assert_eq!(count(&small, &["nobody"]), Some((0, 0)));
-        assert_eq!(count(&place("unknown"), &["default"]), None);
+        let small = location("elapsed-small-files");
+        assert_eq!(count(&small, &["mmap-{n}"]), Some(Count { all: 8, quick: 1 }));
+        assert_eq!(count(&small, &["default", "threads-{n}"]), Some(Count { all: 9, quick: 3 }));
+        assert_eq!(count(&small, &["threads-8"]), Some(Count { all: 1, quick: 1 }));
+        assert_eq!(count(&small, &["threads-2"]), Some(Count { all: 1, quick: 0 }));
+        assert_eq!(count(&small, &["unknown"]), Some(Count { all: 0, quick: 0 }));
+        assert_eq!(count(&location("unknown"), &["default"]), None);
     }
 }

@@ -1,25 +1,25 @@
 //! Small arithmetic over named numbers: `elapsed_ns - calls.read.total_ns`.
 //!
-//! Names hold dots and dashes, so everything is set apart by blanks: numbers, names, `+ - * /` and
-//! parentheses. `*` and `/` bind closer than `+` and `-`. A formula is read and evaluated in one
-//! pass; it has no functions and no state, and parentheses nest at most 16 deep.
+//! Names contain dots and dashes, so spaces separate all tokens: numbers, names, `+ - * /` and
+//! parentheses. `*` and `/` have higher precedence than `+` and `-`. A formula is parsed and evaluated
+//! in one pass; it has no functions and no state, and parentheses nest at most 16 deep.
 
-/// Deepest nesting of parentheses.
+/// Maximum nesting of parentheses.
 const DEPTH_MAX: usize = 16;
 
 /// Why a formula has no value.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FormulaError {
-    /// The formula is not well formed.
-    #[error("formula '{formula}': {reason}")]
+    /// The formula is malformed.
+    #[error("invalid formula '{formula}': {reason}")]
     Form {
         /// The formula.
         formula: String,
         /// What is wrong with it.
         reason: String,
     },
-    /// A name that has no value here.
-    #[error("there is no number '{name}'")]
+    /// A name has no value.
+    #[error("unknown number '{name}'")]
     Name {
         /// The name.
         name: String,
@@ -33,22 +33,22 @@ struct Reader<'a, F> {
     depth: usize,
 }
 
-/// Evaluates a formula; `value` gives the number of a name. The result may be infinite or NaN, as
-/// after a division by zero.
+/// Evaluates a formula; `value` returns the number of a name. The result can be infinite or NaN, for
+/// example after a division by zero.
 ///
 /// # Errors
-/// A malformed formula, or a name without a number.
+/// Fails if the formula is malformed or a name has no number.
 pub fn evaluate(formula: &str, value: impl Fn(&str) -> Option<f64>) -> Result<f64, FormulaError> {
     let tokens = formula.split_whitespace().peekable();
     let mut reader = Reader { formula, tokens, value, depth: 0 };
     let result = reader.sum()?;
     match reader.tokens.next() {
         None => Ok(result),
-        Some(rest) => Err(reader.wrong(format!("'{rest}' is left over"))),
+        Some(rest) => Err(reader.wrong(format!("unexpected '{rest}'"))),
     }
 }
 
-/// The names that a formula uses.
+/// Returns the names that a formula uses.
 pub fn names(formula: &str) -> Vec<&str> {
     let word = |t: &&str| !"+-*/()".contains(*t) && t.parse::<f64>().is_err();
     formula.split_whitespace().filter(word).collect()
@@ -79,21 +79,21 @@ impl<F: Fn(&str) -> Option<f64>> Reader<'_, F> {
 
     fn item(&mut self) -> Result<f64, FormulaError> {
         match self.tokens.next() {
-            None => Err(self.wrong("it ends where a number is wanted".to_owned())),
+            None => Err(self.wrong("expected a number at the end".to_owned())),
             Some("(") => {
                 self.depth += 1;
                 if self.depth > DEPTH_MAX {
-                    return Err(self.wrong(format!("more than {DEPTH_MAX} parentheses deep")));
+                    return Err(self.wrong(format!("parentheses nest deeper than {DEPTH_MAX}")));
                 }
                 let inner = self.sum()?;
                 self.depth -= 1;
                 match self.tokens.next() {
                     Some(")") => Ok(inner),
-                    _ => Err(self.wrong("a parenthesis is left open".to_owned())),
+                    _ => Err(self.wrong("unclosed parenthesis".to_owned())),
                 }
             }
             Some(sign @ ("+" | "-" | "*" | "/" | ")")) => {
-                Err(self.wrong(format!("'{sign}' stands where a number is wanted")))
+                Err(self.wrong(format!("expected a number, found '{sign}'")))
             }
             Some(token) => match token.parse() {
                 Ok(number) => Ok(number),
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn arithmetic_keeps_its_order() {
+    fn operators_have_precedence() {
         for (formula, expected) in [
             ("a", 8.0),
             ("share.on-cpu", 2.0),
@@ -143,7 +143,7 @@ mod tests {
             );
         }
         let deep = format!("{}1{}", "( ".repeat(40), " )".repeat(40));
-        assert!(evaluate(&deep, value).unwrap_err().to_string().contains("deep"));
+        assert!(evaluate(&deep, value).unwrap_err().to_string().contains("deeper than"));
         assert_eq!(
             evaluate("a - nothing", value),
             Err(FormulaError::Name { name: "nothing".to_owned() })

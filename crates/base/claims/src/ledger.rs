@@ -1,7 +1,8 @@
-//! The ledger: the built-in claims, or those of texts that the caller has read.
+//! The built-in claims, and claims from texts that the caller has read.
 
-use crate::claim::{Claim, Contrast, LedgerFile};
-use crate::{ClaimsError, data, formula};
+use crate::claim::{Claim, LedgerFile};
+use crate::contrast::Contrast;
+use crate::{ClaimsError, formula};
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
@@ -10,17 +11,17 @@ static LEDGER: LazyLock<Vec<Claim>> = LazyLock::new(|| {
     load(files).expect("a test loads the built-in ledger")
 });
 
-/// The built-in claims in the order of the studies.
+/// Returns the built-in claims in the order of the studies.
 pub fn ledger() -> &'static [Claim] {
     &LEDGER
 }
 
-/// Reads ledger files, each a name for errors and its text. The caller reads the files; this crate
-/// does no input or output.
+/// Parses files of claims, each given as a name for errors and its text. The caller reads the files;
+/// this crate does no input or output.
 ///
 /// # Errors
-/// A text that is no ledger, an identifier that occurs twice, a path to a published number that
-/// leads nowhere, or a malformed formula.
+/// Fails if a text is not a file of claims, an identifier occurs twice, a path does not lead to a
+/// published number, or a formula is malformed.
 pub fn load<'a>(
     files: impl IntoIterator<Item = (&'a str, &'a str)>,
 ) -> Result<Vec<Claim>, ClaimsError> {
@@ -32,7 +33,7 @@ pub fn load<'a>(
         for claim in file.claims {
             check(&claim).map_err(|reason| wrong(format!("claim {}: {reason}", claim.id)))?;
             if !ids.insert(claim.id.clone()) {
-                return Err(wrong(format!("two claims are named {}", claim.id)));
+                return Err(wrong(format!("two claims have the identifier {}", claim.id)));
             }
             claims.push(claim);
         }
@@ -41,16 +42,13 @@ pub fn load<'a>(
     Ok(claims)
 }
 
-/// Gives claims that say the same as another one its tests.
+/// Copies the tests of the original to each equivalent claim.
 fn share_tests(claims: &mut [Claim]) -> Result<(), String> {
     for at in 0..claims.len() {
         let Some(same) = claims[at].same_as.clone() else { continue };
         let first = claims.iter().find(|claim| claim.id == same && claim.same_as.is_none());
         let Some(first) = first.cloned() else {
-            return Err(format!(
-                "claim {}: there is no claim {same} to be the same as",
-                claims[at].id
-            ));
+            return Err(format!("claim {}: same_as names an unknown claim {same}", claims[at].id));
         };
         let claim = &mut claims[at];
         (claim.contrasts, claim.notes) = (first.contrasts, first.notes);
@@ -60,14 +58,16 @@ fn share_tests(claims: &mut [Claim]) -> Result<(), String> {
 }
 
 fn check(claim: &Claim) -> Result<(), String> {
-    if !claim.id.starts_with(&format!("{:03}-", claim.seed)) {
-        return Err(format!("its name must begin with {:03}-", claim.seed));
+    if !claim.id.starts_with(&format!("{:03}-", claim.source)) {
+        return Err(format!("its id must start with {:03}-", claim.source));
     }
     if claim.same_as.is_some() && !(claim.contrasts.is_empty() && claim.notes.is_empty()) {
-        return Err("it says the same as another one and has tests of its own".to_owned());
+        return Err("a claim with same_as cannot have tests".to_owned());
     }
     if claim.contrasts.is_empty() && claim.same_as.is_none() {
-        return Err("it has no contrast; use kind = \"untested\" and say what it needs".to_owned());
+        return Err(
+            "it has no contrast; use kind = \"untested\" and state what it needs".to_owned()
+        );
     }
     for published in &claim.published {
         published.value().map_err(|e| e.to_string())?;
@@ -82,35 +82,5 @@ fn check_contrast(contrast: &Contrast) -> Result<(), String> {
     for metric in contrast.metrics() {
         formula::evaluate(metric, |_| Some(1.0)).map_err(|e| e.to_string())?;
     }
-    match contrast {
-        Contrast::Published { values, formula, within, .. } => {
-            for path in values.values() {
-                data::number(path).map_err(|e| e.to_string())?;
-            }
-            formula::evaluate(formula, |name| values.get(name).map(|_| 1.0))
-                .map_err(|e| e.to_string())?;
-            ordered(within)
-        }
-        Contrast::Ladder { shape, within, levels, .. } => {
-            use crate::claim::Shape::{Knee, Lowest};
-            if matches!(shape, Knee | Lowest) != within.is_some() {
-                return Err("within goes with the shapes knee and lowest, and they need it".into());
-            }
-            within.iter().chain(levels).try_for_each(ordered)
-        }
-        Contrast::Gain { levels, .. } => ordered(levels),
-        Contrast::Curve { within, .. } => ordered(within),
-        Contrast::Ratio { times: Some(times), claim, .. } => {
-            if *times > 1.0 && *claim != ioloom_stats::Claimed::Equal {
-                Ok(())
-            } else {
-                Err("times is above 1 and goes with less or greater".to_owned())
-            }
-        }
-        _ => Ok(()),
-    }
-}
-
-fn ordered(range: &[f64; 2]) -> Result<(), String> {
-    if range[0] <= range[1] { Ok(()) } else { Err(format!("{range:?} is upside down")) }
+    contrast.as_kind().check()
 }

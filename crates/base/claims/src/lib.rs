@@ -1,25 +1,34 @@
-//! The ledger of claims and the engine that turns stored runs into verdicts.
+//! Claims, and the engine that turns stored runs into verdicts on them.
 //!
-//! A claim is data ([`claim::Claim`]): the statement, the numbers published for it as paths into
-//! the published tables ([`data`]), and the contrasts that test it. [`verdict()`] takes a claim, the
-//! stored runs and the rule, and answers with a verdict, one sentence, the evidence and the doubts.
-//! The crate does no input or output: ledger and tables are compiled in, other ledgers come as
-//! texts ([`load`]), runs as records. The bootstrap is seeded, so the same runs give the same
-//! verdict everywhere.
+//! A claim is data ([`claim::Claim`]): the statement, the numbers published for it as paths into the
+//! published tables ([`data`]), and the contrasts that test it ([`contrast`]). [`verdict()`] judges a
+//! claim by the stored runs and a rule, and returns a verdict, one sentence, the evidence and the
+//! doubts. The crate does no input or output: claims and tables are compiled in, other claims are
+//! passed as texts ([`load`]), runs as records. The bootstrap is seeded, so that the same runs give the
+//! same verdict everywhere.
 
 pub mod claim;
+pub mod contrast;
 pub mod data;
-mod engine;
 mod error;
+mod evaluation;
 mod family;
 pub mod formula;
+mod judge;
 mod ledger;
+pub mod location;
 pub mod pattern;
+mod rule;
 mod verdict;
 
 pub use claim::Claim;
-pub use engine::{Rule, verdict};
+pub use contrast::Contrast;
 pub use error::ClaimsError;
 pub use ioloom_model::Verdict;
+pub use judge::verdict;
 pub use ledger::{ledger, load};
-pub use verdict::{ClaimVerdict, Evidence, Part, PublishedValue, VERDICT_SCHEMA, VerdictList};
+pub use location::Location;
+pub use rule::Rule;
+pub use verdict::{
+    ClaimVerdict, Effect, Evidence, Part, PublishedValue, VERDICT_SCHEMA, VerdictList,
+};

@@ -1,18 +1,18 @@
-//! Texts with factors in braces, such as `sync-{n}`: the arms of a family by one name.
+//! Names with factors in braces, such as `sync-{n}`, which name a family of arms.
 //!
-//! A study names a family of arms by a pattern, a claim names the same pattern, and a stored run
-//! carries the factors of its arm. Filling the pattern with those factors and comparing gives the
-//! members of the family without a second list of names.
+//! A study and a claim name a family by the same pattern, and a stored run has the factors of its
+//! arm. Filling the pattern with those factors and comparing names finds the members of the family
+//! without a second list of names.
 
 use std::collections::BTreeMap;
 
-/// The pattern with the factors of an arm filled in, as the laboratory names its arms; `None` if a
-/// factor is missing, an operand is no number or a brace is left open.
+/// Fills in the factors of an arm, as the laboratory names its arms. Returns `None` if a factor is
+/// missing, an operand is not a number or a brace is not closed.
 pub fn fill(pattern: &str, factors: &BTreeMap<String, f64>) -> Option<String> {
     ioloom_model::study::fill(pattern, factors).ok()
 }
 
-/// Whether an arm of this name with these factors belongs to the pattern.
+/// Returns whether an arm with this name and these factors belongs to the pattern.
 pub fn matches(pattern: &str, arm: &str, factors: &BTreeMap<String, f64>) -> bool {
     fill(pattern, factors).is_some_and(|name| name == arm)
 }

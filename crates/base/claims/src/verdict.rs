@@ -1,49 +1,132 @@
-//! What comes out: a verdict with its reason and its evidence, as `ioloom claims --json` prints it.
+//! The output: a verdict with its reason and its evidence, as `ioloom claims --json` prints it.
 
 use ioloom_model::{Doubt, Verdict};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Version of [`VerdictList`] and of everything inside it.
+/// Version of [`VerdictList`] and of everything in it.
 pub const VERDICT_SCHEMA: u32 = 1;
 
-/// What a verdict rests on.
+/// What the effect of a contrast measures.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(from = "String", into = "String")]
+pub enum Effect {
+    /// No effect was measured.
+    #[default]
+    None,
+    /// A ratio of two arms.
+    Ratio,
+    /// A difference in percentage points.
+    Points,
+    /// A share of the variance explained by a line.
+    Explained,
+    /// A level of a factor.
+    Level,
+    /// A rank correlation.
+    Correlation,
+    /// A difference of two shares.
+    Share,
+    /// A difference in the unit of the metric.
+    Difference,
+    /// A number of bytes.
+    Bytes,
+    /// A growth factor.
+    Times,
+    /// A published number that was recomputed, in the words of the claim.
+    Stated(String),
+}
+
+impl Effect {
+    /// Every effect with a fixed name.
+    const NAMED: [Self; 9] = [
+        Self::Ratio,
+        Self::Points,
+        Self::Explained,
+        Self::Level,
+        Self::Correlation,
+        Self::Share,
+        Self::Difference,
+        Self::Bytes,
+        Self::Times,
+    ];
+
+    /// Returns the name in documents; empty without an effect.
+    pub fn name(&self) -> &str {
+        match self {
+            Self::None => "",
+            Self::Ratio => "ratio",
+            Self::Points => "points",
+            Self::Explained => "explained",
+            Self::Level => "level",
+            Self::Correlation => "correlation",
+            Self::Share => "share",
+            Self::Difference => "difference",
+            Self::Bytes => "bytes",
+            Self::Times => "times",
+            Self::Stated(words) => words,
+        }
+    }
+}
+
+impl From<String> for Effect {
+    fn from(name: String) -> Self {
+        if name.is_empty() {
+            return Self::None;
+        }
+        Self::NAMED.into_iter().find(|e| e.name() == name).unwrap_or(Self::Stated(name))
+    }
+}
+
+impl From<Effect> for String {
+    fn from(effect: Effect) -> Self {
+        effect.name().to_owned()
+    }
+}
+
+impl std::fmt::Display for Effect {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// What a verdict is based on.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Evidence {
-    /// Size of the effect, in the unit that `effect_is` names; `None` without one.
+    /// Size of the effect, in the unit of `effect_is`; `None` without an effect.
     pub effect: Option<f64>,
-    /// Lower end of its 95 % interval; what has too few blocks for one has no effect here.
+    /// Lower end of its 95 % interval; `None` if there are too few blocks for an interval.
     pub lo: Option<f64>,
-    /// Upper end.
+    /// Upper end of its 95 % interval.
     pub hi: Option<f64>,
-    /// What the effect is: `ratio`, `points`, `explained`, `ns`, `level` and the like.
-    pub effect_is: String,
-    /// Blocks in which every arm finished.
+    /// What the effect measures.
+    pub effect_is: Effect,
+    /// Number of blocks in which every arm finished.
     pub blocks: usize,
     /// Arms that were compared.
     pub arms: Vec<String>,
-    /// Sessions that the runs come from.
+    /// Sessions of the runs.
     pub sessions: Vec<String>,
-    /// Further numbers by name, units last.
+    /// Further numbers by name; a unit is the end of the name.
     pub numbers: BTreeMap<String, f64>,
 }
 
-/// The answer of one contrast.
+/// The result of one contrast.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Part {
-    /// Kind of the contrast, as in the ledger.
+    /// Kind of the contrast, as in files of claims.
     pub kind: String,
-    /// Where: experiment, set, condition, compute.
+    /// Where its numbers come from: experiment, file set, condition, compute.
     pub place: String,
-    /// Its answer.
+    /// The verdict on this contrast alone.
     pub verdict: Verdict,
-    /// Whether the statement held, also where stand-ins make the verdict `scope`.
+    /// Whether the statement held, even if simulated compute or a partial family limits the verdict
+    /// to `scope`.
     pub holds: Option<bool>,
-    /// Why, in one sentence.
+    /// The reason, in one sentence.
     pub sentence: String,
-    /// Whether it was only noted and did not decide.
+    /// Whether it is a note, which does not affect the verdict of the claim.
     pub note: bool,
-    /// What it rests on.
+    /// What it is based on.
     pub evidence: Evidence,
     /// Reasons to distrust it.
     pub doubts: Vec<Doubt>,
@@ -52,7 +135,7 @@ pub struct Part {
 /// A published number with its value.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PublishedValue {
-    /// What it is.
+    /// What the number is.
     pub what: String,
     /// Its value.
     pub value: f64,
@@ -65,23 +148,24 @@ pub struct PublishedValue {
 pub struct ClaimVerdict {
     /// Identifier of the claim.
     pub id: String,
-    /// Number of its seed.
-    pub seed: u32,
+    /// Number of the published study that the claim comes from.
+    #[serde(rename = "seed")]
+    pub source: u32,
     /// The statement.
     pub statement: String,
-    /// What was published for it.
+    /// The numbers published for it.
     pub published: Vec<PublishedValue>,
-    /// When it can hold.
+    /// The circumstances in which it can hold.
     pub scope: String,
-    /// The answer.
+    /// The verdict.
     pub verdict: Verdict,
-    /// Why, with the effect and its interval in words.
+    /// The reason, with the effect and its interval in words.
     pub sentence: String,
-    /// What the answer rests on: that of the first contrast that decided.
+    /// What the verdict is based on: the evidence of the first contrast that decided.
     pub evidence: Evidence,
-    /// Reasons to distrust the answer.
+    /// Reasons to distrust the verdict.
     pub doubts: Vec<Doubt>,
-    /// The answer of each contrast and note.
+    /// The result of each contrast and note.
     pub parts: Vec<Part>,
 }
 
@@ -90,12 +174,12 @@ pub struct ClaimVerdict {
 pub struct VerdictList {
     /// [`VERDICT_SCHEMA`].
     pub schema: u32,
-    /// The claims in the order of the ledger.
+    /// The claims, in the order of the built-in files.
     pub claims: Vec<ClaimVerdict>,
 }
 
 impl VerdictList {
-    /// A document of these verdicts.
+    /// Returns a document of these verdicts.
     pub fn new(claims: Vec<ClaimVerdict>) -> Self {
         Self { schema: VERDICT_SCHEMA, claims }
     }

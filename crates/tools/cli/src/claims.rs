@@ -104,9 +104,10 @@ fn chosen<'a>(ledger: &'a Ledger, args: &ClaimsArgs) -> Result<Vec<&'a Claim>, F
         chosen.extend(ledger.all());
     }
     if let Some(seed) = args.seed {
-        chosen.retain(|c| c.seed == seed);
+        chosen.retain(|c| c.source == seed);
         if chosen.is_empty() {
-            let known: BTreeSet<String> = ledger.all().iter().map(|c| c.seed.to_string()).collect();
+            let known: BTreeSet<String> =
+                ledger.all().iter().map(|c| c.source.to_string()).collect();
             let known = known.into_iter().collect::<Vec<_>>().join(", ");
             return Err(Failure::usage(format!("no claim of study {seed}; there are: {known}")));
         }
@@ -116,7 +117,7 @@ fn chosen<'a>(ledger: &'a Ledger, args: &ClaimsArgs) -> Result<Vec<&'a Claim>, F
 
 /// Whether some run was made for these claims, or none is needed.
 fn measured(claims: &[&Claim], sessions: &[Session]) -> bool {
-    let contrasts = || claims.iter().flat_map(|c| &c.contrasts).flat_map(|c| c.places());
+    let contrasts = || claims.iter().flat_map(|c| &c.contrasts).flat_map(|c| c.locations());
     let runs = || sessions.iter().flat_map(|s| &s.runs);
     contrasts().next().is_none()
         || contrasts().any(|place| {

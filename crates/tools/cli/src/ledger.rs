@@ -57,12 +57,12 @@ impl Ledger {
     /// that are recomputed from published numbers or that no study tests.
     pub(crate) fn of_study(&self, study: &str) -> Vec<&Claim> {
         let places = |c: &Claim| -> Vec<String> {
-            let contrasts = c.contrasts.iter().flat_map(|contrast| contrast.places());
+            let contrasts = c.contrasts.iter().flat_map(|contrast| contrast.locations());
             contrasts.map(|place| place.study.clone()).collect()
         };
         let tested = |c: &Claim| places(c).iter().any(|name| name == study);
-        let seeds: Vec<u32> = self.0.iter().filter(|c| tested(c)).map(|c| c.seed).collect();
-        let belongs = |c: &&Claim| tested(c) || (places(c).is_empty() && seeds.contains(&c.seed));
+        let seeds: Vec<u32> = self.0.iter().filter(|c| tested(c)).map(|c| c.source).collect();
+        let belongs = |c: &&Claim| tested(c) || (places(c).is_empty() && seeds.contains(&c.source));
         self.0.iter().filter(belongs).collect()
     }
 }

@@ -8,8 +8,7 @@
 use crate::exit::Failure;
 use crate::ledger::{Ledger, Rules};
 use crate::out;
-use ioloom_claims::claim::Contrast;
-use ioloom_claims::{Claim, ClaimVerdict, Part};
+use ioloom_claims::{Claim, ClaimVerdict, Contrast, Effect, Part};
 use ioloom_lab::expand::AGAIN;
 use ioloom_lab::store::{Picture, SessionHeader};
 use ioloom_lab::{Comparison, Mode, Session};
@@ -154,7 +153,7 @@ fn metric_names(study: &StudySpec) -> BTreeMap<String, String> {
 
 /// The published tables of the seeds that claims come from.
 fn published_tables(claims: &[&Claim]) -> BTreeMap<String, Table> {
-    let seeds: BTreeSet<u32> = claims.iter().map(|claim| claim.seed).collect();
+    let seeds: BTreeSet<u32> = claims.iter().map(|claim| claim.source).collect();
     let of = |name: &str| seeds.iter().any(|seed| name.starts_with(&format!("{seed:03}_")));
     let names = ioloom_claims::data::TABLES.iter().map(|(name, _)| *name).filter(|name| of(name));
     let read = names.filter_map(|name| Some((name, ioloom_claims::data::table(name).ok()?)));
@@ -281,7 +280,8 @@ fn claim_curves(claim: &Claim, verdict: &ClaimVerdict, recorded: &Recorded<'_>) 
     let mut out = Vec::new();
     for (contrast, part) in claim.contrasts.iter().zip(&verdict.parts) {
         let (axis, metric, mut points) = match contrast {
-            Contrast::Curve { curve, .. } => {
+            Contrast::Curve(recorded_curve) => {
+                let curve = recorded_curve.curve.as_str();
                 let arm = part.evidence.arms.first();
                 let points = arm.map_or(Vec::new(), |arm| recorded(arm, curve));
                 ("offset_bytes".to_owned(), format!("{curve}_ns"), points)
@@ -307,7 +307,9 @@ fn claim_curves(claim: &Claim, verdict: &ClaimVerdict, recorded: &Recorded<'_>) 
 
 fn claim_row(claim: &Claim, verdict: &ClaimVerdict, recorded: &Recorded<'_>) -> ClaimRow {
     let effect = match &verdict.evidence {
-        e if e.effect_is == "ratio" => e.effect.zip(e.lo).zip(e.hi).map(|((v, l), h)| (v, l, h)),
+        e if e.effect_is == Effect::Ratio => {
+            e.effect.zip(e.lo).zip(e.hi).map(|((v, l), h)| (v, l, h))
+        }
         _ => None,
     };
     ClaimRow {

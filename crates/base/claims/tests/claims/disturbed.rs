@@ -1,11 +1,11 @@
-//! Verdicts beside noisy neighbours: what stands and what is withheld.
+//! Verdicts on disturbed runs: which are kept and which are withheld.
 
 use crate::synthetic::Store;
 use ioloom_claims::{ClaimVerdict, Rule, Verdict, load, verdict};
 use ioloom_model::Doubt;
 use proptest::prelude::*;
 
-/// The claim on the ratio of two arms, judged by the rule of quick studies.
+/// Judges a claim on the ratio of two arms by the quick rule.
 fn judged(store: &Store, claim: &str) -> ClaimVerdict {
     let text = format!(
         "[[claim]]\nid = \"000-T\"\nseed = 0\nstatement = \"t\"\nscope = \"t\"\nconfirms = \"t\"\n\
@@ -22,21 +22,21 @@ fn two(a_ms: f64, blocks: u32) -> Store {
 }
 
 #[test]
-fn blocks_that_were_all_disturbed_give_no_verdict() {
+fn no_verdict_if_all_blocks_were_disturbed() {
     let mut store = two(100.0, 8);
     store.disturb("a", &[0, 1, 2, 3, 4, 5, 6, 7], 1.3);
     let found = judged(&store, "equal");
     assert_eq!(found.verdict, Verdict::Undecided, "{}", found.sentence);
     assert!(found.sentence.contains("disturbed 8 of 8 blocks"), "{}", found.sentence);
-    assert!(found.sentence.contains("repeat on a quiet machine"), "{}", found.sentence);
+    assert!(found.sentence.contains("repeat on an idle machine"), "{}", found.sentence);
     assert!(found.doubts.contains(&Doubt::NoisyNeighbour));
     assert_eq!(found.evidence.numbers["disturbed_blocks"], 8.0);
-    // The measured effect stays visible: it is the answer that is withheld.
+    // Only the answer is withheld; the measured effect stays visible.
     assert!(found.evidence.effect.unwrap() > 1.2);
 }
 
 #[test]
-fn a_verdict_stands_on_its_quiet_blocks() {
+fn a_verdict_is_kept_if_the_quiet_blocks_agree() {
     let mut store = two(80.0, 8);
     store.disturb("a", &[2, 5], 1.02);
     let found = judged(&store, "less");
@@ -72,21 +72,21 @@ fn a_verdict_that_the_disturbed_blocks_decide_is_withheld() {
 }
 
 #[test]
-fn what_was_open_stays_open_and_other_doubts_withhold_nothing() {
+fn other_doubts_withhold_nothing_and_undecided_stays_undecided() {
     let mut store = two(80.0, 8);
     store.doubt("a", Doubt::Scaled).doubt("b", Doubt::ConditionUnknown);
     assert_eq!(judged(&store, "less").verdict, Verdict::Confirmed);
     let mut few = two(80.0, 7);
     few.disturb("a", &[0], 1.0);
     let found = judged(&few, "less");
-    assert!(found.sentence.contains("too few blocks: 7"), "{}", found.sentence);
+    assert!(found.sentence.contains("too few blocks: 7 of at least 8"), "{}", found.sentence);
 }
 
 #[test]
-fn runs_that_were_not_what_was_asked_decide_nothing() {
+fn runs_that_missed_their_condition_decide_nothing() {
     for (doubt, words) in [
-        (Doubt::NotCold, "data were in memory in 8 of 8 blocks"),
-        (Doubt::NotWarm, "data were not in memory in 8 of 8 blocks"),
+        (Doubt::NotCold, "data were already cached in 8 of 8 blocks"),
+        (Doubt::NotWarm, "data were not cached in 8 of 8 blocks"),
         (Doubt::Errors, "files failed in 8 of 8 blocks"),
     ] {
         let mut store = two(80.0, 8);
@@ -96,7 +96,7 @@ fn runs_that_were_not_what_was_asked_decide_nothing() {
         assert_eq!(found.verdict, Verdict::Undecided, "{}", found.sentence);
         assert!(found.sentence.contains(words), "{}", found.sentence);
         assert!(found.doubts.contains(&doubt), "{:?}", found.doubts);
-        // Two such blocks of eight are left out, and the others say the same.
+        // Two such blocks of eight are left out, and the others agree.
         store.records.retain(|r| r.key.arm == "a" || r.key.block < 2);
         let mut rest = Store::new(8);
         rest.arm("b", &[], 100.0);
@@ -108,15 +108,16 @@ fn runs_that_were_not_what_was_asked_decide_nothing() {
     let mut both = two(80.0, 8);
     both.disturb("a", &[0, 1, 2], 1.0).doubt("b", Doubt::NotCold);
     let sentence = judged(&both, "less").sentence;
-    let told = "other programs disturbed 3 of 8 blocks and data were in memory in 8 of 8 blocks";
-    assert!(sentence.contains(told), "{sentence}");
+    let expected =
+        "other programs disturbed 3 of 8 blocks and data were already cached in 8 of 8 blocks";
+    assert!(sentence.contains(expected), "{sentence}");
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn disturbance_takes_verdicts_away_and_makes_none(
+    fn disturbance_only_takes_verdicts_away(
         a_ms in 60.0f64..140.0,
         blocks in 6u32..16,
         hit in prop::collection::btree_set(0u32..16, 0..16),
@@ -127,7 +128,7 @@ proptest! {
         let mut store = two(a_ms, blocks);
         store.disturb("a", &hit, times);
         let found = judged(&store, claim).verdict;
-        // The same numbers without the doubts: what the old rule would have said.
+        // The same numbers without the doubts.
         let mut plain = two(a_ms, blocks);
         plain.disturb("a", &hit, times);
         plain.records.iter_mut().for_each(|r| r.doubts.clear());
@@ -136,7 +137,7 @@ proptest! {
         if hit.is_empty() {
             prop_assert_eq!(found, without);
         }
-        // What is left standing has at least six quiet blocks, three quarters of eight.
+        // A verdict that is kept has at least six quiet blocks, three quarters of eight.
         if found != Verdict::Undecided && !hit.is_empty() {
             prop_assert!(blocks as usize - hit.len() >= 6);
         }

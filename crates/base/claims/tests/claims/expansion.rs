@@ -1,5 +1,5 @@
-//! The arms of a study with their factors filled in, written apart from the laboratory's own
-//! expansion so that one can be held against the other.
+//! The arms of a study with their factors filled in. It is independent of the expansion in the
+//! laboratory, so that the two can be compared.
 
 use ioloom_claims::pattern::fill;
 use ioloom_model::study::{Arm, Experiment};

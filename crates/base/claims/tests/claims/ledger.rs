@@ -1,15 +1,15 @@
-//! The built-in ledger is complete, and every contrast names arms, levels and places that exist.
+//! The built-in claims are complete, and every contrast names arms, levels and locations that exist.
 
 use crate::expansion::{Expanded, arms, studies};
-use ioloom_claims::claim::{Contrast, Place, Shape};
+use ioloom_claims::contrast::ladder::Shape;
 use ioloom_claims::pattern::matches;
-use ioloom_claims::{ledger, load};
+use ioloom_claims::{Contrast, Location, ledger, load};
 use ioloom_model::study::Experiment;
 use ioloom_model::{Compute, Distribution, Measured, StudySpec};
 use std::collections::BTreeSet;
 
 #[test]
-fn every_claim_of_the_first_seed_is_there() {
+fn every_claim_of_the_sources_is_present() {
     let claims = load(ioloom_studies::ALL.iter().map(|study| (study.name, study.claims))).unwrap();
     assert_eq!(claims, ledger());
     let all: BTreeSet<&str> = claims.iter().map(|c| c.id.as_str()).collect();
@@ -39,7 +39,7 @@ fn every_claim_of_the_first_seed_is_there() {
 }
 
 #[test]
-fn claims_say_what_they_mean() {
+fn claims_are_complete_sentences() {
     for claim in ledger() {
         for text in [&claim.statement, &claim.scope, &claim.confirms, &claim.refutes] {
             assert!(
@@ -48,9 +48,13 @@ fn claims_say_what_they_mean() {
                 claim.id
             );
         }
-        let untested = claim.contrasts.iter().all(|c| matches!(c, Contrast::Untested { .. }));
+        let untested = claim.contrasts.iter().all(|c| matches!(c, Contrast::Untested(_)));
         let only_said = claim.published.is_empty();
-        assert!(!only_said || !claim.confounds.is_empty(), "{}: no number and no word", claim.id);
+        assert!(
+            !only_said || !claim.confounds.is_empty(),
+            "{}: neither a number nor a confound",
+            claim.id
+        );
         if untested {
             let known = ["000-P30", "004-20"];
             assert!(known.contains(&claim.id.as_str()), "{} has no test", claim.id);
@@ -58,7 +62,7 @@ fn claims_say_what_they_mean() {
     }
 }
 
-fn experiment<'a>(studies: &'a [StudySpec], place: &Place) -> &'a Experiment {
+fn experiment<'a>(studies: &'a [StudySpec], place: &Location) -> &'a Experiment {
     let study = studies.iter().find(|s| s.name == place.study);
     let study = study.unwrap_or_else(|| panic!("no study {}", place.study));
     let found = study.experiments.iter().find(|e| e.name == place.experiment);
@@ -77,11 +81,12 @@ fn demand_ns(compute: &Compute) -> Option<f64> {
     }
 }
 
-/// One set, condition and compute, unless the contrast runs over the computes.
-fn check_place(experiment: &Experiment, place: &Place, contrast: &Contrast, id: &str) {
+/// Checks that a location names one file set, condition and compute, unless the contrast runs over the
+/// computes.
+fn check_place(experiment: &Experiment, place: &Location, contrast: &Contrast, id: &str) {
     let mut sets: BTreeSet<String> = experiment.sets.iter().cloned().collect();
     if sets.is_empty() {
-        // A study without files: its runs have a set without a name.
+        // The runs of a study without files have a file set without a name.
         sets.insert(String::new());
     }
     let found: Vec<Expanded> = arms(experiment)
@@ -106,7 +111,7 @@ fn check_place(experiment: &Experiment, place: &Place, contrast: &Contrast, id: 
     }
 }
 
-/// The levels that the study has for a pattern of a contrast.
+/// Returns the levels that the study has for a pattern of a contrast.
 fn levels(experiment: &Experiment, pattern: &str, axis: &str) -> Vec<f64> {
     if axis == "compute" {
         return experiment.computes.iter().filter_map(demand_ns).collect();
@@ -120,7 +125,7 @@ fn every_contrast_can_be_run_by_the_study() {
     let studies = studies();
     for claim in ledger() {
         for contrast in claim.contrasts.iter().chain(&claim.notes) {
-            for place in contrast.places() {
+            for place in contrast.locations() {
                 let experiment = experiment(&studies, place);
                 check_place(experiment, place, contrast, &claim.id);
                 let all = arms(experiment);
@@ -136,22 +141,23 @@ fn every_contrast_can_be_run_by_the_study() {
 
 fn check_levels(studies: &[StudySpec], contrast: &Contrast, id: &str) {
     let Some(axis) = contrast.axis() else { return };
-    let experiment = experiment(studies, contrast.places()[0]);
+    let experiment = experiment(studies, contrast.locations()[0]);
     for pattern in contrast.patterns() {
         let found = levels(experiment, pattern, axis);
         match contrast {
-            Contrast::Gain { levels, .. } => {
+            Contrast::Gain(gain) => {
+                let levels = &gain.levels;
                 assert!(levels.iter().all(|l| found.contains(l)), "{id}: {levels:?} of {found:?}");
             }
-            Contrast::Ladder { levels, within, shape, .. } => {
-                let [lo, hi] = levels.unwrap_or([f64::MIN, f64::MAX]);
+            Contrast::Ladder(ladder) => {
+                let [lo, hi] = ladder.levels.unwrap_or([f64::MIN, f64::MAX]);
                 let used: Vec<f64> = found.into_iter().filter(|l| (lo..=hi).contains(l)).collect();
                 assert!(
-                    used.len() >= 3 || (*shape == Shape::Flat && used.len() == 2),
+                    used.len() >= 3 || (ladder.shape == Shape::Flat && used.len() == 2),
                     "{id}: {used:?}"
                 );
-                if let Some([from, to]) = within {
-                    assert!(used.iter().any(|l| (from..=to).contains(&l)), "{id}: {used:?}");
+                if let Some([from, to]) = ladder.within {
+                    assert!(used.iter().any(|l| (from..=to).contains(l)), "{id}: {used:?}");
                 }
             }
             _ => assert!(found.len() >= 3, "{id}: {found:?}"),
@@ -159,7 +165,7 @@ fn check_levels(studies: &[StudySpec], contrast: &Contrast, id: &str) {
     }
 }
 
-/// Numbers of the adapter of the exchange.
+/// Metrics of the exchange subject.
 const EXCHANGE: [&str; 16] = [
     "extra.acknowledged_orders",
     "extra.buy_latency_p50_ns",
@@ -179,7 +185,7 @@ const EXCHANGE: [&str; 16] = [
     "extra.visit_p50_ns",
 ];
 
-/// Numbers of the adapter of copying, beside those of the same name that others have.
+/// Metrics of the copy subject, except those that other subjects have as well.
 const COPIES: [&str; 13] = [
     "extra.copy_even_ns",
     "extra.copy_median_ns",
@@ -196,7 +202,7 @@ const COPIES: [&str; 13] = [
     "extra.verify_device_bytes",
 ];
 
-/// Of the adapter of the page cache.
+/// Metrics of the page cache subject.
 const PAGES: [&str; 61] = [
     "extra.again_device_bytes",
     "extra.available_bytes",
@@ -261,9 +267,9 @@ const PAGES: [&str; 61] = [
     "extra.warm_ns",
 ];
 
-/// Every metric of the ledger is one that a complete record can answer.
+/// Every metric of the claims is in a complete record.
 #[test]
-fn metrics_are_known_words() {
+fn metrics_are_known() {
     let fields = Measured {
         calls_end_ns: Some(1),
         first_compute_ns: Some(1),
@@ -273,7 +279,7 @@ fn metrics_are_known_words() {
         calls: ioloom_model::CallKind::ALL.map(|k| (k, Default::default())).into(),
         ..Measured::default()
     };
-    // Of the adapters of the walk and of memory.
+    // Metrics of the walk and memory subjects.
     let walk = ["head_travel_bytes", "elapsed_per_file_ns", "cpu_per_file_ns", "access_ns"];
     let ours =
         [&["files", "bytes", "task_ns_mean"][..], &walk, &PAGES, &COPIES, &EXCHANGE].concat();
@@ -292,19 +298,19 @@ fn metrics_are_known_words() {
 #[test]
 fn quick_mode_can_decide_some_claims() {
     let studies = studies();
-    let headline = |place: &Place, pattern: &str| {
+    let headline = |place: &Location, pattern: &str| {
         arms(experiment(&studies, place)).iter().any(|a| a.headline && belongs(pattern, a))
     };
     let decided: Vec<&str> = ledger()
         .iter()
         .filter(|claim| {
             claim.contrasts.iter().any(|c| match c {
-                Contrast::Ratio { at, at_b, a, b, .. } => {
-                    headline(at, a) && headline(at_b.as_deref().unwrap_or(at), b)
+                Contrast::Ratio(c) => {
+                    headline(&c.at, &c.a) && headline(c.at_b.as_ref().unwrap_or(&c.at), &c.b)
                 }
-                Contrast::Share { at, a, b, .. } => headline(at, a) && headline(at, b),
-                Contrast::RatioOfBest { at, a, b, .. } => {
-                    a.iter().any(|p| headline(at, p)) && b.iter().any(|p| headline(at, p))
+                Contrast::Share(c) => headline(&c.at, &c.a) && headline(&c.at, &c.b),
+                Contrast::RatioOfBest(c) => {
+                    c.a.iter().any(|p| headline(&c.at, p)) && c.b.iter().any(|p| headline(&c.at, p))
                 }
                 _ => false,
             })
@@ -322,7 +328,7 @@ fn quick_mode_can_decide_some_claims() {
 }
 
 #[test]
-fn wrong_ledgers_are_refused_with_the_place() {
+fn wrong_claims_are_refused_with_file_and_reason() {
     let good = "[[claim]]\nid = \"000-X1\"\nseed = 0\nstatement = \"s\"\nscope = \"s\"\n\
                 confirms = \"c\"\nrefutes = \"r\"\n";
     let ratio = "[[claim.contrast]]\nkind = \"ratio\"\nat = { experiment = \"e\", set = \"E\" }\n\
@@ -333,15 +339,15 @@ fn wrong_ledgers_are_refused_with_the_place() {
     for (text, part) in [
         (good.to_owned(), "no contrast"),
         (format!("{good}contrast = []\n"), "no contrast"),
-        (format!("{good}{ratio}metric = \"elapsed_ns -\"\n"), "it ends"),
+        (format!("{good}{ratio}metric = \"elapsed_ns -\"\n"), "expected a number at the end"),
         (format!("{good}{ratio}warp = 9\n"), "warp"),
-        (format!("{good}same_as = \"000-X9\"\n"), "no claim 000-X9"),
-        (format!("{good}same_as = \"000-X9\"\n{ratio}"), "tests of its own"),
-        (format!("{good}{ratio}times = 0.5\n"), "times is above 1"),
+        (format!("{good}same_as = \"000-X9\"\n"), "unknown claim 000-X9"),
+        (format!("{good}same_as = \"000-X9\"\n{ratio}"), "cannot have tests"),
+        (format!("{good}{ratio}times = 0.5\n"), "times must be above 1"),
         (format!("{good}{published}values = {{ a = \"000_roles[12,12].elapsed_ms\" }}\n"), "'b'"),
         (format!("{good}{published}values = {{ a = \"000_roles\" }}\n"), "use TABLE"),
         (format!("{good}{ratio}\n{good}{ratio}"), "two claims"),
-        (format!("{good}{ratio}").replace("000-X1", "001-X1"), "must begin with"),
+        (format!("{good}{ratio}").replace("000-X1", "001-X1"), "must start with"),
         (format!("{good}{ratio}").replace("\"less\"", "\"smaller\""), "smaller"),
     ] {
         let error = load([("mine.toml", text.as_str())]).unwrap_err().to_string();
@@ -350,7 +356,7 @@ fn wrong_ledgers_are_refused_with_the_place() {
 }
 
 #[test]
-fn claims_that_say_the_same_share_their_tests() {
+fn equivalent_claims_share_their_tests() {
     let all = ledger();
     let again: Vec<_> = all.iter().filter(|claim| claim.same_as.is_some()).collect();
     assert!(again.len() > 10);

@@ -1,10 +1,11 @@
-//! Tests of the ledger, the published tables, the built-in study and the verdict engine.
+//! Tests of the claims, the published tables, the built-in study and the verdict engine.
 
-#![allow(clippy::print_stdout, reason = "a skipped test says so")]
+#![allow(clippy::print_stdout, reason = "a skipped test prints it")]
 
 mod disturbed;
-mod engine;
+
 mod expansion;
+mod judge;
 mod ledger;
 mod properties;
 mod published;

@@ -1,4 +1,4 @@
-//! What must hold for any numbers and any text.
+//! Properties that hold for any numbers and any text.
 
 use crate::synthetic::{Store, run};
 use ioloom_claims::{Rule, Verdict, data, formula, load, pattern, verdict};
@@ -28,7 +28,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
     #[test]
-    fn swapping_the_arms_turns_the_claim(
+    fn swapping_the_arms_reverses_the_claim(
         a in prop::collection::vec(50.0f64..150.0, 12),
         b in prop::collection::vec(50.0f64..150.0, 12),
     ) {

@@ -1,12 +1,12 @@
-//! Every number of every published table stands in the published text, near its neighbours.
+//! Every number of every published table is in the published text, near its neighbours.
 //!
-//! The texts are not part of the repository; where they are not present the test says `skipped`.
+//! The texts are not part of the repository; without them the test prints `skipped`.
 
 use ioloom_claims::data::{TABLES, Table, table};
 use std::path::{Path, PathBuf};
 
-/// Lines that a row of a table may be spread over in the text: 1 for a printed table, more where
-/// the text gives the numbers in running sentences, all of them where they are scattered.
+/// Number of lines of the text over which a row of a table can be spread: 1 for a printed table, more
+/// if the numbers are in running sentences, all lines if they are scattered.
 const WINDOWS: &[(&str, usize)] = &[
     ("000_call_cost", 1),
     ("000_call_growth", 30),
@@ -49,7 +49,7 @@ const WINDOWS: &[(&str, usize)] = &[
     ("003_runs", 1),
 ];
 
-/// Columns that say what a row is in our words and not in those of the text.
+/// Columns that identify a row in our words instead of those of the text.
 const OURS: &[(&str, &str)] = &[
     ("000_roles", "computers=0"),
     ("000_million", "computers=0"),
@@ -59,10 +59,10 @@ const OURS: &[(&str, &str)] = &[
 ];
 
 fn shared(part: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared").join(part)
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../../shared").join(part)
 }
 
-fn seed_text(number: &str) -> Option<String> {
+fn source_text(number: &str) -> Option<String> {
     let entries = std::fs::read_dir(shared("seeds")).ok()?;
     let path = entries.flatten().map(|e| e.path()).find(|path| {
         path.file_name().and_then(|n| n.to_str()).is_some_and(|n| n.starts_with(number))
@@ -70,7 +70,8 @@ fn seed_text(number: &str) -> Option<String> {
     std::fs::read_to_string(path).ok()
 }
 
-/// All numbers of a line; digits grouped by commas or points are one number, as is "single" in Korean.
+/// Returns all numbers of a line. Digits grouped by commas or points are one number; the Korean word
+/// for "single" is 1.
 fn numbers(line: &str) -> Vec<f64> {
     let line = line.replace("싱글", "1");
     let chars: Vec<char> = line.chars().collect();
@@ -101,7 +102,7 @@ fn numbers(line: &str) -> Vec<f64> {
     out
 }
 
-/// Whether every wanted number occurs, each as often as it is wanted.
+/// Returns whether every wanted number occurs, as often as it is wanted.
 fn holds(found: &[f64], wanted: &[f64]) -> bool {
     let mut left = found.to_vec();
     wanted.iter().all(|w| {
@@ -110,7 +111,7 @@ fn holds(found: &[f64], wanted: &[f64]) -> bool {
     })
 }
 
-/// The numbers of a row, signs left out.
+/// Returns the numbers of a row, without signs.
 fn row_numbers(name: &str, table: &Table, row: &[String]) -> Vec<f64> {
     let ours = |column: &str, cell: &str| {
         OURS.iter().any(|(table, what)| {
@@ -131,20 +132,20 @@ fn row_numbers(name: &str, table: &Table, row: &[String]) -> Vec<f64> {
         .collect()
 }
 
-fn row_stands_in(lines: &[Vec<f64>], window: usize, wanted: &[f64]) -> bool {
+fn contains_row(lines: &[Vec<f64>], window: usize, wanted: &[f64]) -> bool {
     let window = window.min(lines.len());
     lines.windows(window).any(|w| holds(&w.concat(), wanted))
 }
 
 #[test]
-fn every_number_stands_in_the_published_text() {
+fn every_number_is_in_the_published_text() {
     let checked: Vec<&str> = WINDOWS.iter().map(|(name, _)| *name).collect();
     for (name, _) in TABLES {
         assert!(name.starts_with("004") || checked.contains(name), "{name} is not checked");
     }
     for (name, window) in WINDOWS {
-        let Some(text) = seed_text(&name[..3]) else {
-            println!("skipped: no published text of seed {}", &name[..3]);
+        let Some(text) = source_text(&name[..3]) else {
+            println!("skipped: no published text of source {}", &name[..3]);
             continue;
         };
         let lines: Vec<Vec<f64>> = text.lines().map(numbers).collect();
@@ -152,7 +153,7 @@ fn every_number_stands_in_the_published_text() {
         for row in &table.rows {
             let wanted = row_numbers(name, &table, row);
             assert!(!wanted.is_empty(), "{name}: {row:?} has no number");
-            assert!(row_stands_in(&lines, *window, &wanted), "{name}: {row:?}: {wanted:?}");
+            assert!(contains_row(&lines, *window, &wanted), "{name}: {row:?}: {wanted:?}");
             for cell in row.iter().filter(|c| c.starts_with('-')) {
                 assert!(text.contains(cell.as_str()), "{name}: {cell} with its sign");
             }
@@ -168,21 +169,21 @@ fn every_number_stands_in_the_published_text() {
 fn a_wrong_number_would_be_found() {
     let lines: Vec<Vec<f64>> =
         ["(a) 12 Thread - 430ms (10%) 471ms", "126MB (132,506,485 bytes)"].map(numbers).to_vec();
-    assert!(row_stands_in(&lines, 1, &[12.0, 430.0, 10.0, 471.0]));
-    assert!(!row_stands_in(&lines, 1, &[12.0, 430.0, 10.0, 472.0]));
-    assert!(!row_stands_in(&lines, 1, &[12.0, 12.0]));
-    assert!(!row_stands_in(&lines, 1, &[471.0, 132_506_485.0]));
-    assert!(row_stands_in(&lines, 2, &[471.0, 132_506_485.0]));
+    assert!(contains_row(&lines, 1, &[12.0, 430.0, 10.0, 471.0]));
+    assert!(!contains_row(&lines, 1, &[12.0, 430.0, 10.0, 472.0]));
+    assert!(!contains_row(&lines, 1, &[12.0, 12.0]));
+    assert!(!contains_row(&lines, 1, &[471.0, 132_506_485.0]));
+    assert!(contains_row(&lines, 2, &[471.0, 132_506_485.0]));
     assert_eq!(numbers("2.835.154 plików, 10.5GB; 1.234"), [2_835_154.0, 10.5, 1.234]);
     assert_eq!(numbers("$19.00~s$ 1.3GB/s 0,4"), [19.0, 1.3, 0.0, 4.0]);
 }
 
-/// Seed 004 prints its tables lying: clients, times and rates in three lines. Each row must stand
-/// in one column of such a triple, under its model's heading by position of the elapsed time.
+/// Source 004 prints its tables transposed: clients, times and rates in three lines. Each row must be
+/// one column of such a triple, under the heading of its model by position of the elapsed time.
 #[test]
-fn rows_of_the_exchange_stand_in_one_printed_column() {
-    let Some(text) = seed_text("004") else {
-        println!("skipped: no published text of seed 004");
+fn rows_of_the_exchange_are_printed_columns() {
+    let Some(text) = source_text("004") else {
+        println!("skipped: no published text of source 004");
         return;
     };
     let lines: Vec<Vec<f64>> = text.lines().map(numbers).filter(|l| l.len() >= 6).collect();
@@ -207,10 +208,10 @@ fn rows_of_the_exchange_stand_in_one_printed_column() {
     }
 }
 
-/// The unbuffered copies of seed 003 go up and down in turn, which its means do not show: the tests of
-/// series must find it there, and must not find it in its buffered copies.
+/// The unbuffered copies of source 003 alternate between fast and slow, which its means hide. The tests
+/// of series must find the alternation there, and must not find it in the buffered copies.
 #[test]
-fn the_alternation_that_seed_003_hides_is_found() {
+fn the_alternation_that_source_003_hides_is_found() {
     let table = table("003_runs").unwrap();
     let column = |name: &str| -> Vec<f64> {
         let at = table.header.iter().position(|h| h == name).expect("a column");
@@ -227,14 +228,14 @@ fn the_alternation_that_seed_003_hides_is_found() {
         assert_eq!(test.found, found, "{name}: {test:?}");
         assert!(!found || test.lag1 < -0.5, "{name}: {test:?}");
         let drift = ioloom_stats::Drift::test(&values).unwrap();
-        assert!(!found || !drift.found, "{name}: it is no drift: {drift:?}");
+        assert!(!found || !drift.found, "{name}: not a drift: {drift:?}");
     }
     let first = ioloom_stats::FirstRun::test(&column("buffered_32_s")).unwrap();
     assert!(first.change > 2.0, "{first:?}");
 }
 
-/// All that the 42 runs measured is their sleep of a second after each order, in as many rounds as the
-/// server's threads need for the clients.
+/// The 42 runs measured nothing but the sleep of one second after each order, in as many rounds as the
+/// threads of the server need for the clients.
 #[test]
 fn the_closed_loop_predicts_every_run_of_the_exchange_within_3_per_cent() {
     let table = table("004_exchange").unwrap();
@@ -249,17 +250,17 @@ fn the_closed_loop_predicts_every_run_of_the_exchange_within_3_per_cent() {
         let (clients, orders) = (number("clients"), number("orders_per_client"));
         let law_s = ioloom_predict::closed::sleepers_elapsed_s(clients, threads, orders, 1.0);
         let error = number("elapsed_us") as f64 / 1e6 / law_s - 1.0;
-        // Sleeps cannot be shorter; what is above them is everything else.
+        // Sleeps cannot be shorter; any excess is other work.
         assert!((0.0..0.03).contains(&error), "{row:?}: {error}");
         errors.push(error);
     }
     assert_eq!(errors.len(), 42);
     errors.sort_by(f64::total_cmp);
-    assert!(errors[21] < 0.004, "the middle one is {}", errors[21]);
+    assert!(errors[21] < 0.004, "the median error is {}", errors[21]);
 }
 
 #[test]
-fn peers_are_those_that_were_collected() {
+fn peers_match_the_collected_figures() {
     let Ok(collected) = std::fs::read_to_string(shared("data/peers_published.csv")) else {
         println!("skipped: no collected figures of peers");
         return;

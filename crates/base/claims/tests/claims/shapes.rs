@@ -1,7 +1,7 @@
-//! Contrasts that are more than a ratio of two arms: ladders and lines, crossings, shares, optima,
-//! correlations, media, curves and formulas.
+//! Contrasts other than the ratio of two arms: ladders, lines, crossings, gains, shares, optima,
+//! correlations, media and curves.
 
-use crate::engine::{AT, judge, ratio};
+use crate::judge::{AT, judge, ratio};
 use crate::synthetic::{Store, calls, run, scatter, shared, with_calls};
 use ioloom_claims::{ClaimVerdict, Rule, Verdict};
 use ioloom_model::{CallKind, Measured};
@@ -74,7 +74,7 @@ fn ladders_within_the_noise_of_one_plan_have_no_slope() {
         assert_eq!(noisy.verdict, Verdict::Undecided, "{shape}: {}", noisy.sentence);
         assert!(noisy.doubts.contains(&ioloom_model::Doubt::NoiseFloor), "{:?}", noisy.doubts);
     }
-    assert_eq!(judged("flat", 60.0, 101.0).verdict, Verdict::Confirmed, "the same is the same");
+    assert_eq!(judged("flat", 60.0, 101.0).verdict, Verdict::Confirmed, "no slope");
 }
 
 #[test]
@@ -97,7 +97,7 @@ fn a_line_must_explain_and_grow() {
     assert_eq!(line(&|_| 100.0).verdict, Verdict::Refuted);
 }
 
-/// Runs that follow law D1 exactly, up to the scatter: compute `w_ms`, waiting `r_ms` in all.
+/// Returns runs that follow law D1 up to the scatter, with `w_ms` of compute and `r_ms` of waiting.
 fn law_store(w_ms: f64, r_ms: f64) -> Store {
     let mut store = Store::new(12);
     for n in [2.0_f64, 3.0, 4.0, 5.0, 6.0, 8.0, 16.0, 32.0] {
@@ -113,7 +113,7 @@ fn law_store(w_ms: f64, r_ms: f64) -> Store {
 }
 
 #[test]
-fn crossings_are_located_beside_the_law() {
+fn crossings_are_compared_with_the_law() {
     let text = |law: &str| {
         format!(
             "kind = \"crossing\"\n{AT}a = \"sync-{{n}}\"\nb = \"reader-{{n}}\"\naxis = \"n\"\n{law}"
@@ -129,7 +129,7 @@ fn crossings_are_located_beside_the_law() {
     let found = judge(&[&law], &store, Rule::FULL);
     assert_eq!(found.verdict, Verdict::Confirmed, "{}", found.sentence);
     assert!((found.evidence.numbers["predicted"] - (1.0 + 703.0 / 186.0)).abs() < 0.2);
-    // The same times, but the runs say that they waited much less: the law expects 16 and is off.
+    // With the same times but much less recorded waiting, the law predicts 16 and is wrong.
     let mut store = law_store(703.0, 186.0);
     for record in &mut store.records {
         if let ioloom_model::Outcome::Done { measured } = &mut record.outcome {
@@ -138,16 +138,16 @@ fn crossings_are_located_beside_the_law() {
     }
     let found = judge(&[&law], &store, Rule::FULL);
     assert_eq!(found.verdict, Verdict::Refuted, "{}", found.sentence);
-    // Next to no waiting: the reader never pays, and nothing crosses.
+    // With almost no waiting, the reader never pays, and the families do not cross.
     let store = law_store(703.0, 7.0);
     assert_eq!(judge(&[&text("")], &store, Rule::FULL).verdict, Verdict::Refuted);
     let found = judge(&[&law], &store, Rule::FULL);
     assert_eq!(found.verdict, Verdict::Undecided);
-    assert!(found.sentence.contains("no crossing"), "{}", found.sentence);
+    assert!(found.sentence.contains("do not cross"), "{}", found.sentence);
 }
 
 #[test]
-fn levels_may_be_computes() {
+fn computes_can_be_levels() {
     let mut store = Store::new(12);
     for (ms, sync, reader) in [(1.0, 100.0, 80.0), (5.0, 200.0, 190.0), (20.0, 400.0, 500.0)] {
         store.compute = format!("sleep:{ms}ms");
@@ -176,7 +176,7 @@ fn levels_may_be_computes() {
 }
 
 #[test]
-fn absolute_and_relative_gains_are_told_apart() {
+fn absolute_and_relative_gains_differ() {
     let mut store = Store::new(12);
     for (mib, sync, reader) in [(1.0, 28.0, 22.0), (10.0, 940.0, 920.0)] {
         store.arm_with(&format!("s-{mib}"), &[("mib", mib)], move |_| run(sync));
@@ -228,9 +228,9 @@ fn an_optimum_moves_or_stays() {
     }
 }
 
-/// An arm that is best by its median and yet not in half of the blocks.
+/// Returns runs in which an arm has the best median but is not best in half of the blocks.
 #[test]
-fn a_best_arm_that_is_best_by_chance_decides_no_optimum() {
+fn an_arm_that_is_best_by_chance_decides_nothing() {
     for b_times in [[200.0, 100.0], [100.0, 200.0]] {
         let mut store = Store::new(12);
         let swings = |block: u32| run(if block.is_multiple_of(2) { 40.0 } else { 60.0 });
@@ -245,9 +245,9 @@ fn a_best_arm_that_is_best_by_chance_decides_no_optimum() {
     }
 }
 
-/// Where two arms tie in both places, moving costs nothing whichever is best.
+/// If two arms tie in both locations, moving costs nothing, whichever is best.
 #[test]
-fn a_tie_is_no_moved_optimum() {
+fn a_tie_does_not_move_the_optimum() {
     let mut store = Store::new(12);
     store.arm("c-1", &[("n", 1.0)], 50.0).arm("c-8", &[("n", 8.0)], 50.1);
     store.set = "B".to_owned();
@@ -255,7 +255,7 @@ fn a_tie_is_no_moved_optimum() {
     let found = judge(&[OPTIMUM], &store, Rule::FULL);
     assert_eq!(found.verdict, Verdict::Refuted, "{}", found.sentence);
     assert!(found.evidence.hi.unwrap() < 1.05, "{}", found.sentence);
-    // An arm with a block less than the others does not cost the others theirs.
+    // An arm with one block less does not cost the others that block.
     store.stopped("c-1", &[3]);
     let found = judge(&[OPTIMUM], &store, Rule::QUICK);
     assert_eq!(found.verdict, Verdict::Refuted, "{}", found.sentence);
@@ -300,7 +300,7 @@ fn media_need_two() {
 }
 
 #[test]
-fn curves_are_read_for_their_stops() {
+fn the_distance_of_stops_is_read_off_a_curve() {
     let judged = |step: usize, present: bool| {
         let mut store = Store::new(12);
         store.arm_with("a", &[], move |_| {
@@ -322,7 +322,7 @@ fn curves_are_read_for_their_stops() {
 }
 
 #[test]
-fn formulas_reach_into_both_arms() {
+fn formulas_differ_by_arm() {
     let submitted = |ms: f64, call_ms: u64| {
         let mut store = Store::new(12);
         store.arm_with("a", &[], move |_| {

@@ -1,4 +1,4 @@
-//! The built-in study of seed 000 is complete, runnable and within the budget of quick mode.
+//! The built-in study of source 000 is complete, can run and fits the budget of quick mode.
 
 use crate::expansion::{arms, plan, study};
 use ioloom_model::table::check;
@@ -41,7 +41,7 @@ fn names_are_unique_and_sets_exist() {
         }
     }
     let sets: BTreeSet<String> = study.sets.keys().cloned().collect();
-    assert_eq!(used, sets, "sets that are used against sets that are described");
+    assert_eq!(used, sets, "file sets that are used and file sets that are described");
 }
 
 #[test]
@@ -55,7 +55,7 @@ fn quick_mode_stays_small() {
         }
         let places =
             experiment.sets.len() * experiment.conditions.len() * experiment.computes.len();
-        assert_eq!(places, 1, "{}: quick arms want one place", experiment.name);
+        assert_eq!(places, 1, "{}: quick arms need exactly one location", experiment.name);
         assert!(quick.len() >= 2, "{}: nothing to compare", experiment.name);
         assert_eq!(experiment.conditions, [Condition::Cold], "{}", experiment.name);
         headline += quick.len();
@@ -63,7 +63,7 @@ fn quick_mode_stays_small() {
         sets.extend(experiment.sets.iter().cloned());
     }
     assert!((8..=12).contains(&headline), "{headline} headline arms");
-    // 90 s over the runs leaves each 0.9 s with its condition; see the reference of quick mode.
+    // 90 s divided by the runs leaves 0.9 s for each, including its condition.
     assert!(runs <= 100, "{runs} runs");
     for name in sets {
         let set = &study.sets[&name];
@@ -100,7 +100,7 @@ fn drawn_times_come_with_sleep_and_spin() {
     }
 }
 
-/// Exact for the first files, extrapolated beyond.
+/// Returns the size: exact for the first files, extrapolated for the rest.
 fn bytes_of(set: &FileSetSpec) -> u64 {
     if let Distribution::Identical(bytes) = set.size {
         return bytes * set.count;

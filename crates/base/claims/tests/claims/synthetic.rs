@@ -1,4 +1,4 @@
-//! Stored runs with a known truth, made without a laboratory.
+//! Synthetic stored runs with a known truth.
 
 use ioloom_model::record::{RECORD_SCHEMA, RunKey};
 use ioloom_model::{
@@ -7,7 +7,7 @@ use ioloom_model::{
 };
 use std::collections::BTreeMap;
 
-/// A scatter of up to one part in a hundred that differs by arm and block and repeats.
+/// Returns a reproducible scatter of up to 1 % that depends on arm and block.
 pub(crate) fn scatter(arm: &str, block: u32) -> f64 {
     let mut mixed = u64::from(block).wrapping_mul(0x9E37_79B9_7F4A_7C15);
     for byte in arm.bytes() {
@@ -89,7 +89,7 @@ impl Store {
         }
     }
 
-    /// An arm whose runs are made by a function of the block.
+    /// Adds an arm whose runs are functions of the block.
     pub(crate) fn arm_with(
         &mut self,
         arm: &str,
@@ -103,7 +103,7 @@ impl Store {
         self
     }
 
-    /// An arm that takes so many milliseconds, give or take one in a hundred.
+    /// Adds an arm that takes this many milliseconds, with a scatter of 1 %.
     pub(crate) fn arm(&mut self, arm: &str, factors: &[(&str, f64)], ms: f64) -> &mut Self {
         let name = arm.to_owned();
         self.arm_with(arm, factors, move |block| run(ms * scatter(&name, block)))
@@ -117,7 +117,7 @@ impl Store {
         self
     }
 
-    /// The runs of an arm in these blocks were stopped at their deadline.
+    /// Marks the runs of an arm in these blocks as stopped at their deadline.
     pub(crate) fn stopped(&mut self, arm: &str, blocks: &[u32]) -> &mut Self {
         let hit = |r: &&mut RunRecord| r.key.arm == arm && blocks.contains(&r.key.block);
         for record in self.records.iter_mut().filter(hit) {
@@ -135,7 +135,7 @@ impl Store {
 }
 
 impl Store {
-    /// Other programs take processor time in these blocks, which makes `arm` take `times` as long.
+    /// Marks these blocks as disturbed by other programs, which makes `arm` take `times` as long.
     pub(crate) fn disturb(&mut self, arm: &str, blocks: &[u32], times: f64) -> &mut Self {
         let hit = |r: &&mut RunRecord| r.key.arm == arm && blocks.contains(&r.key.block);
         for record in self.records.iter_mut().filter(hit) {
@@ -148,7 +148,7 @@ impl Store {
     }
 }
 
-/// A run of so many milliseconds over 100 files.
+/// Returns a run of this many milliseconds over 100 files.
 pub(crate) fn run(ms: f64) -> Measured {
     Measured {
         elapsed_ns: (ms * 1e6).round() as u64,
@@ -158,7 +158,7 @@ pub(crate) fn run(ms: f64) -> Measured {
     }
 }
 
-/// The same with one thread whose time is divided into input and computing.
+/// Returns the same with one thread whose time is divided into input and compute.
 pub(crate) fn shared(ms: f64, io: f64) -> Measured {
     let elapsed_ns = (ms * 1e6) as u64;
     let thread = ThreadTime {
@@ -170,7 +170,7 @@ pub(crate) fn shared(ms: f64, io: f64) -> Measured {
     Measured { threads: vec![thread], ..run(ms) }
 }
 
-/// Statistics of calls that all took the same time.
+/// Returns statistics of calls that all took the same time.
 pub(crate) fn calls(count: u64, ns: u64) -> CallStats {
     CallStats {
         count,

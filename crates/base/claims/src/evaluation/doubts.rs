@@ -1,20 +1,22 @@
 //! Reasons to distrust what a contrast found.
 
-use super::{BLOCKS_FULL, Finding, disturbed};
+use super::disturbed;
+use super::finding::Finding;
+use crate::rule::BLOCKS_FULL;
 use ioloom_model::Doubt;
 use ioloom_stats::{Alternation, Drift, FirstRun, TwoRegimes};
 use std::collections::BTreeSet;
 
-/// Share of the runs that must carry a doubt before it is passed on: one run beside a noisy
-/// neighbour does not mark the whole.
+/// Share of the runs that must carry a doubt before the finding carries it: a single run next to a
+/// noisy neighbour does not mark the whole finding.
 const SHARE_MIN: f64 = 0.25;
 
-/// The doubts of the runs, those of the series of effects, and those of the number of blocks.
-pub(super) fn of(finding: &Finding<'_>) -> Vec<Doubt> {
+/// Returns the doubts of the runs, of the series of effects, and of the number of blocks.
+pub(crate) fn of(finding: &Finding<'_>) -> Vec<Doubt> {
     let mut doubts = BTreeSet::new();
     for doubt in Doubt::ALL {
         let marked = finding.used.iter().filter(|r| r.doubts.contains(&doubt)).count();
-        let withheld = marked > 0 && disturbed::bars(doubt) && finding.withheld;
+        let withheld = marked > 0 && disturbed::excludes(doubt) && finding.withheld;
         if withheld || (marked > 0 && marked as f64 >= SHARE_MIN * finding.used.len() as f64) {
             doubts.insert(doubt);
         }

@@ -1,76 +1,58 @@
-//! The stored runs of one place, arranged by block and arm.
+//! The stored runs of one location, arranged by block and arm.
 //!
-//! Runs are paired only within one block of one session. Several sessions are put together when
-//! they are alike: same machine, program, medium and files. Of several such groups one is taken,
-//! never a mixture: one with enough blocks before one without, the work directory before other
-//! media, published size before scaled, newer before older.
+//! Runs are paired only within one block of one session. Sessions with the same machine, program,
+//! medium and files form a group. One group is used, never a mixture: a group with enough blocks
+//! precedes one without, the work directory precedes other media, the published size precedes a
+//! scaled one, and newer precedes older.
 
-use crate::claim::Place;
+use super::gap::Gap;
 use crate::formula::{self, FormulaError};
+use crate::location::Location;
 use crate::pattern;
 use ioloom_model::study::AGAIN;
 use ioloom_model::{Compute, Distribution, Doubt, Measured, Outcome, RunRecord};
 use ioloom_stats::bootstrap::INTERVAL_MIN;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Why an arm or a contrast has no numbers.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Gap {
-    /// No stored run of these arms.
-    Missing(Vec<String>),
-    /// The plan cannot run here.
-    Refused { arm: String, reason: String },
-    /// It was started and did not end well.
-    Failed { arm: String, reason: String },
-    /// The runs do not hold this number.
-    NoNumber { arm: String, name: String },
-    /// The read call was not timed apart from the wait for what it asked for.
-    NotTimed { arm: String },
-    /// Too few blocks in which all arms finished.
-    FewBlocks { have: usize, need: usize },
-    /// The statistic is not defined for these numbers.
-    Undefined(String),
-}
-
-/// One arm of a place with its run in each block.
+/// One arm of a location with its run in each block.
 pub(crate) struct Arm<'a> {
-    /// Name for people: the arm, and the compute where several were taken together.
+    /// Name for display: the arm, followed by the compute if several computes are levels.
     pub(crate) name: String,
-    /// Factors, with `compute` (mean demand in nanoseconds) where the work has a fixed time.
+    /// Factors, with `compute` (mean demand in nanoseconds) if the work has a fixed time.
     pub(crate) factors: BTreeMap<String, f64>,
     arm: &'a str,
     runs: BTreeMap<(&'a str, u32), &'a RunRecord>,
 }
 
-/// A group of alike sessions at one place.
+/// A group of sessions at one location with the same machine, program, medium and files.
 pub(crate) struct Runs<'a> {
     pub(crate) arms: Vec<Arm<'a>>,
-    /// Whether the work was slept, not done.
+    /// Whether compute was simulated by sleeping.
     pub(crate) sleeps: bool,
 }
 
-/// Share of an arm's runs that may be stopped at their deadline.
+/// Share of the runs of an arm from which on those stopped at their deadline discredit the rest.
 const STOPPED_MAX: f64 = 0.25;
 
-/// Which sessions may be put together.
-type Alike<'a> = (&'a str, &'a str, &'a str, BTreeSet<(&'a str, &'a str)>);
+/// What sessions must have in common to form a group: machine, program, medium and files.
+type GroupKey<'a> = (&'a str, &'a str, &'a str, BTreeSet<(&'a str, &'a str)>);
 
-fn at_place<'a>(records: &[&'a RunRecord], place: &Place) -> Vec<&'a RunRecord> {
+fn at_location<'a>(records: &[&'a RunRecord], location: &Location) -> Vec<&'a RunRecord> {
     records
         .iter()
         .copied()
         .filter(|r| {
-            r.key.study == place.study
-                && r.key.experiment == place.experiment
-                && place.has_set(&r.key.set)
-                && place.condition.is_none_or(|c| c == r.key.condition)
-                && place.medium.as_ref().is_none_or(|m| *m == r.key.medium)
-                && place.compute.as_ref().is_none_or(|c| *c == r.key.compute)
+            r.key.study == location.study
+                && r.key.experiment == location.experiment
+                && location.has_set(&r.key.set)
+                && location.condition.is_none_or(|c| c == r.key.condition)
+                && location.medium.as_ref().is_none_or(|m| *m == r.key.medium)
+                && location.compute.as_ref().is_none_or(|c| *c == r.key.compute)
         })
         .collect()
 }
 
-/// Time that the work of a run asks for, if it is the same for each file.
+/// Returns the compute time per file, if it is the same for each file.
 fn fixed_demand_ns(compute: &Compute) -> Option<f64> {
     match compute {
         Compute::Spin(Some(Distribution::Identical(ns)))
@@ -79,32 +61,32 @@ fn fixed_demand_ns(compute: &Compute) -> Option<f64> {
     }
 }
 
-/// Groups of alike sessions, in no particular order.
+/// Groups runs by sessions that can be combined, in no particular order.
 fn groups<'a>(records: &[&'a RunRecord]) -> Vec<Vec<&'a RunRecord>> {
     let mut sessions: BTreeMap<(&str, &str), Vec<&RunRecord>> = BTreeMap::new();
     for record in records {
         sessions.entry((&record.key.session, &record.key.medium)).or_default().push(record);
     }
-    let mut groups: BTreeMap<Alike<'_>, Vec<&RunRecord>> = BTreeMap::new();
+    let mut groups: BTreeMap<GroupKey<'_>, Vec<&RunRecord>> = BTreeMap::new();
     for ((_, medium), runs) in sessions {
         let files = runs.iter().map(|r| (r.key.set.as_str(), r.set.hash.as_str())).collect();
-        let alike = (runs[0].machine.as_str(), runs[0].version.as_str(), medium, files);
-        groups.entry(alike).or_default().extend(runs);
+        let group = (runs[0].machine.as_str(), runs[0].version.as_str(), medium, files);
+        groups.entry(group).or_default().extend(runs);
     }
     groups.into_values().collect()
 }
 
 impl<'a> Runs<'a> {
-    /// The group of sessions to judge a place by; `wanted` are the patterns of the contrast, and
-    /// `by_compute` takes each compute of the experiment as an arm of its own.
+    /// Returns the group of sessions to judge a location by. `wanted` are the patterns of the contrast;
+    /// `by_compute` makes each compute of the experiment a separate arm.
     pub(crate) fn of(
         records: &[&'a RunRecord],
-        place: &Place,
+        location: &Location,
         wanted: &[&str],
         by_compute: bool,
         blocks_min: usize,
     ) -> Self {
-        let found = at_place(records, place);
+        let found = at_location(records, location);
         let best = groups(&found).into_iter().max_by_key(|group| {
             let arms = arrange(group, by_compute);
             let blocks = |pattern: &&str| {
@@ -113,17 +95,17 @@ impl<'a> Runs<'a> {
             let least = wanted.iter().map(blocks).min().unwrap_or(0);
             let scaled = group.iter().any(|r| r.doubts.contains(&Doubt::Scaled));
             let newest = group.iter().map(|r| r.started_unix_ms).max().unwrap_or(0);
-            // A slowed device or memory speaks only where a claim names it.
+            // A slowed device or memory counts only if a claim names it.
             let own = matches!(group[0].key.medium.as_str(), "work" | "image");
             (least >= blocks_min, own, !scaled, newest)
         });
         Self::new(&best.unwrap_or_default(), by_compute)
     }
 
-    /// The runs of each medium of the place, the newest group of each.
-    pub(crate) fn by_medium(records: &[&'a RunRecord], place: &Place) -> Vec<(String, Self)> {
+    /// Returns the runs on each medium of the location: the newest group of each.
+    pub(crate) fn by_medium(records: &[&'a RunRecord], location: &Location) -> Vec<(String, Self)> {
         let mut media: BTreeMap<&str, Vec<&RunRecord>> = BTreeMap::new();
-        for group in groups(&at_place(records, place)) {
+        for group in groups(&at_location(records, location)) {
             let newest = |g: &[&RunRecord]| g.iter().map(|r| r.started_unix_ms).max();
             let slot = media.entry(group[0].key.medium.as_str()).or_default();
             if newest(&group) > newest(slot) {
@@ -140,13 +122,13 @@ impl<'a> Runs<'a> {
         }
     }
 
-    /// The arms of a pattern; `Missing` if there is none.
+    /// Returns the arms of a pattern; `Missing` if there are none.
     pub(crate) fn members(&self, pattern: &str) -> Result<Vec<&Arm<'a>>, Gap> {
         let found: Vec<_> = self.arms.iter().filter(|a| a.belongs(pattern)).collect();
         if found.is_empty() { Err(Gap::Missing(vec![pattern.to_owned()])) } else { Ok(found) }
     }
 
-    /// The arms of a pattern by a factor, ascending, the lowest and highest level given.
+    /// Returns the arms of a pattern by ascending level of a factor, limited to `range`.
     pub(crate) fn levels(
         &self,
         pattern: &str,
@@ -163,8 +145,8 @@ impl<'a> Runs<'a> {
         if found.is_empty() { Err(Gap::Missing(vec![pattern.to_owned()])) } else { Ok(found) }
     }
 
-    /// The second run of an arm in each block, if the laboratory made one.
-    pub(crate) fn again(&self, arm: &Arm<'_>) -> Option<&Arm<'a>> {
+    /// Returns the second run of an arm in each block, if the laboratory made one.
+    pub(crate) fn repeat(&self, arm: &Arm<'_>) -> Option<&Arm<'a>> {
         let name = format!("{}{AGAIN}", arm.arm);
         self.arms.iter().find(|a| a.arm == name)
     }
@@ -186,13 +168,14 @@ fn arrange<'a>(group: &[&'a RunRecord], by_compute: bool) -> Vec<Arm<'a>> {
     arms.into_values().collect()
 }
 
-/// The numbers of a run that may be used: it ended, and the bytes were right.
+/// Returns the numbers of a run that finished and read the right bytes.
 fn usable(record: &RunRecord) -> Option<&Measured> {
     record.measured().filter(|_| !record.doubts.contains(&Doubt::WrongBytes))
 }
 
-/// A number or formula of a run. Beside the metrics of the model there are `files`, `bytes` and
-/// `task_ns_mean`: the time in all calls but waiting for others, over the files.
+/// Returns a number or formula of a run. In addition to the metrics of the model, it knows `files`,
+/// `bytes` and `task_ns_mean`: the time in all calls except waits for other threads, divided by the
+/// number of files.
 pub(crate) fn metric(measured: &Measured, text: &str) -> Result<f64, FormulaError> {
     formula::evaluate(text, |name| match name {
         "files" => Some(measured.files as f64),
@@ -214,12 +197,12 @@ impl<'a> Arm<'a> {
         pattern::matches(pattern, self.arm, &self.factors)
     }
 
-    /// Blocks in which it ended well.
+    /// Returns the number of blocks in which it finished correctly.
     pub(crate) fn finished(&self) -> usize {
         self.runs.values().filter(|r| usable(r).is_some()).count()
     }
 
-    /// Why it has no numbers at all, if it has none.
+    /// Returns why the arm has no numbers, if it has none.
     pub(crate) fn gap(&self) -> Option<Gap> {
         if self.finished() > 0 {
             return None;
@@ -231,18 +214,18 @@ impl<'a> Arm<'a> {
             }
             Outcome::Failed { reason } => Gap::Failed { arm: arm.clone(), reason: reason.clone() },
             Outcome::TimedOut { seconds } => {
-                let reason = format!("it was stopped at its deadline of {seconds:.0} s");
+                let reason = format!("stopped at its deadline of {seconds:.0} s");
                 Gap::Failed { arm: arm.clone(), reason }
             }
             Outcome::Done { .. } => {
-                Gap::Failed { arm: arm.clone(), reason: "it did not see the right bytes".into() }
+                Gap::Failed { arm: arm.clone(), reason: "it read the wrong bytes".into() }
             }
         });
         reason.into_iter().next()
     }
 
-    /// Why what is left of its runs speaks too well of it: so many were stopped at their deadline that
-    /// those which ended are a choice of the fast ones.
+    /// Returns why the finished runs of the arm are not representative: so many were stopped at their
+    /// deadline that the others are a selection of the fast ones.
     fn stopped(&self) -> Option<Gap> {
         let longest = self.runs.values().filter_map(|r| match r.outcome {
             Outcome::TimedOut { seconds } => Some(seconds),
@@ -252,46 +235,45 @@ impl<'a> Arm<'a> {
         let all = self.runs.len();
         (count > 0 && count as f64 >= STOPPED_MAX * all as f64).then(|| {
             let reason = format!(
-                "{count} of {all} runs were stopped at their deadline of {seconds:.0} s, so those \
-                 that ended are the fast ones"
+                "{count} of {all} runs were stopped at their deadline of {seconds:.0} s, so only fast \
+                 runs are left"
             );
             Gap::Failed { arm: self.name.clone(), reason }
         })
     }
 
-    /// The records that ended well, in the order of blocks.
+    /// Returns the records that finished correctly, in the order of blocks.
     pub(crate) fn records(&self) -> impl Iterator<Item = &'a RunRecord> {
         self.runs.values().copied().filter(|r| usable(r).is_some())
     }
 }
 
-/// A read call through a ring that returns sooner than this did not enter the kernel, nanoseconds:
-/// the request was only queued, and handed over later together with the wait for completions.
+/// Nanoseconds below which a read call through a ring did not enter the kernel: the request was only
+/// queued, and submitted later with the wait for completions.
 const QUEUED_NS: f64 = 400.0;
 
-/// Whether a formula asks for the cost of read calls that the run did not time.
+/// Returns whether a formula uses the time of read calls that the run did not measure.
 fn not_timed(record: &RunRecord, measured: &Measured, text: &str) -> bool {
-    let asked = formula::names(text).iter().any(|name| name.starts_with("calls.read."));
-    asked
-        && record.plan.files().is_some_and(|plan| plan.method.needs_ring())
+    let used = formula::names(text).iter().any(|name| name.starts_with("calls.read."));
+    used && record.plan.files().is_some_and(|plan| plan.method.needs_ring())
         && measured.metric("calls.read.p50_ns").is_some_and(|ns| ns < QUEUED_NS)
 }
 
-/// Numbers of several columns on the same blocks.
+/// Several columns of numbers over the same blocks.
 #[derive(Debug)]
 pub(crate) struct Columns {
-    /// One column for each arm and metric, all of one length.
+    /// One column for each arm and metric, all of the same length.
     pub(crate) values: Vec<Vec<f64>>,
     /// Session and number of each block, in the order of the values.
     pub(crate) blocks: Vec<(String, u32)>,
-    /// Sessions that the blocks come from.
+    /// Sessions of the blocks.
     pub(crate) sessions: Vec<String>,
 }
 
-/// The numbers of arms in the blocks where all of them ended well.
+/// Returns the numbers of arms in the blocks in which all of them finished correctly.
 ///
 /// # Errors
-/// An arm without a usable run, a number that a run does not hold, or too few common blocks.
+/// Fails if an arm has no usable run, a run lacks a number, or there are too few common blocks.
 pub(crate) fn columns(wanted: &[(&Arm<'_>, &str)], blocks_min: usize) -> Result<Columns, Gap> {
     if let Some(gap) = wanted.iter().find_map(|(arm, _)| arm.gap().or_else(|| arm.stopped())) {
         return Err(gap);
@@ -302,7 +284,7 @@ pub(crate) fn columns(wanted: &[(&Arm<'_>, &str)], blocks_min: usize) -> Result<
             arm.runs.iter().filter(|(_, r)| usable(r).is_some()).map(|(b, _)| *b).collect();
         blocks = if i == 0 { ended } else { blocks.intersection(&ended).copied().collect() };
     }
-    // Whatever a rule asks for, fewer have no interval.
+    // Fewer have no interval, whatever the rule requires.
     let need = blocks_min.max(INTERVAL_MIN);
     if blocks.len() < need {
         return Err(Gap::FewBlocks { have: blocks.len(), need });

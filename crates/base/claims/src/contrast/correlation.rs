@@ -1,0 +1,88 @@
+//! The rank correlation of two numbers over arms.
+
+use super::kind::{Context, Kind};
+use crate::evaluation::finding::{Finding, at_least};
+use crate::evaluation::gap::Gap;
+use crate::evaluation::levels::median_of;
+use crate::evaluation::runs::columns;
+use crate::location::Location;
+use crate::verdict::Effect;
+use ioloom_stats::spearman;
+use serde::Deserialize;
+
+/// Fewest arms for a meaningful rank correlation.
+const ARMS_MIN: usize = 5;
+
+/// The rank correlation of two numbers over arms.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Correlation {
+    /// Location of the arms.
+    pub at: Location,
+    /// Families.
+    pub arms: Vec<String>,
+    /// First number or formula.
+    pub x: String,
+    /// Second number or formula.
+    pub y: String,
+    /// Whether `y` grows with `x`.
+    pub rising: bool,
+    /// Smallest rank correlation, without its sign.
+    pub rho: f64,
+}
+
+impl Kind for Correlation {
+    fn locations(&self) -> Vec<&Location> {
+        vec![&self.at]
+    }
+
+    fn patterns(&self) -> Vec<&str> {
+        self.arms.iter().map(String::as_str).collect()
+    }
+
+    fn metrics(&self) -> Vec<&str> {
+        vec![&self.x, &self.y]
+    }
+
+    fn evaluate<'a>(&self, context: &Context<'a>) -> Result<Finding<'a>, Gap> {
+        let Self { x, y, rising, rho, .. } = self;
+        let runs = context.runs(&self.at, self);
+        let mut found = Vec::new();
+        for family in &self.arms {
+            found.extend(runs.members(family).unwrap_or_default());
+        }
+        if found.is_empty() {
+            return Err(Gap::Missing(self.arms.clone()));
+        }
+        let gap = found.iter().find_map(|arm| arm.gap());
+        found.retain(|arm| arm.gap().is_none());
+        if found.len() < ARMS_MIN {
+            let few = format!("{} arms ran, at least {ARMS_MIN} are needed", found.len());
+            return Err(gap.unwrap_or(Gap::Undefined(few)));
+        }
+        let wanted: Vec<_> =
+            found.iter().flat_map(|arm| [(*arm, x.as_str()), (*arm, y.as_str())]).collect();
+        let table = columns(&wanted, context.rule.blocks_min)?;
+        let blocks = table.values[0].len();
+        let interval = context.rule.over_blocks(blocks, |drawn| {
+            let side = |start| {
+                let columns = table.values.iter().skip(start).step_by(2);
+                columns.map(|column| median_of(column, drawn)).collect::<Vec<_>>()
+            };
+            Some(spearman(&side(0), &side(1))).filter(|r| r.is_finite())
+        })?;
+        let ends = if *rising { [interval.lo, interval.hi] } else { [-interval.hi, -interval.lo] };
+        let held = at_least(ends[0], ends[1], *rho);
+        let words = format!(
+            "the rank correlation of {x} and {y} over {} arms is {:+.2} ({:+.2} to {:+.2}) in \
+             {blocks} blocks, claimed: {} {:+.2}",
+            found.len(),
+            interval.estimate,
+            interval.lo,
+            interval.hi,
+            if *rising { "at least" } else { "at most" },
+            if *rising { *rho } else { -*rho },
+        );
+        Ok(Finding::new(held, Effect::Correlation, &interval, words).of_arms(&found, &runs, &table))
+    }
+}

@@ -1,0 +1,222 @@
+//! The level of a factor from which on one family is above another.
+
+use super::kind::{Context, Kind, elapsed};
+use crate::evaluation::finding::{Finding, inside};
+use crate::evaluation::gap::Gap;
+use crate::evaluation::levels::{median_of, pair_up};
+use crate::evaluation::pair::{above_noise, noise_floor, ratio_interval};
+use crate::evaluation::runs::{Arm, Columns, columns};
+use crate::location::Location;
+use crate::rule::Rule;
+use crate::verdict::Effect;
+use ioloom_predict::Work;
+use ioloom_stats::{Claimed, Interval, Judgement, Ratio};
+use serde::Deserialize;
+
+/// The level from which on one family is above another.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Crossing {
+    /// Location of the arms; with the axis `compute`, all computes of the experiment are used.
+    pub at: Location,
+    /// Family that is claimed to be higher above the crossing.
+    pub a: String,
+    /// Family that is claimed to be higher below it.
+    pub b: String,
+    /// A factor, or `compute` for the mean demand in nanoseconds.
+    pub axis: String,
+    /// Number or formula.
+    #[serde(default = "elapsed")]
+    pub metric: String,
+    /// A closed form that predicts the crossing.
+    #[serde(default)]
+    pub law: Option<Law>,
+}
+
+/// A closed form that predicts where two families cross.
+#[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
+#[serde(tag = "name", rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Law {
+    /// `n = 1 + W/R`, where W is the compute time and R the read wait of all threads.
+    ReaderPays {
+        /// Largest error, in units of the factor.
+        within: f64,
+    },
+}
+
+impl Kind for Crossing {
+    fn locations(&self) -> Vec<&Location> {
+        vec![&self.at]
+    }
+
+    fn patterns(&self) -> Vec<&str> {
+        vec![&self.a, &self.b]
+    }
+
+    fn axis(&self) -> Option<&str> {
+        Some(&self.axis)
+    }
+
+    fn metrics(&self) -> Vec<&str> {
+        vec![&self.metric]
+    }
+
+    fn evaluate<'a>(&self, context: &Context<'a>) -> Result<Finding<'a>, Gap> {
+        let Self { metric, .. } = self;
+        let rule = &context.rule;
+        let runs = context.runs(&self.at, self);
+        let pairs = pair_up(&runs, &self.a, &self.b, &self.axis)?;
+        let x: Vec<f64> = pairs.iter().map(|(x, _)| *x).collect();
+        let arms: Vec<&Arm<'a>> = pairs.iter().flat_map(|(_, arms)| *arms).collect();
+        let mut wanted: Vec<_> = arms.iter().map(|arm| (*arm, metric.as_str())).collect();
+        let compared = wanted.len();
+        let (threads, law_wants) = law_columns(&pairs);
+        wanted.extend(self.law.iter().flat_map(|_| law_wants));
+        let table = columns(&wanted, rule.blocks_min)?;
+        let blocks = table.values[0].len();
+        let logs: Vec<Vec<f64>> = table.values[..compared]
+            .chunks(2)
+            .map(|pair| pair[0].iter().zip(&pair[1]).map(|(a, b)| (a / b).ln()).collect())
+            .collect();
+        let crossing = |drawn: &[usize]| {
+            turn(&x, &logs.iter().map(|level| median_of(level, drawn)).collect::<Vec<_>>())
+        };
+        let found = rule.over_blocks(blocks, crossing).ok();
+        let finding = match self.law {
+            Some(Law::ReaderPays { within }) => {
+                let work = |drawn: &[usize]| break_even(threads, &table.values[compared..], drawn);
+                by_law(rule, blocks, (&crossing, work), within, &self.axis)?
+            }
+            None => {
+                let top = [arms[arms.len() - 2], arms[arms.len() - 1]];
+                let floor = noise_floor(rule, &runs, top, [metric, metric]);
+                self.turns(rule, (&x, &table), found.as_ref(), floor)?
+            }
+        };
+        let mut finding = finding.of_arms(&arms, &runs, &table);
+        if let Some(interval) = found {
+            finding = finding
+                .number("crossing", interval.estimate)
+                .number("crossing_lo", interval.lo)
+                .number("crossing_hi", interval.hi);
+        }
+        Ok(Finding { series: logs[logs.len() - 1].clone(), ..finding })
+    }
+}
+
+impl Crossing {
+    /// Checks that `a` is higher at the highest level and lower at some level below it.
+    fn turns<'a>(
+        &self,
+        rule: &Rule,
+        (x, table): (&[f64], &Columns),
+        found: Option<&Interval>,
+        floor: Option<f64>,
+    ) -> Result<Finding<'a>, Gap> {
+        let judge = |level: usize, claim| -> Result<_, Gap> {
+            let pair = &table.values[2 * level..2 * level + 2];
+            let ratio = Ratio::of(&pair[0], &pair[1], rule.seed).map_err(Gap::undefined)?;
+            Ok((ratio, above_noise(&ratio, claim, &rule.stats(None), floor)))
+        };
+        let highest = x.len() - 1;
+        let (top, above) = judge(highest, Claimed::Greater)?;
+        let mut below = false;
+        for level in 0..highest {
+            below |= judge(level, Claimed::Less)?.1 == Judgement::Confirmed;
+        }
+        let held = match (above, below) {
+            (Judgement::Confirmed, true) => Some(true),
+            (Judgement::Refuted, _) => Some(false),
+            _ => None,
+        };
+        let Self { a, b, axis, .. } = self;
+        let crossing = found.map_or("they do not cross between the levels".to_owned(), |i| {
+            format!("they cross at {axis} {:.4} ({:.4} to {:.4})", i.estimate, i.lo, i.hi)
+        });
+        let words = format!(
+            "at {axis} {}, {a} / {b} is {:.3} ({:.3} to {:.3}) in {} blocks; {crossing}",
+            x[highest], top.ratio, top.lo, top.hi, top.n
+        );
+        let below_noise = floor.is_some_and(|floor| top.effect() <= floor);
+        let interval = ratio_interval(&top);
+        let finding = Finding::new(held, Effect::Ratio, &interval, words).noise(floor);
+        Ok(Finding { below_noise, ..finding })
+    }
+}
+
+/// Returns where a series of differences turns from negative to positive for good, by linear
+/// interpolation.
+fn turn(x: &[f64], y: &[f64]) -> Option<f64> {
+    let last = (1..y.len()).rev().find(|i| y[*i - 1] < 0.0 && y[*i] >= 0.0)?;
+    if y[last..].iter().any(|v| *v < 0.0) {
+        return None;
+    }
+    let share = -y[last - 1] / (y[last] - y[last - 1]);
+    Some(x[last - 1] + share * (x[last] - x[last - 1]))
+}
+
+/// Number of threads near which the inputs of law D1 are taken.
+const LAW_THREADS: f64 = 4.0;
+
+/// Returns the inputs of law D1: those of the synchronous arm nearest to four threads, and its
+/// number of threads.
+fn law_columns<'r, 'a>(
+    pairs: &[(f64, [&'r Arm<'a>; 2])],
+) -> (f64, [(&'r Arm<'a>, &'static str); 3]) {
+    let near = |x: f64| (x - LAW_THREADS).abs();
+    let nearest = pairs.iter().min_by(|a, b| near(a.0).total_cmp(&near(b.0)));
+    let (threads, [sync, _]) = nearest.expect("pair_up returns at least two levels");
+    let names = ["calls.compute.total_ns", "elapsed_ns", "share.io"];
+    (*threads, names.map(|name| (*sync, name)))
+}
+
+/// Returns the break-even of law D1 from the compute time of all files and the time that the threads
+/// waited for input.
+fn break_even(threads: f64, columns: &[Vec<f64>], drawn: &[usize]) -> Option<f64> {
+    let compute_s = median_of(&columns[0], drawn) / 1e9;
+    let elapsed_ns = median_of(&columns[1], drawn);
+    let wait_s = elapsed_ns * median_of(&columns[2], drawn) * threads / 1e9;
+    Some(Work::new(compute_s, wait_s).ok()?.break_even_threads()).filter(|n| n.is_finite())
+}
+
+/// Compares the measured crossing with the predicted one.
+fn by_law<'a>(
+    rule: &Rule,
+    blocks: usize,
+    (crossing, predicted): (&dyn Fn(&[usize]) -> Option<f64>, impl Fn(&[usize]) -> Option<f64>),
+    within: f64,
+    axis: &str,
+) -> Result<Finding<'a>, Gap> {
+    let all: Vec<usize> = (0..blocks).collect();
+    let expected = predicted(&all)
+        .ok_or_else(|| Gap::Undefined("the law has no value for these runs".to_owned()))?;
+    let measured = crossing(&all).ok_or_else(|| {
+        Gap::Undefined(format!(
+            "they do not cross between the levels that ran; the law predicts {axis} {expected:.2}"
+        ))
+    })?;
+    let error = rule.over_blocks(blocks, |drawn| Some(crossing(drawn)? - predicted(drawn)?))?;
+    let words = format!(
+        "they cross at {axis} {measured:.2}, the law predicts {expected:.2}: an error of {:+.2} \
+         ({:+.2} to {:+.2}) in {blocks} blocks, claimed: at most {within}",
+        error.estimate, error.lo, error.hi
+    );
+    let held = inside(&error, [-within, within]);
+    Ok(Finding::new(held, Effect::Level, &error, words).number("predicted", expected))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::turn;
+
+    #[test]
+    fn the_last_turn_counts_if_nothing_turns_back() {
+        let x = [2.0, 4.0, 8.0];
+        assert_eq!(turn(&x, &[-1.0, 1.0, 2.0]), Some(3.0));
+        assert_eq!(turn(&x, &[-1.0, -1.0, 1.0]), Some(6.0));
+        assert_eq!(turn(&x, &[1.0, -1.0, 1.0]), Some(6.0));
+        assert_eq!(turn(&x, &[-1.0, 1.0, -1.0]), None);
+        assert_eq!(turn(&x, &[1.0, 1.0, 1.0]), None);
+        assert_eq!(turn(&x, &[-1.0, -1.0, -1.0]), None);
+    }
+}

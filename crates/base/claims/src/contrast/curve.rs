@@ -1,0 +1,139 @@
+//! A number read off a curve that each run recorded: the stops of a walk over a mapping.
+
+use super::kind::{Context, Kind, ordered};
+use crate::evaluation::finding::{Finding, inside};
+use crate::evaluation::gap::Gap;
+use crate::evaluation::levels::median_of;
+use crate::evaluation::runs::columns;
+use crate::location::Location;
+use crate::verdict::Effect;
+use ioloom_stats::bootstrap::INTERVAL_MIN;
+use ioloom_stats::median;
+use serde::Deserialize;
+
+/// A number read off a curve that each run recorded.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Curve {
+    /// Location of the arm.
+    pub at: Location,
+    /// The arm.
+    pub arm: String,
+    /// Name of the curve in the record: the stops of a walk, as offset in bytes and time in
+    /// nanoseconds, file after file.
+    pub curve: String,
+    /// The number to read off it.
+    pub of: CurveNumber,
+    /// The claimed range of the number.
+    pub within: [f64; 2],
+}
+
+/// A number read off the stops of a walk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum CurveNumber {
+    /// Median distance in bytes between neighbouring stops of a file.
+    Period,
+    /// Median time of the stops in the last quarter of the offsets over that in the first.
+    Growth,
+}
+
+impl CurveNumber {
+    /// Reads the number off one curve; `None` if it is not defined.
+    fn read(self, points: &[(f64, f64)]) -> Option<f64> {
+        let number = match self {
+            Self::Period => {
+                // Files follow each other, so a step back starts a new file and is not a distance.
+                let steps = points.windows(2).map(|w| w[1].0 - w[0].0).filter(|step| *step > 0.0);
+                median(&steps.collect::<Vec<_>>())
+            }
+            Self::Growth => {
+                let end = points.iter().map(|(x, _)| *x).fold(0.0, f64::max);
+                let part = |from: f64, to: f64| {
+                    let inside = |(x, _): &&(f64, f64)| (from * end..=to * end).contains(x);
+                    median(&points.iter().filter(inside).map(|(_, ns)| *ns).collect::<Vec<_>>())
+                };
+                part(0.75, 1.0) / part(0.0, 0.25)
+            }
+        };
+        Some(number).filter(|n| n.is_finite())
+    }
+}
+
+impl Kind for Curve {
+    fn locations(&self) -> Vec<&Location> {
+        vec![&self.at]
+    }
+
+    fn patterns(&self) -> Vec<&str> {
+        vec![&self.arm]
+    }
+
+    fn check(&self) -> Result<(), String> {
+        ordered(&self.within)
+    }
+
+    fn evaluate<'a>(&self, context: &Context<'a>) -> Result<Finding<'a>, Gap> {
+        let Self { curve, within, .. } = self;
+        let rule = &context.rule;
+        let runs = context.runs(&self.at, self);
+        let arm = runs.members(&self.arm)?[0];
+        if let Some(gap) = arm.gap() {
+            return Err(gap);
+        }
+        let mut series = Vec::new();
+        for record in arm.records() {
+            let points = record.measured().and_then(|m| m.curves.get(curve)).ok_or_else(|| {
+                Gap::NoNumber { arm: arm.name.clone(), name: format!("the curve {curve}") }
+            })?;
+            let number = self.of.read(points).ok_or_else(|| {
+                Gap::Undefined(format!("{curve} of {} has too few stops to measure", arm.name))
+            })?;
+            series.push(number);
+        }
+        let need = rule.blocks_min.max(INTERVAL_MIN);
+        if series.len() < need {
+            return Err(Gap::FewBlocks { have: series.len(), need });
+        }
+        let interval = rule.over_blocks(series.len(), |drawn| Some(median_of(&series, drawn)))?;
+        let (what, unit, effect) = match self.of {
+            CurveNumber::Period => ("the distance between stops is", " bytes", Effect::Bytes),
+            CurveNumber::Growth => {
+                ("stops near the end take, compared with the start,", " times", Effect::Times)
+            }
+        };
+        let words = format!(
+            "{what} {:.4}{unit} ({:.4} to {:.4}) in {} blocks of {}, claimed: {} to {}",
+            interval.estimate,
+            interval.lo,
+            interval.hi,
+            series.len(),
+            arm.name,
+            within[0],
+            within[1]
+        );
+        let table = columns(&[(arm, "elapsed_ns")], rule.blocks_min)?;
+        let finding = Finding::new(inside(&interval, *within), effect, &interval, words).of_arms(
+            &[arm],
+            &runs,
+            &table,
+        );
+        Ok(Finding { series, ..finding })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stops_have_a_distance_and_a_growth() {
+        let file =
+            |from: f64| (0..64).map(move |i| (f64::from(i) * 16384.0, from + f64::from(i) * 100.0));
+        let points: Vec<(f64, f64)> = file(1000.0).chain(file(1000.0)).collect();
+        assert_eq!(CurveNumber::Period.read(&points), Some(16384.0));
+        assert!(CurveNumber::Growth.read(&points).unwrap() > 3.0);
+        assert_eq!(CurveNumber::Period.read(&points[..1]), None);
+        assert_eq!(CurveNumber::Growth.read(&[]), None);
+    }
+}

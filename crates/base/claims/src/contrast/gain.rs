@@ -1,0 +1,106 @@
+//! The change of a gain between two levels of a factor.
+
+use super::kind::{Context, Kind, elapsed, ordered};
+use crate::evaluation::finding::Finding;
+use crate::evaluation::gap::Gap;
+use crate::evaluation::levels::{median_of, pair_up};
+use crate::evaluation::runs::columns;
+use crate::location::Location;
+use crate::verdict::Effect;
+use ioloom_stats::{Claimed, median};
+use serde::Deserialize;
+
+/// The change of the gain `a - b` between two levels of a factor.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Gain {
+    /// Location of the arms; with the axis `compute`, all computes of the experiment are used.
+    pub at: Location,
+    /// Slower family.
+    pub a: String,
+    /// Faster family.
+    pub b: String,
+    /// A factor, or `compute` for the mean demand in nanoseconds.
+    pub axis: String,
+    /// Lower and higher level.
+    pub levels: [f64; 2],
+    /// Whether the gain is a share of `a` rather than in units of the metric.
+    pub relative: bool,
+    /// Number or formula.
+    #[serde(default = "elapsed")]
+    pub metric: String,
+    /// What is claimed of the gain at the higher level compared with the lower.
+    pub claim: Claimed,
+}
+
+impl Kind for Gain {
+    fn locations(&self) -> Vec<&Location> {
+        vec![&self.at]
+    }
+
+    fn patterns(&self) -> Vec<&str> {
+        vec![&self.a, &self.b]
+    }
+
+    fn axis(&self) -> Option<&str> {
+        Some(&self.axis)
+    }
+
+    fn metrics(&self) -> Vec<&str> {
+        vec![&self.metric]
+    }
+
+    fn check(&self) -> Result<(), String> {
+        ordered(&self.levels)
+    }
+
+    fn evaluate<'a>(&self, context: &Context<'a>) -> Result<Finding<'a>, Gap> {
+        let Self { a, b, axis, levels, relative, metric, .. } = self;
+        let runs = context.runs(&self.at, self);
+        let pairs = pair_up(&runs, a, b, axis)?;
+        let mut arms = Vec::new();
+        for level in levels {
+            let (_, found) = pairs
+                .iter()
+                .find(|(x, _)| x == level)
+                .ok_or_else(|| Gap::Missing(vec![format!("both {a} and {b} at {axis} {level}")]))?;
+            arms.extend(found);
+        }
+        let wanted: Vec<_> = arms.iter().map(|arm| (*arm, metric.as_str())).collect();
+        let table = columns(&wanted, context.rule.blocks_min)?;
+        let gains = |slow: &[f64], fast: &[f64]| -> Vec<f64> {
+            let of = |(a, b): (&f64, &f64)| if *relative { 1.0 - b / a } else { a - b };
+            slow.iter().zip(fast).map(of).collect()
+        };
+        let low = gains(&table.values[0], &table.values[1]);
+        let high = gains(&table.values[2], &table.values[3]);
+        let series: Vec<f64> = high.iter().zip(&low).map(|(h, l)| h - l).collect();
+        let interval =
+            context.rule.over_blocks(series.len(), |drawn| Some(median_of(&series, drawn)))?;
+        let (above, below) = (interval.lo > 0.0, interval.hi < 0.0);
+        let held = match self.claim {
+            Claimed::Greater => above.then_some(true).or_else(|| below.then_some(false)),
+            Claimed::Less => below.then_some(true).or_else(|| above.then_some(false)),
+            // The rule has no margin for a difference of gains, so equality is never shown.
+            Claimed::Equal => (above || below).then_some(false),
+        };
+        let (unit, scale) = if *relative { (" points", 100.0) } else { ("", 1.0) };
+        let kind = if *relative { "relative gain" } else { "gain" };
+        let words = format!(
+            "the {kind} of {b} over {a} in {metric} changes by {:+.4}{unit} ({:+.4} to {:+.4}) from \
+             {axis} {} to {} in {} blocks",
+            interval.estimate * scale,
+            interval.lo * scale,
+            interval.hi * scale,
+            levels[0],
+            levels[1],
+            series.len()
+        );
+        let effect = if *relative { Effect::Share } else { Effect::Difference };
+        let finding = Finding::new(held, effect, &interval, words)
+            .of_arms(&arms, &runs, &table)
+            .number("gain_low", median(&low))
+            .number("gain_high", median(&high));
+        Ok(Finding { series, ..finding })
+    }
+}

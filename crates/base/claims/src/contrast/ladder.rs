@@ -1,0 +1,228 @@
+//! The shape of a family over a factor.
+
+use super::kind::{Context, Kind, elapsed, ordered};
+use crate::evaluation::finding::{Finding, inside};
+use crate::evaluation::gap::Gap;
+use crate::evaluation::levels::{Axis, Levels};
+use crate::evaluation::pair::{above_noise, answer, noise_floor, ratio_interval};
+use crate::location::Location;
+use crate::rule::Rule;
+use crate::verdict::Effect;
+use ioloom_stats::{Better, Claimed, Judgement, Ratio, knee};
+use serde::Deserialize;
+
+/// The shape of a family over a factor.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Ladder {
+    /// Location of the arms.
+    pub at: Location,
+    /// The family.
+    pub arms: String,
+    /// The factor.
+    pub axis: String,
+    /// Number or formula.
+    #[serde(default = "elapsed")]
+    pub metric: String,
+    /// The claimed shape.
+    pub shape: Shape,
+    /// Lowest and highest level that count; all levels without it.
+    #[serde(default)]
+    pub levels: Option<[f64; 2]>,
+    /// Claimed range of the knee or of the lowest value.
+    #[serde(default)]
+    pub within: Option<[f64; 2]>,
+    /// Smallest share that counts, in place of that of the rule.
+    #[serde(default)]
+    pub margin: Option<f64>,
+}
+
+/// The shape of a ladder.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Shape {
+    /// Every level equals the lowest within the margin.
+    Flat,
+    /// The highest level is above the lowest, and no step clearly goes down.
+    Rising,
+    /// The highest level is below the lowest, and no step clearly goes up.
+    Falling,
+    /// The smallest level within the margin of the best is in `within`.
+    Knee,
+    /// The level with the lowest value is in `within`.
+    Lowest,
+}
+
+impl Shape {
+    /// Returns whether the shape claims the location of one level.
+    const fn names_a_level(self) -> bool {
+        matches!(self, Self::Knee | Self::Lowest)
+    }
+}
+
+impl Kind for Ladder {
+    fn locations(&self) -> Vec<&Location> {
+        vec![&self.at]
+    }
+
+    fn patterns(&self) -> Vec<&str> {
+        vec![&self.arms]
+    }
+
+    fn axis(&self) -> Option<&str> {
+        Some(&self.axis)
+    }
+
+    fn metrics(&self) -> Vec<&str> {
+        vec![&self.metric]
+    }
+
+    fn check(&self) -> Result<(), String> {
+        if self.shape.names_a_level() != self.within.is_some() {
+            return Err("the shapes knee and lowest need within, and no other has it".to_owned());
+        }
+        self.within.iter().chain(&self.levels).try_for_each(ordered)
+    }
+
+    fn evaluate<'a>(&self, context: &Context<'a>) -> Result<Finding<'a>, Gap> {
+        let Self { axis, metric, .. } = self;
+        let rule = &context.rule;
+        let runs = context.runs(&self.at, self);
+        let least = if self.shape.names_a_level() { 3 } else { 2 };
+        let along = Axis { name: axis, range: self.levels };
+        let levels = Levels::new(rule, &runs, (&self.arms, along), metric, least)?;
+        let ends = [levels.arms[levels.arms.len() - 1], levels.arms[0]];
+        let floor = noise_floor(rule, &runs, ends, [metric, metric]);
+        let finding = match self.shape {
+            Shape::Flat => self.flat(rule, &levels, floor)?,
+            Shape::Rising => self.slope(rule, &levels, Claimed::Greater, floor)?,
+            Shape::Falling => self.slope(rule, &levels, Claimed::Less, floor)?,
+            Shape::Knee => {
+                let share = self.margin.unwrap_or(rule.margin);
+                let near =
+                    |y: &[f64]| knee(&levels.x, y, Better::Less, share).ok().map(|k| k.near_best);
+                let what = format!("the smallest {axis} within {:.0} % of the best", share * 100.0);
+                self.located(rule, &levels, &what, near)?
+            }
+            Shape::Lowest => {
+                let lowest = |y: &[f64]| {
+                    let at = (0..y.len()).min_by(|i, j| y[*i].total_cmp(&y[*j]))?;
+                    Some(levels.x[at])
+                };
+                let what = format!("the {axis} with the lowest {metric}");
+                self.located(rule, &levels, &what, lowest)?
+            }
+        };
+        Ok(levels.finish(finding, &runs, axis))
+    }
+}
+
+impl Ladder {
+    /// Compares every level with the lowest one: equal within the margin.
+    fn flat<'a>(
+        &self,
+        rule: &Rule,
+        levels: &Levels<'_, 'a>,
+        floor: Option<f64>,
+    ) -> Result<Finding<'a>, Gap> {
+        let of_stats = rule.stats(self.margin);
+        let mut judged = Vec::new();
+        for i in 1..levels.x.len() {
+            let ratio = levels.ratio(i, 0, rule.seed)?;
+            judged.push((i, ratio, above_noise(&ratio, Claimed::Equal, &of_stats, floor)));
+        }
+        let held = if judged.iter().any(|(_, _, j)| *j == Judgement::Refuted) {
+            Some(false)
+        } else if judged.iter().all(|(_, _, j)| *j == Judgement::Confirmed) {
+            Some(true)
+        } else {
+            None
+        };
+        let farthest = judged.iter().max_by(|a, b| a.1.effect().total_cmp(&b.1.effect()));
+        let (i, ratio, _) = farthest.ok_or_else(|| Gap::Undefined("only one level".to_owned()))?;
+        let words = format!(
+            "{}: {} differs most from {}: {:.3} ({:.3} to {:.3}) in {} blocks, claimed: within \
+             {:.1} %",
+            self.metric,
+            levels.arms[*i].name,
+            levels.arms[0].name,
+            ratio.ratio,
+            ratio.lo,
+            ratio.hi,
+            ratio.n,
+            of_stats.margin * 100.0
+        );
+        let below_noise = floor.is_some_and(|floor| ratio.effect() <= floor);
+        let interval = ratio_interval(ratio);
+        let finding = Finding::new(held, Effect::Ratio, &interval, words).noise(floor);
+        Ok(Finding { series: levels.series(*i, 0), below_noise, ..finding })
+    }
+
+    /// Compares the highest level with the lowest, and checks that no step clearly goes the other
+    /// way.
+    fn slope<'a>(
+        &self,
+        rule: &Rule,
+        levels: &Levels<'_, 'a>,
+        claim: Claimed,
+        floor: Option<f64>,
+    ) -> Result<Finding<'a>, Gap> {
+        let of_stats = rule.stats(self.margin);
+        let judged = |ratio: &Ratio, claim| above_noise(ratio, claim, &of_stats, floor);
+        let last = levels.x.len() - 1;
+        let ends = levels.ratio(last, 0, rule.seed)?;
+        let contrary = if claim == Claimed::Greater { Claimed::Less } else { Claimed::Greater };
+        let mut against = None;
+        for i in 1..=last {
+            let step = levels.ratio(i, i - 1, rule.seed)?;
+            if judged(&step, contrary) == Judgement::Confirmed {
+                against = against.or(Some((i, step)));
+            }
+        }
+        let mut words = format!(
+            "{}: {} / {} is {:.3} ({:.3} to {:.3}) in {} blocks",
+            self.metric,
+            levels.arms[last].name,
+            levels.arms[0].name,
+            ends.ratio,
+            ends.lo,
+            ends.hi,
+            ends.n
+        );
+        let mut held = answer(judged(&ends, claim));
+        if let Some((i, step)) = against {
+            held = Some(false);
+            words = format!(
+                "{words}, but the step to {} goes the other way: {:.3} ({:.3} to {:.3})",
+                levels.arms[i].name, step.ratio, step.lo, step.hi
+            );
+        }
+        let below_noise = floor.is_some_and(|floor| ends.effect() <= floor);
+        let interval = ratio_interval(&ends);
+        let finding = Finding::new(held, Effect::Ratio, &interval, words).noise(floor);
+        Ok(Finding { series: levels.series(last, 0), below_noise, ..finding })
+    }
+
+    /// Reads one level off the medians and checks that it is in the claimed range.
+    fn located<'a>(
+        &self,
+        rule: &Rule,
+        levels: &Levels<'_, 'a>,
+        what: &str,
+        level: impl Fn(&[f64]) -> Option<f64>,
+    ) -> Result<Finding<'a>, Gap> {
+        let range =
+            self.within.ok_or_else(|| Gap::Undefined("the claim names no range".to_owned()))?;
+        let interval = rule.over_blocks(levels.blocks(), |drawn| level(&levels.medians(drawn)))?;
+        let [lo, hi] = range;
+        let claimed = if lo == hi { format!("{lo}") } else { format!("{lo} to {hi}") };
+        let words = format!(
+            "{what} is {} ({} to {}) in {} blocks, claimed: {claimed}",
+            interval.estimate,
+            interval.lo,
+            interval.hi,
+            levels.blocks()
+        );
+        Ok(Finding::new(inside(&interval, range), Effect::Level, &interval, words))
+    }
+}

@@ -1,0 +1,81 @@
+//! A rising straight line over a factor.
+
+use super::kind::{Context, Kind};
+use crate::evaluation::finding::{Finding, at_least};
+use crate::evaluation::gap::Gap;
+use crate::evaluation::levels::{Axis, Levels};
+use crate::location::Location;
+use crate::verdict::Effect;
+use ioloom_stats::Line;
+use serde::Deserialize;
+
+/// A straight line with a rising slope over a factor.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Linear {
+    /// Location of the arms.
+    pub at: Location,
+    /// The family.
+    pub arms: String,
+    /// The factor.
+    pub axis: String,
+    /// Number or formula.
+    pub metric: String,
+    /// Smallest share of the variance that the line must explain.
+    pub r2: f64,
+    /// Smallest growth from the lowest level to the highest, as a factor.
+    pub growth: f64,
+}
+
+impl Kind for Linear {
+    fn locations(&self) -> Vec<&Location> {
+        vec![&self.at]
+    }
+
+    fn patterns(&self) -> Vec<&str> {
+        vec![&self.arms]
+    }
+
+    fn axis(&self) -> Option<&str> {
+        Some(&self.axis)
+    }
+
+    fn metrics(&self) -> Vec<&str> {
+        vec![&self.metric]
+    }
+
+    fn evaluate<'a>(&self, context: &Context<'a>) -> Result<Finding<'a>, Gap> {
+        let Self { axis, metric, r2, growth, .. } = self;
+        let runs = context.runs(&self.at, self);
+        let along = Axis { name: axis, range: None };
+        let levels = Levels::new(&context.rule, &runs, (&self.arms, along), metric, 3)?;
+        let blocks = levels.blocks();
+        let explained = context.rule.over_blocks(blocks, |drawn| {
+            // No slope explains a constant.
+            Some(Line::fit(&levels.x, &levels.medians(drawn)).ok()?.r2.unwrap_or(0.0))
+        })?;
+        let grown = context.rule.over_blocks(blocks, |drawn| {
+            let y = levels.medians(drawn);
+            Some(y[y.len() - 1] / y[0])
+        })?;
+        let fits = at_least(explained.lo, explained.hi, *r2);
+        let grows = at_least(grown.lo, grown.hi, *growth);
+        let held = match (fits, grows) {
+            (Some(true), Some(true)) => Some(true),
+            (Some(false), _) | (_, Some(false)) => Some(false),
+            _ => None,
+        };
+        let line = Line::fit(&levels.x, &levels.all_medians()).map_err(Gap::undefined)?;
+        let words = format!(
+            "a line over {axis} explains {:.4} ({:.4} to {:.4}) of the variance of {metric}, which \
+             grows {:.1} times ({:.1} to {:.1}) in {blocks} blocks, claimed: at least {r2} and \
+             {growth} times",
+            explained.estimate, explained.lo, explained.hi, grown.estimate, grown.lo, grown.hi
+        );
+        let finding = Finding::new(held, Effect::Explained, &explained, words)
+            .number("slope", line.slope)
+            .number("intercept", line.intercept)
+            .number("growth", grown.estimate);
+        Ok(levels.finish(finding, &runs, axis))
+    }
+}

@@ -1,0 +1,91 @@
+//! The kinds of contrasts that a claim can be tested by.
+//!
+//! A kind is one file: a struct with the TOML fields, an implementation of `Kind` and its tests. To
+//! add one, write the file and add a line to the list below.
+
+pub mod correlation;
+pub mod crossing;
+pub mod curve;
+pub mod gain;
+pub(crate) mod kind;
+pub mod ladder;
+pub mod linear;
+pub mod media;
+pub mod optimum;
+pub mod published;
+pub mod ratio;
+pub mod ratio_of_best;
+pub mod share;
+pub mod untested;
+
+use crate::location::Location;
+use kind::Kind;
+use serde::Deserialize;
+
+macro_rules! kinds {
+    ($($name:literal => $variant:ident($kind:ty),)*) => {
+        /// One test of a claim.
+        #[derive(Debug, Clone, PartialEq, Deserialize)]
+        #[serde(tag = "kind")]
+        pub enum Contrast {
+            $(
+                #[doc = concat!("A contrast of kind `", $name, "`.")]
+                #[serde(rename = $name)]
+                $variant($kind),
+            )*
+        }
+
+        impl Contrast {
+            /// Returns the name of the kind, as in files of claims.
+            pub const fn kind(&self) -> &'static str {
+                match self {
+                    $(Self::$variant(_) => $name,)*
+                }
+            }
+
+            pub(crate) fn as_kind(&self) -> &dyn Kind {
+                match self {
+                    $(Self::$variant(kind) => kind,)*
+                }
+            }
+        }
+    };
+}
+
+kinds! {
+    "ratio" => Ratio(ratio::Ratio),
+    "ratio-of-best" => RatioOfBest(ratio_of_best::RatioOfBest),
+    "ladder" => Ladder(ladder::Ladder),
+    "linear" => Linear(linear::Linear),
+    "crossing" => Crossing(crossing::Crossing),
+    "share" => Share(share::Share),
+    "gain" => Gain(gain::Gain),
+    "optimum" => Optimum(optimum::Optimum),
+    "correlation" => Correlation(correlation::Correlation),
+    "curve" => Curve(curve::Curve),
+    "media" => Media(media::Media),
+    "published" => Published(published::Published),
+    "untested" => Untested(untested::Untested),
+}
+
+impl Contrast {
+    /// Returns the locations it needs runs from; none if it needs no runs.
+    pub fn locations(&self) -> Vec<&Location> {
+        self.as_kind().locations()
+    }
+
+    /// Returns the arms and families it names.
+    pub fn patterns(&self) -> Vec<&str> {
+        self.as_kind().patterns()
+    }
+
+    /// Returns the factor whose levels it uses.
+    pub fn axis(&self) -> Option<&str> {
+        self.as_kind().axis()
+    }
+
+    /// Returns the metrics and formulas it uses.
+    pub fn metrics(&self) -> Vec<&str> {
+        self.as_kind().metrics()
+    }
+}

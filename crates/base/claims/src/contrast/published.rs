@@ -1,0 +1,73 @@
+//! A statement about the published numbers alone, recomputed from the tables.
+
+use super::kind::{Context, Kind, ordered};
+use crate::evaluation::finding::Finding;
+use crate::evaluation::gap::Gap;
+use crate::verdict::{Effect, Evidence};
+use crate::{data, formula};
+use serde::Deserialize;
+use std::collections::BTreeMap;
+
+/// A statement about the published numbers, recomputed.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Published {
+    /// Paths to published numbers, by the name that the formula uses.
+    pub values: BTreeMap<String, String>,
+    /// Formula over these names.
+    pub formula: String,
+    /// The range of the result if the statement follows from the numbers.
+    pub within: [f64; 2],
+    /// What is recomputed, in words.
+    pub says: String,
+}
+
+impl Kind for Published {
+    fn place(&self) -> String {
+        "published numbers".to_owned()
+    }
+
+    fn check(&self) -> Result<(), String> {
+        for path in self.values.values() {
+            data::number(path).map_err(|e| e.to_string())?;
+        }
+        formula::evaluate(&self.formula, |name| self.values.get(name).map(|_| 1.0))
+            .map_err(|e| e.to_string())?;
+        ordered(&self.within)
+    }
+
+    fn evaluate<'a>(&self, _: &Context<'a>) -> Result<Finding<'a>, Gap> {
+        let Self { within, says, .. } = self;
+        let mut numbers = BTreeMap::new();
+        for (name, path) in &self.values {
+            numbers.insert(name.clone(), data::number(path).map_err(Gap::undefined)?);
+        }
+        let result = formula::evaluate(&self.formula, |name| numbers.get(name).copied())
+            .map_err(Gap::undefined)?;
+        if !result.is_finite() {
+            return Err(Gap::Undefined(format!("{says} is not finite")));
+        }
+        let holds = (within[0]..=within[1]).contains(&result);
+        let not = if holds { "" } else { "not " };
+        let words = format!(
+            "{says} is {result:.4}, {not}{}, recomputed from the published numbers",
+            range_words(*within)
+        );
+        let evidence = Evidence {
+            effect: Some(result),
+            effect_is: Effect::Stated(says.clone()),
+            numbers,
+            ..Evidence::default()
+        };
+        Ok(Finding { holds: Some(holds), words, evidence, ..Finding::default() })
+    }
+}
+
+fn range_words([lo, hi]: [f64; 2]) -> String {
+    const FAR: f64 = 1e9;
+    match (lo <= -FAR, hi >= FAR) {
+        (_, true) => format!("at least {lo:.4}"),
+        (true, _) => format!("at most {hi:.4}"),
+        _ => format!("in {lo:.4} to {hi:.4}"),
+    }
+}

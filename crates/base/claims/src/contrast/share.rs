@@ -1,0 +1,72 @@
+//! The difference of two shares.
+
+use super::kind::{Context, Kind};
+use crate::evaluation::finding::{Finding, at_least};
+use crate::evaluation::gap::Gap;
+use crate::evaluation::levels::median_of;
+use crate::evaluation::pair::the_arm;
+use crate::evaluation::runs::columns;
+use crate::location::Location;
+use crate::verdict::Effect;
+use ioloom_stats::median;
+use serde::Deserialize;
+
+/// The difference of two shares in percentage points.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Share {
+    /// Location of both arms.
+    pub at: Location,
+    /// First arm.
+    pub a: String,
+    /// Second arm.
+    pub b: String,
+    /// Share or sum of shares, 0 to 1.
+    pub metric: String,
+    /// The claim is that `a - b` is at least this many points, or at most if it is negative.
+    pub points: f64,
+}
+
+impl Kind for Share {
+    fn locations(&self) -> Vec<&Location> {
+        vec![&self.at]
+    }
+
+    fn patterns(&self) -> Vec<&str> {
+        vec![&self.a, &self.b]
+    }
+
+    fn metrics(&self) -> Vec<&str> {
+        vec![&self.metric]
+    }
+
+    fn evaluate<'a>(&self, context: &Context<'a>) -> Result<Finding<'a>, Gap> {
+        let Self { metric, points, .. } = self;
+        let runs = context.runs(&self.at, self);
+        let arms = [the_arm(&runs, &self.a)?, the_arm(&runs, &self.b)?];
+        let table = columns(&arms.map(|arm| (arm, metric.as_str())), context.rule.blocks_min)?;
+        let series: Vec<f64> =
+            table.values[0].iter().zip(&table.values[1]).map(|(a, b)| (a - b) * 100.0).collect();
+        let interval =
+            context.rule.over_blocks(series.len(), |blocks| Some(median_of(&series, blocks)))?;
+        let sign = points.signum();
+        let ends = [interval.lo * sign, interval.hi * sign];
+        let held = at_least(ends[0].min(ends[1]), ends[0].max(ends[1]), points.abs());
+        let words = format!(
+            "{metric}: {} - {} is {:+.1} points ({:+.1} to {:+.1}) in {} blocks, claimed: {} \
+             {points:+}",
+            arms[0].name,
+            arms[1].name,
+            interval.estimate,
+            interval.lo,
+            interval.hi,
+            series.len(),
+            if sign > 0.0 { "at least" } else { "at most" },
+        );
+        let finding =
+            Finding::new(held, Effect::Points, &interval, words).of_arms(&arms, &runs, &table);
+        Ok(Finding { series, ..finding }
+            .number("a_share", median(&table.values[0]))
+            .number("b_share", median(&table.values[1])))
+    }
+}

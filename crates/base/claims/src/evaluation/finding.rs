@@ -1,0 +1,128 @@
+//! The result of evaluating one contrast.
+
+use super::runs::{Arm, Columns, Runs};
+use crate::verdict::{Effect, Evidence};
+use ioloom_model::RunRecord;
+use ioloom_stats::Interval;
+
+/// Why a finding holds only in a limited scope.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Limit {
+    /// Compute was simulated by sleeping.
+    Sleeps,
+    /// More threads computed than there are cores.
+    Crowded,
+    /// Only some arms of a family ran.
+    Partial,
+}
+
+impl Limit {
+    /// Returns the words that follow the sentence of the finding.
+    pub(crate) const fn words(self) -> &'static str {
+        match self {
+            Self::Sleeps => {
+                " (compute was simulated by sleeping, as if every thread had its own core)"
+            }
+            Self::Crowded => " (more threads computed than there are cores)",
+            Self::Partial => " (only some arms of the study ran)",
+        }
+    }
+}
+
+/// The result of evaluating one contrast.
+#[derive(Debug, Default)]
+pub(crate) struct Finding<'a> {
+    /// Whether the statement holds; `None` if the numbers allow both.
+    pub(crate) holds: Option<bool>,
+    /// The reason, without the location.
+    pub(crate) words: String,
+    pub(crate) evidence: Evidence,
+    /// The effect in each block, for the tests of series.
+    pub(crate) series: Vec<f64>,
+    /// The runs it is based on.
+    pub(crate) used: Vec<&'a RunRecord>,
+    /// Whether compute was simulated by sleeping.
+    pub(crate) sleeps: bool,
+    /// Whether only part of a family ran, so that its best arm is unknown.
+    pub(crate) partial: bool,
+    /// Whether the effect is no larger than the difference of a plan from itself.
+    pub(crate) below_noise: bool,
+    /// Whether the answer was withheld because it depends on disturbed blocks.
+    pub(crate) withheld: bool,
+}
+
+impl<'a> Finding<'a> {
+    /// Returns a finding with the effect and its interval as evidence.
+    pub(crate) fn new(
+        holds: Option<bool>,
+        effect_is: Effect,
+        interval: &Interval,
+        words: String,
+    ) -> Self {
+        let evidence = Evidence {
+            effect: Some(interval.estimate),
+            lo: Some(interval.lo),
+            hi: Some(interval.hi),
+            effect_is,
+            ..Evidence::default()
+        };
+        Self { holds, words, evidence, ..Self::default() }
+    }
+
+    /// Adds the arms that were compared, their blocks, sessions and runs.
+    pub(crate) fn of_arms(mut self, arms: &[&Arm<'a>], runs: &Runs<'a>, columns: &Columns) -> Self {
+        self.evidence.arms = arms.iter().map(|a| a.name.clone()).collect();
+        self.evidence.blocks = columns.values.first().map_or(0, Vec::len);
+        self.evidence.sessions.clone_from(&columns.sessions);
+        self.used = arms.iter().flat_map(|a| a.records()).collect();
+        self.sleeps = runs.sleeps;
+        self
+    }
+
+    /// Adds the difference of a plan from itself, if it is known.
+    pub(crate) fn noise(self, floor: Option<f64>) -> Self {
+        match floor {
+            Some(floor) => self.number("noise_floor", floor),
+            None => self,
+        }
+    }
+
+    /// Adds a number to the evidence.
+    pub(crate) fn number(mut self, name: &str, value: f64) -> Self {
+        self.evidence.numbers.insert(name.to_owned(), value);
+        self
+    }
+
+    /// Returns what limits the finding. `crowded` means that more threads computed than there are
+    /// cores.
+    pub(crate) fn limits(&self, crowded: bool) -> Vec<Limit> {
+        let limits = [
+            (self.sleeps, Limit::Sleeps),
+            (!self.sleeps && crowded, Limit::Crowded),
+            (self.partial, Limit::Partial),
+        ];
+        limits.into_iter().filter(|(applies, _)| *applies).map(|(_, limit)| limit).collect()
+    }
+}
+
+/// Returns whether an interval shows that a value is at least `least`: `None` if it allows both.
+pub(crate) fn at_least(lo: f64, hi: f64, least: f64) -> Option<bool> {
+    if lo >= least {
+        Some(true)
+    } else if hi < least {
+        Some(false)
+    } else {
+        None
+    }
+}
+
+/// Returns whether an interval shows that a value is in `range`: `None` if it allows both.
+pub(crate) fn inside(interval: &Interval, range: [f64; 2]) -> Option<bool> {
+    if range[0] <= interval.lo && interval.hi <= range[1] {
+        Some(true)
+    } else if interval.hi < range[0] || range[1] < interval.lo {
+        Some(false)
+    } else {
+        None
+    }
+}

@@ -1,0 +1,55 @@
+//! Where in a study the runs of a contrast are found.
+
+use ioloom_model::{Compute, Condition};
+use serde::Deserialize;
+
+/// One comparison of one study: the runs that a contrast takes its numbers from.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Location {
+    /// Name of the study.
+    #[serde(default = "pipeline")]
+    pub study: String,
+    /// Name of the experiment.
+    pub experiment: String,
+    /// Name of the file set; `G-*` matches all names that start with `G-`. It is required, so that
+    /// runs on a user's own directory never decide a claim about a published file set.
+    pub set: String,
+    /// Condition; required if the experiment has several.
+    #[serde(default)]
+    pub condition: Option<Condition>,
+    /// Compute; required if the experiment has several.
+    #[serde(default)]
+    pub compute: Option<Compute>,
+    /// Name of the medium. Without it, the best group of sessions is used, and sessions on the work
+    /// directory (or on an image that replaces it) precede those on other media.
+    #[serde(default)]
+    pub medium: Option<String>,
+}
+
+fn pipeline() -> String {
+    "pipeline".to_owned()
+}
+
+impl Location {
+    /// Returns whether `name` is the file set of this location.
+    pub fn has_set(&self, name: &str) -> bool {
+        match self.set.strip_suffix('*') {
+            Some(start) => name.starts_with(start),
+            None => name == self.set,
+        }
+    }
+}
+
+impl std::fmt::Display for Location {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}, set {}", self.experiment, self.set)?;
+        if let Some(condition) = self.condition {
+            write!(f, ", {}", condition.name())?;
+        }
+        match &self.compute {
+            Some(compute) => write!(f, ", {compute}"),
+            None => Ok(()),
+        }
+    }
+}
