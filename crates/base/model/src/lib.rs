@@ -14,6 +14,7 @@ pub mod distribution;
 pub mod doubt;
 pub mod evidence;
 pub mod fileset;
+pub mod layout;
 pub mod machine;
 pub mod memory;
 pub mod method;

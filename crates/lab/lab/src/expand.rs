@@ -145,7 +145,7 @@ fn concrete(arm: &Arm, factors: BTreeMap<String, f64>, cores: u32) -> Result<Con
     let plan: AnyPlan = text.parse().map_err(|e: ioloom_model::ParseError| e.to_string())?;
     let plan = plan.complete(cores);
     // Plans of other subjects are checked by their adapters, when the study is planned.
-    plan.files().map_or(Ok(""), table::check)?;
+    plan.files().map_or(Ok(()), table::check)?;
     let files_max = match &arm.files_max {
         None => None,
         Some(template) => {

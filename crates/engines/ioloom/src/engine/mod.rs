@@ -26,7 +26,8 @@ use crate::error::Error;
 use crate::fetch::{self, Data, Loaded};
 use crate::source::{Source, Take};
 use ioloom_budget::{Budget, Permits};
-use ioloom_model::{Buffers, CallKind, Method, Plan, ReadAhead, Schedule, table};
+use ioloom_model::layout::{Layout, RING_MAX, layout};
+use ioloom_model::{Buffers, CallKind, Method, Plan, ReadAhead, Schedule};
 use ioloom_observe::{Gauges, Meter};
 use std::any::Any;
 use std::borrow::Cow;
@@ -37,12 +38,6 @@ pub(crate) use work::Worker;
 /// The first read of a file whose size is not known asks for this much, bytes.
 const FIRST_READ: u64 = 64 << 10;
 const FIRST_READ_MIN: u64 = 4 << 10;
-/// Workers of a `nowait` window for each permit. They block in opens and in the read of their oldest
-/// miss, so fewer leave processors idle; more only share the same window.
-const NOWAIT_WORKERS: u32 = 8;
-/// Requests that one io_uring takes.
-const RING_MAX: u64 = 32_768;
-
 /// What all threads of a run share.
 pub(crate) struct Shared<'e> {
     pub(crate) plan: Plan,
@@ -56,6 +51,7 @@ pub(crate) struct Shared<'e> {
     pub(crate) stop: AtomicBool,
     /// Threads that take paths.
     takers: usize,
+    pub(crate) layout: Layout,
     /// Files that may hold a buffer at once.
     pub(crate) at_once: u64,
     /// Bytes of the first buffer of a file.
@@ -132,58 +128,6 @@ impl Shared<'_> {
     }
 }
 
-/// The threads of a plan and their roles.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Role {
-    Worker,
-    Reader,
-    Hybrid,
-    Computer,
-}
-
-impl Role {
-    pub(crate) const fn word(self) -> &'static str {
-        match self {
-            Self::Worker => "worker",
-            Self::Reader => "reader",
-            Self::Hybrid => "hybrid",
-            Self::Computer => "computer",
-        }
-    }
-}
-
-fn team(plan: &Plan) -> Vec<Role> {
-    let many = |role, n: u32| std::iter::repeat_n(role, n as usize);
-    match plan.schedule {
-        Schedule::Threads { n } => many(Role::Worker, n).collect(),
-        Schedule::Window { window, permits } => {
-            let threads = match plan.method {
-                Method::Read | Method::DirectRead => window,
-                Method::Nowait => (permits.unwrap_or(1) * NOWAIT_WORKERS).min(window),
-                // A worker without room in the window would have nothing to do.
-                _ => permits.unwrap_or(1).min(window),
-            };
-            many(Role::Worker, threads).collect()
-        }
-        Schedule::Roles { readers, hybrids, computers, .. } => many(Role::Reader, readers)
-            .chain(many(Role::Hybrid, hybrids))
-            .chain(many(Role::Computer, computers))
-            .collect(),
-    }
-}
-
-/// Files that may hold a buffer at once under a plan.
-fn files_at_once(plan: &Plan, source: &Source<'_>) -> u64 {
-    match plan.schedule {
-        Schedule::Threads { n } => u64::from(n),
-        Schedule::Window { window, .. } => u64::from(window),
-        Schedule::Roles { window: ReadAhead::Files(n), hybrids, computers, .. } => {
-            u64::from(n) + u64::from(hybrids + computers)
-        }
-        Schedule::Roles { window: ReadAhead::All, .. } => source.len().unwrap_or(1) as u64,
-    }
-}
-
 /// Refuses what this run cannot hold, before anything is opened; else the bytes of a first buffer.
 fn first_bytes(plan: &Plan, at_once: u64) -> Result<u64, Error> {
     if plan.method == Method::Null || plan.method.is_mmap() {
@@ -204,12 +148,12 @@ fn first_bytes(plan: &Plan, at_once: u64) -> Result<u64, Error> {
     Ok(first)
 }
 
-fn refuse_too_many_files(plan: &Plan, at_once: u64, threads: usize) -> Result<(), Error> {
-    let ring = match plan.schedule {
-        Schedule::Roles { window: ReadAhead::All, .. } => at_once,
-        _ => u64::from(window_of(plan, 0, at_once)),
+fn refuse_too_many_files(plan: &Plan, layout: &Layout, at_once: u64) -> Result<(), Error> {
+    let ring = match layout.window {
+        ReadAhead::All => at_once,
+        ReadAhead::Files(_) => u64::from(layout.window_of(0, at_once)),
     };
-    if plan.method.needs_ring() && ring > RING_MAX {
+    if plan.method.needs_ring() && ring > u64::from(RING_MAX) {
         return Err(Error::Refused(format!(
             "{plan}: {ring} requests in flight, a ring takes at most {RING_MAX}; use a smaller \
              window"
@@ -218,7 +162,7 @@ fn refuse_too_many_files(plan: &Plan, at_once: u64, threads: usize) -> Result<()
     let limit = ioloom_sys::proc::open_files_limit().unwrap_or(u64::MAX);
     // A thread has its own account in /proc open, and its ring.
     let per_thread = 1 + u64::from(plan.method.needs_ring());
-    let wanted = at_once + threads as u64 * per_thread;
+    let wanted = at_once + u64::from(layout.threads_max()) * per_thread;
     // Standard streams, rings, /proc files and what the caller has open.
     const OWN: u64 = 64;
     if matches!(plan.method, Method::Null) || wanted + OWN <= limit {
@@ -269,7 +213,7 @@ pub(crate) fn execute<W: Work>(
     options: &RunOptions<'_>,
     work: &W,
 ) -> Result<Executed<W::Local>, Error> {
-    table::check(&plan).map_err(Error::Refused)?;
+    let layout = layout(&plan).map_err(Error::Refused)?;
     if plan.method.is_mmap() && !options.mmap {
         return Err(Error::Refused(format!(
             "{plan}: a mapping of a file that is cut while it is read ends the process, so the \
@@ -282,11 +226,10 @@ pub(crate) fn execute<W: Work>(
              it; give a list, or a number for w="
         )));
     }
-    let at_once = files_at_once(&plan, source);
-    let team = team(&plan);
-    refuse_too_many_files(&plan, at_once, team.len())?;
+    let at_once = layout.files_at_once(source.len().unwrap_or(1) as u64);
+    refuse_too_many_files(&plan, &layout, at_once)?;
     let first_bytes = first_bytes(&plan, at_once)?;
-    let whole_max = whole_max(&plan, &team, at_once, first_bytes);
+    let whole_max = whole_max(&plan, &layout, at_once, first_bytes);
     let first_charge = crate::arena::rounded(first_bytes);
     let spares = plan.buffers == Buffers::Pool
         && source.len().is_some()
@@ -295,15 +238,12 @@ pub(crate) fn execute<W: Work>(
         plan,
         source,
         arena: Arena::new(budget.clone(), plan.buffers, at_once.min(1 << 20) as usize, whole_max),
-        permits: permits(&plan),
-        open_limit: match plan.schedule {
-            Schedule::Roles { open_limit, .. } => open_limit.map(Permits::new),
-            _ => None,
-        },
-        gauges: Arc::new(Gauges::new(team.len())),
+        permits: layout.permits.map(Permits::new),
+        open_limit: layout.open_limit.map(Permits::new),
+        gauges: Arc::new(Gauges::new(layout.threads_max() as usize)),
         cancel: options.cancel.clone(),
         stop: AtomicBool::new(false),
-        takers: team.iter().filter(|role| **role != Role::Computer).count(),
+        takers: layout.roles().filter(|role| role.reads()).count(),
         at_once,
         first_bytes,
         first_charge,
@@ -314,33 +254,25 @@ pub(crate) fn execute<W: Work>(
         fatal: Mutex::new(None),
         panic: Mutex::new(None),
         budget,
+        layout,
     };
-    team::run(&shared, &team, options, work)
+    team::run(&shared, options, work)
 }
 
 /// The largest buffer that always finds its place: what first buffers can never take. In chunk form
 /// nobody has two buffers, so it is all.
-fn whole_max(plan: &Plan, team: &[Role], at_once: u64, first_bytes: u64) -> u64 {
+fn whole_max(plan: &Plan, layout: &Layout, at_once: u64, first_bytes: u64) -> u64 {
     let first = match (plan.method, plan.chunk_bytes) {
         (_, Some(_)) => 0,
         (Method::UringRegistered, None) => {
-            let reading = team.iter().enumerate().filter(|(_, role)| **role != Role::Computer);
+            let reading = layout.roles().enumerate().filter(|(_, role)| role.reads());
             let buffers: u64 =
-                reading.map(|(number, _)| u64::from(window_of(plan, number, at_once))).sum();
+                reading.map(|(number, _)| u64::from(layout.window_of(number, at_once))).sum();
             buffers * fetch::REGISTERED_BYTES as u64
         }
         _ => at_once * crate::arena::rounded(first_bytes),
     };
     plan.memory_bytes.saturating_sub(first) / FIRST_READ_MIN * FIRST_READ_MIN
-}
-
-fn permits(plan: &Plan) -> Option<Permits> {
-    match (plan.schedule, plan.method) {
-        (Schedule::Window { permits, .. }, Method::Read | Method::DirectRead | Method::Nowait) => {
-            Some(Permits::new(permits.unwrap_or(1)))
-        }
-        _ => None,
-    }
 }
 
 /// Lets a computed piece go; unmapping is a call of its own.
@@ -351,22 +283,5 @@ fn release<S>(meter: &mut Meter, piece: Loaded<'_, S>) {
         meter.lap(CallKind::Unmap, index);
     } else {
         meter.skip();
-    }
-}
-
-/// Requests that thread `number` of a plan may have in flight: the shares of all add up to L.
-fn window_of(plan: &Plan, number: usize, files_at_once: u64) -> u32 {
-    let share =
-        |total: u32, threads: u32| total / threads + u32::from((number as u32) < total % threads);
-    match plan.schedule {
-        Schedule::Threads { .. } => 1,
-        Schedule::Window { window, permits } => match plan.method {
-            Method::Read | Method::DirectRead => 1,
-            Method::Nowait => share(window, (permits.unwrap_or(1) * NOWAIT_WORKERS).min(window)),
-            _ => share(window, permits.unwrap_or(1).min(window)).max(1),
-        },
-        // Any reader may use all of what is common.
-        Schedule::Roles { window: ReadAhead::Files(n), .. } => n,
-        Schedule::Roles { window: ReadAhead::All, .. } => files_at_once.min(RING_MAX) as u32,
     }
 }

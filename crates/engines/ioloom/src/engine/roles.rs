@@ -23,11 +23,12 @@
 //! The end: every thread that reads counts itself out when the list has ended and nothing of its is
 //! in flight; a computer ends when all readers are out and the queue is empty.
 
-use super::{Role, Shared, Work, Worker};
+use super::{Shared, Work, Worker};
 use crate::error::Error;
 use crate::fetch::{Cx, Fetch, Loaded, Reaped, Started, full_of_window};
 use crate::source::{Claim, Item};
 use ioloom_budget::Permits;
+use ioloom_model::layout::Role;
 use ioloom_model::{CallKind, HybridOrder, ReadAhead, Schedule};
 use ioloom_observe::Gauges;
 use std::collections::VecDeque;

@@ -7,14 +7,12 @@
 //! tells progress.
 
 use super::traced::{Sampled, Traced};
-use super::{
-    Error, Executed, Role, RunOptions, Shared, Work, Worker, blocking, looped, roles, traced,
-    window_of,
-};
+use super::{Error, Executed, RunOptions, Shared, Work, Worker, blocking, looped, roles, traced};
 use crate::fetch;
 use ioloom_budget::Permits;
 use ioloom_control::Ramp;
-use ioloom_model::{Method, Schedule};
+use ioloom_model::Method;
+use ioloom_model::layout::{Driver, Role};
 use ioloom_observe::{GaugeSampler, ThreadReport, Usage, UsageDelta};
 use ioloom_sys::clock::monotonic_ns;
 use ioloom_sys::proc::{self, UsageOf};
@@ -54,18 +52,18 @@ impl<W: Work> Copy for Team<'_, W> {}
 /// Runs all threads of a plan to their end.
 pub(super) fn run<W: Work>(
     shared: &Shared<'_>,
-    roles: &[Role],
     options: &RunOptions<'_>,
     work: &W,
 ) -> Result<Executed<W::Local>, Error> {
     let gate = Gate::default();
+    let roles: Vec<Role> = shared.layout.roles().collect();
     let queues = roles::Queues::new(shared);
     let ready = looped::Ready::new(roles.len(), shared.gauges.clone());
     let main = std::thread::current();
     let traced = options.tracing.map(|wanted| Traced::start(wanted, roles.len())).transpose()?;
     let team = Team {
         shared,
-        roles,
+        roles: &roles,
         options,
         work,
         gate: &gate,
@@ -201,19 +199,14 @@ impl<'e> Looks<'e> {
 impl<'e, W: Work> Team<'e, W> {
     /// Threads to begin with, and how many there may be.
     fn ramp(self) -> Ramp {
-        let all = self.roles.len() as u32;
-        match (self.shared.plan.schedule, &self.shared.permits) {
-            (Schedule::Window { permits, .. }, Some(_)) => {
-                let files_per_wait = match self.shared.plan.method {
-                    // A worker waits for the oldest of its window, and then for nothing for long.
-                    Method::Nowait => 256,
-                    // A thread that waits less leaves its processor idle for less than a thread costs.
-                    _ => 8,
-                };
-                Ramp::new(permits.unwrap_or(1), all, files_per_wait)
-            }
-            _ => Ramp::new(all, all, 1),
-        }
+        let layout = &self.shared.layout;
+        let files_per_wait = match self.shared.plan.method {
+            // A worker waits for the oldest of its window, and then for nothing for long.
+            Method::Nowait => 256,
+            // A thread that waits less leaves its processor idle for less than a thread costs.
+            _ => 8,
+        };
+        Ramp::new(layout.threads_first(), layout.threads_max(), files_per_wait)
     }
 
     /// Starts the next `more` threads.
@@ -226,7 +219,7 @@ impl<'e, W: Work> Team<'e, W> {
         let next = handles.len();
         for (number, role) in self.roles.iter().copied().enumerate().skip(next).take(more as usize)
         {
-            let name = format!("ioloom-{}-{number}", role.word());
+            let name = format!("ioloom-{}-{number}", role.name());
             let shared = self.shared;
             shared.live.fetch_add(1, Ordering::AcqRel);
             self.ready.joins();
@@ -254,9 +247,9 @@ impl<'e, W: Work> Team<'e, W> {
     /// One thread of a run, from its set-up to its account.
     fn thread(self, number: usize, role: Role, name: String) -> (ThreadReport, W::Local, u64) {
         let shared = self.shared;
-        let mut window = window_of(&shared.plan, number, shared.at_once);
-        if let (Method::Nowait, Schedule::Window { .. }, Some(files)) =
-            (shared.plan.method, shared.plan.schedule, shared.source.len())
+        let mut window = shared.layout.window_of(number, shared.at_once);
+        if let (Method::Nowait, Driver::Windowed, Some(files)) =
+            (shared.plan.method, shared.layout.driver, shared.source.len())
         {
             // Of a short list no worker begins more than its part, or later ones would have nothing.
             let part = u32::try_from(files.div_ceil(self.roles.len())).unwrap_or(u32::MAX);
@@ -272,19 +265,19 @@ impl<'e, W: Work> Team<'e, W> {
                 }
             },
         };
-        let recorder = self.traced.map(|traced| (traced.register(&name, role.word()), traced));
+        let recorder = self.traced.map(|traced| (traced.register(&name, role.name()), traced));
         let start_ns = self.gate.arrive();
         let mut worker = Worker::new(shared, number, self.work, start_ns, self.options.detail);
         if let Some((recorder, traced)) = recorder {
             worker.trace(recorder, traced);
         }
-        match (shared.plan.schedule, fetch) {
-            (Schedule::Roles { .. }, fetch) => roles::run(&mut worker, role, fetch, self.queues),
+        match (shared.layout.driver, fetch) {
+            (Driver::Queued, fetch) => roles::run(&mut worker, role, fetch, self.queues),
             (_, None) => {}
-            (Schedule::Window { .. }, Some(fetch)) if !shared.plan.method.blocks() => {
+            (Driver::Windowed, Some(fetch)) => {
                 looped::run(&mut worker, fetch, window, self.ready);
             }
-            (_, Some(fetch)) => blocking::run(&mut worker, fetch),
+            (Driver::Sequential, Some(fetch)) => blocking::run(&mut worker, fetch),
         }
         worker.end(name, role, self.traced)
     }

@@ -1,11 +1,12 @@
 //! What is run on the files, and the thread that runs it.
 
+use super::Shared;
 use super::traced::{Seen, Traced, Tracing};
-use super::{Role, Shared};
 use crate::arena::{Arena, Kept};
 use crate::cancel::Cancel;
 use crate::error::{FileError, FnError};
 use crate::fetch::{Data, Loaded};
+use ioloom_model::layout::Role;
 use ioloom_model::{CallKind, Plan, State};
 use ioloom_observe::collect::Recorder;
 use ioloom_observe::{Detail, Meter, ThreadReport, UsageDelta};
@@ -199,7 +200,7 @@ impl<'e, W: Work> Worker<'e, W> {
         if let (Some(traced), Some(seen)) = (traced, self.seen.take()) {
             traced.saw(seen);
         }
-        (self.meter.finish(name, role.word()), self.local, ended)
+        (self.meter.finish(name, role.name()), self.local, ended)
     }
 
     /// Tells how many requests of this thread are in flight.

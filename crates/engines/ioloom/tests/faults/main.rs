@@ -100,7 +100,7 @@ fn one_failed_call_is_one_failed_file_or_one_clear_error() {
                         let failed = got.failed.len();
                         assert!(failed <= usize::from(hit), "{what}: {:?}", got.failed);
                         for error in &got.failed {
-                            assert!(error.to_string().contains("input/output error"), "{error}");
+                            assert!(error.to_string().contains("Input/output error"), "{error}");
                             assert!(got.hashes.insert(error.index, want[&error.index]).is_none());
                         }
                         assert!(got.hashes == want, "{what}: other bytes");
@@ -126,6 +126,36 @@ fn one_failed_call_is_one_failed_file_or_one_clear_error() {
     interruptions_are_invisible(&paths, &want);
     the_end_is_proved_with_few_calls();
     a_bad_page_is_never_taken_for_the_end();
+    windows_grow_to_the_threads_that_explain_prints();
+}
+
+/// While reads miss the page cache, a window starts threads up to the limit of its layout and
+/// never more.
+fn windows_grow_to_the_threads_that_explain_prints() {
+    const FILES_MAX: usize = 3000;
+    let (_dir, paths) = make(&roots()[0], &[100; 8]);
+    let misses: Vec<String> = (1..=FILES_MAX).map(|n| format!("preadv2:{n}:{EAGAIN}")).collect();
+    for text in ["read/window:l=8,p=2", "nowait/window:l=64,p=2"] {
+        let layout = ioloom_model::layout::layout(&plan(text)).unwrap();
+        fault::set(&misses.join(","));
+        // Without a thread that is missing the run ends at the limit of files.
+        let until_all = paths.iter().cycle().cloned().take(FILES_MAX);
+        let until_all = until_all.take_while(|_| workers() < layout.threads_max());
+        let run = ioloom::files(until_all).pin(plan(text)).map(|f| {
+            std::thread::sleep(std::time::Duration::from_micros(100));
+            Ok(f.len())
+        });
+        let run = run.run().unwrap();
+        fault::set("");
+        assert_eq!(run.measured.threads.len() as u32, layout.threads_max(), "{text}");
+    }
+}
+
+/// Counts the threads of this process that a run has started and not yet joined.
+fn workers() -> u32 {
+    let tasks = std::fs::read_dir("/proc/self/task").unwrap();
+    let names = tasks.filter_map(|t| std::fs::read_to_string(t.unwrap().path().join("comm")).ok());
+    names.filter(|name| name.starts_with("ioloom-worker")).count() as u32
 }
 
 /// Files that end with a page, where a short read proves nothing by itself.

@@ -4,6 +4,7 @@
 
 mod bytes;
 mod inputs;
+mod layout;
 mod memory;
 mod policy;
 mod properties;

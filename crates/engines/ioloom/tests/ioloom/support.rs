@@ -82,7 +82,7 @@ pub(crate) fn expected(paths: &[PathBuf]) -> Hashes {
     paths.iter().map(hash).enumerate().collect()
 }
 
-struct Hashing;
+pub(crate) struct Hashing;
 
 impl Work for Hashing {
     type State = (Xxh3, u64);

@@ -6,8 +6,9 @@ use crate::input::Input;
 use crate::markup::Markup;
 use crate::quantity::percent;
 use crate::table::Table;
+use ioloom_model::layout::layout;
 use ioloom_model::units::{format_count, format_ns, format_size};
-use ioloom_model::{FileSetRealised, RunRecord, table};
+use ioloom_model::{FileSetRealised, RunRecord};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Conditions asked for, how they were made, and whether that was proved.
@@ -288,12 +289,13 @@ fn sets(m: &mut Markup, inputs: &[Input]) {
 /// Every plan that appears, and what it does.
 pub(crate) fn plans(input: &Input, groups: &[Group<'_>]) -> Markup {
     let mut m = Markup::new();
-    let mut seen: BTreeMap<String, &str> = BTreeMap::new();
+    let mut seen: BTreeMap<String, String> = BTreeMap::new();
     for arm in groups.iter().flat_map(|g| &g.arms) {
         let spelled = arm.plan.to_string();
-        let sentence = match arm.plan.files().map(|p| table::cell(p.method, &p.schedule)) {
-            Some(table::Cell::Runs(s) | table::Cell::Refused(s)) => s,
-            None => input.explained.get(&spelled).map_or("", String::as_str),
+        let sentence = match arm.plan.files().map(layout) {
+            Some(Ok(layout)) => layout.sentence(),
+            Some(Err(reason)) => reason,
+            None => input.explained.get(&spelled).cloned().unwrap_or_default(),
         };
         seen.insert(spelled, sentence);
     }

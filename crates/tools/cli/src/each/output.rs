@@ -7,7 +7,8 @@ use super::work::stdout_gone;
 use crate::exit::{Ended, Exit, Failure};
 use crate::stderr;
 use ioloom::Plan;
-use ioloom_model::table::{Cell, cell, check};
+use ioloom_model::layout::layout;
+use ioloom_model::table;
 use ioloom_model::units::{format_count, format_counted, format_ns, format_size};
 use ioloom_model::{Method, Schedule};
 use serde_json::json;
@@ -103,18 +104,22 @@ pub(super) fn explain(args: &EachArgs) -> Ended {
     let mut text = String::new();
     if args.method_given() || args.schedule.is_some() || !args.paths.is_empty() {
         let plan: Plan = args.plan()?;
-        let sentence = check(&plan).map_err(Failure::refused)?;
+        let layout = layout(&plan).map_err(Failure::refused)?;
+        let sentence = wrap(&layout.sentence(), 76).join("\n  ");
         text += &format!("{plan}\n  {sentence}.\n");
     } else {
-        for name in ["threads:n=4", "window:l=32,p=2", "roles:r=1,h=0,c=3"] {
+        for name in ["threads:n=4", "window:l=32,p=2", "roles:r=1,h=0,c=3,w=64"] {
             let schedule: Schedule = name.parse().map_err(Failure::usage)?;
-            text += &format!("{}\n", schedule.name());
+            text += &format!("{}, for example {schedule}\n", schedule.name());
             for method in Method::ALL {
-                let (mark, sentence) = match cell(method, &schedule) {
-                    Cell::Runs(s) => (' ', s),
-                    Cell::Refused(s) => ('x', s),
+                let (mark, sentence) = match table::refusal(method, &schedule) {
+                    None => {
+                        let layout = layout(&Plan::new(method, schedule));
+                        (' ', layout.map_err(Failure::refused)?.sentence())
+                    }
+                    Some(reason) => ('x', reason.to_owned()),
                 };
-                let lines = wrap(sentence, 56);
+                let lines = wrap(&sentence, 56);
                 text += &format!(
                     "  {mark} {:17}{}\n",
                     method.name(),

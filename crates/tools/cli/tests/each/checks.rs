@@ -147,8 +147,8 @@ fn help_and_the_table_of_plans_stay_as_they_are() {
     insta::assert_snapshot!("help", place.each(&["--help"]).ended(0).text());
     insta::assert_snapshot!("explain", place.each(&["--explain"]).ended(0).text());
     let one = place.each(&[".", "--explain"]).ended(0).text();
-    assert_eq!(one.lines().count(), 2, "{one}");
-    for line in place.each(&["--explain"]).text().lines() {
+    assert!(one.lines().nth(1).unwrap().contains("worker"), "{one}");
+    for line in place.each(&["--explain"]).text().lines().chain(one.lines()) {
         assert!(line.chars().count() <= 80, "{line}");
     }
 }

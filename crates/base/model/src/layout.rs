@@ -1,0 +1,431 @@
+//! The threads, window and permits that run for a plan.
+//!
+//! [`layout`] is the only place that decides them: the engine starts its threads from a [`Layout`],
+//! and `ioloom each --explain` and the report print [`Layout::sentence`], which is made from the
+//! same numbers.
+
+use crate::{Method, Plan, ReadAhead, Schedule, table};
+use std::fmt;
+
+/// Workers of a `nowait` window for each permit. They block in opens and in the read of their oldest
+/// miss: with fewer, processors go idle; more only divide the same window into smaller parts.
+const NOWAIT_WORKERS_PER_PERMIT: u32 = 8;
+
+/// Requests that one io_uring holds, and the largest window of one thread when reads run ahead
+/// without a bound.
+pub const RING_MAX: u32 = 32_768;
+
+/// The role of a thread.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Role {
+    /// Reads files and runs the function on them.
+    Worker,
+    /// Reads files and queues them.
+    Reader,
+    /// Reads and queues files, and runs the function on queued ones.
+    Hybrid,
+    /// Runs the function on queued files.
+    Computer,
+}
+
+impl Role {
+    /// Returns the word in traces, thread names and sentences.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Worker => "worker",
+            Self::Reader => "reader",
+            Self::Hybrid => "hybrid",
+            Self::Computer => "computer",
+        }
+    }
+
+    /// Reports whether threads of this role take paths from the list.
+    pub const fn reads(self) -> bool {
+        !matches!(self, Self::Computer)
+    }
+}
+
+/// The threads of one role.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Threads {
+    /// Their role.
+    pub role: Role,
+    /// Threads started with the run.
+    pub first: u32,
+    /// Upper limit. Threads beyond `first` are started when the running ones wait for reads.
+    pub max: u32,
+}
+
+/// The loop that a thread runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Driver {
+    /// Takes one file after another and blocks in each call.
+    Sequential,
+    /// Keeps its part of the window in flight.
+    Windowed,
+    /// Passes files from readers to computers through one queue.
+    Queued,
+}
+
+/// How many requests one thread may have in flight.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Share {
+    /// One.
+    One,
+    /// An equal part of the window.
+    Part(u32),
+    /// The whole window, which readers share.
+    Whole(ReadAhead),
+}
+
+/// What runs for a plan.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Layout {
+    method: Method,
+    /// Threads by role, in the order of thread numbers. No role has zero.
+    pub threads: Vec<Threads>,
+    /// The loop that they run.
+    pub driver: Driver,
+    /// Files in flight or loaded, over all threads, before compute.
+    pub window: ReadAhead,
+    /// Threads that may run the function at once, if fewer than all.
+    pub permits: Option<u32>,
+    /// Threads that may open files at once, if fewer than all.
+    pub open_limit: Option<u32>,
+    share: Share,
+}
+
+/// Lays out the threads of a plan.
+///
+/// ```
+/// use ioloom_model::{Plan, layout::layout};
+///
+/// let plan: Plan = "nowait/window:l=512,p=2".parse().unwrap();
+/// let layout = layout(&plan).unwrap();
+/// assert_eq!((layout.threads[0].first, layout.threads[0].max), (2, 16));
+/// assert!(layout.sentence().starts_with("2 to 16 workers"));
+/// ```
+///
+/// # Errors
+///
+/// Returns the reason if no machine could run the plan as asked, as [`table::check`] does.
+pub fn layout(plan: &Plan) -> Result<Layout, String> {
+    table::check(plan)?;
+    let Plan { method, schedule, .. } = *plan;
+    Ok(match schedule {
+        Schedule::Threads { n } => Layout {
+            method,
+            threads: by_role([(Role::Worker, n)]),
+            driver: Driver::Sequential,
+            window: ReadAhead::Files(n),
+            permits: None,
+            open_limit: None,
+            share: Share::One,
+        },
+        Schedule::Window { window, permits } => windowed(method, window, permits.unwrap_or(1)),
+        Schedule::Roles { readers, hybrids, computers, window, open_limit, .. } => Layout {
+            method,
+            threads: by_role([
+                (Role::Reader, readers),
+                (Role::Hybrid, hybrids),
+                (Role::Computer, computers),
+            ]),
+            driver: Driver::Queued,
+            window,
+            permits: None,
+            open_limit,
+            share: Share::Whole(window),
+        },
+    })
+}
+
+fn by_role<const N: usize>(counts: [(Role, u32); N]) -> Vec<Threads> {
+    let all = |(role, count)| Threads { role, first: count, max: count };
+    counts.into_iter().filter(|(_, count)| *count > 0).map(all).collect()
+}
+
+fn windowed(method: Method, window: u32, permits: u32) -> Layout {
+    // A worker without a part of the window would have nothing to do.
+    let (driver, max, permits) = match method {
+        Method::Read | Method::DirectRead => (Driver::Sequential, window, Some(permits)),
+        Method::Nowait => {
+            let max = permits.saturating_mul(NOWAIT_WORKERS_PER_PERMIT).min(window);
+            (Driver::Windowed, max, Some(permits))
+        }
+        _ => (Driver::Windowed, permits.min(window), None),
+    };
+    Layout {
+        method,
+        threads: vec![Threads { role: Role::Worker, first: permits.unwrap_or(max).min(max), max }],
+        driver,
+        window: ReadAhead::Files(window),
+        permits,
+        open_limit: None,
+        share: if driver == Driver::Sequential { Share::One } else { Share::Part(window) },
+    }
+}
+
+impl Layout {
+    /// Returns the role of each thread, by thread number.
+    pub fn roles(&self) -> impl Iterator<Item = Role> + '_ {
+        let same = |threads: &Threads| std::iter::repeat_n(threads.role, threads.max as usize);
+        self.threads.iter().flat_map(same)
+    }
+
+    /// Returns the threads started with the run.
+    pub fn threads_first(&self) -> u32 {
+        self.threads.iter().map(|threads| threads.first).sum()
+    }
+
+    /// Returns the most threads that the run may have.
+    pub fn threads_max(&self) -> u32 {
+        self.threads.iter().map(|threads| threads.max).sum()
+    }
+
+    /// Returns how many files may hold a buffer at once, in a run of `files` files.
+    pub fn files_at_once(&self, files: u64) -> u64 {
+        // Under queues a thread that computes holds a file that has left the window.
+        let computing = self.threads.iter().filter(|threads| {
+            self.driver == Driver::Queued && matches!(threads.role, Role::Hybrid | Role::Computer)
+        });
+        match self.window {
+            ReadAhead::All => files,
+            ReadAhead::Files(n) => {
+                u64::from(n) + computing.map(|threads| u64::from(threads.max)).sum::<u64>()
+            }
+        }
+    }
+
+    /// Returns how many requests thread `number` may have in flight, of `files_at_once` over all.
+    /// The parts of a window add up to it.
+    pub fn window_of(&self, number: usize, files_at_once: u64) -> u32 {
+        match self.share {
+            Share::One => 1,
+            Share::Part(window) => {
+                let threads = self.threads_max();
+                window / threads + u32::from((number as u32) < window % threads)
+            }
+            Share::Whole(ReadAhead::Files(n)) => n,
+            Share::Whole(ReadAhead::All) => files_at_once.min(u64::from(RING_MAX)) as u32,
+        }
+    }
+
+    /// Describes the layout in one sentence, without a full stop.
+    pub fn sentence(&self) -> String {
+        match self.driver {
+            Driver::Sequential if self.permits.is_none() => {
+                format!("{} {}", Count(&self.threads), sequential(self.method))
+            }
+            Driver::Sequential | Driver::Windowed => self.windowed_sentence(),
+            Driver::Queued => self.queued_sentence(),
+        }
+    }
+
+    fn windowed_sentence(&self) -> String {
+        let mut text = format!("{} ", Count(&self.threads));
+        if self.threads.iter().any(|threads| threads.first < threads.max) {
+            text += "(more start while reads wait) ";
+        }
+        text += match self.method {
+            Method::Read => "block in open and pread, one file each",
+            Method::DirectRead => "block in open and pread with O_DIRECT, one file each",
+            _ => "",
+        };
+        let requests = match self.window {
+            ReadAhead::Files(n) => Plural(n, "request"),
+            ReadAhead::All => Plural(RING_MAX, "request"),
+        };
+        let files = Plural(requests.0, "file");
+        text += &match self.method {
+            Method::Nowait => format!(
+                "start up to {files} with RWF_NOWAIT, compute hits at once, and finish the oldest \
+                 miss with a blocking pread"
+            ),
+            Method::Uring | Method::UringOpen | Method::UringRegistered | Method::DirectUring => {
+                let ring = ring(self.method);
+                format!("with a ring each keep up to {requests} in flight{ring}")
+            }
+            Method::MmapWillneed => {
+                format!("map and prefetch up to {files} ahead and compute on the oldest mapping")
+            }
+            Method::Null => "compute on empty input; no file is opened".to_owned(),
+            _ => String::new(),
+        };
+        match self.permits {
+            Some(permits) => format!("{text}; at most {permits} compute at once"),
+            None => text,
+        }
+    }
+
+    fn queued_sentence(&self) -> String {
+        let reading = match self.method {
+            Method::Read => "readers open and pread whole files",
+            Method::DirectRead => "readers open and pread whole files with O_DIRECT",
+            Method::Nowait => {
+                "readers start reads with RWF_NOWAIT and finish the oldest with a blocking pread"
+            }
+            Method::Uring | Method::UringOpen | Method::UringRegistered | Method::DirectUring => {
+                "each reader keeps reads in flight on its own ring"
+            }
+            Method::MmapPlain
+            | Method::MmapSequential
+            | Method::MmapWillneed
+            | Method::MmapPopulate => "readers map files, compute faults the pages in",
+            Method::Null => "empty input passes through the same queue",
+        };
+        let mut text = format!("{} share a queue; {reading}", Count(&self.threads));
+        text += &match self.window {
+            ReadAhead::Files(n) => format!("; at most {} ahead of compute", Plural(n, "file")),
+            ReadAhead::All => "; no limit on files ahead of compute".to_owned(),
+        };
+        if let Some(limit) = self.open_limit {
+            text += &format!("; at most {} in open at once", Plural(limit, "thread"));
+        }
+        text
+    }
+}
+
+/// One file after another.
+const fn sequential(method: Method) -> &'static str {
+    match method {
+        Method::Read => "open, pread, compute and close one file at a time",
+        Method::Nowait => "read one file at a time: pread with RWF_NOWAIT, then a blocking pread",
+        Method::Uring => "with a ring each keep one request in flight",
+        Method::UringOpen => "with a ring each keep one request in flight, opens included",
+        Method::UringRegistered => {
+            "with a ring each keep one request in flight, into registered buffers"
+        }
+        Method::DirectRead => "pread one file at a time with O_DIRECT, past the page cache",
+        Method::DirectUring => "with a ring each keep one O_DIRECT request in flight",
+        Method::MmapPlain => {
+            "map, compute (page faults read the file) and unmap one file at a time"
+        }
+        Method::MmapSequential => {
+            "map for sequential access, compute (page faults read the file) and unmap one file at \
+             a time"
+        }
+        Method::MmapWillneed => {
+            "map, prefetch, compute and unmap one file at a time; no file is mapped ahead"
+        }
+        Method::MmapPopulate => "map and read a file in one call, compute and unmap",
+        Method::Null => "compute on empty input; no file is opened",
+    }
+}
+
+const fn ring(method: Method) -> &'static str {
+    match method {
+        Method::UringOpen => ", opens included, and compute between reaps",
+        Method::UringRegistered => ", into registered buffers, and compute between reaps",
+        Method::DirectUring => " with O_DIRECT and compute between reaps",
+        _ => " and compute between reaps",
+    }
+}
+
+/// A number with its noun: "1 file", "2 files".
+struct Plural(u32, &'static str);
+
+impl fmt::Display for Plural {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}{}", self.0, self.1, if self.0 == 1 { "" } else { "s" })
+    }
+}
+
+/// Threads by role: "2 to 16 workers", "1 reader and 3 computers".
+struct Count<'a>(&'a [Threads]);
+
+impl fmt::Display for Count<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (at, Threads { role, first, max }) in self.0.iter().enumerate() {
+            let before = match self.0.len() - at {
+                _ if at == 0 => "",
+                1 => " and ",
+                _ => ", ",
+            };
+            f.write_str(before)?;
+            if first < max {
+                write!(f, "{first} to ")?;
+            }
+            Plural(*max, role.name()).fmt(f)?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(text: &str) -> Layout {
+        layout(&text.parse::<Plan>().unwrap().complete(2)).unwrap()
+    }
+
+    #[test]
+    fn every_pair_has_a_sentence_with_its_numbers_or_is_refused() {
+        for method in Method::ALL {
+            for schedule in ["threads:n=3", "window:l=8,p=2", "roles:r=1,h=1,c=2,w=5,open=1"] {
+                let plan: Plan = format!("{method}/{schedule}").parse().unwrap();
+                let Ok(layout) = layout(&plan) else {
+                    assert!(table::refusal(method, &plan.schedule).is_some(), "{plan}");
+                    continue;
+                };
+                let sentence = layout.sentence();
+                assert!(sentence.starts_with(&Count(&layout.threads).to_string()), "{sentence}");
+                for Threads { role, max, .. } in &layout.threads {
+                    assert!(
+                        sentence.contains(&Plural(*max, role.name()).to_string()),
+                        "{sentence}"
+                    );
+                }
+                assert_eq!(layout.roles().count() as u32, layout.threads_max(), "{plan}");
+                if let Some(permits) = layout.permits {
+                    assert!(sentence.contains(&format!("at most {permits} compute")), "{sentence}");
+                }
+                assert!(!sentence.contains("  ") && !sentence.ends_with(' '), "{sentence}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_default_plan_has_up_to_eight_workers_per_permit() {
+        let layout = of("nowait/window:l=512,p=2");
+        assert_eq!(layout.threads, [Threads { role: Role::Worker, first: 2, max: 16 }]);
+        assert_eq!(layout.permits, Some(2));
+        assert_eq!(
+            layout.sentence(),
+            "2 to 16 workers (more start while reads wait) start up to 512 files with RWF_NOWAIT, \
+             compute hits at once, and finish the oldest miss with a blocking pread; at most 2 \
+             compute at once"
+        );
+        assert_eq!(of("nowait/window:l=5,p=2").threads_max(), 5, "one file of the window each");
+    }
+
+    #[test]
+    fn parts_of_a_window_add_up_to_it() {
+        for text in ["nowait/window:l=37,p=2", "uring/window:l=9,p=4", "uring/window:l=2,p=4"] {
+            let layout = of(text);
+            let parts = (0..layout.threads_max() as usize).map(|n| layout.window_of(n, 0));
+            let ReadAhead::Files(window) = layout.window else { panic!("{text}") };
+            assert_eq!(parts.clone().sum::<u32>(), window, "{text}");
+            assert!(parts.min() >= Some(1), "{text}");
+        }
+    }
+
+    #[test]
+    fn files_at_once_count_those_that_are_computed() {
+        assert_eq!(of("read/roles:r=1,h=1,c=2,w=5").files_at_once(100), 8);
+        assert_eq!(of("read/roles:r=1,c=1,w=all").files_at_once(100), 100);
+        assert_eq!(of("read/window:l=32,p=2").files_at_once(100), 32);
+        assert_eq!(of("read/threads:n=3").files_at_once(100), 3);
+    }
+
+    #[test]
+    fn roles_are_numbered_readers_first() {
+        let roles: Vec<Role> = of("read/roles:r=2,h=1,c=1,w=5").roles().collect();
+        assert_eq!(roles, [Role::Reader, Role::Reader, Role::Hybrid, Role::Computer]);
+        assert_eq!(
+            of("uring/roles:r=2,h=1,c=1,w=all,open=1").sentence(),
+            "2 readers, 1 hybrid and 1 computer share a queue; each reader keeps reads in flight on \
+             its own ring; no limit on files ahead of compute; at most 1 thread in open at once"
+        );
+    }
+}
