@@ -71,6 +71,8 @@ pub enum Operation {
     WriteAttributes,
     /// Syncing to the device.
     Sync,
+    /// Syncing a whole file system.
+    SyncFileSystem,
     /// Locking.
     Lock,
     /// Mounting.
@@ -127,6 +129,7 @@ impl Operation {
             Self::ReadAttributes => "read the extended attributes of",
             Self::WriteAttributes => "write the extended attributes of",
             Self::Sync => "sync",
+            Self::SyncFileSystem => "sync the file system of",
             Self::Lock => "lock",
             Self::Mount => "mount",
             Self::Unmount => "unmount",

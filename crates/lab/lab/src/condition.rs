@@ -23,13 +23,18 @@
 //!
 //! Cost: one open and one call for each file, on a few threads; a million files take seconds.
 
-mod look;
+mod error;
+mod residency;
 
-use self::look::{look, sample, try_reads};
-use crate::files::{FileList, PassError};
+pub use self::error::ConditionError;
+pub use self::residency::{LARGE_BYTES, SAMPLE_MAX};
+
+use self::residency::{readable_share, resident_share, sample};
+use crate::files::FileList;
 use crate::media::OwnImage;
 use crate::names;
 use crate::subject::Touches;
+use ioloom_failure::{Operation, PathError};
 use ioloom_model::condition::Metadata;
 use ioloom_model::{ColdBy, Condition, Doubt, Measured, Method, Proof};
 use ioloom_sys::cache;
@@ -37,10 +42,6 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Files in the sample, beside the large ones.
-pub const SAMPLE_MAX: usize = 256;
-/// A file of at least this many bytes is always looked at.
-pub const LARGE_BYTES: u64 = 4 << 20;
 /// Share of the sample's pages that may be in memory before a cold run.
 pub const COLD_RESIDENT_MAX: f64 = 0.01;
 /// Share of the sample's pages that must be in memory before a warm run.
@@ -82,30 +83,6 @@ pub struct Made {
     diskstats: Option<u64>,
 }
 
-/// A condition that could not be made.
-#[derive(Debug, thiserror::Error)]
-pub enum ConditionError {
-    /// It cannot exist here; the run is stored as refused with this reason.
-    #[error("{0}")]
-    Refused(String),
-    /// A file or the system stood in the way; the run is stored as failed.
-    #[error(transparent)]
-    Pass(#[from] PassError),
-    /// The image that the files lie in could not be mounted anew; the run is stored as failed.
-    #[error(transparent)]
-    Image(#[from] ioloom_sys_lab::image::ImageError),
-    /// A call on the system as a whole failed.
-    #[error("{operation}: {source}; {remedy}")]
-    System {
-        /// What was tried.
-        operation: &'static str,
-        /// Why it failed.
-        source: io::Error,
-        /// What to do.
-        remedy: &'static str,
-    },
-}
-
 impl Maker<'_> {
     /// Makes `condition` for the first `files_max` files of the list and looks at what came of it.
     ///
@@ -136,7 +113,7 @@ impl Maker<'_> {
                     // Pages that another processor was just adding are missed by the first drop.
                     for _ in 0..3 {
                         self.cool(list, files_max, stop)?;
-                        resident = look(list, &sample, stop)?;
+                        resident = resident_share(list, &sample, stop)?;
                         if metadata == Metadata::Cold
                             || resident.is_none_or(|r| r <= COLD_RESIDENT_MAX)
                         {
@@ -158,17 +135,17 @@ impl Maker<'_> {
             Condition::Warm => {
                 metadata = Metadata::Warm;
                 // A set that the last run left in memory is not read again.
-                resident = look(list, &sample, stop)?;
+                resident = resident_share(list, &sample, stop)?;
                 if resident.is_none_or(|r| r < 1.0) {
                     self.heat(list, files_max, stop)?;
                     made_by = "read";
-                    resident = match look(list, &sample, stop)? {
-                        None => try_reads(list, &sample, stop)?,
+                    resident = match resident_share(list, &sample, stop)? {
+                        None => readable_share(list, &sample, stop)?,
                         seen => seen,
                     };
                 }
             }
-            Condition::AsIs if data => resident = look(list, &sample, stop)?,
+            Condition::AsIs if data => resident = resident_share(list, &sample, stop)?,
             Condition::AsIs => {}
         }
         Ok(Made {
@@ -221,25 +198,13 @@ impl Maker<'_> {
             return Ok(image.remount()?);
         }
         if let Some(drop_all) = self.drop_caches {
-            return drop_all().map_err(|source| ConditionError::System {
-                operation: "drop the system's caches",
-                source,
-                remedy: "run as root, or leave out --drop-caches",
-            });
+            return drop_all().map_err(ConditionError::DropCaches);
         }
-        let path = list.root().to_owned();
-        let root = File::open(&path).map_err(|source| PassError {
-            operation: "open",
-            path: path.clone(),
-            source,
-        })?;
-        cache::flush_file_system(&root).map_err(|source| PassError {
-            operation: "flush the file system of",
-            path,
-            source,
-        })?;
+        let path = list.root();
+        let root = File::open(path).map_err(PathError::on(Operation::Open, path))?;
+        cache::flush_file_system(&root).map_err(PathError::on(Operation::SyncFileSystem, path))?;
         let all: Vec<usize> = (0..list.count(files_max)).collect();
-        list.each(&all, self.threads, stop, "drop from memory", |file, size| {
+        list.each(&all, self.threads, stop, Operation::Evict, |file, size| {
             if size == 0 { Ok(()) } else { cache::evict_file(file) }
         })?;
         Ok(())
@@ -252,7 +217,7 @@ impl Maker<'_> {
         stop: &AtomicBool,
     ) -> Result<(), ConditionError> {
         let all: Vec<usize> = (0..list.count(files_max)).collect();
-        list.each(&all, self.threads, stop, "read into memory", |mut file, _| {
+        list.each(&all, self.threads, stop, Operation::Read, |mut file, _| {
             let mut buffer = [0u8; 64 << 10];
             loop {
                 match file.read(&mut buffer) {

@@ -14,6 +14,9 @@ use ioloom_model::{AnyPlan, ColdBy, Compute, Condition, FileSetSpec, StudySpec, 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
+/// Arms that one experiment may expand to.
+pub const ARMS_MAX: usize = 4096;
+
 /// Where the files of an arm come from.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -133,8 +136,8 @@ pub fn concrete_arms(arm: &Arm, cores: u32) -> Result<Vec<Concrete>, String> {
             return Err(format!("factor '{factor}' needs at least one finite value"));
         }
         count = count.saturating_mul(values.len());
-        if count > crate::spec::ARMS_MAX {
-            return Err(format!("more than {} arms", crate::spec::ARMS_MAX));
+        if count > ARMS_MAX {
+            return Err(format!("more than {} arms", ARMS_MAX));
         }
     }
     arm.points().into_iter().map(|factors| concrete(arm, factors, cores)).collect()

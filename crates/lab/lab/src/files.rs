@@ -6,6 +6,7 @@
 //! there. [`FileList::each`] is the laboratory's own simple threaded pass: it opens each file once
 //! on a few threads and is used for dropping, reading and looking, never for measuring.
 
+use ioloom_failure::{Operation, PathError};
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
@@ -26,33 +27,21 @@ pub struct FileList {
     items: Vec<(usize, usize, u64)>,
 }
 
-/// A pass over files that failed: which file and why.
-#[derive(Debug, thiserror::Error)]
-#[error("{operation} {}: {source}", path.display())]
-pub struct PassError {
-    /// What was tried.
-    pub operation: &'static str,
-    /// On which path.
-    pub path: PathBuf,
-    /// Why it failed.
-    pub source: io::Error,
-}
-
 impl FileList {
     /// Lists every regular file below `root`. Links are not followed; the manifest of a set is
     /// left out.
     ///
     /// # Errors
     /// The first directory that cannot be read.
-    pub fn below(root: &Path) -> Result<Self, PassError> {
+    pub fn below(root: &Path) -> Result<Self, PathError> {
         let mut list = Self::none(root);
         let mut open = vec![PathBuf::new()];
         while let Some(relative) = open.pop() {
             let dir = root.join(&relative);
-            let fail = |source| PassError { operation: "list", path: dir.clone(), source };
-            for entry in std::fs::read_dir(&dir).map_err(fail)? {
-                let entry = entry.map_err(fail)?;
-                let kind = entry.file_type().map_err(fail)?;
+            let fail = PathError::on(Operation::ReadDir, &dir);
+            for entry in std::fs::read_dir(&dir).map_err(&fail)? {
+                let entry = entry.map_err(&fail)?;
+                let kind = entry.file_type().map_err(&fail)?;
                 let name = relative.join(entry.file_name());
                 if kind.is_dir() {
                     open.push(name);
@@ -64,7 +53,7 @@ impl FileList {
                         Err(e) if e.kind() == io::ErrorKind::NotFound => continue,
                         Err(source) => {
                             let path = dir.join(entry.file_name());
-                            return Err(PassError { operation: "stat", path, source });
+                            return Err(PathError::new(Operation::Stat, path, source));
                         }
                     };
                     list.items.push((start, list.arena.len(), size));
@@ -136,15 +125,15 @@ impl FileList {
         chosen: &[usize],
         threads: usize,
         stop: &AtomicBool,
-        operation: &'static str,
+        operation: Operation,
         f: F,
-    ) -> Result<(), PassError>
+    ) -> Result<(), PathError>
     where
         F: Fn(&File, u64) -> io::Result<()> + Sync,
     {
         const BATCH: usize = 64;
         let next = AtomicUsize::new(0);
-        let failed: Mutex<Option<PassError>> = Mutex::new(None);
+        let failed: Mutex<Option<PathError>> = Mutex::new(None);
         let work = || {
             loop {
                 let start = next.fetch_add(BATCH, Ordering::Relaxed);
@@ -160,7 +149,7 @@ impl FileList {
                     };
                     if let Err(source) = done {
                         let mut slot = failed.lock().unwrap_or_else(|e| e.into_inner());
-                        slot.get_or_insert(PassError { operation, path, source });
+                        slot.get_or_insert(PathError { operation, path, source });
                         next.store(chosen.len(), Ordering::Relaxed);
                         return;
                     }
@@ -217,10 +206,10 @@ mod tests {
             seen.fetch_add(size, Ordering::Relaxed);
             Ok(())
         };
-        list.each(&[0, 2], 4, &stop, "look at", count).unwrap();
+        list.each(&[0, 2], 4, &stop, Operation::Residency, count).unwrap();
         assert_eq!(seen.load(Ordering::Relaxed), 4);
         let error = list
-            .each(&[0, 1, 2], 2, &stop, "look at", |_, size| {
+            .each(&[0, 1, 2], 2, &stop, Operation::Residency, |_, size| {
                 if size == 2 { Err(io::Error::from_raw_os_error(5)) } else { Ok(()) }
             })
             .unwrap_err();

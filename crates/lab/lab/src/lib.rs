@@ -12,17 +12,21 @@
 //! No engine is named here; engines come as [`Subject`]. Statistics, claims and pictures are made
 //! elsewhere, from the stored records alone, so that every verdict can be computed again.
 
+mod boot_note;
 pub mod budget;
 pub mod child;
+mod clean;
 pub mod condition;
+mod error;
 pub mod estimate;
 pub mod expand;
+pub mod export;
 pub mod files;
 pub mod index;
 pub mod judge;
-pub mod keep;
 pub mod media;
 pub mod names;
+pub mod needs;
 pub mod order;
 mod picture;
 pub mod run;
@@ -30,13 +34,16 @@ mod sets;
 pub mod spec;
 pub mod store;
 pub mod subject;
-pub mod work;
+pub mod workspace;
 
 pub use child::{ChildAnswer, Runner};
+pub use clean::{Cleaned, clean};
+pub use error::LabError;
 pub use expand::{Comparison, Mode, Overrides};
 pub use index::{Index, RunFilter};
 pub use media::OwnImage;
-pub use run::{Event, LabError, Progress, RunOptions, StudyRun, run_study};
+pub use needs::Needs;
+pub use run::{Event, Progress, RunOptions, StudyRun, run_study};
 pub use store::{Session, Store, StoreError};
 pub use subject::{Cost, Removed, SetProgress, Sets, Subject, Touches};
-pub use work::{Needs, Place, clean};
+pub use workspace::Workspace;

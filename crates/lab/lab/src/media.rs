@@ -8,7 +8,6 @@
 //!
 //! Everything here needs root. What is missing is told as one sentence with a remedy.
 
-use crate::work::{IMAGE_FILE, IMAGE_MANIFEST};
 use ioloom_sys_lab::cgroup::{ReadLimit, Throttle, remove_leftover_groups};
 use ioloom_sys_lab::image::{ImageError, LoopImage};
 use rustix::fs::{FlockOperation, flock};
@@ -16,6 +15,12 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Name of the file by which a directory with an image of ours is known. Beside it lies
+/// [`IMAGE_FILE`] and nothing else that [`clean`] would remove.
+pub const IMAGE_MANIFEST: &str = ".ioloom-image.json";
+/// Name of an image in its directory.
+pub const IMAGE_FILE: &str = "image";
 
 /// Directory below a work directory in which images lie.
 const IMAGES: &str = "images";
@@ -222,7 +227,7 @@ mod tests {
             assert_eq!((proof.resident_before, proof.proved, doubt), (Some(0.0), Some(true), None));
         }
         assert!(device >= 1_000_000, "{device}");
-        assert!(crate::work::clean(work.path(), &Nobody).unwrap()[0].failed.is_some(), "in use");
+        assert!(crate::clean::clean(work.path(), &Nobody).unwrap()[0].failed.is_some(), "in use");
         drop(own);
         assert_eq!(std::fs::read_dir(work.path()).unwrap().count(), 0);
     }

@@ -9,7 +9,7 @@
 //! more than [`WARM_BYTES_PER_NAME`] was not warm. Nothing is looked at before the run: looking
 //! would make it warm.
 
-use crate::files::PassError;
+use ioloom_failure::{Operation, PathError};
 use ioloom_model::Condition;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -30,18 +30,18 @@ pub(crate) const NEEDS_DROP: &str =
 ///
 /// # Errors
 /// The first directory that cannot be read.
-pub(crate) fn warm(root: &Path) -> Result<(), PassError> {
+pub(crate) fn warm(root: &Path) -> Result<(), PathError> {
     let mut open: Vec<PathBuf> = vec![root.to_owned()];
     while let Some(dir) = open.pop() {
-        let fail = |source| PassError { operation: "list", path: dir.clone(), source };
-        for entry in std::fs::read_dir(&dir).map_err(fail)? {
-            let entry = entry.map_err(fail)?;
+        let fail = PathError::on(Operation::ReadDir, &dir);
+        for entry in std::fs::read_dir(&dir).map_err(&fail)? {
+            let entry = entry.map_err(&fail)?;
             match entry.metadata() {
                 Ok(meta) if meta.is_dir() => open.push(entry.path()),
                 Ok(_) => {}
                 Err(e) if e.kind() == io::ErrorKind::NotFound => {}
                 Err(source) => {
-                    return Err(PassError { operation: "stat", path: entry.path(), source });
+                    return Err(PathError::new(Operation::Stat, entry.path(), source));
                 }
             }
         }

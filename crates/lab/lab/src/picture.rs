@@ -4,7 +4,8 @@
 //! statistics: each arm that the study names for a picture runs once, before the first block, and
 //! leaves its record and a file in `traces/SESSION`. The time they take counts against the budget.
 
-use crate::run::{Event, LabError, RunOptions, Study, Wanted};
+use crate::error::LabError;
+use crate::run::{Event, RunOptions, Study, Wanted};
 use crate::store::Picture;
 use ioloom_model::record::Observe;
 use ioloom_model::{Level, Outcome};

@@ -11,92 +11,35 @@
 
 mod begin;
 mod options;
+mod plan;
 mod progress;
 
 pub use begin::{ended_before, finished};
 pub use options::{DEADLINE_MAX, RunOptions, SESSION_SPANS_MAX, SPANS_MAX};
+pub use plan::{Planned, needs, plan};
 pub use progress::{Event, Progress, Silent};
 
 use crate::budget::Blocks;
 use crate::child::{self, ChildEnd};
 use crate::condition::{ConditionError, DropAll, Made, Maker};
-use crate::estimate::{History, Range};
-use crate::expand::{Comparison, Mode, ReadyArm, expand, pictures};
-use crate::files::PassError;
+use crate::error::LabError;
+use crate::estimate::History;
+use crate::expand::{Comparison, Mode, ReadyArm};
 use crate::judge::{self, Judge};
 use crate::media::OwnImage;
-use crate::order::{self, Slot};
+use crate::needs::demand_ns;
 use crate::sets::{ReadySet, Sets};
-use crate::store::{EndReason, Session, SessionEnd, SessionHeader, Store, StoreError, Writer};
-use crate::subject::{Subject, Touches};
-use crate::work::{self, Needs};
+use crate::store::{EndReason, Session, SessionEnd, SessionHeader, Store, Writer};
+use crate::subject::Subject;
 use ioloom_model::record::{Observe, RECORD_SCHEMA, RunKey, RunOrder};
-use ioloom_model::{Condition, Doubt, Outcome, Proof, RunRecord};
+use ioloom_model::{Doubt, Outcome, Proof, RunRecord};
+use ioloom_sys::clock;
 use ioloom_sys_lab::cgroup::Throttle;
 use ioloom_sys_lab::sysctl::ChangedSettings;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant, SystemTime};
-use xxhash_rust::xxh3::xxh3_64;
-
-/// Why a study could not run.
-#[derive(Debug, thiserror::Error)]
-pub enum LabError {
-    /// The user asked for something that does not exist.
-    #[error("{0}")]
-    Usage(String),
-    /// Too little space, or something else that is refused before the start.
-    #[error("{0}")]
-    Refused(String),
-    /// The flag was raised before the session began.
-    #[error("interrupted before the first run; sets that were made stay")]
-    Interrupted,
-    /// A set could not be made or read.
-    #[error("set {name}: {reason}")]
-    Set {
-        /// Which set.
-        name: String,
-        /// Why.
-        reason: String,
-    },
-    /// The files of a set could not be listed.
-    #[error(transparent)]
-    Files(#[from] PassError),
-    /// The store.
-    #[error(transparent)]
-    Store(#[from] StoreError),
-    /// Something the system would not say.
-    #[error("{0}")]
-    System(#[from] std::io::Error),
-}
-
-impl LabError {
-    /// The exit code of a program that ends with this error.
-    pub const fn exit_code(&self) -> u8 {
-        match self {
-            Self::Usage(_) => 2,
-            Self::Refused(_) => 3,
-            Self::Interrupted => 130,
-            Self::Set { .. } | Self::Files(_) | Self::Store(_) | Self::System(_) => 1,
-        }
-    }
-}
-
-/// What is going to run.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Planned {
-    /// The comparisons.
-    pub comparisons: Vec<Comparison>,
-    /// The ordered list of runs.
-    pub order: Vec<Slot>,
-    /// Runs that are traced before.
-    pub pictures: Vec<Comparison>,
-    /// Seed of the order.
-    pub seed: u64,
-    /// Fingerprint of the comparisons, 16 digits.
-    pub spec_hash: String,
-}
+use std::time::{Duration, Instant};
 
 /// How a study came out.
 #[derive(Debug, Clone, PartialEq)]
@@ -105,97 +48,6 @@ pub struct StudyRun {
     pub session: Session,
     /// Whether the flag was raised; the session can then be resumed.
     pub interrupted: bool,
-}
-
-/// Expands a study under the options and draws its list of runs.
-///
-/// # Errors
-/// [`LabError::Usage`]: an override names what is not there, or nothing is left to run.
-pub fn plan(spec: &ioloom_model::StudySpec, options: &RunOptions<'_>) -> Result<Planned, LabError> {
-    let mut words = BTreeSet::new();
-    if let Some(twice) = options.places.iter().find(|p| !words.insert(&p.medium.name)) {
-        return Err(LabError::Usage(format!("the medium {} is named twice", twice.medium.name)));
-    }
-    let mut overrides = options.overrides.clone();
-    overrides.media = options.places.iter().map(|p| p.medium.name.clone()).collect();
-    if options.files.is_some() {
-        // The user's files lie where they lie.
-        overrides.media.truncate(1);
-        overrides.files = options.files.as_ref().map(|f| f.display().to_string());
-    }
-    let cores = options.machine.cpus_usable.max(1);
-    let comparisons = expand(spec, options.mode, &overrides, cores).map_err(LabError::Usage)?;
-    if comparisons.is_empty() {
-        let mode = options.mode.name();
-        return Err(LabError::Usage(format!(
-            "study {} has nothing to run in {mode} mode",
-            spec.name
-        )));
-    }
-    let pictures = pictures(spec, options.mode, &overrides, cores, &comparisons);
-    let pictures = pictures.map_err(LabError::Usage)?;
-    let seed = overrides.seed.unwrap_or(spec.seed);
-    let text = serde_json::to_vec(&comparisons).map_err(std::io::Error::from)?;
-    let spec_hash = format!("{:016x}", xxh3_64(&text));
-    let order = order::draw(&comparisons, seed);
-    Ok(Planned { order, pictures, comparisons, seed, spec_hash })
-}
-
-/// Asks the subject about every plan, before anything is made.
-fn check(planned: &Planned, subject: &dyn Subject) -> Result<(), LabError> {
-    for comparison in &planned.comparisons {
-        let none = |arm: &ReadyArm| subject.touches_of(&arm.plan) == Touches::Nothing;
-        if comparison.condition != Condition::AsIs
-            && let Some(arm) = comparison.arms.iter().find(|arm| none(arm))
-        {
-            return Err(LabError::Usage(format!(
-                "experiment '{}': {} needs no files that are made {} for it, so its runs can only be \
-                 as-is",
-                comparison.experiment, arm.plan, comparison.condition
-            )));
-        }
-        for arm in &comparison.arms {
-            subject.explain(&arm.plan).map_err(|reason| {
-                let place = format!("experiment '{}', arm '{}'", comparison.experiment, arm.name);
-                LabError::Usage(format!("{place}: {reason}"))
-            })?;
-        }
-    }
-    Ok(())
-}
-
-/// What the planned study needs; `history` knows how long such runs took here before.
-///
-/// # Errors
-/// The free space of a medium cannot be asked.
-pub fn needs(
-    spec: &ioloom_model::StudySpec,
-    planned: &Planned,
-    subject: &dyn Subject,
-    history: &History,
-    options: &RunOptions<'_>,
-) -> Result<Needs, LabError> {
-    let cores = options.machine.cpus_usable.max(1);
-    let (comparisons, reserve) = (&planned.comparisons, options.reserve_bytes);
-    let sets = subject.sets();
-    let mut needs = work::needs(comparisons, &options.places, sets, reserve, cores, history)?;
-    for comparison in comparisons {
-        let unknown = comparison.arms.iter();
-        for arm in unknown.filter(|arm| history.run_seconds(comparison, arm).is_none()) {
-            // Of no files: what a plan waits for by itself, however fast the disk is.
-            let waits = Range::exactly(subject.takes_s(&arm.plan, 0, 0));
-            needs.runs_s.add(waits, f64::from(comparison.blocks));
-        }
-    }
-    needs.budget_s = budget(spec, options).map(|b| b.as_secs_f64());
-    Ok(needs)
-}
-
-fn budget(spec: &ioloom_model::StudySpec, options: &RunOptions<'_>) -> Option<Duration> {
-    options.budget.or(match options.mode {
-        Mode::Quick => Some(Duration::from_secs_f64(spec.quick_budget_s)),
-        Mode::Full => None,
-    })
 }
 
 /// Runs a study, or goes on with it, and returns its session.
@@ -210,7 +62,7 @@ pub fn run_study(
 ) -> Result<StudyRun, LabError> {
     let start = Instant::now();
     let planned = plan(spec, options)?;
-    check(&planned, subject)?;
+    plan::check(&planned, subject)?;
     let history = History::of(store, &spec.name, &options.machine.fingerprint);
     let needs = needs(spec, &planned, subject, &history, options)?;
     options.progress.event(&Event::Needs(&needs));
@@ -227,7 +79,7 @@ pub fn run_study(
     }
     let sets = Sets::prepare(&planned.comparisons, subject.sets(), options)?;
     let (writer, session) = begin::begin(spec, subject, store, &planned, options)?;
-    let budget = budget(spec, options);
+    let budget = plan::budget(spec, options);
     let name = session.header.session.clone();
     let mut study = Study {
         options,
@@ -250,11 +102,6 @@ pub fn run_study(
     }
     let interrupted = study.run(&done)?;
     Ok(StudyRun { session: store.read(&name)?, interrupted })
-}
-
-fn unix_ms() -> u64 {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    since.as_millis().try_into().unwrap_or(u64::MAX)
 }
 
 /// A study that is running.
@@ -344,7 +191,7 @@ impl Study<'_> {
             reason,
             blocks_dropped: blocks - done,
             doubts,
-            ended_unix_ms: unix_ms(),
+            ended_unix_ms: clock::unix_ms(),
         })?;
         Ok(false)
     }
@@ -384,7 +231,7 @@ impl Study<'_> {
             spans_max: self.options.spans_max,
             observe,
         };
-        let started_unix_ms = unix_ms();
+        let started_unix_ms = clock::unix_ms();
         let Some(ended) = self.execute(&order, (comparison, arm), set, &key) else {
             return Ok(None);
         };
@@ -464,7 +311,7 @@ impl Study<'_> {
     fn child(&self, order: &RunOrder, set: &ReadySet, slow: Option<&Throttle>) -> ChildEnd {
         let bytes = set.files.bytes(order.files_max);
         let files = set.files.count(order.files_max) as u64;
-        let work = work::demand_ns(&order.compute, set.spec.as_ref(), files, bytes as f64)
+        let work = demand_ns(&order.compute, set.spec.as_ref(), files, bytes as f64)
             + self.subject.takes_s(&order.plan, files, bytes) * 1e9;
         let longest = self.blocks.longest_run(Instant::now()).unwrap_or(Duration::MAX);
         let longest = longest.min(self.options.deadline_max);

@@ -1,12 +1,13 @@
 //! The sets of a study while it runs: made or found before the first run, listed once.
 
+use crate::boot_note::{note_use, used_since_start};
+use crate::error::LabError;
 use crate::expand::{Comparison, ReadyArm, SetSource};
 use crate::files::FileList;
-use crate::run::{Event, LabError, RunOptions};
+use crate::run::{Event, RunOptions};
 use crate::subject;
-use crate::work::{Place, reserve_and_free};
+use crate::workspace::{Workspace, reserve_and_free};
 use ioloom_model::{FileSetRealised, FileSetSpec};
-use ioloom_sys::proc;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
@@ -29,7 +30,7 @@ pub(crate) struct ReadySet {
 pub(crate) struct Sets(BTreeMap<(String, PathBuf), ReadySet>);
 
 /// Where the set of an arm lies on a place; the user's directory lies where it lies.
-fn place_of(arm: &ReadyArm, place: &Place, options: &RunOptions<'_>) -> PathBuf {
+fn place_of(arm: &ReadyArm, place: &Workspace, options: &RunOptions<'_>) -> PathBuf {
     match (&arm.source, &options.files) {
         (SetSource::Made(spec), _) => place.set_dir(&arm.set, spec),
         (SetSource::Directory(_), Some(dir)) => dir.clone(),
@@ -46,7 +47,7 @@ impl Sets {
         options: &RunOptions<'_>,
     ) -> Result<Self, LabError> {
         let mut sets = BTreeMap::new();
-        for place in &options.places {
+        for place in &options.workspaces {
             let word = &place.medium.name;
             let here = comparisons.iter().filter(|c| c.medium == *word);
             for arm in here.flat_map(|c| &c.arms) {
@@ -63,7 +64,7 @@ impl Sets {
                 // The user's files may lie on another medium than the work directory.
                 known.get_or_insert_with(|| match arm.source {
                     SetSource::Made(_) | SetSource::None => place.medium.clone(),
-                    SetSource::Directory(_) => Place::describe(word, &dir).medium,
+                    SetSource::Directory(_) => Workspace::describe(word, &dir).medium,
                 });
                 if let Some(medium) = known {
                     medium.name.clone_from(word);
@@ -81,7 +82,7 @@ impl Sets {
         arm: &ReadyArm,
         options: &RunOptions<'_>,
     ) -> Option<&ReadySet> {
-        let place = options.places.iter().find(|p| p.medium.name == comparison.medium)?;
+        let place = options.workspaces.iter().find(|p| p.medium.name == comparison.medium)?;
         self.0.get(&(comparison.medium.clone(), place_of(arm, place, options)))
     }
 }
@@ -175,33 +176,4 @@ fn hold(
         return Ok(None);
     }
     maker.hold(dir).map_err(LabError::Refused)
-}
-
-/// The file beside a set that holds the name of the last start of the machine in which it was used.
-fn note_of_use(dir: &Path) -> PathBuf {
-    let mut name = dir.file_name().unwrap_or_default().to_owned();
-    name.push(".used-in-boot");
-    dir.with_file_name(name)
-}
-
-/// Notes that the set is used in this start of the machine: from now on it is not cold by that.
-fn note_use(dir: &Path) -> Result<(), String> {
-    let path = note_of_use(dir);
-    let boot = proc::boot_id().map_err(|e| format!("read the name of this start: {e}"))?;
-    std::fs::write(&path, boot).map_err(|e| format!("write {}: {e}", path.display()))
-}
-
-/// Removes the note of a set that is not there any more.
-pub(crate) fn forget_use(dir: &Path) {
-    // One that stays is overwritten when the set is made again.
-    let _ = std::fs::remove_file(note_of_use(dir));
-}
-
-/// Whether the set was used since the machine was started. A set without a note was made by a
-/// program that kept none, and then the device alone can tell.
-fn used_since_start(dir: &Path) -> bool {
-    match (std::fs::read_to_string(note_of_use(dir)), proc::boot_id()) {
-        (Ok(noted), Ok(now)) => noted == now,
-        _ => false,
-    }
 }

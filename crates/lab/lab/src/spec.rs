@@ -5,29 +5,22 @@
 //! one that some machine could run, and no two arms of an experiment have the same name. So what
 //! [`crate::expand`] gets can be expanded, and a study never stops half way over a typing error.
 
-use crate::expand::concrete_arms;
+use crate::expand::{ARMS_MAX, concrete_arms};
+use ioloom_failure::{Operation, PathError};
 use ioloom_model::StudySpec;
 use ioloom_model::study::Experiment;
 use ioloom_sys_lab::sysctl;
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// Largest study file that is read, bytes.
 const FILE_MAX: u64 = 1 << 20;
-/// Arms that one experiment may expand to.
-pub const ARMS_MAX: usize = 4096;
-
 /// A study file that cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum SpecError {
     /// The file cannot be read.
-    #[error("read study {}: {source}", path.display())]
-    Read {
-        /// Which file.
-        path: PathBuf,
-        /// Why.
-        source: std::io::Error,
-    },
+    #[error(transparent)]
+    Read(#[from] PathError),
     /// The file is not TOML, or holds a key or value that a study does not have.
     #[error("{origin}, line {line}: {reason}")]
     Text {
@@ -88,11 +81,11 @@ fn find(text: &str, near: &[String]) -> usize {
 /// # Errors
 /// The file cannot be read, is not a study, or is larger than 1 MiB.
 pub fn read(path: &Path) -> Result<StudySpec, SpecError> {
-    let fail = |source| SpecError::Read { path: path.to_owned(), source };
-    if std::fs::metadata(path).map_err(fail)?.len() > FILE_MAX {
-        return Err(fail(std::io::Error::other("larger than 1 MiB: not a study file")));
+    let fail = PathError::on(Operation::Read, path);
+    if std::fs::metadata(path).map_err(&fail)?.len() > FILE_MAX {
+        return Err(fail(std::io::Error::other("not a study file: larger than 1 MiB")).into());
     }
-    let text = std::fs::read_to_string(path).map_err(fail)?;
+    let text = std::fs::read_to_string(path).map_err(&fail)?;
     parse(&text, &path.display().to_string())
 }
 
@@ -107,10 +100,10 @@ pub fn all(dir: Option<&Path>) -> Result<Vec<StudySpec>, SpecError> {
             .map(|study| parse(study.study, &format!("built-in study {}", study.name)))
             .collect();
     };
-    let fail = |source| SpecError::Read { path: dir.to_owned(), source };
+    let fail = PathError::on(Operation::ReadDir, dir);
     let mut paths = Vec::new();
-    for entry in std::fs::read_dir(dir).map_err(fail)? {
-        let path = entry.map_err(fail)?.path();
+    for entry in std::fs::read_dir(dir).map_err(&fail)? {
+        let path = entry.map_err(&fail)?.path();
         let inside = path.join("study.toml");
         if path.extension().is_some_and(|e| e == "toml") {
             paths.push(path);
@@ -120,7 +113,7 @@ pub fn all(dir: Option<&Path>) -> Result<Vec<StudySpec>, SpecError> {
     }
     paths.sort();
     if paths.is_empty() {
-        return Err(fail(std::io::Error::other("no *.toml or */study.toml in it")));
+        return Err(fail(std::io::Error::other("no *.toml or */study.toml found")).into());
     }
     paths.iter().map(|path| read(path)).collect()
 }

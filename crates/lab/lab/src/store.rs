@@ -7,222 +7,38 @@
 //! by a kill or a full disk is left out when reading and cut off when the session goes on, and
 //! both say so. Nothing is ever rewritten.
 //!
-//! An export (see [`crate::keep`]) is a flat directory of such files, perhaps several for one
+//! An export (see [`crate::export`]) is a flat directory of such files, perhaps several for one
 //! session, and is read by the same code. The lines are the truth; [`crate::index`] is a cache.
 
+mod error;
 mod lines;
+mod session;
+
+pub use error::StoreError;
+pub use session::{
+    EndReason, Picture, STORE_SCHEMA, Session, SessionEnd, SessionHeader, SessionNote,
+};
 
 pub(crate) use lines::{encode_end, encode_header, encode_picture, encode_run};
 
-use crate::expand::{Comparison, Mode};
-use crate::order::Slot;
-use ioloom_model::{Doubt, MachineFacts, RunRecord, StudySpec};
+use ioloom_failure::Operation;
+use ioloom_model::RunRecord;
 use lines::{decode, encode};
-use serde::{Deserialize, Serialize};
+use session::Line;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
-/// Version of the lines of a session file.
-pub const STORE_SCHEMA: u32 = 1;
-
 /// Longest line that is read, bytes: a bound against a file that is no store.
 const LINE_MAX: u64 = 256 << 20;
-
-/// The first line of a session: all that is needed to understand its runs and to go on with it.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct SessionHeader {
-    /// [`STORE_SCHEMA`].
-    pub schema: u32,
-    /// Identifier: study, time of the start and a number if there were two in that second.
-    pub session: String,
-    /// Name of the study.
-    pub study: String,
-    /// Name of the subject.
-    pub subject: String,
-    /// Quick or full.
-    pub mode: Mode,
-    /// Seed of the order.
-    pub seed: u64,
-    /// Fingerprint of what was to run: comparisons and arms, 16 digits.
-    pub spec_hash: String,
-    /// The comparisons.
-    pub comparisons: Vec<Comparison>,
-    /// The ordered list of runs, drawn before the first one.
-    pub order: Vec<Slot>,
-    /// The machine.
-    pub machine: MachineFacts,
-    /// Version and commit of the program.
-    pub version: String,
-    /// The command line.
-    pub command: Vec<String>,
-    /// When it started, milliseconds since 1970.
-    pub started_unix_ms: u64,
-    /// Number of this file among those of an exported session, from 0.
-    #[serde(default)]
-    pub part: u32,
-    /// Runs that are traced for timelines before the first block; they are no part of `order` and of
-    /// no statistics.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub pictures: Vec<Comparison>,
-    /// Identifier of the first session of the same command, when it ran several studies one after
-    /// another: all of them are shown as one report under this name.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub sitting: Option<String>,
-    /// The study as it was asked for, when it is not the built-in one of its name: its file may be
-    /// gone or changed when the report is made again.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub spec: Option<Box<StudySpec>>,
-}
-
-impl SessionHeader {
-    /// The name under which the report of the session is made: that of its sitting, or its own.
-    pub fn sitting(&self) -> &str {
-        self.sitting.as_deref().unwrap_or(&self.session)
-    }
-}
-
-/// A run that was traced for a timeline.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Picture {
-    /// The run. Its position counts the pictures.
-    pub record: RunRecord,
-    /// Name of the trace in `traces/SESSION` beside the sessions; `None` when there is none.
-    pub trace: Option<String>,
-    /// Length of the trace, bytes.
-    pub trace_bytes: u64,
-}
-
-/// How a session ended. A session without an end can be resumed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum EndReason {
-    /// Every run of the list has a record.
-    Finished,
-    /// The budget of time was used up; blocks were dropped.
-    Budget,
-}
-
-/// The last line of a session.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct SessionEnd {
-    /// Why it ended.
-    pub reason: EndReason,
-    /// Blocks of the list that were dropped.
-    pub blocks_dropped: u32,
-    /// Doubts about the session as a whole.
-    pub doubts: Vec<Doubt>,
-    /// When, milliseconds since 1970.
-    pub ended_unix_ms: u64,
-}
-
-/// Something that happened to a session, such as its being resumed.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SessionNote {
-    /// What.
-    pub text: String,
-    /// When, milliseconds since 1970.
-    pub unix_ms: u64,
-}
-
-/// One line.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-enum Line {
-    Session(Box<SessionHeader>),
-    Run(Box<RunRecord>),
-    Picture(Box<Picture>),
-    Note(SessionNote),
-    End(SessionEnd),
-}
-
-/// A session as read back.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Session {
-    /// The header.
-    pub header: SessionHeader,
-    /// The runs in the order in which they ran.
-    pub runs: Vec<RunRecord>,
-    /// Traced runs.
-    pub pictures: Vec<Picture>,
-    /// Notes.
-    pub notes: Vec<SessionNote>,
-    /// The end, if it came to one.
-    pub end: Option<SessionEnd>,
-    /// Bytes of a torn last line that were left out.
-    pub torn_bytes: u64,
-}
-
-impl Session {
-    /// A session of which nothing but the header is there.
-    pub(crate) fn new(header: SessionHeader) -> Self {
-        let (runs, pictures, notes) = (Vec::new(), Vec::new(), Vec::new());
-        Self { header, runs, pictures, notes, end: None, torn_bytes: 0 }
-    }
-}
-
-/// What the store could not do.
-#[derive(Debug, thiserror::Error)]
-pub enum StoreError {
-    /// A call failed.
-    #[error("{operation} {}: {source}; {remedy}", path.display())]
-    Io {
-        /// What was tried.
-        operation: &'static str,
-        /// On which path.
-        path: PathBuf,
-        /// Why it failed.
-        source: io::Error,
-        /// What to do.
-        remedy: &'static str,
-    },
-    /// A complete line that is no line of a store.
-    #[error("{}, line {line}: {reason}; the file was changed by something else", path.display())]
-    Line {
-        /// Which file.
-        path: PathBuf,
-        /// Line, from 1.
-        line: usize,
-        /// What is wrong.
-        reason: String,
-    },
-    /// Written by a newer program.
-    #[error(
-        "{}: written in version {found} of the format, this program reads up to {known}; use a \
-         newer ioloom",
-        path.display()
-    )]
-    Newer {
-        /// Which file.
-        path: PathBuf,
-        /// Version found.
-        found: u32,
-        /// Newest version that is understood.
-        known: u32,
-    },
-    /// Another process writes this session.
-    #[error("{}: another process is running this session; wait for it or stop it", path.display())]
-    Busy {
-        /// Which file.
-        path: PathBuf,
-    },
-    /// No such session.
-    #[error("no session '{session}' in {}; `ioloom results` lists them", dir.display())]
-    NoSession {
-        /// The name asked for.
-        session: String,
-        /// The store.
-        dir: PathBuf,
-    },
-}
 
 const REMEDY_READ: &str = "check the path and its permissions, or use --store DIR";
 const REMEDY_WRITE: &str =
     "finished runs are safe; free some space or use --store DIR, then resume";
 
 fn io_error(
-    operation: &'static str,
+    operation: Operation,
     path: &Path,
     remedy: &'static str,
 ) -> impl FnOnce(io::Error) -> StoreError {
@@ -257,7 +73,7 @@ impl Store {
     pub fn open(dir: &Path) -> Result<Self, StoreError> {
         let sessions = dir.join("sessions");
         std::fs::create_dir_all(&sessions).map_err(io_error(
-            "make directory",
+            Operation::CreateDir,
             &sessions,
             REMEDY_READ,
         ))?;
@@ -269,7 +85,7 @@ impl Store {
     /// # Errors
     /// It is no directory that can be read.
     pub fn open_to_read(dir: &Path) -> Result<Self, StoreError> {
-        std::fs::read_dir(dir).map_err(io_error("read directory", dir, REMEDY_READ))?;
+        std::fs::read_dir(dir).map_err(io_error(Operation::ReadDir, dir, REMEDY_READ))?;
         Ok(Self { dir: dir.to_owned() })
     }
 
@@ -294,10 +110,10 @@ impl Store {
             let entries = match std::fs::read_dir(&dir) {
                 Ok(entries) => entries,
                 Err(e) if e.kind() == io::ErrorKind::NotFound => continue,
-                Err(e) => return Err(io_error("read directory", &dir, REMEDY_READ)(e)),
+                Err(e) => return Err(io_error(Operation::ReadDir, &dir, REMEDY_READ)(e)),
             };
             for entry in entries {
-                let path = entry.map_err(io_error("read directory", &dir, REMEDY_READ))?.path();
+                let path = entry.map_err(io_error(Operation::ReadDir, &dir, REMEDY_READ))?.path();
                 if path.extension().is_some_and(|e| e == "jsonl")
                     && let Some(file) = peek(&path)?
                 {
@@ -360,7 +176,7 @@ impl Store {
                     let mut writer = Writer::lock(file, path, 0)?;
                     writer.write(&Line::Session(Box::new(header.clone())))?;
                     File::open(&dir).and_then(|d| d.sync_all()).map_err(io_error(
-                        "sync directory",
+                        Operation::Sync,
                         &dir,
                         REMEDY_WRITE,
                     ))?;
@@ -369,7 +185,7 @@ impl Store {
                 Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
                     header.session = format!("{wish}-{number}");
                 }
-                Err(e) => return Err(io_error("make", &path, REMEDY_WRITE)(e)),
+                Err(e) => return Err(io_error(Operation::Create, &path, REMEDY_WRITE)(e)),
             }
         }
         unreachable!("the numbers do not end")
@@ -387,15 +203,15 @@ impl Store {
         let file = match OpenOptions::new().read(true).append(true).open(&path) {
             Ok(file) => file,
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Err(missing()),
-            Err(e) => return Err(io_error("open", &path, REMEDY_READ)(e)),
+            Err(e) => return Err(io_error(Operation::Open, &path, REMEDY_READ)(e)),
         };
         let mut writer = Writer::lock(file, path.clone(), 0)?;
         let read = read_file(&path)?.ok_or_else(missing)?;
-        let fail = |source| io_error("cut the torn last line of", &path, REMEDY_WRITE)(source);
+        let fail = |source| io_error(Operation::Truncate, &path, REMEDY_WRITE)(source);
         let length = writer.file.metadata().map_err(fail)?.len();
         writer.good = length - read.torn_bytes;
         if read.torn_bytes > 0 {
-            let fail = |source| io_error("cut the torn last line of", &path, REMEDY_WRITE)(source);
+            let fail = |source| io_error(Operation::Truncate, &path, REMEDY_WRITE)(source);
             writer.file.set_len(writer.good).and_then(|()| writer.file.sync_all()).map_err(fail)?;
         }
         Ok((writer, read))
@@ -416,7 +232,7 @@ impl Writer {
         match file.try_lock() {
             Ok(()) => Ok(Self { file, path, good }),
             Err(TryLockError::WouldBlock) => Err(StoreError::Busy { path }),
-            Err(TryLockError::Error(e)) => Err(io_error("lock", &path, REMEDY_READ)(e)),
+            Err(TryLockError::Error(e)) => Err(io_error(Operation::Lock, &path, REMEDY_READ)(e)),
         }
     }
 
@@ -458,12 +274,12 @@ impl Writer {
     }
 
     fn write(&mut self, line: &Line) -> Result<(), StoreError> {
-        let text = encode(line).map_err(io_error("write", &self.path, REMEDY_WRITE))?;
+        let text = encode(line).map_err(io_error(Operation::Write, &self.path, REMEDY_WRITE))?;
         let done = self.file.write_all(&text).and_then(|()| self.file.sync_data());
         if let Err(error) = done {
             // A half line must not stand between this and the next one.
             let _ = self.file.set_len(self.good);
-            return Err(io_error("write", &self.path, REMEDY_WRITE)(error));
+            return Err(io_error(Operation::Write, &self.path, REMEDY_WRITE)(error));
         }
         self.good += text.len() as u64;
         Ok(())
@@ -480,7 +296,7 @@ impl Drop for Writer {
 
 /// Header and end of a session file; `None` without a complete first line.
 fn peek(path: &Path) -> Result<Option<SessionFile>, StoreError> {
-    let fail = |source| io_error("read", path, REMEDY_READ)(source);
+    let fail = |source| io_error(Operation::Read, path, REMEDY_READ)(source);
     let mut file = File::open(path).map_err(fail)?;
     let bytes = file.metadata().map_err(fail)?.len();
     let mut first = Vec::new();
@@ -504,7 +320,7 @@ fn peek(path: &Path) -> Result<Option<SessionFile>, StoreError> {
 
 /// Reads a session file whole; `None` without a complete first line.
 fn read_file(path: &Path) -> Result<Option<Session>, StoreError> {
-    let fail = |source| io_error("read", path, REMEDY_READ)(source);
+    let fail = |source| io_error(Operation::Read, path, REMEDY_READ)(source);
     let mut reader = BufReader::new(File::open(path).map_err(fail)?);
     let mut session: Option<Session> = None;
     let mut by_position = BTreeMap::new();

@@ -10,7 +10,7 @@ use crate::exit::{Exit, Failure};
 use crate::out::wrap;
 use crate::stderr;
 use clap::Args;
-use ioloom_lab::{OwnImage, Place, RunOptions, Touches, media};
+use ioloom_lab::{OwnImage, RunOptions, Touches, Workspace, media};
 use ioloom_model::fileset::Medium;
 use ioloom_model::units::format_size;
 use ioloom_model::{Condition, StudySpec};
@@ -40,7 +40,7 @@ pub(crate) struct MediaArgs {
 impl MediaArgs {
     /// Whether sets lie, or names are made cold, otherwise than in an image of our own.
     fn elsewhere(&self, options: &RunOptions<'_>) -> bool {
-        let given = options.places.first().is_some_and(|place| place.medium.name != "work");
+        let given = options.workspaces.first().is_some_and(|place| place.medium.name != "work");
         given || options.drop_caches || options.files.is_some() || options.overrides.after_reboot
     }
 
@@ -54,7 +54,7 @@ impl MediaArgs {
 #[derive(Debug, Default)]
 pub(crate) struct Media {
     /// In the order of the tables.
-    pub(crate) places: Vec<Place>,
+    pub(crate) places: Vec<Workspace>,
     /// Those that are images of ours.
     pub(crate) images: Vec<OwnImage>,
     /// Whether media were added that only ladders run on.
@@ -85,7 +85,7 @@ impl Media {
         work_dir: &Path,
     ) -> Result<Self, Failure> {
         let mut made = Self::default();
-        made.places.clone_from(&options.places);
+        made.places.clone_from(&options.workspaces);
         let further = args.media || full;
         let wish =
             touches == Touches::Names && cold(study) && !args.image && !args.elsewhere(options);
@@ -96,7 +96,7 @@ impl Media {
         if args.image || wish {
             match sizes(work_dir, None, study, options).and_then(|s| s.image(work_dir, "image")) {
                 Ok(own) => {
-                    made.places = vec![Place::describe(own.word(), own.dir())];
+                    made.places = vec![Workspace::describe(own.word(), own.dir())];
                     made.images.push(own);
                 }
                 Err(reason) if wish => {
@@ -127,7 +127,7 @@ impl Media {
     ) {
         self.further = true;
         // The first medium may be an image of ours by now, whose sets are not made yet.
-        let options = &RunOptions { places: self.places.clone(), ..options.clone() };
+        let options = &RunOptions { workspaces: self.places.clone(), ..options.clone() };
         let missing = |what: &str, reason: &str| {
             stderr::line(wrap(&format!("not measured: {what}: {reason}"), 80, 2).trim_end());
         };
@@ -138,7 +138,7 @@ impl Media {
                 Ok(sized) if sized.bytes == 0 => {}
                 sized => match sized.and_then(|s| memory(s.bytes, available)) {
                     Ok(dir) => {
-                        self.places.push(Place::describe(TMPFS, &dir));
+                        self.places.push(Workspace::describe(TMPFS, &dir));
                         self.memory = Some(dir);
                     }
                     Err(reason) => missing(TMPFS, &reason),
@@ -149,7 +149,7 @@ impl Media {
             Ok(sized) if sized.bytes == 0 => {}
             sized => match sized.and_then(|s| s.image(work_dir, "slow")?.throttled(SLOW)) {
                 Ok(own) => {
-                    self.places.push(Place::describe(own.word(), own.dir()));
+                    self.places.push(Workspace::describe(own.word(), own.dir()));
                     self.images.push(own);
                 }
                 Err(reason) => missing("slowed disk", &reason),
@@ -232,24 +232,24 @@ fn sizes(
 ) -> Result<Sizes, String> {
     // Nothing lies in an image that is not there yet, so its sets are counted in full.
     let place = |word: &str| {
-        let empty = Place::work(&work_dir.join("images").join("none"));
-        Place { medium: Medium { name: word.to_owned(), ..empty.medium }, dir: empty.dir }
+        let empty = Workspace::work(&work_dir.join("images").join("none"));
+        Workspace { medium: Medium { name: word.to_owned(), ..empty.medium }, dir: empty.dir }
     };
-    let first = options.places.first().map_or("work", |p| p.medium.name.as_str());
-    let places: Vec<Place> = match added {
+    let first = options.workspaces.first().map_or("work", |p| p.medium.name.as_str());
+    let places: Vec<Workspace> = match added {
         None => vec![place(first)],
-        Some(word) => options.places.iter().take(1).cloned().chain([place(word)]).collect(),
+        Some(word) => options.workspaces.iter().take(1).cloned().chain([place(word)]).collect(),
     };
     let mut overrides = options.overrides.clone();
     overrides.ladders_on_further = true;
-    let options = RunOptions { overrides, places: places.clone(), ..options.clone() };
+    let options = RunOptions { overrides, workspaces: places.clone(), ..options.clone() };
     let planned = ioloom_lab::run::plan(study, &options).map_err(|e| e.to_string())?;
     let (reserve, unknown) = (options.reserve_bytes, ioloom_lab::estimate::History::default());
     let mut needs =
-        ioloom_lab::work::needs(&planned.comparisons, &places, &FileSets, reserve, 1, &unknown)
+        ioloom_lab::needs::needs(&planned.comparisons, &places, &FileSets, reserve, 1, &unknown)
             .map_err(|e| e.to_string())?;
-    let beside = if places.len() > 1 { needs.places.remove(0).bytes } else { 0 };
-    let Some(own) = needs.places.first_mut() else { return Ok(Sizes::default()) };
+    let beside = if places.len() > 1 { needs.workspaces.remove(0).bytes } else { 0 };
+    let Some(own) = needs.workspaces.first_mut() else { return Ok(Sizes::default()) };
     let sizes = Sizes { bytes: own.bytes, files: own.files };
     if sizes.bytes > 0 && added != Some(TMPFS) {
         own.bytes = own.bytes.saturating_add(beside);

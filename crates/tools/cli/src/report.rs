@@ -44,7 +44,7 @@ pub(crate) fn run(args: &ReportArgs) -> Ended {
     let ledger = Ledger::read(args.claims.as_deref())?;
     let store = sessions::open(&args.store)?;
     let mut sitting = sessions::sitting(&store, &args.session)?;
-    let name = sitting.first().map(|s| s.header.sitting().to_owned()).unwrap_or_default();
+    let name = sitting.first().map(|s| s.header.batch().to_owned()).unwrap_or_default();
     sitting.retain(|session| !session.runs.is_empty());
     if sitting.is_empty() {
         return Err(Failure::failed(format!("session {name} has no run yet: nothing to show")));

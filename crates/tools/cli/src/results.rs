@@ -6,8 +6,8 @@ use crate::out;
 use crate::sessions;
 use clap::{Args, Subcommand};
 use comfy_table::{Cell, CellAlignment};
+use ioloom_lab::export;
 use ioloom_lab::index::{Index, RunFilter, outcome_word};
-use ioloom_lab::keep;
 use ioloom_lab::store::{EndReason, Session};
 use ioloom_model::Outcome;
 use ioloom_model::units::{format_count, format_ns, format_size};
@@ -219,7 +219,7 @@ fn keep(args: &KeepArgs) -> Result<(), Failure> {
     let names: Vec<String> =
         args.sessions.iter().map(|word| sessions::pick(&store, word)).collect::<Result<_, _>>()?;
     let mut text = String::new();
-    for file in keep::keep(&store, &names, &args.to).map_err(Failure::failed)? {
+    for file in export::export(&store, &names, &args.to).map_err(Failure::failed)? {
         let (size, runs) = (format_size(file.bytes), format_count(file.runs as u64));
         text.push_str(&format!("{}  {size}, {runs} runs\n", file.path.display()));
     }

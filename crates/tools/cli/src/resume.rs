@@ -69,12 +69,12 @@ pub(crate) fn of_several(
     files.retain(|f| specs.iter().any(|study| study.name == f.header.study));
     let alike = |f: &&SessionFile| asked.differs(&f.header).is_empty();
     if let Some(left) = files.iter().rev().filter(alike).find(|f| !f.ended) {
-        return Ok(GoOn::Sitting(left.header.sitting().to_owned()));
+        return Ok(GoOn::Sitting(left.header.batch().to_owned()));
     }
     let same = files.iter().rev().filter(alike).find(|f| asked.is_command(&f.header));
     if let Some(newest) = same {
-        let sitting = newest.header.sitting();
-        let of_it = files.iter().filter(|f| f.header.sitting() == sitting);
+        let sitting = newest.header.batch();
+        let of_it = files.iter().filter(|f| f.header.batch() == sitting);
         let ran: BTreeSet<&str> = of_it.map(|f| f.header.study.as_str()).collect();
         if specs.iter().any(|study| !ran.contains(study.name.as_str())) {
             return Ok(GoOn::Sitting(sitting.to_owned()));

@@ -40,7 +40,7 @@ pub(crate) fn pick(store: &Store, word: &str) -> Result<String, Failure> {
         return Err(nothing(store.dir()));
     }
     // Latest counts commands, not the studies that one command ran.
-    let counts = |f: &&SessionFile| !word.starts_with("latest") || f.header.sitting.is_none();
+    let counts = |f: &&SessionFile| !word.starts_with("latest") || f.header.batch.is_none();
     let names: Vec<String> =
         files.iter().filter(counts).map(|f| f.header.session.clone()).collect();
     choose(&names, word).map_err(|reason| {
@@ -86,14 +86,14 @@ pub(crate) fn sitting(store: &Store, word: &str) -> Result<Vec<Session>, Failure
     let name = pick(store, word)?;
     let files = list(store)?;
     let meant = files.iter().find(|f| f.header.session == name);
-    let Some(sitting) = meant.map(|f| f.header.sitting().to_owned()) else {
+    let Some(sitting) = meant.map(|f| f.header.batch().to_owned()) else {
         return Ok(vec![store.read(&name).map_err(Failure::failed)?]);
     };
     // A study that is named by itself is meant alone, unless it is the one that others followed.
     let alone = sitting != name && !word.starts_with("latest");
     let belongs = |f: &&SessionFile| match alone {
         true => f.header.session == name,
-        false => f.header.sitting() == sitting,
+        false => f.header.batch() == sitting,
     };
     let names = files.iter().filter(belongs).map(|f| &f.header.session);
     names.map(|name| store.read(name).map_err(Failure::failed)).collect()

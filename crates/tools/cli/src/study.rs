@@ -16,7 +16,7 @@ use ioloom_lab::run::{ended_before, finished};
 use ioloom_lab::spec::{self, SpecError};
 use ioloom_lab::store::EndReason;
 use ioloom_lab::{
-    LabError, Mode, Overrides, Place, RunOptions, Session, Store, Subject, Touches, run_study,
+    LabError, Mode, Overrides, RunOptions, Session, Store, Subject, Touches, Workspace, run_study,
 };
 use ioloom_model::study::{Arm, BLOCKS_FULL, Experiment};
 use ioloom_model::units::parse_duration_ns;
@@ -148,7 +148,7 @@ pub(crate) fn run(args: &StudyArgs) -> Ended {
     let (mut exit, mut failed) = (Exit::Ok, None);
     for study in &specs {
         let sitting: Option<String> =
-            ran.first().map(|first: &Ran| first.session.header.sitting().to_owned());
+            ran.first().map(|first: &Ran| first.session.header.batch().to_owned());
         match bench.run(args, study, sitting, &go_on) {
             Ok(one) => {
                 exit = if one.interrupted { Exit::Interrupted } else { exit };
@@ -269,7 +269,7 @@ struct Bench {
     ledger: Ledger,
     store: Store,
     work_dir: PathBuf,
-    places: Vec<Place>,
+    places: Vec<Workspace>,
     machine: ioloom_model::MachineFacts,
     budget: Option<Duration>,
     stop: std::sync::Arc<AtomicBool>,
@@ -301,9 +301,9 @@ impl Bench {
                 .map_err(|e| Failure::failed(format!("read directory {}: {e}", dir.display())))?;
         }
         let places = if args.on.is_empty() {
-            vec![Place::describe("work", &work_dir)]
+            vec![Workspace::describe("work", &work_dir)]
         } else {
-            let name = |dir: &PathBuf| Place::describe(&dir.display().to_string(), dir);
+            let name = |dir: &PathBuf| Workspace::describe(&dir.display().to_string(), dir);
             args.on.iter().map(name).collect()
         };
         let stop = crate::interrupt::stop_flag();
@@ -354,12 +354,12 @@ impl Bench {
                 after_reboot: args.after_reboot,
                 ..Overrides::default()
             },
-            places: self.places.clone(),
+            workspaces: self.places.clone(),
             files: args.files.clone(),
             drop_caches: args.drop_caches,
             allow_sysctl: args.allow_sysctl,
             resume: args.resume,
-            sitting,
+            batch: sitting,
             budget: self.budget,
             evidence: args.evidence.and_then(crate::evidence::level),
             version: crate::version::VERSION.to_owned(),
@@ -373,7 +373,7 @@ impl Bench {
         let media =
             Media::make(&args.media, all, subject.touches(), study, &options, &self.work_dir)?;
         let mut options = RunOptions { images: &media.images, ..options };
-        options.places.clone_from(&media.places);
+        options.workspaces.clone_from(&media.places);
         options.overrides.ladders_on_further = media.further;
         if let Some(session) = self.ended(study, &options, go_on)? {
             progress.finish();
@@ -472,7 +472,7 @@ impl Bench {
             runs_planned: header.order.len(),
             blocks_dropped: ran.session.end.as_ref().map(|e| e.blocks_dropped),
             interrupted: ran.interrupted,
-            report: session_report::report_path(self.store.dir(), header.sitting()),
+            report: session_report::report_path(self.store.dir(), header.batch()),
             store: self.store.dir().to_owned(),
             doubts: ran.session.end.as_ref().map_or(Vec::new(), |e| e.doubts.clone()),
             verdicts: Vec::new(),

@@ -4,7 +4,7 @@
 use crate::directories::short;
 use crate::out::wrap;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use ioloom_lab::work::Needs;
+use ioloom_lab::needs::Needs;
 use ioloom_lab::{Event, Progress};
 use ioloom_model::Outcome;
 use ioloom_model::units::{format_count, format_ns, format_size};
@@ -164,7 +164,7 @@ fn needs_text(needs: &Needs) -> String {
         .map_or_else(String::new, |budget| format!(" (budget {})", format_ns(budget * 1e9)));
     let runs = format_count(needs.runs as u64);
     let mut out = wrap(&format!("Needs: {runs} runs, {}{bound}.", needs.time_words()), WIDTH, 2);
-    for place in &needs.places {
+    for place in &needs.workspaces {
         let free = format!("{} are free", format_size(place.free_bytes));
         let line = if place.files == 0 {
             format!("Space: none, all sets are in {}.", short(&place.dir))
@@ -185,12 +185,12 @@ fn needs_text(needs: &Needs) -> String {
 mod tests {
     use super::*;
     use ioloom_lab::estimate::Range;
-    use ioloom_lab::work::PlaceNeeds;
+    use ioloom_lab::needs::WorkspaceNeeds;
 
     #[test]
     fn needs_name_time_space_and_place() {
         let mut needs = Needs {
-            places: vec![PlaceNeeds {
+            workspaces: vec![WorkspaceNeeds {
                 medium: "work".into(),
                 dir: "/data".into(),
                 bytes: 3 << 30,
@@ -221,7 +221,7 @@ mod tests {
         needs.runs_s = Range { low: 28.0, high: 28.0 };
         needs.runs_known = 96;
         assert!(needs_text(&needs).contains("about 33.0 s, as earlier runs here took"));
-        needs.places[0].files = 0;
+        needs.workspaces[0].files = 0;
         assert!(needs_text(&needs).contains("none, all sets are in /data"));
     }
 }

@@ -4,11 +4,15 @@
 //! another list would be no runs of this one, and those of another program would be compared with what
 //! they are not.
 
-use super::{Event, LabError, Planned, RunOptions, plan, unix_ms};
+use super::options::RunOptions;
+use super::plan::{Planned, plan};
+use super::progress::Event;
+use crate::error::LabError;
 use crate::spec::is_built_in;
 use crate::store::{STORE_SCHEMA, Session, SessionFile, SessionHeader, Store, Writer};
 use crate::subject::Subject;
 use ioloom_model::StudySpec;
+use ioloom_sys::clock;
 
 /// Finds the session to resume or begins a new one.
 pub(super) fn begin(
@@ -27,7 +31,7 @@ pub(super) fn begin(
                 let text = format!("a torn last line of {} bytes was cut off", session.torn_bytes);
                 options.progress.event(&Event::Note(&text));
             }
-            writer.note("resumed", unix_ms())?;
+            writer.note("resumed", clock::unix_ms())?;
             let (done, all) = (session.runs.len(), session.header.order.len());
             options.progress.event(&Event::Begun(&session.header.session, done, all));
             return Ok((writer, session));
@@ -42,7 +46,7 @@ pub(super) fn begin(
         };
         options.progress.event(&Event::Note(&text));
     }
-    let now = unix_ms();
+    let now = clock::unix_ms();
     let header = SessionHeader {
         schema: STORE_SCHEMA,
         session: format!("{}-{}", spec.name, time_word(now)),
@@ -59,7 +63,7 @@ pub(super) fn begin(
         started_unix_ms: now,
         part: 0,
         pictures: planned.pictures.clone(),
-        sitting: options.sitting.clone(),
+        batch: options.batch.clone(),
         spec: (!is_built_in(spec)).then(|| Box::new(spec.clone())),
     };
     let (writer, header) = store.create(header)?;
@@ -84,7 +88,7 @@ fn differs(
     same.into_iter().filter(|(_, same)| !same).map(|(what, _)| what).collect()
 }
 
-/// The session in which a study came to its end in a sitting, if it was the study as it is asked for
+/// The session in which a study came to its end in a batch, if it was the study as it is asked for
 /// now. A command over several studies that goes on does not repeat those.
 ///
 /// # Errors
@@ -93,11 +97,11 @@ pub fn finished(
     spec: &StudySpec,
     store: &Store,
     options: &RunOptions<'_>,
-    sitting: &str,
+    batch: &str,
 ) -> Result<Option<Session>, LabError> {
     let planned = plan(spec, options)?;
     let found = store.files()?.into_iter().rev().find(|f| {
-        let here = f.ended && f.header.study == spec.name && f.header.sitting() == sitting;
+        let here = f.ended && f.header.study == spec.name && f.header.batch() == batch;
         here && differs(&f.header, &planned, options).is_empty()
     });
     Ok(found.map(|f| store.read(&f.header.session)).transpose()?)

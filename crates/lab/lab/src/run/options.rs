@@ -4,7 +4,7 @@ use super::Progress;
 use crate::child::Runner;
 use crate::expand::{Mode, Overrides};
 use crate::media::OwnImage;
-use crate::work::{self, Place};
+use crate::workspace::{self, Workspace};
 use ioloom_model::{Level, MachineFacts};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
@@ -25,7 +25,7 @@ pub struct RunOptions<'a> {
     /// Seed, blocks, experiments, conditions. Media and files are filled in from below.
     pub overrides: Overrides,
     /// The media; the first is the default one. At least one.
-    pub places: Vec<Place>,
+    pub workspaces: Vec<Workspace>,
     /// The media among them that are images of ours.
     pub images: &'a [OwnImage],
     /// A directory of the user's in place of every set.
@@ -37,11 +37,11 @@ pub struct RunOptions<'a> {
     /// Go on with the latest unfinished session of the same study, mode, seed and machine.
     pub resume: bool,
     /// The first session of the command, when it runs several studies.
-    pub sitting: Option<String>,
+    pub batch: Option<String>,
     /// Time that the study may take; `None` is the file's own budget in quick mode and none in
     /// full. Making sets counts.
     pub budget: Option<Duration>,
-    /// Bytes that must stay free on each medium; see [`work::RESERVE_BYTES`].
+    /// Bytes that must stay free on each medium; see [`workspace::RESERVE_BYTES`].
     pub reserve_bytes: u64,
     /// How children are started.
     pub runner: Runner,
@@ -79,15 +79,15 @@ impl<'a> RunOptions<'a> {
         Self {
             mode: Mode::Quick,
             overrides: Overrides::default(),
-            places: vec![Place::describe("work", work_dir)],
+            workspaces: vec![Workspace::describe("work", work_dir)],
             images: &[],
             files: None,
             drop_caches: false,
             allow_sysctl: false,
             resume: false,
-            sitting: None,
+            batch: None,
             budget: None,
-            reserve_bytes: work::RESERVE_BYTES,
+            reserve_bytes: workspace::RESERVE_BYTES,
             runner,
             deadline_max: DEADLINE_MAX,
             spans_max: SPANS_MAX,

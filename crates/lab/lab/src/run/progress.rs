@@ -1,6 +1,6 @@
 //! What a study tells while it runs, to whoever watches.
 
-use crate::work::Needs;
+use crate::needs::Needs;
 use ioloom_model::RunRecord;
 use ioloom_model::record::RunKey;
 

@@ -1,6 +1,7 @@
 //! The lines of a session file as text, both ways.
 
-use super::{Line, Picture, STORE_SCHEMA, SessionEnd, SessionHeader, StoreError};
+use super::error::StoreError;
+use super::session::{Line, Picture, STORE_SCHEMA, SessionEnd, SessionHeader};
 use ioloom_model::RunRecord;
 use ioloom_model::record::RECORD_SCHEMA;
 use serde::Deserialize;
@@ -42,7 +43,7 @@ pub(super) fn decode(path: &Path, line: usize, text: &[u8]) -> Result<Line, Stor
     }
 }
 
-/// One line of text for a session file, as [`crate::keep`] writes it.
+/// One line of text for a session file, as [`crate::export`] writes it.
 pub(crate) fn encode_header(header: &SessionHeader) -> io::Result<Vec<u8>> {
     encode(&Line::Session(Box::new(header.clone())))
 }

@@ -82,7 +82,7 @@ fn a_store_that_cannot_grow_ends_the_study_with_one_error_and_resumes() {
         .unwrap();
     assert!(!status.success());
     let error = std::fs::read_to_string(bench.dir.join("error")).unwrap();
-    assert!(error.starts_with("write ") && error.contains(".jsonl"), "{error}");
+    assert!(error.starts_with("cannot write to ") && error.contains(".jsonl"), "{error}");
     assert!(error.contains("finished runs are safe"), "{error}");
     let store = bench.store();
     let file = store.files().unwrap().remove(0);

@@ -1,7 +1,7 @@
 //! The store, its index and its exports.
 
 use crate::bench::{Bench, TWO_ARMS, study};
-use ioloom_lab::keep::{KEPT_BYTES_MAX, keep};
+use ioloom_lab::export::{FILE_BYTES_MAX, export};
 use ioloom_lab::{Index, RunFilter, Session, Store, StoreError, run_study};
 use ioloom_model::record::Span;
 use ioloom_model::{CallKind, Outcome};
@@ -171,21 +171,21 @@ fn exports_are_small_and_read_back_as_one_more_store() {
     drop(writer);
     let dest = bench.dir.join("kept");
     let names = [header.session.clone(), session.header.session.clone()];
-    let kept = keep(&store, &names, &dest).unwrap();
+    let kept = export(&store, &names, &dest).unwrap();
     assert!(kept.len() > 3, "{kept:?}");
     assert_eq!(kept.iter().map(|k| k.runs).sum::<usize>(), 69);
     for file in &kept {
         let bytes = std::fs::metadata(&file.path).unwrap().len();
-        assert!(bytes == file.bytes && bytes <= KEPT_BYTES_MAX as u64, "{file:?}");
+        assert!(bytes == file.bytes && bytes <= FILE_BYTES_MAX as u64, "{file:?}");
     }
-    let export = Store::open_to_read(&dest).unwrap();
+    let exported = Store::open_to_read(&dest).unwrap();
     let mut without_timelines = session.clone();
     for run in &mut without_timelines.runs {
         let Outcome::Done { measured } = &mut run.outcome else { panic!() };
         measured.spans.clear();
     }
-    assert!(export.read(&names[1]).unwrap() == without_timelines);
-    let back = export.read("long").unwrap();
+    assert!(exported.read(&names[1]).unwrap() == without_timelines);
+    let back = exported.read("long").unwrap();
     assert_eq!(back.header, header);
     assert_eq!(back.runs.len(), 60);
     for (run, was) in back.runs.iter().zip(&runs) {
@@ -197,15 +197,15 @@ fn exports_are_small_and_read_back_as_one_more_store() {
         );
         assert_eq!((&run.key, &m.digest), (&was.key, &w.digest));
     }
-    let index = Index::open(&export).unwrap();
+    let index = Index::open(&exported).unwrap();
     assert_eq!(index.runs(&RunFilter::default()).unwrap().len(), 69);
-    assert_eq!(keep(&store, &names, &dest).unwrap(), kept, "keeping again replaces");
+    assert_eq!(export(&store, &names, &dest).unwrap(), kept, "keeping again replaces");
     // A part of an earlier export with more parts: counted by nobody, and gone with the next.
     let parts = kept.iter().filter(|file| file.path.to_string_lossy().contains("long")).count();
     let stale = dest.join(format!("long.part{parts}.jsonl"));
     std::fs::copy(dest.join("long.part1.jsonl"), &stale).unwrap();
-    assert_eq!(export.read("long").unwrap(), back);
-    assert_eq!(keep(&store, &names, &dest).unwrap(), kept);
+    assert_eq!(exported.read("long").unwrap(), back);
+    assert_eq!(export(&store, &names, &dest).unwrap(), kept);
     assert!(!stale.exists());
     assert!(Store::open_to_read(&bench.dir.join("nowhere")).is_err());
 }

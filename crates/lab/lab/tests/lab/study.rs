@@ -4,7 +4,7 @@ use crate::bench::{Bench, FILES, Mock, TWO_ARMS, study};
 use ioloom_lab::estimate::History;
 use ioloom_lab::run::{Event, ended_before, plan};
 use ioloom_lab::store::EndReason;
-use ioloom_lab::{LabError, Mode, Place, Progress, RunFilter, Session, clean, run_study};
+use ioloom_lab::{LabError, Mode, Progress, RunFilter, Session, Workspace, clean, run_study};
 use ioloom_model::{Condition, Doubt, Outcome, RunRecord};
 use std::collections::BTreeSet;
 use std::sync::Mutex;
@@ -92,10 +92,10 @@ fn a_set_is_made_once_found_again_and_cleaned_without_touching_results() {
         ioloom_lab::run::needs(&spec, &planned, &bench.subject, &unknown, &options).unwrap()
     };
     let before = needs(&bench);
-    assert_eq!((before.sets_missing, before.runs, before.places[0].files), (1, 9, FILES));
+    assert_eq!((before.sets_missing, before.runs, before.workspaces[0].files), (1, 9, FILES));
     assert!(before.to_string().contains("1 sets to make"), "{before}");
     run_study(&spec, &bench.subject, &bench.store(), &options).unwrap();
-    assert_eq!((needs(&bench).sets_missing, needs(&bench).places[0].bytes), (0, 0));
+    assert_eq!((needs(&bench).sets_missing, needs(&bench).workspaces[0].bytes), (0, 0));
     let work = bench.dir.join("work");
     std::fs::create_dir_all(work.join("sets/of-the-user")).unwrap();
     std::fs::write(work.join("sets/of-the-user/x"), "x").unwrap();
@@ -155,10 +155,10 @@ fn too_little_space_and_wrong_names_are_refused_before_anything_is_made() {
     let error = run_study(&spec, &bench.subject, &store, &options).unwrap_err();
     assert_eq!(error.exit_code(), 3, "{error}");
     assert!(error.to_string().contains("must stay free"), "{error}");
-    options.places.push(options.places[0].clone());
+    options.workspaces.push(options.workspaces[0].clone());
     let error = run_study(&study(TWO_ARMS), &bench.subject, &store, &options).unwrap_err();
     assert!(error.exit_code() == 2 && error.to_string().contains("twice"), "{error}");
-    options.places.pop();
+    options.workspaces.pop();
     options.overrides.experiments = vec!["y".to_owned()];
     let error = run_study(&study(TWO_ARMS), &bench.subject, &store, &options).unwrap_err();
     assert_eq!(error.exit_code(), 2, "{error}");
@@ -204,9 +204,9 @@ fn media_are_comparisons_of_their_own_and_memory_refuses_cold() {
     let bench = Bench::new();
     let Ok(memory) = tempfile::tempdir_in("/dev/shm") else { return };
     let mut options = bench.silent();
-    let mut tmpfs = Place::work(memory.path());
+    let mut tmpfs = Workspace::work(memory.path());
     tmpfs.medium.name = "tmpfs".to_owned();
-    options.places.push(tmpfs);
+    options.workspaces.push(tmpfs);
     options.overrides.blocks = Some(1);
     let session =
         run_study(&study(TWO_ARMS), &bench.subject, &bench.store(), &options).unwrap().session;
@@ -370,7 +370,7 @@ fn a_picture_is_a_run_beside_the_blocks_and_is_made_once() {
     assert!(picture.record.proof.is_some(), "its condition is made and proved as any other");
     let kept = tempfile::tempdir().unwrap();
     let name = session.header.session.clone();
-    ioloom_lab::keep::keep(&bench.store(), std::slice::from_ref(&name), kept.path()).unwrap();
+    ioloom_lab::export::export(&bench.store(), std::slice::from_ref(&name), kept.path()).unwrap();
     let again = ioloom_lab::Store::open_to_read(kept.path()).unwrap().read(&name).unwrap();
     assert_eq!(again.pictures.len(), 1);
 

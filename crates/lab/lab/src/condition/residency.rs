@@ -5,13 +5,18 @@
 //! [`SAMPLE_MAX`] of them are, and every large one up to [`LARGE_MAX`]: one file of a gibibyte weighs
 //! more than all others together. Looking opens what it looks at.
 
-use super::{ConditionError, LARGE_BYTES, SAMPLE_MAX};
+use super::error::ConditionError;
 use crate::files::FileList;
+use ioloom_failure::Operation;
 use ioloom_model::distribution::stream;
 use ioloom_sys::cache;
 use rand::RngExt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+/// Files in the sample, beside the large ones.
+pub const SAMPLE_MAX: usize = 256;
+/// A file of at least this many bytes is always looked at.
+pub const LARGE_BYTES: u64 = 4 << 20;
 /// Large files that are looked at in one sample; more would make looking as long as reading.
 const LARGE_MAX: usize = 4096;
 
@@ -30,7 +35,7 @@ pub(super) fn sample(list: &FileList, files_max: Option<u64>, seed: u64) -> Vec<
 }
 
 /// Share of the chosen files' pages that are in memory; `None` where nobody can tell.
-pub(super) fn look(
+pub(super) fn resident_share(
     list: &FileList,
     chosen: &[usize],
     stop: &AtomicBool,
@@ -38,7 +43,7 @@ pub(super) fn look(
     let page = ioloom_sys::proc::page_bytes();
     let (resident, pages) = (AtomicU64::new(0), AtomicU64::new(0));
     let unknown = AtomicBool::new(false);
-    list.each(chosen, 4, stop, "look at the cached pages of", |file, size| {
+    list.each(chosen, 4, stop, Operation::Residency, |file, size| {
         match cache::resident_pages(file, size)? {
             Some(n) => {
                 let all = size.div_ceil(page);
@@ -59,14 +64,14 @@ pub(super) fn look(
 /// Share of the chosen files' bytes that a read which must not wait finds: the way to prove warm
 /// where cachestat is missing. A miss starts read-ahead, so this never proves cold. `None` where
 /// the file system does not support such reads.
-pub(super) fn try_reads(
+pub(super) fn readable_share(
     list: &FileList,
     chosen: &[usize],
     stop: &AtomicBool,
 ) -> Result<Option<f64>, ConditionError> {
     let (found, wanted) = (AtomicU64::new(0), AtomicU64::new(0));
     let unknown = AtomicBool::new(false);
-    list.each(chosen, 4, stop, "try to read without waiting", |file, size| {
+    list.each(chosen, 4, stop, Operation::Residency, |file, size| {
         let mut buffer = vec![0u8; 256 << 10];
         let mut at = 0;
         while at < size {
@@ -105,14 +110,14 @@ mod tests {
         let stop = AtomicBool::new(false);
         let all: Vec<usize> = (0..list.len()).collect();
         MAKER.make(Condition::Warm, &list, None, 1, &stop).unwrap();
-        let Some(share) = try_reads(&list, &all, &stop).unwrap() else {
+        let Some(share) = readable_share(&list, &all, &stop).unwrap() else {
             println!("skipped: no RWF_NOWAIT on this file system");
             return;
         };
         assert_eq!(share, 1.0);
         if !cache::is_memory_backed(list.root()).unwrap() {
             MAKER.make(Condition::Cold, &list, None, 1, &stop).unwrap();
-            assert!(try_reads(&list, &all, &stop).unwrap().unwrap() < 1.0);
+            assert!(readable_share(&list, &all, &stop).unwrap().unwrap() < 1.0);
         }
     }
 

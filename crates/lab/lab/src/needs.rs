@@ -7,70 +7,18 @@
 
 use crate::estimate::{History, Range, Task};
 use crate::expand::{Comparison, ReadyArm, SetSource};
-use crate::files::SET_MANIFEST;
 use crate::subject::{Cost, Sets};
-use ioloom_model::fileset::Medium;
+use crate::workspace::{Workspace, reserve_and_free};
 use ioloom_model::units::{format_count, format_ns, format_size};
 use ioloom_model::{Compute, FileSetSpec};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
-use std::path::{Path, PathBuf};
-use xxhash_rust::xxh3::xxh3_64;
-
-/// What stays free on a file system unless the user says otherwise, bytes. A small file system
-/// keeps a tenth of its size instead.
-pub const RESERVE_BYTES: u64 = 1 << 30;
-
-/// Name of the file by which a directory with an image of ours is known. Beside it lies
-/// [`IMAGE_FILE`] and nothing else that [`clean`] would remove.
-pub const IMAGE_MANIFEST: &str = ".ioloom-image.json";
-/// Name of an image in its directory.
-pub const IMAGE_FILE: &str = "image";
-
-/// A medium of a study: a word for tables and a directory on it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Place {
-    /// What is known of it; the name is the word in tables.
-    pub medium: Medium,
-    /// Directory for sets.
-    pub dir: PathBuf,
-}
-
-impl Place {
-    /// The place with the word `work` in a directory of which nothing else is known.
-    pub fn work(dir: &Path) -> Self {
-        let medium = Medium { name: "work".to_owned(), ..Medium::default() };
-        Self { medium, dir: dir.to_owned() }
-    }
-
-    /// A place under a word for tables, with what the system tells of the medium.
-    pub fn describe(name: &str, dir: &Path) -> Self {
-        let mut place = Self::work(dir);
-        place.medium.name = name.to_owned();
-        if let Ok(found) = ioloom_sys::mount::medium(nearest(dir)) {
-            let (major, minor) = found.mount.device;
-            place.medium.device = format!("{major}:{minor}");
-            place.medium.file_system.clone_from(&found.mount.file_system);
-            place.medium.block_device = found.block_device;
-            place.medium.scheduler = found.scheduler;
-            place.medium.rotational = found.rotational;
-            place.medium.read_ahead_kib = found.read_ahead_kib;
-        }
-        place
-    }
-
-    /// Where a set lies on it.
-    pub fn set_dir(&self, name: &str, spec: &FileSetSpec) -> PathBuf {
-        // Made from text, so it cannot fail; an empty text would only give another name.
-        let text = serde_json::to_vec(spec).unwrap_or_default();
-        self.dir.join("sets").join(format!("{name}-{:08x}", xxh3_64(&text) as u32))
-    }
-}
+use std::path::PathBuf;
 
 /// What a study needs of one medium.
 #[derive(Debug, Clone, PartialEq)]
-pub struct PlaceNeeds {
+pub struct WorkspaceNeeds {
     /// Word of the medium.
     pub medium: String,
     /// Its directory.
@@ -85,7 +33,7 @@ pub struct PlaceNeeds {
     pub reserve_bytes: u64,
 }
 
-impl PlaceNeeds {
+impl WorkspaceNeeds {
     /// Whether it fits.
     pub fn enough(&self) -> bool {
         self.bytes == 0 || self.free_bytes >= self.bytes.saturating_add(self.reserve_bytes)
@@ -96,7 +44,7 @@ impl PlaceNeeds {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Needs {
     /// Each medium.
-    pub places: Vec<PlaceNeeds>,
+    pub workspaces: Vec<WorkspaceNeeds>,
     /// Sets that are complete already.
     pub sets_ready: usize,
     /// Sets that will be made.
@@ -116,7 +64,7 @@ pub struct Needs {
 impl Needs {
     /// The sentence of a refusal, if some medium has too little space.
     pub fn refusal(&self) -> Option<String> {
-        let short = self.places.iter().find(|p| !p.enough())?;
+        let short = self.workspaces.iter().find(|p| !p.enough())?;
         Some(format!(
             "too little space on {} ({}): the sets take {}, {} are free and {} must stay free; use \
              --dir with a larger file system, or run `ioloom clean`",
@@ -155,7 +103,7 @@ impl fmt::Display for Needs {
             return write!(f, "; all {} sets are there", self.sets_ready);
         }
         write!(f, "; {} sets to make", self.sets_missing)?;
-        for place in self.places.iter().filter(|p| p.files > 0) {
+        for place in self.workspaces.iter().filter(|p| p.files > 0) {
             write!(
                 f,
                 "; {} in {} files on {} ({}), where {} are free",
@@ -170,20 +118,20 @@ impl fmt::Display for Needs {
     }
 }
 
-/// Works out what comparisons need on the places.
+/// Works out what comparisons need on the workspaces.
 ///
 /// # Errors
 /// The free space of a place cannot be asked.
 pub fn needs(
     comparisons: &[Comparison],
-    places: &[Place],
+    workspaces: &[Workspace],
     sets: &dyn Sets,
     reserve_bytes: u64,
     cores: u32,
     history: &History,
 ) -> io::Result<Needs> {
     let mut needs = Needs {
-        places: Vec::new(),
+        workspaces: Vec::new(),
         sets_ready: 0,
         sets_missing: 0,
         runs: 0,
@@ -193,7 +141,7 @@ pub fn needs(
         budget_s: None,
     };
     let mut costs = Costs { sets, known: BTreeMap::new() };
-    for place in places {
+    for place in workspaces {
         let (reserve_bytes, free_bytes) = reserve_and_free(&place.dir, reserve_bytes)?;
         let mut wanted = BTreeMap::new();
         for comparison in comparisons.iter().filter(|c| c.medium == place.medium.name) {
@@ -223,7 +171,7 @@ pub fn needs(
             bytes += cost.bytes;
             files += cost.files;
         }
-        needs.places.push(PlaceNeeds {
+        needs.workspaces.push(WorkspaceNeeds {
             medium: place.medium.name.clone(),
             dir: place.dir.clone(),
             bytes,
@@ -291,80 +239,4 @@ pub(crate) fn demand_ns(
             sum / draws as f64 * files as f64
         }
     }
-}
-
-/// What stays free on the file system of `dir`: what the user asked for, but on a small file
-/// system not more than a tenth of it. The other number is what is free now. A directory that is
-/// not there yet is judged by its nearest ancestor.
-pub(crate) fn reserve_and_free(dir: &Path, reserve_bytes: u64) -> io::Result<(u64, u64)> {
-    let found = ioloom_sys::mount::space(nearest(dir)).map_err(|e| {
-        io::Error::new(e.kind(), format!("ask the free space of {}: {e}", dir.display()))
-    })?;
-    Ok((reserve_bytes.min(found.total_bytes / 10), found.available_bytes))
-}
-
-/// The directory itself, or its nearest ancestor that exists.
-fn nearest(dir: &Path) -> &Path {
-    let found = dir.ancestors().find(|d| d.as_os_str().is_empty() || d.exists());
-    found.filter(|d| !d.as_os_str().is_empty()).unwrap_or(Path::new("."))
-}
-
-/// What [`clean`] did with one set or image.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Cleaned {
-    /// Its directory.
-    pub dir: PathBuf,
-    /// Files removed.
-    pub files: u64,
-    /// Bytes freed.
-    pub bytes: u64,
-    /// Why it could not be removed, if so.
-    pub failed: Option<String>,
-}
-
-/// Removes the sets and images that ioloom made below a work directory, and nothing else: a
-/// directory in `sets/` or `images/` without our manifest stays, as does whatever the user put
-/// beside ours. Links are not followed.
-///
-/// # Errors
-/// The work directory cannot be listed. What stands in the way of a single set is in its entry.
-pub fn clean(work_dir: &Path, sets: &dyn Sets) -> io::Result<Vec<Cleaned>> {
-    let mut all = Vec::new();
-    for (kind, manifest) in [("sets", SET_MANIFEST), ("images", IMAGE_MANIFEST)] {
-        let parent = work_dir.join(kind);
-        let entries = match std::fs::read_dir(&parent) {
-            Ok(entries) => entries,
-            Err(e) if e.kind() == io::ErrorKind::NotFound => continue,
-            Err(e) => {
-                return Err(io::Error::new(e.kind(), format!("list {}: {e}", parent.display())));
-            }
-        };
-        let mut dirs = Vec::new();
-        for entry in entries {
-            let entry = entry?;
-            let dir = entry.path();
-            let ours = std::fs::symlink_metadata(dir.join(manifest)).is_ok_and(|m| m.is_file());
-            if entry.file_type()?.is_dir() && ours {
-                dirs.push(dir);
-            }
-        }
-        dirs.sort();
-        for dir in dirs {
-            let removed = match kind {
-                "sets" => sets.remove(&dir).map(|r| (r.files, r.bytes)),
-                _ => crate::media::remove_image(&dir)
-                    .map_err(|e| format!("remove {}: {e}", dir.display())),
-            };
-            all.push(match removed {
-                Ok((files, bytes)) => {
-                    crate::sets::forget_use(&dir);
-                    Cleaned { dir, files, bytes, failed: None }
-                }
-                Err(reason) => Cleaned { dir, files: 0, bytes: 0, failed: Some(reason) },
-            });
-        }
-        // Stays when something of the user's is in it.
-        let _ = std::fs::remove_dir(&parent);
-    }
-    Ok(all)
 }

@@ -9,13 +9,14 @@ use crate::store::{
     Picture, Session, SessionHeader, Store, StoreError, encode_end, encode_header, encode_picture,
     encode_run,
 };
+use ioloom_failure::Operation;
 use ioloom_model::{Outcome, RunRecord};
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 /// Largest file of an export, bytes.
-pub const KEPT_BYTES_MAX: usize = 1 << 20;
+pub const FILE_BYTES_MAX: usize = 1 << 20;
 
 /// Room for the last line of a session, bytes; it holds a word and a few doubts.
 const END_ROOM: usize = 4096;
@@ -26,7 +27,7 @@ const CURVE_MAX: usize = 512;
 
 /// A file that was written.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Kept {
+pub struct ExportedFile {
     /// Where.
     pub path: PathBuf,
     /// Length, bytes.
@@ -41,11 +42,15 @@ pub struct Kept {
 /// # Errors
 /// A session cannot be read, `dest` cannot be written, or the header alone is larger than a file
 /// may be.
-pub fn keep(store: &Store, sessions: &[String], dest: &Path) -> Result<Vec<Kept>, StoreError> {
+pub fn export(
+    store: &Store,
+    sessions: &[String],
+    dest: &Path,
+) -> Result<Vec<ExportedFile>, StoreError> {
     let fail = |path: &Path| {
         let path = path.to_owned();
         move |source| StoreError::Io {
-            operation: "export to",
+            operation: Operation::Write,
             path,
             source,
             remedy: "choose a directory that can be written",
@@ -74,10 +79,10 @@ pub fn keep(store: &Store, sessions: &[String], dest: &Path) -> Result<Vec<Kept>
                 .and_then(|()| file.sync_all())
                 .and_then(|()| std::fs::rename(&half, &path))
                 .map_err(fail(&path))?;
-            all.push(Kept { path, bytes: text.len() as u64, runs });
+            all.push(ExportedFile { path, bytes: text.len() as u64, runs });
         }
         for picture in &session.pictures {
-            all.extend(keep_trace(store, name, picture, dest).map_err(fail(dest))?);
+            all.extend(export_trace(store, name, picture, dest).map_err(fail(dest))?);
         }
     }
     Ok(all)
@@ -89,15 +94,15 @@ fn file_name(session: &str, part: usize) -> String {
 }
 
 /// Copies the trace of a picture, unless it is larger than a file may be or gone.
-fn keep_trace(
+fn export_trace(
     store: &Store,
     session: &str,
     picture: &Picture,
     dest: &Path,
-) -> io::Result<Option<Kept>> {
+) -> io::Result<Option<ExportedFile>> {
     let Some(name) = picture.trace.as_deref().filter(|n| !n.contains('/')) else { return Ok(None) };
     let from = store.traces_dir(session).join(name);
-    let fits = from.metadata().is_ok_and(|m| m.len() <= KEPT_BYTES_MAX as u64);
+    let fits = from.metadata().is_ok_and(|m| m.len() <= FILE_BYTES_MAX as u64);
     if !fits {
         return Ok(None);
     }
@@ -105,7 +110,7 @@ fn keep_trace(
     std::fs::create_dir_all(&dir)?;
     let path = dir.join(name);
     let bytes = std::fs::copy(&from, &path)?;
-    Ok(Some(Kept { path, bytes, runs: 1 }))
+    Ok(Some(ExportedFile { path, bytes, runs: 1 }))
 }
 
 /// The texts of the files of a session, each with its number of runs.
@@ -115,12 +120,12 @@ fn parts(session: &Session) -> io::Result<Vec<(Vec<u8>, usize)>> {
     let mut now = (first_line(&header)?, 0);
     for run in &session.runs {
         let line = encode_run(&compact(run.clone()))?;
-        if now.0.len() + line.len() > KEPT_BYTES_MAX - END_ROOM {
+        if now.0.len() + line.len() > FILE_BYTES_MAX - END_ROOM {
             header.part += 1;
             // The list of runs stands in the first part alone.
             header.order.clear();
             all.push(std::mem::replace(&mut now, (first_line(&header)?, 0)));
-            if now.0.len() + line.len() > KEPT_BYTES_MAX - END_ROOM {
+            if now.0.len() + line.len() > FILE_BYTES_MAX - END_ROOM {
                 return Err(io::Error::other("one run is larger than a file may be"));
             }
         }
@@ -129,7 +134,7 @@ fn parts(session: &Session) -> io::Result<Vec<(Vec<u8>, usize)>> {
     }
     for picture in &session.pictures {
         let line = encode_picture(picture)?;
-        if now.0.len() + line.len() <= KEPT_BYTES_MAX - END_ROOM {
+        if now.0.len() + line.len() <= FILE_BYTES_MAX - END_ROOM {
             now.0.extend_from_slice(&line);
         }
     }
@@ -142,7 +147,7 @@ fn parts(session: &Session) -> io::Result<Vec<(Vec<u8>, usize)>> {
 
 fn first_line(header: &SessionHeader) -> io::Result<Vec<u8>> {
     let line = encode_header(header)?;
-    if line.len() > KEPT_BYTES_MAX / 2 {
+    if line.len() > FILE_BYTES_MAX / 2 {
         return Err(io::Error::other("the list of runs is too long for an export"));
     }
     Ok(line)

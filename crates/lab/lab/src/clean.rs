@@ -1,0 +1,67 @@
+//! Removing the sets and images that ioloom made.
+
+use crate::boot_note::forget_use;
+use crate::files::SET_MANIFEST;
+use crate::media::{IMAGE_MANIFEST, remove_image};
+use crate::subject::Sets;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// What [`clean`] did with one set or image.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Cleaned {
+    /// Its directory.
+    pub dir: PathBuf,
+    /// Files removed.
+    pub files: u64,
+    /// Bytes freed.
+    pub bytes: u64,
+    /// Why it could not be removed, if so.
+    pub failed: Option<String>,
+}
+
+/// Removes the sets and images that ioloom made below a work directory, and nothing else: a
+/// directory in `sets/` or `images/` without our manifest stays, as does whatever the user put
+/// beside ours. Links are not followed.
+///
+/// # Errors
+/// The work directory cannot be listed. What stands in the way of a single set is in its entry.
+pub fn clean(work_dir: &Path, sets: &dyn Sets) -> io::Result<Vec<Cleaned>> {
+    let mut all = Vec::new();
+    for (kind, manifest) in [("sets", SET_MANIFEST), ("images", IMAGE_MANIFEST)] {
+        let parent = work_dir.join(kind);
+        let entries = match std::fs::read_dir(&parent) {
+            Ok(entries) => entries,
+            Err(e) if e.kind() == io::ErrorKind::NotFound => continue,
+            Err(e) => {
+                return Err(io::Error::new(e.kind(), format!("list {}: {e}", parent.display())));
+            }
+        };
+        let mut dirs = Vec::new();
+        for entry in entries {
+            let entry = entry?;
+            let dir = entry.path();
+            let ours = std::fs::symlink_metadata(dir.join(manifest)).is_ok_and(|m| m.is_file());
+            if entry.file_type()?.is_dir() && ours {
+                dirs.push(dir);
+            }
+        }
+        dirs.sort();
+        for dir in dirs {
+            let removed = match kind {
+                "sets" => sets.remove(&dir).map(|r| (r.files, r.bytes)),
+                _ => remove_image(&dir).map_err(|e| format!("remove {}: {e}", dir.display())),
+            };
+            all.push(match removed {
+                Ok((files, bytes)) => {
+                    forget_use(&dir);
+                    Cleaned { dir, files, bytes, failed: None }
+                }
+                Err(reason) => Cleaned { dir, files: 0, bytes: 0, failed: Some(reason) },
+            });
+        }
+        // Stays when something of the user's is in it.
+        let _ = std::fs::remove_dir(&parent);
+    }
+    Ok(all)
+}

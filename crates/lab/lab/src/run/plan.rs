@@ -1,0 +1,119 @@
+//! What a study is going to run, and what it needs.
+
+use super::options::RunOptions;
+use crate::error::LabError;
+use crate::estimate::{History, Range};
+use crate::expand::{Comparison, Mode, ReadyArm, expand, pictures};
+use crate::needs::{self, Needs};
+use crate::order::{self, Slot};
+use crate::subject::{Subject, Touches};
+use ioloom_model::Condition;
+use std::collections::BTreeSet;
+use std::time::Duration;
+use xxhash_rust::xxh3::xxh3_64;
+
+/// What is going to run.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Planned {
+    /// The comparisons.
+    pub comparisons: Vec<Comparison>,
+    /// The ordered list of runs.
+    pub order: Vec<Slot>,
+    /// Runs that are traced before.
+    pub pictures: Vec<Comparison>,
+    /// Seed of the order.
+    pub seed: u64,
+    /// Fingerprint of the comparisons, 16 digits.
+    pub spec_hash: String,
+}
+
+/// Expands a study under the options and draws its list of runs.
+///
+/// # Errors
+/// [`LabError::Usage`]: an override names what is not there, or nothing is left to run.
+pub fn plan(spec: &ioloom_model::StudySpec, options: &RunOptions<'_>) -> Result<Planned, LabError> {
+    let mut words = BTreeSet::new();
+    if let Some(twice) = options.workspaces.iter().find(|p| !words.insert(&p.medium.name)) {
+        return Err(LabError::Usage(format!("the medium {} is named twice", twice.medium.name)));
+    }
+    let mut overrides = options.overrides.clone();
+    overrides.media = options.workspaces.iter().map(|p| p.medium.name.clone()).collect();
+    if options.files.is_some() {
+        // The user's files lie where they lie.
+        overrides.media.truncate(1);
+        overrides.files = options.files.as_ref().map(|f| f.display().to_string());
+    }
+    let cores = options.machine.cpus_usable.max(1);
+    let comparisons = expand(spec, options.mode, &overrides, cores).map_err(LabError::Usage)?;
+    if comparisons.is_empty() {
+        let mode = options.mode.name();
+        return Err(LabError::Usage(format!(
+            "study {} has nothing to run in {mode} mode",
+            spec.name
+        )));
+    }
+    let pictures = pictures(spec, options.mode, &overrides, cores, &comparisons);
+    let pictures = pictures.map_err(LabError::Usage)?;
+    let seed = overrides.seed.unwrap_or(spec.seed);
+    let text = serde_json::to_vec(&comparisons).map_err(std::io::Error::from)?;
+    let spec_hash = format!("{:016x}", xxh3_64(&text));
+    let order = order::draw(&comparisons, seed);
+    Ok(Planned { order, pictures, comparisons, seed, spec_hash })
+}
+
+/// Asks the subject about every plan, before anything is made.
+pub(super) fn check(planned: &Planned, subject: &dyn Subject) -> Result<(), LabError> {
+    for comparison in &planned.comparisons {
+        let none = |arm: &ReadyArm| subject.touches_of(&arm.plan) == Touches::Nothing;
+        if comparison.condition != Condition::AsIs
+            && let Some(arm) = comparison.arms.iter().find(|arm| none(arm))
+        {
+            return Err(LabError::Usage(format!(
+                "experiment '{}': {} needs no files that are made {} for it, so its runs can only be \
+                 as-is",
+                comparison.experiment, arm.plan, comparison.condition
+            )));
+        }
+        for arm in &comparison.arms {
+            subject.explain(&arm.plan).map_err(|reason| {
+                let place = format!("experiment '{}', arm '{}'", comparison.experiment, arm.name);
+                LabError::Usage(format!("{place}: {reason}"))
+            })?;
+        }
+    }
+    Ok(())
+}
+
+/// What the planned study needs; `history` knows how long such runs took here before.
+///
+/// # Errors
+/// The free space of a medium cannot be asked.
+pub fn needs(
+    spec: &ioloom_model::StudySpec,
+    planned: &Planned,
+    subject: &dyn Subject,
+    history: &History,
+    options: &RunOptions<'_>,
+) -> Result<Needs, LabError> {
+    let cores = options.machine.cpus_usable.max(1);
+    let (comparisons, reserve) = (&planned.comparisons, options.reserve_bytes);
+    let sets = subject.sets();
+    let mut needs = needs::needs(comparisons, &options.workspaces, sets, reserve, cores, history)?;
+    for comparison in comparisons {
+        let unknown = comparison.arms.iter();
+        for arm in unknown.filter(|arm| history.run_seconds(comparison, arm).is_none()) {
+            // Of no files: what a plan waits for by itself, however fast the disk is.
+            let waits = Range::exactly(subject.takes_s(&arm.plan, 0, 0));
+            needs.runs_s.add(waits, f64::from(comparison.blocks));
+        }
+    }
+    needs.budget_s = budget(spec, options).map(|b| b.as_secs_f64());
+    Ok(needs)
+}
+
+pub(super) fn budget(spec: &ioloom_model::StudySpec, options: &RunOptions<'_>) -> Option<Duration> {
+    options.budget.or(match options.mode {
+        Mode::Quick => Some(Duration::from_secs_f64(spec.quick_budget_s)),
+        Mode::Full => None,
+    })
+}
