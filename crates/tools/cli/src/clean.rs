@@ -1,23 +1,28 @@
-//! `ioloom clean`: gives back the space of file sets; results stay.
+//! `ioloom clean`: removes the file sets that studies made; results stay.
 
 use crate::directories::{short, work_dir};
 use crate::exit::{Ended, Exit, Failure};
 use crate::{out, stderr};
 use clap::Args;
+use ioloom_failure::{Operation, PathError};
 use ioloom_model::units::{format_count, format_size};
 use ioloom_subjects::FileSets;
 use std::path::PathBuf;
 
-/// Removes the file sets that studies made; results stay.
+/// Remove the file sets that studies made
+///
+/// Frees the space of file sets and removes what killed studies left: images, control groups and
+/// sets in memory. Only directories with a manifest written by ioloom are removed. Results are kept
+/// elsewhere and are never touched.
 #[derive(Debug, Args)]
-#[command(after_help = "\
-Only what carries a manifest of ioloom is removed. Results lie elsewhere and are never touched.
-
+#[command(after_long_help = "\
 Examples:
   ioloom clean
-  ioloom clean --dir /mnt/a      what `study --on /mnt/a` or `--dir /mnt/a` made")]
+  ioloom clean --dir /mnt/a      after `ioloom study --on /mnt/a` or `--dir /mnt/a`")]
 pub(crate) struct CleanArgs {
-    /// The work directory [default: $XDG_CACHE_HOME/ioloom or ~/.cache/ioloom]
+    /// Work directory of the studies
+    ///
+    /// The default is $XDG_CACHE_HOME/ioloom or ~/.cache/ioloom.
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
 }
@@ -26,7 +31,8 @@ pub(crate) fn run(args: &CleanArgs) -> Ended {
     let dir = work_dir(args.dir.as_deref())?;
     if args.dir.is_some() {
         std::fs::read_dir(&dir)
-            .map_err(|e| Failure::failed(format!("read directory {}: {e}", dir.display())))?;
+            .map_err(PathError::on(Operation::OpenDir, &dir))
+            .map_err(Failure::failed)?;
     }
     let left = crate::media::undo_left(&dir);
     let done = ioloom_lab::clean(&dir, &FileSets).map_err(Failure::failed)?;
@@ -48,7 +54,7 @@ pub(crate) fn run(args: &CleanArgs) -> Ended {
     Ok(if failed { Exit::Failed } else { Exit::Ok })
 }
 
-/// The last line: what was removed in all.
+/// Returns the last line, with the totals.
 fn summary(left: usize, files: u64, bytes: u64) -> String {
     let mut parts = Vec::new();
     if left > 0 {
@@ -57,7 +63,7 @@ fn summary(left: usize, files: u64, bytes: u64) -> String {
     }
     if files > 0 || left == 0 {
         let (files, bytes) = (format_count(files), format_size(bytes));
-        parts.push(format!("{files} files removed, {bytes} given back"));
+        parts.push(format!("{files} files removed, {bytes} freed"));
     }
     format!("{}\n", parts.join("; "))
 }
@@ -68,9 +74,9 @@ mod tests {
 
     #[test]
     fn leftovers_are_counted_apart_from_files() {
-        assert_eq!(summary(0, 0, 0), "0 files removed, 0 B given back\n");
+        assert_eq!(summary(0, 0, 0), "0 files removed, 0 B freed\n");
         assert_eq!(summary(1, 0, 0), "1 leftover of killed studies removed\n");
-        let both = "2 leftovers of killed studies removed; 40 files removed, 4.00 KiB given back\n";
+        let both = "2 leftovers of killed studies removed; 40 files removed, 4.00 KiB freed\n";
         assert_eq!(summary(2, 40, 4096), both);
     }
 }

@@ -2,27 +2,37 @@
 
 use crate::version::VERSION;
 use crate::{
-    cache, claims, clean, compare, cp, du, each, fileset, load, machine, manual, memory, report,
-    results, serve, study, trace, watch,
+    cache, claims, clean, compare, cp, du, each, fileset, machine, manual, memory, report, results,
+    study, trace, usage, watch,
 };
+#[cfg(feature = "exchange")]
+use crate::{load, serve};
 use clap::{CommandFactory, Parser, Subcommand};
 
-/// Runs your function over many files as fast as this machine allows, and tells why.
+/// Fast file tools, and a laboratory for I/O concurrency on this machine
+///
+/// The tools hash, copy, count and cache files with many requests in flight. The laboratory measures
+/// which plan, the combination of read method and thread schedule, is fastest on this machine, and
+/// judges published claims by the results.
 #[derive(Debug, Parser)]
 #[command(name = "ioloom", version = VERSION, propagate_version = true, max_term_width = 100)]
-#[command(after_help = "\
-Examples:
-  ioloom study                  which plan is fastest on this machine, in 90 seconds
-  ioloom each ~/src --per-file  a fast parallel checksum tool
-  ioloom du ~                   what takes the space, with a picture
-  ioloom cp -a ~/src /mnt/disk  a copy that is whole or not there
-  ioloom claims                 what was published, and what holds here
-
-Exit codes: 0 ok, 1 something failed, 2 wrong use, 3 refused, 130 interrupted.")]
+#[command(after_long_help = AFTER_HELP)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
 }
+
+const AFTER_HELP: &str = "\
+Terms such as plan, schedule, subject and verdict are explained in docs/glossary.md.
+
+Examples:
+  ioloom study                  find the fastest plan on this machine, in 90 seconds
+  ioloom each ~/src --per-file  print a checksum for each file
+  ioloom du ~                   show what takes the space
+  ioloom cp -a ~/src /mnt/disk  copy a tree, whole or not at all
+  ioloom claims                 list published claims and their verdicts here
+
+Exit codes: 0 ok, 1 something failed, 2 wrong use, 3 refused, 130 interrupted.";
 
 /// A command with its arguments.
 #[derive(Debug, Subcommand)]
@@ -32,7 +42,9 @@ pub(crate) enum Command {
     Du(du::DuArgs),
     Cache(cache::CacheArgs),
     Cp(cp::CpArgs),
+    #[cfg(feature = "exchange")]
     Serve(serve::ServeArgs),
+    #[cfg(feature = "exchange")]
     Load(load::LoadArgs),
     Claims(claims::ClaimsArgs),
     Report(report::ReportArgs),
@@ -46,9 +58,26 @@ pub(crate) enum Command {
     Clean(clean::CleanArgs),
     Completions(manual::CompletionsArgs),
     Man(manual::ManArgs),
-    /// Runs one plan in this process: what the laboratory starts for each run.
+    /// Run one plan in this process; started by the laboratory for each run.
     #[command(hide = true)]
     RunOrder,
+    /// Not in this build
+    #[cfg(not(feature = "exchange"))]
+    #[command(hide = true, disable_help_flag = true)]
+    Serve(MissingArgs),
+    /// Not in this build
+    #[cfg(not(feature = "exchange"))]
+    #[command(hide = true, disable_help_flag = true)]
+    Load(MissingArgs),
+}
+
+/// Arguments of a command that this build lacks. They are accepted, so that the message can say what
+/// is missing.
+#[cfg(not(feature = "exchange"))]
+#[derive(Debug, clap::Args)]
+pub(crate) struct MissingArgs {
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    ignored: Vec<std::ffi::OsString>,
 }
 
 /// The commands that replace small programs, for which startup time matters. Building the flags of
@@ -83,7 +112,12 @@ pub(crate) fn parse() -> Command {
         let names = ["each", "du", "cp"];
         names.iter().any(|name| word == *name)
     });
-    if is_quick { QuickCli::parse().command.into() } else { Cli::parse().command }
+    let parsed = if is_quick {
+        QuickCli::try_parse().map(|quick| quick.command.into())
+    } else {
+        Cli::try_parse().map(|cli| cli.command)
+    };
+    parsed.unwrap_or_else(|error| usage::exit(&error))
 }
 
 /// Returns the description of every command, for completions and manual pages.

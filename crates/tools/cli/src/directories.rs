@@ -1,23 +1,25 @@
-//! Where things lie: sets in the user's cache directory, results in the user's data directory.
+//! The default directories: file sets in the user's cache directory, results in the data directory.
 //!
-//! Two places, so that whoever empties a cache loses nothing that took time to measure. The
-//! variables of the XDG base directories are honoured when they are absolute.
+//! They are separate so that clearing the cache loses nothing that took time to measure. The
+//! variables of the XDG base directories are used when they are absolute.
 
 use crate::exit::Failure;
 use clap::Args;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-/// Where results are kept.
+/// The flag for the store.
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct StoreArg {
-    /// Where results are kept [default: $XDG_DATA_HOME/ioloom or ~/.local/share/ioloom]
+    /// Directory of the results
+    ///
+    /// The default is $XDG_DATA_HOME/ioloom or ~/.local/share/ioloom.
     #[arg(long, value_name = "DIR")]
     pub(crate) store: Option<PathBuf>,
 }
 
 impl StoreArg {
-    /// The directory of the store; it may not be there yet.
+    /// Returns the directory of the store, which may not exist yet.
     pub(crate) fn dir(&self) -> Result<PathBuf, Failure> {
         match &self.store {
             Some(dir) => Ok(dir.clone()),
@@ -26,7 +28,7 @@ impl StoreArg {
     }
 }
 
-/// Where sets are made: the given directory, or below the user's cache directory.
+/// Returns the directory for file sets: the given one, or the default in the cache directory.
 pub(crate) fn work_dir(given: Option<&Path>) -> Result<PathBuf, Failure> {
     match given {
         Some(dir) => Ok(dir.to_owned()),
@@ -40,14 +42,14 @@ fn base(variable: &str, below_home: &str, flag: &str) -> Result<PathBuf, Failure
         .and_then(absolute)
         .or_else(|| Some(home()?.join(below_home)))
         .map(|dir| dir.join("ioloom"))
-        .ok_or_else(|| Failure::usage(format!("neither HOME nor {variable} is set: use {flag}")))
+        .ok_or_else(|| Failure::usage(format!("neither HOME nor {variable} is set; use {flag}")))
 }
 
 fn home() -> Option<PathBuf> {
     std::env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_absolute())
 }
 
-/// A path for people: `~` for the home directory.
+/// Returns a path for messages, with `~` for the home directory.
 pub(crate) fn short(path: &Path) -> String {
     match home().and_then(|home| path.strip_prefix(home).ok().map(Path::to_owned)) {
         Some(rest) if rest.as_os_str().is_empty() => "~".to_owned(),

@@ -5,13 +5,13 @@ use std::process::ExitCode;
 /// Exit codes, the same for every command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Exit {
-    /// All went well.
+    /// Success.
     Ok = 0,
-    /// Something failed, and was listed.
+    /// Something failed and was reported.
     Failed = 1,
-    /// The command line or a file of ours could not be understood.
+    /// The command line or an input file was not understood.
     Usage = 2,
-    /// It cannot be done as asked; the reason was given.
+    /// The request cannot be carried out as asked; the reason was given.
     Refused = 3,
     /// The user interrupted.
     Interrupted = 130,
@@ -23,7 +23,7 @@ impl From<Exit> for ExitCode {
     }
 }
 
-/// Why a command ends early: one clear error.
+/// Why a command ends early: one message and an exit code.
 #[derive(Debug)]
 pub(crate) struct Failure {
     pub(crate) exit: Exit,
@@ -35,22 +35,22 @@ impl Failure {
         Self { exit, message: message.into() }
     }
 
-    /// The reader of our output has gone: an end without a word.
+    /// The reader of standard output has closed it: end without a message.
     pub(crate) fn quiet() -> Self {
         Self::new(Exit::Ok, "")
     }
 
-    /// A failure while working (exit 1).
+    /// The work failed (exit 1).
     pub(crate) fn failed(error: impl std::fmt::Display) -> Self {
         Self::new(Exit::Failed, error.to_string())
     }
 
-    /// A command line that cannot be understood (exit 2).
+    /// The command line was not understood (exit 2).
     pub(crate) fn usage(error: impl std::fmt::Display) -> Self {
         Self::new(Exit::Usage, error.to_string())
     }
 
-    /// A refusal (exit 3).
+    /// The request is refused (exit 3).
     pub(crate) fn refused(error: impl std::fmt::Display) -> Self {
         Self::new(Exit::Refused, error.to_string())
     }

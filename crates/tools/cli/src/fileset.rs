@@ -1,11 +1,12 @@
-//! `ioloom fileset`: makes, checks and removes seeded file sets.
+//! `ioloom fileset`: creates, verifies and removes seeded file sets.
 
 use crate::exit::{Ended, Exit, Failure};
-use crate::{out, stderr};
+use crate::{out, stderr, values};
 use clap::{Args, Subcommand};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use ioloom_failure::quoted;
 use ioloom_fileset::{self as fileset, CreateOptions, CreateProgress, SetError, SetText};
-use ioloom_model::units::{format_count, format_ns, format_size};
+use ioloom_model::units::{format_count, format_counted, format_ns, format_size};
 use ioloom_model::{FileSetRealised, FileSetSpec};
 use serde::Serialize;
 use std::io::IsTerminal;
@@ -16,11 +17,15 @@ use std::time::Instant;
 /// Version of the document that `--json` prints.
 const SCHEMA: u32 = 1;
 /// Faults that are printed.
-const FAULTS_TOLD: usize = 10;
+const FAULTS_PRINTED: usize = 10;
 
-/// Makes, checks and removes seeded sets of files.
+/// Create, verify and remove seeded sets of files
+///
+/// A file set follows from its description and seed alone: the same text makes the same names, sizes
+/// and bytes on every machine. Studies make their own sets; this command is for other programs and
+/// for reproducing a run by hand.
 #[derive(Debug, Args)]
-#[command(after_help = "\
+#[command(after_long_help = "\
 Examples:
   ioloom fileset create tree /tmp/set
   ioloom fileset create 'count=20k,size=exp(mean=4KiB,min=1KiB,max=1MiB)' /tmp/set
@@ -33,40 +38,53 @@ pub(crate) struct FilesetArgs {
 
 #[derive(Debug, Subcommand)]
 enum What {
-    /// Makes a set, or finishes a half-made one
-    #[command(after_help = "\
-A set is spelled count=N,size=SIZES[,compute=TIMES][,layout=flat|nested][,seed=N], where SIZES
-is a size, normal(), exp(), lognormal(), pareto(), uniform(), mix() or list(); or it is a preset
-(seed000:A to seed000:H, tree), or like:DIR, the shape of a tree that exists.
-
+    /// Create a file set, or complete a partial one
+    ///
+    /// SPEC is count=N,size=SIZES[,compute=TIMES][,layout=flat|nested][,seed=N], where SIZES is a
+    /// size, normal(), exp(), lognormal(), pareto(), uniform(), mix() or list(). It can also be a
+    /// preset (tree, or seed000:A to seed000:H, the sets of source study 000), followed by changes
+    /// such as count=4000, or like:DIR, the shape of an existing tree.
+    ///
+    /// Existing files of the set are kept. Free space and inodes are checked first.
+    #[command(after_long_help = "\
 Examples:
   ioloom fileset create seed000:E,count=4000 /tmp/small
   ioloom fileset create 'count=100,size=lognormal(mu=8.2,sigma=1.6,max=64MiB)' /tmp/set
   ioloom fileset create like:/usr/share/doc /tmp/like-doc --random 7")]
     Create(CreateArgs),
-    /// Compares every byte of a set with its description
-    #[command(after_help = "Examples:\n  ioloom fileset verify /tmp/set")]
+    /// Compare every byte of a set with its description
+    ///
+    /// Reads all files. The exit code is 1 if a file is missing, differs or does not belong to the
+    /// set.
+    #[command(after_long_help = "Examples:\n  ioloom fileset verify /tmp/set")]
     Verify(DirArgs),
-    /// Removes a set that ioloom made, and nothing else
-    #[command(after_help = "Examples:\n  ioloom fileset remove /tmp/set")]
+    /// Remove a set that ioloom made, and nothing else
+    ///
+    /// Directories without a manifest written by ioloom are refused. Foreign files in the set are
+    /// kept, with the directories that hold them.
+    #[command(after_long_help = "Examples:\n  ioloom fileset remove /tmp/set")]
     Remove(DirArgs),
 }
 
 #[derive(Debug, Args)]
 struct CreateArgs {
-    /// What to make
-    #[arg(value_name = "SPEC")]
-    spec: String,
-    /// Where: a new or empty directory
+    /// Description of the set
+    #[arg(value_name = "SPEC", value_parser = values::spelled::<SetText>)]
+    spec: SetText,
+    /// A new or empty directory
     #[arg(value_name = "DIR")]
     dir: PathBuf,
-    /// Seed of sizes, times and bytes, in place of that of the set
+    /// Random seed of sizes, times and bytes
+    ///
+    /// The default is the seed of the description. Another seed makes another set of the same shape.
     #[arg(long, alias = "seed", value_name = "N")]
     random: Option<u64>,
-    /// Threads that make files [default: two per core]
+    /// Number of threads, 1 to 1024
+    ///
+    /// The default is two per core.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Option<u16>,
-    /// Print one JSON document
+    /// Print the result as JSON
     #[arg(long)]
     json: bool,
 }
@@ -76,7 +94,7 @@ struct DirArgs {
     /// The directory of the set
     #[arg(value_name = "DIR")]
     dir: PathBuf,
-    /// Print one JSON document
+    /// Print the result as JSON
     #[arg(long)]
     json: bool,
 }
@@ -114,28 +132,27 @@ struct Created {
 }
 
 fn create(args: &CreateArgs) -> Ended {
-    let text: SetText = args.spec.parse().map_err(Failure::usage)?;
-    let mut spec = text.resolve().map_err(failure)?;
+    let mut spec = args.spec.clone().resolve().map_err(failure)?;
     spec.seed = args.random.unwrap_or(spec.seed);
     let mut options = CreateOptions::default();
     options.threads = args.threads.map_or(options.threads, usize::from);
     let stop = crate::interrupt::stop_flag();
     let bar = bar(spec.count);
-    let found = found(&spec, &args.dir);
-    let tell_progress = |p: CreateProgress| {
+    let existing = existing_files(&spec, &args.dir);
+    let on_progress = |p: CreateProgress| {
         if let Some(bar) = &bar {
             bar.set_position(p.files_done);
         }
         !stop.load(Ordering::Relaxed)
     };
     let start = Instant::now();
-    let made = fileset::create(&spec, &args.dir, &options, &tell_progress);
+    let made = fileset::create(&spec, &args.dir, &options, &on_progress);
     let elapsed = start.elapsed();
     if let Some(bar) = &bar {
         bar.finish_and_clear();
     }
     let set = made.map_err(failure)?;
-    let files_made = set.files.saturating_sub(found);
+    let files_made = set.files.saturating_sub(existing);
     let files_per_s = files_made as f64 / elapsed.as_secs_f64().max(1e-9);
     if args.json {
         let spec = fileset::spell(&spec);
@@ -145,7 +162,7 @@ fn create(args: &CreateArgs) -> Ended {
         return Ok(Exit::Ok);
     }
     let speed = if files_made == 0 {
-        "all of it was there already".to_owned()
+        "all files existed already".to_owned()
     } else {
         let time = format_ns(elapsed.as_nanos() as f64);
         let made = format_count(files_made);
@@ -155,8 +172,8 @@ fn create(args: &CreateArgs) -> Ended {
     Ok(Exit::Ok)
 }
 
-/// Files of this very set that are there already.
-fn found(spec: &FileSetSpec, dir: &Path) -> u64 {
+/// Returns how many files of exactly this set exist already.
+fn existing_files(spec: &FileSetSpec, dir: &Path) -> u64 {
     if !fileset::load(dir).is_ok_and(|manifest| manifest.spec == *spec) {
         return 0;
     }
@@ -168,7 +185,7 @@ fn described(set: &FileSetRealised) -> String {
     let compute =
         set.compute_ns_mean.map_or(String::new(), |ns| format!(", mean compute {}", format_ns(ns)));
     format!(
-        "{}: {} files, {} in all, mean {}{compute}\nhash {}\n",
+        "{}: {} files, {} in total, mean {}{compute}\nhash {}\n",
         set.name,
         format_count(set.files),
         format_size(set.bytes_total),
@@ -199,21 +216,24 @@ fn verify(args: &DirArgs) -> Ended {
         }))?;
     } else {
         out::print(&format!(
-            "{}: {} of {} files are as described, {} compared\n",
+            "{}: {} of {} files match the description, {} compared\n",
             args.dir.display(),
             format_count(found.good),
             format_count(found.files),
             format_size(found.bytes),
         ))?;
     }
-    for fault in faults.iter().take(FAULTS_TOLD) {
+    for fault in faults.iter().take(FAULTS_PRINTED) {
         stderr::message(fault);
     }
     if found.is_good() {
         return Ok(Exit::Ok);
     }
-    let count = format_count(found.faults_count);
-    Err(Failure::failed(format!("{} is not as described: {count} faults", args.dir.display())))
+    Err(Failure::failed(format!(
+        "{} does not match its description: {}",
+        quoted(&args.dir),
+        format_counted(found.faults_count, "fault", "faults")
+    )))
 }
 
 fn remove(args: &DirArgs) -> Ended {
@@ -228,7 +248,7 @@ fn remove(args: &DirArgs) -> Ended {
         out::print(&format!("{}: {files} files removed\n", args.dir.display()))?;
     }
     for dir in &removed.left {
-        stderr::message(&format!("{} stays: something else lies in it", dir.display()));
+        stderr::message(&format!("{} was kept: it holds other files", quoted(dir)));
     }
     Ok(Exit::Ok)
 }

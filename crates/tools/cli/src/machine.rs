@@ -1,10 +1,11 @@
-//! `ioloom machine`: the facts of this computer that results depend on.
+//! `ioloom machine`: the facts of this machine that results depend on.
 
 use crate::atomic_file;
 use crate::directories::StoreArg;
 use crate::exit::{Ended, Exit, Failure};
 use crate::{facts, out};
 use clap::Args;
+use ioloom_failure::{Operation, PathError};
 use ioloom_model::topology::{CacheFacts, Setting};
 use ioloom_model::units::format_size;
 use ioloom_model::{MachineFacts, Topology};
@@ -15,36 +16,39 @@ use std::path::{Path, PathBuf};
 /// Version of the document that `--json` prints.
 const SCHEMA: u32 = 1;
 
-/// Shows the facts of this computer that results depend on.
+/// Show the facts of this machine that results depend on
+///
+/// Prints processors, caches, memory, devices, kernel settings and which I/O features work. Features
+/// are probed by using them, on a file in the current directory. Cache sizes are what the kernel
+/// reports; `ioloom memory` measures them, and the drawing then shows the measured times.
 #[derive(Debug, Args)]
-#[command(after_help = "\
-Features are tried by use: a ring is made, a file in the current directory is asked for. What the
-kernel tells of caches is a claim: `ioloom memory` measures them, and the drawing then carries the
-measured times.
-
+#[command(after_long_help = "\
 Examples:
   ioloom machine
   ioloom machine --json
-  ioloom machine --svg machine.svg    the drawing as a picture
-  ioloom machine --doctor             what can be observed, and what would make the rest work
-  ioloom machine --root /captured     of a copy of /proc and /sys of another machine")]
+  ioloom machine --svg machine.svg    write the drawing as SVG
+  ioloom machine --doctor             which sources of evidence work, and how to enable the others
+  ioloom machine --root /captured     use a copy of /proc and /sys of another machine")]
 pub(crate) struct MachineArgs {
     /// Read /proc and /sys below this directory
     #[arg(long, value_name = "DIR", default_value = "/")]
     root: PathBuf,
 
-    /// Show which sources of evidence work here, and how to get the rest
+    /// Check the sources of evidence
+    ///
+    /// Prints which sources of traces and accounts work here, the highest level that they allow, and
+    /// a command that enables each of the others.
     #[arg(long, conflicts_with = "root")]
     doctor: bool,
 
     #[command(flatten)]
     store: StoreArg,
 
-    /// Write the drawing as a picture
+    /// Write the drawing as SVG
     #[arg(long, value_name = "FILE", conflicts_with = "doctor")]
     svg: Option<PathBuf>,
 
-    /// Print one JSON document
+    /// Print the result as JSON
     #[arg(long)]
     json: bool,
 }
@@ -62,13 +66,14 @@ pub(crate) fn run(args: &MachineArgs) -> Ended {
     if args.doctor {
         return crate::doctor::run(args.json);
     }
-    std::fs::read_dir(args.root.join("proc")).map_err(|e| {
-        let dir = args.root.join("proc");
-        Failure::failed(format!("read directory {}: {e}; give a root with /proc", dir.display()))
+    let proc = args.root.join("proc");
+    std::fs::read_dir(&proc).map_err(|error| {
+        let error = PathError::new(Operation::OpenDir, proc, error);
+        Failure::failed(format!("{error}; --root needs a directory with proc and sys"))
     })?;
     let facts = facts::facts(&args.root, Path::new("."));
     let topology = ioloom_machine::topology(&args.root);
-    // A measurement belongs to the machine that it was made on, and a place to keep it may be missing.
+    // Without a saved measurement of this machine, or without a store, the drawing has no times.
     let measured = crate::memory::kept(&args.store, &facts.fingerprint).ok().flatten();
     let drawing = Drawing::of(&topology, facts.memory_bytes, measured.as_ref());
     if let Some(path) = &args.svg {

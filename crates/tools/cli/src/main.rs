@@ -1,5 +1,5 @@
-//! The ioloom program: flags and glue. Every command lives in a module of its name; what it does is
-//! in the library crates.
+//! The ioloom program: flags and output. Each command is a module of its name; the work is in the
+//! library crates.
 
 mod atomic_file;
 mod cache;
@@ -18,6 +18,7 @@ mod facts;
 mod fileset;
 mod interrupt;
 mod ledger;
+#[cfg(feature = "exchange")]
 mod load;
 mod machine;
 mod manual;
@@ -27,6 +28,7 @@ mod out;
 mod report;
 mod results;
 mod resume;
+#[cfg(feature = "exchange")]
 mod serve;
 mod session_report;
 mod sessions;
@@ -34,9 +36,12 @@ mod status_line;
 mod stderr;
 mod study;
 mod study_progress;
+#[cfg(feature = "exchange")]
 mod token_file;
 mod trace;
 mod tree_map;
+mod usage;
+mod values;
 mod version;
 mod watch;
 
@@ -50,8 +55,14 @@ fn main() -> ExitCode {
         Command::Du(args) => du::run(&args),
         Command::Cache(args) => cache::run(&args),
         Command::Cp(args) => cp::run(&args),
+        #[cfg(feature = "exchange")]
         Command::Serve(args) => serve::run(&args),
+        #[cfg(feature = "exchange")]
         Command::Load(args) => load::run(&args),
+        #[cfg(not(feature = "exchange"))]
+        Command::Serve(_) | Command::Load(_) => Err(exit::Failure::refused(
+            "this build has no stock exchange; build it with the cargo feature 'exchange'",
+        )),
         Command::Claims(args) => claims::run(&args),
         Command::Report(args) => report::run(&args),
         Command::Compare(args) => compare::run(&args),
@@ -63,7 +74,7 @@ fn main() -> ExitCode {
         Command::Fileset(args) => fileset::run(&args),
         Command::Clean(args) => clean::run(&args),
         Command::Completions(args) => manual::completions(&args, command_line::complete()),
-        Command::Man(_) => manual::man(command_line::complete()),
+        Command::Man(args) => manual::man(&args, command_line::complete()),
         Command::RunOrder => return ioloom_lab::child::serve(ioloom_subjects::run_order),
     };
     match ended {

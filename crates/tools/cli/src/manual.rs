@@ -1,14 +1,21 @@
-//! `ioloom completions` and `ioloom man`: made from the command line's own description.
+//! `ioloom completions` and `ioloom man`: generated from the description of the command line.
 
+use crate::atomic_file;
 use crate::exit::{Ended, Exit, Failure};
 use crate::out;
 use clap::{Args, Command};
 use clap_complete::Shell;
 use clap_mangen::Man;
+use clap_mangen::roff::{Roff, bold, roman};
+use ioloom_failure::{Operation, PathError};
+use std::io;
+use std::path::{Path, PathBuf};
 
-/// Prints completions for a shell.
+/// Print completions for a shell
+///
+/// The script completes commands, flags and the words that flags take.
 #[derive(Debug, Args)]
-#[command(after_help = "\
+#[command(after_long_help = "\
 Examples:
   ioloom completions bash > ~/.local/share/bash-completion/completions/ioloom
   ioloom completions fish > ~/.config/fish/completions/ioloom.fish
@@ -18,13 +25,23 @@ pub(crate) struct CompletionsArgs {
     shell: Shell,
 }
 
-/// Prints the manual page.
+/// Print or install the manual pages
+///
+/// Without --out, prints the page of the program. With --out, writes one page for each command, such
+/// as ioloom-each.1 and ioloom-cache-drop.1.
 #[derive(Debug, Args)]
-#[command(after_help = "\
+#[command(after_long_help = "\
 Examples:
   ioloom man | man -l -
-  ioloom man > ~/.local/share/man/man1/ioloom.1")]
-pub(crate) struct ManArgs {}
+  ioloom man --out ~/.local/share/man/man1
+  man ioloom-each")]
+pub(crate) struct ManArgs {
+    /// Write all pages to this directory
+    ///
+    /// The directory is created if it does not exist.
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+}
 
 pub(crate) fn completions(args: &CompletionsArgs, mut command: Command) -> Ended {
     let mut text = Vec::new();
@@ -33,40 +50,147 @@ pub(crate) fn completions(args: &CompletionsArgs, mut command: Command) -> Ended
     Ok(Exit::Ok)
 }
 
-pub(crate) fn man(mut command: Command) -> Ended {
+pub(crate) fn man(args: &ManArgs, mut command: Command) -> Ended {
     command.build();
-    let mut text = Vec::new();
-    let page = Man::new(command.clone());
-    page.render_title(&mut text)
-        .and_then(|()| page.render_name_section(&mut text))
-        .and_then(|()| page.render_synopsis_section(&mut text))
-        .and_then(|()| page.render_options_section(&mut text))
-        .and_then(|()| page.render_extra_section(&mut text))
-        .map_err(Failure::failed)?;
-    for sub in command.get_subcommands().filter(|c| !c.is_hide_set() && c.get_name() != "help") {
-        section(sub, &format!("ioloom {}", sub.get_name()), &mut text)?;
+    match &args.out {
+        Some(dir) => {
+            std::fs::create_dir_all(dir)
+                .map_err(PathError::on(Operation::CreateDir, dir))
+                .map_err(Failure::failed)?;
+            write_pages(&command, "ioloom", dir)?;
+        }
+        None => out::print_bytes(&page(&command, "ioloom").map_err(Failure::failed)?)?,
     }
-    out::print_bytes(&text)?;
     Ok(Exit::Ok)
 }
 
-/// A command as a section of its own, and its subcommands after it.
-fn section(command: &Command, name: &str, text: &mut Vec<u8>) -> Result<(), Failure> {
-    let page = Man::new(command.clone());
-    let mut parts = Vec::new();
-    page.render_synopsis_section(&mut parts)
-        .and_then(|()| page.render_description_section(&mut parts))
-        .and_then(|()| page.render_options_section(&mut parts))
-        .and_then(|()| page.render_extra_section(&mut parts))
-        .map_err(Failure::failed)?;
-    text.extend_from_slice(format!(".SH {}\n", name.to_uppercase()).as_bytes());
-    for line in String::from_utf8_lossy(&parts).lines() {
-        let line = line.strip_prefix(".SH ").map_or(line.to_owned(), |head| format!(".SS {head}"));
-        text.extend_from_slice(line.as_bytes());
-        text.push(b'\n');
-    }
-    for sub in command.get_subcommands().filter(|c| !c.is_hide_set() && c.get_name() != "help") {
-        section(sub, &format!("{name} {}", sub.get_name()), text)?;
+/// Writes the page of a command and those of its subcommands.
+fn write_pages(command: &Command, name: &str, dir: &Path) -> Result<(), Failure> {
+    let text = page(command, name).map_err(Failure::failed)?;
+    atomic_file::write(&dir.join(format!("{name}.1")), text)?;
+    for sub in shown(command) {
+        write_pages(sub, &format!("{name}-{}", sub.get_name()), dir)?;
     }
     Ok(())
+}
+
+/// The subcommands that users call.
+fn shown(command: &Command) -> impl Iterator<Item = &Command> {
+    command.get_subcommands().filter(|sub| !sub.is_hide_set() && sub.get_name() != "help")
+}
+
+/// Returns one page as roff. `name` is the name of the page, such as `ioloom-cache-drop`.
+fn page(command: &Command, name: &str) -> io::Result<Vec<u8>> {
+    let mut text = Vec::new();
+    let words = name.replace('-', " ");
+    let named = command.clone().bin_name(words).display_name(name);
+    let man = Man::new(named).title(name).section("1").manual("ioloom manual");
+    man.render_title(&mut text)?;
+    man.render_name_section(&mut text)?;
+    man.render_synopsis_section(&mut text)?;
+    man.render_description_section(&mut text)?;
+    let after = command.get_after_long_help().or_else(|| command.get_after_help());
+    let after = after.map(ToString::to_string).unwrap_or_default();
+    let (notes, examples) = after.split_once("Examples:\n").unwrap_or((after.as_str(), ""));
+    // What follows the examples, separated by an empty line, belongs to the notes.
+    let (examples, rest) = examples.split_once("\n\n").unwrap_or((examples, ""));
+    // The page has a section of its own for exit codes.
+    let rest = if rest.starts_with("Exit codes:") { "" } else { rest };
+    for part in [notes, rest].map(str::trim_end).into_iter().filter(|part| !part.is_empty()) {
+        literal(None, part, &mut text)?;
+    }
+    man.render_options_section(&mut text)?;
+    if shown(command).next().is_some() {
+        commands(command, name).to_writer(&mut text)?;
+    }
+    literal(Some("EXAMPLES"), examples, &mut text)?;
+    exit_status(name).to_writer(&mut text)?;
+    see_also(command, name).to_writer(&mut text)?;
+    Ok(text)
+}
+
+/// Writes text line by line, as it is.
+fn literal(head: Option<&str>, body: &str, out: &mut Vec<u8>) -> io::Result<()> {
+    let mut roff = Roff::new();
+    match head {
+        Some(head) => roff.control("SH", [head]),
+        None => roff.control("PP", []),
+    };
+    roff.control("nf", []);
+    for line in body.lines() {
+        roff.text([roman(line)]);
+    }
+    roff.control("fi", []);
+    roff.to_writer(out)
+}
+
+/// The subcommands with their pages.
+fn commands(command: &Command, name: &str) -> Roff {
+    let mut roff = Roff::new();
+    roff.control("SH", ["COMMANDS"]);
+    for sub in shown(command) {
+        roff.control("TP", []);
+        roff.text([bold(format!("{name}-{}", sub.get_name())), roman("(1)")]);
+        roff.text([roman(sub.get_about().map(ToString::to_string).unwrap_or_default())]);
+    }
+    roff
+}
+
+fn exit_status(name: &str) -> Roff {
+    let mut roff = Roff::new();
+    roff.control("SH", ["EXIT STATUS"]);
+    if name == "ioloom-watch" {
+        roff.text([roman(
+            "The exit code of the command; 126 if it cannot be run, 127 if it does not exist, 3 if \
+             the level of evidence does not work.",
+        )]);
+        return roff;
+    }
+    for (code, meaning) in [
+        ("0", "Success."),
+        ("1", "Something failed and was reported."),
+        ("2", "The command line or an input file was not understood."),
+        ("3", "The request was refused, with the reason."),
+        ("130", "Interrupted."),
+    ] {
+        roff.control("TP", []);
+        roff.text([bold(code)]);
+        roff.text([roman(meaning)]);
+    }
+    roff
+}
+
+fn see_also(command: &Command, name: &str) -> Roff {
+    let parent = name.rsplit_once('-').map(|(parent, _)| parent.to_owned());
+    let children = shown(command).map(|sub| format!("{name}-{}", sub.get_name()));
+    let mut pages: Vec<String> = parent.into_iter().chain(children).collect();
+    pages.sort();
+    let list: Vec<String> = pages.iter().map(|page| format!("{page}(1)")).collect();
+    let mut roff = Roff::new();
+    roff.control("SH", ["SEE ALSO"]);
+    roff.text([roman(list.join(", "))]);
+    roff
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Arg;
+
+    #[test]
+    fn a_page_has_every_section_once() {
+        let sub = Command::new("inner").about("Do less").arg(Arg::new("flag").long("flag"));
+        let mut command = Command::new("ioloom")
+            .about("Do more")
+            .after_long_help("A note.\n\nExamples:\n  ioloom x\n\nExit codes: 0 ok.")
+            .subcommand(sub);
+        command.build();
+        let text = String::from_utf8(page(&command, "ioloom").unwrap()).unwrap();
+        for head in ["NAME", "SYNOPSIS", "OPTIONS", "COMMANDS", "EXAMPLES", "EXIT STATUS"] {
+            let heads = text.lines().filter(|line| line.replace('"', "") == format!(".SH {head}"));
+            assert_eq!(heads.count(), 1, "{head}: {text}");
+        }
+        assert!(text.contains("A note.") && text.contains("ioloom\\-inner"), "{text}");
+        assert!(!text.contains("Exit codes:"), "{text}");
+    }
 }

@@ -1,4 +1,4 @@
-//! `ioloom memory`: the memory hierarchy as it behaves.
+//! `ioloom memory`: measures the memory hierarchy.
 
 mod kept;
 mod text;
@@ -8,80 +8,108 @@ pub(crate) use kept::kept;
 use crate::atomic_file;
 use crate::directories::{StoreArg, work_dir};
 use crate::exit::{Ended, Exit, Failure};
+use crate::values::{self, Choice};
 use crate::{facts, out, stderr};
 use clap::Args;
 use ioloom_memory::{Advertised, MemoryError, MemoryOptions, Part, SmtPlan, measure};
 use ioloom_model::memory::MemoryResult;
-use ioloom_model::units::parse_size;
+use ioloom_model::units::format_size;
 use ioloom_model::{MachineFacts, Topology};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 
-/// Largest working set, bytes; and in quick mode.
+/// Largest working set in bytes, and in quick mode.
 const BYTES_MAX: usize = 128 << 20;
 const BYTES_QUICK_MAX: usize = 64 << 20;
-/// Working sets below this show no level; above, memory of most machines is too small.
+/// Allowed working sets: smaller ones show no level, larger ones do not fit on most machines.
 const BYTES_ALLOWED: (usize, usize) = (1 << 20, 4 << 30);
 
-/// Measures the memory hierarchy: levels, latency, bandwidth, pages, read buffers, siblings.
+/// Measure the memory hierarchy
+///
+/// Measures cache levels, latency, bandwidth, address translation, read buffers and threads that
+/// share a core. Each number is the minimum of many short blocks on a thread pinned to one processor.
+/// The sizes that the kernel and the processor report are compared afterwards and never used.
+///
+/// The last result is saved in the store; `ioloom machine` draws it.
 #[derive(Debug, Args)]
-#[command(after_help = "\
-Each number is the least of many short blocks on a thread held to one processor; what the kernel
-and the processor tell of their caches is compared afterwards, never used. --quick takes the
-ladder alone, in less than 5 seconds. The last result is kept: `ioloom machine` draws it.
-
-Parts for --only: ladder (always), rulers, tlb, bandwidth, pairs, bufsize, smt.
-
+#[command(after_long_help = "\
 Examples:
-  ioloom memory --quick              the levels of this machine
-  ioloom memory                      everything, below half a minute
-  ioloom memory --only bufsize       which buffer to read files with
-  ioloom memory --html memory.html   a page with pictures
-  ioloom memory --last --json        the kept result, measured before")]
+  ioloom memory --quick              only the levels, in less than 5 seconds
+  ioloom memory                      everything, in less than half a minute
+  ioloom memory --only bufsize       find the best buffer size for reading files
+  ioloom memory --html memory.html   write a page with charts
+  ioloom memory --last --json        print the saved result")]
 pub(crate) struct MemoryArgs {
-    /// The ladder alone, short
+    /// Measure only the ladder, in short blocks
+    ///
+    /// Takes less than 5 seconds and uses working sets up to 64 MiB.
     #[arg(long)]
     quick: bool,
 
-    /// Only this part and the ladder; repeat it for several
-    #[arg(long, value_name = "PART", value_parser = ["ladder", "rulers", "tlb", "bandwidth",
-        "pairs", "bufsize", "smt"])]
-    only: Vec<String>,
+    /// Measure only this part and the ladder
+    ///
+    /// Can be repeated. ladder finds the levels by dependent loads and always runs. rulers measures
+    /// the same memory by other access patterns, tlb address translation and page faults, bandwidth
+    /// parallel loads and threads, pairs the latency between processors, bufsize read(2) of a cached
+    /// file by buffer size, and smt threads that share a core.
+    #[arg(long, value_name = "PART", value_parser = part_words(), hide_possible_values = true)]
+    only: Vec<Part>,
 
-    /// Largest working set [default: 128MiB, quick 64MiB]
-    #[arg(long, value_name = "SIZE")]
-    max: Option<String>,
+    /// Largest working set
+    ///
+    /// From 1MiB to 4GiB. The default is 128MiB, or 64MiB with --quick. Larger sets take more time;
+    /// they are needed on processors with large last-level caches.
+    #[arg(long, value_name = "SIZE", value_parser = working_set)]
+    max: Option<usize>,
 
-    /// Hold the measuring thread to this processor [default: the last that is allowed]
+    /// Processor of the measuring thread
+    ///
+    /// The default is the last one that this process may use.
     #[arg(long, value_name = "CPU")]
     cpu: Option<u32>,
 
-    /// Seed of all random orders
+    /// Random seed of the access orders
     #[arg(long, value_name = "N", default_value_t = 1)]
     random: u64,
 
-    /// Where a file of 64 MiB for the read buffers is made [default: the work directory]
+    /// Directory of the 64 MiB file for bufsize
+    ///
+    /// The default is the work directory, $XDG_CACHE_HOME/ioloom or ~/.cache/ioloom.
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
 
     #[command(flatten)]
     store: StoreArg,
 
-    /// Show the kept result of this machine, measure nothing
+    /// Show the saved result without measuring
     #[arg(long, conflicts_with_all = ["quick", "only", "max", "cpu"])]
     last: bool,
 
-    /// Write a page with pictures
+    /// Write a page with charts
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
 
-    /// Write the picture of the ladder
+    /// Write the chart of the ladder as SVG
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
 
-    /// Print one JSON document
+    /// Print the result as JSON
     #[arg(long)]
     json: bool,
+}
+
+fn part_words() -> Choice<Part> {
+    values::choice(Part::ALL.map(|part| (part.word(), part)))
+}
+
+fn working_set(text: &str) -> Result<usize, String> {
+    let bytes = usize::try_from(values::size(text)?).unwrap_or(usize::MAX);
+    let (low, high) = BYTES_ALLOWED;
+    if (low..=high).contains(&bytes) {
+        Ok(bytes)
+    } else {
+        Err(format!("must be {} to {}", format_size(low as u64), format_size(high as u64)))
+    }
 }
 
 /// The document of `memory --json`.
@@ -96,7 +124,7 @@ pub(crate) fn run(args: &MemoryArgs) -> Ended {
     let machine = facts::facts(Path::new("/"), Path::new("."));
     let result = if args.last {
         kept(&args.store, &machine.fingerprint)?.ok_or_else(|| {
-            Failure::failed("no result of this machine is kept: run `ioloom memory` first")
+            Failure::failed("no saved result of this machine; run `ioloom memory` first")
         })?
     } else {
         let result = measured(args, &machine)?;
@@ -125,13 +153,7 @@ fn named(machine: &MachineFacts) -> String {
 
 fn measured(args: &MemoryArgs, machine: &MachineFacts) -> Result<MemoryResult, Failure> {
     let usual = if args.quick { BYTES_QUICK_MAX } else { BYTES_MAX };
-    let bytes_max = match &args.max {
-        Some(text) => parse_size(text).map_err(Failure::usage)?.try_into().unwrap_or(usize::MAX),
-        None => usual,
-    };
-    if !(BYTES_ALLOWED.0..=BYTES_ALLOWED.1).contains(&bytes_max) {
-        return Err(Failure::usage("--max must be from 1MiB to 4GiB"));
-    }
+    let bytes_max = args.max.unwrap_or(usual);
     let topology = ioloom_machine::topology(Path::new("/"));
     let allowed = ioloom_sys::affinity::allowed().unwrap_or_default();
     if let Some(cpu) = args.cpu
@@ -139,14 +161,15 @@ fn measured(args: &MemoryArgs, machine: &MachineFacts) -> Result<MemoryResult, F
     {
         let list: Vec<String> = allowed.iter().map(u32::to_string).collect();
         let list = list.join(", ");
-        return Err(Failure::usage(format!("--cpu {cpu}: this process may use {list} only")));
+        return Err(Failure::usage(format!(
+            "invalid value '{cpu}' for --cpu: this process may use processors {list}"
+        )));
     }
     let cpu = args.cpu.or_else(|| allowed.last().copied()).unwrap_or(0);
     let parts = if args.quick && args.only.is_empty() {
         vec![Part::Ladder]
     } else {
-        let asked =
-            |part: &Part| args.only.is_empty() || args.only.iter().any(|w| w == part.word());
+        let asked = |part: &Part| args.only.is_empty() || args.only.contains(part);
         Part::ALL.into_iter().filter(asked).collect()
     };
     let options = MemoryOptions {
@@ -162,14 +185,14 @@ fn measured(args: &MemoryArgs, machine: &MachineFacts) -> Result<MemoryResult, F
         version: crate::version::VERSION.to_owned(),
     };
     let stop = crate::interrupt::stop_flag();
-    let tell = |what: &str| stderr::line(&format!("measuring {what} …"));
-    measure(&options, &stop, &tell).map_err(|error| match error {
+    let on_part = |what: &str| stderr::line(&format!("measuring {what} …"));
+    measure(&options, &stop, &on_part).map_err(|error| match error {
         MemoryError::Interrupted => Failure::new(Exit::Interrupted, error.to_string()),
         _ => Failure::failed(error),
     })
 }
 
-/// What is told of the data caches and translation buffers of one processor.
+/// Returns what the kernel and CPUID report about the caches and TLBs of one processor.
 fn advertised(topology: &Topology, cpu: u32) -> Advertised {
     let kernel = topology.data_caches_of(cpu);
     let line = kernel.iter().find_map(|c| c.line_bytes);

@@ -237,7 +237,11 @@ struct Told {
 fn specs(args: &StudyArgs) -> Result<Vec<StudySpec>, Failure> {
     let dir = args.studies.as_deref();
     if args.names.is_empty() {
-        return spec::all(dir).map_err(spec_failure);
+        let mut all = spec::all(dir).map_err(spec_failure)?;
+        if cfg!(not(feature = "exchange")) {
+            all.retain(|study| study.subject != "exchange");
+        }
+        return Ok(all);
     }
     args.names.iter().map(|name| spec::load(name, dir).map_err(spec_failure)).collect()
 }

@@ -1,19 +1,23 @@
 //! Flags of `cache`.
 
 use crate::exit::Failure;
+use crate::values;
 use clap::{Args, Subcommand};
 use ioloom_cache::Action;
 use ioloom_walk::Threads;
 use std::path::PathBuf;
 
-/// Shows what of files lies in the page cache, puts it out, or brings it in.
+/// Show, evict or load the page cache contents of files
+///
+/// Reports for each tree or file how much of it is in memory, and proves after an eviction or load
+/// what changed by querying again.
 #[derive(Debug, Args)]
-#[command(after_help = "\
+#[command(after_long_help = "\
 Examples:
   ioloom cache status ~/src              how much of a tree is in memory
   ioloom cache status --map big.iso      where in the file
-  ioloom cache drop big.iso              put it out, proved by asking again
-  ioloom cache warm /srv/data            read it in, proved by asking again
+  ioloom cache drop big.iso              evict it
+  ioloom cache warm /srv/data            load it
   find . -name '*.db' -print0 | ioloom cache status -0 -")]
 pub(crate) struct CacheArgs {
     #[command(subcommand)]
@@ -22,33 +26,36 @@ pub(crate) struct CacheArgs {
 
 #[derive(Debug, Subcommand)]
 pub(super) enum What {
-    /// Shows what is resident, dirty, under writeback and recently evicted
-    #[command(after_help = "\
-The kernel tells all four only to owners of a file and those who may write it. For others at most
-256 pages are asked by reads that do not wait: what is resident is then exact or an estimate (~),
-pages that miss are brought in by the question, and the rest is unknown.
-
+    /// Show resident, dirty, writeback and recently evicted pages
+    ///
+    /// Changes nothing. The kernel reports all four only to the owner of a file and to users who may
+    /// write it. For other files at most 256 pages are probed by reads that do not wait: the resident
+    /// pages are then exact or an estimate (~), pages that miss are loaded by the probe, and dirty,
+    /// writeback and evicted pages are unknown.
+    #[command(after_long_help = "\
 Examples:
   ioloom cache status ~/src
   ioloom cache status --max-depth 1 --top 20 /var/lib
   ioloom cache status --map --svg map.svg big.iso
   ioloom cache status --json /srv | jq .total")]
     Status(PathArgs),
-    /// Puts files out of the page cache, and says what stays and why
-    #[command(after_help = "\
-Changed data is written first, so that its pages can go. Pages stay if a process has the file mapped
-or locked, or if the file system keeps its data in memory alone. Names and inodes stay in memory.
-Exit code 1 if anything stays.
-
+    /// Evict files from the page cache, and say what stays and why
+    ///
+    /// Dirty data is written first, because dirty pages cannot be evicted. Pages stay if a process has
+    /// the file mapped or locked, or if the file system stores its data only in memory. Names and
+    /// inodes stay in memory. Later reads of these files have to wait for the device.
+    ///
+    /// The exit code is 1 if anything stays.
+    #[command(after_long_help = "\
 Examples:
   ioloom cache drop big.iso
-  ioloom cache drop --no-write ~/src     leave changed data alone")]
+  ioloom cache drop --no-write ~/src     leave dirty data alone")]
     Drop(DropArgs),
-    /// Reads files into the page cache, and says whether they are there
-    #[command(after_help = "\
-Exit code 1 if something that was read is not in memory afterwards, as when there is more data than
-memory.
-
+    /// Load files into the page cache, and say whether they are there
+    ///
+    /// Reads every file once. The exit code is 1 if something that was read is not in memory
+    /// afterwards, for example because there is more data than memory.
+    #[command(after_long_help = "\
 Examples:
   ioloom cache warm /srv/data
   ioloom cache warm --threads 4 ~/src")]
@@ -57,7 +64,7 @@ Examples:
 
 #[derive(Debug, Args)]
 pub(super) struct DropArgs {
-    /// Leave changed data unwritten: its pages stay
+    /// Do not write dirty data; its pages stay
     #[arg(long)]
     no_write: bool,
 
@@ -67,15 +74,19 @@ pub(super) struct DropArgs {
 
 #[derive(Debug, Args)]
 pub(super) struct PathArgs {
-    /// Directories, files or block devices; - reads a list of files from standard input
+    /// Directories, files or block devices, or - for a list
+    ///
+    /// With - the paths are read from standard input, one per line.
     #[arg(value_name = "PATH", required = true)]
     pub(super) paths: Vec<PathBuf>,
 
-    /// The list is separated by zero bytes, not by line ends
+    /// The list is separated by NUL
     #[arg(short = '0', long = "null")]
     pub(super) zero: bool,
 
-    /// Print every file as it is found, in no order
+    /// Print every file when it is done
+    ///
+    /// Files are printed in no particular order, before the totals.
     #[arg(short, long, conflicts_with = "json")]
     pub(super) all: bool,
 
@@ -83,23 +94,31 @@ pub(super) struct PathArgs {
     #[arg(short = 'd', long, value_name = "N", default_value_t = 0)]
     pub(super) max_depth: u32,
 
-    /// Show the N files with the most resident pages
+    /// Show the N files with the most pages
+    ///
+    /// With drop, files are ordered by the pages that were resident before.
     #[arg(long, value_name = "N", default_value_t = 10)]
     pub(super) top: usize,
 
-    /// Draw where in these files the pages lie
+    /// Draw where the pages of these files are
+    ///
+    /// Up to 40 of the top files are drawn, each from its first to its last byte.
     #[arg(long)]
     pub(super) map: bool,
 
-    /// Write that drawing as a picture
+    /// Write that drawing as SVG
     #[arg(long, value_name = "FILE")]
     pub(super) svg: Option<PathBuf>,
 
-    /// Threads: 1 to 256, or auto
-    #[arg(long, value_name = "N", default_value = "auto")]
-    threads: String,
+    /// Number of threads, 1 to 256
+    ///
+    /// auto starts with the usable cores and follows the measured throughput.
+    #[arg(long, value_name = "N", default_value = "auto", value_parser = values::threads)]
+    pub(super) threads: Threads,
 
-    /// Print one JSON document
+    /// Print the result as JSON
+    ///
+    /// The document is described in docs/json.md.
     #[arg(long)]
     pub(super) json: bool,
 }
@@ -122,19 +141,17 @@ impl What {
 }
 
 impl PathArgs {
-    pub(super) fn threads(&self) -> Result<Threads, Failure> {
-        self.threads.parse().map_err(Failure::usage)
-    }
-
-    /// Whether the paths come on standard input.
+    /// Returns whether the paths come on standard input.
     pub(super) fn is_list(&self) -> Result<bool, Failure> {
         let dash = |path: &PathBuf| path.as_os_str() == "-";
         match self.paths.as_slice() {
             [only] if dash(only) => Ok(true),
             paths if paths.iter().any(dash) => {
-                Err(Failure::usage("- reads all paths from standard input and stands alone"))
+                Err(Failure::usage("- cannot be combined with other paths"))
             }
-            _ if self.zero => Err(Failure::usage("-0 is for a list: give - as the only path")),
+            _ if self.zero => {
+                Err(Failure::usage("-0 needs a list on standard input: give - as the path"))
+            }
             _ => Ok(false),
         }
     }

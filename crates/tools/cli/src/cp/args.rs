@@ -1,184 +1,320 @@
 //! Flags of `cp`: those of GNU cp where it has them, with the same meaning.
 
 use crate::exit::Failure;
+use crate::values::{self, Choice};
 use clap::Args;
 use ioloom_copy::{
     CopyOptions, Durable, Existing, Follow, HashKind, Mode, Preserve, Target, Tuning, Verify, When,
 };
-use ioloom_walk::{Separator, read_list};
+use ioloom_failure::{Operation, PathError};
+use ioloom_walk::{Separator, Threads, read_list};
 use std::io::BufRead;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-/// Copies files and trees: whole or not at all, fast, and says what it did.
+/// Copy files and trees, each whole or not at all
+///
+/// Takes the flags of GNU cp. A target is at any moment absent, the old one, or complete: files get
+/// their name when they are complete, new directories when everything in them is. An existing file is
+/// replaced by a new one made in the same directory, so that directory must be writable, and other
+/// hard links of the old file keep the old content. A symbolic link below the target is replaced,
+/// never written through.
+///
+/// Errors are reported one per line, everything else is copied, and the exit code is 1.
 #[derive(Debug, Args)]
 #[command(args_override_self = true)]
-#[command(after_help = "\
-A target is at any moment absent, the old one, or complete: files appear when they are whole, new
-directories when everything in them is. A file that is replaced is replaced at once, by a new one
-made beside it, so its directory must be writable; its other hard links keep the old content. A
-symbolic link below the target is replaced, never written through.
-What fails is told line by line, the rest is copied, and the exit code is 1.
-
-Without --durable the copy is done when the kernel has it: a power cut may still lose it. With
-`file` every file is on the device before it gets its name, with `full` all else too.
+#[command(after_long_help = "\
+Without --durable the copy is done when the kernel has it: a power failure may still lose it. With
+--durable=file the content of every file is on the device before the file gets its name; with
+--durable=full so are directories, links, owners and times when the command ends.
 
 Examples:
-  ioloom cp -a ~/photos /mnt/disk/          all that belongs to the files: owners, times, links, holes
-  ioloom cp --durable full -a db /backup    done means: on the device
-  ioloom cp --verify device big.img /mnt/x  read again from the device before it gets its name
-  ioloom cp -aT --resume src /mnt/x/src     goes on where an earlier one ended
-  ioloom cp --explain -r src /mnt/x         how it would be copied, and why
+  ioloom cp -a ~/photos /mnt/disk/          keep owners, times, links and holes
+  ioloom cp --durable full -a db /backup    return when everything is on the device
+  ioloom cp --verify device big.img /mnt/x  compare with what the device returns
+  ioloom cp -aT --resume src /mnt/x/src     continue an interrupted copy
+  ioloom cp --explain -r src /mnt/x         print how it would copy, and why
   find . -name '*.jpg' -print0 | ioloom cp --files0-from - -t /mnt/x")]
 pub(crate) struct CpArgs {
-    /// What to copy, and last where to
+    /// Sources, then the target
+    ///
+    /// With -t all of them are sources.
     pub(crate) paths: Vec<PathBuf>,
 
-    /// Copy directories with all that is in them
+    /// Copy directories recursively
     #[arg(short, short_alias = 'R', long)]
     pub(crate) recursive: bool,
 
-    /// All that belongs to a file: -r -d --preserve=all
+    /// Same as -r -d --preserve=all
+    ///
+    /// Keeps permissions, owners, times, hard links and extended attributes, and copies symbolic
+    /// links as links.
     #[arg(short, long)]
     pub(crate) archive: bool,
 
-    /// Leave files that are there as they are
+    /// Do not overwrite existing files
     #[arg(short, long, overrides_with = "interactive")]
     pub(crate) no_clobber: bool,
 
-    /// Replace only files that are older than their source; or all, or none
+    /// Replace only older files
+    ///
+    /// WHICH is older (same as -u alone), all (the default: replace every file) or none (same as -n).
     #[arg(short, long, value_name = "WHICH", num_args = 0..=1, require_equals = true,
-          default_missing_value = "older")]
-    pub(crate) update: Option<String>,
+          default_missing_value = "older", value_parser = update_words(),
+          hide_possible_values = true)]
+    pub(crate) update: Option<Update>,
 
-    /// Ask before a file is replaced
+    /// Ask before replacing a file
+    ///
+    /// Reads the answer from standard input; y replaces, anything else does not.
     #[arg(short, long, overrides_with = "no_clobber")]
     pub(crate) interactive: bool,
 
     /// Print each name when it is copied
+    ///
+    /// Prints 'SOURCE' -> 'TARGET' for each entry, and at the end how many bytes a power failure
+    /// may still lose.
     #[arg(short, long)]
     pub(crate) verbose: bool,
 
-    /// For scripts written for cp: files are always replaced, not written over
+    /// Ignored, for compatibility with cp
+    ///
+    /// Existing files are always replaced by new ones, so there is nothing to force.
     #[arg(short, long)]
     pub(crate) force: bool,
 
-    /// Copy into this directory
+    /// Copy all sources into this directory
     #[arg(short, long, value_name = "DIR", conflicts_with = "no_target_directory")]
     pub(crate) target_directory: Option<PathBuf>,
 
-    /// Copy to exactly the target, also if it is a directory
+    /// Copy to exactly the target
+    ///
+    /// Without it, a target that is an existing directory receives the source under its own name.
     #[arg(short = 'T', long)]
     pub(crate) no_target_directory: bool,
 
-    /// The same as --preserve=mode,ownership,timestamps
+    /// Same as --preserve=mode,ownership,timestamps
     #[arg(short)]
     pub(crate) p: bool,
 
-    /// The same as -P --preserve=links
+    /// Same as -P --preserve=links
     #[arg(short)]
     pub(crate) d: bool,
 
-    /// Copy symbolic links as links [default with -r]
+    /// Copy symbolic links as links
+    ///
+    /// The default with -r.
     #[arg(short = 'P', long, overrides_with_all = ["dereference", "dereference_args"])]
     pub(crate) no_dereference: bool,
 
-    /// Follow all symbolic links [default without -r]
+    /// Follow all symbolic links
+    ///
+    /// The default without -r.
     #[arg(short = 'L', long, overrides_with_all = ["no_dereference", "dereference_args"])]
     pub(crate) dereference: bool,
 
-    /// Follow symbolic links that are arguments
+    /// Follow symbolic links given as arguments
     #[arg(short = 'H', overrides_with_all = ["no_dereference", "dereference"])]
     pub(crate) dereference_args: bool,
 
-    /// Keep of each file: mode, ownership, timestamps, links, xattr, all
+    /// Preserve these attributes
+    ///
+    /// LIST is a comma-separated list of mode, ownership, timestamps, links, xattr and all; without
+    /// a list mode,ownership,timestamps. Attributes that the target file system cannot store are
+    /// named once at the end.
     #[arg(long, value_name = "LIST", num_args = 0..=1, require_equals = true,
-          default_missing_value = "mode,ownership,timestamps")]
-    pub(crate) preserve: Vec<String>,
+          default_missing_value = "mode,ownership,timestamps", value_delimiter = ',',
+          value_parser = attribute_words(), hide_possible_values = true)]
+    pub(crate) preserve: Vec<Attribute>,
 
-    /// Do not keep these; without mode, new files get the permissions of any new file
-    #[arg(long, value_name = "LIST")]
-    pub(crate) no_preserve: Vec<String>,
+    /// Do not preserve these attributes
+    ///
+    /// Undoes a part of -a or --preserve. Without mode, new files get the permissions of any new
+    /// file, independent of the source.
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = attribute_words(),
+          hide_possible_values = true)]
+    pub(crate) no_preserve: Vec<Attribute>,
 
     /// Stay on the file system of each source
     #[arg(short = 'x', long)]
     pub(crate) one_file_system: bool,
 
-    /// Share blocks: auto, always (or fail), never
+    /// Share blocks with the source
+    ///
+    /// auto shares blocks where the file system can (Btrfs, XFS) and no byte has to be seen for a
+    /// hash; a shared copy costs almost no time and no space until one side changes. always (same
+    /// as the flag alone) fails where blocks cannot be shared. never makes an independent copy.
     #[arg(long, value_name = "WHEN", num_args = 0..=1, require_equals = true,
-          default_value = "auto", default_missing_value = "always")]
-    pub(crate) reflink: String,
+          default_value = "auto", default_missing_value = "always", value_parser = when_words(),
+          hide_possible_values = true)]
+    pub(crate) reflink: When,
 
-    /// Holes: auto (stay holes), always (zeros become holes), never (are filled)
-    #[arg(long, value_name = "WHEN", default_value = "auto")]
-    pub(crate) sparse: String,
+    /// Treatment of holes
+    ///
+    /// auto keeps the holes of the source. always also turns blocks of zeros into holes, which means
+    /// reading every byte. never fills holes, so the copy takes its full size on the device.
+    #[arg(long, value_name = "WHEN", default_value = "auto", value_parser = when_words(),
+          hide_possible_values = true)]
+    pub(crate) sparse: When,
 
-    /// What is on the device when the copy is done: none, file, full
-    #[arg(long, value_name = "LEVEL", default_value = "none")]
-    pub(crate) durable: String,
+    /// How much to sync at the end
+    ///
+    /// none leaves writing to the kernel. file syncs the content of every file before it gets its
+    /// name. full also syncs directories, links, owners and times of the target file system. Syncing
+    /// takes at least as long as the device needs to write the copy.
+    #[arg(long, value_name = "LEVEL", default_value = "none", value_parser = durable_words(),
+          hide_possible_values = true)]
+    pub(crate) durable: Durable,
 
-    /// Pin how bytes go: reflink, range, buffered, uncached, direct; refused where that cannot be
-    #[arg(long, value_name = "MODE")]
-    pub(crate) mode: Option<String>,
+    /// Force a copy method; fail if it is unsupported
+    ///
+    /// The default is chosen for each file from facts that --explain prints. reflink shares blocks.
+    /// range copies inside the kernel (copy_file_range). buffered reads and writes through the page
+    /// cache. uncached does the same, but drops pages when they are written. direct bypasses the
+    /// page cache with many requests in flight, which suits files larger than memory.
+    #[arg(long, value_name = "MODE", value_parser = mode_words(), hide_possible_values = true)]
+    pub(crate) mode: Option<Mode>,
 
-    /// Read the copy again: in-flight (hash only), cache, device
-    #[arg(long, value_name = "HOW")]
-    pub(crate) verify: Option<String>,
+    /// Verify the copy
+    ///
+    /// in-flight hashes the bytes while they are copied and does not read the copy. cache reads the
+    /// copy again, mostly from memory. device evicts the copy from memory and reads it from the
+    /// device, before the file gets its name; it costs a second read of everything.
+    #[arg(long, value_name = "HOW", value_parser = verify_words(), hide_possible_values = true)]
+    pub(crate) verify: Option<Verify>,
 
-    /// Hash for --verify: blake3 or md5
-    #[arg(long, value_name = "HASH", default_value = "blake3")]
-    pub(crate) hash: String,
+    /// Hash function for --verify
+    ///
+    /// md5 is for comparison with existing lists; it detects accidents, not attacks.
+    #[arg(long, value_name = "HASH", default_value = "blake3", value_parser = hash_words(),
+          hide_possible_values = true)]
+    pub(crate) hash: HashKind,
 
-    /// Keep what is whole when interrupted, and go on where an earlier copy ended (one source)
+    /// Continue an interrupted copy
+    ///
+    /// Keeps complete files under a hidden name when interrupted, and continues from there when the
+    /// same command runs again. Takes one source.
     #[arg(long)]
     pub(crate) resume: bool,
 
-    /// Sources from a file, each ended by a zero byte (- for standard input)
+    /// Read NUL-separated sources from a file
+    ///
+    /// Use - for standard input.
     #[arg(long, value_name = "FILE")]
     pub(crate) files0_from: Option<PathBuf>,
 
-    /// Threads: 1 to 256, or auto
-    #[arg(long, value_name = "N", default_value = "auto")]
-    pub(crate) threads: String,
+    /// Number of threads, 1 to 256
+    ///
+    /// auto starts with the usable cores and follows the measured throughput.
+    #[arg(long, value_name = "N", default_value = "auto", value_parser = values::threads)]
+    pub(crate) threads: Threads,
 
-    /// Tell how it would be copied and why; copies nothing
+    /// Explain the copy without copying
+    ///
+    /// Prints what was found out about both file systems, and the method for each class of files
+    /// with its reason.
     #[arg(long)]
     pub(crate) explain: bool,
 
-    /// Print one JSON document
+    /// Print the result as JSON
+    ///
+    /// The document is described in docs/json.md.
     #[arg(long, conflicts_with = "verbose")]
     pub(crate) json: bool,
 }
 
+/// Which existing files are replaced.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Update {
+    Older,
+    All,
+    None,
+}
+
+/// An attribute of --preserve.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Attribute {
+    Mode,
+    Ownership,
+    Timestamps,
+    Links,
+    Xattr,
+    All,
+}
+
+fn update_words() -> Choice<Update> {
+    values::choice([("older", Update::Older), ("all", Update::All), ("none", Update::None)])
+}
+
+fn attribute_words() -> Choice<Attribute> {
+    values::choice([
+        ("mode", Attribute::Mode),
+        ("ownership", Attribute::Ownership),
+        ("timestamps", Attribute::Timestamps),
+        ("links", Attribute::Links),
+        ("xattr", Attribute::Xattr),
+        ("all", Attribute::All),
+    ])
+    // Labels of security modules are extended attributes.
+    .hidden([("context", Attribute::Xattr)])
+}
+
+fn when_words() -> Choice<When> {
+    values::choice([("auto", When::Auto), ("always", When::Always), ("never", When::Never)])
+}
+
+fn durable_words() -> Choice<Durable> {
+    values::choice([("none", Durable::None), ("file", Durable::File), ("full", Durable::Full)])
+}
+
+fn mode_words() -> Choice<Mode> {
+    let measured_only = |mode: &Mode| *mode == Mode::Mmap;
+    let listed = Mode::ALL.into_iter().filter(|mode| !measured_only(mode));
+    values::choice(listed.map(|mode| (mode.word(), mode)))
+        .hidden(Mode::ALL.into_iter().filter(measured_only).map(|mode| (mode.word(), mode)))
+}
+
+fn verify_words() -> Choice<Verify> {
+    values::choice([
+        ("in-flight", Verify::InFlight),
+        ("cache", Verify::Cache),
+        ("device", Verify::Device),
+    ])
+    .hidden([("none", Verify::None)])
+}
+
+fn hash_words() -> Choice<HashKind> {
+    values::choice([("blake3", HashKind::Blake3), ("md5", HashKind::Md5)])
+}
+
 impl CpArgs {
-    /// Sources and target.
-    pub(crate) fn ways(&self) -> Result<(Vec<PathBuf>, Target), Failure> {
+    /// Returns the sources and the target.
+    pub(crate) fn sources_and_target(&self) -> Result<(Vec<PathBuf>, Target), Failure> {
+        const USAGE: &str = "usage: ioloom cp SOURCE… TARGET";
         let mut sources = self.paths.clone();
         let target = match &self.target_directory {
             Some(dir) => Target::Into(dir.clone()),
             None => {
                 let Some(last) = sources.pop() else {
-                    return Err(Failure::usage(
-                        "give what to copy and where to: ioloom cp SOURCE… TARGET",
-                    ));
+                    return Err(Failure::usage(format!("missing operand; {USAGE}")));
                 };
                 if self.no_target_directory { Target::As(last) } else { Target::Auto(last) }
             }
         };
         if let Some(list) = &self.files0_from {
             if !sources.is_empty() {
-                let why = "sources come from --files0-from or from arguments, not from both";
+                let why = "--files0-from cannot be combined with sources on the command line";
                 return Err(Failure::usage(why));
             }
             sources = read_sources(list)?;
         } else if sources.is_empty() {
-            return Err(Failure::usage("give a source before the target, or --files0-from"));
+            return Err(Failure::usage(format!("missing source operand; {USAGE}")));
         }
         Ok((sources, target))
     }
 
-    /// How to copy.
+    /// Returns the options of the copy.
     pub(crate) fn options(&self, cancel: Arc<AtomicBool>) -> Result<CopyOptions, Failure> {
         let recursive = self.recursive || self.archive;
         let follow = if self.dereference {
@@ -190,16 +326,11 @@ impl CpArgs {
         } else {
             Follow::Always
         };
-        let verify = match self.verify.as_deref() {
-            None | Some("none") => Verify::None,
-            Some("in-flight") => Verify::InFlight,
-            Some("cache") => Verify::Cache,
-            Some("device") => Verify::Device,
-            Some(other) => return Err(no_word("--verify", other, "in-flight, cache or device")),
-        };
-        let (preserve, plain_mode) = self.keep()?;
-        let (mode, reflink) = (self.mode()?, when("--reflink", &self.reflink)?);
-        if let (Some(mode), When::Always) = (mode.filter(|mode| *mode != Mode::Reflink), reflink) {
+        let (preserve, plain_mode) = self.preserved();
+        let mode = self.mode()?;
+        if let (Some(mode), When::Always) =
+            (mode.filter(|mode| *mode != Mode::Reflink), self.reflink)
+        {
             let why = format!("--mode {mode} and --reflink=always exclude each other; give one");
             return Err(Failure::usage(why));
         }
@@ -208,115 +339,80 @@ impl CpArgs {
             follow,
             preserve,
             plain_mode,
-            existing: self.existing()?,
-            durable: match self.durable.as_str() {
-                "none" => Durable::None,
-                "file" => Durable::File,
-                "full" => Durable::Full,
-                other => return Err(no_word("--durable", other, "none, file or full")),
-            },
-            reflink,
-            sparse: when("--sparse", &self.sparse)?,
+            existing: self.existing(),
+            durable: self.durable,
+            reflink: self.reflink,
+            sparse: self.sparse,
             mode,
             tuning: Tuning::default(),
-            verify,
-            hash: match self.hash.as_str() {
-                "blake3" => HashKind::Blake3,
-                "md5" => HashKind::Md5,
-                other => return Err(no_word("--hash", other, "blake3 or md5")),
-            },
+            verify: self.verify.unwrap_or_default(),
+            hash: self.hash,
             one_file_system: self.one_file_system,
             resume: self.resume,
-            threads: self.threads()?,
+            threads: match self.threads {
+                Threads::Auto => None,
+                Threads::Count(count) => Some(count),
+            },
             cancel,
         })
     }
 
-    /// As with cp, -n takes the place of -u, and -i asks about what -u leaves.
-    fn existing(&self) -> Result<Existing, Failure> {
-        Ok(match (self.update.as_deref(), self.interactive) {
+    /// As with GNU cp, -n takes precedence over -u, and -i asks about the files that -u selects.
+    fn existing(&self) -> Existing {
+        match (self.update, self.interactive) {
             _ if self.no_clobber => Existing::Keep,
-            (Some("none"), _) => Existing::Keep,
-            (Some("older"), true) => Existing::UpdateAsk,
-            (Some("older"), false) => Existing::Update,
-            (None | Some("all"), true) => Existing::Ask,
-            (None | Some("all"), false) => Existing::Replace,
-            (Some(other), _) => return Err(no_word("--update", other, "older, all or none")),
-        })
+            (Some(Update::None), _) => Existing::Keep,
+            (Some(Update::Older), true) => Existing::UpdateAsk,
+            (Some(Update::Older), false) => Existing::Update,
+            (None | Some(Update::All), true) => Existing::Ask,
+            (None | Some(Update::All), false) => Existing::Replace,
+        }
     }
 
     fn mode(&self) -> Result<Option<Mode>, Failure> {
-        let mode = self.mode.as_deref().map(str::parse).transpose().map_err(Failure::usage)?;
-        if mode == Some(Mode::Mmap) {
+        if self.mode == Some(Mode::Mmap) {
             return Err(Failure::refused(
-                "mmap is for measurements only: a source that is cut while it is mapped would end \
-                 the program; use another mode",
+                "--mode mmap is for measurements only: a source that is truncated while it is \
+                 mapped would end the program; use another mode",
             ));
         }
-        Ok(mode)
+        Ok(self.mode)
     }
 
-    fn threads(&self) -> Result<Option<usize>, Failure> {
-        if self.threads == "auto" {
-            return Ok(None);
-        }
-        let count =
-            self.threads.parse().ok().filter(|n| (1..=ioloom_walk::THREADS_MAX).contains(n));
-        count.map(Some).ok_or_else(|| no_word("--threads", &self.threads, "1 to 256, or auto"))
-    }
-
-    /// What is kept, and whether permissions were said not to be.
-    fn keep(&self) -> Result<(Preserve, bool), Failure> {
+    /// Returns what is kept, and whether permissions were explicitly not to be kept.
+    fn preserved(&self) -> (Preserve, bool) {
         let mut preserve = if self.archive { Preserve::ALL } else { Preserve::default() };
         if self.p {
-            Preserve { mode: true, owner: true, times: true, ..preserve }.clone_into(&mut preserve);
+            preserve = Preserve { mode: true, owner: true, times: true, ..preserve };
         }
         preserve.links |= self.d;
         let mut plain_mode = false;
-        for (flag, lists, value) in
-            [("--preserve", &self.preserve, true), ("--no-preserve", &self.no_preserve, false)]
-        {
-            for word in lists.iter().flat_map(|list| list.split(',')) {
-                plain_mode |= !value && matches!(word, "mode" | "all");
-                match word {
-                    "mode" => preserve.mode = value,
-                    "ownership" => preserve.owner = value,
-                    "timestamps" => preserve.times = value,
-                    "links" => preserve.links = value,
-                    // Labels of security modules are attributes.
-                    "xattr" | "context" => preserve.xattrs = value,
-                    "all" => preserve = if value { Preserve::ALL } else { Preserve::default() },
-                    other => {
-                        let words = "mode, ownership, timestamps, links, xattr or all";
-                        return Err(no_word(flag, other, words));
+        for (attributes, value) in [(&self.preserve, true), (&self.no_preserve, false)] {
+            for attribute in attributes {
+                plain_mode |= !value && matches!(attribute, Attribute::Mode | Attribute::All);
+                match attribute {
+                    Attribute::Mode => preserve.mode = value,
+                    Attribute::Ownership => preserve.owner = value,
+                    Attribute::Timestamps => preserve.times = value,
+                    Attribute::Links => preserve.links = value,
+                    Attribute::Xattr => preserve.xattrs = value,
+                    Attribute::All => {
+                        preserve = if value { Preserve::ALL } else { Preserve::default() }
                     }
                 }
             }
         }
-        Ok((preserve, plain_mode))
+        (preserve, plain_mode)
     }
 }
 
-fn when(flag: &str, text: &str) -> Result<When, Failure> {
-    match text {
-        "auto" => Ok(When::Auto),
-        "always" => Ok(When::Always),
-        "never" => Ok(When::Never),
-        other => Err(no_word(flag, other, "auto, always or never")),
-    }
-}
-
-fn no_word(flag: &str, word: &str, words: &str) -> Failure {
-    Failure::usage(format!("'{word}' is no value of {flag}: use {words}"))
-}
-
-fn read_sources(list: &std::path::Path) -> Result<Vec<PathBuf>, Failure> {
+fn read_sources(list: &Path) -> Result<Vec<PathBuf>, Failure> {
     let reader: Box<dyn BufRead> = if list.as_os_str() == "-" {
         Box::new(std::io::stdin().lock())
     } else {
-        let file = std::fs::File::open(list).map_err(|e| {
-            Failure::failed(format!("open {}: {e}; check the path", list.display()))
-        })?;
+        let file = std::fs::File::open(list)
+            .map_err(PathError::on(Operation::Open, list))
+            .map_err(Failure::failed)?;
         Box::new(std::io::BufReader::new(file))
     };
     let paths: Result<Vec<_>, _> = read_list(reader, Separator::Nul).collect();

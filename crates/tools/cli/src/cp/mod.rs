@@ -20,7 +20,7 @@ use std::sync::Arc;
 const ERRORS_TOLD_MAX: usize = 1000;
 
 pub(crate) fn run(args: &CpArgs) -> Ended {
-    let (sources, target) = args.ways()?;
+    let (sources, target) = args.sources_and_target()?;
     let options = args.options(stop_flag())?;
     if args.explain {
         return explain::run(args, &sources, &target, &options);

@@ -1,90 +1,109 @@
 //! Flags of `du`: those of GNU du where it has them, with the same meaning.
 
 use crate::exit::Failure;
+use crate::values::{self, Choice};
 use clap::{ArgAction, Args};
 use ioloom_du::Measure;
 use ioloom_du::exclude::Exclude;
 use ioloom_du::scan::{Detail, ScanOptions};
-use ioloom_model::units::parse_size;
+use ioloom_failure::{Operation, PathError};
 use ioloom_walk::{Follow, ListError, Method, Separator, Threads, read_list};
 use std::ffi::OsString;
 use std::io::BufRead;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
-/// Shows what takes the space: a fast du with a picture, a browser and a memory.
+/// Show disk usage, with a tree view, interactive browser and saved snapshots
+///
+/// Takes the flags of GNU du. On a terminal it draws the largest directories as a tree with bars;
+/// elsewhere, and with --lines, it prints the lines of GNU du.
+///
+/// A hard-linked file counts once, in the directory whose path comes first. Files that vanish during
+/// the scan are not errors. Pseudo and network filesystems are entered only if they are named.
 #[derive(Debug, Args)]
 #[command(disable_help_flag = true)]
-#[command(after_help = "\
-On a terminal the largest directories are drawn, else lines as of GNU du.
-A hard-linked file counts once, in the directory whose path comes first.
-Names that vanish during the scan take no space and are no errors.
-File systems of the kernel and of other computers are entered only by name.
-
+#[command(after_long_help = "\
 Examples:
   ioloom du ~                          what takes the space
   ioloom du -sh *                      one line for each
   ioloom du -i /srv                    browse, sort, remove
-  ioloom du --save monday.json ~       keep a scan, and later
-  ioloom du --diff monday.json ~       see what has grown
+  ioloom du --save monday.json ~       save a scan, and later
+  ioloom du --diff monday.json ~       show what has grown
   ioloom du --export-ncdu x.json /srv  for ncdu -f x.json")]
 pub(crate) struct DuArgs {
     /// Directories or files [default: the current directory]
     pub(crate) paths: Vec<PathBuf>,
 
-    /// Show files too, not only directories
+    /// Show files, not only directories
     #[arg(short, long)]
     pub(crate) all: bool,
 
     /// Show only a total for each argument
+    ///
+    /// Same as --max-depth=0. Uses the least memory, because no directory has to be kept.
     #[arg(short, long, conflicts_with = "all")]
     pub(crate) summarize: bool,
 
-    /// Lines of directories without what their subdirectories hold
+    /// Do not include the size of subdirectories
     #[arg(short = 'S', long, conflicts_with_all = ["tree", "json", "interactive", "diff"])]
     pub(crate) separate_dirs: bool,
 
     /// Show directories down to this depth
+    ///
+    /// The default shows all depths. Deeper directories are still counted; memory grows with the
+    /// directories that are shown.
     #[arg(short = 'd', long, value_name = "N")]
     pub(crate) max_depth: Option<u32>,
 
-    /// Sizes as 1.5K, 234M, 2.1G
+    /// Print sizes like 1.5K, 234M, 2.1G
+    ///
+    /// Units are powers of 1024 and sizes are rounded up, as in GNU du.
     #[arg(short = 'h', long)]
     pub(crate) human_readable: bool,
 
-    /// The same in powers of 1000
+    /// Like -h, in powers of 1000
     #[arg(long, conflicts_with = "human_readable")]
     pub(crate) si: bool,
 
-    /// Apparent sizes in bytes
+    /// Print apparent sizes in bytes
+    ///
+    /// Same as --apparent-size --block-size=1.
     #[arg(short, long)]
     pub(crate) bytes: bool,
 
-    /// Sizes as files tell them, not blocks taken
+    /// Print apparent sizes rather than disk usage
+    ///
+    /// The apparent size is the length of a file. Disk usage, the default, is what its blocks take:
+    /// less for sparse and compressed files, more for many small ones.
     #[arg(long)]
     pub(crate) apparent_size: bool,
 
-    /// Count entries in place of bytes
+    /// Count entries instead of bytes
     #[arg(long, conflicts_with_all = ["bytes", "apparent_size"])]
     pub(crate) inodes: bool,
 
     /// Unit of the lines [default: 1KiB]
-    #[arg(short = 'B', long, value_name = "SIZE")]
-    pub(crate) block_size: Option<String>,
+    ///
+    /// Sizes are rounded up to whole units. A letter alone, such as M, is printed after each size, as
+    /// in GNU du.
+    #[arg(short = 'B', long, value_name = "SIZE", value_parser = Unit::parse)]
+    pub(crate) block_size: Option<Unit>,
 
-    /// Lines in KiB
+    /// Same as --block-size=1KiB
     #[arg(short, conflicts_with = "block_size")]
     pub(crate) kib: bool,
 
-    /// Lines in MiB
+    /// Same as --block-size=1MiB
     #[arg(short, conflicts_with_all = ["block_size", "kib"])]
     pub(crate) mib: bool,
 
-    /// Add a grand total
+    /// Print a grand total
     #[arg(short = 'c', long)]
     pub(crate) total: bool,
 
-    /// Count a hard-linked file as often as it is met
+    /// Count hard-linked files every time
+    ///
+    /// Without it, a file with several links counts once.
     #[arg(short = 'l', long)]
     pub(crate) count_links: bool,
 
@@ -92,98 +111,169 @@ pub(crate) struct DuArgs {
     #[arg(short = 'x', long)]
     pub(crate) one_file_system: bool,
 
-    /// Stay on the mount of each argument, also where another one has the same device
+    /// Stay on the mount of each argument
+    ///
+    /// Unlike -x, also skips bind mounts and other mounts of the same device.
     #[arg(long)]
     pub(crate) one_mount: bool,
 
-    /// Enter file systems of the kernel and of other computers too
+    /// Descend into pseudo and network filesystems
+    ///
+    /// Without it, mounts such as /proc, /sys and NFS below an argument are named and skipped.
     #[arg(long)]
     pub(crate) all_file_systems: bool,
 
     /// Follow all symbolic links
+    ///
+    /// A directory that is reached by two paths counts once.
     #[arg(short = 'L', long)]
     pub(crate) dereference: bool,
 
-    /// Follow symbolic links that are arguments
-    #[arg(short = 'D', long, visible_short_alias = 'H', conflicts_with = "dereference")]
+    /// Follow symbolic links given as arguments
+    #[arg(short = 'D', long, short_alias = 'H', conflicts_with = "dereference")]
     pub(crate) dereference_args: bool,
 
-    /// Leave out what matches, as in GNU du: '*.o', 'cache', 'a/b'
+    /// Exclude what matches a pattern
+    ///
+    /// Patterns are those of GNU du: '*.o' and 'cache' match a name at any depth, 'a/b' the end of a
+    /// path.
     #[arg(long, value_name = "PATTERN")]
     pub(crate) exclude: Vec<OsString>,
 
-    /// Leave out what matches a line of this file
+    /// Exclude what matches a line of a file
     #[arg(short = 'X', long, value_name = "FILE")]
     pub(crate) exclude_from: Vec<PathBuf>,
 
-    /// Show only what has at least this size; with a minus at most
-    #[arg(short, long, value_name = "SIZE", allow_hyphen_values = true)]
-    pub(crate) threshold: Option<String>,
+    /// Exclude entries smaller than SIZE
+    ///
+    /// With a minus, exclude entries larger than SIZE. Excluded entries still count in the totals.
+    #[arg(short, long, value_name = "SIZE", allow_hyphen_values = true,
+          value_parser = Threshold::parse)]
+    pub(crate) threshold: Option<Threshold>,
 
-    /// Show the N largest, the largest first
+    /// Show the N largest entries, largest first
+    ///
+    /// The tree view shows 20 by default.
     #[arg(long, value_name = "N")]
     pub(crate) top: Option<usize>,
 
-    /// Lines end with a zero byte
+    /// End lines with NUL
     #[arg(short = '0', long = "null")]
     pub(crate) zero: bool,
 
-    /// Arguments from a file, each ended by a zero byte (- for standard input)
+    /// Read NUL-separated arguments from a file
+    ///
+    /// Use - for standard input.
     #[arg(long, value_name = "FILE", conflicts_with = "paths")]
     pub(crate) files0_from: Option<PathBuf>,
 
-    /// Threads: 1 to 256, or auto
-    #[arg(long, value_name = "N", default_value = "auto")]
-    pub(crate) threads: String,
+    /// Number of threads, 1 to 256
+    ///
+    /// auto starts with the usable cores and follows the measured throughput.
+    #[arg(long, value_name = "N", default_value = "auto", value_parser = values::threads)]
+    pub(crate) threads: Threads,
 
-    /// How files are asked for: statx, lstat, uring or sweep; as root on ext4 also inode-tables,
-    /// which syncs the file system, then reads sizes from its device
-    #[arg(long, value_name = "METHOD", default_value = "statx")]
-    pub(crate) method: String,
+    /// How to stat files
+    ///
+    /// statx calls statx(2) relative to the open directory and is fastest on most machines. lstat
+    /// uses the full path, as most programs do. uring sends statx through io_uring. sweep reads all
+    /// names first and stats in inode order, which reduces seeks on rotating disks and costs about
+    /// 100 bytes per file. inode-tables syncs the file system and reads sizes from the ext4 inode
+    /// tables on the device; it needs root and shows the state at the start.
+    #[arg(long, value_name = "METHOD", default_value = "statx", value_parser = method_words(),
+          hide_possible_values = true)]
+    pub(crate) method: Method,
 
-    /// Show the picture also when standard output is no terminal
+    /// Draw the tree view
+    ///
+    /// The default on a terminal.
     #[arg(long, conflicts_with = "lines")]
     pub(crate) tree: bool,
 
-    /// Print lines also on a terminal
+    /// Print lines like GNU du
+    ///
+    /// The default unless standard output is a terminal.
     #[arg(long)]
     pub(crate) lines: bool,
 
-    /// Browse: move, sort, mark, remove
+    /// Browse the scan interactively
+    ///
+    /// Move, sort, mark and remove. Nothing is removed unless you type the word remove. Needs a
+    /// terminal.
     #[arg(short = 'i', long, conflicts_with_all = ["json", "lines", "tree", "diff"])]
     pub(crate) interactive: bool,
 
-    /// Print one JSON document
+    /// Print the result as JSON
+    ///
+    /// The document is described in docs/json.md.
     #[arg(long, conflicts_with_all = ["lines", "tree"])]
     pub(crate) json: bool,
 
-    /// Read an export of ncdu in place of a scan (- for standard input)
+    /// Show an export of ncdu instead of scanning
+    ///
+    /// Use - for standard input.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["paths", "files0_from"])]
     pub(crate) import: Option<PathBuf>,
 
-    /// Write an export for ncdu (- for standard output)
+    /// Write an export for ncdu
+    ///
+    /// Use - for standard output. Keeps every entry in memory.
     #[arg(long, value_name = "FILE")]
     pub(crate) export_ncdu: Option<PathBuf>,
 
-    /// Keep the scan in a file, for --diff
+    /// Save the scan for --diff
     #[arg(long, value_name = "FILE")]
     pub(crate) save: Option<PathBuf>,
 
-    /// Show what has changed since a kept scan; with a second kept scan as argument, between them
+    /// Show changes since a saved scan
+    ///
+    /// Compares the saved scan OLD with a new scan, or with a second saved scan given as the
+    /// argument. The largest changes come first.
     #[arg(long, value_name = "OLD", conflicts_with_all = ["tree", "import", "export_ncdu"])]
     pub(crate) diff: Option<PathBuf>,
 
-    /// Write a treemap
+    /// Write a treemap as SVG
     #[arg(long, value_name = "FILE")]
     pub(crate) svg: Option<PathBuf>,
 
-    /// Print help
-    #[arg(long, action = ArgAction::Help)]
+    /// Print this help
+    #[arg(long, action = ArgAction::HelpLong)]
     pub(crate) help: Option<bool>,
 }
 
+fn method_words() -> Choice<Method> {
+    let lists_only = |method: &Method| *method == Method::NamesOnly;
+    let listed = Method::ALL.into_iter().filter(|method| !lists_only(method));
+    // Understood, and refused by the scan with the reason that it has no sizes.
+    let hidden = Method::ALL.into_iter().filter(lists_only);
+    values::choice(listed.map(|method| (method.word(), method)))
+        .hidden(hidden.map(|method| (method.word(), method)))
+}
+
+/// The unit of --block-size.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Unit {
+    pub(crate) bytes: u64,
+    /// The letter that is printed after each size, where the flag was a letter alone.
+    pub(crate) letter: String,
+}
+
+impl Unit {
+    /// Parses a size, or a letter that stands for one of it.
+    fn parse(text: &str) -> Result<Self, String> {
+        let is_letter = text.chars().next().is_some_and(|c| c.is_ascii_alphabetic());
+        let mut one = if is_letter { format!("1{text}") } else { text.to_owned() };
+        match values::size(&one)? {
+            0 => Err("must be at least 1".to_owned()),
+            bytes => {
+                Ok(Self { bytes, letter: if is_letter { one.split_off(1) } else { String::new() } })
+            }
+        }
+    }
+}
+
 impl DuArgs {
-    /// Which sum is looked at.
+    /// Returns which sum is shown.
     pub(crate) fn measure(&self) -> Measure {
         if self.inodes {
             Measure::Inodes
@@ -194,23 +284,23 @@ impl DuArgs {
         }
     }
 
-    /// Whether the picture is wanted; `terminal` says whether standard output is one.
+    /// Returns whether the tree view is drawn; `terminal` is whether standard output is one.
     pub(crate) fn picture(&self, terminal: bool) -> bool {
         let lines = self.lines || self.zero || self.json || self.separate_dirs;
         self.tree || terminal && !lines
     }
 
-    /// Depth down to which directories are shown.
+    /// Returns the depth down to which directories are shown.
     pub(crate) fn depth_max(&self) -> u32 {
         if self.summarize { 0 } else { self.max_depth.unwrap_or(u32::MAX) }
     }
 
-    /// What of the trees is to be kept.
+    /// Returns what the scan keeps of the trees.
     fn detail(&self) -> Detail {
         if self.interactive || self.export_ncdu.is_some() {
             return Detail::ALL;
         }
-        // What lies deeper than the lines go is not to be added to them.
+        // A line shows what its subdirectories do not hold, so all of them must be known.
         let depth_max = if self.separate_dirs { u32::MAX } else { self.depth_max() };
         let mut detail = Detail { depth_max, files: self.all };
         if self.svg.is_some() {
@@ -220,19 +310,21 @@ impl DuArgs {
         detail
     }
 
-    /// How to scan.
+    /// Returns the options of the scan.
     pub(crate) fn options(&self) -> Result<ScanOptions, Failure> {
         if self.summarize && self.max_depth.is_some_and(|depth| depth > 0) {
-            return Err(Failure::usage("--summarize shows no depth: leave it or --max-depth out"));
+            return Err(Failure::usage(
+                "--summarize cannot be combined with --max-depth; give one of them",
+            ));
         }
         let mut exclude = Exclude::new();
         for pattern in &self.exclude {
             exclude.add(pattern.as_bytes());
         }
         for file in &self.exclude_from {
-            let bytes = std::fs::read(file).map_err(|e| {
-                Failure::usage(format!("read patterns {}: {e}; check the path", file.display()))
-            })?;
+            let bytes = std::fs::read(file)
+                .map_err(PathError::on(Operation::Read, file))
+                .map_err(Failure::usage)?;
             bytes
                 .split(|b| *b == b'\n')
                 .filter(|line| !line.is_empty())
@@ -251,12 +343,12 @@ impl DuArgs {
             all_file_systems: self.all_file_systems,
             follow,
             exclude,
-            method: self.method.parse::<Method>().map_err(Failure::usage)?,
-            threads: self.threads.parse::<Threads>().map_err(Failure::usage)?,
+            method: self.method,
+            threads: self.threads,
         })
     }
 
-    /// The arguments, from the command line or a file.
+    /// Returns the arguments, from the command line or a file.
     pub(crate) fn roots(&self) -> Result<Vec<PathBuf>, Failure> {
         let Some(file) = &self.files0_from else {
             let here = || vec![PathBuf::from(".")];
@@ -265,32 +357,17 @@ impl DuArgs {
         let reader: Box<dyn BufRead> = if file.as_os_str() == "-" {
             Box::new(std::io::stdin().lock())
         } else {
-            let file = std::fs::File::open(file).map_err(|e| {
-                Failure::usage(format!("open {}: {e}; check the path", file.display()))
-            })?;
+            let file = std::fs::File::open(file)
+                .map_err(PathError::on(Operation::Open, file))
+                .map_err(Failure::usage)?;
             Box::new(std::io::BufReader::new(file))
         };
         let list: Result<Vec<PathBuf>, ListError> = read_list(reader, Separator::Nul).collect();
         list.map_err(Failure::usage)
     }
-
-    /// Least or largest size that is shown.
-    pub(crate) fn threshold(&self) -> Result<Threshold, Failure> {
-        let Some(text) = &self.threshold else { return Ok(Threshold::None) };
-        let (least, digits) = match text.strip_prefix('-') {
-            Some(digits) => (false, digits),
-            None => (true, text.strip_prefix('+').unwrap_or(text)),
-        };
-        let size = parse_size(digits).map_err(Failure::usage)?;
-        match (least, size) {
-            (true, size) => Ok(Threshold::AtLeast(size)),
-            (false, 0) => Err(Failure::usage("--threshold '-0' shows nothing: give a size")),
-            (false, size) => Ok(Threshold::AtMost(size)),
-        }
-    }
 }
 
-/// Which sizes are shown.
+/// The sizes that are shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Threshold {
     None,
@@ -299,6 +376,18 @@ pub(crate) enum Threshold {
 }
 
 impl Threshold {
+    /// Parses `SIZE`, `+SIZE` or `-SIZE`.
+    fn parse(text: &str) -> Result<Self, String> {
+        match text.strip_prefix('-') {
+            Some(digits) => match values::size(digits)? {
+                0 => Err("'-0' would exclude everything; give a size".to_owned()),
+                size => Ok(Self::AtMost(size)),
+            },
+            None => values::size(text.strip_prefix('+').unwrap_or(text)).map(Self::AtLeast),
+        }
+    }
+
+    /// Returns whether an entry of this size is shown.
     pub(crate) fn shows(self, value: u64) -> bool {
         match self {
             Self::None => true,

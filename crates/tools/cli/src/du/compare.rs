@@ -20,7 +20,7 @@ pub(super) fn run(args: &DuArgs, old: &Path) -> Ended {
     let (new, exit) = match kept(args)? {
         Some(new) => (new, Exit::Ok),
         None => {
-            let lines = Lines::of(args)?;
+            let lines = Lines::of(args);
             let scan = scan(args, &lines, false)?;
             tell_troubles(&scan);
             let new = document(args, &lines, &scan);

@@ -1,10 +1,8 @@
 //! Lines as GNU du prints them, and its spelling of sizes.
 
 use super::args::{DuArgs, Threshold};
-use crate::exit::Failure;
 use ioloom_du::tree::Kind;
 use ioloom_du::{Measure, Tree};
-use ioloom_model::units::parse_size;
 
 /// How a size is spelled.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -17,29 +15,22 @@ pub(super) enum Spelling {
 }
 
 impl Spelling {
-    pub(super) fn of(args: &DuArgs) -> Result<Self, Failure> {
-        Ok(if args.human_readable {
+    pub(super) fn of(args: &DuArgs) -> Self {
+        if args.human_readable {
             Self::Letter(1024)
         } else if args.si {
             Self::Letter(1000)
         } else if args.inodes {
             Self::units(1)
-        } else if let Some(text) = &args.block_size {
-            // As GNU du takes them: a bare letter is one of it, and is printed.
-            let bare = text.chars().next().is_some_and(|c| c.is_ascii_alphabetic());
-            let one = if bare { format!("1{text}") } else { text.clone() };
-            match parse_size(&one).map_err(Failure::usage)? {
-                0 => return Err(Failure::usage("--block-size 0: give at least 1")),
-                size if bare => Self::Units(size, text.clone()),
-                size => Self::units(size),
-            }
+        } else if let Some(unit) = &args.block_size {
+            Self::Units(unit.bytes, unit.letter.clone())
         } else if args.mib {
             Self::units(1 << 20)
         } else if args.bytes && !args.kib {
             Self::units(1)
         } else {
             Self::units(1 << 10)
-        })
+        }
     }
 
     const fn units(bytes: u64) -> Self {
@@ -89,16 +80,16 @@ pub(super) struct Lines {
 }
 
 impl Lines {
-    pub(super) fn of(args: &DuArgs) -> Result<Self, Failure> {
-        Ok(Self {
-            spelling: Spelling::of(args)?,
+    pub(super) fn of(args: &DuArgs) -> Self {
+        Self {
+            spelling: Spelling::of(args),
             measure: args.measure(),
-            threshold: args.threshold()?,
+            threshold: args.threshold.unwrap_or(Threshold::None),
             depth_max: args.depth_max(),
             all: args.all,
             whole: !args.separate_dirs,
             end: if args.zero { 0 } else { b'\n' },
-        })
+        }
     }
 
     /// Whether a node has a line.

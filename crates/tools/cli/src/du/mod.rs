@@ -25,7 +25,7 @@ use std::io::{IsTerminal, Write};
 use std::path::Path;
 
 pub(crate) fn run(args: &DuArgs) -> Ended {
-    let lines = Lines::of(args)?;
+    let lines = Lines::of(args);
     let terminal = std::io::stdout().is_terminal();
     if args.interactive && !terminal {
         return Err(Failure::refused("--interactive needs a terminal; leave it out for lines"));

@@ -1,145 +1,237 @@
 //! Flags of `each`.
 
 use crate::exit::Failure;
+use crate::values::{self, Choice, Grammar};
 use clap::Args;
 use ioloom::Plan;
-use ioloom_model::units::parse_size;
-use ioloom_model::{Buffers, Method, ReadOrder, Schedule};
+use ioloom_model::{Buffers, Compute, Method, ReadOrder, Schedule};
 use std::path::{Path, PathBuf};
 
-/// Runs work over every file: a hash, a sum, a program of yours.
+/// Run a hash, checksum or command on every file
+///
+/// Reads every file below the given directories, with many reads in flight and computation on all
+/// cores, and prints one digest over all files, the throughput and what limited it. With --per-file
+/// it replaces b3sum, xxhsum and md5sum; with --exec it runs a program for each file.
+///
+/// How files are read and how threads share the work is a plan. The default plan keeps up to 512
+/// reads in flight without blocking a thread for each; use `ioloom study` to find out whether
+/// another plan is faster on this machine.
 #[derive(Debug, Args)]
-#[command(after_help = "\
+#[command(after_long_help = "\
+Every plan gives the same digest: XXH3-64 over the lines HASH  PATH of all files, sorted. Files that
+cannot be read are reported and counted, and the exit code is then 1.
+
 Examples:
-  ioloom each ~/src --compute xxh3              hash a tree, one digest over all
+  ioloom each ~/src                             one digest over a tree
   ioloom each ~/src --compute blake3 --per-file lines as b3sum prints them
   ioloom each --check sums.txt                  check such lines
   find . -name '*.c' -print0 | ioloom each -0 - --exec 'wc -l {}'
   ioloom each big/ --method direct:uring --schedule window:l=8
-  ioloom each ~/src --trace run.ioloom          keep what every thread did when
-  ioloom each --explain                         what every plan does")]
+  ioloom each ~/src --trace run.ioloom          record a trace
+  ioloom each --explain                         print the table of plans")]
 pub(crate) struct EachArgs {
-    /// Directories or files; `-` reads a list of paths from standard input
+    /// Directories or files, or - for a list on standard input
+    ///
+    /// Directories are walked without following symbolic links. With - the paths are read from
+    /// standard input, one per line, and processing starts before the list is complete.
     pub(crate) paths: Vec<PathBuf>,
 
-    /// Work on the bytes: none, touch, checksum:N, xxh3, blake3, md5, spin:TIME, sleep:TIME
-    #[arg(long, default_value = "xxh3", value_name = "WORK")]
-    pub(crate) compute: String,
+    /// Work on the contents
+    ///
+    /// xxh3, blake3 and md5 hash each file and can be used with --per-file. none only reads.
+    /// touch reads one byte of each 4 KiB page, for mapped plans. checksum:N sums all bytes N times.
+    /// spin:TIME and sleep:TIME keep each file busy or asleep for TIME, which may be a distribution
+    /// such as exp(mean=5ms); they simulate work for measurements.
+    #[arg(long, default_value = "xxh3", value_name = "WORK",
+          value_parser = compute_words(), hide_possible_values = true)]
+    pub(crate) compute: Compute,
 
-    /// Run a program for each file: with {} it gets the path, without it the bytes on stdin
+    /// Run a command for each file
+    ///
+    /// With {} in the command, the path takes its place and the command reads the file itself;
+    /// without {} the contents arrive on its standard input. The command is split like a shell
+    /// command, but no shell runs and nothing is expanded. Output of one command is printed at once
+    /// when it ends, so lines of two commands never mix. A command that ends with another code than
+    /// 0 counts as an error.
     #[arg(long, value_name = "CMD", conflicts_with_all = ["compute", "per_file"])]
     pub(crate) exec: Option<String>,
 
-    /// How bytes are fetched: read, nowait, uring[:open|:registered], direct[:read|:uring],
-    /// mmap[:plain|:sequential|:willneed|:populate], null
-    #[arg(long, value_name = "METHOD")]
-    pub(crate) method: Option<String>,
+    /// How files are read [default: nowait, else read]
+    ///
+    /// The default is nowait, or read on file systems without non-blocking reads.
+    ///
+    /// read blocks a thread in each read. nowait starts a read with RWF_NOWAIT and blocks only for
+    /// the oldest. uring, uring:open and uring:registered use io_uring: for reads, also for opening
+    /// files, or with registered buffers. direct:read and direct:uring bypass the page cache, which
+    /// suits large cold files that are read once. mmap:plain, mmap:sequential, mmap:willneed and
+    /// mmap:populate map files, in a child process because a truncated file ends it. null reads
+    /// nothing and measures overhead. direct means direct:uring, mmap means mmap:plain.
+    #[arg(long, value_name = "METHOD", value_parser = method_words(), hide_possible_values = true)]
+    pub(crate) method: Option<Method>,
 
-    /// Who does what: threads:N, window:l=L,p=P, roles:r=R,h=H,c=C,w=W
-    #[arg(long, value_name = "SCHEDULE")]
-    pub(crate) schedule: Option<String>,
+    /// How threads share the work
+    ///
+    /// The default depends on the method; --explain prints it.
+    ///
+    /// window:l=L,p=P keeps L files in flight and lets P threads compute (default: the usable
+    /// cores). threads:N runs N threads that each read and compute one file at a time.
+    /// roles:r=R,h=H,c=C,w=W uses R reading, H hybrid and C computing threads with at most W files
+    /// read ahead. More files in flight hide more device latency and need more memory.
+    #[arg(long, value_name = "SCHEDULE",
+          value_parser = values::grammar(&["threads:", "window:", "roles:"], values::spelled::<Schedule>),
+          hide_possible_values = true)]
+    pub(crate) schedule: Option<Schedule>,
 
-    /// A whole plan, METHOD/SCHEDULE[/OPTIONS], instead of the flags above
-    #[arg(long, value_name = "PLAN", conflicts_with_all = ["method", "schedule", "chunk",
-        "memory", "buffers", "read_order"])]
-    pub(crate) plan: Option<String>,
+    /// Use a complete plan instead of these flags
+    ///
+    /// The spelling is METHOD/SCHEDULE[/OPTION,...], as printed in results and reports, for example
+    /// read/window:l=32,p=2/buffers=fresh. Options are chunk=SIZE, buffers=KIND, order=ORDER,
+    /// stripe=N and memory=SIZE.
+    #[arg(long, value_name = "PLAN", value_parser = values::spelled::<Plan>,
+          conflicts_with_all = ["method", "schedule", "chunk", "memory", "buffers", "read_order"])]
+    pub(crate) plan: Option<Plan>,
 
     /// Read files in pieces of this size
-    #[arg(long, value_name = "SIZE")]
-    pub(crate) chunk: Option<String>,
+    ///
+    /// Files that are hashed or summed are read in pieces of 256 KiB, or less with a small --memory,
+    /// so their size does not matter. Whole files are read where the work needs them, with roles and
+    /// with mapped plans. Direct methods need a multiple of 4 KiB.
+    #[arg(long, value_name = "SIZE", value_parser = values::size)]
+    pub(crate) chunk: Option<u64>,
 
-    /// Memory that may be in flight or ready at once
-    #[arg(long, value_name = "SIZE", default_value = "256MiB")]
-    pub(crate) memory: String,
+    /// Limit buffered file data
+    ///
+    /// Reads wait when buffers in flight and buffers ready for work reach this limit. A smaller limit
+    /// also reduces the number of files in flight.
+    #[arg(long, value_name = "SIZE", default_value = "256MiB",
+          value_parser = values::size)]
+    pub(crate) memory: u64,
 
-    /// Buffers: pool, fresh or prefaulted
-    #[arg(long, value_name = "KIND", default_value = "pool")]
-    pub(crate) buffers: String,
+    /// Where buffers come from
+    ///
+    /// pool reuses buffers, which is fastest. fresh maps new memory for each file, and prefaulted
+    /// touches every page of it before the read; both exist to measure what page faults cost.
+    #[arg(long, value_name = "KIND", default_value = "pool",
+          value_parser = buffer_words(), hide_possible_values = true)]
+    pub(crate) buffers: Buffers,
 
-    /// Read in the order of the list or of the inodes
-    #[arg(long, value_name = "ORDER", default_value = "list")]
-    pub(crate) read_order: String,
+    /// Read in list or inode order
+    ///
+    /// list is the order in which the walk or the list names files. inode sorts by inode number, in
+    /// batches of 65536, which reduces seeks on rotating disks with a cold cache.
+    #[arg(long, value_name = "ORDER", default_value = "list",
+          value_parser = order_words(), hide_possible_values = true)]
+    pub(crate) read_order: ReadOrder,
 
-    /// Print a line HASH  PATH for each file, as b3sum, xxhsum and md5sum do
+    /// Print HASH  PATH for each file
+    ///
+    /// The lines are those of b3sum, xxhsum and md5sum, in the order of the input; names with line
+    /// ends or backslashes are escaped in the same way. Lines are held until the end.
     #[arg(long, conflicts_with = "json")]
     pub(crate) per_file: bool,
 
-    /// Check the lines HASH  PATH of a file (- for standard input)
+    /// Check the lines HASH  PATH of a file
+    ///
+    /// Use - for standard input. The hash is recognised by its length. Prints OK or FAILED for each
+    /// file; the exit code is 1 if any file differs or cannot be read. With --quiet only failures are
+    /// printed.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["per_file", "exec", "json",
         "compute"])]
     pub(crate) check: Option<PathBuf>,
 
-    /// Paths on standard input and lines of output end with a zero byte
+    /// Separate listed paths and lines with NUL
+    ///
+    /// Paths on standard input end with a zero byte, as `find -print0` writes them, and so do the
+    /// lines of --per-file and --check.
     #[arg(short = '0', long = "null")]
     pub(crate) zero: bool,
 
-    /// Print one JSON document
+    /// Print the result as JSON
+    ///
+    /// The document is described in docs/json.md.
     #[arg(long)]
     pub(crate) json: bool,
 
-    /// Print nothing but errors
+    /// Print only errors
     #[arg(short, long, conflicts_with = "json")]
     pub(crate) quiet: bool,
 
-    /// Keep a trace of what every thread did when, for `ioloom trace`
+    /// Record a trace of all threads
+    ///
+    /// The file is shown and exported by `ioloom trace`. Recording costs memory for each event;
+    /// measure without it.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["explain", "check"])]
     pub(crate) trace: Option<PathBuf>,
 
-    /// Level of evidence of the trace: 0, 1 or 2 [default: the highest that works]
+    /// Evidence level of the trace: 0, 1 or 2
+    ///
+    /// The default is the highest level that works; `ioloom machine --doctor` prints it. 0 reads
+    /// the accounts of /proc, 1 also sees context switches through perf events, 2 also wake-ups and
+    /// device requests of the kernel. An unavailable level is refused.
     #[arg(long, value_name = "LEVEL", requires = "trace",
           value_parser = clap::value_parser!(u8).range(0..=2))]
     pub(crate) evidence: Option<u8>,
 
-    /// Print what the chosen plan does, or with no path and no plan the table of all plans
+    /// Explain the plan without running it
+    ///
+    /// Prints what the threads of the chosen plan do. Without a path and a plan, prints the table of
+    /// all methods and schedules, with the reason where a pair is not possible.
     #[arg(long)]
     pub(crate) explain: bool,
 
-    /// This process may end by SIGBUS: set for the child that runs a mapped plan
+    /// This process may end by SIGBUS; set for the child that runs a mapped plan.
     #[arg(long, hide = true)]
     pub(crate) mapped_here: bool,
 
-    /// Tell progress in lines on standard error: set for that child when its parent draws a bar
+    /// Print progress as lines on standard error; set for that child when its parent draws a bar.
     #[arg(long, hide = true)]
     pub(crate) tell_progress: bool,
 }
 
+fn compute_words() -> Grammar<Compute> {
+    const WORDS: &[&str] =
+        &["xxh3", "blake3", "md5", "none", "touch", "checksum:", "spin:", "sleep:"];
+    values::grammar(WORDS, values::spelled::<Compute>)
+}
+
+fn method_words() -> Choice<Method> {
+    values::choice(Method::ALL.map(|method| (method.name(), method)))
+        .hidden([("direct", Method::DirectUring), ("mmap", Method::MmapPlain)])
+}
+
+fn buffer_words() -> Choice<Buffers> {
+    values::choice([
+        ("pool", Buffers::Pool),
+        ("fresh", Buffers::Fresh),
+        ("prefaulted", Buffers::Prefaulted),
+    ])
+}
+
+fn order_words() -> Choice<ReadOrder> {
+    values::choice([("list", ReadOrder::List), ("inode", ReadOrder::Inode)])
+}
+
 impl EachArgs {
-    /// The complete plan that the flags ask for.
-    pub(crate) fn plan(&self) -> Result<Plan, Failure> {
+    /// Returns the complete plan that the flags select.
+    pub(crate) fn plan(&self) -> Plan {
         let cores = ioloom::usable_cores();
-        if let Some(text) = &self.plan {
-            return Ok(text.parse::<Plan>().map_err(Failure::usage)?.complete(cores));
+        if let Some(plan) = self.plan {
+            return plan.complete(cores);
         }
-        let memory_bytes = parse_size(&self.memory).map_err(Failure::usage)?;
-        let mut plan = ioloom::default_plan(memory_bytes);
-        if let Some(method) = &self.method {
-            plan.method = method.parse::<Method>().map_err(Failure::usage)?;
-            if self.schedule.is_none() {
-                plan.schedule = default_schedule(plan, cores);
-            }
+        let mut plan = ioloom::default_plan(self.memory);
+        if let Some(method) = self.method {
+            plan.method = method;
+            plan.schedule = default_schedule(plan, cores);
         }
-        if let Some(schedule) = &self.schedule {
-            plan.schedule = schedule.parse::<Schedule>().map_err(Failure::usage)?;
-        }
-        if let Some(chunk) = &self.chunk {
-            plan.chunk_bytes = Some(parse_size(chunk).map_err(Failure::usage)?.max(1));
-        }
-        plan.buffers = match self.buffers.as_str() {
-            "pool" => Buffers::Pool,
-            "fresh" => Buffers::Fresh,
-            "prefaulted" => Buffers::Prefaulted,
-            other => return Err(unknown("--buffers", other, "pool, fresh or prefaulted")),
-        };
-        plan.read_order = match self.read_order.as_str() {
-            "list" => ReadOrder::List,
-            "inode" => ReadOrder::Inode,
-            other => return Err(unknown("--read-order", other, "list or inode")),
-        };
-        Ok(plan.complete(cores))
+        plan.schedule = self.schedule.unwrap_or(plan.schedule);
+        plan.chunk_bytes = self.chunk.map(|bytes| bytes.max(1));
+        plan.buffers = self.buffers;
+        plan.read_order = self.read_order;
+        plan.complete(cores)
     }
 
-    /// The plan for a list that begins with `first`: where nothing was asked for, what its file system
-    /// can do decides.
+    /// Returns the plan for a list that begins with `first`: the file system of that path decides the
+    /// method where no flag did.
     pub(crate) fn settled(&self, plan: Plan, first: &Path) -> Plan {
         if self.method_given() || self.schedule.is_some() || self.exec.is_some() {
             return plan;
@@ -148,7 +240,7 @@ impl EachArgs {
         Plan { method, schedule, ..plan }
     }
 
-    /// The trace that flags or environment ask for.
+    /// Returns the trace that flags or the environment request.
     pub(crate) fn trace_wanted(&self) -> Result<Option<ioloom::TraceWanted>, Failure> {
         if let Some(path) = &self.trace {
             let level = self.evidence.and_then(crate::evidence::level);
@@ -157,20 +249,20 @@ impl EachArgs {
         ioloom::TraceWanted::from_environment().map_err(Failure::refused)
     }
 
-    /// Whether the user asked for a method.
+    /// Returns whether a flag selects a method.
     pub(crate) fn method_given(&self) -> bool {
         self.method.is_some() || self.plan.is_some()
     }
 }
 
-/// The schedule that goes with a method when none is given.
+/// Returns the schedule for a method when none is given.
 fn default_schedule(plan: Plan, cores: u32) -> Schedule {
     match plan.method {
         Method::MmapPlain | Method::MmapSequential | Method::MmapPopulate => {
             Schedule::Threads { n: 4 * cores }
         }
         Method::Nowait => plan.schedule,
-        // A window of as many threads, or a ring that waits for reads through the page cache.
+        // A thread per file in the window, or a ring that waits for reads through the page cache.
         Method::Read | Method::DirectRead | Method::Uring | Method::UringOpen => {
             Schedule::Window { window: 256.min(window_of(plan)), permits: Some(cores) }
         }
@@ -184,8 +276,4 @@ fn window_of(plan: Plan) -> u32 {
         Schedule::Threads { n } => n,
         Schedule::Roles { readers, hybrids, .. } => readers + hybrids,
     }
-}
-
-fn unknown(flag: &str, value: &str, right: &str) -> Failure {
-    Failure::usage(format!("{flag} '{value}' is unknown: use {right}"))
 }

@@ -19,7 +19,7 @@ pub(crate) struct Job {
 impl Job {
     pub(super) fn read(args: &EachArgs) -> Result<Self, Failure> {
         let exec = args.exec.as_deref().map(|text| Exec::read(text, args.json)).transpose()?;
-        let compute: Compute = args.compute.parse().map_err(Failure::usage)?;
+        let compute = args.compute.clone();
         let hashes = matches!(compute, Compute::Xxh3 | Compute::Blake3 | Compute::Md5);
         if args.per_file && !hashes {
             return Err(Failure::usage(format!(
@@ -27,7 +27,7 @@ impl Job {
                  md5"
             )));
         }
-        let mut plan = args.plan()?;
+        let mut plan = args.plan();
         if args.per_file && plan.method == Method::Null {
             return Err(Failure::usage("--per-file needs the bytes and null reads none"));
         }

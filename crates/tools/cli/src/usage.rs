@@ -1,0 +1,76 @@
+//! Errors of the command line, in the form of every other message.
+
+use crate::exit::Exit;
+use crate::stderr;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use std::error::Error;
+
+/// Prints what clap has to say and ends the program: help and versions on standard output with 0,
+/// errors on standard error with 2.
+pub(crate) fn exit(error: &clap::Error) -> ! {
+    if !error.use_stderr() {
+        error.exit();
+    }
+    match invalid_value(error) {
+        Some(message) => stderr::message(&message),
+        None => {
+            let text = error.render().to_string();
+            stderr::message(text.strip_prefix("error: ").unwrap_or(&text).trim_end());
+        }
+    }
+    std::process::exit(Exit::Usage as i32)
+}
+
+/// Returns the one line for a value that a flag does not take.
+fn invalid_value(error: &clap::Error) -> Option<String> {
+    let text = |kind| match error.get(kind) {
+        Some(ContextValue::String(text)) => Some(text.as_str()),
+        _ => None,
+    };
+    let (flag, value) = (text(ContextKind::InvalidArg)?, text(ContextKind::InvalidValue)?);
+    let flag = flag.split([' ', '=', '[']).next().unwrap_or(flag);
+    let why = match error.kind() {
+        ErrorKind::ValueValidation => error.source()?.to_string(),
+        ErrorKind::InvalidValue if value.is_empty() => "a value is required".to_owned(),
+        ErrorKind::InvalidValue => match error.get(ContextKind::ValidValue) {
+            Some(ContextValue::Strings(words)) => one_of(words),
+            _ => return None,
+        },
+        _ => return None,
+    };
+    Some(format!("invalid value '{}' for {flag}: {why}", value.escape_debug()))
+}
+
+/// Returns "must be a, b or c".
+fn one_of(words: &[String]) -> String {
+    match words {
+        [] => "it takes no value".to_owned(),
+        [only] => format!("must be {only}"),
+        [first @ .., last] => format!("must be {} or {last}", first.join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::{Arg, Command, value_parser};
+
+    fn message(args: &[&str]) -> Option<String> {
+        let number = value_parser!(u8).range(1..=9);
+        let command = Command::new("x")
+            .arg(Arg::new("number").long("number").value_name("N").value_parser(number))
+            .arg(Arg::new("word").long("word").value_parser(["a", "b", "c"]));
+        invalid_value(&command.try_get_matches_from(args).unwrap_err())
+    }
+
+    #[test]
+    fn a_wrong_value_is_one_line() {
+        assert_eq!(
+            message(&["x", "--word", "d\n"]).unwrap(),
+            "invalid value 'd\\n' for --word: must be a, b or c"
+        );
+        let number = message(&["x", "--number", "0"]).unwrap();
+        assert!(number.starts_with("invalid value '0' for --number: "), "{number}");
+        assert_eq!(message(&["x", "--unknown"]), None);
+    }
+}
