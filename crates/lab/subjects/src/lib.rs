@@ -18,7 +18,7 @@ pub mod pagecache;
 pub mod pipeline;
 #[cfg(test)]
 #[allow(clippy::print_stdout, reason = "a test that cannot run here says so")]
-mod played;
+mod run_on_set;
 pub mod sets;
 mod stage;
 mod travel;

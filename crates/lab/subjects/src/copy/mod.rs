@@ -7,26 +7,25 @@
 //! Afterwards, outside of what is timed, another process hashes the copy; its hash is the digest of
 //! the run, so that the laboratory holds every way against every other.
 
-mod beside;
+mod bystander;
+mod engine;
+mod location;
 mod one;
-mod place;
 mod plan;
 mod requests;
 mod series;
 mod settle;
 mod tree;
 
-use crate::sets::{FileSets, SCRATCH, Scratch as Place};
-use ioloom_copy::{CopyCounters, CopyError, CopyOptions, Mode, Report, Silent, Target, When};
+use crate::sets::FileSets;
+use ioloom_copy::Mode;
 use ioloom_lab::ChildAnswer;
-use ioloom_lab::files::SET_MANIFEST;
 use ioloom_lab::subject::{Sets, Subject, Touches};
 use ioloom_model::record::RunOrder;
 use ioloom_model::{AnyPlan, Compute, Doubt, FileSetRealised, Measured};
 use ioloom_sys::cache;
-use ioloom_sys::clock::monotonic_ns;
 use ioloom_sys::file::{WriteMode, direct_alignment_of, scratch};
-use plan::{How, Play, Settle, Source};
+use plan::{How, Scenario, Settle, Source};
 use std::path::Path;
 
 /// Copying.
@@ -58,65 +57,68 @@ impl Subject for Copy {
 
     /// A tree that is copied as it is given has the condition of its experiment.
     fn touches_of(&self, plan: &AnyPlan) -> Touches {
-        match Play::of(plan) {
-            Ok(Play::Tree(tree)) if tree.source == Source::Given => Touches::Data,
+        match Scenario::of(plan) {
+            Ok(Scenario::Tree(tree)) if tree.source == Source::Given => Touches::Data,
             _ => Touches::Nothing,
         }
     }
 
     fn explain(&self, plan: &AnyPlan) -> Result<String, String> {
-        Ok(Play::of(plan)?.sentence())
+        Ok(Scenario::of(plan)?.sentence())
     }
 
     fn probe(&self, plan: &AnyPlan, _: &Compute, dir: &Path) -> Result<(), String> {
-        let play = Play::of(plan)?;
+        let scenario = Scenario::of(plan)?;
         // What a killed run left would be in the way of this one.
-        Place::beside(dir).map(drop)?;
-        if cache::is_memory_backed(dir).unwrap_or(false) && !matches!(play, Play::Requests) {
+        engine::scratch_dir(dir).map(drop)?;
+        if cache::is_memory_backed(dir).unwrap_or(false) && !matches!(scenario, Scenario::Requests)
+        {
             return Err(
                 "this file system keeps its data in memory alone, so nothing of it can be \
                         cold or durable; remedy: a directory on a disk"
                     .to_owned(),
             );
         }
-        match play {
-            Play::Requests | Play::Tree(_) => Ok(()),
-            Play::One(one) => {
+        match scenario {
+            Scenario::Requests | Scenario::Tree(_) => Ok(()),
+            Scenario::One(one) => {
                 if one.settle == Settle::Alone {
                     settle::within_s()?;
                 }
                 can(&one.how, dir)
             }
-            Play::Series(series) => can(&series.how, dir),
-            Play::Beside(play) => can(&play.how, dir).and_then(|()| beside::probe()),
+            Scenario::Series(series) => can(&series.how, dir),
+            Scenario::Bystander(scenario) => {
+                can(&scenario.how, dir).and_then(|()| bystander::probe())
+            }
         }
     }
 
     fn takes_s(&self, plan: &AnyPlan, files: u64, bytes: u64) -> f64 {
-        Play::of(plan).map_or(0.0, |play| settle::takes_s(&play, files, bytes))
+        Scenario::of(plan).map_or(0.0, |scenario| settle::takes_s(&scenario, files, bytes))
     }
 
     fn run(&self, order: &RunOrder) -> ChildAnswer {
-        let played = Play::of(&order.plan).and_then(|play| match play {
-            Play::One(play) => one::play(order, &play),
-            Play::Series(play) => series::play(order, &play),
-            Play::Requests => requests::play(order),
-            Play::Tree(play) => tree::play(order, play),
-            Play::Beside(play) => beside::play(order, &play),
+        let result = Scenario::of(&order.plan).and_then(|scenario| match scenario {
+            Scenario::One(scenario) => one::run(order, &scenario),
+            Scenario::Series(scenario) => series::run(order, &scenario),
+            Scenario::Requests => requests::run(order),
+            Scenario::Tree(scenario) => tree::run(order, scenario),
+            Scenario::Bystander(scenario) => bystander::run(order, &scenario),
         });
-        played.into()
+        result.into()
     }
 
     fn verify(&self, order: &RunOrder, set: &FileSetRealised, measured: &Measured) -> Vec<Doubt> {
-        let Ok(play) = Play::of(&order.plan) else { return Vec::new() };
-        let right = match play {
-            Play::Requests => true,
-            Play::Tree(_) => measured.files == set.files && measured.bytes == set.bytes_total,
-            Play::One(_) | Play::Beside(_) => measured.bytes == set.bytes_total,
-            Play::Series(series) => measured.bytes == set.bytes_total * series.runs as u64,
+        let Ok(scenario) = Scenario::of(&order.plan) else { return Vec::new() };
+        let right = match scenario {
+            Scenario::Requests => true,
+            Scenario::Tree(_) => measured.files == set.files && measured.bytes == set.bytes_total,
+            Scenario::One(_) | Scenario::Bystander(_) => measured.bytes == set.bytes_total,
+            Scenario::Series(series) => measured.bytes == set.bytes_total * series.runs as u64,
         };
         let mut doubts = if right { Vec::new() } else { vec![Doubt::WrongBytes] };
-        if let Play::One(one) = play {
+        if let Scenario::One(one) = scenario {
             doubts.extend(one::condition(&one, measured));
         }
         doubts
@@ -161,41 +163,6 @@ fn can(how: &How, dir: &Path) -> Result<(), String> {
         }
         None | Some(Mode::Range | Mode::Buffered | Mode::Mmap) => Ok(()),
     }
-}
-
-impl Place {
-    /// The directory that copies are made in: beside the items of a set.
-    fn beside(items: &Path) -> Result<Self, String> {
-        let home = items.parent().filter(|home| home.join(SET_MANIFEST).exists());
-        let Some(home) = home else {
-            return Err("copies are made beside a set of our own, and a directory of yours gets \
-                        none; remedy: leave --files out"
-                .to_owned());
-        };
-        Self::fresh(home.join(SCRATCH))
-    }
-}
-
-/// The engine's options for a way. Sharing of blocks is a way of its own here: where the copier is
-/// asked for another one, it must not share.
-fn options(how: &How) -> CopyOptions {
-    let reflink = if how.mode.is_none() { When::Auto } else { When::Never };
-    CopyOptions { mode: how.mode, tuning: how.tuning, reflink, ..CopyOptions::default() }
-}
-
-/// Copies and tells how long it took until the copier returned, ns, with its report.
-fn timed(from: &Path, to: Target, options: &CopyOptions) -> Result<(u64, Report), String> {
-    let sources = [from.to_owned()];
-    let progress = CopyCounters::default();
-    let start = monotonic_ns();
-    let copied = ioloom_copy::copy(&sources, &to, options, &Silent, &progress);
-    let ns = monotonic_ns() - start;
-    let report = copied.map_err(|e| e.to_string())?;
-    if report.errors_count > 0 || report.cancelled {
-        let told: Vec<_> = report.errors.iter().map(CopyError::to_string).collect();
-        return Err(format!("the copy failed: {}", told.join("; ")));
-    }
-    Ok((ns, report))
 }
 
 #[cfg(test)]

@@ -1,9 +1,10 @@
 //! Copying one file once: when the copier returned, when the copy was durable, when nothing of it was
 //! left to write, and what another process finds.
 
-use super::place::Lies;
+use super::engine::{options, scratch_dir, timed};
+use super::location::Location;
 use super::plan::{One, Settle, Source};
-use super::{Place, options, settle, timed};
+use super::settle;
 use crate::stage::{Acts, Stage, make_cold, only_file, put, resident_bytes};
 use ioloom_copy::{Report, Target, Verify};
 use ioloom_model::record::RunOrder;
@@ -27,14 +28,14 @@ const WARM_TRIES: u32 = 4;
 /// Share of a file that may come from elsewhere than its condition says.
 const STRAY_SHARE: f64 = 0.05;
 
-pub(super) fn play(order: &RunOrder, play: &One) -> Result<Measured, String> {
-    let place = Place::beside(&order.dir)?;
+pub(super) fn run(order: &RunOrder, scenario: &One) -> Result<Measured, String> {
+    let place = scratch_dir(&order.dir)?;
     let (from, source, bytes) = only_file(&order.dir)?;
     // What others left dirty would be written meanwhile.
     cache::flush_file_system(&source).map_err(|e| format!("flush the file system: {e}"))?;
-    make(play.source, &source, bytes)?;
+    make(scenario.source, &source, bytes)?;
     let to = place.path.join("copy");
-    let options = ioloom_copy::CopyOptions { verify: play.verify, ..options(&play.how) };
+    let options = ioloom_copy::CopyOptions { verify: scenario.verify, ..options(&scenario.how) };
     let mut stage = Stage::open(&order.dir)?;
     stage.sampler.mark("copy");
     let start = monotonic_ns();
@@ -44,19 +45,19 @@ pub(super) fn play(order: &RunOrder, play: &One) -> Result<Measured, String> {
     stage.put("file_bytes", bytes as f64);
     stage.put("returned_ns", returned_ns as f64);
     told(&mut stage, &copied, bytes, &source);
-    let longest_ns = (settle::longest_s(play.settle, bytes) * 1e9) as u64;
+    let longest_ns = (settle::longest_s(scenario.settle, bytes) * 1e9) as u64;
     let place = place.path.as_path();
     let end = Ending { stage: &mut stage, copied: &copied, place, start, longest_ns };
-    let last_ns = match play.settle {
+    let last_ns = match scenario.settle {
         Settle::Sync => end.synced()?,
         Settle::Alone => end.alone()?,
     };
     stage.sampler.mark("end");
-    verified(&mut stage, play.verify, &report);
+    verified(&mut stage, scenario.verify, &report);
     let (mut measured, acts) = stage.close(last_ns, bytes);
     counted(&mut measured, &acts);
     put(&mut measured, "resident_at_end_bytes", resident_bytes(&copied, bytes));
-    let lies = Lies::of(&copied);
+    let lies = Location::of(&copied);
     put(&mut measured, "place_bytes", lies.as_ref().map(|lies| lies.middle() as f64));
     put(&mut measured, "pieces", lies.map(|lies| lies.pieces() as f64));
     if let Some(seen) = another_process(&to) {
@@ -194,18 +195,18 @@ fn counted(measured: &mut Measured, acts: &Acts) {
 }
 
 /// Whether the bytes came from where the condition says.
-pub(super) fn condition(play: &One, measured: &Measured) -> Option<Doubt> {
+pub(super) fn condition(scenario: &One, measured: &Measured) -> Option<Doubt> {
     let (read, bytes) =
         (measured.extra.get("copy_device_bytes")?, measured.extra.get("file_bytes")?);
     let verify = measured.extra.get("verify_device_bytes").copied().unwrap_or(0.0);
     let share = (read - verify) / bytes;
-    match play.source {
+    match scenario.source {
         // Shared blocks are not read.
         Source::Given => None,
-        _ if play.how.mode.is_none() => None,
-        Source::Cold if play.how.mode == Some(ioloom_copy::Mode::Reflink) => None,
+        _ if scenario.how.mode.is_none() => None,
+        Source::Cold if scenario.how.mode == Some(ioloom_copy::Mode::Reflink) => None,
         Source::Cold => (share < 1.0 - STRAY_SHARE).then_some(Doubt::NotCold),
-        Source::Warm if play.how.reads_device() => None,
+        Source::Warm if scenario.how.reads_device() => None,
         Source::Warm => (share > STRAY_SHARE).then_some(Doubt::NotWarm),
     }
 }

@@ -82,7 +82,7 @@ pub(super) struct Tree {
 
 /// Copying beside a file that others use, with little memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Beside {
+pub(super) struct Bystander {
     pub(super) how: How,
     /// Bytes that others use again and again.
     pub(super) bystander_bytes: u64,
@@ -92,12 +92,12 @@ pub(super) struct Beside {
 
 /// A play.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Play {
+pub(super) enum Scenario {
     One(One),
     Series(Series),
     Requests,
     Tree(Tree),
-    Beside(Beside),
+    Bystander(Bystander),
 }
 
 /// Settings that say how bytes go.
@@ -207,7 +207,7 @@ const VERIFY: [(&str, Verify); 4] = [
     ("device", Verify::Device),
 ];
 
-impl Play {
+impl Scenario {
     pub(super) fn of(plan: &AnyPlan) -> Result<Self, String> {
         let own = plan.of("copy").ok_or_else(|| format!("{plan}: not a copy"))?;
         let only = |keys: &[&str]| own.only(&[keys, &TUNING].concat());
@@ -241,7 +241,11 @@ impl Play {
                 let bystander = own.size("bystander", u64::MAX)?.unwrap_or(64 << 20);
                 let limit = own.size("memory", u64::MAX)?.unwrap_or(192 << 20);
                 let how = named()?;
-                Ok(Self::Beside(Beside { how, bystander_bytes: bystander, limit_bytes: limit }))
+                Ok(Self::Bystander(Bystander {
+                    how,
+                    bystander_bytes: bystander,
+                    limit_bytes: limit,
+                }))
             }
             way => {
                 let how = How::of(own, way)?;
@@ -306,7 +310,7 @@ impl Play {
                     "a tree is copied by {threads}, {from}{waits}; then its file system is synced"
                 )
             }
-            Self::Beside(beside) => format!(
+            Self::Bystander(beside) => format!(
                 "with {} of memory a file is copied {} beside {} that others keep reading",
                 format_size(beside.limit_bytes),
                 beside.how.sentence(),
@@ -320,23 +324,23 @@ impl Play {
 mod tests {
     use super::*;
 
-    fn of(text: &str) -> Result<Play, String> {
-        Play::of(&text.parse().unwrap())
+    fn of(text: &str) -> Result<Scenario, String> {
+        Scenario::of(&text.parse().unwrap())
     }
 
     #[test]
     fn the_published_plans_are_what_was_published() {
-        let Ok(Play::One(one)) = of("copy:seed003-direct/source=warm") else { panic!("one") };
+        let Ok(Scenario::One(one)) = of("copy:seed003-direct/source=warm") else { panic!("one") };
         let tuning =
             Tuning { block_bytes: Some(65536), depth: Some(4), threads: Some(1), extends: true };
         assert_eq!((one.how.mode, one.how.tuning), (Some(Mode::Direct), tuning));
         assert_eq!((one.source, one.settle), (Source::Warm, Settle::Sync));
-        let Ok(Play::Series(series)) = of("copy:series/way=seed003-buffered") else {
+        let Ok(Scenario::Series(series)) = of("copy:series/way=seed003-buffered") else {
             panic!("a series")
         };
         assert_eq!((series.how.mode, series.runs), (Some(Mode::Buffered), 12));
         assert!(series.how.tuning.extends);
-        assert!(of("copy:auto").is_ok_and(|play| play.sentence().contains("chooses")));
+        assert!(of("copy:auto").is_ok_and(|scenario| scenario.sentence().contains("chooses")));
     }
 
     #[test]

@@ -22,7 +22,7 @@ const EVEN_BYTES: [usize; 4] = [512, 1024, 1536, 2048];
 /// Where a file system in memory is usually found.
 const MEMORY: &str = "/dev/shm";
 
-pub(super) fn play(order: &RunOrder) -> Result<Measured, String> {
+pub(super) fn run(order: &RunOrder) -> Result<Measured, String> {
     let start = monotonic_ns();
     let mut measured = Measured { files: 1, ..Measured::default() };
     ask(&mut measured, "", &order.dir).map_err(|e| format!("{}: {e}", order.dir.display()))?;

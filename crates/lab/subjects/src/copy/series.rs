@@ -5,9 +5,10 @@
 //! the middle third. Both are told. Where each copy lies is told too, because a disk may be faster in
 //! one place than in another.
 
-use super::place::Lies;
+use super::engine::{options, scratch_dir, timed};
+use super::location::Location;
 use super::plan::{Series, Source, Targets};
-use super::{Place, one, options, place, timed};
+use super::{location, one};
 use crate::stage::{Stage, only_file, put};
 use ioloom_copy::Target;
 use ioloom_model::Measured;
@@ -20,36 +21,36 @@ use ioloom_sys::{cache, make};
 /// A copy that took this many medians stands out.
 const SLOW_TIMES: f64 = 3.0;
 
-pub(super) fn play(order: &RunOrder, play: &Series) -> Result<Measured, String> {
-    let home = Place::beside(&order.dir)?;
+pub(super) fn run(order: &RunOrder, scenario: &Series) -> Result<Measured, String> {
+    let home = scratch_dir(&order.dir)?;
     let (from, source, bytes) = only_file(&order.dir)?;
     cache::flush_file_system(&source).map_err(|e| format!("flush the file system: {e}"))?;
     one::make(Source::Warm, &source, bytes)?;
-    let options = options(&play.how);
+    let options = options(&scenario.how);
     let mut stage = Stage::open(&order.dir)?;
     stage.sampler.mark("series");
-    let mut times = Vec::with_capacity(play.runs);
-    let mut places = Vec::with_capacity(play.runs);
-    for run in 0..play.runs {
-        let name = match play.targets {
+    let mut times = Vec::with_capacity(scenario.runs);
+    let mut places = Vec::with_capacity(scenario.runs);
+    for run in 0..scenario.runs {
+        let name = match scenario.targets {
             Targets::New | Targets::Over => "copy".to_owned(),
             Targets::Kept => format!("copy-{run}"),
         };
         let to = home.path.join(name);
-        if play.targets == Targets::New {
+        if scenario.targets == Targets::New {
             make::remove_tree(&to).or_else(|_| remove(&to))?;
         }
         let (ns, _) = timed(&from, Target::As(to.clone()), &options)?;
         times.push(ns as f64);
-        places.push(open(&to, OpenHow::default()).ok().and_then(Lies::of));
+        places.push(open(&to, OpenHow::default()).ok().and_then(Location::of));
     }
     stage.sampler.mark("end");
     stage.put("file_bytes", bytes as f64);
-    for (name, value) in numbers(&times).into_iter().chain(place::numbers(&places, &times)) {
+    for (name, value) in numbers(&times).into_iter().chain(location::numbers(&places, &times)) {
         stage.put(name, value);
     }
     let all_ns = times.iter().sum::<f64>() as u64;
-    let (mut measured, acts) = stage.close(all_ns, bytes * play.runs as u64);
+    let (mut measured, acts) = stage.close(all_ns, bytes * scenario.runs as u64);
     put(&mut measured, "dirty_most_bytes", acts.most_bytes(&[Field::Dirty], "series"));
     put(
         &mut measured,
@@ -58,13 +59,13 @@ pub(super) fn play(order: &RunOrder, play: &Series) -> Result<Measured, String> 
     );
     let curve = times.iter().enumerate().map(|(i, ns)| ((i + 1) as f64, *ns));
     measured.curves.insert("series".to_owned(), curve.collect());
-    let lie = |of: fn(&Lies) -> u64| {
+    let lie = |of: fn(&Location) -> u64| {
         let known = places.iter().enumerate().filter_map(|(i, lies)| Some((i, lies.as_ref()?)));
         known.map(|(i, lies)| ((i + 1) as f64, of(lies) as f64)).collect::<Vec<_>>()
     };
-    measured.curves.insert("place_bytes".to_owned(), lie(Lies::middle));
-    measured.curves.insert("pieces".to_owned(), lie(Lies::pieces));
-    let which = place::which(&places).into_iter().enumerate();
+    measured.curves.insert("place_bytes".to_owned(), lie(Location::middle));
+    measured.curves.insert("pieces".to_owned(), lie(Location::pieces));
+    let which = location::which(&places).into_iter().enumerate();
     let which = which.filter_map(|(i, place)| Some(((i + 1) as f64, place? as f64)));
     measured.curves.insert("place".to_owned(), which.collect());
     Ok(measured)

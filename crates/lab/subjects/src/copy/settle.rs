@@ -5,7 +5,7 @@
 //! the whole machine; the age is a setting. Where the kernel does not look at all, such a copy may
 //! never be written, so a play that waits for it is refused.
 
-use super::plan::{One, Play, Settle};
+use super::plan::{One, Scenario, Settle};
 use ioloom_copy::{Durable, Verify};
 use ioloom_sys::proc::read_text;
 use std::path::Path;
@@ -48,21 +48,23 @@ pub(super) fn longest_s(settle: Settle, bytes: u64) -> f64 {
 }
 
 /// What a play takes beyond going through its files once, seconds.
-pub(super) fn takes_s(play: &Play, files: u64, bytes: u64) -> f64 {
+pub(super) fn takes_s(scenario: &Scenario, files: u64, bytes: u64) -> f64 {
     let pass = bytes as f64 / SLOW_BYTES_PER_S;
-    match play {
-        Play::One(One { settle, verify, .. }) => {
+    match scenario {
+        Scenario::One(One { settle, verify, .. }) => {
             let waits = if *settle == Settle::Alone { within_s().unwrap_or(0.0) } else { 0.0 };
             let again = if *verify == Verify::None { 0.0 } else { pass };
             // Read, written, and read by another process.
             waits + 2.0 * pass + again
         }
-        Play::Series(series) => series.runs as f64 * 2.0 * pass,
-        Play::Tree(tree) if tree.durable == Durable::None => pass,
-        Play::Tree(_) => pass + files as f64 * SLOW_SYNC_S,
+        Scenario::Series(series) => series.runs as f64 * 2.0 * pass,
+        Scenario::Tree(tree) if tree.durable == Durable::None => pass,
+        Scenario::Tree(_) => pass + files as f64 * SLOW_SYNC_S,
         // The bystander is written and read three times.
-        Play::Beside(play) => pass + 4.0 * play.bystander_bytes as f64 / SLOW_BYTES_PER_S,
-        Play::Requests => 0.0,
+        Scenario::Bystander(scenario) => {
+            pass + 4.0 * scenario.bystander_bytes as f64 / SLOW_BYTES_PER_S
+        }
+        Scenario::Requests => 0.0,
     }
 }
 
@@ -82,7 +84,7 @@ mod tests {
     fn a_play_has_the_time_that_it_needs() {
         const FILE: u64 = 132_506_485;
         let takes = |plan: &str, files| {
-            takes_s(&Play::of(&format!("copy:{plan}").parse().unwrap()).unwrap(), files, FILE)
+            takes_s(&Scenario::of(&format!("copy:{plan}").parse().unwrap()).unwrap(), files, FILE)
         };
         let pass = FILE as f64 / SLOW_BYTES_PER_S;
         if let Ok(waits) = within_s() {

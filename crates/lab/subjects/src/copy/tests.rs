@@ -5,12 +5,12 @@ use super::*;
 const BYTES: f64 = 3_333_333.0;
 
 /// Runs a plan on a set; `None` where it is refused.
-fn played_on(plan: &str, set_text: &str) -> Option<Measured> {
-    crate::played::played_on(&Copy, plan, set_text, "cannot be proved")
+fn run_on_set(plan: &str, set_text: &str) -> Option<Measured> {
+    crate::run_on_set::run_on_set(&Copy, plan, set_text, "cannot be proved")
 }
 
-fn played(plan: &str) -> Option<Measured> {
-    played_on(plan, "count=1,size=3333333")
+fn run_plan(plan: &str) -> Option<Measured> {
+    run_on_set(plan, "count=1,size=3333333")
 }
 
 #[test]
@@ -19,7 +19,7 @@ fn every_way_gives_the_same_bytes_and_its_times_are_in_order() {
     for way in
         ["seed003-buffered", "seed003-direct", "buffered", "uncached", "range", "mmap", "auto"]
     {
-        let Some(seen) = played(&format!("copy:{way}/source=warm")) else { continue };
+        let Some(seen) = run_plan(&format!("copy:{way}/source=warm")) else { continue };
         let number = |name: &str| seen.extra[name];
         assert_eq!(number("file_bytes"), BYTES);
         assert!(number("durable_ns") >= number("returned_ns"), "{way}: {:?}", seen.extra);
@@ -33,7 +33,7 @@ fn every_way_gives_the_same_bytes_and_its_times_are_in_order() {
 
 #[test]
 fn a_copy_past_the_cache_leaves_no_more_than_its_last_page_in_it() {
-    let Some(seen) = played("copy:direct/block=64KiB,depth=4,source=cold") else { return };
+    let Some(seen) = run_plan("copy:direct/block=64KiB,depth=4,source=cold") else { return };
     // Cutting the padded end makes the kernel fill the rest of one page with zeros, in memory.
     let page = ioloom_sys::proc::page_bytes() as f64;
     assert!(seen.extra["target_resident_bytes"] <= page, "{:?}", seen.extra);
@@ -45,10 +45,10 @@ fn a_copy_past_the_cache_leaves_no_more_than_its_last_page_in_it() {
 
 #[test]
 fn a_verified_copy_tells_where_its_bytes_came_from() {
-    let Some(seen) = played("copy:buffered/verify=device") else { return };
+    let Some(seen) = run_plan("copy:buffered/verify=device") else { return };
     assert_eq!(seen.extra["verified"], 2.0, "{:?}", seen.extra);
     assert!(seen.extra["verify_device_bytes"] >= BYTES * 0.99, "{:?}", seen.extra);
-    let Some(seen) = played("copy:buffered/verify=cache") else { return };
+    let Some(seen) = run_plan("copy:buffered/verify=cache") else { return };
     assert_eq!(seen.extra["verified"], 1.0);
 }
 
@@ -56,7 +56,7 @@ fn a_verified_copy_tells_where_its_bytes_came_from() {
 fn copies_in_a_row_are_all_told() {
     for target in ["new", "over", "kept"] {
         let plan = format!("copy:series/way=seed003-buffered,runs=6,target={target}");
-        let Some(seen) = played(&plan) else { return };
+        let Some(seen) = run_plan(&plan) else { return };
         assert_eq!(seen.curves["series"].len(), 6);
         let sum: f64 = seen.curves["series"].iter().map(|(_, ns)| ns).sum();
         assert!((sum - seen.elapsed_ns as f64).abs() <= 1.0, "{sum}");
@@ -68,7 +68,7 @@ fn copies_in_a_row_are_all_told() {
 fn copies_that_are_on_the_device_have_a_place() {
     for target in ["new", "over", "kept"] {
         let plan = format!("copy:series/way=seed003-direct,runs=6,target={target}");
-        let Some(seen) = played(&plan) else { return };
+        let Some(seen) = run_plan(&plan) else { return };
         let (known, places) = (seen.extra["places_known"], &seen.curves["place_bytes"]);
         assert_eq!((places.len() as f64, seen.curves["pieces"].len() as f64), (known, known));
         if known < 6.0 {
@@ -81,13 +81,13 @@ fn copies_that_are_on_the_device_have_a_place() {
         let most = if target == "kept" { 6.0 } else { 1.0 };
         assert!(seen.extra["places"] >= most, "{target}: {:?}", seen.extra);
     }
-    let Some(seen) = played("copy:direct/source=warm") else { return };
+    let Some(seen) = run_plan("copy:direct/source=warm") else { return };
     assert!(seen.extra["pieces"] >= 1.0 && seen.extra["place_bytes"] > 0.0, "{:?}", seen.extra);
 }
 
 #[test]
 fn odd_requests_are_refused_or_go_through_memory() {
-    let Some(seen) = played("copy:requests") else { return };
+    let Some(seen) = run_plan("copy:requests") else { return };
     let number = |name: &str| seen.extra[name];
     assert_eq!(number("odd_asked"), 6.0);
     if number("direct_multiple_bytes") > 0.0 {
@@ -107,7 +107,7 @@ fn a_tree_is_copied_whole() {
         "copy:tree/source=given",
         "copy:tree/durable=file,source=warm",
     ] {
-        let Some(seen) = played_on(plan, "count=60,size=uniform(min=0,max=9000),layout=deep")
+        let Some(seen) = run_on_set(plan, "count=60,size=uniform(min=0,max=9000),layout=deep")
         else {
             return;
         };

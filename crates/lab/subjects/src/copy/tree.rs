@@ -3,8 +3,8 @@
 //! A source that is given stays as the laboratory made it: whoever opens a file to look at it brings
 //! its name and inode back into memory, so where these are to be cold nothing is looked at here.
 
+use super::engine::{scratch_dir, timed};
 use super::plan::{Source, Tree};
-use super::{Place, timed};
 use crate::sets::walk_list;
 use crate::stage::{Stage, make_cold};
 use ioloom_copy::{CopyOptions, Target};
@@ -15,14 +15,14 @@ use ioloom_sys::clock::monotonic_ns;
 use ioloom_sys::dir::Dir;
 use ioloom_sys::file::{OpenHow, open, size};
 
-pub(super) fn play(order: &RunOrder, play: Tree) -> Result<Measured, String> {
-    let place = Place::beside(&order.dir)?;
+pub(super) fn run(order: &RunOrder, scenario: Tree) -> Result<Measured, String> {
+    let place = scratch_dir(&order.dir)?;
     let root = Dir::open(&place.path).map_err(|e| format!("open the target: {e}"))?;
     cache::flush_file_system(&root).map_err(|e| format!("flush the file system: {e}"))?;
-    if play.source != Source::Given {
-        make(order, play.source)?;
+    if scenario.source != Source::Given {
+        make(order, scenario.source)?;
     }
-    let Tree { threads, durable, .. } = play;
+    let Tree { threads, durable, .. } = scenario;
     let options = CopyOptions { recursive: true, threads, durable, ..CopyOptions::default() };
     let mut stage = Stage::open(&order.dir)?;
     stage.sampler.mark("copy");

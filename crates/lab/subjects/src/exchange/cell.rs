@@ -2,9 +2,9 @@
 //! sleeps, ten times, from before the first start to after the last end. Beside it stands what the
 //! closed loop says of clients that sleep, whatever the server does meanwhile.
 
-use super::host::Host;
-use super::plan::{Answers, Cell, Shape};
-use super::tell::{Numbers, answered};
+use super::host::TestServer;
+use super::numbers::{Numbers, answered};
+use super::plan::{Answers, Cell, ServerSpec};
 use ioloom_load::{LoadPlan, Multiclient, multiclient};
 use ioloom_model::Measured;
 use ioloom_model::record::RunOrder;
@@ -12,26 +12,26 @@ use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-pub(super) fn play(
+pub(super) fn run(
     order: &RunOrder,
-    shape: &Shape,
+    spec: &ServerSpec,
     cell: &Cell,
     dir: &Path,
 ) -> Result<Measured, String> {
-    let host = Host::start(shape, dir)?;
+    let host = TestServer::start(spec, dir)?;
     let plan = LoadPlan {
-        protocol: shape.protocol,
+        protocol: spec.protocol,
         mix: cell.mix,
         random: order.seed,
         timeout: Duration::from_secs(60),
-        conserve: shape.answers != Answers::Null,
+        conserve: spec.answers != Answers::Null,
         ..LoadPlan::new(host.address())
     };
     let multi = Multiclient {
         clients: cell.clients,
         orders: cell.orders,
         sleep: cell.sleep,
-        pool: shape.is_pool().then(|| u32::from(shape.threads)),
+        pool: spec.is_pool().then(|| u32::from(spec.threads)),
     };
     let mut numbers = Numbers::begin(&host);
     let run = multiclient(&plan, &multi, &AtomicBool::new(false), &mut |_| {});

@@ -8,11 +8,11 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 /// How long an answer may take.
-const PATIENCE: Duration = Duration::from_secs(10);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long counters are asked for again.
 const REACHED_NS: u64 = 10_000_000_000;
 /// Between two questions for a counter.
-const LOOK: Duration = Duration::from_millis(2);
+const POLL_INTERVAL: Duration = Duration::from_millis(2);
 /// Longest answer that is read, bytes.
 const ANSWER_MAX: usize = 64 * 1024;
 
@@ -23,7 +23,7 @@ impl Client {
     /// Connects.
     pub(super) fn connect(address: SocketAddr) -> Result<Self, String> {
         let socket = Socket::connect(address).map_err(|e| format!("connect to the server: {e}"))?;
-        let waits = socket.set_timeouts(Some(PATIENCE), Some(PATIENCE));
+        let waits = socket.set_timeouts(Some(ANSWER_TIMEOUT), Some(ANSWER_TIMEOUT));
         waits.map_err(|e| format!("set a timeout: {e}"))?;
         Ok(Self(socket))
     }
@@ -115,6 +115,6 @@ pub(super) fn until_open(address: SocketAddr, connections: usize) -> Result<(), 
             let open = open.saturating_sub(1);
             return Err(format!("{open} of {connections} silent connections were taken in 10 s"));
         }
-        std::thread::sleep(LOOK);
+        std::thread::sleep(POLL_INTERVAL);
     }
 }

@@ -6,9 +6,9 @@
 //! chance, so there are several histories and the number is how many of them were found out. The
 //! search is bounded: a history with too many possibilities is counted as neither.
 
-use super::host::Host;
-use super::plan::Shape;
-use super::tell::{Numbers, answered};
+use super::host::TestServer;
+use super::numbers::{Numbers, answered};
+use super::plan::{Histories, ServerSpec};
 use ioloom_load::check::{Lists, STATES_MAX, Verdict, check};
 use ioloom_load::{LoadPlan, Mix, Pace, Think};
 use ioloom_model::Measured;
@@ -21,26 +21,19 @@ const REQUESTS: u64 = 1500;
 /// A list among so many purchases and as many sales.
 const MIX: Mix = Mix { show: 1.0, buy: 30.0, sell: 30.0 };
 
-/// How many histories, and by how many connections each.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Histories {
-    pub(super) histories: u32,
-    pub(super) connections: usize,
-}
-
-pub(super) fn play(
+pub(super) fn run(
     order: &RunOrder,
-    shape: &Shape,
+    spec: &ServerSpec,
     asked: Histories,
     dir: &Path,
 ) -> Result<Measured, String> {
-    let host = Host::start(shape, dir)?;
+    let host = TestServer::start(spec, dir)?;
     let mut numbers = Numbers::begin(&host);
     let (mut elapsed_s, mut requests) = (0.0, 0);
     let (mut violated, mut undecided) = (0, 0);
     for at in 0..asked.histories {
         let plan = LoadPlan {
-            protocol: shape.protocol,
+            protocol: spec.protocol,
             pace: Pace::Closed { think: Think::None },
             connections: asked.connections,
             mix: MIX,

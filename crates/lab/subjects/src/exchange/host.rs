@@ -11,7 +11,7 @@
 //! cannot get there in another place of the same file system, and so on the same disk as other stores;
 //! it is thrown away after it. What the database server uses is not counted.
 
-use super::plan::{Answers, Home, Shape};
+use super::plan::{Answers, Placement, ServerSpec};
 use ioloom_exchange::{ClassicForm, Settings};
 use ioloom_load::{NullServer, Protocol};
 use ioloom_model::units::spell_ns;
@@ -22,6 +22,7 @@ use ioloom_serve::{
 use ioloom_serve::{StoreChoice, StoreKind};
 use ioloom_sys::clock::{monotonic_ns, process_cpu_ns};
 use ioloom_sys::proc::{self, UsageOf};
+use rustix::process::Signal;
 use std::fs::Permissions;
 use std::io::{BufRead, BufReader, Read};
 use std::net::SocketAddr;
@@ -42,21 +43,17 @@ const LISTENS: &str = "ioloom: listening on ";
 /// How long a server may take to end; it promises five seconds.
 const END_NS: u64 = 10_000_000_000;
 /// Between two looks whether it has ended.
-const LOOK: Duration = Duration::from_millis(1);
+const POLL_INTERVAL: Duration = Duration::from_millis(1);
 /// Bytes of its last words that are told.
 const WORDS_MAX: u64 = 2048;
 /// So many connections every server has room for without being told.
 const ROOM_USUAL: usize = 10_000;
 /// Room beside those of a play.
 const ROOM_MORE: usize = 16;
-/// SIGTERM.
-const ASK: i32 = 15;
-/// SIGKILL.
-const KILL: i32 = 9;
 
 /// What a server used so far.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Seen {
+pub(super) struct ServerUsage {
     /// Processor time, ns.
     pub(super) cpu_ns: Option<u64>,
     /// Memory with shared pages divided, bytes.
@@ -68,7 +65,7 @@ pub(super) struct Seen {
 }
 
 /// A server that runs.
-pub(super) struct Host {
+pub(super) struct TestServer {
     kind: Kind,
     address: SocketAddr,
     /// What it stands before.
@@ -82,9 +79,9 @@ enum Kind {
 }
 
 /// Writes the stock file of a shape into `dir`.
-pub(super) fn stock_file(shape: &Shape, dir: &Path) -> Result<(), String> {
+pub(super) fn stock_file(spec: &ServerSpec, dir: &Path) -> Result<(), String> {
     let path = dir.join(STOCK_FILE);
-    let text: String = (1..=shape.stocks).map(|id| format!("{id} {LEFT} 100\n")).collect();
+    let text: String = (1..=spec.stocks).map(|id| format!("{id} {LEFT} 100\n")).collect();
     std::fs::write(&path, text).map_err(|e| format!("write {}: {e}", path.display()))
 }
 
@@ -104,38 +101,38 @@ fn protocol_word(protocol: Protocol) -> &'static str {
 }
 
 /// The words that start the server, as a user would type them.
-fn words(shape: &Shape, dir: &Path) -> Vec<String> {
-    let Answers::Exchange(model) = shape.answers else {
-        let protocol = protocol_word(shape.protocol);
+fn words(spec: &ServerSpec, dir: &Path) -> Vec<String> {
+    let Answers::Exchange(model) = spec.answers else {
+        let protocol = protocol_word(spec.protocol);
         let words = ["load", "127.0.0.1:0", "--null-server", "--protocol", protocol];
         return words.map(str::to_owned).to_vec();
     };
-    let dialect = if shape.protocol == Protocol::Line { "line" } else { "padded" };
+    let dialect = if spec.protocol == Protocol::Line { "line" } else { "padded" };
     let stock = dir.join(STOCK_FILE);
     let mut words = vec!["serve".to_owned(), "--stock".to_owned(), stock.display().to_string()];
     for (flag, value) in [
         ("--listen", "127.0.0.1:0"),
         ("--model", model.name()),
-        ("--sharing", shape.sharing.name()),
-        ("--show", shape.show.name()),
-        ("--durability", shape.durability.name()),
-        ("--store", shape.store.name()),
+        ("--sharing", spec.sharing.name()),
+        ("--show", spec.show.name()),
+        ("--durability", spec.durability.name()),
+        ("--store", spec.store.name()),
         ("--dialect", dialect),
-        ("--threads", &shape.threads.to_string()),
+        ("--threads", &spec.threads.to_string()),
         // What a model costs is asked for, and looking for requests would hide it.
         ("--spin", "0s"),
-        ("--service-time", &spell_ns(shape.service.as_nanos() as u64)),
+        ("--service-time", &spell_ns(spec.service.as_nanos() as u64)),
         // As many clients as there are may wait for a thread of the pool, as in the backlog of the
         // published server.
         ("--waiting", &u16::MAX.to_string()),
     ] {
         words.extend([flag.to_owned(), value.to_owned()]);
     }
-    if shape.in_lock {
+    if spec.in_lock {
         words.push("--service-in-lock".to_owned());
     }
-    if shape.room > ROOM_USUAL {
-        words.extend(["--connections".to_owned(), (shape.room + ROOM_MORE).to_string()]);
+    if spec.room > ROOM_USUAL {
+        words.extend(["--connections".to_owned(), (spec.room + ROOM_MORE).to_string()]);
     }
     words
 }
@@ -153,29 +150,29 @@ fn database(dir: &Path) -> Result<(DatabaseServer, String), String> {
     Ok((server, words))
 }
 
-impl Host {
+impl TestServer {
     /// Starts a server on what lies in `dir`, and returns when it listens.
-    pub(super) fn start(shape: &Shape, dir: &Path) -> Result<Self, String> {
-        match (shape.home, shape.answers) {
-            (Home::Process, _) => Self::process(shape, dir),
-            (Home::Inside, Answers::Exchange(_)) => Self::inside(shape, dir),
-            (Home::Inside, Answers::Null) => Self::null(shape),
+    pub(super) fn start(spec: &ServerSpec, dir: &Path) -> Result<Self, String> {
+        match (spec.placement, spec.answers) {
+            (Placement::Process, _) => Self::process(spec, dir),
+            (Placement::Inside, Answers::Exchange(_)) => Self::inside(spec, dir),
+            (Placement::Inside, Answers::Null) => Self::null(spec),
         }
     }
 
-    fn process(shape: &Shape, dir: &Path) -> Result<Self, String> {
+    fn process(spec: &ServerSpec, dir: &Path) -> Result<Self, String> {
         let fail = |e: &dyn std::fmt::Display| format!("start the server: {e}");
         let program = std::env::current_exe().map_err(|e| fail(&e))?;
         let mut command = Command::new(program);
         let mut of_database = None;
-        if shape.store == OrderStore::Postgres {
+        if spec.store == OrderStore::Postgres {
             let (server, words) = database(dir)?;
             command.env(ioloom_serve::DATABASE_VARIABLE, words);
             of_database = Some(server);
         }
         let switches_before = switches();
         let mut child = command
-            .args(words(shape, dir))
+            .args(words(spec, dir))
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
@@ -185,7 +182,7 @@ impl Host {
             let _ = child.kill();
             return Err(fail(&"it has no standard error"));
         };
-        let is_null = shape.answers == Answers::Null;
+        let is_null = spec.answers == Answers::Null;
         let kind = Kind::Process { child, said: BufReader::new(said), is_null, switches_before };
         // From here on the drop ends it.
         let address = SocketAddr::from(([127, 0, 0, 1], 0));
@@ -213,30 +210,30 @@ impl Host {
         Err(format!("it did not tell where it listens, but: {}", words.trim()))
     }
 
-    fn inside(shape: &Shape, dir: &Path) -> Result<Self, String> {
-        let Answers::Exchange(model) = shape.answers else {
+    fn inside(spec: &ServerSpec, dir: &Path) -> Result<Self, String> {
+        let Answers::Exchange(model) = spec.answers else {
             return Err("start the server: the null server has no model".to_owned());
         };
         let (mut kind, mut choice, mut of_database) = (StoreKind::Sqlite, None, None);
-        match shape.store {
+        match spec.store {
             OrderStore::Own(asked) => kind = asked,
             OrderStore::Postgres => {
                 let (server, words) = database(dir)?;
-                let connections = DatabaseChoice::usual_connections(shape.durability, model);
+                let connections = DatabaseChoice::usual_connections(spec.durability, model);
                 choice = Some(DatabaseChoice { words, connections });
                 of_database = Some(server);
             }
         }
-        let classic = match shape.protocol {
+        let classic = match spec.protocol {
             Protocol::Line => ClassicForm::Line,
             _ => ClassicForm::Padded,
         };
-        let threads = usize::from(shape.threads);
+        let threads = usize::from(spec.threads);
         let config = ServeOptions {
             model,
-            sharing: shape.sharing,
-            show: shape.show,
-            durability: shape.durability,
+            sharing: spec.sharing,
+            show: spec.show,
+            durability: spec.durability,
             store: StoreChoice { kind, path: dir.join("store") },
             database: choice,
             stock: dir.join(STOCK_FILE),
@@ -253,8 +250,8 @@ impl Host {
             token: None,
             tls: None,
             warn: None,
-            service_time: shape.service,
-            service_in_lock: shape.in_lock,
+            service_time: spec.service,
+            service_in_lock: spec.in_lock,
         };
         let server = Server::start(&config).map_err(|e| format!("start the server: {e}"))?;
         let address = server.addresses().first().copied();
@@ -268,10 +265,10 @@ impl Host {
         Ok(Self { kind, address, database: of_database })
     }
 
-    fn null(shape: &Shape) -> Result<Self, String> {
+    fn null(spec: &ServerSpec) -> Result<Self, String> {
         let fail = |e: &dyn std::fmt::Display| format!("start the null server: {e}");
         let at = SocketAddr::from(([127, 0, 0, 1], 0));
-        let server = NullServer::bind(at, shape.protocol).map_err(|e| fail(&e))?;
+        let server = NullServer::bind(at, spec.protocol).map_err(|e| fail(&e))?;
         let address = server.address().map_err(|e| fail(&e))?;
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
@@ -288,10 +285,10 @@ impl Host {
     }
 
     /// What it used so far; nothing is known of one inside.
-    pub(super) fn seen(&self) -> Seen {
-        let Kind::Process { child, .. } = &self.kind else { return Seen::default() };
+    pub(super) fn seen(&self) -> ServerUsage {
+        let Kind::Process { child, .. } = &self.kind else { return ServerUsage::default() };
         let status = proc::status_of(child.id()).unwrap_or_default();
-        Seen {
+        ServerUsage {
             cpu_ns: process_cpu_ns(child.id()).ok(),
             pss_bytes: proc::smaps_rollup_of(child.id()).ok().and_then(|rollup| rollup.pss_bytes),
             peak_bytes: status.peak_rss_bytes,
@@ -304,7 +301,7 @@ impl Host {
         match &mut self.kind {
             Kind::Process { child, said, is_null, switches_before } => {
                 // The null server has no end of its own: it holds nothing that could be lost.
-                let signal = if *is_null { KILL } else { ASK };
+                let signal = if *is_null { Signal::KILL } else { Signal::TERM };
                 let status = end(child, signal)?;
                 if !*is_null && !status.success() {
                     let mut words = Vec::new();
@@ -328,7 +325,7 @@ impl Host {
     /// Kills it, as a crash would.
     pub(super) fn kill(mut self) -> Result<(), String> {
         match &mut self.kind {
-            Kind::Process { child, .. } => end(child, KILL).map(drop),
+            Kind::Process { child, .. } => end(child, Signal::KILL).map(drop),
             _ => Err("a server in this process cannot be killed".to_owned()),
         }
     }
@@ -340,9 +337,9 @@ fn joined<T>(thread: &mut Option<JoinHandle<Result<T, String>>>) -> Result<Optio
 }
 
 /// Sends a signal and waits for the end; kills what does not end in time.
-fn end(child: &mut Child, signal: i32) -> Result<ExitStatus, String> {
+fn end(child: &mut Child, signal: Signal) -> Result<ExitStatus, String> {
     let fail = |e: std::io::Error| format!("end the server: {e}");
-    proc::signal_child(child, signal).map_err(fail)?;
+    proc::signal_child(child, signal.as_raw()).map_err(fail)?;
     let until_ns = monotonic_ns() + END_NS;
     loop {
         if let Some(status) = child.try_wait().map_err(fail)? {
@@ -353,11 +350,11 @@ fn end(child: &mut Child, signal: i32) -> Result<ExitStatus, String> {
             let _ = child.wait();
             return Err("end the server: it did not end within 10 s, so it was killed".to_owned());
         }
-        std::thread::sleep(LOOK);
+        std::thread::sleep(POLL_INTERVAL);
     }
 }
 
-impl Drop for Host {
+impl Drop for TestServer {
     fn drop(&mut self) {
         match &mut self.kind {
             Kind::Process { child, .. } => {

@@ -6,21 +6,21 @@
 //! is spent with stocks held, how many can be held side by side. Everything else that a request costs
 //! is left out, and that the load needs a processor too, so it is a bound and no forecast.
 
-use super::plan::{Answers, Shape, Steady};
+use super::plan::{Answers, ServerSpec, Steady};
 use ioloom_serve::{Model, Sharing};
 
 /// The least time between two answers, ns; none where nothing is taken, or where lists, which have
 /// other locks than orders, are asked for too.
-pub(super) fn request_ns(shape: &Shape, steady: &Steady, cpus: u64) -> Option<f64> {
-    if shape.service.is_zero() || steady.mix.show > 0.0 {
+pub(super) fn request_ns(spec: &ServerSpec, steady: &Steady, cpus: u64) -> Option<f64> {
+    if spec.service.is_zero() || steady.mix.show > 0.0 {
         return None;
     }
-    let Answers::Exchange(model) = shape.answers else { return None };
-    let at_once = at_once(model, shape, steady.connections as u64, cpus);
-    Some(shape.service.as_nanos() as f64 / at_once.max(1) as f64)
+    let Answers::Exchange(model) = spec.answers else { return None };
+    let at_once = at_once(model, spec, steady.connections as u64, cpus);
+    Some(spec.service.as_nanos() as f64 / at_once.max(1) as f64)
 }
 
-fn at_once(model: Model, shape: &Shape, connections: u64, cpus: u64) -> u64 {
+fn at_once(model: Model, spec: &ServerSpec, connections: u64, cpus: u64) -> u64 {
     let threads = match model {
         Model::Iterative
         | Model::Select
@@ -30,12 +30,12 @@ fn at_once(model: Model, shape: &Shape, connections: u64, cpus: u64) -> u64 {
         | Model::Uring
         | Model::UringMany => 1,
         Model::Thread => connections,
-        Model::Pool | Model::RequestPool => connections.min(shape.threads.into()),
+        Model::Pool | Model::RequestPool => connections.min(spec.threads.into()),
         Model::ReusePort | Model::IoThreads | Model::UringPerCore | Model::Tokio => cpus,
     };
-    let stocks = u64::from(shape.stocks);
-    let held = match shape.sharing {
-        _ if !shape.in_lock => threads,
+    let stocks = u64::from(spec.stocks);
+    let held = match spec.sharing {
+        _ if !spec.in_lock => threads,
         Sharing::Global | Sharing::Writer => 1,
         Sharing::Stock | Sharing::ReadWrite => threads.min(stocks),
         // Refused with their stocks held.
@@ -49,14 +49,14 @@ fn at_once(model: Model, shape: &Shape, connections: u64, cpus: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::exchange::plan::{Deed, Play};
+    use crate::exchange::plan::{Action, Scenario};
 
     /// The law of a plan on four processors, as requests at once.
     fn at_once(settings: &str) -> Option<f64> {
         let plan = format!("exchange:closed/connections=16,service=100us,{settings}");
-        let play = Play::of(&plan.parse().unwrap()).unwrap();
-        let Deed::Steady(steady) = play.deed else { panic!("{plan}") };
-        request_ns(&play.shape, &steady, 4).map(|ns| 1e5 / ns)
+        let scenario = Scenario::of(&plan.parse().unwrap()).unwrap();
+        let Action::Steady(steady) = scenario.action else { panic!("{plan}") };
+        request_ns(&scenario.spec, &steady, 4).map(|ns| 1e5 / ns)
     }
 
     #[test]

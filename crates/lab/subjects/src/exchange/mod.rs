@@ -16,9 +16,9 @@ mod client;
 mod histories;
 mod host;
 mod law;
+mod numbers;
 mod plan;
 mod steady;
-mod tell;
 mod visits;
 
 use crate::sets::{FileSets, Scratch};
@@ -30,7 +30,7 @@ use ioloom_postgres::Programs;
 use ioloom_serve::{Durability, Model, OrderStore, probe_store};
 use ioloom_sys::proc;
 use ioloom_sys_net::ring::NetRing;
-use plan::{Answers, Deed, Home, Play};
+use plan::{Action, Answers, Placement, Scenario};
 use std::path::Path;
 
 /// Directory of a run in the work directory: stock file and store.
@@ -56,40 +56,40 @@ impl Subject for Exchange {
     }
 
     fn explain(&self, plan: &AnyPlan) -> Result<String, String> {
-        Ok(Play::of(plan)?.sentence())
+        Ok(Scenario::of(plan)?.sentence())
     }
 
     fn probe(&self, plan: &AnyPlan, _: &Compute, dir: &Path) -> Result<(), String> {
-        let play = Play::of(plan)?;
-        match play.shape.store {
+        let scenario = Scenario::of(plan)?;
+        match scenario.spec.store {
             OrderStore::Postgres => Programs::find()?.probe(dir)?,
-            OrderStore::Own(_) if play.shape.durability == Durability::None => {}
+            OrderStore::Own(_) if scenario.spec.durability == Durability::None => {}
             OrderStore::Own(store) => probe_store(store, dir)?,
         }
-        if let Answers::Exchange(model) = play.shape.answers
+        if let Answers::Exchange(model) = scenario.spec.answers
             && model.needs_ring()
         {
             ring(model)?;
         }
         let limit = proc::raise_open_files_limit().unwrap_or_else(|_| proc::open_files_limit());
-        let sides = if play.shape.home == Home::Inside { 2 } else { 1 };
-        let needed = play.connections() as u64 * sides + DESCRIPTORS_OTHER;
+        let sides = if scenario.spec.placement == Placement::Inside { 2 } else { 1 };
+        let needed = scenario.connections() as u64 * sides + DESCRIPTORS_OTHER;
         match limit.filter(|limit| *limit < needed) {
             None => Ok(()),
             Some(limit) => Err(format!(
                 "{} connections need {needed} open files of one process, and the limit is {limit} \
                  (RLIMIT_NOFILE); remedy: raise it (ulimit -Hn)",
-                play.connections()
+                scenario.connections()
             )),
         }
     }
 
     fn takes_s(&self, plan: &AnyPlan, _: u64, _: u64) -> f64 {
-        Play::of(plan).map_or(0.0, |play| play.takes_s())
+        Scenario::of(plan).map_or(0.0, |scenario| scenario.takes_s())
     }
 
     fn run(&self, order: &RunOrder) -> ChildAnswer {
-        played(order).into()
+        result(order).into()
     }
 
     fn verify(&self, _: &RunOrder, _: &FileSetRealised, _: &Measured) -> Vec<Doubt> {
@@ -110,20 +110,20 @@ fn ring(model: Model) -> Result<(), String> {
     })
 }
 
-fn played(order: &RunOrder) -> Result<Measured, String> {
-    let Play { shape, deed } = Play::of(&order.plan)?;
+fn result(order: &RunOrder) -> Result<Measured, String> {
+    let Scenario { spec, action } = Scenario::of(&order.plan)?;
     let scratch = Scratch::fresh(order.dir.join(SCRATCH))?;
     let dir = scratch.path.as_path();
-    host::stock_file(&shape, dir)?;
+    host::stock_file(&spec, dir)?;
     // Without the right to raise it the old limit stays, and the load looks at it.
     let _ = proc::raise_open_files_limit();
-    match deed {
-        Deed::Cell(cell) => cell::play(order, &shape, &cell, dir),
-        Deed::Steady(steady) => steady::play(order, &shape, &steady, dir),
-        Deed::Visits(visits) => visits::visits(&shape, visits, dir),
-        Deed::Restart(end, orders) => visits::restart(&shape, end, orders, dir),
-        Deed::Flood(connections) => visits::flood(&shape, connections, dir),
-        Deed::Histories(asked) => histories::play(order, &shape, asked, dir),
+    match action {
+        Action::Cell(cell) => cell::run(order, &spec, &cell, dir),
+        Action::Steady(steady) => steady::run(order, &spec, &steady, dir),
+        Action::Visits(visits) => visits::visits(&spec, visits, dir),
+        Action::Restart(end, orders) => visits::restart(&spec, end, orders, dir),
+        Action::Flood(connections) => visits::flood(&spec, connections, dir),
+        Action::Histories(asked) => histories::run(order, &spec, asked, dir),
     }
 }
 

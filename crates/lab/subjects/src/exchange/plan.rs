@@ -3,7 +3,6 @@
 //! Every play names a server (model, sharing, stocks, durability) and what is done to it. Settings
 //! that a play does not have are refused, and so are numbers that could not end.
 
-use super::histories::Histories;
 use ioloom_load::{Mix, Protocol};
 use ioloom_model::units::{format_counted, format_ns, parse_duration_ns};
 use ioloom_model::{AnyPlan, SubjectPlan};
@@ -39,7 +38,7 @@ pub(super) enum Answers {
 
 /// Where the server runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Home {
+pub(super) enum Placement {
     /// In a process of its own: this program, as `ioloom serve` starts it.
     Process,
     /// In threads of the run's process.
@@ -48,7 +47,7 @@ pub(super) enum Home {
 
 /// A server of a play.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Shape {
+pub(super) struct ServerSpec {
     pub(super) answers: Answers,
     pub(super) threads: u16,
     pub(super) sharing: Sharing,
@@ -61,7 +60,7 @@ pub(super) struct Shape {
     /// Whether that time is spent with the stocks held.
     pub(super) in_lock: bool,
     pub(super) protocol: Protocol,
-    pub(super) home: Home,
+    pub(super) placement: Placement,
     /// Connections that there must be room for.
     pub(super) room: usize,
 }
@@ -93,8 +92,8 @@ pub(super) struct Steady {
 impl Steady {
     /// Connections that are there at once, with one that asks how many there are.
     fn all(&self) -> usize {
-        let guests = self.idle + self.halves;
-        self.connections + guests + usize::from(guests > 0)
+        let idle_clients = self.idle + self.halves;
+        self.connections + idle_clients + usize::from(idle_clients > 0)
     }
 }
 
@@ -117,9 +116,16 @@ pub(super) enum EndBy {
     Kill,
 }
 
+/// How many histories, and by how many connections each.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Histories {
+    pub(super) histories: u32,
+    pub(super) connections: usize,
+}
+
 /// What is done to a server.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) enum Deed {
+pub(super) enum Action {
     Cell(Cell),
     Steady(Steady),
     Visits(Visits),
@@ -133,9 +139,9 @@ pub(super) enum Deed {
 
 /// A play: a server and what is done to it.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Play {
-    pub(super) shape: Shape,
-    pub(super) deed: Deed,
+pub(super) struct Scenario {
+    pub(super) spec: ServerSpec,
+    pub(super) action: Action,
 }
 
 /// Settings of every server. Threads of a pool are `workers`: a study repeats ladders of `threads` on
@@ -213,7 +219,7 @@ fn mix(plan: &SubjectPlan) -> Result<Mix, String> {
     one_of(plan, "mix", known[0].1, &known)
 }
 
-impl Shape {
+impl ServerSpec {
     fn of(plan: &SubjectPlan) -> Result<Self, String> {
         let answers = match plan.settings.get("model").map(String::as_str) {
             None => return Err(format!("{plan}: model=MODEL is needed")),
@@ -226,7 +232,7 @@ impl Shape {
             Answers::Exchange(model) => model.default_sharing(),
             Answers::Null => Sharing::Global,
         };
-        let shape = Self {
+        let spec = Self {
             answers,
             threads: count(plan, "workers", Limits::default().threads as u64, 4096)? as u16,
             sharing: word(plan, "sharing", usual)?,
@@ -237,21 +243,21 @@ impl Shape {
             service: service(plan)?,
             in_lock: one_of(plan, "in-lock", false, &[("yes", true), ("no", false)])?,
             protocol: word(plan, "dialect", Protocol::Padded)?,
-            home: one_of(
+            placement: one_of(
                 plan,
                 "server",
-                Home::Process,
-                &[("process", Home::Process), ("inside", Home::Inside)],
+                Placement::Process,
+                &[("process", Placement::Process), ("inside", Placement::Inside)],
             )?,
             room: 0,
         };
         if let Answers::Exchange(model) = answers {
-            let refused = match shape.store {
-                OrderStore::Own(store) => refusal(model, shape.sharing, shape.durability)
-                    .or_else(|| store_refusal(store, shape.durability)),
-                OrderStore::Postgres => shape.database_refusal(),
+            let refused = match spec.store {
+                OrderStore::Own(store) => refusal(model, spec.sharing, spec.durability)
+                    .or_else(|| store_refusal(store, spec.durability)),
+                OrderStore::Postgres => spec.database_refusal(),
             };
-            let refused = refused.or_else(|| shape.held_refusal());
+            let refused = refused.or_else(|| spec.held_refusal());
             if let Some(reason) = refused {
                 return Err(format!("{plan}: {reason}"));
             }
@@ -260,7 +266,7 @@ impl Shape {
         {
             return Err(format!("{plan}: the null server has no {key}"));
         }
-        Ok(shape)
+        Ok(spec)
     }
 
     /// Why a database cannot stand in place of a store, if it cannot.
@@ -320,22 +326,22 @@ impl Shape {
             let held = if self.in_lock { " with its stocks held" } else { "" };
             text.push_str(&format!(", each request {service} of a processor{held}"));
         }
-        if self.home == Home::Inside {
+        if self.placement == Placement::Inside {
             text.push_str(", in the process of the load");
         }
         text
     }
 }
 
-impl Play {
+impl Scenario {
     /// The play that a plan names.
     pub(super) fn of(plan: &AnyPlan) -> Result<Self, String> {
         let own = plan.of("exchange").ok_or_else(|| format!("{plan}: not of the exchange"))?;
         let allow = |more: &[&str]| own.only(&[&SHAPE[..], more].concat());
-        let deed = match own.method.as_str() {
+        let action = match own.method.as_str() {
             "cell" => {
                 allow(&["clients", "orders", "sleep", "mix"])?;
-                Deed::Cell(Cell {
+                Action::Cell(Cell {
                     clients: count(own, "clients", 10, CLIENTS_MAX)? as usize,
                     orders: count(own, "orders", 10, 10_000)? as u32,
                     sleep: time(own, "sleep", Duration::from_millis(100))?,
@@ -345,90 +351,90 @@ impl Play {
             method @ ("closed" | "open") => {
                 let only = if method == "open" { "rate" } else { "pipeline" };
                 allow(&["connections", "lasts", "mix", "idle", "halves", only])?;
-                Deed::Steady(steady(own)?)
+                Action::Steady(steady(own)?)
             }
             "visits" => {
                 allow(&["visits", "held"])?;
                 let visits = count(own, "visits", 50, 100_000)? as u32;
                 let held = one_of(own, "held", false, &[("yes", true), ("no", false)])?;
-                Deed::Visits(Visits { visits, held })
+                Action::Visits(Visits { visits, held })
             }
             "restart" => {
                 allow(&["end", "orders"])?;
                 let ends = [("leave", EndBy::Leave), ("term", EndBy::Term), ("kill", EndBy::Kill)];
                 let end = one_of(own, "end", EndBy::Leave, &ends)?;
-                Deed::Restart(end, count(own, "orders", 50, 10_000)? as u32)
+                Action::Restart(end, count(own, "orders", 50, 10_000)? as u32)
             }
             "flood" => {
                 allow(&["connections"])?;
-                Deed::Flood(count(own, "connections", 1100, CLIENTS_MAX)? as usize)
+                Action::Flood(count(own, "connections", 1100, CLIENTS_MAX)? as usize)
             }
             "histories" => {
                 allow(&["histories", "connections"])?;
-                Deed::Histories(Histories {
+                Action::Histories(Histories {
                     histories: count(own, "histories", 5, 1000)? as u32,
                     connections: count(own, "connections", 4, HISTORY_CONNECTIONS_MAX)? as usize,
                 })
             }
             other => {
                 return Err(format!(
-                    "{plan}: no play '{other}'; there are: cell, closed, open, visits, restart, \
+                    "{plan}: no scenario '{other}'; there are: cell, closed, open, visits, restart, \
                      flood, histories"
                 ));
             }
         };
-        let mut play = Self { shape: Shape::of(own)?, deed };
-        play.shape.room = play.connections();
-        play.check().map_err(|reason| format!("{plan}: {reason}"))?;
-        Ok(play)
+        let mut scenario = Self { spec: ServerSpec::of(own)?, action };
+        scenario.spec.room = scenario.connections();
+        scenario.check().map_err(|reason| format!("{plan}: {reason}"))?;
+        Ok(scenario)
     }
 
     /// Refuses what could not end, or would measure something else than it says.
     fn check(&self) -> Result<(), String> {
-        let Self { shape, deed } = self;
-        let pool = shape.is_pool();
-        match deed {
-            Deed::Cell(cell) if pool && cell.sleep > SLEEP_OF_POOL_MAX => Err(
+        let Self { spec, action } = self;
+        let pool = spec.is_pool();
+        match action {
+            Action::Cell(cell) if pool && cell.sleep > SLEEP_OF_POOL_MAX => Err(
                 "a pool ends connections that are silent for a second while others wait; use a \
                  sleep of at most 900ms"
                     .to_owned(),
             ),
-            Deed::Steady(steady) if pool && steady.all() > usize::from(shape.threads) => {
+            Action::Steady(steady) if pool && steady.all() > usize::from(spec.threads) => {
                 Err("connections that never leave keep the threads of a pool; use as many workers \
                      as connections, and one more beside connections that say nothing"
                     .to_owned())
             }
-            Deed::Steady(_) | Deed::Cell(_) | Deed::Histories(_)
-                if shape.answers == Answers::Exchange(Model::Iterative) =>
+            Action::Steady(_) | Action::Cell(_) | Action::Histories(_)
+                if spec.answers == Answers::Exchange(Model::Iterative) =>
             {
                 Err("the iterative server serves one connection after the other, so this load \
                      could not end; use another model"
                     .to_owned())
             }
-            Deed::Visits(_) | Deed::Restart(..) | Deed::Flood(_)
-                if shape.answers == Answers::Null || shape.protocol != Protocol::Line =>
+            Action::Visits(_) | Action::Restart(..) | Action::Flood(_)
+                if spec.answers == Answers::Null || spec.protocol != Protocol::Line =>
             {
-                Err("this play needs the exchange and dialect=line".to_owned())
+                Err("this scenario needs the exchange and dialect=line".to_owned())
             }
-            Deed::Histories(_)
-                if shape.answers == Answers::Null || shape.protocol != Protocol::V2 =>
+            Action::Histories(_)
+                if spec.answers == Answers::Null || spec.protocol != Protocol::V2 =>
             {
-                Err("this play needs the exchange, and dialect=v2, whose lists are whole"
+                Err("this scenario needs the exchange, and dialect=v2, whose lists are whole"
                     .to_owned())
             }
-            Deed::Histories(asked) if pool && asked.connections > usize::from(shape.threads) => {
+            Action::Histories(asked) if pool && asked.connections > usize::from(spec.threads) => {
                 Err("connections that never leave keep the threads of a pool; use as many workers \
                      as connections"
                     .to_owned())
             }
-            Deed::Cell(_) | Deed::Visits(_) | Deed::Restart(..) | Deed::Flood(_)
-                if shape.store == OrderStore::Postgres =>
+            Action::Cell(_) | Action::Visits(_) | Action::Restart(..) | Action::Flood(_)
+                if spec.store == OrderStore::Postgres =>
             {
                 Err("a database is made anew for each server that starts, so store=postgres is for \
                      closed, open and histories alone"
                     .to_owned())
             }
-            Deed::Restart(..) if shape.home == Home::Inside => {
+            Action::Restart(..) if spec.placement == Placement::Inside => {
                 Err("a server in this process cannot be killed; leave server=inside out".to_owned())
             }
             _ => Ok(()),
@@ -437,44 +443,46 @@ impl Play {
 
     /// Descriptors that the load, and as many that the server needs.
     pub(super) fn connections(&self) -> usize {
-        match self.deed {
-            Deed::Cell(cell) => cell.clients,
-            Deed::Steady(steady) => steady.all(),
-            Deed::Flood(connections) => connections,
-            Deed::Histories(asked) => asked.connections,
-            Deed::Visits(_) | Deed::Restart(..) => 2,
+        match self.action {
+            Action::Cell(cell) => cell.clients,
+            Action::Steady(steady) => steady.all(),
+            Action::Flood(connections) => connections,
+            Action::Histories(asked) => asked.connections,
+            Action::Visits(_) | Action::Restart(..) => 2,
         }
     }
 
     /// Seconds that sleeps or the length of the load make of it.
     pub(super) fn takes_s(&self) -> f64 {
-        let database_s = if self.shape.store == OrderStore::Postgres { DATABASE_S } else { 0.0 };
+        let database_s = if self.spec.store == OrderStore::Postgres { DATABASE_S } else { 0.0 };
         database_s + self.load_s()
     }
 
     fn load_s(&self) -> f64 {
-        match self.deed {
-            Deed::Cell(cell) => {
-                let threads = self.shape.is_pool().then(|| u64::from(self.shape.threads));
+        match self.action {
+            Action::Cell(cell) => {
+                let threads = self.spec.is_pool().then(|| u64::from(self.spec.threads));
                 let (clients, orders) = (cell.clients as u64, u64::from(cell.orders));
                 sleepers_elapsed_s(clients, threads, orders, cell.sleep.as_secs_f64())
             }
-            Deed::Steady(steady) => steady.lasts.as_secs_f64(),
-            Deed::Visits(_) | Deed::Restart(..) | Deed::Flood(_) | Deed::Histories(_) => 0.0,
+            Action::Steady(steady) => steady.lasts.as_secs_f64(),
+            Action::Visits(_) | Action::Restart(..) | Action::Flood(_) | Action::Histories(_) => {
+                0.0
+            }
         }
     }
 
     /// What it does, for the report.
     pub(super) fn sentence(&self) -> String {
-        let server = self.shape.sentence();
-        match self.deed {
-            Deed::Cell(cell) => format!(
+        let server = self.spec.sentence();
+        match self.action {
+            Action::Cell(cell) => format!(
                 "{server}: {} of {}, each with a sleep of {} after every order",
                 format_counted(cell.clients as u64, "client", "clients"),
                 format_counted(cell.orders.into(), "order", "orders"),
                 format_ns(cell.sleep.as_nanos() as f64)
             ),
-            Deed::Steady(steady) => {
+            Action::Steady(steady) => {
                 let how = match steady.rate_per_s {
                     Some(rate) => {
                         format!("{rate} requests a second arrive, whatever became of those before")
@@ -495,13 +503,13 @@ impl Play {
                 }
                 text
             }
-            Deed::Visits(Visits { visits, held }) => {
+            Action::Visits(Visits { visits, held }) => {
                 let held = if held { ", while another one stays" } else { "" };
                 format!(
                     "{server}: {visits} clients, one after the other, with one order each{held}"
                 )
             }
-            Deed::Restart(end, orders) => {
+            Action::Restart(end, orders) => {
                 let end = match end {
                     EndBy::Leave => "the client leaves, then the server is killed",
                     EndBy::Term => "the server is asked to end while the client is there",
@@ -509,13 +517,13 @@ impl Play {
                 };
                 format!("{server}: {orders} orders are acknowledged, {end}, and it starts again")
             }
-            Deed::Flood(connections) => {
+            Action::Flood(connections) => {
                 format!("{server}: {connections} connections at once; they leave, one more comes")
             }
-            Deed::Histories(Histories { histories, connections }) => format!(
+            Action::Histories(Histories { histories, connections }) => format!(
                 "{server}, lists {}: {histories} histories of {connections} connections, each \
                  searched for an order of its requests that explains every answer",
-                self.shape.show
+                self.spec.show
             ),
         }
     }

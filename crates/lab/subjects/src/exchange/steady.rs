@@ -2,10 +2,10 @@
 //! beside connections that say nothing or have sent half a line.
 
 use super::client::{Client, counter, until_open};
-use super::host::Host;
+use super::host::TestServer;
 use super::law;
-use super::plan::{Answers, Shape, Steady};
-use super::tell::{Numbers, answered};
+use super::numbers::{Numbers, answered};
+use super::plan::{Answers, ServerSpec, Steady};
 use ioloom_load::{Arrival, LoadPlan, Pace, Think};
 use ioloom_model::Measured;
 use ioloom_model::record::RunOrder;
@@ -18,20 +18,20 @@ use std::sync::atomic::AtomicBool;
 /// Share of a load that is not counted, so that all connections are there.
 const WARM_UP: u32 = 10;
 
-pub(super) fn play(
+pub(super) fn run(
     order: &RunOrder,
-    shape: &Shape,
+    spec: &ServerSpec,
     steady: &Steady,
     dir: &Path,
 ) -> Result<Measured, String> {
-    let host = Host::start(shape, dir)?;
-    let silent = guests(host.address(), shape, steady)?;
+    let host = TestServer::start(spec, dir)?;
+    let silent = idle_clients(host.address(), spec, steady)?;
     let pace = match steady.rate_per_s {
         Some(rate_per_s) => Pace::Open { rate_per_s, arrival: Arrival::Poisson },
         None => Pace::Closed { think: Think::None },
     };
     let plan = LoadPlan {
-        protocol: shape.protocol,
+        protocol: spec.protocol,
         pace,
         connections: steady.connections,
         pipeline: steady.pipeline,
@@ -39,7 +39,7 @@ pub(super) fn play(
         duration: steady.lasts,
         warm_up: steady.lasts / WARM_UP,
         random: order.seed,
-        conserve: shape.answers != Answers::Null,
+        conserve: spec.answers != Answers::Null,
         ..LoadPlan::new(host.address())
     };
     let mut numbers = Numbers::begin(&host);
@@ -50,7 +50,7 @@ pub(super) fn play(
     if plan.conserve {
         numbers.conserved(&run.conservation)?;
     }
-    if shape.durability != Durability::None {
+    if spec.durability != Durability::None {
         let commits = counter(host.address(), "ioloom_commits_total ")?;
         numbers.put("commits", commits as f64);
         if commits > 0 {
@@ -59,7 +59,7 @@ pub(super) fn play(
     }
     drop(silent);
     let cpus = u64::from(proc::affinity_cpus().unwrap_or(1));
-    if let Some(ns) = law::request_ns(shape, steady, cpus) {
+    if let Some(ns) = law::request_ns(spec, steady, cpus) {
         numbers.put("law_request_ns", ns);
     }
     numbers.rate(run.answered_per_s);
@@ -88,16 +88,20 @@ fn per_second(count: u64, steady: &Steady) -> f64 {
 }
 
 /// Connections that take room and nothing else; there when this returns.
-fn guests(address: SocketAddr, shape: &Shape, steady: &Steady) -> Result<Vec<Client>, String> {
-    let mut guests = Vec::with_capacity(steady.idle + steady.halves);
+fn idle_clients(
+    address: SocketAddr,
+    spec: &ServerSpec,
+    steady: &Steady,
+) -> Result<Vec<Client>, String> {
+    let mut idle_clients = Vec::with_capacity(steady.idle + steady.halves);
     for _ in 0..steady.idle + steady.halves {
-        guests.push(Client::connect(address)?);
+        idle_clients.push(Client::connect(address)?);
     }
-    for half in guests.iter().take(steady.halves) {
+    for half in idle_clients.iter().take(steady.halves) {
         half.send(b"sell 1")?;
     }
-    if !guests.is_empty() && shape.answers != Answers::Null {
-        until_open(address, guests.len())?;
+    if !idle_clients.is_empty() && spec.answers != Answers::Null {
+        until_open(address, idle_clients.len())?;
     }
-    Ok(guests)
+    Ok(idle_clients)
 }

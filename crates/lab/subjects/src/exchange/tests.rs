@@ -234,7 +234,7 @@ fn a_process_that_is_no_server_fails_the_run_with_its_words() {
 #[test]
 fn wrong_plans_are_refused_before_anything_runs() {
     for (text, word) in [
-        ("exchange:dance/model=select", "no play 'dance'"),
+        ("exchange:dance/model=select", "no scenario 'dance'"),
         ("exchange:cell/clients=4", "model=MODEL is needed"),
         ("exchange:cell/model=warp", "no model is called"),
         ("exchange:cell/model=select,rate=5", "no setting 'rate'"),

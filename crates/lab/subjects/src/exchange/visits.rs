@@ -2,9 +2,9 @@
 //! connections than there is room for.
 
 use super::client::Client;
-use super::host::{Host, LEFT, STOCK_FILE};
-use super::plan::{EndBy, Shape, Visits};
-use super::tell::Numbers;
+use super::host::{LEFT, STOCK_FILE, TestServer};
+use super::numbers::Numbers;
+use super::plan::{EndBy, ServerSpec, Visits};
 use ioloom_model::Measured;
 use ioloom_sys::clock::monotonic_ns;
 use std::path::Path;
@@ -13,13 +13,13 @@ use std::time::Duration;
 /// How long the stock file is looked at after the last client has left.
 const WRITTEN_NS: u64 = 2_000_000_000;
 /// Between two looks.
-const LOOK: Duration = Duration::from_millis(2);
+const POLL_INTERVAL: Duration = Duration::from_millis(2);
 /// How long a connection is given to hear that there is no room.
-const HEARD: Duration = Duration::from_millis(200);
+const REFUSAL_WAIT: Duration = Duration::from_millis(200);
 
 /// One client after the other: connect, one order, leave.
-pub(super) fn visits(shape: &Shape, visits: Visits, dir: &Path) -> Result<Measured, String> {
-    let host = Host::start(shape, dir)?;
+pub(super) fn visits(spec: &ServerSpec, visits: Visits, dir: &Path) -> Result<Measured, String> {
+    let host = TestServer::start(spec, dir)?;
     let address = host.address();
     let held = visits.held.then(|| Client::connect(address)).transpose()?;
     if let Some(held) = &held {
@@ -52,12 +52,12 @@ pub(super) fn visits(shape: &Shape, visits: Visits, dir: &Path) -> Result<Measur
 
 /// Orders are acknowledged, the server ends one way or the other, and is asked again afterwards.
 pub(super) fn restart(
-    shape: &Shape,
+    spec: &ServerSpec,
     end: EndBy,
     orders: u32,
     dir: &Path,
 ) -> Result<Measured, String> {
-    let host = Host::start(shape, dir)?;
+    let host = TestServer::start(spec, dir)?;
     let mut numbers = Numbers::begin(&host);
     let start_ns = monotonic_ns();
     let client = Client::connect(host.address())?;
@@ -80,7 +80,7 @@ pub(super) fn restart(
             drop(client);
         }
     }
-    let again = Host::start(shape, dir)?;
+    let again = TestServer::start(spec, dir)?;
     let left = Client::connect(again.address())?.left()?;
     let kept = f64::from(left) - f64::from(LEFT);
     if !(0.0..=f64::from(orders)).contains(&kept) {
@@ -105,13 +105,13 @@ fn written(dir: &Path, left: u32) -> Result<bool, String> {
         if monotonic_ns() > until_ns {
             return Ok(false);
         }
-        std::thread::sleep(LOOK);
+        std::thread::sleep(POLL_INTERVAL);
     }
 }
 
 /// More connections than the model takes; then they leave, and one more comes.
-pub(super) fn flood(shape: &Shape, connections: usize, dir: &Path) -> Result<Measured, String> {
-    let host = Host::start(shape, dir)?;
+pub(super) fn flood(spec: &ServerSpec, connections: usize, dir: &Path) -> Result<Measured, String> {
+    let host = TestServer::start(spec, dir)?;
     let address = host.address();
     let mut numbers = Numbers::begin(&host);
     let start_ns = monotonic_ns();
@@ -124,7 +124,7 @@ pub(super) fn flood(shape: &Shape, connections: usize, dir: &Path) -> Result<Mea
     // The latest came when there was no room; the first that stays silent ends the search.
     let mut away = 0;
     for client in all.iter().rev() {
-        if !client.is_turned_away(HEARD)? {
+        if !client.is_turned_away(REFUSAL_WAIT)? {
             break;
         }
         away += 1;
@@ -137,7 +137,7 @@ pub(super) fn flood(shape: &Shape, connections: usize, dir: &Path) -> Result<Mea
 }
 
 /// Whether a new client is served once the others have left; the server sees that bit by bit.
-fn served_again(host: &Host) -> Result<bool, String> {
+fn served_again(host: &TestServer) -> Result<bool, String> {
     let until_ns = monotonic_ns() + WRITTEN_NS;
     loop {
         let client = Client::connect(host.address())?;
@@ -147,6 +147,6 @@ fn served_again(host: &Host) -> Result<bool, String> {
         if monotonic_ns() > until_ns {
             return Ok(false);
         }
-        std::thread::sleep(LOOK);
+        std::thread::sleep(POLL_INTERVAL);
     }
 }

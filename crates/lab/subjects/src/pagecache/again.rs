@@ -13,27 +13,27 @@ use ioloom_sys::buffer::Buffer;
 use ioloom_sys::cache;
 use ioloom_sys::file::scratch;
 
-pub(super) fn play(order: &RunOrder, play: Again) -> Result<Measured, String> {
-    let one = play.one();
+pub(super) fn run(order: &RunOrder, scenario: Again) -> Result<Measured, String> {
+    let one = scenario.one();
     let mut buffer = Buffer::new(one.block);
     write::fill(buffer.whole_mut(), order.seed);
     let first = scratch(&order.dir, one.how).map_err(|e| format!("make the file: {e}"))?;
     cache::flush_file_system(&first).map_err(|e| format!("flush the file system: {e}"))?;
     drop(first);
     let mut stage = Stage::open(&order.dir)?;
-    let mut times = Vec::with_capacity(play.runs);
-    for run in 0..play.runs {
+    let mut times = Vec::with_capacity(scenario.runs);
+    for run in 0..scenario.runs {
         let file = scratch(&order.dir, one.how).map_err(|e| format!("make the file: {e}"))?;
         let seed = order.seed.wrapping_add(run as u64);
         let calls = write::all(&file, one, &mut buffer, seed)?;
         times.push(calls.iter().sum::<u64>() as f64);
     }
-    stage.put("file_bytes", play.bytes as f64);
+    stage.put("file_bytes", scenario.bytes as f64);
     for (name, value) in numbers(&times) {
         stage.put(name, value);
     }
     let all_ns = times.iter().sum::<f64>() as u64;
-    let (mut measured, _) = stage.close(all_ns, play.bytes * play.runs as u64);
+    let (mut measured, _) = stage.close(all_ns, scenario.bytes * scenario.runs as u64);
     let curve = times.iter().enumerate().map(|(run, ns)| ((run + 1) as f64, *ns));
     measured.curves.insert("series".to_owned(), curve.collect());
     Ok(measured)

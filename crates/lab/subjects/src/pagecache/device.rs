@@ -175,10 +175,13 @@ fn same(a: &[u8], b: &[u8]) -> u64 {
     a.iter().zip(b).filter(|(a, b)| a == b).count() as u64
 }
 
-pub(super) fn play(order: &RunOrder, play: Part) -> Result<Measured, String> {
+pub(super) fn run(order: &RunOrder, scenario: Part) -> Result<Measured, String> {
     let (_, file, file_bytes) = only_file(&order.dir)?;
-    if file_bytes < play.bytes {
-        return Err(format!("the play needs a file of {} bytes, not of {file_bytes}", play.bytes));
+    if file_bytes < scenario.bytes {
+        return Err(format!(
+            "the scenario needs a file of {} bytes, not of {file_bytes}",
+            scenario.bytes
+        ));
     }
     let device = open_below(&order.dir)?;
     for opened in [&file, &device] {
@@ -186,16 +189,16 @@ pub(super) fn play(order: &RunOrder, play: Part) -> Result<Measured, String> {
         cache::advise_random(opened).map_err(|e| format!("turn reading ahead off: {e}"))?;
     }
     make_cold(&file, file_bytes)?;
-    let below = Below::find(&device, &file, play.bytes)?;
+    let below = Below::find(&device, &file, scenario.bytes)?;
     below.put_out()?;
     let mut stage = Stage::open(&order.dir)?;
     let start = monotonic_ns();
-    let told = both(&mut stage, &file, &below, play.bytes)?;
+    let told = both(&mut stage, &file, &below, scenario.bytes)?;
     let elapsed_ns = monotonic_ns() - start;
     for (name, value) in told.into_iter().chain(fresh(order, &device)?) {
         stage.put(name, value as f64);
     }
-    let (mut measured, acts) = stage.close(elapsed_ns, 2 * play.bytes);
+    let (mut measured, acts) = stage.close(elapsed_ns, 2 * scenario.bytes);
     counted(&mut measured, &acts);
     Ok(measured)
 }

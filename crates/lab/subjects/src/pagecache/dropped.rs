@@ -46,9 +46,9 @@ pub(super) fn probe() -> Result<(), String> {
         .map_err(|e| format!("open /proc/sys/vm/drop_caches: {e}; remedy: run as root"))
 }
 
-pub(super) fn play(order: &RunOrder, play: Part) -> Result<Measured, String> {
+pub(super) fn run(order: &RunOrder, scenario: Part) -> Result<Measured, String> {
     let system = Ways { at_once: cache::drop_caches, after_sync: cache::flush_and_drop_caches };
-    acts(order, play, system)
+    acts(order, scenario, system)
 }
 
 impl Kinds {
@@ -56,7 +56,7 @@ impl Kinds {
     fn bring_in(order: &RunOrder, bytes: u64) -> Result<Self, String> {
         let (_, clean, file_bytes) = only_file(&order.dir)?;
         if file_bytes < bytes {
-            return Err(format!("the play needs a file of {bytes} bytes, not of {file_bytes}"));
+            return Err(format!("the scenario needs a file of {bytes} bytes, not of {file_bytes}"));
         }
         let changed =
             scratch(&order.dir, WriteMode::Buffered).map_err(|e| format!("make a file: {e}"))?;
@@ -102,8 +102,8 @@ fn in_memory() -> Option<OwnedFd> {
     there.then(|| scratch(place, WriteMode::Buffered).ok()).flatten()
 }
 
-fn acts(order: &RunOrder, play: Part, ways: Ways) -> Result<Measured, String> {
-    let kinds = Kinds::bring_in(order, play.bytes)?;
+fn acts(order: &RunOrder, scenario: Part, ways: Ways) -> Result<Measured, String> {
+    let kinds = Kinds::bring_in(order, scenario.bytes)?;
     let mut stage = Stage::open(&order.dir)?;
     let mut told = kinds.look("before")?;
     stage.sampler.mark("before");
@@ -118,8 +118,8 @@ fn acts(order: &RunOrder, play: Part, ways: Ways) -> Result<Measured, String> {
     for (name, value) in told {
         stage.put(&name, value);
     }
-    stage.put("kind_bytes", play.bytes as f64);
-    let (mut measured, acts) = stage.close(elapsed_ns, 3 * play.bytes);
+    stage.put("kind_bytes", scenario.bytes as f64);
+    let (mut measured, acts) = stage.close(elapsed_ns, 3 * scenario.bytes);
     levels(&mut measured, &acts);
     Ok(measured)
 }
@@ -137,13 +137,13 @@ fn levels(measured: &mut Measured, acts: &Acts) {
 #[allow(clippy::print_stdout, reason = "a test that cannot run here says so")]
 mod tests {
     use super::*;
-    use crate::played::ordered_on;
+    use crate::run_on_set::order_for_set;
 
     /// What is told comes from looking: with ways that drop nothing, everything stays.
     #[test]
     fn what_was_not_dropped_is_told_to_stay() {
         let kept = Ways { at_once: || Ok(()), after_sync: || Ok(()) };
-        let (_place, _, order) = ordered_on("pagecache:drop", "count=1,size=2MiB");
+        let (_place, _, order) = order_for_set("pagecache:drop", "count=1,size=2MiB");
         let bytes = 1 << 20;
         let seen = match acts(&order, Part { bytes }, kept) {
             Ok(seen) => seen.extra,

@@ -27,7 +27,7 @@ const SETTINGS: [&str; 8] = [
     "vfs_cache_pressure",
 ];
 
-pub(super) fn play() -> Result<Measured, String> {
+pub(super) fn run() -> Result<Measured, String> {
     let start = monotonic_ns();
     let mut measured = Measured::default();
     let mut reader = Reader::open(Path::new("/"));

@@ -25,7 +25,7 @@ use ioloom_model::record::RunOrder;
 use ioloom_model::{AnyPlan, Compute, Doubt, FileSetRealised, Measured};
 use ioloom_sys::cache;
 use ioloom_sys_lab::cgroup::MemoryLimit;
-use plan::Play;
+use plan::Scenario;
 use std::path::Path;
 
 /// The page cache.
@@ -47,12 +47,12 @@ impl Subject for PageCache {
     }
 
     fn explain(&self, plan: &AnyPlan) -> Result<String, String> {
-        Ok(Play::of(plan)?.sentence())
+        Ok(Scenario::of(plan)?.sentence())
     }
 
     fn probe(&self, plan: &AnyPlan, _: &Compute, dir: &Path) -> Result<(), String> {
-        let play = Play::of(plan)?;
-        if matches!(play, Play::Shell | Play::Limits) {
+        let scenario = Scenario::of(plan)?;
+        if matches!(scenario, Scenario::Shell | Scenario::Limits) {
             return Ok(());
         }
         if cache::is_memory_backed(dir).unwrap_or(false) {
@@ -62,47 +62,49 @@ impl Subject for PageCache {
                     .to_owned(),
             );
         }
-        match play {
-            Play::Write(write) => write::probe(write, dir),
-            Play::Again(again) => write::probe(again.one(), dir),
-            Play::Reclaim(_) => MemoryLimit::probe(),
-            Play::Device(_) => device::probe(dir),
-            Play::Dropped(_) => dropped::probe(),
-            Play::ReadTwice(_) | Play::Shell | Play::Limits => Ok(()),
+        match scenario {
+            Scenario::Write(write) => write::probe(write, dir),
+            Scenario::Again(again) => write::probe(again.one(), dir),
+            Scenario::Reclaim(_) => MemoryLimit::probe(),
+            Scenario::Device(_) => device::probe(dir),
+            Scenario::Dropped(_) => dropped::probe(),
+            Scenario::ReadTwice(_) | Scenario::Shell | Scenario::Limits => Ok(()),
         }
     }
 
     fn drops_caches(&self, plan: &AnyPlan) -> bool {
-        matches!(Play::of(plan), Ok(Play::Dropped(_)))
+        matches!(Scenario::of(plan), Ok(Scenario::Dropped(_)))
     }
 
     fn takes_s(&self, plan: &AnyPlan, _: u64, bytes: u64) -> f64 {
-        Play::of(plan).map_or(0.0, |play| play.takes_s(bytes))
+        Scenario::of(plan).map_or(0.0, |scenario| scenario.takes_s(bytes))
     }
 
     fn run(&self, order: &RunOrder) -> ChildAnswer {
-        let played = Play::of(&order.plan).and_then(|play| match play {
-            Play::ReadTwice(play) => read::play(order, play),
-            Play::Write(play) => write::play(order, play),
-            Play::Again(play) => again::play(order, play),
-            Play::Reclaim(play) => reclaim::play(order, play),
-            Play::Dropped(play) => dropped::play(order, play),
-            Play::Device(play) => device::play(order, play),
-            Play::Shell => shell::play(),
-            Play::Limits => limits::play(),
+        let result = Scenario::of(&order.plan).and_then(|scenario| match scenario {
+            Scenario::ReadTwice(scenario) => read::run(order, scenario),
+            Scenario::Write(scenario) => write::run(order, scenario),
+            Scenario::Again(scenario) => again::run(order, scenario),
+            Scenario::Reclaim(scenario) => reclaim::run(order, scenario),
+            Scenario::Dropped(scenario) => dropped::run(order, scenario),
+            Scenario::Device(scenario) => device::run(order, scenario),
+            Scenario::Shell => shell::run(),
+            Scenario::Limits => limits::run(),
         });
-        played.into()
+        result.into()
     }
 
     fn verify(&self, order: &RunOrder, set: &FileSetRealised, measured: &Measured) -> Vec<Doubt> {
-        let right = match Play::of(&order.plan) {
-            Ok(Play::ReadTwice(_)) => measured.bytes == 2 * set.bytes_total,
-            Ok(Play::Write(write)) => measured.bytes == write.bytes,
-            Ok(Play::Again(play)) => measured.bytes == play.runs as u64 * play.bytes,
-            Ok(Play::Reclaim(play)) => measured.bytes == 2 * play.kind_bytes(),
-            Ok(Play::Dropped(play)) => measured.bytes == 3 * play.bytes,
-            Ok(Play::Device(play)) => measured.bytes == 2 * play.bytes,
-            Ok(Play::Shell | Play::Limits) | Err(_) => true,
+        let right = match Scenario::of(&order.plan) {
+            Ok(Scenario::ReadTwice(_)) => measured.bytes == 2 * set.bytes_total,
+            Ok(Scenario::Write(write)) => measured.bytes == write.bytes,
+            Ok(Scenario::Again(scenario)) => {
+                measured.bytes == scenario.runs as u64 * scenario.bytes
+            }
+            Ok(Scenario::Reclaim(scenario)) => measured.bytes == 2 * scenario.kind_bytes(),
+            Ok(Scenario::Dropped(scenario)) => measured.bytes == 3 * scenario.bytes,
+            Ok(Scenario::Device(scenario)) => measured.bytes == 2 * scenario.bytes,
+            Ok(Scenario::Shell | Scenario::Limits) | Err(_) => true,
         };
         if right { Vec::new() } else { vec![Doubt::WrongBytes] }
     }

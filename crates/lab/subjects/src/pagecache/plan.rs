@@ -106,7 +106,7 @@ impl Part {
 
 /// A play.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Play {
+pub(super) enum Scenario {
     ReadTwice(ReadTwice),
     Write(Write),
     Again(Again),
@@ -130,7 +130,7 @@ const END: [(&str, End); 4] = [
     ("left", End::Left(WAIT_S)),
 ];
 
-impl Play {
+impl Scenario {
     pub(super) fn of(plan: &AnyPlan) -> Result<Self, String> {
         let own = plan.of("pagecache").ok_or_else(|| format!("{plan}: not of the page cache"))?;
         match own.method.as_str() {
@@ -182,7 +182,7 @@ impl Play {
             "shell" => own.only(&[]).map(|()| Self::Shell),
             "limits" => own.only(&[]).map(|()| Self::Limits),
             other => Err(format!(
-                "{plan}: no play '{other}'; there are: read-twice, write, again, reclaim, drop, \
+                "{plan}: no scenario '{other}'; there are: read-twice, write, again, reclaim, drop, \
                  device, shell, limits"
             )),
         }
@@ -194,16 +194,17 @@ impl Play {
         let moved = |bytes: u64| bytes as f64 / SLOW_BYTES_PER_S;
         match self {
             Self::ReadTwice(_) => moved(bytes),
-            Self::Write(play) => {
-                let each = matches!(play.how, WriteMode::Sync | WriteMode::DataSync);
-                let syncs = if each { play.bytes / play.block as u64 } else { 1 };
-                let left = if let End::Left(seconds) = play.end { f64::from(seconds) } else { 0.0 };
-                moved(play.bytes) + syncs as f64 * SLOW_SYNC_S + left
+            Self::Write(scenario) => {
+                let each = matches!(scenario.how, WriteMode::Sync | WriteMode::DataSync);
+                let syncs = if each { scenario.bytes / scenario.block as u64 } else { 1 };
+                let left =
+                    if let End::Left(seconds) = scenario.end { f64::from(seconds) } else { 0.0 };
+                moved(scenario.bytes) + syncs as f64 * SLOW_SYNC_S + left
             }
-            Self::Again(play) => moved(play.runs as u64 * play.bytes),
-            Self::Reclaim(play) => moved(4 * play.limit_bytes),
-            Self::Dropped(play) => moved(3 * play.bytes) + SLOW_SYNC_S,
-            Self::Device(play) => moved(3 * play.bytes) + 4.0 * SLOW_SYNC_S,
+            Self::Again(scenario) => moved(scenario.runs as u64 * scenario.bytes),
+            Self::Reclaim(scenario) => moved(4 * scenario.limit_bytes),
+            Self::Dropped(scenario) => moved(3 * scenario.bytes) + SLOW_SYNC_S,
+            Self::Device(scenario) => moved(3 * scenario.bytes) + 4.0 * SLOW_SYNC_S,
             Self::Shell | Self::Limits => 0.0,
         }
     }
@@ -211,50 +212,51 @@ impl Play {
     /// What it does, for people.
     pub(super) fn sentence(self) -> String {
         match self {
-            Self::ReadTwice(play) => format!(
+            Self::ReadTwice(scenario) => format!(
                 "the file is read from the device, then from memory, {} a call; then another \
                  process reads it",
-                format_size(play.block as u64)
+                format_size(scenario.block as u64)
             ),
-            Self::Write(play) => {
-                let how = match play.how {
+            Self::Write(scenario) => {
+                let how = match scenario.how {
                     WriteMode::Buffered => "through the page cache",
                     WriteMode::Direct => "past the page cache",
                     WriteMode::Sync => "with O_SYNC",
                     WriteMode::DataSync => "with O_DSYNC",
                 };
-                let end = match play.end {
+                let end = match scenario.end {
                     End::Returned => "until the last call returns",
                     End::DataSync => "then one fdatasync",
                     End::Removed => "then the file is removed",
                     End::Left(_) => "then nobody asks for it, and it is looked when it is written",
                 };
-                let (bytes, block) = (format_size(play.bytes), format_size(play.block as u64));
+                let (bytes, block) =
+                    (format_size(scenario.bytes), format_size(scenario.block as u64));
                 format!("{bytes} are written {how}, {block} a call, {end}")
             }
-            Self::Again(play) => format!(
+            Self::Again(scenario) => format!(
                 "{} are written past the page cache {} times in a row, each time to a new file",
-                format_size(play.bytes),
-                play.runs
+                format_size(scenario.bytes),
+                scenario.runs
             ),
-            Self::Reclaim(play) => format!(
+            Self::Reclaim(scenario) => format!(
                 "in a group with {} of memory {} of clean pages and as many changed ones come in in \
                  turn; then {} of memory are taken, and it is looked at what goes",
-                format_size(play.limit_bytes),
-                format_size(play.kind_bytes()),
-                format_size(play.taken_bytes())
+                format_size(scenario.limit_bytes),
+                format_size(scenario.kind_bytes()),
+                format_size(scenario.taken_bytes())
             ),
-            Self::Dropped(play) => format!(
+            Self::Dropped(scenario) => format!(
                 "{0} of a file are read, {0} of another one written, {0} put into a file that lives \
                  in memory; then the caches of the system are dropped, first without and then after \
                  a sync",
-                format_size(play.bytes)
+                format_size(scenario.bytes)
             ),
-            Self::Device(play) => format!(
+            Self::Device(scenario) => format!(
                 "{} of the file are read through the file and then through the device that holds \
                  it; then a file is written and read through the device before and after it is \
                  there",
-                format_size(play.bytes)
+                format_size(scenario.bytes)
             ),
             Self::Shell => "a user who may not write a file asks every shell that is here to send \
                             the output of a command to it"
@@ -270,7 +272,7 @@ mod tests {
 
     #[test]
     fn a_play_has_time_for_what_it_writes_and_not_for_its_file_alone() {
-        let takes = |text: &str| Play::of(&text.parse().unwrap()).unwrap().takes_s(1 << 20);
+        let takes = |text: &str| Scenario::of(&text.parse().unwrap()).unwrap().takes_s(1 << 20);
         assert!(takes("pagecache:write/bytes=16GiB") > 800.0);
         assert!(takes("pagecache:write/how=sync,block=4KiB,bytes=64MiB") > 300.0);
         assert!(takes("pagecache:write/how=sync,block=1MiB,bytes=4MiB") < 1.0);
@@ -281,12 +283,12 @@ mod tests {
 
     #[test]
     fn plans_are_understood_or_refused_with_a_word() {
-        let of = |text: &str| Play::of(&text.parse().unwrap());
+        let of = |text: &str| Scenario::of(&text.parse().unwrap());
         let write =
             Write { how: WriteMode::Direct, end: End::DataSync, block: 1 << 20, bytes: 64 << 20 };
         let text = "pagecache:write/how=direct,end=fdatasync,bytes=64MiB";
-        assert_eq!(of(text), Ok(Play::Write(write)));
-        assert_eq!(of("pagecache:limits"), Ok(Play::Limits));
+        assert_eq!(of(text), Ok(Scenario::Write(write)));
+        assert_eq!(of("pagecache:limits"), Ok(Scenario::Limits));
         for (text, part) in [
             ("pagecache:write/how=fast", "one of buffered, direct"),
             ("pagecache:write/block=5000", "multiple of 4 KiB"),
@@ -298,7 +300,7 @@ mod tests {
             ("pagecache:drop/bytes=5KiB", "multiple of"),
             ("pagecache:device/bytes=0", "bytes"),
             ("pagecache:shell/bytes=1MiB", "no setting"),
-            ("pagecache:forget", "no play 'forget'"),
+            ("pagecache:forget", "no scenario 'forget'"),
             ("read/threads:n=1", "not of the page cache"),
         ] {
             let error = of(text).unwrap_err();

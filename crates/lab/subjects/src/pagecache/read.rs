@@ -31,9 +31,9 @@ fn pass(file: &OwnedFd, buffer: &mut [u8]) -> Result<Pass, String> {
     Ok(Pass { wall_ns: monotonic_ns() - wall, cpu_ns: thread_cpu_ns() - cpu, bytes })
 }
 
-pub(super) fn play(order: &RunOrder, play: ReadTwice) -> Result<Measured, String> {
+pub(super) fn run(order: &RunOrder, scenario: ReadTwice) -> Result<Measured, String> {
     let (path, file, bytes) = only_file(&order.dir)?;
-    let mut buffer = vec![1; play.block];
+    let mut buffer = vec![1; scenario.block];
     make_cold(&file, bytes)?;
     let mut stage = Stage::open(&order.dir)?;
     stage.sampler.mark("cold");

@@ -65,11 +65,11 @@ impl Held {
     }
 }
 
-pub(super) fn play(order: &RunOrder, play: Reclaim) -> Result<Measured, String> {
+pub(super) fn run(order: &RunOrder, scenario: Reclaim) -> Result<Measured, String> {
     let (_, clean, file_bytes) = only_file(&order.dir)?;
-    let bytes = play.kind_bytes();
+    let bytes = scenario.kind_bytes();
     if file_bytes < bytes {
-        return Err(format!("the play needs a file of {bytes} bytes, not of {file_bytes}"));
+        return Err(format!("the scenario needs a file of {bytes} bytes, not of {file_bytes}"));
     }
     make_cold(&clean, file_bytes)?;
     // Else blocks would come in that were not read.
@@ -78,12 +78,12 @@ pub(super) fn play(order: &RunOrder, play: Reclaim) -> Result<Measured, String> 
         scratch(&order.dir, WriteMode::Buffered).map_err(|e| format!("make a file: {e}"))?;
     cache::flush_file_system(&changed).map_err(|e| format!("flush the file system: {e}"))?;
     let mut buffer = Buffer::new(STEP_BYTES);
-    let little = MemoryLimit::enter(play.limit_bytes)?;
+    let little = MemoryLimit::enter(scenario.limit_bytes)?;
     bring_in(&clean, &changed, &mut buffer, bytes)?;
     let mut stage = Stage::open(&order.dir)?;
     let before = Held::look(&clean, &changed, bytes)?;
     stage.sampler.mark("take");
-    let taken = take(&clean, &changed, play, before)?;
+    let taken = take(&clean, &changed, scenario, before)?;
     stage.sampler.mark("taken");
     let refaulted = || little.stat(REFAULTED).map_err(|e| format!("read memory.stat: {e}"));
     let refaulted_before = refaulted()?;
@@ -94,8 +94,8 @@ pub(super) fn play(order: &RunOrder, play: Reclaim) -> Result<Measured, String> 
     check(&changed, &mut buffer, bytes)?;
     drop(little);
     for (name, value) in [
-        ("limit_bytes", play.limit_bytes),
-        ("taken_bytes", play.taken_bytes()),
+        ("limit_bytes", scenario.limit_bytes),
+        ("taken_bytes", scenario.taken_bytes()),
         ("clean_before_bytes", before.clean),
         ("changed_before_bytes", before.changed),
         ("unwritten_before_bytes", before.unwritten),
@@ -158,8 +158,13 @@ struct Taken {
     curves: Vec<(String, Vec<(f64, f64)>)>,
 }
 
-fn take(clean: &OwnedFd, changed: &OwnedFd, play: Reclaim, before: Held) -> Result<Taken, String> {
-    let steps = (play.taken_bytes() / STEP_BYTES as u64) as usize;
+fn take(
+    clean: &OwnedFd,
+    changed: &OwnedFd,
+    scenario: Reclaim,
+    before: Held,
+) -> Result<Taken, String> {
+    let steps = (scenario.taken_bytes() / STEP_BYTES as u64) as usize;
     let (mut memory, mut times) = (Vec::with_capacity(steps), Vec::with_capacity(steps));
     let mut seen = vec![before];
     let start = monotonic_ns();
@@ -170,7 +175,7 @@ fn take(clean: &OwnedFd, changed: &OwnedFd, play: Reclaim, before: Held) -> Resu
         block.whole_mut().fill(step as u8 | 1);
         times.push(monotonic_ns() - began);
         memory.push(block);
-        seen.push(Held::look(clean, changed, play.kind_bytes())?);
+        seen.push(Held::look(clean, changed, scenario.kind_bytes())?);
     }
     let elapsed_ns = monotonic_ns() - start;
     times.sort_unstable();

@@ -150,7 +150,7 @@ impl Drop for Place {
     }
 }
 
-pub(super) fn play() -> Result<Measured, String> {
+pub(super) fn run() -> Result<Measured, String> {
     let start = monotonic_ns();
     let mut measured = Measured::default();
     let place = Place::make()?;

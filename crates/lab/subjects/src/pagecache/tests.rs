@@ -1,18 +1,18 @@
 //! Each play on a small file, held against what cannot be otherwise.
 
 use super::*;
-use crate::played::played_on;
+use crate::run_on_set::run_on_set;
 
 const BYTES: u64 = 2 << 20;
 
 /// Runs a plan on a set of one file; `None` where it is refused.
-fn played(plan: &str) -> Option<Measured> {
-    played_on(&PageCache, plan, "count=1,size=2MiB", "cachestat does not answer")
+fn run_plan(plan: &str) -> Option<Measured> {
+    run_on_set(&PageCache, plan, "count=1,size=2MiB", "cachestat does not answer")
 }
 
 #[test]
 fn the_second_reading_needs_no_device() {
-    let Some(seen) = played("pagecache:read-twice/block=64KiB") else { return };
+    let Some(seen) = run_plan("pagecache:read-twice/block=64KiB") else { return };
     let bytes = BYTES as f64;
     assert_eq!(seen.extra["file_bytes"], bytes);
     assert_eq!(seen.extra["resident_after_bytes"], bytes);
@@ -26,7 +26,7 @@ fn the_second_reading_needs_no_device() {
 fn a_removed_file_is_never_written() {
     // Somebody's `sync` between the write and the removal writes all of it, but not each time.
     for _ in 0..20 {
-        let Some(seen) = played("pagecache:write/end=rm,bytes=2MiB") else { return };
+        let Some(seen) = run_plan("pagecache:write/end=rm,bytes=2MiB") else { return };
         assert!(!seen.extra.contains_key("durable_ns"), "nothing of it is durable");
         if seen.extra["cancelled_bytes"] > 0.0 {
             return;
@@ -37,12 +37,12 @@ fn a_removed_file_is_never_written() {
 
 #[test]
 fn durable_is_what_was_flushed() {
-    let Some(seen) = played("pagecache:write/end=fdatasync,bytes=2MiB") else { return };
+    let Some(seen) = run_plan("pagecache:write/end=fdatasync,bytes=2MiB") else { return };
     assert!(seen.extra["durable_ns"] >= seen.extra["returned_ns"], "{:?}", seen.extra);
     assert_eq!(seen.extra["resident_after_bytes"], BYTES as f64);
     for how in ["sync", "dsync"] {
         let plan = format!("pagecache:write/how={how},block=64KiB,bytes=2MiB");
-        let Some(seen) = played(&plan) else { return };
+        let Some(seen) = run_plan(&plan) else { return };
         assert_eq!(seen.extra["unwritten_bytes"], 0.0, "{how}");
         assert_eq!(seen.extra["durable_ns"], seen.extra["returned_ns"]);
     }
@@ -50,7 +50,7 @@ fn durable_is_what_was_flushed() {
 
 #[test]
 fn a_file_that_is_left_is_written_in_its_time_or_not() {
-    let Some(seen) = played("pagecache:write/end=left,bytes=2MiB,wait=1") else { return };
+    let Some(seen) = run_plan("pagecache:write/end=left,bytes=2MiB,wait=1") else { return };
     // Whether the kernel writes it within a second is its business; one of the two is told.
     let left = seen.extra["unwritten_end_bytes"];
     assert_eq!(left == 0.0, seen.extra.contains_key("settled_ns"), "{:?}", seen.extra);
@@ -60,14 +60,14 @@ fn a_file_that_is_left_is_written_in_its_time_or_not() {
 
 #[test]
 fn direct_writes_leave_nothing_behind() {
-    let Some(seen) = played("pagecache:write/how=direct,bytes=2MiB") else { return };
+    let Some(seen) = run_plan("pagecache:write/how=direct,bytes=2MiB") else { return };
     assert_eq!(seen.extra["resident_after_bytes"], 0.0);
     assert!(seen.extra["pageout_bytes"] >= BYTES as f64);
 }
 
 #[test]
 fn limits_are_told_with_what_they_are_shares_of() {
-    let Some(seen) = played("pagecache:limits") else { return };
+    let Some(seen) = run_plan("pagecache:limits") else { return };
     assert!(seen.extra["dirty_limit_bytes"] > seen.extra["background_limit_bytes"]);
     assert!(seen.extra["available_bytes"] <= seen.extra["total_bytes"]);
     if ioloom_sys::proc::memory_limit_bytes().is_none() {
@@ -79,7 +79,7 @@ fn limits_are_told_with_what_they_are_shares_of() {
 
 #[test]
 fn files_written_in_a_row_are_all_told() {
-    let Some(seen) = played("pagecache:again/runs=6,bytes=1MiB") else { return };
+    let Some(seen) = run_plan("pagecache:again/runs=6,bytes=1MiB") else { return };
     assert_eq!(seen.curves["series"].len(), 6);
     assert!(seen.extra["fastest_ns"] <= seen.extra["slowest_ns"], "{:?}", seen.extra);
     assert_eq!(seen.extra["file_bytes"], (1 << 20) as f64);
@@ -91,14 +91,14 @@ fn a_device_that_may_not_be_opened_is_refused_with_what_to_do() {
     let plan = "pagecache:device".parse().unwrap();
     let reason = PageCache.probe(&plan, &Compute::None, dir).unwrap_err();
     assert!(reason.contains("/proc lies on proc") && reason.contains("remedy: "), "{reason}");
-    if let Some(seen) = played("pagecache:device/bytes=1MiB") {
+    if let Some(seen) = run_plan("pagecache:device/bytes=1MiB") {
         assert_eq!(seen.extra["equal_bytes"], (1 << 20) as f64, "{:?}", seen.extra);
     }
 }
 
 #[test]
 fn a_command_whose_output_may_not_be_written_never_begins() {
-    let Some(seen) = played("pagecache:shell") else { return };
+    let Some(seen) = run_plan("pagecache:shell") else { return };
     let seen = &seen.extra;
     assert!(seen["shells"] >= 1.0 && seen["sh_there"] == 1.0, "{seen:?}");
     assert_eq!((seen["shells_began"], seen["target_kept"]), (0.0, 1.0), "{seen:?}");

@@ -19,8 +19,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(10);
 /// A call that takes this long did not just copy: it was held back or waited for the device.
 const HELD_BACK_NS: u64 = 10_000_000;
 
-pub(super) fn probe(play: Write, dir: &Path) -> Result<(), String> {
-    if play.how == WriteMode::Direct {
+pub(super) fn probe(scenario: Write, dir: &Path) -> Result<(), String> {
+    if scenario.how == WriteMode::Direct {
         // Asked of a file: directories have no alignment.
         let probed = scratch(dir, WriteMode::Direct).and_then(|file| direct_alignment_of(&file));
         let Ok(Some(needed)) = probed else {
@@ -28,11 +28,11 @@ pub(super) fn probe(play: Write, dir: &Path) -> Result<(), String> {
                         (no STATX_DIOALIGN); remedy: ext4 or XFS"
                 .to_owned());
         };
-        if !(play.block as u64).is_multiple_of(u64::from(needed.offset)) {
+        if !(scenario.block as u64).is_multiple_of(u64::from(needed.offset)) {
             return Err(format!("block must be a multiple of {}", needed.offset));
         }
     }
-    scratch(dir, play.how).map(drop).map_err(|e| {
+    scratch(dir, scenario.how).map(drop).map_err(|e| {
         format!(
             "{}: cannot make a file without a name: {e}; remedy: another file system",
             dir.display()
@@ -40,24 +40,24 @@ pub(super) fn probe(play: Write, dir: &Path) -> Result<(), String> {
     })
 }
 
-pub(super) fn play(order: &RunOrder, play: Write) -> Result<Measured, String> {
+pub(super) fn run(order: &RunOrder, scenario: Write) -> Result<Measured, String> {
     let fail = |what: &str, e: std::io::Error| format!("{what}: {e}");
-    let mut buffer = Buffer::new(play.block);
+    let mut buffer = Buffer::new(scenario.block);
     fill(buffer.whole_mut(), order.seed);
-    let file = scratch(&order.dir, play.how).map_err(|e| fail("make the file", e))?;
+    let file = scratch(&order.dir, scenario.how).map_err(|e| fail("make the file", e))?;
     // What others left dirty would be written meanwhile.
     cache::flush_file_system(&file).map_err(|e| fail("flush the file system", e))?;
     let mut stage = Stage::open(&order.dir)?;
     stage.sampler.mark("write");
     let start = monotonic_ns();
-    let mut latencies = all(&file, play, &mut buffer, order.seed)?;
+    let mut latencies = all(&file, scenario, &mut buffer, order.seed)?;
     let returned_ns = latencies.iter().sum::<u64>();
     stage.sampler.mark("returned");
     let left = cache::state(&file, 0, 0).ok().flatten();
-    let resident = resident_bytes(&file, play.bytes);
+    let resident = resident_bytes(&file, scenario.bytes);
     let mut durable_ns =
-        matches!(play.how, WriteMode::Sync | WriteMode::DataSync).then_some(returned_ns);
-    match play.end {
+        matches!(scenario.how, WriteMode::Sync | WriteMode::DataSync).then_some(returned_ns);
+    match scenario.end {
         End::Returned => {}
         End::DataSync => {
             transfer::sync_data(&file).map_err(|e| fail("fdatasync", e))?;
@@ -69,13 +69,13 @@ pub(super) fn play(order: &RunOrder, play: Write) -> Result<Measured, String> {
     let all_ns = monotonic_ns() - start;
     stage.sampler.mark("end");
     let page = proc::page_bytes() as f64;
-    stage.put("file_bytes", play.bytes as f64);
+    stage.put("file_bytes", scenario.bytes as f64);
     stage.put("returned_ns", returned_ns as f64);
     if let Some(left) = left {
         stage.put("unwritten_bytes", (left.dirty + left.writeback) as f64 * page);
     }
     calls(&mut stage, &mut latencies);
-    let (mut measured, acts) = stage.close(all_ns, play.bytes);
+    let (mut measured, acts) = stage.close(all_ns, scenario.bytes);
     put(&mut measured, "resident_after_bytes", resident);
     put(&mut measured, "durable_ns", durable_ns.map(|ns| ns as f64));
     counted(&mut measured, &acts);
@@ -85,15 +85,15 @@ pub(super) fn play(order: &RunOrder, play: Write) -> Result<Measured, String> {
 /// Writes all of a file; how long each call took, ns.
 pub(super) fn all(
     file: &OwnedFd,
-    play: Write,
+    scenario: Write,
     buffer: &mut Buffer,
     seed: u64,
 ) -> Result<Vec<u64>, String> {
-    let mut latencies = Vec::with_capacity((play.bytes / play.block as u64) as usize);
+    let mut latencies = Vec::with_capacity((scenario.bytes / scenario.block as u64) as usize);
     let mut before = monotonic_ns();
-    for at in (0..play.bytes).step_by(play.block) {
+    for at in (0..scenario.bytes).step_by(scenario.block) {
         buffer.whole_mut()[..8].copy_from_slice(&(at ^ seed).to_le_bytes());
-        write_full_at(file, buffer.bytes(play.block), at).map_err(|e| format!("write: {e}"))?;
+        write_full_at(file, buffer.bytes(scenario.block), at).map_err(|e| format!("write: {e}"))?;
         let now = monotonic_ns();
         latencies.push(now - before);
         before = now;

@@ -4,8 +4,9 @@
 //! The process takes the memory away from itself by a group of its own; nothing else is touched. The
 //! bystander is read twice before the copy, so that the kernel knows it as used, and once after.
 
-use super::plan::{Beside, Source};
-use super::{Place, one, options, timed};
+use super::engine::{options, scratch_dir, timed};
+use super::one;
+use super::plan::{Bystander, Source};
 use crate::stage::{Stage, only_file, put, resident_bytes};
 use ioloom_copy::Target;
 use ioloom_model::Measured;
@@ -25,24 +26,25 @@ pub(super) fn probe() -> Result<(), String> {
     MemoryLimit::probe()
 }
 
-pub(super) fn play(order: &RunOrder, play: &Beside) -> Result<Measured, String> {
-    let place = Place::beside(&order.dir)?;
+pub(super) fn run(order: &RunOrder, scenario: &Bystander) -> Result<Measured, String> {
+    let place = scratch_dir(&order.dir)?;
     let (from, source, bytes) = only_file(&order.dir)?;
     cache::flush_file_system(&source).map_err(|e| format!("flush the file system: {e}"))?;
     one::make(Source::Cold, &source, bytes)?;
-    let little = MemoryLimit::enter(play.limit_bytes)?;
-    let bystander = written(&place.path, play.bystander_bytes, order.seed)?;
+    let little = MemoryLimit::enter(scenario.limit_bytes)?;
+    let bystander = written(&place.path, scenario.bystander_bytes, order.seed)?;
     let mut buffer = Buffer::new(BLOCK_BYTES);
     read(&bystander, &mut buffer)?;
     let before = read(&bystander, &mut buffer)?;
-    let held_before = resident_bytes(&bystander, play.bystander_bytes);
+    let held_before = resident_bytes(&bystander, scenario.bystander_bytes);
     let mut stage = Stage::open(&order.dir)?;
-    let (returned_ns, _) = timed(&from, Target::As(place.path.join("copy")), &options(&play.how))?;
-    let held = resident_bytes(&bystander, play.bystander_bytes);
+    let (returned_ns, _) =
+        timed(&from, Target::As(place.path.join("copy")), &options(&scenario.how))?;
+    let held = resident_bytes(&bystander, scenario.bystander_bytes);
     let device = || proc::process_io().map_or(0, |io| io.read_bytes);
     let device_before = device();
     let after = read(&bystander, &mut buffer)?;
-    stage.put("bystander_bytes", play.bystander_bytes as f64);
+    stage.put("bystander_bytes", scenario.bystander_bytes as f64);
     stage.put("bystander_read_before_ns", before as f64);
     stage.put("bystander_read_after_ns", after as f64);
     stage.put("bystander_device_bytes", (device() - device_before) as f64);

@@ -7,7 +7,7 @@
 //! `server_threads`, `server_switches_per_request`, and of the load itself `load_busy_share`,
 //! `load_late_p99_ns` and `load_kept_up`. What the kernel does not tell of a server is left out.
 
-use super::host::{Host, Seen};
+use super::host::{ServerUsage, TestServer};
 use ioloom_load::{Conservation, Latency, Outcomes};
 use ioloom_model::Measured;
 use ioloom_observe::Usage;
@@ -19,7 +19,7 @@ const SAMPLES_MAX: usize = 10;
 
 /// Numbers on their way into a record.
 pub(super) struct Numbers {
-    before: Seen,
+    before: ServerUsage,
     begun_ns: u64,
     usage: Usage,
     requests: u64,
@@ -28,7 +28,7 @@ pub(super) struct Numbers {
 
 impl Numbers {
     /// Begins to count.
-    pub(super) fn begin(host: &Host) -> Self {
+    pub(super) fn begin(host: &TestServer) -> Self {
         let before = host.seen();
         Self {
             before,
@@ -40,7 +40,7 @@ impl Numbers {
     }
 
     /// Ends the count, while the connections of others are still open.
-    pub(super) fn end(&mut self, host: &Host, elapsed_ns: u64, requests: u64) {
+    pub(super) fn end(&mut self, host: &TestServer, elapsed_ns: u64, requests: u64) {
         let used = Usage::now(None).since(&self.usage);
         // What was used was used from the first list of the stocks to the last, not only while the
         // load counted.
@@ -119,7 +119,7 @@ impl Numbers {
     }
 
     /// Ends the server and gives the record.
-    pub(super) fn close(mut self, host: Host) -> Result<Measured, String> {
+    pub(super) fn close(mut self, host: TestServer) -> Result<Measured, String> {
         if let Some(switches) = host.stop()? {
             let each = switches as f64 / self.requests.max(1) as f64;
             self.put("server_switches_per_request", each);

@@ -8,13 +8,13 @@ use ioloom_model::{Compute, Doubt, FileSetRealised, Measured, Outcome};
 
 /// Runs a plan on a set made for it; the bytes are verified. `None`, with the reason, where this
 /// machine refuses it, or where the run ended with `cannot` in its reason.
-pub(crate) fn played_on(
+pub(crate) fn run_on_set(
     subject: &dyn Subject,
     plan: &str,
     set_text: &str,
     cannot: &str,
 ) -> Option<Measured> {
-    let (place, realised, order) = ordered_on(plan, set_text);
+    let (place, realised, order) = order_for_set(plan, set_text);
     if let Err(reason) = subject.probe(&order.plan, &Compute::None, &order.dir) {
         println!("skipped: {reason}");
         return None;
@@ -37,7 +37,7 @@ pub(crate) fn played_on(
 }
 
 /// A plan on a set made for it, with the directory that goes away.
-pub(crate) fn ordered_on(
+pub(crate) fn order_for_set(
     plan: &str,
     set_text: &str,
 ) -> (tempfile::TempDir, FileSetRealised, RunOrder) {

@@ -12,12 +12,12 @@ use std::os::fd::AsFd;
 
 /// Where a copy lies.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Lies {
+pub(super) struct Location {
     /// Where each piece begins and ends, bytes from the start of the file system, in that order.
     pieces: Vec<(u64, u64)>,
 }
 
-impl Lies {
+impl Location {
     /// Asks it of a copy; `None` where the file system does not tell, or has not chosen yet.
     pub(super) fn of(copy: impl AsFd) -> Option<Self> {
         let told = extents::of_file(copy).ok()??;
@@ -64,10 +64,10 @@ impl Lies {
 }
 
 /// Which place each copy lies in, as a number from 0 in the order in which they were first taken.
-pub(super) fn which(places: &[Option<Lies>]) -> Vec<Option<usize>> {
-    let mut apart: Vec<&Lies> = Vec::new();
+pub(super) fn which(places: &[Option<Location>]) -> Vec<Option<usize>> {
+    let mut apart: Vec<&Location> = Vec::new();
     let mut number = |lies| {
-        let known = apart.iter().position(|other: &&Lies| other.meets(lies));
+        let known = apart.iter().position(|other: &&Location| other.meets(lies));
         known.unwrap_or_else(|| {
             apart.push(lies);
             apart.len() - 1
@@ -79,15 +79,15 @@ pub(super) fn which(places: &[Option<Lies>]) -> Vec<Option<usize>> {
 /// Numbers on the places of copies in a row, with the time of each, ns. Shares are of the neighbours
 /// whose places are known. A place is taken by turns where a copy lies less than half as far from the
 /// copy before the last as from the last one: in the same region of the disk, if not on the same blocks.
-pub(super) fn numbers(places: &[Option<Lies>], times: &[f64]) -> Vec<(&'static str, f64)> {
+pub(super) fn numbers(places: &[Option<Location>], times: &[f64]) -> Vec<(&'static str, f64)> {
     let known = places.iter().zip(times).filter_map(|(lies, ns)| Some((lies.as_ref()?, *ns)));
-    let of: Vec<(&Lies, f64)> = known.collect();
+    let of: Vec<(&Location, f64)> = known.collect();
     let mut all = vec![("places_known", of.len() as f64)];
     let apart = which(places).into_iter().flatten().max().map_or(0, |last| last + 1);
     all.push(("places", apart as f64));
     let neighbours = places.windows(2).filter_map(|w| Some(w[0].as_ref()?.meets(w[1].as_ref()?)));
     all.extend(share(neighbours).map(|share| ("place_stayed_share", share)));
-    let middle = |lies: &Option<Lies>| lies.as_ref().map(Lies::middle);
+    let middle = |lies: &Option<Location>| lies.as_ref().map(Location::middle);
     let turned = places.windows(3).filter_map(|w| {
         let [a, b, c] = [middle(&w[0])?, middle(&w[1])?, middle(&w[2])?];
         Some(2 * c.abs_diff(a) < c.abs_diff(b))
@@ -123,11 +123,11 @@ mod tests {
     const MIB: u64 = 1 << 20;
 
     /// Pieces by start and length, MiB.
-    fn at(pieces: &[(u64, u64)]) -> Lies {
+    fn at(pieces: &[(u64, u64)]) -> Location {
         let mut pieces: Vec<_> =
             pieces.iter().map(|(start, len)| (start * MIB, (start + len) * MIB)).collect();
         pieces.sort_unstable();
-        Lies { pieces }
+        Location { pieces }
     }
 
     #[test]
