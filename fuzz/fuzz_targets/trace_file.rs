@@ -23,7 +23,7 @@ fuzz_target!(|bytes: &[u8]| {
         assert!(file::read(&file::write(&trace)).is_ok());
     }
     for tag in [b"HEAD", b"THRD", b"DEVS", b"CORE", b"SERI", b"MARK", b"FILE"] {
-        if let Ok(trace) = file::read(&file::one_section(tag, bytes)) {
+        if let Ok(trace) = file::read(&file::single_section(tag, bytes)) {
             use_it(&trace);
         }
     }

@@ -63,7 +63,7 @@ impl SubjectPlan {
     ///
     /// # Errors
     /// If it is another word, with those there are.
-    pub fn word<T: Copy>(&self, key: &str, usual: T, known: &[(&str, T)]) -> Result<T, String> {
+    pub fn choice<T: Copy>(&self, key: &str, usual: T, known: &[(&str, T)]) -> Result<T, String> {
         let Some(text) = self.settings.get(key) else { return Ok(usual) };
         known.iter().find(|(word, _)| word == text).map(|(_, value)| *value).ok_or_else(|| {
             let words: Vec<_> = known.iter().map(|(word, _)| *word).collect();
@@ -75,7 +75,7 @@ impl SubjectPlan {
     ///
     /// # Errors
     /// The first unknown setting, with those there are.
-    pub fn only(&self, known: &[&str]) -> Result<(), String> {
+    pub fn allow_only(&self, known: &[&str]) -> Result<(), String> {
         match self.settings.keys().find(|key| !known.contains(&key.as_str())) {
             None => Ok(()),
             Some(key) => {
@@ -134,7 +134,7 @@ pub enum AnyPlan {
     /// Over files, run by the engine.
     Files(Plan),
     /// Of another subject.
-    Of(SubjectPlan),
+    Subject(SubjectPlan),
 }
 
 impl AnyPlan {
@@ -142,14 +142,14 @@ impl AnyPlan {
     pub const fn files(&self) -> Option<&Plan> {
         match self {
             Self::Files(plan) => Some(plan),
-            Self::Of(_) => None,
+            Self::Subject(_) => None,
         }
     }
 
     /// The words of a subject, if it is one of that subject.
-    pub fn of(&self, subject: &str) -> Option<&SubjectPlan> {
+    pub fn for_subject(&self, subject: &str) -> Option<&SubjectPlan> {
         match self {
-            Self::Of(plan) if plan.subject == subject => Some(plan),
+            Self::Subject(plan) if plan.subject == subject => Some(plan),
             _ => None,
         }
     }
@@ -158,7 +158,7 @@ impl AnyPlan {
     pub fn subject(&self) -> &str {
         match self {
             Self::Files(_) => "files",
-            Self::Of(plan) => &plan.subject,
+            Self::Subject(plan) => &plan.subject,
         }
     }
 
@@ -176,7 +176,7 @@ impl AnyPlan {
         match self {
             Self::Files(Plan { schedule: Schedule::Threads { n }, .. }) => Some(*n),
             Self::Files(_) => None,
-            Self::Of(plan) => plan.settings.get("threads")?.parse().ok(),
+            Self::Subject(plan) => plan.settings.get("threads")?.parse().ok(),
         }
     }
 
@@ -184,7 +184,7 @@ impl AnyPlan {
     pub fn threads(&self) -> u32 {
         match self {
             Self::Files(plan) => plan.threads(),
-            Self::Of(_) => self.plain_threads().unwrap_or(1),
+            Self::Subject(_) => self.plain_threads().unwrap_or(1),
         }
     }
 
@@ -192,7 +192,7 @@ impl AnyPlan {
     pub fn is_null(&self) -> bool {
         match self {
             Self::Files(plan) => plan.method == Method::Null,
-            Self::Of(plan) => plan.method == "null",
+            Self::Subject(plan) => plan.method == "null",
         }
     }
 
@@ -200,7 +200,7 @@ impl AnyPlan {
     pub fn method(&self) -> String {
         match self {
             Self::Files(plan) => plan.method.to_string(),
-            Self::Of(plan) => format!("{}:{}", plan.subject, plan.method),
+            Self::Subject(plan) => format!("{}:{}", plan.subject, plan.method),
         }
     }
 
@@ -219,7 +219,7 @@ impl AnyPlan {
                 };
                 (schedule * 100 + method, number, usize::from(plan.chunk_bytes.is_some()))
             }
-            Self::Of(plan) => (plan.settings.len(), self.threads(), plan.method.len()),
+            Self::Subject(plan) => (plan.settings.len(), self.threads(), plan.method.len()),
         }
     }
 }
@@ -234,7 +234,7 @@ impl fmt::Display for AnyPlan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Files(plan) => plan.fmt(f),
-            Self::Of(plan) => plan.fmt(f),
+            Self::Subject(plan) => plan.fmt(f),
         }
     }
 }
@@ -249,7 +249,7 @@ impl FromStr for AnyPlan {
         if Method::ALL.iter().any(over_files) || !colon {
             return text.parse().map(Self::Files);
         }
-        text.parse().map(Self::Of)
+        text.parse().map(Self::Subject)
     }
 }
 
@@ -280,7 +280,7 @@ mod tests {
         assert_eq!(mixed.to_string(), "walk:statx/cold=drop,threads=2");
         assert_eq!(mixed.number("threads"), Ok(Some(2)));
         assert!(mixed.number("cold").unwrap_err().contains("whole number"));
-        assert!(mixed.only(&["threads"]).unwrap_err().contains("'cold'"));
+        assert!(mixed.allow_only(&["threads"]).unwrap_err().contains("'cold'"));
     }
 
     #[test]

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 /// How the files of a set lie in directories.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Layout {
+pub enum DirectoryLayout {
     /// All files in one directory.
     Flat,
     /// Two levels of directories, at most 256 files in each.
@@ -22,7 +22,7 @@ pub enum Layout {
 /// numbers, each with one name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Making {
+pub struct Creation {
     /// Files have their sizes and no data: they read as zeros and take no blocks.
     #[serde(default)]
     pub sparse: bool,
@@ -35,9 +35,9 @@ pub struct Making {
     pub links: u32,
 }
 
-impl Making {
+impl Creation {
     /// Whether it is the usual way.
-    pub fn is_usual(&self) -> bool {
+    pub fn is_default(&self) -> bool {
         *self == Self::default()
     }
 }
@@ -55,10 +55,10 @@ pub struct FileSetSpec {
     pub compute: Option<Distribution>,
     /// Directories.
     #[serde(default)]
-    pub layout: Layout,
+    pub layout: DirectoryLayout,
     /// How the files are made.
-    #[serde(default, skip_serializing_if = "Making::is_usual")]
-    pub making: Making,
+    #[serde(default, skip_serializing_if = "Creation::is_default")]
+    pub making: Creation,
     /// Seed of sizes, times and content.
     #[serde(default)]
     pub seed: u64,

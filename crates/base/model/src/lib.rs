@@ -33,7 +33,7 @@ pub use condition::{ColdBy, Condition, Proof};
 pub use distribution::Distribution;
 pub use doubt::Doubt;
 pub use evidence::{Evidence, Level, Quality, State, StateTable, StateTime};
-pub use fileset::{FileSetRealised, FileSetSpec, Layout, Making};
+pub use fileset::{Creation, DirectoryLayout, FileSetRealised, FileSetSpec};
 pub use machine::MachineFacts;
 pub use memory::MemoryResult;
 pub use method::Method;

@@ -64,7 +64,7 @@ pub enum CheckState {
 
 impl CheckState {
     /// The word.
-    pub const fn word(self) -> &'static str {
+    pub const fn name(self) -> &'static str {
         match self {
             Self::Pass => "pass",
             Self::Warn => "warn",

@@ -92,19 +92,6 @@ impl Method {
             Self::MmapPlain | Self::MmapSequential | Self::MmapWillneed | Self::MmapPopulate
         )
     }
-
-    /// Whether a read call returns only when the bytes are there.
-    pub const fn is_blocking(self) -> bool {
-        matches!(
-            self,
-            Self::Read
-                | Self::DirectRead
-                | Self::MmapPlain
-                | Self::MmapSequential
-                | Self::MmapPopulate
-                | Self::Null
-        )
-    }
 }
 
 impl fmt::Display for Method {

@@ -67,20 +67,6 @@ impl CallKind {
             Self::Unmap => "unmap",
         }
     }
-
-    /// Whether time blocked in it is waiting for input.
-    pub const fn is_io(self) -> bool {
-        matches!(
-            self,
-            Self::Open
-                | Self::Stat
-                | Self::Read
-                | Self::Completion
-                | Self::Close
-                | Self::Map
-                | Self::Unmap
-        )
-    }
 }
 
 /// Counts and times of one kind of call over a run, nanoseconds.

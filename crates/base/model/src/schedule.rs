@@ -12,7 +12,7 @@ pub enum HybridOrder {
     /// Compute whatever is ready before another read is issued.
     ComputeFirst,
     /// One read, then one compute, in turn.
-    Turns,
+    Alternate,
 }
 
 impl HybridOrder {
@@ -21,7 +21,7 @@ impl HybridOrder {
         match self {
             Self::ReadFirst => "read-first",
             Self::ComputeFirst => "compute-first",
-            Self::Turns => "turns",
+            Self::Alternate => "turns",
         }
     }
 }
@@ -211,7 +211,7 @@ impl<'a> Fields<'a> {
         let order = match self.take("order") {
             None | Some("read-first") => HybridOrder::ReadFirst,
             Some("compute-first") => HybridOrder::ComputeFirst,
-            Some("turns") => HybridOrder::Turns,
+            Some("turns") => HybridOrder::Alternate,
             Some(_) => {
                 return Err(ParseError::new(
                     "schedule",

@@ -1,6 +1,6 @@
-//! Refusals of numbers that no law is defined for.
+//! Errors for numbers outside the domain of a law.
 
-/// A number that a law cannot use: which one, and what would be right.
+/// A number that a law cannot use.
 #[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
 pub enum PredictError {
     /// A number is outside its range.
@@ -10,15 +10,15 @@ pub enum PredictError {
         what: &'static str,
         /// The value given.
         value: f64,
-        /// The range in words.
+        /// The accepted range, as text.
         accepted: &'static str,
     },
-    /// A network in which nobody ever needs time.
+    /// No station of the network has a demand above zero.
     #[error("a network needs at least one station with a demand above zero")]
     NoDemand,
 }
 
-/// A finite number of at least zero.
+/// Returns `value` if it is finite and at least zero.
 pub(crate) fn at_least_zero(what: &'static str, value: f64) -> Result<f64, PredictError> {
     if value.is_finite() && value >= 0.0 {
         Ok(value)
@@ -27,7 +27,7 @@ pub(crate) fn at_least_zero(what: &'static str, value: f64) -> Result<f64, Predi
     }
 }
 
-/// A finite number above zero.
+/// Returns `value` if it is finite and above zero.
 pub(crate) fn above_zero(what: &'static str, value: f64) -> Result<f64, PredictError> {
     if value.is_finite() && value > 0.0 {
         Ok(value)

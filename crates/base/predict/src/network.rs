@@ -1,29 +1,29 @@
-//! A closed network of stations, solved exactly.
+//! A closed queueing network of stations, solved exactly.
 //!
-//! `n` customers (threads, or requests in flight) go round: each needs `demand` seconds of work at
-//! every station, then starts again; one round is one job. What comes out is the rate, and where the
-//! customers wait. Two ways, both exact for exponential or processor-sharing service:
-//! - mean values (Reiser and Lavenberg, 1980), for single servers and delays. With `Q_k(0) = 0`,
-//!   for 1 to `n` customers: residence `R_k = D_k (1 + Q_k(n-1))`, or `D_k` at a delay; rate
-//!   `X = n / Σ R_k`; then `Q_k(n) = X R_k`;
-//! - convolution (Buzen, 1973), for stations whose speed depends on how many are there. A station
+//! `n` customers (threads, or requests in flight) circulate. Each needs `demand` seconds of work at
+//! every station and then starts again; one round is one job. The solution gives the rate and where
+//! the customers wait. Two algorithms, both exact for exponential or processor-sharing service:
+//! - mean value analysis (Reiser and Lavenberg, 1980), for single servers and delays. With
+//!   `Q_k(0) = 0`, for 1 to `n` customers: residence `R_k = D_k (1 + Q_k(n-1))`, or `D_k` at a delay;
+//!   rate `X = n / Σ R_k`; then `Q_k(n) = X R_k`;
+//! - convolution (Buzen, 1973), for stations whose speed depends on the number of customers. A station
 //!   that works `a(j)` times as fast with `j` customers has the weight
 //!   `f(j) = D^j / (a(1) … a(j))`; `G` is the convolution of all weights; the rate is
 //!   `G(n-1) / G(n)`, and `j` customers are at a station with the probability
-//!   `f(j) G'(n-j) / G(n)`, with `G'` of the network without it. Everything is kept as logarithms,
-//!   since the weights leave the range of a float for a few hundred customers.
+//!   `f(j) G'(n-j) / G(n)`, where `G'` is that of the network without the station. All values are
+//!   kept as logarithms, because the weights leave the range of a float for a few hundred customers.
 //!
-//! Real files are not exponential and real threads do not draw lots, so the rate is a model and
-//! single latencies are not predicted at all; [`crate::walk`] shows how far it carries.
+//! Real files are not exponential and real threads are not random, so the rate is an approximation,
+//! and latencies of single requests are not predicted at all. [`crate::walk`] shows how well it fits.
 //!
-//! Cost: mean values `n` times the number of stations; convolution `n²` times the square of the
-//! number of stations, with an exponential in the innermost step.
+//! Cost: mean value analysis takes `n` times the number of stations; convolution takes `n²` times the
+//! square of the number of stations, with an exponential in the innermost step.
 
 use crate::PredictError;
 use crate::error::{above_zero, at_least_zero};
 use serde::{Deserialize, Serialize};
 
-/// A place where customers spend time. Demands are seconds of work for one job.
+/// A station where customers spend time. Demands are seconds of work for one job.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "kind")]
 pub enum Station {
@@ -32,22 +32,23 @@ pub enum Station {
         /// Seconds of work for one job.
         demand_s: f64,
     },
-    /// Several servers with one queue: a processor with cores, a device with channels.
+    /// Several servers with one queue: the cores of a processor, the channels of a device.
     Servers {
         /// Seconds of work for one job.
         demand_s: f64,
-        /// How many servers, at least 1.
+        /// Number of servers, at least 1.
         servers: u32,
     },
-    /// A server for each customer, each slower the more there are: `j` customers are served
-    /// `j / (1 + contention (j - 1))` times as fast as one. Cores that share clock, cache and locks.
+    /// One server per customer, each slower the more customers there are: `j` customers are served
+    /// `j / (1 + contention (j - 1))` times as fast as one. Models cores that share clock, cache and
+    /// locks.
     Shared {
-        /// Seconds of work for one job that is alone.
+        /// Seconds of work for one job alone.
         demand_s: f64,
-        /// Loss for each further customer, at least 0; 0.06 bounds the speed at 1 / 0.06.
+        /// Slowdown by each additional customer, at least 0; 0.06 limits the speed to 1 / 0.06.
         contention: f64,
     },
-    /// Time that passes without a queue: a sleep, a wire.
+    /// Time spent without queueing: a sleep, a network.
     Delay {
         /// Seconds for one job.
         demand_s: f64,
@@ -55,7 +56,7 @@ pub enum Station {
 }
 
 impl Station {
-    /// Seconds of work for one job.
+    /// Returns the seconds of work for one job.
     pub const fn demand_s(&self) -> f64 {
         match *self {
             Self::Queue { demand_s }
@@ -65,7 +66,7 @@ impl Station {
         }
     }
 
-    /// How many times as fast the station works with `j` customers as with one.
+    /// Returns the speed of the station with `j` customers, relative to one customer.
     pub fn speed(&self, j: u32) -> f64 {
         let j = f64::from(j);
         match *self {
@@ -88,42 +89,43 @@ impl Station {
     }
 }
 
-/// What happens at one station.
+/// The load of one station.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct StationUse {
-    /// Work done in a second, in seconds of work: the utilisation of a single server, the mean
-    /// number of busy servers of several.
+    /// Work done per second, in seconds: the utilisation of a single server, or the mean number of
+    /// busy servers.
     pub busy: f64,
-    /// Mean number of customers there, in service or waiting.
+    /// Mean number of customers at the station, in service or waiting.
     pub customers: f64,
-    /// Seconds that one job spends there.
+    /// Seconds that one job spends at the station.
     pub residence_s: f64,
 }
 
 /// A solved network.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Solution {
-    /// Customers.
+    /// Number of customers.
     pub n: u32,
-    /// Jobs in a second.
+    /// Jobs per second.
     pub rate_per_s: f64,
     /// Seconds from the start of a job to its end.
     pub round_s: f64,
-    /// The stations in their order.
+    /// The stations, in the order of the network.
     pub stations: Vec<StationUse>,
 }
 
-/// A closed network.
+/// A closed queueing network.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Network {
     stations: Vec<Station>,
 }
 
 impl Network {
-    /// A network of stations, at least one with a demand above zero.
+    /// Creates a network of stations.
     ///
     /// # Errors
-    /// No demand, a negative or infinite one, no server, or a negative contention.
+    /// Fails if no demand is above zero, a demand is negative or infinite, a station has no server,
+    /// or a contention is negative.
     pub fn new(stations: Vec<Station>) -> Result<Self, PredictError> {
         for station in &stations {
             station.check()?;
@@ -134,15 +136,15 @@ impl Network {
         Ok(Self { stations })
     }
 
-    /// Solves the network for `n` customers, by mean values where they apply.
+    /// Solves the network for `n` customers, by mean value analysis where it applies.
     pub fn solve(&self, n: u32) -> Solution {
-        self.by_mean_values(n).unwrap_or_else(|| self.by_convolution(n))
+        self.mean_value_analysis(n).unwrap_or_else(|| self.convolution(n))
     }
 
-    /// The rate alone for `n` customers, jobs per second: what [`Network::solve`] gives, without
-    /// where they wait. With two stations it costs `n` steps in place of `n²`.
+    /// Returns the rate for `n` customers in jobs per second, the same as [`Network::solve`] without
+    /// the load of the stations. With two stations this takes `n` steps instead of `n²`.
     pub fn rate_per_s(&self, n: u32) -> f64 {
-        if let Some(solved) = self.by_mean_values(n) {
+        if let Some(solved) = self.mean_value_analysis(n) {
             return solved.rate_per_s;
         }
         if n == 0 {
@@ -157,8 +159,9 @@ impl Network {
         (total(n as usize - 1) - total(n as usize)).exp()
     }
 
-    /// Solves by mean values; `None` if a station's speed depends on how many are there.
-    pub fn by_mean_values(&self, n: u32) -> Option<Solution> {
+    /// Solves by mean value analysis. Returns `None` if the speed of a station depends on the number
+    /// of its customers.
+    pub fn mean_value_analysis(&self, n: u32) -> Option<Solution> {
         let plain = |s: &Station| matches!(s, Station::Queue { .. } | Station::Delay { .. });
         if !self.stations.iter().all(plain) {
             return None;
@@ -187,8 +190,8 @@ impl Network {
         Some(self.solution(n, rate, &waiting))
     }
 
-    /// Solves by convolution; works for every station.
-    pub fn by_convolution(&self, n: u32) -> Solution {
+    /// Solves by convolution, which works for every kind of station.
+    pub fn convolution(&self, n: u32) -> Solution {
         if n == 0 {
             return self.empty();
         }
@@ -206,7 +209,7 @@ impl Network {
         self.solution(n, rate, &customers)
     }
 
-    /// Nobody there: each job would take the sum of the demands.
+    /// The solution without customers: a job would take the sum of the demands.
     fn empty(&self) -> Solution {
         let round_s = self.stations.iter().map(Station::demand_s).sum();
         let stations = self
@@ -232,7 +235,7 @@ impl Network {
     }
 }
 
-/// Logarithms of a station's weights for 0 to `n` customers.
+/// Returns the logarithms of a station's weights for 0 to `n` customers.
 fn weights(station: &Station, n: u32) -> Vec<f64> {
     let demand = station.demand_s().ln();
     let mut sum = 0.0;
@@ -245,7 +248,7 @@ fn weights(station: &Station, n: u32) -> Vec<f64> {
     logs
 }
 
-/// Logarithms of the convolution of several weights.
+/// Returns the logarithms of the convolution of several weights.
 fn convolve_all<'a>(all: impl Iterator<Item = &'a Vec<f64>>, n: u32) -> Vec<f64> {
     let mut product = vec![f64::NEG_INFINITY; n as usize + 1];
     product[0] = 0.0;
@@ -257,7 +260,7 @@ fn convolve_all<'a>(all: impl Iterator<Item = &'a Vec<f64>>, n: u32) -> Vec<f64>
     product
 }
 
-/// `ln Σ exp(x)` without leaving the range of a float.
+/// Returns `ln Σ exp(x)` without leaving the range of a float.
 fn log_sum(logs: impl Iterator<Item = f64> + Clone) -> f64 {
     let largest = logs.clone().fold(f64::NEG_INFINITY, f64::max);
     if largest == f64::NEG_INFINITY {

@@ -1,41 +1,41 @@
 //! Fits of elapsed times over a ladder of thread counts: the universal scalability law, and the
 //! closed network of a walk.
 //!
-//! - The universal scalability law (Gunther, 1993) has a serial share `sigma` and a cost of agreement
-//!   `kappa`: `T(n) = T(1) (1 + sigma (n-1) + kappa n (n-1)) / n`. It is linear in its terms, so it
-//!   is fitted by least squares of relative errors, with both shares held at zero or above.
+//! - The universal scalability law (Gunther, 1993) has a serial share `sigma` and a coherency cost
+//!   `kappa`: `T(n) = T(1) (1 + sigma (n-1) + kappa n (n-1)) / n`. It is linear in its terms, so it is
+//!   fitted by least squares of the relative errors, with both parameters held at zero or above.
 //! - The closed network ([`crate::WalkModel`]) has a processor time and a device time, fitted by a
-//!   search over their logarithms, coarse to fine; loss between threads and of order are fitted too.
+//!   coarse-to-fine search over their logarithms. Contention and interleaving are fitted too.
 //!
-//! Both are told with their errors at every point: a law that is off says that something else limits,
-//! and where. A fit of as many numbers as there are points explains nothing, so each law wants one
-//! point more than it has numbers. Cost: the search solves some thousand small networks.
+//! Both fits report the error at every point: a law that is off shows that something else limits, and
+//! where. A fit with as many parameters as points explains nothing, so each law requires one point
+//! more than it has parameters. Cost: the search solves some thousand small networks.
 
 use crate::PredictError;
 use crate::error::above_zero;
 use crate::walk::WalkModel;
 use serde::{Deserialize, Serialize};
 
-/// Points that the scalability law needs at least: it has three numbers.
+/// Fewest points for the scalability law, which has three parameters.
 pub const USL_POINTS_MIN: usize = 4;
-/// Points that the network needs at least: it has four.
+/// Fewest points for the network, which has four parameters.
 pub const NETWORK_POINTS_MIN: usize = 5;
 
-/// A measured point: threads, and seconds elapsed.
+/// A measured point: number of threads and elapsed seconds.
 pub type Point = (u32, f64);
 
-/// How far a law is from the points it was fitted to, as shares of the measured times.
+/// Errors of a fit, as shares of the measured times.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Errors {
-    /// Predicted over measured, less one, at each point.
+pub struct FitErrors {
+    /// Predicted over measured time, minus one, at each point.
     pub each: Vec<f64>,
-    /// Root of the mean square of these.
+    /// Root mean square of `each`.
     pub rms: f64,
-    /// The largest, without its sign.
+    /// Largest absolute value of `each`.
     pub worst: f64,
 }
 
-impl Errors {
+impl FitErrors {
     fn of(points: &[Point], predicted: impl Fn(u32) -> f64) -> Self {
         let each: Vec<f64> = points.iter().map(|(n, s)| predicted(*n) / s - 1.0).collect();
         let square = each.iter().map(|e| e * e).sum::<f64>() / each.len() as f64;
@@ -44,28 +44,29 @@ impl Errors {
     }
 }
 
-/// The universal scalability law, fitted.
+/// A fit of the universal scalability law.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Usl {
-    /// Seconds of one thread.
+    /// Seconds with one thread.
     pub one_s: f64,
     /// Serial share.
     pub sigma: f64,
-    /// Cost of agreement between each two threads, a share.
+    /// Coherency cost per pair of threads, as a share.
     pub kappa: f64,
-    /// How far it is from the points.
-    pub errors: Errors,
+    /// Errors of the fit.
+    pub errors: FitErrors,
 }
 
 impl Usl {
     /// Fits the law to a ladder.
     ///
     /// # Errors
-    /// Too few points, or one that is no positive number.
+    /// Fails for too few points, or for a point that is not positive.
     pub fn fit(points: &[Point]) -> Result<Self, PredictError> {
         check(points, USL_POINTS_MIN)?;
-        // T n = a + b (n-1) + c n (n-1), with a = T(1), b = a sigma, c = a kappa. Shares below zero
-        // mean nothing here, so each of them may be left out; the best of what remains is taken.
+        // T n = a + b (n-1) + c n (n-1), with a = T(1), b = a sigma, c = a kappa. Negative
+        // parameters have no meaning here, so each of them may be left out; the best allowed fit is
+        // taken.
         let mut best: Option<(f64, [f64; 3])> = None;
         for terms in [[true, true], [true, false], [false, true], [false, false]] {
             let Some(found) = least_squares(points, terms) else { continue };
@@ -77,17 +78,17 @@ impl Usl {
             }
         }
         let (_, [a, b, c]) = best.ok_or(PredictError::NoDemand)?;
-        let errors = Errors::of(points, |n| elapsed([a, b, c], n));
+        let errors = FitErrors::of(points, |n| elapsed([a, b, c], n));
         Ok(Self { one_s: a, sigma: b / a, kappa: c / a, errors })
     }
 
-    /// Seconds with so many threads.
+    /// Returns the elapsed time with `threads`, in seconds.
     pub fn elapsed_s(&self, threads: u32) -> f64 {
         elapsed([self.one_s, self.one_s * self.sigma, self.one_s * self.kappa], threads)
     }
 
-    /// Threads from which on more of them cost time; `None` if there is no such number. Where more than
-    /// everything is serial the second one costs already.
+    /// Returns the number of threads beyond which more threads cost time; `None` if there is no such
+    /// number. With a serial share of 1 or more the second thread already does.
     pub fn best_threads(&self) -> Option<f64> {
         (self.kappa > 0.0 || self.sigma > 1.0).then(|| {
             if self.sigma >= 1.0 { 1.0 } else { ((1.0 - self.sigma) / self.kappa).sqrt().max(1.0) }
@@ -100,7 +101,7 @@ fn elapsed([a, b, c]: [f64; 3], threads: u32) -> f64 {
     (a + b * (n - 1.0) + c * n * (n - 1.0)) / n
 }
 
-/// Least squares of relative errors over the constant and the chosen terms.
+/// Minimises the squares of the relative errors over the constant and the chosen terms.
 fn least_squares(points: &[Point], terms: [bool; 2]) -> Option<[f64; 3]> {
     let mut used = vec![0];
     used.extend((1..3).filter(|i| terms[i - 1]));
@@ -127,7 +128,7 @@ fn least_squares(points: &[Point], terms: [bool; 2]) -> Option<[f64; 3]> {
     Some(out)
 }
 
-/// Elimination with the largest pivot; the last column is the right side.
+/// Solves by Gaussian elimination with partial pivoting; the last column is the right-hand side.
 fn solve(mut m: Vec<Vec<f64>>) -> Option<Vec<f64>> {
     let size = m.len();
     for at in 0..size {
@@ -152,25 +153,26 @@ fn solve(mut m: Vec<Vec<f64>>) -> Option<Vec<f64>> {
     Some(out)
 }
 
-/// The closed network of a walk, fitted.
+/// A fit of the closed network of a walk.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct WalkFit {
-    /// The network.
+    /// The fitted network.
     pub model: WalkModel,
-    /// How far it is from the points.
-    pub errors: Errors,
+    /// Errors of the fit.
+    pub errors: FitErrors,
 }
 
-/// Threads at which half of the loss of order is reached: the value of all four published media.
+/// Threads at which half of the loss by interleaving is reached: the value of all four published
+/// media.
 const HALF_THREADS: f64 = 28.0;
-/// Rounds of the search, each with a finer step.
+/// Rounds of the search, each with a smaller step.
 const ROUNDS: usize = 14;
 
 impl WalkFit {
-    /// Fits processor time, device time, loss between threads and loss of order to a ladder.
+    /// Fits processor time, device time, contention and interleaving to a ladder.
     ///
     /// # Errors
-    /// Too few points, or one that is no positive number.
+    /// Fails for too few points, or for a point that is not positive.
     pub fn fit(points: &[Point]) -> Result<Self, PredictError> {
         check(points, NETWORK_POINTS_MIN)?;
         let best = points.iter().map(|(_, s)| *s).fold(f64::INFINITY, f64::min);
@@ -202,12 +204,12 @@ impl WalkFit {
             step.iter_mut().for_each(|s| *s *= 0.6);
         }
         let model = network(&at);
-        let errors = Errors::of(points, |n| model.elapsed_s(n).unwrap_or(f64::NAN));
+        let errors = FitErrors::of(points, |n| model.elapsed_s(n).unwrap_or(f64::NAN));
         Ok(Self { model, errors })
     }
 }
 
-/// The network of the four numbers of the search. Shares below a thousandth are none.
+/// Builds the network from the four parameters of the search. Shares below 0.001 count as zero.
 fn network([cpu_s, device_s, contention, interleave]: &[f64; 4]) -> WalkModel {
     let share = |value: f64| if value < 1e-3 { 0.0 } else { value };
     WalkModel {
@@ -222,9 +224,9 @@ fn network([cpu_s, device_s, contention, interleave]: &[f64; 4]) -> WalkModel {
 fn check(points: &[Point], least: usize) -> Result<(), PredictError> {
     if points.len() < least {
         return Err(PredictError::OutOfRange {
-            what: "number of points of a ladder",
+            what: "number of points",
             value: points.len() as f64,
-            accepted: "more than the law has numbers",
+            accepted: "larger than the number of parameters of the law",
         });
     }
     for (threads, seconds) in points {

@@ -1,46 +1,47 @@
-//! Elapsed time of a directory walk against the number of threads.
+//! Elapsed time of a directory walk by number of threads.
 //!
-//! The network has two stations: the processor, slower for each thread the more there are
-//! ([`Station::Shared`]), and the device, one server. Slow media lose order when many directories
-//! are read at once; the device's demand then grows with the number of threads `n`,
+//! The network has two stations: the processor, where each thread slows down the others
+//! ([`Station::Shared`]), and the device, a single server. Slow media lose sequential order when many
+//! directories are read at once. The device's demand therefore grows with the number of threads `n`,
 //! `D (1 + g (h(n) - h(1)))` with `h(n) = n² / (n² + τ²)`: no loss for few threads, all of `g` for
-//! many, half of it at `τ`. The whole job is one round, so the elapsed time is `1 / X(n)`.
+//! many, and half of it at `τ`. The whole job is one round, so the elapsed time is `1 / X(n)`.
 //!
-//! Fitted to the 36 published times of seed 001 (four media, 1 to 256 threads) with two demands for
-//! each medium, `g` for two of them, and the same contention and `τ` for all. `g` cannot be seen
-//! below about `τ / 3` threads: a fit without a probe at many threads must not be extrapolated.
+//! Fitted to the 36 published times of source 001 (four media, 1 to 256 threads) with two demands per
+//! medium, `g` for two of them, and one contention and one `τ` for all. `g` has no visible effect
+//! below about `τ / 3` threads, so a fit without a measurement at many threads must not be
+//! extrapolated.
 
 use crate::PredictError;
 use crate::error::{above_zero, at_least_zero};
 use crate::network::{Network, Station};
 use serde::{Deserialize, Serialize};
 
-/// A medium and a program that walks it.
+/// A medium, and a program that walks a tree on it.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct WalkModel {
     /// Processor time of the whole walk on one thread, seconds.
     pub cpu_s: f64,
-    /// Device time of the whole walk in order, seconds.
+    /// Device time of the whole walk without interleaving, seconds.
     pub device_s: f64,
-    /// Loss of speed of each further thread on the processor, a share.
+    /// Slowdown by each additional thread on the processor, as a share.
     pub contention: f64,
-    /// Growth of the device time when very many directories are interleaved, a share.
+    /// Growth of the device time when very many directories are interleaved, as a share.
     pub interleave: f64,
     /// Threads at which half of that growth is reached.
     pub interleave_half_threads: f64,
 }
 
 impl WalkModel {
-    /// Device time of the whole walk with `threads`, seconds.
-    pub fn device_s_with(&self, threads: u32) -> f64 {
+    /// Returns the device time of the whole walk with `threads`, in seconds.
+    fn device_s_with(&self, threads: u32) -> f64 {
         let spread = |n: f64| n * n / (n * n + self.interleave_half_threads.powi(2));
         self.device_s * (1.0 + self.interleave * (spread(f64::from(threads)) - spread(1.0)))
     }
 
-    /// Elapsed time with `threads`, seconds.
+    /// Returns the elapsed time with `threads`, in seconds.
     ///
     /// # Errors
-    /// No threads, or a parameter out of range.
+    /// Fails without threads, or if a parameter is out of range.
     pub fn elapsed_s(&self, threads: u32) -> Result<f64, PredictError> {
         above_zero("number of threads", f64::from(threads))?;
         at_least_zero("growth by interleaving", self.interleave)?;
@@ -50,5 +51,30 @@ impl WalkModel {
             Station::Queue { demand_s: self.device_s_with(threads) },
         ])?;
         Ok(1.0 / network.rate_per_s(threads))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn interleaving_has_no_effect_on_one_thread_and_full_effect_on_many() {
+        let walk = WalkModel {
+            cpu_s: 1.0,
+            device_s: 100.0,
+            contention: 0.06,
+            interleave: 0.5,
+            interleave_half_threads: 28.0,
+        };
+        let near = |threads, expected: f64| {
+            let found = walk.device_s_with(threads);
+            assert!((found - expected).abs() < 1e-3, "{threads}: {found} is not {expected}");
+        };
+        near(1, 100.0);
+        // h(1) = 1 / (1 + 28²) is subtracted, so that one thread loses nothing.
+        let lost_at_one = 50.0 / 785.0;
+        near(28, 125.0 - lost_at_one);
+        near(100_000, 150.0 - lost_at_one);
     }
 }

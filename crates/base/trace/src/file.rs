@@ -100,7 +100,7 @@ pub fn write(trace: &Trace) -> Vec<u8> {
 
 /// A file with one section of any contents behind a right checksum: for fuzzing, which would never
 /// guess a checksum.
-pub fn one_section(tag: &[u8; 4], contents: &[u8]) -> Vec<u8> {
+pub fn single_section(tag: &[u8; 4], contents: &[u8]) -> Vec<u8> {
     let mut file = start(1);
     section(&mut file, tag, 0, contents, contents.len());
     file

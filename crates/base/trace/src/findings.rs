@@ -8,7 +8,7 @@ mod devices;
 mod threads;
 
 use crate::lane::Trace;
-use crate::shares::{Lanes, Shares, is_own};
+use crate::shares::{Lanes, Shares, is_program_thread};
 use crate::utilisation::Utilisation;
 use serde::Serialize;
 
@@ -67,7 +67,7 @@ const RULES: [Rule; 8] = [
 /// Looks for the patterns that the module names. Empty if nothing stands out, or if what would
 /// stand out was not measured.
 pub fn findings(trace: &Trace) -> Vec<Finding> {
-    if trace.elapsed_ns == 0 || !trace.threads.iter().any(is_own) {
+    if trace.elapsed_ns == 0 || !trace.threads.iter().any(is_program_thread) {
         return Vec::new();
     }
     let lanes = Lanes::new(trace);

@@ -152,7 +152,7 @@ impl<'a> Lanes<'a> {
     /// All threads of the program together, in `from..to`: without kernel workers and without the
     /// tool's own.
     pub fn all(&self, from_ns: u64, to_ns: u64) -> Shares {
-        self.sum(from_ns, to_ns, is_own)
+        self.sum(from_ns, to_ns, is_program_thread)
     }
 
     fn sum(&self, from_ns: u64, to_ns: u64, wanted: impl Fn(&Thread) -> bool) -> Shares {
@@ -165,7 +165,7 @@ impl<'a> Lanes<'a> {
 }
 
 /// Whether a thread is the program's, not a kernel worker and not the tool's.
-pub fn is_own(thread: &Thread) -> bool {
+pub fn is_program_thread(thread: &Thread) -> bool {
     ![ROLE_KERNEL_WORKER, ROLE_TOOL].contains(&thread.role.as_str())
 }
 
@@ -210,7 +210,7 @@ pub fn sum_by_role<'t>(
 
 /// The sum of the tables of all threads of the program.
 pub fn all(trace: &Trace) -> StateTable {
-    let mut own = trace.threads.iter().filter(|t| is_own(t));
+    let mut own = trace.threads.iter().filter(|t| is_program_thread(t));
     let first = own.next().map(|t| t.states.clone()).unwrap_or_default();
     own.fold(first, |sum, thread| add_tables(sum, &thread.states))
 }

@@ -1,25 +1,25 @@
 //! Processors and devices together: who used what, and what stood idle meanwhile.
 //!
 //! A slow run with idle processors and an idle device is a different defect than one with both busy.
-//! Everything is a covered time before a moment (sorted disjoint stretches with prefix sums), so any
+//! Everything is a covered time before a moment (sorted disjoint intervals with prefix sums), so any
 //! range and any number of columns is exact.
 
 use crate::lane::{Request, Trace};
-use crate::shares::{edges, is_own, processors};
+use crate::shares::{edges, is_program_thread, processors};
 use ioloom_model::{Level, State};
 
-/// Disjoint stretches by time, with prefix sums.
+/// Disjoint intervals by time, with prefix sums.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Covered {
-    stretches: Vec<(u64, u64)>,
-    /// Covered before each stretch.
+pub struct Coverage {
+    intervals: Vec<(u64, u64)>,
+    /// Coverage before each stretch.
     before: Vec<u64>,
 }
 
-impl Covered {
-    /// The union of stretches in any order.
-    pub fn union(stretches: impl IntoIterator<Item = (u64, u64)>) -> Self {
-        let mut all: Vec<(u64, u64)> = stretches.into_iter().filter(|s| s.1 > s.0).collect();
+impl Coverage {
+    /// The union of intervals in any order.
+    pub fn union(intervals: impl IntoIterator<Item = (u64, u64)>) -> Self {
+        let mut all: Vec<(u64, u64)> = intervals.into_iter().filter(|s| s.1 > s.0).collect();
         all.sort_unstable();
         let mut merged: Vec<(u64, u64)> = Vec::with_capacity(all.len());
         for (start, end) in all {
@@ -31,23 +31,23 @@ impl Covered {
         Self::disjoint(merged)
     }
 
-    fn disjoint(stretches: Vec<(u64, u64)>) -> Self {
+    fn disjoint(intervals: Vec<(u64, u64)>) -> Self {
         let mut sum = 0;
-        let before = stretches
+        let before = intervals
             .iter()
             .map(|(start, end)| {
                 sum += end - start;
                 sum - (end - start)
             })
             .collect();
-        Self { stretches, before }
+        Self { intervals, before }
     }
 
     /// What both cover.
-    pub fn both(&self, other: &Self) -> Self {
+    pub fn intersection(&self, other: &Self) -> Self {
         let (mut i, mut j) = (0, 0);
         let mut shared = Vec::new();
-        while let (Some(a), Some(b)) = (self.stretches.get(i), other.stretches.get(j)) {
+        while let (Some(a), Some(b)) = (self.intervals.get(i), other.intervals.get(j)) {
             let (start, end) = (a.0.max(b.0), a.1.min(b.1));
             if start < end {
                 shared.push((start, end));
@@ -62,15 +62,15 @@ impl Covered {
         if to_ns <= from_ns { 0 } else { self.until(to_ns) - self.until(from_ns) }
     }
 
-    /// The stretches.
-    pub fn stretches(&self) -> &[(u64, u64)] {
-        &self.stretches
+    /// The intervals.
+    pub fn intervals(&self) -> &[(u64, u64)] {
+        &self.intervals
     }
 
     fn until(&self, at_ns: u64) -> u64 {
-        let count = self.stretches.partition_point(|s| s.0 < at_ns);
+        let count = self.intervals.partition_point(|s| s.0 < at_ns);
         count.checked_sub(1).map_or(0, |last| {
-            let (start, end) = self.stretches[last];
+            let (start, end) = self.intervals[last];
             self.before[last] + end.min(at_ns) - start
         })
     }
@@ -117,7 +117,7 @@ fn prefix(times: &[u64]) -> Vec<u128> {
 
 /// What a range used.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct Use {
+pub struct Usage {
     /// Length of the range, nanoseconds.
     pub ns: u64,
     /// Processor time of the watched program, nanoseconds summed over processors.
@@ -134,7 +134,7 @@ pub struct Use {
 
 /// How a range divides by "one of ours runs" and "some device is busy".
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct FourWays {
+pub struct DeviceOverlap {
     /// Ours run, and the device works: overlap.
     pub both_ns: u64,
     /// Ours run, and the queue of the device is empty.
@@ -145,16 +145,16 @@ pub struct FourWays {
     pub neither_ns: u64,
 }
 
-/// Use of processors and devices over a whole trace.
+/// Usage of processors and devices over a whole trace.
 #[derive(Debug, Clone)]
 pub struct Utilisation {
     cores: Option<u32>,
     /// One per core or, without core lanes, per thread; disjoint within.
-    ours: Vec<Covered>,
-    others: Option<Vec<Covered>>,
-    any_ours: Covered,
-    device: Option<Covered>,
-    both: Covered,
+    ours: Vec<Coverage>,
+    others: Option<Vec<Coverage>>,
+    any_ours: Coverage,
+    device: Option<Coverage>,
+    both: Coverage,
     in_flight: InFlight,
 }
 
@@ -162,20 +162,20 @@ impl Utilisation {
     /// Sorts and sums once.
     pub fn new(trace: &Trace) -> Self {
         let sees_others = trace.evidence.level == Level::Kernel && !trace.cores.is_empty();
-        let runs = |ours: bool| -> Vec<Covered> {
+        let runs = |ours: bool| -> Vec<Coverage> {
             let of_core = |core: &crate::Core| {
                 let runs = core.runs.iter().filter(|r| r.ours == ours);
-                Covered::union(runs.map(|r| (r.start_ns, r.end_ns)))
+                Coverage::union(runs.map(|r| (r.start_ns, r.end_ns)))
             };
             trace.cores.iter().map(of_core).collect()
         };
         let ours = if trace.cores.is_empty() { on_cpu(trace) } else { runs(true) };
-        let any_ours = Covered::union(ours.iter().flat_map(|c| c.stretches.iter().copied()));
+        let any_ours = Coverage::union(ours.iter().flat_map(|c| c.intervals.iter().copied()));
         let requests: Vec<&Request> = trace.devices.iter().flat_map(|d| &d.requests).collect();
         let in_flight = InFlight::of(&requests);
         let busy = requests.iter().filter_map(|r| Some((r.issue_ns, r.complete_ns?)));
-        let device = (!trace.devices.is_empty()).then(|| Covered::union(busy));
-        let both = device.as_ref().map(|d| any_ours.both(d)).unwrap_or_default();
+        let device = (!trace.devices.is_empty()).then(|| Coverage::union(busy));
+        let both = device.as_ref().map(|d| any_ours.intersection(d)).unwrap_or_default();
         Self {
             cores: processors(trace),
             ours,
@@ -188,16 +188,16 @@ impl Utilisation {
     }
 
     /// What `from..to` used.
-    pub fn within(&self, from_ns: u64, to_ns: u64) -> Use {
+    pub fn within(&self, from_ns: u64, to_ns: u64) -> Usage {
         let ns = to_ns.saturating_sub(from_ns);
-        let sum = |all: &[Covered]| all.iter().map(|c| c.within(from_ns, to_ns)).sum::<u64>();
+        let sum = |all: &[Coverage]| all.iter().map(|c| c.within(from_ns, to_ns)).sum::<u64>();
         let ours_ns = sum(&self.ours);
         let others_ns = self.others.as_deref().map(sum);
         let capacity = self.cores.map(|n| u64::from(n).saturating_mul(ns));
         let idle = |(others, all): (u64, u64)| all.saturating_sub(ours_ns).saturating_sub(others);
         let requests_ns =
             if ns == 0 { 0 } else { self.in_flight.until(to_ns) - self.in_flight.until(from_ns) };
-        Use {
+        Usage {
             ns,
             ours_ns,
             others_ns,
@@ -208,18 +208,18 @@ impl Utilisation {
     }
 
     /// The same for `width` equal parts of `from..to`.
-    pub fn columns(&self, from_ns: u64, to_ns: u64, width: usize) -> Vec<Use> {
+    pub fn columns(&self, from_ns: u64, to_ns: u64, width: usize) -> Vec<Usage> {
         let edge = edges(from_ns, to_ns, width);
         (0..width).map(|x| self.within(edge(x), edge(x + 1))).collect()
     }
 
     /// The four combinations in `from..to`; `None` if no device was watched.
-    pub fn four_ways(&self, from_ns: u64, to_ns: u64) -> Option<FourWays> {
+    pub fn device_overlap(&self, from_ns: u64, to_ns: u64) -> Option<DeviceOverlap> {
         let device_ns = self.device.as_ref()?.within(from_ns, to_ns);
         let cpu_ns = self.any_ours.within(from_ns, to_ns);
         let both_ns = self.both.within(from_ns, to_ns);
         let all_ns = to_ns.saturating_sub(from_ns);
-        Some(FourWays {
+        Some(DeviceOverlap {
             both_ns,
             cpu_only_ns: cpu_ns - both_ns,
             device_only_ns: device_ns - both_ns,
@@ -229,13 +229,13 @@ impl Utilisation {
 }
 
 /// Time on a processor per thread, where core lanes are missing.
-fn on_cpu(trace: &Trace) -> Vec<Covered> {
+fn on_cpu(trace: &Trace) -> Vec<Coverage> {
     let of_thread = |thread: &crate::Thread| {
         let ends = thread.segments.iter().skip(1).map(|s| s.start_ns);
         let ends = ends.chain(std::iter::once(thread.end_ns));
         let segments = thread.segments.iter().zip(ends);
         let on_cpu = segments.filter(|(s, _)| s.state == State::OnCpu);
-        Covered::union(on_cpu.map(|(s, end)| (s.start_ns, end)))
+        Coverage::union(on_cpu.map(|(s, end)| (s.start_ns, end)))
     };
-    trace.threads.iter().filter(|t| is_own(t)).map(of_thread).collect()
+    trace.threads.iter().filter(|t| is_program_thread(t)).map(of_thread).collect()
 }

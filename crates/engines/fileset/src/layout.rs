@@ -1,6 +1,6 @@
 //! Where file number `index` lies, how large it is, and which set this is.
 
-use ioloom_model::{Compute, FileSetSpec, Layout};
+use ioloom_model::{Compute, DirectoryLayout, FileSetSpec};
 use ioloom_walk::PathList;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -41,9 +41,9 @@ pub(crate) fn first_name(spec: &FileSetSpec, index: u64) -> u64 {
 /// Files of an aligned run that lies in one directory.
 pub(crate) fn run_files(spec: &FileSetSpec) -> u64 {
     match spec.layout {
-        Layout::Flat | Layout::Nested => FAN_OUT,
-        Layout::Tree => TREE_FILES,
-        Layout::Deep => DEEP_FILES,
+        DirectoryLayout::Flat | DirectoryLayout::Nested => FAN_OUT,
+        DirectoryLayout::Tree => TREE_FILES,
+        DirectoryLayout::Deep => DEEP_FILES,
     }
 }
 
@@ -67,10 +67,12 @@ fn gcd(a: u64, b: u64) -> u64 {
 /// Directories of the set, at most.
 pub(crate) fn directories(spec: &FileSetSpec) -> u64 {
     match spec.layout {
-        Layout::Flat => 1,
-        Layout::Nested => spec.count.div_ceil(FAN_OUT) + spec.count.div_ceil(FAN_OUT * FAN_OUT) + 1,
-        Layout::Tree => spec.count.div_ceil(TREE_FILES),
-        Layout::Deep => spec.count.div_ceil(DEEP_FILES) + 1,
+        DirectoryLayout::Flat => 1,
+        DirectoryLayout::Nested => {
+            spec.count.div_ceil(FAN_OUT) + spec.count.div_ceil(FAN_OUT * FAN_OUT) + 1
+        }
+        DirectoryLayout::Tree => spec.count.div_ceil(TREE_FILES),
+        DirectoryLayout::Deep => spec.count.div_ceil(DEEP_FILES) + 1,
     }
 }
 
@@ -116,8 +118,8 @@ pub fn demand_ns(spec: &FileSetSpec, index: u64) -> u64 {
 /// Levels of nested directories.
 fn levels(spec: &FileSetSpec) -> u32 {
     match spec.layout {
-        Layout::Flat | Layout::Tree | Layout::Deep => 0,
-        Layout::Nested => {
+        DirectoryLayout::Flat | DirectoryLayout::Tree | DirectoryLayout::Deep => 0,
+        DirectoryLayout::Nested => {
             let mut levels = 2;
             while FAN_OUT.checked_pow(levels + 1).is_some_and(|room| room < spec.count) {
                 levels += 1;
@@ -130,9 +132,9 @@ fn levels(spec: &FileSetSpec) -> u32 {
 /// The directory of file `index`, with a slash behind each name: `0a/ff/`, or nothing when flat.
 pub(crate) fn leaf(spec: &FileSetSpec, index: u64) -> String {
     match spec.layout {
-        Layout::Tree => return tree_path(directories(spec), index / TREE_FILES),
-        Layout::Deep => return deep_path(index),
-        Layout::Flat | Layout::Nested => {}
+        DirectoryLayout::Tree => return tree_path(directories(spec), index / TREE_FILES),
+        DirectoryLayout::Deep => return deep_path(index),
+        DirectoryLayout::Flat | DirectoryLayout::Nested => {}
     }
     let leaf = index / FAN_OUT;
     let name = |level: u32| format!("{:02x}/", leaf / FAN_OUT.pow(level) % FAN_OUT);
@@ -240,7 +242,10 @@ mod tests {
         let base = spec("count=300,size=exp(mean=4KiB),seed=1");
         assert_eq!(hash(&base), hash(&base.clone()));
         assert_ne!(hash(&base), hash(&FileSetSpec { seed: 2, ..base.clone() }));
-        assert_ne!(hash(&base), hash(&FileSetSpec { layout: Layout::Flat, ..base.clone() }));
+        assert_ne!(
+            hash(&base),
+            hash(&FileSetSpec { layout: DirectoryLayout::Flat, ..base.clone() })
+        );
         assert_ne!(hash(&base), hash(&FileSetSpec { count: 299, ..base }));
     }
 
@@ -307,7 +312,7 @@ mod tests {
     proptest! {
         #[test]
         fn paths_of_trees_order_as_numbers(count in 1u64..3_000_000, a: u64, b: u64, deep: bool) {
-            let layout = if deep { Layout::Deep } else { Layout::Tree };
+            let layout = if deep { DirectoryLayout::Deep } else { DirectoryLayout::Tree };
             let set = FileSetSpec { count, layout, ..spec("count=1,size=1") };
             let (a, b) = (a % count, b % count);
             let (x, y) = (relative_path(&set, a), relative_path(&set, b));
@@ -315,7 +320,7 @@ mod tests {
         }
         #[test]
         fn paths_order_as_numbers(count in 1u64..40_000_000, a: u64, b: u64, flat: bool) {
-            let layout = if flat { Layout::Flat } else { Layout::Nested };
+            let layout = if flat { DirectoryLayout::Flat } else { DirectoryLayout::Nested };
             let set = FileSetSpec { count, layout, ..spec("count=1,size=1") };
             let (a, b) = (a % count, b % count);
             let (x, y) = (relative_path(&set, a), relative_path(&set, b));

@@ -3,7 +3,7 @@
 use crate::SetError;
 use crate::error::io_error;
 use ioloom_model::fileset::Medium;
-use ioloom_model::{Distribution, FileSetSpec, Layout, Making};
+use ioloom_model::{Creation, DirectoryLayout, Distribution, FileSetSpec};
 use std::path::Path;
 
 /// What was learnt of a tree.
@@ -49,8 +49,8 @@ pub fn spec_from_tree(dir: &Path, seed: u64) -> Result<Shape, SetError> {
         count: sizes.len() as u64,
         size: Distribution::List(sizes),
         compute: None,
-        layout: Layout::Nested,
-        making: Making::default(),
+        layout: DirectoryLayout::Nested,
+        making: Creation::default(),
         seed,
     };
     Ok(Shape { spec, bytes, errors_count, first_error })

@@ -1,49 +1,49 @@
 //! A set as people write it.
 //!
 //! `count=10000,size=exp(mean=4KiB,min=1KiB,max=1MiB),compute=normal(mean=0.4ms,sd=0.4ms),`
-//! `layout=nested,seed=3`; or a preset, alone or with changes behind it (`seed000:C,count=20000`);
+//! `layout=nested,seed=3`; or a preset, alone or with changes behind it (`source000:C,count=20000`);
 //! or `like:DIR`, the shape of a tree. Commas inside parentheses do not separate. The spelling of
 //! an inline TOML table, with braces and quotes, is taken as well.
 
 use crate::{SetError, spec_from_tree};
-use ioloom_model::{Distribution, FileSetSpec, Layout, Making, ParseError};
+use ioloom_model::{Creation, DirectoryLayout, Distribution, FileSetSpec, ParseError};
 use std::fmt::Write;
 use std::path::PathBuf;
 use std::str::FromStr;
 
 /// The sets of the published study 000 (A to H), and real trees.
 const PRESETS: [(&str, &str); 10] = [
-    ("seed000:A", "count=40,size=512MiB,layout=flat"),
+    ("source000:A", "count=40,size=512MiB,layout=flat"),
     (
-        "seed000:B",
+        "source000:B",
         "count=50,size=normal(mean=1MiB,sd=512KiB,min=1KiB,max=2MiB),layout=flat,\
          compute=normal(mean=0.8ms,sd=0.8ms,min=50us,max=2500us)",
     ),
-    ("seed000:C", "count=1000000,size=4KiB,compute=normal(mean=400us,sd=400us,min=50us,max=5ms)"),
+    ("source000:C", "count=1000000,size=4KiB,compute=normal(mean=400us,sd=400us,min=50us,max=5ms)"),
     (
-        "seed000:D",
+        "source000:D",
         "count=10000,size=exp(mean=512KiB,min=1KiB,max=4MiB),\
          compute=normal(mean=400us,sd=400us,min=50us,max=5ms)",
     ),
     (
-        "seed000:E",
+        "source000:E",
         "count=10000,size=exp(mean=4KiB,min=1KiB,max=1MiB),\
          compute=normal(mean=400us,sd=400us,min=50us,max=5ms)",
     ),
     (
-        "seed000:F",
+        "source000:F",
         "count=1000000,size=exp(mean=4KiB,min=1KiB,max=1MiB),\
          compute=normal(mean=400us,sd=400us,min=50us,max=5ms)",
     ),
     (
-        "seed000:G",
+        "source000:G",
         "count=11,layout=flat,size=list(512;1KiB;4KiB;16KiB;64KiB;256KiB;1MiB;8MiB;32MiB;128MiB;\
          512MiB)",
     ),
-    ("seed000:H", "count=10000,size=4KiB"),
+    ("source000:H", "count=10000,size=4KiB"),
     // A walk opens no file, so the bytes of the published tree are sizes without data.
     (
-        "seed001",
+        "source001",
         "count=2835154,size=lognormal(mu=5.858,sigma=2.17,max=64MiB),layout=tree,data=sparse",
     ),
     // Fits of home and source trees give about this; the bound keeps one draw from filling a disk.
@@ -51,7 +51,7 @@ const PRESETS: [(&str, &str); 10] = [
 ];
 
 const KEYS: &str = "count, size, compute, layout, data, order, links and seed, or begin with a preset \
-                    (seed000:A to seed000:H, seed001, tree) or like:DIR";
+                    (source000:A to source000:H, source001, tree) or like:DIR";
 
 /// A set as written: complete, or still to be learnt from a tree.
 #[derive(Debug, Clone, PartialEq)]
@@ -87,8 +87,8 @@ struct Parts {
     count: Option<u64>,
     size: Option<Distribution>,
     compute: Option<Distribution>,
-    layout: Layout,
-    making: Making,
+    layout: DirectoryLayout,
+    making: Creation,
     seed: u64,
 }
 
@@ -115,10 +115,8 @@ impl FromStr for SetText {
             match item.split_once('=') {
                 Some((key, value)) => parts.set(key, value).map_err(refuse)?,
                 None if i == 0 => {
-                    let (_, preset) = PRESETS
-                        .iter()
-                        .find(|(name, _)| name.eq_ignore_ascii_case(item.trim()))
-                        .ok_or_else(|| refuse(format!("give {KEYS}")))?;
+                    let preset =
+                        preset(item.trim()).ok_or_else(|| refuse(format!("give {KEYS}")))?;
                     for (key, value) in split(preset).iter().filter_map(|p| p.split_once('=')) {
                         parts.set(key, value).map_err(refuse)?;
                     }
@@ -137,6 +135,16 @@ impl FromStr for SetText {
     }
 }
 
+/// Returns the preset of a name. `seed000:E`, as older versions spelled it, is `source000:E`.
+fn preset(name: &str) -> Option<&'static str> {
+    let name = name.to_ascii_lowercase();
+    let name = match name.strip_prefix("seed") {
+        Some(rest) => format!("source{rest}"),
+        None => name,
+    };
+    PRESETS.iter().find(|(known, _)| known.eq_ignore_ascii_case(&name)).map(|(_, text)| *text)
+}
+
 impl Parts {
     fn set(&mut self, key: &str, value: &str) -> Result<(), String> {
         let value = value.trim().trim_matches('"');
@@ -153,10 +161,10 @@ impl Parts {
             "compute" => self.compute = (value != "none").then(drawn).transpose()?,
             "layout" => {
                 self.layout = match value {
-                    "flat" => Layout::Flat,
-                    "nested" => Layout::Nested,
-                    "tree" => Layout::Tree,
-                    "deep" => Layout::Deep,
+                    "flat" => DirectoryLayout::Flat,
+                    "nested" => DirectoryLayout::Nested,
+                    "tree" => DirectoryLayout::Tree,
+                    "deep" => DirectoryLayout::Deep,
                     _ => {
                         return Err(format!("layout is flat, nested, tree or deep, not '{value}'"));
                     }
@@ -231,13 +239,13 @@ pub fn spell(spec: &FileSetSpec) -> String {
         let _ = write!(text, ",compute={compute}");
     }
     let layout = match spec.layout {
-        Layout::Flat => "flat",
-        Layout::Nested => "nested",
-        Layout::Tree => "tree",
-        Layout::Deep => "deep",
+        DirectoryLayout::Flat => "flat",
+        DirectoryLayout::Nested => "nested",
+        DirectoryLayout::Tree => "tree",
+        DirectoryLayout::Deep => "deep",
     };
     let _ = write!(text, ",layout={layout}");
-    let Making { sparse, shuffled, links } = spec.making;
+    let Creation { sparse, shuffled, links } = spec.making;
     text.push_str(if sparse { ",data=sparse" } else { "" });
     text.push_str(if shuffled { ",order=shuffled" } else { "" });
     if links > 0 {
@@ -259,7 +267,7 @@ mod tests {
             "count=10k, size=exp(mean=4KiB,min=1KiB,max=1MiB),compute=normal(mean=1ms,sd=1ms),\
              layout=flat,seed=3",
         );
-        assert_eq!((set.count, set.layout, set.seed), (10_000, Layout::Flat, 3));
+        assert_eq!((set.count, set.layout, set.seed), (10_000, DirectoryLayout::Flat, 3));
         assert_eq!(set.size, "exp(mean=4096,min=1024,max=1048576)".parse().unwrap());
         assert!(set.compute.is_some());
     }
@@ -275,21 +283,31 @@ mod tests {
         for (name, _) in SetText::presets() {
             assert!(matches!(name.parse().unwrap(), SetText::Spec(_)), "{name}");
         }
-        let c = spec("seed000:C,count=20k,seed=9");
+        let c = spec("source000:C,count=20k,seed=9");
         assert_eq!((c.count, c.seed), (20_000, 9));
         assert_eq!(c.size, Distribution::Identical(4096));
         // The published tree: 10.5 GB in all, and many files below 1 kB.
-        let walk = spec("seed001,count=100k");
+        let walk = spec("source001,count=100k");
         let sizes: Vec<u64> = (0..walk.count).map(|i| walk.size.value(1, i)).collect();
         let mean = sizes.iter().sum::<u64>() as f64 / walk.count as f64;
         assert!((3300.0..4100.0).contains(&mean), "{mean}");
         assert!(sizes.iter().filter(|s| **s < 1000).count() > 60_000);
-        let total: u64 = (0..40).map(|i| spec("seed000:A").size.value(0, i)).sum();
+        let total: u64 = (0..40).map(|i| spec("source000:A").size.value(0, i)).sum();
         assert_eq!(total, 20 << 30);
         // The published parameters of set E give about 40 MiB, not the published 33.33.
-        let e = spec("seed000:E");
+        let e = spec("source000:E");
         let mib = (0..e.count).map(|i| e.size.value(1, i)).sum::<u64>() as f64 / 1048576.0;
         assert!((45.0..52.0).contains(&mib), "{mib}");
+    }
+
+    #[test]
+    fn old_names_of_presets_are_accepted() {
+        for (name, _) in SetText::presets() {
+            let old = name.replace("source", "seed");
+            assert_eq!(spec(&old), spec(name), "{old}");
+        }
+        assert_eq!(spec("SEED000:e,count=5"), spec("source000:E,count=5"));
+        assert!("seed".parse::<SetText>().is_err() && "seed002".parse::<SetText>().is_err());
     }
 
     #[test]
@@ -325,8 +343,8 @@ mod tests {
             count in 1u64..u64::MAX, seed: u64, layout in 0usize..4, mean in 1u64..100_000,
             timed: bool, sparse: bool, shuffled: bool, links in 0u32..9,
         ) {
-            let layout = [Layout::Flat, Layout::Nested, Layout::Tree, Layout::Deep][layout];
-            let making = Making { sparse, shuffled, links };
+            let layout = [DirectoryLayout::Flat, DirectoryLayout::Nested, DirectoryLayout::Tree, DirectoryLayout::Deep][layout];
+            let making = Creation { sparse, shuffled, links };
             let size = format!("exp(mean={mean},max=1MiB)").parse().unwrap();
             let compute = timed.then(|| "normal(mean=5us,sd=1us,min=1,max=9us)".parse().unwrap());
             let set = FileSetSpec { count, size, compute, layout, making, seed };

@@ -160,7 +160,7 @@ fn summary(
     let [all, rest @ ..] = &mut tally.commands;
     rest.iter().for_each(|pair| all.merge(pair));
     let orders = multi.clients as u64 * u64::from(multi.orders);
-    let law_s = ioloom_predict::closed::sleepers_elapsed_s(
+    let law_s = ioloom_predict::closed_loop::sleepers_elapsed_s(
         multi.clients as u64,
         multi.pool.map(u64::from),
         u64::from(multi.orders),

@@ -75,7 +75,7 @@ pub trait Subject: Sync {
     fn explain(&self, plan: &AnyPlan) -> Result<String, String> {
         match plan {
             AnyPlan::Files(_) => Ok(String::new()),
-            AnyPlan::Of(_) => Err(format!("{plan}: subject {} has no such plan", self.name())),
+            AnyPlan::Subject(_) => Err(format!("{plan}: subject {} has no such plan", self.name())),
         }
     }
 

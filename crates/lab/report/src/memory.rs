@@ -390,7 +390,7 @@ fn checks(m: &mut Markup, result: &MemoryResult) {
                     m.tag("tr").body(|m| {
                         m.tag("td").text(&check.id);
                         m.tag("td").body(|m| {
-                            m.tag("span").a("class", class).text(check.state.word());
+                            m.tag("span").a("class", class).text(check.state.name());
                         });
                         m.tag("td").text(&check.asks);
                         m.tag("td").text(&check.evidence);

@@ -23,9 +23,10 @@ use std::path::Path;
 pub struct Memory;
 
 fn single(plan: &AnyPlan) -> Result<Single, String> {
-    let own: &SubjectPlan = plan.of("memory").ok_or_else(|| format!("{plan}: not of memory"))?;
+    let own: &SubjectPlan =
+        plan.for_subject("memory").ok_or_else(|| format!("{plan}: not of memory"))?;
     let needs = METHODS.iter().find(|(word, _)| *word == own.method).map_or("", |(_, key)| *key);
-    own.only(&[needs])?;
+    own.allow_only(&[needs])?;
     let setting = own.settings.get(needs).map(String::as_str);
     Single::parse(&own.method, setting).map_err(|e| format!("{plan}: {e}"))
 }

@@ -291,8 +291,8 @@ mod tests {
             count: 300,
             size: "mix(0.9*exp(mean=4KiB)+0.1*200KiB)".parse().unwrap(),
             compute: Some("exp(mean=20us)".parse().unwrap()),
-            layout: ioloom_model::Layout::Nested,
-            making: ioloom_model::Making::default(),
+            layout: ioloom_model::DirectoryLayout::Nested,
+            making: ioloom_model::Creation::default(),
             seed: 5,
         };
         let made = dir.path().join("set");

@@ -38,8 +38,9 @@ struct Settings {
 }
 
 fn settings(plan: &AnyPlan) -> Result<Settings, String> {
-    let own: &SubjectPlan = plan.of("walk").ok_or_else(|| format!("{plan}: not a walk"))?;
-    own.only(&["threads", "head"])?;
+    let own: &SubjectPlan =
+        plan.for_subject("walk").ok_or_else(|| format!("{plan}: not a walk"))?;
+    own.allow_only(&["threads", "head"])?;
     let method: Method = own.method.parse().map_err(|e| format!("{plan}: {e}"))?;
     let threads = own.settings.get("threads").map_or("auto", String::as_str);
     let threads: Threads = threads.parse().map_err(|e| format!("{plan}: {e}"))?;
@@ -105,7 +106,8 @@ impl Subject for Walk {
     }
 
     fn verify(&self, order: &RunOrder, set: &FileSetRealised, measured: &Measured) -> Vec<Doubt> {
-        let named = order.plan.of("walk").is_some_and(|p| p.method == Method::NamesOnly.word());
+        let named =
+            order.plan.for_subject("walk").is_some_and(|p| p.method == Method::NamesOnly.word());
         let bytes = if named { 0 } else { set.bytes_total };
         let right = measured.files == set.files && measured.bytes == bytes;
         if right || measured.errors > 0 { Vec::new() } else { vec![Doubt::WrongBytes] }

@@ -42,13 +42,13 @@ enum What {
     ///
     /// SPEC is count=N,size=SIZES[,compute=TIMES][,layout=flat|nested][,seed=N], where SIZES is a
     /// size, normal(), exp(), lognormal(), pareto(), uniform(), mix() or list(). It can also be a
-    /// preset (tree, or seed000:A to seed000:H, the sets of source study 000), followed by changes
+    /// preset (tree, or source000:A to source000:H, the sets of source study 000), followed by changes
     /// such as count=4000, or like:DIR, the shape of an existing tree.
     ///
     /// Existing files of the set are kept. Free space and inodes are checked first.
     #[command(after_long_help = "\
 Examples:
-  ioloom fileset create seed000:E,count=4000 /tmp/small
+  ioloom fileset create source000:E,count=4000 /tmp/small
   ioloom fileset create 'count=100,size=lognormal(mu=8.2,sigma=1.6,max=64MiB)' /tmp/set
   ioloom fileset create like:/usr/share/doc /tmp/like-doc --random 7")]
     Create(CreateArgs),

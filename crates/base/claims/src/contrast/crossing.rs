@@ -9,7 +9,7 @@ use crate::evaluation::runs::{Arm, Columns, columns};
 use crate::location::Location;
 use crate::rule::Rule;
 use crate::verdict::Effect;
-use ioloom_predict::Work;
+use ioloom_predict::Workload;
 use ioloom_stats::{Claimed, Interval, Judgement, Ratio};
 use serde::Deserialize;
 
@@ -176,7 +176,7 @@ fn break_even(threads: f64, columns: &[Vec<f64>], drawn: &[usize]) -> Option<f64
     let compute_s = median_of(&columns[0], drawn) / 1e9;
     let elapsed_ns = median_of(&columns[1], drawn);
     let wait_s = elapsed_ns * median_of(&columns[2], drawn) * threads / 1e9;
-    Some(Work::new(compute_s, wait_s).ok()?.break_even_threads()).filter(|n| n.is_finite())
+    Some(Workload::new(compute_s, wait_s).ok()?.break_even_threads()).filter(|n| n.is_finite())
 }
 
 /// Compares the measured crossing with the predicted one.

@@ -248,7 +248,7 @@ fn the_closed_loop_predicts_every_run_of_the_exchange_within_3_per_cent() {
         let number = |name: &str| -> u64 { cell(name).parse().expect("a number") };
         let threads = (cell("model") == "pool").then(|| number("threads"));
         let (clients, orders) = (number("clients"), number("orders_per_client"));
-        let law_s = ioloom_predict::closed::sleepers_elapsed_s(clients, threads, orders, 1.0);
+        let law_s = ioloom_predict::closed_loop::sleepers_elapsed_s(clients, threads, orders, 1.0);
         let error = number("elapsed_us") as f64 / 1e6 / law_s - 1.0;
         // Sleeps cannot be shorter; any excess is other work.
         assert!((0.0..0.03).contains(&error), "{row:?}: {error}");

@@ -1,9 +1,22 @@
-//! Tests of the laws against published measurements, against each other and against oracles.
+//! Tests of the laws against published measurements, each other and oracles.
 
 mod laws;
 mod network;
 mod published;
 mod scaling;
+
+use ioloom_predict::Workload;
+
+/// Elapsed time of `n` synchronous threads, from the definition of law D1.
+fn synchronous_s(work: &Workload, n: u32) -> f64 {
+    (work.compute_s + work.read_wait_s) / f64::from(n)
+}
+
+/// Elapsed time of one reader and `n - 1` compute threads on a device that is not the limit, from
+/// the definition of law D1.
+fn reader_s(work: &Workload, n: u32) -> f64 {
+    work.compute_s / f64::from(n - 1)
+}
 
 #[track_caller]
 fn near(value: f64, expected: f64, tolerance: f64) {

@@ -1,4 +1,4 @@
-//! Fits give back what made the points, and the published tables with their errors.
+//! Fits recover known parameters, and fit the published tables within known errors.
 
 use ioloom_predict::scaling::{Point, Usl, WalkFit};
 use ioloom_predict::{PredictError, WalkModel};
@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 const THREADS: [u32; 9] = [1, 2, 4, 8, 16, 32, 64, 128, 256];
 
-/// The published times of seed 001: NVMe, hard disk, sticks on USB 2 and on USB 3.2.
+/// The published times of source 001: NVMe, hard disk, USB 2 and USB 3.2 flash drives.
 const MEDIA: [[f64; 9]; 4] = [
     [36.14, 19.00, 11.07, 7.19, 6.00, 6.06, 6.08, 6.15, 6.35],
     [149.83, 110.02, 108.61, 102.38, 112.52, 124.47, 139.83, 135.01, 138.10],
@@ -19,7 +19,7 @@ fn ladder(times: &[f64; 9]) -> Vec<Point> {
 }
 
 #[test]
-fn the_law_gives_back_what_made_the_points() {
+fn the_law_recovers_its_parameters() {
     let made = |n: f64| 30.0 * (1.0 + 0.1 * (n - 1.0) + 0.002 * n * (n - 1.0)) / n;
     let points: Vec<Point> = THREADS.map(|n| (n, made(f64::from(n)))).to_vec();
     let usl = Usl::fit(&points).unwrap();
@@ -34,16 +34,16 @@ fn the_law_gives_back_what_made_the_points() {
 }
 
 #[test]
-fn shares_below_zero_are_held_at_zero() {
-    // Better than linear: no serial share explains it.
+fn negative_parameters_are_held_at_zero() {
+    // Better than linear, which no serial share explains.
     let points = [(1, 10.0), (2, 4.0), (4, 1.6), (8, 0.7), (16, 0.3)];
     let usl = Usl::fit(&points).unwrap();
     assert_eq!((usl.sigma, usl.kappa, usl.best_threads()), (0.0, 0.0, None));
-    assert!(usl.errors.worst > 0.2, "and the errors say that the law is off: {usl:?}");
+    assert!(usl.errors.worst > 0.2, "the errors show that the law is off: {usl:?}");
 }
 
 #[test]
-fn the_network_gives_back_the_times_of_a_network() {
+fn the_network_recovers_the_times_of_a_network() {
     let model = WalkModel {
         cpu_s: 30.0,
         device_s: 6.0,
@@ -59,7 +59,7 @@ fn the_network_gives_back_the_times_of_a_network() {
 }
 
 #[test]
-fn the_published_media_are_fitted_and_the_network_is_nearer_than_the_law() {
+fn the_network_fits_the_published_media_better_than_the_law() {
     for (i, times) in MEDIA.iter().enumerate() {
         let points = ladder(times);
         let (usl, fit) = (Usl::fit(&points).unwrap(), WalkFit::fit(&points).unwrap());
@@ -67,14 +67,14 @@ fn the_published_media_are_fitted_and_the_network_is_nearer_than_the_law() {
         assert!(fit.errors.rms < usl.errors.rms, "medium {i}: {usl:?} {fit:?}");
         assert_eq!(usl.errors.each.len(), 9);
     }
-    // A device of one server behind a fast processor is no law of shares: on the fast medium the law
-    // says that threads agree with each other, where they wait for one device.
+    // The law has no term for a device with one server behind a fast processor. On the fast medium
+    // it attributes the wait for the device to a serial share.
     let nvme = Usl::fit(&ladder(&MEDIA[0])).unwrap();
     assert!((0.08..0.2).contains(&nvme.sigma), "{nvme:?}");
 }
 
 #[test]
-fn too_few_or_senseless_points_are_refused() {
+fn too_few_or_invalid_points_are_refused() {
     for points in [vec![(1, 1.0), (2, 0.6), (4, 0.5)], vec![(1, 1.0), (2, 0.6), (4, 0.5), (8, 0.0)]]
     {
         assert!(matches!(Usl::fit(&points), Err(PredictError::OutOfRange { .. })));
@@ -84,7 +84,7 @@ fn too_few_or_senseless_points_are_refused() {
 
 proptest! {
     #[test]
-    fn any_ladder_is_fitted_with_shares_of_at_least_zero(
+    fn any_ladder_is_fitted_with_parameters_of_at_least_zero(
         times in proptest::collection::vec(0.01f64..1e4, 4..9),
     ) {
         let points: Vec<Point> = THREADS.into_iter().zip(times).collect();

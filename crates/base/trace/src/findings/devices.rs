@@ -3,7 +3,7 @@
 use super::{Finding, Seen, line, pct};
 use crate::lane::Series;
 use crate::raw::READY_QUEUE;
-use crate::utilisation::FourWays;
+use crate::utilisation::DeviceOverlap;
 
 /// Part of the run in which one side works and the other is idle, from which on it is worth a word.
 const ONE_SIDE_MIN: f64 = 0.30;
@@ -30,8 +30,8 @@ struct Parts {
 }
 
 fn parts(seen: &Seen<'_>) -> Option<Parts> {
-    let FourWays { both_ns, cpu_only_ns, device_only_ns, neither_ns } =
-        seen.utilisation.four_ways(0, seen.trace.elapsed_ns)?;
+    let DeviceOverlap { both_ns, cpu_only_ns, device_only_ns, neither_ns } =
+        seen.utilisation.device_overlap(0, seen.trace.elapsed_ns)?;
     Some(Parts {
         both: seen.of_run(both_ns),
         cpu_only: seen.of_run(cpu_only_ns),

@@ -2,7 +2,7 @@
 
 use super::{Finding, Seen, line, median, pct};
 use crate::lane::Thread;
-use crate::shares::{is_own, processors};
+use crate::shares::{is_program_thread, processors};
 use crate::span::SpanKind;
 use ioloom_model::State;
 use ioloom_model::units::format_ns;
@@ -87,7 +87,7 @@ fn lock_waits(thread: &Thread) -> Vec<u64> {
 
 /// Threads in line for a lock.
 pub(super) fn lock_convoy(seen: &Seen<'_>) -> Option<Finding> {
-    let own = seen.trace.threads.iter().filter(|t| is_own(t));
+    let own = seen.trace.threads.iter().filter(|t| is_program_thread(t));
     let mut waits: Vec<u64> = own.flat_map(lock_waits).collect();
     let sum: u64 = waits.iter().sum();
     let waiters = seen.of_run(sum);
@@ -131,7 +131,7 @@ fn work_ns(thread: &Thread) -> u64 {
 /// One thread of a role works much longer than the others.
 pub(super) fn uneven_work(seen: &Seen<'_>) -> Option<Finding> {
     let mut roles: Vec<&str> = Vec::new();
-    for thread in seen.trace.threads.iter().filter(|t| is_own(t)) {
+    for thread in seen.trace.threads.iter().filter(|t| is_program_thread(t)) {
         if !roles.contains(&thread.role.as_str()) {
             roles.push(&thread.role);
         }
@@ -180,7 +180,7 @@ fn submissions(thread: &Thread) -> Vec<u64> {
 
 /// Submitting takes longer and longer.
 pub(super) fn submission(seen: &Seen<'_>) -> Option<Finding> {
-    seen.lanes.lanes().iter().filter(|lane| is_own(lane.thread())).find_map(|lane| {
+    seen.lanes.lanes().iter().filter(|lane| is_program_thread(lane.thread())).find_map(|lane| {
         let thread = lane.thread();
         let mut calls = submissions(thread);
         let quarter = calls.len() / 4;
@@ -240,7 +240,7 @@ pub(super) fn page_faults(seen: &Seen<'_>) -> Option<Finding> {
         return None;
     }
     let mut stalls = Vec::new();
-    for thread in seen.trace.threads.iter().filter(|t| is_own(t)) {
+    for thread in seen.trace.threads.iter().filter(|t| is_program_thread(t)) {
         for (i, segment) in thread.segments.iter().enumerate() {
             if segment.state == State::Paging {
                 let end = thread.segments.get(i + 1).map_or(thread.end_ns, |s| s.start_ns);

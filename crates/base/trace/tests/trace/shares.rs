@@ -3,7 +3,7 @@
 use crate::wild;
 use ioloom_model::{Level, State, StateTime};
 use ioloom_trace::shares::{self, Lanes, Shares};
-use ioloom_trace::utilisation::{Covered, FourWays, Utilisation};
+use ioloom_trace::utilisation::{Coverage, DeviceOverlap, Utilisation};
 use ioloom_trace::{Core, CoreRun, Device, NO_CPU, Request, Segment, Thread, Trace};
 use proptest::prelude::*;
 
@@ -79,8 +79,8 @@ proptest! {
         }
         let _ = Utilisation::new(&trace).columns(0, trace.elapsed_ns, 50);
         let elapsed = trace.elapsed_ns;
-        if let Some(ways) = Utilisation::new(&trace).four_ways(0, elapsed) {
-            let FourWays { both_ns, cpu_only_ns, device_only_ns, neither_ns } = ways;
+        if let Some(ways) = Utilisation::new(&trace).device_overlap(0, elapsed) {
+            let DeviceOverlap { both_ns, cpu_only_ns, device_only_ns, neither_ns } = ways;
             prop_assert_eq!(both_ns + cpu_only_ns + device_only_ns + neither_ns, elapsed);
         }
     }
@@ -93,13 +93,13 @@ proptest! {
         to in 0..70_u64,
     ) {
         let inside = |all: &[(u64, u64)], t: u64| all.iter().any(|(a, b)| *a <= t && t < *b);
-        let (one, two) = (Covered::union(stretches.clone()), Covered::union(others.clone()));
+        let (one, two) = (Coverage::union(stretches.clone()), Coverage::union(others.clone()));
         let count = (from..to.max(from)).filter(|t| inside(&stretches, *t)).count() as u64;
         prop_assert_eq!(one.within(from, to), count);
         let count = (from..to.max(from))
             .filter(|t| inside(&stretches, *t) && inside(&others, *t))
             .count() as u64;
-        prop_assert_eq!(one.both(&two).within(from, to), count);
+        prop_assert_eq!(one.intersection(&two).within(from, to), count);
     }
 }
 
@@ -131,8 +131,8 @@ fn who_used_what() {
     let used = Utilisation::new(&trace).within(0, 100);
     assert_eq!((used.ours_ns, used.others_ns, used.idle_ns), (70, Some(10), Some(120)));
     assert_eq!((used.device_busy_ns, used.in_flight), (Some(40), Some(0.5)));
-    let ways = Utilisation::new(&trace).four_ways(0, 100).unwrap();
-    let wanted = FourWays { both_ns: 10, cpu_only_ns: 50, device_only_ns: 30, neither_ns: 10 };
+    let ways = Utilisation::new(&trace).device_overlap(0, 100).unwrap();
+    let wanted = DeviceOverlap { both_ns: 10, cpu_only_ns: 50, device_only_ns: 30, neither_ns: 10 };
     assert_eq!(ways, wanted);
     let half = Utilisation::new(&trace).columns(0, 100, 2);
     assert_eq!((half[0].ours_ns, half[1].ours_ns), (60, 10));
@@ -150,7 +150,7 @@ fn who_used_what() {
     ];
     let used = Utilisation::new(&trace).within(10, 60);
     assert_eq!((used.ours_ns, used.device_busy_ns), (20, None));
-    assert_eq!(Utilisation::new(&trace).four_ways(0, 60), None);
+    assert_eq!(Utilisation::new(&trace).device_overlap(0, 60), None);
 }
 
 #[test]

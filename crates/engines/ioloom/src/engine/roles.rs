@@ -370,7 +370,7 @@ fn hybrid<'e, W: Work>(
     while !worker.shared.stopping() {
         let seen = queues.events();
         let started = match queues.order {
-            HybridOrder::ReadFirst | HybridOrder::Turns => reading.start(worker, queues),
+            HybridOrder::ReadFirst | HybridOrder::Alternate => reading.start(worker, queues),
             HybridOrder::ComputeFirst => false,
         };
         let came = reading.reap(worker, queues, false);

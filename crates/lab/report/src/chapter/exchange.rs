@@ -15,7 +15,7 @@ use crate::page::parts;
 use crate::quantity::Unit;
 use crate::svg::lines;
 use ioloom_model::units::format_ns;
-use ioloom_predict::closed::sleepers_elapsed_s;
+use ioloom_predict::closed_loop::sleepers_elapsed_s;
 
 /// The published table, and its columns in the order of [`Cell`].
 const TABLE: &str = "004_exchange";

@@ -10,7 +10,7 @@ use crate::quantity::Unit;
 use crate::svg::scale::Scale;
 use crate::svg::{Pattern, fitted, label, line, palette_css, text_width, unseen};
 use ioloom_model::State;
-use ioloom_trace::shares::{self, Lane, Shares, is_own};
+use ioloom_trace::shares::{self, Lane, Shares, is_program_thread};
 use ioloom_trace::{Device, Thread, Trace};
 use std::fmt::Write as _;
 
@@ -369,7 +369,7 @@ impl Plot {
         let parts = tenths(&sum.ns);
         let table = shares::all(trace);
         let per_row = ((self.width / LEGEND_COLUMN).floor() as usize).max(1);
-        let own = trace.threads.iter().filter(|t| is_own(t)).count();
+        let own = trace.threads.iter().filter(|t| is_program_thread(t)).count();
         let text = format!("Shares of the time of {own} threads in the part that is drawn");
         label(&mut self.m, "q", 0.0, self.y + 6.0, &text);
         self.y += 14.0;

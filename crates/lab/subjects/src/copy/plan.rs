@@ -143,7 +143,7 @@ impl How {
             block_bytes: block.map(|bytes| bytes as u32),
             depth: plan.count("depth", DEPTH_MAX)?.map(|n| n as u32),
             threads: plan.count("threads", THREADS_MAX)?.map(|n| n as u32),
-            extends: !plan.word("presized", true, &[("yes", true), ("no", false)])?,
+            extends: !plan.choice("presized", true, &[("yes", true), ("no", false)])?,
         };
         if mode.is_none() && tuning != Tuning::default() {
             return Err(format!("{plan}: auto chooses its own numbers; name a way to pin them"));
@@ -209,31 +209,31 @@ const VERIFY: [(&str, Verify); 4] = [
 
 impl Scenario {
     pub(super) fn of(plan: &AnyPlan) -> Result<Self, String> {
-        let own = plan.of("copy").ok_or_else(|| format!("{plan}: not a copy"))?;
-        let only = |keys: &[&str]| own.only(&[keys, &TUNING].concat());
+        let own = plan.for_subject("copy").ok_or_else(|| format!("{plan}: not a copy"))?;
+        let only = |keys: &[&str]| own.allow_only(&[keys, &TUNING].concat());
         let named = || {
             let way =
                 own.settings.get("way").ok_or_else(|| format!("{plan}: way=WAY is needed"))?;
             How::of(own, way)
         };
         match own.method.as_str() {
-            "requests" => own.only(&[]).map(|()| Self::Requests),
+            "requests" => own.allow_only(&[]).map(|()| Self::Requests),
             "series" => {
                 only(&["way", "runs", "target"])?;
                 let runs = own.count("runs", RUNS_MAX)?.unwrap_or(12) as usize;
                 if runs < 6 {
                     return Err(format!("{plan}: a series has at least 6 runs"));
                 }
-                let targets = own.word("target", Targets::New, &TARGETS)?;
+                let targets = own.choice("target", Targets::New, &TARGETS)?;
                 Ok(Self::Series(Series { how: named()?, runs, targets }))
             }
             "tree" => {
                 // Not `threads`: ladders of threads also run in small images of our own, which have
                 // no room for copies.
-                own.only(&["workers", "source", "durable"])?;
+                own.allow_only(&["workers", "source", "durable"])?;
                 let threads = own.count("workers", THREADS_MAX)?.map(|n| n as usize);
-                let source = own.word("source", Source::Warm, &SOURCE_TREE)?;
-                let durable = own.word("durable", Durable::None, &DURABLE)?;
+                let source = own.choice("source", Source::Warm, &SOURCE_TREE)?;
+                let durable = own.choice("durable", Durable::None, &DURABLE)?;
                 Ok(Self::Tree(Tree { threads, source, durable }))
             }
             "beside" => {
@@ -250,9 +250,9 @@ impl Scenario {
             way => {
                 let how = How::of(own, way)?;
                 only(&["source", "settle", "verify"])?;
-                let source = own.word("source", Source::Cold, &SOURCE)?;
-                let settle = own.word("settle", Settle::Sync, &SETTLE)?;
-                let verify = own.word("verify", Verify::None, &VERIFY)?;
+                let source = own.choice("source", Source::Cold, &SOURCE)?;
+                let settle = own.choice("settle", Settle::Sync, &SETTLE)?;
+                let verify = own.choice("verify", Verify::None, &VERIFY)?;
                 Ok(Self::One(One { how, source, settle, verify }))
             }
         }

@@ -6,7 +6,7 @@
 use ioloom_load::{Mix, Protocol};
 use ioloom_model::units::{format_counted, format_ns, parse_duration_ns};
 use ioloom_model::{AnyPlan, SubjectPlan};
-use ioloom_predict::closed::sleepers_elapsed_s;
+use ioloom_predict::closed_loop::sleepers_elapsed_s;
 use ioloom_serve::{
     Durability, Limits, Model, OrderStore, SERVICE_TIME_MAX, Sharing, ShowMode, StoreKind,
     held_refusal, refusal, store_refusal,
@@ -336,8 +336,9 @@ impl ServerSpec {
 impl Scenario {
     /// The play that a plan names.
     pub(super) fn of(plan: &AnyPlan) -> Result<Self, String> {
-        let own = plan.of("exchange").ok_or_else(|| format!("{plan}: not of the exchange"))?;
-        let allow = |more: &[&str]| own.only(&[&SHAPE[..], more].concat());
+        let own =
+            plan.for_subject("exchange").ok_or_else(|| format!("{plan}: not of the exchange"))?;
+        let allow = |more: &[&str]| own.allow_only(&[&SHAPE[..], more].concat());
         let action = match own.method.as_str() {
             "cell" => {
                 allow(&["clients", "orders", "sleep", "mix"])?;

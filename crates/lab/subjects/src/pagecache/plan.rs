@@ -94,7 +94,7 @@ pub(super) struct Part {
 
 impl Part {
     fn of(plan: &AnyPlan, own: &SubjectPlan) -> Result<Self, String> {
-        own.only(&["bytes"])?;
+        own.allow_only(&["bytes"])?;
         let bytes = own.size("bytes", BYTES_MAX)?.unwrap_or(PART_BYTES);
         if bytes == 0 || !bytes.is_multiple_of(PART_STEP) {
             let step = format_size(PART_STEP);
@@ -132,23 +132,26 @@ const END: [(&str, End); 4] = [
 
 impl Scenario {
     pub(super) fn of(plan: &AnyPlan) -> Result<Self, String> {
-        let own = plan.of("pagecache").ok_or_else(|| format!("{plan}: not of the page cache"))?;
+        let own = plan
+            .for_subject("pagecache")
+            .ok_or_else(|| format!("{plan}: not of the page cache"))?;
         match own.method.as_str() {
             "read-twice" => {
-                own.only(&["block"])?;
+                own.allow_only(&["block"])?;
                 let block = own.size("block", BLOCK_MAX)?.unwrap_or(128 << 10) as usize;
                 Ok(Self::ReadTwice(ReadTwice { block }))
             }
             "write" => {
-                own.only(&["how", "end", "block", "bytes", "wait"])?;
+                own.allow_only(&["how", "end", "block", "bytes", "wait"])?;
                 let block = own.size("block", BLOCK_MAX)?.unwrap_or(1 << 20);
                 let all = own.size("bytes", BYTES_MAX)?.unwrap_or(256 << 20);
                 if !all.is_multiple_of(block) {
                     return Err(format!("{plan}: bytes must be a multiple of block"));
                 }
-                let how = own.word("how", WriteMode::Buffered, &HOW)?;
+                let how = own.choice("how", WriteMode::Buffered, &HOW)?;
                 let end =
-                    match (own.word("end", End::Returned, &END)?, own.count("wait", WAIT_MAX_S)?) {
+                    match (own.choice("end", End::Returned, &END)?, own.count("wait", WAIT_MAX_S)?)
+                    {
                         (End::Left(_), Some(seconds)) => End::Left(seconds as u32),
                         (_, Some(_)) => {
                             return Err(format!(
@@ -160,7 +163,7 @@ impl Scenario {
                 Ok(Self::Write(Write { how, end, block: block as usize, bytes: all }))
             }
             "again" => {
-                own.only(&["runs", "bytes"])?;
+                own.allow_only(&["runs", "bytes"])?;
                 let runs = own.count("runs", RUNS_MAX)?.unwrap_or(20) as usize;
                 let bytes = own.size("bytes", BYTES_MAX)?.unwrap_or(16 << 20);
                 if runs < 6 || !bytes.is_multiple_of(AGAIN_BLOCK_BYTES as u64) {
@@ -169,7 +172,7 @@ impl Scenario {
                 Ok(Self::Again(Again { runs, bytes }))
             }
             "reclaim" => {
-                own.only(&["limit"])?;
+                own.allow_only(&["limit"])?;
                 let limit_bytes = own.size("limit", BYTES_MAX)?.unwrap_or(128 << 20);
                 if !limit_bytes.is_multiple_of(LIMIT_STEP) {
                     let step = format_size(LIMIT_STEP);
@@ -179,8 +182,8 @@ impl Scenario {
             }
             "drop" => Part::of(plan, own).map(Self::Dropped),
             "device" => Part::of(plan, own).map(Self::Device),
-            "shell" => own.only(&[]).map(|()| Self::Shell),
-            "limits" => own.only(&[]).map(|()| Self::Limits),
+            "shell" => own.allow_only(&[]).map(|()| Self::Shell),
+            "limits" => own.allow_only(&[]).map(|()| Self::Limits),
             other => Err(format!(
                 "{plan}: no scenario '{other}'; there are: read-twice, write, again, reclaim, drop, \
                  device, shell, limits"

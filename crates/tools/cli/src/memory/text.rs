@@ -32,7 +32,7 @@ pub(super) fn text(result: &MemoryResult, width: usize) -> String {
     }
     all.push_str("\nHonesty checks\n");
     for check in &result.checks {
-        let head = format!("{:<4} {:<4} {}", check.id, check.state.word(), check.asks);
+        let head = format!("{:<4} {:<4} {}", check.id, check.state.name(), check.asks);
         all.push_str(&out::labelled(&head, 37, &check.evidence, width));
     }
     all
