@@ -27,24 +27,31 @@
 
 mod arena;
 mod cancel;
-mod each;
+mod default_plan;
 pub mod engine;
 mod error;
 mod fetch;
+mod file_fn;
 mod files;
+mod job;
 mod keep;
+mod loaded;
+mod policy;
 mod run;
+mod shared;
 mod source;
 mod trace;
+mod view;
 
 pub use cancel::Cancel;
-pub use each::{Each, FoldFile, MapChunks, Whole};
+pub use default_plan::{default_plan, default_plan_for, usable_cores};
 pub use error::{Cause, Error, FileError, FnError, Operation};
-pub use files::{
-    Chunk, Chunks, File, Files, OnError, Order, Progress, default_plan, default_plan_for, files,
-    list, tree, usable_cores,
-};
+pub use file_fn::{FileFn, FoldFile, MapChunks, Whole};
+pub use files::{Files, files, list, tree};
 pub use ioloom_model::{Plan, ReadOrder};
+pub use job::{Chunks, Iter, Job};
 pub use keep::Bytes;
-pub use run::{Iter, Job, Run};
+pub use policy::{OnError, Order, Progress};
+pub use run::Run;
 pub use trace::{EVIDENCE_VARIABLE, TRACE_VARIABLE, TraceFile, TraceWanted, keeping_trace};
+pub use view::{Chunk, File};

@@ -1,31 +1,20 @@
 //! Running a job, and what a run gives.
 
-use crate::cancel::Cancel;
-use crate::each::Each;
+use crate::default_plan::usable_cores;
 use crate::engine::{Executed, Piece, Work};
 use crate::error::{Error, FileError, FnError};
-use crate::files::{Files, OnError, usable_cores};
+use crate::file_fn::FileFn;
+use crate::policy::OnError;
 use ioloom_budget::Budget;
 use ioloom_model::units::{format_count, format_ns, format_size};
 use ioloom_model::{Measured, Plan};
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
-use std::thread::JoinHandle;
+use std::sync::mpsc::SyncSender;
 
 /// Failures that [`OnError::Collect`] keeps; the rest is counted.
 const ERRORS_KEPT: usize = 1000;
-/// Values that the iterator form holds ready.
-const ITER_READY: usize = 256;
-
-/// Files and the function to run on them.
-#[must_use = "nothing is read until it is run"]
-pub struct Job<'a, E> {
-    pub(crate) files: Files<'a>,
-    pub(crate) each: E,
-}
-
 /// What a run gives.
 #[derive(Debug)]
 pub struct Run<T> {
@@ -101,7 +90,7 @@ impl<T, A: Send, I: Fn() -> A + Sync, F: Fn(&mut A, T) + Sync> Sink<T> for Folde
 
 /// A function, a sink and a policy as work for the engine.
 pub(crate) struct Adapter<'a, E, K> {
-    pub(crate) each: &'a E,
+    pub(crate) function: &'a E,
     pub(crate) sink: &'a K,
     pub(crate) on_error: OnError,
 }
@@ -113,7 +102,7 @@ pub(crate) struct Local<L> {
     failed: u64,
 }
 
-impl<E: Each, K: Sink<E::Out>> Work for Adapter<'_, E, K> {
+impl<E: FileFn, K: Sink<E::Out>> Work for Adapter<'_, E, K> {
     type State = E::State;
     type Local = Local<K::Local>;
 
@@ -122,7 +111,7 @@ impl<E: Each, K: Sink<E::Out>> Work for Adapter<'_, E, K> {
     }
 
     fn begin(&self, _: usize, path: &Path) -> E::State {
-        self.each.begin(path)
+        self.function.begin(path)
     }
 
     fn piece(
@@ -131,7 +120,7 @@ impl<E: Each, K: Sink<E::Out>> Work for Adapter<'_, E, K> {
         state: &mut E::State,
         piece: &Piece<'_>,
     ) -> Result<(), FnError> {
-        self.each.piece(state, piece)
+        self.function.piece(state, piece)
     }
 
     fn finish(
@@ -141,7 +130,7 @@ impl<E: Each, K: Sink<E::Out>> Work for Adapter<'_, E, K> {
         index: usize,
         path: &Path,
     ) -> Result<(), FnError> {
-        let value = self.each.finish(state, path)?;
+        let value = self.function.finish(state, path)?;
         self.sink.take(&mut local.values, index, value)
     }
 
@@ -194,114 +183,9 @@ impl<L> Ended<L> {
     }
 }
 
-/// The iterator form: values as they are ready, or why a file has none. The run works ahead by at
-/// most 256 values. What values keep of the memory budget is waited for as long as the caller may
-/// drop it; when the caller waits for the next value instead, the run ends with
-/// [`Error::BudgetHeld`]. Dropping the iterator cancels the run and waits until nothing is in flight.
-pub struct Iter<T> {
-    values: Option<Receiver<Result<T, FileError>>>,
-    cancel: Cancel,
-    engine: Option<JoinHandle<Result<(), Error>>>,
-    error: Option<Error>,
-    /// Each value in the channel is a hope that kept bytes come back, and so is the caller while it
-    /// is not in [`Iter::next`].
-    budget: Arc<Budget>,
-}
-
-impl<E> IntoIterator for Job<'static, E>
-where
-    E: Each + Send + 'static,
-    E::Out: 'static,
-{
-    type Item = Result<E::Out, FileError>;
-    type IntoIter = Iter<E::Out>;
-
-    /// Runs in the background and yields values as they are ready.
-    ///
-    /// ```
-    /// let mut sum = 0;
-    /// for len in ioloom::files(["Cargo.toml", "src/lib.rs"]).map(|f| Ok(f.len())) {
-    ///     sum += len?;
-    /// }
-    /// assert!(sum > 0);
-    /// # Ok::<(), ioloom::FileError>(())
-    /// ```
-    fn into_iter(self) -> Iter<E::Out> {
-        let (send, values) = sync_channel(ITER_READY);
-        // The end of this iterator must not cancel other runs of the caller's token.
-        let cancel = self.files.cancel.child();
-        let token = cancel.clone();
-        let budget = Arc::new(Budget::new(self.files.plan.memory_bytes));
-        budget.begin_hope();
-        let shared = budget.clone();
-        let engine = std::thread::Builder::new().name("ioloom-iter".to_owned()).spawn(move || {
-            let Job { mut files, each } = self;
-            // Failures are items, so none of them ends the run.
-            files.on_error = OnError::Skip;
-            files.cancel = token;
-            let sink = Channel { send, budget: shared };
-            files.execute_sending(&each, &sink)
-        });
-        let (engine, error) = match engine {
-            Ok(engine) => (Some(engine), None),
-            Err(source) => (None, Some(Error::System { operation: "start a thread", source })),
-        };
-        Iter { values: Some(values), cancel, engine, error, budget }
-    }
-}
-
-impl<T> Iter<T> {
-    /// Why the run ended before all files, once the iterator is at its end.
-    pub fn error(&self) -> Option<&Error> {
-        self.error.as_ref()
-    }
-}
-
-impl<T> Iterator for Iter<T> {
-    type Item = Result<T, FileError>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        let values = self.values.as_ref()?;
-        // Of two hopes, the caller's and that of a value, one is left with the caller. The caller
-        // that must wait gives its own up before, and gets that of the value which comes.
-        let next = match values.try_recv() {
-            Err(TryRecvError::Disconnected) => None,
-            Ok(next) => {
-                self.budget.end_hope();
-                Some(next)
-            }
-            Err(TryRecvError::Empty) => {
-                self.budget.end_hope();
-                values.recv().ok()
-            }
-        };
-        if next.is_some() {
-            return next;
-        }
-        self.values = None;
-        match self.engine.take()?.join() {
-            Ok(Ok(())) => {}
-            Ok(Err(error)) => self.error = Some(error),
-            Err(payload) => std::panic::resume_unwind(payload),
-        }
-        None
-    }
-}
-
-impl<T> Drop for Iter<T> {
-    fn drop(&mut self) {
-        self.cancel.cancel();
-        // Without a receiver every send fails at once, so workers come to their end.
-        self.values = None;
-        if let Some(engine) = self.engine.take() {
-            let _ = engine.join();
-        }
-    }
-}
-
 /// Values and failures through a bounded channel.
 pub(crate) struct Channel<T> {
-    send: SyncSender<Result<T, FileError>>,
+    pub(crate) send: SyncSender<Result<T, FileError>>,
     /// The budget of the run, which counts values on their way.
     pub(crate) budget: Arc<Budget>,
 }
@@ -328,23 +212,23 @@ impl<T: Send> Sink<T> for Channel<T> {
 }
 
 /// Work whose failures go through the channel too.
-pub(crate) struct Sending<'a, E: Each> {
-    pub(crate) each: &'a E,
+pub(crate) struct Sending<'a, E: FileFn> {
+    pub(crate) function: &'a E,
     pub(crate) sink: &'a Channel<E::Out>,
 }
 
-impl<E: Each> Work for Sending<'_, E> {
+impl<E: FileFn> Work for Sending<'_, E> {
     type State = E::State;
     type Local = ();
 
     fn local(&self) {}
 
     fn begin(&self, _: usize, path: &Path) -> E::State {
-        self.each.begin(path)
+        self.function.begin(path)
     }
 
     fn piece(&self, (): &mut (), state: &mut E::State, piece: &Piece<'_>) -> Result<(), FnError> {
-        self.each.piece(state, piece)
+        self.function.piece(state, piece)
     }
 
     fn finish(
@@ -354,7 +238,7 @@ impl<E: Each> Work for Sending<'_, E> {
         index: usize,
         path: &Path,
     ) -> Result<(), FnError> {
-        self.sink.take(&mut (), index, self.each.finish(state, path)?)
+        self.sink.take(&mut (), index, self.function.finish(state, path)?)
     }
 
     fn failed(&self, (): &mut (), error: FileError) -> ControlFlow<FileError> {

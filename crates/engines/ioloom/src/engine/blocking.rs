@@ -5,10 +5,11 @@
 //!
 //! A thread goes on with the buffer of its last file where all threads have one anyway.
 
-use super::{Work, Worker};
+use super::work::{Work, Worker};
 use crate::arena::Lease;
 use crate::error::FileError;
-use crate::fetch::{Cx, Fetch, Loaded, Reaped, Started};
+use crate::fetch::{Cx, Fetch, Reaped, Started};
+use crate::loaded::Loaded;
 use crate::source::Claim;
 use ioloom_model::CallKind;
 
@@ -55,8 +56,8 @@ pub(super) fn run<'e, W: Work>(
                     let more = worker.compute(&mut loaded);
                     drop(permit);
                     if !more || shared.stopping() {
-                        spare = shared.spare(&mut loaded);
-                        super::release(&mut worker.meter, loaded);
+                        spare = loaded.take_spare(shared);
+                        loaded.release(&mut worker.meter);
                         break;
                     }
                     worker.in_flight(1);

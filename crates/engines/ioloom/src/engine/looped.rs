@@ -34,9 +34,10 @@
 //! permit from one file to the next, for some files if others sleep for one, and gives it back before
 //! it waits for anything: a read, memory, other workers.
 
-use super::{Work, Worker};
+use super::work::{Work, Worker};
 use crate::arena::Lease;
-use crate::fetch::{Cx, Fetch, Loaded, Reaped, Started, no_buffer};
+use crate::fetch::{Cx, Fetch, Reaped, Started, no_buffer};
+use crate::loaded::Loaded;
 use crate::source::{Claim, Item};
 use ioloom_budget::Permit;
 use ioloom_control::{Action, Admission};
@@ -72,7 +73,7 @@ pub(super) struct Ready<'p, S> {
     queues: Vec<Queue<'p, S>>,
     /// They tell how long each queue is, to other workers and to a sampler.
     gauges: Arc<Gauges>,
-    team: Mutex<Crew>,
+    workers: Mutex<WorkerCounts>,
     /// Its number of resting workers, for whoever pushes: changes under that lock.
     resting_now: AtomicUsize,
     pushed: Condvar,
@@ -80,7 +81,7 @@ pub(super) struct Ready<'p, S> {
 
 /// How many workers there are.
 #[derive(Default)]
-struct Crew {
+struct WorkerCounts {
     started: usize,
     /// Those that rest or have left.
     resting: usize,
@@ -99,7 +100,7 @@ impl<'p, S> Ready<'p, S> {
         Self {
             queues: (0..workers).map(|_| Queue(Mutex::new(VecDeque::new()))).collect(),
             gauges,
-            team: Mutex::new(Crew::default()),
+            workers: Mutex::new(WorkerCounts::default()),
             resting_now: AtomicUsize::new(0),
             pushed: Condvar::new(),
         }
@@ -112,27 +113,27 @@ impl<'p, S> Ready<'p, S> {
         self.gauges.set_ready(worker, len);
         drop(pieces);
         if len > 1 && self.resting_now.load(Ordering::Relaxed) > 0 {
-            let _crew = self.lock_crew();
+            let _workers = self.lock_workers();
             self.pushed.notify_one();
         }
     }
 
-    fn lock_crew(&self) -> MutexGuard<'_, Crew> {
-        self.team.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    fn lock_workers(&self) -> MutexGuard<'_, WorkerCounts> {
+        self.workers.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
     /// One more worker, told before it is started.
     pub(super) fn joins(&self) {
-        self.lock_crew().started += 1;
+        self.lock_workers().started += 1;
     }
 
     /// Sleeps until there may be a piece to take. False: there will be none, or the run is stopping.
     fn rest(&self, stopping: impl Fn() -> bool) -> bool {
-        let mut crew = self.lock_crew();
-        crew.resting += 1;
-        self.resting_now.store(crew.resting, Ordering::Relaxed);
+        let mut workers = self.lock_workers();
+        workers.resting += 1;
+        self.resting_now.store(workers.resting, Ordering::Relaxed);
         loop {
-            if crew.resting == crew.started {
+            if workers.resting == workers.started {
                 self.pushed.notify_all();
                 return false;
             }
@@ -140,12 +141,12 @@ impl<'p, S> Ready<'p, S> {
                 return false;
             }
             if self.queues.iter().any(|queue| !queue.lock().is_empty()) {
-                crew.resting -= 1;
-                self.resting_now.store(crew.resting, Ordering::Relaxed);
+                workers.resting -= 1;
+                self.resting_now.store(workers.resting, Ordering::Relaxed);
                 return true;
             }
-            let slept = self.pushed.wait_timeout(crew, NAP);
-            crew = slept.unwrap_or_else(|poisoned| poisoned.into_inner()).0;
+            let slept = self.pushed.wait_timeout(workers, NAP);
+            workers = slept.unwrap_or_else(|poisoned| poisoned.into_inner()).0;
         }
     }
 
@@ -424,8 +425,8 @@ impl<'e, W: Work> Loop<'_, 'e, W> {
             let mine = self.kept_for < KEPT_LEAST;
             self.kept = permit.filter(|permit| keep && (mine || !permit.is_wanted()));
             if !more || shared.stopping() {
-                self.spare = shared.spare(&mut piece).or_else(|| self.spare.take());
-                super::release(&mut self.worker.meter, piece);
+                self.spare = piece.take_spare(shared).or_else(|| self.spare.take());
+                piece.release(&mut self.worker.meter);
                 return;
             }
             // A stolen file goes on with its thief.

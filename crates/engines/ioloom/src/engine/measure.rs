@@ -1,6 +1,6 @@
 //! From the accounts of threads to the numbers of a run.
 
-use super::Executed;
+use super::work::Executed;
 use ioloom_model::{Measured, State, StateTable};
 use ioloom_observe::{ThreadReport, bottleneck, merge_calls};
 use ioloom_trace::{Trace, shares};

@@ -10,170 +10,29 @@
 //! nor the open limit, and the holder of a permit waits for nothing of ours.
 
 mod blocking;
+mod limits;
 mod looped;
 mod measure;
 mod roles;
-mod team;
+mod threads;
 mod traced;
 mod work;
 
 pub use traced::Tracing;
 pub use work::{Executed, Piece, RunOptions, Work};
 
-use crate::arena::{Arena, Lease};
-use crate::cancel::Cancel;
+use crate::arena::Arena;
 use crate::error::Error;
-use crate::fetch::{self, Data, Loaded};
-use crate::source::{Source, Take};
+use crate::shared::Shared;
+use crate::source::Source;
 use ioloom_budget::{Budget, Permits};
-use ioloom_model::layout::{Layout, RING_MAX, layout};
-use ioloom_model::{Buffers, CallKind, Method, Plan, ReadAhead, Schedule};
-use ioloom_observe::{Gauges, Meter};
-use std::any::Any;
+use ioloom_model::layout::layout;
+use ioloom_model::{Buffers, Plan, ReadAhead};
+use ioloom_observe::Gauges;
+use limits::{first_bytes, refuse_too_many_files, whole_max};
 use std::borrow::Cow;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use std::sync::{Arc, Mutex};
-pub(crate) use work::Worker;
-
-/// The first read of a file whose size is not known asks for this much, bytes.
-const FIRST_READ: u64 = 64 << 10;
-const FIRST_READ_MIN: u64 = 4 << 10;
-/// What all threads of a run share.
-pub(crate) struct Shared<'e> {
-    pub(crate) plan: Plan,
-    pub(crate) source: &'e Source<'e>,
-    pub(crate) arena: Arc<Arena>,
-    pub(crate) budget: Arc<Budget>,
-    pub(crate) permits: Option<Permits>,
-    pub(crate) open_limit: Option<Permits>,
-    pub(crate) gauges: Arc<Gauges>,
-    pub(crate) cancel: Cancel,
-    pub(crate) stop: AtomicBool,
-    /// Threads that take paths.
-    takers: usize,
-    pub(crate) layout: Layout,
-    /// Files that may hold a buffer at once.
-    pub(crate) at_once: u64,
-    /// Bytes of the first buffer of a file.
-    pub(crate) first_bytes: u64,
-    /// What a first buffer is charged, and whether threads may go on with theirs.
-    first_charge: u64,
-    spares: bool,
-    /// Largest file in whole-file form, bytes.
-    pub(crate) whole_max: u64,
-    /// Reads that blocked because a file system could not say whether they would.
-    pub(crate) unanswered: AtomicU64,
-    live: AtomicUsize,
-    fatal: Mutex<Option<Error>>,
-    panic: Mutex<Option<Box<dyn Any + Send>>>,
-}
-
-impl Shared<'_> {
-    /// Whether threads should take no new file.
-    #[inline]
-    pub(crate) fn stopping(&self) -> bool {
-        self.stop.load(Ordering::Relaxed) || self.cancel.is_cancelled()
-    }
-
-    /// How threads take paths from the list.
-    pub(crate) fn take(&self) -> Take {
-        Take { stripe: self.plan.stripe as usize, threads: self.takers }
-    }
-
-    /// Whether reads may run ahead of compute without a bound of their own.
-    pub(crate) fn unbounded(&self) -> bool {
-        matches!(self.plan.schedule, Schedule::Roles { window: ReadAhead::All, .. })
-    }
-
-    /// The first buffer of a piece that is done, for the same thread's next file. Not where buffers
-    /// are scarce, wanted fresh, kept by the user, or where the next path may be long in coming:
-    /// there it goes back to all.
-    pub(crate) fn spare<S>(&self, done: &mut Loaded<'_, S>) -> Option<Lease> {
-        match &done.data {
-            Data::Buffer(lease)
-                if self.spares && !lease.is_kept() && lease.charged() == self.first_charge => {}
-            _ => return None,
-        }
-        match std::mem::replace(&mut done.data, Data::Empty) {
-            Data::Buffer(lease) => Some(lease),
-            _ => None,
-        }
-    }
-
-    /// Ends the run because of an error; the first one counts.
-    pub(crate) fn fail(&self, error: Error) {
-        let mut fatal = self.fatal.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        fatal.get_or_insert(error);
-        drop(fatal);
-        self.end();
-    }
-
-    /// Ends the run because the function panicked; the first payload is resumed at the end.
-    pub(crate) fn panicked(&self, payload: Box<dyn Any + Send>) {
-        let mut panic = self.panic.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        panic.get_or_insert(payload);
-        drop(panic);
-        self.end();
-    }
-
-    /// Ends the run because the bytes that the user keeps leave no room.
-    pub(crate) fn fail_held(&self) {
-        let (kept, budget) = (self.budget.kept(), self.budget.limit());
-        self.fail(Error::BudgetHeld { kept, budget });
-    }
-
-    pub(crate) fn end(&self) {
-        self.stop.store(true, Ordering::Relaxed);
-        self.budget.close();
-    }
-}
-
-/// Refuses what this run cannot hold, before anything is opened; else the bytes of a first buffer.
-fn first_bytes(plan: &Plan, at_once: u64) -> Result<u64, Error> {
-    if plan.method == Method::Null || plan.method.is_mmap() {
-        return Ok(0);
-    }
-    if let Some(chunk) = plan.chunk_bytes {
-        return Ok(chunk);
-    }
-    // Half of the budget for first buffers, the other half for files that turn out to be large.
-    let room = plan.memory_bytes / 2 / at_once.max(1);
-    let first = FIRST_READ.min(room / FIRST_READ_MIN * FIRST_READ_MIN);
-    if first < FIRST_READ_MIN {
-        return Err(Error::Refused(format!(
-            "{plan}: {at_once} files at once need a memory budget of at least {}; give memory=",
-            ioloom_model::units::format_size(at_once * FIRST_READ_MIN * 2)
-        )));
-    }
-    Ok(first)
-}
-
-fn refuse_too_many_files(plan: &Plan, layout: &Layout, at_once: u64) -> Result<(), Error> {
-    let ring = match layout.window {
-        ReadAhead::All => at_once,
-        ReadAhead::Files(_) => u64::from(layout.window_of(0, at_once)),
-    };
-    if plan.method.needs_ring() && ring > u64::from(RING_MAX) {
-        return Err(Error::Refused(format!(
-            "{plan}: {ring} requests in flight, a ring takes at most {RING_MAX}; use a smaller \
-             window"
-        )));
-    }
-    let limit = ioloom_sys::proc::open_files_limit().unwrap_or(u64::MAX);
-    // A thread has its own account in /proc open, and its ring.
-    let per_thread = 1 + u64::from(plan.method.needs_ring());
-    let wanted = at_once + u64::from(layout.threads_max()) * per_thread;
-    // Standard streams, rings, /proc files and what the caller has open.
-    const OWN: u64 = 64;
-    if matches!(plan.method, Method::Null) || wanted + OWN <= limit {
-        return Ok(());
-    }
-    Err(Error::Refused(format!(
-        "{plan}: {at_once} files open at once, {} for its threads and {OWN} others, the limit is \
-         {limit}; raise it (ulimit -n) or use a smaller window",
-        wanted - at_once
-    )))
-}
 
 /// Runs a plan over a packed list of paths: the laboratory's way in.
 pub fn run<W: Work>(
@@ -220,7 +79,7 @@ pub(crate) fn execute<W: Work>(
              library does not map; use another method, or the laboratory"
         )));
     }
-    if let (Schedule::Roles { window: ReadAhead::All, .. }, None) = (plan.schedule, source.len()) {
+    if layout.window == ReadAhead::All && source.len().is_none() {
         return Err(Error::Refused(format!(
             "{plan}: a window of all files needs their number, and a stream of paths does not tell \
              it; give a list, or a number for w="
@@ -256,32 +115,5 @@ pub(crate) fn execute<W: Work>(
         budget,
         layout,
     };
-    team::run(&shared, options, work)
-}
-
-/// The largest buffer that always finds its place: what first buffers can never take. In chunk form
-/// nobody has two buffers, so it is all.
-fn whole_max(plan: &Plan, layout: &Layout, at_once: u64, first_bytes: u64) -> u64 {
-    let first = match (plan.method, plan.chunk_bytes) {
-        (_, Some(_)) => 0,
-        (Method::UringRegistered, None) => {
-            let reading = layout.roles().enumerate().filter(|(_, role)| role.reads());
-            let buffers: u64 =
-                reading.map(|(number, _)| u64::from(layout.window_of(number, at_once))).sum();
-            buffers * fetch::REGISTERED_BYTES as u64
-        }
-        _ => at_once * crate::arena::rounded(first_bytes),
-    };
-    plan.memory_bytes.saturating_sub(first) / FIRST_READ_MIN * FIRST_READ_MIN
-}
-
-/// Lets a computed piece go; unmapping is a call of its own.
-fn release<S>(meter: &mut Meter, piece: Loaded<'_, S>) {
-    let (mapped, index) = (matches!(piece.data, Data::Map(_)), piece.item.index);
-    drop(piece);
-    if mapped {
-        meter.lap(CallKind::Unmap, index);
-    } else {
-        meter.skip();
-    }
+    threads::run(&shared, options, work)
 }

@@ -23,9 +23,11 @@
 //! The end: every thread that reads counts itself out when the list has ended and nothing of its is
 //! in flight; a computer ends when all readers are out and the queue is empty.
 
-use super::{Shared, Work, Worker};
+use super::work::{Work, Worker};
 use crate::error::Error;
-use crate::fetch::{Cx, Fetch, Loaded, Reaped, Started, full_of_window};
+use crate::fetch::{Cx, Fetch, Reaped, Started, full_of_window};
+use crate::loaded::Loaded;
+use crate::shared::Shared;
 use crate::source::{Claim, Item};
 use ioloom_budget::Permits;
 use ioloom_model::layout::Role;
@@ -400,6 +402,6 @@ fn compute<'e, W: Work>(
     mut loaded: Loaded<'e, W::State>,
 ) {
     worker.compute(&mut loaded);
-    super::release(&mut worker.meter, loaded);
+    loaded.release(&mut worker.meter);
     queues.give_ahead();
 }

@@ -4,7 +4,8 @@
 //! leave their path and size when they are computed. Names are kept of the first files only, so that
 //! memory is bounded whatever is read.
 
-use super::{Error, Shared};
+use crate::error::Error;
+use crate::shared::Shared;
 use ioloom_model::units::{format_count, format_ns, format_size};
 use ioloom_model::{Level, State};
 use ioloom_observe::collect::{self, Recorder, Refused, Session};

@@ -1,11 +1,11 @@
 //! What is run on the files, and the thread that runs it.
 
-use super::Shared;
 use super::traced::{Seen, Traced, Tracing};
 use crate::arena::{Arena, Kept};
 use crate::cancel::Cancel;
 use crate::error::{FileError, FnError};
-use crate::fetch::{Data, Loaded};
+use crate::loaded::{Data, Loaded};
+use crate::shared::Shared;
 use ioloom_model::layout::Role;
 use ioloom_model::{CallKind, Plan, State};
 use ioloom_observe::collect::Recorder;

@@ -3,10 +3,11 @@
 //! `mmap:willneed` asks for the pages of a window of files and hands out the oldest; the other
 //! variants map one file at a time. An empty file cannot be mapped and is empty data.
 
+use super::interface::{Cx, Fetch, Reaped, Started};
 use super::opening::{Opened, failed_on, open, size_of};
-use super::{Cx, Data, Fetch, Loaded, Reaped, Started};
 use crate::arena::Lease;
 use crate::error::{Error, FileError, Operation};
+use crate::loaded::{Data, Loaded};
 use crate::source::Item;
 use ioloom_model::{CallKind, Method};
 use ioloom_sys::map::{Map, MapAdvice};

@@ -5,13 +5,14 @@
 //! by then mostly from memory. File systems that cannot answer are read with blocking calls; that
 //! is what this method is defined to do there, and the histogram shows it.
 
-use super::blocking::{
-    Parked, Progress, READ_MAX, charged, ended, is_end, next_piece, piece_limit, read_on, unpark,
-};
-use super::opening::{Begun, begin, failed_on};
-use super::{Cx, Fetch, Reaped, Started};
+use super::after_read::{ended, next_piece};
+use super::interface::{Cx, Fetch, Reaped, Started};
+use super::opening::{begin, failed_on};
+use super::piece::{Begun, PieceProgress, READ_MAX, is_end, piece_limit};
+use super::pread::{Parked, charged, read_on, unpark};
 use crate::arena::Lease;
 use crate::error::{Error, Operation};
+use crate::loaded::Loaded;
 use crate::source::Item;
 use ioloom_model::CallKind;
 use ioloom_sys::file::{self, Nowait};
@@ -23,7 +24,7 @@ struct Missed<'p, S> {
     item: Item<'p, S>,
     file: OwnedFd,
     lease: Lease,
-    progress: Progress,
+    progress: PieceProgress,
 }
 
 /// A window of files whose read-ahead was started.
@@ -46,7 +47,7 @@ impl<'p, S> NowaitWindow<'p, S> {
         item: Item<'p, S>,
         file: OwnedFd,
         mut lease: Lease,
-        mut progress: Progress,
+        mut progress: PieceProgress,
     ) -> Started<'p, S> {
         let limit = piece_limit(cx, &lease).min(READ_MAX);
         let into = &mut lease.whole_mut()[..limit];
@@ -89,7 +90,7 @@ impl<'p, S> Fetch<'p, S> for NowaitWindow<'p, S> {
         }
     }
 
-    fn resume(&mut self, cx: &mut Cx<'_, '_>, done: super::Loaded<'p, S>) -> Started<'p, S> {
+    fn resume(&mut self, cx: &mut Cx<'_, '_>, done: Loaded<'p, S>) -> Started<'p, S> {
         match next_piece(cx, done) {
             // Read-ahead has long gone past this offset.
             Ok((item, Begun { file, lease, progress })) => {
@@ -133,7 +134,7 @@ fn finish_missed<'p, S>(
     item: Item<'p, S>,
     file: OwnedFd,
     mut lease: Lease,
-    mut progress: Progress,
+    mut progress: PieceProgress,
     parked: &mut Parked<'p, S>,
 ) -> Started<'p, S> {
     let limit = piece_limit(cx, &lease).min(READ_MAX);

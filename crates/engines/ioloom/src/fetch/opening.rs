@@ -5,8 +5,9 @@
 //! noticed where it costs a real file nothing: when nothing comes out of it, when a read fails or
 //! fills its first buffer, and in a ring when a read takes long.
 
-use super::blocking::{Progress, first_buffer};
-use super::{Cx, Started, lease_waiting};
+use super::interface::{Cx, Started};
+use super::lease::lease_waiting;
+use super::piece::{Begun, PieceProgress, first_buffer};
 use crate::arena::Lease;
 use crate::error::{FileError, Operation};
 use crate::source::Item;
@@ -53,13 +54,6 @@ impl From<FileError> for NotOpen {
     }
 }
 
-/// A file that is open and has its first buffer.
-pub(crate) struct Begun {
-    pub(crate) file: OwnedFd,
-    pub(crate) lease: Lease,
-    pub(crate) progress: Progress,
-}
-
 /// Opens a file and gives it its first buffer: how every method begins that opens by a system call
 /// and reads.
 #[inline]
@@ -71,7 +65,7 @@ pub(crate) fn begin<S>(
 ) -> Result<Begun, NotOpen> {
     let Opened { file, size } = open(cx, item, direct)?;
     let lease = first_lease(cx, item, lease, size)?;
-    Ok(Begun { file, lease, progress: Progress { size, ..Progress::default() } })
+    Ok(Begun { file, lease, progress: PieceProgress { size, ..PieceProgress::default() } })
 }
 
 /// The first buffer of a file: the one it came with, or one for its size.

@@ -6,17 +6,15 @@
 //! buffer when memory is short waits in `parked` with its bytes and is tried again whenever
 //! something was reaped; if nothing else of this thread is in flight, the thread waits for memory.
 
-use super::blocking::{
-    Full, Larger, Progress, READ_MAX, complete, ended, full, is_end, next_piece, outgrown,
-    piece_limit, take_over,
-};
-use super::opening::{
-    Begun, NotOpen, Opened, ask_first, begin, failed_on, first_lease, open, size_of,
-};
-use super::{Cx, Fetch, Loaded, Reaped, Started, lease_waiting, no_buffer};
+use super::after_read::{Full, Larger, complete, ended, full, next_piece, outgrown, take_over};
+use super::interface::{Cx, Fetch, Reaped, Started};
+use super::lease::{lease_waiting, no_buffer};
+use super::opening::{NotOpen, Opened, ask_first, begin, failed_on, first_lease, open, size_of};
+use super::piece::{Begun, PieceProgress, READ_MAX, is_end, piece_limit};
 use crate::arena::{Arena, Lease};
-use crate::engine::Shared;
 use crate::error::{Error, FileError, Operation};
+use crate::loaded::Loaded;
+use crate::shared::Shared;
 use crate::source::Item;
 use ioloom_failure::is_out_of_descriptors;
 use ioloom_model::{CallKind, Method, Schedule};
@@ -38,7 +36,7 @@ pub(crate) const REGISTERED_BYTES: usize = 64 << 10;
 struct Job<'p, S> {
     item: Item<'p, S>,
     lease: Lease,
-    progress: Progress,
+    progress: PieceProgress,
     asked: usize,
     /// How often the kernel said to try again.
     retries: u32,
@@ -408,7 +406,7 @@ impl<'p, S> Rings<'p, S> {
             Err(error) => return Started::Failed(error),
         };
         let index = item.index;
-        let progress = Progress { size, ..Progress::default() };
+        let progress = PieceProgress { size, ..PieceProgress::default() };
         let token = self.place(Job { item, lease, progress, asked: 0, retries: 0 });
         self.ring.open(token, c_path, how);
         self.hand_over(cx.shared);

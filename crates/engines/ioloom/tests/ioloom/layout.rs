@@ -1,6 +1,6 @@
 //! Runs start the threads that `ioloom_model::layout` names: what `--explain` prints is what runs.
 
-use crate::support::{expected, lacks, list, make, plan, roots};
+use crate::support::{expected, lacks, list, make, roots};
 use ioloom::Plan;
 use ioloom::engine::{self, RunOptions, Tracing};
 use ioloom_model::layout::{Layout, Role, layout};

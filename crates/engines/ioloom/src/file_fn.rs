@@ -2,11 +2,11 @@
 
 use crate::engine::Piece;
 use crate::error::FnError;
-use crate::files::{Chunk, File};
+use crate::view::{Chunk, File};
 use std::path::Path;
 
 /// What is done with one file. Implemented by the forms that [`Files`](crate::Files) makes.
-pub trait Each: Sync {
+pub trait FileFn: Sync {
     /// Whether it sees chunks, not whole files.
     const CHUNKS: bool;
     /// State of a file while its pieces come.
@@ -25,7 +25,7 @@ pub trait Each: Sync {
 /// A function of whole files.
 pub struct Whole<F>(pub(crate) F);
 
-impl<T: Send, F: Fn(&File<'_>) -> Result<T, FnError> + Sync> Each for Whole<F> {
+impl<T: Send, F: Fn(&File<'_>) -> Result<T, FnError> + Sync> FileFn for Whole<F> {
     const CHUNKS: bool = false;
     type State = Option<T>;
     type Out = T;
@@ -51,7 +51,7 @@ pub struct FoldFile<I, F, G> {
     pub(crate) finish: G,
 }
 
-impl<S, T, I, F, G> Each for FoldFile<I, F, G>
+impl<S, T, I, F, G> FileFn for FoldFile<I, F, G>
 where
     S: Send,
     T: Send,
@@ -79,7 +79,7 @@ where
 /// A function of pieces.
 pub struct MapChunks<F>(pub(crate) F);
 
-impl<T: Send, F: Fn(&Chunk<'_>) -> Result<T, FnError> + Sync> Each for MapChunks<F> {
+impl<T: Send, F: Fn(&Chunk<'_>) -> Result<T, FnError> + Sync> FileFn for MapChunks<F> {
     const CHUNKS: bool = true;
     type State = Vec<T>;
     type Out = Vec<T>;

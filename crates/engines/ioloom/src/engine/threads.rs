@@ -7,8 +7,11 @@
 //! tells progress.
 
 use super::traced::{Sampled, Traced};
-use super::{Error, Executed, RunOptions, Shared, Work, Worker, blocking, looped, roles, traced};
+use super::work::{Executed, RunOptions, Work, Worker};
+use super::{blocking, looped, roles, traced};
+use crate::error::Error;
 use crate::fetch;
+use crate::shared::Shared;
 use ioloom_budget::Permits;
 use ioloom_control::Ramp;
 use ioloom_model::Method;
@@ -26,10 +29,10 @@ use std::time::Duration;
 const PROGRESS: Duration = Duration::from_millis(100);
 
 /// What a thread brings home; `None` after a panic.
-type Home<L> = Option<(ThreadReport, L, u64)>;
+type ThreadResult<L> = Option<(ThreadReport, L, u64)>;
 
 /// What every thread of a run is made from.
-struct Team<'e, W: Work> {
+struct Threads<'e, W: Work> {
     shared: &'e Shared<'e>,
     roles: &'e [Role],
     options: &'e RunOptions<'e>,
@@ -41,13 +44,13 @@ struct Team<'e, W: Work> {
     traced: Option<&'e Traced>,
 }
 
-impl<W: Work> Clone for Team<'_, W> {
+impl<W: Work> Clone for Threads<'_, W> {
     fn clone(&self) -> Self {
         *self
     }
 }
 
-impl<W: Work> Copy for Team<'_, W> {}
+impl<W: Work> Copy for Threads<'_, W> {}
 
 /// Runs all threads of a plan to their end.
 pub(super) fn run<W: Work>(
@@ -61,7 +64,7 @@ pub(super) fn run<W: Work>(
     let ready = looped::Ready::new(roles.len(), shared.gauges.clone());
     let main = std::thread::current();
     let traced = options.tracing.map(|wanted| Traced::start(wanted, roles.len())).transpose()?;
-    let team = Team {
+    let threads = Threads {
         shared,
         roles: &roles,
         options,
@@ -72,7 +75,7 @@ pub(super) fn run<W: Work>(
         main: &main,
         traced: traced.as_ref(),
     };
-    let Together { locals, reports, start, ended, usage, sampled } = together(team);
+    let Finished { locals, reports, start, ended, usage, sampled } = run_threads(threads);
     let elapsed_ns = ended.saturating_sub(start);
     let panic = shared.panic.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).take();
     if let Some(payload) = panic {
@@ -113,7 +116,7 @@ pub(super) fn run<W: Work>(
 }
 
 /// What all threads brought home; times are on the monotonic clock.
-struct Together<L> {
+struct Finished<L> {
     locals: Vec<L>,
     reports: Vec<ThreadReport>,
     start: u64,
@@ -123,9 +126,9 @@ struct Together<L> {
 }
 
 /// From the start line to the end of the last thread.
-fn together<W: Work>(team: Team<'_, W>) -> Together<W::Local> {
-    let (shared, options) = (team.shared, team.options);
-    let mut all = Together {
+fn run_threads<W: Work>(threads: Threads<'_, W>) -> Finished<W::Local> {
+    let (shared, options) = (threads.shared, threads.options);
+    let mut all = Finished {
         locals: Vec::new(),
         reports: Vec::new(),
         start: 0,
@@ -133,21 +136,21 @@ fn together<W: Work>(team: Team<'_, W>) -> Together<W::Local> {
         usage: UsageDelta::default(),
         sampled: Vec::new(),
     };
-    let mut ramp = team.ramp();
+    let mut ramp = threads.ramp();
     std::thread::scope(|scope| {
-        let mut handles = Vec::with_capacity(team.roles.len());
-        team.start_more(scope, ramp.running(), &mut handles);
-        team.gate.wait_until_ready(handles.len());
+        let mut handles = Vec::with_capacity(threads.roles.len());
+        threads.start_more(scope, ramp.running(), &mut handles);
+        threads.gate.wait_until_ready(handles.len());
         let before = Usage::now(options.block_device);
         all.start = monotonic_ns();
-        let sampled = options.sample || team.traced.is_some();
+        let sampled = options.sample || threads.traced.is_some();
         let sampler = sampled.then(|| traced::sample(shared, all.start)).flatten();
-        if let Some(traced) = team.traced {
+        if let Some(traced) = threads.traced {
             traced.begin(all.start);
         }
-        let looks = Looks::new(shared);
-        team.gate.open(all.start);
-        team.watch(&mut ramp, looks, |more| team.start_more(scope, more, &mut handles));
+        let waits = ReadWaits::new(shared);
+        threads.gate.open(all.start);
+        threads.watch(&mut ramp, waits, |more| threads.start_more(scope, more, &mut handles));
         for handle in handles {
             let out = handle.join().expect("panics are caught");
             let Some((report, local, end)) = out else { continue };
@@ -167,26 +170,26 @@ fn together<W: Work>(team: Team<'_, W>) -> Together<W::Local> {
 /// known. Threads that start wait for the lock of their common memory as well, and the more there are
 /// the more they do; so where reads tell whether they found their bytes in memory, no more waits count
 /// than reads did not, and blocks came from a device.
-struct Looks<'e> {
+struct ReadWaits<'e> {
     shared: &'e Shared<'e>,
     before: proc::Usage,
     /// Waits of the watching thread.
-    own: u64,
+    watcher: u64,
 }
 
 /// What a device is asked for at the least, for one name or inode.
 const BLOCK_BYTES: u64 = 4096;
 
-impl<'e> Looks<'e> {
+impl<'e> ReadWaits<'e> {
     fn new(shared: &'e Shared<'e>) -> Self {
-        Self { shared, before: proc::usage(UsageOf::Process).unwrap_or_default(), own: 0 }
+        Self { shared, before: proc::usage(UsageOf::Process).unwrap_or_default(), watcher: 0 }
     }
 
-    fn waits_for_reads(&self) -> u64 {
+    fn for_reads(&self) -> u64 {
         let Ok(now) = proc::usage(UsageOf::Process) else { return 0 };
         let for_permits = self.shared.permits.as_ref().map_or(0, Permits::sleeps);
         let all = now.voluntary_switches.saturating_sub(self.before.voluntary_switches);
-        let for_reads = all.saturating_sub(self.own + for_permits);
+        let for_reads = all.saturating_sub(self.watcher + for_permits);
         if self.shared.plan.method != Method::Nowait {
             return for_reads;
         }
@@ -196,7 +199,7 @@ impl<'e> Looks<'e> {
     }
 }
 
-impl<'e, W: Work> Team<'e, W> {
+impl<'e, W: Work> Threads<'e, W> {
     /// Threads to begin with, and how many there may be.
     fn ramp(self) -> Ramp {
         let layout = &self.shared.layout;
@@ -214,7 +217,7 @@ impl<'e, W: Work> Team<'e, W> {
         self,
         scope: &'scope Scope<'scope, 'e>,
         more: u32,
-        handles: &mut Vec<ScopedJoinHandle<'scope, Home<W::Local>>>,
+        handles: &mut Vec<ScopedJoinHandle<'scope, ThreadResult<W::Local>>>,
     ) {
         let next = handles.len();
         for (number, role) in self.roles.iter().copied().enumerate().skip(next).take(more as usize)
@@ -283,29 +286,29 @@ impl<'e, W: Work> Team<'e, W> {
     }
 
     /// Starts threads as they are needed and tells progress, until the last thread has ended.
-    fn watch(self, ramp: &mut Ramp, mut looks: Looks<'_>, mut start_more: impl FnMut(u32)) {
+    fn watch(self, ramp: &mut Ramp, mut waits: ReadWaits<'_>, mut start_more: impl FnMut(u32)) {
         let shared = self.shared;
         let mut progress = self.options.progress;
-        let mut told_ns = monotonic_ns();
+        let mut reported_ns = monotonic_ns();
         while shared.live.load(Ordering::Acquire) > 0 {
             let look = Duration::from_nanos(ramp.pause_ns());
             std::thread::park_timeout(if ramp.is_full() { PROGRESS } else { look.min(PROGRESS) });
-            looks.own += 1;
+            waits.watcher += 1;
             if !ramp.is_full() && !shared.stopping() {
-                start_more(ramp.decide(shared.gauges.files(), looks.waits_for_reads()));
+                start_more(ramp.decide(shared.gauges.files(), waits.for_reads()));
             }
             if shared.cancel.is_cancelled() {
                 shared.budget.close();
             }
             let now_ns = monotonic_ns();
-            if let Some(tell) = progress
-                && (now_ns - told_ns >= PROGRESS.as_nanos() as u64
+            if let Some(report) = progress
+                && (now_ns - reported_ns >= PROGRESS.as_nanos() as u64
                     || shared.live.load(Ordering::Acquire) == 0)
             {
-                told_ns = now_ns;
+                reported_ns = now_ns;
                 let total = shared.source.len().map(|n| n as u64);
-                let tell = || tell(shared.gauges.files(), shared.gauges.bytes(), total);
-                if let Err(payload) = catch_unwind(AssertUnwindSafe(tell)) {
+                let report = || report(shared.gauges.files(), shared.gauges.bytes(), total);
+                if let Err(payload) = catch_unwind(AssertUnwindSafe(report)) {
                     // It ends the run as a panic of the function does, and is not asked again.
                     shared.panicked(payload);
                     progress = None;

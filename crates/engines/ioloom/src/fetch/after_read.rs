@@ -1,0 +1,132 @@
+//! What follows a read: the next piece, a larger buffer, or the end of the file.
+
+use super::interface::{Cx, Started};
+use super::lease::{lease_waiting, too_large};
+use super::opening::size_of;
+use super::piece::{Begun, PieceProgress};
+use crate::arena::Lease;
+use crate::error::{FileError, Operation};
+use crate::loaded::{Data, Loaded};
+use crate::source::Item;
+use ioloom_model::CallKind;
+use ioloom_sys::buffer;
+use std::os::fd::OwnedFd;
+
+/// What the next piece of a file starts from: the same buffer unless its bytes are kept.
+pub(crate) fn next_piece<'p, S>(
+    cx: &mut Cx<'_, '_>,
+    done: Loaded<'p, S>,
+) -> Result<(Item<'p, S>, Begun), FileError> {
+    let Loaded { item, file, data, len, offset, .. } = done;
+    let lease = match data {
+        Data::Buffer(lease) if !lease.is_kept() => lease,
+        _ => lease_waiting(cx, &item, cx.shared.first_bytes, 0)?,
+    };
+    let file = file.expect("a file with more pieces stays open");
+    let progress = PieceProgress { offset: offset + len as u64, ..PieceProgress::default() };
+    Ok((item, Begun { file, lease, progress }))
+}
+
+/// What a full buffer is.
+pub(crate) enum Full {
+    /// A piece of several, in chunk form.
+    Piece,
+    /// All of the file: its size is what was read.
+    End,
+    /// The start of a file that needs a larger one.
+    Larger(Larger),
+}
+
+/// The buffer that a file needs beyond the one it has.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Larger {
+    pub(crate) bytes: u64,
+    /// It has a large one already.
+    pub(crate) grown: bool,
+}
+
+/// What a full buffer is; asks for the size of the file unless in chunk form. A file that grows
+/// while it is read is read to where it ends now, but only while memory is free: a thread that
+/// holds a large buffer never waits for another, because two of them might wait for ever.
+pub(crate) fn full<S>(
+    cx: &mut Cx<'_, '_>,
+    item: &Item<'_, S>,
+    file: &OwnedFd,
+    progress: &mut PieceProgress,
+) -> Result<Full, FileError> {
+    if cx.shared.plan.chunk_bytes.is_some() {
+        return Ok(Full::Piece);
+    }
+    let size = size_of(cx, item, file)?;
+    progress.size = Some(size);
+    let (filled, whole_max) = (progress.filled as u64, cx.shared.whole_max);
+    if size == filled {
+        return Ok(Full::End);
+    }
+    let grown = std::mem::replace(&mut progress.enlarged, true);
+    // More than the size says, or a second time: by half, so that the copies stay few.
+    let wanted = if size < filled || grown { size.max(filled + filled / 2) } else { size };
+    let wanted = wanted.min(whole_max - 1).max(size).max(filled);
+    if wanted >= whole_max {
+        let reason = too_large(cx.shared, wanted);
+        return Err(FileError::rejected(
+            item.index,
+            item.path.as_path(),
+            Operation::Reserve,
+            reason,
+        ));
+    }
+    let bytes = (wanted + 1).next_multiple_of(buffer::ALIGN as u64);
+    Ok(Full::Larger(Larger { bytes, grown }))
+}
+
+/// The error of a file that outgrew a buffer of its size while no memory was free.
+pub(crate) fn outgrown<S>(item: &Item<'_, S>) -> FileError {
+    let reason = "it grew while it was read, and there is no memory for more; read it again, or in \
+                  pieces with .chunks()";
+    FileError::rejected(item.index, item.path.as_path(), Operation::Reserve, reason)
+}
+
+/// Copies the bytes read so far into a larger buffer.
+pub(crate) fn take_over(mut larger: Lease, from: &Lease, filled: usize) -> Lease {
+    larger.whole_mut()[..filled].copy_from_slice(from.bytes(filled));
+    larger
+}
+
+/// The last piece of a file. One that gave nothing at all may be no file: that is asked.
+#[inline(always)] // a call of its own moves the piece once more
+pub(crate) fn ended<'p, S>(
+    cx: &mut Cx<'_, '_>,
+    item: Item<'p, S>,
+    file: OwnedFd,
+    lease: Lease,
+    progress: PieceProgress,
+) -> Started<'p, S> {
+    if progress.filled == 0
+        && progress.offset == 0
+        && let Err(error) = size_of(cx, &item, &file)
+    {
+        return Started::Failed(error);
+    }
+    Started::Ready(complete(cx, item, file, lease, progress, true))
+}
+
+/// A complete piece; the file is closed unless it has more.
+pub(crate) fn complete<'p, S>(
+    cx: &mut Cx<'_, '_>,
+    item: Item<'p, S>,
+    file: OwnedFd,
+    lease: Lease,
+    progress: PieceProgress,
+    last: bool,
+) -> Loaded<'p, S> {
+    let file = if last {
+        drop(file);
+        cx.meter.lap(CallKind::Close, item.index);
+        None
+    } else {
+        Some(file)
+    };
+    let data = Data::Buffer(lease);
+    Loaded { item, file, data, len: progress.filled, offset: progress.offset, last }
+}

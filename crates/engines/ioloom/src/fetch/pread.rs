@@ -1,0 +1,113 @@
+//! Reading a file to its end with blocking calls.
+
+use super::after_read::{Full, Larger, complete, ended, full, outgrown, take_over};
+use super::interface::{Cx, Reaped, Started};
+use super::lease::lease_waiting;
+use super::opening::failed_on;
+use super::piece::{PieceProgress, READ_MAX, is_end, piece_limit};
+use crate::arena::Lease;
+use crate::error::Operation;
+use crate::source::Item;
+use ioloom_model::CallKind;
+use ioloom_sys::file;
+use std::collections::VecDeque;
+use std::os::fd::OwnedFd;
+
+/// Files that wait for a larger buffer, because their thread may not.
+pub(crate) type Parked<'p, S> = VecDeque<Waiting<'p, S>>;
+
+pub(crate) struct Waiting<'p, S> {
+    item: Item<'p, S>,
+    file: OwnedFd,
+    lease: Lease,
+    progress: PieceProgress,
+    size: u64,
+}
+
+/// Reads on the oldest parked file; with `wait` it is waited for memory.
+pub(crate) fn unpark<'p, S>(
+    cx: &mut Cx<'_, '_>,
+    parked: &mut Parked<'p, S>,
+    wait: bool,
+    out: &mut Reaped<'p, S>,
+    direct: bool,
+) {
+    let Some(Waiting { item, file, lease, progress, size }) = parked.pop_front() else { return };
+    let larger = match cx.shared.arena.try_lease(size) {
+        Ok(None) if !wait => {
+            parked.push_front(Waiting { item, file, lease, progress, size });
+            return;
+        }
+        Ok(Some(larger)) => Ok(larger),
+        _ => {
+            let holding = lease.charged() + charged(parked);
+            lease_waiting(cx, &item, size, holding)
+        }
+    };
+    let started = match larger {
+        Ok(larger) => {
+            let lease = take_over(larger, &lease, progress.filled);
+            read_on(cx, item, file, lease, progress, (direct, parked))
+        }
+        Err(error) => Started::Failed(error),
+    };
+    out.extend(started.came());
+}
+
+/// Bytes charged for parked files.
+pub(crate) fn charged<S>(parked: &Parked<'_, S>) -> u64 {
+    parked.iter().map(|waiting| waiting.lease.charged()).sum()
+}
+
+/// Reads with blocking calls until the piece is complete, directly or not; a file that needs more
+/// memory than there is goes to the parked ones if its thread may not wait.
+pub(crate) fn read_on<'p, S>(
+    cx: &mut Cx<'_, '_>,
+    item: Item<'p, S>,
+    file: OwnedFd,
+    mut lease: Lease,
+    mut progress: PieceProgress,
+    (direct, parked): (bool, &mut Parked<'p, S>),
+) -> Started<'p, S> {
+    loop {
+        let limit = piece_limit(cx, &lease);
+        if progress.filled == limit {
+            let Larger { bytes: size, grown } = match full(cx, &item, &file, &mut progress) {
+                Ok(Full::Larger(larger)) => larger,
+                Ok(Full::Piece) => {
+                    return Started::Ready(complete(cx, item, file, lease, progress, false));
+                }
+                Ok(Full::End) => return ended(cx, item, file, lease, progress),
+                Err(error) => return Started::Failed(error),
+            };
+            let larger = match cx.shared.arena.try_lease(size) {
+                Ok(Some(larger)) => Ok(larger),
+                Ok(None) if grown => return Started::Failed(outgrown(&item)),
+                Ok(None) if !cx.may_wait && !cx.shared.unbounded() => {
+                    parked.push_back(Waiting { item, file, lease, progress, size });
+                    return Started::Pending;
+                }
+                _ => lease_waiting(cx, &item, size, lease.charged() + charged(parked)),
+            };
+            match larger {
+                Ok(larger) => lease = take_over(larger, &lease, progress.filled),
+                Err(error) => return Started::Failed(error),
+            }
+            continue;
+        }
+        let limit = limit.min(progress.filled + READ_MAX);
+        let into = &mut lease.whole_mut()[progress.filled..limit];
+        let result = file::read_at(&file, into, progress.offset + progress.filled as u64);
+        cx.meter.lap(CallKind::Read, item.index);
+        match result {
+            Ok(n) if is_end(n, limit - progress.filled, &progress, direct) => {
+                progress.filled += n;
+                return ended(cx, item, file, lease, progress);
+            }
+            Ok(n) => progress.filled += n,
+            Err(error) => {
+                return Started::Failed(failed_on(&item, &file, Operation::Read, error));
+            }
+        }
+    }
+}

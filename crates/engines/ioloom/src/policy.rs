@@ -1,0 +1,36 @@
+//! What a run does with results, failures and progress.
+
+/// What a run does when a file fails.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum OnError {
+    /// Stop at the first failure and return it.
+    #[default]
+    Stop,
+    /// Count failures and go on.
+    Skip,
+    /// Go on, keep the first 1000 failures in [`Run::errors`] and count all.
+    Collect,
+}
+
+/// The order of results.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Order {
+    /// As they become ready.
+    #[default]
+    Any,
+    /// In the order of the input.
+    Input,
+}
+
+/// What a progress function is told, about ten times a second.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Progress {
+    /// Files computed.
+    pub files: u64,
+    /// Bytes computed.
+    pub bytes: u64,
+    /// Number of files, if it is known before the end.
+    pub files_total: Option<u64>,
+}
+
+pub(crate) type ProgressFn<'a> = Box<dyn Fn(Progress) + Sync + Send + 'a>;
