@@ -3,6 +3,7 @@
 //! A [`Visitor`] that builds the path of a directory once and appends each name to it.
 
 use crate::listing::Listing;
+use crate::skipped::{Skipped, skip};
 use crate::visit::{Control, DirRef, Found, NewDir, Visitor};
 use crate::{Fields, Follow, Kind, Method, PathList, Refused, Report, Threads, Walk};
 use ioloom_failure::{Operation, PathError};
@@ -63,30 +64,6 @@ impl<'a> Entry<'a> {
     /// The last name of the path.
     pub fn name(&self) -> &'a [u8] {
         &self.path[self.name_at..]
-    }
-}
-
-/// How many entries of one kind were left out.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Skipped {
-    /// What they are.
-    pub kind: Kind,
-    /// How many.
-    pub count: u64,
-}
-
-impl std::fmt::Display for Skipped {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let word = if self.count == 1 { self.kind.singular() } else { self.kind.plural() };
-        write!(f, "{} {word} skipped", self.count)
-    }
-}
-
-/// Counts an entry that is left out.
-pub(crate) fn skip(skipped: &mut Vec<Skipped>, kind: Kind) {
-    match skipped.iter_mut().find(|skipped| skipped.kind == kind) {
-        Some(skipped) => skipped.count += 1,
-        None => skipped.push(Skipped { kind, count: 1 }),
     }
 }
 

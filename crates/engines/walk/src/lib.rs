@@ -25,18 +25,28 @@
 //! What a user writes is a [`Visitor`]; [`Walk`] runs it. [`files`], [`walk`] and [`walk_parallel`]
 //! are made of that, for those who want regular files with their paths.
 
+mod context;
 mod error;
 mod files;
+mod held;
 mod list;
 mod listing;
+#[cfg(feature = "inode-tables")]
+mod lookup;
+#[cfg(not(feature = "inode-tables"))]
+#[path = "lookup_absent.rs"]
+mod lookup;
 mod method;
 mod node;
 mod open;
 mod paths;
 mod pool;
 mod read;
+mod report;
 mod run;
+mod skipped;
 mod sweep;
+mod sweep_order;
 #[cfg(feature = "inode-tables")]
 mod tables;
 #[cfg(not(feature = "inode-tables"))]
@@ -45,16 +55,19 @@ mod tables;
 mod tables_use;
 mod task;
 mod visit;
+mod walk;
 mod watch;
 mod worker;
 
 pub use error::{ERRORS_KEPT_MAX, Errors};
-pub use files::{Entry, Skipped, Summary, WalkOptions, files, walk, walk_parallel};
+pub use files::{Entry, Summary, WalkOptions, files, walk, walk_parallel};
 pub use ioloom_sys::dir::{Fields, Kind, Meta};
 pub use list::{ListError, ListReader, PATH_BYTES_MAX, Separator, read_list};
 pub use method::{Method, Refused, THREADS_MAX, Threads};
 pub use paths::PathList;
-pub use run::{Follow, Report, Walk};
+pub use report::Report;
+pub use skipped::Skipped;
 pub use tables_use::TablesUse;
 pub use visit::{Control, DirRef, Found, NewDir, RetainedDir, Visitor};
+pub use walk::{Follow, Walk};
 pub use watch::Waits;

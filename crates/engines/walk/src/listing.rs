@@ -7,7 +7,7 @@
 //!
 //! Parts of one directory that several threads visited are sorted together at the end.
 
-use crate::files::{Skipped, skip};
+use crate::skipped::{Skipped, skip};
 use crate::visit::{Control, DirRef, Found, NewDir, Visitor};
 use crate::{Kind, PathList};
 use std::ops::Range;

@@ -1,10 +1,10 @@
 //! Opening: roots, directories that waited, and what to do when one does not open.
 
 use crate::node::{Node, path_from};
-use crate::run::Follow;
 use crate::task::DirTask;
 use crate::visit::{Control, DirRef, Found, NewDir, Visitor};
-use crate::worker::{Worker, is_gone};
+use crate::walk::Follow;
+use crate::worker::Worker;
 use crate::{Fields, Meta};
 use ioloom_failure::{Operation, is_out_of_descriptors};
 use ioloom_sys::dir::{self, Dir, Kind};
@@ -21,11 +21,11 @@ const DESCRIPTOR_TRIES: u32 = 200;
 impl<V: Visitor> Worker<'_, '_, V> {
     pub(crate) fn root(&mut self, index: usize, path: &Path) {
         let bytes = path.as_os_str().as_bytes();
-        let follow = self.ground.walk.follow != Follow::Never;
+        let follow = self.context.walk.follow != Follow::Never;
         let fields = self.dir_fields | Fields::IDENTITY;
         let meta = match dir::meta(bytes, follow, fields) {
             // A link that leads nowhere is an entry of its own when all links are followed.
-            Err(e) if is_gone(&e) && self.ground.walk.follow == Follow::Always => {
+            Err(e) if is_gone(&e) && self.context.walk.follow == Follow::Always => {
                 dir::meta(bytes, false, fields)
             }
             meta => meta,
@@ -39,7 +39,7 @@ impl<V: Visitor> Worker<'_, '_, V> {
                 let found = Found { name, kind: meta.kind, inode: meta.inode, meta: asked };
                 self.part.entries += 1;
                 if self.visitor.root_entry(index, path, &found) == Control::Stop {
-                    self.ground.pool.stop();
+                    self.context.pool.stop();
                 }
             }
         }
@@ -80,7 +80,8 @@ impl<V: Visitor> Worker<'_, '_, V> {
             let error = opened.err().unwrap_or_else(|| io::ErrorKind::NotADirectory.into());
             return self.lost(&task, Operation::OpenDir, error);
         }
-        if self.ground.walk.follow == Follow::Always && meta.is_some_and(|m| parent.is_within(&m)) {
+        if self.context.walk.follow == Follow::Always && meta.is_some_and(|m| parent.is_within(&m))
+        {
             self.part.loops += 1;
             self.visitor.looped(DirRef(&parent), task.name.to_bytes());
             return self.finish(parent);
@@ -123,7 +124,7 @@ impl<V: Visitor> Worker<'_, '_, V> {
     }
 
     fn open(&mut self, task: &DirTask<V::Dir>) -> io::Result<Dir> {
-        let follow = self.ground.walk.follow;
+        let follow = self.context.walk.follow;
         self.open_patiently(|| match &task.via {
             Some(held) => held.dir.open_child(&task.name, task.linked, true),
             None => reopen(&task.parent, &task.name, task.linked, follow),
@@ -137,8 +138,8 @@ impl<V: Visitor> Worker<'_, '_, V> {
         loop {
             match open() {
                 Err(e) if is_out_of_descriptors(&e) && tries < DESCRIPTOR_TRIES => {
-                    self.ground.holds.squeeze();
-                    self.let_go_of_parents();
+                    self.context.held_dirs.exhaust();
+                    self.reopen_by_path();
                     if tries > 0 {
                         std::thread::sleep(Duration::from_millis(1));
                     }
@@ -174,4 +175,9 @@ pub(crate) fn reopen_node<D>(node: &Node<D>, follow: Follow) -> io::Result<Dir> 
         }
         None => Dir::open(&path_from(node.name.to_vec())),
     }
+}
+
+/// Reports whether a path no longer exists.
+pub(crate) fn is_gone(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::NotFound
 }

@@ -50,10 +50,10 @@ struct Inner<T> {
 pub(crate) struct Pool<T> {
     inner: Mutex<Inner<T>>,
     /// For workers that would take a task.
-    bell: Condvar,
+    task_added: Condvar,
     /// For workers that rest.
-    bench: Condvar,
-    hungry: AtomicUsize,
+    activated: Condvar,
+    idle: AtomicUsize,
     active: AtomicUsize,
     stop: AtomicBool,
 }
@@ -69,9 +69,9 @@ impl<T> Pool<T> {
                 resting: 0,
                 over: false,
             }),
-            bell: Condvar::new(),
-            bench: Condvar::new(),
-            hungry: AtomicUsize::new(0),
+            task_added: Condvar::new(),
+            activated: Condvar::new(),
+            idle: AtomicUsize::new(0),
             active: AtomicUsize::new(active),
             stop: AtomicBool::new(false),
         }
@@ -83,8 +83,8 @@ impl<T> Pool<T> {
 
     /// Workers that wait for a task and that nothing was put here for.
     #[inline]
-    pub(crate) fn hungry(&self) -> usize {
-        self.hungry.load(Ordering::Relaxed)
+    pub(crate) fn idle(&self) -> usize {
+        self.idle.load(Ordering::Relaxed)
     }
 
     /// Workers that are fed.
@@ -109,8 +109,8 @@ impl<T> Pool<T> {
         let mut inner = self.lock();
         self.active.store(active.max(1), Ordering::Relaxed);
         self.count(&mut inner);
-        self.bench.notify_all();
-        self.bell.notify_all();
+        self.activated.notify_all();
+        self.task_added.notify_all();
     }
 
     /// The first worker comes, number 0.
@@ -128,7 +128,7 @@ impl<T> Pool<T> {
     }
 
     /// Worker `number` could not be started: as many as there are have to do.
-    pub(crate) fn unborn(&self, number: usize) {
+    pub(crate) fn not_started(&self, number: usize) {
         self.set_active(number);
         self.depart();
     }
@@ -144,16 +144,16 @@ impl<T> Pool<T> {
     fn end_if_idle(&self, inner: &mut Inner<T>) {
         if inner.waiting == inner.present && inner.tasks.is_empty() {
             inner.over = true;
-            self.bell.notify_all();
-            self.bench.notify_all();
+            self.task_added.notify_all();
+            self.activated.notify_all();
         }
     }
 
     /// Brings `hungry` up to date.
     fn count(&self, inner: &mut Inner<T>) {
         let fed = inner.tasks.len() + inner.resting;
-        let unborn = self.active().saturating_sub(inner.present);
-        self.hungry.store((inner.waiting + unborn).saturating_sub(fed), Ordering::Relaxed);
+        let not_started = self.active().saturating_sub(inner.present);
+        self.idle.store((inner.waiting + not_started).saturating_sub(fed), Ordering::Relaxed);
     }
 
     /// Puts tasks here for those who are hungry. Returns the number of a worker that is to be
@@ -163,16 +163,16 @@ impl<T> Pool<T> {
         let before = inner.tasks.len();
         inner.tasks.extend(tasks);
         let given = inner.tasks.len() - before;
-        let eaters = inner.waiting - inner.resting;
-        let born = (inner.tasks.len() > eaters && inner.present < self.active()).then(|| {
+        let takers = inner.waiting - inner.resting;
+        let number = (inner.tasks.len() > takers && inner.present < self.active()).then(|| {
             inner.present += 1;
             inner.present - 1
         });
         self.count(&mut inner);
-        for _ in 0..given.min(eaters) {
-            self.bell.notify_one();
+        for _ in 0..given.min(takers) {
+            self.task_added.notify_one();
         }
-        born
+        number
     }
 
     /// Takes tasks into `into` for worker `number`, waiting for some; false when all is over. A
@@ -184,9 +184,9 @@ impl<T> Pool<T> {
         &self,
         number: usize,
         into: &mut Vec<T>,
-        late: impl FnOnce() -> Vec<T>,
+        refill: impl FnOnce() -> Vec<T>,
     ) -> bool {
-        let mut late = Some(late);
+        let mut refill = Some(refill);
         let mut inner = self.lock();
         if self.grab(number, &mut inner, into) {
             self.count(&mut inner);
@@ -198,18 +198,21 @@ impl<T> Pool<T> {
             inner.resting += usize::from(rests);
             self.count(&mut inner);
             let last = inner.waiting == inner.present && inner.tasks.is_empty() && !inner.over;
-            let more =
-                if last { late.take().map(|late| late()).unwrap_or_default() } else { vec![] };
+            let more = if last {
+                refill.take().map(|refill| refill()).unwrap_or_default()
+            } else {
+                vec![]
+            };
             if more.is_empty() {
                 self.end_if_idle(&mut inner);
                 if inner.over {
                     return false;
                 }
-                let door = if rests { &self.bench } else { &self.bell };
+                let door = if rests { &self.activated } else { &self.task_added };
                 inner = door.wait(inner).unwrap_or_else(PoisonError::into_inner);
             } else {
                 inner.tasks = more;
-                self.bell.notify_all();
+                self.task_added.notify_all();
             }
             inner.resting -= usize::from(rests);
             if inner.over {
@@ -257,7 +260,7 @@ mod interleavings {
                 None if pool.take(number, &mut local, Vec::new) => {}
                 None => return done,
             }
-            if pool.hungry() > 0 && local.len() > 1 {
+            if pool.idle() > 0 && local.len() > 1 {
                 let half = local.len() / 2;
                 assert_eq!(pool.give(local.drain(..half)), None);
             }
@@ -308,19 +311,20 @@ mod interleavings {
             let pool = Arc::new(Pool::new(2));
             pool.arrive();
             pool.arrive();
-            let late = Arc::new(Mutex::new(vec![0u32, 0]));
-            let work = |number: usize, pool: Arc<Pool<u32>>, late: Arc<Mutex<Vec<u32>>>| {
+            let refill = Arc::new(Mutex::new(vec![0u32, 0]));
+            let work = |number: usize, pool: Arc<Pool<u32>>, refill: Arc<Mutex<Vec<u32>>>| {
                 let (mut local, mut done) = (Vec::new(), 0);
-                while pool.take(number, &mut local, || std::mem::take(&mut *late.lock().unwrap())) {
+                while pool.take(number, &mut local, || std::mem::take(&mut *refill.lock().unwrap()))
+                {
                     done += local.drain(..).count();
                 }
                 done
             };
             let other = {
-                let (pool, late) = (Arc::clone(&pool), Arc::clone(&late));
-                loom::thread::spawn(move || work(1, pool, late))
+                let (pool, refill) = (Arc::clone(&pool), Arc::clone(&refill));
+                loom::thread::spawn(move || work(1, pool, refill))
             };
-            let done = work(0, pool, late);
+            let done = work(0, pool, refill);
             assert_eq!(done + other.join().unwrap(), 2);
         });
     }

@@ -1,10 +1,12 @@
 //! Reading one directory: names in blocks, and what is asked about each.
 
+use crate::held::HeldDir;
 use crate::node::{Node, path_from};
-use crate::run::Follow;
-use crate::task::{DirTask, Held, PartTask, Task};
+use crate::open::is_gone;
+use crate::task::{DirTask, PartTask, Task};
 use crate::visit::{Control, DirRef, Found, Visitor};
-use crate::worker::{Worker, is_gone};
+use crate::walk::Follow;
+use crate::worker::Worker;
 use crate::{Fields, Meta, Method};
 use ioloom_failure::Operation;
 use ioloom_sys::dir::{BUFFER_BYTES, Block, Dir, Kind, Record, Records, StatRing};
@@ -25,11 +27,11 @@ impl<V: Visitor> Worker<'_, '_, V> {
                 self.fail(Some(&node), Operation::OpenDir, path_from(node.whole_path(b"")), error);
             }
             Ok(dir) => {
-                let held = Arc::new(Held::new(dir, &self.ground.holds));
+                let held = Arc::new(HeldDir::new(dir, &self.context.held_dirs));
                 let mut block = self.block.take().unwrap_or_else(|| Block::new(BUFFER_BYTES));
                 let first = self.local.len();
                 self.blocks(&node, &held, &mut block);
-                if matches!(self.ground.walk.method, Method::Sweep | Method::InodeTables) {
+                if matches!(self.context.walk.method, Method::Sweep | Method::InodeTables) {
                     // The directory with the lowest inode comes next.
                     let first = first.min(self.local.len());
                     self.local[first..].sort_unstable_by_key(|task| Reverse(task.inode()));
@@ -41,7 +43,7 @@ impl<V: Visitor> Worker<'_, '_, V> {
         self.finish(node);
     }
 
-    fn blocks(&mut self, node: &Arc<Node<V::Dir>>, held: &Arc<Held>, block: &mut Block) {
+    fn blocks(&mut self, node: &Arc<Node<V::Dir>>, held: &Arc<HeldDir>, block: &mut Block) {
         loop {
             match block.fill(&held.dir) {
                 Ok(true) => {}
@@ -53,11 +55,11 @@ impl<V: Visitor> Worker<'_, '_, V> {
                     return self.fail(Some(node), Operation::ReadDir, path, error);
                 }
             }
-            if block.is_full() && self.local.is_empty() && self.ground.pool.hungry() > 0 {
+            if block.is_full() && self.local.is_empty() && self.context.pool.idle() > 0 {
                 // A wide directory: this thread goes on reading names, others ask for them.
                 let part = PartTask::new(node, held, block.filled().into());
-                let born = self.ground.pool.give([Task::Part(part)]);
-                self.bear(born);
+                let number = self.context.pool.give([Task::Part(part)]);
+                self.start_worker(number);
                 continue;
             }
             if !self.entries(node, held, &mut Records::new(block.filled())) {
@@ -70,26 +72,26 @@ impl<V: Visitor> Worker<'_, '_, V> {
     pub(crate) fn entries<'r>(
         &mut self,
         node: &Arc<Node<V::Dir>>,
-        held: &Arc<Held>,
+        held: &Arc<HeldDir>,
         records: &mut Records<'r>,
     ) -> bool {
-        if self.ground.walk.method == Method::Lstat {
+        if self.context.walk.method == Method::Lstat {
             self.set_path(node);
         }
         let mut later: Vec<&'r CStr> = Vec::new();
         while let Some(record) = records.next() {
-            if self.ground.pool.stopped() || !self.entry(node, held, &record, &mut later) {
-                self.ground.pool.stop();
+            if self.context.pool.stopped() || !self.entry(node, held, &record, &mut later) {
+                self.context.pool.stop();
                 node.miss();
                 return false;
             }
-            if self.ground.pool.hungry() > 0 {
+            if self.context.pool.idle() > 0 {
                 self.share_within(node, held, records);
             }
             self.step();
         }
-        if !later.is_empty() && !self.ask_ring(node, held, &later) {
-            self.ground.pool.stop();
+        if !later.is_empty() && !self.stat_by_ring(node, held, &later) {
+            self.context.pool.stop();
             node.miss();
             return false;
         }
@@ -102,7 +104,7 @@ impl<V: Visitor> Worker<'_, '_, V> {
     fn entry<'r>(
         &mut self,
         node: &Arc<Node<V::Dir>>,
-        held: &Arc<Held>,
+        held: &Arc<HeldDir>,
         record: &Record<'r>,
         later: &mut Vec<&'r CStr>,
     ) -> bool {
@@ -116,7 +118,7 @@ impl<V: Visitor> Worker<'_, '_, V> {
                 return true;
             }
             Kind::Unknown => return self.entry_unknown(node, held, record),
-            Kind::Symlink if self.ground.walk.follow == Follow::Always => {
+            Kind::Symlink if self.context.walk.follow == Follow::Always => {
                 return self.entry_linked(node, held, record);
             }
             _ => {}
@@ -127,7 +129,7 @@ impl<V: Visitor> Worker<'_, '_, V> {
             let found = Found { name, kind, inode, meta: None };
             return self.visitor.entry(DirRef(node), &found) == Control::Continue;
         }
-        let meta = match self.ground.walk.method {
+        let meta = match self.context.walk.method {
             Method::Lstat => self.meta_by_path(node, record.name),
             Method::Uring => {
                 later.push(record.name);
@@ -144,8 +146,13 @@ impl<V: Visitor> Worker<'_, '_, V> {
     }
 
     /// Asks a ring for names of one directory; false when the visitor ends the walk.
-    fn ask_ring(&mut self, node: &Arc<Node<V::Dir>>, held: &Arc<Held>, names: &[&CStr]) -> bool {
-        let workers_max = self.ground.walk.ring_workers_max;
+    fn stat_by_ring(
+        &mut self,
+        node: &Arc<Node<V::Dir>>,
+        held: &Arc<HeldDir>,
+        names: &[&CStr],
+    ) -> bool {
+        let workers_max = self.context.walk.ring_workers_max;
         let ring = match self.ring.take() {
             Some(ring) => Ok(ring),
             None => StatRing::new(RING_DEPTH, workers_max),
@@ -172,7 +179,7 @@ impl<V: Visitor> Worker<'_, '_, V> {
     pub(crate) fn answered(
         &mut self,
         node: &Arc<Node<V::Dir>>,
-        held: Option<&Arc<Held>>,
+        held: Option<&Arc<HeldDir>>,
         name: &CStr,
         meta: io::Result<Meta>,
         linked: bool,
@@ -211,11 +218,13 @@ impl<V: Visitor> Worker<'_, '_, V> {
     fn entry_unknown(
         &mut self,
         node: &Arc<Node<V::Dir>>,
-        held: &Arc<Held>,
+        held: &Arc<HeldDir>,
         record: &Record<'_>,
     ) -> bool {
         match held.dir.meta_at(record.name, false, self.fields | Fields::IDENTITY) {
-            Ok(meta) if meta.kind == Kind::Symlink && self.ground.walk.follow == Follow::Always => {
+            Ok(meta)
+                if meta.kind == Kind::Symlink && self.context.walk.follow == Follow::Always =>
+            {
                 self.entry_linked(node, held, record)
             }
             meta => self.answered(node, Some(held), record.name, meta, false),
@@ -225,7 +234,7 @@ impl<V: Visitor> Worker<'_, '_, V> {
     fn entry_linked(
         &mut self,
         node: &Arc<Node<V::Dir>>,
-        held: &Arc<Held>,
+        held: &Arc<HeldDir>,
         record: &Record<'_>,
     ) -> bool {
         let fields = self.fields | Fields::IDENTITY;
@@ -241,7 +250,7 @@ impl<V: Visitor> Worker<'_, '_, V> {
     fn found_dir(
         &mut self,
         node: &Arc<Node<V::Dir>>,
-        held: Option<&Arc<Held>>,
+        held: Option<&Arc<HeldDir>>,
         name: &CStr,
         how: (bool, u64),
     ) {

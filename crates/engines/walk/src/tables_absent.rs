@@ -5,15 +5,8 @@
 //! the code behind it is never reached.
 
 use crate::method::Refused;
-use crate::node::Node;
-use crate::sweep::Plan;
 use crate::tables_use::{Counts, TablesUse};
-use crate::task::Held;
-use crate::visit::Visitor;
-use crate::worker::Worker;
-use ioloom_sys::dir::Record;
 use std::path::PathBuf;
-use std::sync::Arc;
 
 /// The tables below the roots of one walk, which this build cannot read.
 #[derive(Debug)]
@@ -35,23 +28,6 @@ impl Tables {
     /// Never called.
     pub(crate) fn use_of(&self, _counts: Counts) -> TablesUse {
         match *self {}
-    }
-}
-
-impl<V: Visitor> Worker<'_, '_, V> {
-    /// Never called: the walk was refused.
-    pub(crate) fn entry_in_tables(
-        &mut self,
-        _node: &Arc<Node<V::Dir>>,
-        _held: &Arc<Held>,
-        _record: &Record<'_>,
-    ) -> bool {
-        unreachable!("a walk by inode tables is refused in a build without them")
-    }
-
-    /// Never called.
-    pub(crate) fn look_up(&mut self, tables: &Tables, _plan: &Plan<V::Dir>) {
-        match *tables {}
     }
 }
 

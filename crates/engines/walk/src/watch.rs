@@ -3,7 +3,7 @@
 //! Each worker asks now and then for its own processor time (exact to the call) and for the time in
 //! which it was ready but had no processor; what is neither that nor spent hungry was spent blocked
 //! in the kernel. The sums of all workers go to the controller, run by whichever worker comes when
-//! the time is up. Cost: two system calls per worker every [`LOOK`].
+//! the time is up. Cost: two system calls per worker every [`DECISION_INTERVAL`].
 //!
 //! Blocked by what, no clock tells. A visitor that changes a file system waits for its locks too, and
 //! more threads make such waits longer. [`Waits::Reads`] asks for what each thread read from devices
@@ -17,7 +17,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Time between two looks of one worker, and between two decisions.
-const LOOK: Duration = Duration::from_millis(8);
+const DECISION_INTERVAL: Duration = Duration::from_millis(8);
 
 /// Entries for each page read from a device, at most, for a device to count as what was waited for. A
 /// page of inodes serves 8 to 32 entries; the program's own pages, read now and then, are to count for
@@ -47,14 +47,14 @@ pub(crate) struct Watch {
 
 #[derive(Debug)]
 struct Seen {
-    crew: WalkController,
+    controller: WalkController,
     decided: Instant,
-    sums: Share,
+    sums: TimeShare,
 }
 
 /// What one worker or all did since the last look.
 #[derive(Debug, Default)]
-struct Share {
+struct TimeShare {
     entries: u64,
     /// Time with work at hand.
     fed_ns: u64,
@@ -63,7 +63,7 @@ struct Share {
     read_bytes: u64,
 }
 
-impl Share {
+impl TimeShare {
     /// Blocked by a device, and by each other.
     fn idle_and_locked(&self, waits: Waits) -> (f64, f64) {
         let blocked = self.blocked_ns as f64 / self.fed_ns.max(1) as f64;
@@ -78,24 +78,25 @@ impl Share {
 
 impl Watch {
     pub(crate) fn new(cores: usize, most: usize, waits: Waits) -> Self {
-        let crew = WalkController::new(cores as u32, most as u32);
-        let crew = if waits == Waits::OneTree { crew.beginning_alone() } else { crew };
-        let seen = Seen { crew, decided: Instant::now(), sums: Share::default() };
+        let controller = WalkController::new(cores as u32, most as u32);
+        let controller =
+            if waits == Waits::OneTree { controller.beginning_alone() } else { controller };
+        let seen = Seen { controller, decided: Instant::now(), sums: TimeShare::default() };
         Self { waits, seen: Mutex::new(seen) }
     }
 
     /// How many threads begin.
     pub(crate) fn first(&self) -> usize {
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner).crew.workers() as usize
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner).controller.workers() as usize
     }
 
     /// The reason for the number of threads.
     pub(crate) fn why(&self) -> String {
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner).crew.why()
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner).controller.why()
     }
 
     /// Takes one worker's share; the new number of workers if a decision was due.
-    fn take(&self, share: &Share) -> Option<usize> {
+    fn take(&self, share: &TimeShare) -> Option<usize> {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         seen.sums.entries += share.entries;
         seen.sums.fed_ns += share.fed_ns;
@@ -103,7 +104,7 @@ impl Watch {
         seen.sums.read_bytes += share.read_bytes;
         let now = Instant::now();
         let elapsed = now.duration_since(seen.decided);
-        if elapsed < LOOK {
+        if elapsed < DECISION_INTERVAL {
             return None;
         }
         let sums = std::mem::take(&mut seen.sums);
@@ -114,20 +115,20 @@ impl Watch {
             bytes: 0,
             idle,
             locked,
-            window: seen.crew.workers(),
+            window: seen.controller.workers(),
         };
         seen.decided = now;
-        Some(seen.crew.decide(&batch) as usize)
+        Some(seen.controller.decide(&batch) as usize)
     }
 }
 
 /// One worker's clocks. Belongs to the thread that made it.
 #[derive(Debug)]
-pub(crate) struct Gauge {
+pub(crate) struct WorkerClock {
     waits: Waits,
-    looked: Instant,
+    polled: Instant,
     clocks: Clocks,
-    hungry: Duration,
+    idle: Duration,
     entries: u64,
     schedstat: Option<ProcFile>,
 }
@@ -141,13 +142,13 @@ struct Clocks {
     read_bytes: u64,
 }
 
-impl Gauge {
+impl WorkerClock {
     pub(crate) fn new(watch: &Watch) -> Self {
         let schedstat = ProcFile::open(Path::new("/proc/thread-self/schedstat"), 256).ok();
-        let (looked, hungry, clocks) = (Instant::now(), Duration::ZERO, Clocks::default());
-        let mut gauge = Self { waits: watch.waits, looked, clocks, hungry, entries: 0, schedstat };
-        gauge.clocks = gauge.read();
-        gauge
+        let (polled, idle, clocks) = (Instant::now(), Duration::ZERO, Clocks::default());
+        let mut clock = Self { waits: watch.waits, polled, clocks, idle, entries: 0, schedstat };
+        clock.clocks = clock.read();
+        clock
     }
 
     fn read(&mut self) -> Clocks {
@@ -164,30 +165,30 @@ impl Gauge {
     }
 
     /// The worker waited for work.
-    pub(crate) fn was_hungry(&mut self, since: Instant) {
-        self.hungry += since.elapsed();
+    pub(crate) fn was_idle(&mut self, since: Instant) {
+        self.idle += since.elapsed();
     }
 
     /// Tells the watch if it is time; the new number of workers if one was decided. `entries` counts
     /// from the start of the walk.
-    pub(crate) fn look(&mut self, watch: &Watch, entries: u64) -> Option<usize> {
+    pub(crate) fn poll(&mut self, watch: &Watch, entries: u64) -> Option<usize> {
         let now = Instant::now();
-        let elapsed = now.duration_since(self.looked);
-        if elapsed < LOOK {
+        let elapsed = now.duration_since(self.polled);
+        if elapsed < DECISION_INTERVAL {
             return None;
         }
         let (now_at, before) = (self.read(), self.clocks);
-        let fed_ns = elapsed.saturating_sub(self.hungry).as_nanos() as u64;
+        let fed_ns = elapsed.saturating_sub(self.idle).as_nanos() as u64;
         let ran_ns = now_at.cpu_ns.saturating_sub(before.cpu_ns)
             + now_at.delay_ns.saturating_sub(before.delay_ns);
-        let share = Share {
+        let share = TimeShare {
             entries: entries - self.entries,
             fed_ns,
             blocked_ns: fed_ns.saturating_sub(ran_ns),
             read_bytes: now_at.read_bytes.saturating_sub(before.read_bytes),
         };
-        (self.looked, self.clocks) = (now, now_at);
-        (self.hungry, self.entries) = (Duration::ZERO, entries);
+        (self.polled, self.clocks) = (now, now_at);
+        (self.idle, self.entries) = (Duration::ZERO, entries);
         watch.take(&share)
     }
 }
@@ -199,32 +200,33 @@ mod tests {
     #[test]
     fn a_thread_that_computes_is_not_blocked_and_one_that_sleeps_is() {
         let watch = Watch::new(2, 64, Waits::Anything);
-        let mut gauge = Gauge::new(&watch);
-        let before = gauge.read();
+        let mut clock = WorkerClock::new(&watch);
+        let before = clock.read();
         std::thread::sleep(Duration::from_millis(30));
-        let after = gauge.read();
+        let after = clock.read();
         let ran = after.cpu_ns - before.cpu_ns + after.delay_ns - before.delay_ns;
         // Asleep for at least 30 ms, whatever the machine does meanwhile.
-        assert!(Duration::from_nanos(ran) < gauge.looked.elapsed() - Duration::from_millis(29));
-        std::thread::sleep(LOOK);
-        assert_eq!(gauge.look(&watch, 5000), Some(16), "{}", watch.why());
+        assert!(Duration::from_nanos(ran) < clock.polled.elapsed() - Duration::from_millis(29));
+        std::thread::sleep(DECISION_INTERVAL);
+        assert_eq!(clock.poll(&watch, 5000), Some(16), "{}", watch.why());
         assert!(watch.why().contains("16 threads"), "{}", watch.why());
     }
 
     #[test]
     fn waits_without_reads_are_waits_for_each_other() {
         let watch = Watch::new(2, 64, Waits::Reads);
-        let mut gauge = Gauge::new(&watch);
-        std::thread::sleep(2 * LOOK);
-        assert_eq!(gauge.look(&watch, 5000), Some(2), "{}", watch.why());
+        let mut clock = WorkerClock::new(&watch);
+        std::thread::sleep(2 * DECISION_INTERVAL);
+        assert_eq!(clock.poll(&watch, 5000), Some(2), "{}", watch.why());
         let page = proc::page_bytes();
-        let share = |read_bytes| Share { entries: 640, fed_ns: 100, blocked_ns: 40, read_bytes };
+        let share =
+            |read_bytes| TimeShare { entries: 640, fed_ns: 100, blocked_ns: 40, read_bytes };
         assert_eq!(share(9 * page).idle_and_locked(Waits::Reads), (0.0, 0.4));
         assert_eq!(share(10 * page).idle_and_locked(Waits::Reads), (0.4, 0.0));
         assert_eq!(share(0).idle_and_locked(Waits::Anything), (0.4, 0.0));
         assert_eq!(Watch::new(2, 64, Waits::OneTree).first(), 1);
         // One large file that takes long is no entry yet.
-        let large = Share { entries: 0, fed_ns: 100, blocked_ns: 90, read_bytes: 0 };
+        let large = TimeShare { entries: 0, fed_ns: 100, blocked_ns: 90, read_bytes: 0 };
         assert_eq!(large.idle_and_locked(Waits::Reads), (0.9, 0.0));
     }
 }

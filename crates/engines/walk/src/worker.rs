@@ -1,13 +1,14 @@
 //! One worker: its stack of tasks, when it gives some away, and how a directory ends.
 
-use crate::error::Errors;
+use crate::context::WalkContext;
+use crate::held::HeldDir;
 use crate::node::Node;
-use crate::run::{Follow, Ground};
-use crate::sweep::Batch;
-use crate::tables_use::Counts;
-use crate::task::{Held, PartTask, Task};
+use crate::report::Part;
+use crate::sweep_order::Batch;
+use crate::task::{PartTask, Task};
 use crate::visit::{DirRef, Visitor};
-use crate::watch::Gauge;
+use crate::walk::Follow;
+use crate::watch::WorkerClock;
 use crate::{Fields, Method};
 use ioloom_failure::{Operation, PathError};
 use ioloom_sys::dir::{Block, Records, StatRing, ring_workers};
@@ -21,23 +22,10 @@ use std::time::Instant;
 const SPLIT_BYTES_MIN: usize = 16 * 32;
 
 /// Entries between two looks at the outside: the cancel flag, the clock.
-const LOOK_ENTRIES: u32 = 64;
-
-/// What one worker counted.
-#[derive(Debug, Default)]
-pub(crate) struct Part {
-    pub(crate) entries: u64,
-    pub(crate) directories: u64,
-    pub(crate) vanished: u64,
-    pub(crate) loops: u64,
-    pub(crate) errors: Errors<PathError>,
-    pub(crate) stopped: bool,
-    pub(crate) ring_workers: Option<usize>,
-    pub(crate) tables: Counts,
-}
+const POLL_ENTRIES: u32 = 64;
 
 pub(crate) struct Worker<'a, 'w, V: Visitor> {
-    pub(crate) ground: &'a Ground<'w, V::Dir>,
+    pub(crate) context: &'a WalkContext<'w, V::Dir>,
     number: usize,
     pub(crate) visitor: &'a mut V,
     /// Starts another worker.
@@ -47,12 +35,12 @@ pub(crate) struct Worker<'a, 'w, V: Visitor> {
     /// The path of a directory with a slash, for methods that ask by path.
     pub(crate) path: Vec<u8>,
     pub(crate) part: Part,
-    until_look: u32,
+    until_poll: u32,
     /// What is asked about files and about directories.
     pub(crate) fields: Fields,
     pub(crate) dir_fields: Fields,
-    let_go: bool,
-    gauge: Option<Gauge>,
+    by_path: bool,
+    clock: Option<WorkerClock>,
     pub(crate) ring: Option<StatRing>,
     /// Names that wait for a sweep.
     pub(crate) batch: Batch<V::Dir>,
@@ -60,19 +48,19 @@ pub(crate) struct Worker<'a, 'w, V: Visitor> {
 
 impl<'a, 'w, V: Visitor> Worker<'a, 'w, V> {
     pub(crate) fn new(
-        ground: &'a Ground<'w, V::Dir>,
+        context: &'a WalkContext<'w, V::Dir>,
         number: usize,
         visitor: &'a mut V,
         start: &'a dyn Fn(usize),
     ) -> Self {
-        let names_only = ground.walk.method == Method::NamesOnly;
-        let fields = if names_only { Fields::NONE } else { ground.walk.fields };
+        let names_only = context.walk.method == Method::NamesOnly;
+        let fields = if names_only { Fields::NONE } else { context.walk.fields };
         let mut dir_fields = fields;
-        if ground.walk.follow == Follow::Always {
+        if context.walk.follow == Follow::Always {
             dir_fields = dir_fields | Fields::IDENTITY;
         }
         Self {
-            ground,
+            context,
             number,
             visitor,
             start,
@@ -80,11 +68,11 @@ impl<'a, 'w, V: Visitor> Worker<'a, 'w, V> {
             block: None,
             path: Vec::new(),
             part: Part::default(),
-            until_look: LOOK_ENTRIES,
+            until_poll: POLL_ENTRIES,
             fields,
             dir_fields,
-            let_go: false,
-            gauge: ground.watch.as_ref().map(Gauge::new),
+            by_path: false,
+            clock: context.watch.as_ref().map(WorkerClock::new),
             ring: None,
             batch: Batch::default(),
         }
@@ -92,10 +80,10 @@ impl<'a, 'w, V: Visitor> Worker<'a, 'w, V> {
 
     pub(crate) fn run(mut self) -> Part {
         loop {
-            self.look();
+            self.poll();
             if let Some(task) = self.local.pop() {
                 self.task(task);
-            } else if self.ground.pool.try_take(self.number, &mut self.local) {
+            } else if self.context.pool.try_take(self.number, &mut self.local) {
                 continue;
             } else if let Some((index, path)) = self.next_root() {
                 self.root(index, path);
@@ -104,7 +92,7 @@ impl<'a, 'w, V: Visitor> Worker<'a, 'w, V> {
             }
             self.share_tasks();
         }
-        self.part.stopped = self.ground.pool.stopped();
+        self.part.stopped = self.context.pool.stopped();
         self.part.ring_workers = self.ring.is_some().then(ring_workers);
         self.part
     }
@@ -115,50 +103,55 @@ impl<'a, 'w, V: Visitor> Worker<'a, 'w, V> {
         if !self.local.is_empty() {
             return true;
         }
-        let since = self.gauge.is_some().then(Instant::now);
-        let ground = self.ground;
-        let late = || ground.sweeps.plan_rest(ground.pool.active());
-        let goes_on = ground.pool.take(self.number, &mut self.local, late);
-        if let (Some(gauge), Some(since)) = (&mut self.gauge, since) {
-            gauge.was_hungry(since);
+        let since = self.clock.is_some().then(Instant::now);
+        let context = self.context;
+        // With no task left anywhere, the names that wait become the last tasks.
+        let refill = || {
+            let Some(order) = context.batches.take_rest().map(Arc::new) else { return Vec::new() };
+            let tasks = context.pool.active().min(order.chunks()).max(1);
+            (0..tasks).map(|_| Task::Sweep(Arc::clone(&order))).collect()
+        };
+        let goes_on = context.pool.take(self.number, &mut self.local, refill);
+        if let (Some(clock), Some(since)) = (&mut self.clock, since) {
+            clock.was_idle(since);
         }
         goes_on
     }
 
     fn next_root(&self) -> Option<(usize, &'w Path)> {
-        let feeds = self.number < self.ground.pool.active();
-        (feeds && !self.ground.pool.stopped()).then(|| self.ground.take_root()).flatten()
+        let feeds = self.number < self.context.pool.active();
+        (feeds && !self.context.pool.stopped()).then(|| self.context.take_root()).flatten()
     }
 
     /// Looks at what comes from outside, now and then.
-    fn look(&mut self) {
-        self.until_look = LOOK_ENTRIES;
-        if self.ground.walk.cancel.as_ref().is_some_and(|c| c.load(Ordering::Relaxed)) {
-            self.ground.pool.stop();
+    fn poll(&mut self) {
+        self.until_poll = POLL_ENTRIES;
+        if self.context.walk.cancel.as_ref().is_some_and(|c| c.load(Ordering::Relaxed)) {
+            self.context.pool.stop();
         }
-        if let (Some(gauge), Some(watch)) = (&mut self.gauge, &self.ground.watch)
-            && let Some(active) = gauge.look(watch, self.part.entries)
-            && active != self.ground.pool.active()
+        if let (Some(clock), Some(watch)) = (&mut self.clock, &self.context.watch)
+            && let Some(active) = clock.poll(watch, self.part.entries)
+            && active != self.context.pool.active()
         {
-            self.ground.pool.set_active(active);
+            self.context.pool.set_active(active);
         }
-        if !self.let_go && self.ground.holds.is_squeezed() {
-            self.let_go_of_parents();
+        if !self.by_path && self.context.held_dirs.is_exhausted() {
+            self.reopen_by_path();
         }
     }
 
     /// Counts an entry towards the next look outside.
     #[inline]
     pub(crate) fn step(&mut self) {
-        self.until_look -= 1;
-        if self.until_look == 0 {
-            self.look();
+        self.until_poll -= 1;
+        if self.until_poll == 0 {
+            self.poll();
         }
     }
 
     /// From now on directories of this worker are opened by their paths, not through open parents.
-    pub(crate) fn let_go_of_parents(&mut self) {
-        self.let_go = true;
+    pub(crate) fn reopen_by_path(&mut self) {
+        self.by_path = true;
         for task in &mut self.local {
             if let Task::Dir(task) = task {
                 task.via = None;
@@ -168,7 +161,7 @@ impl<'a, 'w, V: Visitor> Worker<'a, 'w, V> {
 
     fn task(&mut self, task: Task<V::Dir>) {
         match task {
-            Task::Dir(task) if self.ground.pool.stopped() => {
+            Task::Dir(task) if self.context.pool.stopped() => {
                 task.parent.miss();
                 self.finish(task.parent);
             }
@@ -179,9 +172,9 @@ impl<'a, 'w, V: Visitor> Worker<'a, 'w, V> {
                 self.visitor.part(DirRef(&node));
                 self.finish(node);
             }
-            Task::Sweep(plan) => match &self.ground.tables {
-                Some(tables) => self.look_up(tables, &plan),
-                None => self.sweep(&plan),
+            Task::Sweep(order) => match &self.context.tables {
+                Some(tables) => self.look_up(tables, &order),
+                None => self.sweep(&order),
             },
         }
     }
@@ -209,25 +202,25 @@ impl<'a, 'w, V: Visitor> Worker<'a, 'w, V> {
     /// Gives the oldest half of the tasks away while somebody is hungry; all, if this worker is to
     /// rest.
     fn share_tasks(&mut self) {
-        let pool = &self.ground.pool;
+        let pool = &self.context.pool;
         if self.local.is_empty() {
             return;
         }
         let give = if self.number >= pool.active() && !pool.stopped() {
             self.local.len()
-        } else if pool.hungry() > 0 {
+        } else if pool.idle() > 0 {
             self.local.len() / 2
         } else {
             return;
         };
         if give > 0 {
-            let born = pool.give(self.local.drain(..give));
-            self.bear(born);
+            let number = pool.give(self.local.drain(..give));
+            self.start_worker(number);
         }
     }
 
-    pub(crate) fn bear(&self, born: Option<usize>) {
-        if let Some(number) = born {
+    pub(crate) fn start_worker(&self, number: Option<usize>) {
+        if let Some(number) = number {
             (self.start)(number);
         }
     }
@@ -238,18 +231,18 @@ impl<'a, 'w, V: Visitor> Worker<'a, 'w, V> {
     pub(crate) fn share_within(
         &mut self,
         node: &Arc<Node<V::Dir>>,
-        held: &Arc<Held>,
+        held: &Arc<HeldDir>,
         records: &mut Records<'_>,
     ) {
         let half = self.local.len().div_ceil(2);
-        let born = if half > 0 {
-            self.ground.pool.give(self.local.drain(..half))
+        let number = if half > 0 {
+            self.context.pool.give(self.local.drain(..half))
         } else if let Some(later) = records.split(SPLIT_BYTES_MIN) {
-            self.ground.pool.give([Task::Part(PartTask::new(node, held, later.into()))])
+            self.context.pool.give([Task::Part(PartTask::new(node, held, later.into()))])
         } else {
             None
         };
-        self.bear(born);
+        self.start_worker(number);
     }
 
     /// Tells the visitor and keeps an error; `node` misses something by it.
@@ -267,8 +260,4 @@ impl<'a, 'w, V: Visitor> Worker<'a, 'w, V> {
         self.visitor.failed(node.map(DirRef), &error);
         self.part.errors.add(error);
     }
-}
-
-pub(crate) fn is_gone(error: &io::Error) -> bool {
-    error.kind() == io::ErrorKind::NotFound
 }

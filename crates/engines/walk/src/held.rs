@@ -1,0 +1,66 @@
+//! Directories that stay open so that their subdirectories are opened through them.
+
+use ioloom_sys::dir::Dir;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+/// Directories that may be held open for their children.
+#[derive(Debug)]
+pub(crate) struct HeldDirs {
+    held: AtomicUsize,
+    most: AtomicUsize,
+    exhausted: AtomicBool,
+}
+
+impl HeldDirs {
+    pub(crate) fn new(most: usize) -> Self {
+        let (held, most) = (AtomicUsize::new(0), AtomicUsize::new(most));
+        Self { held, most, exhausted: AtomicBool::new(false) }
+    }
+
+    pub(crate) fn try_hold(self: &Arc<Self>) -> Option<Arc<Self>> {
+        if self.held.fetch_add(1, Ordering::Relaxed) < self.most.load(Ordering::Relaxed) {
+            return Some(Arc::clone(self));
+        }
+        self.held.fetch_sub(1, Ordering::Relaxed);
+        None
+    }
+
+    /// Whether parents that are held should be let go.
+    #[inline]
+    pub(crate) fn is_exhausted(&self) -> bool {
+        self.exhausted.load(Ordering::Relaxed)
+    }
+
+    /// The process has no descriptors left: from now on none is held.
+    pub(crate) fn exhaust(&self) {
+        self.most.store(0, Ordering::Relaxed);
+        self.exhausted.store(true, Ordering::Relaxed);
+    }
+}
+
+/// An open directory; counted while children may be opened through it.
+#[derive(Debug)]
+pub(crate) struct HeldDir {
+    pub(crate) dir: Dir,
+    counted: Option<Arc<HeldDirs>>,
+}
+
+impl HeldDir {
+    pub(crate) fn new(dir: Dir, held_dirs: &Arc<HeldDirs>) -> Self {
+        Self { dir, counted: held_dirs.try_hold() }
+    }
+
+    /// Whether children that wait may keep it open.
+    pub(crate) fn stays(&self) -> bool {
+        self.counted.is_some()
+    }
+}
+
+impl Drop for HeldDir {
+    fn drop(&mut self) {
+        if let Some(held_dirs) = &self.counted {
+            held_dirs.held.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+}
