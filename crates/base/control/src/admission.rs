@@ -1,13 +1,5 @@
 //! What one loop worker does next.
 
-/// Memory that all workers share.
-pub trait Ledger {
-    /// Reserves bytes if they fit now.
-    fn try_take(&self, bytes: u64) -> bool;
-    /// Gives bytes back.
-    fn give(&self, bytes: u64);
-}
-
 /// The next step of a worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Action {
@@ -102,11 +94,6 @@ impl Admission {
         self.list_ended = true;
     }
 
-    /// Changes the window; what is in flight above it drains by itself.
-    pub fn set_window(&mut self, window: u32) {
-        self.window = window.max(1);
-    }
-
     /// Reads in flight.
     pub fn in_flight(&self) -> u32 {
         self.in_flight
@@ -125,11 +112,11 @@ mod tests {
     use std::cell::Cell;
     use std::collections::VecDeque;
 
-    struct Cells {
+    struct Memory {
         free: Cell<u64>,
     }
 
-    impl Ledger for Cells {
+    impl Memory {
         fn try_take(&self, bytes: u64) -> bool {
             let fits = self.free.get() >= bytes;
             if fits {
@@ -149,10 +136,10 @@ mod tests {
         pending: Option<u64>,
     }
 
-    /// Runs workers over files of the given sizes against one ledger; which completion comes first
+    /// Runs workers over files of the given sizes against one shared memory; which completion comes first
     /// is drawn from `random`. Returns the files done and the most that were in flight at once.
     fn simulate(sizes: &[u64], windows: &[u32], memory: u64, mut random: u64) -> (usize, u32) {
-        let ledger = Cells { free: Cell::new(memory) };
+        let shared = Memory { free: Cell::new(memory) };
         let mut list = sizes.iter().copied();
         let mut workers: Vec<_> = windows
             .iter()
@@ -172,7 +159,7 @@ mod tests {
             match w.admission.next() {
                 Action::Issue => match w.pending.take().or_else(|| list.next()) {
                     None => w.admission.list_ended(),
-                    Some(size) if ledger.try_take(size) => {
+                    Some(size) if shared.try_take(size) => {
                         w.flying.push(size);
                         w.admission.issued();
                         idle = 0;
@@ -191,7 +178,7 @@ mod tests {
                 Action::Compute => {
                     let size = w.ready.pop_front().unwrap();
                     w.admission.taken();
-                    ledger.give(size);
+                    shared.give(size);
                     w.admission.gave_back();
                     done += 1;
                     idle = 0;
@@ -202,7 +189,7 @@ mod tests {
             most = most.max(workers.iter().map(|w| w.admission.in_flight()).sum());
         }
         assert!(workers.iter().all(|w| w.admission.next() == Action::Done), "somebody is stuck");
-        assert_eq!(ledger.free.get(), memory, "memory is lost");
+        assert_eq!(shared.free.get(), memory, "memory is lost");
         (done, most)
     }
 

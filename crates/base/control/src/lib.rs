@@ -7,11 +7,11 @@
 //! a simulator. A decision costs a few comparisons.
 
 mod admission;
+mod batch;
 mod ramp;
-mod tuner;
 mod walk_controller;
 
-pub use admission::{Action, Admission, Ledger};
+pub use admission::{Action, Admission};
+pub use batch::Batch;
 pub use ramp::Ramp;
-pub use tuner::{Batch, Fixed, Tuner};
 pub use walk_controller::WalkController;

@@ -28,7 +28,7 @@
 //! [`FEWER_NS`], because a tree without a device to wait for is soon done. What the disk calls itself
 //! (the `rotational` flag) plays no part: virtual disks lie about it.
 
-use crate::tuner::{Batch, Tuner};
+use crate::batch::Batch;
 
 /// Below this share of blocked time the processors are the limit.
 const BLOCKED_LEAST: f64 = 0.10;
@@ -68,7 +68,7 @@ const ALONE_NS: u64 = 500_000_000;
 /// Time after a change that counts for nothing: threads start and queues fill, nanoseconds.
 const SETTLE_NS: u64 = 10_000_000;
 
-/// Windows in a row that must agree before a settled crew changes.
+/// Windows in a row that must agree before a settled controller changes.
 const AGREE: u32 = 3;
 
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -323,12 +323,9 @@ impl WalkController {
     }
 }
 
-impl Tuner for WalkController {
-    fn start(&self) -> u32 {
-        self.workers
-    }
-
-    fn decide(&mut self, batch: &Batch) -> u32 {
+impl WalkController {
+    /// Takes the next batch and returns the number of workers to go on with.
+    pub fn decide(&mut self, batch: &Batch) -> u32 {
         if !self.complete(batch) {
             return self.workers;
         }
@@ -353,7 +350,8 @@ impl Tuner for WalkController {
         self.workers
     }
 
-    fn why(&self) -> String {
+    /// Returns the reason for the number of workers, in one sentence.
+    pub fn why(&self) -> String {
         self.why.clone()
     }
 }
@@ -413,21 +411,20 @@ mod tests {
     }
 
     /// Seconds for the whole tree under the controller.
-    fn walked(crew: &mut WalkController, medium: &Medium, random: &mut u64) -> f64 {
-        let (mut left, mut seconds, mut workers) = (medium.entries, 0.0, crew.workers);
+    fn walked(controller: &mut WalkController, medium: &Medium, random: &mut u64) -> f64 {
+        let (mut left, mut seconds, mut workers) = (medium.entries, 0.0, controller.workers);
         while left > 0.0 {
-            let rate = medium.rate(workers, crew.cores) * noise(random, 0.03);
+            let rate = medium.rate(workers, controller.cores) * noise(random, 0.03);
             let files = (rate * 0.01).min(left);
             left -= files;
             seconds += 0.01;
             let batch = Batch {
                 elapsed_ns: 10_000_000,
                 files: files as u64,
-                idle: medium.blocked(workers, crew.cores) * noise(random, 0.1),
-                window: workers,
+                idle: medium.blocked(workers, controller.cores) * noise(random, 0.1),
                 ..Batch::default()
             };
-            workers = crew.decide(&batch);
+            workers = controller.decide(&batch);
             assert!((1..=256).contains(&workers));
         }
         seconds
@@ -456,13 +453,13 @@ mod tests {
                 let counts = (0..9).map(|power| medium.on(1 << power, cores));
                 let best = counts.fold(f64::INFINITY, f64::min);
                 for seed in 0..20 {
-                    let mut crew = WalkController::new(cores, 256);
-                    let seconds = walked(&mut crew, &medium, &mut (seed * 7 + 1));
+                    let mut controller = WalkController::new(cores, 256);
+                    let seconds = walked(&mut controller, &medium, &mut (seed * 7 + 1));
                     let ratio = seconds / best;
                     assert!(
                         ratio < 1.10,
                         "{name} {cores} cores seed {seed}: {ratio:.3} ({})",
-                        crew.why()
+                        controller.why()
                     );
                 }
             }
@@ -478,40 +475,33 @@ mod tests {
             cpu: 34.0,
         };
         for seed in 1..20 {
-            let mut crew = WalkController::new(16, 256);
-            walked(&mut crew, &warm, &mut (seed * 3));
-            assert_eq!(crew.workers, 16);
-            assert!(crew.why().contains("one per usable core"), "{}", crew.why());
+            let mut controller = WalkController::new(16, 256);
+            walked(&mut controller, &warm, &mut (seed * 3));
+            assert_eq!(controller.workers, 16);
+            assert!(controller.why().contains("one per usable core"), "{}", controller.why());
         }
     }
 
     #[test]
     fn a_blocked_pair_of_workers_is_joined_by_others_at_once() {
-        let mut crew = WalkController::new(2, 256);
-        let batch =
-            Batch { elapsed_ns: 9_000_000, files: 100, idle: 0.4, window: 2, ..Batch::default() };
-        assert_eq!(crew.decide(&batch), 16);
-        assert!(crew.why().contains("40 %"), "{}", crew.why());
+        let mut controller = WalkController::new(2, 256);
+        let batch = Batch { elapsed_ns: 9_000_000, files: 100, idle: 0.4, ..Batch::default() };
+        assert_eq!(controller.decide(&batch), 16);
+        assert!(controller.why().contains("40 %"), "{}", controller.why());
     }
 
     #[test]
     fn a_tree_that_turns_cold_is_noticed() {
-        let mut crew = WalkController::new(2, 64);
-        let warm = Batch {
-            elapsed_ns: 10_000_000,
-            files: 10_000,
-            idle: 0.01,
-            window: 2,
-            ..Batch::default()
-        };
+        let mut controller = WalkController::new(2, 64);
+        let warm = Batch { elapsed_ns: 10_000_000, files: 10_000, idle: 0.01, ..Batch::default() };
         for _ in 0..50 {
-            assert_eq!(crew.decide(&warm), 2);
+            assert_eq!(controller.decide(&warm), 2);
         }
         let cold = Batch { files: 300, idle: 0.8, ..warm };
         for _ in 0..3 {
-            crew.decide(&cold);
+            controller.decide(&cold);
         }
-        assert!(crew.workers >= 16);
+        assert!(controller.workers >= 16);
     }
 
     /// Entries a second by the number of workers that wait for each other half of the time.
@@ -519,48 +509,47 @@ mod tests {
         crowded(WalkController::new(cores, 256), rates, windows)
     }
 
-    fn crowded(mut crew: WalkController, rates: &[(u32, f64)], windows: usize) -> WalkController {
+    fn crowded(
+        mut controller: WalkController,
+        rates: &[(u32, f64)],
+        windows: usize,
+    ) -> WalkController {
         let mut random = 7;
         for _ in 0..windows {
-            let rate = rates.iter().find(|(workers, _)| *workers == crew.workers()).unwrap().1;
+            let rate =
+                rates.iter().find(|(workers, _)| *workers == controller.workers()).unwrap().1;
             let files = (rate * 0.01 * noise(&mut random, 0.02)) as u64;
-            let (locked, window) = (if crew.workers() > 1 { 0.5 } else { 0.0 }, crew.workers());
-            crew.decide(&Batch {
-                elapsed_ns: 10_000_000,
-                files,
-                locked,
-                window,
-                ..Batch::default()
-            });
+            let locked = if controller.workers() > 1 { 0.5 } else { 0.0 };
+            controller.decide(&Batch { elapsed_ns: 10_000_000, files, locked, ..Batch::default() });
         }
-        crew
+        controller
     }
 
     #[test]
     fn where_workers_only_wait_for_each_other_fewer_walk() {
-        let crew = crowd(2, &[(2, 47_000.0), (1, 57_000.0)], 12);
-        assert_eq!(crew.workers(), 1, "{}", crew.why());
-        assert!(crew.why().contains("waited for each other"), "{}", crew.why());
+        let controller = crowd(2, &[(2, 47_000.0), (1, 57_000.0)], 12);
+        assert_eq!(controller.workers(), 1, "{}", controller.why());
+        assert!(controller.why().contains("waited for each other"), "{}", controller.why());
         let many = [(16, 40_000.0), (8, 60_000.0), (4, 80_000.0), (2, 70_000.0), (1, 50_000.0)];
-        let crew = crowd(16, &many, 40);
-        assert_eq!(crew.workers(), 4, "{}", crew.why());
+        let controller = crowd(16, &many, 40);
+        assert_eq!(controller.workers(), 4, "{}", controller.why());
     }
 
     #[test]
     fn fewer_are_tried_once_and_a_device_is_noticed_after_that() {
-        let mut crew = crowd(2, &[(2, 80_000.0), (1, 60_000.0)], 100);
-        assert_eq!(crew.workers(), 2, "{}", crew.why());
-        assert!(crew.why().contains("but 1 gave"), "{}", crew.why());
+        let mut controller = crowd(2, &[(2, 80_000.0), (1, 60_000.0)], 100);
+        assert_eq!(controller.workers(), 2, "{}", controller.why());
+        assert!(controller.why().contains("but 1 gave"), "{}", controller.why());
         let cold = Batch { elapsed_ns: 20_000_000, files: 300, idle: 0.8, ..Batch::default() };
-        crew.decide(&cold);
-        assert_eq!(crew.decide(&cold), 16);
+        controller.decide(&cold);
+        assert_eq!(controller.decide(&cold), 16);
         // One that was left alone asks for others too.
-        let mut crew = crowd(2, &[(2, 47_000.0), (1, 57_000.0)], 12);
+        let mut controller = crowd(2, &[(2, 47_000.0), (1, 57_000.0)], 12);
         let cold = Batch { elapsed_ns: 60_000_000, ..cold };
         for _ in 0..4 {
-            crew.decide(&cold);
+            controller.decide(&cold);
         }
-        assert!(crew.workers() > 1, "{}", crew.why());
+        assert!(controller.workers() > 1, "{}", controller.why());
     }
 
     #[test]
@@ -569,11 +558,11 @@ mod tests {
         let worse = [(1, 57_000.0), (2, 47_000.0)];
         assert_eq!(crowded(alone(), &worse, 50).workers(), 1);
         assert_eq!(crowded(alone(), &worse, 53).workers(), 2, "tried");
-        let crew = crowded(alone(), &worse, 100);
-        assert_eq!(crew.workers(), 1, "{}", crew.why());
-        let crew = crowded(alone(), &[(1, 47_000.0), (2, 57_000.0)], 100);
-        assert_eq!(crew.workers(), 2, "{}", crew.why());
-        assert!(crew.why().contains("from 1"), "{}", crew.why());
+        let controller = crowded(alone(), &worse, 100);
+        assert_eq!(controller.workers(), 1, "{}", controller.why());
+        let controller = crowded(alone(), &[(1, 47_000.0), (2, 57_000.0)], 100);
+        assert_eq!(controller.workers(), 2, "{}", controller.why());
+        assert!(controller.why().contains("from 1"), "{}", controller.why());
         // A device is noticed as ever.
         let cold = Batch { elapsed_ns: 9_000_000, files: 100, idle: 0.4, ..Batch::default() };
         assert_eq!(alone().decide(&cold), 32);
@@ -581,21 +570,14 @@ mod tests {
 
     #[test]
     fn workers_that_keep_the_cores_busy_are_enough() {
-        let mut crew = WalkController::new(2, 256);
-        let first =
-            Batch { elapsed_ns: 9_000_000, files: 9_000, idle: 0.7, window: 2, ..Batch::default() };
-        assert_eq!(crew.decide(&first), 16);
-        let busy = Batch {
-            elapsed_ns: 10_000_000,
-            files: 30_000,
-            idle: 0.6,
-            window: 16,
-            ..Batch::default()
-        };
+        let mut controller = WalkController::new(2, 256);
+        let first = Batch { elapsed_ns: 9_000_000, files: 9_000, idle: 0.7, ..Batch::default() };
+        assert_eq!(controller.decide(&first), 16);
+        let busy = Batch { elapsed_ns: 10_000_000, files: 30_000, idle: 0.6, ..Batch::default() };
         for _ in 0..100 {
-            assert_eq!(crew.decide(&busy), 16);
+            assert_eq!(controller.decide(&busy), 16);
         }
-        assert!(crew.why().contains("busy"), "{}", crew.why());
+        assert!(controller.why().contains("busy"), "{}", controller.why());
     }
 
     proptest! {
@@ -609,15 +591,15 @@ mod tests {
                 0..300,
             ),
         ) {
-            let mut crew = WalkController::new(cores, most);
+            let mut controller = WalkController::new(cores, most);
             if alone {
-                crew = crew.beginning_alone();
+                controller = controller.beginning_alone();
             }
             for (elapsed_ns, files, idle, locked) in batches {
                 let batch = Batch { elapsed_ns, files, idle, locked, ..Batch::default() };
-                let workers = crew.decide(&batch);
+                let workers = controller.decide(&batch);
                 prop_assert!(workers >= 1 && workers <= most.max(1));
-                prop_assert!(crew.why().contains("thread"));
+                prop_assert!(controller.why().contains("thread"));
             }
         }
     }

@@ -9,7 +9,7 @@
 //! more threads make such waits longer. [`Waits::Reads`] asks for what each thread read from devices
 //! as well (a third call): a time in which next to nothing was read was spent waiting for each other.
 
-use ioloom_control::{Batch, Tuner, WalkController};
+use ioloom_control::{Batch, WalkController};
 use ioloom_sys::clock;
 use ioloom_sys::proc::{self, ProcFile, UsageOf, parse};
 use std::path::Path;
@@ -109,14 +109,8 @@ impl Watch {
         }
         let sums = std::mem::take(&mut seen.sums);
         let (idle, locked) = sums.idle_and_locked(self.waits);
-        let batch = Batch {
-            elapsed_ns: elapsed.as_nanos() as u64,
-            files: sums.entries,
-            bytes: 0,
-            idle,
-            locked,
-            window: seen.controller.workers(),
-        };
+        let batch =
+            Batch { elapsed_ns: elapsed.as_nanos() as u64, files: sums.entries, idle, locked };
         seen.decided = now;
         Some(seen.controller.decide(&batch) as usize)
     }
