@@ -56,7 +56,7 @@ pub(crate) fn run(args: &CompareArgs) -> Ended {
     let ledger = Ledger::read(None)?;
     let store = sessions::open(&args.store)?;
     let inputs = |word: &str| -> Result<Vec<Input>, Failure> {
-        let sitting = sessions::sitting(&store, word)?;
+        let sitting = sessions::batch(&store, word)?;
         let studies = args.studies.as_deref();
         let input = |session| session_report::input(session, studies, &ledger, store.dir()).0;
         let wanted = |i: &Input| args.study.as_ref().is_none_or(|name| i.study.name == *name);

@@ -1,4 +1,4 @@
-//! `ioloom machine --doctor`: what can be observed here, and what would make the rest work.
+//! `ioloom machine --doctor`: which evidence can be collected, and how to enable the rest.
 
 use crate::exit::{Ended, Exit, Failure};
 use crate::out;
@@ -30,7 +30,7 @@ pub(crate) fn run(json: bool) -> Ended {
     Ok::<_, Failure>(Exit::Ok)
 }
 
-/// The sources without which a level is not to be had.
+/// The sources that a level requires.
 const NEEDED: [&str; 4] =
     ["perf.switch", "perf.major-fault", "tracefs.sched_waking", "tracefs.sched_switch"];
 
@@ -41,7 +41,7 @@ fn level(found: &[Probe]) -> u8 {
             .filter(|p| p.level == level && NEEDED.contains(&p.source.as_str()))
             .all(|p| p.ok)
     };
-    // Level 2 stands without level 1: the scheduler's events tell of switches, too.
+    // Level 2 does not need level 1: scheduler events include the switches.
     if works(2) { 2 } else { u8::from(works(1)) }
 }
 
@@ -49,7 +49,7 @@ fn text(found: &[Probe], width: usize) -> String {
     let level = level(found);
     let name = ["account", "switch", "kernel"][usize::from(level)];
     let mut all = out::wrap(
-        &format!("Where threads spend their time can be observed at level {level} ({name}) here."),
+        &format!("Evidence of where threads spend time: level {level} ({name}) works here."),
         width,
         0,
     );
@@ -59,12 +59,12 @@ fn text(found: &[Probe], width: usize) -> String {
         let head = format!("{:<5} {:<25} {works:<5}", p.level, p.source);
         all.push_str(&out::labelled(&head, 37, &p.gives, width));
     }
-    let mut told: Vec<(&str, &str)> = Vec::new();
+    let mut reasons: Vec<(&str, &str)> = Vec::new();
     for p in found {
         let pair = p.why.as_deref().zip(p.remedy.as_deref());
-        told.extend(pair.filter(|pair| !told.contains(pair)));
+        reasons.extend(pair.filter(|pair| !reasons.contains(pair)));
     }
-    for (why, remedy) in told {
+    for (why, remedy) in reasons {
         let of: Vec<&str> = found
             .iter()
             .filter(|p| p.why.as_deref() == Some(why))
@@ -87,14 +87,14 @@ mod tests {
             source: source.to_owned(),
             level,
             ok: why.is_none(),
-            gives: "something that takes some words to say, as it does in the table".to_owned(),
+            gives: "something that takes several words to describe in a table column".to_owned(),
             why: why.map(str::to_owned),
             remedy: why.map(|_| "sudo sysctl kernel.perf_event_paranoid=2".to_owned()),
         }
     }
 
     #[test]
-    fn what_is_missing_is_told_once_with_its_remedy() {
+    fn a_missing_source_is_listed_once_with_its_remedy() {
         let why = Some("Permission denied (os error 13)");
         let found = [
             one("spans", 0, None),
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn the_highest_level_that_works_is_named() {
+    fn the_highest_working_level_is_shown() {
         let works = |one_ok: bool, two_ok: bool| {
             let why = |ok: bool| (!ok).then_some("no");
             [

@@ -1,5 +1,6 @@
-//! The machine with its features tried by use: a ring is made, a file is asked for.
+//! Facts of the machine, with its I/O features probed by using them.
 
+use ioloom_failure::{Operation, PathError, reason};
 use ioloom_model::MachineFacts;
 use ioloom_sys::file::{self, Nowait, OpenHow};
 use ioloom_sys::{cache, ring};
@@ -7,14 +8,16 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Facts of the machine below `root`; features are tried on the file system of `dir`.
+/// Returns the facts of the machine below `root`; features are probed on the file system of `dir`.
 pub(crate) fn facts(root: &Path, dir: &Path) -> MachineFacts {
     let sample = Sample::make(dir);
     let with = |f: &dyn Fn(&Path) -> Result<(), String>| match &sample {
         Ok(sample) => f(&sample.0),
         Err(reason) => Err(reason.clone()),
     };
-    let ring = || ring::Ring::new(2).map(drop).map_err(|e| format!("making a ring: {e}"));
+    let ring = || {
+        ring::Ring::new(2).map(drop).map_err(|e| format!("cannot create a ring: {}", reason(&e)))
+    };
     let cachestat = || with(&cachestat);
     let nowait = || with(&nowait);
     let direct = || with(&direct);
@@ -29,19 +32,20 @@ pub(crate) fn facts(root: &Path, dir: &Path) -> MachineFacts {
     )
 }
 
-/// Where a directory will be made: itself or the nearest one above it that is there.
+/// Returns `dir`, or its nearest ancestor that exists.
 pub(crate) fn nearest(dir: &Path) -> PathBuf {
     let found = dir.ancestors().find(|d| !d.as_os_str().is_empty() && d.is_dir());
     found.map_or_else(|| PathBuf::from("."), Path::to_owned)
 }
 
-/// A small file that is removed at the end.
+/// A small file that is removed on drop.
 struct Sample(PathBuf);
 
 impl Sample {
     fn make(dir: &Path) -> Result<Self, String> {
         let path = nearest(dir).join(format!(".ioloom-probe-{}", std::process::id()));
-        let fail = |e: io::Error| format!("cannot be tried: write {}: {e}", path.display());
+        let fail =
+            |e: io::Error| format!("not probed: {}", PathError::new(Operation::Write, &path, e));
         std::fs::write(&path, [7; 8192]).map_err(fail)?;
         Ok(Self(path))
     }
@@ -54,31 +58,33 @@ impl Drop for Sample {
 }
 
 fn open(path: &Path) -> Result<File, String> {
-    File::open(path).map_err(|e| format!("open {}: {e}", path.display()))
+    File::open(path).map_err(|e| PathError::new(Operation::Open, path, e).to_string())
 }
 
 fn cachestat(path: &Path) -> Result<(), String> {
     match cache::state(open(path)?, 0, 0) {
         Ok(Some(_)) => Ok(()),
-        Ok(None) => Err("this kernel or file system does not answer".to_owned()),
-        Err(e) => Err(e.to_string()),
+        Ok(None) => Err("not supported by this kernel or file system".to_owned()),
+        Err(e) => Err(reason(&e)),
     }
 }
 
 fn nowait(path: &Path) -> Result<(), String> {
     match file::read_nowait_at(open(path)?, &mut [0; 4096], 0) {
         Ok(Nowait::Hit(_) | Nowait::Miss) => Ok(()),
-        Ok(Nowait::Unsupported) => Err("this file system does not answer".to_owned()),
-        Err(e) => Err(e.to_string()),
+        Ok(Nowait::Unsupported) => Err("not supported by this file system".to_owned()),
+        Err(e) => Err(reason(&e)),
     }
 }
 
 fn direct(path: &Path) -> Result<(), String> {
     match file::direct_alignment(path) {
         Ok(Some(_)) => {}
-        Ok(None) => return Err("this file system does not say its alignment".to_owned()),
-        Err(e) => return Err(e.to_string()),
+        Ok(None) => return Err("this file system does not report its alignment".to_owned()),
+        Err(e) => return Err(reason(&e)),
     }
     let how = OpenHow { direct: true, nofollow: true };
-    file::open(path, how).map(drop).map_err(|e| format!("open: {e}"))
+    file::open(path, how)
+        .map(drop)
+        .map_err(|e| format!("cannot open with O_DIRECT: {}", reason(&e)))
 }

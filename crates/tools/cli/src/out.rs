@@ -1,25 +1,28 @@
-//! Standard output: data only, whole documents, and a quiet end when the reader has gone.
+//! Standard output, and the layout of text for terminals.
 
 use crate::exit::Failure;
 use serde::Serialize;
 use std::io::{self, IsTerminal, Write};
 
-/// Widest text for people, columns: longer lines are hard to read.
+/// Maximum width of text in columns; longer lines are hard to read.
 const COLUMNS_MAX: usize = 100;
-/// Columns when nobody says.
+/// Columns if neither `COLUMNS` nor the terminal says.
 const COLUMNS: usize = 80;
 
-/// Writes to standard output. A reader that has gone ends the program without a word.
+/// Writes to standard output. Ends the program quietly if the reader has closed it.
 pub(crate) fn print(text: &str) -> Result<(), Failure> {
     print_bytes(text.as_bytes())
 }
 
-/// As [`print()`], for bytes.
+/// Like [`print()`], for bytes.
 pub(crate) fn print_bytes(bytes: &[u8]) -> Result<(), Failure> {
     let mut out = io::stdout().lock();
     match out.write_all(bytes).and_then(|()| out.flush()) {
         Err(e) if e.kind() == io::ErrorKind::BrokenPipe => Err(Failure::quiet()),
-        Err(e) => Err(Failure::failed(format!("write to standard output: {e}"))),
+        Err(e) => {
+            let reason = ioloom_failure::reason(&e);
+            Err(Failure::failed(format!("cannot write to standard output: {reason}")))
+        }
         Ok(()) => Ok(()),
     }
 }
@@ -31,21 +34,21 @@ pub(crate) fn print_json(document: &impl Serialize) -> Result<(), Failure> {
     print(&text)
 }
 
-/// Columns that text on standard output may take.
+/// Returns the width of text on standard output in columns.
 pub(crate) fn columns() -> usize {
     let told = std::env::var("COLUMNS").ok().and_then(|text| text.parse().ok());
     let seen = || console::Term::stdout().size_checked().map(|(_, columns)| columns.into());
     told.or_else(seen).unwrap_or(COLUMNS).clamp(40, COLUMNS_MAX)
 }
 
-/// Whether text on standard output may be coloured.
+/// Returns whether text on standard output may use colours.
 pub(crate) fn colour() -> bool {
     let asked_not = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     let dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
     !asked_not && !dumb && io::stdout().is_terminal()
 }
 
-/// Lines of at most `width` columns where words allow; later lines are indented.
+/// Breaks text at spaces into lines of at most `width` columns, indenting all but the first.
 pub(crate) fn wrap(text: &str, width: usize, indent: usize) -> String {
     let lead: String = text.chars().take_while(|c| *c == ' ').collect();
     let mut out = String::new();
@@ -68,7 +71,7 @@ pub(crate) fn wrap(text: &str, width: usize, indent: usize) -> String {
     out
 }
 
-/// A line with a head of its own column of `head_width`, wrapped beside it.
+/// Formats a label in a column of `head_width`, followed by wrapped text.
 pub(crate) fn labelled(head: &str, head_width: usize, text: &str, width: usize) -> String {
     let body = wrap(text, width.saturating_sub(head_width + 1), 0);
     let mut out = String::new();
@@ -80,7 +83,7 @@ pub(crate) fn labelled(head: &str, head_width: usize, text: &str, width: usize) 
     out
 }
 
-/// A table without lines for text of `width` columns.
+/// Creates a table without borders for text of `width` columns.
 pub(crate) fn table(width: usize) -> comfy_table::Table {
     let mut table = comfy_table::Table::new();
     table.load_style(comfy_table::presets::NOTHING);
@@ -89,14 +92,14 @@ pub(crate) fn table(width: usize) -> comfy_table::Table {
     table
 }
 
-/// The text of a table without spaces at the ends of lines.
+/// Returns the text of a table without trailing spaces.
 pub(crate) fn table_text(table: &comfy_table::Table) -> String {
     let text = table.to_string();
     let lines: Vec<_> = text.lines().map(str::trim_end).collect();
     lines.join("\n") + "\n"
 }
 
-/// A name that cannot draw on the terminal.
+/// Escapes the characters of a name that could control the terminal.
 pub(crate) fn readable(name: &[u8]) -> String {
     let mut out = String::new();
     for c in String::from_utf8_lossy(name).chars() {
@@ -106,7 +109,7 @@ pub(crate) fn readable(name: &[u8]) -> String {
     out
 }
 
-/// A text of at most `width` columns, with an ellipsis where something was left out.
+/// Shortens a text to `width` columns, with an ellipsis for what was cut.
 pub(crate) fn fitted(text: &str, width: usize) -> String {
     if columns_of(text) <= width {
         return text.to_owned();
@@ -124,7 +127,7 @@ pub(crate) fn fitted(text: &str, width: usize) -> String {
     out + "…"
 }
 
-/// Columns that a text takes on a terminal.
+/// Returns the columns that a text takes on a terminal.
 pub(crate) fn columns_of(text: &str) -> usize {
     use ratatui::text::Span;
     Span::raw(text).width()

@@ -43,7 +43,7 @@ pub(crate) struct ReportArgs {
 pub(crate) fn run(args: &ReportArgs) -> Ended {
     let ledger = Ledger::read(args.claims.as_deref())?;
     let store = sessions::open(&args.store)?;
-    let mut sitting = sessions::sitting(&store, &args.session)?;
+    let mut sitting = sessions::batch(&store, &args.session)?;
     let name = sitting.first().map(|s| s.header.batch().to_owned()).unwrap_or_default();
     sitting.retain(|session| !session.runs.is_empty());
     if sitting.is_empty() {

@@ -1,11 +1,10 @@
-//! What `ioloom study --resume` goes on with.
+//! Finds what `ioloom study --resume` continues.
 //!
-//! A study that is asked for alone goes on with its own session, which the laboratory finds. Several
-//! studies of one command are a sitting: it was left where a session of it has no end, or where it
-//! broke off between two studies, so that some have no session at all. Where everything came to its
-//! end there is nothing to go on with, and beginning hours of runs anew is not what was asked for:
-//! that is refused with a word. Where nothing like it is stored, the first session begins, so that
-//! one line can be given until it is done.
+//! A single study continues its own session, which the laboratory finds. Several studies of one
+//! command form a batch. A batch is unfinished if one of its sessions has no end, or if it stopped
+//! between two studies, so that some have no session. A finished batch is refused, because starting
+//! hours of runs again is not what the user request for. Without a stored session the first one
+//! starts, so that the same command can be repeated until it is done.
 
 use crate::exit::Failure;
 use ioloom_lab::store::{SessionFile, SessionHeader};
@@ -13,30 +12,30 @@ use ioloom_lab::{Mode, Store};
 use ioloom_model::StudySpec;
 use std::collections::BTreeSet;
 
-/// The word that does not count when two command lines are compared.
-const WORD: &str = "--resume";
+/// The flag that is ignored when two command lines are compared.
+const FLAG: &str = "--resume";
 
-/// What is gone on with.
+/// What to continue.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum GoOn {
-    /// Nothing: sessions begin.
+pub(crate) enum Resume {
+    /// Nothing: new sessions start.
     Nothing,
-    /// The session of the one study, if it has one without an end.
+    /// The unfinished session of the only study, if there is one.
     Session,
-    /// The sitting of this name.
-    Sitting(String),
+    /// The batch of this name.
+    Batch(String),
 }
 
-/// What is asked for now, as far as a session must be like it.
-pub(crate) struct Asked<'a> {
+/// The properties of this command that a session must share.
+pub(crate) struct Request<'a> {
     pub(crate) mode: Mode,
     pub(crate) machine: &'a str,
     pub(crate) version: &'a str,
     pub(crate) command: &'a [String],
 }
 
-impl Asked<'_> {
-    /// What of a session is another.
+impl Request<'_> {
+    /// Returns which properties of a session differ.
     fn differs(&self, header: &SessionHeader) -> Vec<&'static str> {
         let same = [
             ("mode", header.mode == self.mode),
@@ -46,57 +45,56 @@ impl Asked<'_> {
         same.into_iter().filter(|(_, same)| !same).map(|(what, _)| what).collect()
     }
 
-    /// Whether a session is of the same command line.
+    /// Returns whether a session was started by the same command line.
     fn is_command(&self, header: &SessionHeader) -> bool {
         let words = |line: &[String]| -> Vec<String> {
-            line.iter().filter(|word| *word != WORD).cloned().collect()
+            line.iter().filter(|word| *word != FLAG).cloned().collect()
         };
         words(&header.command) == words(self.command)
     }
 }
 
-/// The sitting that was left by a command over several studies; what keeps it from being gone on with
-/// is told.
+/// Finds the unfinished batch of a command over several studies, and prints why there is none.
 ///
 /// # Errors
-/// The store cannot be read, or the newest sitting of the same command came to its end.
+/// The store cannot be read, or the newest batch of the same command is finished.
 pub(crate) fn of_several(
     store: &Store,
     specs: &[StudySpec],
-    asked: &Asked<'_>,
-) -> Result<GoOn, Failure> {
+    request: &Request<'_>,
+) -> Result<Resume, Failure> {
     let mut files = store.files().map_err(Failure::failed)?;
     files.retain(|f| specs.iter().any(|study| study.name == f.header.study));
-    let alike = |f: &&SessionFile| asked.differs(&f.header).is_empty();
+    let alike = |f: &&SessionFile| request.differs(&f.header).is_empty();
     if let Some(left) = files.iter().rev().filter(alike).find(|f| !f.ended) {
-        return Ok(GoOn::Sitting(left.header.batch().to_owned()));
+        return Ok(Resume::Batch(left.header.batch().to_owned()));
     }
-    let same = files.iter().rev().filter(alike).find(|f| asked.is_command(&f.header));
+    let same = files.iter().rev().filter(alike).find(|f| request.is_command(&f.header));
     if let Some(newest) = same {
-        let sitting = newest.header.batch();
-        let of_it = files.iter().filter(|f| f.header.batch() == sitting);
-        let ran: BTreeSet<&str> = of_it.map(|f| f.header.study.as_str()).collect();
+        let batch = newest.header.batch();
+        let in_batch = files.iter().filter(|f| f.header.batch() == batch);
+        let ran: BTreeSet<&str> = in_batch.map(|f| f.header.study.as_str()).collect();
         if specs.iter().any(|study| !ran.contains(study.name.as_str())) {
-            return Ok(GoOn::Sitting(sitting.to_owned()));
+            return Ok(Resume::Batch(batch.to_owned()));
         }
-        return Err(ended(sitting));
+        return Err(finished(batch));
     }
     let why = match files.iter().rev().find(|f| !f.ended) {
         Some(f) => format!(
             "the unfinished session {} has another {}",
             f.header.session,
-            asked.differs(&f.header).join(", another ")
+            request.differs(&f.header).join(", another ")
         ),
         None => "no unfinished session of these studies is stored".to_owned(),
     };
-    crate::stderr::line(&format!("Nothing to resume: {why}; all studies begin anew."));
-    Ok(GoOn::Nothing)
+    crate::stderr::line(&format!("Nothing to resume: {why}. All studies start again."));
+    Ok(Resume::Nothing)
 }
 
-/// The refusal to begin anew what came to its end.
-pub(crate) fn ended(session: &str) -> Failure {
+/// Returns the refusal to repeat a finished session.
+pub(crate) fn finished(session: &str) -> Failure {
     Failure::refused(format!(
-        "nothing to resume: session {session} came to its end (`ioloom report {session}` shows it); \
-         leave {WORD} out to measure anew"
+        "nothing to resume: session {session} is finished (`ioloom report {session}` shows it); omit \
+         {FLAG} to measure again"
     ))
 }

@@ -1,7 +1,8 @@
-//! Which session is meant, and which runs there are: the store, and exports beside it.
+//! Selects sessions from the store and from the exports in `results`.
 
 use crate::directories::{StoreArg, short};
 use crate::exit::Failure;
+use ioloom_failure::quoted;
 use ioloom_lab::store::SessionFile;
 use ioloom_lab::{Session, Store};
 use ioloom_model::RunRecord;
@@ -9,23 +10,23 @@ use std::collections::BTreeSet;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-/// The directory of exports that a clone of the source brings.
+/// The directory of exports in a clone of the source.
 const KEPT: &str = "results";
 
-/// The store for reading; a clear word when nothing was measured yet.
+/// Opens the store for reading. Without a store, the error says how to create one.
 pub(crate) fn open(arg: &StoreArg) -> Result<Store, Failure> {
     let dir = arg.dir()?;
     if !dir.exists() {
-        return Err(nothing(&dir));
+        return Err(no_results(&dir));
     }
     Store::open_to_read(&dir).map_err(Failure::failed)
 }
 
-fn nothing(dir: &Path) -> Failure {
-    Failure::failed(format!("there are no results in {}; `ioloom study` makes some", short(dir)))
+fn no_results(dir: &Path) -> Failure {
+    Failure::failed(format!("no results in {}; run `ioloom study` first", short(dir)))
 }
 
-/// Sessions of a store, oldest first, each once.
+/// Returns the sessions of a store, oldest first, each once.
 pub(crate) fn list(store: &Store) -> Result<Vec<SessionFile>, Failure> {
     let mut seen = BTreeSet::new();
     let mut files = store.files().map_err(Failure::failed)?;
@@ -33,13 +34,13 @@ pub(crate) fn list(store: &Store) -> Result<Vec<SessionFile>, Failure> {
     Ok(files)
 }
 
-/// The name of the session meant by an identifier, its beginning, `latest` or `latest-1`.
+/// Returns the name of the session selected by a name, a prefix, `latest` or `latest-N`.
 pub(crate) fn pick(store: &Store, word: &str) -> Result<String, Failure> {
     let files = list(store)?;
     if files.is_empty() {
-        return Err(nothing(store.dir()));
+        return Err(no_results(store.dir()));
     }
-    // Latest counts commands, not the studies that one command ran.
+    // `latest` counts commands, not the studies of one command.
     let counts = |f: &&SessionFile| !word.starts_with("latest") || f.header.batch.is_none();
     let names: Vec<String> =
         files.iter().filter(counts).map(|f| f.header.session.clone()).collect();
@@ -62,46 +63,44 @@ fn choose(names: &[String], word: &str) -> Result<String, String> {
     if let Some(back) = back {
         let found = names.iter().rev().nth(back);
         let count = names.len();
-        return found
-            .cloned()
-            .ok_or_else(|| format!("no session '{word}': there are {count} sessions"));
+        return found.cloned().ok_or_else(|| format!("no session '{word}': only {count} exist"));
     }
     let found: Vec<&String> = names.iter().filter(|name| name.starts_with(word)).collect();
     match found.as_slice() {
         [one] => Ok((*one).clone()),
         [] => Err(format!("no session '{word}'")),
-        many => Err(format!("'{word}' begins {} sessions: give more of the name", many.len())),
+        many => {
+            Err(format!("'{word}' is the prefix of {} sessions; give more of the name", many.len()))
+        }
     }
 }
 
-/// Reads the session meant by a word.
+/// Reads the selected session.
 pub(crate) fn read(store: &Store, word: &str) -> Result<Session, Failure> {
     let name = pick(store, word)?;
     store.read(&name).map_err(Failure::failed)
 }
 
-/// Reads the session meant by a word, with the others of its command, in the order in which they
-/// ran.
-pub(crate) fn sitting(store: &Store, word: &str) -> Result<Vec<Session>, Failure> {
+/// Reads the selected session and the others of its batch, in the order in which they ran.
+pub(crate) fn batch(store: &Store, word: &str) -> Result<Vec<Session>, Failure> {
     let name = pick(store, word)?;
     let files = list(store)?;
     let meant = files.iter().find(|f| f.header.session == name);
-    let Some(sitting) = meant.map(|f| f.header.batch().to_owned()) else {
+    let Some(batch) = meant.map(|f| f.header.batch().to_owned()) else {
         return Ok(vec![store.read(&name).map_err(Failure::failed)?]);
     };
-    // A study that is named by itself is meant alone, unless it is the one that others followed.
-    let alone = sitting != name && !word.starts_with("latest");
+    // The name of a later session of a batch selects that session alone.
+    let alone = batch != name && !word.starts_with("latest");
     let belongs = |f: &&SessionFile| match alone {
         true => f.header.session == name,
-        false => f.header.batch() == sitting,
+        false => f.header.batch() == batch,
     };
     let names = files.iter().filter(belongs).map(|f| &f.header.session);
     names.map(|name| store.read(name).map_err(Failure::failed)).collect()
 }
 
-/// The sessions of the store, if there is one, and of the exports in `results` of the current
-/// directory; a session in both is taken from the store. What cannot be read among the exports is
-/// left out with a word.
+/// Returns the sessions of the store, if it exists, and of the exports in `results` of the current
+/// directory. The store takes precedence. Exports that cannot be read are skipped with a message.
 pub(crate) fn all(arg: &StoreArg) -> Result<Vec<Session>, Failure> {
     let mut sessions = Vec::new();
     let dir = arg.dir()?;
@@ -109,12 +108,12 @@ pub(crate) fn all(arg: &StoreArg) -> Result<Vec<Session>, Failure> {
         let store = Store::open_to_read(&dir).map_err(Failure::failed)?;
         take(&store, &mut sessions)?;
     } else if arg.store.is_some() {
-        return Err(Failure::failed(format!("there is no store in {}", dir.display())));
+        return Err(Failure::failed(format!("no store in {}", quoted(&dir))));
     }
     for dir in exports(Path::new(KEPT)) {
         let kept = Store::open_to_read(&dir).map_err(Failure::failed);
         if let Err(failure) = kept.and_then(|store| take(&store, &mut sessions)) {
-            crate::stderr::message(&format!("left out: {}", failure.message));
+            crate::stderr::message(&format!("skipped: {}", failure.message));
         }
     }
     Ok(sessions)
@@ -155,7 +154,7 @@ fn exports(root: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// Whether a file is the first or a further part of a session: each begins with its header.
+/// Returns whether a file begins with the header of a session.
 fn begins_session(path: &Path) -> bool {
     const HEAD: &[u8] = b"{\"session\":";
     if path.extension().is_none_or(|x| x != "jsonl") {
@@ -166,7 +165,7 @@ fn begins_session(path: &Path) -> bool {
     read.is_ok() && begin == *HEAD
 }
 
-/// All runs of sessions.
+/// Returns all runs of the sessions.
 pub(crate) fn records(sessions: Vec<Session>) -> Vec<RunRecord> {
     sessions.into_iter().flat_map(|s| s.runs).collect()
 }
@@ -176,7 +175,7 @@ mod tests {
     use super::choose;
 
     #[test]
-    fn a_session_is_meant_by_name_beginning_or_age() {
+    fn sessions_are_selected_by_name_prefix_or_age() {
         let names = ["a-1", "b-1", "b-12"].map(str::to_owned);
         for (word, name) in [
             ("a", "a-1"),

@@ -1,6 +1,6 @@
-//! How far a job has come, on a terminal: a line on standard error, drawn by a thread that sleeps.
+//! A progress line on standard error, drawn by a background thread.
 //!
-//! The job writes its counters now and then; this thread reads them ten times a second.
+//! The job updates its counters; this thread reads them ten times per second.
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::IsTerminal;
@@ -8,14 +8,14 @@ use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Time between two looks.
+/// Time between two updates.
 const EVERY: Duration = Duration::from_millis(100);
 
-/// A line that tells how far a job has come; nothing where nobody looks.
+/// A progress line; nothing unless standard error is a terminal.
 pub(crate) struct StatusLine(Option<(ProgressBar, Sender<()>, JoinHandle<()>)>);
 
 impl StatusLine {
-    /// `line` makes the words from the time since the start; the thread is called `name`.
+    /// Starts the thread `name`; `line` formats the text from the time since the start.
     pub(crate) fn start(name: &str, line: impl Fn(Duration) -> String + Send + 'static) -> Self {
         if !std::io::stderr().is_terminal() {
             return Self(None);
@@ -26,26 +26,26 @@ impl StatusLine {
                 .unwrap_or_else(|_| ProgressStyle::default_spinner()),
         );
         let (end, ended) = mpsc::channel();
-        let drawn = bar.clone();
+        let line_bar = bar.clone();
         let started = Instant::now();
         let thread = std::thread::Builder::new().name(name.to_owned()).spawn(move || {
             while let Err(RecvTimeoutError::Timeout) = ended.recv_timeout(EVERY) {
-                drawn.set_message(line(started.elapsed()));
-                drawn.tick();
+                line_bar.set_message(line(started.elapsed()));
+                line_bar.tick();
             }
         });
         Self(thread.ok().map(|thread| (bar, end, thread)))
     }
 
-    /// Prints while the line is out of the way.
-    pub(crate) fn aside<T>(&self, print: impl FnOnce() -> T) -> T {
+    /// Prints while the line is hidden.
+    pub(crate) fn hide_during<T>(&self, print: impl FnOnce() -> T) -> T {
         match &self.0 {
             Some((bar, ..)) => bar.suspend(print),
             None => print(),
         }
     }
 
-    /// Takes the line away.
+    /// Removes the line.
     pub(crate) fn finish(self) {}
 }
 

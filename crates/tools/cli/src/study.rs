@@ -5,7 +5,7 @@ use crate::exit::{Ended, Exit, Failure};
 use crate::ledger::Ledger;
 use crate::media::{Media, MediaArgs};
 use crate::out::{self, wrap};
-use crate::resume::{self, GoOn};
+use crate::resume::{self, Resume};
 use crate::study_progress::StudyProgress;
 use crate::{atomic_file, facts, session_report, stderr};
 use clap::Args;
@@ -200,7 +200,7 @@ pub(crate) fn measure(
     let bench = Bench::new(&args)?;
     let mut exit = Exit::Ok;
     for study in specs(&args)? {
-        let ran = bench.run(&args, &study, None, &GoOn::Nothing)?;
+        let ran = bench.run(&args, &study, None, &Resume::Nothing)?;
         if ran.interrupted {
             exit = Exit::Interrupted;
         }
@@ -317,18 +317,18 @@ impl Bench {
     }
 
     /// What `--resume` goes on with.
-    fn go_on(&self, args: &StudyArgs, specs: &[StudySpec]) -> Result<GoOn, Failure> {
+    fn go_on(&self, args: &StudyArgs, specs: &[StudySpec]) -> Result<Resume, Failure> {
         match specs {
-            _ if !args.resume => Ok(GoOn::Nothing),
-            [_] => Ok(GoOn::Session),
+            _ if !args.resume => Ok(Resume::Nothing),
+            [_] => Ok(Resume::Session),
             _ => {
-                let asked = resume::Asked {
+                let request = resume::Request {
                     mode: mode(args),
                     machine: &self.machine.fingerprint,
                     version: crate::version::VERSION,
                     command: &command_line(),
                 };
-                resume::of_several(&self.store, specs, &asked)
+                resume::of_several(&self.store, specs, &request)
             }
         }
     }
@@ -339,7 +339,7 @@ impl Bench {
         args: &StudyArgs,
         study: &StudySpec,
         sitting: Option<String>,
-        go_on: &GoOn,
+        go_on: &Resume,
     ) -> Result<Ran, Failure> {
         let subject = ioloom_subjects::named(&study.subject)
             .map_err(|e| Failure::usage(format!("study {}: {e}", study.name)))?;
@@ -411,15 +411,15 @@ impl Bench {
         &self,
         study: &StudySpec,
         options: &RunOptions<'_>,
-        go_on: &GoOn,
+        go_on: &Resume,
     ) -> Result<Option<Session>, Failure> {
         let failure = |e: LabError| lab_failure(&e);
         match go_on {
-            GoOn::Nothing => Ok(None),
-            GoOn::Sitting(left) => finished(study, &self.store, options, left).map_err(failure),
-            GoOn::Session => {
+            Resume::Nothing => Ok(None),
+            Resume::Batch(left) => finished(study, &self.store, options, left).map_err(failure),
+            Resume::Session => {
                 let ended = ended_before(study, &self.store, options).map_err(failure)?;
-                ended.map_or(Ok(None), |session| Err(resume::ended(&session)))
+                ended.map_or(Ok(None), |session| Err(resume::finished(&session)))
             }
         }
     }

@@ -1,5 +1,5 @@
-//! What a study tells while it runs: a bar on a terminal, else a plain line now and then. Both go
-//! to standard error, between runs only, so that telling costs no run anything.
+//! Progress of a study: a bar on a terminal, else a line every few seconds. Both go to standard
+//! error, and only between runs, so that printing does not disturb a run.
 
 use crate::directories::short;
 use crate::out::wrap;
@@ -13,15 +13,15 @@ use std::io::IsTerminal;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Time between two plain lines.
+/// Time between two lines.
 const LINE_EVERY: Duration = Duration::from_secs(5);
-/// Columns of what is told before the start.
+/// Columns of text before the start.
 const WIDTH: usize = 80;
 
 const MAKING: &str = "sets {bar:16} {human_pos}/{human_len} files  {wide_msg}";
 const RUNNING: &str = "runs {bar:16} {pos}/{len}, {eta} left  {wide_msg}";
 
-/// Listens to a study and tells a person.
+/// Prints the events of a study.
 pub(crate) struct StudyProgress {
     terminal: bool,
     state: Mutex<State>,
@@ -33,13 +33,13 @@ struct State {
     of: String,
     bar: Option<ProgressBar>,
     line_at: Option<Instant>,
-    /// Why runs did not end well, each told once.
+    /// Reasons of runs that did not end well; each is printed once.
     reasons: BTreeSet<String>,
 }
 
 impl State {
-    /// The bar for what is counted now; a new one when that changed, so that the time left is
-    /// reckoned anew.
+    /// Returns the bar for `of`. A change of what is counted creates a new bar, so that the
+    /// remaining time is estimated from the new rate.
     fn bar(&mut self, of: &str, template: &str, all: u64) -> &ProgressBar {
         if self.of != of {
             self.clear();
@@ -59,18 +59,18 @@ impl State {
 }
 
 impl StudyProgress {
-    /// For standard error.
+    /// Prints on standard error.
     pub(crate) fn new() -> Self {
         Self { terminal: std::io::stderr().is_terminal(), state: Mutex::default() }
     }
 
-    /// Takes the bar away.
+    /// Removes the bar.
     pub(crate) fn finish(&self) {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 
-    /// A plain line, unless the last one was only just now.
-    fn line_now_and_then(&self, state: &mut State, text: impl FnOnce() -> String) {
+    /// Prints a line, unless the last one was less than `LINE_EVERY` ago.
+    fn line_if_due(&self, state: &mut State, text: impl FnOnce() -> String) {
         let due = state.line_at.is_none_or(|at| at.elapsed() >= LINE_EVERY);
         if !self.terminal && due {
             state.line_at = Some(Instant::now());
@@ -79,13 +79,13 @@ impl StudyProgress {
     }
 
     fn preparing(&self, state: &mut State, set: &str, medium: &str, done: u64, all: u64) {
-        let word = place_word(set, medium);
+        let word = set_name(set, medium);
         if self.terminal {
             let bar = state.bar(&word, MAKING, all);
             bar.set_message(word.clone());
             bar.set_position(done);
         }
-        self.line_now_and_then(state, || {
+        self.line_if_due(state, || {
             format!("making set {word}: {} of {} files", format_count(done), format_count(all))
         });
     }
@@ -98,11 +98,11 @@ impl StudyProgress {
             bar.set_message(what.clone());
             bar.set_position(at);
         }
-        self.line_now_and_then(state, || format!("run {} of {all}, {what}", at + 1));
+        self.line_if_due(state, || format!("run {} of {all}, {what}", at + 1));
     }
 }
 
-/// A line that the bar makes room for.
+/// Prints a line above the bar.
 fn line(state: &State, text: &str) {
     match &state.bar {
         Some(bar) => bar.suspend(|| crate::stderr::line(text)),
@@ -110,13 +110,13 @@ fn line(state: &State, text: &str) {
     }
 }
 
-/// The set, and the medium unless it is the usual one.
-fn place_word(set: &str, medium: &str) -> String {
+/// Returns the name of the set, with its medium unless that is the work directory.
+fn set_name(set: &str, medium: &str) -> String {
     if medium == "work" { set.to_owned() } else { format!("{set} on {medium}") }
 }
 
 fn style(template: &str) -> ProgressStyle {
-    // The templates are constants of this file; a wrong one shows the plain bar.
+    // The templates are constants; a wrong one falls back to the plain bar.
     ProgressStyle::with_template(template)
         .unwrap_or_else(|_| ProgressStyle::default_bar())
         .progress_chars("━━╌")
@@ -131,12 +131,12 @@ impl Progress for StudyProgress {
                 self.preparing(&mut state, set, medium, *done, *all);
             }
             Event::Begun(session, done, all) => {
-                let going = if *done > 0 {
-                    format!("session {session} goes on: {done} of {all} runs are done")
+                let text = if *done > 0 {
+                    format!("session {session} continues: {done} of {all} runs are done")
                 } else {
                     format!("session {session}")
                 };
-                line(&state, &going);
+                line(&state, &text);
             }
             Event::Run(key, all) => self.running(&mut state, key, *all),
             Event::Recorded(record) => {
@@ -146,7 +146,7 @@ impl Progress for StudyProgress {
                     Outcome::Failed { reason } => format!("failed: {reason}"),
                     Outcome::TimedOut { seconds } => format!("stopped after {seconds:.0} s"),
                 };
-                // One reason often stands for many arms; the report has all of them.
+                // Many arms can share a reason; the report lists all of them.
                 if state.reasons.insert(reason.clone()) {
                     let text = format!("{}: {}: {reason}", record.key.experiment, record.key.arm);
                     line(&state, wrap(&text, WIDTH, 2).trim_end());
@@ -157,7 +157,7 @@ impl Progress for StudyProgress {
     }
 }
 
-/// What a study needs, for people.
+/// Returns the time and space that a study needs.
 fn needs_text(needs: &Needs) -> String {
     let bound = needs
         .budget_s
@@ -165,12 +165,12 @@ fn needs_text(needs: &Needs) -> String {
     let runs = format_count(needs.runs as u64);
     let mut out = wrap(&format!("Needs: {runs} runs, {}{bound}.", needs.time_words()), WIDTH, 2);
     for place in &needs.workspaces {
-        let free = format!("{} are free", format_size(place.free_bytes));
+        let free = format!("{} free", format_size(place.free_bytes));
         let line = if place.files == 0 {
-            format!("Space: none, all sets are in {}.", short(&place.dir))
+            format!("Space: none, all sets exist in {}.", short(&place.dir))
         } else {
             format!(
-                "Space: {} in {} files, made in {}, where {free}.",
+                "Space: {} in {} files, created in {} ({free}).",
                 format_size(place.bytes),
                 format_count(place.files),
                 short(&place.dir),
@@ -222,6 +222,6 @@ mod tests {
         needs.runs_known = 96;
         assert!(needs_text(&needs).contains("about 33.0 s, as earlier runs here took"));
         needs.workspaces[0].files = 0;
-        assert!(needs_text(&needs).contains("none, all sets are in /data"));
+        assert!(needs_text(&needs).contains("none, all sets exist in /data"));
     }
 }

@@ -1,8 +1,8 @@
-//! The tree that a study walked, as areas: which directories its bytes lie in.
+//! The directory tree of a walk study as a treemap.
 //!
-//! A set follows from its description alone, so the map needs neither the files nor a number more in
-//! the records: it can be drawn again from any kept session. It is drawn only if the description
-//! gives as many files and bytes as the runs were told.
+//! A file set follows from its description alone, so the map can be drawn from any stored session
+//! without the files. It is drawn only if the description gives the recorded number of files and
+//! bytes.
 
 use ioloom_lab::Mode;
 use ioloom_model::{FileSetSpec, RunRecord, StudySpec};
@@ -10,10 +10,10 @@ use ioloom_report::TreeRow;
 use ioloom_report::svg::treemap::Tile;
 use std::collections::BTreeMap;
 
-/// Steps below the top that are areas of their own.
+/// Levels of directories that are drawn.
 const LEVELS: usize = 2;
 
-/// The tree that most runs of a study of walks walked.
+/// Returns the tree that most runs of a walk study used.
 pub(crate) fn walked(study: &StudySpec, mode: Mode, records: &[RunRecord]) -> Option<TreeRow> {
     if !ioloom_subjects::named(&study.subject).is_ok_and(|subject| subject.maps_tree()) {
         return None;
@@ -31,7 +31,7 @@ pub(crate) fn walked(study: &StudySpec, mode: Mode, records: &[RunRecord]) -> Op
     same.then(|| TreeRow { set: name.to_owned(), files: spec.count, bytes, tiles })
 }
 
-/// The areas of a set, and its bytes.
+/// Returns the tiles of a set and its total size.
 fn tiles(spec: &FileSetSpec) -> (Vec<Tile>, u64) {
     let mut top: BTreeMap<String, (u64, BTreeMap<String, u64>)> = BTreeMap::new();
     let mut bytes = 0;
@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn areas_add_up_to_the_set() {
+    fn tiles_add_up_to_the_set() {
         let study = ioloom_lab::spec::load("walk", None).unwrap();
         for set in study.sets.values() {
             let spec = set.quick.as_ref().unwrap_or(&set.full);

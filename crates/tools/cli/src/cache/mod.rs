@@ -53,14 +53,14 @@ fn scan(act: Action, args: &PathArgs, stop: &Arc<AtomicBool>) -> Result<Report, 
     let _ = ioloom_sys::proc::raise_open_files_limit();
     let progress = Arc::new(CacheProgress::default());
     let seen = progress.clone();
-    let told = StatusLine::start("cache-progress", move |_| {
+    let status = StatusLine::start("cache-progress", move |_| {
         let files = format_count(seen.files.load(Ordering::Relaxed));
         format!("{files} files, {}", format_size(seen.bytes.load(Ordering::Relaxed)))
     });
     let show = show::Show { act, columns: out::columns(), map: false };
     let failed: Mutex<Option<Failure>> = Mutex::default();
     let each = |file: &FileReport| {
-        if let Err(failure) = told.aside(|| out::print(&show.file_line(file))) {
+        if let Err(failure) = status.hide_during(|| out::print(&show.file_line(file))) {
             // The reader has gone: the rest would be for nobody.
             *failed.lock().unwrap_or_else(PoisonError::into_inner) = Some(failure);
             stop.store(true, Ordering::Relaxed);
@@ -82,7 +82,7 @@ fn scan(act: Action, args: &PathArgs, stop: &Arc<AtomicBool>) -> Result<Report, 
     } else {
         scan.trees(&args.paths).map_err(Failure::refused)?
     };
-    told.finish();
+    status.finish();
     match failed.into_inner().unwrap_or_else(PoisonError::into_inner) {
         Some(failure) => Err(failure),
         None => Ok(report),

@@ -32,7 +32,7 @@ pub(super) fn scan(args: &DuArgs, lines: &Lines, print: bool) -> Result<Scan, Fa
     };
     let mut scanner =
         Scanner::new(args.options()?, &roots, stop, progress.clone()).map_err(failure)?;
-    let told = StatusLine::start("du-progress", move |elapsed| {
+    let status = StatusLine::start("du-progress", move |elapsed| {
         let entries = progress.entries.load(Ordering::Relaxed);
         progress_line(entries, progress.disk_bytes.load(Ordering::Relaxed), elapsed)
     });
@@ -40,13 +40,13 @@ pub(super) fn scan(args: &DuArgs, lines: &Lines, print: bool) -> Result<Scan, Fa
         if let Some(tree) = scanner.root(root).map_err(failure)?.filter(|_| print) {
             let mut text = Vec::new();
             lines.tree(tree, &mut text);
-            told.aside(|| out::print_bytes(&text))?;
+            status.hide_during(|| out::print_bytes(&text))?;
         }
         if scanner.stopped() {
             break;
         }
     }
-    told.finish();
+    status.finish();
     let scan = scanner.finish();
     if print && args.total {
         let mut text = Vec::new();

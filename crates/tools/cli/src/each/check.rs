@@ -1,14 +1,15 @@
-//! `each --check`: files against lines `HASH  PATH`.
+//! `each --check`: verifies files against lines `HASH  PATH`.
 
 use super::args::EachArgs;
 use super::digest::{Line, read_line};
-use super::input::{Roots, words};
+use super::input::Roots;
 use super::job::{CHUNK_BYTES, Job};
 use super::work::{EachWork, Lines};
 use crate::exit::{Ended, Exit, Failure};
 use crate::stderr;
 use ioloom::Cancel;
 use ioloom::engine::{self, RunOptions};
+use ioloom_failure::{Explained, Operation, quoted};
 use ioloom_model::Compute;
 use ioloom_walk::PathList;
 use std::io::Read;
@@ -16,7 +17,7 @@ use std::path::Path;
 
 pub(super) fn run(args: &EachArgs, list: &Path) -> Ended {
     if !args.paths.is_empty() {
-        return Err(Failure::usage("--check takes its paths from the list, give no others"));
+        return Err(Failure::usage("--check reads paths from the list; do not give others"));
     }
     let text = read_all(list)?;
     let separator = if args.zero { 0 } else { b'\n' };
@@ -30,7 +31,7 @@ pub(super) fn run(args: &EachArgs, list: &Path) -> Ended {
     }
     if lines.is_empty() {
         return Err(Failure::failed(format!(
-            "{}: no line is of the form HASH  PATH with an XXH3-64, MD5 or BLAKE3 hash",
+            "{}: no line of the form HASH  PATH with an XXH3-64, MD5 or BLAKE3 hash",
             named(list)
         )));
     }
@@ -45,26 +46,19 @@ pub(super) fn run(args: &EachArgs, list: &Path) -> Ended {
         }
     }
     if unreadable > 0 {
-        stderr::message(&format!(
-            "{} of {} could not be understood",
-            lines_of(unreadable),
-            named(list)
-        ));
+        stderr::message(&format!("{} of {} not understood", lines_of(unreadable), named(list)));
     }
     if wrong > 0 {
-        stderr::message(&format!(
-            "{wrong} of {} files do not have the hash of the list",
-            files + wrong
-        ));
+        stderr::message(&format!("{wrong} of {} files do not match their hash", files + wrong));
     }
     Ok(if wrong + unreadable > 0 { Exit::Failed } else { Exit::Ok })
 }
 
-/// The list as it is told.
+/// Returns the name of the list for messages.
 fn named(list: &Path) -> String {
     match list.as_os_str() == "-" {
         true => "standard input".to_owned(),
-        false => list.display().to_string(),
+        false => quoted(list).to_string(),
     }
 }
 
@@ -87,7 +81,7 @@ fn run_kind(args: &EachArgs, compute: Compute, lines: &[&Line<'_>]) -> Result<(u
     }
     let mut plan = args.plan();
     if plan.method.is_mmap() || plan.method == ioloom_model::Method::Null {
-        return Err(Failure::refused("--check reads files; use a method that does"));
+        return Err(Failure::refused("--check needs a method that reads; choose another --method"));
     }
     plan.chunk_bytes = plan.chunk_bytes.or(Some(CHUNK_BYTES));
     let job = Job { plan, compute, exec: None };
@@ -120,6 +114,9 @@ fn read_all(list: &Path) -> Result<Vec<u8>, Failure> {
     } else {
         std::fs::read(list).map(|all| text = all)
     };
-    read.map_err(|e| Failure::failed(format!("cannot read {}: {}", named(list), words(&e))))?;
+    read.map_err(|e| {
+        let explained = Explained::new(Operation::Read, &e);
+        Failure::failed(format!("cannot read {}: {explained}", named(list)))
+    })?;
     Ok(text)
 }

@@ -1,10 +1,10 @@
-//! Lines `HASH  PATH`: writing them, reading them, and the digest over all of them.
+//! Writes and parses lines `HASH  PATH`, and computes the digest over all of them.
 
 use ioloom_walk::PathList;
 use std::borrow::Cow;
 use xxhash_rust::xxh3::Xxh3;
 
-/// The two digits of each byte.
+/// The two hexadecimal digits of each byte.
 const HEX: [[u8; 2]; 256] = {
     let (mut digits, mut byte) = ([[0; 2]; 256], 0);
     while byte < 256 {
@@ -14,14 +14,14 @@ const HEX: [[u8; 2]; 256] = {
     digits
 };
 
-/// Entries that are worth a thread of their own to sort.
+/// Entries per thread below which sorting in parallel does not pay.
 const SORT_PART_MIN: usize = 16_384;
 
-/// Bytes of lines that are hashed together, twice.
+/// Capacity of the buffer for lines; it is hashed when half full.
 const LINES_BYTES: usize = 16 << 10;
 
-/// Hashes of files, with the position of each one's path: in the list that was read or, for paths
-/// that came as a stream, among those kept here.
+/// Hashes of files, each with the position of its path: in the list that was read or, for streamed
+/// paths, in `streamed`.
 #[derive(Default)]
 pub(super) struct Hashes {
     entries: Vec<(u64, usize)>,
@@ -29,18 +29,18 @@ pub(super) struct Hashes {
 }
 
 impl Hashes {
-    /// The hash of a file of the list.
+    /// Adds the hash of a file of the list.
     pub(super) fn push_listed(&mut self, xxh3: u64, index: usize) {
         self.entries.push((xxh3, index));
     }
 
-    /// The hash of a file that no list has.
+    /// Adds the hash of a file whose path came as a stream.
     pub(super) fn push_streamed(&mut self, xxh3: u64, path: &[u8]) {
         self.entries.push((xxh3, self.streamed.len()));
         self.streamed.push(path);
     }
 
-    /// Adds everything of `other`, of the same list or stream.
+    /// Appends everything of `other`, which must belong to the same list or stream.
     pub(super) fn append(&mut self, other: Self) {
         if self.entries.is_empty() {
             *self = other;
@@ -51,13 +51,13 @@ impl Hashes {
         self.streamed.append(other.streamed);
     }
 
-    /// XXH3-64 over the lines `HEX  PATH\n`, sorted by their bytes; `told` says how a path is named
-    /// in its line. Sorting by the number and then by the path is sorting the lines, because all
-    /// numbers have sixteen digits.
-    pub(super) fn digest(self, list: Option<&PathList>, told: impl Fn(&[u8]) -> &[u8]) -> String {
+    /// Returns XXH3-64 over the lines `HEX  PATH\n`, sorted by their bytes; `shown` maps a path to
+    /// its form in the line. Every hash has sixteen digits, so sorting by number and then by path
+    /// sorts the lines.
+    pub(super) fn digest(self, list: Option<&PathList>, shown: impl Fn(&[u8]) -> &[u8]) -> String {
         let Self { mut entries, streamed } = self;
         let list = list.unwrap_or(&streamed);
-        let name = |at: usize| told(list.get(at));
+        let name = |at: usize| shown(list.get(at));
         sort_by_line(&mut entries, &name);
         let mut hasher = Xxh3::new();
         let mut lines = Vec::with_capacity(LINES_BYTES);
@@ -78,8 +78,8 @@ impl Hashes {
     }
 }
 
-/// Sorts entries as their lines sort: by number in parts on all cores, then the sorted parts are
-/// merged, which the stable sort does for runs that it finds; then those of one number by their names.
+/// Sorts entries as their lines sort. Parts are sorted by number on all cores and then merged: the
+/// stable sort detects sorted runs. Entries with equal numbers are then sorted by path.
 fn sort_by_line<'a>(entries: &mut [(u64, usize)], name: &impl Fn(usize) -> &'a [u8]) {
     let part = entries.len().div_ceil(ioloom::usable_cores() as usize).max(SORT_PART_MIN);
     if entries.len() > part {
@@ -101,8 +101,8 @@ fn sort_by_line<'a>(entries: &mut [(u64, usize)], name: &impl Fn(usize) -> &'a [
     }
 }
 
-/// One line as b3sum and md5sum print it: a name with a line end or a backslash is escaped and its
-/// line begins with a backslash, unless lines end with a zero byte.
+/// Writes a line as b3sum and md5sum print it. Unless lines end with NUL, a name with a line end or
+/// a backslash is escaped and its line begins with a backslash.
 pub(super) fn write_line(out: &mut Vec<u8>, hex: &str, path: &[u8], zero: bool) {
     let escape = !zero && needs_escape(path);
     if escape {
@@ -114,7 +114,7 @@ pub(super) fn write_line(out: &mut Vec<u8>, hex: &str, path: &[u8], zero: bool) 
     out.push(if zero { 0 } else { b'\n' });
 }
 
-/// One line of a check, as md5sum prints it: no name can begin a line of its own.
+/// Writes a result line as md5sum prints it. Names are escaped, so that none can fake another line.
 pub(super) fn write_checked(out: &mut Vec<u8>, path: &[u8], found: &str) {
     let escape = needs_escape(path);
     if escape {
@@ -145,14 +145,14 @@ fn write_name(out: &mut Vec<u8>, path: &[u8], escape: bool) {
     }
 }
 
-/// A line that was read: the hash in lower case and the path.
+/// A parsed line: the hash in lower case, and the path.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Line<'a> {
     pub(super) hex: String,
     pub(super) path: Cow<'a, [u8]>,
 }
 
-/// Reads `HASH  PATH`, `HASH *PATH`, `XXH3_HASH  PATH` or `NAME (PATH) = HASH`, escaped or not.
+/// Parses `HASH  PATH`, `HASH *PATH`, `XXH3_HASH  PATH` or `NAME (PATH) = HASH`, escaped or not.
 pub(super) fn read_line(line: &[u8]) -> Option<Line<'_>> {
     let (escaped, rest) = match line {
         [b'\\', rest @ ..] => (true, rest),

@@ -1,12 +1,14 @@
-//! A program of the user's for each file.
+//! `each --exec`: runs a program for each file.
 //!
-//! The command is split at spaces, with quotes as in a shell but without one: no expansion, so a
-//! name can never become code. With `{}` the path takes its place and the program reads the file
-//! itself; without it the bytes arrive on its standard input. What it prints is held until it ends
-//! and then printed at once, so that lines of two programs do not mix.
+//! The command is split at spaces, with the quotes of a shell. No shell runs and nothing is
+//! expanded, so a file name can never become code. With `{}` the path is substituted and the
+//! program reads the file itself; without it the contents arrive on its standard input. Output is
+//! collected until the program ends and then printed at once, so that lines of two programs do not
+//! mix.
 
 use crate::exit::Failure;
 use ioloom::FnError;
+use ioloom_failure::reason;
 use std::ffi::OsString;
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -15,35 +17,36 @@ use std::path::Path;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::thread::JoinHandle;
 
-/// A command line for each file.
+/// The command line that is run for each file.
 #[derive(Debug)]
 pub(crate) struct Exec {
     words: Vec<Vec<u8>>,
-    /// Print on standard error, because standard output holds the document.
-    aside: bool,
-    /// Whether `{}` stands in it.
+    /// Print on standard error, because standard output carries the JSON document.
+    to_stderr: bool,
+    /// Whether a word contains `{}`.
     pub(crate) takes_path: bool,
 }
 
-/// A program at work on one file. Dropped before its end, as when its file cannot be read further, it
-/// is ended and waited for: it would act on a part of the file, and stay as a process that nobody asks.
+/// A program that is processing one file. When it is dropped early, because its file could not be
+/// read to the end, the program is killed: it must not act on part of a file, nor outlive the run.
 pub(crate) struct Running {
     name: String,
-    aside: bool,
+    to_stderr: bool,
     child: Option<Result<Child, std::io::Error>>,
     stdin: Option<ChildStdin>,
     printed: Option<JoinHandle<std::io::Result<Vec<u8>>>>,
 }
 
 impl Exec {
-    pub(super) fn read(text: &str, aside: bool) -> Result<Self, Failure> {
-        let words = split(text)
-            .ok_or_else(|| Failure::usage(format!("--exec '{text}': a quote is not closed")))?;
+    pub(super) fn read(text: &str, to_stderr: bool) -> Result<Self, Failure> {
+        let words = split(text).ok_or_else(|| {
+            Failure::usage(format!("invalid value '{text}' for --exec: unclosed quote"))
+        })?;
         if words.is_empty() {
-            return Err(Failure::usage("--exec needs a command, as in --exec 'wc -c {}'"));
+            return Err(Failure::usage("--exec needs a command, for example --exec 'wc -c {}'"));
         }
         let takes_path = words.iter().any(|w| find(w).is_some());
-        Ok(Self { words, aside, takes_path })
+        Ok(Self { words, to_stderr, takes_path })
     }
 
     pub(super) fn start(&self, path: &Path) -> Running {
@@ -63,12 +66,12 @@ impl Exec {
                 })
             });
         }
-        Running { name, aside: self.aside, child: Some(child), stdin, printed }
+        Running { name, to_stderr: self.to_stderr, child: Some(child), stdin, printed }
     }
 }
 
 impl Running {
-    /// Writes bytes to the program's standard input. A program that has read enough is fine.
+    /// Writes bytes to the program's standard input. A program may stop reading early.
     pub(super) fn feed(&mut self, bytes: &[u8]) -> Result<(), FnError> {
         let Some(stdin) = &mut self.stdin else { return Ok(()) };
         match stdin.write_all(bytes) {
@@ -76,19 +79,21 @@ impl Running {
                 self.stdin = None;
                 Ok(())
             }
-            other => other.map_err(|e| format!("cannot write to {}: {e}", self.name).into()),
+            other => {
+                other.map_err(|e| format!("cannot write to {}: {}", self.name, reason(&e)).into())
+            }
         }
     }
 
-    /// Waits for its end and prints what it printed.
+    /// Waits for the program and prints its output.
     pub(super) fn finish(mut self) -> Result<(), FnError> {
         drop(self.stdin.take());
         let name = &self.name;
-        let child = self.child.take().ok_or_else(|| format!("{name} was waited for already"))?;
-        let mut child = child.map_err(|e| format!("cannot start {name}: {e}"))?;
+        let child = self.child.take().ok_or_else(|| format!("{name} has already ended"))?;
+        let mut child = child.map_err(|e| format!("cannot run {name}: {}", reason(&e)))?;
         if let Some(printed) = self.printed.take() {
-            let all = printed.join().map_err(|_| "the reader of its output ended early")??;
-            let mut out: Box<dyn Write> = if self.aside {
+            let all = printed.join().map_err(|_| "the thread that reads its output panicked")??;
+            let mut out: Box<dyn Write> = if self.to_stderr {
                 Box::new(std::io::stderr().lock())
             } else {
                 Box::new(std::io::stdout().lock())
@@ -98,12 +103,12 @@ impl Running {
                 other => other?,
             }
         }
-        let status = child.wait().map_err(|e| format!("cannot wait for {name}: {e}"))?;
+        let status = child.wait().map_err(|e| format!("cannot wait for {name}: {}", reason(&e)))?;
         match (status.code(), status.signal()) {
             (Some(0), _) => Ok(()),
-            (Some(code), _) => Err(format!("{name} ended with exit code {code}").into()),
+            (Some(code), _) => Err(format!("{name} exited with code {code}").into()),
             (None, signal) => {
-                Err(format!("{name} was ended by signal {}", signal.unwrap_or(0)).into())
+                Err(format!("{name} was killed by signal {}", signal.unwrap_or(0)).into())
             }
         }
     }
@@ -118,7 +123,7 @@ impl Drop for Running {
     }
 }
 
-/// Splits at spaces; `'…'` and `"…"` hold spaces, a backslash outside `'…'` takes the next byte.
+/// Splits at spaces. `'…'` and `"…"` keep spaces; a backslash outside `'…'` quotes the next byte.
 fn split(text: &str) -> Option<Vec<Vec<u8>>> {
     let (mut words, mut word, mut quote) = (Vec::new(), None::<Vec<u8>>, None);
     let mut bytes = text.bytes();

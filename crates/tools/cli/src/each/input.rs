@@ -1,7 +1,8 @@
-//! Which files: directories, files, or a list on standard input.
+//! The files to read: directories, files, or a list on standard input.
 
 use super::args::EachArgs;
 use crate::exit::Failure;
+use ioloom_failure::{Operation, PathError, quoted};
 use ioloom_sys::file::{self, Kind};
 use ioloom_walk::{PathList, Separator, WalkOptions, read_list};
 use std::collections::HashMap;
@@ -10,34 +11,34 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
-/// A stream of paths.
+/// Paths that arrive during the run.
 pub(super) type PathStream = Box<dyn Iterator<Item = PathBuf> + Send>;
 
-/// What to read.
+/// The files to read, and what went wrong while finding them.
 pub(crate) struct Input {
     /// All paths, when they are known before the start.
     pub(super) files: Option<PathList>,
-    /// Paths as they come on standard input.
+    /// Paths that are read from standard input during the run.
     pub(super) stream: Option<PathStream>,
-    /// Why that stream ended before its end, once it has.
+    /// The error that ended the stream early, once it has happened.
     pub(super) cut: Arc<OnceLock<String>>,
-    /// What paths are told relative to.
+    /// How paths are shown.
     pub(super) roots: Roots,
-    /// Words about what was left out.
+    /// Warnings about arguments that were skipped.
     pub(super) warnings: Vec<String>,
-    /// Errors of walking, counted as failures.
+    /// Errors of the walk, which count as failures.
     pub(super) errors: Vec<String>,
 }
 
-/// How paths are told: relative to the one directory that was given, or as they are.
+/// How paths are shown: relative to a single directory argument, or unchanged.
 #[derive(Debug, Default)]
 pub(crate) struct Roots {
     one: Option<PathBuf>,
 }
 
 impl Roots {
-    /// The path as the combined digest names it.
-    pub(super) fn told<'a>(&self, path: &'a [u8]) -> &'a [u8] {
+    /// Returns the path as the combined digest names it.
+    pub(super) fn shown<'a>(&self, path: &'a [u8]) -> &'a [u8] {
         let Some(root) = &self.one else { return path };
         match path.strip_prefix(root.as_os_str().as_bytes()) {
             Some([b'/', rest @ ..]) => rest,
@@ -51,11 +52,11 @@ impl Roots {
 pub(crate) fn read(args: &EachArgs) -> Result<Input, Failure> {
     match args.paths.as_slice() {
         [] => Err(Failure::usage(
-            "no path was given: name files or directories, or - to read a list from standard input",
+            "missing operand: name files or directories, or - to read a list from standard input",
         )),
         [only] if only.as_os_str() == "-" => Ok(stdin(args)),
         paths if paths.iter().any(|p| p.as_os_str() == "-") => {
-            Err(Failure::usage("- reads all paths from standard input and stands alone"))
+            Err(Failure::usage("- cannot be combined with other paths"))
         }
         paths => {
             let (once, mut warnings) = once_each(paths);
@@ -70,10 +71,10 @@ fn stdin(args: &EachArgs) -> Input {
     let separator = if args.zero { Separator::Nul } else { Separator::Newline };
     let reader = BufReader::with_capacity(1 << 20, std::io::stdin());
     let cut = Arc::new(OnceLock::new());
-    let told = Arc::clone(&cut);
-    // Nothing comes behind an error; what came before it is read.
+    let stream_error = Arc::clone(&cut);
+    // The list ends at the first error; paths before it are processed.
     let stream = read_list(reader, separator).map_while(move |path| {
-        path.map_err(|error| told.get_or_init(|| format!("standard input: {error}"))).ok()
+        path.map_err(|error| stream_error.get_or_init(|| format!("standard input: {error}"))).ok()
     });
     Input {
         files: None,
@@ -85,19 +86,19 @@ fn stdin(args: &EachArgs) -> Input {
     }
 }
 
-/// Leaves out an argument that is the same as an earlier one, and says so; says too when one lies
-/// inside another, whose files are then read once for each.
+/// Removes repeated arguments with a warning. Also warns if one argument is inside another, because
+/// those files are read twice.
 fn once_each(paths: &[PathBuf]) -> (Vec<PathBuf>, Vec<String>) {
     let mut once: Vec<PathBuf> = Vec::new();
     let mut real: Vec<PathBuf> = Vec::new();
     let mut seen: HashMap<PathBuf, usize> = HashMap::new();
     let mut warnings = Vec::new();
     for path in paths {
-        // What cannot be resolved is reported when it is looked at.
+        // An argument that cannot be resolved is reported when it is opened.
         let whole = path.canonicalize().unwrap_or_else(|_| path.clone());
         if let Some(first) = seen.get(&whole) {
-            let first = once[*first].display();
-            warnings.push(format!("{} is the same as {first}: read once", path.display()));
+            let first = quoted(&once[*first]);
+            warnings.push(format!("{} is the same as {first}: read once", quoted(path)));
             continue;
         }
         seen.insert(whole.clone(), once.len());
@@ -106,8 +107,8 @@ fn once_each(paths: &[PathBuf]) -> (Vec<PathBuf>, Vec<String>) {
     }
     for (path, whole) in once.iter().zip(&real) {
         if let Some(outer) = whole.ancestors().skip(1).find_map(|a| seen.get(a)) {
-            let outer = once[*outer].display();
-            warnings.push(format!("{} lies in {outer}: its files count twice", path.display()));
+            let outer = quoted(&once[*outer]);
+            warnings.push(format!("{} is inside {outer}: its files count twice", quoted(path)));
         }
     }
     (once, warnings)
@@ -117,14 +118,14 @@ fn trees(args: &EachArgs, paths: &[PathBuf]) -> Result<Input, Failure> {
     let mut all = PathList::new();
     let (mut warnings, mut errors) = (Vec::new(), Vec::new());
     for path in paths {
-        let kind = file::kind_of(path).map_err(|e| {
-            Failure::failed(format!("cannot stat {}: {}", path.display(), words(&e)))
-        })?;
+        let kind = file::kind_of(path)
+            .map_err(PathError::on(Operation::Stat, path))
+            .map_err(Failure::failed)?;
         match kind {
             Kind::Directory => {
                 let (mut list, summary) =
                     ioloom_walk::files(path, &WalkOptions::default()).map_err(Failure::failed)?;
-                warnings.extend(summary.skipped.iter().map(|s| format!("{}: {s}", path.display())));
+                warnings.extend(summary.skipped.iter().map(|s| format!("{}: {s}", quoted(path))));
                 errors.extend(summary.errors.iter().map(ToString::to_string));
                 if args.per_file {
                     list.sort();
@@ -135,7 +136,7 @@ fn trees(args: &EachArgs, paths: &[PathBuf]) -> Result<Input, Failure> {
             other => {
                 return Err(Failure::failed(format!(
                     "cannot read {}: it is {}, not a regular file or a directory",
-                    path.display(),
+                    quoted(path),
                     other.word()
                 )));
             }
@@ -147,10 +148,4 @@ fn trees(args: &EachArgs, paths: &[PathBuf]) -> Result<Input, Failure> {
     };
     let (stream, cut) = (None, Arc::default());
     Ok(Input { files: Some(all), stream, cut, roots: Roots { one }, warnings, errors })
-}
-
-/// The system's words without their number.
-pub(super) fn words(error: &std::io::Error) -> String {
-    let text = error.to_string();
-    text.find(" (os error").map_or(text.clone(), |end| text[..end].to_lowercase())
 }

@@ -1,14 +1,15 @@
-//! Mapped plans in a child process.
+//! Runs mapped plans in a child process.
 //!
-//! The parent draws the progress that the child tells in lines, and passes interrupts on: a signal
-//! from a terminal reaches both, one that was sent to the parent only the parent. The first makes
-//! the child end in good order, however often it comes there; the second ends both at once.
+//! The parent draws the progress that the child prints, and forwards interrupts: a signal from the
+//! terminal reaches both processes, a signal sent to the parent only the parent. The first
+//! interrupt lets the child finish cleanly, however many copies of it arrive; the second kills it.
 
 use super::args::EachArgs;
 use super::input;
 use super::progress::Bar;
 use crate::exit::{Ended, Exit, Failure};
 use crate::stderr;
+use ioloom_failure::{quoted, reason};
 use ioloom_sys::map::BUS_EXIT_CODE;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::{Handle, Signals};
@@ -18,13 +19,13 @@ use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
-/// Runs this very command line in a child, and turns its end by SIGBUS into one error.
+/// Runs the same command line in a child, and turns its death by SIGBUS into one error.
 pub(super) fn run(args: &EachArgs) -> Ended {
     let program = std::env::current_exe()
-        .map_err(|e| Failure::failed(format!("cannot find this program: {e}")))?;
-    // From here on signals wait for the child instead of ending its parent.
+        .map_err(|e| Failure::failed(format!("cannot find the program file: {}", reason(&e))))?;
+    // From here on signals are collected for the child and no longer end this process.
     let signals = Signals::new([SIGINT, SIGTERM])
-        .map_err(|e| Failure::failed(format!("cannot take over interrupts: {e}")))?;
+        .map_err(|e| Failure::failed(format!("cannot handle signals: {}", reason(&e))))?;
     let mut command = Command::new(program);
     command.args(std::env::args_os().skip(1)).arg("--mapped-here").stderr(Stdio::piped());
     if Bar::wanted(args) {
@@ -32,13 +33,13 @@ pub(super) fn run(args: &EachArgs) -> Ended {
     }
     let mut child = command
         .spawn()
-        .map_err(|e| Failure::failed(format!("cannot start a child process: {e}")))?;
+        .map_err(|e| Failure::failed(format!("cannot start a child process: {}", reason(&e))))?;
     let stderr = child.stderr.take();
     let forward = Forward::start(child, signals);
     let faulted = stderr.and_then(listen);
-    let (status, interrupted) = forward
-        .end()
-        .map_err(|e| Failure::failed(format!("cannot wait for the child process: {e}")))?;
+    let (status, interrupted) = forward.end().map_err(|e| {
+        Failure::failed(format!("cannot wait for the child process: {}", reason(&e)))
+    })?;
     match status.code() {
         Some(0) => Ok(Exit::Ok),
         Some(BUS_EXIT_CODE) => Err(Failure::failed(cut_short(args, faulted))),
@@ -46,7 +47,7 @@ pub(super) fn run(args: &EachArgs) -> Ended {
         Some(2) => Ok(Exit::Usage),
         Some(3) => Ok(Exit::Refused),
         Some(130) => Ok(Exit::Interrupted),
-        // The interrupt came before the child had taken it over.
+        // The interrupt arrived before the child had installed its handler.
         None if interrupted && matches!(status.signal(), Some(SIGINT | SIGTERM)) => {
             Ok(Exit::Interrupted)
         }
@@ -57,14 +58,15 @@ pub(super) fn run(args: &EachArgs) -> Ended {
     }
 }
 
-/// Passes on what the child says until it ends; the number of the file whose mapping failed.
+/// Forwards the messages of the child until it ends. Returns the index of the file whose mapping
+/// failed.
 fn listen(stderr: ChildStderr) -> Option<usize> {
     let (mut faulted, mut bar) = (None, Bar::None);
     for line in BufReader::new(stderr).split(b'\n').map_while(Result::ok) {
         if let Some(index) = line.strip_prefix(b"ioloom-sigbus ") {
             faulted = String::from_utf8_lossy(index).trim().parse::<usize>().ok();
-        } else if !bar.hear(&line) {
-            bar.aside(|| {
+        } else if !bar.show_line(&line) {
+            bar.hide_during(|| {
                 let mut err = std::io::stderr();
                 let _ = err.write_all(&line).and_then(|()| err.write_all(b"\n"));
             });
@@ -74,7 +76,7 @@ fn listen(stderr: ChildStderr) -> Option<usize> {
     faulted
 }
 
-/// A thread that passes interrupts on to the child.
+/// A thread that forwards interrupts to the child.
 struct Forward {
     child: Arc<Mutex<Child>>,
     handle: Handle,
@@ -84,11 +86,11 @@ struct Forward {
 impl Forward {
     fn start(child: Child, mut signals: Signals) -> Self {
         let (child, handle) = (Arc::new(Mutex::new(child)), signals.handle());
-        let its = child.clone();
+        let forwarded = child.clone();
         let thread = std::thread::spawn(move || {
             let mut interrupted = false;
             for signal in signals.forever() {
-                let mut child = its.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut child = forwarded.lock().unwrap_or_else(PoisonError::into_inner);
                 if interrupted {
                     let _ = child.kill();
                     std::process::exit(Exit::Interrupted as i32);
@@ -101,8 +103,8 @@ impl Forward {
         Self { child, handle, thread }
     }
 
-    /// Waits for the child, which has closed its standard error. True: it was interrupted. From
-    /// here on no signal is passed on, because its number may soon be that of another process.
+    /// Waits for the child, which has closed its standard error. Returns whether it was
+    /// interrupted. No signal is forwarded from here on, because the process id may be reused.
     fn end(self) -> std::io::Result<(ExitStatus, bool)> {
         self.handle.close();
         let interrupted = self.thread.join().unwrap_or(false);
@@ -111,18 +113,18 @@ impl Forward {
     }
 }
 
-/// The one error of a file that was cut while it was mapped.
+/// Returns the error for a file that was truncated while it was mapped.
 fn cut_short(args: &EachArgs, index: Option<usize>) -> String {
     let listed = (args.paths.as_slice() != [std::path::PathBuf::from("-")])
         .then(|| input::read(args).ok().and_then(|i| i.files))
         .flatten();
     let name = match (index, listed) {
-        (Some(index), Some(list)) if index < list.len() => list.path(index).display().to_string(),
+        (Some(index), Some(list)) if index < list.len() => quoted(list.path(index)).to_string(),
         (Some(index), _) => format!("file {} of the list", index + 1),
         (None, _) => "a file".to_owned(),
     };
     format!(
-        "cannot map {name}: it was cut short while it was read; nothing was lost, run again with a \
-         method that reads"
+        "cannot map {name}: the file was truncated while it was read; run again with a --method that \
+         does not map files"
     )
 }

@@ -1,4 +1,4 @@
-//! The plan and the work that the flags ask for, checked before any file is opened.
+//! The plan and the work that the flags select, checked before any file is opened.
 
 use super::args::EachArgs;
 use super::exec::Exec;
@@ -9,7 +9,7 @@ use ioloom_model::{Compute, Method, table};
 /// Bytes of one chunk when files are streamed.
 pub(super) const CHUNK_BYTES: u64 = 256 << 10;
 
-/// What is to be done, checked.
+/// A checked combination of plan and work.
 pub(crate) struct Job {
     pub(crate) plan: Plan,
     pub(crate) compute: Compute,
@@ -23,19 +23,18 @@ impl Job {
         let hashes = matches!(compute, Compute::Xxh3 | Compute::Blake3 | Compute::Md5);
         if args.per_file && !hashes {
             return Err(Failure::usage(format!(
-                "--per-file prints hashes and {compute} gives none: use --compute xxh3, blake3 or \
-                 md5"
+                "--per-file prints hashes, and {compute} has none: use --compute xxh3, blake3 or md5"
             )));
         }
         let mut plan = args.plan();
         if args.per_file && plan.method == Method::Null {
-            return Err(Failure::usage("--per-file needs the bytes and null reads none"));
+            return Err(Failure::usage("--per-file needs a method that reads; null reads nothing"));
         }
         if let Some(exec) = &exec {
             if exec.takes_path && args.method_given() && plan.method != Method::Null {
                 return Err(Failure::usage(
-                    "a command with {} reads the file itself: give --method null or none, or leave \
-                     {} out to have the bytes on its standard input",
+                    "a command with {} reads the file itself: leave --method out, or leave {} out to \
+                     get the contents on standard input",
                 ));
             }
             if exec.takes_path {
@@ -53,7 +52,7 @@ impl Job {
         Ok(Self { plan, compute, exec })
     }
 
-    /// What is done with the bytes, in a word.
+    /// Returns the name of the work.
     pub(crate) fn work_name(&self) -> String {
         if self.exec.is_some() { "exec".to_owned() } else { self.compute.to_string() }
     }

@@ -1,8 +1,8 @@
-//! `ioloom each`: runs work over files, and is a fast parallel checksum tool on the way.
+//! `ioloom each`: runs a hash, checksum or command on every file.
 //!
-//! Work that is a hash or a sum streams: files are read in chunks, so their size does not matter.
-//! Mapped plans run in a child process, because a file that is cut while it is mapped ends the
-//! process that reads it; the parent turns that end into one error.
+//! Hashes and sums stream: files are read in chunks, so their size does not matter. Mapped plans
+//! run in a child process, because truncating a mapped file kills the process that reads it; the
+//! parent reports that as one error.
 
 mod args;
 mod check;
@@ -67,17 +67,19 @@ fn run_job(
     let trace_file = wanted.as_ref().map(|w| TraceFile::create(&w.path)).transpose();
     let trace_file = trace_file.map_err(Failure::failed)?;
     let bar = progress::Bar::new(args, input.files.as_ref().map(|f| f.len() as u64));
-    let tell = |files, bytes, _| bar.tell(files, bytes);
+    let on_progress = |files, bytes, _| bar.update(files, bytes);
     let options = RunOptions {
         cancel: Cancel::from_flag(stop.clone()),
-        progress: Some(&tell),
+        progress: Some(&on_progress),
         mmap: true,
         tracing: wanted.as_ref().map(TraceWanted::tracing),
         ..RunOptions::default()
     };
     let work = work::EachWork::new(job, work::Lines::of(args), input.files.is_some());
     if input.files.is_none() && input.stream.is_none() {
-        return Err(Failure::usage("give a path, or - for a list on stdin"));
+        return Err(Failure::usage(
+            "missing operand: name files, or - for a list on standard input",
+        ));
     }
     let executed = ioloom::keeping_trace(trace_file, |failed| {
         let options = RunOptions { trace_of_failure: Some(failed), ..options };

@@ -4,7 +4,7 @@ use crate::exit::Exit;
 use ioloom_model::Measured;
 use std::sync::atomic::AtomicBool;
 
-/// What a run over files gave.
+/// The result of a run over files.
 pub(crate) struct Outcome {
     pub(crate) measured: Measured,
     /// XXH3-64 over the sorted lines `HASH  PATH`; `None` when the work gives no hash.
@@ -14,13 +14,13 @@ pub(crate) struct Outcome {
 }
 
 impl Outcome {
-    /// Counts what could not be walked with what could not be read.
+    /// Adds the errors of the walk to those of the run.
     pub(super) fn add_walk_errors(&mut self, errors: Vec<String>) {
         self.measured.errors += errors.len() as u64;
         self.errors.extend(errors);
     }
 
-    /// Counts why the list of paths ended too early, before all that happened to single files.
+    /// Adds the error that ended the list of paths early, before the errors of single files.
     pub(super) fn add_first(&mut self, error: Option<&String>) {
         self.measured.errors += u64::from(error.is_some());
         self.errors.splice(..0, error.cloned());

@@ -1,4 +1,4 @@
-//! What `each` prints.
+//! The output of `each`.
 
 use super::args::EachArgs;
 use super::job::Job;
@@ -16,12 +16,12 @@ use std::io::Write;
 
 /// Version of the JSON document.
 const SCHEMA: u32 = 1;
-/// Failures that are printed one by one.
+/// Errors that are printed one by one.
 const ERRORS_PRINTED: usize = 20;
-/// Below this a run is too short to say what limited it.
-const LIMIT_TOLD_NS: u64 = 10_000_000;
+/// Shorter runs do not show reliably what limited them.
+const LIMIT_SHOWN_NS: u64 = 10_000_000;
 
-/// Prints errors, and the result unless lines of files or a program's output are it.
+/// Prints errors, and the result unless standard output carries lines or output of programs.
 pub(super) fn print(args: &EachArgs, job: &Job, outcome: &Outcome) -> Result<(), Failure> {
     for error in outcome.errors.iter().take(ERRORS_PRINTED) {
         stderr::message(&one_line(error));
@@ -41,7 +41,7 @@ pub(super) fn print(args: &EachArgs, job: &Job, outcome: &Outcome) -> Result<(),
     if args.json || !(args.per_file || job.exec.is_some()) {
         std::io::stdout().lock().write_all(text.as_bytes()).map_err(stdout_gone)
     } else {
-        // Standard output carries data; the summary goes beside it.
+        // Standard output carries data, so the summary goes to standard error.
         let _ = std::io::stderr().write_all(text.as_bytes());
         Ok(())
     }
@@ -92,14 +92,14 @@ fn human(job: &Job, outcome: &Outcome) -> String {
         text += &format!("digest      {digest}\n");
     }
     text += &format!("plan        {}\n", job.plan);
-    if let Some(b) = m.bottleneck.as_ref().filter(|_| m.elapsed_ns >= LIMIT_TOLD_NS) {
+    if let Some(b) = m.bottleneck.as_ref().filter(|_| m.elapsed_ns >= LIMIT_SHOWN_NS) {
         let sentence = format!("{}: {}", b.word, b.sentence);
         text += &format!("limited by  {}\n", wrap(&sentence, 66).join("\n            "));
     }
     text
 }
 
-/// `--explain`: the sentence of one plan, or the whole table.
+/// `--explain`: prints the sentence of one plan, or the whole table.
 pub(super) fn explain(args: &EachArgs) -> Ended {
     let mut text = String::new();
     if args.method_given() || args.schedule.is_some() || !args.paths.is_empty() {
@@ -137,7 +137,7 @@ fn files(count: u64) -> String {
     format_counted(count, "file", "files")
 }
 
-/// A message on one line: a name with a line end or an escape code cannot draw on the terminal.
+/// Escapes control characters, so that a message stays on one line and cannot control the terminal.
 pub(super) fn one_line(message: &str) -> String {
     let mut line = String::with_capacity(message.len());
     for c in message.chars() {
@@ -146,11 +146,11 @@ pub(super) fn one_line(message: &str) -> String {
     line
 }
 
-/// Lines of at most `width` characters, broken at spaces.
+/// Breaks text at spaces into lines of at most `width` characters.
 fn wrap(text: &str, width: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     for word in text.split_whitespace() {
-        let last = lines.last_mut().expect("there is always a line");
+        let last = lines.last_mut().expect("lines is never empty");
         if !last.is_empty() && last.chars().count() + 1 + word.chars().count() > width {
             lines.push(word.to_owned());
         } else {

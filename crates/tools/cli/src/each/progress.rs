@@ -5,23 +5,24 @@ use indicatif::{ProgressBar, ProgressStyle};
 use ioloom_model::units::format_size;
 use std::io::{IsTerminal, Write};
 
-/// How far the run is, on standard error.
+/// Progress of a run on standard error.
 pub(super) enum Bar {
-    /// Not told: it is no terminal, or nothing is wanted.
+    /// Not shown.
     None,
     /// Drawn on a terminal.
     Drawn(ProgressBar),
-    /// Told in lines to the parent of a mapped plan, which draws it; the number of files if known.
-    Told(Option<u64>),
+    /// Printed as lines for the parent of a mapped plan, which draws them; the number of files if
+    /// known.
+    Lines(Option<u64>),
 }
 
-/// What a line of [`Bar::Told`] begins with.
-const TOLD: &str = "ioloom-progress ";
+/// Prefix of a line of [`Bar::Lines`].
+const PREFIX: &str = "ioloom-progress ";
 
 impl Bar {
     pub(super) fn new(args: &EachArgs, files: Option<u64>) -> Self {
         if args.tell_progress {
-            Self::Told(files)
+            Self::Lines(files)
         } else if Self::wanted(args) {
             Self::drawn(files)
         } else {
@@ -29,7 +30,7 @@ impl Bar {
         }
     }
 
-    /// Whether a bar is to be drawn.
+    /// Returns whether a bar is to be drawn.
     pub(super) fn wanted(args: &EachArgs) -> bool {
         !args.quiet && std::io::stderr().is_terminal()
     }
@@ -49,28 +50,28 @@ impl Bar {
         Self::Drawn(bar)
     }
 
-    pub(super) fn tell(&self, files: u64, bytes: u64) {
+    pub(super) fn update(&self, files: u64, bytes: u64) {
         match self {
             Self::None => {}
             Self::Drawn(bar) => {
                 bar.set_position(files);
                 bar.set_message(format_size(bytes));
             }
-            Self::Told(total) => {
-                // One write, so that nothing can come between.
+            Self::Lines(total) => {
+                // A single write, so that nothing can come between.
                 let line = match total {
-                    Some(total) => format!("{TOLD}{files} {bytes} {total}\n"),
-                    None => format!("{TOLD}{files} {bytes}\n"),
+                    Some(total) => format!("{PREFIX}{files} {bytes} {total}\n"),
+                    None => format!("{PREFIX}{files} {bytes}\n"),
                 };
                 let _ = std::io::stderr().write_all(line.as_bytes());
             }
         }
     }
 
-    /// Takes a line of a child. False: it does not tell progress.
-    pub(super) fn hear(&mut self, line: &[u8]) -> bool {
-        let Some(told) = line.strip_prefix(TOLD.as_bytes()) else { return false };
-        let mut numbers = std::str::from_utf8(told)
+    /// Handles a line of a child. Returns false if it is not a progress line.
+    pub(super) fn show_line(&mut self, line: &[u8]) -> bool {
+        let Some(counts) = line.strip_prefix(PREFIX.as_bytes()) else { return false };
+        let mut numbers = std::str::from_utf8(counts)
             .unwrap_or_default()
             .split_whitespace()
             .map_while(|n| n.parse::<u64>().ok());
@@ -78,15 +79,15 @@ impl Bar {
         if matches!(self, Self::None) {
             *self = Self::drawn(numbers.next());
         }
-        self.tell(files, bytes);
+        self.update(files, bytes);
         true
     }
 
-    /// Does something else with standard error while nothing is drawn there.
-    pub(super) fn aside(&self, f: impl FnOnce()) {
+    /// Runs `f` while the bar is hidden.
+    pub(super) fn hide_during(&self, f: impl FnOnce()) {
         match self {
             Self::Drawn(bar) => bar.suspend(f),
-            Self::None | Self::Told(_) => f(),
+            Self::None | Self::Lines(_) => f(),
         }
     }
 

@@ -1,4 +1,4 @@
-//! What is done with each file, and where its line goes.
+//! The work on each file, and its output line.
 
 use super::args::EachArgs;
 use super::digest::{Hashes, write_checked, write_line};
@@ -9,6 +9,7 @@ use super::outcome::Outcome;
 use crate::exit::Failure;
 use ioloom::engine::{Piece, Work};
 use ioloom::{FileError, FnError};
+use ioloom_failure::reason;
 use ioloom_model::{Measured, Method};
 use ioloom_subjects::Kernel;
 use ioloom_subjects::kernel::FileState;
@@ -19,20 +20,20 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Mutex;
 
-/// Failures that are told in words.
-const ERRORS_TOLD: usize = 1000;
+/// Errors whose text is kept.
+const ERRORS_KEPT: usize = 1000;
 
-/// Where lines of single files go.
+/// What happens to the lines of single files.
 pub(super) enum Lines {
-    /// Nowhere.
+    /// There are none.
     None,
-    /// Printed in the order of the input at the end; `zero` ends each with a zero byte.
+    /// They are printed in input order at the end; with `zero` each ends with NUL.
     Print { zero: bool },
-    /// Compared: what each file should have, by its position.
+    /// Hashes are compared with the expected ones, by position.
     Compare {
-        /// The hashes.
+        /// The expected hashes.
         expected: Vec<String>,
-        /// Leave out the files that are right.
+        /// Whether to omit files that match.
         quiet: bool,
     },
 }
@@ -43,13 +44,13 @@ impl Lines {
     }
 }
 
-/// Work on files as the flags ask for.
+/// The work that the flags select.
 pub(super) struct EachWork<'a> {
     kernel: Kernel,
     exec: Option<&'a Exec>,
     lines: Lines,
     combined: bool,
-    /// All paths are in a list that outlives the run.
+    /// Whether all paths are in a list that outlives the run.
     listed: bool,
     errors: Mutex<Vec<String>>,
 }
@@ -70,7 +71,8 @@ pub(super) struct Local {
 }
 
 impl<'a> EachWork<'a> {
-    /// `listed`: positions of files are those in a list that [`Self::outcome`] is given.
+    /// Creates the work. With `listed`, indexes of files are positions in the list that
+    /// [`Self::outcome`] receives.
     pub(super) fn new(job: &'a Job, lines: Lines, listed: bool) -> Self {
         let kernel = Kernel::new(job.compute.clone(), None, 1);
         let wanted = !matches!(lines, Lines::None);
@@ -84,7 +86,7 @@ impl<'a> EachWork<'a> {
         }
     }
 
-    /// Puts the threads' parts together and prints lines in the order of the input.
+    /// Combines the results of the threads and prints lines in input order.
     pub(super) fn outcome(
         &self,
         locals: Vec<Local>,
@@ -102,13 +104,13 @@ impl<'a> EachWork<'a> {
         let mut out = std::io::BufWriter::new(std::io::stdout().lock());
         let written = lines.iter().try_for_each(|(_, line)| out.write_all(line));
         match written.and_then(|()| out.flush()) {
-            // Whoever reads the lines of a check no more still wants to know how it ended.
+            // The exit code of a check still matters when nothing reads its lines.
             Err(e) if e.kind() == ErrorKind::BrokenPipe && self.compares() => {}
             other => other.map_err(stdout_gone)?,
         }
-        // What was not written is not tried again.
+        // Discard what was not written, so that dropping the buffer does not write it again.
         let _ = out.into_parts();
-        let digest = self.combined.then(|| all.digest(list, |path| roots.told(path)));
+        let digest = self.combined.then(|| all.digest(list, |path| roots.shown(path)));
         measured.digest = digest.clone().unwrap_or_default();
         let mut errors = std::mem::take(&mut *lock(&self.errors));
         errors.sort();
@@ -198,7 +200,7 @@ impl Work for EachWork<'_> {
             local.lines.push((error.index, line));
         }
         let mut errors = lock(&self.errors);
-        if errors.len() < ERRORS_TOLD {
+        if errors.len() < ERRORS_KEPT {
             errors.push(error.to_string());
         }
         ControlFlow::Continue(())
@@ -209,10 +211,10 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
-/// A reader that closed the pipe has seen enough; anything else is an error.
+/// Exits quietly if the reader closed the pipe; other errors are failures.
 pub(super) fn stdout_gone(error: std::io::Error) -> Failure {
     if error.kind() == std::io::ErrorKind::BrokenPipe {
         std::process::exit(crate::exit::Exit::Ok as i32);
     }
-    Failure::failed(format!("cannot write to standard output: {error}"))
+    Failure::failed(format!("cannot write to standard output: {}", reason(&error)))
 }
