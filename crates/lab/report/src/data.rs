@@ -169,7 +169,9 @@ fn group(g: &Group<'_>) -> Value {
                     e.values.iter().map(|v| number(*v)).collect::<Vec<_>>()
                 }),
                 "device_busy": (!busy.is_empty()).then(|| ioloom_stats::median(&busy)),
-                "not_done": a.not_done,
+                "not_done": a.unusable.iter()
+                    .map(|(why, reason, runs)| (why.name(), reason, runs))
+                    .collect::<Vec<_>>(),
                 "doubts": a.doubts,
             })
         }).collect::<Vec<_>>(),

@@ -244,11 +244,13 @@ fn roles_map(group: &Group<'_>) -> Option<heat::Heat> {
             rows.iter().position(|r| *r == (readers, hybrids))?,
             columns.iter().position(|c| *c == computers)?,
         );
-        let cell = match (&arm.estimate, arm.not_done.first()) {
+        let cell = match (&arm.estimate, arm.unusable.first()) {
             (Some(value), _) => {
                 heat::Cell::Value { name: arm.name.to_owned(), value: value.clone() }
             }
-            (None, Some((word, reason, _))) => heat::Cell::Word { word, reason: reason.clone() },
+            (None, Some((why, reason, _))) => {
+                heat::Cell::Word { word: why.name(), reason: reason.clone() }
+            }
             (None, None) => continue,
         };
         // Of several arms in one place (open limits, orders) the map keeps the first; the table of

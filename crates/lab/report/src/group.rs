@@ -15,8 +15,30 @@ use ioloom_model::{
 };
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The word of runs that were stopped at their deadline.
-const TIMED_OUT: &str = "timed out";
+/// Why a run has no usable result.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unusable {
+    /// The plan cannot run here.
+    Refused,
+    /// The run failed.
+    Failed,
+    /// The run was stopped at its deadline.
+    TimedOut,
+    /// The run read other bytes than the file set has.
+    WrongBytes,
+}
+
+impl Unusable {
+    /// Returns the name for display and in the embedded data.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Refused => "refused",
+            Self::Failed => "failed",
+            Self::TimedOut => "timed out",
+            Self::WrongBytes => "wrong bytes",
+        }
+    }
+}
 
 /// One comparison.
 #[derive(Debug, Clone)]
@@ -61,10 +83,32 @@ pub struct ArmRuns<'a> {
     pub runs: Vec<&'a RunRecord>,
     /// The metric of the experiment over the finished runs.
     pub estimate: Option<Estimate>,
-    /// Word (`refused`, `failed`, `timed out`, `wrong bytes`), reason, and how many runs.
-    pub not_done: Vec<(&'static str, String, usize)>,
+    /// Runs without a usable result: why, the reason in words, and how many runs.
+    pub unusable: Vec<(Unusable, String, usize)>,
     /// Doubts of its runs.
     pub doubts: BTreeSet<Doubt>,
+}
+
+/// Why an arm of the study has no run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NotRunReason {
+    /// Only a reboot makes its condition.
+    NeedsReboot,
+    /// Quick mode leaves it out.
+    Quick,
+    /// The study ended before it.
+    Stopped,
+}
+
+impl NotRunReason {
+    /// Returns the reason in words.
+    pub const fn words(self) -> &'static str {
+        match self {
+            Self::NeedsReboot => "needs a reboot, then --after-reboot",
+            Self::Quick => "not run in quick mode",
+            Self::Stopped => "not run: the study was stopped or out of time",
+        }
+    }
 }
 
 /// An arm of the study without any run, and why.
@@ -77,7 +121,7 @@ pub struct NotRun {
     /// The factor values that are missing, in words.
     pub values: String,
     /// Why.
-    pub reason: &'static str,
+    pub reason: NotRunReason,
 }
 
 impl<'a> ArmRuns<'a> {
@@ -97,7 +141,7 @@ impl<'a> ArmRuns<'a> {
     /// Whether half of its runs or more were stopped at their deadline: then the middle of what they
     /// would have taken lies beyond it, and the middle of those that ended is no estimate of it.
     pub fn is_stopped(&self) -> bool {
-        let stopped = self.not_done.iter().filter(|(word, ..)| *word == TIMED_OUT);
+        let stopped = self.unusable.iter().filter(|(why, ..)| *why == Unusable::TimedOut);
         let stopped: usize = stopped.map(|(.., times)| times).sum();
         stopped > 0 && stopped >= self.runs.len()
     }
@@ -331,31 +375,31 @@ fn arms_of<'a>(
                 set: &record.key.set,
                 runs: Vec::new(),
                 estimate: None,
-                not_done: Vec::new(),
+                unusable: Vec::new(),
                 doubts: BTreeSet::new(),
             });
             arms.len() - 1
         });
         let arm = &mut arms[at];
         arm.doubts.extend(record.doubts.iter().copied());
-        let (word, reason) = match &record.outcome {
+        let (why, reason) = match &record.outcome {
             // A time in which other bytes were read says nothing, as for verdicts.
             Outcome::Done { .. } if record.doubts.contains(&Doubt::WrongBytes) => {
                 let reason =
                     "other bytes or another digest than the set has: left out of every number";
-                ("wrong bytes", reason.to_owned())
+                (Unusable::WrongBytes, reason.to_owned())
             }
             Outcome::Done { .. } => {
                 arm.runs.push(record);
                 continue;
             }
-            Outcome::Refused { reason } => ("refused", reason.clone()),
-            Outcome::Failed { reason } => ("failed", reason.clone()),
-            Outcome::TimedOut { seconds } => (TIMED_OUT, at_deadline(*seconds)),
+            Outcome::Refused { reason } => (Unusable::Refused, reason.clone()),
+            Outcome::Failed { reason } => (Unusable::Failed, reason.clone()),
+            Outcome::TimedOut { seconds } => (Unusable::TimedOut, at_deadline(*seconds)),
         };
-        match arm.not_done.iter_mut().find(|(w, r, _)| *w == word && *r == reason) {
+        match arm.unusable.iter_mut().find(|(w, r, _)| *w == why && *r == reason) {
             Some((_, _, count)) => *count += 1,
-            None => arm.not_done.push((word, reason, 1)),
+            None => arm.unusable.push((why, reason, 1)),
         }
     }
     arms.sort_by(|a, b| {
@@ -453,9 +497,9 @@ pub fn not_run(input: &Input) -> Vec<NotRun> {
             let whole = missing.len() == points.len();
             let left_out = input.mode == Mode::Quick && missing.iter().all(|p| !arm.in_quick(p));
             let reason = match arm.cold_by {
-                Some(ColdBy::Reboot) => "needs a new start of the machine, then --after-reboot",
-                _ if left_out => "not run in quick",
-                _ => "no run: time, or stopped",
+                Some(ColdBy::Reboot) => NotRunReason::NeedsReboot,
+                _ if left_out => NotRunReason::Quick,
+                _ => NotRunReason::Stopped,
             };
             out.push(NotRun {
                 experiment: experiment.name.clone(),

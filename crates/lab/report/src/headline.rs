@@ -167,24 +167,30 @@ pub fn answer(headlines: &[Headline<'_, '_>]) -> [Vec<Piece>; 2] {
     }
     let mut first = Vec::new();
     for (i, h) in chosen.iter().enumerate() {
-        words(&mut first, separator(i, chosen.len(), "; "));
+        words(&mut first, Separator::Semicolon.before(i, chosen.len()));
         clause(&mut first, h, i == 0);
     }
     words(&mut first, ".");
     (first, limits(&chosen)).into()
 }
 
-fn separator(i: usize, count: usize, between: &'static str) -> &'static str {
-    match i {
-        0 => "",
-        i if i + 1 == count => {
-            if between == "; " {
-                "; and "
-            } else {
-                " and "
-            }
+/// What separates the items of a list.
+#[derive(Debug, Clone, Copy)]
+enum Separator {
+    Comma,
+    Semicolon,
+}
+
+impl Separator {
+    /// Returns the text before item `i` of `count`.
+    const fn before(self, i: usize, count: usize) -> &'static str {
+        match self {
+            _ if i == 0 => "",
+            Self::Comma if i + 1 == count => " and ",
+            Self::Comma => ", ",
+            Self::Semicolon if i + 1 == count => "; and ",
+            Self::Semicolon => "; ",
         }
-        _ => between,
     }
 }
 
@@ -242,7 +248,7 @@ fn clause(out: &mut Vec<Piece>, h: &Headline<'_, '_>, first: bool) {
     }
     let count = gains.len();
     for (i, (id, other, ratio)) in gains.into_iter().enumerate() {
-        words(out, separator(i, count, ", "));
+        words(out, Separator::Comma.before(i, count));
         out.push(Piece::Number {
             text: ratio_ends(ratio.value, ratio.ends),
             of: id.clone(),
@@ -268,7 +274,7 @@ fn limits(chosen: &[&Headline<'_, '_>]) -> Vec<Piece> {
     }
     words(&mut out, "What limited the fastest plan was ");
     for (i, (h, (word, _))) in known.iter().enumerate() {
-        words(&mut out, separator(i, known.len(), ", "));
+        words(&mut out, Separator::Comma.before(i, known.len()));
         let again = i > 0 && known[i - 1].1.0 == *word;
         words(
             &mut out,

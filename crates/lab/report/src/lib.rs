@@ -26,6 +26,7 @@ pub mod memory;
 pub mod metric;
 pub mod page;
 pub mod quantity;
+pub mod source_tables;
 pub mod svg;
 pub mod table;
 mod terminal;
@@ -44,8 +45,8 @@ pub fn compare(a: &Input, b: &Input) -> String {
 /// The two tables of the seeds, as far as the records have them: medium × threads and roles.
 pub fn tables(input: &Input) -> Vec<Table> {
     let groups = group::groups(input);
-    let mut out = table::medium_by_threads(&groups);
-    out.extend(table::roles(&groups, input));
+    let mut out = source_tables::medium_by_threads(&groups);
+    out.extend(source_tables::roles(&groups, input));
     out
 }
 

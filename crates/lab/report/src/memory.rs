@@ -3,7 +3,7 @@
 
 use crate::estimate::Estimate;
 use crate::markup::Markup;
-use crate::page::{Lanes, document_frame};
+use crate::page::frame::{Lanes, document_frame};
 use crate::quantity::Unit;
 use crate::svg::lines::{Line, Lines, Point};
 use crate::svg::{NARROW, Svg, WIDE, ladder, lines};

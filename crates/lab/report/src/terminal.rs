@@ -6,7 +6,7 @@
 
 use crate::compare::{Change, Matched, matched};
 use crate::estimate::{Ends, LEAST_TO_MOST, Ratio};
-use crate::group::{groups, not_run};
+use crate::group::{NotRunReason, groups, not_run};
 use crate::headline::{Headline, answer, headlines, plain_text};
 use crate::input::{Input, Verdict};
 use crate::quantity::{bracketed, ratio, ratio_ends};
@@ -72,10 +72,10 @@ fn summary(input: &Input, width: usize, color: bool, last: bool) -> String {
     }
     doubt_lines(&mut out, input, width, &paint);
     let missing = not_run(input);
-    let left_out = missing.iter().filter(|n| n.reason == "not run in quick").count();
+    let left_out = missing.iter().filter(|n| n.reason == NotRunReason::Quick).count();
     if left_out > 0 {
         let text = format!(
-            "{left_out} arm families were not run in quick; ioloom study --full runs them."
+            "{left_out} arm families were not run in quick mode; run them with ioloom study --full."
         );
         push_wrapped(&mut out, &text, width, 2);
     }

@@ -1,9 +1,10 @@
 //! The chapter of copying: when each way had returned and when it was durable, the published numbers
 //! beside this machine's by both statistics, what a series of runs hides, and why it is so.
 
-mod in_a_row;
+mod series;
+mod source;
 
-use super::{arm, row};
+use super::arms::{arm, median_of, row};
 use crate::figures::Figure;
 use crate::group::{ArmRuns, Group};
 use crate::input::Input;
@@ -11,20 +12,13 @@ use crate::markup::Markup;
 use crate::page::parts;
 use crate::quantity::{Better, Unit, percent};
 use crate::svg::{heat, stages};
+
 use ioloom_model::units::{format_count, format_ns, format_size};
 use ioloom_stats::{median, trimmed_mean};
+use source::{BUFFERED, PUBLISHED_CUT, UNBUFFERED, column};
 
 /// Ways in the order of the picture.
 const WAYS: [&str; 7] = ["buffered", "range", "mmap", "uncached", "direct", "reflink", "auto"];
-/// The published columns with the words for them.
-const COLUMNS: [(&str, &str); 4] = [
-    ("buffered_64_s", "buffered, 64 bit"),
-    ("unbuffered_64_s", "unbuffered, 64 bit"),
-    ("buffered_32_s", "buffered, 32 bit"),
-    ("unbuffered_32_s", "unbuffered, 32 bit"),
-];
-/// Share of a series that the published mean leaves out at either end.
-const PUBLISHED_CUT: f64 = 1.0 / 3.0;
 /// Bytes of the published file.
 const PUBLISHED_BYTES: u64 = 132_506_485;
 
@@ -43,7 +37,7 @@ pub(super) fn chapter(input: &Input, groups: &[Group<'_>]) -> Markup {
     published(&mut m, input, groups);
     ways(&mut m, input, groups);
     alone(&mut m, input, groups);
-    in_a_row::section(&mut m, input, groups);
+    series::section(&mut m, input, groups);
     if let Some(figure) = surface(groups) {
         parts::figure(&mut m, &figure, |m| {
             m.tag("b").text("How large, and how many under way.");
@@ -59,10 +53,6 @@ pub(super) fn chapter(input: &Input, groups: &[Group<'_>]) -> Markup {
         mechanism(&mut m);
     }
     m
-}
-
-fn number(arm: Option<&ArmRuns<'_>>, metric: &str, seed: u64) -> Option<f64> {
-    Some(arm?.metric(&format!("extra.{metric}"), seed)?.median)
 }
 
 /// A time of an arm that ran; one that nobody could tell is unknown.
@@ -117,17 +107,10 @@ fn stages_of(input: &Input, groups: &[Group<'_>]) -> Option<Figure> {
     })
 }
 
-/// The published column as numbers, seconds.
-fn column(input: &Input, name: &str) -> Vec<f64> {
-    let Some(table) = input.published.get("003_runs") else { return Vec::new() };
-    let Some(at) = table.columns.iter().position(|c| c == name) else { return Vec::new() };
-    table.rows.iter().filter_map(|row| row[at].parse().ok()).collect()
-}
-
 /// The published means beside the same statistic of our runs, and beside ours.
 fn published(m: &mut Markup, input: &Input, groups: &[Group<'_>]) {
     let here = |way: &str| arm(groups, "as-published", way).filter(|arm| !arm.runs.is_empty());
-    let Some(bytes) = number(here("seed003-buffered"), "file_bytes", input.seed) else { return };
+    let Some(bytes) = median_of(here("seed003-buffered"), "file_bytes", input.seed) else { return };
     m.tag("h3").text("The published copies");
     let columns = [
         ("until", false),
@@ -139,8 +122,8 @@ fn published(m: &mut Markup, input: &Input, groups: &[Group<'_>]) {
     ];
     parts::table(m, "plain", &columns, |m| {
         for (what, way, metric, name) in [
-            ("through the cache, returned", "seed003-buffered", "returned_ns", COLUMNS[0].0),
-            ("past the cache, returned", "seed003-direct", "returned_ns", COLUMNS[1].0),
+            ("through the cache, returned", "seed003-buffered", "returned_ns", BUFFERED),
+            ("past the cache, returned", "seed003-direct", "returned_ns", UNBUFFERED),
             ("through the cache, durable", "seed003-buffered", "durable_ns", ""),
             ("past the cache, durable", "seed003-direct", "durable_ns", ""),
         ] {
@@ -168,8 +151,8 @@ fn published(m: &mut Markup, input: &Input, groups: &[Group<'_>]) {
     });
     let ratio =
         |a: &[f64], b: &[f64]| trimmed_mean(a, PUBLISHED_CUT) / trimmed_mean(b, PUBLISHED_CUT);
-    let (theirs_a, theirs_b) = (column(input, COLUMNS[1].0), column(input, COLUMNS[0].0));
-    let of = |way: &str, metric: &str| number(here(way), metric, input.seed);
+    let (theirs_a, theirs_b) = (column(input, UNBUFFERED), column(input, BUFFERED));
+    let of = |way: &str, metric: &str| median_of(here(way), metric, input.seed);
     let ours = |metric| Some(of("seed003-direct", metric)? / of("seed003-buffered", metric)?);
     if let (false, Some(returned), Some(durable)) =
         (theirs_b.is_empty(), ours("returned_ns"), ours("durable_ns"))
@@ -212,7 +195,7 @@ fn ways(m: &mut Markup, input: &Input, groups: &[Group<'_>]) {
     parts::table(m, "plain", &columns, |m| {
         for (experiment, source) in sources {
             for (way, arm) in ran(groups, experiment) {
-                let of = |metric: &str| number(Some(arm), metric, input.seed);
+                let of = |metric: &str| median_of(Some(arm), metric, input.seed);
                 let share = |metric: &str| {
                     let share = of(metric).zip(of("file_bytes")).map(|(part, all)| part / all);
                     share.map_or_else(|| "unknown".to_owned(), percent)
@@ -250,7 +233,7 @@ fn alone(m: &mut Markup, input: &Input, groups: &[Group<'_>]) {
     let told: Vec<String> = tried
         .iter()
         .filter_map(|(way, arm)| {
-            let ns = number(Some(arm), "settled_ns", input.seed)?;
+            let ns = median_of(Some(arm), "settled_ns", input.seed)?;
             Some(format!("{way} {}", format_ns(ns)))
         })
         .collect();
@@ -260,11 +243,11 @@ fn alone(m: &mut Markup, input: &Input, groups: &[Group<'_>]) {
             told.join(", ")
         ));
     }
-    let gone = tried.iter().flat_map(|(way, arm)| arm.not_done.iter().map(move |n| (way, n)));
+    let gone = tried.iter().flat_map(|(way, arm)| arm.unusable.iter().map(move |n| (way, n)));
     let gone: Vec<String> = gone
-        .map(|(way, (word, reason, times))| {
+        .map(|(way, (why, reason, times))| {
             let runs = if *times == 1 { "1 run".to_owned() } else { format!("{times} runs") };
-            format!("{way}, {runs} {word} ({reason})")
+            format!("{way}, {runs} {} ({reason})", why.name())
         })
         .collect();
     if !gone.is_empty() {
@@ -330,7 +313,7 @@ fn requests(m: &mut Markup, input: &Input, groups: &[Group<'_>]) {
         ("7171 bytes", true),
     ];
     let answers = |m: &mut Markup, name: &str, arm: &ArmRuns<'_>, prefix: &str| {
-        let of = |metric: String| number(Some(arm), &format!("{prefix}{metric}"), input.seed);
+        let of = |metric: String| median_of(Some(arm), &format!("{prefix}{metric}"), input.seed);
         let Some(multiple) = of("direct_multiple_bytes".to_owned()) else { return };
         let multiple =
             if multiple > 0.0 { format_size(multiple as u64) } else { "not said".to_owned() };
@@ -362,7 +345,7 @@ fn requests(m: &mut Markup, input: &Input, groups: &[Group<'_>]) {
 fn numbers(m: &mut Markup, input: &Input, groups: &[Group<'_>]) {
     let of = |experiment: &str, name: &str, metric: &str| {
         let arm = arm(groups, experiment, name).filter(|arm| !arm.runs.is_empty())?;
-        number(Some(arm), metric, input.seed)
+        median_of(Some(arm), metric, input.seed)
     };
     let mut lines = Vec::new();
     let growing = of("presized", "growing-4", "durable_ns");

@@ -5,7 +5,7 @@
 //! The law is that of `predict::closed`: rounds of clients times orders times the sleep. It knows no
 //! server at all, which is the point.
 
-use super::{arm, row};
+use super::arms::{arm, median_of, row};
 use crate::estimate::Estimate;
 use crate::figures::Figure;
 use crate::group::{ArmRuns, Group};
@@ -123,10 +123,6 @@ fn published(input: &Input) -> Vec<Cell> {
     table.rows.iter().filter_map(|row| Cell::read(&columns, row)).collect()
 }
 
-fn number(arm: Option<&ArmRuns<'_>>, metric: &str, seed: u64) -> Option<f64> {
-    Some(arm?.metric(&format!("extra.{metric}"), seed)?.median)
-}
-
 /// Arms of an experiment whose names are a family and a number of clients, fewest clients first.
 fn over_clients<'g, 'a>(
     groups: &'g [Group<'a>],
@@ -228,7 +224,7 @@ fn cells(m: &mut Markup, input: &Input, groups: &[Group<'_>], published: &[Cell]
             let name = format!("{}-{}", cell.family(), cell.clients);
             let ours = arm(groups, experiment, &name).filter(|arm| !arm.runs.is_empty());
             let here = ours.and_then(|a| a.metric("elapsed_ns", input.seed)).map(|e| e.median);
-            let own_law = number(ours, "law_ns", input.seed);
+            let own_law = median_of(ours, "law_ns", input.seed);
             let text = |ns: Option<f64>, none: &str| ns.map_or_else(|| none.to_owned(), format_ns);
             let error = here.zip(own_law).map_or_else(|| "–".to_owned(), |(ns, law)| off(ns, law));
             row(
@@ -241,7 +237,7 @@ fn cells(m: &mut Markup, input: &Input, groups: &[Group<'_>], published: &[Cell]
                     &text(here, "not run"),
                     &text(own_law, "–"),
                     &error,
-                    &text(number(ours, "latency_p50_ns", input.seed), "–"),
+                    &text(median_of(ours, "latency_p50_ns", input.seed), "–"),
                 ],
             );
         }
@@ -438,7 +434,7 @@ fn arms_table(m: &mut Markup, input: &Input, groups: &[Group<'_>], table: &ArmsT
             m.tag("tr").body(|m| {
                 m.tag("td").text(arm.name);
                 for (_, metric) in table.columns {
-                    let value = number(Some(arm), metric, input.seed);
+                    let value = median_of(Some(arm), metric, input.seed);
                     let text = value.map(|value| Unit::of(metric).format(value));
                     m.tag("td").a("class", "r").text(text.as_deref().unwrap_or("unknown"));
                 }
@@ -465,12 +461,12 @@ fn group_commit(m: &mut Markup, input: &Input, groups: &[Group<'_>]) {
     ];
     parts::table(m, "plain", &columns, |m| {
         for one in arms {
-            let of = |metric: &str| number(Some(one), metric, input.seed);
+            let of = |metric: &str| median_of(Some(one), metric, input.seed);
             let clients = one.factors.get("clients").copied().unwrap_or(1.0);
             // One order alone takes one sync.
             let store = one.name.rsplitn(3, '-').last().unwrap_or_default();
             let single = arm(groups, "durability", &format!("{store}-each-1"));
-            let sync_ns = number(single, "latency_p50_ns", input.seed);
+            let sync_ns = median_of(single, "latency_p50_ns", input.seed);
             let law = sync_ns.filter(|_| one.name.contains("-group-") && clients > 1.0);
             let law = law.map_or_else(|| "–".to_owned(), |ns| rate(clients / (1.5 * ns) * 1e9));
             let rated = of("requests_per_s").map_or_else(|| "unknown".to_owned(), rate);

@@ -4,9 +4,9 @@
 //!
 //! Files differ in size, so times stand as bytes per second and counters as shares of the file.
 
-mod beside;
+mod other_views;
 
-use super::{arm, row};
+use super::arms::{arm, number, row};
 use crate::estimate::Estimate;
 use crate::figures::Figure;
 use crate::group::Group;
@@ -97,7 +97,7 @@ pub(super) fn chapter(input: &Input, groups: &[Group<'_>]) -> Markup {
     reclaimed(&mut m, input, groups);
     held_back(&mut m, input, groups);
     left_alone(&mut m, input, groups);
-    beside::sections(&mut m, input, groups);
+    other_views::sections(&mut m, input, groups);
     settings(&mut m, input, groups);
     columns_of_sar(&mut m, input, groups);
     if !m.as_str().is_empty() {
@@ -136,18 +136,6 @@ fn speeds(m: &mut Markup, input: &Input, groups: &[Group<'_>]) {
         "Bytes per second, then shares of the file. Published times are single runs; ours are \
          medians. Counters of paging are those of the whole machine, other work included.",
     );
-}
-
-/// The median of a number of an arm that ran.
-fn number(
-    input: &Input,
-    groups: &[Group<'_>],
-    experiment: &str,
-    name: &str,
-    metric: &str,
-) -> Option<f64> {
-    let arm = arm(groups, experiment, name).filter(|arm| !arm.runs.is_empty())?;
-    Some(arm.metric(&format!("extra.{metric}"), input.seed)?.median)
 }
 
 /// What goes first when memory is short, and what its user pays.

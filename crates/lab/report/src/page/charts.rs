@@ -2,7 +2,7 @@
 
 use super::parts;
 use crate::figures;
-use crate::group::{ArmRuns, Group, NotRun, not_run};
+use crate::group::{ArmRuns, Group, NotRun, NotRunReason, Unusable, not_run};
 use crate::headline::Headline;
 use crate::input::Input;
 use crate::markup::Markup;
@@ -151,16 +151,16 @@ fn numbers(m: &mut Markup, group: &Group<'_>) {
 
 /// Arms that were refused, failed or ran out of time, with their reasons.
 fn refusals(m: &mut Markup, group: &Group<'_>) {
-    let gone: Vec<(&ArmRuns<'_>, &(&'static str, String, usize))> =
-        group.arms.iter().flat_map(|a| a.not_done.iter().map(move |n| (a, n))).collect();
+    let gone: Vec<(&ArmRuns<'_>, &(Unusable, String, usize))> =
+        group.arms.iter().flat_map(|a| a.unusable.iter().map(move |n| (a, n))).collect();
     if gone.is_empty() {
         return;
     }
     m.tag("ul").a("class", "refused").body(|m| {
-        for (arm, (word, reason, times)) in gone {
+        for (arm, (why, reason, times)) in gone {
             m.tag("li").body(|m| {
                 m.tag("b").text(arm.name);
-                m.text(&format!(" {word}"));
+                m.text(&format!(" {}", why.name()));
                 if *times > 1 {
                     m.text(&format!(" ({times} runs)"));
                 }
@@ -173,8 +173,8 @@ fn refusals(m: &mut Markup, group: &Group<'_>) {
 
 /// Arms without a run, one line for each reason.
 fn not_run_list(m: &mut Markup, gone: &[&NotRun]) {
-    let mut reasons: Vec<&'static str> = gone.iter().map(|n| n.reason).collect();
-    reasons.sort_unstable();
+    let mut reasons: Vec<NotRunReason> = gone.iter().map(|n| n.reason).collect();
+    reasons.sort_unstable_by_key(|reason| reason.words());
     reasons.dedup();
     if gone.is_empty() {
         return;
@@ -182,7 +182,7 @@ fn not_run_list(m: &mut Markup, gone: &[&NotRun]) {
     m.tag("ul").a("class", "notrun").body(|m| {
         for reason in reasons {
             m.tag("li").body(|m| {
-                m.text(reason);
+                m.text(reason.words());
                 m.text(": ");
                 for (i, n) in gone.iter().filter(|n| n.reason == reason).enumerate() {
                     m.text(if i > 0 { ", " } else { "" });

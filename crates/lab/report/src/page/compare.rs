@@ -1,6 +1,7 @@
 //! Two sessions beside each other as a page of its own.
 
-use super::{Lanes, document_frame, parts};
+use super::frame::{Lanes, document_frame};
+use super::parts;
 use crate::compare::{Change, Matched, Row, matched};
 use crate::estimate::LEAST_TO_MOST;
 use crate::input::Input;

@@ -11,24 +11,54 @@ use ioloom_model::units::{format_count, format_ns, format_size};
 use ioloom_model::{FileSetRealised, RunRecord};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Conditions asked for, how they were made, and whether that was proved.
+/// Whether a condition was proved.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Proof {
+    /// What was found contradicts the condition.
+    Failed,
+    /// What was found shows the condition.
+    Proved,
+    /// Nothing was found that would show it.
+    Unknown,
+}
+
+impl Proof {
+    const fn of(proved: Option<bool>) -> Self {
+        match proved {
+            Some(true) => Self::Proved,
+            Some(false) => Self::Failed,
+            None => Self::Unknown,
+        }
+    }
+
+    /// Writes the word with its icon.
+    fn write(self, m: &mut Markup) {
+        let (class, icon, word) = match self {
+            Self::Proved => ("vd vd-confirmed", "✓", "proved"),
+            Self::Failed => ("vd vd-refuted", "✕", "not proved"),
+            Self::Unknown => ("vd vd-undecided", "?", "unknown"),
+        };
+        m.tag("span").a("class", class).body(|m| {
+            m.tag("span").a("class", "icon").a("aria-hidden", "true").text(icon);
+            m.text(word);
+        });
+    }
+}
+
+/// Writes the conditions asked for, how they were made, and whether they were proved.
 pub(crate) fn conditions(input: &Input) -> Markup {
     let mut m = Markup::new();
-    let mut rows: BTreeMap<(String, String, String, String), Vec<&RunRecord>> = BTreeMap::new();
+    let mut rows: BTreeMap<(String, String, Proof, String), Vec<&RunRecord>> = BTreeMap::new();
     for r in &input.records {
         let key = match &r.proof {
             Some(p) => {
-                let word = match p.proved {
-                    Some(true) => "proved",
-                    Some(false) => "not proved",
-                    None => "unknown",
-                };
-                // Reasons differ from run to run in their numbers alone; those stand in ranges.
-                (p.asked.name().to_owned(), p.made_by.clone(), word.to_owned(), masked(&p.reason))
+                // Reasons differ between runs only in their numbers, which are shown as ranges.
+                let proof = Proof::of(p.proved);
+                (p.asked.name().to_owned(), p.made_by.clone(), proof, masked(&p.reason))
             }
             None if r.measured().is_some() => {
                 let asked = r.key.condition.name().to_owned();
-                (asked, "–".to_owned(), "unknown".to_owned(), String::new())
+                (asked, "–".to_owned(), Proof::Unknown, String::new())
             }
             None => continue,
         };
@@ -52,11 +82,11 @@ pub(crate) fn conditions(input: &Input) -> Markup {
         ("why", false),
     ];
     parts::table(&mut m, "sort conditions", &columns, |m| {
-        for ((asked, made_by, word, _), runs) in &rows {
+        for ((asked, made_by, proof, _), runs) in &rows {
             m.tag("tr").body(|m| {
                 m.tag("td").text(asked);
                 m.tag("td").text(made_by);
-                m.tag("td").body(|m| proof_word(m, word));
+                m.tag("td").body(|m| proof.write(m));
                 parts::number_cell(m, runs.len() as f64, |m| {
                     m.text(&runs.len().to_string());
                 });
@@ -101,18 +131,6 @@ fn why(runs: &[&RunRecord]) -> String {
         (Some(reason), 0 | 1) => reason.to_owned(),
         (Some(reason), _) => format!("for example: {reason}"),
     }
-}
-
-fn proof_word(m: &mut Markup, word: &str) {
-    let (class, icon) = match word {
-        "proved" => ("vd vd-confirmed", "✓"),
-        "not proved" => ("vd vd-refuted", "✕"),
-        _ => ("vd vd-undecided", "?"),
-    };
-    m.tag("span").a("class", class).body(|m| {
-        m.tag("span").a("class", "icon").a("aria-hidden", "true").text(icon);
-        m.text(word);
-    });
 }
 
 fn range(values: impl Iterator<Item = f64>) -> String {

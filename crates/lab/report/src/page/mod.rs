@@ -11,10 +11,12 @@ mod chapters;
 mod charts;
 mod compare;
 mod facts;
+pub(crate) mod frame;
 pub(crate) mod parts;
 mod timelines;
 
 pub use compare::compare_html;
+use frame::{Lanes, document_frame};
 
 use crate::chapter;
 use crate::data;
@@ -22,14 +24,7 @@ use crate::group::{Group, groups};
 use crate::headline::{Headline, headlines};
 use crate::input::Input;
 use crate::markup::Markup;
-use crate::svg;
-use crate::table;
-use crate::timeline;
-
-const PAGE_CSS: &str = include_str!("../../assets/page.css");
-const VIEWER_JS: &str = include_str!("../../assets/viewer.js");
-const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; \
-                      img-src data:";
+use crate::source_tables;
 
 /// A section of the page: identifier, name, body.
 type Section = (String, &'static str, Markup);
@@ -157,68 +152,11 @@ fn chapter(study: &Study<'_>, of_several: bool) -> Vec<Section> {
         (
             named("tables"),
             "Published layout",
-            facts::tables(&table::medium_by_threads(groups), &table::roles(groups, input)),
+            facts::tables(
+                &source_tables::medium_by_threads(groups),
+                &source_tables::roles(groups, input),
+            ),
         ),
         (named("plans"), "Plans", facts::plans(input, groups)),
     ]
-}
-
-/// Whether a page holds timelines. What all of them share (style, patterns, script) stands in it
-/// once, however many chapters have some.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Lanes {
-    /// There may be timelines.
-    Some,
-    /// There is none.
-    None,
-}
-
-impl Lanes {
-    const fn of(there: bool) -> Self {
-        if there { Self::Some } else { Self::None }
-    }
-}
-
-/// Head, style and script around a body.
-pub(crate) fn document_frame(
-    m: &mut Markup,
-    title: &str,
-    lanes: Lanes,
-    body: impl FnOnce(&mut Markup),
-) {
-    m.asset("<!doctype html>\n");
-    m.tag("html").a("lang", "en").body(|m| {
-        m.tag("head").body(|m| {
-            m.tag("meta").a("charset", "utf-8").void();
-            m.tag("meta").a("http-equiv", "Content-Security-Policy").a("content", POLICY).void();
-            m.tag("meta")
-                .a("name", "viewport")
-                .a("content", "width=device-width,initial-scale=1")
-                .void();
-            m.tag("link").a("rel", "icon").a("href", "data:,").void();
-            m.tag("title").text(title);
-            m.tag("style").body(|m| {
-                m.asset(svg::palette_css()).asset(svg::chart_css()).asset(PAGE_CSS);
-                if lanes == Lanes::Some {
-                    m.asset(timeline::CSS);
-                }
-            });
-        });
-        m.tag("body").body(|m| {
-            svg::write_patterns(m);
-            if lanes == Lanes::Some {
-                timeline::write_patterns(m);
-            }
-            body(m);
-            if lanes == Lanes::Some {
-                m.tag("script").body(|m| {
-                    m.asset(timeline::SCRIPT);
-                });
-            }
-            m.tag("script").body(|m| {
-                m.asset(VIEWER_JS);
-            });
-        });
-    });
-    m.text("\n");
 }

@@ -7,7 +7,7 @@
 use super::svg::{self, Options};
 use super::words;
 use crate::markup::Markup;
-use crate::page::{Lanes, document_frame};
+use crate::page::frame::{Lanes, document_frame};
 use ioloom_model::State;
 use ioloom_trace::{Finding, Trace, shares, viewer};
 

@@ -3,6 +3,7 @@
 use crate::records::sample;
 use ioloom_model::record::RunKey;
 use ioloom_model::{Condition, Doubt, Measured, Outcome, RunRecord, StudySpec};
+use ioloom_report::group::Unusable;
 use ioloom_report::{Input, html};
 use std::collections::BTreeMap;
 
@@ -151,7 +152,7 @@ fn a_run_that_saw_wrong_bytes_stands_in_no_number() {
     assert_eq!(groups[0].best().expect("one arm").name, "sound");
     let broken = groups[0].arms.iter().find(|arm| arm.name == "broken").expect("it was tried");
     assert!(broken.runs.is_empty() && broken.estimate.is_none());
-    assert_eq!((broken.not_done[0].0, broken.not_done[0].2), ("wrong bytes", 4));
+    assert_eq!((broken.unusable[0].0, broken.unusable[0].2), (Unusable::WrongBytes, 4));
     assert!(html(&input).contains("left out of every number"));
 }
 

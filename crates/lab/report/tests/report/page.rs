@@ -246,7 +246,7 @@ fn what_did_not_finish_is_said() {
         "refused (8 runs)",
         "open with O_DIRECT gave EINVAL",
         "28 threads are more than the limit of this sample",
-        "not run in quick",
+        "not run in quick mode",
         "1 experiment of which no arm ran",
         "cachestat is missing here",
     ] {

@@ -1,8 +1,7 @@
 //! What lies beside the pages of one file: what a drop of all caches leaves, a file and its device, who
 //! opens the file of a redirection. Each with the published numbers, where there are some, and why.
 
-use super::super::{arm, row};
-use super::number;
+use crate::chapter::arms::{arm, number, row};
 use crate::group::Group;
 use crate::input::Input;
 use crate::markup::Markup;
