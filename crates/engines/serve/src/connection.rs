@@ -9,7 +9,7 @@
 
 use crate::service::Service;
 use crate::sharing::Job;
-use crate::speech::{Speech, Stage};
+use crate::transport::{Stage, Transport};
 use ioloom_exchange::{Settings, encode};
 use ioloom_sys_net::Socket;
 use ioloom_sys_net::wait::Interest;
@@ -32,7 +32,7 @@ pub(crate) enum Next {
 
 pub(crate) struct Connection {
     pub(crate) socket: Arc<Socket>,
-    speech: Speech,
+    transport: Transport,
     settings: Settings,
     owed: Vec<u8>,
     sent: usize,
@@ -67,14 +67,14 @@ pub(crate) struct Connection {
 impl Connection {
     pub(crate) fn new(
         socket: Socket,
-        (speech, settings): (Speech, Settings),
+        (transport, settings): (Transport, Settings),
         by_edge: bool,
         now_ns: u64,
     ) -> Self {
-        let begun_ns = if speech.stage() == Stage::Still { 0 } else { now_ns };
+        let begun_ns = if transport.stage() == Stage::Idle { 0 } else { now_ns };
         Self {
             socket: Arc::new(socket),
-            speech,
+            transport,
             settings,
             owed: Vec::new(),
             sent: 0,
@@ -115,11 +115,11 @@ impl Connection {
         if self.lingering_ns != 0 {
             return self.discard(buffer);
         }
-        if self.owes() > service.limits.output_bytes || self.speech.is_over() {
+        if self.owes() > service.limits.output_bytes || self.transport.is_over() {
             return Ok(());
         }
         let mut read = 0;
-        if self.readable && !self.ended && !self.speech.has_more() {
+        if self.readable && !self.ended && !self.transport.has_more() {
             match self.socket.recv(buffer) {
                 Ok(0) => {
                     self.ended = true;
@@ -153,7 +153,7 @@ impl Connection {
             self.ended |= bytes.is_empty();
             self.active_ns = now_ns;
         }
-        if self.lingering_ns != 0 || self.speech.is_over() {
+        if self.lingering_ns != 0 || self.transport.is_over() {
             return;
         }
         // What comes while too much is owed is only kept, and so is more of one turn than one may bring:
@@ -165,7 +165,7 @@ impl Connection {
 
     /// Whether requests were left behind.
     pub(crate) fn has_more(&self) -> bool {
-        self.speech.has_more()
+        self.transport.has_more()
     }
 
     /// Takes bytes, and at most so many requests of them.
@@ -177,15 +177,18 @@ impl Connection {
         jobs: &mut Vec<Job>,
         now_ns: u64,
     ) {
-        let had = self.speech.stage();
+        let had = self.transport.stage();
         let before = jobs.len();
-        self.speech.feed(service, bytes, most, &mut |request| {
+        let fed = self.transport.feed(bytes, most, &mut |request| {
             jobs.push(Service::job(token, request));
         });
+        if let Err(reason) = fed {
+            service.tls_failed(&reason);
+        }
         self.asked += jobs.len() - before;
-        self.ended |= self.speech.has_ended();
-        match self.speech.stage() {
-            Stage::Still => self.begun_ns = 0,
+        self.ended |= self.transport.has_ended();
+        match self.transport.stage() {
+            Stage::Idle => self.begun_ns = 0,
             has if has.begins_after(had, jobs.len() > before) => self.begun_ns = now_ns,
             _ => {}
         }
@@ -257,7 +260,7 @@ impl Connection {
                 encode(job.request.form, &self.settings, answer, out);
             }
         }
-        self.speech.seal(out, from);
+        self.transport.seal(out, from);
     }
 
     /// Owes the answers of jobs and what a handshake has to say, to be sent by a ring.
@@ -321,12 +324,12 @@ impl Connection {
         if std::mem::replace(&mut self.is_full, full) && !full && self.begun_ns != 0 {
             self.begun_ns = now_ns;
         }
-        if self.speech.has_more() && !full {
+        if self.transport.has_more() && !full {
             return Next::Again;
         }
-        let is_last = self.speech.is_over() || (self.ended && !self.speech.has_more());
+        let is_last = self.transport.is_over() || (self.ended && !self.transport.has_more());
         if is_last && self.owes() == 0 {
-            if self.speech.end(&mut self.owed) {
+            if self.transport.end(&mut self.owed) {
                 // The last word leaves in the next turn.
                 self.note_owed(now_ns);
                 return Next::Again;
@@ -347,7 +350,7 @@ impl Connection {
     /// What a wait should wait for.
     pub(crate) fn wanted(&self, service: &Service) -> Interest {
         let full = self.owes() > service.limits.output_bytes;
-        let listening = self.lingering_ns != 0 || !(full || self.speech.is_over());
+        let listening = self.lingering_ns != 0 || !(full || self.transport.is_over());
         Interest { read: listening && !self.ended, write: self.owes() > 0 }
     }
 
@@ -357,7 +360,7 @@ impl Connection {
         let passed = |since: u64, limit: std::time::Duration| {
             since != 0 && u128::from(now_ns.saturating_sub(since)) > limit.as_nanos()
         };
-        let is_served = self.speech.has_more() && self.speech.stage() != Stage::Handshake;
+        let is_served = self.transport.has_more() && self.transport.stage() != Stage::Handshake;
         passed(self.begun_ns, limits.request) && !is_served && !self.is_full
             || passed(self.owed_ns, limits.drain)
             || (!limits.idle.is_zero() && passed(self.active_ns, limits.idle))
@@ -383,8 +386,8 @@ mod tests {
         let listener = Listener::bind(([127, 0, 0, 1], 0).into(), 1, false).unwrap();
         let client = Socket::connect(listener.address().unwrap()).unwrap();
         wait_for(&listener);
-        let speech = (service.speech(), Settings::default());
-        (client, Connection::new(listener.accept(false).unwrap(), speech, false, 1))
+        let transport = (service.transport(), Settings::default());
+        (client, Connection::new(listener.accept(false).unwrap(), transport, false, 1))
     }
 
     fn wait_for(readable: &dyn std::os::fd::AsFd) {

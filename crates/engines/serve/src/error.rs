@@ -1,8 +1,10 @@
-//! What can go wrong with a server as a whole. What goes wrong with one connection ends that
-//! connection and is counted, nothing more.
+//! Errors that end a server as a whole. An error of one connection ends that connection and is
+//! counted.
 
 use crate::store::StoreError;
 use ioloom_exchange::BadStockFile;
+use ioloom_failure::{PathError, quoted, reason};
+use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -13,72 +15,123 @@ use thiserror::Error;
 pub enum ServeError {
     /// The address is in use.
     #[error(
-        "listen on {0}: the port is taken by another program; choose another with --listen, or stop that program"
+        "cannot listen on {0}: Address already in use; choose another port with --listen, or stop \
+         the other program"
     )]
     PortTaken(SocketAddr),
-    /// The address cannot be listened on for another reason.
-    #[error("listen on {address}: {reason}; choose an address of this machine with --listen")]
+    /// Listening failed for another reason.
+    #[error(
+        "cannot listen on {address}: {}; choose an address of this machine with --listen",
+        reason(source)
+    )]
     Listen {
-        /// Where.
+        /// The address.
         address: SocketAddr,
-        /// Why not.
-        reason: io::Error,
+        /// The system's error.
+        source: io::Error,
     },
     /// The stock file cannot be read.
-    #[error("read the stock file {}: {reason}; name an existing one with --stock", path.display())]
-    ReadStock {
-        /// Which.
-        path: PathBuf,
-        /// Why not.
-        reason: io::Error,
-    },
-    /// The stock file has the wrong form.
-    #[error("the stock file {}: {reason}", path.display())]
+    #[error("{0}; name the stock file with --stock")]
+    ReadStock(#[source] PathError),
+    /// The stock file is malformed.
+    #[error("invalid stock file {}: {source}", quoted(path))]
     BadStock {
-        /// Which.
+        /// The file.
         path: PathBuf,
-        /// What is wrong.
-        reason: BadStockFile,
+        /// What is wrong with it.
+        source: BadStockFile,
     },
     /// The stock file cannot be written.
-    #[error("write the stock file {}: {reason}; the orders are safe in the store, if there is one: make room or correct the rights, and start again", path.display())]
-    WriteStock {
-        /// Which.
-        path: PathBuf,
-        /// Why not.
-        reason: io::Error,
-    },
-    /// What was asked for does not go together.
+    #[error("{0}; the orders are safe in the store, if there is one: fix the cause and restart")]
+    WriteStock(#[source] PathError),
+    /// The options contradict each other or are not supported.
     #[error("{0}")]
     Refused(String),
-    /// The store failed. Nothing was acknowledged that it does not hold.
+    /// The store failed. No order was acknowledged that it does not hold.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The database failed. Nothing was acknowledged that it does not hold.
-    #[error("{operation} the database {place}: {reason}; {advice}")]
+    /// The database failed. No order was acknowledged that it does not hold.
+    #[error("cannot {operation} database {database}: {reason}; {advice}")]
     Database {
-        /// What was tried.
-        operation: &'static str,
-        /// Which, without a password.
-        place: String,
-        /// Why not.
+        /// What failed.
+        operation: DatabaseOperation,
+        /// Location and name of the database, without the password.
+        database: String,
+        /// The reason.
         reason: String,
-        /// What to do.
+        /// What to do about it.
         advice: &'static str,
     },
-    /// The system refused something that every server of this model needs.
-    #[error("{operation}: {reason}; the server cannot go on")]
+    /// A system call failed that every server of this model needs.
+    #[error("cannot {operation}: {}", reason(source))]
     System {
-        /// What was tried.
-        operation: &'static str,
-        /// Why not.
-        reason: io::Error,
+        /// What failed.
+        operation: SystemOperation,
+        /// The system's error.
+        source: io::Error,
     },
 }
 
 impl ServeError {
-    /// Turns an error of the system into one of ours.
-    pub(crate) fn system(operation: &'static str) -> impl FnOnce(io::Error) -> Self {
-        move |reason| Self::System { operation, reason }
+    /// Returns a closure for `map_err`.
+    pub(crate) fn system(operation: SystemOperation) -> impl Fn(io::Error) -> Self {
+        move |source| Self::System { operation, source }
+    }
+}
+
+/// A call to a database. Displays as the verb of the message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DatabaseOperation {
+    /// Connecting.
+    Connect,
+    /// Reading or creating its tables.
+    Open,
+    /// Listing the stocks for the stock file.
+    List,
+}
+
+impl fmt::Display for DatabaseOperation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Connect => "connect to",
+            Self::Open => "open",
+            Self::List => "list the stocks of",
+        })
+    }
+}
+
+/// A system call without a path. Displays as the verb of the message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SystemOperation {
+    /// Creating an event descriptor.
+    CreateWaker,
+    /// Creating an epoll set.
+    CreateEpoll,
+    /// Creating an io_uring.
+    CreateRing,
+    /// Starting a thread.
+    StartThread,
+    /// Starting an asynchronous runtime.
+    StartRuntime,
+    /// Reading the address of a listener.
+    GetAddress,
+    /// Preparing a listener for its model.
+    PrepareListener,
+    /// Waiting for connections, requests or completions.
+    Wait,
+}
+
+impl fmt::Display for SystemOperation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::CreateWaker => "create an event descriptor",
+            Self::CreateEpoll => "create an epoll set",
+            Self::CreateRing => "create an io_uring",
+            Self::StartThread => "start a thread",
+            Self::StartRuntime => "start the asynchronous runtime",
+            Self::GetAddress => "read the address of a listener",
+            Self::PrepareListener => "prepare a listener",
+            Self::Wait => "wait for events",
+        })
     }
 }

@@ -10,13 +10,13 @@
 
 use crate::choice::Durability;
 use crate::store::{Store, StoreError};
-use ioloom_exchange::Record;
+use ioloom_exchange::{Order, OrderOutcome, Record, Refused, RequestId};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard};
 
 /// The store failed; the first thread to see it holds the reason.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Broken;
+pub(crate) struct StoreFailed;
 
 #[derive(Default)]
 struct Gathering {
@@ -92,7 +92,7 @@ impl Journal {
     }
 
     /// Gives the next number to a record. To be called while what the record changes is locked.
-    pub(crate) fn number(&self, make: impl FnOnce(u64) -> Record) -> u64 {
+    fn number(&self, make: impl FnOnce(u64) -> Record) -> u64 {
         if !self.keeps() {
             return self.latest.fetch_add(1, Ordering::SeqCst) + 1;
         }
@@ -102,13 +102,36 @@ impl Journal {
         seq
     }
 
+    /// Gives an order its log number and returns its outcome. To be called while its stock is
+    /// locked. A refusal gets a number only if the log must store it, which is the case if the order
+    /// has an identity.
+    pub(crate) fn log(
+        &self,
+        order: &Order,
+        request_id: Option<&RequestId>,
+        result: Result<u32, Refused>,
+    ) -> Result<OrderOutcome, Refused> {
+        let outcome = |seq| match result {
+            Ok(left) => OrderOutcome::Done { left, seq },
+            Err(why) => OrderOutcome::Refused { why, seq },
+        };
+        match result {
+            Err(why) if request_id.is_none() => Err(why),
+            _ => Ok(outcome(self.number(|seq| Record {
+                order: *order,
+                outcome: outcome(seq),
+                request_id: request_id.cloned(),
+            }))),
+        }
+    }
+
     /// Returns when the store holds every order up to `seq`.
-    pub(crate) fn wait(&self, seq: u64) -> Result<(), Broken> {
+    pub(crate) fn wait(&self, seq: u64) -> Result<(), StoreFailed> {
         let Some(store) = &self.store else { return Ok(()) };
         let mut gathering = self.gathering();
         loop {
             if gathering.broken {
-                return Err(Broken);
+                return Err(StoreFailed);
             }
             if gathering.committed >= seq {
                 return Ok(());

@@ -18,12 +18,13 @@ mod error;
 mod journal;
 mod limits;
 mod model;
+mod options;
 mod server;
 mod service;
 mod sharing;
-mod speech;
 mod stock_file;
 mod store;
+mod transport;
 
 pub use choice::{
     Durability, Model, OrderStore, Sharing, ShowMode, StoreKind, held_refusal, refusal,
@@ -31,9 +32,8 @@ pub use choice::{
 };
 pub use error::ServeError;
 pub use limits::Limits;
-pub use server::{
-    DATABASE_VARIABLE, DatabaseChoice, SERVICE_TIME_MAX, ServeOptions, ServeSummary, Server,
-};
-pub use server::{StopHandle, StoreChoice, TlsFiles};
+pub use options::TlsFiles;
+pub use options::{DATABASE_VARIABLE, DatabaseChoice, SERVICE_TIME_MAX, ServeOptions, StoreChoice};
+pub use server::{ServeSummary, Server, StopHandle};
 pub use service::Counts;
 pub use store::{StoreError, detect_store, probe_store};

@@ -1,10 +1,10 @@
 //! What every model calls: jobs in, answers out, and the figures of the server.
 
 use crate::choice::{Durability, Model, Sharing, ShowMode};
-use crate::journal::{Broken, Journal};
+use crate::journal::{Journal, StoreFailed};
 use crate::limits::Limits;
 use crate::sharing::{Job, Strategy, spend};
-use crate::speech::Speech;
+use crate::transport::Transport;
 use ioloom_exchange::{Answer, ClassicForm, Command, Exchange, Request, Session, Settings, Token};
 use ioloom_sys::clock;
 use ioloom_sys_net::Waker;
@@ -68,7 +68,7 @@ pub(crate) struct Service {
     on_idle: Box<dyn Fn() + Send + Sync>,
 }
 
-pub(crate) struct Made {
+pub(crate) struct ServiceParts {
     pub(crate) limits: Limits,
     pub(crate) model: Model,
     pub(crate) sharing: Sharing,
@@ -105,8 +105,8 @@ impl crate::store::Store for Forgetful {
 }
 
 impl Service {
-    pub(crate) fn new(made: Made, settings: Settings, stocks: &Exchange) -> Self {
-        let limits = made.limits;
+    pub(crate) fn new(parts: ServiceParts, settings: Settings, stocks: &Exchange) -> Self {
+        let limits = parts.limits;
         // What one turn of a connection may ask for must fit what may wait for it, or nearly so.
         let list_bytes = match settings.classic {
             ClassicForm::Padded => ioloom_exchange::PADDED,
@@ -118,22 +118,22 @@ impl Service {
             requests_at_once: limits.requests_at_once.clamp(1, fitting),
             counts: Counts::default(),
             limits,
-            model: made.model,
-            strategy: made.strategy,
-            journal: made.journal,
-            sharing: made.sharing,
-            show: made.show,
-            durability: made.durability,
-            store: made.store,
+            model: parts.model,
+            strategy: parts.strategy,
+            journal: parts.journal,
+            sharing: parts.sharing,
+            show: parts.show,
+            durability: parts.durability,
+            store: parts.store,
             stopping: AtomicBool::new(false),
-            wakers: made.wakers,
-            loops: made.loops,
-            token: made.token,
-            identity: made.identity,
-            warn: made.warn,
+            wakers: parts.wakers,
+            loops: parts.loops,
+            token: parts.token,
+            identity: parts.identity,
+            warn: parts.warn,
             warned_ns: AtomicU64::new(0),
-            service_time: made.service_time,
-            on_idle: made.on_idle,
+            service_time: parts.service_time,
+            on_idle: parts.on_idle,
         }
     }
 
@@ -144,15 +144,15 @@ impl Service {
         let journal = Arc::new(Journal::new(0, Some(store), Durability::Group));
         let state = ioloom_exchange::State::new(stocks.clone(), 0);
         let (sharing, show, held) = (Sharing::Global, ShowMode::Atomic, Duration::ZERO);
-        let made = crate::sharing::make(sharing, show, state, &journal, 1, held);
-        let made = Made {
+        let parts = crate::sharing::make(sharing, show, state, &journal, 1, held);
+        let parts = ServiceParts {
             limits: Limits::default(),
             model: Model::Epoll,
             sharing,
             show,
             durability: Durability::Group,
             store: "of a test".to_owned(),
-            strategy: made.expect("no thread is needed"),
+            strategy: parts.expect("no thread is needed"),
             journal,
             wakers: (0..2).map(|_| Arc::new(Waker::new().expect("a descriptor"))).collect(),
             loops: 1,
@@ -162,7 +162,7 @@ impl Service {
             service_time: Duration::ZERO,
             on_idle: Box::new(|| {}),
         };
-        Arc::new(Self::new(made, Settings::default(), &stocks))
+        Arc::new(Self::new(parts, Settings::default(), &stocks))
     }
 
     /// Requests of one connection that are taken at once.
@@ -178,9 +178,9 @@ impl Service {
     }
 
     /// What arrives on a new connection, and leaves it.
-    pub(crate) fn speech(&self) -> Speech {
-        let shield = self.identity.as_ref().map(Identity::session);
-        Speech::new(Session::with_token(self.token.clone()), shield)
+    pub(crate) fn transport(&self) -> Transport {
+        let tls = self.identity.as_ref().map(Identity::session);
+        Transport::new(Session::with_token(self.token.clone()), tls)
     }
 
     /// Whether connections are sealed, so that nothing can be said before a handshake.
@@ -189,7 +189,7 @@ impl Service {
     }
 
     /// Counts a connection whose bytes could not be opened, and tells of it at most once a second.
-    pub(crate) fn not_opened(&self, reason: &SessionError) {
+    pub(crate) fn tls_failed(&self, reason: &SessionError) {
         let count = self.counts.not_opened.fetch_add(1, Ordering::Relaxed) + 1;
         let (now_ns, warned_ns) = (clock::monotonic_ns(), self.warned_ns.load(Ordering::Relaxed));
         let is_soon = warned_ns != 0 && now_ns.saturating_sub(warned_ns) < WARN_INTERVAL_NS;
@@ -221,7 +221,7 @@ impl Service {
 
     /// Answers all jobs, in their order; returns when the answers may leave. If the store failed
     /// the server is stopping, and no answer may leave.
-    pub(crate) fn answer(&self, jobs: &mut Vec<Job>) -> Result<(), Broken> {
+    pub(crate) fn answer(&self, jobs: &mut Vec<Job>) -> Result<(), StoreFailed> {
         if jobs.is_empty() {
             return Ok(());
         }
@@ -233,7 +233,7 @@ impl Service {
 
     /// Answers all jobs, in their order. The answers may leave, and then count, when the store holds
     /// the number of the log that is returned; see [`Self::wait`].
-    pub(crate) fn carry_out(&self, jobs: &mut Vec<Job>) -> Result<u64, Broken> {
+    pub(crate) fn carry_out(&self, jobs: &mut Vec<Job>) -> Result<u64, StoreFailed> {
         let mut of_stocks = 0;
         for job in jobs.iter_mut().filter(|job| job.answer.is_none()) {
             job.answer = match job.request.command {
@@ -251,12 +251,12 @@ impl Service {
         }
         spend(self.service_time * of_stocks);
         let answered = self.strategy.answer(jobs, &self.journal);
-        answered.inspect_err(|Broken| self.stop())
+        answered.inspect_err(|StoreFailed| self.stop())
     }
 
     /// Returns when the store holds every order up to this number; if it failed the server is stopping.
-    pub(crate) fn wait(&self, seq: u64) -> Result<(), Broken> {
-        self.journal.wait(seq).inspect_err(|Broken| self.stop())
+    pub(crate) fn wait(&self, seq: u64) -> Result<(), StoreFailed> {
+        self.journal.wait(seq).inspect_err(|StoreFailed| self.stop())
     }
 
     /// Counts answers that leave.

@@ -2,6 +2,7 @@
 
 use crate::error::ServeError;
 use ioloom_exchange::Exchange;
+use ioloom_failure::{Operation, PathError};
 use ioloom_sys::fault;
 use std::fs::File;
 use std::io::{self, Write};
@@ -10,21 +11,21 @@ use std::path::{Path, PathBuf};
 /// The largest stock file that is read, bytes.
 const BYTES_MAX: u64 = 256 << 20;
 
-/// Reads a stock file; gives its hash too.
+/// Reads a stock file. Returns its stocks and its hash.
 pub(crate) fn read(path: &Path) -> Result<(Exchange, u64), ServeError> {
-    let text = read_text(path)
-        .map_err(|reason| ServeError::ReadStock { path: path.to_owned(), reason })?;
-    let bad = |reason| ServeError::BadStock { path: path.to_owned(), reason };
+    let failed = PathError::on(Operation::Read, path);
+    let text = read_text(path).map_err(|e| ServeError::ReadStock(failed(e)))?;
+    let bad = |source| ServeError::BadStock { path: path.to_owned(), source };
     Ok((Exchange::from_text(&text).map_err(bad)?, hash(&text)))
 }
 
 fn read_text(path: &Path) -> io::Result<String> {
-    let about = fault::call("stat", || std::fs::metadata(path))?;
-    if !about.is_file() {
-        return Err(io::Error::other("it is no regular file"));
+    let meta = fault::call("stat", || std::fs::metadata(path))?;
+    if !meta.is_file() {
+        return Err(io::Error::other("not a regular file"));
     }
-    if about.len() > BYTES_MAX {
-        return Err(io::Error::other("it is larger than 256 MiB"));
+    if meta.len() > BYTES_MAX {
+        return Err(io::Error::other("larger than 256 MiB"));
     }
     fault::call("read", || std::fs::read_to_string(path))
 }
@@ -37,29 +38,29 @@ pub(crate) fn hash(text: &str) -> u64 {
 /// Writes a stock file: beside it, synced, renamed, so that it is the old one or the new one
 /// whatever happens. Who may read it stays as it was, and a link to it stays one.
 pub(crate) fn write(path: &Path, text: &str) -> Result<(), ServeError> {
-    let fail = |reason| ServeError::WriteStock { path: path.to_owned(), reason };
+    let failed = PathError::on(Operation::Write, path);
     // One that has gone is written where it was asked for.
-    let own = std::fs::canonicalize(path);
-    let rights = own.as_ref().ok().and_then(|own| std::fs::metadata(own).ok());
-    let path = own.as_deref().unwrap_or(path);
-    let mut beside = path.as_os_str().to_owned();
-    beside.push(".new");
-    let beside = PathBuf::from(beside);
+    let target = std::fs::canonicalize(path);
+    let permissions = target.as_ref().ok().and_then(|target| std::fs::metadata(target).ok());
+    let path = target.as_deref().unwrap_or(path);
+    let mut temp = path.as_os_str().to_owned();
+    temp.push(".new");
+    let temp = PathBuf::from(temp);
     let written = fault::call("write-stock", || {
-        let mut file = File::create(&beside)?;
-        if let Some(about) = rights {
-            file.set_permissions(about.permissions())?;
+        let mut file = File::create(&temp)?;
+        if let Some(meta) = permissions {
+            file.set_permissions(meta.permissions())?;
         }
         file.write_all(text.as_bytes())?;
         file.sync_all()?;
-        std::fs::rename(&beside, path)?;
+        std::fs::rename(&temp, path)?;
         let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty());
         File::open(dir.unwrap_or(Path::new(".")))?.sync_all()
     });
     if written.is_err() {
-        let _ = std::fs::remove_file(&beside);
+        let _ = std::fs::remove_file(&temp);
     }
-    written.map_err(fail)
+    written.map_err(|e| ServeError::WriteStock(failed(e)))
 }
 
 #[cfg(test)]
@@ -72,8 +73,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let (file, link) = (dir.path().join("file"), dir.path().join("link"));
         std::fs::write(&file, "1 2 3\n").unwrap();
-        let rights = |mode| std::fs::Permissions::from_mode(mode);
-        std::fs::set_permissions(&file, rights(0o640)).unwrap();
+        let permissions = |mode| std::fs::Permissions::from_mode(mode);
+        std::fs::set_permissions(&file, permissions(0o640)).unwrap();
         symlink("file", &link).unwrap();
         write(&link, "1 1 3\n").unwrap();
         assert!(std::fs::symlink_metadata(&link).unwrap().is_symlink());

@@ -29,7 +29,7 @@
 //! what is known to be lost is not asked there.
 
 use super::{Access, reason, tables};
-use crate::error::ServeError;
+use crate::error::{ServeError, SystemOperation};
 use crate::store::words::refusal_of;
 use ioloom_exchange::{Answer, Line, Order, Shown, Side, Stop};
 use std::pin::pin;
@@ -51,7 +51,7 @@ const LOOK: Duration = Duration::from_millis(50);
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// An order with the name and the number by which the database knows it again.
-pub(crate) struct Numbered<'a> {
+pub(crate) struct NamedOrder<'a> {
     /// The order.
     pub(crate) order: Order,
     /// The name: of its client, or of this server.
@@ -62,7 +62,7 @@ pub(crate) struct Numbered<'a> {
 
 /// Why orders have no answer.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Missed {
+pub(crate) enum Unanswered {
     /// Nothing of them was carried out.
     NotTried(String),
     /// They may have been carried out, all of them or none.
@@ -80,9 +80,9 @@ struct Fault {
 }
 
 /// What moves the bytes of a connection, until this goes.
-pub(super) struct Talking(JoinHandle<()>);
+pub(super) struct ConnectionTask(JoinHandle<()>);
 
-impl Drop for Talking {
+impl Drop for ConnectionTask {
     fn drop(&mut self) {
         // Else it would wait for answers that nobody waits for.
         self.0.abort();
@@ -94,7 +94,7 @@ struct Ready {
     client: Client,
     carry_out: Statement,
     show: Statement,
-    _talking: Talking,
+    _task: ConnectionTask,
 }
 
 pub(crate) struct Link {
@@ -105,15 +105,15 @@ pub(crate) struct Link {
 }
 
 /// Connects and sets up; what is not answered in time is an error.
-pub(super) async fn connect(access: &Access) -> Result<(Client, Talking), String> {
+pub(super) async fn connect(access: &Access) -> Result<(Client, ConnectionTask), String> {
     let connecting = async {
         let (client, connection) = access.config.connect(NoTls).await?;
-        let talking = Talking(tokio::spawn(async move {
+        let task = ConnectionTask(tokio::spawn(async move {
             // Its end is told to whoever asks.
             let _ = connection.await;
         }));
         client.batch_execute(&access.set_up).await?;
-        Ok((client, talking))
+        Ok((client, task))
     };
     within(CONNECTING, connecting).await
 }
@@ -121,7 +121,7 @@ pub(super) async fn connect(access: &Access) -> Result<(Client, Talking), String
 /// A connection with everything that it needs, to a database that keeps what it is told: one whose disk
 /// does not answer is not there yet, nor is one that may only be read.
 async fn make(access: &Access) -> Result<Ready, String> {
-    let (client, _talking) = connect(access).await?;
+    let (client, _task) = connect(access).await?;
     let prepared = async {
         let carry_out = client.prepare(tables::CARRY_OUT).await?;
         let show = client.prepare(tables::SHOW).await?;
@@ -129,7 +129,7 @@ async fn make(access: &Access) -> Result<Ready, String> {
         Ok((carry_out, show))
     };
     let (carry_out, show) = within(CONNECTING, prepared).await?;
-    Ok(Ready { client, carry_out, show, _talking })
+    Ok(Ready { client, carry_out, show, _task })
 }
 
 /// What comes of something within some time.
@@ -148,7 +148,7 @@ pub(super) fn runtime() -> Result<Runtime, ServeError> {
     Builder::new_current_thread()
         .enable_all()
         .build()
-        .map_err(ServeError::system("make a runtime for a connection to the database"))
+        .map_err(ServeError::system(SystemOperation::StartRuntime))
 }
 
 fn no_answer(time: Duration) -> String {
@@ -192,8 +192,8 @@ impl Link {
     /// the largest number among them.
     pub(crate) fn carry_out(
         &mut self,
-        orders: &[Numbered<'_>],
-    ) -> Result<(Vec<Answer>, u64), Missed> {
+        orders: &[NamedOrder<'_>],
+    ) -> Result<(Vec<Answer>, u64), Unanswered> {
         let (until, mut is_unsure) = (Instant::now() + ASKING, false);
         loop {
             let fault = match self.try_to_carry_out(orders, until) {
@@ -203,8 +203,8 @@ impl Link {
             is_unsure |= !fault.is_void;
             let again = is_unsure || fault.again;
             if !again || Instant::now() + PAUSE >= until {
-                let missed = if is_unsure { Missed::Unsure } else { Missed::NotTried };
-                return Err(missed(fault.reason));
+                let unanswered = if is_unsure { Unanswered::Unsure } else { Unanswered::NotTried };
+                return Err(unanswered(fault.reason));
             }
             std::thread::sleep(PAUSE);
         }
@@ -212,7 +212,7 @@ impl Link {
 
     fn try_to_carry_out(
         &mut self,
-        orders: &[Numbered<'_>],
+        orders: &[NamedOrder<'_>],
         until: Instant,
     ) -> Result<(Vec<Answer>, u64), Fault> {
         let clients: Vec<&str> = orders.iter().map(|one| one.client).collect();
@@ -297,15 +297,15 @@ impl Fault {
     }
 
     fn of(error: &Error) -> Self {
-        let told = error.as_db_error();
-        let is_void = told.and_then(DbError::parsed_severity) == Some(Severity::Error);
+        let db_error = error.as_db_error();
+        let is_void = db_error.and_then(DbError::parsed_severity) == Some(Severity::Error);
         // Two transactions that met, not a fault of either.
         let met = [
             SqlState::UNIQUE_VIOLATION,
             SqlState::T_R_DEADLOCK_DETECTED,
             SqlState::T_R_SERIALIZATION_FAILURE,
         ];
-        let again = told.is_some_and(|told| met.contains(told.code()));
+        let again = db_error.is_some_and(|db_error| met.contains(db_error.code()));
         Self { reason: reason(error), is_void, again }
     }
 }

@@ -18,10 +18,10 @@ mod opening;
 mod tables;
 
 use crate::choice::{Durability, Model, Sharing, ShowMode};
-use crate::error::ServeError;
-use crate::server::{DatabaseChoice, ServeOptions};
+use crate::error::{DatabaseOperation, ServeError};
+use crate::options::{DatabaseChoice, ServeOptions};
 use ioloom_exchange::Exchange;
-pub(crate) use link::{Link, Missed, Numbered};
+pub(crate) use link::{Link, NamedOrder, Unanswered};
 pub(crate) use opening::open;
 use std::fmt;
 use std::time::Duration;
@@ -41,7 +41,7 @@ const STATEMENT_MS: u32 = 900;
 /// How long a statement may wait for a lock: who waits longer waits for somebody's hands.
 const LOCK_MS: u32 = 800;
 
-const CORRECT: &str = "correct --database, which takes a URL (postgresql://USER@HOST/NAME) or words \
+const CORRECT: &str = "correct --database, which takes a URL (postgresql://USER@HOST/NAME) or connection_string \
      (host=… port=… dbname=… user=…), or start the database server";
 
 /// A database that was opened.
@@ -60,7 +60,7 @@ pub(crate) struct Opened {
 #[derive(Clone)]
 pub(crate) struct Access {
     config: tokio_postgres::Config,
-    place: String,
+    name: String,
     set_up: String,
 }
 
@@ -73,8 +73,8 @@ pub(crate) fn synchronous_commit(durability: Durability) -> &'static str {
 }
 
 /// Why a server cannot be had in front of a database, if it cannot.
-pub(crate) fn refusal(config: &ServeOptions, connections: usize) -> Option<String> {
-    let durability = config.durability;
+pub(crate) fn refusal(options: &ServeOptions, connections: usize) -> Option<String> {
+    let durability = options.durability;
     if durability == Durability::None {
         return Some(
             "a database keeps every order, so durability none cannot be had with store postgres; \
@@ -82,14 +82,14 @@ pub(crate) fn refusal(config: &ServeOptions, connections: usize) -> Option<Strin
                 .to_owned(),
         );
     }
-    if config.sharing != Sharing::Database {
+    if options.sharing != Sharing::Database {
         return Some(format!(
             "with store postgres the database shares the stocks, between processes too; leave \
              --sharing {} out",
-            config.sharing
+            options.sharing
         ));
     }
-    if config.show == ShowMode::PerStock {
+    if options.show == ShowMode::PerStock {
         return Some(
             "store postgres lists all stocks in one statement, so a list is of one moment; leave \
              --show per-stock out"
@@ -101,7 +101,7 @@ pub(crate) fn refusal(config: &ServeOptions, connections: usize) -> Option<Strin
             "{connections} connections to a database cannot be had; use 1 to {CONNECTIONS_MAX}"
         ));
     }
-    let alone = match (durability, config.model) {
+    let alone = match (durability, options.model) {
         (Durability::Each, _) => "durability each commits one order after the other",
         (_, Model::IoThreads) => "model io-threads means one thread that carries out all requests",
         _ => return None,
@@ -113,11 +113,11 @@ pub(crate) fn refusal(config: &ServeOptions, connections: usize) -> Option<Strin
 
 impl Access {
     /// Reads how a database is reached. A password in it is never told.
-    fn read(words: &str, durability: Durability) -> Result<Self, ServeError> {
+    fn read(connection_string: &str, durability: Durability) -> Result<Self, ServeError> {
         // The reason of the parser is not told: it may hold a piece of a password.
-        let mut config: tokio_postgres::Config = words.parse().map_err(|_| {
+        let mut config: tokio_postgres::Config = connection_string.parse().map_err(|_| {
             ServeError::Refused(format!(
-                "the words of --database cannot be understood; {CORRECT}; sslmode is disable or \
+                "the connection_string of --database cannot be understood; {CORRECT}; sslmode is disable or \
                  prefer, and values with spaces stand in single quotes"
             ))
         })?;
@@ -142,7 +142,7 @@ impl Access {
             config.application_name("ioloom serve");
         }
         config.keepalives_idle(config.get_keepalives_idle().min(SILENCE));
-        let place = place(&config);
+        let name = name_of(&config);
         let set_up = format!(
             "SET synchronous_commit = {}; SET lock_timeout = {LOCK_MS}; \
              SET statement_timeout = {STATEMENT_MS}; \
@@ -150,27 +150,32 @@ impl Access {
              SET client_min_messages = error",
             synchronous_commit(durability)
         );
-        Ok(Self { config, place, set_up })
+        Ok(Self { config, name, set_up })
     }
 
     /// What it is called: where it is and its name, without a password.
-    pub(crate) fn place(&self) -> &str {
-        &self.place
+    pub(crate) fn name(&self) -> &str {
+        &self.name
     }
 
-    fn error(&self, operation: &'static str, reason: String, advice: &'static str) -> ServeError {
-        ServeError::Database { operation, place: self.place.clone(), reason, advice }
+    fn error(
+        &self,
+        operation: DatabaseOperation,
+        reason: String,
+        advice: &'static str,
+    ) -> ServeError {
+        ServeError::Database { operation, database: self.name.clone(), reason, advice }
     }
 
     /// The error of a database that was opened and cannot be connected to again.
     pub(crate) fn unreached(&self, reason: String) -> ServeError {
-        self.error("connect to", reason, CORRECT)
+        self.error(DatabaseOperation::Connect, reason, CORRECT)
     }
 
     /// The error of a stock file that the database does not give the stocks for.
     pub(crate) fn unwritten(&self, reason: String) -> ServeError {
         self.error(
-            "list the stocks of",
+            DatabaseOperation::List,
             reason,
             "every acknowledged order is in the database; the stock file is older, and is written \
              at the next end",
@@ -178,7 +183,7 @@ impl Access {
     }
 }
 
-fn place(config: &tokio_postgres::Config) -> String {
+fn name_of(config: &tokio_postgres::Config) -> String {
     let ports = config.get_ports();
     let host = |(at, host): (usize, &Host)| {
         let port = ports.get(at).or(ports.first()).copied().unwrap_or(5432);
@@ -198,7 +203,7 @@ fn place(config: &tokio_postgres::Config) -> String {
 /// The reason of an error in one line.
 fn reason(error: &tokio_postgres::Error) -> String {
     let mut text = match error.as_db_error() {
-        Some(told) => told.message().to_owned(),
+        Some(db_error) => db_error.message().to_owned(),
         None => error.to_string(),
     };
     let mut source = std::error::Error::source(error);
@@ -218,7 +223,7 @@ mod tests {
 
     #[test]
     fn a_password_is_never_told() {
-        for words in [
+        for connection_string in [
             "postgresql://me:hush-hush@127.0.0.1:5433/stocks",
             "host=127.0.0.1 port=5433 dbname=stocks user=me password=hush-hush",
             "postgresql://me:hush-hush@127.0.0.1:nonsense/stocks",
@@ -226,20 +231,22 @@ mod tests {
             "host=127.0.0.1 password=hush hush-hush=1",
             "postgresql://me:hush-hush@127.0.0.1/stocks?sslmode=require",
         ] {
-            let told = match Access::read(words, Durability::Group) {
-                Ok(access) => access.place().to_owned(),
+            let text = match Access::read(connection_string, Durability::Group) {
+                Ok(access) => access.name().to_owned(),
                 Err(error) => error.to_string(),
             };
-            assert!(!told.contains("hush"), "{told}");
+            assert!(!text.contains("hush"), "{text}");
         }
     }
 
     #[test]
     fn a_database_is_called_by_its_place() {
-        let place = |words| Access::read(words, Durability::Os).unwrap().place().to_owned();
-        assert_eq!(place("postgresql://me:x@127.0.0.1:5433/stocks"), "stocks at 127.0.0.1:5433");
-        assert_eq!(place("host=/run/pg dbname=stocks"), "stocks at /run/pg:5432");
-        assert_eq!(place("dbname=stocks"), "stocks at /var/run/postgresql:5432");
-        assert_eq!(place("host=a,b port=1,2 user=me"), "me at a:1,b:2");
+        let name = |connection_string| {
+            Access::read(connection_string, Durability::Os).unwrap().name().to_owned()
+        };
+        assert_eq!(name("postgresql://me:x@127.0.0.1:5433/stocks"), "stocks at 127.0.0.1:5433");
+        assert_eq!(name("host=/run/pg dbname=stocks"), "stocks at /run/pg:5432");
+        assert_eq!(name("dbname=stocks"), "stocks at /var/run/postgresql:5432");
+        assert_eq!(name("host=a,b port=1,2 user=me"), "me at a:1,b:2");
     }
 }

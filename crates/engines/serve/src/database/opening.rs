@@ -8,25 +8,27 @@
 use super::link::{connect, runtime, shown};
 use super::{Access, CORRECT, DatabaseChoice, Opened, reason, tables};
 use crate::choice::Durability;
-use crate::error::ServeError;
+use crate::error::{DatabaseOperation, ServeError};
 use crate::stock_file;
 use ioloom_exchange::{Exchange, Line, Shown};
+use ioloom_failure::quoted;
+use std::io::ErrorKind;
 use std::path::Path;
 use tokio_postgres::{Client, Error};
 
 /// Why a database was not opened.
-enum Closed {
+enum OpenError {
     /// It said so.
-    Told(Error),
+    Database(Error),
     /// We do.
     Refused(String),
     /// The stock file.
     File(ServeError),
 }
 
-impl From<Error> for Closed {
+impl From<Error> for OpenError {
     fn from(error: Error) -> Self {
-        Self::Told(error)
+        Self::Database(error)
     }
 }
 
@@ -36,20 +38,22 @@ pub(crate) fn open(
     durability: Durability,
     stock: &Path,
 ) -> Result<Opened, ServeError> {
-    let access = Access::read(&choice.words, durability)?;
+    let access = Access::read(&choice.connection_string, durability)?;
     let opened = runtime()?.block_on(async {
         let connected = connect(&access).await;
-        let (client, talking) =
-            connected.map_err(|reason| access.error("connect to", reason, CORRECT))?;
+        let (client, task) = connected
+            .map_err(|reason| access.error(DatabaseOperation::Connect, reason, CORRECT))?;
         let opened = begin(&client, durability, stock).await;
         // What was not committed goes with the connection.
-        drop(talking);
-        opened.map_err(|closed| match closed {
-            Closed::Told(error) => access.error("open", reason(&error), CORRECT),
-            Closed::Refused(reason) => {
-                ServeError::Refused(format!("the database {}: {reason}", access.place()))
+        drop(task);
+        opened.map_err(|error| match error {
+            OpenError::Database(error) => {
+                access.error(DatabaseOperation::Open, reason(&error), CORRECT)
             }
-            Closed::File(error) => error,
+            OpenError::Refused(reason) => {
+                ServeError::Refused(format!("the database {}: {reason}", access.name()))
+            }
+            OpenError::File(error) => error,
         })
     });
     let (shown, is_new) = opened?;
@@ -61,7 +65,7 @@ async fn begin(
     client: &Client,
     durability: Durability,
     stock: &Path,
-) -> Result<(Shown, bool), Closed> {
+) -> Result<(Shown, bool), OpenError> {
     check_server(client, durability).await?;
     client.batch_execute(tables::BEGIN).await?;
     client.execute(tables::OPENING, &[]).await?;
@@ -75,7 +79,7 @@ async fn begin(
         .map(|row| row.try_get(0))
         .transpose()?;
     if version != Some(tables::VERSION) {
-        return Err(Closed::Refused(
+        return Err(OpenError::Refused(
             "its schema ioloom_exchange is of another version; name another database with \
              --database"
                 .to_owned(),
@@ -91,18 +95,18 @@ async fn begin(
 }
 
 /// Refuses a database server that cannot keep what is promised.
-async fn check_server(client: &Client, durability: Durability) -> Result<(), Closed> {
+async fn check_server(client: &Client, durability: Durability) -> Result<(), OpenError> {
     let row = client.query_one(tables::SERVER, &[]).await?;
     let (syncs, is_standby): (bool, bool) = (row.try_get(0)?, row.try_get(1)?);
     if is_standby {
-        return Err(Closed::Refused(
+        return Err(OpenError::Refused(
             "it is a standby, which takes no orders; name the primary server with --database"
                 .to_owned(),
         ));
     }
     let promised = matches!(durability, Durability::Group | Durability::Each);
     if promised && !syncs {
-        return Err(Closed::Refused(format!(
+        return Err(OpenError::Refused(format!(
             "its server runs with fsync = off and so syncs nothing, which durability {durability} \
              promises; turn fsync on, or use durability os"
         )));
@@ -110,8 +114,8 @@ async fn check_server(client: &Client, durability: Durability) -> Result<(), Clo
     Ok(())
 }
 
-async fn make(client: &Client, stock: &Path) -> Result<(), Closed> {
-    let (stocks, _) = stock_file::read(stock).map_err(Closed::File)?;
+async fn make(client: &Client, stock: &Path) -> Result<(), OpenError> {
+    let (stocks, _) = stock_file::read(stock).map_err(OpenError::File)?;
     client.batch_execute(tables::MAKE).await?;
     client.execute("INSERT INTO ioloom_exchange.version VALUES ($1)", &[&tables::VERSION]).await?;
     let column = |f: fn(&Line) -> u32| stocks.lines().map(move |line| f(&line) as i32);
@@ -124,15 +128,13 @@ async fn make(client: &Client, stock: &Path) -> Result<(), Closed> {
 
 /// Refuses a stock file that is there and lists other stocks. What is left of them may differ: the
 /// database knows better.
-fn compare(now: &Shown, stock: &Path) -> Result<(), Closed> {
+fn compare(now: &Shown, stock: &Path) -> Result<(), OpenError> {
     let listed = match stock_file::read(stock) {
         Ok((listed, _)) => listed,
-        Err(ServeError::ReadStock { reason, .. })
-            if reason.kind() == std::io::ErrorKind::NotFound =>
-        {
+        Err(ServeError::ReadStock(error)) if error.source.kind() == ErrorKind::NotFound => {
             return Ok(());
         }
-        Err(error) => return Err(Closed::File(error)),
+        Err(error) => return Err(OpenError::File(error)),
     };
     let names = |stocks: &Exchange| -> Vec<(u32, u32)> {
         stocks.lines().map(|line| (line.id, line.price)).collect()
@@ -140,10 +142,10 @@ fn compare(now: &Shown, stock: &Path) -> Result<(), Closed> {
     if names(&listed) == names(&now.lines.iter().copied().collect()) {
         return Ok(());
     }
-    Err(Closed::Refused(format!(
+    Err(OpenError::Refused(format!(
         "it holds other stocks or prices than the stock file {}, which never changes a filled \
          database; name the file that belongs to it or one that is not there with --stock, or an \
          empty database with --database",
-        stock.display()
+        quoted(stock)
     )))
 }

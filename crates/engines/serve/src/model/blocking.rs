@@ -5,11 +5,12 @@
 //! [`Limits::hog`](crate::Limits) is therefore ended. The pool's buffer of waiting connections is
 //! bounded; when it is full a client is told `BUSY` at once, so nobody waits for ever unnoticed.
 
-use super::{Port, connections_max, wait_for_stop};
-use crate::error::ServeError;
+use super::port::{Port, connections_max};
+use super::stop::wait_for_stop;
+use crate::error::{ServeError, SystemOperation};
 use crate::service::Service;
 use crate::sharing::Job;
-use crate::speech::{Speech, Stage};
+use crate::transport::{Stage, Transport};
 use ioloom_exchange::{Settings, encode};
 use ioloom_sys::clock;
 use ioloom_sys_net::wait::{Interest, Poll, Ready, Waiter};
@@ -21,7 +22,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
 /// How long a read blocks while there is something to look at now and then.
-const LOOK: Duration = Duration::from_millis(200);
+const CHECK_INTERVAL: Duration = Duration::from_millis(200);
 /// Bytes that are read at once.
 const BUFFER_BYTES: usize = 16 * 1024;
 /// How long the end of a client is waited for after ours.
@@ -33,13 +34,13 @@ const STACK_TLS_BYTES: usize = 512 * 1024;
 /// Sockets of threads that may be waiting for their clients, so that a stop can end that: at first
 /// their reads, and when the time of the stop is over their writes too.
 #[derive(Default)]
-struct Open {
-    inside: Mutex<Inside>,
+struct OpenSockets {
+    state: Mutex<OpenState>,
     ended: Condvar,
 }
 
 #[derive(Default)]
-struct Inside {
+struct OpenState {
     sockets: HashMap<usize, Arc<Socket>>,
     /// Threads that serve.
     serving: usize,
@@ -47,19 +48,19 @@ struct Inside {
     is_late: bool,
 }
 
-impl Open {
-    fn lock(&self) -> MutexGuard<'_, Inside> {
-        self.inside.lock().expect("no panic under this lock")
+impl OpenSockets {
+    fn lock(&self) -> MutexGuard<'_, OpenState> {
+        self.state.lock().expect("no panic under this lock")
     }
 
     fn enter(&self, key: usize, socket: &Arc<Socket>, service: &Service) {
-        let mut inside = self.lock();
-        inside.sockets.insert(key, Arc::clone(socket));
+        let mut state = self.lock();
+        state.sockets.insert(key, Arc::clone(socket));
         // A stop before this moment has not seen the socket.
         if service.is_stopping() {
             let _ = socket.shutdown_read();
         }
-        if inside.is_late {
+        if state.is_late {
             let _ = socket.shutdown_write();
         }
     }
@@ -76,16 +77,16 @@ impl Open {
 
     /// Ends writes too: who waits for a client that does not take its answers is done with it.
     fn end_writing(&self) {
-        let mut inside = self.lock();
-        inside.is_late = true;
-        for socket in inside.sockets.values() {
+        let mut state = self.lock();
+        state.is_late = true;
+        for socket in state.sockets.values() {
             let _ = socket.shutdown_write();
         }
     }
 
     /// Waits until no thread serves any more, and ends writes when that takes longer than a stop may.
     fn give_time(&self, limit: Duration) {
-        let is_on = |inside: &mut Inside| inside.serving > 0;
+        let is_on = |state: &mut OpenState| state.serving > 0;
         let waited = self.ended.wait_timeout_while(self.lock(), limit, is_on);
         let is_late = waited.expect("no panic under this lock").1.timed_out();
         if is_late {
@@ -106,16 +107,16 @@ impl Open {
 }
 
 /// What the threads of a blocking model share.
-struct Room<'a> {
+struct Handler<'a> {
     service: &'a Service,
-    open: &'a Open,
+    open: &'a OpenSockets,
     /// Whether others wait for a thread, in models in which a silent client can keep them waiting.
     others_wait: Option<&'a dyn Fn() -> bool>,
 }
 
-impl Room<'_> {
+impl Handler<'_> {
     /// Serves one connection, with everything around it.
-    fn attend(&self, key: usize, socket: Socket, settings: &Settings) {
+    fn serve(&self, key: usize, socket: Socket, settings: &Settings) {
         let socket = Arc::new(socket);
         self.open.enter(key, &socket, self.service);
         if let Ok(true) = serve(self.service, &socket, settings, self.others_wait) {
@@ -134,15 +135,15 @@ fn serve(
     settings: &Settings,
     others_wait: Option<&dyn Fn() -> bool>,
 ) -> io::Result<bool> {
-    let mut talk = Talk::new(service, socket);
+    let mut connection = BlockingConnection::new(service, socket);
     let (mut out, mut jobs) = (Vec::new(), Vec::new());
     loop {
-        let read = match talk.read(others_wait)? {
-            Came::Bytes(read) => read,
-            Came::End => return talk.say_end().map(|()| false),
-            Came::Late => return Ok(true),
+        let read = match connection.read(others_wait)? {
+            ReadOutcome::Bytes(read) => read,
+            ReadOutcome::End => return connection.send_end().map(|()| false),
+            ReadOutcome::Late => return Ok(true),
         };
-        if !talk.take(read, &mut jobs) {
+        if !connection.take(read, &mut jobs) {
             return Ok(true);
         }
         if service.answer(&mut jobs).is_err() {
@@ -154,24 +155,24 @@ fn serve(
                 encode(job.request.form, settings, answer, &mut out);
             }
         }
-        talk.speech.seal(&mut out, 0);
-        if !send_all(service, socket, &out, talk.active_ns)? {
+        connection.transport.seal(&mut out, 0);
+        if !send_all(service, socket, &out, connection.active_ns)? {
             return Ok(true);
         }
-        talk.go_on(&out);
+        connection.renew_deadline(&out);
         // Who is silent now holds no memory for what it once asked.
-        if out.capacity() > BUFFER_BYTES && !talk.speech.has_more() {
+        if out.capacity() > BUFFER_BYTES && !connection.transport.has_more() {
             out = Vec::new();
         }
-        if talk.speech.is_over() {
-            talk.say_end()?;
-            return linger(socket, &mut talk.buffer).map(|()| false);
+        if connection.transport.is_over() {
+            connection.send_end()?;
+            return linger(socket, &mut connection.buffer).map(|()| false);
         }
     }
 }
 
 /// What has come of waiting for bytes.
-enum Came {
+enum ReadOutcome {
     /// So many bytes; none if requests of earlier ones are left.
     Bytes(usize),
     /// The client sends no more.
@@ -181,47 +182,47 @@ enum Came {
 }
 
 /// One connection of a thread that blocks in it.
-struct Talk<'a> {
+struct BlockingConnection<'a> {
     service: &'a Service,
     socket: &'a Socket,
-    speech: Speech,
+    transport: Transport,
     buffer: Vec<u8>,
     /// Whether reads are interrupted now and then; not decided yet at first.
-    looking: Option<bool>,
+    checking: Option<bool>,
     /// When the client last said something.
     active_ns: u64,
     /// When the request or the handshake that is incomplete began; 0 if none is.
     begun_ns: u64,
 }
 
-impl<'a> Talk<'a> {
+impl<'a> BlockingConnection<'a> {
     fn new(service: &'a Service, socket: &'a Socket) -> Self {
-        let (speech, now_ns) = (service.speech(), clock::monotonic_ns());
-        let begun_ns = if speech.stage() == Stage::Still { 0 } else { now_ns };
+        let (transport, now_ns) = (service.transport(), clock::monotonic_ns());
+        let begun_ns = if transport.stage() == Stage::Idle { 0 } else { now_ns };
         let buffer = vec![0; BUFFER_BYTES];
-        Self { service, socket, speech, buffer, looking: None, active_ns: now_ns, begun_ns }
+        Self { service, socket, transport, buffer, checking: None, active_ns: now_ns, begun_ns }
     }
 
     /// Waits for bytes, as long as is allowed.
-    fn read(&mut self, others_wait: Option<&dyn Fn() -> bool>) -> io::Result<Came> {
+    fn read(&mut self, others_wait: Option<&dyn Fn() -> bool>) -> io::Result<ReadOutcome> {
         let limits = &self.service.limits;
-        let look = others_wait.is_some() || self.begun_ns != 0 || !limits.idle.is_zero();
-        if self.looking != Some(look) {
-            self.socket.set_timeouts(look.then_some(LOOK), Some(limits.drain))?;
-            self.looking = Some(look);
+        let check = others_wait.is_some() || self.begun_ns != 0 || !limits.idle.is_zero();
+        if self.checking != Some(check) {
+            self.socket.set_timeouts(check.then_some(CHECK_INTERVAL), Some(limits.drain))?;
+            self.checking = Some(check);
         }
-        if self.speech.has_ended() && !self.speech.has_more() {
-            return Ok(Came::End);
+        if self.transport.has_ended() && !self.transport.has_more() {
+            return Ok(ReadOutcome::End);
         }
         loop {
             let read =
-                if self.speech.has_more() { Ok(0) } else { self.socket.recv(&mut self.buffer) };
+                if self.transport.has_more() { Ok(0) } else { self.socket.recv(&mut self.buffer) };
             let now_ns = clock::monotonic_ns();
             match read {
-                Ok(0) if !self.speech.has_more() => return Ok(Came::End),
+                Ok(0) if !self.transport.has_more() => return Ok(ReadOutcome::End),
                 Ok(read) => {
                     self.active_ns = now_ns;
-                    return Ok(Came::Bytes(read));
+                    return Ok(ReadOutcome::Bytes(read));
                 }
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
                     let late = self.begun_ns != 0 && passed(self.begun_ns, limits.request, now_ns);
@@ -230,7 +231,7 @@ impl<'a> Talk<'a> {
                     let waited_for = || others_wait.is_some_and(|others_wait| others_wait());
                     let hogs = passed(self.active_ns, limits.hog, now_ns) && waited_for();
                     if late || idle || hogs {
-                        return Ok(Came::Late);
+                        return Ok(ReadOutcome::Late);
                     }
                 }
                 Err(e) => return Err(e),
@@ -240,13 +241,16 @@ impl<'a> Talk<'a> {
 
     /// Takes the requests of bytes that were read; false if one takes too long.
     fn take(&mut self, read: usize, jobs: &mut Vec<Job>) -> bool {
-        let had = self.speech.stage();
+        let had = self.transport.stage();
         let most = self.service.requests_at_once();
-        self.speech.feed(self.service, &self.buffer[..read], most, &mut |request| {
+        let fed = self.transport.feed(&self.buffer[..read], most, &mut |request| {
             jobs.push(Service::job(0, request));
         });
-        match self.speech.stage() {
-            Stage::Still => self.begun_ns = 0,
+        if let Err(reason) = fed {
+            self.service.tls_failed(&reason);
+        }
+        match self.transport.stage() {
+            Stage::Idle => self.begun_ns = 0,
             has if has.begins_after(had, !jobs.is_empty()) => self.begun_ns = self.active_ns,
             _ if passed(self.begun_ns, self.service.limits.request, self.active_ns) => {
                 return false;
@@ -257,16 +261,16 @@ impl<'a> Talk<'a> {
     }
 
     /// Gives what the client has begun its whole time, once answers were sent: meanwhile nothing was read.
-    fn go_on(&mut self, sent: &[u8]) {
-        if self.begun_ns != 0 && !sent.is_empty() && self.speech.stage() == Stage::Request {
+    fn renew_deadline(&mut self, sent: &[u8]) {
+        if self.begun_ns != 0 && !sent.is_empty() && self.transport.stage() == Stage::Request {
             self.begun_ns = clock::monotonic_ns();
         }
     }
 
     /// Says that nothing more comes, where the words of the connection have a way to say it.
-    fn say_end(&mut self) -> io::Result<()> {
+    fn send_end(&mut self) -> io::Result<()> {
         let mut last = Vec::new();
-        if self.speech.end(&mut last) {
+        if self.transport.end(&mut last) {
             // Whoever does not take it has gone.
             send_all(self.service, self.socket, &last, clock::monotonic_ns())?;
         }
@@ -297,7 +301,7 @@ fn send_all(service: &Service, socket: &Socket, mut bytes: &[u8], began: u64) ->
 /// Says that nothing more comes and reads on for a moment: see `connection`.
 fn linger(socket: &Socket, buffer: &mut [u8]) -> io::Result<()> {
     socket.shutdown_write()?;
-    socket.set_timeouts(Some(LOOK), None)?;
+    socket.set_timeouts(Some(CHECK_INTERVAL), None)?;
     let began = clock::monotonic_ns();
     while u128::from(clock::monotonic_ns() - began) < LINGER.as_nanos() {
         match socket.recv(buffer) {
@@ -316,18 +320,19 @@ fn accept_all(
     ports: &[Port],
     mut take: impl FnMut(Socket, &Port) -> Result<(), ServeError>,
 ) -> Result<(), ServeError> {
-    let cannot = "wait for connections";
     let mut waiter = Poll::default();
     let mut reserve = SpareDescriptor::new().ok();
     waiter
         .add(&**service.waker(0), ports.len(), Interest::READ)
-        .map_err(ServeError::system(cannot))?;
+        .map_err(ServeError::system(SystemOperation::Wait))?;
     for (at, port) in ports.iter().enumerate() {
-        waiter.add(&port.listener, at, Interest::READ).map_err(ServeError::system(cannot))?;
+        waiter
+            .add(&port.listener, at, Interest::READ)
+            .map_err(ServeError::system(SystemOperation::Wait))?;
     }
     let mut ready: Vec<Ready> = Vec::new();
     while !service.is_stopping() {
-        waiter.wait(&mut ready, None).map_err(ServeError::system(cannot))?;
+        waiter.wait(&mut ready, None).map_err(ServeError::system(SystemOperation::Wait))?;
         for event in &ready {
             let Some(port) = ports.get(event.token) else { continue };
             match port.listener.accept(true) {
@@ -350,14 +355,14 @@ fn accept_all(
 
 /// One connection after the other.
 pub(super) fn iterative(service: &Arc<Service>, ports: &[Port]) -> Result<(), ServeError> {
-    let open = Open::default();
-    let someone_knocks = || {
+    let open = OpenSockets::default();
+    let has_pending = || {
         let mut waiter = Poll::default();
         let mut ready = Vec::new();
         let added = ports.iter().all(|port| waiter.add(&port.listener, 0, Interest::READ).is_ok());
         added && waiter.wait(&mut ready, Some(Duration::ZERO)).is_ok() && !ready.is_empty()
     };
-    let room = Room { service, open: &open, others_wait: Some(&someone_knocks) };
+    let handler = Handler { service, open: &open, others_wait: Some(&has_pending) };
     open.begin();
     std::thread::scope(|scope| {
         // The one thread may block in a read when the stop comes.
@@ -367,7 +372,7 @@ pub(super) fn iterative(service: &Arc<Service>, ports: &[Port]) -> Result<(), Se
             open.give_time(service.limits.stop);
         });
         let ended = accept_all(service, ports, |socket, port| {
-            room.attend(0, socket, &port.settings);
+            handler.serve(0, socket, &port.settings);
             Ok(())
         });
         service.stop();
@@ -382,7 +387,7 @@ pub(super) fn thread_per_connection(
     service: &Arc<Service>,
     ports: &[Port],
 ) -> Result<(), ServeError> {
-    let open = Arc::new(Open::default());
+    let open = Arc::new(OpenSockets::default());
     let stack_bytes = if service.is_sealed() { STACK_TLS_BYTES } else { STACK_BYTES };
     let mut key = 0;
     let ended = accept_all(service, ports, |socket, port| {
@@ -395,8 +400,8 @@ pub(super) fn thread_per_connection(
         let spawned = std::thread::Builder::new().stack_size(stack_bytes).spawn(move || {
             let socket = for_thread.lock().expect("no panic under this lock").take();
             if let Some(socket) = socket {
-                let room = Room { service: &service_too, open: &open_too, others_wait: None };
-                room.attend(key, socket, &settings);
+                let handler = Handler { service: &service_too, open: &open_too, others_wait: None };
+                handler.serve(key, socket, &settings);
             }
             open_too.end();
         });
@@ -454,7 +459,7 @@ impl Buffer {
 
 /// So many threads, each with one connection until it ends; others wait in the bounded buffer.
 pub(super) fn pool(service: &Arc<Service>, ports: &[Port]) -> Result<(), ServeError> {
-    let open = Open::default();
+    let open = OpenSockets::default();
     let buffer = Buffer {
         waiting: Mutex::default(),
         changed: Condvar::new(),
@@ -467,17 +472,17 @@ pub(super) fn pool(service: &Arc<Service>, ports: &[Port]) -> Result<(), ServeEr
             let builder = std::thread::Builder::new().name(format!("pool-{number}"));
             let worker = move || {
                 let others_wait = || !buffer.is_empty();
-                let room = Room { service, open, others_wait: Some(&others_wait) };
+                let handler = Handler { service, open, others_wait: Some(&others_wait) };
                 while let Some((socket, settings)) = buffer.remove(service) {
-                    room.attend(number, socket, &settings);
+                    handler.serve(number, socket, &settings);
                 }
                 open.end();
             };
             open.begin();
-            if let Err(reason) = builder.spawn_scoped(scope, worker) {
+            if let Err(source) = builder.spawn_scoped(scope, worker) {
                 open.end();
                 service.stop();
-                ended = Err(ServeError::System { operation: "start a thread", reason });
+                ended = Err(ServeError::System { operation: SystemOperation::StartThread, source });
                 break;
             }
         }

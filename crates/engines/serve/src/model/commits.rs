@@ -14,7 +14,7 @@
 //! loop commits by itself until [`RIVALS_MIN`] connections asked meanwhile and commits take
 //! [`LONG_NS`].
 
-use crate::journal::Broken;
+use crate::journal::StoreFailed;
 use crate::service::Service;
 use crate::sharing::Job;
 use ioloom_sys::clock;
@@ -25,7 +25,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 
 /// Connections that must have asked while a commit was under way, for the next one to be handed over.
-const RIVALS_MIN: usize = 8;
+const WAITING_MIN: usize = 8;
 /// How long commits must take for one to be handed over, nanoseconds: where a sync took a fifth of
 /// this the loop by itself answered more (`results/serve-commit-thread/2026-11-22-intel-xeon-2c`), where it took
 /// longer less.
@@ -53,7 +53,7 @@ struct Committed {
 /// The thread that commits, what was put by for it, and whether it is worth it.
 pub(super) struct Commits {
     to_thread: Option<Sender<u64>>,
-    from_thread: Receiver<Result<Committed, Broken>>,
+    from_thread: Receiver<Result<Committed, StoreFailed>>,
     thread: Option<JoinHandle<()>>,
     batches: VecDeque<Batch>,
     /// The newest number that came back from the thread.
@@ -63,7 +63,7 @@ pub(super) struct Commits {
     /// The memory of a batch that has left.
     spare: Batch,
     /// Connections that asked while the latest commit was under way.
-    rivals: usize,
+    waiting: usize,
     /// How long commits take of late, nanoseconds.
     takes_ns: u64,
 }
@@ -85,7 +85,7 @@ impl Commits {
             committed: 0,
             safe: 0,
             spare: Batch::default(),
-            rivals: 0,
+            waiting: 0,
             takes_ns: 0,
         })
     }
@@ -95,15 +95,15 @@ impl Commits {
     /// by already must come back first, so then it always is.
     pub(super) fn takes(&mut self, seq: u64, others: usize) -> bool {
         if !self.batches.is_empty() {
-            self.rivals += others;
+            self.waiting += others;
             return true;
         }
         // Those who asked while the loop was committing by itself come in one turn.
-        self.rivals = self.rivals.max(others);
-        let is_long = self.rivals >= RIVALS_MIN && self.takes_ns >= LONG_NS;
+        self.waiting = self.waiting.max(others);
+        let is_long = self.waiting >= WAITING_MIN && self.takes_ns >= LONG_NS;
         // What only lists has nothing to wait for.
         let takes = is_long && seq > self.safe;
-        self.rivals = 0;
+        self.waiting = 0;
         takes
     }
 
@@ -122,13 +122,13 @@ impl Commits {
     }
 
     /// Puts a batch by until the store holds `seq`; false if the thread is gone.
-    pub(super) fn put_by(&mut self, batch: Batch, seq: u64) -> bool {
+    pub(super) fn defer(&mut self, batch: Batch, seq: u64) -> bool {
         self.batches.push_back(Batch { seq, ..batch });
         self.to_thread.as_ref().is_some_and(|to_thread| to_thread.send(seq).is_ok())
     }
 
     /// The next batch whose answers may leave.
-    pub(super) fn next(&mut self) -> Result<Option<Batch>, Broken> {
+    pub(super) fn next(&mut self) -> Result<Option<Batch>, StoreFailed> {
         while let Ok(back) = self.from_thread.try_recv() {
             let Committed { seq, took_ns } = back?;
             self.committed = seq;
@@ -139,7 +139,7 @@ impl Commits {
     }
 
     /// Takes the memory of a batch back.
-    pub(super) fn keep(&mut self, mut batch: Batch) {
+    pub(super) fn recycle(&mut self, mut batch: Batch) {
         batch.jobs.clear();
         batch.slots.clear();
         self.spare = batch;
@@ -159,7 +159,7 @@ fn work(
     service: &Service,
     number: usize,
     numbers: &Receiver<u64>,
-    to_loop: &Sender<Result<Committed, Broken>>,
+    to_loop: &Sender<Result<Committed, StoreFailed>>,
 ) {
     while let Ok(first) = numbers.recv() {
         let newest = numbers.try_iter().last().unwrap_or(first);
@@ -175,7 +175,8 @@ fn work(
 
 #[cfg(test)]
 mod tests {
-    use super::super::event_loop::{Carrier, EventLoop, Incoming};
+    use super::super::event_loop::{EventLoop, Incoming};
+    use super::super::executor::Executor;
     use super::super::{Port, run};
     use super::*;
     use crate::choice::Model;
@@ -200,7 +201,7 @@ mod tests {
             committed: 0,
             safe: 0,
             spare: Batch::default(),
-            rivals: 0,
+            waiting: 0,
             takes_ns: 0,
         }
     }
@@ -209,7 +210,7 @@ mod tests {
     fn few_who_ask_meanwhile_leave_the_commit_with_the_loop() {
         let mut commits = without_thread();
         commits.takes_ns = LONG_NS;
-        for others in [0, 1, RIVALS_MIN - 1, 0] {
+        for others in [0, 1, WAITING_MIN - 1, 0] {
             assert!(!commits.takes(1, others), "{others}");
         }
     }
@@ -218,11 +219,11 @@ mod tests {
     fn many_who_ask_meanwhile_have_it_handed_over_and_it_stays_so_while_they_do() {
         let mut commits = without_thread();
         commits.takes_ns = LONG_NS;
-        assert!(commits.takes(1, RIVALS_MIN));
+        assert!(commits.takes(1, WAITING_MIN));
         let batch = commits.batch();
-        commits.put_by(batch, 7);
+        commits.defer(batch, 7);
         // Few in each turn, but enough while the commit is under way.
-        for _ in 0..RIVALS_MIN {
+        for _ in 0..WAITING_MIN {
             assert!(commits.takes(1, 1), "what is put by comes back first");
         }
         commits.batches.clear();
@@ -234,15 +235,15 @@ mod tests {
     fn commits_that_are_over_soon_stay_with_the_loop_and_one_long_one_changes_nothing() {
         let mut commits = without_thread();
         commits.took(1, LONG_NS);
-        assert!(!commits.takes(200, 2 * RIVALS_MIN), "one");
+        assert!(!commits.takes(200, 2 * WAITING_MIN), "one");
         for seq in 2..50 {
             commits.took(seq, 2 * LONG_NS);
         }
-        assert!(commits.takes(200, 2 * RIVALS_MIN), "all of late");
+        assert!(commits.takes(200, 2 * WAITING_MIN), "all of late");
         for seq in 50..100 {
             commits.took(seq, LONG_NS / 2);
         }
-        assert!(!commits.takes(200, 2 * RIVALS_MIN), "none of late");
+        assert!(!commits.takes(200, 2 * WAITING_MIN), "none of late");
     }
 
     #[test]
@@ -252,8 +253,8 @@ mod tests {
             commits.took(seq, 2 * LONG_NS);
             (0..20).for_each(|_| commits.took(seq, 0));
         }
-        assert!(!commits.takes(49, 2 * RIVALS_MIN), "all of it is safe");
-        assert!(commits.takes(50, 2 * RIVALS_MIN));
+        assert!(!commits.takes(49, 2 * WAITING_MIN), "all of it is safe");
+        assert!(commits.takes(50, 2 * WAITING_MIN));
     }
 
     #[test]
@@ -263,7 +264,7 @@ mod tests {
         commits.from_thread = from_thread;
         for seq in [3, 5, 9] {
             let batch = commits.batch();
-            commits.put_by(batch, seq);
+            commits.defer(batch, seq);
         }
         assert!(commits.next().unwrap().is_none());
         told.send(Ok(Committed { seq: 5, took_ns: 0 })).unwrap();
@@ -272,7 +273,7 @@ mod tests {
             left.push(batch.seq);
         }
         assert_eq!(left, [3, 5]);
-        told.send(Err(Broken)).unwrap();
+        told.send(Err(StoreFailed)).unwrap();
         assert!(commits.next().is_err(), "nothing leaves once the store failed");
     }
 
@@ -352,8 +353,8 @@ mod tests {
         buy(&mut first);
         gate.came(1);
         // The loop commits by itself, so these wait for it and come in one turn.
-        let mut rivals: Vec<TcpStream> = (0..RIVALS_MIN).map(|_| client(address)).collect();
-        rivals.iter_mut().for_each(buy);
+        let mut waiting: Vec<TcpStream> = (0..WAITING_MIN).map(|_| client(address)).collect();
+        waiting.iter_mut().for_each(buy);
         also();
         // A commit is long when the loop has waited for it so long that one counts for all of late.
         let began_ns = clock::monotonic_ns();
@@ -363,7 +364,7 @@ mod tests {
         gate.let_through(1);
         assert_eq!(answer(&mut first), ":999\r\n");
         gate.came(2);
-        (first, rivals)
+        (first, waiting)
     }
 
     fn health(other: &mut TcpStream) {
@@ -376,21 +377,21 @@ mod tests {
         let (gate, service, port, address) = gated();
         let served = Arc::clone(&service);
         let server = std::thread::spawn(move || run(Model::Epoll, &served, vec![vec![port]]));
-        let (mut first, mut rivals) = handed_over(&gate, address, || {});
+        let (mut first, mut waiting) = handed_over(&gate, address, || {});
         // Nobody lets the second one through before another client has its answers.
         health(&mut client(address));
         buy(&mut first);
         gate.let_through(3);
-        let mut left: Vec<String> = rivals.iter_mut().map(answer).collect();
+        let mut left: Vec<String> = waiting.iter_mut().map(answer).collect();
         left.push(answer(&mut first));
         left.sort();
-        let lowest = 999 - RIVALS_MIN - 1;
+        let lowest = 999 - WAITING_MIN - 1;
         assert_eq!(left.first().map(String::as_str), Some(&*format!(":{lowest}\r\n")));
         left.dedup();
-        assert_eq!(left.len(), RIVALS_MIN + 1, "each answer once");
+        assert_eq!(left.len(), WAITING_MIN + 1, "each answer once");
         service.stop();
         server.join().unwrap().unwrap();
-        assert_eq!(service.journal.latest(), 2 + RIVALS_MIN as u64);
+        assert_eq!(service.journal.latest(), 2 + WAITING_MIN as u64);
     }
 
     /// Counts waits, and never looks twice.
@@ -420,12 +421,12 @@ mod tests {
         let server = std::thread::spawn(move || {
             let counted = Counted(Level::new().unwrap(), counts);
             let incoming = Incoming::Own(vec![port]);
-            EventLoop::new(&served, 0, Box::new(counted), incoming, Carrier::Inline)?.run()
+            EventLoop::new(&served, 0, Box::new(counted), incoming, Executor::Inline)?.run()
         });
         let rude = Socket::connect(address).unwrap();
         rude.set_reset_on_close().unwrap();
         let say = || assert!(rude.send(b"*1\r\n$4\r\nSHOW\r\n").is_ok());
-        let (first, mut rivals) = handed_over(&gate, address, say);
+        let (first, mut waiting) = handed_over(&gate, address, say);
         // It goes on asking, which the loop notes and does not read, and then it has gone.
         say();
         let mut other = client(address);
@@ -438,9 +439,9 @@ mod tests {
         let during = waits.load(SeqCst) - before;
         assert!(during < 50, "{during} waits");
         gate.let_through(9);
-        rivals.iter_mut().for_each(|rival| assert!(answer(rival).starts_with(':')));
+        waiting.iter_mut().for_each(|rival| assert!(answer(rival).starts_with(':')));
         health(&mut other);
-        assert_eq!(service.counts.open.load(SeqCst), RIVALS_MIN + 2, "it is closed");
+        assert_eq!(service.counts.open.load(SeqCst), WAITING_MIN + 2, "it is closed");
         drop((first, other));
         service.stop();
         server.join().unwrap().unwrap();

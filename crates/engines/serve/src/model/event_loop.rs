@@ -6,10 +6,11 @@
 //! Where answers wait for the disk and many clients ask meanwhile, [`super::commits`] waits instead.
 
 use super::commits::Commits;
-use super::patience::Patience;
-use super::{Port, connections_max};
+use super::executor::{Executor, JobBatch};
+use super::port::{Port, connections_max};
+use super::spin::SpinPolicy;
 use crate::connection::{Connection, Next};
-use crate::error::ServeError;
+use crate::error::{ServeError, SystemOperation};
 use crate::service::Service;
 use crate::sharing::Job;
 use ioloom_exchange::Settings;
@@ -26,9 +27,9 @@ const BUFFER_BYTES: usize = 64 * 1024;
 /// Connections that are accepted in one turn.
 const ACCEPT_MAX: usize = 256;
 /// How often it is looked for connections that took too long.
-const LOOK: Duration = Duration::from_millis(500);
+const CHECK_INTERVAL: Duration = Duration::from_millis(500);
 /// What is waited for while jobs are away.
-const NOTHING: Interest = Interest { read: false, write: false };
+const NO_INTEREST: Interest = Interest { read: false, write: false };
 const WAKER: usize = 0;
 /// Tokens below are the waker and the listeners.
 const CONNECTIONS: usize = 8;
@@ -46,26 +47,12 @@ pub(super) enum Incoming {
     Inbox(Inbox),
 }
 
-/// Jobs that left the loop, and came back.
-pub(super) struct Parcel {
-    pub(super) slot: usize,
-    pub(super) jobs: Vec<Job>,
-}
-
-/// Who answers the jobs of a loop.
-pub(super) enum Carrier {
-    /// The loop itself.
-    Inline,
-    /// Other threads: takes jobs, or gives them back if too much waits.
-    Away { send: Box<dyn Fn(Parcel) -> Result<(), Parcel>>, back: Receiver<Parcel> },
-}
-
 struct Slot {
     connection: Connection,
     /// Its jobs are with other threads, or its answers wait for a commit.
     is_away: bool,
     /// The latest turn in which it asked for something.
-    asked: u64,
+    active_turn: u64,
     /// To be closed when they are back.
     is_dead: bool,
 }
@@ -74,12 +61,12 @@ pub(super) struct EventLoop<'a> {
     service: &'a Arc<Service>,
     number: usize,
     waiter: Box<dyn Waiter>,
-    patience: Patience,
+    spin: SpinPolicy,
     ports: Vec<Port>,
     hand_to: Vec<Sender<(Socket, Settings)>>,
     handed: usize,
     inbox: Option<Inbox>,
-    carrier: Carrier,
+    executor: Executor,
     /// Where answers wait for the disk.
     commits: Option<Commits>,
     /// Turns in which something was asked for.
@@ -99,7 +86,7 @@ pub(super) struct EventLoop<'a> {
     jobs: Vec<Job>,
     buffer: Vec<u8>,
     scratch: Vec<u8>,
-    looked_ns: u64,
+    checked_ns: u64,
     now_ns: u64,
     /// When what is unfinished is given up, once it was asked to stop.
     stop_ns: Option<u64>,
@@ -111,41 +98,42 @@ impl<'a> EventLoop<'a> {
         number: usize,
         mut waiter: Box<dyn Waiter>,
         incoming: Incoming,
-        carrier: Carrier,
+        executor: Executor,
     ) -> Result<Self, ServeError> {
         let (ports, hand_to, inbox) = match incoming {
             Incoming::Own(ports) => (ports, Vec::new(), None),
             Incoming::Handing(ports, senders) => (ports, senders, None),
             Incoming::Inbox(inbox) => (Vec::new(), Vec::new(), Some(inbox)),
         };
-        let cannot = "wait for connections";
+
         waiter
             .add(&**service.waker(number), WAKER, Interest::READ)
-            .map_err(ServeError::system(cannot))?;
+            .map_err(ServeError::system(SystemOperation::Wait))?;
         for (at, port) in ports.iter().enumerate() {
             waiter
                 .add(&port.listener, at + 1, Interest::READ)
-                .map_err(ServeError::system(cannot))?;
+                .map_err(ServeError::system(SystemOperation::Wait))?;
         }
         let now_ns = clock::monotonic_ns();
         // Several loops would take the processors from each other, and from the clients.
-        let looks =
-            matches!(carrier, Carrier::Inline) && service.loops() == 1 && waiter.asks_at_one_cost();
-        let look_ns = if looks { service.limits.spin.as_nanos() as u64 } else { 0 };
-        let commits = (matches!(carrier, Carrier::Inline) && service.commits_late())
+        let spins = matches!(executor, Executor::Inline)
+            && service.loops() == 1
+            && waiter.asks_at_one_cost();
+        let spin_ns = if spins { service.limits.spin.as_nanos() as u64 } else { 0 };
+        let commits = (matches!(executor, Executor::Inline) && service.commits_late())
             .then(|| Commits::start(service, number))
             .transpose()
-            .map_err(ServeError::system("start a thread"))?;
+            .map_err(ServeError::system(SystemOperation::StartThread))?;
         Ok(Self {
             service,
             number,
             waiter,
-            patience: Patience::new(look_ns),
+            spin: SpinPolicy::new(spin_ns),
             ports,
             hand_to,
             handed: 0,
             inbox,
-            carrier,
+            executor,
             commits,
             turns: 0,
             reserve: SpareDescriptor::new().ok(),
@@ -159,7 +147,7 @@ impl<'a> EventLoop<'a> {
             jobs: Vec::new(),
             buffer: vec![0; BUFFER_BYTES],
             scratch: Vec::new(),
-            looked_ns: now_ns,
+            checked_ns: now_ns,
             now_ns,
             stop_ns: None,
         })
@@ -169,19 +157,19 @@ impl<'a> EventLoop<'a> {
         let mut ready = Vec::new();
         loop {
             let goes_on = !self.queue.is_empty() || !self.more_to_accept.is_empty();
-            let timeout = if goes_on { Duration::ZERO } else { LOOK };
-            self.wait(&mut ready, timeout).map_err(ServeError::system("wait for connections"))?;
+            let timeout = if goes_on { Duration::ZERO } else { CHECK_INTERVAL };
+            self.wait(&mut ready, timeout).map_err(ServeError::system(SystemOperation::Wait))?;
             self.now_ns = clock::monotonic_ns();
             if self.service.is_stopping() {
                 self.begin_stop();
             }
             self.gather(&ready);
-            if !(self.let_go() && self.work()) {
+            if !(self.release_committed() && self.work()) {
                 // The store failed: nothing that waits may be answered.
                 self.close_all();
                 return Ok(());
             }
-            self.look();
+            self.cut_overdue();
             if self.stop_ns.is_some_and(|stop_ns| self.open == 0 || self.now_ns >= stop_ns) {
                 self.close_all();
                 return Ok(());
@@ -195,20 +183,20 @@ impl<'a> EventLoop<'a> {
             return self.waiter.wait(ready, Some(timeout));
         }
         let start = clock::monotonic_ns();
-        let look_ns = self.patience.look_ns();
-        if look_ns == 0 {
+        let spin_ns = self.spin.spin_ns();
+        if spin_ns == 0 {
             self.waiter.wait(ready, Some(timeout))?;
-            self.patience.slept(clock::monotonic_ns() - start);
+            self.spin.slept(clock::monotonic_ns() - start);
             return Ok(());
         }
-        while clock::monotonic_ns() - start < look_ns {
+        while clock::monotonic_ns() - start < spin_ns {
             self.waiter.wait(ready, Some(Duration::ZERO))?;
             if !ready.is_empty() {
-                self.patience.found();
+                self.spin.found();
                 return Ok(());
             }
         }
-        self.patience.in_vain();
+        self.spin.missed();
         self.waiter.wait(ready, Some(timeout))
     }
 
@@ -220,13 +208,15 @@ impl<'a> EventLoop<'a> {
             if event.token == WAKER {
                 self.service.waker(self.number).clear();
                 self.take_inbox();
-                self.take_back();
+                self.take_answered();
             } else if event.token < CONNECTIONS {
                 if !accept.contains(&(event.token - 1)) {
                     accept.push(event.token - 1);
                 }
             } else if let Some(slot) = self.slots[event.token - CONNECTIONS].as_mut() {
-                if slot.is_away && slot.connection.interest == NOTHING && !self.waiter.is_by_edge()
+                if slot.is_away
+                    && slot.connection.interest == NO_INTEREST
+                    && !self.waiter.is_by_edge()
                 {
                     // It has gone, which would be told again until its answers are back.
                     let _ = self.waiter.remove(&slot.connection.socket);
@@ -280,7 +270,7 @@ impl<'a> EventLoop<'a> {
         self.handed += 1;
         let to = self.handed % (self.hand_to.len() + 1);
         if to == 0 {
-            self.keep(socket, settings);
+            self.insert(socket, settings);
         } else if self.hand_to[to - 1].send((socket, settings)).is_ok() {
             self.service.waker(to).wake();
         } else {
@@ -288,21 +278,21 @@ impl<'a> EventLoop<'a> {
         }
     }
 
-    fn keep(&mut self, socket: Socket, settings: Settings) {
+    fn insert(&mut self, socket: Socket, settings: Settings) {
         let at = self.free.pop().unwrap_or_else(|| {
             self.slots.push(None);
             self.slots.len() - 1
         });
         let by_edge = self.waiter.is_by_edge();
-        let speech = (self.service.speech(), settings);
-        let connection = Connection::new(socket, speech, by_edge, self.now_ns);
+        let transport = (self.service.transport(), settings);
+        let connection = Connection::new(socket, transport, by_edge, self.now_ns);
         let interest = if by_edge { Interest::BOTH } else { connection.interest };
         if self.waiter.add(&connection.socket, at + CONNECTIONS, interest).is_err() {
             self.free.push(at);
             self.service.leave();
             return;
         }
-        self.slots[at] = Some(Slot { connection, is_away: false, asked: 0, is_dead: false });
+        self.slots[at] = Some(Slot { connection, is_away: false, active_turn: 0, is_dead: false });
         self.open += 1;
     }
 
@@ -313,23 +303,23 @@ impl<'a> EventLoop<'a> {
                 self.service.leave();
                 continue;
             }
-            self.keep(socket, settings);
+            self.insert(socket, settings);
         }
     }
 
     /// Takes answered jobs back from other threads and sends the answers.
-    fn take_back(&mut self) {
+    fn take_answered(&mut self) {
         loop {
-            let Carrier::Away { back, .. } = &self.carrier else { return };
-            let Ok(parcel) = back.try_recv() else { return };
-            let Some(slot) = self.slots[parcel.slot].as_mut() else { continue };
+            let Executor::Workers { done, .. } = &self.executor else { return };
+            let Ok(batch) = done.try_recv() else { return };
+            let Some(slot) = self.slots[batch.slot].as_mut() else { continue };
             slot.is_away = false;
             let gone = slot.is_dead
-                || slot.connection.give(&parcel.jobs, &mut self.scratch, self.now_ns).is_err();
+                || slot.connection.give(&batch.jobs, &mut self.scratch, self.now_ns).is_err();
             if gone {
-                self.close(parcel.slot);
+                self.close(batch.slot);
             } else {
-                self.settle(parcel.slot);
+                self.settle(batch.slot);
             }
         }
     }
@@ -351,17 +341,17 @@ impl<'a> EventLoop<'a> {
                 self.close(*at);
             }
         }
-        let fine = self.carry(&mut jobs, &turn);
+        let is_healthy = self.execute(&mut jobs, &turn);
         jobs.clear();
         self.jobs = jobs;
         self.turn = turn;
         self.turn.clear();
-        fine
+        is_healthy
     }
 
-    fn carry(&mut self, jobs: &mut Vec<Job>, turn: &[usize]) -> bool {
-        if let Carrier::Away { .. } = self.carrier {
-            self.send_away(jobs, turn);
+    fn execute(&mut self, jobs: &mut Vec<Job>, turn: &[usize]) -> bool {
+        if let Executor::Workers { .. } = self.executor {
+            self.send_to_workers(jobs, turn);
             return true;
         }
         if jobs.is_empty() {
@@ -371,7 +361,7 @@ impl<'a> EventLoop<'a> {
         let Ok(seq) = self.service.carry_out(jobs) else { return false };
         let others = self.note_turn(jobs);
         if seq != 0 && self.commits.as_mut().is_some_and(|commits| commits.takes(seq, others)) {
-            return self.put_by(jobs, turn, seq);
+            return self.defer(jobs, turn, seq);
         }
         let began_ns = clock::monotonic_ns();
         if self.service.wait(seq).is_err() {
@@ -391,9 +381,9 @@ impl<'a> EventLoop<'a> {
         let (now, mut others) = (self.turns, 0);
         for job in jobs {
             let Some(slot) = self.slots[job.token].as_mut() else { continue };
-            if slot.asked != now {
-                others += usize::from(slot.asked + 1 != now);
-                slot.asked = now;
+            if slot.active_turn != now {
+                others += usize::from(slot.active_turn + 1 != now);
+                slot.active_turn = now;
             }
         }
         others
@@ -411,7 +401,7 @@ impl<'a> EventLoop<'a> {
     }
 
     /// Puts the answers of a turn by until they are safe; false if that will never be.
-    fn put_by(&mut self, jobs: &mut Vec<Job>, turn: &[usize], seq: u64) -> bool {
+    fn defer(&mut self, jobs: &mut Vec<Job>, turn: &[usize], seq: u64) -> bool {
         let Some(mut batch) = self.commits.as_mut().map(Commits::batch) else { return false };
         let mut rest = jobs.as_slice();
         for at in turn {
@@ -425,11 +415,11 @@ impl<'a> EventLoop<'a> {
             }
         }
         std::mem::swap(&mut batch.jobs, jobs);
-        self.commits.as_mut().is_some_and(|commits| commits.put_by(batch, seq))
+        self.commits.as_mut().is_some_and(|commits| commits.defer(batch, seq))
     }
 
     /// Writes the answers that are safe by now; false if the store failed.
-    fn let_go(&mut self) -> bool {
+    fn release_committed(&mut self) -> bool {
         loop {
             let Some(commits) = self.commits.as_mut() else { return true };
             let batch = match commits.next() {
@@ -447,7 +437,7 @@ impl<'a> EventLoop<'a> {
             }
             self.write_all(&batch.jobs, &batch.slots);
             if let Some(commits) = self.commits.as_mut() {
-                commits.keep(batch);
+                commits.recycle(batch);
             }
         }
     }
@@ -463,7 +453,7 @@ impl<'a> EventLoop<'a> {
         }
     }
 
-    fn send_away(&mut self, jobs: &mut Vec<Job>, turn: &[usize]) {
+    fn send_to_workers(&mut self, jobs: &mut Vec<Job>, turn: &[usize]) {
         let mut jobs = std::mem::take(jobs).into_iter().peekable();
         for at in turn {
             let mut mine = Vec::new();
@@ -474,8 +464,8 @@ impl<'a> EventLoop<'a> {
                 self.write(*at, &[]);
                 continue;
             }
-            let Carrier::Away { send, .. } = &self.carrier else { return };
-            match send(Parcel { slot: *at, jobs: mine }) {
+            let Executor::Workers { send, .. } = &self.executor else { return };
+            match send(JobBatch { slot: *at, jobs: mine }) {
                 Ok(()) => {
                     if let Some(slot) = self.slots[*at].as_mut() {
                         slot.is_away = true;
@@ -483,7 +473,7 @@ impl<'a> EventLoop<'a> {
                     self.settle(*at);
                 }
                 Err(mut refused) => {
-                    super::workers::refuse(&mut refused.jobs);
+                    refused.refuse();
                     self.write(*at, &refused.jobs);
                 }
             }
@@ -494,7 +484,7 @@ impl<'a> EventLoop<'a> {
     fn settle(&mut self, at: usize) {
         let Some(slot) = self.slots[at].as_mut() else { return };
         let connection = &mut slot.connection;
-        let mut wanted = NOTHING;
+        let mut wanted = NO_INTEREST;
         if !slot.is_away {
             match connection.next(self.service, self.now_ns) {
                 Next::Close => return self.close(at),
@@ -531,11 +521,11 @@ impl<'a> EventLoop<'a> {
     }
 
     /// Cuts connections that took too long, now and then.
-    fn look(&mut self) {
-        if u128::from(self.now_ns - self.looked_ns) < LOOK.as_nanos() {
+    fn cut_overdue(&mut self) {
+        if u128::from(self.now_ns - self.checked_ns) < CHECK_INTERVAL.as_nanos() {
             return;
         }
-        self.looked_ns = self.now_ns;
+        self.checked_ns = self.now_ns;
         self.more_to_accept.append(&mut self.starved);
         for at in 0..self.slots.len() {
             // Who waits for its jobs to be closed was cut before.

@@ -4,58 +4,24 @@
 mod blocking;
 mod commits;
 mod event_loop;
-mod patience;
+mod executor;
+mod port;
+mod spin;
+mod stop;
 #[cfg(feature = "tokio")]
 mod tokio;
 mod uring;
 mod workers;
 
 use crate::choice::Model;
-use crate::error::ServeError;
+use crate::error::{ServeError, SystemOperation};
 use crate::service::Service;
-use event_loop::{Carrier, EventLoop, Inbox, Incoming};
-use ioloom_exchange::{Answer, Form, Settings, Stop, encode};
-use ioloom_sys_net::wait::{Edge, Interest, Level, Poll, SELECT_MAX, Select, Waiter};
-use ioloom_sys_net::{Listener, Socket};
+use event_loop::{EventLoop, Inbox, Incoming};
+use executor::Executor;
+use ioloom_sys_net::wait::{Edge, Level, Poll, Select, Waiter};
+pub(crate) use port::Port;
 use std::sync::Arc;
 use std::sync::mpsc::channel;
-use std::time::Duration;
-
-/// How often it is looked for a stop where nothing can tell of it.
-const LOOK: Duration = Duration::from_millis(100);
-/// Descriptors below the limit of select that are not connections.
-const SELECT_RESERVED: usize = 24;
-
-/// A listener and how the original protocol is spoken on it.
-pub(crate) struct Port {
-    pub(crate) listener: Listener,
-    pub(crate) settings: Settings,
-}
-
-impl Port {
-    /// Tells a connection that there are too many.
-    fn turn_away(&self, service: &Service, socket: &Socket) {
-        turn_away(service, &self.settings, socket);
-    }
-}
-
-/// Tells a connection that there are too many. A new one has room for as much, so this does not wait.
-fn turn_away(service: &Service, settings: &Settings, socket: &Socket) {
-    let bytes = busy_bytes(service, settings);
-    if !bytes.is_empty() {
-        let _ = socket.send(&bytes);
-    }
-}
-
-/// What is told to a connection beyond the most; under TLS nothing can be told before a handshake.
-fn busy_bytes(service: &Service, settings: &Settings) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    if service.is_sealed() {
-        return bytes;
-    }
-    encode(Form::Classic(None), settings, &Answer::Stopped(Stop::Busy), &mut bytes);
-    bytes
-}
 
 /// How many loops a model runs on so many cores.
 pub(crate) fn loops(model: Model, cores: usize) -> usize {
@@ -71,7 +37,7 @@ pub(crate) fn run(
     service: &Arc<Service>,
     mut ports: Vec<Vec<Port>>,
 ) -> Result<(), ServeError> {
-    let level = || Level::new().map_err(ServeError::system("make an epoll set"));
+    let level = || Level::new().map_err(ServeError::system(SystemOperation::CreateEpoll));
     match model {
         Model::Iterative => blocking::iterative(service, &ports.remove(0)),
         Model::Thread => blocking::thread_per_connection(service, &ports.remove(0)),
@@ -80,7 +46,7 @@ pub(crate) fn run(
         Model::Poll => alone(service, Poll::default(), ports.remove(0)),
         Model::Epoll => alone(service, level()?, ports.remove(0)),
         Model::EpollEdge => {
-            let edge = Edge::new().map_err(ServeError::system("make an epoll set"))?;
+            let edge = Edge::new().map_err(ServeError::system(SystemOperation::CreateEpoll))?;
             alone(service, edge, ports.remove(0))
         }
         Model::RequestPool => workers::run(service, level()?, ports.remove(0)),
@@ -107,32 +73,12 @@ pub(crate) fn run(
     }
 }
 
-/// Returns when the server was asked to stop, which is told to the waker of this number.
-fn wait_for_stop(service: &Service, waker: usize) {
-    let (mut waiter, mut ready) = (Poll::default(), Vec::new());
-    let added = waiter.add(&**service.waker(waker), 0, Interest::READ);
-    while !service.is_stopping() {
-        // Without the waker, and while waiting fails, it is looked now and then.
-        if added.is_err() || waiter.wait(&mut ready, None).is_err() {
-            std::thread::sleep(LOOK);
-        }
-    }
-}
-
-/// Most connections of a model.
-fn connections_max(service: &Service) -> usize {
-    match service.model {
-        Model::Select => SELECT_MAX - SELECT_RESERVED,
-        _ => service.limits.connections,
-    }
-}
-
 fn alone(
     service: &Arc<Service>,
     waiter: impl Waiter + 'static,
     ports: Vec<Port>,
 ) -> Result<(), ServeError> {
-    EventLoop::new(service, 0, Box::new(waiter), Incoming::Own(ports), Carrier::Inline)?.run()
+    EventLoop::new(service, 0, Box::new(waiter), Incoming::Own(ports), Executor::Inline)?.run()
 }
 
 /// A loop of epoll by level.
@@ -140,8 +86,8 @@ fn epoll_loop(
     service: &Arc<Service>,
 ) -> impl Fn(usize, Incoming) -> Result<(), ServeError> + Sync + '_ {
     move |number, incoming| {
-        let waiter = Level::new().map_err(ServeError::system("make an epoll set"))?;
-        EventLoop::new(service, number, Box::new(waiter), incoming, Carrier::Inline)?.run()
+        let waiter = Level::new().map_err(ServeError::system(SystemOperation::CreateEpoll))?;
+        EventLoop::new(service, number, Box::new(waiter), incoming, Executor::Inline)?.run()
     }
 }
 
@@ -167,9 +113,12 @@ fn several<In: Send>(
             let builder = std::thread::Builder::new().name(format!("loop-{}", each.0));
             match builder.spawn_scoped(scope, move || run(each)) {
                 Ok(thread) => threads.push(thread),
-                Err(reason) => {
+                Err(source) => {
                     service.stop();
-                    return Err(ServeError::System { operation: "start a thread", reason });
+                    return Err(ServeError::System {
+                        operation: SystemOperation::StartThread,
+                        source,
+                    });
                 }
             }
         }

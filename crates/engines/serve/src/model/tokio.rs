@@ -4,10 +4,11 @@
 //! buffer lives only while there is something to read. Where an answer may wait for a disk or for
 //! another thread, the worker says so first, and another one takes over its tasks.
 
-use super::{Port, busy_bytes, connections_max, wait_for_stop};
-use crate::error::ServeError;
+use super::port::{Port, busy_bytes, connections_max};
+use super::stop::wait_for_stop;
+use crate::error::{ServeError, SystemOperation};
 use crate::service::Service;
-use crate::speech::{Speech, Stage};
+use crate::transport::{Stage, Transport};
 use ioloom_exchange::{Settings, encode};
 use ioloom_sys_net::{SpareDescriptor, is_out_of_sockets};
 use std::io;
@@ -35,17 +36,17 @@ pub(super) fn run(service: &Arc<Service>, ports: Vec<Port>) -> Result<(), ServeE
         .enable_io()
         .enable_time()
         .build()
-        .map_err(ServeError::system("start the threads of tokio"))?;
-    let (tell, told) = watch::channel(false);
+        .map_err(ServeError::system(SystemOperation::StartRuntime))?;
+    let (set_stop, stop) = watch::channel(false);
     let service_too = Arc::clone(service);
     // On a thread of its own: to wait for a descriptor of ours inside of tokio it would have to be
     // promised, unsafely, that it stays open.
     let waiting = std::thread::Builder::new().name("stop".to_owned()).spawn(move || {
         wait_for_stop(&service_too, 0);
-        let _ = tell.send(true);
+        let _ = set_stop.send(true);
     });
-    let waiting = waiting.map_err(ServeError::system("start a thread"))?;
-    let ended = runtime.block_on(serve(service, ports, told));
+    let waiting = waiting.map_err(ServeError::system(SystemOperation::StartThread))?;
+    let ended = runtime.block_on(serve(service, ports, stop));
     service.stop();
     let _ = waiting.join();
     // What is still open has had its time.
@@ -56,15 +57,15 @@ pub(super) fn run(service: &Arc<Service>, ports: Vec<Port>) -> Result<(), ServeE
 async fn serve(
     service: &Arc<Service>,
     ports: Vec<Port>,
-    mut told: watch::Receiver<bool>,
+    mut stop: watch::Receiver<bool>,
 ) -> Result<(), ServeError> {
     for port in ports {
         let listener: std::net::TcpListener = port.listener.into();
-        let listener =
-            TcpListener::from_std(listener).map_err(ServeError::system("prepare a listener"))?;
-        tokio::spawn(accept(Arc::clone(service), listener, port.settings, told.clone()));
+        let listener = TcpListener::from_std(listener)
+            .map_err(ServeError::system(SystemOperation::PrepareListener))?;
+        tokio::spawn(accept(Arc::clone(service), listener, port.settings, stop.clone()));
     }
-    stopped(&mut told).await;
+    stopped(&mut stop).await;
     let end = Instant::now() + service.limits.stop;
     while service.counts.open.load(Ordering::SeqCst) > 0 && Instant::now() < end {
         tokio::time::sleep(Duration::from_millis(2)).await;
@@ -76,20 +77,20 @@ async fn accept(
     service: Arc<Service>,
     listener: TcpListener,
     settings: Settings,
-    mut told: watch::Receiver<bool>,
+    mut stop: watch::Receiver<bool>,
 ) {
     let mut reserve = SpareDescriptor::new().ok();
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
-            () = stopped(&mut told) => return,
+            () = stopped(&mut stop) => return,
         };
         match accepted {
             Ok((stream, _)) if service.admit(connections_max(&service)) => {
                 let _ = stream.set_nodelay(true);
-                let (service, told) = (Arc::clone(&service), told.clone());
+                let (service, stop) = (Arc::clone(&service), stop.clone());
                 tokio::spawn(async move {
-                    if let Ok(true) = attend(&service, stream, &settings, told).await {
+                    if let Ok(true) = serve_connection(&service, stream, &settings, stop).await {
                         service.counts.cut.fetch_add(1, Ordering::Relaxed);
                     }
                     service.leave();
@@ -112,13 +113,13 @@ async fn accept(
 }
 
 /// Returns when the server was asked to stop.
-async fn stopped(told: &mut watch::Receiver<bool>) {
+async fn stopped(stop: &mut watch::Receiver<bool>) {
     // An error says that whoever could ask is gone, which is a stop too.
-    let _ = told.wait_for(|stop| *stop).await;
+    let _ = stop.wait_for(|stop| *stop).await;
 }
 
 /// What has come of waiting for bytes.
-enum Came {
+enum Waited {
     Bytes,
     Stop,
     Late,
@@ -126,56 +127,56 @@ enum Came {
 
 async fn wait(
     stream: &TcpStream,
-    told: &mut watch::Receiver<bool>,
+    stop: &mut watch::Receiver<bool>,
     limit: Option<Instant>,
-) -> io::Result<Came> {
+) -> io::Result<Waited> {
     let limit = limit.unwrap_or_else(|| Instant::now() + NEVER);
     tokio::select! {
         biased;
         ready = timeout_at(limit, stream.readable()) => match ready {
-            Ok(ready) => ready.map(|()| Came::Bytes),
-            Err(_) => Ok(Came::Late),
+            Ok(ready) => ready.map(|()| Waited::Bytes),
+            Err(_) => Ok(Waited::Late),
         },
-        () = stopped(told) => Ok(Came::Stop),
+        () = stopped(stop) => Ok(Waited::Stop),
     }
 }
 
 /// Serves a connection until its end; true if it was cut.
-async fn attend(
+async fn serve_connection(
     service: &Service,
     stream: TcpStream,
     settings: &Settings,
-    mut told: watch::Receiver<bool>,
+    mut stop: watch::Receiver<bool>,
 ) -> io::Result<bool> {
     let limits = &service.limits;
-    let mut speech = service.speech();
-    let mut begun = (speech.stage() != Stage::Still).then(Instant::now);
+    let mut transport = service.transport();
+    let mut begun = (transport.stage() != Stage::Idle).then(Instant::now);
     let mut stopping = false;
     loop {
-        let reads = !speech.has_more();
+        let reads = !transport.has_more();
         if reads && !stopping {
             let idle = (!limits.idle.is_zero()).then(|| Instant::now() + limits.idle);
             let request = begun.map(|begun| begun + limits.request);
-            match wait(&stream, &mut told, request.or(idle)).await? {
-                Came::Bytes => {}
-                Came::Stop => stopping = true,
-                Came::Late => return Ok(true),
+            match wait(&stream, &mut stop, request.or(idle)).await? {
+                Waited::Bytes => {}
+                Waited::Stop => stopping = true,
+                Waited::Late => return Ok(true),
             }
         }
         let mut out = Vec::new();
-        let had = speech.stage();
-        let (step, is_dry) = step(service, &stream, settings, &mut speech, &mut out, reads)?;
-        match speech.stage() {
-            Stage::Still => begun = None,
+        let had = transport.stage();
+        let (step, is_drained) = step(service, &stream, settings, &mut transport, &mut out, reads)?;
+        match transport.stage() {
+            Stage::Idle => begun = None,
             has if has.begins_after(had, step == Step::Answered) => begun = Some(Instant::now()),
             _ if begun.is_some_and(|begun| begun.elapsed() > limits.request) => return Ok(true),
             _ => {}
         }
         // At a stop everything that has arrived is answered, and nothing else.
-        let is_over = speech.is_over() || (stopping && is_dry && !speech.has_more());
-        let has_ended = step == Step::End || (speech.has_ended() && !speech.has_more());
+        let is_over = transport.is_over() || (stopping && is_drained && !transport.has_more());
+        let has_ended = step == Step::End || (transport.has_ended() && !transport.has_more());
         if is_over || has_ended {
-            speech.end(&mut out);
+            transport.end(&mut out);
         }
         if step == Step::Failed || !send_all(service, &stream, &out).await? {
             return Ok(step != Step::Failed);
@@ -184,13 +185,13 @@ async fn attend(
             return Ok(false);
         }
         // While answers were sent nothing was read.
-        if !out.is_empty() && speech.stage() == Stage::Request {
+        if !out.is_empty() && transport.stage() == Stage::Request {
             begun = Some(Instant::now());
         }
         if is_over {
             return linger(stream).await.map(|()| false);
         }
-        if speech.has_more() {
+        if transport.has_more() {
             // Others have their turn before the rest of this one.
             tokio::task::yield_now().await;
         }
@@ -215,24 +216,27 @@ fn step(
     service: &Service,
     stream: &TcpStream,
     settings: &Settings,
-    speech: &mut Speech,
+    transport: &mut Transport,
     out: &mut Vec<u8>,
     reads: bool,
 ) -> io::Result<(Step, bool)> {
     let mut buffer = [0; BUFFER_BYTES];
-    let (mut read, mut is_dry) = (0, false);
+    let (mut read, mut is_drained) = (0, false);
     if reads {
         match stream.try_read(&mut buffer) {
             Ok(0) => return Ok((Step::End, true)),
             Ok(n) => read = n,
-            Err(e) if e.kind() == io::ErrorKind::WouldBlock => is_dry = true,
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => is_drained = true,
             Err(e) => return Err(e),
         }
     }
     let mut jobs = Vec::new();
-    speech.feed(service, &buffer[..read], service.requests_at_once(), &mut |request| {
+    let fed = transport.feed(&buffer[..read], service.requests_at_once(), &mut |request| {
         jobs.push(Service::job(0, request));
     });
+    if let Err(reason) = fed {
+        service.tls_failed(&reason);
+    }
     let step = if jobs.is_empty() { Step::Nothing } else { Step::Answered };
     let answered = if service.may_wait() {
         tokio::task::block_in_place(|| service.answer(&mut jobs))
@@ -240,15 +244,15 @@ fn step(
         service.answer(&mut jobs)
     };
     if answered.is_err() {
-        return Ok((Step::Failed, is_dry));
+        return Ok((Step::Failed, is_drained));
     }
     for job in jobs {
         if let Some(answer) = &job.answer {
             encode(job.request.form, settings, answer, out);
         }
     }
-    speech.seal(out, 0);
-    Ok((step, is_dry))
+    transport.seal(out, 0);
+    Ok((step, is_drained))
 }
 
 /// Sends everything; false if the client takes too long.

@@ -6,9 +6,9 @@
 //! connections of a ring share buffers; a client that does not take its answers has its request taken
 //! back, so what can pile up is bounded there too.
 
-use super::{Port, connections_max};
+use super::port::{Port, connections_max, turn_away};
 use crate::connection::{Connection, Next};
-use crate::error::ServeError;
+use crate::error::{ServeError, SystemOperation};
 use crate::service::Service;
 use crate::sharing::Job;
 use ioloom_exchange::Settings;
@@ -20,7 +20,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// How often it is looked for connections that took too long.
-const LOOK: Duration = Duration::from_millis(500);
+const CHECK_INTERVAL: Duration = Duration::from_millis(500);
 
 struct Slot {
     connection: Connection,
@@ -35,7 +35,7 @@ struct Slot {
 }
 
 /// Everything but the ring, so that completions can be taken in while the ring shows them.
-struct Hall<'a> {
+struct RingLoop<'a> {
     service: &'a Arc<Service>,
     listeners: Vec<(Arc<Listener>, Settings)>,
     /// Listeners whose request has ended.
@@ -59,13 +59,15 @@ pub(super) fn run(
     ports: Vec<Port>,
     many: bool,
 ) -> Result<(), ServeError> {
-    let mut ring = NetRing::new(many).map_err(ServeError::system("make a ring"))?;
+    let mut ring = NetRing::new(many).map_err(ServeError::system(SystemOperation::CreateRing))?;
     let mut listeners = Vec::new();
     for port in ports {
-        port.listener.set_may_block().map_err(ServeError::system("prepare a listener"))?;
+        port.listener
+            .set_may_block()
+            .map_err(ServeError::system(SystemOperation::PrepareListener))?;
         listeners.push((Arc::new(port.listener), port.settings));
     }
-    let mut hall = Hall {
+    let mut ring_loop = RingLoop {
         service,
         to_accept: (0..listeners.len()).collect(),
         listeners,
@@ -79,41 +81,41 @@ pub(super) fn run(
         woken: true,
         now_ns: clock::monotonic_ns(),
     };
-    let (mut looked_ns, mut stop_ns) = (hall.now_ns, None);
+    let (mut checked_ns, mut stop_ns) = (ring_loop.now_ns, None);
     loop {
-        if std::mem::take(&mut hall.woken) {
+        if std::mem::take(&mut ring_loop.woken) {
             service.waker(number).clear();
             ring.watch(service.waker(number));
         }
         if stop_ns.is_none() {
-            for at in std::mem::take(&mut hall.to_accept) {
-                ring.accept(&hall.listeners[at].0, at);
+            for at in std::mem::take(&mut ring_loop.to_accept) {
+                ring.accept(&ring_loop.listeners[at].0, at);
             }
         }
-        let timeout = if hall.turn.is_empty() { LOOK } else { Duration::ZERO };
-        ring.reap(timeout, &mut |event| hall.see(event))
-            .map_err(ServeError::system("wait for completions"))?;
-        hall.now_ns = clock::monotonic_ns();
+        let timeout = if ring_loop.turn.is_empty() { CHECK_INTERVAL } else { Duration::ZERO };
+        ring.reap(timeout, &mut |event| ring_loop.handle(event))
+            .map_err(ServeError::system(SystemOperation::Wait))?;
+        ring_loop.now_ns = clock::monotonic_ns();
         if service.is_stopping() && stop_ns.is_none() {
-            stop_ns = Some(hall.now_ns + service.limits.stop.as_nanos() as u64);
-            hall.begin_stop();
+            stop_ns = Some(ring_loop.now_ns + service.limits.stop.as_nanos() as u64);
+            ring_loop.begin_stop();
         }
-        if !hall.work(&mut ring) {
+        if !ring_loop.work(&mut ring) {
             return Ok(());
         }
-        if u128::from(hall.now_ns - looked_ns) >= LOOK.as_nanos() {
-            looked_ns = hall.now_ns;
-            hall.look();
+        if u128::from(ring_loop.now_ns - checked_ns) >= CHECK_INTERVAL.as_nanos() {
+            checked_ns = ring_loop.now_ns;
+            ring_loop.cut_overdue();
         }
-        if stop_ns.is_some_and(|stop_ns| hall.open == 0 || hall.now_ns >= stop_ns) {
+        if stop_ns.is_some_and(|stop_ns| ring_loop.open == 0 || ring_loop.now_ns >= stop_ns) {
             return Ok(());
         }
     }
 }
 
-impl Hall<'_> {
+impl RingLoop<'_> {
     /// Takes in a completion.
-    fn see(&mut self, event: Event<'_>) {
+    fn handle(&mut self, event: Event<'_>) {
         match event {
             Event::Woken => self.woken = true,
             Event::Accepted { token, socket, goes_on } => {
@@ -167,11 +169,11 @@ impl Hall<'_> {
     }
 }
 
-impl Hall<'_> {
+impl RingLoop<'_> {
     fn admit(&mut self, socket: Socket, port: usize) {
         let settings = self.listeners[port].1;
         if !self.service.admit(connections_max(self.service)) {
-            super::turn_away(self.service, &settings, &socket);
+            turn_away(self.service, &settings, &socket);
             return;
         }
         if self.service.is_stopping() {
@@ -182,9 +184,9 @@ impl Hall<'_> {
             self.slots.push(None);
             self.slots.len() - 1
         });
-        let speech = (self.service.speech(), settings);
+        let transport = (self.service.transport(), settings);
         self.slots[at] = Some(Slot {
-            connection: Connection::new(socket, speech, false, self.now_ns),
+            connection: Connection::new(socket, transport, false, self.now_ns),
             reading: None,
             is_cancelled: false,
             is_sending: false,
@@ -279,7 +281,7 @@ impl Hall<'_> {
         self.service.leave();
     }
 
-    fn look(&mut self) {
+    fn cut_overdue(&mut self) {
         self.to_accept.append(&mut self.starved);
         for at in 0..self.slots.len() {
             let overdue = self.slots[at].as_ref().is_some_and(|slot| {

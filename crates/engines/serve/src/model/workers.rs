@@ -3,28 +3,17 @@
 //! A connection has one batch of requests away at a time, so its answers keep their order. What waits
 //! for the workers is bounded; beyond that requests are answered with `BUSY`.
 
-use super::Port;
-use super::event_loop::{Carrier, EventLoop, Incoming, Parcel};
-use crate::error::ServeError;
+use super::event_loop::{EventLoop, Incoming};
+use super::executor::{Executor, JobBatch};
+use super::port::Port;
+use crate::error::{ServeError, SystemOperation};
 use crate::service::Service;
-use crate::sharing::Job;
-use ioloom_exchange::{Answer, Command, Stop};
 use ioloom_sys_net::wait::Waiter;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, TrySendError, channel, sync_channel};
 use std::sync::{Arc, Mutex};
 
 /// Batches that may wait for each worker.
 const WAITING_EACH: usize = 256;
-
-/// Answers jobs for which there is no room.
-pub(super) fn refuse(jobs: &mut [Job]) {
-    for job in jobs {
-        job.answer = Some(match job.request.command {
-            Command::Local(local) => Answer::Local(local),
-            _ => Answer::Stopped(Stop::Busy),
-        });
-    }
-}
 
 pub(super) fn run(
     service: &Arc<Service>,
@@ -40,32 +29,32 @@ pub(super) fn run(
             let (to_loop, for_workers) = (to_loop.clone(), &for_workers);
             let builder = std::thread::Builder::new().name(format!("worker-{number}"));
             let worker = move || work(service, for_workers, &to_loop);
-            if let Err(reason) = builder.spawn_scoped(scope, worker) {
-                return Err(ServeError::System { operation: "start a thread", reason });
+            if let Err(source) = builder.spawn_scoped(scope, worker) {
+                return Err(ServeError::System { operation: SystemOperation::StartThread, source });
             }
         }
         drop(to_loop);
-        let carrier = Carrier::Away { send: sender(to_workers), back: for_loop };
-        EventLoop::new(service, 0, Box::new(waiter), Incoming::Own(ports), carrier)?.run()
+        let executor = Executor::Workers { send: sender(to_workers), done: for_loop };
+        EventLoop::new(service, 0, Box::new(waiter), Incoming::Own(ports), executor)?.run()
     })
 }
 
-fn sender(to_workers: SyncSender<Parcel>) -> Box<dyn Fn(Parcel) -> Result<(), Parcel>> {
-    Box::new(move |parcel| match to_workers.try_send(parcel) {
+fn sender(to_workers: SyncSender<JobBatch>) -> Box<dyn Fn(JobBatch) -> Result<(), JobBatch>> {
+    Box::new(move |batch| match to_workers.try_send(batch) {
         Ok(()) => Ok(()),
-        Err(TrySendError::Full(parcel) | TrySendError::Disconnected(parcel)) => Err(parcel),
+        Err(TrySendError::Full(batch) | TrySendError::Disconnected(batch)) => Err(batch),
     })
 }
 
-fn work(service: &Service, for_workers: &Mutex<Receiver<Parcel>>, to_loop: &Sender<Parcel>) {
+fn work(service: &Service, for_workers: &Mutex<Receiver<JobBatch>>, to_loop: &Sender<JobBatch>) {
     loop {
         let next = for_workers.lock().expect("no panic under this lock").recv();
-        let Ok(mut parcel) = next else { return };
+        let Ok(mut batch) = next else { return };
         // The store failed: the service is stopping, and the answers stay here.
-        if service.answer(&mut parcel.jobs).is_err() {
-            parcel.jobs.clear();
+        if service.answer(&mut batch.jobs).is_err() {
+            batch.jobs.clear();
         }
-        if to_loop.send(parcel).is_err() {
+        if to_loop.send(batch).is_err() {
             return;
         }
         service.waker(0).wake();

@@ -6,13 +6,14 @@
 //! count of orders begun and ended: equal, and nothing happened meanwhile. After
 //! [`TRIES`] tries in vain new orders are held back until the list is read.
 
-use super::locks::Named;
-use super::{Job, Strategy};
+use super::job::Job;
+use super::request_memory::RequestMemory;
+use super::strategy::Strategy;
 use crate::choice::ShowMode;
 use crate::error::ServeError;
-use crate::journal::{Broken, Journal};
+use crate::journal::{Journal, StoreFailed};
 use ioloom_exchange::{
-    Answer, Command, Exchange, Line, Order, OrderOutcome, Record, Refused, RequestId, Shown, State,
+    Answer, Command, Exchange, Line, Order, OrderOutcome, Refused, RequestId, Shown, State,
 };
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
@@ -30,7 +31,7 @@ struct Cell {
 
 pub(super) struct Atomic {
     cells: Vec<Cell>,
-    named: Named,
+    named: RequestMemory,
     begun: AtomicU64,
     ended: AtomicU64,
     /// Lists that hold orders back.
@@ -45,7 +46,7 @@ impl Atomic {
             |line: Line| Cell { id: line.id, price: line.price, left: AtomicU32::new(line.left) };
         Self {
             cells: state.exchange().lines().map(cell).collect(),
-            named: Named::new(state.clients()),
+            named: RequestMemory::new(state.clients()),
             begun: AtomicU64::new(0),
             ended: AtomicU64::new(0),
             holding: AtomicUsize::new(0),
@@ -87,23 +88,9 @@ impl Atomic {
                 before.map_err(|_| why).and_then(|left| order.left_after(left))
             }
         };
-        let outcome = |seq| match ended {
-            Ok(left) => OrderOutcome::Done { left, seq },
-            Err(why) => OrderOutcome::Refused { why, seq },
-        };
-        let numbered = match ended {
-            Err(why) if request_id.is_none() => Err(why),
-            _ => {
-                let record = |seq| Record {
-                    order: *order,
-                    outcome: outcome(seq),
-                    request_id: request_id.cloned(),
-                };
-                Ok(outcome(self.journal.number(record)))
-            }
-        };
+        let outcome = self.journal.log(order, request_id, ended);
         self.ended.fetch_add(1, SeqCst);
-        numbered
+        outcome
     }
 
     fn read(&self) -> Shown {
@@ -157,7 +144,7 @@ impl Atomic {
 }
 
 impl Strategy for Atomic {
-    fn answer(&self, jobs: &mut Vec<Job>, _: &Journal) -> Result<u64, Broken> {
+    fn answer(&self, jobs: &mut Vec<Job>, _: &Journal) -> Result<u64, StoreFailed> {
         for job in jobs {
             if job.is_open(|request_id| self.named.seen(request_id)) {
                 job.answer = Some(self.answer_one(job));

@@ -1,21 +1,23 @@
 //! One lock around everything, taken once for all jobs of a turn.
 
-use super::{Alone, Job, Strategy};
+use super::exclusive::Exclusive;
+use super::job::Job;
+use super::strategy::Strategy;
 use crate::error::ServeError;
-use crate::journal::{Broken, Journal};
+use crate::journal::{Journal, StoreFailed};
 use ioloom_exchange::Exchange;
 use std::sync::Mutex;
 
-pub(super) struct Global(Mutex<Alone>);
+pub(super) struct Global(Mutex<Exclusive>);
 
 impl Global {
-    pub(super) fn new(alone: Alone) -> Self {
-        Self(Mutex::new(alone))
+    pub(super) fn new(exclusive: Exclusive) -> Self {
+        Self(Mutex::new(exclusive))
     }
 }
 
 impl Strategy for Global {
-    fn answer(&self, jobs: &mut Vec<Job>, journal: &Journal) -> Result<u64, Broken> {
+    fn answer(&self, jobs: &mut Vec<Job>, journal: &Journal) -> Result<u64, StoreFailed> {
         Ok(self.0.lock().expect("no panic under this lock").answer(jobs, journal))
     }
 

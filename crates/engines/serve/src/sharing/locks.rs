@@ -6,22 +6,19 @@
 //! never was. Orders of named clients also lock the memory of their client's name, for as long as
 //! they last, so that the same order twice at the same time counts once.
 
-use super::{Job, Strategy, numbered, spend};
+use super::access::Access;
+use super::cpu_time::spend;
+use super::job::Job;
+use super::request_memory::RequestMemory;
+use super::strategy::Strategy;
 use crate::choice::ShowMode;
 use crate::error::ServeError;
-use crate::journal::{Broken, Journal};
+use crate::journal::{Journal, StoreFailed};
 use ioloom_exchange::{
-    Answer, Clients, Command, Exchange, Line, Order, OrderOutcome, Refused, RequestId, Seen, Shown,
-    State, Stock, Stop,
+    Answer, Command, Exchange, Line, Order, OrderOutcome, Refused, RequestId, Shown, State, Stock,
 };
-use std::hash::{BuildHasher, RandomState};
 use std::ops::Deref;
 use std::sync::{Arc, Mutex, MutexGuard, RwLock, RwLockReadGuard};
-use std::time::Duration;
-
-/// Parts of the memory of clients.
-const PARTS: usize = 16;
-
 /// A lock around one stock.
 pub(super) trait Lock: Send + Sync {
     type Reading<'a>: Deref<Target = Stock>
@@ -58,74 +55,23 @@ impl Lock for RwLock<Stock> {
     }
 }
 
-/// The memory of named clients, in parts with a lock each.
-pub(super) struct Named {
-    parts: Vec<Mutex<Clients>>,
-    hasher: RandomState,
-}
-
-impl Named {
-    pub(super) fn new(clients: &Clients) -> Self {
-        let hasher = RandomState::new();
-        let parts = clients.split(PARTS, |name| part_of(&hasher, name));
-        Self { parts: parts.into_iter().map(Mutex::new).collect(), hasher }
-    }
-
-    /// What is known of an order.
-    pub(super) fn seen(&self, request_id: &RequestId) -> Seen {
-        let part = &self.parts[part_of(&self.hasher, &request_id.client)];
-        part.lock().expect("no panic under this lock").seen(request_id)
-    }
-
-    /// Carries out an order once; `trade` tells how it ended, with a number in the log.
-    pub(super) fn once(
-        &self,
-        request_id: &RequestId,
-        trade: impl FnOnce() -> OrderOutcome,
-    ) -> Answer {
-        let part = &self.parts[part_of(&self.hasher, &request_id.client)];
-        let mut clients = part.lock().expect("no panic under this lock");
-        match clients.seen(request_id) {
-            Seen::Before(outcome) => outcome.into(),
-            Seen::TooOld => Answer::Stopped(Stop::TooOld),
-            Seen::New => {
-                let outcome = trade();
-                clients.keep(request_id, outcome);
-                outcome.into()
-            }
-        }
-    }
-}
-
-fn part_of(hasher: &RandomState, name: &str) -> usize {
-    hasher.hash_one(name) as usize % PARTS
-}
-
-/// How stocks that are not all of one owner are used.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Way {
-    pub(super) show: ShowMode,
-    /// Processor time that each order takes with its stock held, and each list with all of them.
-    pub(super) held: Duration,
-}
-
 pub(super) struct Locks<L> {
     ids: Vec<u32>,
     stocks: Vec<L>,
-    named: Named,
-    way: Way,
+    named: RequestMemory,
+    access: Access,
     journal: Arc<Journal>,
 }
 
 impl<L: Lock> Locks<L> {
-    pub(super) fn new(state: State, way: Way, journal: &Arc<Journal>) -> Self {
+    pub(super) fn new(state: State, access: Access, journal: &Arc<Journal>) -> Self {
         let lines: Vec<Line> = state.exchange().lines().collect();
         let stock = |line: &Line| L::new(Stock { left: line.left, price: line.price });
         Self {
             ids: lines.iter().map(|line| line.id).collect(),
             stocks: lines.iter().map(stock).collect(),
-            named: Named::new(state.clients()),
-            way,
+            named: RequestMemory::new(state.clients()),
+            access,
             journal: Arc::clone(journal),
         }
     }
@@ -136,16 +82,16 @@ impl<L: Lock> Locks<L> {
         order: &Order,
         request_id: Option<&RequestId>,
     ) -> Result<OrderOutcome, Refused> {
-        let number = |ended| numbered(&self.journal, order, request_id, ended);
+        let log = |result| self.journal.log(order, request_id, result);
         match self.ids.binary_search(&order.stock()) {
             Ok(at) => self.stocks[at].change(|stock| {
-                spend(self.way.held);
-                number(stock.trade(order.side(), order.count()))
+                spend(self.access.hold_time);
+                log(stock.trade(order.side(), order.count()))
             }),
             Err(_) => {
                 // There is nothing to hold.
-                spend(self.way.held);
-                number(Err(Refused::UnknownStock))
+                spend(self.access.hold_time);
+                log(Err(Refused::UnknownStock))
             }
         }
     }
@@ -168,13 +114,13 @@ impl<L: Lock> Locks<L> {
     fn shown(&self) -> Shown {
         let line =
             |(id, stock): (&u32, &Stock)| Line { id: *id, left: stock.left, price: stock.price };
-        if self.way.show == ShowMode::PerStock {
+        if self.access.show == ShowMode::PerStock {
             let lines = self.ids.iter().zip(&self.stocks);
             let lines = lines.map(|(id, stock)| line((id, &stock.read()))).collect();
             return Shown { seq: self.journal.latest(), lines };
         }
         let all: Vec<_> = self.stocks.iter().map(Lock::read).collect();
-        spend(self.way.held);
+        spend(self.access.hold_time);
         let seq = self.journal.latest();
         Shown {
             seq,
@@ -184,7 +130,7 @@ impl<L: Lock> Locks<L> {
 }
 
 impl<L: Lock> Strategy for Locks<L> {
-    fn answer(&self, jobs: &mut Vec<Job>, journal: &Journal) -> Result<u64, Broken> {
+    fn answer(&self, jobs: &mut Vec<Job>, journal: &Journal) -> Result<u64, StoreFailed> {
         for job in jobs {
             if job.is_open(|request_id| self.named.seen(request_id)) {
                 job.answer = Some(self.answer_one(job));
@@ -212,17 +158,18 @@ mod tests {
     use ioloom_load::check::{Lists, STATES_MAX, Verdict, check};
     use ioloom_load::{Event, History, Op, Outcome};
     use std::cell::RefCell;
+    use std::time::Duration;
 
-    type Errand = (u32, Box<dyn FnOnce()>);
+    type Hook = (u32, Box<dyn FnOnce()>);
 
     thread_local! {
         /// What happens right before the stock of this price is locked to be read.
-        static BEFORE: RefCell<Option<Errand>> = const { RefCell::new(None) };
+        static BEFORE: RefCell<Option<Hook>> = const { RefCell::new(None) };
     }
 
-    struct Told(Mutex<Stock>, u32);
+    struct Hooked(Mutex<Stock>, u32);
 
-    impl Lock for Told {
+    impl Lock for Hooked {
         type Reading<'a> = MutexGuard<'a, Stock>;
         fn new(stock: Stock) -> Self {
             Self(Mutex::new(stock), stock.price)
@@ -231,23 +178,23 @@ mod tests {
             f(&mut self.0.lock().unwrap())
         }
         fn read(&self) -> Self::Reading<'_> {
-            let is_this = |errand: &mut Errand| errand.0 == self.1;
-            let errand = BEFORE.with_borrow_mut(|before| before.take_if(is_this));
-            if let Some((_, errand)) = errand {
-                errand();
+            let is_this = |hook: &mut Hook| hook.0 == self.1;
+            let hook = BEFORE.with_borrow_mut(|before| before.take_if(is_this));
+            if let Some((_, hook)) = hook {
+                hook();
             }
             self.0.lock().unwrap()
         }
     }
 
-    fn locks(show: ShowMode) -> Arc<Locks<Told>> {
+    fn locks(show: ShowMode) -> Arc<Locks<Hooked>> {
         let exchange = Exchange::from_text("1 10 100\n2 10 200\n").unwrap();
         let journal = Arc::new(Journal::new(0, None, Durability::None));
-        let way = Way { show, held: Duration::ZERO };
-        Arc::new(Locks::new(State::new(exchange, 0), way, &journal))
+        let access = Access { show, hold_time: Duration::ZERO };
+        Arc::new(Locks::new(State::new(exchange, 0), access, &journal))
     }
 
-    fn ask(locks: &Locks<Told>, command: Command) -> Answer {
+    fn ask(locks: &Locks<Hooked>, command: Command) -> Answer {
         let request = Request { command, request_id: None, deadline_ms: None, form: Form::Resp };
         let mut jobs = vec![Job { token: 0, request, due_ns: 0, answer: None }];
         locks.answer(&mut jobs, &locks.journal).unwrap();
@@ -264,11 +211,11 @@ mod tests {
         let locks = locks(ShowMode::PerStock);
         let (buy, sell) = (trade(Side::Buy, 1), trade(Side::Sell, 2));
         let meanwhile = Arc::clone(&locks);
-        let errand = move || {
+        let hook = move || {
             assert!(matches!(ask(&meanwhile, Command::Trade(buy)), Answer::Done { left: 9, .. }));
             assert!(matches!(ask(&meanwhile, Command::Trade(sell)), Answer::Done { left: 11, .. }));
         };
-        BEFORE.set(Some((200, Box::new(errand))));
+        BEFORE.set(Some((200, Box::new(hook))));
         let Answer::Shown(shown) = ask(&locks, Command::Show) else { panic!("no list") };
         let left: Vec<u32> = shown.lines.iter().map(|line| line.left).collect();
         let event = |client, call_ns, ret_ns, op, outcome| Event {
@@ -296,8 +243,8 @@ mod tests {
     fn a_list_of_one_moment_holds_the_first_stock_when_it_comes_to_the_second() {
         let locks = locks(ShowMode::Atomic);
         let meanwhile = Arc::clone(&locks);
-        let errand = move || assert!(meanwhile.stocks[0].0.try_lock().is_err());
-        BEFORE.set(Some((200, Box::new(errand))));
+        let hook = move || assert!(meanwhile.stocks[0].0.try_lock().is_err());
+        BEFORE.set(Some((200, Box::new(hook))));
         assert!(matches!(ask(&locks, Command::Show), Answer::Shown(_)));
         assert!(BEFORE.with_borrow(Option::is_none), "the second stock was read");
     }

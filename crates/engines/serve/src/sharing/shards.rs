@@ -7,11 +7,14 @@
 //! them in the same order and no two barriers wait for each other. Each thread that asks has at most
 //! one turn away, so what waits is bounded.
 
-use super::locks::{Named, Way};
-use super::{Job, Strategy, numbered, spend};
+use super::access::Access;
+use super::cpu_time::spend;
+use super::job::Job;
+use super::request_memory::RequestMemory;
+use super::strategy::Strategy;
 use crate::choice::ShowMode;
 use crate::error::ServeError;
-use crate::journal::{Broken, Journal};
+use crate::journal::{Journal, StoreFailed};
 use ioloom_exchange::{
     Answer, Command, Exchange, Line, Order, OrderOutcome, Refused, RequestId, Shown, State, Stock,
 };
@@ -23,7 +26,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// An order on its way to the owner of its stock and back.
-struct Parcel {
+struct ShardOrder {
     /// The place of its job in the turn.
     at: usize,
     order: Order,
@@ -33,18 +36,18 @@ struct Parcel {
 
 /// Where parcels come back.
 #[derive(Default)]
-struct Desk {
-    back: Mutex<Vec<Parcel>>,
+struct ReplyQueue {
+    back: Mutex<Vec<ShardOrder>>,
     arrived: Condvar,
 }
 
-impl Desk {
-    fn put(&self, parcels: Vec<Parcel>) {
-        self.back.lock().expect("no panic under this lock").extend(parcels);
+impl ReplyQueue {
+    fn put(&self, orders: Vec<ShardOrder>) {
+        self.back.lock().expect("no panic under this lock").extend(orders);
         self.arrived.notify_one();
     }
 
-    fn wait_for(&self, count: usize) -> Vec<Parcel> {
+    fn wait_for(&self, count: usize) -> Vec<ShardOrder> {
         let mut back = self.back.lock().expect("no panic under this lock");
         while back.len() < count {
             back = self.arrived.wait(back).expect("no panic under this lock");
@@ -58,8 +61,8 @@ struct List {
     /// Where the owners meet; none for a list stock by stock.
     meet: Option<Barrier>,
     /// Processor time that it takes while all are there.
-    takes: Duration,
-    told: Mutex<Told>,
+    hold_time: Duration,
+    collected: Mutex<Collected>,
     changed: Condvar,
 }
 
@@ -72,39 +75,39 @@ impl List {
     }
 }
 
-struct Told {
+struct Collected {
     lines: Vec<Line>,
     seq: u64,
     missing: usize,
 }
 
-enum Errand {
-    Trade(Vec<Parcel>, Arc<Desk>),
+enum Message {
+    Trade(Vec<ShardOrder>, Arc<ReplyQueue>),
     List(Arc<List>),
 }
 
 pub(super) struct Shards {
     /// Empty once the threads shall end.
-    owners: Vec<Sender<Errand>>,
+    owners: Vec<Sender<Message>>,
     threads: Vec<JoinHandle<()>>,
     /// The numbers of all stocks, ascending: the place decides the owner.
     ids: Vec<u32>,
-    named: Named,
+    named: RequestMemory,
     /// Held while a list is sent.
     listing: Mutex<()>,
-    way: Way,
+    access: Access,
     journal: Arc<Journal>,
 }
 
 thread_local! {
     /// The desk of a thread; it never has more than one turn away.
-    static DESK: Arc<Desk> = Arc::default();
+    static REPLIES: Arc<ReplyQueue> = Arc::default();
 }
 
 impl Shards {
     pub(super) fn new(
         state: State,
-        way: Way,
+        access: Access,
         journal: &Arc<Journal>,
         shards: usize,
     ) -> io::Result<Self> {
@@ -114,9 +117,9 @@ impl Shards {
             owners: Vec::new(),
             threads: Vec::new(),
             ids: lines.iter().map(|line| line.id).collect(),
-            named: Named::new(state.clients()),
+            named: RequestMemory::new(state.clients()),
             listing: Mutex::new(()),
-            way,
+            access,
             journal: Arc::clone(journal),
         };
         for number in 0..count {
@@ -124,7 +127,7 @@ impl Shards {
             let (sender, receiver) = channel();
             let journal = Arc::clone(journal);
             let builder = std::thread::Builder::new().name(format!("shard-{number}"));
-            let owner = Owner { mine, is_first: number == 0, order: way.held };
+            let owner = Owner { mine, is_first: number == 0, hold_time: access.hold_time };
             all.threads.push(builder.spawn(move || owner.work(&journal, &receiver))?);
             all.owners.push(sender);
         }
@@ -136,54 +139,54 @@ impl Shards {
         self.ids.binary_search(&stock).unwrap_or_default() % self.owners.len()
     }
 
-    fn send(&self, owner: usize, errand: Errand) {
-        let sent = self.owners[owner].send(errand);
+    fn send(&self, owner: usize, messages: Message) {
+        let sent = self.owners[owner].send(messages);
         assert!(sent.is_ok(), "owners live as long as their handle");
     }
 
     /// Has orders carried out, at the same time where their owners differ.
-    fn trade(&self, parcels: Vec<Parcel>) -> Vec<Parcel> {
-        let count = parcels.len();
-        let desk = DESK.with(Arc::clone);
-        let mut by_owner: Vec<Vec<Parcel>> = self.owners.iter().map(|_| Vec::new()).collect();
-        for parcel in parcels {
-            by_owner[self.owner(parcel.order.stock())].push(parcel);
+    fn trade(&self, orders: Vec<ShardOrder>) -> Vec<ShardOrder> {
+        let count = orders.len();
+        let replies = REPLIES.with(Arc::clone);
+        let mut by_owner: Vec<Vec<ShardOrder>> = self.owners.iter().map(|_| Vec::new()).collect();
+        for order in orders {
+            by_owner[self.owner(order.order.stock())].push(order);
         }
-        for (owner, parcels) in by_owner.into_iter().enumerate() {
-            if !parcels.is_empty() {
-                self.send(owner, Errand::Trade(parcels, Arc::clone(&desk)));
+        for (owner, orders) in by_owner.into_iter().enumerate() {
+            if !orders.is_empty() {
+                self.send(owner, Message::Trade(orders, Arc::clone(&replies)));
             }
         }
-        desk.wait_for(count)
+        replies.wait_for(count)
     }
 
-    fn shown(&self, Way { show, held }: Way) -> Shown {
+    fn shown(&self, Access { show, hold_time }: Access) -> Shown {
         let count = self.owners.len();
         let list = Arc::new(List {
             meet: (show == ShowMode::Atomic).then(|| Barrier::new(count)),
-            takes: held,
-            told: Mutex::new(Told { lines: Vec::new(), seq: 0, missing: count }),
+            hold_time: hold_time,
+            collected: Mutex::new(Collected { lines: Vec::new(), seq: 0, missing: count }),
             changed: Condvar::new(),
         });
         {
             let _one_at_a_time = self.listing.lock().expect("no panic under this lock");
             for owner in 0..count {
-                self.send(owner, Errand::List(Arc::clone(&list)));
+                self.send(owner, Message::List(Arc::clone(&list)));
             }
         }
-        let told = list.told.lock().expect("no panic under this lock");
-        let waited = list.changed.wait_while(told, |told| told.missing > 0);
-        let mut told = waited.expect("no panic under this lock");
-        let mut lines = std::mem::take(&mut told.lines);
+        let collected = list.collected.lock().expect("no panic under this lock");
+        let waited = list.changed.wait_while(collected, |collected| collected.missing > 0);
+        let mut collected = waited.expect("no panic under this lock");
+        let mut lines = std::mem::take(&mut collected.lines);
         lines.sort_unstable_by_key(|line| line.id);
-        Shown { seq: told.seq, lines }
+        Shown { seq: collected.seq, lines }
     }
 
     fn answer_named(&self, order: Order, request_id: &RequestId) -> Answer {
         self.named.once(request_id, || {
             let ended = Err(Refused::UnknownStock);
-            let parcel = Parcel { at: 0, order, request_id: Some(request_id.clone()), ended };
-            let ended = self.trade(vec![parcel]).pop().map_or(ended, |parcel| parcel.ended);
+            let order = ShardOrder { at: 0, order, request_id: Some(request_id.clone()), ended };
+            let ended = self.trade(vec![order]).pop().map_or(ended, |order| order.ended);
             // With a name every outcome has a number.
             ended.unwrap_or_else(|why| OrderOutcome::Refused { why, seq: self.journal.latest() })
         })
@@ -191,7 +194,7 @@ impl Shards {
 
     /// Answers a run of jobs, of which no two are of one connection.
     fn answer_run(&self, jobs: &mut [Job]) {
-        let mut parcels = Vec::new();
+        let mut orders = Vec::new();
         for (at, job) in jobs.iter_mut().enumerate() {
             if !job.is_open(|request_id| self.named.seen(request_id)) {
                 continue;
@@ -199,25 +202,25 @@ impl Shards {
             match (job.request.command, &job.request.request_id) {
                 (Command::Trade(order), None) => {
                     let ended = Err(Refused::UnknownStock);
-                    parcels.push(Parcel { at, order, request_id: None, ended });
+                    orders.push(ShardOrder { at, order, request_id: None, ended });
                 }
                 (Command::Trade(order), Some(request_id)) => {
                     job.answer = Some(self.answer_named(order, request_id))
                 }
-                _ => job.answer = Some(Answer::Shown(Arc::new(self.shown(self.way)))),
+                _ => job.answer = Some(Answer::Shown(Arc::new(self.shown(self.access)))),
             }
         }
-        if parcels.is_empty() {
+        if orders.is_empty() {
             return;
         }
-        for parcel in self.trade(parcels) {
-            jobs[parcel.at].answer = Some(parcel.ended.map_or_else(Answer::Refused, Answer::from));
+        for order in self.trade(orders) {
+            jobs[order.at].answer = Some(order.ended.map_or_else(Answer::Refused, Answer::from));
         }
     }
 }
 
 impl Strategy for Shards {
-    fn answer(&self, jobs: &mut Vec<Job>, journal: &Journal) -> Result<u64, Broken> {
+    fn answer(&self, jobs: &mut Vec<Job>, journal: &Journal) -> Result<u64, StoreFailed> {
         let mut from = 0;
         let mut seen = HashSet::new();
         for at in 0..jobs.len() {
@@ -233,7 +236,7 @@ impl Strategy for Shards {
     }
 
     fn snapshot(&self) -> Result<(Exchange, u64), ServeError> {
-        let shown = self.shown(Way { show: ShowMode::Atomic, held: Duration::ZERO });
+        let shown = self.shown(Access { show: ShowMode::Atomic, hold_time: Duration::ZERO });
         Ok((shown.lines.into_iter().collect(), shown.seq))
     }
 }
@@ -252,30 +255,29 @@ struct Owner {
     mine: Vec<Line>,
     is_first: bool,
     /// Processor time that each order takes here.
-    order: Duration,
+    hold_time: Duration,
 }
 
 impl Owner {
-    fn work(mut self, journal: &Journal, errands: &Receiver<Errand>) {
-        while let Ok(errand) = errands.recv() {
-            match errand {
-                Errand::Trade(mut parcels, desk) => {
-                    for parcel in &mut parcels {
-                        spend(self.order);
-                        let ended = trade(&mut self.mine, &parcel.order);
-                        parcel.ended =
-                            numbered(journal, &parcel.order, parcel.request_id.as_ref(), ended);
+    fn work(mut self, journal: &Journal, messages: &Receiver<Message>) {
+        while let Ok(messages) = messages.recv() {
+            match messages {
+                Message::Trade(mut orders, replies) => {
+                    for order in &mut orders {
+                        spend(self.hold_time);
+                        let ended = trade(&mut self.mine, &order.order);
+                        order.ended = journal.log(&order.order, order.request_id.as_ref(), ended);
                     }
-                    desk.put(parcels);
+                    replies.put(orders);
                 }
-                Errand::List(list) => {
+                Message::List(list) => {
                     // All owners are here: the number of the latest order is that of what they hold.
                     list.meet();
                     // The others wait while one takes the time of the list.
                     if self.is_first {
-                        spend(list.takes);
+                        spend(list.hold_time);
                     }
-                    tell(&self.mine, &list, journal);
+                    collect(&self.mine, &list, journal);
                     // Nobody goes on before all have read that number.
                     list.meet();
                 }
@@ -284,12 +286,12 @@ impl Owner {
     }
 }
 
-fn tell(mine: &[Line], list: &List, journal: &Journal) {
-    let mut told = list.told.lock().expect("no panic under this lock");
-    told.lines.extend_from_slice(mine);
-    told.seq = journal.latest();
-    told.missing -= 1;
-    if told.missing == 0 {
+fn collect(mine: &[Line], list: &List, journal: &Journal) {
+    let mut collected = list.collected.lock().expect("no panic under this lock");
+    collected.lines.extend_from_slice(mine);
+    collected.seq = journal.latest();
+    collected.missing -= 1;
+    if collected.missing == 0 {
         list.changed.notify_one();
     }
 }

@@ -4,10 +4,12 @@
 //! the order of the log, the order of the changes and the batches of commits are one and the same.
 //! Each thread has at most one batch with it, so what waits is bounded.
 
-use super::desk::{Desk, hand_over};
-use super::{Alone, Job, Strategy};
+use super::exclusive::Exclusive;
+use super::job::Job;
+use super::reply::{ReplySlot, submit};
+use super::strategy::Strategy;
 use crate::error::ServeError;
-use crate::journal::{Broken, Journal};
+use crate::journal::{Journal, StoreFailed};
 use ioloom_exchange::Exchange;
 use std::io;
 use std::sync::Arc;
@@ -17,27 +19,27 @@ use std::thread::JoinHandle;
 /// Batches that are carried out before a commit.
 const BATCHES_MAX: usize = 1024;
 
-enum Errand {
-    Jobs(Vec<Job>, Arc<Desk>),
+enum Message {
+    Jobs(Vec<Job>, Arc<ReplySlot>),
     Snapshot(Sender<(Exchange, u64)>),
 }
 
 pub(super) struct Writer {
-    sender: Option<Sender<Errand>>,
+    sender: Option<Sender<Message>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Writer {
-    pub(super) fn new(alone: Alone, journal: Arc<Journal>) -> io::Result<Self> {
+    pub(super) fn new(exclusive: Exclusive, journal: Arc<Journal>) -> io::Result<Self> {
         let (sender, receiver) = channel();
         let thread = std::thread::Builder::new()
             .name("writer".to_owned())
-            .spawn(move || work(alone, &journal, &receiver))?;
+            .spawn(move || work(exclusive, &journal, &receiver))?;
         Ok(Self { sender: Some(sender), thread: Some(thread) })
     }
 
-    fn send(&self, errand: Errand) -> bool {
-        self.sender.as_ref().is_some_and(|sender| sender.send(errand).is_ok())
+    fn send(&self, message: Message) -> bool {
+        self.sender.as_ref().is_some_and(|sender| sender.send(message).is_ok())
     }
 }
 
@@ -50,38 +52,38 @@ impl Drop for Writer {
     }
 }
 
-fn work(mut alone: Alone, journal: &Journal, receiver: &Receiver<Errand>) {
+fn work(mut exclusive: Exclusive, journal: &Journal, receiver: &Receiver<Message>) {
     let (mut done, mut seq) = (Vec::new(), 0);
     while let Ok(first) = receiver.recv() {
         let mut next = Some(first);
-        while let Some(errand) = next {
-            match errand {
-                Errand::Jobs(mut jobs, desk) => {
-                    seq = alone.answer(&mut jobs, journal);
-                    done.push((jobs, desk));
+        while let Some(message) = next {
+            match message {
+                Message::Jobs(mut jobs, reply) => {
+                    seq = exclusive.answer(&mut jobs, journal);
+                    done.push((jobs, reply));
                 }
-                Errand::Snapshot(sender) => {
-                    let _ = sender.send(alone.snapshot());
+                Message::Snapshot(sender) => {
+                    let _ = sender.send(exclusive.snapshot());
                 }
             }
             next = if done.len() < BATCHES_MAX { receiver.try_recv().ok() } else { None };
         }
         let result = journal.wait(seq);
-        for (jobs, desk) in done.drain(..) {
-            desk.give_back(jobs, result);
+        for (jobs, reply) in done.drain(..) {
+            reply.send(jobs, result);
         }
     }
 }
 
 impl Strategy for Writer {
-    fn answer(&self, jobs: &mut Vec<Job>, _: &Journal) -> Result<u64, Broken> {
-        hand_over(jobs, |jobs, desk| self.send(Errand::Jobs(jobs, desk)))?;
+    fn answer(&self, jobs: &mut Vec<Job>, _: &Journal) -> Result<u64, StoreFailed> {
+        submit(jobs, |jobs, reply| self.send(Message::Jobs(jobs, reply)))?;
         Ok(0)
     }
 
     fn snapshot(&self) -> Result<(Exchange, u64), ServeError> {
         let (sender, receiver) = channel();
-        self.send(Errand::Snapshot(sender));
+        self.send(Message::Snapshot(sender));
         Ok(receiver.recv().expect("the writer lives as long as its handle"))
     }
 }

@@ -4,13 +4,15 @@
 //! handed to the system, above it the log is synced each time. The latest [`ORDERS_KEPT`] orders
 //! stay.
 
-use super::make::Beginning;
+use super::bytes;
+use super::interface::{Beginning, ORDERS_KEPT, Store, StoreError, invalid};
 use super::proof::{Proof, Reading};
-use super::{NOT_OURS, ORDERS_KEPT, STOPPED, Store, StoreError, bytes};
 use crate::choice::Durability;
 use fjall::{Database, Keyspace, KeyspaceCreateOptions, PersistMode};
 use ioloom_exchange::{Line, Record, State};
+use ioloom_failure::Operation;
 use std::cell::Cell;
+use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind, set_hook, take_hook};
 use std::path::{Path, PathBuf};
 use std::sync::Once;
@@ -28,13 +30,10 @@ pub(super) struct Fjall {
     path: PathBuf,
 }
 
-/// An error of any step, in words.
-type Failed = String;
-
-fn failed(error: impl Into<fjall::Error>) -> Failed {
+fn failed(error: impl Into<fjall::Error>) -> io::Error {
     match error.into() {
-        fjall::Error::Locked => "it is locked".to_owned(),
-        error => error.to_string(),
+        fjall::Error::Locked => io::Error::other("locked by another server"),
+        error => io::Error::other(error),
     }
 }
 
@@ -54,34 +53,37 @@ impl Tables {
         Ok(Self { stocks, orders, about, database })
     }
 
-    fn load(&self) -> Result<(State, Proof), Failed> {
+    fn load(&self) -> io::Result<(State, Proof)> {
         let of = |name: &str| self.about.get(name).map_err(failed);
         if of("mark")?.as_deref() != Some(MARK) {
-            return Err("it is no store of this version".to_owned());
+            return Err(invalid("it is no store of this version"));
         }
-        let number = |name: &str| Ok::<_, Failed>(of(name)?.as_deref().and_then(bytes::seq));
+        let number = |name: &str| Ok::<_, io::Error>(of(name)?.as_deref().and_then(bytes::seq));
         let Some((latest, seal)) = number("latest")?.zip(number("seal")?) else {
-            return Err("the number of the latest order is missing".to_owned());
+            return Err(invalid("the number of the latest order is missing"));
         };
         let mut lines = Vec::new();
         for entry in self.stocks.iter() {
             let (key, value) = entry.into_inner().map_err(failed)?;
             let id = <[u8; 4]>::try_from(&*key).ok().map(u32::from_be_bytes);
             let stock = id.zip(bytes::left_and_price(&value));
-            let (id, (left, price)) = stock.ok_or("the table of stocks is damaged")?;
+            let (id, (left, price)) =
+                stock.ok_or_else(|| invalid("the table of stocks is damaged"))?;
             lines.push(Line { id, left, price });
         }
         let mut reading = Reading::new(lines, latest, seal)?;
         for entry in self.orders.iter() {
             let (key, value) = entry.into_inner().map_err(failed)?;
-            reading.order(&bytes::record(&key, &value).ok_or("an order is damaged")?)?;
+            reading.order(
+                &bytes::record(&key, &value).ok_or_else(|| invalid("an order is damaged"))?,
+            )?;
         }
-        Ok(reading.end()?)
+        reading.end()
     }
 }
 
 /// Makes a database in a new directory.
-pub(super) fn make(path: &Path, beginning: &Beginning<'_>) -> Result<(), Failed> {
+pub(super) fn make(path: &Path, beginning: &Beginning<'_>) -> io::Result<()> {
     let tables = Tables::open(path).map_err(failed)?;
     let mut batch = tables.database.batch().durability(Some(PersistMode::SyncAll));
     for line in beginning.stocks.lines() {
@@ -101,32 +103,25 @@ pub(super) fn open(
     path: &Path,
     durability: Durability,
 ) -> Result<(Box<dyn Store>, State), StoreError> {
-    let fail = |operation: &'static str| {
-        move |reason: Failed| StoreError {
-            operation,
-            path: path.to_owned(),
-            reason,
-            advice: NOT_OURS,
-        }
-    };
+    let unusable = |operation| StoreError::unusable(operation, path);
     // What is there and is no database must not be touched.
-    if std::fs::metadata(path).is_ok_and(|about| !about.is_dir()) {
-        return Err(fail("open")("it is a file, and a store of fjall is a directory".to_owned()));
+    if std::fs::metadata(path).is_ok_and(|meta| !meta.is_dir()) {
+        return Err(unusable(Operation::Open)(invalid("a file, and a fjall store is a directory")));
     }
     if !path.join(VERSION_FILE).exists() {
-        return Err(fail("open")("it is a directory of something else".to_owned()));
+        return Err(unusable(Operation::Open)(invalid("a directory of something else")));
     }
     let mode = match durability {
         Durability::None | Durability::Os => PersistMode::Buffer,
         Durability::Group | Durability::Each => PersistMode::SyncData,
     };
-    prove_lists(path).map_err(fail("read"))?;
-    let opened = undamaged(|| {
-        let tables = Tables::open(path).map_err(failed).map_err(fail("open"))?;
-        let (state, proof) = tables.load().map_err(fail("read"))?;
+    verify_lists(path).map_err(unusable(Operation::Read))?;
+    let opened = catch_damage(|| {
+        let tables = Tables::open(path).map_err(failed).map_err(unusable(Operation::Open))?;
+        let (state, proof) = tables.load().map_err(unusable(Operation::Read))?;
         Ok((tables, state, proof))
     });
-    let damaged = || Err(fail("open")("fjall gives it up as damaged".to_owned()));
+    let damaged = || Err(unusable(Operation::Open)(invalid("fjall reports that it is damaged")));
     let (tables, state, proof) = opened.unwrap_or_else(damaged)?;
     Ok((Box::new(Fjall { tables, proof, mode, path: path.to_owned() }), state))
 }
@@ -134,18 +129,19 @@ pub(super) fn open(
 /// Holds the list of files of each tree against the sum that fjall keeps of it in the file `current`,
 /// and does not look at itself: a list that is damaged ends the whole program by a panic within a
 /// panic. What is missing is left to fjall.
-fn prove_lists(path: &Path) -> Result<(), Failed> {
+fn verify_lists(path: &Path) -> io::Result<()> {
     let trees = std::fs::read_dir(path.join("keyspaces")).into_iter().flatten().flatten();
     for tree in trees.map(|entry| entry.path()) {
         let Ok(current) = std::fs::read(tree.join("current")) else { continue };
-        let told = current.split_first_chunk::<8>().and_then(|(number, rest)| {
+        let entry = current.split_first_chunk::<8>().and_then(|(number, rest)| {
             let (sum, _) = rest.split_first_chunk::<16>()?;
             Some((u64::from_le_bytes(*number), u128::from_le_bytes(*sum)))
         });
-        let (number, sum) = told.ok_or("the number of the list of its files is cut")?;
+        let (number, sum) =
+            entry.ok_or_else(|| invalid("the number of the list of its files is cut"))?;
         let Ok(list) = std::fs::read(tree.join(format!("v{number}"))) else { continue };
         if xxh3_128(&list) != sum {
-            return Err("the list of its files is damaged".to_owned());
+            return Err(invalid("the list of its files is damaged"));
         }
     }
     Ok(())
@@ -153,30 +149,30 @@ fn prove_lists(path: &Path) -> Result<(), Failed> {
 
 thread_local! {
     /// Whether a panic of this thread is told by a refusal.
-    static IS_TOLD: Cell<bool> = const { Cell::new(false) };
+    static IS_REFUSAL: Cell<bool> = const { Cell::new(false) };
 }
 
 /// Opening meets damage that fjall takes for impossible and panics at (a number of levels in its list
 /// of files, for one). That is a refusal like others, and says no more than they do; none if it was
 /// one.
-fn undamaged<T>(open: impl FnOnce() -> T) -> Option<T> {
+fn catch_damage<T>(open: impl FnOnce() -> T) -> Option<T> {
     static QUIET: Once = Once::new();
     QUIET.call_once(|| {
         let others = take_hook();
         set_hook(Box::new(move |info| {
-            if !IS_TOLD.get() {
+            if !IS_REFUSAL.get() {
                 others(info);
             }
         }));
     });
-    IS_TOLD.set(true);
+    IS_REFUSAL.set(true);
     let opened = catch_unwind(AssertUnwindSafe(open)).ok();
-    IS_TOLD.set(false);
+    IS_REFUSAL.set(false);
     opened
 }
 
 impl Fjall {
-    fn write(&mut self, records: &[Record]) -> Result<(), Failed> {
+    fn write(&mut self, records: &[Record]) -> io::Result<()> {
         let Some(latest) = records.last().map(|record| record.outcome.seq()) else { return Ok(()) };
         let tables = &self.tables;
         let mut batch = tables.database.batch().durability(Some(self.mode));
@@ -187,7 +183,7 @@ impl Fjall {
                 batch.remove(&tables.orders, bytes::key(old));
             }
         }
-        for line in self.proof.carry(records).ok_or("a stock is missing")? {
+        for line in self.proof.carry(records).ok_or_else(|| invalid("a stock is missing"))? {
             let value = bytes::stock(line.left, line.price);
             batch.insert(&tables.stocks, line.id.to_be_bytes(), value);
         }
@@ -207,21 +203,21 @@ impl Fjall {
         batch.commit()
     }
 
-    fn stopped(&self, reason: String) -> StoreError {
-        StoreError { operation: "write to", path: self.path.clone(), reason, advice: STOPPED }
+    fn stopped(&self, error: io::Error) -> StoreError {
+        StoreError::stopped(&self.path, error)
     }
 }
 
 impl Store for Fjall {
     fn commit(&mut self, records: &[Record]) -> Result<(), StoreError> {
-        self.write(records).map_err(|reason| self.stopped(reason))
+        self.write(records).map_err(|error| self.stopped(error))
     }
 
     fn stock_hashes(&mut self) -> Result<Vec<u64>, StoreError> {
-        self.hashes().map_err(|error| self.stopped(error.to_string()))
+        self.hashes().map_err(|error| self.stopped(failed(error)))
     }
 
     fn set_stock_hashes(&mut self, hashes: &[u64]) -> Result<(), StoreError> {
-        self.set_hashes(hashes).map_err(|error| self.stopped(error.to_string()))
+        self.set_hashes(hashes).map_err(|error| self.stopped(failed(error)))
     }
 }

@@ -4,30 +4,23 @@
 //! and holds nothing is no new store but a damaged one. That matters: a store that was cut to nothing
 //! would else begin anew and carry out orders again that its clients only repeat.
 
-use super::{NOT_OURS, StoreError, fjall, log, redb, sqlite};
+use super::interface::{Beginning, StoreError};
+use super::path::with_suffix;
+use super::{fjall, log, redb, sqlite};
 use crate::choice::StoreKind;
-use ioloom_exchange::Exchange;
+use ioloom_failure::Operation;
 use ioloom_sys::fault;
-use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read};
-use std::path::{Path, PathBuf};
-
-/// What a new store holds.
-pub(super) struct Beginning<'a> {
-    /// The stocks.
-    pub(super) stocks: &'a Exchange,
-    /// The hash of the stock file that they come from.
-    pub(super) file_hash: u64,
-}
+use std::path::Path;
 
 /// Whether a store has to be made: nothing is there, or an empty directory where it is to be one.
 pub(super) fn is_missing(kind: StoreKind, path: &Path) -> io::Result<bool> {
-    let about = match fault::call("stat", || fs::metadata(path)) {
+    let meta = match fault::call("stat", || fs::metadata(path)) {
         Err(e) if e.kind() == ErrorKind::NotFound => return Ok(true),
-        about => about?,
+        meta => meta?,
     };
-    Ok(kind == StoreKind::Fjall && about.is_dir() && fs::read_dir(path)?.next().is_none())
+    Ok(kind == StoreKind::Fjall && meta.is_dir() && fs::read_dir(path)?.next().is_none())
 }
 
 /// The kind of what is there, if it is a store.
@@ -55,40 +48,35 @@ pub(super) fn make(
     path: &Path,
     beginning: &Beginning<'_>,
 ) -> Result<(), StoreError> {
-    let fail = |reason: String| StoreError {
-        operation: "make",
-        path: path.to_owned(),
-        reason,
-        advice: NOT_OURS,
-    };
-    let beside = with(path, ".new");
+    let unusable = StoreError::unusable(Operation::Create, path);
+    let temp = with_suffix(path, ".new");
     // Of a making that was interrupted.
-    remove(&beside).map_err(|e| fail(e.to_string()))?;
+    remove(&temp).map_err(&unusable)?;
     let made = match kind {
-        StoreKind::Sqlite => sqlite::make(&beside, beginning),
-        StoreKind::Redb => redb::make(&beside, beginning),
-        StoreKind::Fjall => fjall::make(&beside, beginning),
+        StoreKind::Sqlite => sqlite::make(&temp, beginning),
+        StoreKind::Redb => redb::make(&temp, beginning),
+        StoreKind::Fjall => fjall::make(&temp, beginning),
         StoreKind::Log | StoreKind::LogDsync | StoreKind::LogDirect | StoreKind::LogUring => {
-            log::make(kind, &beside, beginning)
+            log::make(kind, &temp, beginning)
         }
     };
-    let placed = made.and_then(|()| put(kind, &beside, path).map_err(|e| e.to_string()));
+    let placed = made.and_then(|()| put(kind, &temp, path));
     if placed.is_err() {
-        let _ = remove(&beside);
+        let _ = remove(&temp);
     }
-    placed.map_err(fail)
+    placed.map_err(unusable)
 }
 
 /// Puts a complete store into its place, durably, and never over another one.
-fn put(kind: StoreKind, beside: &Path, path: &Path) -> io::Result<()> {
+fn put(kind: StoreKind, temp: &Path, path: &Path) -> io::Result<()> {
     fault::call("place-store", || {
-        File::open(beside)?.sync_all()?;
+        File::open(temp)?.sync_all()?;
         if kind == StoreKind::Fjall {
             // Of directories only an empty one is replaced.
-            fs::rename(beside, path)?;
+            fs::rename(temp, path)?;
         } else {
-            fs::hard_link(beside, path)?;
-            fs::remove_file(beside)?;
+            fs::hard_link(temp, path)?;
+            fs::remove_file(temp)?;
         }
         let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty());
         File::open(dir.unwrap_or(Path::new(".")))?.sync_all()
@@ -96,23 +84,16 @@ fn put(kind: StoreKind, beside: &Path, path: &Path) -> io::Result<()> {
 }
 
 /// Removes a store that is not complete, with the files that SQLite puts beside one.
-fn remove(beside: &Path) -> io::Result<()> {
-    let gone = |result: io::Result<()>| match result {
+fn remove(temp: &Path) -> io::Result<()> {
+    let unless_missing = |result: io::Result<()>| match result {
         Err(e) if e.kind() != ErrorKind::NotFound => Err(e),
         _ => Ok(()),
     };
-    if beside.is_dir() {
-        return gone(fs::remove_dir_all(beside));
+    if temp.is_dir() {
+        return unless_missing(fs::remove_dir_all(temp));
     }
     for end in ["", "-wal", "-shm", "-journal"] {
-        gone(fs::remove_file(with(beside, end)))?;
+        unless_missing(fs::remove_file(with_suffix(temp, end)))?;
     }
     Ok(())
-}
-
-/// A path with something added to its name.
-pub(super) fn with(path: &Path, end: &str) -> PathBuf {
-    let mut name = OsString::from(path);
-    name.push(end);
-    name.into()
 }

@@ -7,51 +7,23 @@
 
 mod bytes;
 mod fjall;
+mod interface;
 mod log;
 mod make;
+mod path;
 mod proof;
 mod redb;
 mod sqlite;
 pub(crate) mod words;
 
 use crate::choice::{Durability, StoreKind};
+use interface::Beginning;
+pub use interface::StoreError;
+pub(crate) use interface::{ORDERS_KEPT, Store};
 use ioloom_exchange::{Exchange, Record, State};
+use ioloom_failure::Operation;
 use ioloom_sys::fault;
-use make::Beginning;
 use std::path::{Path, PathBuf};
-use thiserror::Error;
-
-/// Orders that stay in a store.
-pub(crate) const ORDERS_KEPT: u64 = 1_000_000;
-
-const STOPPED: &str = "the server stopped: what it had acknowledged is in the store, what it had not \
-     is unknown to its clients; correct the cause and start it again";
-const NOT_OURS: &str = "name another file with --store-path, or remove this one to begin anew from \
-     the stock file";
-
-/// A store that cannot be used, or not any more.
-#[derive(Debug, Error)]
-#[error("{operation} the store {}: {reason}; {advice}", path.display())]
-pub struct StoreError {
-    pub(crate) operation: &'static str,
-    pub(crate) path: PathBuf,
-    pub(crate) reason: String,
-    pub(crate) advice: &'static str,
-}
-
-/// A store that was opened.
-pub(crate) trait Store: Send {
-    /// Keeps records, in their order, in one commit; returns when they are as safe as the durability
-    /// says.
-    fn commit(&mut self, records: &[Record]) -> Result<(), StoreError>;
-
-    /// The hashes of stock files that may be found: those that were written from this store last.
-    fn stock_hashes(&mut self) -> Result<Vec<u64>, StoreError>;
-
-    /// Notes that stock files of these hashes may be found from now on; on the disk at any durability,
-    /// with every order before, because the stock file is too.
-    fn set_stock_hashes(&mut self, hashes: &[u64]) -> Result<(), StoreError>;
-}
 
 /// A store and what it held.
 pub(crate) struct Opened {
@@ -71,12 +43,8 @@ pub(crate) fn open(
     stocks: &Exchange,
     file_hash: u64,
 ) -> Result<Opened, StoreError> {
-    let is_new = make::is_missing(kind, path).map_err(|e| StoreError {
-        operation: "open",
-        path: path.to_owned(),
-        reason: e.to_string(),
-        advice: NOT_OURS,
-    })?;
+    let unusable = StoreError::unusable(Operation::Open, path);
+    let is_new = make::is_missing(kind, path).map_err(unusable)?;
     if is_new {
         make::make(kind, path, &Beginning { stocks, file_hash })?;
     }
@@ -101,12 +69,7 @@ pub(crate) fn open(
 /// # Errors
 /// It cannot be looked at.
 pub fn detect_store(path: &Path) -> Result<Option<StoreKind>, StoreError> {
-    make::found(path).map_err(|e| StoreError {
-        operation: "open",
-        path: path.to_owned(),
-        reason: e.to_string(),
-        advice: NOT_OURS,
-    })
+    make::found(path).map_err(StoreError::unusable(Operation::Open, path))
 }
 
 /// Why a store of this kind cannot be had below a directory, found by trying.
@@ -122,12 +85,7 @@ struct Seam {
 
 impl Seam {
     fn pass(&self, operation: &'static str) -> Result<(), StoreError> {
-        fault::call(operation, || Ok(())).map_err(|e| StoreError {
-            operation: "write to",
-            path: self.path.clone(),
-            reason: e.to_string(),
-            advice: STOPPED,
-        })
+        fault::call(operation, || Ok(())).map_err(|e| StoreError::stopped(&self.path, e))
     }
 }
 

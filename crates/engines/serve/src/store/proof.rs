@@ -9,23 +9,16 @@
 //! The sum over the stocks is a sum of sums, so a commit costs two hashes for each stock that it
 //! changes, and the stocks are kept in memory once more, twelve bytes each and the tree around them.
 
-use super::{ORDERS_KEPT, bytes};
+use super::bytes;
+use super::interface::{ORDERS_KEPT, invalid};
 use ioloom_exchange::{Exchange, Line, OrderOutcome, Record, State};
 use std::collections::{BTreeMap, BTreeSet};
+use std::io;
 use xxhash_rust::xxh3::xxh3_64;
-
-/// Why a store is not used.
-pub(super) type Damage = &'static str;
 
 /// The sum of an order, over its number and everything else of it.
 pub(super) fn order_sum(record: &Record) -> u32 {
-    sum_of(&bytes::key(record.outcome.seq()), &bytes::body(record))
-}
-
-/// The same from bytes.
-pub(super) fn sum_of(key: &[u8], body: &[u8]) -> u32 {
-    let all = [key, body].concat();
-    xxh3_64(&all) as u32
+    bytes::checksum(&bytes::key(record.outcome.seq()), &bytes::body(record))
 }
 
 /// The stocks as the store has them, with their sum.
@@ -83,25 +76,25 @@ pub(super) struct Reading {
 
 impl Reading {
     /// Begins with the stocks, the number of the latest order, and what was kept beside it.
-    pub(super) fn new(lines: Vec<Line>, latest: u64, seal: u64) -> Result<Self, Damage> {
+    pub(super) fn new(lines: Vec<Line>, latest: u64, seal: u64) -> io::Result<Self> {
         let count = lines.len();
         let exchange: Exchange = lines.into_iter().collect();
         let proof = Proof::new(&exchange);
         if exchange.len() != count || proof.seal(latest) != seal {
-            return Err("the stocks are not those of the latest order");
+            return Err(invalid("the stocks are not those of the latest order"));
         }
         Ok(Self { state: State::new(exchange, latest), proof, latest, before: None })
     }
 
     /// Takes the next order.
-    pub(super) fn order(&mut self, record: &Record) -> Result<(), Damage> {
+    pub(super) fn order(&mut self, record: &Record) -> io::Result<()> {
         let seq = record.outcome.seq();
         let follows = match self.before {
             Some(before) => before.checked_add(1) == Some(seq),
             None => (1..=self.latest.saturating_sub(ORDERS_KEPT) + 1).contains(&seq),
         };
         if !follows || seq > self.latest {
-            return Err("orders are missing");
+            return Err(invalid("orders are missing"));
         }
         self.before = Some(seq);
         self.state.remember(record);
@@ -109,9 +102,9 @@ impl Reading {
     }
 
     /// Ends with the state and what proves it from now on.
-    pub(super) fn end(self) -> Result<(State, Proof), Damage> {
+    pub(super) fn end(self) -> io::Result<(State, Proof)> {
         if self.before.unwrap_or(0) != self.latest {
-            return Err("the latest orders are missing");
+            return Err(invalid("the latest orders are missing"));
         }
         Ok((self.state, self.proof))
     }
@@ -169,7 +162,7 @@ mod tests {
             records.iter().try_for_each(|record| reading.order(record))?;
             reading.end().map(|(state, _)| state.seq())
         };
-        assert_eq!(read(good, 4, &records), Ok(4));
+        assert_eq!(read(good, 4, &records).unwrap(), 4);
         assert!(read("1 7 5\n2 20 6\n7 31 7\n", 4, &records).is_err());
         assert!(read("1 5 5\n7 31 7\n", 4, &records).is_err());
         assert!(read(good, 3, &records[..3]).is_err());

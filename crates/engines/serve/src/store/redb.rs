@@ -4,11 +4,13 @@
 //! with it. The latest [`ORDERS_KEPT`] orders stay. Opening reads the whole file, because redb proves
 //! its sums only when it is asked to.
 
-use super::make::Beginning;
+use super::bytes;
+use super::interface::{Beginning, ORDERS_KEPT, Store, StoreError, invalid};
 use super::proof::{Proof, Reading};
-use super::{NOT_OURS, ORDERS_KEPT, STOPPED, Store, StoreError, bytes};
 use ioloom_exchange::{Line, Record, State};
+use ioloom_failure::Operation;
 use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition};
+use std::io;
 use std::path::{Path, PathBuf};
 
 const STOCKS: TableDefinition<'_, u32, &[u8]> = TableDefinition::new("stock");
@@ -23,15 +25,12 @@ pub(super) struct Redb {
     path: PathBuf,
 }
 
-/// An error of any step, in words.
-type Failed = String;
-
-fn failed(error: impl Into<redb::Error>) -> Failed {
-    error.into().to_string()
+fn failed(error: impl Into<redb::Error>) -> io::Error {
+    io::Error::other(error.into())
 }
 
 /// Makes a database in a new file.
-pub(super) fn make(path: &Path, beginning: &Beginning<'_>) -> Result<(), Failed> {
+pub(super) fn make(path: &Path, beginning: &Beginning<'_>) -> io::Result<()> {
     let database = Database::create(path).map_err(failed)?;
     let transaction = database.begin_write().map_err(failed)?;
     {
@@ -55,42 +54,39 @@ pub(super) fn make(path: &Path, beginning: &Beginning<'_>) -> Result<(), Failed>
 
 /// Opens a database that is there.
 pub(super) fn open(path: &Path) -> Result<(Box<dyn Store>, State), StoreError> {
-    let fail = |operation: &'static str| {
-        move |reason: Failed| StoreError {
-            operation,
-            path: path.to_owned(),
-            reason,
-            advice: NOT_OURS,
-        }
-    };
     let opened = Database::builder().set_check_integrity_on_open(true).open(path);
-    let database = opened.map_err(|e| match e {
-        redb::DatabaseError::DatabaseAlreadyOpen => fail("open")("it is locked".to_owned()),
-        e => fail("open")(failed(e)),
-    })?;
-    let (state, proof) = load(&database).map_err(fail("read"))?;
+    let database = opened
+        .map_err(|e| match e {
+            redb::DatabaseError::DatabaseAlreadyOpen => {
+                io::Error::other("locked by another server")
+            }
+            e => failed(e),
+        })
+        .map_err(StoreError::unusable(Operation::Open, path))?;
+    let loaded = load(&database).map_err(StoreError::unusable(Operation::Read, path));
+    let (state, proof) = loaded?;
     Ok((Box::new(Redb { database, proof, path: path.to_owned() }), state))
 }
 
-fn load(database: &Database) -> Result<(State, Proof), Failed> {
+fn load(database: &Database) -> io::Result<(State, Proof)> {
     let transaction = database.begin_read().map_err(failed)?;
     let about = transaction.open_table(ABOUT).map_err(failed)?;
-    let of = |name: &str| -> Result<Option<Vec<u8>>, Failed> {
+    let of = |name: &str| -> io::Result<Option<Vec<u8>>> {
         Ok(about.get(name).map_err(failed)?.map(|value| value.value().to_vec()))
     };
     if of("mark")?.as_deref() != Some(MARK) {
-        return Err("it is no store of this version".to_owned());
+        return Err(invalid("it is no store of this version"));
     }
-    let number = |name: &str| Ok::<_, Failed>(of(name)?.as_deref().and_then(bytes::seq));
+    let number = |name: &str| Ok::<_, io::Error>(of(name)?.as_deref().and_then(bytes::seq));
     let Some((latest, seal)) = number("latest")?.zip(number("seal")?) else {
-        return Err("the number of the latest order is missing".to_owned());
+        return Err(invalid("the number of the latest order is missing"));
     };
     let mut lines = Vec::new();
     let stocks = transaction.open_table(STOCKS).map_err(failed)?;
     for entry in stocks.iter().map_err(failed)? {
         let (id, value) = entry.map_err(failed)?;
         let stock = bytes::left_and_price(value.value());
-        let (left, price) = stock.ok_or("the table of stocks is damaged")?;
+        let (left, price) = stock.ok_or_else(|| invalid("the table of stocks is damaged"))?;
         lines.push(Line { id: id.value(), left, price });
     }
     let mut reading = Reading::new(lines, latest, seal)?;
@@ -98,13 +94,13 @@ fn load(database: &Database) -> Result<(State, Proof), Failed> {
     for entry in orders.iter().map_err(failed)? {
         let (seq, value) = entry.map_err(failed)?;
         let record = bytes::record(&bytes::key(seq.value()), value.value());
-        reading.order(&record.ok_or("an order is damaged")?)?;
+        reading.order(&record.ok_or_else(|| invalid("an order is damaged"))?)?;
     }
-    Ok(reading.end()?)
+    reading.end()
 }
 
 impl Redb {
-    fn write(&mut self, records: &[Record]) -> Result<(), Failed> {
+    fn write(&mut self, records: &[Record]) -> io::Result<()> {
         let Some(latest) = records.last().map(|record| record.outcome.seq()) else { return Ok(()) };
         let transaction = self.database.begin_write().map_err(failed)?;
         {
@@ -117,7 +113,7 @@ impl Redb {
                 }
             }
             let mut stocks = transaction.open_table(STOCKS).map_err(failed)?;
-            for line in self.proof.carry(records).ok_or("a stock is missing")? {
+            for line in self.proof.carry(records).ok_or_else(|| invalid("a stock is missing"))? {
                 let value = bytes::stock(line.left, line.price);
                 stocks.insert(line.id, value.as_slice()).map_err(failed)?;
             }
@@ -129,14 +125,14 @@ impl Redb {
         transaction.commit().map_err(failed)
     }
 
-    fn hashes(&self) -> Result<Vec<u64>, Failed> {
+    fn hashes(&self) -> io::Result<Vec<u64>> {
         let transaction = self.database.begin_read().map_err(failed)?;
         let about = transaction.open_table(ABOUT).map_err(failed)?;
         let value = about.get("hashes").map_err(failed)?;
         Ok(value.and_then(|value| bytes::hashes_of(value.value())).unwrap_or_default())
     }
 
-    fn set_hashes(&self, hashes: &[u64]) -> Result<(), Failed> {
+    fn set_hashes(&self, hashes: &[u64]) -> io::Result<()> {
         let transaction = self.database.begin_write().map_err(failed)?;
         {
             let mut about = transaction.open_table(ABOUT).map_err(failed)?;
@@ -145,21 +141,21 @@ impl Redb {
         transaction.commit().map_err(failed)
     }
 
-    fn stopped(&self, reason: Failed) -> StoreError {
-        StoreError { operation: "write to", path: self.path.clone(), reason, advice: STOPPED }
+    fn stopped(&self, error: io::Error) -> StoreError {
+        StoreError::stopped(&self.path, error)
     }
 }
 
 impl Store for Redb {
     fn commit(&mut self, records: &[Record]) -> Result<(), StoreError> {
-        self.write(records).map_err(|reason| self.stopped(reason))
+        self.write(records).map_err(|error| self.stopped(error))
     }
 
     fn stock_hashes(&mut self) -> Result<Vec<u64>, StoreError> {
-        self.hashes().map_err(|reason| self.stopped(reason))
+        self.hashes().map_err(|error| self.stopped(error))
     }
 
     fn set_stock_hashes(&mut self, hashes: &[u64]) -> Result<(), StoreError> {
-        self.set_hashes(hashes).map_err(|reason| self.stopped(reason))
+        self.set_hashes(hashes).map_err(|error| self.stopped(error))
     }
 }

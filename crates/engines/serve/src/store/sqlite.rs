@@ -8,12 +8,13 @@
 //! [`ORDERS_KEPT`] orders stay in a table, for repeated orders and for whoever wants to look. Opening
 //! checks the structure of the file, whose damage would else show when it is written to.
 
-use super::make::{Beginning, with};
-use super::proof::{Damage, Proof, Reading, order_sum};
+use super::interface::{Beginning, ORDERS_KEPT, Store, StoreError, invalid};
+use super::path::with_suffix;
+use super::proof::{Proof, Reading, order_sum};
 use super::words::{refusal_of, refusal_word, side_word};
-use super::{NOT_OURS, ORDERS_KEPT, STOPPED, Store, StoreError};
 use crate::choice::Durability;
 use ioloom_exchange::{Line, Order, OrderOutcome, Record, RequestId, Side, State};
+use ioloom_failure::Operation;
 use ioloom_sys::file::{self, WriteMode, write_full_at};
 use ioloom_sys::transfer::sync_all;
 use rusqlite::{Connection, OptionalExtension, Row, params};
@@ -55,8 +56,8 @@ pub(super) struct Sqlite {
 }
 
 /// Makes a database in a new file.
-pub(super) fn make(path: &Path, beginning: &Beginning<'_>) -> Result<(), String> {
-    create(path, beginning).map_err(|e| e.to_string())
+pub(super) fn make(path: &Path, beginning: &Beginning<'_>) -> io::Result<()> {
+    create(path, beginning).map_err(io::Error::other)
 }
 
 fn create(path: &Path, beginning: &Beginning<'_>) -> rusqlite::Result<()> {
@@ -90,12 +91,6 @@ pub(super) fn open(
 }
 
 fn reopen(path: &Path, durability: Durability) -> Result<(Sqlite, State), StoreError> {
-    let fail = |operation, reason: String| StoreError {
-        operation,
-        path: path.to_owned(),
-        reason,
-        advice: NOT_OURS,
-    };
     let synchronous = match durability {
         Durability::None | Durability::Os => "NORMAL",
         Durability::Group | Durability::Each => FULL,
@@ -104,9 +99,10 @@ fn reopen(path: &Path, durability: Durability) -> Result<(Sqlite, State), StoreE
         set_up(&connection, synchronous)?;
         Ok(connection)
     });
-    let connection = opened.map_err(|e| fail("open", e.to_string()))?;
-    let loaded = load(&connection).map_err(|e| fail("read", e.to_string()))?;
-    let (state, proof) = loaded.map_err(|damage| fail("read", damage.to_owned()))?;
+    let connection =
+        opened.map_err(io::Error::other).map_err(StoreError::unusable(Operation::Open, path))?;
+    let loaded = load(&connection).map_err(io::Error::other).and_then(|loaded| loaded);
+    let (state, proof) = loaded.map_err(StoreError::unusable(Operation::Read, path))?;
     if synchronous == FULL {
         // Only time is lost without it; a commit that finds no space tells so.
         fill_log(path).ok();
@@ -129,7 +125,7 @@ fn set_up(connection: &Connection, synchronous: &str) -> rusqlite::Result<()> {
 
 /// Writes zeros after what the write-ahead log holds. They are no frames, for no page has the number zero.
 fn fill_log(path: &Path) -> io::Result<()> {
-    let file = file::open_to_write(&with(path, "-wal"), WriteMode::Buffered)?;
+    let file = file::open_to_write(&with_suffix(path, "-wal"), WriteMode::Buffered)?;
     let zeros = vec![0; ZEROS];
     let mut at = file::size(&file)?;
     while at < LOG_BYTES {
@@ -141,15 +137,15 @@ fn fill_log(path: &Path) -> io::Result<()> {
 }
 
 /// What the database holds, or why that cannot be right.
-fn load(connection: &Connection) -> rusqlite::Result<Result<(State, Proof), Damage>> {
+fn load(connection: &Connection) -> rusqlite::Result<io::Result<(State, Proof)>> {
     let pragma = |name| connection.pragma_query_value(None, name, |row| row.get(0));
     let (application, version): (i64, i64) = (pragma("application_id")?, pragma("user_version")?);
     if (application, version) != (APPLICATION, VERSION) {
-        return Ok(Err("it is no store of this version"));
+        return Ok(Err(invalid("it is no store of this version")));
     }
     let check: String = connection.query_row("PRAGMA quick_check(1)", [], |row| row.get(0))?;
     if check != "ok" {
-        return Ok(Err("the structure of the file is damaged"));
+        return Ok(Err(invalid("the structure of the file is damaged")));
     }
     let mut stocks = connection.prepare("SELECT id, left, price FROM stock")?;
     let line = |row: &Row<'_>| Ok(Line { id: row.get(0)?, left: row.get(1)?, price: row.get(2)? });
@@ -157,7 +153,7 @@ fn load(connection: &Connection) -> rusqlite::Result<Result<(State, Proof), Dama
     let latest = "SELECT seq, seal FROM latest";
     let numbers = |row: &Row<'_>| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?));
     let Some((latest, seal)) = connection.query_row(latest, [], numbers).optional()? else {
-        return Ok(Err("the number of the latest order is missing"));
+        return Ok(Err(invalid("the number of the latest order is missing")));
     };
     let mut reading = match Reading::new(lines, latest as u64, seal as u64) {
         Ok(reading) => reading,
@@ -169,7 +165,7 @@ fn load(connection: &Connection) -> rusqlite::Result<Result<(State, Proof), Dama
     )?;
     let mut rows = orders.query([])?;
     while let Some(row) = rows.next()? {
-        let Some(record) = record(row)? else { return Ok(Err("an order is damaged")) };
+        let Some(record) = record(row)? else { return Ok(Err(invalid("an order is damaged"))) };
         if let Err(damage) = reading.order(&record) {
             return Ok(Err(damage));
         }
@@ -227,15 +223,14 @@ impl Sqlite {
         transaction.commit()
     }
 
-    fn stopped(&self, error: &rusqlite::Error) -> StoreError {
-        let (path, reason) = (self.path.clone(), error.to_string());
-        StoreError { operation: "write to", path, reason, advice: STOPPED }
+    fn stopped(&self, error: rusqlite::Error) -> StoreError {
+        StoreError::stopped(&self.path, io::Error::other(error))
     }
 }
 
 impl Store for Sqlite {
     fn commit(&mut self, records: &[Record]) -> Result<(), StoreError> {
-        self.write(records).map_err(|error| self.stopped(&error))
+        self.write(records).map_err(|error| self.stopped(error))
     }
 
     fn stock_hashes(&mut self) -> Result<Vec<u64>, StoreError> {
@@ -244,7 +239,7 @@ impl Store for Sqlite {
             let hashes = select.query_map([], |row| row.get::<_, i64>(0))?;
             hashes.map(|hash| Ok(hash? as u64)).collect::<rusqlite::Result<Vec<_>>>()
         };
-        read().map_err(|error| self.stopped(&error))
+        read().map_err(|error| self.stopped(error))
     }
 
     fn set_stock_hashes(&mut self, hashes: &[u64]) -> Result<(), StoreError> {
@@ -259,7 +254,7 @@ impl Store for Sqlite {
             transaction.commit()?;
             connection.pragma_update(None, "synchronous", synchronous)
         };
-        write(&mut self.connection).map_err(|error| self.stopped(&error))
+        write(&mut self.connection).map_err(|error| self.stopped(error))
     }
 }
 
@@ -294,7 +289,7 @@ mod tests {
     /// Bytes of the write-ahead log beside a store, and of its blocks.
     fn log_bytes(path: &Path) -> (u64, u64) {
         use std::os::unix::fs::MetadataExt;
-        let log = std::fs::metadata(with(path, "-wal"));
+        let log = std::fs::metadata(with_suffix(path, "-wal"));
         log.map_or((0, 0), |log| (log.len(), log.blocks() * 512))
     }
 
@@ -323,7 +318,7 @@ mod tests {
         let (mut store, mut state) = reopen(&path, Durability::Group).unwrap();
         store.commit(&[state.trade(&order, None).1.unwrap()]).unwrap();
         for end in ["", "-wal"] {
-            std::fs::copy(with(&path, end), with(&left, end)).unwrap();
+            std::fs::copy(with_suffix(&path, end), with_suffix(&left, end)).unwrap();
         }
         drop(store);
         assert_eq!(reopen(&left, Durability::Group).unwrap().1.seq(), 801);

@@ -23,7 +23,7 @@ fn before(words: &str, durability: Durability) -> impl Fn(&mut ServeOptions) {
         (config.sharing, config.durability) = (Sharing::Database, durability);
         let one = config.model == Model::IoThreads || durability == Durability::Each;
         let connections = if one { 1 } else { 3 };
-        config.database = Some(DatabaseChoice { words: words.to_owned(), connections });
+        config.database = Some(DatabaseChoice { connection_string: words.to_owned(), connections });
     }
 }
 

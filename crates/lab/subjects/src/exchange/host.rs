@@ -220,7 +220,7 @@ impl TestServer {
             OrderStore::Postgres => {
                 let (server, words) = database(dir)?;
                 let connections = DatabaseChoice::usual_connections(spec.durability, model);
-                choice = Some(DatabaseChoice { words, connections });
+                choice = Some(DatabaseChoice { connection_string: words, connections });
                 of_database = Some(server);
             }
         }

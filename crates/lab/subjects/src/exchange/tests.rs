@@ -157,7 +157,7 @@ fn a_database_is_made_for_a_load_and_thrown_away() {
              store=postgres,mix=trade,dialect=v2,server=inside"
         );
         if let Err(reason) = Exchange.probe(&plan.parse().unwrap(), &Compute::None, dir.path()) {
-            assert!(reason.contains("remedy"), "{reason}");
+            assert!(reason.contains("apt install") || reason.contains("--dir"), "{reason}");
             println!("skipped: {reason}");
             return;
         }
@@ -178,7 +178,7 @@ fn a_database_is_made_for_a_load_in_a_directory_that_lets_nobody_in() {
                 store=postgres,mix=trade,dialect=v2,server=inside";
     if let Err(reason) = Exchange.probe(&plan.parse().unwrap(), &Compute::None, &dir) {
         // Where /tmp has a disk of its own there is no other place on it.
-        assert!(reason.contains("remedy"), "{reason}");
+        assert!(reason.contains("apt install") || reason.contains("--dir"), "{reason}");
         println!("skipped: {reason}");
         return;
     }

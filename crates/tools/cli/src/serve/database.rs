@@ -45,6 +45,6 @@ impl DatabaseArgs {
         })?;
         let usual = DatabaseChoice::usual_connections(durability, model);
         let connections = self.database_connections.map_or(usual, usize::from);
-        Ok(Some(DatabaseChoice { words, connections }))
+        Ok(Some(DatabaseChoice { connection_string: words, connections }))
     }
 }

@@ -89,7 +89,7 @@ fn fails(case: &Case<'_>) -> bool {
     add_args(&mut command, place.path(), &["--store", store]);
     let mut stopped_by_sync = false;
     match Served::try_start(&mut command) {
-        Err(said) => assert!(said.contains("the store"), "{name}: {said}"),
+        Err(said) => assert!(said.contains("store"), "{name}: {said}"),
         Ok(mut server) => {
             let before = injected(&log);
             heard.extend(talk(&server, 5, ORDERS));

@@ -20,15 +20,16 @@
 
 mod queue;
 
-use super::desk::{Desk, hand_over};
-use super::{Job, Strategy};
+use super::job::Job;
+use super::reply::{ReplySlot, submit};
+use super::strategy::Strategy;
 use crate::choice::Durability;
-use crate::database::{Link, Missed, Numbered, Opened};
-use crate::error::ServeError;
-use crate::journal::{Broken, Journal};
+use crate::database::{Link, NamedOrder, Opened, Unanswered};
+use crate::error::{ServeError, SystemOperation};
+use crate::journal::{Journal, StoreFailed};
 use crate::store::ORDERS_KEPT;
 use ioloom_exchange::{Answer, Command, Exchange, Seen, Shown, Stop};
-use queue::{Errand, Queue, Turn};
+use queue::{Next, Queue, Task};
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -47,7 +48,7 @@ const PAUSE_MIN: Duration = Duration::from_millis(50);
 const PAUSE_MAX: Duration = Duration::from_secs(1);
 
 /// What the threads share.
-struct Room {
+struct Shared {
     queue: Queue,
     journal: Arc<Journal>,
     orders_at_once: usize,
@@ -62,14 +63,14 @@ struct Room {
 }
 
 pub(crate) struct Database {
-    room: Arc<Room>,
+    shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
 }
 
 /// Jobs of one thread and where it waits for them.
-type Parcel = (Vec<Job>, Arc<Desk>);
+type JobBatch = (Vec<Job>, Arc<ReplySlot>);
 /// A job by its parcel and its place there.
-type Place = (usize, usize);
+type JobIndex = (usize, usize);
 
 impl Database {
     /// Starts the threads for a database that was opened.
@@ -79,7 +80,7 @@ impl Database {
         durability: Durability,
         connections: usize,
     ) -> Result<Self, ServeError> {
-        let room = Arc::new(Room {
+        let shared = Arc::new(Shared {
             queue: Queue::default(),
             journal,
             orders_at_once: if durability == Durability::Each { 1 } else { ORDERS_MAX },
@@ -89,7 +90,7 @@ impl Database {
             trimmed: AtomicU64::new(opened.seq / TRIM_EVERY),
             trouble: Mutex::default(),
         });
-        let mut all = Self { room: Arc::clone(&room), threads: Vec::new() };
+        let mut all = Self { shared: Arc::clone(&shared), threads: Vec::new() };
         for number in 0..connections {
             let mut link = Link::new(opened.access.clone())?;
             if number == 0 {
@@ -97,11 +98,11 @@ impl Database {
                 let made = link.connect(&|| false);
                 made.map_err(|reason| opened.access.unreached(reason))?;
             }
-            let room = Arc::clone(&room);
+            let shared = Arc::clone(&shared);
             let builder = std::thread::Builder::new().name(format!("database-{number}"));
             let thread = builder
-                .spawn(move || work(&room, link))
-                .map_err(ServeError::system("start a thread"))?;
+                .spawn(move || work(&shared, link))
+                .map_err(ServeError::system(SystemOperation::StartThread))?;
             all.threads.push(thread);
         }
         Ok(all)
@@ -116,7 +117,7 @@ fn own_name() -> String {
 
 impl Drop for Database {
     fn drop(&mut self) {
-        self.room.queue.end();
+        self.shared.queue.end();
         for thread in self.threads.drain(..) {
             let _ = thread.join();
         }
@@ -124,61 +125,61 @@ impl Drop for Database {
 }
 
 impl Strategy for Database {
-    fn answer(&self, jobs: &mut Vec<Job>, _: &Journal) -> Result<u64, Broken> {
-        hand_over(jobs, |jobs, desk| self.room.queue.put(Errand::Jobs(jobs, desk)))?;
+    fn answer(&self, jobs: &mut Vec<Job>, _: &Journal) -> Result<u64, StoreFailed> {
+        submit(jobs, |jobs, reply| self.shared.queue.put(Task::Jobs(jobs, reply)))?;
         Ok(0)
     }
 
     fn snapshot(&self) -> Result<(Exchange, u64), ServeError> {
         let (sender, receiver) = channel();
-        self.room.queue.put(Errand::Snapshot(sender));
+        self.shared.queue.put(Task::Snapshot(sender));
         let shown = receiver.recv().expect("the threads live as long as their handle");
-        shown.map_err(|reason| self.room.access.unwritten(reason))
+        shown.map_err(|reason| self.shared.access.unwritten(reason))
     }
 
     fn trouble(&self) -> Option<String> {
-        let told = || self.room.trouble.lock().expect("no panic under this lock").clone();
-        self.room.queue.away().or_else(told)
+        let told = || self.shared.trouble.lock().expect("no panic under this lock").clone();
+        self.shared.queue.away().or_else(told)
     }
 }
 
 /// Takes errands while there is a connection, else makes one.
-fn work(room: &Room, mut link: Link) {
+fn work(shared: &Shared, mut link: Link) {
     let (mut losses, mut pause) = (0, PAUSE_MIN);
     loop {
         if link.lost().is_some() {
-            losses = room.queue.losses();
-            match link.connect(&|| room.queue.is_over()) {
+            losses = shared.queue.losses();
+            match link.connect(&|| shared.queue.is_over()) {
                 Err(reason) => {
-                    if room.queue.pause(pause, reason) {
+                    if shared.queue.pause(pause, reason) {
                         return;
                     }
                     pause = (2 * pause).min(PAUSE_MAX);
                     continue;
                 }
-                Ok(()) if room.queue.back(losses) => {
+                Ok(()) if shared.queue.back(losses) => {
                     pause = PAUSE_MIN;
-                    let _ = room.noted(Ok(()));
+                    let _ = shared.note_trouble(Ok(()));
                 }
                 Ok(()) => link.leave("another connection to it was lost"),
             }
         }
-        match room.queue.take(losses, ORDERS_MAX) {
-            Turn::Errands(errands) => room.run(&mut link, errands, losses),
-            Turn::Connect => link.leave("another connection to it was lost"),
-            Turn::Over => return,
+        match shared.queue.take(losses, ORDERS_MAX) {
+            Next::Tasks(tasks) => shared.run(&mut link, tasks, losses),
+            Next::Connect => link.leave("another connection to it was lost"),
+            Next::Over => return,
         }
         if let Some(reason) = link.lost() {
-            room.queue.lost(losses, reason);
+            shared.queue.lost(losses, reason);
         }
     }
 }
 
 /// Sorts open jobs into those that can be carried out together: orders, then lists, then orders, and
 /// so on, so that those of one connection keep their order.
-fn stages(parcels: &mut [Parcel]) -> Vec<Vec<Place>> {
-    let mut stages: Vec<Vec<Place>> = Vec::new();
-    for (at, (jobs, _)) in parcels.iter_mut().enumerate() {
+fn stages(batches: &mut [JobBatch]) -> Vec<Vec<JobIndex>> {
+    let mut stages: Vec<Vec<JobIndex>> = Vec::new();
+    for (at, (jobs, _)) in batches.iter_mut().enumerate() {
         let mut reached: HashMap<usize, usize> = HashMap::new();
         for (place, job) in jobs.iter_mut().enumerate() {
             // Only the database knows what it has answered, and is not asked for what came too late.
@@ -199,82 +200,82 @@ fn stages(parcels: &mut [Parcel]) -> Vec<Vec<Place>> {
     stages
 }
 
-impl Room {
+impl Shared {
     /// Notes what is wrong with the database, or that nothing is.
-    fn noted<T>(&self, result: Result<T, String>) -> Result<T, String> {
+    fn note_trouble<T>(&self, result: Result<T, String>) -> Result<T, String> {
         *self.trouble.lock().expect("no panic under this lock") = result.as_ref().err().cloned();
         result
     }
 
     /// Does errands with a connection of this count of losses, as far as it lasts; all of them are
     /// answered.
-    fn run(&self, link: &mut Link, errands: Vec<Errand>, losses: u64) {
-        let (mut parcels, mut latest) = (Vec::<Parcel>::new(), 0);
-        for errand in errands {
-            match errand {
-                Errand::Jobs(jobs, desk) => parcels.push((jobs, desk)),
-                Errand::Snapshot(sender) => {
+    fn run(&self, link: &mut Link, tasks: Vec<Task>, losses: u64) {
+        let (mut batches, mut latest) = (Vec::<JobBatch>::new(), 0);
+        for task in tasks {
+            match task {
+                Task::Jobs(jobs, reply) => batches.push((jobs, reply)),
+                Task::Snapshot(sender) => {
                     let stocks = |shown: Shown| (shown.lines.into_iter().collect(), shown.seq);
                     let _ = sender.send(self.list(link).map(stocks));
                 }
             }
         }
-        for (stage, places) in stages(&mut parcels).into_iter().enumerate() {
+        for (stage, places) in stages(&mut batches).into_iter().enumerate() {
             if stage % 2 == 0 {
                 for places in places.chunks(self.orders_at_once) {
-                    latest = latest.max(self.carry_out(link, &mut parcels, places));
+                    latest = latest.max(self.carry_out(link, &mut batches, places));
                 }
             } else {
-                self.show(link, &mut parcels, &places);
+                self.show(link, &mut batches, &places);
             }
         }
         // Before the answers leave: who has one and asks again must not wait for the next connection.
         if let Some(reason) = link.lost() {
             self.queue.lost(losses, reason);
         }
-        for (jobs, desk) in parcels {
-            desk.give_back(jobs, Ok(()));
+        for (jobs, reply) in batches {
+            reply.send(jobs, Ok(()));
         }
         self.trim(link, latest);
     }
 
     /// Carries orders out in one transaction; the largest number among their answers.
-    fn carry_out(&self, link: &mut Link, parcels: &mut [Parcel], places: &[Place]) -> u64 {
-        let numbered = |(parcel, place): &Place| {
-            let request = &parcels[*parcel].0[*place].request;
+    fn carry_out(&self, link: &mut Link, batches: &mut [JobBatch], places: &[JobIndex]) -> u64 {
+        let numbered = |(batch, place): &JobIndex| {
+            let request = &batches[*batch].0[*place].request;
             let Command::Trade(order) = request.command else { return None };
             Some(match &request.request_id {
                 Some(request_id) => {
-                    Numbered { order, client: &request_id.client, request: request_id.request }
+                    NamedOrder { order, client: &request_id.client, request: request_id.request }
                 }
                 None => {
                     let request = self.unnamed.fetch_add(1, Ordering::Relaxed);
-                    Numbered { order, client: &self.name, request }
+                    NamedOrder { order, client: &self.name, request }
                 }
             })
         };
-        let orders: Vec<Numbered<'_>> = places.iter().filter_map(numbered).collect();
+        let orders: Vec<NamedOrder<'_>> = places.iter().filter_map(numbered).collect();
         // Who found it lost has waited; nobody else does.
         let carried = match link.lost() {
-            Some(reason) => Err(Missed::NotTried(reason.to_owned())),
+            Some(reason) => Err(Unanswered::NotTried(reason.to_owned())),
             None => link.carry_out(&orders),
         };
         let (answers, latest) = match carried {
             Ok((answers, latest)) => {
-                let _ = self.noted(Ok(()));
+                let _ = self.note_trouble(Ok(()));
                 (answers, latest)
             }
-            Err(missed) => {
-                let (stop, reason) = match missed {
-                    Missed::NotTried(reason) => (Stop::Busy, reason),
-                    Missed::Unsure(reason) => (Stop::Unsure, reason),
+            Err(unanswered) => {
+                let (stop, reason) = match unanswered {
+                    Unanswered::NotTried(reason) => (Stop::Busy, reason),
+                    Unanswered::Unsure(reason) => (Stop::Unsure, reason),
                 };
-                let _ = self.noted(Err::<(), _>(reason));
+                let _ = self.note_trouble(Err::<(), _>(reason));
                 (vec![Answer::Stopped(stop); places.len()], 0)
             }
         };
-        for ((parcel, place), answer) in places.iter().zip(answers) {
-            parcels[*parcel].0[*place].answer = Some(answer);
+        for ((batch, place), answer) in places.iter().zip(answers) {
+            batches[*batch].0[*place].answer = Some(answer);
         }
         if latest > 0 {
             self.journal.committed_elsewhere(latest);
@@ -297,10 +298,10 @@ impl Room {
             Some(reason) => Err(reason.to_owned()),
             None => link.show(),
         };
-        self.noted(shown)
+        self.note_trouble(shown)
     }
 
-    fn show(&self, link: &mut Link, parcels: &mut [Parcel], places: &[Place]) {
+    fn show(&self, link: &mut Link, batches: &mut [JobBatch], places: &[JobIndex]) {
         if places.is_empty() {
             return;
         }
@@ -308,8 +309,8 @@ impl Room {
             Ok(shown) => Answer::Shown(Arc::new(shown)),
             Err(_) => Answer::Stopped(Stop::Busy),
         };
-        for (parcel, place) in places {
-            parcels[*parcel].0[*place].answer = Some(answer.clone());
+        for (batch, place) in places {
+            batches[*batch].0[*place].answer = Some(answer.clone());
         }
     }
 }
@@ -329,13 +330,13 @@ mod tests {
 
     #[test]
     fn jobs_of_a_connection_keep_their_order_and_those_of_others_go_along() {
-        let parcel = |jobs: Vec<Job>| (jobs, Arc::<Desk>::default());
-        let mut parcels = vec![
-            parcel(vec![job(1, false), job(2, true), job(1, true), job(1, false), job(2, true)]),
-            parcel(vec![job(1, false), job(1, false)]),
+        let batch = |jobs: Vec<Job>| (jobs, Arc::<ReplySlot>::default());
+        let mut batches = vec![
+            batch(vec![job(1, false), job(2, true), job(1, true), job(1, false), job(2, true)]),
+            batch(vec![job(1, false), job(1, false)]),
         ];
-        parcels[1].0.push(Job { answer: Some(Answer::Stopped(Stop::Busy)), ..job(1, true) });
-        let stages = stages(&mut parcels);
+        batches[1].0.push(Job { answer: Some(Answer::Stopped(Stop::Busy)), ..job(1, true) });
+        let stages = stages(&mut batches);
         assert_eq!(stages[0], [(0, 0), (1, 0), (1, 1)]);
         assert_eq!(stages[1], [(0, 1), (0, 2), (0, 4)]);
         assert_eq!(stages[2], [(0, 3)]);

@@ -20,8 +20,8 @@
 //! that it lost it; so nothing is left lying. Two conditions are waited for apart, so that what arrives
 //! wakes nobody who only pauses.
 
-use crate::sharing::Job;
-use crate::sharing::desk::Desk;
+use crate::sharing::job::Job;
+use crate::sharing::reply::ReplySlot;
 use ioloom_exchange::{Answer, Exchange, Stop};
 use std::collections::VecDeque;
 use std::sync::mpsc::Sender;
@@ -29,12 +29,12 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
 /// Something that the database is needed for.
-pub(super) enum Errand {
-    Jobs(Vec<Job>, Arc<Desk>),
+pub(super) enum Task {
+    Jobs(Vec<Job>, Arc<ReplySlot>),
     Snapshot(Sender<Result<(Exchange, u64), String>>),
 }
 
-impl Errand {
+impl Task {
     fn jobs(&self) -> usize {
         if let Self::Jobs(jobs, _) = self { jobs.len() } else { 1 }
     }
@@ -42,13 +42,13 @@ impl Errand {
     /// Answers that it cannot be done now.
     fn refuse(self, reason: &str) {
         match self {
-            Self::Jobs(mut jobs, desk) => {
+            Self::Jobs(mut jobs, reply) => {
                 for job in &mut jobs {
-                    if job.asks() {
+                    if job.needs_exchange() {
                         job.answer = Some(Answer::Stopped(Stop::Busy));
                     }
                 }
-                desk.give_back(jobs, Ok(()));
+                reply.send(jobs, Ok(()));
             }
             Self::Snapshot(sender) => {
                 let _ = sender.send(Err(reason.to_owned()));
@@ -58,8 +58,8 @@ impl Errand {
 }
 
 /// What a thread is to do next.
-pub(super) enum Turn {
-    Errands(Vec<Errand>),
+pub(super) enum Next {
+    Tasks(Vec<Task>),
     /// Make a new connection: the one of this count may have been lost.
     Connect,
     Over,
@@ -74,7 +74,7 @@ pub(super) struct Queue {
 
 #[derive(Default)]
 struct Waiting {
-    errands: VecDeque<Errand>,
+    tasks: VecDeque<Task>,
     is_over: bool,
     /// How often the database was lost.
     losses: u64,
@@ -89,47 +89,47 @@ impl Queue {
 
     /// Leaves something to be done, or answers it if the database is away; false if nobody will do it
     /// any more.
-    pub(super) fn put(&self, errand: Errand) -> bool {
+    pub(super) fn put(&self, task: Task) -> bool {
         let mut waiting = self.lock();
         if waiting.is_over {
             return false;
         }
         if let Some(reason) = waiting.away.clone() {
             drop(waiting);
-            errand.refuse(&reason);
+            task.refuse(&reason);
             return true;
         }
-        waiting.errands.push_back(errand);
+        waiting.tasks.push_back(task);
         self.arrived.notify_one();
         true
     }
 
     /// Waits for something to do, and takes about as much as `most` jobs; for a thread whose connection
     /// began at this count of losses.
-    pub(super) fn take(&self, losses: u64, most: usize) -> Turn {
+    pub(super) fn take(&self, losses: u64, most: usize) -> Next {
         let mut waiting = self.lock();
         loop {
             if waiting.losses != losses {
                 // Whoever may take what is there may not have been told of it.
                 self.arrived.notify_one();
-                return if waiting.is_over { Turn::Over } else { Turn::Connect };
+                return if waiting.is_over { Next::Over } else { Next::Connect };
             }
-            if !waiting.errands.is_empty() {
+            if !waiting.tasks.is_empty() {
                 break;
             }
             if waiting.is_over {
-                return Turn::Over;
+                return Next::Over;
             }
             waiting = self.arrived.wait(waiting).expect("no panic under this lock");
         }
         let (mut taken, mut jobs) = (Vec::new(), 0);
         while jobs < most
-            && let Some(errand) = waiting.errands.pop_front()
+            && let Some(task) = waiting.tasks.pop_front()
         {
-            jobs += errand.jobs();
-            taken.push(errand);
+            jobs += task.jobs();
+            taken.push(task);
         }
-        Turn::Errands(taken)
+        Next::Tasks(taken)
     }
 
     /// The database is away, as a connection of this count has found. What waits is answered.
@@ -140,11 +140,11 @@ impl Queue {
         }
         waiting.losses += 1;
         waiting.away = Some(reason.to_owned());
-        let refused = std::mem::take(&mut waiting.errands);
+        let refused = std::mem::take(&mut waiting.tasks);
         drop(waiting);
         self.arrived.notify_all();
-        for errand in refused {
-            errand.refuse(reason);
+        for task in refused {
+            task.refuse(reason);
         }
     }
 
@@ -195,12 +195,12 @@ impl Queue {
 mod tests {
     use super::super::tests::job;
     use super::*;
-    use crate::sharing::desk::hand_over;
+    use crate::sharing::reply::submit;
     use std::sync::mpsc::channel;
 
     fn busy(queue: &Queue) -> bool {
         let mut jobs = vec![job(1, false), job(2, true)];
-        hand_over(&mut jobs, |jobs, desk| queue.put(Errand::Jobs(jobs, desk))).unwrap();
+        submit(&mut jobs, |jobs, reply| queue.put(Task::Jobs(jobs, reply))).unwrap();
         jobs.iter().all(|job| matches!(job.answer, Some(Answer::Stopped(Stop::Busy))))
     }
 
@@ -211,7 +211,7 @@ mod tests {
         queue.lost(0, "gone");
         assert!(busy(&queue));
         let (sender, receiver) = channel();
-        assert!(queue.put(Errand::Snapshot(sender)));
+        assert!(queue.put(Task::Snapshot(sender)));
         assert_eq!(receiver.recv().unwrap().unwrap_err(), "gone");
         assert_eq!(queue.away().unwrap(), "gone");
         assert!(!queue.pause(Duration::ZERO, "not there yet".to_owned()));
@@ -224,10 +224,10 @@ mod tests {
     fn what_waits_is_answered_when_the_database_is_lost() {
         let queue = Queue::default();
         let (sender, receiver) = channel();
-        assert!(queue.put(Errand::Snapshot(sender)));
+        assert!(queue.put(Task::Snapshot(sender)));
         let waits = std::thread::scope(|scope| {
             let waits = scope.spawn(|| busy(&queue));
-            while queue.lock().errands.len() < 2 {
+            while queue.lock().tasks.len() < 2 {
                 std::thread::yield_now();
             }
             queue.lost(0, "gone");
@@ -248,23 +248,23 @@ mod tests {
         queue.lost(0, "gone");
         assert!(queue.away().is_none());
         let (sender, _receiver) = channel();
-        assert!(queue.put(Errand::Snapshot(sender)));
-        assert!(matches!(queue.take(0, 1), Turn::Connect));
-        assert!(matches!(queue.take(1, 1), Turn::Errands(errands) if errands.len() == 1));
+        assert!(queue.put(Task::Snapshot(sender)));
+        assert!(matches!(queue.take(0, 1), Next::Connect));
+        assert!(matches!(queue.take(1, 1), Next::Tasks(tasks) if tasks.len() == 1));
         queue.end();
-        assert!(matches!(queue.take(1, 1), Turn::Over));
-        assert!(matches!(queue.take(0, 1), Turn::Over));
+        assert!(matches!(queue.take(1, 1), Next::Over));
+        assert!(matches!(queue.take(0, 1), Next::Over));
     }
 
     #[test]
     fn about_as_much_is_taken_as_fits() {
         let queue = Queue::default();
-        let parcel = || Errand::Jobs(vec![job(1, false), job(1, false)], Arc::<Desk>::default());
+        let batch = || Task::Jobs(vec![job(1, false), job(1, false)], Arc::<ReplySlot>::default());
         for _ in 0..3 {
-            assert!(queue.put(parcel()));
+            assert!(queue.put(batch()));
         }
         let sizes = [2, 1].map(|_| match queue.take(0, 3) {
-            Turn::Errands(errands) => errands.len(),
+            Next::Tasks(tasks) => tasks.len(),
             _ => 0,
         });
         assert_eq!(sizes, [2, 1]);

@@ -34,7 +34,7 @@ const FRAME_MAX: usize = 2 * CONTENT_MAX;
 const WINDOW: usize = 1 << 20;
 
 /// What a frame begins with, the version among it.
-pub(in crate::store) const MARK: [u8; 8] = *b"iolog v1";
+pub(super) const MARK: [u8; 8] = *b"iolog v1";
 const SUM_AT: usize = 56;
 
 /// What a frame holds.

@@ -23,12 +23,12 @@ mod shorten;
 mod tests;
 mod writing;
 
-use super::make::Beginning;
-use super::{NOT_OURS, ORDERS_KEPT, STOPPED, Store, StoreError, bytes};
+use super::bytes;
+use super::interface::{Beginning, NOT_OURS, ORDERS_KEPT, Store, StoreError, invalid};
 use crate::choice::{Durability, StoreKind};
-pub(in crate::store) use frame::MARK;
 use frame::{CONTENT_MAX, Frames, Head, Kind, Source};
 use ioloom_exchange::{Line, Record, State};
+use ioloom_failure::Operation;
 use ioloom_sys::file;
 use ioloom_sys::make::{random_number, try_lock};
 use ioloom_sys::transfer::{set_len, sync_all};
@@ -38,6 +38,9 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use writing::{Writer, align_of};
+
+/// First bytes of a log.
+pub(super) const MARK: [u8; 8] = frame::MARK;
 
 /// Bytes by which a log grows before it is made anew.
 const GROWTH_MAX: u64 = 256 << 20;
@@ -67,13 +70,13 @@ impl Default for Bounds {
 
 /// How a log is written and kept.
 #[derive(Debug, Clone, Copy)]
-struct How {
+struct LogOptions {
     kind: StoreKind,
     durability: Durability,
     bounds: Bounds,
 }
 
-impl How {
+impl LogOptions {
     /// Whether a commit is synced.
     fn syncs(&self) -> bool {
         matches!(self.durability, Durability::Group | Durability::Each)
@@ -131,7 +134,7 @@ impl Tail {
 pub(super) struct Log {
     tail: Tail,
     path: PathBuf,
-    how: How,
+    options: LogOptions,
     /// The number of the latest order before the first that it holds.
     base: u64,
     latest: u64,
@@ -143,12 +146,11 @@ pub(super) struct Log {
 }
 
 /// Makes a log in a new file.
-pub(super) fn make(kind: StoreKind, path: &Path, beginning: &Beginning<'_>) -> Result<(), String> {
-    let words = |e: io::Error| e.to_string();
-    std::fs::File::create_new(path).map_err(words)?;
+pub(super) fn make(kind: StoreKind, path: &Path, beginning: &Beginning<'_>) -> io::Result<()> {
+    std::fs::File::create_new(path)?;
     // Through the cache: a log of any kind begins alike.
-    let file = writing::open(path, StoreKind::Log, Durability::Os).map_err(words)?;
-    let writer = Writer::new(file, StoreKind::Log, Durability::Os, 0).map_err(words)?;
+    let file = writing::open(path, StoreKind::Log, Durability::Os)?;
+    let writer = Writer::new(file, StoreKind::Log, Durability::Os, 0)?;
     let mut tail = Tail {
         writer,
         log: random_number(),
@@ -158,8 +160,8 @@ pub(super) fn make(kind: StoreKind, path: &Path, beginning: &Beginning<'_>) -> R
         frame: Vec::new(),
     };
     let lines: Vec<_> = beginning.stocks.lines().collect();
-    tail.begin(0, lines.into_iter(), &[beginning.file_hash]).map_err(words)?;
-    tail.writer.sync_all().map_err(words)
+    tail.begin(0, lines.into_iter(), &[beginning.file_hash])?;
+    tail.writer.sync_all()
 }
 
 /// Why a log of this kind cannot be had below a directory, found by trying.
@@ -173,50 +175,46 @@ pub(super) fn open(
     path: &Path,
     durability: Durability,
 ) -> Result<(Box<dyn Store>, State), StoreError> {
-    let how = How { kind, durability, bounds: Bounds::default() };
-    let (log, state) = Log::open(path, how)?;
+    let options = LogOptions { kind, durability, bounds: Bounds::default() };
+    let (log, state) = Log::open(path, options)?;
     Ok((Box::new(log), state))
 }
 
 impl Log {
-    fn open(path: &Path, how: How) -> Result<(Self, State), StoreError> {
-        let fail = |operation, reason: String, advice| StoreError {
-            operation,
-            path: path.to_owned(),
-            reason,
-            advice,
-        };
-        let no_open = |e: io::Error| fail("open", e.to_string(), NOT_OURS);
-        let file = writing::open(path, how.kind, how.durability).map_err(no_open)?;
-        lock(&file, path).map_err(|reason| fail("open", reason, NOT_OURS))?;
+    fn open(path: &Path, options: LogOptions) -> Result<(Self, State), StoreError> {
+        let unusable = StoreError::unusable(Operation::Open, path);
+        let file = writing::open(path, options.kind, options.durability).map_err(&unusable)?;
+        lock(&file, path).map_err(&unusable)?;
+        let unreadable = |error, advice| StoreError::new(Operation::Read, path, error, advice);
         let found = recover(&file).map_err(|problem| match problem {
-            Problem::Read(e) => fail("read", e.to_string(), NOT_OURS),
+            Problem::Read(error) => unreadable(error, NOT_OURS),
             Problem::NotOurs => {
-                fail("read", "it is no store of this kind and version".to_owned(), NOT_OURS)
+                unreadable(invalid("not a store of this kind and version"), NOT_OURS)
             }
             Problem::Damaged(what, at) => {
-                fail("read", format!("it is damaged at byte {at}: {what}"), DAMAGED)
+                unreadable(io::Error::other(format!("damaged at byte {at}: {what}")), DAMAGED)
             }
         })?;
-        if !found.align.is_multiple_of(align_of(how.kind)) {
-            let reason = "it was made by store log, log-dsync or log-uring, whose orders do not lie \
-                          in whole blocks as log-direct needs them";
-            return Err(fail("open", reason.to_owned(), NOT_OURS));
+        if !found.align.is_multiple_of(align_of(options.kind)) {
+            return Err(unusable(invalid(
+                "written by store log, log-dsync or log-uring, whose frames are not aligned to \
+                 whole blocks as log-direct requires",
+            )));
         }
-        writing::check(how.kind, &file).map_err(|reason| fail("open", reason, NOT_OURS))?;
-        let no_write = |e: io::Error| fail("write to", e.to_string(), STOPPED);
+        writing::check(options.kind, &file).map_err(io::Error::other).map_err(&unusable)?;
+        let no_write = |error| StoreError::stopped(path, error);
         mend(&file, &found).map_err(no_write)?;
         let Found { log, align, state, base, hashes, end, .. } = found;
-        let writer = Writer::new(file, how.kind, how.durability, end).map_err(no_write)?;
+        let writer = Writer::new(file, options.kind, options.durability, end).map_err(no_write)?;
         let tail = Tail { writer, log, align, end, synced: end, frame: Vec::new() };
         let log = Self {
             tail,
             path: path.to_owned(),
-            how,
+            options,
             base,
             latest: state.seq(),
             hashes,
-            shorten_at: end + how.bounds.growth,
+            shorten_at: end + options.bounds.growth,
             has_failed: false,
         };
         Ok((log, state))
@@ -235,13 +233,13 @@ impl Log {
             frame::push_order(&mut content, &bytes::value(record));
             let is_last = seq == latest;
             if is_last || content.len() >= CONTENT_MAX / 2 {
-                let sync = is_last && self.how.syncs();
+                let sync = is_last && self.options.syncs();
                 self.tail.put(Kind::Orders, first, &content, sync)?;
                 content.clear();
             }
         }
         self.latest = latest;
-        let is_full = self.latest - self.base >= 2 * self.how.bounds.kept;
+        let is_full = self.latest - self.base >= 2 * self.options.bounds.kept;
         if is_full || self.tail.end >= self.shorten_at { self.shorten() } else { Ok(()) }
     }
 
@@ -253,36 +251,31 @@ impl Log {
             f(self)
         };
         self.has_failed |= changed.is_err();
-        changed.map_err(|e| StoreError {
-            operation: "write to",
-            path: self.path.clone(),
-            reason: e.to_string(),
-            advice: STOPPED,
-        })
+        changed.map_err(|error| StoreError::stopped(&self.path, error))
     }
 }
 
 /// Takes the lock of a log, and makes sure that it still has its name: the owner may have made it anew
 /// meanwhile. Waits a little for a lock: a server that was killed with something in a ring holds it
 /// for a moment longer than it lives.
-fn lock(file: &OwnedFd, path: &Path) -> Result<(), String> {
-    let words = |e: io::Error| e.to_string();
-    let opened = file::identity(file).map_err(words)?;
+fn lock(file: &OwnedFd, path: &Path) -> io::Result<()> {
+    let opened = file::identity(file)?;
     if opened.kind != file::Kind::Regular {
-        return Err(format!("it is {}, and a log is a regular file", opened.kind.word()));
+        let kind = opened.kind.word();
+        return Err(io::Error::other(format!("{kind}, and a log is a regular file")));
     }
-    let mut is_ours = try_lock(file).map_err(words)?;
+    let mut is_ours = try_lock(file)?;
     let mut waited = Duration::ZERO;
     while !is_ours && waited < LOCKED_MAX {
         std::thread::sleep(LOCKED_LOOK);
         waited += LOCKED_LOOK;
-        is_ours = try_lock(file).map_err(words)?;
+        is_ours = try_lock(file)?;
     }
-    let named = file::stat(path).map_err(words)?;
+    let named = file::stat(path)?;
     if is_ours && (named.inode, named.device) == (opened.inode, opened.device) {
         Ok(())
     } else {
-        Err("it is locked by another server".to_owned())
+        Err(io::Error::other("locked by another server"))
     }
 }
 

@@ -29,30 +29,30 @@ fn bad(problem: Problem) -> io::Error {
 impl Log {
     /// Makes the log anew with the latest orders only.
     pub(super) fn shorten(&mut self) -> io::Result<()> {
-        let beside = super::super::make::with(&self.path, ".new");
-        match fault::call("unlink", || std::fs::remove_file(&beside)) {
+        let temp = super::super::path::with_suffix(&self.path, ".new");
+        match fault::call("unlink", || std::fs::remove_file(&temp)) {
             Err(e) if e.kind() != ErrorKind::NotFound => return Err(e),
             _ => {}
         }
-        let made = self.shortened(&beside).and_then(|tail| {
-            fault::call("rename", || std::fs::rename(&beside, &self.path))?;
+        let made = self.shortened(&temp).and_then(|tail| {
+            fault::call("rename", || std::fs::rename(&temp, &self.path))?;
             Ok(tail)
         });
         let tail = made.inspect_err(|_| {
-            let _ = std::fs::remove_file(&beside);
+            let _ = std::fs::remove_file(&temp);
         })?;
         self.tail = tail;
         let dir = self.path.parent().filter(|dir| !dir.as_os_str().is_empty());
         let dir = dir.unwrap_or(Path::new("."));
         fault::call("sync-directory", || File::open(dir)?.sync_all())?;
-        self.base = self.base.max(self.latest.saturating_sub(self.how.bounds.kept));
-        self.shorten_at = self.tail.end + self.how.bounds.growth;
+        self.base = self.base.max(self.latest.saturating_sub(self.options.bounds.kept));
+        self.shorten_at = self.tail.end + self.options.bounds.growth;
         Ok(())
     }
 
     /// The new log, synced, in the file `beside`.
-    fn shortened(&self, beside: &Path) -> io::Result<Tail> {
-        let base = self.base.max(self.latest.saturating_sub(self.how.bounds.kept));
+    fn shortened(&self, temp: &Path) -> io::Result<Tail> {
+        let base = self.base.max(self.latest.saturating_sub(self.options.bounds.kept));
         // Its own descriptor may go past the cache, with blocks that do not fit here.
         let old = ioloom_sys::file::open(&self.path, OpenHow::default())?;
         let mut frames = Frames::new(&old)?;
@@ -63,12 +63,12 @@ impl Log {
         let mut stocks: BTreeMap<u32, Line> =
             begun.lines.into_iter().map(|line| (line.id, line)).collect();
         let start = self.carry(&mut frames, begun.end, base, &mut stocks)?;
-        fault::call("create", || File::create_new(beside))?;
-        let file = writing::open(beside, self.how.kind, self.how.durability)?;
+        fault::call("create", || File::create_new(temp))?;
+        let file = writing::open(temp, self.options.kind, self.options.durability)?;
         if !try_lock(&file)? {
             return Err(io::Error::other("somebody has locked the new log"));
         }
-        let writer = Writer::new(file, self.how.kind, self.how.durability, 0)?;
+        let writer = Writer::new(file, self.options.kind, self.options.durability, 0)?;
         let (log, align) = (random_number(), self.tail.align);
         let mut tail = Tail { writer, log, align, end: 0, synced: 0, frame: Vec::new() };
         let lines: Vec<Line> = stocks.into_values().collect();

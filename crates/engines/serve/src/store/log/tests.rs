@@ -35,7 +35,7 @@ fn exchange() -> Exchange {
 /// A log that grows, and what it should hold.
 struct Bench {
     dir: TempDir,
-    how: How,
+    options: LogOptions,
     log: Log,
     state: State,
     /// The state after each number of orders, and where the log ended when its commit was over.
@@ -43,8 +43,8 @@ struct Bench {
     ends: Vec<u64>,
 }
 
-fn how(kind: StoreKind, durability: Durability) -> How {
-    How { kind, durability, bounds: Bounds::default() }
+fn options(kind: StoreKind, durability: Durability) -> LogOptions {
+    LogOptions { kind, durability, bounds: Bounds::default() }
 }
 
 fn path(dir: &TempDir) -> PathBuf {
@@ -52,14 +52,14 @@ fn path(dir: &TempDir) -> PathBuf {
 }
 
 impl Bench {
-    fn new(how: How) -> Self {
+    fn new(options: LogOptions) -> Self {
         let dir = TempDir::new().unwrap();
         let stocks = exchange();
-        make(how.kind, &path(&dir), &Beginning { stocks: &stocks, file_hash: 7 }).unwrap();
-        let (log, state) = Log::open(&path(&dir), how).unwrap();
+        make(options.kind, &path(&dir), &Beginning { stocks: &stocks, file_hash: 7 }).unwrap();
+        let (log, state) = Log::open(&path(&dir), options).unwrap();
         assert_eq!((state.seq(), state.exchange()), (0, &stocks));
         let (states, ends) = (vec![state.clone()], vec![log.tail.end]);
-        Self { dir, how, log, state, states, ends }
+        Self { dir, options, log, state, states, ends }
     }
 
     /// Orders in one commit.
@@ -95,7 +95,7 @@ impl Bench {
     fn again(&self) -> (Log, State) {
         let dir = TempDir::new().unwrap();
         std::fs::write(path(&dir), self.bytes()).unwrap();
-        Log::open(&path(&dir), self.how).unwrap()
+        Log::open(&path(&dir), self.options).unwrap()
     }
 
     /// How many orders a log has, which must be those that were first.
@@ -114,7 +114,7 @@ impl Bench {
 
 /// A log of a few dozen orders, most alone in their commit and some together.
 fn few_dozen(durability: Durability) -> Bench {
-    let mut bench = Bench::new(how(StoreKind::Log, durability));
+    let mut bench = Bench::new(options(StoreKind::Log, durability));
     for count in [1, 1, 3, 1, 1, 1, 5, 1, 2, 1, 1, 1, 4, 1, 1, 1, 2, 1, 1, 1, 1, 1, 1] {
         bench.trade(count);
     }
@@ -209,7 +209,7 @@ fn a_torn_end_is_cut_off_and_the_log_goes_on() {
     let torn = [bench.bytes(), b"iolog v1 and so on".repeat(9)].concat();
     let (dir, seq) = (TempDir::new().unwrap(), bench.state.seq());
     std::fs::write(path(&dir), &torn).unwrap();
-    let (log, state) = Log::open(&path(&dir), bench.how).unwrap();
+    let (log, state) = Log::open(&path(&dir), bench.options).unwrap();
     assert_eq!(state, bench.state);
     assert_eq!(std::fs::metadata(path(&dir)).unwrap().len(), bench.log.tail.end);
     (bench.log, bench.dir) = (log, dir);
@@ -230,7 +230,7 @@ fn every_way_of_writing_gives_the_same_orders() {
                 println!("skipped: {reason}");
                 continue;
             }
-            let mut bench = Bench::new(how(kind, durability));
+            let mut bench = Bench::new(options(kind, durability));
             for count in [1, 40, 1, 2000, 1, 1, 30_000, 3] {
                 bench.trade(count);
             }
@@ -253,7 +253,7 @@ fn a_log_is_made_anew_before_it_grows_for_ever() {
             continue;
         }
         let bounds = Bounds { kept: 100, growth: GROWTH_MAX };
-        let mut bench = Bench::new(How { bounds, ..how(kind, Durability::Group) });
+        let mut bench = Bench::new(LogOptions { bounds, ..options(kind, Durability::Group) });
         bench.log.set_stock_hashes(&[8, 9]).unwrap();
         let mut largest = 0;
         for _ in 0..130 {
@@ -283,7 +283,7 @@ fn a_log_is_made_anew_before_it_grows_for_ever() {
 #[test]
 fn a_log_that_grows_by_bytes_is_made_anew_too() {
     let bounds = Bounds { kept: ORDERS_KEPT, growth: 64 << 10 };
-    let mut bench = Bench::new(How { bounds, ..how(StoreKind::Log, Durability::Os) });
+    let mut bench = Bench::new(LogOptions { bounds, ..options(StoreKind::Log, Durability::Os) });
     let before = bench.log.tail.log;
     for _ in 0..800 {
         bench.trade(1);
@@ -298,7 +298,7 @@ fn fails(kind: StoreKind, operation: &str, n: u64) -> bool {
     let case = format!("{kind}: {operation} {n}");
     fault::set("");
     let bounds = Bounds { kept: 20, growth: GROWTH_MAX };
-    let mut bench = Bench::new(How { bounds, ..how(kind, Durability::Group) });
+    let mut bench = Bench::new(LogOptions { bounds, ..options(kind, Durability::Group) });
     fault::set(&format!("{operation}:{n}:5"));
     let mut acknowledged = 0;
     while bench.state.seq() < 45 && bench.try_trade(3).is_ok() {
@@ -306,10 +306,10 @@ fn fails(kind: StoreKind, operation: &str, n: u64) -> bool {
     }
     let is_hit = fault::calls_of(operation) >= n;
     fault::set("");
-    let Bench { dir, how, log, state, states, .. } = bench;
+    let Bench { dir, options, log, state, states, .. } = bench;
     // Beside a log lies nothing, or one that was not finished when the removal failed.
     drop(log);
-    let (log, found) = Log::open(&path(&dir), how).unwrap_or_else(|e| panic!("{case}: {e}"));
+    let (log, found) = Log::open(&path(&dir), options).unwrap_or_else(|e| panic!("{case}: {e}"));
     assert!((acknowledged..=state.seq()).contains(&found.seq()), "{case}: {}", found.seq());
     assert_eq!(found.exchange(), states[found.seq() as usize].exchange(), "{case}");
     assert!(is_hit || acknowledged == 45, "{case}: {acknowledged}");
@@ -358,18 +358,19 @@ fn errors_name_the_place_and_what_to_do() {
     let at = usize::try_from(bench.ends[4]).unwrap();
     bytes[at + 30] ^= 1;
     std::fs::write(path(&dir), bytes).unwrap();
-    let text = |how| Log::open(&path(&dir), how).err().expect("it must be refused").to_string();
-    let told = text(bench.how);
+    let text =
+        |options| Log::open(&path(&dir), options).err().expect("it must be refused").to_string();
+    let told = text(bench.options);
     assert!(told.contains(&format!("at byte {at}:")) && told.contains("remove it"), "{told}");
     std::fs::write(path(&dir), bench.bytes()).unwrap();
-    let told = text(how(StoreKind::LogDirect, Durability::Group));
+    let told = text(options(StoreKind::LogDirect, Durability::Group));
     assert!(told.contains("whole blocks") && told.contains("--store-path"), "{told}");
-    let opened = Log::open(&path(&dir), bench.how).unwrap();
-    let told = text(bench.how);
+    let opened = Log::open(&path(&dir), bench.options).unwrap();
+    let told = text(bench.options);
     assert!(told.contains("locked by another server"), "{told}");
     drop(opened);
     // Nothing is written after a write that failed.
-    let (mut log, _) = Log::open(&path(&dir), bench.how).unwrap();
+    let (mut log, _) = Log::open(&path(&dir), bench.options).unwrap();
     log.has_failed = true;
     assert!(log.set_stock_hashes(&[1]).is_err());
 }

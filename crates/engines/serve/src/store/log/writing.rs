@@ -40,19 +40,19 @@ pub(super) fn open(path: &Path, kind: StoreKind, durability: Durability) -> io::
     file::open_to_write(path, how)
 }
 
-enum Way {
+enum WriteMethod {
     /// A call to write, a call to sync.
     Plain(OwnedFd),
     /// A call that returns when the disk has it.
     EachWrite(OwnedFd),
     /// Past the cache.
-    Direct { file: OwnedFd, buffer: Buffer, each_write: bool, there: u64 },
+    Direct { file: OwnedFd, buffer: Buffer, each_write: bool, allocated: u64 },
     /// Both in a ring.
     Ring(Box<LinkedWriter>),
 }
 
 /// Writes frames of one log.
-pub(super) struct Writer(Way);
+pub(super) struct Writer(WriteMethod);
 
 impl Writer {
     /// Takes a log that was opened and ends at a place.
@@ -62,37 +62,39 @@ impl Writer {
         durability: Durability,
         end: u64,
     ) -> io::Result<Self> {
-        let way = match kind {
-            StoreKind::LogDsync => Way::EachWrite(file),
+        let method = match kind {
+            StoreKind::LogDsync => WriteMethod::EachWrite(file),
             StoreKind::LogUring => {
                 let linked = LinkedWriter::new(file);
-                Way::Ring(Box::new(linked.map_err(|e| io::Error::new(e.kind(), no_ring(&e)))?))
+                WriteMethod::Ring(Box::new(
+                    linked.map_err(|e| io::Error::new(e.kind(), no_ring(&e)))?,
+                ))
             }
             StoreKind::LogDirect => {
                 let each_write = matches!(durability, Durability::Group | Durability::Each);
-                let there = file::size(&file)? / ALIGN as u64 * ALIGN as u64;
+                let allocated = file::size(&file)? / ALIGN as u64 * ALIGN as u64;
                 set_direct(&file, true)?;
                 let buffer = Buffer::new(ZEROS);
-                let mut writer = Self(Way::Direct { file, buffer, each_write, there });
+                let mut writer = Self(WriteMethod::Direct { file, buffer, each_write, allocated });
                 // Not in the first commit.
                 writer.reach(end + 1)?;
                 return Ok(writer);
             }
-            _ => Way::Plain(file),
+            _ => WriteMethod::Plain(file),
         };
-        Ok(Self(way))
+        Ok(Self(method))
     }
 
     /// Writes a frame; with `sync` it returns when the disk has it and everything before.
     pub(super) fn write(&mut self, frame: &[u8], at: u64, sync: bool) -> io::Result<()> {
         self.reach(at + frame.len() as u64)?;
         match &mut self.0 {
-            Way::Plain(file) => {
+            WriteMethod::Plain(file) => {
                 write_full_at(&*file, frame, at)?;
                 if sync { sync_data(&*file) } else { Ok(()) }
             }
-            Way::EachWrite(file) => write_full_at(&*file, frame, at),
-            Way::Direct { file, buffer, each_write, .. } => {
+            WriteMethod::EachWrite(file) => write_full_at(&*file, frame, at),
+            WriteMethod::Direct { file, buffer, each_write, .. } => {
                 if buffer.capacity() < frame.len() {
                     *buffer = Buffer::new(frame.len());
                 }
@@ -100,30 +102,34 @@ impl Writer {
                 write_full_at(&*file, buffer.bytes(frame.len()), at)?;
                 if sync && !*each_write { sync_data(&*file) } else { Ok(()) }
             }
-            Way::Ring(linked) => linked.write(frame, at, sync),
+            WriteMethod::Ring(linked) => linked.write(frame, at, sync),
         }
     }
 
     /// Brings everything of the file to the disk.
     pub(super) fn sync_all(&self) -> io::Result<()> {
         match &self.0 {
-            Way::Plain(file) | Way::EachWrite(file) | Way::Direct { file, .. } => sync_all(file),
-            Way::Ring(linked) => sync_all(linked.file()),
+            WriteMethod::Plain(file)
+            | WriteMethod::EachWrite(file)
+            | WriteMethod::Direct { file, .. } => sync_all(file),
+            WriteMethod::Ring(linked) => sync_all(linked.file()),
         }
     }
 
     /// Writes zeros until the blocks before `end` are there, for the way that needs them.
     fn reach(&mut self, end: u64) -> io::Result<()> {
-        let Way::Direct { file, buffer, there, .. } = &mut self.0 else { return Ok(()) };
-        if end <= *there {
+        let WriteMethod::Direct { file, buffer, allocated, .. } = &mut self.0 else {
+            return Ok(());
+        };
+        if end <= *allocated {
             return Ok(());
         }
         let last = end.next_multiple_of(ALIGN as u64) + GROWTH;
         buffer.whole_mut().fill(0);
-        while *there < last {
-            let count = (last - *there).min(ZEROS as u64);
-            write_full_at(&*file, buffer.bytes(count as usize), *there)?;
-            *there += count;
+        while *allocated < last {
+            let count = (last - *allocated).min(ZEROS as u64);
+            write_full_at(&*file, buffer.bytes(count as usize), *allocated)?;
+            *allocated += count;
         }
         sync_all(&*file)
     }
@@ -146,8 +152,8 @@ pub(super) fn check(kind: StoreKind, file: &OwnedFd) -> Result<(), String> {
     if kind != StoreKind::LogDirect {
         return Ok(());
     }
-    let asked = file::direct_alignment_of(file).map_err(|e| no_direct(&e.to_string()))?;
-    let fits = asked.is_some_and(|told| (ALIGN as u32).is_multiple_of(told.offset));
+    let alignment = file::direct_alignment_of(file).map_err(|e| no_direct(&e.to_string()))?;
+    let fits = alignment.is_some_and(|alignment| (ALIGN as u32).is_multiple_of(alignment.offset));
     if fits {
         Ok(())
     } else {

@@ -1,24 +1,24 @@
-//! What arrives on one connection and what leaves it, in the clear or under the shield of TLS.
+//! The bytes of one connection, in the clear or under TLS.
 //!
-//! Every model hands over the bytes that it read and takes back those that it shall write; whether
-//! they are sealed in between is nothing that it sees. A handshake is a request that takes several
-//! turns: it counts as begun when the connection is there, may take as long as a request may, and
-//! what it has to say leaves with the answers, of which there are none yet. So half a handshake keeps
-//! nobody waiting whom half a line would not keep waiting. A token that is asked for counts as part of
-//! it: who does not show it in that time goes, and cannot keep a place that others could have.
+//! Every model passes in the bytes it has read and takes out the bytes to write; it does not see
+//! whether they are encrypted in between. A handshake behaves like a request that takes several
+//! turns: it begins when the connection is accepted, is subject to the request timeout, and its
+//! messages leave with the answers, of which there are none yet. So an incomplete handshake delays
+//! other clients no more than an incomplete line does. If a token is required, presenting it counts as
+//! part of the handshake: a client that does not present it in time is disconnected and cannot occupy
+//! a connection slot.
 //!
-//! Bytes that cannot be opened end the connection like a last request: what was answered before them
-//! leaves, then the word of TLS that tells why.
+//! Bytes that cannot be decrypted end the connection like a final request: earlier answers are sent,
+//! then the TLS alert.
 
-use crate::service::Service;
 use ioloom_exchange::{Request, Session};
-use ioloom_tls::TlsSession;
+use ioloom_tls::{SessionError, TlsSession};
 
 /// What a client has begun and not ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stage {
     /// Nothing.
-    Still,
+    Idle,
     /// To agree on keys, or to show the token that it is asked for.
     Handshake,
     /// A request.
@@ -33,54 +33,55 @@ impl Stage {
     }
 }
 
-pub(crate) struct Speech {
+pub(crate) struct Transport {
     session: Session,
-    shield: Option<TlsSession>,
+    tls: Option<TlsSession>,
     /// What arrived could not be opened.
     is_broken: bool,
 }
 
-impl Speech {
-    pub(crate) fn new(session: Session, shield: Option<TlsSession>) -> Self {
-        Self { session, shield, is_broken: false }
+impl Transport {
+    pub(crate) fn new(session: Session, tls: Option<TlsSession>) -> Self {
+        Self { session, tls, is_broken: false }
     }
 
-    /// Takes bytes that arrived and hands out at most so many requests.
+    /// Takes bytes from the network and emits at most `most` requests. On error the connection must
+    /// end after the answers to the requests emitted so far, including those of this call.
     pub(crate) fn feed(
         &mut self,
-        service: &Service,
         bytes: &[u8],
         most: usize,
         into: &mut impl FnMut(Request),
-    ) {
-        let Some(shield) = &mut self.shield else { return self.session.feed(bytes, most, into) };
+    ) -> Result<(), SessionError> {
+        let Some(tls) = &mut self.tls else {
+            self.session.feed(bytes, most, into);
+            return Ok(());
+        };
         if self.is_broken {
-            return;
+            return Ok(());
         }
         let mut plain = Vec::new();
-        let opened = shield.open(bytes, &mut plain);
+        let opened = tls.open(bytes, &mut plain);
         self.session.feed(&plain, most, into);
-        if let Err(reason) = opened {
-            self.is_broken = true;
-            service.not_opened(&reason);
-        }
+        self.is_broken = opened.is_err();
+        opened
     }
 
     /// Seals what stands in `out` from a place on, with what a handshake has to say before it.
     pub(crate) fn seal(&mut self, out: &mut Vec<u8>, from: usize) {
-        let Some(shield) = &mut self.shield else { return };
+        let Some(tls) = &mut self.tls else { return };
         let plain = out.split_off(from);
-        shield.seal(&plain, out);
+        tls.seal(&plain, out);
     }
 
     /// Appends the word that nothing more comes, once; true if there is one.
     pub(crate) fn end(&mut self, out: &mut Vec<u8>) -> bool {
-        self.shield.as_mut().is_some_and(|shield| shield.end(out))
+        self.tls.as_mut().is_some_and(|tls| tls.end(out))
     }
 
     /// Whether the client has said that it sends no more.
     pub(crate) fn has_ended(&self) -> bool {
-        self.shield.as_ref().is_some_and(TlsSession::has_ended)
+        self.tls.as_ref().is_some_and(TlsSession::has_ended)
     }
 
     /// Whether requests were left behind by the limit of the latest call of [`feed`](Self::feed).
@@ -94,13 +95,13 @@ impl Speech {
     }
 
     pub(crate) fn stage(&self) -> Stage {
-        let is_handshaking = self.shield.as_ref().is_some_and(TlsSession::is_handshaking);
+        let is_handshaking = self.tls.as_ref().is_some_and(TlsSession::is_handshaking);
         if is_handshaking || self.session.awaits_token() {
             Stage::Handshake
         } else if self.session.pending_bytes() > 0 {
             Stage::Request
         } else {
-            Stage::Still
+            Stage::Idle
         }
     }
 }

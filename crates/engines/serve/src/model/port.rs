@@ -1,0 +1,51 @@
+//! A listener with its settings, and connections beyond the limit.
+
+use crate::choice::Model;
+use crate::service::Service;
+use ioloom_exchange::{Answer, Form, Settings, Stop, encode};
+use ioloom_sys_net::wait::SELECT_MAX;
+use ioloom_sys_net::{Listener, Socket};
+
+/// File descriptors within the limit of `select` that are not connections.
+const SELECT_RESERVED: usize = 24;
+
+/// A listener, and the variant of the original protocol spoken on it.
+pub(crate) struct Port {
+    pub(crate) listener: Listener,
+    pub(crate) settings: Settings,
+}
+
+impl Port {
+    /// Answers `BUSY` to a connection beyond the limit.
+    pub(super) fn turn_away(&self, service: &Service, socket: &Socket) {
+        turn_away(service, &self.settings, socket);
+    }
+}
+
+/// Answers `BUSY` to a connection beyond the limit. The send buffer of a new connection has room for
+/// that, so this does not block.
+pub(super) fn turn_away(service: &Service, settings: &Settings, socket: &Socket) {
+    let bytes = busy_bytes(service, settings);
+    if !bytes.is_empty() {
+        let _ = socket.send(&bytes);
+    }
+}
+
+/// Returns the answer for a connection beyond the limit. Under TLS it is empty: nothing can be sent
+/// before a handshake.
+pub(super) fn busy_bytes(service: &Service, settings: &Settings) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    if service.is_sealed() {
+        return bytes;
+    }
+    encode(Form::Classic(None), settings, &Answer::Stopped(Stop::Busy), &mut bytes);
+    bytes
+}
+
+/// Returns the maximum number of connections of the model.
+pub(super) fn connections_max(service: &Service) -> usize {
+    match service.model {
+        Model::Select => SELECT_MAX - SELECT_RESERVED,
+        _ => service.limits.connections,
+    }
+}

@@ -1,0 +1,54 @@
+//! Which orders of named clients were executed.
+//!
+//! An order holds the lock of its client's part until it is logged, so that two copies that arrive at
+//! the same time execute once.
+
+use ioloom_exchange::{Answer, Clients, OrderOutcome, RequestId, Seen, Stop};
+use std::hash::{BuildHasher, RandomState};
+use std::sync::Mutex;
+
+/// Number of parts.
+const PARTS: usize = 16;
+
+/// Memory of named clients, split into parts with one lock each.
+pub(super) struct RequestMemory {
+    parts: Vec<Mutex<Clients>>,
+    hasher: RandomState,
+}
+
+impl RequestMemory {
+    pub(super) fn new(clients: &Clients) -> Self {
+        let hasher = RandomState::new();
+        let parts = clients.split(PARTS, |name| part_of(&hasher, name));
+        Self { parts: parts.into_iter().map(Mutex::new).collect(), hasher }
+    }
+
+    /// Looks up an order.
+    pub(super) fn seen(&self, request_id: &RequestId) -> Seen {
+        let part = &self.parts[part_of(&self.hasher, &request_id.client)];
+        part.lock().expect("no panic under this lock").seen(request_id)
+    }
+
+    /// Executes an order once. `trade` executes it and returns its outcome with its log number.
+    pub(super) fn once(
+        &self,
+        request_id: &RequestId,
+        trade: impl FnOnce() -> OrderOutcome,
+    ) -> Answer {
+        let part = &self.parts[part_of(&self.hasher, &request_id.client)];
+        let mut clients = part.lock().expect("no panic under this lock");
+        match clients.seen(request_id) {
+            Seen::Before(outcome) => outcome.into(),
+            Seen::TooOld => Answer::Stopped(Stop::TooOld),
+            Seen::New => {
+                let outcome = trade();
+                clients.keep(request_id, outcome);
+                outcome.into()
+            }
+        }
+    }
+}
+
+fn part_of(hasher: &RandomState, name: &str) -> usize {
+    hasher.hash_one(name) as usize % PARTS
+}
