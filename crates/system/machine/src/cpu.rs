@@ -1,6 +1,6 @@
 //! Processors: how many, which, and whether they are real.
 
-use crate::Source;
+use crate::source::Source;
 
 /// Where the kernel lists processors.
 pub(crate) const CPUS: &str = "sys/devices/system/cpu";

@@ -1,6 +1,6 @@
 //! Block devices and where they are mounted.
 
-use crate::Source;
+use crate::source::Source;
 use ioloom_model::machine::DeviceFacts;
 use ioloom_sys::mount::{Mount, parse_mountinfo, selected};
 use std::path::Path;
@@ -10,7 +10,7 @@ const SECTOR_BYTES: u64 = 512;
 
 /// All block devices that hold something: memory disks and loop devices of no size are left out.
 pub(crate) fn all(source: &Source<'_>) -> Vec<DeviceFacts> {
-    let text = std::fs::read(source.root.join("proc/self/mountinfo")).unwrap_or_default();
+    let text = source.bytes("proc/self/mountinfo");
     let mounts = parse_mountinfo(&text);
     source
         .names("sys/block")

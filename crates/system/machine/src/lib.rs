@@ -8,9 +8,12 @@
 //! Costs some hundred small reads, mostly of block devices; done once per program.
 
 mod cpu;
+#[cfg(target_arch = "x86_64")]
+mod cpuid;
 mod device;
 mod limits;
 mod settings;
+mod source;
 mod topology;
 
 pub use cpu::count_of_list;
@@ -18,6 +21,7 @@ pub use cpu::count_of_list;
 use ioloom_model::machine::FeatureFacts;
 use ioloom_model::{MachineFacts, Topology};
 use ioloom_sys::proc::parse::{field, parse_status};
+use source::Source;
 use std::path::Path;
 use xxhash_rust::xxh3::Xxh3;
 
@@ -28,7 +32,7 @@ pub type Probe<'a> = (&'a str, &'a dyn Fn() -> Result<(), String>);
 /// when `root` is `/`; a captured tree says nothing about features.
 pub fn facts(root: &Path, probes: &[Probe<'_>]) -> MachineFacts {
     let here = root == Path::new("/");
-    let source = Source { root };
+    let source = Source::new(root);
     let status = source.text("proc/self/status").map(|text| parse_status(&text));
     let meminfo = source.text("proc/meminfo").unwrap_or_default();
     let kib = |name| field(&meminfo, name).and_then(|kib: u64| kib.checked_mul(1024));
@@ -42,7 +46,7 @@ pub fn facts(root: &Path, probes: &[Probe<'_>]) -> MachineFacts {
         threads_per_core: cpu::threads_per_core(&source),
         memory_bytes: kib("MemTotal"),
         memory_available_bytes: kib("MemAvailable"),
-        page_bytes: if here { ioloom_sys::proc::page_bytes() } else { page_bytes(&source) },
+        page_bytes: if here { ioloom_sys::proc::page_bytes() } else { source.page_bytes() },
         virtual_machine: cpu::virtual_machine(&source),
         clock_source: source
             .word("sys/devices/system/clocksource/clocksource0/current_clocksource"),
@@ -59,10 +63,13 @@ pub fn facts(root: &Path, probes: &[Probe<'_>]) -> MachineFacts {
 /// `/`, what the processor itself tells. Hundreds of small reads.
 pub fn topology(root: &Path) -> Topology {
     let here = root == Path::new("/");
-    let source = Source { root };
+    let source = Source::new(root);
     let allowed = here.then(|| ioloom_sys::affinity::allowed().ok()).flatten();
     let mut found = topology::read(&source, allowed.as_deref());
-    found.cpuid = if here { topology::cpuid() } else { None };
+    #[cfg(target_arch = "x86_64")]
+    if here {
+        found.cpuid = Some(cpuid::facts(&raw_cpuid::CpuId::new()));
+    }
     found.memory = settings::memory(&source);
     found.dirty = settings::dirty(&source);
     found.control_groups = settings::control_groups(&source);
@@ -81,12 +88,6 @@ fn kernel(source: &Source<'_>) -> Option<String> {
     let release = source.word("proc/sys/kernel/osrelease")?;
     let name = source.word("proc/sys/kernel/ostype").unwrap_or_else(|| "Linux".to_owned());
     Some(format!("{name} {release}"))
-}
-
-/// The page size of a captured tree, from a mapping of a process in it; 0 when not known.
-fn page_bytes(source: &Source<'_>) -> u64 {
-    let maps = source.text("proc/self/smaps").unwrap_or_default();
-    field(&maps, "KernelPageSize").and_then(|kib: u64| kib.checked_mul(1024)).unwrap_or(0)
 }
 
 fn try_all(probes: &[Probe<'_>]) -> Vec<FeatureFacts> {
@@ -109,35 +110,4 @@ fn fingerprint(facts: &MachineFacts) -> String {
         .as_bytes(),
     );
     format!("{:012x}", hash.digest() & 0xFFFF_FFFF_FFFF)
-}
-
-/// A tree with /proc and /sys in it.
-pub(crate) struct Source<'a> {
-    root: &'a Path,
-}
-
-impl Source<'_> {
-    /// A text; `None` if it is not there or cannot be read.
-    pub(crate) fn text(&self, path: &str) -> Option<String> {
-        ioloom_sys::proc::read_text(&self.root.join(path)).ok()
-    }
-
-    /// A text of one line, trimmed; `None` if empty.
-    pub(crate) fn word(&self, path: &str) -> Option<String> {
-        Some(self.text(path)?.trim().to_owned()).filter(|word| !word.is_empty())
-    }
-
-    /// A text that is one number.
-    pub(crate) fn number(&self, path: &str) -> Option<u64> {
-        self.word(path)?.parse().ok()
-    }
-
-    /// The names in a directory, in order.
-    pub(crate) fn names(&self, path: &str) -> Vec<String> {
-        let Ok(entries) = std::fs::read_dir(self.root.join(path)) else { return Vec::new() };
-        let mut names: Vec<String> =
-            entries.flatten().filter_map(|entry| entry.file_name().into_string().ok()).collect();
-        names.sort();
-        names
-    }
 }

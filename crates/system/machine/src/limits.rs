@@ -1,6 +1,6 @@
 //! Limits that bound what can be tried: descriptors, locked memory, mappings, permissions.
 
-use crate::Source;
+use crate::source::Source;
 
 /// Lines of /proc/self/limits that matter here, with the name to give them.
 const OF_PROCESS: [(&str, &str); 4] = [

@@ -1,7 +1,7 @@
 //! Settings and counters of the kernel that decide how memory and writes behave, each with what it
 //! really means.
 
-use crate::Source;
+use crate::source::Source;
 use ioloom_model::topology::Setting;
 use ioloom_sys::proc::parse::field;
 
@@ -42,7 +42,7 @@ pub(crate) fn dirty(source: &Source<'_>) -> Vec<Setting> {
         })
         .collect();
     let vmstat = source.text("proc/vmstat").unwrap_or_default();
-    let page_bytes = crate::page_bytes(source);
+    let page_bytes = source.page_bytes();
     for (counter, meaning) in [
         ("nr_dirty_background_threshold", "the background threshold that is in force now"),
         ("nr_dirty_threshold", "the threshold for writers that is in force now"),

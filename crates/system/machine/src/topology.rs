@@ -4,9 +4,9 @@
 //! kernel that hides /sys leaves nothing. Each is said in words under `unknown`, so that an empty
 //! list is never taken for an answer.
 
-use crate::Source;
 use crate::cpu::{CPUS, numbers_of_list};
-use ioloom_model::topology::{CacheFacts, CpuFacts, CpuidFacts, NodeFacts, SmtFacts, Topology};
+use crate::source::Source;
+use ioloom_model::topology::{CacheFacts, CpuFacts, NodeFacts, SmtFacts, Topology};
 use ioloom_sys::proc::parse::field;
 
 /// Names under sys/devices/system/cpu that are processors.
@@ -203,20 +203,6 @@ fn smt(source: &Source<'_>, cpus: &[CpuFacts]) -> SmtFacts {
         _ => format!("no SMT visible here: one thread per core{told}; pairs: none"),
     };
     SmtFacts { state: state.to_owned(), control, siblings, sentence }
-}
-
-/// What CPUID tells of the processor that runs this thread.
-pub(crate) fn cpuid() -> Option<CpuidFacts> {
-    let told = ioloom_sys_lab::cpuid::ask()?;
-    Some(CpuidFacts {
-        caches: told.caches.iter().filter(|c| c.kind != 'i').map(|c| (c.level, c.bytes)).collect(),
-        socket_l3_bytes: told.old_l3_bytes,
-        tlb_l1_4k: told.tlb.l1_4k,
-        tlb_l1_2m: told.tlb.l1_2m,
-        tlb_l2_4k: told.tlb.l2_4k,
-        tlb_l2_2m: told.tlb.l2_2m,
-        vendor: told.vendor,
-    })
 }
 
 /// Numbers with commas between them.

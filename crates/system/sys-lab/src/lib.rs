@@ -6,7 +6,6 @@
 //! killed process left behind can be found and undone by the next one.
 
 pub mod cgroup;
-pub mod cpuid;
 pub mod ext4;
 pub mod image;
 pub mod memory;
