@@ -20,12 +20,13 @@ pub(crate) fn online(source: &Source<'_>) -> u32 {
 /// Most processors that a list may name; more is a mistake, not a machine.
 const CPUS_MAX: u32 = 1 << 16;
 
-/// The number of processors in a list as the kernel writes it: `0-3,8`. `None` if it is not one.
+/// Returns the number of processors in a list as the kernel writes it: `0-3,8`. `None` if it is not
+/// one.
 pub fn count_of_list(list: &str) -> Option<u32> {
     ranges(list)?.iter().try_fold(0u32, |sum, (first, last)| sum.checked_add(last - first + 1))
 }
 
-/// The processors of such a list, ascending.
+/// Returns the processors of such a list, ascending.
 pub(crate) fn numbers_of_list(list: &str) -> Option<Vec<u32>> {
     let ranges = ranges(list)?;
     let mut all: Vec<u32> = ranges.iter().flat_map(|(first, last)| *first..=*last).collect();
@@ -68,7 +69,7 @@ pub(crate) fn threads_per_core(source: &Source<'_>) -> Option<u32> {
         .max()
 }
 
-/// The model, as the processor says; hypervisors may cut it.
+/// Returns the model, as the processor says; hypervisors may cut it.
 pub(crate) fn model(source: &Source<'_>) -> Option<String> {
     let info = source.text("proc/cpuinfo")?;
     MODEL_KEYS.iter().find_map(|key| value_of(&info, key)).or_else(|| {
@@ -78,7 +79,7 @@ pub(crate) fn model(source: &Source<'_>) -> Option<String> {
     })
 }
 
-/// Whether a hypervisor is announced; `None` where nothing would announce it.
+/// Returns whether a hypervisor is announced; `None` where nothing would announce it.
 pub(crate) fn virtual_machine(source: &Source<'_>) -> Option<bool> {
     if source.word("sys/hypervisor/type").is_some() {
         return Some(true);

@@ -118,7 +118,7 @@ mod tests {
         assert_eq!((found.tlb_l1_2m, found.tlb_l2_2m), (Some(0x60), Some(0x40)));
     }
 
-    /// The processor of study 000 by leaf 4, and a list of translation buffers.
+    /// Returns the processor of study 000 by leaf 4, and a list of translation buffers.
     fn intel(leaf: u32, sub: u32) -> [u32; 4] {
         match (leaf, sub) {
             (0, _) => [0x1B, 0x756E_6547, 0x6C65_746E, 0x4965_6E69],

@@ -8,7 +8,8 @@ use std::path::Path;
 /// Sectors in sysfs are 512 bytes, whatever the device says of itself.
 const SECTOR_BYTES: u64 = 512;
 
-/// All block devices that hold something: memory disks and loop devices of no size are left out.
+/// Returns all block devices that hold something: memory disks and loop devices of no size are left
+/// out.
 pub(crate) fn all(source: &Source<'_>) -> Vec<DeviceFacts> {
     let text = source.bytes("proc/self/mountinfo");
     let mounts = parse_mountinfo(&text);
@@ -34,7 +35,7 @@ fn device(source: &Source<'_>, name: &str, mounts: &[Mount]) -> DeviceFacts {
     }
 }
 
-/// Where the device or one of its partitions is mounted; each directory once.
+/// Returns where the device or one of its partitions is mounted; each directory once.
 fn mounts_of(source: &Source<'_>, name: &str, mounts: &[Mount]) -> Vec<(String, String)> {
     let dir = format!("sys/block/{name}");
     let partitions = source.names(&dir);

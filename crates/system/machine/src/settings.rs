@@ -96,7 +96,7 @@ pub(crate) fn memory(source: &Source<'_>) -> Vec<Setting> {
     out
 }
 
-/// The word in brackets of a list of choices.
+/// Returns the word in brackets of a list of choices.
 fn selected(text: &str) -> &str {
     text.split_whitespace()
         .find_map(|word| word.strip_prefix('[')?.strip_suffix(']'))

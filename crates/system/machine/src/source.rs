@@ -19,17 +19,17 @@ impl<'a> Source<'a> {
         std::fs::read(self.root.join(path)).unwrap_or_default()
     }
 
-    /// A text; `None` if it is not there or cannot be read.
+    /// Returns a text; `None` if it is not there or cannot be read.
     pub(crate) fn text(&self, path: &str) -> Option<String> {
         ioloom_sys::proc::read_text(&self.root.join(path)).ok()
     }
 
-    /// A text of one line, trimmed; `None` if empty.
+    /// Returns a text of one line, trimmed; `None` if empty.
     pub(crate) fn word(&self, path: &str) -> Option<String> {
         Some(self.text(path)?.trim().to_owned()).filter(|word| !word.is_empty())
     }
 
-    /// A text that is one number.
+    /// Returns a text that is one number.
     pub(crate) fn number(&self, path: &str) -> Option<u64> {
         self.word(path)?.parse().ok()
     }
@@ -40,7 +40,7 @@ impl<'a> Source<'a> {
         field(&maps, "KernelPageSize").and_then(|kib: u64| kib.checked_mul(1024)).unwrap_or(0)
     }
 
-    /// The names in a directory, in order.
+    /// Returns the names in a directory, in order.
     pub(crate) fn names(&self, path: &str) -> Vec<String> {
         let Ok(entries) = std::fs::read_dir(self.root.join(path)) else { return Vec::new() };
         let mut names: Vec<String> =

@@ -89,7 +89,7 @@ fn one_cpu(
     }
 }
 
-/// Every cache once, although each of its processors lists it.
+/// Returns every cache once, although each of its processors lists it.
 fn caches(source: &Source<'_>, cpus: &[CpuFacts]) -> Vec<CacheFacts> {
     let mut found: Vec<CacheFacts> = Vec::new();
     for cpu in cpus {
@@ -138,7 +138,7 @@ fn one_cache(source: &Source<'_>, dir: &str, cpu: u32) -> Option<CacheFacts> {
     })
 }
 
-/// A size as the kernel writes it: `48K`.
+/// Returns a size as the kernel writes it: `48K`.
 fn kernel_size(text: &str) -> Option<u64> {
     let (digits, factor) = match text.as_bytes().last()? {
         b'K' => (&text[..text.len() - 1], 1u64 << 10),
@@ -205,7 +205,7 @@ fn smt(source: &Source<'_>, cpus: &[CpuFacts]) -> SmtFacts {
     SmtFacts { state: state.to_owned(), control, siblings, sentence }
 }
 
-/// Numbers with commas between them.
+/// Returns numbers with commas between them.
 fn list(numbers: &[u32]) -> String {
     numbers.iter().map(u32::to_string).collect::<Vec<_>>().join(",")
 }

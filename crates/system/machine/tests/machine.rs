@@ -164,7 +164,7 @@ fn usable_processors_follow_the_mask() {
     }
 }
 
-/// A captured tree of /sys, kept as one file (`PATH=TEXT` lines).
+/// Returns a captured tree of /sys, kept as one file (`PATH=TEXT` lines).
 fn captured(name: &str) -> tempfile::TempDir {
     let text = match name {
         "laptop" => include_str!("trees/four-cores-eight-threads.txt"),

@@ -121,7 +121,7 @@ fn sources(rounds: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// The median.
+/// Returns the median.
 fn middle(values: &mut [u64]) -> u64 {
     values.sort_unstable();
     values[values.len() / 2]

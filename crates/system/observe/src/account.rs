@@ -15,8 +15,8 @@ use std::collections::BTreeMap;
 /// Part of the elapsed time from which on a note says what watching costs, per cent.
 const OVERHEAD_WARN_PCT: f64 = 1.0;
 
-/// The table of one thread. `function_waits` is what a wait inside the user's function is, where the
-/// caller knows.
+/// Returns the table of one thread. `function_waits` is what a wait inside the user's function is,
+/// where the caller knows.
 pub fn states(report: &ThreadReport, function_waits: Option<State>) -> StateTable {
     let time = &report.time;
     let sums = Sums {
@@ -31,8 +31,8 @@ pub fn states(report: &ThreadReport, function_waits: Option<State>) -> StateTabl
     sums.table(function_waits)
 }
 
-/// What the tables of these threads rest on. Measures what a reading of each clock costs, which takes
-/// a millisecond.
+/// What the tables of these threads rest on. Measures what a reading of each clock costs, which
+/// takes a millisecond.
 pub fn evidence(reports: &[ThreadReport]) -> Evidence {
     let costs = calibrate_own();
     let mut reads = Reads::default();
@@ -117,8 +117,8 @@ impl Weights {
     }
 }
 
-/// Splits elapsed time into states that add up to it exactly; also the part of the waiting for input
-/// that waited for completions of a ring.
+/// Splits elapsed time into states that add up to it exactly; also the part of the waiting for
+/// input that waited for completions of a ring.
 pub(crate) fn split(
     elapsed: u64,
     cpu: u64,

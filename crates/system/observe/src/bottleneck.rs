@@ -120,7 +120,7 @@ mod tests {
     use super::*;
     use ioloom_model::{CallStats, ThreadTime};
 
-    /// A run of 100 ms; times in ms.
+    /// Returns a run of 100 ms; times in ms.
     fn run(user: u64, kernel: u64, io: u64, sync: u64, memory: u64) -> Measured {
         const MS: u64 = 1_000_000;
         let (user, kernel, memory) = (user * MS, kernel * MS, memory * MS);

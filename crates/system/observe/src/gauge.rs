@@ -1,8 +1,8 @@
 //! What threads have in flight and have done, seen from outside.
 //!
 //! Each thread stores its own numbers into its own cache line, without reading anybody else's;
-//! whoever wants the sum adds them up: a sampler thread of the laboratory a thousand times a second,
-//! progress ten times. A thread pays one or two stores into a line that nobody else writes.
+//! whoever wants the sum adds them up: a sampler thread of the laboratory a thousand times a
+//! second, progress ten times. A thread pays one or two stores into a line that nobody else writes.
 
 use ioloom_sys::clock::monotonic_ns;
 use std::sync::Arc;
@@ -42,7 +42,7 @@ impl Gauges {
         Self((0..=threads).map(|_| Line::default()).collect())
     }
 
-    /// The number of pieces in the queue of thread `thread`.
+    /// Returns the number of pieces in the queue of thread `thread`.
     #[inline]
     pub fn ready(&self, thread: usize) -> usize {
         self.0[thread].ready.load(Ordering::Acquire) as usize
@@ -76,8 +76,8 @@ impl Gauges {
         line.bytes.store(line.bytes.load(Ordering::Relaxed) + bytes, Ordering::Relaxed);
     }
 
-    /// Thread `thread`, the only one that calls this for its number, began a read that was not there
-    /// at once.
+    /// Thread `thread`, the only one that calls this for its number, began a read that was not
+    /// there at once.
     #[inline]
     pub fn missed(&self, thread: usize) {
         let misses = &self.0[thread].misses;
@@ -89,7 +89,7 @@ impl Gauges {
         self.0.iter().map(|line| line.misses.load(Ordering::Relaxed)).sum()
     }
 
-    /// All threads together.
+    /// Returns all threads together.
     pub fn sum(&self) -> GaugeTotals {
         let of = |number: fn(&Line) -> &AtomicU32| {
             self.0.iter().map(|line| number(line).load(Ordering::Relaxed)).sum()
@@ -102,7 +102,7 @@ impl Gauges {
         self.0.iter().map(|line| line.files.load(Ordering::Relaxed)).sum()
     }
 
-    /// Bytes that all threads have computed.
+    /// Returns bytes that all threads have computed.
     pub fn bytes(&self) -> u64 {
         self.0.iter().map(|line| line.bytes.load(Ordering::Relaxed)).sum()
     }

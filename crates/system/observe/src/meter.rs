@@ -3,16 +3,16 @@
 //! Times are chained: [`Meter::lap`] gives everything since the last lap to one kind of call. With
 //! [`Detail::Full`] the thread's processor clock is read at the end of laps that are long enough to
 //! have waited ([`LONG_LAP_NS`]); shorter laps count as processor time. That clock is a system call
-//! of about 0.8 µs, so it costs at most 4 % of what it explains. Where the lap was off the processor,
-//! the run-queue delay is read as well (0.6 µs), so that waiting for a processor is not taken for
-//! waiting in the call. Without these, waiting is split over the calls that can wait in proportion to
-//! their wall time.
+//! of about 0.8 µs, so it costs at most 4 % of what it explains. Where the lap was off the
+//! processor, the run-queue delay is read as well (0.6 µs), so that waiting for a processor is not
+//! taken for waiting in the call. Without these, waiting is split over the calls that can wait in
+//! proportion to their wall time.
 //!
 //! With [`Detail::Totals`] a thread that takes a file at a time times only one file in
-//! [`TIMED_ONE_IN`] after its first [`TIMED_FIRST`]; the calls of the others are counted. Five clock
-//! readings and five table entries in memory that has gone cold since the thread last ran cost as
-//! much as opening the file from the cache does. Steps of each [`Step`] are sampled by themselves: a
-//! thread that begins and computes in turn would else never time one of the two.
+//! [`TIMED_ONE_IN`] after its first [`TIMED_FIRST`]; the calls of the others are counted. Five
+//! clock readings and five table entries in memory that has gone cold since the thread last ran
+//! cost as much as opening the file from the cache does. Steps of each [`Step`] are sampled by
+//! themselves: a thread that begins and computes in turn would else never time one of the two.
 //!
 //! With [`Detail::Traced`] every file is timed, and [`Meter::trace`] names the recorder that keeps
 //! each lap as a span: one reading of the clock serves both.
@@ -39,7 +39,8 @@ pub const TIMED_FIRST: u64 = 8;
 /// After those, one file in this many is timed.
 pub const TIMED_ONE_IN: u64 = 8;
 
-/// What a first call, which also touches its code and memory for the first time, counts for at most.
+/// What a first call, which also touches its code and memory for the first time, counts for at
+/// most.
 const TYPICAL_START_NS: u64 = 20_000;
 
 const KINDS: usize = CallKind::ALL.len();
@@ -80,14 +81,14 @@ struct Kind {
 }
 
 impl Kind {
-    /// The wall time of all its calls, from those that were timed.
+    /// Returns the wall time of all its calls, from those that were timed.
     fn wall_of_all_ns(&self) -> u64 {
         let timed = self.table.as_ref().map_or(0, Histogram::count);
         scaled(self.wall_ns, self.count, timed)
     }
 }
 
-/// The moving mean after one more value.
+/// Returns the moving mean after one more value.
 #[inline]
 fn moved(mean: u64, value: u64) -> u64 {
     if mean == 0 {
@@ -144,7 +145,7 @@ impl Sched {
         Some(Self { stat, start_ns, mark_ns: start_ns })
     }
 
-    /// The delay since the last call.
+    /// Returns the delay since the last call.
     fn lap_ns(&mut self) -> u64 {
         let Ok(now) = self.stat.read() else { return 0 };
         let ns = now.run_delay_ns.saturating_sub(self.mark_ns);
@@ -152,7 +153,7 @@ impl Sched {
         ns
     }
 
-    /// The delay since the start.
+    /// Returns the delay since the start.
     fn all_ns(&mut self) -> Option<u64> {
         Some(self.stat.read().ok()?.run_delay_ns.saturating_sub(self.start_ns))
     }
@@ -178,8 +179,8 @@ pub struct ThreadReport {
     pub async_io_ns: u64,
     /// How often it read its clocks.
     pub reads: Reads,
-    /// Whether the processor clock was read after long laps ([`Detail::Full`]), which the division of
-    /// blocked time rests on.
+    /// Whether the processor clock was read after long laps ([`Detail::Full`]), which the division
+    /// of blocked time rests on.
     pub clocked: bool,
     /// Number of calls and the table of those timed, by kind.
     pub tables: Vec<(CallKind, u64, Histogram)>,

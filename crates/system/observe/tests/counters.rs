@@ -36,7 +36,8 @@ fn load(dir: &Path, stop: &AtomicBool) {
     }
 }
 
-/// The rows of one second of sar under a head that begins with `first`: words after the time.
+/// Returns the rows of one second of sar under a head that begins with `first`: words after the
+/// time.
 fn rows<'a>(text: &'a str, first: &str) -> Vec<Vec<&'a str>> {
     let mut found = Vec::new();
     let mut inside = false;
@@ -61,7 +62,7 @@ fn close(ours: f64, sar: f64, slack: f64) -> bool {
     (ours - sar).abs() <= slack + 0.05 * ours.abs().max(sar.abs())
 }
 
-/// Whether some stretch of our samples of about the length that sar used gives its numbers.
+/// Returns whether some stretch of our samples of about the length that sar used gives its numbers.
 fn some_stretch(record: &Record, fits: impl Fn(&Sample, &Sample) -> bool) -> bool {
     let samples = &record.samples;
     samples.iter().enumerate().any(|(i, a)| {
@@ -260,7 +261,8 @@ fn each_call_that_fails_leaves_a_gap() {
             fault::set("");
             let seen = known(&first);
             assert!(seen <= all, "{op} {n}");
-            // A failed read is a gap of that moment, but for a process, which is then taken as gone.
+            // A failed read is a gap of that moment, but for a process, which is then taken as
+            // gone.
             if op == "pread" {
                 assert!(known(&reader.read(Scope::All)) + 3 >= all, "{op} {n}");
             }

@@ -151,13 +151,13 @@ impl Fields<'_> {
         u32::from(self.u16(at)) | u32::from(self.u16(at + 2)) << 16
     }
 
-    /// A number whose halves lie apart.
+    /// Returns a number whose halves lie apart.
     fn u64(&self, low: usize, high: usize) -> u64 {
         u64::from(self.u32(low)) | u64::from(self.u32(high)) << 32
     }
 }
 
-/// The checksum of ext4: CRC-32C as a running register, inverted neither before nor after.
+/// Returns the checksum of ext4: CRC-32C as a running register, inverted neither before nor after.
 fn checksum(register: u32, bytes: &[u8]) -> u32 {
     !crc32c::crc32c_append(!register, bytes)
 }
@@ -258,11 +258,12 @@ impl Layout {
         (self.block_bytes / self.descriptor_bytes as u64) as u32
     }
 
-    /// The block in which a block of descriptors lies.
+    /// Returns the block in which a block of descriptors lies.
     fn descriptor_block(&self, number: u32) -> u64 {
         let first = u64::from(self.first_block);
         if self.meta_groups_from.is_none_or(|from| number < from) {
-            // After the superblock, which with blocks of 1 KiB fills block 1, else a part of block 0.
+            // After the superblock, which with blocks of 1 KiB fills block 1, else a part of block
+            // 0.
             return SUPERBLOCK_AT / self.block_bytes + 1 + u64::from(number);
         }
         let group = number * self.descriptors_per_block();
@@ -297,8 +298,8 @@ pub struct Groups {
 }
 
 impl Groups {
-    /// Reads superblock and descriptors with `read`, which fills a buffer from an offset and returns
-    /// how much there was.
+    /// Reads superblock and descriptors with `read`, which fills a buffer from an offset and
+    /// returns how much there was.
     ///
     /// # Errors
     /// A failing read, or what is wrong with what was read as [`LayoutError`] in an
@@ -330,8 +331,8 @@ impl Groups {
         &self.layout
     }
 
-    /// Where an inode lies, bytes from the start of the device; `None` if there is no such inode, or
-    /// it was never used when the descriptors were read.
+    /// Returns where an inode lies, bytes from the start of the device; `None` if there is no such
+    /// inode, or it was never used when the descriptors were read.
     pub fn place(&self, inode: u64) -> Option<u64> {
         let (group, index) = self.index(inode)?;
         (index < group.used).then(|| group.at + u64::from(index) * self.layout.inode_bytes as u64)

@@ -66,8 +66,8 @@ fn failed(operation: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Ima
     move |source| ImageError::Call { operation, path, source }
 }
 
-/// Whether images can be mounted here: `Err` names what is missing. Opens the loop control device;
-/// mounts nothing.
+/// Returns whether images can be mounted here: `Err` names what is missing. Opens the loop control
+/// device; mounts nothing.
 pub fn can_mount_images() -> Result<(), String> {
     let status = ioloom_sys::proc::status().map_err(|e| format!("/proc/self/status: {e}"))?;
     if !status.may_administrate() {
@@ -114,7 +114,7 @@ impl LoopImage {
         Self::create_for(image, point, bytes, None)
     }
 
-    /// The same with room for `files` files; without a number there is one for each 16 KiB.
+    /// Returns the same with room for `files` files; without a number there is one for each 16 KiB.
     pub fn create_for(
         image: &Path,
         point: &Path,
@@ -144,18 +144,18 @@ impl LoopImage {
         Ok(guard)
     }
 
-    /// The directory where it is mounted.
+    /// Returns the directory where it is mounted.
     pub fn point(&self) -> &Path {
         &self.point
     }
 
-    /// The loop device, such as `/dev/loop3`.
+    /// Returns the loop device, such as `/dev/loop3`.
     pub fn device(&self) -> &Path {
         &self.device
     }
 
-    /// Whether the loop device passes the cache of the file system below. If not, `remount` leaves
-    /// data of the image in memory there.
+    /// Returns whether the loop device passes the cache of the file system below. If not, `remount`
+    /// leaves data of the image in memory there.
     pub fn direct_io(&self) -> bool {
         self.direct_io
     }
@@ -249,7 +249,7 @@ fn sys_of(device: &Path) -> PathBuf {
     Path::new("/sys/block").join(device.file_name().unwrap_or_default())
 }
 
-/// The loop devices that `image` is attached to.
+/// Returns the loop devices that `image` is attached to.
 fn devices_of(image: &Path) -> io::Result<Vec<PathBuf>> {
     let image = std::path::absolute(image)?;
     let image = std::fs::canonicalize(&image).unwrap_or(image);
@@ -314,7 +314,7 @@ struct LoopConfig {
 
 const _: () = assert!(size_of::<LoopInfo>() == 232 && size_of::<LoopConfig>() == 304);
 
-/// The number of a loop device that is free now.
+/// Returns the number of a loop device that is free now.
 fn free_loop() -> io::Result<u32> {
     let control = open_device(Path::new(LOOP_CONTROL))?;
     let number = ioctl("loop-free", &control, LOOP_CTL_GET_FREE, 0)?;

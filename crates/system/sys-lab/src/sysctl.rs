@@ -1,11 +1,11 @@
 //! Settings of the kernel's memory management, changed for a while and put back.
 //!
 //! Who changes such a setting changes the machine for everybody, so what was is put back whatever
-//! happens, by a process of its own: a shell that waits for the end of its standard input, which is a
-//! pipe from here, and then writes the old values. The pipe ends when [`ChangedSettings`] is dropped, and also
-//! when this process is killed; there is one way back and no second. It stands in a process group of
-//! its own, so that Ctrl-C does not reach it. Nothing can be kept over a new start of the machine,
-//! which has its own settings anyway.
+//! happens, by a process of its own: a shell that waits for the end of its standard input, which is
+//! a pipe from here, and then writes the old values. The pipe ends when [`ChangedSettings`] is
+//! dropped, and also when this process is killed; there is one way back and no second. It stands in
+//! a process group of its own, so that Ctrl-C does not reach it. Nothing can be kept over a new
+//! start of the machine, which has its own settings anyway.
 //!
 //! Of the pairs such as `dirty_ratio` and `dirty_bytes` the kernel sets one to 0 when the other is
 //! written, so the one that was in force is what is written back.
@@ -105,7 +105,7 @@ impl Drop for ChangedSettings {
     }
 }
 
-/// The file and value that bring back what is in force now.
+/// Returns the file and value that bring back what is in force now.
 fn in_force(home: &Path, name: &str, other: Option<&str>) -> Result<(PathBuf, u64), String> {
     let number = |name: &str| {
         let path = home.join(name);

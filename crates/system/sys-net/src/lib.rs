@@ -1,9 +1,9 @@
 //! Sockets of TCP, and the three ways to wait for many of them.
 //!
-//! A [`Listener`] and the [`Socket`]s it accepts never block unless they are asked to; a socket that
-//! the peer has closed gives an error and no signal. Addresses are numbers: no name is ever looked
-//! up. Waiting is in [`wait`]: select, poll, and epoll by level and by edge, behind one trait;
-//! [`ring`] hands whole requests to the kernel instead.
+//! A [`Listener`] and the [`Socket`]s it accepts never block unless they are asked to; a socket
+//! that the peer has closed gives an error and no signal. Addresses are numbers: no name is ever
+//! looked up. Waiting is in [`wait`]: select, poll, and epoll by level and by edge, behind one
+//! trait; [`ring`] hands whole requests to the kernel instead.
 
 pub mod ring;
 pub mod wait;
@@ -22,8 +22,8 @@ use std::time::Duration;
 pub struct Listener(OwnedFd);
 
 impl Listener {
-    /// Listens on an address; port 0 takes any free one. With `shared_port` several listeners of one
-    /// user may take the same port, and the kernel spreads connections over them.
+    /// Listens on an address; port 0 takes any free one. With `shared_port` several listeners of
+    /// one user may take the same port, and the kernel spreads connections over them.
     pub fn bind(address: SocketAddr, backlog: u32, shared_port: bool) -> io::Result<Self> {
         let socket = socket_for(address)?;
         fault::call("setsockopt", || Ok(sockopt::set_socket_reuseaddr(&socket, true)?))?;
@@ -36,18 +36,19 @@ impl Listener {
         Ok(Self(socket))
     }
 
-    /// The address with the port that was taken.
+    /// Returns the address with the port that was taken.
     pub fn address(&self) -> io::Result<SocketAddr> {
         let address = fault::call("getsockname", || Ok(rustix::net::getsockname(&self.0)?))?;
         SocketAddr::try_from(address).map_err(Into::into)
     }
 
-    /// Lets requests of a ring wait for a connection; [`accept`](Self::accept) may block from now on.
+    /// Lets requests of a ring wait for a connection; [`accept`](Self::accept) may block from now
+    /// on.
     pub fn set_may_block(&self) -> io::Result<()> {
         fault::call("ioctl", || Ok(rustix::io::ioctl_fionbio(&self.0, false)?))
     }
 
-    /// The next connection, or `WouldBlock`. Small answers leave at once (no delay).
+    /// Returns the next connection, or `WouldBlock`. Small answers leave at once (no delay).
     pub fn accept(&self, may_block: bool) -> io::Result<Socket> {
         let flags = if may_block { SocketFlags::empty() } else { SocketFlags::NONBLOCK };
         let flags = flags | SocketFlags::CLOEXEC;
@@ -65,7 +66,7 @@ impl From<Listener> for std::net::TcpListener {
     }
 }
 
-/// A socket for an address, on which no call blocks.
+/// Returns a socket for an address, on which no call blocks.
 fn socket_for(address: SocketAddr) -> io::Result<OwnedFd> {
     let family = match address {
         SocketAddr::V4(_) => AddressFamily::INET,
@@ -98,12 +99,12 @@ impl Socket {
         }
     }
 
-    /// Whether what [`begin_connect`](Self::begin_connect) began has not failed.
+    /// Returns whether what [`begin_connect`](Self::begin_connect) began has not failed.
     pub fn connected(&self) -> io::Result<()> {
         fault::call("getsockopt", || Ok(sockopt::socket_error(&self.0)??))
     }
 
-    /// Bytes that arrived; 0 when the peer has closed its side.
+    /// Returns bytes that arrived; 0 when the peer has closed its side.
     pub fn recv(&self, into: &mut [u8]) -> io::Result<usize> {
         let recv = || {
             let (read, _) = rustix::net::recv(&self.0, &mut *into, RecvFlags::empty())?;
@@ -150,7 +151,7 @@ impl Socket {
 pub struct Waker(OwnedFd);
 
 impl Waker {
-    /// A waker that nobody has woken.
+    /// Returns a waker that nobody has woken.
     pub fn new() -> io::Result<Self> {
         use rustix::event::{EventfdFlags, eventfd};
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
@@ -182,8 +183,8 @@ impl SpareDescriptor {
         Ok(Self(Some(spare()?)))
     }
 
-    /// Uses the descriptor to take one connection and close it at once; false if none waited. Without
-    /// a descriptor the kernel refuses to accept before it looks whether anybody is there.
+    /// Uses the descriptor to take one connection and close it at once; false if none waited.
+    /// Without a descriptor the kernel refuses to accept before it looks whether anybody is there.
     pub fn reject_one(&mut self, listener: &Listener) -> bool {
         self.0 = None;
         let mut was_there = false;
@@ -204,13 +205,13 @@ fn spare() -> io::Result<OwnedFd> {
     fault::call("eventfd", || Ok(eventfd(0, EventfdFlags::CLOEXEC)?))
 }
 
-/// Whether an error says that descriptors or memory for sockets have run out.
+/// Returns whether an error says that descriptors or memory for sockets have run out.
 pub fn is_out_of_sockets(error: &io::Error) -> bool {
     let codes = [libc::EMFILE, libc::ENFILE, libc::ENOBUFS, libc::ENOMEM];
     error.raw_os_error().is_some_and(|code| codes.contains(&code))
 }
 
-/// Whether an error of accepting concerns one connection that is gone already.
+/// Returns whether an error of accepting concerns one connection that is gone already.
 pub fn concerns_one_connection(error: &io::Error) -> bool {
     let codes = [
         libc::ECONNABORTED,

@@ -5,8 +5,9 @@
 //! buffer of its own, so every idle connection holds one. Many times: one request goes on bringing
 //! bytes into buffers from a set that all connections of the ring share, so idle ones hold none.
 //!
-//! Set up with SINGLE_ISSUER and DEFER_TASKRUN: one thread submits and reaps. Sockets of a ring must be
-//! able to block, or the kernel would answer at once that there is nothing instead of waiting.
+//! Set up with SINGLE_ISSUER and DEFER_TASKRUN: one thread submits and reaps. Sockets of a ring
+//! must be able to block, or the kernel would answer at once that there is nothing instead of
+//! waiting.
 
 use super::{Listener, Socket, Waker};
 use io_uring::types::{BufRingEntry, CancelBuilder, Fd, SubmitArgs, Timespec};
@@ -68,8 +69,8 @@ pub enum Event<'a> {
     Woken,
 }
 
-/// Whether an error of a read says only that it was taken back, or that no shared buffer was free:
-/// asked again, it may bring bytes.
+/// Returns whether an error of a read says only that it was taken back, or that no shared buffer
+/// was free: asked again, it may bring bytes.
 pub fn is_transient(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::ECANCELED | libc::ENOBUFS | libc::EINTR))
 }
@@ -96,7 +97,7 @@ pub struct NetRing {
 }
 
 impl NetRing {
-    /// A ring; with `many` it accepts and reads by requests that go on.
+    /// Returns a ring; with `many` it accepts and reads by requests that go on.
     pub fn new(many: bool) -> io::Result<Self> {
         let ring = fault::call("io_uring_setup", || {
             IoUring::builder()
@@ -167,8 +168,8 @@ impl NetRing {
     }
 
     fn put(&mut self, entry: &squeue::Entry) {
-        // SAFETY: what the entry points to (descriptors, buffers on the heap) is owned by the flight
-        // until its last completion, and does not move with it.
+        // SAFETY: what the entry points to (descriptors, buffers on the heap) is owned by the
+        // flight until its last completion, and does not move with it.
         while unsafe { self.ring.submission().push(entry) }.is_err() {
             // No room: hand over what is there. A kernel that is short of memory gets it later.
             let _ = self.ring.submit();

@@ -57,11 +57,11 @@ pub trait Waiter {
     /// Waits until something is ready, for at most `timeout`, and puts it into `ready`, which is
     /// emptied before. A signal ends the wait early.
     fn wait(&mut self, ready: &mut Vec<Ready>, timeout: Option<Duration>) -> io::Result<()>;
-    /// Whether a descriptor is told once for each thing that happens.
+    /// Returns whether a descriptor is told once for each thing that happens.
     fn is_by_edge(&self) -> bool {
         false
     }
-    /// Whether a wait costs the same however many descriptors there are.
+    /// Returns whether a wait costs the same however many descriptors there are.
     fn asks_at_one_cost(&self) -> bool {
         false
     }
@@ -71,7 +71,7 @@ fn raw(fd: &dyn AsFd) -> RawFd {
     fd.as_fd().as_raw_fd()
 }
 
-/// Whether a wait merely ended early.
+/// Returns whether a wait merely ended early.
 fn quietly(result: io::Result<usize>) -> io::Result<usize> {
     match result {
         Err(e) if e.kind() == io::ErrorKind::Interrupted => Ok(0),
@@ -317,7 +317,7 @@ pub struct Level(Epoll);
 pub struct Edge(Epoll);
 
 impl Level {
-    /// An empty set.
+    /// Returns an empty set.
     pub fn new() -> io::Result<Self> {
         Ok(Self(Epoll::new(EventFlags::empty())?))
     }
@@ -339,7 +339,7 @@ impl Level {
 }
 
 impl Edge {
-    /// An empty set.
+    /// Returns an empty set.
     pub fn new() -> io::Result<Self> {
         Ok(Self(Epoll::new(EventFlags::ET)?))
     }

@@ -187,7 +187,7 @@ pub struct Ring {
 pub struct Head(Arc<Mapping>);
 
 impl Head {
-    /// A number that grows with each record.
+    /// Returns a number that grows with each record.
     #[inline]
     pub fn position(&self) -> u64 {
         self.0.word(HEAD_AT).load(Ordering::Relaxed)
@@ -250,7 +250,7 @@ impl Ring {
         Ok(())
     }
 
-    /// A handle that tells whether there is something new.
+    /// Returns a handle that tells whether there is something new.
     pub fn head(&self) -> Head {
         Head(self.map.clone())
     }
@@ -291,7 +291,7 @@ impl Ring {
     }
 }
 
-/// The calling thread's number.
+/// Returns the calling thread's number.
 pub fn thread_id() -> u32 {
     rustix::thread::gettid().as_raw_nonzero().get() as u32
 }

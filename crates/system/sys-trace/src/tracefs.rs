@@ -79,7 +79,7 @@ impl Tree {
     }
 }
 
-/// A mount of the file system that stands in no directory.
+/// Returns a mount of the file system that stands in no directory.
 fn mount_alone() -> io::Result<OwnedFd> {
     const CLOEXEC: libc::c_uint = 1;
     const CONFIG_CREATE: libc::c_uint = 6;
@@ -112,7 +112,7 @@ fn owner(pid: u32) -> Option<String> {
     Some(format!("{pid}-{}", stat.start_ticks))
 }
 
-/// Whether the process that `owner` wrote still lives. Further numbers count its instances.
+/// Returns whether the process that `owner` wrote still lives. Further numbers count its instances.
 fn lives(owner_text: &str) -> bool {
     let mut parts = owner_text.split('-');
     let Some(pid) = parts.next().and_then(|pid| pid.parse().ok()) else { return true };
@@ -196,7 +196,7 @@ impl Instance {
         Ok(instance)
     }
 
-    /// Whether root made it for this user, rather than this process for itself.
+    /// Returns whether root made it for this user, rather than this process for itself.
     pub fn is_delegated(&self) -> bool {
         !self.owned
     }
@@ -328,7 +328,7 @@ pub struct PipeStats {
 }
 
 impl PipeStats {
-    /// All that was lost.
+    /// Returns all that was lost.
     pub fn lost(self) -> u64 {
         self.overrun + self.dropped
     }
@@ -355,7 +355,7 @@ pub struct Pipe {
 }
 
 impl Pipe {
-    /// The next page of events; `None` when there is nothing now.
+    /// Returns the next page of events; `None` when there is nothing now.
     ///
     /// # Errors
     ///

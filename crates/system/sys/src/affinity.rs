@@ -1,14 +1,14 @@
 //! On which processors a thread runs: what it may use, holding it to one, and whether that holds.
 //!
-//! A measurement that moves between processors measures two sets of caches. [`PinnedThread`] narrows the
-//! mask of the calling thread to one processor and gives the old mask back when it is dropped, so
-//! that a caller who fails half-way leaves the thread as it was.
+//! A measurement that moves between processors measures two sets of caches. [`PinnedThread`]
+//! narrows the mask of the calling thread to one processor and gives the old mask back when it is
+//! dropped, so that a caller who fails half-way leaves the thread as it was.
 
 use crate::fault::call;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity};
 use std::io;
 
-/// Numbers of the processors that the calling thread may run on, ascending.
+/// Returns numbers of the processors that the calling thread may run on, ascending.
 ///
 /// # Errors
 /// What sched_getaffinity reports.
@@ -17,7 +17,7 @@ pub fn allowed() -> io::Result<Vec<u32>> {
     Ok((0..CpuSet::MAX_CPU).filter(|cpu| set.is_set(*cpu)).map(|cpu| cpu as u32).collect())
 }
 
-/// The processor that the calling thread runs on now.
+/// Returns the processor that the calling thread runs on now.
 #[inline]
 pub fn current() -> u32 {
     sched_getcpu() as u32
@@ -49,12 +49,12 @@ impl PinnedThread {
         Ok(Self { cpu, before, own_thread: std::marker::PhantomData })
     }
 
-    /// The processor.
+    /// Returns the processor.
     pub fn cpu(&self) -> u32 {
         self.cpu
     }
 
-    /// Whether the thread is on its processor now.
+    /// Returns whether the thread is on its processor now.
     #[inline]
     pub fn is_on_cpu(&self) -> bool {
         current() == self.cpu

@@ -75,7 +75,7 @@ impl Attr {
         (self.device, self.inode)
     }
 
-    /// Whether two answers about one file show that its content stayed as it was.
+    /// Returns whether two answers about one file show that its content stayed as it was.
     pub fn same_content(&self, later: &Self) -> bool {
         self.identity() == later.identity()
             && self.bytes == later.bytes
@@ -156,7 +156,7 @@ pub fn set_times_at(dir: &Dir, name: &CStr, accessed: Time, modified: Time) -> i
     retry("utimensat", || rustix::fs::utimensat(dir, name, &times, flags))
 }
 
-/// The user and group that new files of this process get.
+/// Returns the user and group that new files of this process get.
 pub fn own_ids() -> (u32, u32) {
     (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw())
 }
@@ -227,8 +227,8 @@ impl XattrOf<'_> {
         }
     }
 
-    /// The names of its extended attributes, access control lists among them (they begin with
-    /// `system.posix_acl_`). Empty where the file system has none.
+    /// Returns the names of its extended attributes, access control lists among them (they begin
+    /// with `system.posix_acl_`). Empty where the file system has none.
     pub fn names(&self) -> io::Result<Vec<CString>> {
         let mut into = [0u8; 1024];
         let bytes = match retry("listxattr", || self.list(&mut into)) {
@@ -250,7 +250,7 @@ impl XattrOf<'_> {
             .collect())
     }
 
-    /// The value of one; `None` if it is gone.
+    /// Returns the value of one; `None` if it is gone.
     pub fn get(&self, name: &CStr) -> io::Result<Option<Vec<u8>>> {
         // The kernel's own bound of a value.
         let mut into = vec![0u8; 64 << 10];

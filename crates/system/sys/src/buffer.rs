@@ -52,8 +52,8 @@ impl Buffer {
         Self { start, capacity, kind: Kind::Heap }
     }
 
-    /// A buffer in a fresh anonymous mapping that nobody has touched: the first write to each page
-    /// is a page fault. This is what a program that maps memory for each file pays.
+    /// Returns a buffer in a fresh anonymous mapping that nobody has touched: the first write to
+    /// each page is a page fault. This is what a program that maps memory for each file pays.
     pub fn fresh(capacity: usize) -> std::io::Result<Self> {
         use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
         let capacity = capacity.max(1).next_multiple_of(ALIGN);
@@ -74,8 +74,8 @@ impl Buffer {
         Ok(Self { start, capacity, kind: Kind::Mapped })
     }
 
-    /// A buffer that lies in huge pages where the system has them: a large direct request then is
-    /// few pieces for the device, and not one for each page. Costs the time to zero them.
+    /// Returns a buffer that lies in huge pages where the system has them: a large direct request
+    /// then is few pieces for the device, and not one for each page. Costs the time to zero them.
     pub fn huge(capacity: usize) -> std::io::Result<Self> {
         use rustix::mm::{Advice, madvise, munmap};
         let capacity = capacity.max(1).next_multiple_of(ALIGN);
@@ -106,25 +106,25 @@ impl Buffer {
         }
     }
 
-    /// How many bytes fit.
+    /// Returns how many bytes fit.
     pub fn capacity(&self) -> usize {
         self.capacity
     }
 
-    /// The first `len` bytes.
+    /// Returns the first `len` bytes.
     pub fn bytes(&self, len: usize) -> &[u8] {
         assert!(len <= self.capacity, "at most the capacity can be lent out");
         // SAFETY: the range lies in the allocation, which is initialised from the start.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), len) }
     }
 
-    /// All bytes, to be written.
+    /// Returns all bytes, to be written.
     pub fn whole_mut(&mut self) -> &mut [u8] {
         // SAFETY: as in `bytes`, and `&mut self` makes the access exclusive.
         unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.capacity) }
     }
 
-    /// The address, for requests whose buffer is owned by a ring until they complete.
+    /// Returns the address, for requests whose buffer is owned by a ring until they complete.
     pub(crate) fn address(&self) -> *mut u8 {
         self.start.as_ptr()
     }

@@ -41,8 +41,8 @@ struct CacheRange {
 /// Number of the system call, the same on every architecture that uses the common table.
 const SYS_CACHESTAT: libc::c_long = 451;
 
-/// The state of `len` bytes from `offset`; a length of 0 means to the end of the file. `None`
-/// where the kernel, the file system or the permissions do not let us know.
+/// Returns the state of `len` bytes from `offset`; a length of 0 means to the end of the file.
+/// `None` where the kernel, the file system or the permissions do not let us know.
 ///
 /// # Errors
 /// Whatever else the call reports.
@@ -77,7 +77,7 @@ fn cannot_tell(error: &io::Error) -> bool {
     )
 }
 
-/// How many pages of the first `len` bytes are in memory; `None` where nobody can tell.
+/// Returns how many pages of the first `len` bytes are in memory; `None` where nobody can tell.
 ///
 /// # Errors
 /// See [`state`].
@@ -167,7 +167,7 @@ pub fn drop_caches() -> io::Result<()> {
     call("drop_caches", || std::fs::write("/proc/sys/vm/drop_caches", "3\n"))
 }
 
-/// Whether [`flush_and_drop_caches`] would be allowed; drops nothing.
+/// Returns whether [`flush_and_drop_caches`] would be allowed; drops nothing.
 ///
 /// # Errors
 /// The reason why it would not.
@@ -177,9 +177,9 @@ pub fn can_drop_caches() -> io::Result<()> {
     })
 }
 
-/// Whether a read of up to `buffer` bytes at `offset` finds everything in memory. `Some(true)`
-/// proves that these bytes were warm. `Some(false)` has already started read-ahead, so it is no
-/// way to prove `cold`. `None`: the file system does not support the question.
+/// Returns whether a read of up to `buffer` bytes at `offset` finds everything in memory.
+/// `Some(true)` proves that these bytes were warm. `Some(false)` has already started read-ahead, so
+/// it is no way to prove `cold`. `None`: the file system does not support the question.
 ///
 /// # Errors
 /// What preadv2 reports.
@@ -202,8 +202,8 @@ pub fn read_if_resident(
     }
 }
 
-/// Whether the file system at `path` keeps its data in memory alone (tmpfs, ramfs, hugetlbfs), so
-/// that nothing on it can be cold.
+/// Returns whether the file system at `path` keeps its data in memory alone (tmpfs, ramfs,
+/// hugetlbfs), so that nothing on it can be cold.
 ///
 /// # Errors
 /// What statfs reports.
@@ -217,8 +217,8 @@ pub fn is_memory_backed(path: &Path) -> io::Result<bool> {
     Ok(matches!(kind, TMPFS | RAMFS | HUGETLBFS))
 }
 
-/// Bytes read from the block device that holds `file` since the system started (/proc/diskstats);
-/// `None` where the file system has no block device of its own.
+/// Returns bytes read from the block device that holds `file` since the system started
+/// (/proc/diskstats); `None` where the file system has no block device of its own.
 pub fn device_read_bytes(file: &File) -> Option<u64> {
     let found = call("fstat", || Ok(rustix::fs::fstat(file)?)).ok()?;
     let (major, minor) = (rustix::fs::major(found.st_dev), rustix::fs::minor(found.st_dev));

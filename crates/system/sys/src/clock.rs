@@ -61,8 +61,8 @@ fn to_ns(time: rustix::time::Timespec) -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// The median cost of one reading of [`monotonic_ns`] in nanoseconds, and the smallest step above
-/// zero that was seen.
+/// Returns the median cost of one reading of [`monotonic_ns`] in nanoseconds, and the smallest step
+/// above zero that was seen.
 pub fn calibrate() -> (f64, u64) {
     const READS: usize = 2000;
     let mut step_min = u64::MAX;

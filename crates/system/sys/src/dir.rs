@@ -49,7 +49,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// The word for messages, for one.
+    /// Returns the word for messages, for one.
     pub const fn singular(self) -> &'static str {
         match self {
             Self::Regular => "regular file",
@@ -63,7 +63,7 @@ impl Kind {
         }
     }
 
-    /// The word for messages, in the plural.
+    /// Returns the word for messages, in the plural.
     pub const fn plural(self) -> &'static str {
         match self {
             Self::Regular => "regular files",
@@ -163,8 +163,8 @@ impl Dir {
             .map(Self)
     }
 
-    /// Opens a directory to reach by name what is in it, as a path does: also one that this user may
-    /// not list. Such a one can neither be listed nor synced.
+    /// Opens a directory to reach by name what is in it, as a path does: also one that this user
+    /// may not list. Such a one can neither be listed nor synced.
     pub fn open_path_only(path: &Path) -> io::Result<Self> {
         match Self::open(path) {
             Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {
@@ -427,7 +427,7 @@ fn stat_of(s: &rustix::fs::Statx) -> Stat {
     }
 }
 
-/// Whether the kernel or a filter above it does not know the call.
+/// Returns whether the kernel or a filter above it does not know the call.
 fn unsupported(error: &io::Error) -> bool {
     matches!(
         error.raw_os_error().map(rustix::io::Errno::from_raw_os_error),

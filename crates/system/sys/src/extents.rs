@@ -1,10 +1,10 @@
 //! Where the bytes of a file lie, as its file system tells (FIEMAP).
 //!
 //! One call answers for up to 64 extents, so a file in few pieces costs one call whatever its size.
-//! Nothing is written for the answer: pages that have no place yet are told as such, and a file system
-//! that keeps no map (tmpfs) gives `None`, never a guess. Addresses are those of the file system: on
-//! ext4 and XFS bytes from the start of the block device that it is mounted from, on btrfs an address
-//! of its own that is no place of a device.
+//! Nothing is written for the answer: pages that have no place yet are told as such, and a file
+//! system that keeps no map (tmpfs) gives `None`, never a guess. Addresses are those of the file
+//! system: on ext4 and XFS bytes from the start of the block device that it is mounted from, on
+//! btrfs an address of its own that is no place of a device.
 
 use crate::fault::{call, retry_on_interrupt};
 use std::io;
@@ -61,8 +61,8 @@ struct Request {
     extents: [RawExtent; AT_ONCE],
 }
 
-/// The extents of an open file in the order of the file; holes are left out. `None` where the file
-/// system keeps no such map.
+/// Returns the extents of an open file in the order of the file; holes are left out. `None` where
+/// the file system keeps no such map.
 ///
 /// # Errors
 /// Whatever else the call reports.
@@ -111,8 +111,8 @@ fn ask(file: &impl AsFd, start: u64) -> io::Result<Request> {
     retry_on_interrupt(|| {
         call("fiemap", || {
             let file = file.as_fd().as_raw_fd();
-            // SAFETY: the descriptor is borrowed for the call; the pointer is to a live structure of
-            // the layout that the kernel defines, with room for as many extents as `count` says.
+            // SAFETY: the descriptor is borrowed for the call; the pointer is to a live structure
+            // of the layout that the kernel defines, with room for as many extents as `count` says.
             match unsafe { libc::ioctl(file, FIEMAP as _, &raw mut request) } {
                 0 => Ok(()),
                 _ => Err(io::Error::last_os_error()),

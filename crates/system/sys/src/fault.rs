@@ -36,7 +36,7 @@ pub fn completion(op: &'static str, result: io::Result<usize>) -> io::Result<usi
     call(op, || result).map(|n| cut(op, n))
 }
 
-/// The bytes that the latest read `op` may tell it brought, of the `n` that it did bring.
+/// Returns the bytes that the latest read `op` may tell it brought, of the `n` that it did bring.
 #[inline]
 pub fn cut(op: &'static str, n: usize) -> usize {
     #[cfg(feature = "fault")]
@@ -107,7 +107,7 @@ mod rules {
         all.counts.clear();
     }
 
-    /// How often `op` was called since [`set`].
+    /// Returns how often `op` was called since [`set`].
     pub fn calls_of(op: &str) -> u64 {
         let all = rules().lock().expect("no panic under this lock");
         all.counts.get(op).copied().unwrap_or(0)

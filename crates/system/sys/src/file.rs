@@ -30,7 +30,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// The word for messages.
+    /// Returns the word for messages.
     pub const fn word(self) -> &'static str {
         match self {
             Self::Regular => "a regular file",
@@ -80,7 +80,7 @@ pub fn stat(path: &Path) -> io::Result<FileStat> {
     })
 }
 
-/// The kind of a path, following symbolic links.
+/// Returns the kind of a path, following symbolic links.
 pub fn kind_of(path: &Path) -> io::Result<Kind> {
     stat(path).map(|facts| facts.kind)
 }
@@ -95,7 +95,7 @@ pub struct OpenHow {
 }
 
 impl OpenHow {
-    /// The open flags.
+    /// Returns the open flags.
     pub(crate) fn flags(self) -> OFlags {
         let mut flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
         if self.direct {
@@ -114,7 +114,7 @@ pub fn open(path: &Path, how: OpenHow) -> io::Result<OwnedFd> {
     retry("open", || openat(CWD, path, how.flags(), Mode::empty()))
 }
 
-/// The size of an open file, bytes.
+/// Returns the size of an open file, bytes.
 #[inline]
 pub fn size(file: impl AsFd) -> io::Result<u64> {
     let stat = retry("fstat", || rustix::fs::fstat(file.as_fd()))?;
@@ -157,7 +157,7 @@ pub fn identity(file: impl AsFd) -> io::Result<Identity> {
     Ok(Identity { kind, size, inode: stat.st_ino, device, links })
 }
 
-/// The number of an open block device; `None` of anything else.
+/// Returns the number of an open block device; `None` of anything else.
 pub fn block_device_number(file: impl AsFd) -> io::Result<Option<(u32, u32)>> {
     let stat = retry("fstat", || rustix::fs::fstat(file.as_fd()))?;
     let block =
@@ -230,7 +230,7 @@ pub fn direct_alignment(path: &Path) -> io::Result<Option<DirectAlignment>> {
     Ok(alignment(&stat))
 }
 
-/// The same of an open file.
+/// Returns the same of an open file.
 pub fn direct_alignment_of(file: impl AsFd) -> io::Result<Option<DirectAlignment>> {
     let mask = StatxFlags::from_bits_retain(libc::STATX_DIOALIGN);
     let stat = retry("statx", || statx(&file, c"", AtFlags::EMPTY_PATH, mask))?;

@@ -5,8 +5,8 @@
 //! call; it is copied into a buffer of the ring all the same, because a call that fails in between
 //! leaves the kernel reading.
 //!
-//! Any thread may write, one at a time (`&mut`): unlike [`crate::ring`] this ring belongs to no thread,
-//! which costs it the flags that make a ring of one thread cheaper.
+//! Any thread may write, one at a time (`&mut`): unlike [`crate::ring`] this ring belongs to no
+//! thread, which costs it the flags that make a ring of one thread cheaper.
 
 use crate::buffer::Buffer;
 use crate::fault;
@@ -39,24 +39,24 @@ struct Ends {
 }
 
 impl LinkedWriter {
-    /// A ring that writes to this file.
+    /// Returns a ring that writes to this file.
     pub fn new(file: OwnedFd) -> io::Result<Self> {
         let buffer = ManuallyDrop::new(Buffer::new(crate::buffer::ALIGN));
         Ok(Self { ring: ring()?, file, buffer, in_flight: 0, is_broken: false })
     }
 
-    /// Whether the system lets a ring be made.
+    /// Returns whether the system lets a ring be made.
     pub fn probe() -> io::Result<()> {
         ring().map(drop)
     }
 
-    /// The file.
+    /// Returns the file.
     pub fn file(&self) -> BorrowedFd<'_> {
         self.file.as_fd()
     }
 
-    /// Writes all of `bytes` at `offset`; with `sync` it returns when the device has the data and what
-    /// is needed to find them.
+    /// Writes all of `bytes` at `offset`; with `sync` it returns when the device has the data and
+    /// what is needed to find them.
     pub fn write(&mut self, bytes: &[u8], offset: u64, sync: bool) -> io::Result<()> {
         if self.is_broken {
             return Err(io::Error::other("the ring has failed before"));
@@ -115,8 +115,8 @@ impl LinkedWriter {
 
     fn push(&mut self, entry: &squeue::Entry) {
         // SAFETY: the write points into the buffer, which is neither freed nor exchanged while
-        // anything is in flight: `once` returns when all has come back, or marks the ring as broken,
-        // and a broken one never touches or frees its buffer again.
+        // anything is in flight: `once` returns when all has come back, or marks the ring as
+        // broken, and a broken one never touches or frees its buffer again.
         let pushed = unsafe { self.ring.submission().push(entry) };
         pushed.expect("the ring has room for both requests of a call");
         self.in_flight += 1;
@@ -135,8 +135,8 @@ impl LinkedWriter {
     }
 }
 
-/// A ring, made on a thread of its own: what the kernel clears up after a ring interrupts calls of the
-/// thread that made it.
+/// Returns a ring, made on a thread of its own: what the kernel clears up after a ring interrupts
+/// calls of the thread that made it.
 fn ring() -> io::Result<IoUring> {
     let make = || fault::call("io_uring_setup", || IoUring::new(REQUESTS));
     std::thread::spawn(make).join().unwrap_or_else(|_| Err(io::Error::other("its thread panicked")))

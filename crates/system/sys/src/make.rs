@@ -37,7 +37,7 @@ pub fn unnamed_file(dir: &Dir, mode: u32) -> io::Result<OwnedFd> {
     retry("tmpfile", || rustix::fs::openat(dir, c".", NEW | OFlags::TMPFILE, mode_of(mode)))
 }
 
-/// Whether the error of [`unnamed_file`] says that this file system cannot.
+/// Returns whether the error of [`unnamed_file`] says that this file system cannot.
 pub fn is_tmpfile_unsupported(error: &io::Error) -> bool {
     matches!(
         error.raw_os_error(),
@@ -102,7 +102,7 @@ pub fn symlink(target: &CStr, dir: &Dir, name: &CStr) -> io::Result<()> {
     retry("symlinkat", || rustix::fs::symlinkat(target, dir, name))
 }
 
-/// Where the symbolic link `name` leads.
+/// Returns where the symbolic link `name` leads.
 pub fn read_link(dir: &Dir, name: &CStr) -> io::Result<CString> {
     retry("readlinkat", || rustix::fs::readlinkat(dir, name, Vec::new()))
 }
@@ -185,7 +185,7 @@ pub fn try_lock(file: impl AsFd) -> io::Result<bool> {
     }
 }
 
-/// A random number, for names that nobody guesses.
+/// Returns a random number, for names that nobody guesses.
 pub fn random_number() -> u64 {
     let mut bytes = [0u8; 8];
     let got = rustix::rand::getrandom(&mut bytes[..], rustix::rand::GetRandomFlags::empty());

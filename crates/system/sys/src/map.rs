@@ -71,8 +71,8 @@ impl Map {
         Ok(map)
     }
 
-    /// The mapped bytes. Reading them may fault, block, and raise SIGBUS if the file was cut; they
-    /// may change while another process writes the file.
+    /// Returns the mapped bytes. Reading them may fault, block, and raise SIGBUS if the file was
+    /// cut; they may change while another process writes the file.
     pub fn bytes(&self) -> &[u8] {
         // SAFETY: the range is mapped readable until drop. That another process may write it is
         // the documented limit of this type, which only the laboratory's children use.

@@ -24,7 +24,7 @@ pub struct Space {
     pub block_bytes: u64,
 }
 
-/// The room on the file system of `path`.
+/// Returns the room on the file system of `path`.
 pub fn space(path: &Path) -> io::Result<Space> {
     let s = retry_on_interrupt(|| call("statvfs", || Ok(rustix::fs::statvfs(path)?)))?;
     let block = s.f_frsize.max(1);
@@ -101,14 +101,14 @@ fn unescaped(bytes: &[u8]) -> PathBuf {
     PathBuf::from(OsString::from_vec(out))
 }
 
-/// All mounts that this process sees.
+/// Returns all mounts that this process sees.
 pub fn mounts() -> io::Result<Vec<Mount>> {
     let text =
         retry_on_interrupt(|| call("read-mountinfo", || std::fs::read("/proc/self/mountinfo")))?;
     Ok(parse_mountinfo(&text))
 }
 
-/// The mount that `path` lies on.
+/// Returns the mount that `path` lies on.
 pub fn mount_of(path: &Path) -> io::Result<Mount> {
     let mask = StatxFlags::BASIC_STATS | StatxFlags::MNT_ID;
     let s = retry_on_interrupt(|| {
@@ -126,8 +126,8 @@ pub fn mount_of(path: &Path) -> io::Result<Mount> {
         .ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "no mount in /proc/self/mountinfo"))
 }
 
-/// The mount whose point is the longest beginning of `path`; of equal ones the last, which covers
-/// the others.
+/// Returns the mount whose point is the longest beginning of `path`; of equal ones the last, which
+/// covers the others.
 fn longest_above<'a>(mounts: &'a [Mount], path: &Path) -> Option<&'a Mount> {
     mounts
         .iter()
@@ -182,8 +182,8 @@ pub fn medium(path: &Path) -> io::Result<Medium> {
     Ok(medium)
 }
 
-/// The file in /dev of a block device, as /sys names it. The name proves nothing: who opens it asks
-/// [`crate::file::block_device_number`] whether it is that device.
+/// Returns the file in /dev of a block device, as /sys names it. The name proves nothing: who opens
+/// it asks [`crate::file::block_device_number`] whether it is that device.
 ///
 /// # Errors
 /// [`io::ErrorKind::NotFound`] where the system knows no such block device.
@@ -196,7 +196,7 @@ pub fn device_file((major, minor): (u32, u32)) -> io::Result<PathBuf> {
     Ok(Path::new("/dev").join(name))
 }
 
-/// The device of a mount; file systems over several devices name one as their source.
+/// Returns the device of a mount; file systems over several devices name one as their source.
 fn device_numbers(mount: &Mount) -> Option<(u32, u32)> {
     if mount.device.0 != 0 {
         return Some(mount.device);
@@ -207,7 +207,7 @@ fn device_numbers(mount: &Mount) -> Option<(u32, u32)> {
     (s.stx_rdev_major != 0).then_some((s.stx_rdev_major, s.stx_rdev_minor))
 }
 
-/// The word in brackets of `none [mq-deadline] kyber`, or the whole line without brackets.
+/// Returns the word in brackets of `none [mq-deadline] kyber`, or the whole line without brackets.
 pub fn selected(text: &str) -> String {
     let inside = text.split_once('[').and_then(|(_, rest)| rest.split_once(']'));
     inside.map_or(text, |(word, _)| word).trim().to_owned()

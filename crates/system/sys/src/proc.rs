@@ -1,8 +1,8 @@
 //! Plain records from /proc and /sys, and what the system says of this process.
 //!
 //! Reading and understanding are apart: [`parse`] holds pure functions on text, this module the
-//! calls. A file that is read again and again is kept open ([`ProcFile`]) and read from its start into
-//! a buffer of its own: one system call, no allocation. Measured costs are those of the kernel
+//! calls. A file that is read again and again is kept open ([`ProcFile`]) and read from its start
+//! into a buffer of its own: one system call, no allocation. Measured costs are those of the kernel
 //! making the text; /proc/stat and smaps_rollup are the dear ones.
 
 mod keyed;
@@ -40,7 +40,7 @@ impl ProcFile {
         Ok(Self { file, buffer: vec![0; bytes_max], lines: 0 })
     }
 
-    /// The text now, in one call for texts below a page; bytes that are not UTF-8 end it.
+    /// Returns the text now, in one call for texts below a page; bytes that are not UTF-8 end it.
     pub fn read(&mut self) -> io::Result<&str> {
         let mut filled = 0;
         while filled < self.buffer.len() {
@@ -57,7 +57,8 @@ impl ProcFile {
         Ok(readable(&self.buffer[..filled]))
     }
 
-    /// The first `bytes` of the text now, in one call; the kernel writes little more than that.
+    /// Returns the first `bytes` of the text now, in one call; the kernel writes little more than
+    /// that.
     pub fn read_first(&mut self, bytes: usize) -> io::Result<&str> {
         let into = bytes.min(self.buffer.len());
         let into = &mut self.buffer[..into];
@@ -67,9 +68,9 @@ impl ProcFile {
         Ok(readable(&self.buffer[..read]))
     }
 
-    /// As [`ProcFile::read`] for a text about as long as a page whose number of lines rarely changes:
-    /// it is whole when it has as many lines as the one before. Finding the end by asking once more
-    /// would let the kernel count everything again.
+    /// As [`ProcFile::read`] for a text about as long as a page whose number of lines rarely
+    /// changes: it is whole when it has as many lines as the one before. Finding the end by asking
+    /// once more would let the kernel count everything again.
     pub fn read_again(&mut self) -> io::Result<&str> {
         let mut filled = 0;
         while filled < self.buffer.len() {
@@ -102,7 +103,7 @@ fn readable(bytes: &[u8]) -> &str {
     }
 }
 
-/// The name that the kernel gave this start of the machine.
+/// Returns the name that the kernel gave this start of the machine.
 ///
 /// # Errors
 /// If the kernel does not tell.
@@ -154,7 +155,7 @@ pub fn system_stat() -> io::Result<SystemStat> {
     read_parsed("/proc/stat", parse::parse_system_stat)
 }
 
-/// The block devices and what they did.
+/// Returns the block devices and what they did.
 pub fn diskstats() -> io::Result<Vec<DiskStat>> {
     read_parsed("/proc/diskstats", |text| Some(parse::parse_diskstats(text)))
 }
@@ -171,7 +172,7 @@ pub fn inflight(name: &str) -> io::Result<(u64, u64)> {
     read_parsed(&format!("/sys/block/{name}/inflight"), parse::parse_inflight)
 }
 
-/// Every process now. One open and read per process; those that end meanwhile are left out.
+/// Returns every process now. One open and read per process; those that end meanwhile are left out.
 pub fn processes() -> io::Result<Vec<ProcessStat>> {
     let mut all = Vec::new();
     for entry in retry_on_interrupt(|| call("read-dir", || std::fs::read_dir("/proc")))? {
@@ -184,7 +185,7 @@ pub fn processes() -> io::Result<Vec<ProcessStat>> {
     Ok(all)
 }
 
-/// The files that a process has mapped, each piece, with device and inode.
+/// Returns the files that a process has mapped, each piece, with device and inode.
 pub fn mapped_files(pid: u32) -> io::Result<Vec<((u32, u32), u64)>> {
     read_parsed(&format!("/proc/{pid}/maps"), |text| {
         Some(parse::parse_mapped_files(text).collect())
@@ -201,7 +202,7 @@ impl ThreadSched {
         ProcFile::open(Path::new("/proc/thread-self/schedstat"), 128).map(Self)
     }
 
-    /// The account now; one call, no allocation.
+    /// Returns the account now; one call, no allocation.
     pub fn read(&mut self) -> io::Result<SchedStat> {
         parse::parse_schedstat(self.0.read()?).ok_or_else(|| unreadable("schedstat"))
     }
@@ -241,7 +242,7 @@ pub struct Usage {
     pub written_bytes: u64,
 }
 
-/// The resources that `who` used so far.
+/// Returns the resources that `who` used so far.
 pub fn usage(who: UsageOf) -> io::Result<Usage> {
     let who = match who {
         UsageOf::Process => libc::RUSAGE_SELF,
@@ -281,8 +282,8 @@ pub fn signal_child(child: &std::process::Child, signal: i32) -> io::Result<()> 
     call("kill", || Ok(kill_process(pid, signal)?))
 }
 
-/// Whether a child has ended, or was ended; it is still to be waited for, and until then the system
-/// tells what it did.
+/// Returns whether a child has ended, or was ended; it is still to be waited for, and until then
+/// the system tells what it did.
 pub fn has_ended(child: &std::process::Child) -> io::Result<bool> {
     use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
     let how = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
@@ -292,7 +293,7 @@ pub fn has_ended(child: &std::process::Child) -> io::Result<bool> {
     Ok(ended.is_some())
 }
 
-/// The number of descriptors that this process may have open; `None` without a limit.
+/// Returns the number of descriptors that this process may have open; `None` without a limit.
 pub fn open_files_limit() -> Option<u64> {
     rustix::process::getrlimit(rustix::process::Resource::Nofile).current
 }
@@ -312,8 +313,8 @@ pub fn ticks_per_second() -> u64 {
     configured(libc::_SC_CLK_TCK, 100)
 }
 
-/// What the control group at the root of the tree that this process sees allows, bytes; `None` without a
-/// limit. That is a container's own; deeper groups are not looked at.
+/// What the control group at the root of the tree that this process sees allows, bytes; `None`
+/// without a limit. That is a container's own; deeper groups are not looked at.
 pub fn memory_limit_bytes() -> Option<u64> {
     let places = ["/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"];
     let told = places.iter().find_map(|path| read_text(Path::new(path)).ok()?.trim().parse().ok());
@@ -332,7 +333,7 @@ pub fn affinity_cpus() -> io::Result<u32> {
     Ok(set.count().max(1))
 }
 
-/// A number of the system's configuration. Asked of libc, because rustix reads it from the
+/// Returns a number of the system's configuration. Asked of libc, because rustix reads it from the
 /// auxiliary vector in a way that does not work below valgrind, which the instruction gate uses.
 fn configured(name: libc::c_int, usual: u64) -> u64 {
     // SAFETY: sysconf takes any number and touches no memory of ours.

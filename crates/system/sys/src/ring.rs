@@ -17,8 +17,8 @@
 //! system that does not know these flags refuses the ring; nothing is substituted.
 //!
 //! A ring reads a pipe or a device as patiently as a file, whatever it was opened with: such a read
-//! may wait for ever. Asking every file what it is would cost a call each, so only a wait that lasts
-//! long asks what is in flight, and takes back what is no regular file.
+//! may wait for ever. Asking every file what it is would cost a call each, so only a wait that
+//! lasts long asks what is in flight, and takes back what is no regular file.
 
 use crate::buffer::Buffer;
 use crate::fault;
@@ -77,7 +77,7 @@ pub struct Ring {
 }
 
 impl Ring {
-    /// A ring for at most `depth` requests in flight, for the calling thread alone.
+    /// Returns a ring for at most `depth` requests in flight, for the calling thread alone.
     pub fn new(depth: u32) -> io::Result<Self> {
         let entries = depth.clamp(1, 32_768).next_power_of_two();
         let ring = fault::call("io_uring_setup", || {

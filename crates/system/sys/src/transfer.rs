@@ -15,7 +15,7 @@ use std::os::fd::{AsFd, AsRawFd};
 /// Pages leave the cache when they are written (Linux 6.14).
 const DONTCACHE: ReadWriteFlags = ReadWriteFlags::from_bits_retain(0x80);
 
-/// Whether an error says that this cannot be done here at all, rather than that it failed.
+/// Returns whether an error says that this cannot be done here at all, rather than that it failed.
 pub fn is_unsupported(error: &io::Error) -> bool {
     matches!(
         error.raw_os_error(),
@@ -84,8 +84,8 @@ pub fn set_len(file: impl AsFd, bytes: u64) -> io::Result<()> {
     retry("ftruncate", || rustix::fs::ftruncate(&file, bytes))
 }
 
-/// The next range with data at or after `offset`, or `None` when only a hole follows. File systems
-/// without holes tell the whole file.
+/// Returns the next range with data at or after `offset`, or `None` when only a hole follows. File
+/// systems without holes tell the whole file.
 pub fn next_data(file: impl AsFd, offset: u64) -> io::Result<Option<Range<u64>>> {
     use rustix::fs::SeekFrom;
     let start = match retry("lseek", || rustix::fs::seek(&file, SeekFrom::Data(offset))) {

@@ -84,7 +84,7 @@ pub(super) fn raw(
     }
 }
 
-/// The number of usable processors, as a series of one point.
+/// Returns the number of usable processors, as a series of one point.
 fn processors() -> Series {
     let count = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     Series {

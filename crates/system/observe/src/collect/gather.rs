@@ -78,7 +78,7 @@ impl Gather {
         self.threads.entry(tid).or_default()
     }
 
-    /// Whether one more event may be kept.
+    /// Returns whether one more event may be kept.
     fn room(&mut self) -> bool {
         let room = self.stored < self.events_max;
         if room {
@@ -286,7 +286,7 @@ impl Gather {
     }
 }
 
-/// A name of the kernel as text.
+/// Returns a name of the kernel as text.
 fn text(name: &[u8]) -> String {
     let end = name.iter().position(|b| *b == 0).unwrap_or(name.len());
     String::from_utf8_lossy(&name[..end]).into_owned()

@@ -121,7 +121,7 @@ fn syscall() -> io::Result<()> {
     proc::read_text(Path::new("/proc/thread-self/syscall")).map(drop)
 }
 
-/// The setting of the kernel that says who may have kernel events.
+/// Returns the setting of the kernel that says who may have kernel events.
 fn paranoid() -> Option<i32> {
     let text = proc::read_text(Path::new("/proc/sys/kernel/perf_event_paranoid")).ok()?;
     text.trim().parse().ok()

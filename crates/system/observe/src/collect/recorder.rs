@@ -128,8 +128,8 @@ impl Recorder {
         self.last_ns = if read { monotonic_ns() } else { now };
     }
 
-    /// A span whose edges the caller has read from the clock itself, after the span before. True: the
-    /// thread's clocks were read after it, so the caller reads its own again.
+    /// Returns a span whose edges the caller has read from the clock itself, after the span before.
+    /// True: the thread's clocks were read after it, so the caller reads its own again.
     #[inline]
     pub fn span(&mut self, kind: SpanKind, file: u32, start_ns: u64, end_ns: u64) -> bool {
         let ns = end_ns.saturating_sub(start_ns);

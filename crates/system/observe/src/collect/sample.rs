@@ -151,7 +151,7 @@ impl Task {
         if on_file && file.is_some_and(|fd| self.is_pipe(fd)) { SpanKind::Event } else { kind }
     }
 
-    /// A pipe, a socket, a terminal: what waits for somebody, not for a device.
+    /// Returns a pipe, a socket, a terminal: what waits for somebody, not for a device.
     fn is_pipe(&self, fd: u64) -> bool {
         let Some(process) = self.dir.parent().and_then(Path::parent) else { return false };
         let link = std::fs::read_link(process.join(format!("fd/{fd}")));
@@ -181,7 +181,7 @@ fn kind_of(call: Call) -> SpanKind {
     }
 }
 
-/// A process and its descendants.
+/// Returns a process and its descendants.
 pub(crate) fn tree(root: u32) -> Vec<u32> {
     let mut found = vec![root];
     let mut next = 0;

@@ -156,7 +156,7 @@ impl Session {
         })
     }
 
-    /// The level that runs.
+    /// Returns the level that runs.
     pub fn level(&self) -> Level {
         self.level
     }

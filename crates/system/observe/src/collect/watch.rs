@@ -90,7 +90,7 @@ impl Watch {
         Ok(Self { run, instance, drain })
     }
 
-    /// The level that runs.
+    /// Returns the level that runs.
     pub fn level(&self) -> Level {
         self.run.level
     }
@@ -171,7 +171,8 @@ fn assemble(run: Run, mut collected: Collected) -> Raw {
     raw(&run, threads, cores, gather, evidence)
 }
 
-/// A thread of the other program; also the waits that it had, and how many of them have a name.
+/// Returns a thread of the other program; also the waits that it had, and how many of them have a
+/// name.
 fn outside(
     run: &Run,
     mut done: Finished,

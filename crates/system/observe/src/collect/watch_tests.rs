@@ -7,7 +7,7 @@ fn quick() -> TraceOptions {
     TraceOptions { calibrate: false, ..TraceOptions::default() }
 }
 
-/// A shell that starts two sleeps after each other.
+/// Returns a shell that starts two sleeps after each other.
 fn watched(level: Level) -> Option<Raw> {
     let mut command = Command::new("sh");
     command.args(["-c", "sleep 0.15; sleep 0.15"]);
@@ -40,8 +40,8 @@ fn children_are_sampled_without_any_rights() {
     assert!(thread.start_ns <= thread.end_ns && thread.end_ns <= raw.elapsed_ns);
 }
 
-/// What is wrong with an observation by events, if anything. Some kernels leave out a switch now and
-/// then without counting it as lost, so one short life may be seen without its sleep.
+/// What is wrong with an observation by events, if anything. Some kernels leave out a switch now
+/// and then without counting it as lost, so one short life may be seen without its sleep.
 fn seen_by_switches(raw: &Raw, level: Level) -> Result<(), String> {
     let thread = sleeper(raw);
     let told = |right: bool| if right { Ok(()) } else { Err(format!("{level:?}: {thread:?}")) };

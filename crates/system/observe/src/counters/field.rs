@@ -37,12 +37,12 @@ macro_rules! fields {
             /// All of them.
             pub const ALL: &[Self] = &[$(Self::$name,)*];
 
-            /// The name that the kernel gives it.
+            /// Returns the name that the kernel gives it.
             pub const fn key(self) -> &'static str {
                 match self { $(Self::$name => $key,)* }
             }
 
-            /// Where it stands.
+            /// Returns where it stands.
             pub const fn origin(self) -> Origin {
                 match self { $(Self::$name => Origin::$origin,)* }
             }

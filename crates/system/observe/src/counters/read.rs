@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 pub const DEVICES_MAX: usize = 4;
 /// Processes whose input and output is sampled at most.
 const PROCESSES_MAX: usize = 64;
-/// Bytes by which the numbers before the last wanted one may grow from one sample to the next; where
-/// they grow more, the whole text is read again.
+/// Bytes by which the numbers before the last wanted one may grow from one sample to the next;
+/// where they grow more, the whole text is read again.
 const GROWTH_BYTES: usize = 64;
 /// What stands for an unknown number: no counter reaches it.
 const UNKNOWN: u64 = u64::MAX;
@@ -23,7 +23,7 @@ const MEMINFO: [&str; 11] = keys(Origin::Meminfo);
 /// Names of one origin at most.
 const NAMES_MAX: usize = VMSTAT.len();
 
-/// The names of the fields of an origin, in their order.
+/// Returns the names of the fields of an origin, in their order.
 const fn keys<const N: usize>(origin: Origin) -> [&'static str; N] {
     let mut found = [""; N];
     let (mut field, mut count) = (0, 0);
@@ -72,12 +72,13 @@ impl Sample {
         disks: [None; DEVICES_MAX],
     };
 
-    /// A counter; `None` if it was not read this time or is not there.
+    /// Returns a counter; `None` if it was not read this time or is not there.
     pub fn get(&self, field: Field) -> Option<u64> {
         Some(self.fields[field.at()]).filter(|value| *value != UNKNOWN)
     }
 
-    /// The counters of device `index` of the reader's devices; `None` if they were not read this time.
+    /// Returns the counters of device `index` of the reader's devices; `None` if they were not read
+    /// this time.
     pub fn disk(&self, index: usize) -> Option<&DiskCounters> {
         self.disks.get(index)?.as_ref()
     }
@@ -114,8 +115,8 @@ struct Named {
 }
 
 impl Named {
-    /// Puts the numbers of the first `groups` into the sample. No more of the text is read than they
-    /// need, unless it is another one than before.
+    /// Puts the numbers of the first `groups` into the sample. No more of the text is read than
+    /// they need, unless it is another one than before.
     fn read(&mut self, groups: usize, sample: &mut Sample) {
         let groups = &mut self.groups[..groups];
         let reach = groups.iter().map(|(_, keyed)| keyed.reach()).max().unwrap_or(0) + GROWTH_BYTES;

@@ -39,24 +39,24 @@ impl Record {
         if self.elapsed_ns == 0 { 0.0 } else { self.cpu_ns as f64 / self.elapsed_ns as f64 }
     }
 
-    /// The first and the last sample.
+    /// Returns the first and the last sample.
     pub fn ends(&self) -> Option<(&Sample, &Sample)> {
         self.samples.first().zip(self.samples.last()).filter(|(a, b)| a.at_ns < b.at_ns)
     }
 
-    /// The first and the last sample that have /proc/meminfo.
+    /// Returns the first and the last sample that have /proc/meminfo.
     pub fn memory_ends(&self) -> Option<(&Sample, &Sample)> {
         let has = |sample: &&Sample| sample.get(Field::MemTotal).is_some();
         self.samples.iter().find(has).zip(self.samples.iter().rev().find(has))
     }
 
-    /// The sample of the mark with this name, the first one.
+    /// Returns the sample of the mark with this name, the first one.
     pub fn at_mark(&self, name: &str) -> Option<&Sample> {
         let index = self.marks.iter().position(|mark| mark == name)?;
         self.samples.iter().find(|sample| sample.mark == Some(index as u16))
     }
 
-    /// The marks, counted from `start_ns`.
+    /// Returns the marks, counted from `start_ns`.
     pub fn marks(&self, start_ns: u64) -> Vec<Mark> {
         let mark = |sample: &Sample| {
             let name = self.marks.get(usize::from(sample.mark?))?.clone();
@@ -65,8 +65,9 @@ impl Record {
         self.samples.iter().filter_map(mark).collect()
     }
 
-    /// The curves, counted from `start_ns`: rates hold until the next point. Each has the points at
-    /// which its counter was read. A curve that is zero all the time is left out, but for dirty pages.
+    /// Returns the curves, counted from `start_ns`: rates hold until the next point. Each has the
+    /// points at which its counter was read. A curve that is zero all the time is left out, but for
+    /// dirty pages.
     pub fn series(&self, start_ns: u64) -> Vec<Series> {
         let mut curves = Curves { samples: &self.samples, start_ns, all: Vec::new() };
         let page = ioloom_sys::proc::page_bytes() as f64;
@@ -102,8 +103,8 @@ impl Record {
         curves.all
     }
 
-    /// Whether dirty pages reached half of what starts writing in the background: only then do the
-    /// limits say something.
+    /// Returns whether dirty pages reached half of what starts writing in the background: only then
+    /// do the limits say something.
     fn comes_near_a_limit(&self) -> bool {
         let near = |sample: &Sample| {
             let (dirty, limit) = (sample.get(Field::Dirty)?, sample.get(Field::BackgroundLimit)?);
@@ -124,7 +125,7 @@ struct Curves<'a> {
 }
 
 impl Curves<'_> {
-    /// A curve through the samples for which `read` holds.
+    /// Returns a curve through the samples for which `read` holds.
     fn add(&mut self, name: &str, unit: &str, read: &dyn Fn(&Sample) -> bool, of: Rate<'_>) {
         let known: Vec<&Sample> = self.samples.iter().filter(|sample| read(sample)).collect();
         let value = |pair: &[&Sample]| {
@@ -159,9 +160,10 @@ fn thinned<'a>(samples: &[&'a Sample]) -> Vec<&'a Sample> {
     kept.map(|(_, sample)| *sample).collect()
 }
 
-/// The share of the time between two samples in which some task waited, percent.
+/// Returns the share of the time between two samples in which some task waited, percent.
 pub(super) fn pressure_percent(a: &Sample, b: &Sample, some: Field) -> Option<f64> {
-    // Microseconds per second are 10 000 to the percent; the totals are updated apart from our clock.
+    // Microseconds per second are 10 000 to the percent; the totals are updated apart from our
+    // clock.
     per_second(a, b, some).map(|us_per_s| (us_per_s / 1e4).min(100.0))
 }
 

@@ -109,8 +109,8 @@ impl Sampler {
         lock(&self.inner).sample(Scope::All, None);
     }
 
-    /// The newest sample that has everything and the oldest such one not older than `span` before it;
-    /// while there are no two, the newest of all and the oldest not older than that.
+    /// Returns the newest sample that has everything and the oldest such one not older than `span`
+    /// before it; while there are no two, the newest of all and the oldest not older than that.
     pub fn recent(&self, span: Duration) -> Option<(Sample, Sample)> {
         let inner = lock(&self.inner);
         let samples = &inner.samples[..];

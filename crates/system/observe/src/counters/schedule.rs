@@ -1,10 +1,10 @@
 //! When the sampling thread reads everything, and when it looks for new processes.
 //!
-//! What a whole sample costs depends on the machine: between 30 and 250 µs were seen on one, and waking
-//! costs between 16 and 41 by itself. So a fixed rate keeps no promise. The thread knows its own
-//! processor time; it reads everything every [`ALL_NS`] while it stays within [`SHARE`] of a processor,
-//! and less often where it would not, but at least every [`RARE_NS`]. The first lines of /proc/vmstat
-//! are read in each sample, whatever that costs: what remains above the share is in
+//! What a whole sample costs depends on the machine: between 30 and 250 µs were seen on one, and
+//! waking costs between 16 and 41 by itself. So a fixed rate keeps no promise. The thread knows its
+//! own processor time; it reads everything every [`ALL_NS`] while it stays within [`SHARE`] of a
+//! processor, and less often where it would not, but at least every [`RARE_NS`]. The first lines of
+//! /proc/vmstat are read in each sample, whatever that costs: what remains above the share is in
 //! [`Record::cost`](super::Record::cost). Samples of marks are taken on other threads and are not
 //! counted.
 
@@ -17,13 +17,14 @@ const RARE_NS: u64 = 1_000_000_000;
 /// The share of a processor within which the thread stays: below the half percent that is promised,
 /// as the beginning comes on top.
 const SHARE: f64 = 0.0045;
-/// Processor time that may be used at the beginning beyond the share, nanoseconds: short runs have few
-/// samples.
+/// Processor time that may be used at the beginning beyond the share, nanoseconds: short runs have
+/// few samples.
 const FIRST_NS: u64 = 1_000_000;
-/// Time after which new processes are looked for. What a process did whose parent waited for it is in
-/// the parent's sums, so little is missed.
+/// Time after which new processes are looked for. What a process did whose parent waited for it is
+/// in the parent's sums, so little is missed.
 const LIST_NS: u64 = 500_000_000;
-/// First whole samples before each of which new processes are looked for: a program may start others.
+/// First whole samples before each of which new processes are looked for: a program may start
+/// others.
 const LIST_FIRST: u64 = 5;
 
 /// What the next sample is.
@@ -46,8 +47,8 @@ pub(super) struct Schedule {
 }
 
 impl Schedule {
-    /// What the sample at `at_ns` is where one is taken every `period_ns`. `cpu_ns` tells the processor
-    /// time of the thread; it is asked only when it matters.
+    /// What the sample at `at_ns` is where one is taken every `period_ns`. `cpu_ns` tells the
+    /// processor time of the thread; it is asked only when it matters.
     pub(super) fn next(&mut self, at_ns: u64, period_ns: u64, cpu_ns: impl FnOnce() -> u64) -> Due {
         // The sample nearest to the wanted time, not the first one after it.
         let since = |last_ns: u64| at_ns.saturating_sub(last_ns) + period_ns / 2;
@@ -68,7 +69,7 @@ impl Schedule {
         Due { scope: Scope::All, lists }
     }
 
-    /// Whether a whole sample fits into the share after `cpu_ns` of processor time.
+    /// Returns whether a whole sample fits into the share after `cpu_ns` of processor time.
     fn affords(&self, at_ns: u64, cpu_ns: u64) -> bool {
         cpu_ns + self.whole_cost_ns <= FIRST_NS + (at_ns as f64 * SHARE) as u64
     }
@@ -84,8 +85,8 @@ mod tests {
     use super::*;
     use Scope::{All, Paging};
 
-    /// A thread that wakes for `wake_ns` and pays `whole_ns` more for everything: all that it took, and
-    /// its processor time.
+    /// Returns a thread that wakes for `wake_ns` and pays `whole_ns` more for everything: all that
+    /// it took, and its processor time.
     fn simulated(period_ns: u64, wake_ns: u64, whole_ns: u64, samples: u64) -> (Vec<Due>, u64) {
         let mut schedule = Schedule::default();
         let mut cpu_ns = 0;
@@ -113,7 +114,8 @@ mod tests {
         let lists = |period_ns, samples| {
             simulated(period_ns, 0, 0, samples).0.iter().filter(|due| due.lists).count()
         };
-        // In 6 seconds twice a second, and four times more at the beginning; with rare ones each time.
+        // In 6 seconds twice a second, and four times more at the beginning; with rare ones each
+        // time.
         assert_eq!((lists(10_000_000, 600), lists(1_000_000_000, 600)), (16, 600));
     }
 

@@ -5,8 +5,8 @@
 //! Pages belong to the group whose process brought them in. Version 1 (controller `memory`) and
 //! version 2 are served; in version 2 the controller must be on already.
 //!
-//! Needs root. The process goes back to where it was on drop, and the group is removed; what a killed
-//! process left is removed by [`super::remove_leftover_groups`].
+//! Needs root. The process goes back to where it was on drop, and the group is removed; what a
+//! killed process left is removed by [`super::remove_leftover_groups`].
 
 use super::throttle::{new_group, remove};
 use ioloom_sys::fault::call;
@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 /// File of version 1, by which its hierarchy is known.
 const LIMIT_FILE: &str = "memory.limit_in_bytes";
 
-/// The mount of the hierarchy, and the file that takes the limit.
+/// Returns the mount of the hierarchy, and the file that takes the limit.
 fn hierarchy() -> Result<(PathBuf, &'static str), String> {
     let mut off = None;
     for mount in ioloom_sys::mount::mounts().map_err(|e| format!("/proc/self/mountinfo: {e}"))? {
@@ -45,12 +45,12 @@ fn hierarchy() -> Result<(PathBuf, &'static str), String> {
     ))
 }
 
-/// Where groups of limited memory live; `None` where there is no such hierarchy.
+/// Returns where groups of limited memory live; `None` where there is no such hierarchy.
 pub(super) fn home() -> Option<PathBuf> {
     hierarchy().ok().map(|(point, _)| point)
 }
 
-/// The group that this process is in, as a directory.
+/// Returns the group that this process is in, as a directory.
 fn own_group(point: &Path) -> io::Result<PathBuf> {
     let text = ioloom_sys::proc::read_text(Path::new("/proc/self/cgroup"))?;
     let v1 = point.join(LIMIT_FILE).exists();
@@ -74,8 +74,8 @@ pub struct MemoryLimit {
 }
 
 impl MemoryLimit {
-    /// Whether such a group can be made; the error is a sentence that says what is missing and what
-    /// to do.
+    /// Returns whether such a group can be made; the error is a sentence that says what is missing
+    /// and what to do.
     pub fn probe() -> Result<(), String> {
         let (point, _) = hierarchy()?;
         let dir = make(&point)?;
@@ -95,9 +95,9 @@ impl MemoryLimit {
         Ok(group)
     }
 
-    /// A number of the group, by its name in `memory.stat`, such as `workingset_refault_file` (pages of
-    /// files that were wanted again soon after they had gone); `None` where the kernel does not tell
-    /// it. It may lag by some hundred pages.
+    /// Returns a number of the group, by its name in `memory.stat`, such as
+    /// `workingset_refault_file` (pages of files that were wanted again soon after they had gone);
+    /// `None` where the kernel does not tell it. It may lag by some hundred pages.
     ///
     /// # Errors
     /// What reading the file reports.

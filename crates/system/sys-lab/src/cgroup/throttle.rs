@@ -45,7 +45,8 @@ impl Hierarchy {
         }
     }
 
-    /// The files of a group and what is written to each, so that reads of `device` are limited.
+    /// Returns the files of a group and what is written to each, so that reads of `device` are
+    /// limited.
     fn limits(&self, device: (u32, u32), limit: ReadLimit) -> Vec<(&'static str, String)> {
         let (major, minor) = device;
         let ReadLimit { bytes_per_s, reads_per_s } = limit;
@@ -61,12 +62,13 @@ impl Hierarchy {
     }
 }
 
-/// The hierarchy that can throttle, or the sentence that says what is missing and what to do.
+/// Returns the hierarchy that can throttle, or the sentence that says what is missing and what to
+/// do.
 fn hierarchy() -> Result<Hierarchy, String> {
     hierarchy_among(ioloom_sys::mount::mounts().map_err(|e| format!("/proc/self/mountinfo: {e}"))?)
 }
 
-/// The same among the given mounts.
+/// Returns the same among the given mounts.
 fn hierarchy_among(mounts: Vec<ioloom_sys::mount::Mount>) -> Result<Hierarchy, String> {
     let mut off = None;
     for mount in mounts {
@@ -135,7 +137,7 @@ impl Throttle {
         call("enter-cgroup", || std::fs::write(&file, process.to_string()))
     }
 
-    /// The directory of the group.
+    /// Returns the directory of the group.
     pub fn dir(&self) -> &Path {
         &self.dir
     }
@@ -195,12 +197,13 @@ fn undo_left_in(point: &Path) -> io::Result<usize> {
     Ok(found)
 }
 
-/// Whether a process lives. One that ended and was not waited for has no command line any more.
+/// Returns whether a process lives. One that ended and was not waited for has no command line any
+/// more.
 pub fn is_alive(process: u32) -> bool {
     std::fs::read(format!("/proc/{process}/cmdline")).is_ok_and(|line| !line.is_empty())
 }
 
-/// The process that made a group of ours.
+/// Returns the process that made a group of ours.
 fn maker(name: &str) -> Option<u32> {
     let (process, count) = name.strip_prefix(NAME)?.split_once('-')?;
     count.parse::<u32>().ok()?;
@@ -226,7 +229,7 @@ mod tests {
         }
     }
 
-    /// A directory that stands for a mounted hierarchy, with these files in it.
+    /// Returns a directory that stands for a mounted hierarchy, with these files in it.
     fn hierarchy_of(
         kind: &str,
         files: &[(&str, &str)],

@@ -94,12 +94,12 @@ fn space(layout: &Layout, f: &Fields<'_>, flags: u32, bytes: u64) -> u64 {
     blocks
 }
 
-/// Bytes of the newer part that are in use.
+/// Returns bytes of the newer part that are in use.
 fn extra_bytes(f: &Fields<'_>) -> usize {
     if f.0.len() > OLD_BYTES { usize::from(f.u16(0x80)) } else { 0 }
 }
 
-/// A time: seconds, with two more bits and nanoseconds where there is room for them.
+/// Returns a time: seconds, with two more bits and nanoseconds where there is room for them.
 fn time(f: &Fields<'_>, at: usize, extra_at: usize) -> (i64, u32) {
     let seconds = i64::from(f.u32(at) as i32);
     if extra_at + 4 > OLD_BYTES + extra_bytes(f) {

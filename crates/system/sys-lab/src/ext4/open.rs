@@ -11,7 +11,8 @@ use std::time::{Duration, SystemTime};
 
 /// Bytes that one read takes, at most: the tables of 2048 inodes of 256 bytes.
 const SPAN_BYTES_MAX: u64 = 512 << 10;
-/// Bytes between two wanted inodes that are read along, at most: less than what a second read costs.
+/// Bytes between two wanted inodes that are read along, at most: less than what a second read
+/// costs.
 const GAP_BYTES_MAX: u64 = 16 << 10;
 
 /// Why the inode tables below a path are not read.
@@ -126,7 +127,7 @@ impl Below {
 }
 
 impl Tables {
-    /// Whether the tables below `path` can be read. Writes nothing.
+    /// Returns whether the tables below `path` can be read. Writes nothing.
     ///
     /// # Errors
     /// Why not.
@@ -152,7 +153,7 @@ impl Tables {
         Ok(Self { device, path: below.device, number: below.number, synced, groups })
     }
 
-    /// The device file.
+    /// Returns the device file.
     pub fn device(&self) -> &Path {
         &self.path
     }
@@ -167,8 +168,8 @@ impl Tables {
         self.synced
     }
 
-    /// Whether a file whose inode changed at this time (seconds since 1970) has certainly not
-    /// changed since the sync.
+    /// Returns whether a file whose inode changed at this time (seconds since 1970) has certainly
+    /// not changed since the sync.
     pub fn is_settled(&self, changed_s: i64) -> bool {
         let since = self.synced.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         // The kernel's coarse clock is a tick behind.
@@ -176,13 +177,13 @@ impl Tables {
         u64::try_from(changed_s).is_ok_and(|changed| changed < before)
     }
 
-    /// Whether every inode is checked by a checksum of its own.
+    /// Returns whether every inode is checked by a checksum of its own.
     pub fn checksums(&self) -> bool {
         self.groups.layout().checksums
     }
 
-    /// The bytes to read for the first of these inodes, which ascend, and how many of them lie in
-    /// these; `None` if the first one has no place.
+    /// Returns the bytes to read for the first of these inodes, which ascend, and how many of them
+    /// lie in these; `None` if the first one has no place.
     pub fn span(&self, mut inodes: impl Iterator<Item = u64>) -> Option<(Span, usize)> {
         let long = self.groups.layout().inode_bytes as u64;
         let at = self.groups.place(inodes.next()?)?;
@@ -212,7 +213,7 @@ impl Tables {
         }
     }
 
-    /// The inode in the bytes of a span, with device and everything.
+    /// Returns the inode in the bytes of a span, with device and everything.
     ///
     /// # Errors
     /// Why its file is to be asked for by its name.

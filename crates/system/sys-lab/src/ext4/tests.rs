@@ -8,7 +8,7 @@ use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// An image with everything in `from`; `None`, with a word, where it cannot be made.
+/// Returns an image with everything in `from`; `None`, with a word, where it cannot be made.
 fn image(dir: &Path, from: &Path, options: &[&str]) -> Option<Vec<u8>> {
     let path: PathBuf = dir.join("image");
     let _ = std::fs::remove_file(&path);
@@ -150,7 +150,7 @@ fn put(bytes: &mut [u8], at: usize, value: u32, long: usize) {
     bytes[at..at + long].copy_from_slice(&value.to_le_bytes()[..long]);
 }
 
-/// A small file system by hand: two groups of 64 blocks of 1 KiB with 32 inodes each.
+/// Returns a small file system by hand: two groups of 64 blocks of 1 KiB with 32 inodes each.
 fn device() -> Vec<u8> {
     let mut bytes = vec![0; 128 * 1024];
     let block = &mut bytes[1024..2048];

@@ -61,12 +61,12 @@ impl Layout {
         Self { stride: page_bytes / 8, skew: line_bytes / 8, skew_mask: (page_bytes / 8 - 1) & !1 }
     }
 
-    /// The word at which node `i` lies.
+    /// Returns the word at which node `i` lies.
     pub const fn place(&self, i: usize) -> usize {
         i * self.stride + ((i * self.skew) & self.skew_mask)
     }
 
-    /// Bytes that `nodes` take, the word behind the last one included.
+    /// Returns bytes that `nodes` take, the word behind the last one included.
     pub const fn bytes(&self, nodes: usize) -> usize {
         (nodes.saturating_sub(1) * self.stride + self.skew_mask + 2) * 8
     }
@@ -108,12 +108,12 @@ impl Chain {
         false
     }
 
-    /// Bytes of the region in huge pages, see [`Region::huge_bytes`].
+    /// Returns bytes of the region in huge pages, see [`Region::huge_bytes`].
     pub fn huge_bytes(&self) -> Option<u64> {
         self.region.huge_bytes()
     }
 
-    /// The words, counted from the start of the region, that the next `steps` steps meet.
+    /// Returns the words, counted from the start of the region, that the next `steps` steps meet.
     pub fn order(&self, steps: usize) -> Vec<usize> {
         let base = self.region.words().as_ptr() as usize;
         let mut at = self.at.as_ptr();
@@ -158,10 +158,10 @@ impl Chain {
         turns * UNROLL
     }
 
-    /// As [`Chain::walk`] with `ways` walks side by side, a number of [`CHAIN_COUNTS`], that begin at nodes
-    /// spread evenly over the region and go on from where they were next time. Loads of one walk
-    /// wait for each other, those of different walks do not. Returns the steps of all walks
-    /// together; `None` for another number of ways.
+    /// As [`Chain::walk`] with `ways` walks side by side, a number of [`CHAIN_COUNTS`], that begin
+    /// at nodes spread evenly over the region and go on from where they were next time. Loads of
+    /// one walk wait for each other, those of different walks do not. Returns the steps of all
+    /// walks together; `None` for another number of ways.
     pub fn walk_interleaved(&mut self, steps: usize, ways: usize) -> Option<usize> {
         match ways {
             1 => Some(self.side_by_side::<1>(steps)),
@@ -189,7 +189,7 @@ impl Chain {
         turns * N * 8
     }
 
-    /// The region, for another chain.
+    /// Returns the region, for another chain.
     pub fn into_region(self) -> Region {
         self.region
     }

@@ -76,14 +76,14 @@ impl Region {
         self.bytes
     }
 
-    /// The memory as words.
+    /// Returns the memory as words.
     pub fn words(&self) -> &[u64] {
         // SAFETY: the range is mapped readable and writable until drop, zeroed by the kernel,
         // aligned, and any bits are a number.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr().cast(), self.bytes / 8) }
     }
 
-    /// The memory as words to be written.
+    /// Returns the memory as words to be written.
     pub fn words_mut(&mut self) -> &mut [u64] {
         // SAFETY: as in `words`, and `&mut self` makes the access exclusive.
         unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr().cast(), self.bytes / 8) }
@@ -98,8 +98,8 @@ impl Region {
         }
     }
 
-    /// Bytes of it that huge pages hold now, from the kernel's own list of mappings; `None` where
-    /// that list cannot be read or does not tell.
+    /// Returns bytes of it that huge pages hold now, from the kernel's own list of mappings; `None`
+    /// where that list cannot be read or does not tell.
     pub fn huge_bytes(&self) -> Option<u64> {
         let text = ioloom_sys::proc::read_text(Path::new("/proc/self/smaps")).ok()?;
         huge_bytes_of(&text, self.start.as_ptr() as u64, self.bytes as u64)
@@ -119,8 +119,8 @@ impl std::fmt::Debug for Region {
     }
 }
 
-/// Bytes in huge pages of the mappings that lie in `start .. start + bytes`; a mapping that only
-/// overlaps it counts whole, at most up to `bytes`.
+/// Returns bytes in huge pages of the mappings that lie in `start .. start + bytes`; a mapping that
+/// only overlaps it counts whole, at most up to `bytes`.
 fn huge_bytes_of(smaps: &str, start: u64, bytes: u64) -> Option<u64> {
     let (mut inside, mut sum, mut told) = (false, 0u64, false);
     for line in smaps.lines() {

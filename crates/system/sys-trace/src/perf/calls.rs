@@ -77,7 +77,7 @@ const TABLE: &[(Call, &[i64])] = &[
     (Call::Ring, &[426]),
 ];
 
-/// The kind of the call with this number.
+/// Returns the kind of the call with this number.
 pub fn call_of(number: i64) -> Call {
     let found = TABLE.iter().find(|(_, numbers)| numbers.contains(&number));
     found.map_or(Call::Other, |(call, _)| *call)

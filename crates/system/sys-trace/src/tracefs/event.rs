@@ -120,7 +120,7 @@ impl Kind {
         }
     }
 
-    /// The fields that are read, in the order of the decoder.
+    /// Returns the fields that are read, in the order of the decoder.
     const fn fields(self) -> &'static [&'static str] {
         match self {
             Self::Switch => &["prev_pid", "prev_state", "next_pid", "next_comm"],

@@ -34,7 +34,7 @@ impl Format {
         (!fields.is_empty()).then_some(Self { id, fields })
     }
 
-    /// A field by name.
+    /// Returns a field by name.
     pub fn field(&self, name: &str) -> Option<&Field> {
         self.fields.iter().find(|field| field.name == name)
     }

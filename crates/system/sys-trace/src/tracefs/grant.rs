@@ -22,7 +22,7 @@ const PASS: u32 = 0o001;
 /// What was changed above the instances, one line each: `mount` or `pass FOLDER`.
 pub const NOTE: &str = "/run/ioloom-trace-grant";
 
-/// The name of a user's instance.
+/// Returns the name of a user's instance.
 pub fn instance_of(uid: Uid) -> String {
     format!("{PREFIX}{}", uid.as_raw())
 }
@@ -205,7 +205,7 @@ fn set_pass(folder: &Path, pass: bool) -> io::Result<bool> {
     Ok(true)
 }
 
-/// The user that this process acts as.
+/// Returns the user that this process acts as.
 pub fn user() -> u32 {
     rustix::process::geteuid().as_raw()
 }

@@ -40,7 +40,7 @@ impl<'a> Page<'a> {
         Some(Self { missed, at_ns, data })
     }
 
-    /// The events of the page with their times.
+    /// Returns the events of the page with their times.
     pub fn events(self) -> Events<'a> {
         Events { at_ns: self.at_ns, rest: self.data }
     }

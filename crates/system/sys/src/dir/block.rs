@@ -49,12 +49,12 @@ impl Block {
         Ok(filled > 0)
     }
 
-    /// The records as bytes.
+    /// Returns the records as bytes.
     pub fn filled(&self) -> &[u8] {
         &self.bytes[..self.filled]
     }
 
-    /// Whether the kernel may have stopped for want of room rather than of names.
+    /// Returns whether the kernel may have stopped for want of room rather than of names.
     pub fn is_full(&self) -> bool {
         // A record is at most 19 bytes and a name of 255 with its zero, rounded up.
         self.bytes.len() - self.filled < 280
@@ -82,7 +82,7 @@ impl<'a> Records<'a> {
         Self { bytes, at: 0 }
     }
 
-    /// The bytes that are not yet read.
+    /// Returns the bytes that are not yet read.
     pub fn rest(&self) -> &'a [u8] {
         &self.bytes[self.at..]
     }
@@ -113,8 +113,8 @@ impl<'a> Records<'a> {
     }
 }
 
-/// The name at the start of `bytes`, up to its zero byte. By the search of the C library, which
-/// looks at 32 bytes at once: names are the one thing that is looked at byte by byte.
+/// Returns the name at the start of `bytes`, up to its zero byte. By the search of the C library,
+/// which looks at 32 bytes at once: names are the one thing that is looked at byte by byte.
 #[inline]
 fn name_in(bytes: &[u8]) -> Option<&CStr> {
     // SAFETY: it reads no more than the slice.
@@ -124,7 +124,7 @@ fn name_in(bytes: &[u8]) -> Option<&CStr> {
     Some(unsafe { CStr::from_bytes_with_nul_unchecked(bytes.get(..=end)?) })
 }
 
-/// The length of the record at `at`; `None` at the end or where no record fits.
+/// Returns the length of the record at `at`; `None` at the end or where no record fits.
 #[inline]
 fn length_at(bytes: &[u8], at: usize) -> Option<usize> {
     let field = bytes.get(at + LENGTH_AT..at + LENGTH_AT + 2)?;

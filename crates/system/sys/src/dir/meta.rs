@@ -40,7 +40,7 @@ impl Fields {
     /// Number of the mount it lies on (Linux 5.8).
     pub const MOUNT: Self = Self(Self::IDENTITY.0 | StatxFlags::MNT_ID.bits());
 
-    /// Whether nothing is asked for.
+    /// Returns whether nothing is asked for.
     #[inline]
     pub const fn is_none(self) -> bool {
         self.0 == 0
@@ -125,7 +125,7 @@ fn flags(follow: bool) -> AtFlags {
     if follow { AtFlags::NO_AUTOMOUNT } else { AtFlags::NO_AUTOMOUNT | AtFlags::SYMLINK_NOFOLLOW }
 }
 
-/// The call itself: the kernel writes where the answer is read, without a copy in between.
+/// Returns the call itself: the kernel writes where the answer is read, without a copy in between.
 #[inline]
 fn ask(from: BorrowedFd<'_>, name: &CStr, flags: AtFlags, fields: Fields) -> io::Result<Meta> {
     let mut answer = MaybeUninit::<libc::statx>::uninit();

@@ -25,7 +25,8 @@ pub struct StatRing {
 }
 
 impl StatRing {
-    /// A ring for `depth` questions at a time, answered by at most `workers_max` kernel threads.
+    /// Returns a ring for `depth` questions at a time, answered by at most `workers_max` kernel
+    /// threads.
     pub fn new(depth: u32, workers_max: u32) -> io::Result<Self> {
         let entries = depth.clamp(1, 4096).next_power_of_two();
         let ring = fault::call("io_uring_setup", || {

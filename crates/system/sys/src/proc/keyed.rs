@@ -3,8 +3,8 @@
 //! /proc/vmstat has 180 lines of which few are wanted, a hundred times a second. The line of each
 //! name is learned once; later readings look at those lines only and compare the name, so a kernel
 //! that answers otherwise is noticed and learned again. Nothing is allocated after the first text.
-//! What stands behind the last of them need not be read at all ([`Keyed::reach`]), nor written by the
-//! kernel.
+//! What stands behind the last of them need not be read at all ([`Keyed::reach`]), nor written by
+//! the kernel.
 
 /// Wanted names and where they stand.
 #[derive(Debug, Clone)]
@@ -22,7 +22,7 @@ impl Keyed {
         Self { keys, places: Vec::with_capacity(keys.len()), reach: 0 }
     }
 
-    /// How many names are wanted.
+    /// Returns how many names are wanted.
     pub fn count(&self) -> usize {
         self.keys.len()
     }
@@ -53,8 +53,8 @@ impl Keyed {
         !self.places.is_empty() && self.follow(text, values)
     }
 
-    /// How much of the text must be read to have every name that it had, bytes; 0 if nothing was
-    /// learned yet. A little more is wanted, because numbers grow.
+    /// Returns how much of the text must be read to have every name that it had, bytes; 0 if
+    /// nothing was learned yet. A little more is wanted, because numbers grow.
     pub fn reach(&self) -> usize {
         self.reach
     }

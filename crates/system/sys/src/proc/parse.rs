@@ -61,7 +61,7 @@ pub struct Status {
 }
 
 impl Status {
-    /// Whether the process may mount and drop caches (the capability `CAP_SYS_ADMIN`).
+    /// Returns whether the process may mount and drop caches (the capability `CAP_SYS_ADMIN`).
     pub fn may_administrate(&self) -> bool {
         self.capabilities.is_some_and(|bits| bits & (1 << 21) != 0)
     }
@@ -114,8 +114,8 @@ pub fn parse_smaps_rollup(text: &str) -> SmapsRollup {
     }
 }
 
-/// The files that a process has mapped, with device and inode (/proc/PID/maps), in the order of
-/// addresses; a file mapped in pieces comes several times.
+/// Returns the files that a process has mapped, with device and inode (/proc/PID/maps), in the
+/// order of addresses; a file mapped in pieces comes several times.
 pub fn parse_mapped_files(text: &str) -> impl Iterator<Item = ((u32, u32), u64)> + '_ {
     text.lines().filter_map(|line| {
         // address, permissions, offset, device, inode, path
@@ -177,7 +177,7 @@ impl CpuTicks {
             .fold(0, |sum, ticks| sum.saturating_add(*ticks))
     }
 
-    /// All ticks.
+    /// Returns all ticks.
     pub fn total(&self) -> u64 {
         self.busy().saturating_add(self.idle).saturating_add(self.iowait).saturating_add(self.steal)
     }
@@ -421,7 +421,7 @@ pub fn parse_inflight(text: &str) -> Option<(u64, u64)> {
     Some((numbers.next()??, numbers.next()??))
 }
 
-/// The value of a line `NAME: VALUE …` or `NAME VALUE …`, without its unit.
+/// Returns the value of a line `NAME: VALUE …` or `NAME VALUE …`, without its unit.
 pub fn value<'a>(text: &'a str, name: &str) -> Option<&'a str> {
     text.lines().find_map(|line| {
         let rest = line.strip_prefix(name)?;
@@ -430,7 +430,7 @@ pub fn value<'a>(text: &'a str, name: &str) -> Option<&'a str> {
     })
 }
 
-/// The number of a line `NAME: NUMBER …` or `NAME NUMBER …`.
+/// Returns the number of a line `NAME: NUMBER …` or `NAME NUMBER …`.
 pub fn field(text: &str, name: &str) -> Option<u64> {
     value(text, name)?.parse().ok()
 }
