@@ -1,14 +1,14 @@
-//! Processors: how many, which, and whether they are real.
+//! Processors: how many there are, which model, and whether they are virtual.
 
 use crate::source::Source;
 
-/// Where the kernel lists processors.
+/// Directory in which the kernel lists processors.
 pub(crate) const CPUS: &str = "sys/devices/system/cpu";
 
-/// Names under which /proc/cpuinfo gives the model, by architecture.
+/// Keys under which /proc/cpuinfo gives the model, by architecture.
 const MODEL_KEYS: [&str; 4] = ["model name", "cpu model", "Processor", "cpu"];
 
-/// Processors on line; 0 when nothing tells.
+/// Returns the number of online processors; 0 if unknown.
 pub(crate) fn online(source: &Source<'_>) -> u32 {
     let listed = source.word(&format!("{CPUS}/online")).and_then(|list| count_of_list(&list));
     listed.unwrap_or_else(|| {
@@ -17,16 +17,15 @@ pub(crate) fn online(source: &Source<'_>) -> u32 {
     })
 }
 
-/// Most processors that a list may name; more is a mistake, not a machine.
+/// Highest processor number accepted in a list; anything above it is a malformed list.
 const CPUS_MAX: u32 = 1 << 16;
 
-/// Returns the number of processors in a list as the kernel writes it: `0-3,8`. `None` if it is not
-/// one.
+/// Returns how many processors a kernel list such as `0-3,8` names; `None` if it is malformed.
 pub fn count_of_list(list: &str) -> Option<u32> {
     ranges(list)?.iter().try_fold(0u32, |sum, (first, last)| sum.checked_add(last - first + 1))
 }
 
-/// Returns the processors of such a list, ascending.
+/// Returns the processors of such a list, ascending and without duplicates.
 pub(crate) fn numbers_of_list(list: &str) -> Option<Vec<u32>> {
     let ranges = ranges(list)?;
     let mut all: Vec<u32> = ranges.iter().flat_map(|(first, last)| *first..=*last).collect();
@@ -49,7 +48,7 @@ fn ranges(list: &str) -> Option<Vec<(u32, u32)>> {
         .collect()
 }
 
-/// Threads per core; of mixed cores the most.
+/// Returns the threads per core; on hybrid processors, those of the core with the most.
 pub(crate) fn threads_per_core(source: &Source<'_>) -> Option<u32> {
     let is_cpu = |name: &&String| {
         name.strip_prefix("cpu")
@@ -69,17 +68,17 @@ pub(crate) fn threads_per_core(source: &Source<'_>) -> Option<u32> {
         .max()
 }
 
-/// Returns the model, as the processor says; hypervisors may cut it.
+/// Returns the processor model. A hypervisor may have shortened it.
 pub(crate) fn model(source: &Source<'_>) -> Option<String> {
     let info = source.text("proc/cpuinfo")?;
     MODEL_KEYS.iter().find_map(|key| value_of(&info, key)).or_else(|| {
-        // 64-bit ARM gives numbers only.
+        // 64-bit ARM reports numbers only.
         let (maker, part) = (value_of(&info, "CPU implementer")?, value_of(&info, "CPU part")?);
         Some(format!("implementer {maker} part {part}"))
     })
 }
 
-/// Returns whether a hypervisor is announced; `None` where nothing would announce it.
+/// Returns whether a hypervisor announces itself; `None` if this architecture has no place for it.
 pub(crate) fn virtual_machine(source: &Source<'_>) -> Option<bool> {
     if source.word("sys/hypervisor/type").is_some() {
         return Some(true);

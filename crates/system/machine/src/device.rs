@@ -5,11 +5,10 @@ use ioloom_model::machine::DeviceFacts;
 use ioloom_sys::mount::{Mount, parse_mountinfo, selected};
 use std::path::Path;
 
-/// Sectors in sysfs are 512 bytes, whatever the device says of itself.
+/// Sector size in sysfs, whatever the sector size of the device.
 const SECTOR_BYTES: u64 = 512;
 
-/// Returns all block devices that hold something: memory disks and loop devices of no size are left
-/// out.
+/// Returns all block devices that can hold data: RAM disks and empty loop devices are left out.
 pub(crate) fn all(source: &Source<'_>) -> Vec<DeviceFacts> {
     let text = source.bytes("proc/self/mountinfo");
     let mounts = parse_mountinfo(&text);
@@ -35,7 +34,7 @@ fn device(source: &Source<'_>, name: &str, mounts: &[Mount]) -> DeviceFacts {
     }
 }
 
-/// Returns where the device or one of its partitions is mounted; each directory once.
+/// Returns where the device or one of its partitions is mounted, each mount point once.
 fn mounts_of(source: &Source<'_>, name: &str, mounts: &[Mount]) -> Vec<(String, String)> {
     let dir = format!("sys/block/{name}");
     let partitions = source.names(&dir);
@@ -49,7 +48,7 @@ fn mounts_of(source: &Source<'_>, name: &str, mounts: &[Mount]) -> Vec<(String, 
         let source = Path::new("/dev").join(name);
         for mount in mounts {
             let own = Some(format!("{}:{}", mount.device.0, mount.device.1));
-            // File systems over several devices have a number of their own, but name a device.
+            // A file system over several devices has its own number but names one device as source.
             if (numbers.is_some() && own == numbers) || mount.source == source {
                 let entry = (mount.point.display().to_string(), mount.file_system.clone());
                 if !found.contains(&entry) {

@@ -1,11 +1,11 @@
 //! Facts of one computer, read from a given root.
 //!
-//! Everything comes from /proc and /sys below a root, so that a captured tree of another machine
-//! gives that machine's facts and tests need no machine of their kind. A fact that cannot be read
-//! is absent, never guessed. What only the running kernel can tell (usable processors, page size,
-//! features tried by use) is asked only when the root is `/`.
+//! Everything is read from /proc and /sys below a root, so a tree captured on another machine gives
+//! that machine's facts, and tests need no particular hardware. A fact that cannot be read is
+//! absent, never guessed. Facts that only the running kernel has (usable processors, page size,
+//! features that are tried) are queried only if the root is `/`.
 //!
-//! Costs some hundred small reads, mostly of block devices; done once per program.
+//! Costs a few hundred small reads, most of them for block devices. Do it once per program.
 
 mod cpu;
 #[cfg(target_arch = "x86_64")]
@@ -25,11 +25,11 @@ use source::Source;
 use std::path::Path;
 use xxhash_rust::xxh3::Xxh3;
 
-/// A feature of the kernel and how it is tried: `Err` is the reason why it does not work.
+/// The name of a kernel feature and a function that tries it; `Err` says why it does not work.
 pub type Probe<'a> = (&'a str, &'a dyn Fn() -> Result<(), String>);
 
-/// Reads the facts of the machine whose /proc and /sys lie below `root`. `probes` are tried only
-/// when `root` is `/`; a captured tree says nothing about features.
+/// Reads the facts of the machine whose /proc and /sys are below `root`. The `probes` run only if
+/// `root` is `/`: a captured tree has no features to try.
 pub fn facts(root: &Path, probes: &[Probe<'_>]) -> MachineFacts {
     let here = root == Path::new("/");
     let source = Source::new(root);
@@ -59,8 +59,8 @@ pub fn facts(root: &Path, probes: &[Probe<'_>]) -> MachineFacts {
     facts
 }
 
-/// What the kernel tells of processors, caches, nodes and settings below `root`, and, when that is
-/// `/`, what the processor itself tells. Hundreds of small reads.
+/// Reads the processors, caches, memory nodes and settings that the kernel reports below `root`,
+/// and, if that is `/`, what the processor reports by CPUID. Costs hundreds of small reads.
 pub fn topology(root: &Path) -> Topology {
     let here = root == Path::new("/");
     let source = Source::new(root);
@@ -77,10 +77,10 @@ pub fn topology(root: &Path) -> Topology {
     found
 }
 
-/// Processors that this process may use: what its affinity mask and the quotas of its control
-/// groups allow, at least 1.
+/// Returns how many processors this process may use, at least 1: the limit is its affinity mask and
+/// the quotas of its control groups.
 pub fn usable() -> u32 {
-    // The standard library reads the mask and both versions of control groups.
+    // The standard library reads the mask and the quotas of both cgroup versions.
     std::thread::available_parallelism().map_or(1, |n| n.get().try_into().unwrap_or(u32::MAX))
 }
 
@@ -97,8 +97,9 @@ fn try_all(probes: &[Probe<'_>]) -> Vec<FeatureFacts> {
         .collect()
 }
 
-/// Twelve digits that stay the same as long as results can be compared: processor, processors on
-/// line, threads per core, memory in steps of a factor of 1.4, kernel release.
+/// Returns twelve hexadecimal digits that stay the same while results are comparable. They cover
+/// the processor model, online processors, threads per core, memory size to a factor of 1.4 and
+/// the kernel release.
 fn fingerprint(facts: &MachineFacts) -> String {
     let memory = facts.memory_bytes.map(|bytes| ((bytes as f64).log2() * 2.0).round() as u64);
     let mut hash = Xxh3::new();

@@ -2,7 +2,7 @@
 
 use crate::source::Source;
 
-/// Lines of /proc/self/limits that matter here, with the name to give them.
+/// Relevant lines of /proc/self/limits, each with its name in the result.
 const OF_PROCESS: [(&str, &str); 4] = [
     ("Max open files", "open files"),
     ("Max locked memory", "locked memory, bytes"),
@@ -10,17 +10,17 @@ const OF_PROCESS: [(&str, &str); 4] = [
     ("Max file size", "file size, bytes"),
 ];
 
-/// Switches of the kernel that matter here.
+/// Relevant kernel settings below /proc/sys, each with its name in the result.
 const OF_KERNEL: [(&str, &str); 6] = [
-    ("fs/file-max", "open files of all"),
-    ("vm/max_map_count", "mappings of a process"),
-    ("fs/aio-max-nr", "asynchronous requests of all"),
-    ("kernel/io_uring_disabled", "io_uring disabled (0 is no)"),
-    ("kernel/perf_event_paranoid", "perf events paranoid"),
-    ("vm/dirty_ratio", "dirty memory before writers wait, percent"),
+    ("fs/file-max", "open files, system-wide"),
+    ("vm/max_map_count", "memory mappings per process"),
+    ("fs/aio-max-nr", "asynchronous requests, system-wide"),
+    ("kernel/io_uring_disabled", "io_uring disabled (0: no)"),
+    ("kernel/perf_event_paranoid", "perf_event_paranoid"),
+    ("vm/dirty_ratio", "dirty memory before writers block, percent"),
 ];
 
-/// Name and value in words; what cannot be read is left out.
+/// Returns name and value of each limit; unreadable ones are left out.
 pub(crate) fn all(source: &Source<'_>) -> Vec<(String, String)> {
     let text = source.text("proc/self/limits").unwrap_or_default();
     let of_process = OF_PROCESS.iter().filter_map(|(key, name)| {

@@ -1,39 +1,39 @@
-//! Settings and counters of the kernel that decide how memory and writes behave, each with what it
-//! really means.
+//! Kernel settings and counters that decide how memory and writes behave, each with its meaning.
 
 use crate::source::Source;
 use ioloom_model::topology::Setting;
+use ioloom_sys::mount::selected;
 use ioloom_sys::proc::parse::field;
 
 fn setting(name: &str, value: impl Into<String>, meaning: impl Into<String>) -> Setting {
     Setting { name: name.to_owned(), value: value.into(), meaning: meaning.into() }
 }
 
-/// Name, file below proc/sys/vm, and meaning.
+/// Name below proc/sys/vm, and meaning.
 const DIRTY: [(&str, &str); 8] = [
     (
         "dirty_background_ratio",
-        "percent of available memory (free and reclaimable, not all of it) that may be dirty \
-         before the kernel starts to write; 0 when the bytes below count instead",
+        "percent of available memory (free and reclaimable, not total) that may be dirty before \
+         the kernel starts writing; 0: dirty_background_bytes applies instead",
     ),
-    ("dirty_background_bytes", "the same in bytes; 0: the ratio counts"),
+    ("dirty_background_bytes", "the same threshold in bytes; 0: the ratio applies"),
     (
         "dirty_ratio",
-        "percent of available memory at which writers are held; they are already slowed halfway \
-         between the two",
+        "percent of available memory at which writers block; they are throttled from halfway \
+         between the two thresholds",
     ),
-    ("dirty_bytes", "the same in bytes; 0: the ratio counts"),
+    ("dirty_bytes", "the same threshold in bytes; 0: the ratio applies"),
     (
         "dirty_writeback_centisecs",
-        "how often the kernel wakes up to look, in hundredths of a second; it then writes only \
-         what is old enough",
+        "interval at which the kernel checks for old dirty pages, in hundredths of a second; it \
+         writes only those older than dirty_expire_centisecs",
     ),
-    ("dirty_expire_centisecs", "how old that is, in hundredths of a second"),
-    ("swappiness", "how readily anonymous memory goes to swap, against dropping file pages"),
-    ("vfs_cache_pressure", "how readily names and inodes are dropped; 100 is like file pages"),
+    ("dirty_expire_centisecs", "age at which a dirty page is written, in hundredths of a second"),
+    ("swappiness", "preference for swapping anonymous memory over dropping file pages"),
+    ("vfs_cache_pressure", "preference for dropping dentries and inodes; 100: like file pages"),
 ];
 
-/// When changed pages are written, with the thresholds in bytes that count right now.
+/// Returns when dirty pages are written, with the thresholds in bytes that are in force now.
 pub(crate) fn dirty(source: &Source<'_>) -> Vec<Setting> {
     let mut out: Vec<Setting> = DIRTY
         .iter()
@@ -44,8 +44,8 @@ pub(crate) fn dirty(source: &Source<'_>) -> Vec<Setting> {
     let vmstat = source.text("proc/vmstat").unwrap_or_default();
     let page_bytes = source.page_bytes();
     for (counter, meaning) in [
-        ("nr_dirty_background_threshold", "the background threshold that is in force now"),
-        ("nr_dirty_threshold", "the threshold for writers that is in force now"),
+        ("nr_dirty_background_threshold", "background threshold in force now"),
+        ("nr_dirty_threshold", "threshold for writers in force now"),
     ] {
         let line = vmstat.lines().find_map(|line| line.strip_prefix(&format!("{counter} ")));
         let bytes = line
@@ -58,20 +58,20 @@ pub(crate) fn dirty(source: &Source<'_>) -> Vec<Setting> {
     out
 }
 
-/// Huge pages and swap.
+/// Returns the state of huge pages, swap and the page cache.
 pub(crate) fn memory(source: &Source<'_>) -> Vec<Setting> {
     let mut out = Vec::new();
     let thp = "sys/kernel/mm/transparent_hugepage";
     if let Some(text) = source.word(&format!("{thp}/enabled")) {
-        let meaning = match selected(&text) {
-            "always" => "large regions get huge pages by themselves",
-            "madvise" => "only regions that ask for it get huge pages",
-            _ => "no region gets huge pages by itself",
+        let meaning = match selected(&text).as_str() {
+            "always" => "large regions get huge pages automatically",
+            "madvise" => "only regions that request it by madvise get huge pages",
+            _ => "no region gets huge pages automatically",
         };
         out.push(setting("transparent huge pages", selected(&text), meaning));
     }
     if let Some(text) = source.word(&format!("{thp}/defrag")) {
-        out.push(setting("their defragmentation", selected(&text), ""));
+        out.push(setting("huge page defragmentation", selected(&text), ""));
     }
     let meminfo = source.text("proc/meminfo").unwrap_or_default();
     let kib = |name: &str| field(&meminfo, name);
@@ -83,27 +83,21 @@ pub(crate) fn memory(source: &Source<'_>) -> Vec<Setting> {
         out.push(match total {
             0 => setting("swap", "none", ""),
             _ => {
-                let used = format!("{} MiB of it used", (total - free.min(total)) >> 10);
+                let used = format!("{} MiB used", (total - free.min(total)) >> 10);
                 setting("swap", format!("{} MiB", total >> 10), used)
             }
         });
     }
     if let (Some(cached), Some(shared)) = (kib("Cached"), kib("Shmem")) {
         let meaning =
-            format!("{} MiB of it are shared memory, which cannot be dropped", shared >> 10);
+            format!("including {} MiB of shared memory, which cannot be dropped", shared >> 10);
         out.push(setting("page cache", format!("{} MiB", cached >> 10), meaning));
     }
     out
 }
 
-/// Returns the word in brackets of a list of choices.
-fn selected(text: &str) -> &str {
-    text.split_whitespace()
-        .find_map(|word| word.strip_prefix('[')?.strip_suffix(']'))
-        .unwrap_or(text)
-}
-
-/// Limits of the control groups: the second version in one tree, the first in one per resource.
+/// Returns the limits of this process's control groups: one tree in version 2, one tree per
+/// resource in version 1.
 pub(crate) fn control_groups(source: &Source<'_>) -> Vec<Setting> {
     const ROOT: &str = "sys/fs/cgroup";
     let mut out = Vec::new();
@@ -114,7 +108,7 @@ pub(crate) fn control_groups(source: &Source<'_>) -> Vec<Setting> {
             continue;
         };
         let dir = |kind: &str| {
-            // In a container the path outside is not there; its own root is mounted in its place.
+            // In a container the path may be that of the host; its own root is mounted instead.
             let own = format!("{ROOT}{kind}{}", path.trim_end_matches('/'));
             if source.names(&own).is_empty() { format!("{ROOT}{kind}") } else { own }
         };
@@ -131,7 +125,7 @@ pub(crate) fn control_groups(source: &Source<'_>) -> Vec<Setting> {
     out
 }
 
-/// Limits of the second version.
+/// Adds the limits of cgroup version 2.
 fn two(source: &Source<'_>, dir: &str, out: &mut Vec<Setting>) {
     let limited = |name: &str| source.word(&format!("{dir}/{name}")).filter(|v| v != "max");
     if let Some(value) = limited("cpu.max").filter(|v| !v.starts_with("max")) {
@@ -141,16 +135,16 @@ fn two(source: &Source<'_>, dir: &str, out: &mut Vec<Setting>) {
         }
     }
     for (name, meaning) in [
-        ("memory.max", "bytes of memory, page cache among them"),
-        ("memory.high", "bytes above which it is slowed"),
-        ("io.max", "limits of devices"),
+        ("memory.max", "bytes of memory, including page cache"),
+        ("memory.high", "bytes above which the process is throttled"),
+        ("io.max", "device limits"),
         ("pids.max", "processes and threads"),
     ] {
         out.extend(limited(name).map(|value| setting(name, value.replace('\n', "; "), meaning)));
     }
 }
 
-/// Limits of the first version.
+/// Adds the limits of cgroup version 1.
 fn one(source: &Source<'_>, kind: &str, dir: &str, out: &mut Vec<Setting>) {
     let number = |name: &str| source.number(&format!("{dir}/{name}"));
     match kind {
@@ -162,9 +156,9 @@ fn one(source: &Source<'_>, kind: &str, dir: &str, out: &mut Vec<Setting>) {
             }
         }
         "memory" => {
-            // No limit is told as a number that no memory reaches.
+            // "No limit" is reported as a number larger than any memory.
             if let Some(bytes) = number("memory.limit_in_bytes").filter(|bytes| *bytes < 1 << 60) {
-                let meaning = "bytes of memory, page cache among them";
+                let meaning = "bytes of memory, including page cache";
                 out.push(setting("memory.limit_in_bytes", bytes.to_string(), meaning));
             }
         }
@@ -180,23 +174,23 @@ fn one(source: &Source<'_>, kind: &str, dir: &str, out: &mut Vec<Setting>) {
 
 fn quota_setting(quota: f64, period: f64) -> Setting {
     let value = format!("{:.2} processors", quota / period.max(1.0));
-    setting("processor time", value, "threads beyond that wait, even with idle processors")
+    setting("processor time", value, "further threads wait, even if processors are idle")
 }
 
-/// Signs that others use the same hardware.
+/// Returns signs that other programs or machines use the same hardware.
 pub(crate) fn neighbours(source: &Source<'_>) -> Vec<Setting> {
     let mut out = Vec::new();
     let stat =
         source.text("proc/stat").and_then(|t| ioloom_sys::proc::parse::parse_system_stat(&t));
     if let Some(stat) = stat {
         let share = stat.total.steal as f64 / stat.total.total().max(1) as f64;
-        let meaning = "of all processor time since the start, taken by the hypervisor for others";
+        let meaning = "of all processor time since boot, taken by the hypervisor for other guests";
         out.push(setting("steal", format!("{:.2} %", share * 100.0), meaning));
     }
     for (kind, meaning) in [
-        ("cpu", "of the last 10 s in which some thread waited for a processor"),
-        ("io", "of the last 10 s in which some thread waited for a device"),
-        ("memory", "of the last 10 s in which some thread waited for memory"),
+        ("cpu", "of the last 10 s during which some thread waited for a processor"),
+        ("io", "of the last 10 s during which some thread waited for a device"),
+        ("memory", "of the last 10 s during which some thread waited for memory"),
     ] {
         let text = source.text(&format!("proc/pressure/{kind}")).unwrap_or_default();
         let some = text.lines().find_map(|line| line.strip_prefix("some avg10="));
@@ -206,18 +200,7 @@ pub(crate) fn neighbours(source: &Source<'_>) -> Vec<Setting> {
     }
     if let Some(load) = source.word("proc/loadavg") {
         let value = load.split(' ').take(3).collect::<Vec<_>>().join(" ");
-        out.push(setting("load", value, "threads that ran or waited, over 1, 5 and 15 minutes"));
+        out.push(setting("load", value, "threads running or waiting, over 1, 5 and 15 minutes"));
     }
     out
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_chosen_word_is_the_one_in_brackets() {
-        assert_eq!(selected("always [madvise] never"), "madvise");
-        assert_eq!(selected("none"), "none");
-    }
 }

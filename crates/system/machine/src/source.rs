@@ -3,7 +3,7 @@
 use ioloom_sys::proc::parse::field;
 use std::path::Path;
 
-/// A tree with /proc and /sys in it.
+/// A directory that contains /proc and /sys.
 pub(crate) struct Source<'a> {
     root: &'a Path,
 }
@@ -14,33 +14,33 @@ impl<'a> Source<'a> {
         Self { root }
     }
 
-    /// Returns a file's bytes; empty if it cannot be read.
+    /// Returns the contents of a file; empty if it cannot be read.
     pub(crate) fn bytes(&self, path: &str) -> Vec<u8> {
         std::fs::read(self.root.join(path)).unwrap_or_default()
     }
 
-    /// Returns a text; `None` if it is not there or cannot be read.
+    /// Returns the contents of a text file; `None` if it is missing or unreadable.
     pub(crate) fn text(&self, path: &str) -> Option<String> {
         ioloom_sys::proc::read_text(&self.root.join(path)).ok()
     }
 
-    /// Returns a text of one line, trimmed; `None` if empty.
+    /// Returns the contents of a one-line file, trimmed; `None` if it is empty or unreadable.
     pub(crate) fn word(&self, path: &str) -> Option<String> {
         Some(self.text(path)?.trim().to_owned()).filter(|word| !word.is_empty())
     }
 
-    /// Returns a text that is one number.
+    /// Returns the number that a file contains.
     pub(crate) fn number(&self, path: &str) -> Option<u64> {
         self.word(path)?.parse().ok()
     }
 
-    /// Returns the page size of the tree, from a mapping of a process in it; 0 if unknown.
+    /// Returns the page size, taken from a mapping of a process in the tree; 0 if unknown.
     pub(crate) fn page_bytes(&self) -> u64 {
         let maps = self.text("proc/self/smaps").unwrap_or_default();
         field(&maps, "KernelPageSize").and_then(|kib: u64| kib.checked_mul(1024)).unwrap_or(0)
     }
 
-    /// Returns the names in a directory, in order.
+    /// Returns the names in a directory, sorted.
     pub(crate) fn names(&self, path: &str) -> Vec<String> {
         let Ok(entries) = std::fs::read_dir(self.root.join(path)) else { return Vec::new() };
         let mut names: Vec<String> =

@@ -1,15 +1,15 @@
 //! Processors, cores, caches and memory nodes, from /sys below a root.
 //!
-//! A processor that is off line keeps its directory but loses its topology and caches there; a
-//! kernel that hides /sys leaves nothing. Each is said in words under `unknown`, so that an empty
-//! list is never taken for an answer.
+//! An offline processor keeps its directory but loses its topology and caches there, and a kernel
+//! may hide /sys altogether. Whatever is missing is named under `unknown`, so that an empty list is
+//! not mistaken for a fact.
 
 use crate::cpu::{CPUS, numbers_of_list};
 use crate::source::Source;
 use ioloom_model::topology::{CacheFacts, CpuFacts, NodeFacts, SmtFacts, Topology};
 use ioloom_sys::proc::parse::field;
 
-/// Names under sys/devices/system/cpu that are processors.
+/// Returns the numbers of the processors below sys/devices/system/cpu.
 fn cpu_numbers(source: &Source<'_>) -> Vec<u32> {
     let mut numbers: Vec<u32> = source
         .names(CPUS)
@@ -21,8 +21,8 @@ fn cpu_numbers(source: &Source<'_>) -> Vec<u32> {
     numbers
 }
 
-/// What the tree tells of processors, caches and nodes. `allowed` are the processors that this
-/// process may use, for the running machine.
+/// Reads processors, caches and memory nodes. `allowed` lists the processors that this process may
+/// use, if `source` is the running machine.
 pub(crate) fn read(source: &Source<'_>, allowed: Option<&[u32]>) -> Topology {
     let mut unknown = Vec::new();
     let online = source.word(&format!("{CPUS}/online")).and_then(|list| numbers_of_list(&list));
@@ -30,7 +30,8 @@ pub(crate) fn read(source: &Source<'_>, allowed: Option<&[u32]>) -> Topology {
     let cpus: Vec<CpuFacts> = cpu_numbers(source)
         .into_iter()
         .map(|cpu| {
-            // Without the list a processor with a topology is on line: the kernel removes it else.
+            // Without the list of online processors: the kernel removes the topology of offline
+            // ones.
             let has = source.word(&format!("{CPUS}/cpu{cpu}/topology/core_id")).is_some();
             let online = online.as_ref().map_or(has, |list| list.contains(&cpu));
             one_cpu(source, cpu, online, allowed, &nodes)
@@ -41,7 +42,7 @@ pub(crate) fn read(source: &Source<'_>, allowed: Option<&[u32]>) -> Topology {
     }
     let offline: Vec<u32> = cpus.iter().filter(|c| !c.online).map(|c| c.cpu).collect();
     if !offline.is_empty() {
-        unknown.push(format!("cores and caches of processors off line: {}", list(&offline)));
+        unknown.push(format!("cores and caches of offline processors: {}", list(&offline)));
     }
     let silent = |cpu: &&CpuFacts| cpu.online && cpu.siblings.is_empty();
     let silent: Vec<u32> = cpus.iter().filter(silent).map(|c| c.cpu).collect();
@@ -54,7 +55,9 @@ pub(crate) fn read(source: &Source<'_>, allowed: Option<&[u32]>) -> Topology {
     }
     for cache in caches.iter().filter(|c| c.adds_up == Some(false)) {
         let what = format!("L{} {}", cache.level, cache.kind);
-        unknown.push(format!("true size of {what}: sets × ways × line is not the size told"));
+        unknown.push(format!(
+            "size of {what}: sets × ways × line size differs from the reported size"
+        ));
     }
     if nodes.is_empty() {
         unknown.push("memory nodes: nothing below sys/devices/system/node".to_owned());
@@ -89,7 +92,7 @@ fn one_cpu(
     }
 }
 
-/// Returns every cache once, although each of its processors lists it.
+/// Returns every cache once, although each processor that shares it lists it.
 fn caches(source: &Source<'_>, cpus: &[CpuFacts]) -> Vec<CacheFacts> {
     let mut found: Vec<CacheFacts> = Vec::new();
     for cpu in cpus {
@@ -118,7 +121,7 @@ fn one_cache(source: &Source<'_>, dir: &str, cpu: u32) -> Option<CacheFacts> {
     let product = |ways: u32, sets: u32, line: u32| {
         u64::from(ways) * u64::from(sets) * u64::from(line) * partition
     };
-    // A kernel that does not know them says 0.
+    // 0 means that the kernel does not know.
     let known = |n: Option<u32>| n.filter(|n| *n > 0);
     let adds_up = match (known(ways), known(sets), known(line_bytes)) {
         (Some(ways), Some(sets), Some(line)) => Some(product(ways, sets, line) == bytes),
@@ -138,7 +141,7 @@ fn one_cache(source: &Source<'_>, dir: &str, cpu: u32) -> Option<CacheFacts> {
     })
 }
 
-/// Returns a size as the kernel writes it: `48K`.
+/// Parses a size as the kernel writes it, such as `48K`.
 fn kernel_size(text: &str) -> Option<u64> {
     let (digits, factor) = match text.as_bytes().last()? {
         b'K' => (&text[..text.len() - 1], 1u64 << 10),
@@ -159,7 +162,7 @@ fn nodes(source: &Source<'_>) -> Vec<NodeFacts> {
             let dir = format!("{NODES}/node{node}");
             let cpus = source.word(&format!("{dir}/cpulist")).and_then(|l| numbers_of_list(&l));
             let meminfo = source.text(&format!("{dir}/meminfo")).unwrap_or_default();
-            // Each line begins with the words "Node N".
+            // Each line begins with "Node N".
             let total = meminfo.lines().find_map(|line| {
                 let (_, rest) = line.split_once("MemTotal:")?;
                 field(&format!("MemTotal:{rest}"), "MemTotal")
@@ -192,20 +195,20 @@ fn smt(source: &Source<'_>, cpus: &[CpuFacts]) -> SmtFacts {
         (true, _) if known => "none",
         _ => "unknown",
     };
-    let told = control.as_ref().map_or(String::new(), |c| format!(" (the kernel says: {c})"));
+    let kernel_word = control.as_ref().map_or(String::new(), |c| format!(" (kernel: {c})"));
     let sentence = match state {
         "active" => {
             let pairs: Vec<String> = siblings.iter().map(|s| list(s)).collect();
-            format!("SMT is active{told}: threads of one core are {}", pairs.join("  "))
+            format!("SMT is active{kernel_word}: these threads share a core: {}", pairs.join("  "))
         }
-        "off" => format!("SMT is switched off{told}: one thread per core"),
-        "unknown" => format!("whether there is SMT is not known{told}"),
-        _ => format!("no SMT visible here: one thread per core{told}; pairs: none"),
+        "off" => format!("SMT is switched off{kernel_word}: one thread per core"),
+        "unknown" => format!("unknown whether SMT is active{kernel_word}"),
+        _ => format!("no SMT visible: one thread per core{kernel_word}"),
     };
     SmtFacts { state: state.to_owned(), control, siblings, sentence }
 }
 
-/// Returns numbers with commas between them.
+/// Joins numbers by commas.
 fn list(numbers: &[u32]) -> String {
     numbers.iter().map(u32::to_string).collect::<Vec<_>>().join(",")
 }

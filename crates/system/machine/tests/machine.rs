@@ -1,6 +1,6 @@
 //! Facts from trees made here, from captured ones where present, and from this machine.
 
-// Tests say on standard output what they could not try.
+// Tests print what they had to skip.
 #![allow(clippy::print_stdout)]
 
 use ioloom_machine::{Probe, facts, topology, usable};
@@ -82,11 +82,11 @@ fn a_whole_tree_gives_all_facts() {
     assert_eq!(facts.devices[0].mounts, [pair("/img", "xfs")]);
     assert!(facts.limits.contains(&pair("open files", "1024 (up to 20000)")));
     assert!(facts.limits.contains(&pair("locked memory, bytes", "8388608")));
-    assert!(facts.limits.contains(&pair("mappings of a process", "65530")));
+    assert!(facts.limits.contains(&pair("memory mappings per process", "65530")));
 }
 
 #[test]
-fn an_empty_tree_gives_nothing_and_no_guess() {
+fn an_empty_tree_gives_no_facts() {
     let temp = tempfile::tempdir().unwrap();
     let empty = facts(temp.path(), &[]);
     let fingerprint = empty.fingerprint.clone();
@@ -96,7 +96,7 @@ fn an_empty_tree_gives_nothing_and_no_guess() {
 }
 
 #[test]
-fn the_fingerprint_changes_with_what_matters_only() {
+fn only_relevant_facts_change_the_fingerprint() {
     let of = |path: &str, text: &str| {
         let mut files = FILES.to_vec();
         files.retain(|(p, _)| *p != path);
@@ -118,7 +118,7 @@ fn the_fingerprint_changes_with_what_matters_only() {
 }
 
 #[test]
-fn other_architectures_name_themselves_otherwise() {
+fn other_architectures_have_other_keys() {
     let arm = "processor\t: 0\nCPU implementer\t: 0x41\nCPU part\t: 0xd0c\n\nprocessor\t: 1\n";
     let facts = facts(tree(&[("proc/cpuinfo", arm)]).path(), &[]);
     assert_eq!(facts.cpu_model.as_deref(), Some("implementer 0x41 part 0xd0c"));
@@ -157,14 +157,14 @@ fn usable_processors_follow_the_mask() {
         .output();
     match output {
         Ok(output) if String::from_utf8_lossy(&output.stderr).contains("failed to set pid") => {
-            println!("skipped: processor 0 is not ours");
+            println!("skipped: this process may not use processor 0");
         }
         Ok(output) => assert!(output.status.success(), "{output:?}"),
         Err(e) => println!("skipped: taskset: {e}"),
     }
 }
 
-/// Returns a captured tree of /sys, kept as one file (`PATH=TEXT` lines).
+/// Unpacks a captured tree of /sys, stored as one file of `PATH=TEXT` lines.
 fn captured(name: &str) -> tempfile::TempDir {
     let text = match name {
         "laptop" => include_str!("trees/four-cores-eight-threads.txt"),
@@ -188,14 +188,14 @@ fn captured_machines_are_read() {
 }
 
 #[test]
-fn the_published_processor_has_its_siblings_and_all_its_caches() {
+fn the_published_processor_has_all_siblings_and_caches() {
     let found = topology(captured("laptop").path());
     let pairs = [vec![0, 4], vec![1, 5], vec![2, 6], vec![3, 7]];
     assert_eq!(found.smt.siblings, pairs);
     assert_eq!(found.cores(), pairs);
     assert_eq!((found.smt.state.as_str(), found.smt.control.as_deref()), ("active", Some("on")));
     assert!(found.smt.sentence.ends_with("0,4  1,5  2,6  3,7"), "{}", found.smt.sentence);
-    // Published: size, ways, sets, line and instances of each kind.
+    // From the published study: size, ways, sets, line size and instances of each kind.
     for (level, kind, bytes, ways, sets, instances) in [
         (1, "data", 48 << 10, 12, 64, 4),
         (1, "instruction", 32 << 10, 8, 64, 4),
@@ -217,7 +217,7 @@ fn the_published_processor_has_its_siblings_and_all_its_caches() {
             assert_eq!(cache.shared, shared);
         }
     }
-    // The totals of lscpu: so many instances of so many bytes.
+    // The totals that lscpu prints.
     let total = |level, kind: &str| -> u64 {
         found.caches.iter().filter(|c| c.level == level && c.kind == kind).map(|c| c.bytes).sum()
     };
@@ -229,13 +229,10 @@ fn the_published_processor_has_its_siblings_and_all_its_caches() {
 }
 
 #[test]
-fn a_machine_without_smt_says_so() {
+fn a_machine_without_smt_is_reported() {
     let found = topology(captured("vm").path());
     assert!(found.smt.siblings.is_empty());
-    assert_eq!(
-        found.smt.sentence,
-        "no SMT visible here: one thread per core (the kernel says: notsupported); pairs: none"
-    );
+    assert_eq!(found.smt.sentence, "no SMT visible: one thread per core (kernel: notsupported)");
     let l3: Vec<_> = found.caches.iter().filter(|c| c.level == 3).collect();
     assert_eq!((l3.len(), l3[0].bytes, l3[0].shared.clone()), (1, 32 << 20, vec![0, 1]));
 }
@@ -243,7 +240,7 @@ fn a_machine_without_smt_says_so() {
 const CPU: &str = "sys/devices/system/cpu";
 
 #[test]
-fn processors_off_line_are_named_and_not_guessed() {
+fn offline_processors_are_named() {
     let temp = captured("laptop");
     let root = temp.path().join(CPU);
     std::fs::write(root.join("online"), "0-2,4-6\n").unwrap();
@@ -255,12 +252,12 @@ fn processors_off_line_are_named_and_not_guessed() {
     assert_eq!(found.cpus.len(), 8);
     assert!(!found.cpus[3].online && !found.cpus[7].online && found.cpus[4].online);
     assert_eq!(found.cores().len(), 3);
-    let said = "cores and caches of processors off line: 3,7";
+    let said = "cores and caches of offline processors: 3,7";
     assert!(found.unknown.iter().any(|u| u == said), "{:?}", found.unknown);
 }
 
 #[test]
-fn one_processor_and_a_hidden_tree_are_told_as_they_are() {
+fn one_processor_and_a_hidden_tree_are_reported() {
     let one = topology(
         tree(&[
             (&format!("{CPU}/online"), "0\n"),
