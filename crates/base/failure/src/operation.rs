@@ -75,6 +75,8 @@ pub enum Operation {
     SyncFileSystem,
     /// Locking.
     Lock,
+    /// Attaching an image to a loop device.
+    AttachLoop,
     /// Mounting.
     Mount,
     /// Unmounting.
@@ -131,6 +133,7 @@ impl Operation {
             Self::Sync => "sync",
             Self::SyncFileSystem => "sync the file system of",
             Self::Lock => "lock",
+            Self::AttachLoop => "attach a loop device to",
             Self::Mount => "mount",
             Self::Unmount => "unmount",
             Self::FindMount => "find the mount of",

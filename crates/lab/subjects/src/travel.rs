@@ -42,7 +42,7 @@ impl Travel {
         let filter = format!("dev == {}", (major << 20) | minor);
         instance.enable(Kind::Issue, &filter, &mut decoder).map_err(fail)?;
         let pipes = instance.pipes().map_err(fail)?;
-        instance.run(true).map_err(fail)?;
+        instance.set_recording(true).map_err(fail)?;
         Ok(Self { instance, pipes, decoder })
     }
 
@@ -52,7 +52,7 @@ impl Travel {
     /// A ring cannot be read.
     pub(crate) fn stop(mut self) -> Result<BTreeMap<String, f64>, String> {
         let fail = |e: io::Error| format!("block events: {e}");
-        self.instance.run(false).map_err(fail)?;
+        self.instance.set_recording(false).map_err(fail)?;
         let (mut requests, mut lost) = (Vec::new(), 0);
         for pipe in &mut self.pipes {
             let cpu = pipe.cpu;

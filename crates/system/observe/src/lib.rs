@@ -14,10 +14,12 @@ pub mod collect;
 pub mod counters;
 mod gauge;
 mod meter;
+mod split;
 mod usage;
 
 pub use account::{evidence, merge_calls, states};
 pub use bottleneck::bottleneck;
 pub use gauge::{GaugeSampler, GaugeTotals, Gauges};
-pub use meter::{Detail, Meter, Reads, Step, TIMED_FIRST, TIMED_ONE_IN, ThreadReport};
+pub use meter::{Meter, Reads, Step, TIMED_FIRST, TIMED_ONE_IN, ThreadReport};
+pub use split::Detail;
 pub use usage::{Usage, UsageDelta};

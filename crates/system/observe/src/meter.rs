@@ -17,8 +17,8 @@
 //! With [`Detail::Traced`] every file is timed, and [`Meter::trace`] names the recorder that keeps
 //! each lap as a span: one reading of the clock serves both.
 
-use crate::account::{Weights, scaled, split};
 use crate::collect::Recorder;
+use crate::split::{Detail, Weights, scaled, split};
 use ioloom_model::{CallKind, ThreadTime, record::Span};
 use ioloom_stats::Histogram;
 use ioloom_sys::clock::{monotonic_ns, thread_cpu_ns};
@@ -52,20 +52,6 @@ pub enum Step {
     Begin,
     /// It computes what was read before.
     Compute,
-}
-
-/// How closely a thread looks at itself.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Detail {
-    /// Counts, and wall times of a sample of them.
-    Totals,
-    /// Also the processor clock after long laps, and spans up to a number per thread.
-    Full {
-        /// Spans that this thread may keep.
-        spans_max: usize,
-    },
-    /// Wall times of all files, for the recorder of a trace.
-    Traced,
 }
 
 #[derive(Default)]

@@ -1,7 +1,25 @@
 //! Limits for this process by cgroup: read rates of a device, and memory including page cache.
 
+mod group;
 mod memory_limit;
 mod throttle;
 
+pub use group::is_alive;
 pub use memory_limit::MemoryLimit;
-pub use throttle::{ReadLimit, Throttle, is_alive, remove_leftover_groups};
+pub use throttle::{ReadLimit, Throttle};
+
+use std::io;
+
+/// Removes the groups that killed processes left behind; returns how many. Groups of running
+/// processes stay.
+pub fn remove_leftover_groups() -> io::Result<usize> {
+    let disks = match throttle::hierarchy() {
+        Ok(hierarchy) => group::remove_leftovers_in(hierarchy.point())?,
+        Err(_) => 0,
+    };
+    let memory = match memory_limit::hierarchy() {
+        Ok((point, _)) => group::remove_leftovers_in(&point)?,
+        Err(_) => 0,
+    };
+    Ok(disks + memory)
+}

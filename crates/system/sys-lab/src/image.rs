@@ -9,15 +9,17 @@
 //! [`can_mount_images`] says what is missing. Everything is undone on drop; what a killed process
 //! left behind is undone by [`remove_leftovers`].
 
+use ioloom_failure::{Operation, PathError, quoted, reason};
 use ioloom_sys::fault::call;
 use rustix::fs::{Mode, OFlags};
-use std::ffi::CString;
+use rustix::mount::{MountFlags, UnmountFlags};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+const MKFS: &str = "mkfs.ext4";
 const LOOP_CONTROL: &str = "/dev/loop-control";
 const LOOP_CLR_FD: libc::Ioctl = 0x4C01 as libc::Ioctl;
 const LOOP_CONFIGURE: libc::Ioctl = 0x4C0A as libc::Ioctl;
@@ -41,18 +43,10 @@ pub enum ImageError {
     #[error("cannot mount images here: {0}")]
     Unable(String),
     /// A call failed.
-    #[error("cannot {operation} {}: {source}; look at the kernel log", .path.display())]
-    Call {
-        /// What was tried.
-        operation: &'static str,
-        /// On what.
-        path: PathBuf,
-        /// Why it failed.
-        #[source]
-        source: io::Error,
-    },
+    #[error(transparent)]
+    Call(#[from] PathError),
     /// mkfs.ext4 refused.
-    #[error("mkfs.ext4 could not make a file system in {}: {said}", .path.display())]
+    #[error("cannot create an ext4 file system in {}: {said}", quoted(.path))]
     Mkfs {
         /// The image.
         path: PathBuf,
@@ -61,30 +55,27 @@ pub enum ImageError {
     },
 }
 
-fn failed(operation: &'static str, path: &Path) -> impl FnOnce(io::Error) -> ImageError {
-    let path = path.to_owned();
-    move |source| ImageError::Call { operation, path, source }
-}
-
 /// Returns whether images can be mounted here: `Err` names what is missing. Opens the loop control
 /// device; mounts nothing.
 pub fn can_mount_images() -> Result<(), String> {
-    let status = ioloom_sys::proc::status().map_err(|e| format!("/proc/self/status: {e}"))?;
+    let status = ioloom_sys::proc::status()
+        .map_err(|e| format!("cannot read '/proc/self/status': {}", reason(&e)))?;
     if !status.may_administrate() {
-        return Err("it needs root (the capability CAP_SYS_ADMIN)".to_owned());
+        return Err("root is required (CAP_SYS_ADMIN)".to_owned());
     }
-    free_loop().map_err(|e| format!("no loop device: {LOOP_CONTROL}: {e}"))?;
+    free_loop()
+        .map_err(|e| format!("no loop device: cannot use '{LOOP_CONTROL}': {}", reason(&e)))?;
     mkfs()
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .arg("-V")
         .status()
-        .map_err(|e| format!("the command mkfs.ext4 does not start ({e}); install e2fsprogs"))?;
+        .map_err(|e| format!("cannot run '{MKFS}': {}; install e2fsprogs", reason(&e)))?;
     Ok(())
 }
 
 fn mkfs() -> Command {
-    let mut command = Command::new("mkfs.ext4");
+    let mut command = Command::new(MKFS);
     // Root's tools lie outside the path of some sessions.
     let path = std::env::var_os("PATH").unwrap_or_default();
     let mut dirs: Vec<PathBuf> = std::env::split_paths(&path).collect();
@@ -123,7 +114,7 @@ impl LoopImage {
     ) -> Result<Self, ImageError> {
         can_mount_images().map_err(ImageError::Unable)?;
         let bytes = bytes.max(IMAGE_BYTES_MIN);
-        let file = make_sparse(image, bytes).map_err(failed("create image", image))?;
+        let file = make_sparse(image, bytes).map_err(PathError::on(Operation::Create, image))?;
         drop(file);
         let mut guard = Self {
             image: image.to_owned(),
@@ -138,7 +129,7 @@ impl LoopImage {
         guard.made_point = match call("mkdir", || std::fs::create_dir(point)) {
             Ok(()) => true,
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists => false,
-            Err(e) => return Err(failed("create directory", point)(e)),
+            Err(e) => return Err(PathError::new(Operation::CreateDir, point, e).into()),
         };
         guard.mount()?;
         Ok(guard)
@@ -165,8 +156,10 @@ impl LoopImage {
     pub fn remount(&mut self) -> Result<(), ImageError> {
         self.unmount()?;
         // What the device itself still caches, such as the inode tables.
-        let device = open_device(&self.device).map_err(failed("open", &self.device))?;
-        ioctl("blkflsbuf", &device, BLOCK_FLUSH, 0).map_err(failed("flush", &self.device))?;
+        let device =
+            open_device(&self.device).map_err(PathError::on(Operation::Open, &self.device))?;
+        ioctl("blkflsbuf", &device, BLOCK_FLUSH, 0)
+            .map_err(PathError::on(Operation::Sync, &self.device))?;
         drop(device);
         self.mount()
     }
@@ -174,7 +167,8 @@ impl LoopImage {
     /// Unmounts; the image stays until it is dropped.
     pub fn unmount(&mut self) -> Result<(), ImageError> {
         if self.mounted {
-            unmount(&self.point, 0).map_err(failed("unmount", &self.point))?;
+            unmount(&self.point, UnmountFlags::empty())
+                .map_err(PathError::on(Operation::Unmount, &self.point))?;
             self.mounted = false;
         }
         Ok(())
@@ -183,7 +177,8 @@ impl LoopImage {
     /// Mounts again after [`Self::unmount`].
     pub fn mount(&mut self) -> Result<(), ImageError> {
         if !self.mounted {
-            mount(&self.device, &self.point).map_err(failed("mount", &self.point))?;
+            mount(&self.device, &self.point)
+                .map_err(PathError::on(Operation::Mount, &self.point))?;
             self.mounted = true;
         }
         Ok(())
@@ -198,8 +193,8 @@ impl LoopImage {
             command.arg("-N").arg(files.to_string());
         }
         command.arg(&self.image);
-        let output =
-            call("mkfs", || command.output()).map_err(failed("run mkfs.ext4 on", &self.image))?;
+        let output = call("mkfs", || command.output())
+            .map_err(PathError::on(Operation::Execute, Path::new(MKFS)))?;
         if output.status.success() {
             return Ok(());
         }
@@ -211,8 +206,8 @@ impl LoopImage {
 impl Drop for LoopImage {
     fn drop(&mut self) {
         // Each step is tried whatever became of the one before; there is nobody to tell.
-        if self.mounted && unmount(&self.point, 0).is_err() {
-            let _ = unmount(&self.point, libc::MNT_DETACH);
+        if self.mounted && unmount(&self.point, UnmountFlags::empty()).is_err() {
+            let _ = unmount(&self.point, UnmountFlags::DETACH);
         }
         if !self.device.as_os_str().is_empty() {
             let _ = detach(&self.device);
@@ -232,7 +227,7 @@ pub fn remove_leftovers(image: &Path) -> io::Result<bool> {
         let numbers = ioloom_sys::proc::read_text(&sys_of(&device).join("dev"))?;
         for mount in ioloom_sys::mount::mounts()?.iter().rev() {
             if format!("{}:{}", mount.device.0, mount.device.1) == numbers.trim() {
-                unmount(&mount.point, 0)?;
+                unmount(&mount.point, UnmountFlags::empty())?;
             }
         }
         detach(&device)?;
@@ -325,7 +320,7 @@ fn free_loop() -> io::Result<u32> {
 fn attach(image: &Path) -> Result<(PathBuf, bool), ImageError> {
     let flags = OFlags::RDWR | OFlags::CLOEXEC;
     let file = call("open", || Ok(rustix::fs::open(image, flags, Mode::empty())?))
-        .map_err(failed("open image", image))?;
+        .map_err(PathError::on(Operation::Open, image))?;
     let mut config = LoopConfig {
         fd: file.as_raw_fd() as u32,
         block_size: 4096,
@@ -348,10 +343,9 @@ fn attach(image: &Path) -> Result<(PathBuf, bool), ImageError> {
     };
     let mut last = io::Error::from(io::ErrorKind::ResourceBusy);
     for _ in 0..ATTACH_TRIES {
-        let number =
-            free_loop().map_err(failed("find a loop device by", Path::new(LOOP_CONTROL)))?;
+        let number = free_loop().map_err(PathError::on(Operation::AttachLoop, image))?;
         let path = PathBuf::from(format!("/dev/loop{number}"));
-        let device = open_device(&path).map_err(failed("open", &path))?;
+        let device = open_device(&path).map_err(PathError::on(Operation::Open, &path))?;
         let argument = (&raw mut config) as libc::c_ulong;
         match ioctl("loop-configure", &device, LOOP_CONFIGURE, argument) {
             Ok(_) => {
@@ -360,10 +354,10 @@ fn attach(image: &Path) -> Result<(PathBuf, bool), ImageError> {
             }
             // Someone else took it between the two calls.
             Err(e) if e.kind() == io::ErrorKind::ResourceBusy => last = e,
-            Err(e) => return Err(failed("attach image to", &path)(e)),
+            Err(e) => return Err(PathError::new(Operation::AttachLoop, image, e).into()),
         }
     }
-    Err(failed("attach", image)(last))
+    Err(PathError::new(Operation::AttachLoop, image, last).into())
 }
 
 fn detach(device: &Path) -> io::Result<()> {
@@ -410,36 +404,12 @@ fn ioctl(
 }
 
 fn mount(device: &Path, point: &Path) -> io::Result<()> {
-    let (device, point) = (c_path(device)?, c_path(point)?);
-    call("mount", || {
-        // SAFETY: all pointers are to zero-terminated strings that outlive the call; a null data
-        // pointer means no options.
-        let result = unsafe {
-            libc::mount(
-                device.as_ptr(),
-                point.as_ptr(),
-                c"ext4".as_ptr(),
-                libc::MS_NODEV | libc::MS_NOSUID | libc::MS_RELATIME,
-                std::ptr::null(),
-            )
-        };
-        if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
-    })
+    let flags = MountFlags::NODEV | MountFlags::NOSUID | MountFlags::RELATIME;
+    call("mount", || Ok(rustix::mount::mount(device, point, c"ext4", flags, None)?))
 }
 
-fn unmount(point: &Path, flags: i32) -> io::Result<()> {
-    let point = c_path(point)?;
-    call("umount", || {
-        // SAFETY: the pointer is to a zero-terminated string that outlives the call.
-        match unsafe { libc::umount2(point.as_ptr(), flags) } {
-            0 => Ok(()),
-            _ => Err(io::Error::last_os_error()),
-        }
-    })
-}
-
-fn c_path(path: &Path) -> io::Result<CString> {
-    CString::new(path.as_os_str().as_bytes()).map_err(io::Error::from)
+fn unmount(point: &Path, flags: UnmountFlags) -> io::Result<()> {
+    call("umount", || Ok(rustix::mount::unmount(point, flags)?))
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@
 //! Of the pairs such as `dirty_ratio` and `dirty_bytes` the kernel sets one to 0 when the other is
 //! written, so the one that was in force is what is written back.
 
+use ioloom_failure::{quoted, reason};
 use ioloom_sys::fault::call;
 use ioloom_sys::proc::read_text;
 use std::collections::BTreeMap;
@@ -57,17 +58,22 @@ impl ChangedSettings {
         let mut old = Vec::new();
         for name in values.keys() {
             let Some((_, other)) = KNOWN.iter().find(|(known, _)| known == name) else {
-                return Err(format!("{name}: no setting that may be changed"));
+                return Err(format!("setting '{name}' may not be changed"));
             };
             old.push(in_force(home, name, *other)?);
         }
         let lock = lock(&home.join(KNOWN[0].0))?;
-        let way_back = way_back(&old).map_err(|e| format!("start /bin/sh: {e}"))?;
+        let way_back =
+            way_back(&old).map_err(|e| format!("cannot run '/bin/sh': {}", reason(&e)))?;
         let changed = Self { way_back, old, _lock: lock };
         for (name, value) in values {
             let path = home.join(name);
             call("write-setting", || std::fs::write(&path, format!("{value}\n"))).map_err(|e| {
-                format!("write {value} to {}: {e}; remedy: run as root", path.display())
+                format!(
+                    "cannot set {} to {value}: {}; remedy: run as root",
+                    quoted(&path),
+                    reason(&e)
+                )
             })?;
         }
         Ok(changed)
@@ -91,7 +97,7 @@ impl ChangedSettings {
                     .iter()
                     .map(|(path, value)| format!("echo {value} > {}", path.display()));
                 let by_hand = by_hand.collect::<Vec<_>>().join("; ");
-                Err(format!("settings could not be put back; by hand: {by_hand}"))
+                Err(format!("cannot restore kernel settings; run: {by_hand}"))
             }
         }
     }
@@ -109,9 +115,12 @@ impl Drop for ChangedSettings {
 fn in_force(home: &Path, name: &str, other: Option<&str>) -> Result<(PathBuf, u64), String> {
     let number = |name: &str| {
         let path = home.join(name);
-        let text = read_text(&path).map_err(|e| format!("read {}: {e}", path.display()))?;
+        let text = read_text(&path)
+            .map_err(|e| format!("cannot read {}: {}", quoted(&path), reason(&e)))?;
         let number = text.trim().parse::<u64>();
-        number.map(|n| (path.clone(), n)).map_err(|_| format!("{}: no number", path.display()))
+        number
+            .map(|n| (path.clone(), n))
+            .map_err(|_| format!("{} does not contain a number", quoted(&path)))
     };
     let own = number(name)?;
     match other {
@@ -121,13 +130,14 @@ fn in_force(home: &Path, name: &str, other: Option<&str>) -> Result<(PathBuf, u6
 }
 
 fn lock(path: &Path) -> Result<File, String> {
-    let file = File::open(path).map_err(|e| format!("open {}: {e}", path.display()))?;
+    let file =
+        File::open(path).map_err(|e| format!("cannot open {}: {}", quoted(path), reason(&e)))?;
     match file.try_lock() {
         Ok(()) => Ok(file),
         Err(TryLockError::WouldBlock) => {
-            Err("another study has changed settings now; remedy: wait for its end".to_owned())
+            Err("another study has changed kernel settings; remedy: wait until it ends".to_owned())
         }
-        Err(TryLockError::Error(e)) => Err(format!("lock {}: {e}", path.display())),
+        Err(TryLockError::Error(e)) => Err(format!("cannot lock {}: {}", quoted(path), reason(&e))),
     }
 }
 
@@ -188,7 +198,9 @@ mod tests {
     #[test]
     fn what_cannot_be_changed_is_refused_and_nothing_is_changed() {
         let home = home(&USUAL);
-        for (name, part) in [("drop_caches", "no setting"), ("dirty_background_bytes", "read ")] {
+        for (name, part) in
+            [("drop_caches", "may not be changed"), ("dirty_background_bytes", "cannot read ")]
+        {
             let values = wanted(&[("dirty_bytes", 9), (name, 1)]);
             let error = ChangedSettings::set_in(home.path(), &values).unwrap_err();
             assert!(error.contains(part), "{error}");
@@ -215,6 +227,6 @@ mod tests {
         std::fs::remove_file(home.path().join("dirty_expire_centisecs")).unwrap();
         std::fs::create_dir(home.path().join("dirty_expire_centisecs")).unwrap();
         let error = changed.restore().unwrap_err();
-        assert!(error.contains("by hand: echo 3000 > "), "{error}");
+        assert!(error.contains("run: echo 3000 > "), "{error}");
     }
 }

@@ -11,21 +11,21 @@
 pub mod event;
 pub mod format;
 pub mod grant;
+mod names;
 pub mod page;
 
 use event::{Decoder, Kind};
 use format::Format;
+use ioloom_failure::{quoted, reason};
 use ioloom_sys::fault::call;
 use ioloom_sys::mount::mounts;
+use names::{OWN_PREFIX, instance_of};
 use rustix::fs::{FlockOperation, Mode, OFlags, flock};
+use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsmount, fsopen};
 use std::io;
-use std::os::fd::{FromRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
-/// Where the file system is usually mounted.
-pub const USUAL_PATH: &str = "/sys/kernel/tracing";
-/// Instances of this program that live as long as a process.
-const OWN_PREFIX: &str = "ioloom-run-";
 /// Bytes of a page of the trace ring; larger ones are asked for.
 const PAGE_BYTES: usize = 4096;
 
@@ -46,8 +46,8 @@ impl Tree {
         if let Some(mount) = mounts()?.into_iter().find(|m| m.file_system == "tracefs") {
             return Ok(Self { root: mount.point, _mount: None });
         }
-        let mount = mount_alone().map_err(|e| {
-            let text = format!("the trace file system is not mounted, and mounting it: {e}");
+        let mount = mount_detached().map_err(|e| {
+            let text = format!("tracefs is not mounted and cannot be mounted: {}", reason(&e));
             io::Error::new(e.kind(), text)
         })?;
         let root = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&mount));
@@ -69,7 +69,7 @@ impl Tree {
         let dead = entries.flatten().filter(|entry| {
             let name = entry.file_name();
             let owner = name.to_str().and_then(|name| name.strip_prefix(OWN_PREFIX));
-            owner.is_some_and(|owner| !lives(owner))
+            owner.is_some_and(|owner| !is_running(owner))
         });
         dead.filter(|entry| {
             let _ = write(&entry.path().join("tracing_on"), "0");
@@ -80,28 +80,11 @@ impl Tree {
 }
 
 /// Returns a mount of the file system that stands in no directory.
-fn mount_alone() -> io::Result<OwnedFd> {
-    const CLOEXEC: libc::c_uint = 1;
-    const CONFIG_CREATE: libc::c_uint = 6;
-    let owned = |number: libc::c_long| {
-        if number < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: the kernel returned this descriptor for us alone.
-        Ok(unsafe { OwnedFd::from_raw_fd(number as i32) })
-    };
+fn mount_detached() -> io::Result<OwnedFd> {
     call("tracefs-mount", || {
-        let null = std::ptr::null::<libc::c_char>();
-        // SAFETY: the name is a constant with its zero; the descriptors are live; the other
-        // pointers are null, as these commands want them.
-        unsafe {
-            let context = owned(libc::syscall(libc::SYS_fsopen, c"tracefs".as_ptr(), CLOEXEC))?;
-            let number = std::os::fd::AsRawFd::as_raw_fd(&context);
-            if libc::syscall(libc::SYS_fsconfig, number, CONFIG_CREATE, null, null, 0) < 0 {
-                return Err(io::Error::last_os_error());
-            }
-            owned(libc::syscall(libc::SYS_fsmount, number, CLOEXEC, 0))
-        }
+        let context = fsopen(c"tracefs", FsOpenFlags::FSOPEN_CLOEXEC)?;
+        fsconfig_create(&context)?;
+        Ok(fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, MountAttrFlags::empty())?)
     })
 }
 
@@ -113,7 +96,7 @@ fn owner(pid: u32) -> Option<String> {
 }
 
 /// Returns whether the process that `owner` wrote still lives. Further numbers count its instances.
-fn lives(owner_text: &str) -> bool {
+fn is_running(owner_text: &str) -> bool {
     let mut parts = owner_text.split('-');
     let Some(pid) = parts.next().and_then(|pid| pid.parse().ok()) else { return true };
     let same = |now: String| now.split('-').nth(1) == parts.next();
@@ -121,13 +104,15 @@ fn lives(owner_text: &str) -> bool {
 }
 
 fn write(path: &Path, text: &str) -> io::Result<()> {
-    call("tracefs-write", || std::fs::write(path, text))
-        .map_err(|e| io::Error::new(e.kind(), format!("write {}: {e}", path.display())))
+    call("tracefs-write", || std::fs::write(path, text)).map_err(|e| {
+        io::Error::new(e.kind(), format!("cannot write to {}: {}", quoted(path), reason(&e)))
+    })
 }
 
 fn read(path: &Path) -> io::Result<String> {
-    ioloom_sys::proc::read_text(path)
-        .map_err(|e| io::Error::new(e.kind(), format!("read {}: {e}", path.display())))
+    ioloom_sys::proc::read_text(path).map_err(|e| {
+        io::Error::new(e.kind(), format!("cannot read {}: {}", quoted(path), reason(&e)))
+    })
 }
 
 /// A set of rings of our own.
@@ -153,12 +138,12 @@ impl Instance {
         match Self::create(&tree) {
             Ok(dir) => Self::prepare(tree, dir, true, None),
             Err(error) => {
-                let dir = tree.instances().join(grant::instance_of(rustix::process::geteuid()));
+                let dir = tree.instances().join(instance_of(rustix::process::geteuid()));
                 match lock(&dir) {
                     Ok(lock) => Self::prepare(tree, dir, false, Some(lock)),
                     Err(e) if e.kind() == io::ErrorKind::WouldBlock => Err(io::Error::new(
                         io::ErrorKind::ResourceBusy,
-                        format!("{} is in use by another observation", dir.display()),
+                        format!("{} is in use by another trace", quoted(&dir)),
                     )),
                     Err(_) => Err(error),
                 }
@@ -173,8 +158,12 @@ impl Instance {
         let owner = owner(me).unwrap_or_else(|| me.to_string());
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
         let dir = tree.instances().join(format!("{OWN_PREFIX}{owner}-{count}"));
-        call("tracefs-create", || std::fs::create_dir(&dir))
-            .map_err(|e| io::Error::new(e.kind(), format!("make {}: {e}", dir.display())))?;
+        call("tracefs-create", || std::fs::create_dir(&dir)).map_err(|e| {
+            io::Error::new(
+                e.kind(),
+                format!("cannot create directory {}: {}", quoted(&dir), reason(&e)),
+            )
+        })?;
         Ok(dir)
     }
 
@@ -223,7 +212,7 @@ impl Instance {
         let dir = self.dir.join("events").join(kind.path());
         let text = read(&dir.join("format"))?;
         let unknown = || {
-            let text = format!("{} has not the expected fields", dir.display());
+            let text = format!("{} does not have the expected fields", quoted(&dir));
             io::Error::new(io::ErrorKind::InvalidData, text)
         };
         let format = Format::parse(&text).ok_or_else(unknown)?;
@@ -254,7 +243,7 @@ impl Instance {
     /// # Errors
     ///
     /// What the system says.
-    pub fn run(&self, on: bool) -> io::Result<()> {
+    pub fn set_recording(&self, on: bool) -> io::Result<()> {
         self.set("tracing_on", if on { "1" } else { "0" })
     }
 
@@ -293,7 +282,7 @@ impl Instance {
 
 impl Drop for Instance {
     fn drop(&mut self) {
-        let _ = self.run(false);
+        let _ = self.set_recording(false);
         for kind in &self.enabled {
             let dir = self.dir.join("events").join(kind.path());
             let _ = write(&dir.join("enable"), "0");

@@ -3,8 +3,8 @@
 use super::check::{ClockTest, Costs};
 use super::drain::{Collected, TOOL};
 use super::gather::{Gather, Stream, enrich};
+use super::message::Finished;
 use super::probe::KERNEL;
-use super::recorder::Finished;
 use ioloom_model::evidence::{Checks, SourceReport};
 use ioloom_model::{Evidence, Level};
 use ioloom_sys_trace::tracefs::event::Kind;

@@ -182,9 +182,9 @@ pub(super) fn calibrate_switch(costs: &mut Costs) {
 /// The cost of a switch in the trace file system.
 pub(super) fn calibrate_kernel(costs: &mut Costs, instance: &Instance) {
     costs.kernel_ns = differences(|| {
-        let on = instance.run(true);
+        let on = instance.set_recording(true);
         let ns = sleeps();
-        let _ = instance.run(false);
+        let _ = instance.set_recording(false);
         on.map_or(f64::NAN, |()| ns)
     });
 }

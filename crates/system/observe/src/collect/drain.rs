@@ -3,9 +3,9 @@
 //! It sleeps on its channel, wakes every few milliseconds, moves records out of the rings and sorts
 //! them. When a ring was a quarter full it comes back sooner, when all were nearly empty later.
 
-use super::Recorder;
 use super::gather::Gather;
-use super::recorder::{Finished, RecorderOptions};
+use super::message::{Finished, Message};
+use super::recorder::{Recorder, RecorderOptions};
 use super::sample::Sampler;
 use ioloom_sys::clock::monotonic_ns;
 use ioloom_sys_trace::perf::record::records;
@@ -27,16 +27,6 @@ const PAUSE_MAX: Duration = Duration::from_millis(16);
 const TOOL_SPANS: usize = 1 << 14;
 /// How often rings' workers are looked for where the scheduler does not tell of them.
 const WORKERS_EVERY_NS: u64 = 20_000_000;
-
-/// What the thread is told.
-pub(super) enum Message {
-    /// A thread has registered, with its ring where it has one.
-    Thread(u32, Option<Ring>),
-    /// A thread has ended its part.
-    Finished(Box<Finished>),
-    /// The run is over.
-    Stop,
-}
 
 /// The trace file system's side.
 pub(super) struct Kernel {
@@ -222,7 +212,7 @@ impl Worker {
 
     fn end(mut self) -> Collected {
         if let Some(kernel) = &self.sources.kernel {
-            let _ = kernel.instance.run(false);
+            let _ = kernel.instance.set_recording(false);
         }
         self.empty();
         self.out.own_lost = self.rings.iter().filter_map(Ring::lost).sum();

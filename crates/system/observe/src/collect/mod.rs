@@ -24,6 +24,7 @@ mod assemble;
 mod check;
 mod drain;
 mod gather;
+mod message;
 mod probe;
 mod recorder;
 mod sample;
@@ -33,8 +34,9 @@ mod watch;
 
 pub(crate) use check::calibrate_own;
 pub use check::{ClockTest, Costs};
+pub use message::Totals;
 pub use probe::{Probe, probe};
-pub use recorder::{Recorder, Totals};
+pub use recorder::Recorder;
 pub(crate) use sample::tree;
 pub use session::Session;
 pub use watch::Watch;

@@ -7,7 +7,7 @@
 //! expected to compute: its spans are asked about only when they are longer still, so that short
 //! ones cost nothing; what such a span waited is then given to the call after it.
 
-use super::drain::Message;
+use super::message::{Finished, Message, Totals};
 use ioloom_sys::clock::{monotonic_ns, thread_cpu_ns};
 use ioloom_sys::proc::ThreadSched;
 use ioloom_sys_trace::perf::Head;
@@ -20,15 +20,6 @@ const LONG_NS: u64 = 20_000;
 /// So may functions longer than this.
 const LONG_FUNCTION_NS: u64 = 200_000;
 
-/// Exact sums of one kind of span, kept or not.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Totals {
-    /// Spans.
-    pub count: u64,
-    /// Their time, nanoseconds.
-    pub ns: u64,
-}
-
 /// How a thread of some level records.
 #[derive(Debug, Clone, Default)]
 pub(super) struct RecorderOptions {
@@ -37,25 +28,6 @@ pub(super) struct RecorderOptions {
     pub(super) accounts: bool,
     /// The thread's own ring, where it has one.
     pub(super) head: Option<Head>,
-}
-
-/// What a thread hands over at its end; times are on the monotonic clock.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Finished {
-    pub(super) tid: u32,
-    pub(super) name: String,
-    pub(super) role: String,
-    pub(super) start_ns: u64,
-    pub(super) end_ns: u64,
-    pub(super) spans: Vec<Span>,
-    /// Whether the spans count from the start of the run already.
-    pub(super) spans_since_run: bool,
-    pub(super) spans_lost: u64,
-    pub(super) accounts: Vec<Account>,
-    pub(super) accounts_lost: u64,
-    pub(super) cpu_ns: u64,
-    pub(super) run_delay_ns: Option<u64>,
-    pub(super) totals: [Totals; SpanKind::ALL.len()],
 }
 
 /// Records what the calling thread does. Made, used and finished on that thread.

@@ -2,8 +2,9 @@
 
 use super::assemble::{Run, assemble};
 use super::check::{self, ClockTest, Costs};
-use super::drain::{Drain, Kernel, Message, Sources};
+use super::drain::{Drain, Kernel, Sources};
 use super::gather::Gather;
+use super::message::Message;
 use super::probe::{KERNEL, remedy_of_kernel, remedy_of_own_events};
 use super::recorder::RecorderOptions;
 use super::{Recorder, Refused, TraceOptions};
@@ -90,9 +91,9 @@ impl Opened {
         }
         instance.enable(Kind::Mark, "", &mut decoder)?;
         let mut pipes = instance.pipes()?;
-        instance.run(true)?;
+        instance.set_recording(true)?;
         let clock = check::clock_of_marks(&instance, &mut pipes, &decoder);
-        instance.run(false)?;
+        instance.set_recording(false)?;
         self.clock = self.clock.with(clock);
         self.kernel = Some(Kernel { instance: Arc::new(instance), pipes, decoder });
         Ok(())
@@ -227,7 +228,7 @@ impl Session {
             self.filter(&registered);
         }
         if let Some(instance) = &self.instance
-            && let Err(e) = instance.run(true)
+            && let Err(e) = instance.set_recording(true)
         {
             self.note(format!("no events of the kernel: {e}"));
         }

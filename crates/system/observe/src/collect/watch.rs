@@ -8,8 +8,8 @@
 use super::assemble::{Run, cores, evidence, raw, source, thread};
 use super::drain::{Collected, Drain, Sources, TOOL};
 use super::gather::Gather;
+use super::message::Finished;
 use super::probe::remedy_of_own_events;
-use super::recorder::Finished;
 use super::sample::{Sample, Sampler, accounts_of_samples, spans_of_samples, spans_of_waits};
 use super::session::Opened;
 use super::{Refused, TraceOptions};
@@ -72,7 +72,7 @@ impl Watch {
             Sources { kernel: opened.kernel, rings, sampler: Some(Sampler::new(pid)), own_events };
         let drain = Drain::start(sources, gather).map_err(Refused::Thread)?;
         if let Some(instance) = &instance
-            && let Err(e) = instance.run(true)
+            && let Err(e) = instance.set_recording(true)
         {
             notes.push(format!("no events of the kernel: {e}"));
         }

@@ -8,7 +8,8 @@
 //! Needs root. The process goes back to where it was on drop, and the group is removed; what a
 //! killed process left is removed by [`super::remove_leftover_groups`].
 
-use super::throttle::{new_group, remove};
+use super::group::{create_group, remove_group};
+use ioloom_failure::{quoted, reason};
 use ioloom_sys::fault::call;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -17,9 +18,11 @@ use std::path::{Path, PathBuf};
 const LIMIT_FILE: &str = "memory.limit_in_bytes";
 
 /// Returns the mount of the hierarchy, and the file that takes the limit.
-fn hierarchy() -> Result<(PathBuf, &'static str), String> {
+pub(super) fn hierarchy() -> Result<(PathBuf, &'static str), String> {
     let mut off = None;
-    for mount in ioloom_sys::mount::mounts().map_err(|e| format!("/proc/self/mountinfo: {e}"))? {
+    for mount in ioloom_sys::mount::mounts()
+        .map_err(|e| format!("cannot read '/proc/self/mountinfo': {}", reason(&e)))?
+    {
         if mount.file_system == "cgroup" && mount.point.join(LIMIT_FILE).exists() {
             return Ok((mount.point, LIMIT_FILE));
         }
@@ -41,13 +44,8 @@ fn hierarchy() -> Result<(PathBuf, &'static str), String> {
             "no cgroup controller for memory; remedy: mount one, or run outside of this container"
                 .to_owned()
         },
-        |file| format!("the memory controller is off; remedy: write +memory to {}", file.display()),
+        |file| format!("the memory controller is off; remedy: write +memory to {}", quoted(&file)),
     ))
-}
-
-/// Returns where groups of limited memory live; `None` where there is no such hierarchy.
-pub(super) fn home() -> Option<PathBuf> {
-    hierarchy().ok().map(|(point, _)| point)
 }
 
 /// Returns the group that this process is in, as a directory.
@@ -78,17 +76,21 @@ impl MemoryLimit {
     /// and what to do.
     pub fn probe() -> Result<(), String> {
         let (point, _) = hierarchy()?;
-        let dir = make(&point)?;
-        remove(&dir).map_err(|e| format!("remove cgroup {}: {e}", dir.display()))
+        let dir = create(&point)?;
+        remove_group(&dir)
+            .map_err(|e| format!("cannot remove cgroup {}: {}", quoted(&dir), reason(&e)))
     }
 
     /// Puts this process into a group with `bytes` of memory. Its pages of before stay with others.
     /// The error is a sentence.
     pub fn enter(bytes: u64) -> Result<Self, String> {
         let (point, file) = hierarchy()?;
-        let home = own_group(&point).map_err(|e| format!("/proc/self/cgroup: {e}"))?;
-        let group = Self { dir: make(&point)?, home };
-        let failed = |what: &str, e: io::Error| format!("{what} {}: {e}", group.dir.display());
+        let home = own_group(&point)
+            .map_err(|e| format!("cannot read '/proc/self/cgroup': {}", reason(&e)))?;
+        let group = Self { dir: create(&point)?, home };
+        let failed = |what: &str, e: io::Error| {
+            format!("cannot {what} {}: {}", quoted(&group.dir), reason(&e))
+        };
         call("write-cgroup", || std::fs::write(group.dir.join(file), bytes.to_string()))
             .map_err(|e| failed("limit the memory of cgroup", e))?;
         group.join(&group.dir).map_err(|e| failed("enter cgroup", e))?;
@@ -114,9 +116,10 @@ impl MemoryLimit {
     }
 }
 
-fn make(point: &Path) -> Result<PathBuf, String> {
-    new_group(point).map_err(|(dir, e)| {
-        format!("make cgroup {}: {e}; remedy: run as root, outside of a container", dir.display())
+fn create(point: &Path) -> Result<PathBuf, String> {
+    create_group(point).map_err(|(dir, e)| {
+        let (dir, reason) = (quoted(&dir), reason(&e));
+        format!("cannot create cgroup {dir}: {reason}; remedy: run as root, outside of a container")
     })
 }
 
@@ -124,7 +127,7 @@ impl Drop for MemoryLimit {
     fn drop(&mut self) {
         // A group that stays is empty, and is removed by the next start.
         let _ = self.join(&self.home);
-        let _ = remove(&self.dir);
+        let _ = remove_group(&self.dir);
     }
 }
 

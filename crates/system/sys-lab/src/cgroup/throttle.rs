@@ -9,19 +9,14 @@
 //! Needs root. The group is removed on drop; what a killed process left is known by its name, which
 //! holds the number of the process that made it, and is removed by [`remove_leftover_groups`].
 
+use super::group::{create_group, remove_group};
+use ioloom_failure::{quoted, reason};
 use ioloom_sys::fault::call;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Duration;
 
-/// Beginning of the name of every group of ours; the number of its process follows.
-const NAME: &str = "ioloom-study-";
 /// File of version 1, by which its hierarchy is known.
 const READ_BYTES_FILE: &str = "blkio.throttle.read_bps_device";
-/// Tries to remove a group: the kernel lets go of a dead process a moment after its end.
-const REMOVE_TRIES: u32 = 50;
-
 /// What a throttled device gives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReadLimit {
@@ -33,13 +28,13 @@ pub struct ReadLimit {
 
 /// A hierarchy of groups that can throttle.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Hierarchy {
+pub(super) enum Hierarchy {
     Blkio(PathBuf),
     Unified(PathBuf),
 }
 
 impl Hierarchy {
-    fn point(&self) -> &Path {
+    pub(super) fn point(&self) -> &Path {
         match self {
             Self::Blkio(point) | Self::Unified(point) => point,
         }
@@ -64,8 +59,11 @@ impl Hierarchy {
 
 /// Returns the hierarchy that can throttle, or the sentence that says what is missing and what to
 /// do.
-fn hierarchy() -> Result<Hierarchy, String> {
-    hierarchy_among(ioloom_sys::mount::mounts().map_err(|e| format!("/proc/self/mountinfo: {e}"))?)
+pub(super) fn hierarchy() -> Result<Hierarchy, String> {
+    hierarchy_among(
+        ioloom_sys::mount::mounts()
+            .map_err(|e| format!("cannot read '/proc/self/mountinfo': {}", reason(&e)))?,
+    )
 }
 
 /// Returns the same among the given mounts.
@@ -90,7 +88,7 @@ fn hierarchy_among(mounts: Vec<ioloom_sys::mount::Mount>) -> Result<Hierarchy, S
     }
     Err(match off {
         Some(file) => {
-            format!("the io controller is off; remedy: write +io to {}", file.display())
+            format!("the io controller is off; remedy: write +io to {}", quoted(&file))
         }
         None => "no cgroup controller for disks (blkio or io); remedy: mount one, or run outside \
                  of this container"
@@ -117,10 +115,11 @@ impl Throttle {
         limit: ReadLimit,
     ) -> Result<Self, String> {
         let sentence = |what: &str, dir: &Path, e: io::Error| {
-            format!("{what} {}: {e}; remedy: run as root, outside of a container", dir.display())
+            let (dir, reason) = (quoted(dir), reason(&e));
+            format!("cannot {what} {dir}: {reason}; remedy: run as root, outside of a container")
         };
-        let dir =
-            new_group(hierarchy.point()).map_err(|(dir, e)| sentence("make cgroup", &dir, e))?;
+        let dir = create_group(hierarchy.point())
+            .map_err(|(dir, e)| sentence("create cgroup", &dir, e))?;
         let failed = |what: &str, e| sentence(what, &dir, e);
         let group = Self { dir: dir.clone() };
         let lines = hierarchy.limits(device, limit);
@@ -146,72 +145,14 @@ impl Throttle {
 impl Drop for Throttle {
     fn drop(&mut self) {
         // A group that stays is empty, and is removed by the next start.
-        let _ = remove(&self.dir);
+        let _ = remove_group(&self.dir);
     }
-}
-
-/// Makes an empty group of ours below `point`.
-pub(super) fn new_group(point: &Path) -> Result<PathBuf, (PathBuf, io::Error)> {
-    static COUNT: AtomicU32 = AtomicU32::new(0);
-    let count = COUNT.fetch_add(1, Ordering::Relaxed);
-    let dir = point.join(format!("{NAME}{}-{count}", std::process::id()));
-    match call("mkdir", || std::fs::create_dir(&dir)) {
-        Ok(()) => Ok(dir),
-        Err(error) => Err((dir, error)),
-    }
-}
-
-pub(super) fn remove(dir: &Path) -> io::Result<()> {
-    let mut tries = 0;
-    loop {
-        match call("rmdir", || std::fs::remove_dir(dir)) {
-            Err(e) if e.kind() == io::ErrorKind::ResourceBusy && tries < REMOVE_TRIES => {
-                tries += 1;
-                std::thread::sleep(Duration::from_millis(10));
-            }
-            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
-            result => return result,
-        }
-    }
-}
-
-/// Removes the groups that killed processes left; says how many there were. Groups of processes
-/// that live stay.
-pub fn remove_leftover_groups() -> io::Result<usize> {
-    let disks = hierarchy().map_or(Ok(0), |hierarchy| undo_left_in(hierarchy.point()))?;
-    let memory = super::memory_limit::home().map_or(Ok(0), |point| undo_left_in(&point))?;
-    Ok(disks + memory)
-}
-
-fn undo_left_in(point: &Path) -> io::Result<usize> {
-    let mut found = 0;
-    for entry in call("read-dir", || std::fs::read_dir(point))? {
-        let path = entry?.path();
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
-        let Some(process) = maker(&name) else { continue };
-        if !is_alive(process) {
-            remove(&path)?;
-            found += 1;
-        }
-    }
-    Ok(found)
-}
-
-/// Returns whether a process lives. One that ended and was not waited for has no command line any
-/// more.
-pub fn is_alive(process: u32) -> bool {
-    std::fs::read(format!("/proc/{process}/cmdline")).is_ok_and(|line| !line.is_empty())
-}
-
-/// Returns the process that made a group of ours.
-fn maker(name: &str) -> Option<u32> {
-    let (process, count) = name.strip_prefix(NAME)?.split_once('-')?;
-    count.parse::<u32>().ok()?;
-    process.parse().ok()
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::group::{NAME, remove_leftovers_in};
+    use super::super::remove_leftover_groups;
     use super::*;
 
     const LIMIT: ReadLimit = ReadLimit { bytes_per_s: 1 << 20, reads_per_s: 1000 };
@@ -219,14 +160,6 @@ mod tests {
     fn root_device() -> Option<(u32, u32)> {
         let medium = ioloom_sys::mount::medium(Path::new(env!("CARGO_MANIFEST_DIR"))).ok()?;
         medium.disk.is_some().then_some(medium.mount.device)
-    }
-
-    #[test]
-    fn names_tell_who_made_a_group() {
-        assert_eq!(maker("ioloom-study-17-0"), Some(17));
-        for other in ["ioloom-study-", "ioloom-study-17", "ioloom-study-x-1", "user.slice"] {
-            assert_eq!(maker(other), None, "{other}");
-        }
     }
 
     /// Returns a directory that stands for a mounted hierarchy, with these files in it.
@@ -300,28 +233,9 @@ mod tests {
     fn a_hierarchy_that_cannot_be_written_is_said_with_the_remedy() {
         let gone = Hierarchy::Unified("/no/such/hierarchy".into());
         let reason = Throttle::create_in(&gone, (7, 0), LIMIT).unwrap_err();
-        assert!(reason.starts_with("make cgroup /no/such/hierarchy/"), "{reason}");
+        assert!(reason.starts_with("cannot create cgroup '/no/such/hierarchy/"), "{reason}");
         assert!(reason.contains("remedy: run as root"), "{reason}");
-        assert!(undo_left_in(gone.point()).is_err());
-    }
-
-    #[test]
-    fn groups_of_dead_processes_are_removed_and_others_stay() {
-        let (dir, mount) = hierarchy_of("cgroup2", &[("cgroup.subtree_control", "io\n")]);
-        let unified = hierarchy_among(vec![mount]).unwrap();
-        // No process has this number; the last one is not ours.
-        let [dead, mine, foreign] = [
-            format!("{NAME}4294967295-3"),
-            format!("{NAME}{}-9", std::process::id()),
-            "user.slice".to_owned(),
-        ]
-        .map(|name| dir.path().join(name));
-        for group in [&dead, &mine, &foreign] {
-            std::fs::create_dir(group).unwrap();
-        }
-        assert_eq!(undo_left_in(unified.point()).unwrap(), 1);
-        assert!(!dead.exists() && mine.exists() && foreign.exists());
-        assert_eq!(undo_left_in(unified.point()).unwrap(), 0);
+        assert!(remove_leftovers_in(gone.point()).is_err());
     }
 
     #[test]

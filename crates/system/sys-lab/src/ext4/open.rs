@@ -1,6 +1,7 @@
 //! The device below a directory, opened and read.
 
 use super::{Groups, Inode, InodeError, inode};
+use ioloom_failure::{Operation, PathError, quoted, reason};
 use ioloom_sys::dir::Dir;
 use ioloom_sys::file::{self, OpenHow};
 use ioloom_sys::{cache, mount};
@@ -19,7 +20,7 @@ const GAP_BYTES_MAX: u64 = 16 << 10;
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// Another file system.
-    #[error("{} lies on {found}, and only ext4 is known; use statx", .path.display())]
+    #[error("{} is on {found}, but inode tables are read on ext4 only; use statx", quoted(.path))]
     NotExt4 {
         /// What was asked for.
         path: PathBuf,
@@ -27,7 +28,7 @@ pub enum OpenError {
         found: String,
     },
     /// There is no device file for the file system.
-    #[error("no device file in /dev is the block device {major}:{minor} of {}; use statx", .path.display())]
+    #[error("no file in /dev is block device {major}:{minor}, which holds {}; use statx", quoted(.path))]
     NoDevice {
         /// What was asked for.
         path: PathBuf,
@@ -37,7 +38,7 @@ pub enum OpenError {
         minor: u32,
     },
     /// The device may not be read.
-    #[error("cannot open {}: {source}; run as root, or use statx", .path.display())]
+    #[error("cannot open {}: {}; run as root, or use statx", quoted(.path), reason(.source))]
     Device {
         /// The device file.
         path: PathBuf,
@@ -46,7 +47,7 @@ pub enum OpenError {
         source: io::Error,
     },
     /// What is on it is not understood.
-    #[error("cannot read the inode tables of {}: {source}; use statx", .path.display())]
+    #[error("cannot read the inode tables of {}: {}; use statx", quoted(.path), reason(.source))]
     Tables {
         /// The device file.
         path: PathBuf,
@@ -55,16 +56,8 @@ pub enum OpenError {
         source: io::Error,
     },
     /// A call failed.
-    #[error("cannot {operation} {}: {source}; use statx", .path.display())]
-    Call {
-        /// What was tried.
-        operation: &'static str,
-        /// On what.
-        path: PathBuf,
-        /// Why it failed.
-        #[source]
-        source: io::Error,
-    },
+    #[error("{0}; use statx")]
+    Call(#[source] PathError),
 }
 
 /// The inode tables of a mounted file system, as of a sync.
@@ -93,8 +86,7 @@ struct Below {
 }
 
 fn below(path: &Path) -> Result<Below, OpenError> {
-    let failed =
-        |source| OpenError::Call { operation: "find the mount of", path: path.into(), source };
+    let failed = |source| OpenError::Call(PathError::new(Operation::FindMount, path, source));
     let mount = mount::mount_of(path).map_err(failed)?;
     if mount.file_system != "ext4" {
         return Err(OpenError::NotExt4 { path: path.into(), found: mount.file_system });
@@ -144,7 +136,7 @@ impl Tables {
     pub fn open(path: &Path) -> Result<Self, OpenError> {
         let below = below(path)?;
         let device = below.open(path)?;
-        let failed = |source| OpenError::Call { operation: "sync", path: path.into(), source };
+        let failed = |source| OpenError::Call(PathError::new(Operation::Sync, path, source));
         let synced = SystemTime::now();
         let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
         let dir = if path.is_dir() { path } else { parent.unwrap_or(Path::new(".")) };

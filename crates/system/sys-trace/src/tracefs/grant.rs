@@ -5,34 +5,29 @@
 //! names, numbers and switches of every process of the machine and requests to its devices;
 //! nothing can be changed with it but the instance itself. [`revoke`] removes the
 //! instance and, with the last one, puts back what was changed above it: that is noted in
-//! [`NOTE`], which lasts as long as the change itself, until the machine stops.
+//! [`GRANT_RECORD`], which lasts as long as the change itself, until the machine stops.
 
-use super::USUAL_PATH;
 use super::event::Kind;
+use super::names::{USER_PREFIX, USUAL_PATH, instance_of};
+use ioloom_failure::{quoted, reason};
 use ioloom_sys::fault::call;
 use rustix::fs::{Mode, chmodat, statat};
+use rustix::mount::{MountFlags, UnmountFlags};
 use rustix::process::Uid;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Instances that outlive the process that made them.
-const PREFIX: &str = "ioloom-user-";
 /// Passing through a folder, for everybody.
 const PASS: u32 = 0o001;
 /// What was changed above the instances, one line each: `mount` or `pass FOLDER`.
-pub const NOTE: &str = "/run/ioloom-trace-grant";
+pub const GRANT_RECORD: &str = "/run/ioloom-trace-grant";
 
-/// Returns the name of a user's instance.
-pub fn instance_of(uid: Uid) -> String {
-    format!("{PREFIX}{}", uid.as_raw())
-}
+/// The steps that were done, one line each.
+pub type Steps = Vec<String>;
 
-/// What was done, one line each.
-pub type Done = Vec<String>;
-
-fn told(what: &str, path: &Path) -> impl Fn(io::Error) -> io::Error {
-    let head = format!("{what} {}", path.display());
-    move |e| io::Error::new(e.kind(), format!("{head}: {e}"))
+fn failed(verb: &str, path: &Path) -> impl Fn(io::Error) -> io::Error {
+    let head = format!("cannot {verb} {}", quoted(path));
+    move |e| io::Error::new(e.kind(), format!("{head}: {}", reason(&e)))
 }
 
 /// Gives `uid` an instance of its own.
@@ -40,29 +35,29 @@ fn told(what: &str, path: &Path) -> impl Fn(io::Error) -> io::Error {
 /// # Errors
 ///
 /// What the system says; PermissionDenied without root.
-pub fn grant(uid: u32) -> io::Result<Done> {
+pub fn grant(uid: u32) -> io::Result<Steps> {
     let mut done = Vec::new();
     let root = Path::new(USUAL_PATH);
     if !root.join("instances").exists() {
         mount(root)?;
-        note("mount")?;
-        done.push(format!("mounted the trace file system on {}", root.display()));
+        record("mount")?;
+        done.push(format!("mounted tracefs on {}", quoted(root)));
     }
     let instances = root.join("instances");
     let dir = instances.join(instance_of(Uid::from_raw(uid)));
     match call("tracefs-create", || std::fs::create_dir(&dir)) {
-        Ok(()) => done.push(format!("made {}", dir.display())),
+        Ok(()) => done.push(format!("created {}", quoted(&dir))),
         Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
-        Err(e) => return Err(told("make", &dir)(e)),
+        Err(e) => return Err(failed("create directory", &dir)(e)),
     }
     // Small until it is used: rings take memory of the kernel.
-    std::fs::write(dir.join("buffer_size_kb"), "8").map_err(told("write in", &dir))?;
+    std::fs::write(dir.join("buffer_size_kb"), "8").map_err(failed("write below", &dir))?;
     let count = give(&dir, uid)?;
-    done.push(format!("gave its {count} files to user {uid}"));
+    done.push(format!("made user {uid} the owner of its {count} files"));
     for folder in [root, &instances] {
         if set_pass(folder, true)? {
-            note(&format!("pass {}", folder.display()))?;
-            done.push(format!("let everybody pass through {}", folder.display()));
+            record(&format!("pass {}", folder.display()))?;
+            done.push(format!("allowed all users to traverse {}", quoted(folder)));
         }
     }
     Ok(done)
@@ -73,13 +68,13 @@ pub fn grant(uid: u32) -> io::Result<Done> {
 /// # Errors
 ///
 /// What the system says; NotFound when nothing was granted.
-pub fn revoke(uid: u32) -> io::Result<Done> {
+pub fn revoke(uid: u32) -> io::Result<Steps> {
     let mut done = Vec::new();
     let root = Path::new(USUAL_PATH);
     let instances = root.join("instances");
     let dir = instances.join(instance_of(Uid::from_raw(uid)));
-    call("tracefs-remove", || std::fs::remove_dir(&dir)).map_err(told("remove", &dir))?;
-    done.push(format!("removed {}", dir.display()));
+    call("tracefs-remove", || std::fs::remove_dir(&dir)).map_err(failed("remove", &dir))?;
+    done.push(format!("removed {}", quoted(&dir)));
     if granted(&instances)?.is_empty() {
         done.extend(undo(root)?);
     }
@@ -87,41 +82,34 @@ pub fn revoke(uid: u32) -> io::Result<Done> {
 }
 
 /// Puts back what the note says; without a note nothing above the instances was ours.
-fn undo(root: &Path) -> io::Result<Done> {
+fn undo(root: &Path) -> io::Result<Steps> {
     let mut done = Vec::new();
-    let text = std::fs::read_to_string(NOTE).unwrap_or_default();
+    let text = std::fs::read_to_string(GRANT_RECORD).unwrap_or_default();
     for folder in text.lines().rev().filter_map(|line| line.strip_prefix("pass ")) {
         let folder = Path::new(folder);
         if folder.starts_with(root) && set_pass(folder, false)? {
-            done.push(format!("closed {} again", folder.display()));
+            done.push(format!("restored the permissions of {}", quoted(folder)));
         }
     }
     if text.lines().any(|line| line == "mount") {
-        let unmounted = call("umount", || {
-            let path = std::ffi::CString::new(root.as_os_str().as_encoded_bytes())?;
-            // SAFETY: the text ends with a zero and outlives the call.
-            match unsafe { libc::umount2(path.as_ptr(), 0) } {
-                0 => Ok(()),
-                _ => Err(io::Error::last_os_error()),
-            }
-        });
+        let unmounted = call("umount", || Ok(rustix::mount::unmount(root, UnmountFlags::empty())?));
         done.push(match unmounted {
-            Ok(()) => format!("unmounted {}", root.display()),
-            Err(e) => format!("left {} mounted: {e}", root.display()),
+            Ok(()) => format!("unmounted {}", quoted(root)),
+            Err(e) => format!("left {} mounted: {}", quoted(root), reason(&e)),
         });
     }
     if !text.is_empty() {
-        std::fs::remove_file(NOTE).map_err(told("remove", Path::new(NOTE)))?;
+        std::fs::remove_file(GRANT_RECORD).map_err(failed("remove", Path::new(GRANT_RECORD)))?;
     }
     Ok(done)
 }
 
 /// Adds a line to the note.
-fn note(line: &str) -> io::Result<()> {
+fn record(line: &str) -> io::Result<()> {
     use std::io::Write;
-    let path = Path::new(NOTE);
+    let path = Path::new(GRANT_RECORD);
     let open = std::fs::OpenOptions::new().create(true).append(true).open(path);
-    open.and_then(|mut file| writeln!(file, "{line}")).map_err(told("write", path))
+    open.and_then(|mut file| writeln!(file, "{line}")).map_err(failed("write to", path))
 }
 
 /// Users that have an instance.
@@ -131,9 +119,9 @@ fn note(line: &str) -> io::Result<()> {
 /// What the system says.
 pub fn granted(instances: &Path) -> io::Result<Vec<u32>> {
     let mut users = Vec::new();
-    for entry in std::fs::read_dir(instances).map_err(told("list", instances))? {
+    for entry in std::fs::read_dir(instances).map_err(failed("read directory", instances))? {
         let name = entry?.file_name();
-        let user = name.to_str().and_then(|name| name.strip_prefix(PREFIX));
+        let user = name.to_str().and_then(|name| name.strip_prefix(USER_PREFIX));
         users.extend(user.and_then(|user| user.parse::<u32>().ok()));
     }
     users.sort_unstable();
@@ -141,16 +129,9 @@ pub fn granted(instances: &Path) -> io::Result<Vec<u32>> {
 }
 
 fn mount(root: &Path) -> io::Result<()> {
-    let path = std::ffi::CString::new(root.as_os_str().as_encoded_bytes())?;
-    call("mount", || {
-        // SAFETY: all three texts end with a zero and outlive the call; no data are passed.
-        let result = unsafe {
-            let name = c"tracefs".as_ptr();
-            libc::mount(name, path.as_ptr(), name, 0, std::ptr::null())
-        };
-        if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
-    })
-    .map_err(told("mount the trace file system on", root))
+    let none = MountFlags::empty();
+    call("mount", || Ok(rustix::mount::mount(c"tracefs", root, c"tracefs", none, None)?))
+        .map_err(failed("mount tracefs on", root))
 }
 
 /// Gives a user what an observation needs of an instance and nothing else: its switches, the rings
@@ -167,7 +148,7 @@ fn give(dir: &Path, uid: u32) -> io::Result<usize> {
         "per_cpu",
     ];
     let mut paths: Vec<PathBuf> = FILES.iter().map(|file| dir.join(file)).collect();
-    for cpu in std::fs::read_dir(dir.join("per_cpu")).map_err(told("list", dir))? {
+    for cpu in std::fs::read_dir(dir.join("per_cpu")).map_err(failed("read directory", dir))? {
         let cpu = cpu?.path();
         paths.extend(["trace_pipe_raw", "stats"].map(|file| cpu.join(file)));
         paths.push(cpu);
@@ -184,7 +165,7 @@ fn give(dir: &Path, uid: u32) -> io::Result<usize> {
     paths.retain(|path| path.exists());
     for path in &paths {
         call("chown", || std::os::unix::fs::lchown(path, Some(uid), None))
-            .map_err(told("give away", path))?;
+            .map_err(failed("change the owner of", path))?;
     }
     Ok(paths.len())
 }
@@ -201,7 +182,7 @@ fn set_pass(folder: &Path, pass: bool) -> io::Result<bool> {
         let mode = Mode::from_raw_mode(new);
         Ok(chmodat(rustix::fs::CWD, folder, mode, rustix::fs::AtFlags::empty())?)
     })
-    .map_err(told("change the rights of", folder))?;
+    .map_err(failed("change the permissions of", folder))?;
     Ok(true)
 }
 
@@ -215,7 +196,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn users_are_told_by_the_names_of_their_instances() {
+    fn users_are_found_by_the_names_of_their_instances() {
         let dir = tempfile::tempdir().unwrap();
         for name in ["ioloom-user-1001", "ioloom-user-7", "ioloom-user-x", "ioloom-run-3-4-0"] {
             std::fs::create_dir(dir.path().join(name)).unwrap();
@@ -226,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn passing_is_changed_once_and_put_back() {
+    fn permission_to_traverse_is_changed_once_and_restored() {
         use std::os::unix::fs::PermissionsExt;
         let dir = tempfile::tempdir().unwrap();
         let mode = || std::fs::metadata(dir.path()).unwrap().permissions().mode() & 0o7777;

@@ -36,14 +36,14 @@ fn marks_switches_and_wakings_stand_at_their_times() {
     instance.enable(Kind::Switch, "", &mut decoder).unwrap();
     instance.enable(Kind::Mark, "", &mut decoder).unwrap();
     let mut pipes = instance.pipes().unwrap();
-    instance.run(true).unwrap();
+    instance.set_recording(true).unwrap();
     let start = monotonic_ns();
     instance.mark("here").unwrap();
     let marked = monotonic_ns();
     for _ in 0..10 {
         std::thread::sleep(std::time::Duration::from_micros(300));
     }
-    instance.run(false).unwrap();
+    instance.set_recording(false).unwrap();
     let events = all(&mut pipes, &decoder);
     let marks: Vec<_> = events.iter().filter(|e| e.what == EventData::Mark).collect();
     assert_eq!(marks.len(), 1);
@@ -78,9 +78,9 @@ fn instances_of_the_dead_are_removed() {
 #[test]
 fn owners_are_told_by_number_and_start() {
     let me = owner(std::process::id()).unwrap();
-    assert!(lives(&me) && lives(&format!("{me}-7")));
-    assert!(!lives(&format!("{}-1-0", std::process::id())), "the number is used again");
-    assert!(lives("not a number"), "what we do not understand is not ours to remove");
+    assert!(is_running(&me) && is_running(&format!("{me}-7")));
+    assert!(!is_running(&format!("{}-1-0", std::process::id())), "the number is used again");
+    assert!(is_running("not a number"), "what we do not understand is not ours to remove");
 }
 
 #[test]

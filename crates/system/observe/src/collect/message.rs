@@ -1,0 +1,43 @@
+//! What recording threads send to the collecting thread.
+
+use ioloom_sys_trace::perf::Ring;
+use ioloom_trace::raw::Account;
+use ioloom_trace::{Span, SpanKind};
+
+/// A message to the collecting thread.
+pub(super) enum Message {
+    /// A thread has registered, with its ring where it has one.
+    Thread(u32, Option<Ring>),
+    /// A thread has ended its part.
+    Finished(Box<Finished>),
+    /// The run is over.
+    Stop,
+}
+
+/// Exact sums of one kind of span, kept or not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Totals {
+    /// Spans.
+    pub count: u64,
+    /// Their time, nanoseconds.
+    pub ns: u64,
+}
+
+/// What a thread hands over at its end; times are on the monotonic clock.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Finished {
+    pub(super) tid: u32,
+    pub(super) name: String,
+    pub(super) role: String,
+    pub(super) start_ns: u64,
+    pub(super) end_ns: u64,
+    pub(super) spans: Vec<Span>,
+    /// Whether the spans count from the start of the run already.
+    pub(super) spans_since_run: bool,
+    pub(super) spans_lost: u64,
+    pub(super) accounts: Vec<Account>,
+    pub(super) accounts_lost: u64,
+    pub(super) cpu_ns: u64,
+    pub(super) run_delay_ns: Option<u64>,
+    pub(super) totals: [Totals; SpanKind::ALL.len()],
+}

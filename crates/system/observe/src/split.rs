@@ -1,0 +1,128 @@
+//! Splits the elapsed time of a thread into states that add up to it.
+
+use ioloom_model::{CallKind, ThreadTime};
+
+/// How closely a thread looks at itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Detail {
+    /// Counts, and wall times of a sample of them.
+    Totals,
+    /// Also the processor clock after long laps, and spans up to a number per thread.
+    Full {
+        /// Spans that this thread may keep.
+        spans_max: usize,
+    },
+    /// Wall times of all files, for the recorder of a trace.
+    Traced,
+}
+
+/// Returns the sum of all states.
+pub(crate) fn stated_ns(time: &ThreadTime) -> u64 {
+    time.on_cpu_ns
+        + time.ready_ns.unwrap_or(0)
+        + time.io_ns
+        + time.sync_ns
+        + time.compute_blocked_ns
+        + time.unknown_ns
+}
+
+/// `part` of `of` things, scaled to `all` of them.
+pub(crate) fn scaled(part: u64, all: u64, of: u64) -> u64 {
+    if of == 0 || of == all {
+        return part;
+    }
+    (u128::from(part) * u128::from(all) / u128::from(of)) as u64
+}
+
+/// Off-processor wall time by group of calls.
+#[derive(Debug, Default, Clone, Copy)]
+pub(crate) struct Weights {
+    io: u64,
+    async_io: u64,
+    sync: u64,
+    compute: u64,
+}
+
+impl Weights {
+    pub(crate) fn add(
+        &mut self,
+        kind: CallKind,
+        wall: u64,
+        not_blocked: u64,
+        detail: Detail,
+        ring: bool,
+    ) {
+        let off = match detail {
+            Detail::Full { .. } => wall.saturating_sub(not_blocked),
+            Detail::Totals | Detail::Traced if kind == CallKind::Compute => 0,
+            Detail::Totals | Detail::Traced => wall,
+        };
+        match kind {
+            CallKind::Compute => self.compute += off,
+            CallKind::HandOver | CallKind::Memory => self.sync += off,
+            CallKind::Completion if ring => self.async_io += off,
+            _ => self.io += off,
+        }
+    }
+}
+
+/// Splits elapsed time into states that add up to it exactly; also the part of the waiting for
+/// input that waited for completions of a ring.
+pub(crate) fn split(
+    elapsed: u64,
+    cpu: u64,
+    ready: Option<u64>,
+    off: &Weights,
+    in_calls: u64,
+) -> (ThreadTime, u64) {
+    let on_cpu_ns = cpu.min(elapsed);
+    let ready_ns = ready.map(|r| r.min(elapsed - on_cpu_ns));
+    let rest = elapsed - on_cpu_ns - ready_ns.unwrap_or(0);
+    // Time outside every call is ours; at most that much of what is left is unknown, unless no
+    // call waited at all.
+    let weight = off.io + off.async_io + off.sync + off.compute;
+    let outside = elapsed.saturating_sub(in_calls);
+    let blocked = if weight == 0 { 0 } else { rest.saturating_sub(outside.min(rest / 2)) };
+    let part = |w: u64| (u128::from(blocked) * u128::from(w) / u128::from(weight.max(1))) as u64;
+    let (sync_ns, compute_blocked_ns) = (part(off.sync), part(off.compute));
+    let async_io_ns = part(off.async_io);
+    let io_ns = part(off.io) + async_io_ns;
+    let time = ThreadTime {
+        elapsed_ns: elapsed,
+        on_cpu_ns,
+        ready_ns,
+        io_ns,
+        sync_ns,
+        compute_blocked_ns,
+        unknown_ns: rest - io_ns - sync_ns - compute_blocked_ns,
+        ..ThreadTime::default()
+    };
+    (time, async_io_ns)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn states_add_up_to_the_elapsed_time(
+            elapsed in 0u64..1 << 40, cpu in 0u64..1 << 40, ready in proptest::option::of(0u64..1 << 40),
+            io in 0u64..1 << 40, sync in 0u64..1 << 40, compute in 0u64..1 << 40, calls in 0u64..1 << 42,
+            async_io in 0u64..1 << 40,
+        ) {
+            let (t, part) = split(elapsed, cpu, ready, &Weights { io, async_io, sync, compute }, calls);
+            prop_assert_eq!(stated_ns(&t), elapsed);
+            prop_assert!(part <= t.io_ns);
+        }
+    }
+
+    #[test]
+    fn waiting_goes_to_the_calls_that_waited() {
+        let off = Weights { io: 60, async_io: 40, sync: 300, compute: 0 };
+        let (t, async_io_ns) = split(1000, 500, Some(100), &off, 1000);
+        assert_eq!(async_io_ns, 40);
+        assert_eq!((t.io_ns, t.sync_ns, t.compute_blocked_ns, t.unknown_ns), (100, 300, 0, 0));
+    }
+}
