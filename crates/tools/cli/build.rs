@@ -1,7 +1,7 @@
-//! Gives the program its version with the commit it was built from, and a mark if its source was
-//! changed since, so that every record says which source measured it.
+//! Sets the version of the program to its commit, marked if the source was changed, so that every
+//! record says which source it measured.
 
-#![allow(clippy::print_stdout, reason = "cargo reads what a build script prints")]
+#![allow(clippy::print_stdout, reason = "cargo reads the output of build scripts")]
 
 #[path = "build/commit.rs"]
 mod commit;

@@ -1,13 +1,13 @@
-//! The hot path under an instruction counter: `valgrind --tool=callgrind` on this program gives the
-//! same count, run after run, within a fraction of a percent.
+//! The hot path under an instruction counter: `valgrind --tool=callgrind` counts the same
+//! instructions on every run, within a fraction of a percent.
 //!
-//! It stands beside the program and not in the crate of the hot path: there the tests' switch for
-//! failing calls would be compiled in, so that it would count other code than the program runs, and
-//! would want a second release build of all below it.
+//! The example belongs to the cli and not to the crate of the hot path, because that crate's tests
+//! enable fault injection: the example would count code that the program does not run, and would
+//! need a second release build of everything below it.
 //!
-//! It makes a set of 2 000 files of 4 KiB in a directory of fixed name (or the one given), then runs
-//! `null/window:l=32,p=1` and `read/threads:n=1` over it a few times, with one thread that computes.
-//! It prints files and digest, which never change.
+//! It creates 2 000 files of 4 KiB in a fixed directory (or the given one), and runs
+//! `null/window:l=32,p=1` and `read/threads:n=1` over them several times with one compute thread.
+//! It prints the number of files and a digest, which never change.
 
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
@@ -25,7 +25,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut list = ioloom_walk::PathList::new();
     for i in 0..FILES {
         let path = dir.join(format!("{i:04}"));
-        // Always written, so that every run of this program does the same.
+        // Written even if it exists, so that every run does the same work.
         std::fs::write(&path, [i as u8; BYTES])?;
         list.push_found(&[path.as_os_str().as_bytes()], i as u64 + 1);
     }

@@ -74,7 +74,7 @@ pub(crate) fn run(args: &MachineArgs) -> Ended {
     let facts = facts::facts(&args.root, Path::new("."));
     let topology = ioloom_machine::topology(&args.root);
     // Without a saved measurement of this machine, or without a store, the drawing has no times.
-    let measured = crate::memory::kept(&args.store, &facts.fingerprint).ok().flatten();
+    let measured = crate::memory::saved(&args.store, &facts.fingerprint).ok().flatten();
     let drawing = Drawing::of(&topology, facts.memory_bytes, measured.as_ref());
     if let Some(path) = &args.svg {
         let picture = ioloom_report::svg::machine::draw(&drawing, ioloom_report::svg::WIDE);
@@ -97,7 +97,7 @@ pub(crate) fn run(args: &MachineArgs) -> Ended {
     Ok(Exit::Ok)
 }
 
-/// Caches as told, nodes, translation buffers.
+/// Formats caches, memory nodes and TLBs.
 fn hardware(topology: &Topology, width: usize) -> String {
     let mut all = String::new();
     let mut seen: Vec<(u32, &str, u64)> = Vec::new();
@@ -111,32 +111,32 @@ fn hardware(topology: &Topology, width: usize) -> String {
         }
     }
     for node in &topology.nodes {
-        let memory = node.memory_bytes.map_or_else(|| "size not known".to_owned(), format_size);
+        let memory = node.memory_bytes.map_or_else(|| "size unknown".to_owned(), format_size);
         let far: Vec<String> = node.distances.iter().map(u32::to_string).collect();
         let text = format!(
             "node {}: {memory}, processors {}, distances {}",
             node.node,
             listed(&node.cpus),
-            if far.is_empty() { "not known".to_owned() } else { far.join(" ") }
+            if far.is_empty() { "unknown".to_owned() } else { far.join(" ") }
         );
         all.push_str(&out::labelled("memory node", 12, &text, width));
     }
-    if let Some(told) = &topology.cpuid {
-        let entries = |n: Option<u32>| n.map_or_else(|| "not told".to_owned(), |n| n.to_string());
+    if let Some(cpuid) = &topology.cpuid {
+        let entries = |n: Option<u32>| n.map_or_else(|| "unknown".to_owned(), |n| n.to_string());
         let text = format!(
-            "first {}, second {} pages of 4 KiB; of 2 MiB {} and {} (CPUID tells; a hypervisor \
-             may bend it)",
-            entries(told.tlb_l1_4k),
-            entries(told.tlb_l2_4k),
-            entries(told.tlb_l1_2m),
-            entries(told.tlb_l2_2m)
+            "{} and {} entries for pages of 4 KiB, {} and {} for 2 MiB (first and second level, from \
+             CPUID; a hypervisor may change it)",
+            entries(cpuid.tlb_l1_4k),
+            entries(cpuid.tlb_l2_4k),
+            entries(cpuid.tlb_l1_2m),
+            entries(cpuid.tlb_l2_2m)
         );
         all.push_str(&out::labelled("TLB", 12, &text, width));
-        let told_bytes: Vec<String> = told.caches.iter().map(|(_, b)| format_size(*b)).collect();
-        let socket = told.socket_l3_bytes.map_or(String::new(), |bytes| {
-            format!("; by an older leaf the socket has {} of L3", format_size(bytes))
+        let cpuid_bytes: Vec<String> = cpuid.caches.iter().map(|(_, b)| format_size(*b)).collect();
+        let socket = cpuid.socket_l3_bytes.map_or(String::new(), |bytes| {
+            format!("; an older leaf reports {} of L3 per socket", format_size(bytes))
         });
-        let text = format!("data caches {}{socket}", told_bytes.join(", "));
+        let text = format!("data caches {}{socket}", cpuid_bytes.join(", "));
         all.push_str(&out::labelled("CPUID", 12, &text, width));
     }
     all
@@ -146,7 +146,7 @@ fn listed(cpus: &[u32]) -> String {
     cpus.iter().map(u32::to_string).collect::<Vec<_>>().join(",")
 }
 
-/// Caches of one kind in a line: size, shape, how many, who shares them.
+/// Formats the caches of one kind: size, geometry, number, and processors that share each.
 fn cache_line(of: &[&CacheFacts]) -> String {
     let first = of[0];
     let number = |n: Option<u32>| n.map_or_else(|| "?".to_owned(), |n| n.to_string());
@@ -158,9 +158,9 @@ fn cache_line(of: &[&CacheFacts]) -> String {
     };
     let shared: Vec<String> = of.iter().map(|c| listed(&c.shared)).collect();
     let odd =
-        if first.adds_up == Some(false) { "; sets × ways × line is another size" } else { "" };
+        if first.adds_up == Some(false) { "; sets × ways × line gives another size" } else { "" };
     format!(
-        "L{} {} {}, {} ways, {} sets, line {}{all}; of {}{odd}",
+        "L{} {} {}, {} ways, {} sets, line {}{all}; processors {}{odd}",
         first.level,
         first.kind,
         format_size(first.bytes),
@@ -171,12 +171,12 @@ fn cache_line(of: &[&CacheFacts]) -> String {
     )
 }
 
-/// Settings with their meaning.
+/// Formats settings with their meaning.
 fn settings(topology: &Topology, width: usize) -> String {
     let mut all = String::new();
     let groups: [(&str, &[Setting]); 4] = [
         ("Memory", &topology.memory),
-        ("Writing changed pages (vm.*)", &topology.dirty),
+        ("Writeback of dirty pages (vm.*)", &topology.dirty),
         ("Control groups", &topology.control_groups),
         ("Neighbours", &topology.neighbours),
     ];
@@ -199,7 +199,7 @@ fn text(facts: &MachineFacts, width: usize) -> String {
     let mut say = |head: &str, text: &str| {
         all.push_str(&out::labelled(head, 12, text, width));
     };
-    let unknown = || "not known".to_owned();
+    let unknown = || "unknown".to_owned();
     let word = |text: &Option<String>| text.clone().unwrap_or_else(unknown);
     let size = |bytes: Option<u64>| bytes.map_or_else(unknown, format_size);
     say("fingerprint", &facts.fingerprint);
@@ -215,25 +215,31 @@ fn text(facts: &MachineFacts, width: usize) -> String {
     let virtual_word = match facts.virtual_machine {
         Some(true) => "yes",
         Some(false) => "no",
-        None => "not known",
+        None => "unknown",
     };
     say("virtual", virtual_word);
-    say("may drop", if facts.privileged { "caches, and mount" } else { "no caches: not root" });
+    say(
+        "privileges",
+        if facts.privileged {
+            "root: can drop caches and mount"
+        } else {
+            "cannot drop caches: not root"
+        },
+    );
     for device in &facts.devices {
         let kind = match device.rotational {
             Some(true) if facts.virtual_machine == Some(true) => {
-                ", says it rotates (virtual disks often say so falsely)"
+                ", reports rotating (often wrong for virtual disks)"
             }
             Some(false) if facts.virtual_machine == Some(true) => {
-                ", says it does not rotate (a virtual disk cannot know)"
+                ", reports non-rotating (unknown for virtual disks)"
             }
-            Some(true) => ", says it rotates",
-            Some(false) => ", says it does not rotate",
+            Some(true) => ", rotating",
+            Some(false) => ", non-rotating",
             None => "",
         };
         let scheduler = word(&device.scheduler);
-        let ahead =
-            device.read_ahead_kib.map_or(String::new(), |k| format!(", reads {k} KiB ahead"));
+        let ahead = device.read_ahead_kib.map_or(String::new(), |k| format!(", readahead {k} KiB"));
         let queue =
             device.queue_requests.map_or(String::new(), |n| format!(", queue of {n} requests"));
         let mounts: Vec<String> =

@@ -1,9 +1,9 @@
 //! `ioloom memory`: measures the memory hierarchy.
 
-mod kept;
+mod saved;
 mod text;
 
-pub(crate) use kept::kept;
+pub(crate) use saved::saved;
 
 use crate::atomic_file;
 use crate::directories::{StoreArg, work_dir};
@@ -123,12 +123,12 @@ struct Document<'a> {
 pub(crate) fn run(args: &MemoryArgs) -> Ended {
     let machine = facts::facts(Path::new("/"), Path::new("."));
     let result = if args.last {
-        kept(&args.store, &machine.fingerprint)?.ok_or_else(|| {
+        saved(&args.store, &machine.fingerprint)?.ok_or_else(|| {
             Failure::failed("no saved result of this machine; run `ioloom memory` first")
         })?
     } else {
         let result = measured(args, &machine)?;
-        kept::keep(&args.store, &result)?;
+        saved::save(&args.store, &result)?;
         result
     };
     if let Some(path) = &args.svg {

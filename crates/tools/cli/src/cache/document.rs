@@ -1,4 +1,4 @@
-//! A look at the page cache as one JSON document.
+//! The result of `cache` as one JSON document.
 
 use super::strip::Strip;
 use ioloom_cache::{Action, DirReport, FileReport, Incomplete, Report, RootReport, Source, Tally};
@@ -8,7 +8,7 @@ use std::path::Path;
 
 /// Version of the document.
 const SCHEMA: u32 = 1;
-/// Stretches of a file that are told.
+/// Parts into which the map of a file is divided.
 const CELLS: usize = 100;
 
 #[derive(Debug, Serialize)]

@@ -1,7 +1,7 @@
-//! `ioloom cache`: what of files lies in the page cache, as tables, maps and a document; putting
-//! files out and bringing them in.
+//! `ioloom cache`: shows, evicts and loads the page cache contents of files.
 //!
-//! The work is done by the crate `ioloom-cache`; here are flags and the ways to show it.
+//! The work is in the crate `ioloom-cache`; this module has the flags and the output as tables,
+//! maps and a document.
 
 mod args;
 mod document;
@@ -36,9 +36,9 @@ pub(crate) fn run(args: &CacheArgs) -> Ended {
     for error in &report.errors {
         stderr::message(&out::readable(error.as_bytes()));
     }
-    let untold = report.errors_count.saturating_sub(report.errors.len() as u64);
-    if untold > 0 {
-        stderr::message(&format!("and {} more errors", format_count(untold)));
+    let more = report.errors_count.saturating_sub(report.errors.len() as u64);
+    if more > 0 {
+        stderr::message(&format!("and {} more errors", format_count(more)));
     }
     if args.json {
         out::print_json(&document::Document::of(act, &report, &strips, elapsed_ns))?;
@@ -61,7 +61,7 @@ fn scan(act: Action, args: &PathArgs, stop: &Arc<AtomicBool>) -> Result<Report, 
     let failed: Mutex<Option<Failure>> = Mutex::default();
     let each = |file: &FileReport| {
         if let Err(failure) = status.hide_during(|| out::print(&show.file_line(file))) {
-            // The reader has gone: the rest would be for nobody.
+            // The reader has closed the pipe, so nothing would see the rest.
             *failed.lock().unwrap_or_else(PoisonError::into_inner) = Some(failure);
             stop.store(true, Ordering::Relaxed);
         }
@@ -91,7 +91,7 @@ fn scan(act: Action, args: &PathArgs, stop: &Arc<AtomicBool>) -> Result<Report, 
 
 fn exit_of(report: &Report) -> Exit {
     if report.stopped {
-        stderr::message("interrupted: the sums are incomplete");
+        stderr::message("interrupted: the totals are incomplete");
         Exit::Interrupted
     } else if report.errors_count > 0 || report.incomplete_count > 0 {
         Exit::Failed

@@ -2,25 +2,27 @@
 
 use super::strip::Strip;
 use crate::out::{fitted, readable, wrap};
-use ioloom_cache::{Action, Cell, FileReport, Incomplete, Report, Source, State, Tally};
+use ioloom_cache::{
+    Action, Cell, FileReport, Incomplete, Report, RootReport, Source, State, Tally,
+};
 use ioloom_model::units::{format_count, format_counted, format_size};
 use std::fmt::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// Files that did not end as wanted and are told one by one.
-const STAYS_TOLD: usize = 20;
-/// Columns of a number.
+/// Incomplete files that are listed.
+const STAYS_SHOWN: usize = 20;
+/// Width of a number in columns.
 const NUMBER: usize = 9;
 
-/// How to show.
+/// How results are shown.
 pub(super) struct Show {
     pub(super) act: Action,
     pub(super) columns: usize,
     pub(super) map: bool,
 }
 
-/// The numbers of a line.
+/// The numbers of a line, formatted.
 struct Row {
     size: String,
     was: String,
@@ -44,7 +46,7 @@ fn share(resident: u64, total: u64) -> String {
         return "–".to_owned();
     }
     match resident as f64 / total as f64 * 100.0 {
-        // A rest is never rounded away.
+        // A remainder must not be rounded away.
         percent if percent > 99.0 && resident < total => ">99 %".to_owned(),
         percent if percent < 1.0 && resident > 0 => "<1 %".to_owned(),
         percent => format!("{percent:.0} %"),
@@ -76,9 +78,10 @@ impl Row {
         let resident = |pages: u64| {
             if none { "unknown".to_owned() } else { format!("{about}{}", size_of(pages)) }
         };
-        // What only cachestat tells is unknown where no file was told by it.
-        let told = tally.files - tally.unknown_files - tally.sampled_files - tally.asked_files;
-        let exact = |pages: u64| match told {
+        // Only cachestat reports these, so they are unknown if it was used for no file.
+        let exact_files =
+            tally.files - tally.unknown_files - tally.sampled_files - tally.asked_files;
+        let exact = |pages: u64| match exact_files {
             0 if tally.files > 0 => "unknown".to_owned(),
             n if n < tally.files => format!("~{}", size_of(pages)),
             _ => size_of(pages),
@@ -133,19 +136,23 @@ impl Show {
         line
     }
 
-    /// One file, for a list without end.
+    /// Returns the line of one file, for --all.
     pub(super) fn file_line(&self, file: &FileReport) -> String {
         self.line(&Row::of_file(file), &name(&file.path))
     }
 
-    /// Everything.
+    /// Returns the complete report.
     pub(super) fn report(&self, report: &Report, strips: &[Strip]) -> String {
+        let shown: Vec<&RootReport> = report.roots.iter().filter(|root| is_shown(root)).collect();
+        if shown.is_empty() {
+            return String::new();
+        }
         let mut out = self.head();
-        for root in &report.roots {
+        for root in &shown {
             let name = root.path.as_deref().map_or_else(|| "standard input".to_owned(), name);
             out.push_str(&self.line(&Row::of_tally(&root.tally), &name));
         }
-        if report.roots.len() > 1 {
+        if shown.len() > 1 {
             out.push_str(&self.line(&Row::of_tally(&report.total()), "total"));
         }
         if !report.directories.is_empty() {
@@ -154,11 +161,11 @@ impl Show {
         for dir in &report.directories {
             out.push_str(&self.line(&Row::of_tally(&dir.tally), &name(&dir.path)));
         }
-        // Single files stand above already.
+        // A single file has its row above already.
         let files = report.total().files;
         if !report.top.is_empty() && files > report.roots.len() as u64 {
-            let word = if matches!(self.act, Action::Drop { .. }) { "was" } else { "is" };
-            let _ = write!(out, "\nFiles of which most {word} in memory:\n");
+            let before = if matches!(self.act, Action::Drop { .. }) { " before" } else { "" };
+            let _ = write!(out, "\nFiles with the most pages in memory{before}:\n");
             for file in &report.top {
                 out.push_str(&self.file_line(file));
             }
@@ -172,8 +179,8 @@ impl Show {
     }
 
     fn maps(&self, strips: &[Strip], out: &mut String) {
-        let key = "Where in the files: █ all in memory, ▓ more than half, ▒ less, · nothing, D \
-                   changed, W being written, ? unknown.";
+        let key = "Where in the files: █ all in memory, ▓ more than half, ▒ less, · nothing, D dirty, \
+                   W under writeback, ? unknown.";
         let _ = write!(out, "\n{}", wrap(key, self.columns, 2));
         let width = self.columns - 12;
         for strip in strips {
@@ -196,11 +203,11 @@ impl Show {
         let of = if report.incomplete_count == 1 { "file is" } else { "files are" };
         let count = format_count(report.incomplete_count);
         let _ = write!(out, "\n{count} {of} {word}:\n");
-        for file in report.incomplete.iter().take(STAYS_TOLD) {
+        for file in report.incomplete.iter().take(STAYS_SHOWN) {
             out.push_str(&wrap(&self.why(file), self.columns, 4));
         }
-        if report.incomplete_count > STAYS_TOLD as u64 {
-            let more = format_count(report.incomplete_count - STAYS_TOLD as u64);
+        if report.incomplete_count > STAYS_SHOWN as u64 {
+            let more = format_count(report.incomplete_count - STAYS_SHOWN as u64);
             let _ = writeln!(out, "  and {more} more; --json lists up to 1000");
         }
     }
@@ -212,7 +219,7 @@ impl Show {
                 format!("process {pid} ({}) has it mapped", readable(name.as_bytes()))
             }
             (None, Incomplete::Unknown) if self.act == Action::Warm => {
-                "it was read; nobody can tell whether it is still there".to_owned()
+                "it was read; whether it is still in memory is unknown".to_owned()
             }
             (None, stays) => stays.sentence().to_owned(),
         };
@@ -234,18 +241,24 @@ impl Show {
         if total.sampled_files > 0 {
             let files = counted(total.sampled_files);
             note(format!(
-                "~ estimated: the kernel tells only owners and writers. Of {files} 256 pages each \
-                 were asked by reads that do not wait."
+                "~ estimated: the kernel reports only to owners and writers. In {files} up to 256 \
+                 pages each were probed by reads that do not wait."
             ));
         }
         if total.unknown_files > 0 {
             let (files, size) = (counted(total.unknown_files), size_of(total.unknown_pages));
             note(format!(
-                "unknown: {files} with {size}, which neither the kernel tells you of nor \
-                 their file system answers for; ask as their owner or root."
+                "unknown: {files} with {size}, for which neither the kernel nor the file system \
+                 answers to this user; run as their owner or as root."
             ));
         }
     }
+}
+
+/// Returns whether an argument has a row. One that is neither a directory nor had a file was reported
+/// as an error instead.
+fn is_shown(root: &RootReport) -> bool {
+    root.tally.files > 0 || root.path.as_ref().is_none_or(|path| path.is_dir())
 }
 
 fn counted(files: u64) -> String {
@@ -269,7 +282,7 @@ fn name(path: &Path) -> String {
     readable(path.as_os_str().as_bytes())
 }
 
-/// A path of at most `width` columns: its end tells more than its beginning.
+/// Shortens a path to `width` columns, keeping its end.
 fn tail(name: &str, width: usize) -> String {
     let backwards = |text: &str| text.chars().rev().collect::<String>();
     backwards(&fitted(&backwards(name), width))
@@ -280,7 +293,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_rest_is_not_rounded_away() {
+    fn a_remainder_is_not_rounded_away() {
         for (resident, total, text) in [
             (0, 0, "–"),
             (0, 9, "0 %"),
@@ -300,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn marks_tell_the_worst_first() {
+    fn writeback_and_dirty_take_precedence() {
         let cell = |resident, dirty, writeback| Cell { total: 4, resident, dirty, writeback };
         let marks: String = [
             cell(Some(4), Some(1), Some(1)),

@@ -1,4 +1,4 @@
-//! Where in a file its pages lie: asked once, shown as text, picture and document.
+//! Where the pages of a file are, for the text, the picture and the document.
 
 use crate::out::readable;
 use ioloom_cache::{Cell, Report, map};
@@ -9,20 +9,20 @@ use ioloom_sys::file::{OpenHow, identity, open};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
-/// Stretches that a file is asked in; a picture or text may show fewer.
+/// Parts into which a file is divided; the output may merge them.
 const CELLS: usize = 600;
-/// Files that are mapped, at most.
+/// Maximum number of files that are mapped.
 const FILES_MAX: usize = 40;
 
-/// One file in stretches.
+/// The map of one file.
 pub(super) struct Strip {
     pub(super) path: PathBuf,
     pub(super) size_bytes: u64,
     pub(super) cells: Vec<Cell>,
 }
 
-/// The files with the most resident pages, as they are now. A file that cannot be asked any more is
-/// left out.
+/// Returns the current maps of the files with the most resident pages. Files that can no longer be
+/// opened are omitted.
 pub(super) fn of(report: &Report) -> Vec<Strip> {
     let files = report.top.iter().take(FILES_MAX);
     let strip = |file: &ioloom_cache::FileReport| {
@@ -35,7 +35,7 @@ pub(super) fn of(report: &Report) -> Vec<Strip> {
 }
 
 impl Strip {
-    /// The same in at most `cells` stretches.
+    /// Merges the parts into at most `cells`.
     pub(super) fn merged(&self, cells: usize) -> Vec<Cell> {
         let parts = self.cells.len().min(cells.max(1));
         let at = |i: usize| self.cells.len() * i / parts;
@@ -53,7 +53,7 @@ fn sum(cells: &[Cell]) -> Cell {
     }
 }
 
-/// All files as one drawing, a row each.
+/// Draws all files as SVG, one row each.
 pub(super) fn picture(strips: &[Strip]) -> String {
     let rows = strips.iter().map(|strip| {
         let all = sum(&strip.cells);
@@ -70,7 +70,7 @@ pub(super) fn picture(strips: &[Strip]) -> String {
     });
     let chart = Strips {
         title: "Files in the page cache, each from its first to its last byte".to_owned(),
-        description: "Each row is a file; the filled part of a stretch is in memory.".to_owned(),
+        description: "Each row is a file. The filled parts are in memory.".to_owned(),
         rows: rows.collect(),
     };
     draw(&chart, WIDE).standalone()

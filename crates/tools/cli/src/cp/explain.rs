@@ -1,15 +1,16 @@
-//! `ioloom cp --explain`: what was tried, what it showed, and the plan of each class of files.
+//! `ioloom cp --explain`: the facts that were found, and the plan for each class of files.
 
 use super::CpArgs;
 use crate::exit::{Ended, Exit, Failure};
 use crate::out;
 use ioloom_copy::{CopyOptions, CopyPlan, Explanation, Facts, Target, explain};
+use ioloom_failure::quoted;
 use ioloom_model::units::format_size;
 use serde::Serialize;
 use std::fmt::Write;
 use std::path::PathBuf;
 
-/// What `--explain --json` prints.
+/// The document of `--explain --json`.
 #[derive(Serialize)]
 struct Document<'a> {
     schema: u32,
@@ -34,7 +35,7 @@ pub(super) fn run(
     options: &CopyOptions,
 ) -> Ended {
     let Some(source) = sources.first() else {
-        return Err(Failure::usage("--explain needs a source"));
+        return Err(Failure::usage("missing source operand"));
     };
     let explained = explain(source, target, options).map_err(Failure::failed)?;
     if args.json {
@@ -63,18 +64,18 @@ fn text(explained: &Explanation, width: usize) -> String {
     let direct = |side: Option<u32>| {
         side.map_or("no".to_owned(), |bytes| format!("in multiples of {bytes} bytes"))
     };
-    let mut out = format!("Tried with {}:\n", explained.tried_with.display());
+    let mut out = format!("Facts, found with {}:\n", quoted(&explained.tried_with));
     let lines = [
-        ("one file system", yes(facts.same_file_system).to_owned()),
-        ("shares blocks", facts.reflink.map_or("not tried", yes).to_owned()),
-        ("past the cache, source", direct(facts.direct_source_bytes)),
-        ("past the cache, target", direct(facts.direct_target_bytes)),
+        ("same file system", yes(facts.same_file_system).to_owned()),
+        ("can share blocks", facts.reflink.map_or("not tried", yes).to_owned()),
+        ("O_DIRECT, source", direct(facts.direct_source_bytes)),
+        ("O_DIRECT, target", direct(facts.direct_target_bytes)),
         ("io_uring", yes(facts.ring).to_owned()),
         ("RWF_DONTCACHE", yes(facts.uncached).to_owned()),
         ("target in memory", yes(facts.target_in_memory).to_owned()),
-        ("one disk that turns", yes(facts.same_spindle).to_owned()),
+        ("same rotating disk", yes(facts.same_spindle).to_owned()),
         ("processors", facts.cores.to_string()),
-        ("memory to be had", format_size(facts.memory_available_bytes)),
+        ("available memory", format_size(facts.memory_available_bytes)),
     ];
     for (head, value) in lines {
         let _ = writeln!(out, "  {head:<24} {value}");
@@ -82,11 +83,11 @@ fn text(explained: &Explanation, width: usize) -> String {
     out.push('\n');
     for class in &explained.classes {
         let head = format!("{} ({})", class.name, format_size(class.bytes));
-        let way = match &class.plan {
+        let method = match &class.plan {
             Ok(plan) => format!("{}: {}{}", plan.mode, plan.why, numbers(plan)),
             Err(refused) => format!("refused: {refused}"),
         };
-        out.push_str(&out::labelled(&head, 32, &way, width));
+        out.push_str(&out::labelled(&head, 32, &method, width));
     }
     out
 }
@@ -94,13 +95,13 @@ fn text(explained: &Explanation, width: usize) -> String {
 fn numbers(plan: &CopyPlan) -> String {
     let mut text = format!(" (blocks of {}", format_size(plan.block_bytes.into()));
     if plan.depth > 1 {
-        let _ = write!(text, ", {} under way", plan.depth);
+        let _ = write!(text, ", {} in flight", plan.depth);
     }
     if plan.threads > 1 {
         let _ = write!(text, ", {} threads", plan.threads);
     }
     if plan.in_turns {
-        text.push_str(", read and written in turns");
+        text.push_str(", reading and writing alternately");
     }
     text + ")"
 }

@@ -1,5 +1,5 @@
-//! `ioloom cp`: copies, and says what it did. The copy is the crate `ioloom-copy`; here are flags and
-//! what people read.
+//! `ioloom cp`: copies, and reports the result. The copy is the crate `ioloom-copy`; this module
+//! has the flags and the output.
 
 mod args;
 mod explain;
@@ -16,8 +16,8 @@ use progress::CopyProgress;
 use serde::Serialize;
 use std::sync::Arc;
 
-/// Errors that the JSON document holds.
-const ERRORS_TOLD_MAX: usize = 1000;
+/// Errors that the JSON document lists.
+const ERRORS_LISTED_MAX: usize = 1000;
 
 pub(crate) fn run(args: &CpArgs) -> Ended {
     let (sources, target) = args.sources_and_target()?;
@@ -26,7 +26,7 @@ pub(crate) fn run(args: &CpArgs) -> Ended {
         return explain::run(args, &sources, &target, &options);
     }
     let _ = ioloom_sys::proc::raise_open_files_limit();
-    // A limit on the size of files is an error of one file, not the end of the program half-way.
+    // Exceeding a file size limit must be an error of one file and not kill the program.
     let _ = signal_hook::flag::register(signal_hook::consts::SIGXFSZ, Arc::default());
     let progress = Arc::new(CopyCounters::default());
     let watcher = CopyProgress::start(args, &sources, &target, &options, progress.clone());
@@ -46,7 +46,7 @@ pub(crate) fn run(args: &CpArgs) -> Ended {
     if args.json {
         out::print_json(&Document::of(&report))?;
     } else {
-        tell_end(args, &report);
+        print_notes(args, &report);
     }
     Ok(exit_of(&report))
 }
@@ -64,11 +64,11 @@ fn exit_of(report: &Report) -> Exit {
     }
 }
 
-/// What is worth a line on standard error at the end; a plain copy that went well says nothing.
-fn tell_end(args: &CpArgs, report: &Report) {
+/// Prints notes about the result. A plain successful copy prints nothing.
+fn print_notes(args: &CpArgs, report: &Report) {
     if report.lost_xattrs {
         stderr::message(
-            "the target does not take all extended attributes; those are not on the copies",
+            "the target does not support all extended attributes; some are missing on the copies",
         );
     }
     if report.verify != Verify::None {
@@ -76,33 +76,33 @@ fn tell_end(args: &CpArgs, report: &Report) {
     }
     if report.cancelled && args.resume {
         stderr::message(
-            "interrupted: what is whole is kept under a hidden name; the same command goes on there",
+            "interrupted: complete files are kept under a hidden name; run the same command to continue",
         );
     } else if report.cancelled {
         stderr::message(
-            "interrupted: no file is half under its name, and new directories were taken back",
+            "interrupted: no partial file has its final name, and new directories were removed",
         );
     }
     if args.verbose && report.durable == Durable::None {
         let (size, unwritten) =
             (format_size(report.may_be_lost_bytes()), format_size(ioloom_copy::unwritten_bytes()));
         stderr::message(&format!(
-            "a power cut may lose these {size}: nothing was waited for, and {unwritten} of this \
-             machine are not on a device yet; --durable waits"
+            "a power failure may lose these {size}: the copy was not synced, and {unwritten} of \
+             this machine are not on a device yet; use --durable to sync"
         ));
     }
     if report.durable != Durable::None && report.errors_count == 0 && !report.cancelled {
         let (size, time) = (format_size(report.bytes), format_ns(report.elapsed_ns as f64));
-        stderr::message(&format!("{size} are on the device after {time}"));
+        stderr::message(&format!("{size} synced to the device after {time}"));
     }
 }
 
-/// How sure it is that the copies are right, with the evidence.
+/// Returns what verification found, with its evidence.
 fn verified(report: &Report) -> String {
     let seen = &report.evidence;
     let word = report.verified_word();
     if matches!(report.verify, Verify::None | Verify::InFlight) {
-        return format!("{word}: the bytes were hashed on their way and the copies not read again");
+        return format!("{word}: bytes were hashed while copying; the copies were not read again");
     }
     let files =
         |n: u64| if n == 1 { "1 file".to_owned() } else { format!("{} files", format_count(n)) };
@@ -116,16 +116,16 @@ fn verified(report: &Report) -> String {
     );
     if seen.not_from_device > 0 {
         let unknown = files(seen.not_from_device);
-        text += &format!("; that a device gave the bytes is not known of {unknown}");
+        text += &format!("; for {unknown} it is unknown whether the device returned the bytes");
     }
     if report.counts.resumed > 0 {
         let earlier = files(report.counts.resumed);
-        text += &format!("; {earlier} of an earlier copy not read again");
+        text += &format!("; {earlier} from an earlier copy not read again");
     }
     text
 }
 
-/// What `--json` prints.
+/// The document of `--json`.
 #[derive(Serialize)]
 struct Document<'a> {
     schema: u32,
@@ -177,7 +177,7 @@ struct ModeLine {
 impl<'a> Document<'a> {
     fn of(report: &'a Report) -> Self {
         let (counts, seen) = (&report.counts, &report.evidence);
-        let errors = report.errors.iter().take(ERRORS_TOLD_MAX);
+        let errors = report.errors.iter().take(ERRORS_LISTED_MAX);
         Self {
             schema: 1,
             command: "cp",

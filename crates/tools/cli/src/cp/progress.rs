@@ -1,14 +1,14 @@
-//! How far a copy has come: on a terminal a bar with bytes, files and the time left, drawn by a
-//! thread that sleeps. What there is to copy is counted by a walk of its own beside the copy, and
-//! only when somebody looks and the copy takes longer than a moment.
+//! Progress of a copy: on a terminal a bar with bytes, entries and the remaining time, drawn by a
+//! background thread. The total is counted by a separate walk, which starts only if the bar is
+//! shown.
 
 use super::CpArgs;
 use crate::out;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use ioloom_copy::{CopyCounters, CopyOptions, Target, Watcher, bytes_to_copy};
+use ioloom_failure::quoted;
 use ioloom_model::units::{format_count, format_size};
 use std::io::{BufRead, IsTerminal, Write};
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
@@ -16,20 +16,20 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime};
 
-/// Time between two looks.
+/// Time between two updates.
 const EVERY: Duration = Duration::from_millis(100);
-/// Looks after which the bar appears and counting begins.
-const LOOKS_BEFORE: u32 = 4;
+/// Updates after which the bar appears and counting starts, so that short copies show none.
+const UPDATES_BEFORE: u32 = 4;
 
 const KNOWN: &str = "{bar:20} {msg}  {eta} left";
 const UNKNOWN: &str = "{spinner} {msg}";
 
-/// Tells a person, on standard error and, with -v, on standard output.
+/// Prints progress and questions on standard error and, with -v, names on standard output.
 pub(super) struct CopyProgress {
     verbose: bool,
     bar: Option<ProgressBar>,
     thread: Mutex<Option<(Sender<()>, JoinHandle<()>)>>,
-    /// One question at a time.
+    /// Serializes questions.
     asking: Mutex<()>,
 }
 
@@ -49,13 +49,13 @@ impl CopyProgress {
             let count = Count::new(sources, target, options);
             let (end, ended) = mpsc::channel();
             let draw = move || {
-                let mut looks = 0;
+                let mut updates = 0;
                 while let Err(RecvTimeoutError::Timeout) = ended.recv_timeout(EVERY) {
-                    looks += 1;
-                    if looks == LOOKS_BEFORE {
+                    updates += 1;
+                    if updates == UPDATES_BEFORE {
                         count.begin();
                     }
-                    if looks >= LOOKS_BEFORE {
+                    if updates >= UPDATES_BEFORE {
                         draw_once(&bar, &progress, &count);
                     }
                 }
@@ -68,7 +68,7 @@ impl CopyProgress {
         Self { verbose: args.verbose, bar, thread, asking: Mutex::default() }
     }
 
-    /// Takes the bar away.
+    /// Removes the bar.
     pub(super) fn finish(&self) {
         let thread = self.thread.lock().ok().and_then(|mut thread| thread.take());
         if let Some((end, thread)) = thread {
@@ -82,7 +82,7 @@ impl CopyProgress {
 }
 
 fn style(template: &str) -> ProgressStyle {
-    // The templates are constants of this file; a wrong one shows the plain bar.
+    // The templates are constants; a wrong one falls back to the plain bar.
     ProgressStyle::with_template(template)
         .unwrap_or_else(|_| ProgressStyle::default_bar())
         .progress_chars("━━╌")
@@ -105,12 +105,12 @@ fn draw_once(bar: &ProgressBar, progress: &CopyCounters, count: &Arc<Count>) {
     bar.tick();
 }
 
-/// What there is to copy.
+/// The total to copy, counted in the background.
 struct Count {
     sources: Vec<PathBuf>,
     target: Target,
     options: CopyOptions,
-    /// When the copy began.
+    /// When the copy started.
     since: SystemTime,
     bytes: OnceLock<u64>,
     stop: Arc<AtomicBool>,
@@ -133,11 +133,11 @@ impl Count {
         let walk = move || {
             let Self { sources, target, options, since, stop, .. } = &*count;
             if let Some(bytes) = bytes_to_copy(sources, target, options, *since, stop) {
-                // It is set here alone.
+                // Only this thread sets it.
                 let _ = count.bytes.set(bytes);
             }
         };
-        // Without the count the bar shows no end.
+        // Without the total the bar shows no remaining time.
         let _ = std::thread::Builder::new().name("cp-count".to_owned()).spawn(walk);
     }
 }
@@ -148,14 +148,9 @@ impl Watcher for CopyProgress {
     }
 
     fn copied(&self, from: &Path, to: &Path) {
-        let mut line = Vec::new();
-        for (text, path) in [(&b"'"[..], from), (b"' -> '", to)] {
-            line.extend_from_slice(text);
-            line.extend_from_slice(path.as_os_str().as_bytes());
-        }
-        line.extend_from_slice(b"'\n");
-        let print = || out::print_bytes(&line);
-        // A reader that has gone does not end the copy.
+        let line = format!("{} -> {}\n", quoted(from), quoted(to));
+        let print = || out::print(&line);
+        // A closed pipe does not stop the copy.
         let _ = match &self.bar {
             Some(bar) => bar.suspend(print),
             None => print(),
@@ -170,8 +165,8 @@ impl Watcher for CopyProgress {
     }
 
     fn may_replace(&self, to: &Path) -> bool {
-        let _one = self.asking.lock();
-        let _ = write!(std::io::stderr(), "ioloom: replace '{}'? (y/n) ", to.display());
+        let _only = self.asking.lock();
+        let _ = write!(std::io::stderr(), "ioloom: replace {}? (y/n) ", quoted(to));
         let mut answer = String::new();
         let read = std::io::stdin().lock().read_line(&mut answer);
         read.is_ok() && answer.trim_start().starts_with(['y', 'Y'])

@@ -1,8 +1,8 @@
-//! `du -i`: moves through a scan on the terminal; sorts, marks, and removes after a typed word.
+//! `du -i`: browses a scan on the terminal; sorts, marks and removes entries.
 //!
-//! The state ([`Browser`]) knows keys and draws itself into a buffer and knows no terminal, so that
-//! tests press keys and read the screen. Nothing is removed but by typing `remove` and Enter in the
-//! question that names what would go; how it is removed stands in [`ioloom_du::remove`].
+//! The state ([`Browser`]) handles keys and draws into a buffer without a terminal, so that tests
+//! can press keys and read the screen. Entries are removed only after the user types `remove` in
+//! the question that names them; [`ioloom_du::remove`] describes how.
 
 use super::args::DuArgs;
 use super::picture::{bar, percent, size};
@@ -11,6 +11,7 @@ use crate::out::{columns_of, fitted, readable};
 use ioloom_du::remove::remove;
 use ioloom_du::tree::Kind;
 use ioloom_du::{Measure, Scan, Tree};
+use ioloom_failure::reason;
 use ioloom_model::units::{format_count, format_size};
 use ratatui::Frame;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
@@ -21,12 +22,12 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// The word that has to be typed.
+/// The word that confirms a removal.
 const WORD: &str = "remove";
 const KEYS: &str = "↑↓ move  → enter  ← back  s size  n name  c count  a measure  space mark  \
                     d remove  q quit";
 
-/// What entries are sorted by.
+/// The sort order of entries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Order {
     Size,
@@ -34,7 +35,7 @@ enum Order {
     Count,
 }
 
-/// The question before a removal: what would go, and what was typed.
+/// The question before a removal: its entries, and what was typed.
 struct Question {
     nodes: Vec<usize>,
     typed: String,
@@ -45,40 +46,41 @@ struct Browser {
     tree: Tree,
     measure: Measure,
     order: Order,
-    /// The directory that is shown, and the line that is chosen in it.
+    /// The directory that is shown, and the selected line.
     at: usize,
     line: usize,
     marked: BTreeSet<usize>,
     gone: BTreeSet<usize>,
     question: Option<Question>,
     message: String,
-    /// Why nothing may be removed; `None` if it may.
+    /// Why removal is disabled; `None` if it is enabled.
     read_only: Option<&'static str>,
     complete: bool,
     colour: bool,
     done: bool,
 }
 
-/// Shows the scan until the user leaves.
+/// Shows the scan until the user quits.
 pub(super) fn run(args: &DuArgs, mut scan: Scan) -> Result<(), Failure> {
     let complete = !scan.interrupted && scan.errors_count == 0;
     if scan.roots.len() > 1 {
-        return Err(Failure::usage("--interactive browses one tree: give one directory"));
+        return Err(Failure::usage("--interactive takes one directory"));
     }
     let tree = scan
         .roots
         .pop()
-        .ok_or_else(|| Failure::failed("there is nothing to browse: nothing could be read"))?;
+        .ok_or_else(|| Failure::failed("nothing to browse: nothing could be read"))?;
     let read_only = if args.import.is_some() {
-        Some("this is an import, not the files themselves")
+        Some("this is an import, not the file system")
     } else if args.dereference {
-        Some("with -L it is not certain which link was followed; scan without -L")
+        Some("with -L the path may lead through a symbolic link; scan without -L")
     } else {
         None
     };
     let mut browser = Browser::new(tree, args.measure(), read_only, complete);
     browser.colour = crate::out::colour();
-    let failed = |e| Failure::failed(format!("draw on the terminal: {e}; try --lines"));
+    let failed =
+        |e| Failure::failed(format!("cannot draw on the terminal: {}; try --lines", reason(&e)));
     let mut terminal = ratatui::try_init().map_err(failed)?;
     let shown = loop {
         if let Err(e) = terminal.draw(|frame| browser.draw(frame)) {
@@ -116,7 +118,7 @@ impl Browser {
         }
     }
 
-    /// The entries of the directory that is shown, in their order.
+    /// Returns the entries of the directory that is shown, sorted.
     fn entries(&self) -> Vec<usize> {
         let here = |at: &usize| !self.gone.contains(at);
         let mut entries: Vec<usize> = self.tree.children(self.at).filter(here).collect();
@@ -184,7 +186,7 @@ impl Browser {
         if node.kind == Kind::Directory {
             (self.at, self.line) = (*at, 0);
             if node.unreadable {
-                "this directory could not be read, or not to its end".clone_into(&mut self.message);
+                "this directory could not be read completely".clone_into(&mut self.message);
             }
         }
     }
@@ -197,16 +199,16 @@ impl Browser {
         }
     }
 
-    /// Asks before anything is removed: what is marked, or else the chosen line.
+    /// Asks for confirmation to remove the marked entries, or else the selected one.
     fn ask(&mut self, entries: &[usize]) {
         if let Some(why) = self.read_only {
-            self.message = format!("nothing is removed: {why}");
+            self.message = format!("removal is disabled: {why}");
             return;
         }
         let chosen = || entries.get(self.line).copied().into_iter().collect();
         let nodes: Vec<usize> =
             if self.marked.is_empty() { chosen() } else { self.marked.iter().copied().collect() };
-        // What lies below something else that goes is not named twice.
+        // Entries inside another entry that is removed are not listed.
         let mut outer: Vec<usize> = Vec::new();
         for at in nodes {
             let within = |above: &usize| at < self.tree.nodes()[*above].end as usize;
@@ -269,7 +271,7 @@ impl Browser {
         self.line = self.line.min(self.entries().len().saturating_sub(1));
     }
 
-    // ---- drawing
+    // Drawing
 
     fn draw(&self, frame: &mut Frame<'_>) {
         let area = frame.area();
@@ -288,13 +290,13 @@ impl Browser {
         let first = self.line.saturating_sub(height.saturating_sub(1));
         for (row, at) in entries.iter().skip(first).take(height).enumerate() {
             let chosen = first + row == self.line;
-            // Chosen is told by the arrow too, marked by the star.
+            // The arrow shows the selection and the star the mark, so that neither needs colour.
             let style =
                 if chosen { Style::new().add_modifier(Modifier::REVERSED) } else { Style::new() };
             put(frame, row as u16 + 1, &self.entry(*at, chosen), style);
         }
         if entries.is_empty() {
-            put(frame, 1, "  nothing in here", Style::new());
+            put(frame, 1, "  empty", Style::new());
         }
         let foot = area.height.saturating_sub(3);
         put(frame, foot, &self.summary(), bold);
@@ -374,9 +376,9 @@ impl Browser {
             format_count(sum.inodes)
         );
         let lines = [
-            format!("Remove {name} for ever?"),
+            format!("Permanently remove {name}?"),
             what,
-            format!("Type '{WORD}' and Enter, or Esc to leave it: {}_", question.typed),
+            format!("Type '{WORD}' and Enter to remove, or Esc to cancel: {}_", question.typed),
         ];
         let width = usize::from(area.width);
         let top = area.height / 2;

@@ -1,8 +1,8 @@
-//! `--diff`: what has changed between two scans, by directory.
+//! `--diff`: the changes between two scans, by directory.
 
 use super::args::DuArgs;
 use super::document::{document, save};
-use super::input::{exit_of, scan, tell_troubles};
+use super::input::{exit_of, print_problems, scan};
 use super::lines::Lines;
 use super::picture::ROWS;
 use crate::exit::{Ended, Exit, Failure};
@@ -10,6 +10,7 @@ use crate::out;
 use crate::out::readable;
 use ioloom_du::document::{Change, Document, changes};
 use ioloom_du::{Measure, Tally};
+use ioloom_failure::{Operation, PathError, quoted};
 use ioloom_model::units::{format_count, format_size};
 use serde_json::json;
 use std::fs::File;
@@ -17,12 +18,12 @@ use std::path::Path;
 
 pub(super) fn run(args: &DuArgs, old: &Path) -> Ended {
     let old = read(old)?;
-    let (new, exit) = match kept(args)? {
+    let (new, exit) = match saved(args)? {
         Some(new) => (new, Exit::Ok),
         None => {
             let lines = Lines::of(args);
             let scan = scan(args, &lines, false)?;
-            tell_troubles(&scan);
+            print_problems(&scan);
             let new = document(args, &lines, &scan);
             if let Some(file) = &args.save {
                 save(file, &new)?;
@@ -35,15 +36,15 @@ pub(super) fn run(args: &DuArgs, old: &Path) -> Ended {
     changed.retain(|change| delta(change, measure) != 0);
     changed.sort_by_key(|change| std::cmp::Reverse(delta(change, measure).unsigned_abs()));
     if args.json {
-        out::print_json(&told(&old, &new, &changed))?;
+        out::print_json(&changes_json(&old, &new, &changed))?;
     } else {
         out::print(&text(args, &old, &new, &changed))?;
     }
     Ok(exit)
 }
 
-/// The kept scan that the arguments name; `None` if they are to be scanned.
-fn kept(args: &DuArgs) -> Result<Option<Document>, Failure> {
+/// Returns the saved scan that the arguments name; `None` if they are to be scanned.
+fn saved(args: &DuArgs) -> Result<Option<Document>, Failure> {
     match &args.paths[..] {
         [file] if file.is_file() => read(file).map(Some),
         _ => Ok(None),
@@ -51,9 +52,10 @@ fn kept(args: &DuArgs) -> Result<Option<Document>, Failure> {
 }
 
 fn read(file: &Path) -> Result<Document, Failure> {
-    let opened = File::open(file)
-        .map_err(|e| Failure::failed(format!("open {}: {e}; check the path", file.display())))?;
-    Document::read(opened).map_err(|e| Failure::failed(format!("read {}: {e}", file.display())))
+    let opened =
+        File::open(file).map_err(PathError::on(Operation::Open, file)).map_err(Failure::failed)?;
+    Document::read(opened)
+        .map_err(|e| Failure::failed(format!("cannot read {}: {e}", quoted(file))))
 }
 
 fn delta(change: &Change, measure: Measure) -> i128 {
@@ -61,7 +63,7 @@ fn delta(change: &Change, measure: Measure) -> i128 {
     value(change.new) - value(change.old)
 }
 
-/// `+1.50 MiB`, `-3`, `0 B`.
+/// Formats a change: `+1.50 MiB`, `-3`, `0 B`.
 fn signed(delta: i128, measure: Measure) -> String {
     let value = u64::try_from(delta.unsigned_abs()).unwrap_or(u64::MAX);
     let sign = if delta > 0 {
@@ -97,20 +99,20 @@ fn text(args: &DuArgs, old: &Document, new: &Document, changed: &[Change]) -> St
     let size = |v: u64| if measure == Measure::Inodes { format_count(v) } else { format_size(v) };
     let word = measure.word();
     out.push_str(&format!(
-        "{:>12}      in all ({word}), from {} to {}\n",
+        "{:>12}      in total ({word}), from {} to {}\n",
         signed(total, measure),
         size(was),
         size(is)
     ));
     for (document, name) in [(old, "older"), (new, "newer")] {
         if !document.complete {
-            out.push_str(&format!("INCOMPLETE: the {name} scan did not see everything\n"));
+            out.push_str(&format!("INCOMPLETE: the {name} scan could not read everything\n"));
         }
     }
     out
 }
 
-fn told(old: &Document, new: &Document, changed: &[Change]) -> serde_json::Value {
+fn changes_json(old: &Document, new: &Document, changed: &[Change]) -> serde_json::Value {
     let sums = |tally: Option<Tally>| tally.map(|tally| json!(tally));
     let changes: Vec<_> = changed
         .iter()

@@ -8,7 +8,7 @@ use ioloom_du::Scan;
 use ioloom_du::document::Document;
 use std::path::Path;
 
-/// The document of a scan: the directories that the flags ask for.
+/// Returns the document of a scan, with the directories that the flags select.
 pub(super) fn document(args: &DuArgs, lines: &Lines, scan: &Scan) -> Document {
     let largest = args.top.map(|count| largest(scan, lines, count));
     let depth_max = Some(lines.depth_max).filter(|depth| *depth < u32::MAX);
@@ -18,7 +18,7 @@ pub(super) fn document(args: &DuArgs, lines: &Lines, scan: &Scan) -> Document {
     })
 }
 
-/// The largest nodes below the roots.
+/// Returns the largest nodes below the roots.
 fn largest(scan: &Scan, lines: &Lines, count: usize) -> std::collections::HashSet<(usize, usize)> {
     let mut all: Vec<(u64, usize, usize)> = Vec::new();
     for (root, tree) in scan.roots.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! A scan of the arguments, or one that was imported, and the problems that it met.
+//! A scan of the arguments, or an imported one, and the problems that occurred.
 
 use super::args::DuArgs;
 use super::lines::Lines;
@@ -8,6 +8,7 @@ use crate::status_line::StatusLine;
 use crate::{out, stderr};
 use ioloom_du::scan::{ScanError, ScanProgress, Scanner};
 use ioloom_du::{Scan, ncdu};
+use ioloom_failure::{Operation, PathError, quoted};
 use ioloom_model::units::{format_count, format_size};
 use ioloom_walk::TablesUse;
 use std::fs::File;
@@ -22,7 +23,7 @@ pub(super) fn scan(args: &DuArgs, lines: &Lines, print: bool) -> Result<Scan, Fa
     let _ = ioloom_sys::proc::raise_open_files_limit();
     let roots = args.roots()?;
     if roots.len() != 1 && args.export_ncdu.is_some() {
-        return Err(Failure::usage("--export-ncdu holds one tree: give one directory"));
+        return Err(Failure::usage("--export-ncdu takes one directory"));
     }
     let stop: Arc<AtomicBool> = stop_flag();
     let progress = Arc::new(ScanProgress::default());
@@ -61,18 +62,18 @@ pub(super) fn import(file: &Path) -> Result<Scan, Failure> {
     let read = if file.as_os_str() == "-" {
         ncdu::import(&mut std::io::stdin().lock(), limits)
     } else {
-        let opened = File::open(file).map_err(|e| {
-            Failure::failed(format!("open {}: {e}; check the path", file.display()))
-        })?;
+        let opened = File::open(file)
+            .map_err(PathError::on(Operation::Open, file))
+            .map_err(Failure::failed)?;
         ncdu::import(&mut BufReader::new(opened), limits)
     };
-    let tree = read.map_err(|e| Failure::failed(format!("import {}: {e}", file.display())))?;
+    let tree = read.map_err(|e| Failure::failed(format!("cannot import {}: {e}", quoted(file))))?;
     let unreadable = tree.nodes().iter().filter(|node| node.unreadable).count();
     Ok(Scan { errors_count: unreadable as u64, roots: vec![tree], ..Scan::default() })
 }
 
-/// Tells what could not be read, and what was left out.
-pub(super) fn tell_troubles(scan: &Scan) {
+/// Prints what could not be read, and what was skipped.
+pub(super) fn print_problems(scan: &Scan) {
     for error in &scan.errors {
         stderr::message(&out::readable(error.as_bytes()));
     }
@@ -81,9 +82,9 @@ pub(super) fn tell_troubles(scan: &Scan) {
         stderr::message(&format!("and {more} more errors"));
     }
     for (path, kind) in &scan.not_entered {
-        let path = out::readable(path.as_os_str().as_encoded_bytes());
+        let path = quoted(path);
         stderr::message(&format!(
-            "{path} ({kind}) is not entered; name it, or give --all-file-systems"
+            "{path} ({kind}) is not entered; name it, or use --all-file-systems"
         ));
     }
     scan.inode_tables.iter().for_each(|used| stderr::message(&tables_line(used)));
@@ -92,14 +93,14 @@ pub(super) fn tell_troubles(scan: &Scan) {
     }
 }
 
-/// What stands behind sizes that were read from inode tables.
+/// Describes the sizes that were read from inode tables.
 fn tables_line(used: &TablesUse) -> String {
     let count = |n: u64| format_count(n);
-    let device = out::readable(used.device.as_os_str().as_encoded_bytes());
-    let checked = if used.checksums { "each with its checksum" } else { "without checksums" };
+    let device = quoted(&used.device);
+    let checked = if used.checksums { "with checksums" } else { "without checksums" };
     format!(
         "sizes as of a sync at the start: {} entries from the inode tables of {device}, {checked}; \
-         {} asked for by name; {} of both compared, {} changed since the sync",
+         {} by statx; {} compared both ways, {} changed since the sync",
         count(used.read),
         count(used.asked),
         count(used.sampled),
@@ -117,7 +118,7 @@ pub(super) fn exit_of(scan: &Scan) -> Exit {
     }
 }
 
-/// How far a scan has come.
+/// Formats the progress of a scan.
 fn progress_line(entries: u64, bytes: u64, elapsed: Duration) -> String {
     let per_s = entries as f64 / elapsed.as_secs_f64().max(0.001);
     let (entries, size) = (format_count(entries), format_size(bytes));
@@ -127,7 +128,7 @@ fn progress_line(entries: u64, bytes: u64, elapsed: Duration) -> String {
 #[cfg(test)]
 mod tests {
     #[test]
-    fn the_line_says_how_much_and_how_fast() {
+    fn the_progress_line_has_amount_and_rate() {
         let text = super::progress_line(20_000, 3 << 30, std::time::Duration::from_secs(2));
         assert_eq!(text, "20 000 entries, 3.00 GiB, 10 000 per s");
     }

@@ -1,4 +1,4 @@
-//! Lines as GNU du prints them, and its spelling of sizes.
+//! The lines of GNU du, with its spelling of sizes.
 
 use super::args::{DuArgs, Threshold};
 use ioloom_du::tree::Kind;
@@ -7,8 +7,8 @@ use ioloom_du::{Measure, Tree};
 /// How a size is spelled.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Spelling {
-    /// In whole units of so many bytes, rounded up, with the letter of the unit if it was asked for
-    /// by that alone.
+    /// In whole units of so many bytes, rounded up; with the letter of the unit if --block-size was
+    /// a letter alone.
     Units(u64, String),
     /// With a letter, in powers of this base.
     Letter(u64),
@@ -45,7 +45,7 @@ impl Spelling {
     }
 }
 
-/// Two digits at least and a letter, rounded up: `1023`, `1.5K`, `15M`.
+/// Formats a size with a letter, rounded up: `1023`, `1.5K`, `15M`.
 fn letter(value: u64, base: u64) -> String {
     const LETTERS: [char; 7] = ['B', 'K', 'M', 'G', 'T', 'P', 'E'];
     let mut unit = 1_u128;
@@ -67,14 +67,14 @@ fn letter(value: u64, base: u64) -> String {
     value.to_string()
 }
 
-/// What lines are printed, and how.
+/// Which lines are printed, and how.
 pub(super) struct Lines {
     pub(super) spelling: Spelling,
     pub(super) measure: Measure,
     pub(super) threshold: Threshold,
     pub(super) depth_max: u32,
     pub(super) all: bool,
-    /// Whether a directory has what lies in its subdirectories.
+    /// Whether the size of a directory includes its subdirectories.
     pub(super) whole: bool,
     pub(super) end: u8,
 }
@@ -92,7 +92,7 @@ impl Lines {
         }
     }
 
-    /// Whether a node has a line.
+    /// Returns whether a node has a line.
     pub(super) fn shows(&self, tree: &Tree, at: usize) -> bool {
         let node = &tree.nodes()[at];
         let kind = at == 0 || self.all || node.kind == Kind::Directory;
@@ -101,7 +101,7 @@ impl Lines {
             && self.threshold.shows(self.value(tree, at))
     }
 
-    /// The number that stands in the line of a node.
+    /// Returns the number in the line of a node.
     fn value(&self, tree: &Tree, at: usize) -> u64 {
         let total = tree.nodes()[at].total.by(self.measure);
         if self.whole {
@@ -111,20 +111,21 @@ impl Lines {
         below.fold(total, |left, at| left.saturating_sub(tree.nodes()[at].total.by(self.measure)))
     }
 
-    /// A further link of a file that is counted elsewhere has no line, as in GNU du.
+    /// Returns whether this is a further link of a file that counts elsewhere. As in GNU du, it has
+    /// no line.
     pub(super) fn uncounted(&self, tree: &Tree, at: usize) -> bool {
         let node = &tree.nodes()[at];
         node.kind != Kind::Directory && node.total.inodes == 0
     }
 
-    /// All lines of a tree, what a directory holds before itself.
+    /// Appends all lines of a tree, children before their directory.
     pub(super) fn tree(&self, tree: &Tree, out: &mut Vec<u8>) {
         for at in tree.children_first().filter(|at| self.shows(tree, *at)) {
             self.line(self.value(tree, at), &tree.path(at), out);
         }
     }
 
-    /// The largest of all trees, the largest first.
+    /// Appends the lines of the largest entries of all trees, largest first.
     pub(super) fn top(&self, trees: &[Tree], count: usize, out: &mut Vec<u8>) {
         let mut all: Vec<(u64, usize, usize)> = Vec::new();
         for (root, tree) in trees.iter().enumerate() {
@@ -164,8 +165,9 @@ mod tests {
             (1_047_553, "1.0M", "1.1M"),
             (u64::MAX, "16E", "19E"),
         ] {
-            let told = (Spelling::Letter(1024).spell(value), Spelling::Letter(1000).spell(value));
-            assert_eq!(told, (binary.to_owned(), decimal.to_owned()), "{value}");
+            let spelled =
+                (Spelling::Letter(1024).spell(value), Spelling::Letter(1000).spell(value));
+            assert_eq!(spelled, (binary.to_owned(), decimal.to_owned()), "{value}");
         }
         assert_eq!(Spelling::units(1024).spell(1025), "2");
     }

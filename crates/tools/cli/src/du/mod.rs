@@ -1,8 +1,7 @@
-//! `ioloom du`: what takes the space, as lines, a picture, a document, a map or a browser.
+//! `ioloom du`: disk usage as lines, tree view, document, treemap or browser.
 //!
-//! The scan is the crate `ioloom-du`; here are flags and the ways to show it. Lines are printed root
-//! by root while the scan goes on, everything else when it is done. How far it has come is told from
-//! two counters that the scan writes once per directory.
+//! The scan is the crate `ioloom-du`; this module has the flags and the output. Lines are printed
+//! root by root during the scan, everything else at its end.
 
 mod args;
 mod browse;
@@ -18,7 +17,7 @@ pub(crate) use args::DuArgs;
 use crate::exit::{Ended, Failure};
 use crate::{atomic_file, out};
 use document::{document, save};
-use input::{exit_of, import, scan, tell_troubles};
+use input::{exit_of, import, print_problems, scan};
 use ioloom_du::{Scan, ncdu};
 use lines::Lines;
 use std::io::{IsTerminal, Write};
@@ -28,7 +27,7 @@ pub(crate) fn run(args: &DuArgs) -> Ended {
     let lines = Lines::of(args);
     let terminal = std::io::stdout().is_terminal();
     if args.interactive && !terminal {
-        return Err(Failure::refused("--interactive needs a terminal; leave it out for lines"));
+        return Err(Failure::refused("--interactive needs a terminal"));
     }
     if let Some(old) = &args.diff {
         return compare::run(args, old);
@@ -46,16 +45,16 @@ pub(crate) fn run(args: &DuArgs) -> Ended {
     Ok(exit_of(&scan))
 }
 
-/// Whether lines are printed root by root.
+/// Returns whether lines are printed root by root.
 fn prints_lines(args: &DuArgs, terminal: bool) -> bool {
     let other = args.json || args.interactive || args.top.is_some() || args.diff.is_some();
     let export = args.export_ncdu.as_ref().is_some_and(|file| file.as_os_str() == "-");
     !other && !export && !args.picture(terminal)
 }
 
-/// Prints what is asked for beside the lines that were printed during the scan, and writes files.
+/// Writes files, and prints what was not printed during the scan.
 fn finish(args: &DuArgs, lines: &Lines, scan: &Scan, terminal: bool) -> Result<(), Failure> {
-    tell_troubles(scan);
+    print_problems(scan);
     if let Some(file) = &args.save {
         save(file, &document(args, lines, scan))?;
     }
@@ -83,7 +82,7 @@ fn finish(args: &DuArgs, lines: &Lines, scan: &Scan, terminal: bool) -> Result<(
         None if args.import.is_some() => {
             scan.roots.iter().for_each(|tree| lines.tree(tree, &mut text));
         }
-        // They were printed when their root was done.
+        // The lines were printed when their root was done.
         None => return Ok(()),
     }
     if args.total {
@@ -107,7 +106,7 @@ fn picture(args: &DuArgs, lines: &Lines) -> picture::Picture {
 
 fn export(file: &Path, scan: &Scan) -> Result<(), Failure> {
     let Some(tree) = scan.roots.first() else {
-        return Err(Failure::failed("there is no tree to export: nothing could be read"));
+        return Err(Failure::failed("nothing to export: nothing could be read"));
     };
     let write = |out: &mut dyn Write| {
         ncdu::export(tree, ("ioloom", env!("CARGO_PKG_VERSION")), scan.started_unix_s, out)

@@ -1,8 +1,8 @@
-//! The tree as a picture of text: sizes, shares, bars and names.
+//! The tree view: sizes, shares, bars and names.
 //!
-//! The largest nodes are shown with the directories above them, so that what matters fits on a
-//! screen. A bar is the share of everything: full for the node, light up to what lies beside it in
-//! the same directory, so colour says nothing that the bar does not.
+//! It shows the largest nodes with the directories above them. The bar is the share of the total:
+//! full for the node, light up to the share of its parent directory. Colour repeats what the bar
+//! shows.
 
 use super::args::Threshold;
 use crate::out::{fitted, readable};
@@ -11,13 +11,13 @@ use ioloom_du::{Measure, Scan, Tree};
 use ioloom_model::units::{format_count, format_size};
 use std::collections::{BTreeSet, BinaryHeap};
 
-/// Nodes that are shown when nobody says how many.
+/// Nodes that are shown without --top.
 pub(super) const ROWS: usize = 20;
-/// Columns of the bar.
+/// Width of the bar in columns.
 const BAR: usize = 16;
 const EIGHTHS: [char; 8] = [' ', '▏', '▎', '▍', '▌', '▋', '▊', '▉'];
 
-/// How to draw.
+/// How the tree is drawn.
 pub(super) struct Picture {
     pub(super) measure: Measure,
     pub(super) rows: usize,
@@ -32,7 +32,7 @@ pub(super) struct Picture {
 /// One line before it is drawn.
 struct Row {
     value: u64,
-    /// Value of what lies above.
+    /// Value of the parent directory.
     above: u64,
     shared: u64,
     branch: String,
@@ -69,7 +69,7 @@ impl Picture {
         out
     }
 
-    /// The roots, the largest first.
+    /// Returns the roots, largest first.
     fn roots(&self, scan: &Scan) -> Vec<usize> {
         let mut roots: Vec<usize> = (0..scan.roots.len()).collect();
         let value = |root: &usize| scan.roots[*root].root().total.by(self.measure);
@@ -85,14 +85,14 @@ impl Picture {
             && self.threshold.shows(node.total.by(self.measure))
     }
 
-    /// The largest nodes below the roots: a node comes after the one above it.
+    /// Returns the largest nodes below the roots. A node is chosen only after its parent.
     fn chosen(&self, scan: &Scan) -> BTreeSet<(usize, usize)> {
         let mut waiting = BinaryHeap::new();
         let push = |waiting: &mut BinaryHeap<_>, root: usize, at: usize| {
             let tree = &scan.roots[root];
             for child in tree.children(at).filter(|child| self.shows(tree, *child)) {
                 let value = tree.nodes()[child].total.by(self.measure);
-                // Of equal ones the first in the order of names.
+                // Nodes of equal size are ordered by name.
                 waiting.push((value, std::cmp::Reverse((root, child))));
             }
         };
@@ -109,10 +109,10 @@ impl Picture {
         chosen
     }
 
-    /// The rows below a root; returns how many nodes that could be shown were not.
+    /// Appends the rows below a root. Returns how many eligible nodes were left out.
     fn below(&self, tree: &Tree, shown: &dyn Fn(usize) -> bool, rows: &mut Vec<Row>) -> usize {
         let mut left_out = 0;
-        // Nodes that wait with the branches in front of them; the next one last.
+        // Nodes to draw with the branches before them; the next one is last.
         let mut waiting: Vec<(usize, String, bool)> = Vec::new();
         let mut open = |at: usize, before: &str, waiting: &mut Vec<(usize, String, bool)>| {
             let could = |child: &usize| self.shows(tree, *child);
@@ -196,7 +196,7 @@ impl Picture {
         if scan.roots.iter().any(|tree| tree.nodes().iter().any(|n| n.shared_bytes > 0))
             && self.measure == Measure::Disk
         {
-            out.push_str("shared: of files that have another link outside of the directory\n");
+            out.push_str("shared: files with another link outside the directory\n");
         }
         if scan.interrupted {
             out.push_str("INCOMPLETE: interrupted before the end\n");
@@ -209,7 +209,7 @@ impl Picture {
     }
 }
 
-/// A value for people.
+/// Formats a value.
 pub(super) fn size(value: u64, measure: Measure) -> String {
     if measure == Measure::Inodes { format_count(value) } else { format_size(value) }
 }
@@ -219,7 +219,7 @@ pub(super) fn percent(part: f64) -> String {
     if value >= 99.95 { format!("{value:.0} %") } else { format!("{value:.1} %") }
 }
 
-/// Full for the part, light up to the part above.
+/// Draws a bar: full for `part`, light up to `above`.
 pub(super) fn bar(part: f64, above: f64) -> String {
     let eighths = (part.clamp(0.0, 1.0) * (BAR * 8) as f64).round() as usize;
     let light = (above.clamp(0.0, 1.0) * BAR as f64).round() as usize;
@@ -235,7 +235,7 @@ pub(super) fn bar(part: f64, above: f64) -> String {
     out
 }
 
-/// The bar in a colour that tells levels apart.
+/// Colours a bar by its level.
 fn painted(bar: &str, depth: usize) -> String {
     const COLOURS: [&str; 5] = ["36", "34", "32", "33", "35"];
     format!("\x1b[{}m{bar}\x1b[0m", COLOURS[depth % COLOURS.len()])

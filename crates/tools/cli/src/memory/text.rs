@@ -1,11 +1,11 @@
-//! A result of `ioloom memory` for a terminal.
+//! The result of `ioloom memory` for a terminal.
 
 use crate::out;
 use ioloom_model::memory::{MemoryResult, SmtResult};
 use ioloom_model::units::{format_ns, format_size};
 use std::fmt::Write as _;
 
-/// Columns of the bar of a size.
+/// Width of the bar in columns.
 const BAR: usize = 34;
 
 pub(super) fn text(result: &MemoryResult, width: usize) -> String {
@@ -30,7 +30,7 @@ pub(super) fn text(result: &MemoryResult, width: usize) -> String {
         all.push('\n');
         all.push_str(&out::labelled("doubt", 12, &text, width));
     }
-    all.push_str("\nHonesty checks\n");
+    all.push_str("\nPlausibility checks\n");
     for check in &result.checks {
         let head = format!("{:<4} {:<4} {}", check.id, check.state.name(), check.asks);
         all.push_str(&out::labelled(&head, 37, &check.evidence, width));
@@ -58,15 +58,15 @@ fn levels(result: &MemoryResult, width: usize) -> String {
     }
     let mut text = out::table_text(&table);
     for bytes in &result.not_visible_bytes {
-        let _ = writeln!(text, "told but not visible: {}", format_size(*bytes));
+        let _ = writeln!(text, "advertised but not visible: {}", format_size(*bytes));
     }
     if let Some(why) = &result.unclear {
-        text.push_str(&out::wrap(&format!("NOT TO BE BELIEVED: {why}"), width, 2));
+        text.push_str(&out::wrap(&format!("UNRELIABLE: {why}"), width, 2));
     }
     text
 }
 
-/// One line for each doubling, the bar logarithmic.
+/// Formats one line per doubling of the size, with a logarithmic bar.
 fn ladder(result: &MemoryResult) -> String {
     let times = || result.ladder.iter().map(|p| p.ns_min);
     let (low, high) = (times().fold(f64::INFINITY, f64::min), times().fold(0.0, f64::max));
@@ -86,17 +86,17 @@ fn ladder(result: &MemoryResult) -> String {
     out
 }
 
-/// What the other parts found, one line each.
+/// Returns what the other parts found, one line each.
 fn findings(result: &MemoryResult) -> Vec<(&'static str, String)> {
     let number = |name: &str| result.extra.get(name).copied();
     let last = |name: &str| result.curves.get(name).and_then(|c| c.last()).map(|(_, y)| *y);
     let mut out = Vec::new();
     let largest = result.ladder.last().map(|p| p.ns_min);
     if let (Some(store), Some(random)) = (last("ruler.store"), last("ruler.random")) {
-        let chase = largest
-            .map_or(String::new(), |ns| format!(", waiting for each other {}", format_ns(ns)));
+        let chase =
+            largest.map_or(String::new(), |ns| format!(", a dependent load {}", format_ns(ns)));
         let text = format!(
-            "in the largest set a store in order takes {}, a random load {}{chase}",
+            "in the largest set a sequential store takes {}, a random load {}{chase}",
             format_ns(store),
             format_ns(random)
         );
@@ -105,7 +105,7 @@ fn findings(result: &MemoryResult) -> Vec<(&'static str, String)> {
     if let (Some(plain), Some(fast)) = (last("seed.plain"), last("seed.optimised")) {
         let first = |name: &str| result.curves[name].first().map_or(0.0, |(_, y)| *y);
         let text = format!(
-            "the published loop takes {} a store at 4 KiB and {} at 32 MiB; not optimised {} and {}",
+            "the published loop takes {} per store at 4 KiB and {} at 32 MiB; not optimised {} and {}",
             format_ns(first("seed.optimised")),
             format_ns(fast),
             format_ns(first("seed.plain")),
@@ -115,7 +115,7 @@ fn findings(result: &MemoryResult) -> Vec<(&'static str, String)> {
     }
     if let (Some(rows), Some(columns)) = (number("row_order_ns"), number("column_order_ns")) {
         let text = format!(
-            "a matrix of 32 MiB by rows {} a number, by columns {}: {:.0} times",
+            "a 32 MiB matrix takes {} per number by rows, {} by columns: {:.0} times",
             format_ns(rows),
             format_ns(columns),
             columns / rows
@@ -126,19 +126,19 @@ fn findings(result: &MemoryResult) -> Vec<(&'static str, String)> {
     if let (Some(flight), Some(curve)) = (number("loads_in_flight"), result.curves.get("mlp")) {
         let (Some(one), Some(many)) = (curve.first(), curve.last()) else { return out };
         let text = format!(
-            "one chain {} a load, {} chains {}: about {flight:.0} loads in flight",
+            "one chain {} per load, {} chains {}: about {flight:.0} loads in flight",
             format_ns(one.1),
             many.0,
             format_ns(many.1)
         );
-        out.push(("side by side", text));
+        out.push(("parallel", text));
     }
     out.extend(streams(result));
     out.extend(pairs(result));
     if let (Some(size), Some(rate)) = (number("read_buffer_bytes"), number("warm_read_bytes_per_s"))
     {
         let text = format!(
-            "read a warm file with {}: {}/s; the smallest within 5 % of the best",
+            "read cached files with {}: {}/s; the smallest size within 5 % of the best",
             format_size(size as u64),
             format_size(rate as u64)
         );
@@ -152,12 +152,12 @@ fn pairs(result: &MemoryResult) -> Vec<(&'static str, String)> {
     if let Some(why) = &result.pairs_skipped {
         out.push(("processors", format!("pairs not measured: {why}")));
     }
-    let way = |a: &ioloom_model::memory::CpuPair| a.one_way_ns;
-    let nearest = result.pairs.iter().min_by(|a, b| way(a).total_cmp(&way(b)));
-    let farthest = result.pairs.iter().max_by(|a, b| way(a).total_cmp(&way(b)));
+    let latency = |a: &ioloom_model::memory::CpuPair| a.one_way_ns;
+    let nearest = result.pairs.iter().min_by(|a, b| latency(a).total_cmp(&latency(b)));
+    let farthest = result.pairs.iter().max_by(|a, b| latency(a).total_cmp(&latency(b)));
     if let (Some(near), Some(far)) = (nearest, farthest) {
         let text = format!(
-            "a line goes from {} to {} in {}, from {} to {} in {}",
+            "a cache line moves from {} to {} in {}, from {} to {} in {}",
             near.a,
             near.b,
             format_ns(near.one_way_ns),
@@ -176,13 +176,13 @@ fn translation(result: &MemoryResult) -> Vec<(&'static str, String)> {
         let number = |key: &str| result.extra.get(&format!("tlb_{pages}_{key}")).copied();
         let mut text = Vec::new();
         if let (Some(low), Some(high)) = (number("l1_low_pages"), number("l1_high_pages")) {
-            text.push(format!("first buffer reaches {low:.0} to {high:.0} pages of 4 KiB"));
+            text.push(format!("first-level TLB reaches {low:.0} to {high:.0} pages of 4 KiB"));
         }
         text.extend(number("l2_hit_ns").map(|ns| format!("then +{}", format_ns(ns))));
         if let (Some(low), Some(high)) = (number("l2_low_pages"), number("l2_high_pages")) {
-            text.push(format!("second reaches {low:.0} to {high:.0}"));
+            text.push(format!("second level reaches {low:.0} to {high:.0}"));
         }
-        text.extend(number("walk_ns").map(|ns| format!("a walk +{}", format_ns(ns))));
+        text.extend(number("walk_ns").map(|ns| format!("a page walk +{}", format_ns(ns))));
         text.extend(
             number("reach_above_pages").map(|n| format!("no cost up to {n:.0} pages of 4 KiB")),
         );
@@ -195,16 +195,13 @@ fn translation(result: &MemoryResult) -> Vec<(&'static str, String)> {
         (number("tlb_told_l1_entries"), number("tlb_told_l2_entries"))
         && !out.is_empty()
     {
-        out.push((
-            "told",
-            format!("CPUID tells {first:.0} and {second:.0} entries for small pages"),
-        ));
+        out.push(("CPUID", format!("reports {first:.0} and {second:.0} entries for small pages")));
     }
     if let (Some(fault), Some(fresh)) = (number("fault_ns"), number("first_touch_ns")) {
         let huge = number("huge_fault_ns")
             .map_or(String::new(), |ns| format!(", of a huge page {}", format_ns(ns)));
         let text = format!(
-            "first touch of a page {}, of memory used before {}{huge}",
+            "first touch of a page {}, of reused memory {}{huge}",
             format_ns(fresh),
             format_ns(fault)
         );
@@ -235,13 +232,13 @@ fn streams(result: &MemoryResult) -> Vec<(&'static str, String)> {
 fn siblings(smt: &SmtResult, width: usize) -> String {
     let mut out = String::new();
     if let Some(why) = &smt.skipped {
-        out.push_str(&out::wrap(&format!("{why}; pairs: none; siblings not measured"), width, 0));
+        out.push_str(&out::wrap(&format!("{why}; siblings not measured"), width, 0));
     }
     for work in &smt.works {
         let both = |what: &str, ns: Option<f64>| {
             ns.map(|ns| {
                 format!(
-                    "{what}: {:.2} times the work of one, {:.0} % time saved",
+                    "{what}: {:.2} times the work of one thread, {:.0} % time saved",
                     work.throughput_ratio(ns),
                     work.time_saved(ns) * 100.0
                 )

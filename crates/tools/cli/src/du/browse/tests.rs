@@ -1,4 +1,4 @@
-//! Keys are pressed and the screen is read.
+//! Presses keys and reads the screen.
 
 use super::*;
 use ioloom_du::scan::{Detail, ScanOptions, scan};
@@ -54,7 +54,7 @@ fn press(browser: &mut Browser, keys: &str) {
     }
 }
 
-/// The names on the screen, in their order.
+/// The names on the screen, in order.
 fn names(browser: &Browser) -> Vec<String> {
     let known = ["a-big/", "b-many/", "c", "link", "x"];
     let words = |line: String| line.split_whitespace().last().unwrap_or("").to_owned();
@@ -105,7 +105,7 @@ fn the_word_removes_what_is_marked_and_follows_no_link() {
     let mut browser = place.browser();
     let before = browser.tree.root().total;
     press(&mut browser, "n ++ d");
-    // Marked: a-big by the first space, link by the last one.
+    // The first space marked a-big, the last one link.
     assert!(screen(&browser).join("\n").contains("2 entries"), "{:?}", screen(&browser));
     press(&mut browser, "remove\n");
     assert!(browser.message.contains("removed 2"), "{}", browser.message);
@@ -135,7 +135,7 @@ fn an_import_is_for_looking_only() {
     browser.read_only = Some("this is an import");
     press(&mut browser, "d");
     assert!(browser.question.is_none());
-    assert!(screen(&browser).join("\n").contains("nothing is removed"), "{:?}", screen(&browser));
+    assert!(screen(&browser).join("\n").contains("removal is disabled"), "{:?}", screen(&browser));
 }
 
 #[test]
