@@ -1,18 +1,18 @@
-//! The inode tables of ext4, as they lie on a block device.
+//! The inode tables of ext4, read from the block device.
 //!
-//! ext4 keeps every inode in tables at places that the superblock and the group descriptors tell,
-//! so that sizes, blocks and links of many files can be read in bulk, without a call for each. What
-//! is read here goes through the page cache of the device, which is where ext4 itself keeps and
-//! changes these blocks while it is mounted: a buffered read sees what the file system last put
-//! into them, written to the device or not. What it has not yet put there is the size and space of
-//! data that wait to be written; a sync of the file system does that first ([`Tables::open`]).
+//! ext4 keeps every inode in a table whose position follows from the superblock and the group
+//! descriptors. Reading the tables gives size, blocks and links of many files in bulk, without a
+//! call per file. The reads go through the page cache of the device, the same pages that ext4 reads
+//! and modifies while it is mounted: a buffered read sees the latest contents whether or not they
+//! have reached the device. Not yet in the tables are the size and space of delayed allocations; a
+//! sync of the file system writes those first ([`Tables::open`]).
 //!
-//! Nothing is believed: every place is checked against the size of the device, features that could
-//! change a meaning are refused by name, and where the file system keeps checksums each inode is
-//! checked by its own. Reading while it is written can show half of a change; the checksum tells,
-//! and the caller asks for that file by its name.
+//! Nothing on the device is trusted. Every position is checked against the size of the device,
+//! features that could change the meaning of a field are refused by name, and each inode is
+//! verified by its checksum if the file system has them. A read during a write can return half of a
+//! change; the checksum detects that, and the caller stats the file by name instead.
 //!
-//! Parsing works on bytes alone ([`Layout`], [`Groups`], [`inode`]) and touches no system.
+//! Parsing works on bytes alone ([`Layout`], [`Groups`], [`inode`]) and makes no system calls.
 
 mod inode;
 mod open;
@@ -22,20 +22,20 @@ pub use open::{OpenError, Span, Tables};
 
 use std::io;
 
-/// Where the superblock lies on the device, and how long it is, bytes.
+/// Offset of the superblock on the device, bytes.
 pub const SUPERBLOCK_AT: u64 = 1024;
 /// Length of the superblock, bytes.
 pub const SUPERBLOCK_BYTES: usize = 1024;
 
-/// Groups that are looked at, at most: 2 PiB of 128 MiB each.
+/// Most groups accepted: 2 PiB of 128 MiB each.
 const GROUPS_MAX: u64 = 1 << 24;
 
 const MAGIC: u16 = 0xEF53;
 
-/// Incompatible features under which inodes mean what is read here: file types in directories, a
-/// journal to be played (a mounted file system has played it), groups of descriptors, extents, 64
-/// bits, protection from two mounts, flexible groups, attributes in inodes, a stored seed, large
-/// directories, small files in inodes, encryption, folded case.
+/// Incompatible features under which inodes have the format that is read here: file types in
+/// directories, a journal to replay (which a mounted file system has done), meta block groups,
+/// extents, 64 bit, multiple mount protection, flexible groups, attributes in inodes, a stored
+/// checksum seed, large directories, inline data, encryption, case folding.
 const INCOMPAT_KNOWN: u32 = 0x2
     | 0x4
     | INCOMPAT_META_GROUPS
@@ -61,20 +61,20 @@ const RO_HUGE_FILE: u32 = 0x8;
 const RO_GROUP_CHECKSUM: u32 = 0x10;
 const RO_CHECKSUM: u32 = 0x400;
 
-/// Why a device is not read as ext4.
+/// Why a device cannot be read as ext4.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LayoutError {
-    /// No superblock of ext4.
-    #[error("there is no superblock of ext4 on it")]
+    /// There is no ext4 superblock.
+    #[error("no ext4 superblock found")]
     NotExt4,
     /// The device ends too early.
-    #[error("it ends before its {0}")]
+    #[error("the device ends before its {0}")]
     Short(&'static str),
-    /// A feature whose meaning is not known here.
-    #[error("it has features that are not known here (incompatible features {0:#x})")]
+    /// A feature with unknown meaning.
+    #[error("unsupported ext4 features (incompatible features {0:#x})")]
     Feature(u32),
-    /// A field that cannot be.
-    #[error("its superblock or group descriptors are damaged: {0}")]
+    /// A field has an impossible value.
+    #[error("damaged superblock or group descriptors: {0}")]
     Damaged(String),
 }
 
@@ -82,30 +82,30 @@ fn damaged<T>(what: impl Into<String>) -> Result<T, LayoutError> {
     Err(LayoutError::Damaged(what.into()))
 }
 
-/// What the superblock tells of the places of inodes.
+/// Facts from the superblock that determine the positions of inodes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Layout {
-    /// Bytes of a block.
+    /// Bytes per block.
     pub block_bytes: u64,
-    /// Bytes of an inode in its table.
+    /// Bytes per inode in its table.
     pub inode_bytes: usize,
-    /// Inodes of a group.
+    /// Inodes per group.
     pub inodes_per_group: u32,
-    /// Inodes in all.
+    /// Total number of inodes.
     pub inodes: u32,
-    /// Groups.
+    /// Number of groups.
     pub groups: u32,
-    /// Whether every inode carries a checksum.
+    /// Whether every inode has a checksum.
     pub checksums: bool,
     blocks: u64,
     blocks_per_group: u32,
     first_block: u32,
     descriptor_bytes: usize,
-    /// Groups of descriptors lie with their groups from this block of descriptors on.
+    /// From this block of descriptors on, descriptors are stored in the groups that they describe.
     meta_groups_from: Option<u32>,
     superblocks: Superblocks,
-    /// Whether unused parts of a table are told.
-    tells_unused: bool,
+    /// Whether the descriptors say which part of a table is unused.
+    has_unused_counts: bool,
     huge_files: bool,
     large_directories: bool,
     seed: u32,
@@ -117,7 +117,7 @@ enum Superblocks {
     All,
     /// 0, 1 and the powers of 3, 5 and 7.
     Sparse,
-    /// 0 and these.
+    /// 0 and the two given groups.
     These([u32; 2]),
 }
 
@@ -139,7 +139,7 @@ impl Superblocks {
     }
 }
 
-/// Little-endian fields of a structure that is long enough.
+/// Little-endian fields of a structure; beyond its end all are 0.
 struct Fields<'a>(&'a [u8]);
 
 impl Fields<'_> {
@@ -151,22 +151,22 @@ impl Fields<'_> {
         u32::from(self.u16(at)) | u32::from(self.u16(at + 2)) << 16
     }
 
-    /// Returns a number whose halves lie apart.
+    /// Returns a number whose two halves are stored apart.
     fn u64(&self, low: usize, high: usize) -> u64 {
         u64::from(self.u32(low)) | u64::from(self.u32(high)) << 32
     }
 }
 
-/// Returns the checksum of ext4: CRC-32C as a running register, inverted neither before nor after.
+/// Returns ext4's checksum: a running CRC-32C register, inverted neither before nor after.
 fn checksum(register: u32, bytes: &[u8]) -> u32 {
     !crc32c::crc32c_append(!register, bytes)
 }
 
 impl Layout {
-    /// Reads a superblock of [`SUPERBLOCK_BYTES`].
+    /// Parses a superblock of [`SUPERBLOCK_BYTES`].
     ///
     /// # Errors
-    /// What it is not, or what is wrong with it.
+    /// Why it cannot be used.
     pub fn parse(superblock: &[u8]) -> Result<Self, LayoutError> {
         if superblock.len() < SUPERBLOCK_BYTES {
             return Err(LayoutError::Short("superblock"));
@@ -175,7 +175,7 @@ impl Layout {
         if f.u16(0x38) != MAGIC {
             return Err(LayoutError::NotExt4);
         }
-        // The first revision had neither features nor a choice of the inode size.
+        // Revision 0 had neither features nor a variable inode size.
         let (compat, incompat, ro) = match f.u32(0x4C) {
             0 => (0, 0, 0),
             _ => (f.u32(0x5C), f.u32(0x60), f.u32(0x64)),
@@ -185,7 +185,7 @@ impl Layout {
         }
         let checksums = ro & RO_CHECKSUM != 0;
         if checksums && superblock[0x175] != 1 {
-            return damaged(format!("checksums of the unknown kind {}", superblock[0x175]));
+            return damaged(format!("unknown checksum type {}", superblock[0x175]));
         }
         let wide = incompat & INCOMPAT_64_BIT != 0;
         let superblocks = if compat & COMPAT_SPARSE_2 != 0 {
@@ -212,7 +212,7 @@ impl Layout {
             descriptor_bytes: if wide { usize::from(f.u16(0xFE)) } else { 32 },
             meta_groups_from: (incompat & INCOMPAT_META_GROUPS != 0).then(|| f.u32(0x104)),
             superblocks,
-            tells_unused: ro & (RO_GROUP_CHECKSUM | RO_CHECKSUM) != 0,
+            has_unused_counts: ro & (RO_GROUP_CHECKSUM | RO_CHECKSUM) != 0,
             huge_files: ro & RO_HUGE_FILE != 0,
             large_directories: incompat & INCOMPAT_LARGE_DIRECTORIES != 0,
             seed,
@@ -220,26 +220,26 @@ impl Layout {
         layout.checked()
     }
 
-    /// With the number of groups, if the numbers fit one another.
+    /// Fills in the number of groups after checking that the fields are consistent.
     fn checked(mut self) -> Result<Self, LayoutError> {
         if !(1024..=65536).contains(&self.block_bytes) {
-            return damaged(format!("a block size of {}", self.block_bytes));
+            return damaged(format!("block size {}", self.block_bytes));
         }
         let inode = self.inode_bytes;
         if inode < 128 || !inode.is_power_of_two() || inode as u64 > self.block_bytes {
-            return damaged(format!("an inode size of {inode}"));
+            return damaged(format!("inode size {inode}"));
         }
         let descriptor = self.descriptor_bytes;
         if !(32..=1024).contains(&descriptor) || !descriptor.is_power_of_two() {
-            return damaged(format!("a descriptor size of {descriptor}"));
+            return damaged(format!("descriptor size {descriptor}"));
         }
-        // A bitmap of one block tells which inodes of a group are in use.
+        // A bitmap of one block records which inodes of a group are in use.
         if self.inodes_per_group == 0 || u64::from(self.inodes_per_group) > self.block_bytes * 8 {
-            return damaged(format!("{} inodes in a group", self.inodes_per_group));
+            return damaged(format!("{} inodes per group", self.inodes_per_group));
         }
         let (first, per_group) = (u64::from(self.first_block), u64::from(self.blocks_per_group));
         if per_group == 0 || self.blocks <= first {
-            return damaged(format!("{} blocks, {per_group} in a group", self.blocks));
+            return damaged(format!("{} blocks, {per_group} per group", self.blocks));
         }
         if self.blocks.checked_mul(self.block_bytes).is_none_or(|all| i64::try_from(all).is_err()) {
             return damaged(format!("{} blocks", self.blocks));
@@ -248,7 +248,7 @@ impl Layout {
         let expected = groups.saturating_mul(u64::from(self.inodes_per_group));
         if groups > GROUPS_MAX || expected != u64::from(self.inodes) {
             let inodes = self.inodes;
-            return damaged(format!("{groups} groups, which cannot hold {inodes} inodes"));
+            return damaged(format!("{groups} groups cannot hold {inodes} inodes"));
         }
         self.groups = groups as u32;
         Ok(self)
@@ -258,39 +258,40 @@ impl Layout {
         (self.block_bytes / self.descriptor_bytes as u64) as u32
     }
 
-    /// Returns the block in which a block of descriptors lies.
+    /// Returns the block that holds a block of descriptors.
     fn descriptor_block(&self, number: u32) -> u64 {
         let first = u64::from(self.first_block);
         if self.meta_groups_from.is_none_or(|from| number < from) {
-            // After the superblock, which with blocks of 1 KiB fills block 1, else a part of block
-            // 0.
+            // They follow the superblock, which is block 1 if blocks are 1 KiB and otherwise part
+            // of block 0.
             return SUPERBLOCK_AT / self.block_bytes + 1 + u64::from(number);
         }
         let group = number * self.descriptors_per_block();
         let mut at = u64::from(self.superblocks.has(group));
-        // Large groups of 1 KiB blocks may start at block 0, with the boot block before them.
+        // With 1 KiB blocks and large groups, group 0 may start at block 0, with the boot block
+        // first.
         if self.block_bytes == 1024 && number == 0 && first == 0 {
             at += 1;
         }
         at + first + u64::from(group) * u64::from(self.blocks_per_group)
     }
 
-    /// Blocks that one inode table takes.
+    /// Returns the number of blocks of one inode table.
     fn table_blocks(&self) -> u64 {
         (u64::from(self.inodes_per_group) * self.inode_bytes as u64).div_ceil(self.block_bytes)
     }
 }
 
-/// One group's table.
+/// The inode table of one group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Group {
-    /// First byte of the table.
+    /// Offset of the table, bytes.
     at: u64,
-    /// Inodes from its start that may be in use.
+    /// Number of inodes from its start that may be in use.
     used: u32,
 }
 
-/// Where every inode lies.
+/// The positions of all inodes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Groups {
     layout: Layout,
@@ -298,12 +299,11 @@ pub struct Groups {
 }
 
 impl Groups {
-    /// Reads superblock and descriptors with `read`, which fills a buffer from an offset and
-    /// returns how much there was.
+    /// Reads superblock and descriptors by `read`, which fills a buffer from an offset and returns
+    /// how many bytes it got.
     ///
     /// # Errors
-    /// A failing read, or what is wrong with what was read as [`LayoutError`] in an
-    /// [`io::Error`].
+    /// The error of a failed read, or a [`LayoutError`] in an [`io::Error`].
     pub fn read(
         mut read: impl FnMut(&mut [u8], u64) -> io::Result<usize>,
     ) -> Result<Self, io::Error> {
@@ -326,13 +326,13 @@ impl Groups {
         Ok(Self { layout, groups })
     }
 
-    /// What the superblock tells.
+    /// Returns the facts from the superblock.
     pub fn layout(&self) -> &Layout {
         &self.layout
     }
 
-    /// Returns where an inode lies, bytes from the start of the device; `None` if there is no such
-    /// inode, or it was never used when the descriptors were read.
+    /// Returns the offset of an inode on the device in bytes; `None` if there is no such inode or
+    /// if it had never been used when the descriptors were read.
     pub fn place(&self, inode: u64) -> Option<u64> {
         let (group, index) = self.index(inode)?;
         (index < group.used).then(|| group.at + u64::from(index) * self.layout.inode_bytes as u64)
@@ -350,15 +350,15 @@ fn group(layout: &Layout, descriptor: &[u8]) -> Result<Group, LayoutError> {
     let wide = layout.descriptor_bytes >= 64;
     let table = if wide { f.u64(0x08, 0x28) } else { u64::from(f.u32(0x08)) };
     let unused = u32::from(f.u16(0x1C)) | if wide { u32::from(f.u16(0x32)) << 16 } else { 0 };
-    let unused = match (layout.tells_unused, f.u16(0x12) & 1) {
+    let unused = match (layout.has_unused_counts, f.u16(0x12) & 1) {
         (false, _) => 0,
         (true, 0) => unused,
-        // The whole table was never written.
+        // The table is not initialized: nothing in it was ever used.
         (true, _) => layout.inodes_per_group,
     };
     let end = table.checked_add(layout.table_blocks());
     if table <= u64::from(layout.first_block) || end.is_none_or(|end| end > layout.blocks) {
-        return damaged(format!("an inode table at block {table} of {}", layout.blocks));
+        return damaged(format!("inode table at block {table} of {}", layout.blocks));
     }
     if unused > layout.inodes_per_group {
         return damaged(format!("{unused} of {} inodes unused", layout.inodes_per_group));

@@ -1,13 +1,13 @@
-//! A file system of our own in a file: mounted, mounted anew, and removed without a trace.
+//! A file system in an image file: mounted, remounted, and removed without a trace.
 //!
-//! Unmounting is the one way to make names and inodes of one file system cold without touching the
-//! rest of the machine. The image is a sparse file with ext4 in it, attached to a loop device with
-//! direct I/O, so that the file below is not cached a second time. The loop device is not held
-//! open: a device that is open keeps its cache over an unmount.
+//! Unmounting is the only way to make the names and inodes of one file system cold without
+//! affecting the rest of the machine. The image is a sparse file with ext4 in it. It is attached to
+//! a loop device with direct I/O, so its data is not cached twice. The loop device is not kept
+//! open: an open device keeps its cache when the file system is unmounted.
 //!
-//! Needs the capability `CAP_SYS_ADMIN`, loop devices and the command `mkfs.ext4`;
-//! [`can_mount_images`] says what is missing. Everything is undone on drop; what a killed process
-//! left behind is undone by [`remove_leftovers`].
+//! Requires `CAP_SYS_ADMIN`, loop devices and the command `mkfs.ext4`; [`can_mount_images`] says
+//! which of them is missing. Everything is undone on drop; [`remove_leftovers`] cleans up after a
+//! killed process.
 
 use ioloom_failure::{Operation, PathError, quoted, reason};
 use ioloom_sys::fault::call;
@@ -27,36 +27,36 @@ const LOOP_CTL_GET_FREE: libc::Ioctl = 0x4C82 as libc::Ioctl;
 const BLOCK_FLUSH: libc::Ioctl = 0x1261 as libc::Ioctl;
 const LOOP_DIRECT_IO: u32 = 16;
 
-/// Tries for a loop device that nobody else takes first.
+/// Attempts to attach a free loop device before another process takes it.
 const ATTACH_TRIES: usize = 16;
 
-/// Looks, each after 10 ms, whether a device has let go of its image.
+/// Checks, 10 ms apart, for a device to release its image.
 const DETACH_TRIES: usize = 50;
 
-/// Smallest image that mkfs.ext4 makes with a journal.
+/// Smallest image in which mkfs.ext4 creates a journal.
 const IMAGE_BYTES_MIN: u64 = 8 << 20;
 
-/// Why an image could not be made, mounted or removed.
+/// Why an image could not be created, mounted or removed.
 #[derive(Debug, thiserror::Error)]
 pub enum ImageError {
-    /// The machine or the user cannot do it at all.
+    /// Images cannot be mounted on this machine or by this user.
     #[error("cannot mount images here: {0}")]
     Unable(String),
     /// A call failed.
     #[error(transparent)]
     Call(#[from] PathError),
-    /// mkfs.ext4 refused.
-    #[error("cannot create an ext4 file system in {}: {said}", quoted(.path))]
+    /// mkfs.ext4 failed.
+    #[error("cannot create an ext4 file system in {}: {output}", quoted(.path))]
     Mkfs {
         /// The image.
         path: PathBuf,
-        /// What it printed.
-        said: String,
+        /// Its error output.
+        output: String,
     },
 }
 
-/// Returns whether images can be mounted here: `Err` names what is missing. Opens the loop control
-/// device; mounts nothing.
+/// Returns whether images can be mounted here; `Err` names what is missing. Opens the loop control
+/// device but mounts nothing.
 pub fn can_mount_images() -> Result<(), String> {
     let status = ioloom_sys::proc::status()
         .map_err(|e| format!("cannot read '/proc/self/status': {}", reason(&e)))?;
@@ -76,7 +76,7 @@ pub fn can_mount_images() -> Result<(), String> {
 
 fn mkfs() -> Command {
     let mut command = Command::new(MKFS);
-    // Root's tools lie outside the path of some sessions.
+    // In some sessions PATH does not include root's tools.
     let path = std::env::var_os("PATH").unwrap_or_default();
     let mut dirs: Vec<PathBuf> = std::env::split_paths(&path).collect();
     dirs.extend(["/usr/sbin", "/sbin"].map(PathBuf::from));
@@ -99,13 +99,13 @@ pub struct LoopImage {
 }
 
 impl LoopImage {
-    /// Makes the sparse file `image` of `bytes`, which must not be there, with a new ext4 in it,
-    /// and mounts it on the directory `point`, which is made if it is missing.
+    /// Creates the sparse file `image` of `bytes`, which must not exist, with a new ext4 in it, and
+    /// mounts it on the directory `point`, which is created if missing.
     pub fn create(image: &Path, point: &Path, bytes: u64) -> Result<Self, ImageError> {
         Self::create_for(image, point, bytes, None)
     }
 
-    /// Returns the same with room for `files` files; without a number there is one for each 16 KiB.
+    /// Does the same with inodes for `files` files; the default is one inode per 16 KiB.
     pub fn create_for(
         image: &Path,
         point: &Path,
@@ -135,7 +135,7 @@ impl LoopImage {
         Ok(guard)
     }
 
-    /// Returns the directory where it is mounted.
+    /// Returns the mount point.
     pub fn point(&self) -> &Path {
         &self.point
     }
@@ -145,17 +145,17 @@ impl LoopImage {
         &self.device
     }
 
-    /// Returns whether the loop device passes the cache of the file system below. If not, `remount`
-    /// leaves data of the image in memory there.
+    /// Returns whether the loop device bypasses the page cache of the file system below it. If not,
+    /// [`Self::remount`] leaves data of the image cached there.
     pub fn direct_io(&self) -> bool {
         self.direct_io
     }
 
-    /// Unmounts and mounts again: no data, name or inode of it is in memory afterwards. Fails with
+    /// Unmounts and mounts again, after which no data, name or inode of it is in memory. Fails with
     /// `Device or resource busy` while a file in it is open.
     pub fn remount(&mut self) -> Result<(), ImageError> {
         self.unmount()?;
-        // What the device itself still caches, such as the inode tables.
+        // The device has a cache of its own, which holds inode tables.
         let device =
             open_device(&self.device).map_err(PathError::on(Operation::Open, &self.device))?;
         ioctl("blkflsbuf", &device, BLOCK_FLUSH, 0)
@@ -164,7 +164,7 @@ impl LoopImage {
         self.mount()
     }
 
-    /// Unmounts; the image stays until it is dropped.
+    /// Unmounts; the image stays until the value is dropped.
     pub fn unmount(&mut self) -> Result<(), ImageError> {
         if self.mounted {
             unmount(&self.point, UnmountFlags::empty())
@@ -185,7 +185,7 @@ impl LoopImage {
     }
 
     fn format(&self, files: Option<u64>) -> Result<(), ImageError> {
-        // The tables are written now: written later, by the kernel, they would disturb the runs.
+        // Have mkfs write the tables: the kernel would otherwise write them during the runs.
         let options = "lazy_itable_init=0,lazy_journal_init=0,nodiscard";
         let mut command = mkfs();
         command.args(["-q", "-F", "-b", "4096", "-m", "0", "-E", options]);
@@ -198,14 +198,14 @@ impl LoopImage {
         if output.status.success() {
             return Ok(());
         }
-        let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-        Err(ImageError::Mkfs { path: self.image.clone(), said })
+        let output = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+        Err(ImageError::Mkfs { path: self.image.clone(), output })
     }
 }
 
 impl Drop for LoopImage {
     fn drop(&mut self) {
-        // Each step is tried whatever became of the one before; there is nobody to tell.
+        // Every step is attempted, whether or not the one before failed. Errors cannot be reported.
         if self.mounted && unmount(&self.point, UnmountFlags::empty()).is_err() {
             let _ = unmount(&self.point, UnmountFlags::DETACH);
         }
@@ -219,8 +219,8 @@ impl Drop for LoopImage {
     }
 }
 
-/// Unmounts, detaches and removes what a killed process left of `image`; says whether there was
-/// anything. The directory it was mounted on stays.
+/// Unmounts, detaches and removes what a killed process left of `image`; returns whether there was
+/// anything. The mount point stays.
 pub fn remove_leftovers(image: &Path) -> io::Result<bool> {
     let mut found = false;
     for device in devices_of(image)? {
@@ -309,14 +309,14 @@ struct LoopConfig {
 
 const _: () = assert!(size_of::<LoopInfo>() == 232 && size_of::<LoopConfig>() == 304);
 
-/// Returns the number of a loop device that is free now.
+/// Returns the number of a free loop device.
 fn free_loop() -> io::Result<u32> {
     let control = open_device(Path::new(LOOP_CONTROL))?;
     let number = ioctl("loop-free", &control, LOOP_CTL_GET_FREE, 0)?;
     Ok(number as u32)
 }
 
-/// Attaches `image` to a loop device; says which, and whether direct I/O is on.
+/// Attaches `image` to a loop device; returns the device and whether direct I/O is on.
 fn attach(image: &Path) -> Result<(PathBuf, bool), ImageError> {
     let flags = OFlags::RDWR | OFlags::CLOEXEC;
     let file = call("open", || Ok(rustix::fs::open(image, flags, Mode::empty())?))
@@ -352,7 +352,7 @@ fn attach(image: &Path) -> Result<(PathBuf, bool), ImageError> {
                 let direct = ioloom_sys::proc::read_text(&sys_of(&path).join("loop/dio"));
                 return Ok((path, direct.is_ok_and(|text| text.trim() == "1")));
             }
-            // Someone else took it between the two calls.
+            // Another process took the device between the two calls.
             Err(e) if e.kind() == io::ErrorKind::ResourceBusy => last = e,
             Err(e) => return Err(PathError::new(Operation::AttachLoop, image, e).into()),
         }
@@ -364,7 +364,8 @@ fn detach(device: &Path) -> io::Result<()> {
     let file = open_device(device)?;
     ioctl("loop-clear", &file, LOOP_CLR_FD, 0)?;
     drop(file);
-    // The kernel waits for whoever else holds the device open, such as a child just forked.
+    // Detaching completes when every other descriptor of the device, such as that of a child
+    // process just forked, is closed.
     let attached = sys_of(device).join("loop/backing_file");
     for _ in 0..DETACH_TRIES {
         if !attached.exists() {
@@ -380,7 +381,7 @@ fn open_device(path: &Path) -> io::Result<OwnedFd> {
     call("open", || Ok(rustix::fs::open(path, flags, Mode::empty())?))
 }
 
-/// `argument` is a number, or the address of what the request reads or writes.
+/// Makes an ioctl call. `argument` is a number or the address of what the request reads or writes.
 fn ioctl(
     op: &'static str,
     file: &OwnedFd,
@@ -427,7 +428,7 @@ mod tests {
     }
 
     #[test]
-    fn an_image_is_mounted_anew_and_leaves_nothing() {
+    fn an_image_is_remounted_and_leaves_nothing() {
         if !able() {
             return;
         }
@@ -436,7 +437,7 @@ mod tests {
         let mut own = match LoopImage::create(&image, &point, 16 << 20) {
             Ok(own) => own,
             Err(e) => {
-                // A container may have the capability and the device, but not the permission.
+                // A container may have the capability and the device but not the permission.
                 println!("skipped: {e}");
                 assert!(!image.exists() && !point.exists());
                 return;
@@ -455,7 +456,7 @@ mod tests {
         own.remount().unwrap();
         match (before, resident()) {
             (Some(before), after) => assert!(before > 0 && after == Some(0), "{before} {after:?}"),
-            (None, _) => println!("skipped: this kernel does not tell what is cached"),
+            (None, _) => println!("skipped: this kernel does not report what is cached"),
         }
         assert_eq!(std::fs::read(point.join("f")).unwrap(), b"kept");
         let open = std::fs::File::open(point.join("f")).unwrap();
@@ -469,7 +470,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_killed_process_left_is_undone() {
+    fn leftovers_of_a_killed_process_are_removed() {
         if !able() {
             return;
         }
@@ -488,7 +489,7 @@ mod tests {
     }
 
     #[test]
-    fn an_image_that_is_there_is_not_touched() {
+    fn an_existing_image_is_not_touched() {
         if !able() {
             return;
         }

@@ -1,8 +1,8 @@
-//! Memory as an instrument: regions with a known size of pages, and loads that wait for each other.
+//! Memory for measurements: regions with a chosen page size, and loads that depend on each other.
 //!
-//! The compiler may reorder and remove loads that nothing depends on, so the loops that measure
-//! latency are here, where each step needs the result of the step before. All of them stay inside
-//! one region that they own: whatever a caller does, no address outside of it is touched.
+//! The compiler may reorder or remove loads that nothing depends on. In the loops here each step
+//! needs the result of the step before it, so they measure latency. Each loop stays inside the
+//! region that it owns: no argument makes it touch an address outside.
 
 mod chain;
 mod region;

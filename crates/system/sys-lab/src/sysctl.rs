@@ -1,14 +1,13 @@
-//! Settings of the kernel's memory management, changed for a while and put back.
+//! Memory management settings of the kernel, changed for a while and then restored.
 //!
-//! Who changes such a setting changes the machine for everybody, so what was is put back whatever
-//! happens, by a process of its own: a shell that waits for the end of its standard input, which is
-//! a pipe from here, and then writes the old values. The pipe ends when [`ChangedSettings`] is
-//! dropped, and also when this process is killed; there is one way back and no second. It stands in
-//! a process group of its own, so that Ctrl-C does not reach it. Nothing can be kept over a new
-//! start of the machine, which has its own settings anyway.
+//! Such a setting affects the whole machine, so it must be restored even if this process is killed.
+//! A child process does that: a shell that reads its standard input, a pipe from here, until it
+//! ends, and then writes the old values. The pipe ends when [`ChangedSettings`] is dropped and also
+//! when this process dies, so there is only one path to restore. The shell has its own process
+//! group, which keeps Ctrl-C from reaching it. A reboot needs no restoring: it resets all settings.
 //!
-//! Of the pairs such as `dirty_ratio` and `dirty_bytes` the kernel sets one to 0 when the other is
-//! written, so the one that was in force is what is written back.
+//! Of a pair such as `dirty_ratio` and `dirty_bytes`, the kernel sets one to 0 when the other is
+//! written. The one that was in force is the one written back.
 
 use ioloom_failure::{quoted, reason};
 use ioloom_sys::fault::call;
@@ -20,10 +19,10 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-/// Where the settings are.
+/// Directory of the settings.
 const HOME: &str = "/proc/sys/vm";
 
-/// Settings that may be changed, and the one that is 0 while it is in force.
+/// Settings that may be changed, each with the one that is 0 while it is in force.
 pub const KNOWN: [(&str, Option<&str>); 6] = [
     ("dirty_bytes", Some("dirty_ratio")),
     ("dirty_background_bytes", Some("dirty_background_ratio")),
@@ -33,23 +32,23 @@ pub const KNOWN: [(&str, Option<&str>); 6] = [
     ("dirty_expire_centisecs", None),
 ];
 
-/// What the shell does: waits for the end of its input, then writes each value to its file.
+/// Shell script: waits for the end of its input, then writes each value to its file.
 const WAY_BACK: &str = "cat >/dev/null; while [ $# -gt 1 ]; do printf '%s\\n' \"$2\" > \"$1\" || \
                         failed=1; shift 2; done; [ -z \"$failed\" ]";
 
-/// Settings that are not as they were. Dropping it puts them back and waits until they are.
+/// Changed settings. Dropping the value restores them and waits until that is done.
 #[derive(Debug)]
 pub struct ChangedSettings {
     way_back: Child,
-    /// The old values by file, as they are written back.
+    /// The old values by file.
     old: Vec<(PathBuf, u64)>,
-    /// Held as long as something is changed, so that nobody else takes our values for the old ones.
+    /// Locked while settings are changed, so that no other run takes our values for the old ones.
     _lock: File,
 }
 
 impl ChangedSettings {
-    /// Gives settings below `/proc/sys/vm` other values. The error is a sentence; nothing is
-    /// changed then.
+    /// Changes settings below `/proc/sys/vm`. The error is a sentence; after an error nothing is
+    /// changed.
     pub fn set(values: &BTreeMap<String, u64>) -> Result<Self, String> {
         Self::set_in(Path::new(HOME), values)
     }
@@ -79,10 +78,10 @@ impl ChangedSettings {
         Ok(changed)
     }
 
-    /// Puts everything back.
+    /// Restores all settings.
     ///
     /// # Errors
-    /// A sentence with the commands that do it by hand.
+    /// A sentence with the shell commands that restore them.
     pub fn restore(mut self) -> Result<(), String> {
         self.back()
     }
@@ -111,7 +110,7 @@ impl Drop for ChangedSettings {
     }
 }
 
-/// Returns the file and value that bring back what is in force now.
+/// Returns the file and value that restore the setting now in force.
 fn in_force(home: &Path, name: &str, other: Option<&str>) -> Result<(PathBuf, u64), String> {
     let number = |name: &str| {
         let path = home.join(name);
@@ -175,7 +174,7 @@ mod tests {
         [("dirty_bytes", "0\n"), ("dirty_ratio", "20\n"), ("dirty_expire_centisecs", "3000\n")];
 
     #[test]
-    fn settings_are_changed_and_what_was_in_force_is_put_back() {
+    fn settings_are_changed_and_restored() {
         let home = home(&USUAL);
         let values = wanted(&[("dirty_bytes", 1 << 20), ("dirty_expire_centisecs", 100)]);
         let changed = ChangedSettings::set_in(home.path(), &values).unwrap();
@@ -196,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_changed_is_refused_and_nothing_is_changed() {
+    fn refused_settings_change_nothing() {
         let home = home(&USUAL);
         for (name, part) in
             [("drop_caches", "may not be changed"), ("dirty_background_bytes", "cannot read ")]
@@ -208,9 +207,9 @@ mod tests {
         }
     }
 
-    /// The end of the process closes the pipe; here only the pipe is closed.
+    /// The pipe ends with the process; this test closes only the pipe.
     #[test]
-    fn the_way_back_needs_nobody() {
+    fn the_shell_restores_settings_by_itself() {
         let home = home(&USUAL);
         let values = wanted(&[("dirty_expire_centisecs", 7)]);
         let mut changed = ChangedSettings::set_in(home.path(), &values).unwrap();
@@ -220,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn a_way_back_that_fails_says_what_to_do_by_hand() {
+    fn a_failed_restore_names_the_commands() {
         let home = home(&USUAL);
         let values = wanted(&[("dirty_expire_centisecs", 7)]);
         let changed = ChangedSettings::set_in(home.path(), &values).unwrap();

@@ -9,12 +9,12 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-/// Beginning of the name of every group of ours; the number of its process follows.
+/// Prefix of the names of all our groups, followed by the number of the creating process.
 pub(super) const NAME: &str = "ioloom-study-";
-/// Tries to remove a group: the kernel lets go of a dead process a moment after its end.
+/// Attempts to remove a group: the kernel releases a dead process shortly after it ends.
 const REMOVE_TRIES: u32 = 50;
 
-/// Makes an empty group of ours below `point`.
+/// Creates an empty group below `point`.
 pub(super) fn create_group(point: &Path) -> Result<PathBuf, (PathBuf, io::Error)> {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     let count = COUNT.fetch_add(1, Ordering::Relaxed);
@@ -25,7 +25,7 @@ pub(super) fn create_group(point: &Path) -> Result<PathBuf, (PathBuf, io::Error)
     }
 }
 
-/// Removes an empty group; one that is already gone is no error.
+/// Removes an empty group; one that is already gone is not an error.
 pub(super) fn remove_group(dir: &Path) -> io::Result<()> {
     let mut tries = 0;
     loop {
@@ -55,13 +55,12 @@ pub(super) fn remove_leftovers_in(point: &Path) -> io::Result<usize> {
     Ok(found)
 }
 
-/// Returns whether a process lives. One that ended and was not waited for has no command line any
-/// more.
+/// Returns whether a process is running. A zombie has an empty command line and does not count.
 pub fn is_alive(process: u32) -> bool {
     std::fs::read(format!("/proc/{process}/cmdline")).is_ok_and(|line| !line.is_empty())
 }
 
-/// Returns the process that made a group of ours.
+/// Returns the process that created the group with this name; `None` if it is not one of ours.
 fn maker(name: &str) -> Option<u32> {
     let (process, count) = name.strip_prefix(NAME)?.split_once('-')?;
     count.parse::<u32>().ok()?;
@@ -83,7 +82,7 @@ mod tests {
     #[test]
     fn groups_of_dead_processes_are_removed_and_others_stay() {
         let dir = tempfile::tempdir().unwrap();
-        // No process has this number; the last one is not ours.
+        // No process has the number 4294967295, and `user.slice` is not ours.
         let [dead, mine, foreign] = [
             format!("{NAME}4294967295-3"),
             format!("{NAME}{}-9", std::process::id()),

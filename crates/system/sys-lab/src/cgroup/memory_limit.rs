@@ -1,12 +1,12 @@
-//! A group of processes that gets only so much memory, page cache included.
+//! A memory limit for this process that includes its page cache.
 //!
-//! What a copy pushes out of memory shows only where memory is short. The group makes it short for
-//! one process, so nothing else on the machine is touched and no setting of the system is changed.
-//! Pages belong to the group whose process brought them in. Version 1 (controller `memory`) and
-//! version 2 are served; in version 2 the controller must be on already.
+//! The pages that a copy evicts can only be seen where memory is short. A cgroup makes memory short
+//! for one process, without a change to the rest of the machine or to any setting. A page is
+//! charged to the group whose process loaded it. Both cgroup versions work (version 1: controller
+//! `memory`); in version 2 the controller must already be enabled.
 //!
-//! Needs root. The process goes back to where it was on drop, and the group is removed; what a
-//! killed process left is removed by [`super::remove_leftover_groups`].
+//! Requires root. On drop the process returns to its former group and the group is removed.
+//! Leftovers of killed processes are removed by [`super::remove_leftover_groups`].
 
 use super::group::{create_group, remove_group};
 use ioloom_failure::{quoted, reason};
@@ -14,10 +14,10 @@ use ioloom_sys::fault::call;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// File of version 1, by which its hierarchy is known.
+/// File by which the hierarchy of version 1 is recognized.
 const LIMIT_FILE: &str = "memory.limit_in_bytes";
 
-/// Returns the mount of the hierarchy, and the file that takes the limit.
+/// Returns the mount point of the hierarchy and the file that takes the limit.
 pub(super) fn hierarchy() -> Result<(PathBuf, &'static str), String> {
     let mut off = None;
     for mount in ioloom_sys::mount::mounts()
@@ -48,7 +48,7 @@ pub(super) fn hierarchy() -> Result<(PathBuf, &'static str), String> {
     ))
 }
 
-/// Returns the group that this process is in, as a directory.
+/// Returns the directory of the group that this process is in.
 fn own_group(point: &Path) -> io::Result<PathBuf> {
     let text = ioloom_sys::proc::read_text(Path::new("/proc/self/cgroup"))?;
     let v1 = point.join(LIMIT_FILE).exists();
@@ -59,12 +59,12 @@ fn own_group(point: &Path) -> io::Result<PathBuf> {
             if v1 { controllers.split(',').any(|c| c == "memory") } else { controllers.is_empty() };
         ours.then(|| path.trim_start_matches('/').to_owned())
     });
-    // A path from above a namespace cannot be gone back to; the root of the mount can.
+    // In a cgroup namespace the path may be outside of the mount; use the root of the mount then.
     let found = line.map(|path| point.join(path)).filter(|dir| dir.join("cgroup.procs").exists());
     Ok(found.unwrap_or_else(|| point.to_owned()))
 }
 
-/// This process with little memory. Dropping it gives the memory back.
+/// A memory limit for this process. Dropping it removes the limit.
 #[derive(Debug)]
 pub struct MemoryLimit {
     dir: PathBuf,
@@ -72,8 +72,8 @@ pub struct MemoryLimit {
 }
 
 impl MemoryLimit {
-    /// Returns whether such a group can be made; the error is a sentence that says what is missing
-    /// and what to do.
+    /// Tries to create such a group. The error is a sentence that says what is missing and what to
+    /// do about it.
     pub fn probe() -> Result<(), String> {
         let (point, _) = hierarchy()?;
         let dir = create(&point)?;
@@ -81,8 +81,8 @@ impl MemoryLimit {
             .map_err(|e| format!("cannot remove cgroup {}: {}", quoted(&dir), reason(&e)))
     }
 
-    /// Puts this process into a group with `bytes` of memory. Its pages of before stay with others.
-    /// The error is a sentence.
+    /// Moves this process into a group limited to `bytes` of memory. Pages loaded earlier stay
+    /// charged to their group. The error is a sentence.
     pub fn enter(bytes: u64) -> Result<Self, String> {
         let (point, file) = hierarchy()?;
         let home = own_group(&point)
@@ -97,12 +97,12 @@ impl MemoryLimit {
         Ok(group)
     }
 
-    /// Returns a number of the group, by its name in `memory.stat`, such as
-    /// `workingset_refault_file` (pages of files that were wanted again soon after they had gone);
-    /// `None` where the kernel does not tell it. It may lag by some hundred pages.
+    /// Returns a counter of the group from `memory.stat`, such as `workingset_refault_file` (file
+    /// pages that were read again soon after their eviction); `None` if the kernel does not report
+    /// it. The value may lag by some hundred pages.
     ///
     /// # Errors
-    /// What reading the file reports.
+    /// The error of reading the file.
     pub fn stat(&self, name: &str) -> io::Result<Option<u64>> {
         let text = ioloom_sys::proc::read_text(&self.dir.join("memory.stat"))?;
         let mut lines = text.lines().filter_map(|line| line.split_once(' '));
@@ -125,7 +125,7 @@ fn create(point: &Path) -> Result<PathBuf, String> {
 
 impl Drop for MemoryLimit {
     fn drop(&mut self) {
-        // A group that stays is empty, and is removed by the next start.
+        // If removal fails, the group is empty and the next run removes it.
         let _ = self.join(&self.home);
         let _ = remove_group(&self.dir);
     }
@@ -135,9 +135,9 @@ impl Drop for MemoryLimit {
 mod tests {
     use super::*;
 
-    /// In a process of its own: moving this one would move the other tests too.
+    /// Does not enter the group: that would move the other tests as well.
     #[test]
-    fn a_group_is_made_and_goes_away() {
+    fn a_group_is_created_and_removed() {
         match MemoryLimit::probe() {
             Ok(()) => {}
             Err(reason) => {
@@ -150,7 +150,7 @@ mod tests {
     #[test]
     fn the_group_of_this_process_is_found() {
         let Ok((point, _)) = hierarchy() else {
-            println!("skipped: no hierarchy for memory");
+            println!("skipped: no cgroup hierarchy for memory");
             return;
         };
         let own = own_group(&point).unwrap();

@@ -1,13 +1,13 @@
-//! A group of processes whose reads from one device are slowed down by the kernel.
+//! A limit on the rate at which a process reads from one device.
 //!
-//! A throttled loop device stands for a slower disk: the same files, the same calls, fewer bytes
-//! and reads each second. The limit belongs to a cgroup of our own, made for one study; only the
-//! process that [`Throttle::enter`] puts into it is slowed. Version 1 (controller `blkio`) and
-//! version 2 (controller `io`) are served. In version 2 the controller must be on already: turning
-//! it on would change the machine for others.
+//! A throttled loop device stands in for a slower disk: the same files and the same calls with
+//! fewer bytes and reads per second. The limit belongs to a cgroup created for one study and
+//! affects only the process that [`Throttle::enter`] moves into it. Both cgroup versions work
+//! (version 1: controller `blkio`, version 2: `io`). In version 2 the controller must already be
+//! enabled, because enabling it would change the machine for other programs.
 //!
-//! Needs root. The group is removed on drop; what a killed process left is known by its name, which
-//! holds the number of the process that made it, and is removed by [`remove_leftover_groups`].
+//! Requires root. The group is removed on drop. Leftovers of killed processes are recognized by
+//! their name and removed by [`super::remove_leftover_groups`].
 
 use super::group::{create_group, remove_group};
 use ioloom_failure::{quoted, reason};
@@ -15,18 +15,18 @@ use ioloom_sys::fault::call;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// File of version 1, by which its hierarchy is known.
+/// File by which the hierarchy of version 1 is recognized.
 const READ_BYTES_FILE: &str = "blkio.throttle.read_bps_device";
-/// What a throttled device gives.
+/// The rates of a throttled device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReadLimit {
-    /// Bytes each second.
+    /// Bytes per second.
     pub bytes_per_s: u64,
-    /// Reads each second.
+    /// Reads per second.
     pub reads_per_s: u64,
 }
 
-/// A hierarchy of groups that can throttle.
+/// A cgroup hierarchy that can throttle.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Hierarchy {
     Blkio(PathBuf),
@@ -40,8 +40,7 @@ impl Hierarchy {
         }
     }
 
-    /// Returns the files of a group and what is written to each, so that reads of `device` are
-    /// limited.
+    /// Returns the files of a group and the text to write to each to limit reads from `device`.
     fn limits(&self, device: (u32, u32), limit: ReadLimit) -> Vec<(&'static str, String)> {
         let (major, minor) = device;
         let ReadLimit { bytes_per_s, reads_per_s } = limit;
@@ -57,8 +56,7 @@ impl Hierarchy {
     }
 }
 
-/// Returns the hierarchy that can throttle, or the sentence that says what is missing and what to
-/// do.
+/// Returns the hierarchy that can throttle, or a sentence that says what is missing and what to do.
 pub(super) fn hierarchy() -> Result<Hierarchy, String> {
     hierarchy_among(
         ioloom_sys::mount::mounts()
@@ -66,7 +64,7 @@ pub(super) fn hierarchy() -> Result<Hierarchy, String> {
     )
 }
 
-/// Returns the same among the given mounts.
+/// Searches the given mounts for the hierarchy.
 fn hierarchy_among(mounts: Vec<ioloom_sys::mount::Mount>) -> Result<Hierarchy, String> {
     let mut off = None;
     for mount in mounts {
@@ -103,8 +101,8 @@ pub struct Throttle {
 }
 
 impl Throttle {
-    /// Makes a group that reads from `device` (its two numbers) no faster than `limit`. The error
-    /// is a sentence that says what is missing and what to do.
+    /// Creates a group that reads from `device` (major and minor number) no faster than `limit`.
+    /// The error is a sentence that says what is missing and what to do.
     pub fn create(device: (u32, u32), limit: ReadLimit) -> Result<Self, String> {
         Self::create_in(&hierarchy()?, device, limit)
     }
@@ -130,7 +128,7 @@ impl Throttle {
         Ok(group)
     }
 
-    /// Puts a process into the group; threads that it starts later are in it as well.
+    /// Moves a process into the group; threads that it starts later belong to it as well.
     pub fn enter(&self, process: u32) -> io::Result<()> {
         let file = self.dir.join("cgroup.procs");
         call("enter-cgroup", || std::fs::write(&file, process.to_string()))
@@ -144,7 +142,7 @@ impl Throttle {
 
 impl Drop for Throttle {
     fn drop(&mut self) {
-        // A group that stays is empty, and is removed by the next start.
+        // If removal fails, the group is empty and the next run removes it.
         let _ = remove_group(&self.dir);
     }
 }
@@ -162,7 +160,7 @@ mod tests {
         medium.disk.is_some().then_some(medium.mount.device)
     }
 
-    /// Returns a directory that stands for a mounted hierarchy, with these files in it.
+    /// Creates a directory that stands in for a mounted hierarchy with these files.
     fn hierarchy_of(
         kind: &str,
         files: &[(&str, &str)],
@@ -214,7 +212,7 @@ mod tests {
         assert_eq!(group.dir().parent(), Some(dir.path()));
         let text = |file: &str| std::fs::read_to_string(group.dir().join(file)).unwrap();
         assert_eq!(text("io.max"), "7:12 rbps=1048576 riops=1000");
-        // One line for one device: the key of a line is the device, other words stay as they are.
+        // One line per device: the kernel takes the device as the key of a line.
         assert_eq!(text("io.max").lines().count(), 1);
         group.enter(4242).unwrap();
         assert_eq!(text("cgroup.procs"), "4242");
@@ -230,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hierarchy_that_cannot_be_written_is_said_with_the_remedy() {
+    fn a_hierarchy_that_cannot_be_written_is_reported() {
         let gone = Hierarchy::Unified("/no/such/hierarchy".into());
         let reason = Throttle::create_in(&gone, (7, 0), LIMIT).unwrap_err();
         assert!(reason.starts_with("cannot create cgroup '/no/such/hierarchy/"), "{reason}");
@@ -241,7 +239,7 @@ mod tests {
     #[test]
     fn a_group_takes_a_process_and_is_removed() {
         let Some(device) = root_device() else {
-            println!("skipped: the source tree lies on no disk");
+            println!("skipped: the source tree is not on a disk");
             return;
         };
         let group = match Throttle::create(device, LIMIT) {
@@ -260,7 +258,7 @@ mod tests {
         assert_eq!(members.trim(), child.id().to_string());
         let dir = group.dir().to_owned();
         remove_leftover_groups().unwrap();
-        assert!(dir.exists(), "a group of a living process stays");
+        assert!(dir.exists(), "the group of a running process stays");
         drop(group);
         assert!(!dir.exists());
         // No process has this number.

@@ -1,51 +1,51 @@
-//! One inode, as it lies in its table.
+//! One inode as stored in its table.
 
 use super::{Fields, Layout, checksum};
 use ioloom_sys::dir::{Kind, Meta};
 use rustix::fs::FileType;
 
-/// Small files may lie in the inode itself; then `stat` counts their size as space.
+/// The data of a small file is in the inode; `stat` then counts its size as space.
 const FLAG_INLINE_DATA: u32 = 0x1000_0000;
-/// Space is counted in blocks of the file system.
+/// Space is counted in file system blocks.
 const FLAG_HUGE_FILE: u32 = 0x4_0000;
-/// The size of a link is that of its encrypted text, which `stat` does not tell.
+/// The size of a symlink is that of its encrypted target, which differs from what `stat` reports.
 const FLAG_ENCRYPTED: u32 = 0x800;
-/// Size and space are read otherwise while a file is sealed.
+/// Size and space have another meaning while fs-verity is enabled on a file.
 const FLAG_VERITY: u32 = 0x10_0000;
 
-/// Where the old part of an inode ends.
+/// Size of the original ext2 inode.
 const OLD_BYTES: usize = 128;
 const CHECKSUM_LOW_AT: usize = 0x7C;
 const CHECKSUM_HIGH_AT: usize = 0x82;
 
-/// What an inode tells.
+/// The contents of an inode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Inode {
-    /// As `statx` would tell it; device and mount are not filled in.
+    /// The metadata that `statx` would report; device and mount are not filled in.
     pub meta: Meta,
-    /// Distinguishes files that had the same number one after another.
+    /// Distinguishes files that had the same number at different times.
     pub generation: u32,
     /// Time of the last change of the inode: seconds since 1970 and nanoseconds.
     pub changed: (i64, u32),
 }
 
-/// Why an inode is to be asked for by its name.
+/// Why an inode cannot be used and its file must be queried by name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum InodeError {
-    /// It lies not wholly in the bytes that were given.
+    /// It is not completely inside the given bytes.
     Short,
-    /// Its checksum is not its own: half of a change, or damage.
+    /// Its checksum does not match: half of a change, or damage.
     Checksum,
-    /// It is of no file: never used, or removed meanwhile.
+    /// It belongs to no file: it was never used, or the file has been removed.
     Unused,
-    /// What it tells is not what `statx` tells.
+    /// `statx` reports something else for it than it contains.
     Special,
 }
 
-/// Reads the inode `number` from its bytes.
+/// Parses the inode `number` from its bytes.
 ///
 /// # Errors
-/// Why its file is to be asked for by its name.
+/// Why the file must be queried by name.
 pub fn inode(layout: &Layout, number: u64, raw: &[u8]) -> Result<Inode, InodeError> {
     let raw = raw.get(..layout.inode_bytes).ok_or(InodeError::Short)?;
     let f = Fields(raw);
@@ -61,7 +61,7 @@ pub fn inode(layout: &Layout, number: u64, raw: &[u8]) -> Result<Inode, InodeErr
     if flags & FLAG_VERITY != 0 || flags & FLAG_ENCRYPTED != 0 && kind == Kind::Symlink {
         return Err(InodeError::Special);
     }
-    // Sizes of other kinds had no high half before large directories.
+    // For other types the high half was introduced with large directories.
     let high = kind == Kind::Regular || layout.large_directories;
     let bytes = if high { f.u64(0x04, 0x6C) } else { u64::from(f.u32(0x04)) };
     let changed = time(&f, 0x0C, 0x84);
@@ -81,7 +81,7 @@ pub fn inode(layout: &Layout, number: u64, raw: &[u8]) -> Result<Inode, InodeErr
     Ok(Inode { meta, generation: f.u32(0x64), changed })
 }
 
-/// Space taken, in units of 512 bytes, as `stat` tells it.
+/// Returns the allocated space in units of 512 bytes, as `stat` reports it.
 fn space(layout: &Layout, f: &Fields<'_>, flags: u32, bytes: u64) -> u64 {
     let low = u64::from(f.u32(0x1C));
     let mut blocks = if layout.huge_files { low | u64::from(f.u16(0x74)) << 32 } else { low };
@@ -94,12 +94,13 @@ fn space(layout: &Layout, f: &Fields<'_>, flags: u32, bytes: u64) -> u64 {
     blocks
 }
 
-/// Returns bytes of the newer part that are in use.
+/// Returns how many bytes of the extended part are in use.
 fn extra_bytes(f: &Fields<'_>) -> usize {
     if f.0.len() > OLD_BYTES { usize::from(f.u16(0x80)) } else { 0 }
 }
 
-/// Returns a time: seconds, with two more bits and nanoseconds where there is room for them.
+/// Returns a time in seconds and nanoseconds; the extra field, if present, holds two more bits of
+/// seconds and the nanoseconds.
 fn time(f: &Fields<'_>, at: usize, extra_at: usize) -> (i64, u32) {
     let seconds = i64::from(f.u32(at) as i32);
     if extra_at + 4 > OLD_BYTES + extra_bytes(f) {
@@ -113,7 +114,7 @@ fn own_checksum(layout: &Layout, number: u64, raw: &[u8]) -> bool {
     let f = Fields(raw);
     let mut sum = checksum(layout.seed, &(number as u32).to_le_bytes());
     sum = checksum(sum, &raw[0x64..0x68]);
-    // Where the checksum itself lies, zeros are counted.
+    // The checksum field itself counts as zeros.
     sum = checksum(sum, &raw[..CHECKSUM_LOW_AT]);
     sum = checksum(sum, &[0; 2]);
     sum = checksum(sum, &raw[CHECKSUM_LOW_AT + 2..OLD_BYTES]);

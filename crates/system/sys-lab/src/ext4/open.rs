@@ -1,4 +1,4 @@
-//! The device below a directory, opened and read.
+//! Opens and reads the block device below a directory.
 
 use super::{Groups, Inode, InodeError, inode};
 use ioloom_failure::{Operation, PathError, quoted, reason};
@@ -10,48 +10,47 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-/// Bytes that one read takes, at most: the tables of 2048 inodes of 256 bytes.
+/// Most bytes per read: the tables of 2048 inodes of 256 bytes.
 const SPAN_BYTES_MAX: u64 = 512 << 10;
-/// Bytes between two wanted inodes that are read along, at most: less than what a second read
-/// costs.
+/// Largest gap between two wanted inodes that is read as well, because a second read costs more.
 const GAP_BYTES_MAX: u64 = 16 << 10;
 
-/// Why the inode tables below a path are not read.
+/// Why inode tables cannot be read below a path.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// Another file system.
+    /// The file system is not ext4.
     #[error("{} is on {found}, but inode tables are read on ext4 only; use statx", quoted(.path))]
     NotExt4 {
-        /// What was asked for.
+        /// The requested path.
         path: PathBuf,
         /// The type of its file system.
         found: String,
     },
-    /// There is no device file for the file system.
+    /// The file system has no device file.
     #[error("no file in /dev is block device {major}:{minor}, which holds {}; use statx", quoted(.path))]
     NoDevice {
-        /// What was asked for.
+        /// The requested path.
         path: PathBuf,
-        /// Device number.
+        /// Major device number.
         major: u32,
-        /// Device number.
+        /// Minor device number.
         minor: u32,
     },
-    /// The device may not be read.
+    /// The device cannot be opened.
     #[error("cannot open {}: {}; run as root, or use statx", quoted(.path), reason(.source))]
     Device {
         /// The device file.
         path: PathBuf,
-        /// Why.
+        /// The system's error.
         #[source]
         source: io::Error,
     },
-    /// What is on it is not understood.
+    /// The contents of the device cannot be used.
     #[error("cannot read the inode tables of {}: {}; use statx", quoted(.path), reason(.source))]
     Tables {
         /// The device file.
         path: PathBuf,
-        /// What is wrong with them.
+        /// The reason.
         #[source]
         source: io::Error,
     },
@@ -60,7 +59,7 @@ pub enum OpenError {
     Call(#[source] PathError),
 }
 
-/// The inode tables of a mounted file system, as of a sync.
+/// The inode tables of a mounted file system as of a sync.
 #[derive(Debug)]
 pub struct Tables {
     device: OwnedFd,
@@ -70,16 +69,16 @@ pub struct Tables {
     groups: Groups,
 }
 
-/// Bytes of tables that are read at once.
+/// A range of the device to read at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Span {
-    /// Offset on the device.
+    /// Offset on the device, bytes.
     pub at: u64,
     /// Length, bytes.
     pub bytes: usize,
 }
 
-/// The device file below a path, not opened.
+/// The device file below a path, not opened yet.
 struct Below {
     device: PathBuf,
     number: (u32, u32),
@@ -119,17 +118,17 @@ impl Below {
 }
 
 impl Tables {
-    /// Returns whether the tables below `path` can be read. Writes nothing.
+    /// Checks that the tables below `path` can be read. Writes nothing.
     ///
     /// # Errors
-    /// Why not.
+    /// Why they cannot be read.
     pub fn probe(path: &Path) -> Result<(), OpenError> {
         let below = below(path)?;
         below.groups(&below.open(path)?).map(drop)
     }
 
-    /// Syncs the file system of `path`, then reads where its inodes lie. The sync writes what all
-    /// programs have changed on that file system, which may take long.
+    /// Syncs the file system of `path`, then reads the positions of its inodes. The sync writes the
+    /// changes of all programs to that file system and may take long.
     ///
     /// # Errors
     /// Why they cannot be read.
@@ -150,12 +149,12 @@ impl Tables {
         &self.path
     }
 
-    /// Its number, which is that of the file system.
+    /// Returns the device number, which is also that of the file system.
     pub fn number(&self) -> (u32, u32) {
         self.number
     }
 
-    /// When the sync began. Whatever changed after that may or may not be seen.
+    /// Returns when the sync began. Later changes may or may not be seen.
     pub fn synced(&self) -> SystemTime {
         self.synced
     }
@@ -164,25 +163,25 @@ impl Tables {
     /// not changed since the sync.
     pub fn is_settled(&self, changed_s: i64) -> bool {
         let since = self.synced.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        // The kernel's coarse clock is a tick behind.
+        // Timestamps come from the kernel's coarse clock, which is up to a tick behind.
         let before = since.saturating_sub(Duration::from_secs(2)).as_secs();
         u64::try_from(changed_s).is_ok_and(|changed| changed < before)
     }
 
-    /// Returns whether every inode is checked by a checksum of its own.
+    /// Returns whether every inode is verified by a checksum.
     pub fn checksums(&self) -> bool {
         self.groups.layout().checksums
     }
 
-    /// Returns the bytes to read for the first of these inodes, which ascend, and how many of them
-    /// lie in these; `None` if the first one has no place.
+    /// Returns the span to read next and how many of these ascending inodes it covers; `None` if
+    /// there is no table with the first one.
     pub fn span(&self, mut inodes: impl Iterator<Item = u64>) -> Option<(Span, usize)> {
         let long = self.groups.layout().inode_bytes as u64;
         let at = self.groups.place(inodes.next()?)?;
         let (mut end, mut count) = (at + long, 1);
         for inode in inodes {
             let Some(next) = self.groups.place(inode) else { break };
-            // A name of the same inode lies in what is read already.
+            // A hard link to the same inode is covered already.
             let near = next >= at && next <= end.saturating_add(GAP_BYTES_MAX);
             if !near || next + long - at > SPAN_BYTES_MAX {
                 break;
@@ -193,10 +192,10 @@ impl Tables {
         Some((Span { at, bytes: (end - at) as usize }, count))
     }
 
-    /// Reads a span into `bytes`, which has its length afterwards.
+    /// Reads a span into `bytes` and sets its length to that of the span.
     ///
     /// # Errors
-    /// What the device reports, or that it ends early.
+    /// The error of the device, or `UnexpectedEof`.
     pub fn read(&self, span: Span, bytes: &mut Vec<u8>) -> io::Result<()> {
         bytes.resize(span.bytes, 0);
         match file::read_full_at(&self.device, bytes, span.at)? {
@@ -205,10 +204,10 @@ impl Tables {
         }
     }
 
-    /// Returns the inode in the bytes of a span, with device and everything.
+    /// Parses an inode from the bytes of a span and fills in its device.
     ///
     /// # Errors
-    /// Why its file is to be asked for by its name.
+    /// Why the file must be queried by name.
     pub fn inode(&self, number: u64, span: Span, bytes: &[u8]) -> Result<Inode, InodeError> {
         let place = self.groups.place(number).and_then(|place| place.checked_sub(span.at));
         let raw = place.and_then(|place| bytes.get(usize::try_from(place).ok()?..));

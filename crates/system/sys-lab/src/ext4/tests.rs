@@ -1,5 +1,5 @@
-//! Images that `mkfs.ext4` makes, in every shape that moves a table or changes an inode, against
-//! the directory that they were made from; and damage of every kind, which must be an error.
+//! Compares images made by `mkfs.ext4`, in every format that moves a table or changes an inode,
+//! with the directory that they were made from, and checks that damage of every kind is an error.
 
 use super::*;
 use ioloom_sys::dir::Kind;
@@ -8,7 +8,7 @@ use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Returns an image with everything in `from`; `None`, with a word, where it cannot be made.
+/// Creates an image of `from`; prints a message and returns `None` if that is not possible.
 fn image(dir: &Path, from: &Path, options: &[&str]) -> Option<Vec<u8>> {
     let path: PathBuf = dir.join("image");
     let _ = std::fs::remove_file(&path);
@@ -26,7 +26,7 @@ fn image(dir: &Path, from: &Path, options: &[&str]) -> Option<Vec<u8>> {
     }
 }
 
-/// What the device holds, as far as it reaches.
+/// Returns a reader of the device, which ends with `bytes`.
 fn reader(bytes: &[u8]) -> impl FnMut(&mut [u8], u64) -> std::io::Result<usize> {
     move |into, at| {
         let rest = usize::try_from(at).ok().and_then(|at| bytes.get(at..)).unwrap_or(&[]);
@@ -36,13 +36,13 @@ fn reader(bytes: &[u8]) -> impl FnMut(&mut [u8], u64) -> std::io::Result<usize> 
     }
 }
 
-/// Kind, permissions, links, size, seconds of the last change of the content.
-type Told = (Kind, u16, u32, u64, i64);
+/// Kind, permissions, links, size, seconds of the modification time.
+type Listed = (Kind, u16, u32, u64, i64);
 
-/// Of everything in the image but directories, sorted.
-fn told(bytes: &[u8]) -> Vec<Told> {
+/// Lists everything in the image except directories, sorted.
+fn list(bytes: &[u8]) -> Vec<Listed> {
     let groups = Groups::read(reader(bytes)).unwrap();
-    // Before 11 lie the inodes of the file system itself.
+    // Inodes below 11 belong to the file system itself.
     let all = (11..=u64::from(groups.layout().inodes)).filter_map(|number| {
         let at = groups.place(number)? as usize;
         match inode(groups.layout(), number, &bytes[at..]) {
@@ -52,13 +52,13 @@ fn told(bytes: &[u8]) -> Vec<Told> {
         }
     });
     let files = all.filter(|meta| meta.kind != Kind::Directory);
-    let told = |m: ioloom_sys::dir::Meta| (m.kind, m.mode, m.links, m.bytes, m.mtime.0);
-    let mut all: Vec<Told> = files.map(told).collect();
+    let listed = |m: ioloom_sys::dir::Meta| (m.kind, m.mode, m.links, m.bytes, m.mtime.0);
+    let mut all: Vec<Listed> = files.map(listed).collect();
     all.sort();
     all
 }
 
-fn source(root: &Path) -> Vec<Told> {
+fn source(root: &Path) -> Vec<Listed> {
     for d in 0..12 {
         let dir = root.join(format!("d{d}"));
         std::fs::create_dir(&dir).unwrap();
@@ -68,7 +68,7 @@ fn source(root: &Path) -> Vec<Told> {
         std::fs::hard_link(dir.join("f3"), root.join(format!("again{d}"))).unwrap();
         symlink("somewhere", dir.join("link")).unwrap();
     }
-    // As long as the oldest layout allows, and longer than 32 bits tell.
+    // Fits the oldest format but not 32 bits.
     std::fs::File::create(root.join("hole")).unwrap().set_len(5 << 30).unwrap();
     let mut seen = std::collections::HashSet::new();
     let mut all = Vec::new();
@@ -90,7 +90,7 @@ fn source(root: &Path) -> Vec<Told> {
 }
 
 #[test]
-fn tables_of_every_shape_hold_what_was_put_in() {
+fn tables_of_every_format_hold_the_files() {
     let (from, dir) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let expected = source(from.path());
     let mut images = 0;
@@ -113,13 +113,13 @@ fn tables_of_every_shape_hold_what_was_put_in() {
     ] {
         let Some(bytes) = image(dir.path(), from.path(), options) else { continue };
         images += 1;
-        assert_eq!(told(&bytes), expected, "{options:?}");
+        assert_eq!(list(&bytes), expected, "{options:?}");
     }
     println!("{images} images");
 }
 
 #[test]
-fn a_changed_bit_is_seen_by_the_checksum() {
+fn the_checksum_detects_every_changed_bit() {
     let (from, dir) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     std::fs::write(from.path().join("file"), vec![1; 9000]).unwrap();
     for size in ["128", "256"] {
@@ -150,7 +150,7 @@ fn put(bytes: &mut [u8], at: usize, value: u32, long: usize) {
     bytes[at..at + long].copy_from_slice(&value.to_le_bytes()[..long]);
 }
 
-/// Returns a small file system by hand: two groups of 64 blocks of 1 KiB with 32 inodes each.
+/// Builds a small file system by hand: two groups of 64 blocks of 1 KiB with 32 inodes each.
 fn device() -> Vec<u8> {
     let mut bytes = vec![0; 128 * 1024];
     let block = &mut bytes[1024..2048];
@@ -192,18 +192,18 @@ fn damage_is_named() {
     let found = inode(groups.layout(), 3, &good[groups.place(3).unwrap() as usize..]).unwrap();
     assert_eq!((found.meta.bytes, found.meta.blocks_512, found.meta.mode), (1002, 8, 0o644));
     for (at, value, word) in [
-        (1024 + 0x38, 0, "no superblock of ext4"),
-        (1024 + 0x60, 0x8_0002, "features that are not known here (incompatible features 0x80000)"),
+        (1024 + 0x38, 0, "no ext4 superblock"),
+        (1024 + 0x60, 0x8_0002, "unsupported ext4 features (incompatible features 0x80000)"),
         (1024 + 0x60, 0x1000, "0x1000"),
         (1024 + 0x18, 99, "block size"),
-        (1024 + 0x58, 100, "inode size of 100"),
-        (1024 + 0x58, 4096, "inode size of 4096"),
-        (1024 + 0x28, 0, "0 inodes in a group"),
-        (1024 + 0x28, u32::MAX, "inodes in a group"),
-        (1024 + 0x20, 0, "0 in a group"),
+        (1024 + 0x58, 100, "inode size 100"),
+        (1024 + 0x58, 4096, "inode size 4096"),
+        (1024 + 0x28, 0, "0 inodes per group"),
+        (1024 + 0x28, u32::MAX, "inodes per group"),
+        (1024 + 0x20, 0, "0 per group"),
         (1024 + 0x04, 1, "1 blocks"),
-        (1024 + 0x04, u32::MAX, "groups, which cannot hold"),
-        (1024, 63, "2 groups, which cannot hold 63 inodes"),
+        (1024 + 0x04, u32::MAX, "groups cannot hold"),
+        (1024, 63, "2 groups cannot hold 63 inodes"),
         (2048 + 0x08, 126, "inode table at block 126 of 128"),
         (2048 + 0x08, 0, "inode table at block 0"),
         (2048 + 0x28, u32::MAX, "inode table"),
@@ -219,7 +219,7 @@ fn damage_is_named() {
 }
 
 #[test]
-fn unused_parts_of_a_table_have_no_place() {
+fn unused_parts_of_a_table_have_no_position() {
     let mut bytes = device();
     put(&mut bytes, 1024 + 0x64, RO_GROUP_CHECKSUM, 4);
     put(&mut bytes, 2048 + 0x1C, 30, 2);
@@ -248,16 +248,16 @@ fn sizes_and_space_are_those_of_stat() {
     put(&mut bytes, at + 0x20, 0x1000_0000, 4);
     put(&mut bytes, at + 0x6C, 0, 4);
     put(&mut bytes, at + 0x74, 0, 2);
-    assert_eq!(seen(&bytes), Ok((1000, 8 + 2)), "data in the inode count as space");
+    assert_eq!(seen(&bytes), Ok((1000, 8 + 2)), "inline data counts as space");
     put(&mut bytes, at + 0x20, 0x10_0000, 4);
     assert_eq!(seen(&bytes), Err(InodeError::Special), "sealed");
     put(&mut bytes, at + 0x20, 0x800, 4);
-    assert_eq!(seen(&bytes), Ok((1000, 8)), "encrypted files tell their size");
+    assert_eq!(seen(&bytes), Ok((1000, 8)), "the size of an encrypted file is right");
     put(&mut bytes, at, 0o120_777, 2);
-    assert_eq!(seen(&bytes), Err(InodeError::Special), "encrypted links do not");
+    assert_eq!(seen(&bytes), Err(InodeError::Special), "that of an encrypted symlink is not");
     put(&mut bytes, at + 0x20, 0, 4);
     put(&mut bytes, at + 0x6C, 9, 4);
-    assert_eq!(seen(&bytes), Ok((1000, 8)), "a link has no high half");
+    assert_eq!(seen(&bytes), Ok((1000, 8)), "a symlink has no high half");
     put(&mut bytes, at + 0x1A, 0, 2);
     assert_eq!(seen(&bytes), Err(InodeError::Unused));
 }

@@ -1,25 +1,24 @@
 //! A cycle of pointers through a region, and walks along it.
 //!
-//! A chain holds machine addresses, because a walk then is one load for each step and nothing
-//! else; offsets would add the work of turning them into addresses to every step. That is safe
-//! because a chain owns its region, writes every address itself, and every address that it writes
-//! is that of a place where it has written one.
+//! A chain holds machine addresses, so that one step of a walk is one load and nothing else; with
+//! offsets every step would also have to compute an address. This is safe because a chain owns its
+//! region, writes every address itself, and every address that it writes is that of a node.
 
 use super::Region;
 use std::ptr::NonNull;
 
-/// How many walks may go side by side.
+/// Numbers of walks that can be interleaved.
 pub const CHAIN_COUNTS: [usize; 5] = [1, 2, 4, 8, 16];
 
-/// Loads that one turn of the walking loop does.
+/// Loads in one iteration of the walking loop.
 const UNROLL: usize = 32;
 
-/// What a step does besides following its pointer.
+/// The work of a step besides following its pointer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
-    /// Nothing: loads only.
+    /// Loads only.
     Load,
-    /// Adds one to the word after the pointer, so that every line becomes dirty.
+    /// Also increments the word after the pointer, which makes every line dirty.
     Store,
 }
 
@@ -28,7 +27,7 @@ pub enum Step {
 pub struct Chain {
     region: Region,
     at: NonNull<u64>,
-    /// Where the walks side by side are, each at a node.
+    /// Positions of the interleaved walks, each at a node.
     side: [*mut u64; 16],
     len: usize,
 }
@@ -36,98 +35,98 @@ pub struct Chain {
 // SAFETY: `at` and `side` point into the region that the chain owns alone.
 unsafe impl Send for Chain {}
 
-/// Where the nodes of a chain lie, in 8-byte words: node `i` at
-/// `i * stride + ((i * skew) & skew_mask)`. All three are even, so that the word behind a node is
+/// Positions of the nodes of a chain, in 8-byte words: node `i` is at
+/// `i * stride + ((i * skew) & skew_mask)`. All three fields are even, so the word after a node is
 /// never a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Layout {
     /// Words from node to node.
     pub stride: usize,
-    /// Words by which each node is moved further than the one before.
+    /// Words by which each node is shifted further than the one before.
     pub skew: usize,
-    /// Mask of the movement: one less than a power of two, made even.
+    /// Mask of the shift: one less than a power of two, made even.
     pub skew_mask: usize,
 }
 
 impl Layout {
-    /// One node in each `line_bytes`, without a gap.
+    /// Places one node in each `line_bytes`, without gaps.
     pub const fn packed(line_bytes: usize) -> Self {
         Self { stride: line_bytes / 8, skew: 0, skew_mask: 0 }
     }
 
-    /// One node in each page, in the next line of it than in the page before, so that the nodes
-    /// do not all fall in one set of a cache.
+    /// Places one node in each page, one line further than in the page before, so that the nodes do
+    /// not all fall into one cache set.
     pub const fn one_per_page(page_bytes: usize, line_bytes: usize) -> Self {
         Self { stride: page_bytes / 8, skew: line_bytes / 8, skew_mask: (page_bytes / 8 - 1) & !1 }
     }
 
-    /// Returns the word at which node `i` lies.
+    /// Returns the word at which node `i` begins.
     pub const fn place(&self, i: usize) -> usize {
         i * self.stride + ((i * self.skew) & self.skew_mask)
     }
 
-    /// Returns bytes that `nodes` take, the word behind the last one included.
+    /// Returns the bytes that `nodes` take, including the word after the last node.
     pub const fn bytes(&self, nodes: usize) -> usize {
         (nodes.saturating_sub(1) * self.stride + self.skew_mask + 2) * 8
     }
 }
 
 impl Chain {
-    /// Writes the chain in which node `i` is followed by node `next[i]`. That `next` is a single
-    /// cycle is the caller's business; that every step stays in the region is checked here.
+    /// Writes the chain in which node `i` is followed by node `next[i]`. The caller ensures that
+    /// `next` is a single cycle; that every step stays in the region is checked here.
     ///
     /// # Panics
-    /// Without nodes, with a `next` that is no node, with an odd layout or one that does not fit:
-    /// mistakes of the caller, not of the world.
+    /// If there are no nodes, an element of `next` is not a node, the layout is odd, or the nodes
+    /// do not fit: all of them are bugs of the caller.
     pub fn link(mut region: Region, layout: Layout, next: &[u32]) -> Self {
         let even = [layout.stride, layout.skew, layout.skew_mask].iter().all(|n| n % 2 == 0);
-        assert!(even && layout.stride > 0, "the word behind a node is no node");
+        assert!(even && layout.stride > 0, "the word after a node is not a node");
         assert!(!next.is_empty(), "a chain has nodes");
-        assert!(layout.bytes(next.len()) <= region.bytes(), "the nodes lie in the region");
+        assert!(layout.bytes(next.len()) <= region.bytes(), "the nodes are inside the region");
         let base = region.words_mut().as_mut_ptr();
         for (i, to) in next.iter().enumerate() {
             assert!((*to as usize) < next.len(), "every node is followed by a node");
-            // SAFETY: both places lie in the region, because the last one does.
+            // SAFETY: both positions are inside the region, because the last one is.
             unsafe { *base.add(layout.place(i)) = base.add(layout.place(*to as usize)) as u64 };
         }
-        // SAFETY: node 0 lies in the region, which is not at address 0.
+        // SAFETY: node 0 is inside the region, which is not at address 0.
         let at = unsafe { NonNull::new_unchecked(base.add(layout.place(0))) };
         let node = |i: usize| layout.place(i * next.len() / 16);
-        // SAFETY: places of nodes lie in the region.
+        // SAFETY: the positions of nodes are inside the region.
         let side = std::array::from_fn(|i| unsafe { base.add(node(i)) });
         Self { region, at, side, len: next.len() }
     }
 
-    /// Nodes in it.
+    /// Returns the number of nodes.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Never: a chain has nodes.
+    /// Returns `false`: a chain has nodes.
     pub fn is_empty(&self) -> bool {
         false
     }
 
-    /// Returns bytes of the region in huge pages, see [`Region::huge_bytes`].
+    /// Returns the bytes of the region in huge pages, see [`Region::huge_bytes`].
     pub fn huge_bytes(&self) -> Option<u64> {
         self.region.huge_bytes()
     }
 
-    /// Returns the words, counted from the start of the region, that the next `steps` steps meet.
+    /// Returns the words, counted from the start of the region, that the next `steps` steps visit.
     pub fn order(&self, steps: usize) -> Vec<usize> {
         let base = self.region.words().as_ptr() as usize;
         let mut at = self.at.as_ptr();
         let mut order = Vec::with_capacity(steps);
         for _ in 0..steps {
             order.push((at as usize - base) / 8);
-            // SAFETY: every address at a node is that of a node.
+            // SAFETY: `at` is a node, and every node holds the address of a node.
             at = unsafe { follow(at) };
         }
         order
     }
 
-    /// Takes at least `steps` steps, a multiple of 32, each waiting for the one before, and goes
-    /// on from there next time. Returns the number taken.
+    /// Takes at least `steps` steps, rounded up to a multiple of 32, each of which waits for the
+    /// one before. The next call continues from there. Returns the number of steps taken.
     #[inline(never)]
     pub fn walk(&mut self, steps: usize, step: Step) -> usize {
         let turns = steps.div_ceil(UNROLL).max(1);
@@ -136,32 +135,32 @@ impl Chain {
             match step {
                 Step::Load => {
                     for _ in 0..UNROLL {
-                        // SAFETY: every address at a node is that of a node, and `Store` writes
-                        // only to words that are none.
+                        // SAFETY: `at` is a node, every node holds the address of a node, and
+                        // `Store` writes only to words that are not nodes.
                         at = unsafe { follow(at) };
                     }
                 }
                 Step::Store => {
                     for _ in 0..UNROLL {
-                        // SAFETY: as above; the word behind a node lies in the region and is no
+                        // SAFETY: as above; the word after a node is inside the region and is not a
                         // node.
                         unsafe {
-                            let beside = at.add(1);
-                            beside.write(beside.read().wrapping_add(1));
+                            let after = at.add(1);
+                            after.write(after.read().wrapping_add(1));
                             at = follow(at);
                         }
                     }
                 }
             }
         }
-        self.at = NonNull::new(std::hint::black_box(at)).expect("no null in a chain");
+        self.at = NonNull::new(std::hint::black_box(at)).expect("a chain holds no null");
         turns * UNROLL
     }
 
-    /// As [`Chain::walk`] with `ways` walks side by side, a number of [`CHAIN_COUNTS`], that begin
-    /// at nodes spread evenly over the region and go on from where they were next time. Loads of
-    /// one walk wait for each other, those of different walks do not. Returns the steps of all
-    /// walks together; `None` for another number of ways.
+    /// Interleaves `ways` walks, a number in [`CHAIN_COUNTS`], that begin at nodes spread evenly
+    /// over the region; the next call continues from there. Loads of one walk wait for each other,
+    /// loads of different walks do not. Returns the steps of all walks together, or `None` for any
+    /// other number of walks.
     pub fn walk_interleaved(&mut self, steps: usize, ways: usize) -> Option<usize> {
         match ways {
             1 => Some(self.side_by_side::<1>(steps)),
@@ -180,7 +179,7 @@ impl Chain {
         for _ in 0..turns {
             for _ in 0..8 {
                 for one in &mut at {
-                    // SAFETY: every address at a node is that of a node.
+                    // SAFETY: `*one` is a node, and every node holds the address of a node.
                     *one = unsafe { follow(*one) };
                 }
             }
@@ -189,13 +188,13 @@ impl Chain {
         turns * N * 8
     }
 
-    /// Returns the region, for another chain.
+    /// Returns the region, for use by another chain.
     pub fn into_region(self) -> Region {
         self.region
     }
 }
 
-/// One load whose result is the next address.
+/// Loads the next address.
 ///
 /// # Safety
 /// `at` must be a node of a live chain.
@@ -203,7 +202,7 @@ impl Chain {
 unsafe fn follow(at: *mut u64) -> *mut u64 {
     let next: *mut u64;
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: the caller says that `at` can be read; the instruction does nothing else.
+    // SAFETY: the caller guarantees that `at` can be read; the instruction does nothing else.
     unsafe {
         core::arch::asm!("mov {0}, [{1}]", out(reg) next, in(reg) at,
             options(nostack, preserves_flags, readonly));
@@ -215,7 +214,7 @@ unsafe fn follow(at: *mut u64) -> *mut u64 {
             options(nostack, preserves_flags, readonly));
     }
     #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-    // SAFETY: as above; a volatile read is neither removed nor joined with another.
+    // SAFETY: as above; a volatile read is neither removed nor merged with another.
     unsafe {
         next = std::ptr::read_volatile(at) as *mut u64;
     }
@@ -228,12 +227,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_walk_meets_the_nodes_in_order() {
+    fn a_walk_visits_the_nodes_in_order() {
         let region = Region::new(1 << 16, Pages::Small).unwrap();
         let layout = Layout::packed(64);
         let mut chain = Chain::link(region, layout, &[3, 0, 1, 4, 2]);
         assert_eq!((chain.len(), chain.order(6)), (5, vec![0, 24, 32, 16, 8, 0]));
-        // 32 steps along 5 nodes end two nodes on.
+        // 32 steps through 5 nodes end two nodes further on.
         assert_eq!(chain.walk(1, Step::Load), 32);
         assert_eq!(chain.order(1), [32]);
         assert_eq!(chain.walk(33, Step::Store), 64);
@@ -244,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn walks_side_by_side_take_their_steps() {
+    fn interleaved_walks_take_their_steps() {
         let region = Region::new(1 << 16, Pages::Small).unwrap();
         let next: Vec<u32> = (0..64).map(|i| (i + 1) % 64).collect();
         let mut chain = Chain::link(region, Layout::packed(64), &next);
@@ -256,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn one_line_per_page_wanders_through_the_page() {
+    fn one_line_per_page_shifts_from_page_to_page() {
         let layout = Layout::one_per_page(4096, 64);
         let places: Vec<usize> = (0..65).map(|i| layout.place(i)).collect();
         assert_eq!((places[1], places[63], places[64]), (520, 63 * 520, 64 * 512));
@@ -265,14 +264,14 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "followed by a node")]
-    fn a_step_out_of_the_chain_is_refused() {
+    fn a_step_out_of_the_chain_panics() {
         let region = Region::new(1 << 16, Pages::Small).unwrap();
         Chain::link(region, Layout::packed(64), &[1, 2]);
     }
 
     #[test]
-    #[should_panic(expected = "lie in the region")]
-    fn a_chain_that_does_not_fit_is_refused() {
+    #[should_panic(expected = "inside the region")]
+    fn a_chain_that_does_not_fit_panics() {
         let region = Region::new(HUGE_BYTES, Pages::Small).unwrap();
         Chain::link(region, Layout { stride: HUGE_BYTES / 8, skew: 0, skew_mask: 0 }, &[1, 0]);
     }

@@ -1,4 +1,4 @@
-//! Anonymous memory with a wish for the size of its pages, and the proof of what was granted.
+//! Anonymous memory with a preferred page size, and a check of which pages were granted.
 
 use ioloom_sys::fault::call;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
@@ -6,15 +6,15 @@ use std::io;
 use std::path::Path;
 use std::ptr::NonNull;
 
-/// Alignment of every region: that of a huge page of x86-64 and of 64-bit ARM with small pages.
+/// Alignment of every region: a huge page of x86-64, and of 64-bit ARM with 4 KiB pages.
 pub const HUGE_BYTES: usize = 2 << 20;
 
-/// Which pages a region asks for.
+/// The preferred page size of a region.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pages {
-    /// The smallest; the kernel is told to make no huge ones.
+    /// The smallest pages; huge pages are disabled for the region.
     Small,
-    /// Huge ones where the kernel can; a wish.
+    /// Huge pages if the kernel has any; only a preference.
     Huge,
 }
 
@@ -26,22 +26,22 @@ pub struct Region {
     bytes: usize,
 }
 
-// SAFETY: the memory is owned alone, as that of a `Vec`.
+// SAFETY: the region owns its memory exclusively, as a `Vec` does.
 unsafe impl Send for Region {}
 // SAFETY: shared access only reads.
 unsafe impl Sync for Region {}
 
 impl Region {
-    /// Maps at least `bytes`, rounded up to whole pages of [`HUGE_BYTES`]; touches nothing.
+    /// Maps at least `bytes`, rounded up to a multiple of [`HUGE_BYTES`], without touching them.
     ///
     /// # Errors
-    /// Out of memory. A refused wish for pages is no error: [`Region::huge_bytes`] tells.
+    /// Out of memory. A refused page size is not an error: see [`Region::huge_bytes`].
     pub fn new(bytes: usize, pages: Pages) -> io::Result<Self> {
         let bytes = bytes.max(1).next_multiple_of(HUGE_BYTES);
         let mapped_bytes = bytes + HUGE_BYTES;
         let mapped = call("mmap", || {
-            // SAFETY: a new anonymous mapping at an address of the kernel's choice touches no
-            // memory that exists.
+            // SAFETY: a new anonymous mapping at an address that the kernel chooses touches no
+            // existing memory.
             let start = unsafe {
                 mmap_anonymous(
                     std::ptr::null_mut(),
@@ -54,24 +54,24 @@ impl Region {
         })?;
         let mapped = NonNull::new(mapped.cast::<u8>()).expect("mmap never returns null");
         let ahead = mapped.as_ptr().align_offset(HUGE_BYTES);
-        // SAFETY: the mapping is one huge page longer than asked, so that the aligned start and
-        // `bytes` behind it lie inside.
+        // SAFETY: the mapping is one huge page longer than requested, so the aligned start and the
+        // `bytes` after it are inside.
         let start = unsafe { mapped.add(ahead) };
         let region = Self { mapped, mapped_bytes, start, bytes };
         let advice = match pages {
             Pages::Small => Advice::LinuxNoHugepage,
             Pages::Huge => Advice::LinuxHugepage,
         };
-        // A kernel without huge pages refuses both; then all pages are small anyway.
+        // A kernel without huge pages refuses both; all pages are small then.
         let _ = call("madvise", || {
-            // SAFETY: the range lies in the mapping just made; the advice changes no content.
+            // SAFETY: the range is inside the new mapping; the advice changes no content.
             unsafe { madvise(region.start.as_ptr().cast(), region.bytes, advice) }?;
             Ok(())
         });
         Ok(region)
     }
 
-    /// Size, bytes.
+    /// Returns the size in bytes.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
@@ -83,13 +83,13 @@ impl Region {
         unsafe { std::slice::from_raw_parts(self.start.as_ptr().cast(), self.bytes / 8) }
     }
 
-    /// Returns the memory as words to be written.
+    /// Returns the memory as mutable words.
     pub fn words_mut(&mut self) -> &mut [u64] {
         // SAFETY: as in `words`, and `&mut self` makes the access exclusive.
         unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr().cast(), self.bytes / 8) }
     }
 
-    /// Writes one word in every page of `page_bytes`, so that the memory is really there.
+    /// Writes one word in every page of `page_bytes`, so that every page is allocated.
     pub fn touch(&mut self, page_bytes: usize) {
         for page in self.words_mut().chunks_mut((page_bytes / 8).max(1)) {
             // SAFETY: `page` is a valid exclusive slice of at least one word; a volatile write is
@@ -98,8 +98,8 @@ impl Region {
         }
     }
 
-    /// Returns bytes of it that huge pages hold now, from the kernel's own list of mappings; `None`
-    /// where that list cannot be read or does not tell.
+    /// Returns how many bytes of the region are in huge pages now, from /proc/self/smaps; `None` if
+    /// that file cannot be read or does not say.
     pub fn huge_bytes(&self) -> Option<u64> {
         let text = ioloom_sys::proc::read_text(Path::new("/proc/self/smaps")).ok()?;
         huge_bytes_of(&text, self.start.as_ptr() as u64, self.bytes as u64)
@@ -119,19 +119,19 @@ impl std::fmt::Debug for Region {
     }
 }
 
-/// Returns bytes in huge pages of the mappings that lie in `start .. start + bytes`; a mapping that
-/// only overlaps it counts whole, at most up to `bytes`.
+/// Returns the bytes in huge pages of the mappings that overlap `start .. start + bytes`. A mapping
+/// that only overlaps counts in full; the result is at most `bytes`.
 fn huge_bytes_of(smaps: &str, start: u64, bytes: u64) -> Option<u64> {
-    let (mut inside, mut sum, mut told) = (false, 0u64, false);
+    let (mut inside, mut sum, mut found) = (false, 0u64, false);
     for line in smaps.lines() {
         if let Some((from, to)) = range_of(line) {
             inside = from < start + bytes && start < to;
         } else if inside && let Some(rest) = line.strip_prefix("AnonHugePages:") {
             let kib: u64 = rest.trim().strip_suffix("kB")?.trim().parse().ok()?;
-            (sum, told) = (sum + (kib << 10), true);
+            (sum, found) = (sum + (kib << 10), true);
         }
     }
-    told.then_some(sum.min(bytes))
+    found.then_some(sum.min(bytes))
 }
 
 fn range_of(line: &str) -> Option<(u64, u64)> {
@@ -144,7 +144,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_region_is_zeroed_aligned_and_its_own() {
+    fn a_region_is_zeroed_aligned_and_writable() {
         for pages in [Pages::Small, Pages::Huge] {
             let mut region = Region::new(3 << 20, pages).unwrap();
             assert_eq!(region.bytes(), 4 << 20);
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn huge_pages_are_those_of_the_mapping() {
+    fn huge_pages_are_counted_per_mapping() {
         let text = "1000-3000 rw-p 0 0:0 0\nRss: 8 kB\nAnonHugePages:      4096 kB\n\
                     5000-900000 rw-p 0 0:0 0 [heap]\nAnonHugePages:      2048 kB\n";
         assert_eq!(huge_bytes_of(text, 0x5000, 0x80_0000), Some(2 << 20));

@@ -1,19 +1,19 @@
-//! Work whose time depends on the processor alone: the clock rate, the width, and the way between
-//! two processors.
+//! Work whose time depends on the processor alone: its clock rate, its width, and the distance
+//! between two processors.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Additions in one turn of the loop.
+/// Additions in one iteration.
 const ADDS: u64 = 64;
 
-/// Does at least `n` additions that wait for each other, one cycle each on every processor that is
-/// known to us, and returns how many it did; 0 where the architecture has no such loop here. Time
-/// over this number is the length of a cycle.
+/// Does at least `n` dependent additions and returns how many it did; 0 on an architecture without
+/// this loop. Each takes one cycle on every processor that we know, so the time divided by the
+/// returned number is the length of a cycle.
 #[inline(never)]
 pub fn dependent_adds(n: u64) -> u64 {
     let turns = n.div_ceil(ADDS).max(1);
     let mut sum = 1u64;
-    // Not a constant: additions of constants are done without time by some processors.
+    // Not a constant: some processors add constants in zero cycles.
     let term = std::hint::black_box(3u64);
     for _ in 0..turns {
         #[cfg(target_arch = "x86_64")]
@@ -40,8 +40,9 @@ pub fn dependent_adds(n: u64) -> u64 {
     turns * ADDS
 }
 
-/// `n` turns of eight multiplications and eight additions that do not wait for each other: enough
-/// to keep all units of a core busy, so that two threads of one core share them.
+/// Runs `n` iterations of eight multiplications and eight additions that do not depend on each
+/// other. They keep all execution units of a core busy, so two threads of one core have to share
+/// them.
 #[inline(never)]
 pub fn independent_work(n: u64) -> u64 {
     let mut a = std::hint::black_box([1u64, 2, 3, 4, 5, 6, 7, 8]);
@@ -58,9 +59,9 @@ pub fn independent_work(n: u64) -> u64 {
     n
 }
 
-/// One side of a game of two threads: waits until `ball` is `mine + 2k` and throws it on, `rounds`
-/// times. The sides are 0 and 1. Gives up and returns `false` when `deadline_spins` looks in a row
-/// bring nothing: the other side has stopped.
+/// Plays one side of a ping-pong between two threads: waits until `ball` is `mine + 2k` and
+/// increments it, `rounds` times. The sides are 0 and 1. Returns `false` after `deadline_spins`
+/// reads in a row without a change: the other side has stopped.
 pub fn spin_pair(ball: &AtomicU64, mine: u64, rounds: u64, deadline_spins: u64) -> bool {
     for round in 0..rounds {
         let wanted = mine + 2 * round;
@@ -84,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn work_is_done_as_often_as_told() {
+    fn the_returned_count_covers_the_request() {
         let adds = dependent_adds(1000);
         assert!(adds == 0 || adds == 1024);
         assert_eq!(independent_work(10), 10);
@@ -99,6 +100,6 @@ mod tests {
             assert!(other.join().unwrap());
         });
         assert_eq!(ball.load(Ordering::Relaxed), 200);
-        assert!(!spin_pair(&ball, 1, 1, 10), "nobody throws it");
+        assert!(!spin_pair(&ball, 1, 1, 10), "no other side");
     }
 }
