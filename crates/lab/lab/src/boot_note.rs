@@ -1,32 +1,36 @@
-//! Notes of the boot in which a set was last used.
+//! Notes in which boot of the machine a file set was last used.
+//!
+//! A set that was not used since the machine booted is cold.
 
+use ioloom_failure::{Operation, PathError, reason};
 use ioloom_sys::proc;
 use std::path::{Path, PathBuf};
 
-/// The file beside a set that holds the name of the last start of the machine in which it was used.
-fn note_of_use(dir: &Path) -> PathBuf {
+/// Returns the file next to a set that holds the boot identifier.
+fn path_of(dir: &Path) -> PathBuf {
     let mut name = dir.file_name().unwrap_or_default().to_owned();
     name.push(".used-in-boot");
     dir.with_file_name(name)
 }
 
-/// Notes that the set is used in this start of the machine: from now on it is not cold by that.
+/// Notes that the set is used in this boot and therefore no longer cold.
 pub(crate) fn note_use(dir: &Path) -> Result<(), String> {
-    let path = note_of_use(dir);
-    let boot = proc::boot_id().map_err(|e| format!("read the name of this start: {e}"))?;
-    std::fs::write(&path, boot).map_err(|e| format!("write {}: {e}", path.display()))
+    let path = path_of(dir);
+    let boot =
+        proc::boot_id().map_err(|e| format!("cannot read the boot identifier: {}", reason(&e)))?;
+    std::fs::write(&path, boot).map_err(|e| PathError::new(Operation::Write, &path, e).to_string())
 }
 
-/// Removes the note of a set that is not there any more.
+/// Removes the note of a set that was removed.
 pub(crate) fn forget_use(dir: &Path) {
-    // One that stays is overwritten when the set is made again.
-    let _ = std::fs::remove_file(note_of_use(dir));
+    // A note that stays is overwritten when the set is made again.
+    let _ = std::fs::remove_file(path_of(dir));
 }
 
-/// Whether the set was used since the machine was started. A set without a note was made by a
-/// program that kept none, and then the device alone can tell.
+/// Returns whether the set was used since the machine booted. False for a set without a note, made
+/// by an older program; then only the device reads of the run are evidence.
 pub(crate) fn used_since_start(dir: &Path) -> bool {
-    match (std::fs::read_to_string(note_of_use(dir)), proc::boot_id()) {
+    match (std::fs::read_to_string(path_of(dir)), proc::boot_id()) {
         (Ok(noted), Ok(now)) => noted == now,
         _ => false,
     }

@@ -1,22 +1,24 @@
-//! One run in a process of its own.
+//! Runs one order in a child process.
 //!
-//! Peak memory, /proc/self/io, page faults, descriptor limits, io-wq threads, SIGBUS of a
-//! truncated mapping and hangs all belong to a process; so each run has its own. The child is the
-//! same program with hidden arguments. It reads one line of JSON ([`RunOrder`]) from its standard
-//! input and answers with one JSON document ([`ChildAnswer`]) on its standard output.
+//! Peak memory, /proc/self/io, page faults, descriptor limits, io-wq threads, the SIGBUS of a
+//! truncated mapping and hangs are properties of a process, so each run gets its own. The child is
+//! the same program with hidden arguments. It reads one line of JSON ([`RunOrder`]) from standard
+//! input and writes one JSON document ([`ChildAnswer`]) to standard output.
 //!
-//! The parent keeps the child's input open until it is done with it. When the parent dies by
-//! whatever cause, that pipe closes and the child's watcher thread ends the child: no orphan goes
-//! on to disturb the next study. (The kernel's parent-death signal would do the same, but can only
-//! be set between fork and exec, where nothing is safe to call.) The child leads a process group
-//! of its own, which is killed at the deadline, so that nothing it started outlives it; for the
-//! same reason an interrupt at the terminal reaches only the parent, which decides.
+//! The parent keeps the child's standard input open until the run is over. If the parent dies for
+//! any reason, the pipe closes and a watcher thread in the child ends the process, so no orphan
+//! disturbs the next study. (The parent-death signal would do the same, but it can only be set
+//! between fork and exec, where almost nothing is safe to call.) The child leads its own process
+//! group, which is killed at the deadline together with everything the child started. For the same
+//! reason, an interrupt from the terminal reaches only the parent, which decides what to do.
 //!
-//! Cost: one fork, exec and pipe per run, a few milliseconds outside what is timed.
+//! Cost: one fork, exec and pipe per run, a few milliseconds outside the measured time.
 
+use ioloom_failure::{quoted, reason};
 use ioloom_model::record::RunOrder;
 use ioloom_model::{Measured, Outcome};
 use ioloom_sys_lab::cgroup::Throttle;
+use rustix::process::{Pid, Signal, kill_process_group};
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
 use std::io::{self, BufRead, Read, Write};
@@ -27,17 +29,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::{Duration, Instant};
 
-/// What the child of a run answers, as one JSON document on its standard output.
+/// Result of a run, written by the child as one JSON document.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ChildAnswer {
     /// How the run ended.
     pub outcome: Outcome,
-    /// Bytes that the child had from devices during the run; `None` if the system cannot tell.
+    /// Bytes the child read from devices during the run; `None` if the system does not report them.
     pub device_bytes: Option<u64>,
 }
 
 impl From<Result<Measured, String>> for ChildAnswer {
-    /// The answer of a run that was measured, or failed for a reason.
+    /// Converts a measurement, or the reason of a failure, into an answer.
     fn from(run: Result<Measured, String>) -> Self {
         let outcome = match run {
             Ok(measured) => Outcome::Done { measured: Box::new(measured) },
@@ -47,9 +49,9 @@ impl From<Result<Measured, String>> for ChildAnswer {
     }
 }
 
-/// Serves one run in the child: reads the order from standard input, calls `run`, writes the
-/// answer to standard output. Ends the process when the parent is gone. `device_bytes` is filled
-/// in if `run` leaves it open.
+/// Serves one run in the child: reads the order from standard input, calls `run` and writes the
+/// answer to standard output. Ends the process if the parent dies. Fills in `device_bytes` if `run`
+/// did not.
 pub fn serve(run: impl FnOnce(&RunOrder) -> ChildAnswer) -> ExitCode {
     let mut line = String::new();
     let read = io::stdin().lock().read_line(&mut line);
@@ -59,8 +61,9 @@ pub fn serve(run: impl FnOnce(&RunOrder) -> ChildAnswer) -> ExitCode {
     {
         Ok(order) => order,
         Err(reason) => {
-            let outcome =
-                Outcome::Failed { reason: format!("the order on standard input: {reason}") };
+            let outcome = Outcome::Failed {
+                reason: format!("cannot read the order on standard input: {reason}"),
+            };
             return answer(&ChildAnswer { outcome, device_bytes: None });
         }
     };
@@ -75,14 +78,15 @@ pub fn serve(run: impl FnOnce(&RunOrder) -> ChildAnswer) -> ExitCode {
             }
         }
     });
-    // Without a watcher the deadline of the parent and the user remain; the run is not worse.
+    // Without the watcher, the parent's deadline still ends the run.
     drop(watch);
     let before = device_bytes();
     let mut done = run(&order);
     if let Outcome::Done { measured } = &mut done.outcome {
-        keep_numbers(measured);
+        remove_non_finite(measured);
         if !measured.calls.is_empty() {
-            // Beside what was timed with it: a clock may be another one on the next machine.
+            // Recorded with the calls that it timed, because the next machine may have another
+            // clock.
             let (_, step_ns) = ioloom_sys::clock::calibrate();
             measured.extra.insert(CLOCK_STEP.to_owned(), step_ns as f64);
         }
@@ -93,12 +97,12 @@ pub fn serve(run: impl FnOnce(&RunOrder) -> ChildAnswer) -> ExitCode {
     answer(&done)
 }
 
-/// Name of the number that tells the smallest step of the clock, in runs that timed single calls.
+/// Name of the recorded clock resolution, in runs that timed single calls.
 pub const CLOCK_STEP: &str = "clock_step_ns";
 
-/// Takes out what is no number: JSON has no word for it, and one division by nothing would take the
-/// whole run with it. What is missing is told as not measured.
-fn keep_numbers(measured: &mut Measured) {
+/// Removes values that are not finite. JSON cannot represent them, and one division by zero would
+/// make the whole record unreadable. A missing value means "not measured".
+fn remove_non_finite(measured: &mut Measured) {
     measured.extra.retain(|_, value| value.is_finite());
     for curve in measured.curves.values_mut() {
         curve.retain(|(x, y)| x.is_finite() && y.is_finite());
@@ -108,7 +112,7 @@ fn keep_numbers(measured: &mut Measured) {
     }
 }
 
-/// Bytes that this process had from devices so far; `None` where the system does not count them.
+/// Returns the bytes this process read from devices so far, if the system counts them.
 fn device_bytes() -> Option<u64> {
     ioloom_sys::proc::process_io().ok().map(|io| io.read_bytes)
 }
@@ -121,38 +125,38 @@ fn answer(answer: &ChildAnswer) -> ExitCode {
     if written.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// How children are started.
+/// How to start a child.
 #[derive(Debug, Clone)]
 pub struct Runner {
-    /// The program; normally [`std::env::current_exe`].
+    /// The program, normally [`std::env::current_exe`].
     pub program: PathBuf,
-    /// Its arguments; normally the one hidden word of the command line.
+    /// Its arguments, normally one hidden subcommand.
     pub arguments: Vec<OsString>,
-    /// Environment variables set for it, beside the parent's own.
+    /// Additional environment variables.
     pub environment: Vec<(OsString, OsString)>,
 }
 
-/// What came of one child.
+/// How a child ended.
 #[derive(Debug)]
 pub enum ChildEnd {
-    /// It ended, or was killed at its deadline; the outcome says which.
+    /// It answered, or was killed at its deadline; the outcome says which.
     Answered(Box<ChildAnswer>),
-    /// The caller's flag was raised and the child was killed: no result.
+    /// The study was stopped and the child killed. There is no result.
     Stopped,
 }
 
-/// Largest answer that is read, bytes; a child that says more is broken and is killed.
+/// Largest accepted answer, bytes. A child that writes more is killed.
 const ANSWER_MAX: u64 = 256 << 20;
-/// Bytes of standard error that are kept, from its end.
+/// Bytes kept from the end of standard error.
 const TAIL_MAX: usize = 2048;
-/// How often the caller's flag is looked at.
+/// Interval for checking the stop flag.
 const TICK: Duration = Duration::from_millis(50);
 
 impl Runner {
-    /// Children of this very program, told what to be by one hidden word of the command line.
+    /// Returns a runner for this program with one hidden subcommand.
     ///
     /// # Errors
-    /// The system does not say where the program lies.
+    /// The path of the program cannot be determined.
     pub fn of_this_program(word: &str) -> io::Result<Self> {
         Ok(Self {
             program: std::env::current_exe()?,
@@ -161,11 +165,11 @@ impl Runner {
         })
     }
 
-    /// Runs one order and waits for its end, at most for `deadline`. `dir` is the working
-    /// directory of the child, if it is to be another.
+    /// Runs one order and waits at most `deadline` for its end. `dir` is the working directory of
+    /// the child, if it differs from the parent's.
     ///
-    /// A child that cannot be started, crashes or answers nonsense is a failed outcome with the
-    /// reason in words and the tail of its standard error, never an error of this function.
+    /// This function does not fail. A child that cannot be started, crashes or writes an invalid
+    /// answer gives a failed outcome with the reason and the end of its standard error.
     pub fn run(
         &self,
         order: &RunOrder,
@@ -176,8 +180,8 @@ impl Runner {
         self.run_in(order, deadline, stop, dir, None)
     }
 
-    /// The same in a group whose reads are slowed. The child enters it before it has its order, so
-    /// every read of the run is counted.
+    /// Like [`Runner::run`], in a cgroup with limited reads. The child enters the group before it
+    /// receives its order, so the limit covers every read of the run.
     pub fn run_in(
         &self,
         order: &RunOrder,
@@ -199,7 +203,7 @@ impl Runner {
         }
         let text = match serde_json::to_string(order) {
             Ok(text) => text,
-            Err(e) => return failed(format!("write the order as JSON: {e}")),
+            Err(e) => return failed(format!("cannot write the order as JSON: {e}")),
         };
         match command.spawn() {
             Ok(mut child) => match throttle.map_or(Ok(()), |t| t.enter(child.id())) {
@@ -207,10 +211,10 @@ impl Runner {
                 Err(e) => {
                     let _ = child.kill();
                     let _ = child.wait();
-                    failed(format!("slow the run's process by a cgroup: {e}"))
+                    failed(format!("cannot limit reads of the run by a cgroup: {e}"))
                 }
             },
-            Err(e) => failed(format!("start {}: {e}", self.program.display())),
+            Err(e) => failed(format!("cannot run {}: {}", quoted(&self.program), reason(&e))),
         }
     }
 }
@@ -220,7 +224,7 @@ fn failed(reason: String) -> ChildEnd {
     ChildEnd::Answered(Box::new(ChildAnswer { outcome, device_bytes: None }))
 }
 
-/// Why waiting came to an end.
+/// Why waiting ended.
 enum Waited {
     Finished(Vec<u8>),
     Deadline,
@@ -232,11 +236,11 @@ fn attend(mut child: Child, order: String, deadline: Duration, stop: &AtomicBool
     let (Some(mut stdin), Some(stdout), Some(stderr)) =
         (child.stdin.take(), child.stdout.take(), child.stderr.take())
     else {
-        return failed("the child has no pipes".to_owned());
+        return failed("the child process has no pipes".to_owned());
     };
     let (send, receive) = sync_channel(1);
     let (give_back, keep_open) = sync_channel(1);
-    // The order may be longer than a pipe holds, so it is written beside the waiting.
+    // The order may exceed the capacity of the pipe, so another thread writes it.
     std::thread::spawn(move || {
         let _ = stdin.write_all(order.as_bytes()).and_then(|()| stdin.write_all(b"\n"));
         let _ = give_back.send(stdin);
@@ -251,7 +255,7 @@ fn attend(mut child: Child, order: String, deadline: Duration, stop: &AtomicBool
         let _ = send_tail.send(tail_of(stderr));
     });
     let waited = wait(&mut child, &receive, deadline, stop);
-    // The answer is there or will not come: nothing of the group may live on.
+    // The answer is here or will not come. Nothing in the group may survive.
     let status = match &waited {
         Waited::Finished(_) => settle(&mut child),
         _ => None,
@@ -260,8 +264,8 @@ fn attend(mut child: Child, order: String, deadline: Duration, stop: &AtomicBool
     let _ = child.kill();
     let status = status.or_else(|| child.wait().ok());
     drop(keep_open);
-    // These threads end with the pipes. Something that left the group may hold a pipe open still;
-    // then its last words are missing, and nothing waits for it.
+    // These threads end when the pipes close. A process that left the group may still hold a pipe
+    // open; its last output is then lost rather than waited for.
     let tail = tail.recv_timeout(Duration::from_secs(1)).unwrap_or_default();
     match waited {
         Waited::Stopped => ChildEnd::Stopped,
@@ -273,7 +277,7 @@ fn attend(mut child: Child, order: String, deadline: Duration, stop: &AtomicBool
     }
 }
 
-/// Waits for the end of the child's output, the deadline or the flag, whichever is first.
+/// Waits for the end of the child's output, the deadline or the stop flag, whichever comes first.
 fn wait(
     child: &mut Child,
     output: &Receiver<Vec<u8>>,
@@ -294,7 +298,7 @@ fn wait(
         if start.elapsed() >= deadline {
             return Waited::Deadline;
         }
-        // A dead child whose own children hold the pipe open would keep us waiting.
+        // If the child is dead but its own children hold the pipe open, do not wait for them.
         if matches!(child.try_wait(), Ok(Some(_))) {
             let text = output.recv_timeout(TICK).unwrap_or_default();
             return Waited::Finished(text);
@@ -302,7 +306,7 @@ fn wait(
     }
 }
 
-/// Gives a child that has answered a moment to end by itself, for a clean exit status.
+/// Gives a child that has answered time to exit, for a clean exit status.
 fn settle(child: &mut Child) -> Option<ExitStatus> {
     let start = Instant::now();
     while start.elapsed() < Duration::from_secs(2) {
@@ -315,10 +319,11 @@ fn settle(child: &mut Child) -> Option<ExitStatus> {
 }
 
 fn kill_group(group: u32) {
-    let group = i32::try_from(group).ok().and_then(rustix::process::Pid::from_raw);
-    if let Some(group) = group {
-        // Fails only when everybody is gone already.
-        let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
+    // The number 0 would kill this process's own group, and 1 every process of the user.
+    assert!(group > 1, "process group {group} is not that of a child");
+    if let Some(group) = i32::try_from(group).ok().and_then(Pid::from_raw) {
+        // Fails only if the group is already empty.
+        let _ = kill_process_group(group, Signal::KILL);
     }
 }
 
@@ -337,10 +342,14 @@ fn tail_of(mut stderr: impl Read) -> String {
 
 fn judge(text: &[u8], status: Option<ExitStatus>, tail: &str) -> ChildEnd {
     let with_tail = |reason: String| {
-        failed(if tail.is_empty() { reason } else { format!("{reason}; its last words: {tail}") })
+        failed(if tail.is_empty() {
+            reason
+        } else {
+            format!("{reason}; standard error ended with: {tail}")
+        })
     };
     if text.len() as u64 > ANSWER_MAX {
-        return with_tail("the run's process answered without end".to_owned());
+        return with_tail("the child process wrote too long an answer".to_owned());
     }
     match serde_json::from_slice::<ChildAnswer>(text) {
         Ok(answer) => ChildEnd::Answered(Box::new(answer)),
@@ -349,37 +358,36 @@ fn judge(text: &[u8], status: Option<ExitStatus>, tail: &str) -> ChildEnd {
                 with_tail(signal_in_words(s.signal().unwrap_or_default()))
             }
             Some(s) if !s.success() => with_tail(format!(
-                "the run's process ended with code {} and no result",
+                "the child process exited with code {} and wrote no result",
                 s.code().unwrap_or(-1)
             )),
             _ if text.is_empty() => {
-                with_tail("the run's process ended without a result".to_owned())
+                with_tail("the child process exited without a result".to_owned())
             }
-            _ => with_tail(format!("the run's process answered what is no result: {error}")),
+            _ => with_tail(format!("the child process wrote an invalid answer: {error}")),
         },
     }
 }
 
-/// What a deadly signal means for a run, as a sentence.
-fn signal_in_words(signal: i32) -> String {
-    let words = match signal {
-        4 => "illegal instruction (SIGILL)",
-        6 => "it gave up by itself (SIGABRT)",
-        7 => "bus error (SIGBUS): a mapped file was cut short while it was read",
-        9 => "killed (SIGKILL): by somebody, or by the kernel for want of memory",
-        11 => "bad memory access (SIGSEGV)",
-        15 => "asked to end (SIGTERM)",
-        24 => "processor time limit (SIGXCPU)",
-        25 => "file size limit (SIGXFSZ)",
-        31 => "forbidden system call (SIGSYS), perhaps by a sandbox",
-        _ => return format!("the run's process died of signal {signal}"),
+/// Describes what a fatal signal means for a run.
+fn signal_in_words(number: i32) -> String {
+    let words = match Signal::from_named_raw(number) {
+        Some(Signal::ILL) => "illegal instruction (SIGILL)",
+        Some(Signal::ABORT) => "it aborted (SIGABRT)",
+        Some(Signal::BUS) => "bus error (SIGBUS): a mapped file was truncated while it was read",
+        Some(Signal::KILL) => "killed (SIGKILL), by a user or by the kernel's out-of-memory killer",
+        Some(Signal::SEGV) => "invalid memory access (SIGSEGV)",
+        Some(Signal::TERM) => "terminated (SIGTERM)",
+        Some(Signal::XCPU) => "processor time limit exceeded (SIGXCPU)",
+        Some(Signal::XFSZ) => "file size limit exceeded (SIGXFSZ)",
+        Some(Signal::SYS) => "forbidden system call (SIGSYS), perhaps by a sandbox",
+        _ => return format!("the child process was ended by signal {number}"),
     };
-    format!("the run's process died: {words}")
+    format!("the child process died: {words}")
 }
 
-/// How long a run may take before it is killed: generous for a slow disk, bounded always.
-/// 20 s, plus 20 MB/s for the bytes, plus 2 ms a file, plus twice the compute time that the files
-/// demand, at most `longest`.
+/// Returns the time after which a run is killed: 20 s, plus the time for the bytes at 20 MB/s, plus
+/// 2 ms per file, plus twice the compute time, at most `longest`. Generous for a slow disk.
 pub fn deadline(bytes: u64, files: u64, compute_ns: f64, longest: Duration) -> Duration {
     let seconds = 20.0 + bytes as f64 / 20e6 + files as f64 * 2e-3 + 2.0 * compute_ns / 1e9;
     if seconds.is_finite() && seconds < longest.as_secs_f64() {
@@ -419,7 +427,7 @@ mod tests {
         let stop = AtomicBool::new(false);
         match shell(script).run(&order(), Duration::from_millis(deadline_ms), &stop, None) {
             ChildEnd::Answered(answer) => answer.outcome,
-            ChildEnd::Stopped => panic!("nobody stopped it"),
+            ChildEnd::Stopped => panic!("the run was stopped"),
         }
     }
 
@@ -450,10 +458,10 @@ mod tests {
         let script = format!("sleep 1000 & echo $! > {}; wait", mark.display());
         assert!(matches!(outcome(&script, 700), Outcome::TimedOut { .. }));
         let pid = std::fs::read_to_string(mark).unwrap();
-        assert!(gone(pid.trim()), "the grandchild lives on");
+        assert!(gone(pid.trim()), "the grandchild is still running");
     }
 
-    /// Gone, or a zombie that nobody has reaped yet; a few tries, for the kill is asynchronous.
+    /// Waits until a process is gone or a zombie. The kill is asynchronous, so this polls.
     fn gone(pid: &str) -> bool {
         for _ in 0..200 {
             match std::fs::read_to_string(format!("/proc/{pid}/stat")) {
@@ -466,13 +474,13 @@ mod tests {
     }
 
     #[test]
-    fn crashes_are_told_in_words_with_the_last_words() {
+    fn crashes_are_described_with_the_end_of_standard_error() {
         assert!(reason("kill -BUS $$").contains("SIGBUS"));
-        assert!(reason("kill -9 $$").contains("want of memory"));
+        assert!(reason("kill -9 $$").contains("out-of-memory"));
         let text = reason("echo oh no >&2; exit 3");
         assert!(text.contains("code 3") && text.contains("oh no"), "{text}");
         assert!(reason("true").contains("without a result"));
-        assert!(reason("echo '{\"a\":1}'").contains("no result"));
+        assert!(reason("echo '{\"a\":1}'").contains("invalid answer"));
         let none = Runner { program: "/no/such".into(), ..shell("") };
         let stop = AtomicBool::new(false);
         let end = none.run(&order(), Duration::from_secs(1), &stop, None);
@@ -481,12 +489,12 @@ mod tests {
     }
 
     #[test]
-    fn a_dead_child_is_noticed_though_its_child_holds_the_pipe() {
+    fn a_dead_child_is_noticed_while_its_own_child_holds_the_pipe() {
         assert!(reason("sleep 1000 & exit 4").contains("code 4"));
     }
 
     #[test]
-    fn something_that_left_the_group_is_not_waited_for() {
+    fn a_process_that_left_the_group_is_not_waited_for() {
         let dir = tempfile::tempdir().unwrap();
         let mark = dir.path().join("pid");
         let script = format!(

@@ -1,13 +1,14 @@
-//! Removing the sets and images that ioloom made.
+//! Removes the file sets and images that ioloom made.
 
 use crate::boot_note::forget_use;
 use crate::files::SET_MANIFEST;
 use crate::media::{IMAGE_MANIFEST, remove_image};
 use crate::subject::Sets;
+use ioloom_failure::{Operation, PathError};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// What [`clean`] did with one set or image.
+/// Result of [`clean`] for one set or image.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cleaned {
     /// Its directory.
@@ -16,16 +17,16 @@ pub struct Cleaned {
     pub files: u64,
     /// Bytes freed.
     pub bytes: u64,
-    /// Why it could not be removed, if so.
+    /// Why it could not be removed.
     pub failed: Option<String>,
 }
 
-/// Removes the sets and images that ioloom made below a work directory, and nothing else: a
-/// directory in `sets/` or `images/` without our manifest stays, as does whatever the user put
-/// beside ours. Links are not followed.
+/// Removes the sets and images that ioloom made below a work directory. A directory in `sets/` or
+/// `images/` without a manifest stays, as do other files of the user. Symbolic links are not
+/// followed.
 ///
 /// # Errors
-/// The work directory cannot be listed. What stands in the way of a single set is in its entry.
+/// The work directory cannot be listed. The error of a single set is in its entry.
 pub fn clean(work_dir: &Path, sets: &dyn Sets) -> io::Result<Vec<Cleaned>> {
     let mut all = Vec::new();
     for (kind, manifest) in [("sets", SET_MANIFEST), ("images", IMAGE_MANIFEST)] {
@@ -34,7 +35,8 @@ pub fn clean(work_dir: &Path, sets: &dyn Sets) -> io::Result<Vec<Cleaned>> {
             Ok(entries) => entries,
             Err(e) if e.kind() == io::ErrorKind::NotFound => continue,
             Err(e) => {
-                return Err(io::Error::new(e.kind(), format!("list {}: {e}", parent.display())));
+                let text = PathError::new(Operation::ReadDir, &parent, e).to_string();
+                return Err(io::Error::other(text));
             }
         };
         let mut dirs = Vec::new();
@@ -50,7 +52,8 @@ pub fn clean(work_dir: &Path, sets: &dyn Sets) -> io::Result<Vec<Cleaned>> {
         for dir in dirs {
             let removed = match kind {
                 "sets" => sets.remove(&dir).map(|r| (r.files, r.bytes)),
-                _ => remove_image(&dir).map_err(|e| format!("remove {}: {e}", dir.display())),
+                _ => remove_image(&dir)
+                    .map_err(|e| PathError::new(Operation::Remove, &dir, e).to_string()),
             };
             all.push(match removed {
                 Ok((files, bytes)) => {
@@ -60,7 +63,7 @@ pub fn clean(work_dir: &Path, sets: &dyn Sets) -> io::Result<Vec<Cleaned>> {
                 Err(reason) => Cleaned { dir, files: 0, bytes: 0, failed: Some(reason) },
             });
         }
-        // Stays when something of the user's is in it.
+        // Fails if the user put something into it.
         let _ = std::fs::remove_dir(&parent);
     }
     Ok(all)

@@ -1,27 +1,26 @@
-//! Making a condition and proving it.
+//! Establishes the cache condition of a run and proves it.
 //!
-//! Cold is made file by file: the file system is flushed, then each file's pages are dropped. Names
-//! and inodes stay in memory, and the proof says so. With the user's word (`drop_caches`) the whole
-//! cache of the machine is dropped instead, names and inodes with it. Files in an image of ours are
-//! made cold by mounting it anew, which takes names and inodes of that file system alone. Warm is
-//! made by reading every file. As-is changes nothing and records what is there.
+//! Cold: the file system is flushed, then the pages of each file are evicted. Names and inodes stay
+//! in memory, and the proof says so. With the user's permission (`drop_caches`), the whole page
+//! cache of the machine is dropped instead, including names and inodes. Files in an image made by
+//! ioloom become cold by remounting it, which affects the names and inodes of that file system
+//! only. Warm: every file is read. As-is: nothing is changed, and the state is recorded.
 //!
-//! Looking at what is in memory opens files, and so brings their names and inodes back. Where these
-//! are to be cold, everything is dropped, or mounted anew, once more after the last look.
+//! Querying the page cache opens files and so loads their names and inodes. If these must be cold,
+//! everything is dropped or remounted once more after the last query.
 //!
-//! The proof has two parts. Before the run, cachestat on a sample drawn from the seed (at most
-//! [`SAMPLE_MAX`] files, and every large one): cold allows [`COLD_RESIDENT_MAX`] of the pages in
-//! memory, warm wants [`WARM_RESIDENT_MIN`]. After it, the bytes that the child had from devices:
-//! cold wants at least [`COLD_DEVICE_MIN`] of the bytes of the files, warm at most
-//! [`WARM_DEVICE_MAX`]. Small files read more from the device than they hold, because pages are
-//! whole; so there is no upper limit for cold. Direct reads come from the device whatever is
-//! cached, so for them only the first part speaks of the cache. What cannot be known is
-//! `condition unknown`, never a guess; where cachestat is missing, reads that must not wait can
-//! still prove warm; a file system in memory cannot be cold and is refused.
+//! The proof has two parts. Before the run, cachestat is called on a seeded sample (at most
+//! [`SAMPLE_MAX`] files, plus the large ones): cold allows [`COLD_RESIDENT_MAX`] of the pages to be
+//! resident, warm requires [`WARM_RESIDENT_MIN`]. After the run, the bytes that the child read from
+//! devices count: cold requires at least [`COLD_DEVICE_MIN`] of the bytes of the files, warm allows
+//! at most [`WARM_DEVICE_MAX`]. There is no upper limit for cold, because small files occupy whole
+//! pages. Direct reads always come from the device, so for them only the first part is evidence.
+//! What cannot be observed is `condition unknown`, never a guess. Where cachestat is missing,
+//! non-blocking reads can still prove warm. A file system in memory cannot be cold and is refused.
 //!
-//! Names and inodes alone, which a walk needs, are made and proved in [`names`].
+//! For a walk, which needs only names and inodes, see [`names`].
 //!
-//! Cost: one open and one call for each file, on a few threads; a million files take seconds.
+//! Cost: one open and one call per file, on a few threads; a million files take seconds.
 
 mod error;
 mod residency;
@@ -34,7 +33,7 @@ use crate::files::FileList;
 use crate::media::OwnImage;
 use crate::names;
 use crate::subject::Touches;
-use ioloom_failure::{Operation, PathError};
+use ioloom_failure::{Operation, PathError, quoted};
 use ioloom_model::condition::Metadata;
 use ioloom_model::{ColdBy, Condition, Doubt, Measured, Method, Proof};
 use ioloom_sys::cache;
@@ -42,34 +41,34 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Share of the sample's pages that may be in memory before a cold run.
+/// Share of the sampled pages that may be resident before a cold run.
 pub const COLD_RESIDENT_MAX: f64 = 0.01;
-/// Share of the sample's pages that must be in memory before a warm run.
+/// Share of the sampled pages that must be resident before a warm run.
 pub const WARM_RESIDENT_MIN: f64 = 0.99;
-/// Share of the files' bytes that a cold run must have from the device.
+/// Least share of the bytes that a cold run must read from the device.
 pub const COLD_DEVICE_MIN: f64 = 0.95;
-/// Share of the files' bytes that a warm run may have from the device.
+/// Largest share of the bytes that a warm run may read from the device.
 pub const WARM_DEVICE_MAX: f64 = 0.05;
 
-/// Drops data, names and inodes of the whole machine from memory.
+/// Drops data, names and inodes of the whole machine from the page cache.
 pub type DropAll = fn() -> io::Result<()>;
 
-/// How conditions are made.
+/// How to establish conditions.
 #[derive(Debug, Clone, Copy)]
 pub struct Maker<'a> {
-    /// How the whole cache of the machine is dropped, if the user allowed it.
+    /// How to drop the page cache of the machine, if the user allowed it.
     pub drop_caches: Option<DropAll>,
     /// Threads of a pass over the files.
     pub threads: usize,
-    /// The image of ours that the files lie in, if they do: cold is then made by mounting it anew.
+    /// The image that contains the files, if there is one. Remounting it makes them cold.
     pub image: Option<&'a OwnImage>,
-    /// What the run needs of the set; names and inodes are made cold and warm by [`names`].
+    /// What the run needs of the set. [`names`] handles names and inodes.
     pub touches: Touches,
-    /// The one way to make it cold, if the arm names one.
+    /// The only allowed way to make files cold, if the arm names one.
     pub cold_by: Option<ColdBy>,
 }
 
-/// A condition that was made, with the evidence from before the run.
+/// An established condition, with the evidence from before the run.
 #[derive(Debug, Clone)]
 pub struct Made {
     condition: Condition,
@@ -84,7 +83,7 @@ pub struct Made {
 }
 
 impl Maker<'_> {
-    /// Makes `condition` for the first `files_max` files of the list and looks at what came of it.
+    /// Establishes `condition` for the first `files_max` files of the list and collects evidence.
     ///
     /// # Errors
     /// See [`ConditionError`].
@@ -104,13 +103,13 @@ impl Maker<'_> {
         match condition {
             Condition::Cold => {
                 self.refuse_memory(list)?;
-                (made_by, metadata) = self.way()?;
+                (made_by, metadata) = self.cold_method()?;
                 if made_by == ColdBy::Reboot.name() {
-                    // Whatever is looked at now is warm for the run.
+                    // Querying the page cache now would warm what the run needs cold.
                 } else if !data {
                     self.cool(list, files_max, stop)?;
                 } else {
-                    // Pages that another processor was just adding are missed by the first drop.
+                    // The first eviction misses pages that another processor is adding.
                     for _ in 0..3 {
                         self.cool(list, files_max, stop)?;
                         resident = resident_share(list, &sample, stop)?;
@@ -120,8 +119,8 @@ impl Maker<'_> {
                             break;
                         }
                     }
-                    // Looking opened the files of the sample, so their names and inodes are in memory
-                    // again. They go once more, and nothing is opened after that.
+                    // Sampling opened files, so their names and inodes are in memory again. Drop
+                    // them once more; nothing is opened after that.
                     if metadata == Metadata::Cold {
                         diskstats = device_bytes(list);
                         self.cool(list, files_max, stop)?;
@@ -134,7 +133,7 @@ impl Maker<'_> {
             }
             Condition::Warm => {
                 metadata = Metadata::Warm;
-                // A set that the last run left in memory is not read again.
+                // The previous run may have left the set in memory.
                 resident = resident_share(list, &sample, stop)?;
                 if resident.is_none_or(|r| r < 1.0) {
                     self.heat(list, files_max, stop)?;
@@ -161,8 +160,8 @@ impl Maker<'_> {
         })
     }
 
-    /// How cold is made, and what becomes of names and inodes.
-    fn way(&self) -> Result<(&'static str, Metadata), ConditionError> {
+    /// Returns how to make the files cold, and the resulting state of names and inodes.
+    fn cold_method(&self) -> Result<(&'static str, Metadata), ConditionError> {
         let refuse = |text: &str| Err(ConditionError::Refused(text.to_owned()));
         match (self.cold_by, self.image, self.drop_caches) {
             (Some(ColdBy::Reboot), ..) => Ok((ColdBy::Reboot.name(), Metadata::Cold)),
@@ -178,11 +177,11 @@ impl Maker<'_> {
     fn refuse_memory(&self, list: &FileList) -> Result<(), ConditionError> {
         match cache::is_memory_backed(list.root()) {
             Ok(true) => Err(ConditionError::Refused(format!(
-                "{} lies on a file system in memory, where nothing can be cold; use --on with a \
+                "{} is on a file system in memory, where nothing can be cold; use --on with a \
                  directory on a disk",
-                list.root().display()
+                quoted(list.root())
             ))),
-            // What cannot be asked is decided by the proof.
+            // If the query fails, the proof decides.
             Ok(false) | Err(_) => Ok(()),
         }
     }
@@ -193,7 +192,7 @@ impl Maker<'_> {
         files_max: Option<u64>,
         stop: &AtomicBool,
     ) -> Result<(), ConditionError> {
-        let by = |way: ColdBy| self.cold_by.is_none_or(|asked| asked == way);
+        let by = |method: ColdBy| self.cold_by.is_none_or(|asked| asked == method);
         if let Some(image) = self.image.filter(|_| by(ColdBy::Remount)) {
             return Ok(image.remount()?);
         }
@@ -238,9 +237,9 @@ fn device_bytes(list: &FileList) -> Option<u64> {
 }
 
 impl Made {
-    /// Puts the evidence from before and after the run together: the proof, and the doubt if the
-    /// condition is not shown. `device` is what the child had from devices; `measured` is absent
-    /// when the run did not finish, and then only the first part can be judged.
+    /// Combines the evidence from before and after the run into the proof, and the doubt if the
+    /// condition is not proved. `device` is the number of bytes that the child read from devices.
+    /// `measured` is `None` if the run did not finish; then only the first part counts.
     pub fn conclude(
         &self,
         method: Option<Method>,
@@ -248,7 +247,7 @@ impl Made {
         measured: Option<&Measured>,
         list: &FileList,
     ) -> (Proof, Option<Doubt>) {
-        // A run that lost files is judged by what it read, not by what it should have.
+        // If files vanished during the run, judge by what it read.
         let wanted = measured.map_or(0, |m| self.data_bytes.min(m.bytes.max(1)));
         let share = device
             .filter(|_| wanted > 1 && measured.is_some())
@@ -283,16 +282,16 @@ impl Made {
     }
 }
 
-/// Judges the two parts of the evidence; either may be missing.
+/// Judges the two parts of the evidence, either of which may be missing.
 fn judge(asked: Condition, before: Option<f64>, after: Option<f64>) -> (Option<bool>, String) {
     let percent = |share: f64| format!("{:.1} %", share * 100.0);
-    let seen = |b: f64| format!("{} of the sample's pages were in memory before", percent(b));
-    let came = |a: f64| format!("the device gave {} of the bytes", percent(a));
+    let seen = |b: f64| format!("{} of the sampled pages were resident before the run", percent(b));
+    let came = |a: f64| format!("{} of the bytes came from the device", percent(a));
     let (before_ok, after_ok) = match asked {
         Condition::AsIs => {
             let reason = match before {
-                Some(b) => format!("left as it was: {}", seen(b)),
-                None => "left as it was; what is in memory cannot be seen here".to_owned(),
+                Some(b) => format!("unchanged: {}", seen(b)),
+                None => "unchanged; the page cache cannot be queried here".to_owned(),
             };
             return (before.map(|_| true), reason);
         }
@@ -307,7 +306,7 @@ fn judge(asked: Condition, before: Option<f64>, after: Option<f64>) -> (Option<b
     let evidence = parts.join(", ");
     match (before_ok, after_ok) {
         (None, None) => {
-            (None, "neither the cached pages nor the device's bytes can be seen here".to_owned())
+            (None, "neither the page cache nor device reads can be observed here".to_owned())
         }
         (a, b) if a == Some(false) || b == Some(false) => {
             (Some(false), format!("not {asked}: {evidence}"))
@@ -338,11 +337,11 @@ mod tests {
     }
 
     #[test]
-    fn cold_and_warm_are_made_and_seen() {
+    fn cold_and_warm_are_established_and_proved() {
         let (_dir, list) = set(300, 10_000);
         let stop = AtomicBool::new(false);
         if cache::is_memory_backed(list.root()).unwrap() {
-            println!("skipped: the source tree lies in memory");
+            println!("skipped: the source tree is on a file system in memory");
             return;
         }
         let cold = MAKER.make(Condition::Cold, &list, None, 1, &stop).unwrap();
@@ -365,15 +364,15 @@ mod tests {
     }
 
     thread_local! {
-        /// How often the stand-in below was called.
+        /// Number of calls of the substitute below.
         static DROPPED: std::cell::Cell<u32> = const { std::cell::Cell::new(0) };
-        /// The image that it mounts anew.
+        /// The image that it remounts.
         static IMAGE: std::cell::RefCell<Option<OwnImage>> =
             const { std::cell::RefCell::new(None) };
     }
 
-    /// Stands for dropping the cache of the machine, which a test must not do: mounts the image of
-    /// the test anew, which does the same to its files alone.
+    /// Replaces dropping the page cache of the machine, which a test must not do. It remounts the
+    /// image of the test, which has the same effect on its files only.
     fn drop_image() -> io::Result<()> {
         DROPPED.set(DROPPED.get() + 1);
         IMAGE.with_borrow(|image| {
@@ -382,16 +381,16 @@ mod tests {
     }
 
     #[test]
-    fn the_whole_cache_is_dropped_again_after_the_look() {
+    fn the_whole_cache_is_dropped_again_after_sampling() {
         let (_dir, list) = set(5, 100);
         if cache::is_memory_backed(list.root()).unwrap() {
-            println!("skipped: the source tree lies in memory");
+            println!("skipped: the source tree is on a file system in memory");
             return;
         }
         let maker = Maker { drop_caches: Some(drop_image), ..MAKER };
         let made = maker.make(Condition::Cold, &list, None, 1, &AtomicBool::new(false)).unwrap();
         assert_eq!((made.made_by, made.metadata), ("drop-caches", Metadata::Cold));
-        assert_eq!(DROPPED.get(), 2, "once before the look and once after it");
+        assert_eq!(DROPPED.get(), 2, "once before sampling and once after it");
     }
 
     #[test]
@@ -415,7 +414,7 @@ mod tests {
         maker.make(Condition::Cold, &list, None, 1, &AtomicBool::new(false)).unwrap();
         let root = File::open(list.root()).unwrap();
         let Some(before) = cache::device_read_bytes(&root) else {
-            println!("skipped: the device of the image is not counted");
+            println!("skipped: reads from the device of the image are not counted");
             return;
         };
         for i in 0..list.len() {
@@ -428,7 +427,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_device_says_can_refute_what_the_cache_said() {
+    fn device_reads_can_refute_the_cache_state() {
         let (_dir, list) = set(3, 4096);
         let made = |condition, resident| Made {
             condition,

@@ -1,4 +1,4 @@
-//! Why a study could not run.
+//! Errors of a study.
 
 use crate::store::StoreError;
 use ioloom_failure::PathError;
@@ -6,19 +6,19 @@ use ioloom_failure::PathError;
 /// Why a study could not run.
 #[derive(Debug, thiserror::Error)]
 pub enum LabError {
-    /// The user asked for something that does not exist.
+    /// The user named something that does not exist.
     #[error("{0}")]
     Usage(String),
-    /// Too little space, or something else that is refused before the start.
+    /// Refused before the start, for example for lack of space.
     #[error("{0}")]
     Refused(String),
-    /// The flag was raised before the session began.
-    #[error("interrupted before the first run; sets that were made stay")]
+    /// The study was stopped before the session began.
+    #[error("interrupted before the first run; completed file sets are kept")]
     Interrupted,
-    /// A set could not be made or read.
-    #[error("set {name}: {reason}")]
+    /// A file set could not be made or read.
+    #[error("file set {name}: {reason}")]
     Set {
-        /// Which set.
+        /// Name of the set.
         name: String,
         /// Why.
         reason: String,
@@ -26,16 +26,16 @@ pub enum LabError {
     /// The files of a set could not be listed.
     #[error(transparent)]
     Files(#[from] PathError),
-    /// The store.
+    /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// Something the system would not say.
+    /// A system call without a path failed.
     #[error("{0}")]
     System(#[from] std::io::Error),
 }
 
 impl LabError {
-    /// The exit code of a program that ends with this error.
+    /// Returns the exit code for this error.
     pub const fn exit_code(&self) -> u8 {
         match self {
             Self::Usage(_) => 2,

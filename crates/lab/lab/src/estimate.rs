@@ -1,14 +1,12 @@
-//! How long a study will take: from runs of the same kind on this machine where there are some,
-//! else a range between a fast and a slow disk.
+//! Estimates the duration of a study.
 //!
-//! A single number from rates that nobody measured here would be wrong by a factor on most
-//! machines, so there are two: what a fast disk and what a slow one would need. A run that the
-//! store knows (the same arm on the same files, condition, work, medium and machine) counts with
-//! the median time from its start to the start of the next one, which includes making the
-//! condition and keeping the record. Where most runs are known both ends come close to each other,
-//! and the estimate is told as one number.
+//! Rates that were not measured on this machine would be wrong by a large factor, so an estimate is
+//! a range: what a fast disk and a slow disk would need. A run that the store knows (the same arm
+//! on the same files, condition, compute, medium and machine) counts with the median time from its
+//! start to the start of the next run, which includes establishing the condition and storing the
+//! record. If most runs are known, both ends are close and the estimate is printed as one number.
 //!
-//! Cost: the newest sessions of the study are read, at most [`SESSIONS_MAX`] of them and none above
+//! Cost: reads the newest sessions of the study, at most [`SESSIONS_MAX`], and none larger than
 //! [`BYTES_MAX`].
 
 use crate::expand::{Comparison, ReadyArm};
@@ -16,51 +14,51 @@ use crate::store::{Session, Store};
 use ioloom_model::Compute;
 use std::collections::BTreeMap;
 
-/// Sessions that are read.
+/// Limit of sessions that are read.
 const SESSIONS_MAX: usize = 3;
-/// Longest file of a session that is read, bytes.
+/// Size limit of a session file that is read, bytes.
 const BYTES_MAX: u64 = 64 << 20;
-/// A gap between two runs that is longer than this and ten times the run was a pause, seconds.
+/// A gap between two runs longer than this and ten times the run was a pause, seconds.
 const PAUSE_S: f64 = 10.0;
 
-/// Seconds at best and at worst.
+/// A range of seconds.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Range {
     /// On a fast disk.
     pub low: f64,
-    /// On a slow one.
+    /// On a slow disk.
     pub high: f64,
 }
 
 impl Range {
-    /// Both ends the same.
+    /// Returns a range with equal ends.
     pub const fn exactly(seconds: f64) -> Self {
         Self { low: seconds, high: seconds }
     }
 
-    /// Adds another range, so many times.
+    /// Adds another range, multiplied.
     pub(crate) fn add(&mut self, other: Self, times: f64) {
         self.low += other.low * times;
         self.high += other.high * times;
     }
 }
 
-/// What one run of an arm has to do.
+/// The work of one run.
 pub(crate) struct Task {
     pub(crate) files: u64,
     pub(crate) bytes: f64,
-    /// Whether the files have data to read; else they are only asked for.
+    /// Whether the files have data to read. Otherwise only their inodes are read.
     pub(crate) data: bool,
-    /// Compute demand in all, nanoseconds on one core.
+    /// Total compute time in nanoseconds on one core.
     pub(crate) work_ns: f64,
-    /// Threads that may work on it at once.
+    /// Threads that can compute at once.
     pub(crate) width: u32,
 }
 
 impl Task {
-    /// Between a disk that gives a file in 25 µs and 2 GB/s, and one that needs 200 µs and gives
-    /// 150 MB/s; of a file that is only asked for, many inodes come at once, in 4 and 100 µs each.
-    /// Demand that is slept is known; of other work the given time is the most.
+    /// Estimates the time on a disk with 25 µs per file and 2 GB/s, and on one with 200 µs and
+    /// 150 MB/s. Inodes are read many at a time, in 4 and 100 µs each. Time spent sleeping is
+    /// known; for other compute the given time is the maximum.
     pub(crate) fn range(&self, compute: &Compute) -> Range {
         let work = self.work_ns / 1e9 / f64::from(self.width.max(1));
         let least = if matches!(compute, Compute::Sleep(_) | Compute::Spin(_)) { 1.0 } else { 0.3 };
@@ -73,22 +71,22 @@ impl Task {
     }
 }
 
-/// How long runs took here before.
+/// Durations of earlier runs on this machine.
 #[derive(Debug, Default)]
 pub struct History {
     seconds: BTreeMap<String, Vec<f64>>,
-    /// Sessions that were read.
+    /// Number of sessions read.
     pub sessions: usize,
 }
 
-/// What makes two runs alike: everything but their block.
+/// Identifies similar runs: everything except their block.
 fn key(comparison: &Comparison, arm: &ReadyArm) -> String {
     let place = (&comparison.experiment, &comparison.medium, comparison.condition);
     serde_json::to_string(&(place, &comparison.compute, arm)).unwrap_or_default()
 }
 
 impl History {
-    /// The newest sessions of a study on a machine. What cannot be read teaches nothing.
+    /// Reads the newest sessions of a study on a machine. Skips sessions that cannot be read.
     pub fn of(store: &Store, study: &str, machine: &str) -> Self {
         let mut history = Self::default();
         for file in store.files().unwrap_or_default().into_iter().rev() {
@@ -104,7 +102,7 @@ impl History {
         history
     }
 
-    /// Takes note of the runs of a session.
+    /// Adds the runs of a session.
     pub fn learn(&mut self, session: &Session) {
         let header = &session.header;
         let before = self.seconds.len();
@@ -128,7 +126,7 @@ impl History {
         self.sessions += usize::from(self.seconds.len() > before || !session.runs.is_empty());
     }
 
-    /// How long a run of an arm took in the middle, seconds; `None` if it never ran.
+    /// Returns the median duration of a run of an arm in seconds; `None` if it never ran.
     pub fn run_seconds(&self, comparison: &Comparison, arm: &ReadyArm) -> Option<f64> {
         let mut known = self.seconds.get(&key(comparison, arm))?.clone();
         known.sort_by(f64::total_cmp);

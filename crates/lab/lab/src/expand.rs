@@ -1,11 +1,11 @@
-//! From a study file to comparisons: experiment × set × condition × compute × medium, each with
-//! its concrete arms.
+//! Expands a study into comparisons: experiment × set × condition × compute × medium, each with its
+//! concrete arms.
 //!
-//! A comparison is the unit of statistics: its arms meet in the same blocks and nowhere else. A
-//! brace in an arm's name, plan, set or file limit holds a factor, or a factor and a whole number
-//! joined by `+`, `-`, `*` or `/` (`{n}`, `{n-1}`). Quick mode takes the headline arms alone and
-//! the smaller sets. One arm of a comparison runs twice in each block under a second name, so that
-//! the same plan against itself shows the noise floor, unless the experiment wants none.
+//! A comparison is the unit of statistics: its arms run in the same blocks. A brace in the name,
+//! plan, set or file limit of an arm contains a factor, optionally with a whole number joined by
+//! `+`, `-`, `*` or `/` (`{n}`, `{n-1}`). Quick mode takes only headline arms and the smaller sets.
+//! One arm of a comparison runs twice in each block, the second time under another name, so that
+//! comparing the plan with itself shows the noise floor. An experiment can disable this.
 
 pub use ioloom_model::study::{AGAIN, Mode};
 
@@ -14,80 +14,80 @@ use ioloom_model::{AnyPlan, ColdBy, Compute, Condition, FileSetSpec, StudySpec, 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Arms that one experiment may expand to.
+/// Limit of arms that one experiment expands to.
 pub const ARMS_MAX: usize = 4096;
 
-/// Where the files of an arm come from.
+/// Origin of the files of an arm.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SetSource {
     /// Made from a specification.
     Made(FileSetSpec),
-    /// A directory of the user's, shown by this name; its path is not part of the record because
-    /// not every path can be written as text.
+    /// A directory of the user, shown by this name. The path is not recorded, because not every
+    /// path can be written as text.
     Directory(String),
     /// The study has no sets.
     None,
 }
 
-/// An arm without braces, before the machine is known.
+/// An arm with its factors filled in.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Concrete {
-    /// Name, factors filled in.
+    /// Name.
     pub name: String,
     /// The plan, complete.
     pub plan: AnyPlan,
     /// The factors.
     pub factors: BTreeMap<String, f64>,
-    /// At most this many files.
+    /// Limit of files.
     pub files_max: Option<u64>,
-    /// The set, if it is not the experiment's.
+    /// The set, if it differs from that of the experiment.
     pub set: Option<String>,
     /// Whether it runs in quick mode.
     pub headline: bool,
-    /// The one way in which it is made cold.
+    /// The only allowed way to make its files cold.
     pub cold_by: Option<ColdBy>,
-    /// Settings of the kernel for its runs.
+    /// Kernel settings for its runs.
     pub settings: BTreeMap<String, u64>,
 }
 
 /// An arm of a comparison, ready to run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ReadyArm {
-    /// Name, factors filled in, with [`AGAIN`] for the second run of the same arm.
+    /// Name, with [`AGAIN`] for the second run of the same arm.
     pub name: String,
     /// The plan, complete.
     pub plan: AnyPlan,
     /// The factors.
     pub factors: BTreeMap<String, f64>,
-    /// At most this many files of the set, from the start of its list.
+    /// Limit of files, from the start of the list.
     pub files_max: Option<u64>,
     /// Name of the set.
     pub set: String,
-    /// Where its files come from.
+    /// Origin of its files.
     pub source: SetSource,
     /// Whether the set is smaller than the published one.
     pub scaled: bool,
-    /// The one way in which its cold runs are made cold.
+    /// The only allowed way to make its files cold.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cold_by: Option<ColdBy>,
-    /// Settings of the kernel for its runs, by their names below `/proc/sys/vm`.
+    /// Kernel settings for its runs, by their names below `/proc/sys/vm`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub settings: BTreeMap<String, u64>,
 }
 
-/// Arms that are compared block by block.
+/// Arms that are compared within blocks.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Comparison {
     /// Name of the experiment.
     pub experiment: String,
-    /// Name of the experiment's set (arms may have their own).
+    /// Name of the experiment's set. Arms may have their own.
     pub set: String,
     /// Condition of each run.
     pub condition: Condition,
-    /// Work on the bytes.
+    /// Compute on the bytes.
     pub compute: Compute,
-    /// Word of the medium.
+    /// Name of the medium.
     pub medium: String,
     /// Blocks to run.
     pub blocks: u32,
@@ -95,39 +95,39 @@ pub struct Comparison {
     pub arms: Vec<ReadyArm>,
 }
 
-/// What the command line changes about a study.
+/// Changes to a study from the command line.
 #[derive(Debug, Clone, Default)]
 pub struct Overrides {
-    /// Another seed of the order of runs than the file's; sets keep their own.
+    /// Seed of the order of runs in place of the file's. Sets keep their own.
     pub seed: Option<u64>,
-    /// Names of media; empty means one, `work`.
+    /// Names of media. Empty means only `work`.
     pub media: Vec<String>,
-    /// The media after the first were added by the study, so only the ladders run on them that
-    /// the table medium × threads is made of; see [`MediaUse`].
+    /// The study added the media after the first one. They run only the ladders of the table
+    /// medium × threads; see [`MediaUse`].
     pub ladders_on_further: bool,
-    /// A directory of the user's in place of every set, shown by this name.
+    /// A directory of the user in place of every set, shown by this name.
     pub files: Option<String>,
     /// Only these experiments; empty means all.
     pub experiments: Vec<String>,
-    /// Only these conditions, in every experiment; empty means those of the file.
+    /// Only these conditions, in every experiment. Empty means those of the file.
     pub conditions: Vec<Condition>,
-    /// Another number of blocks.
+    /// Number of blocks in place of the file's.
     pub blocks: Option<u32>,
-    /// Only the arms that a new start of the machine makes cold, once each; else all but these.
+    /// Run only the arms that a reboot makes cold, once each. Otherwise, run all other arms.
     pub after_reboot: bool,
 }
 
-/// The concrete arms of an arm, over the product of its factors, completed for `cores`.
+/// Returns the concrete arms for all combinations of the factors, with plans completed for `cores`.
 ///
 /// # Errors
-/// What cannot be filled in or run anywhere, as a sentence.
+/// What cannot be filled in or cannot run on any machine, as a sentence.
 pub fn concrete_arms(arm: &Arm, cores: u32) -> Result<Vec<Concrete>, String> {
     for (factor, values) in &arm.headline_with {
         let all = arm.with.get(factor).ok_or_else(|| {
-            format!("headline_with names the factor '{factor}', which with does not have")
+            format!("headline_with names the factor '{factor}', which is missing from with")
         })?;
         if let Some(value) = values.iter().find(|v| !all.contains(v)) {
-            return Err(format!("headline_with {factor} = {value} is no value of with"));
+            return Err(format!("headline_with {factor} = {value} is not a value of with"));
         }
     }
     let mut count = 1usize;
@@ -147,17 +147,16 @@ fn concrete(arm: &Arm, factors: BTreeMap<String, f64>, cores: u32) -> Result<Con
     let text = fill(&arm.plan, &factors)?;
     let plan: AnyPlan = text.parse().map_err(|e: ioloom_model::ParseError| e.to_string())?;
     let plan = plan.complete(cores);
-    // Plans of other subjects are checked by their adapters, when the study is planned.
+    // Adapters check the plans of other subjects when the study is planned.
     plan.files().map_or(Ok(()), table::check)?;
     let files_max = match &arm.files_max {
         None => None,
         Some(template) => {
             let text = fill(template, &factors)?;
             let count = text.parse::<u64>().ok().filter(|n| *n > 0);
-            Some(
-                count
-                    .ok_or_else(|| format!("files_max '{text}': use a whole number above zero"))?,
-            )
+            Some(count.ok_or_else(|| {
+                format!("invalid files_max '{text}': must be a whole number above zero")
+            })?)
         }
     };
     let headline = arm.in_quick(&factors);
@@ -167,7 +166,7 @@ fn concrete(arm: &Arm, factors: BTreeMap<String, f64>, cores: u32) -> Result<Con
     Ok(Concrete { name, plan, factors, files_max, set, headline, cold_by, settings })
 }
 
-/// Refuses experiments that the study does not have.
+/// Rejects experiments that the study does not have.
 fn check_names(spec: &StudySpec, overrides: &Overrides) -> Result<(), String> {
     for name in &overrides.experiments {
         if !spec.experiments.iter().any(|e| e.name == *name) {
@@ -182,11 +181,11 @@ fn check_names(spec: &StudySpec, overrides: &Overrides) -> Result<(), String> {
     Ok(())
 }
 
-/// All comparisons of a study that was read by [`crate::spec`]. Experiments without an arm in this
-/// mode are left out.
+/// Returns all comparisons of a study read by [`crate::spec`]. Omits experiments without an arm in
+/// this mode.
 ///
 /// # Errors
-/// An unknown experiment among the overrides, or what [`concrete_arms`] refuses.
+/// The overrides name an unknown experiment, or [`concrete_arms`] fails.
 pub fn expand(
     spec: &StudySpec,
     mode: Mode,
@@ -209,7 +208,7 @@ pub fn expand(
         let several = experiment.media == MediaUse::LadderOfSeveral;
         let every = mode == Mode::Full || several || overrides.after_reboot;
         arms.retain(|a| reboot(a) == overrides.after_reboot && (every || a.headline));
-        // A directory of the user's stands for one set, and has no sets of other sizes.
+        // A directory of the user replaces one set and has no variants of other sizes.
         arms.retain(|a| overrides.files.is_none() || a.set.is_none());
         if arms.is_empty() {
             continue;
@@ -256,18 +255,18 @@ pub fn expand(
             }
         }
     }
-    // After a new start only the first run is cold.
+    // After a reboot only the first run is cold.
     if !overrides.after_reboot {
         add_again(spec, &mut all, mode);
     }
     Ok(all)
 }
 
-/// The arms that are traced for timelines: of each experiment on its first set, condition, work and
-/// medium. Only on sets that `comparisons` make anyway.
+/// Returns the arms to trace for timelines: for each experiment on its first set, condition,
+/// compute and medium, and only on sets that `comparisons` use.
 ///
 /// # Errors
-/// What [`concrete_arms`] refuses.
+/// [`concrete_arms`] fails.
 pub fn pictures(
     spec: &StudySpec,
     mode: Mode,
@@ -312,8 +311,8 @@ pub fn pictures(
     Ok(all)
 }
 
-/// Blocks that an experiment gets. One that is so large that it asks for few in full mode gets no more
-/// by a number that is meant for all; who names it gets as many as asked.
+/// Returns the number of blocks of an experiment. A number for all experiments does not raise that
+/// of a large experiment with few blocks in full mode; naming the experiment does.
 pub fn blocks_of(experiment: &Experiment, mode: Mode, overrides: &Overrides) -> u32 {
     let own = match mode {
         _ if overrides.after_reboot => 1,
@@ -328,7 +327,7 @@ pub fn blocks_of(experiment: &Experiment, mode: Mode, overrides: &Overrides) -> 
     }
 }
 
-/// Whether an experiment runs at all on so many media.
+/// Returns whether an experiment runs with so many media.
 fn wanted(experiment: &Experiment, overrides: &Overrides, media: usize) -> bool {
     let named = overrides.experiments.contains(&experiment.name);
     let alone = experiment.media != MediaUse::LadderOfSeveral;
@@ -350,8 +349,8 @@ fn ready_arm(
             let found = spec.sets.get(name).ok_or_else(|| format!("no set '{name}'"))?;
             let quick = found.quick.as_ref().filter(|_| mode == Mode::Quick);
             let mut set = quick.unwrap_or(&found.full).clone();
-            // The seed of the command line orders the runs; the files stay the same, so that they
-            // are made once and sessions can be compared.
+            // The seed of the command line orders the runs. The files stay the same, so they are
+            // made once and sessions can be compared.
             if set.seed == 0 {
                 set.seed = spec.seed;
             }
@@ -373,8 +372,8 @@ fn ready_arm(
     })
 }
 
-/// Full mode: the first arm of each comparison that wants it runs twice in each block. Quick mode, where
-/// time is short: that of the first such comparison alone.
+/// Adds the second run of an arm to each block: in full mode to the first arm of each comparison
+/// that allows it, in quick mode only to the first such comparison, to save time.
 fn add_again(spec: &StudySpec, comparisons: &mut [Comparison], mode: Mode) {
     let count = if mode == Mode::Full { comparisons.len() } else { 1 };
     let wants =
@@ -438,7 +437,7 @@ mod tests {
         let quick = expand(&spec, Mode::Quick, &none, 2).unwrap();
         let full = expand(&spec, Mode::Full, &none, 2).unwrap();
         let arms = |all: &[Comparison]| all.iter().map(|c| c.arms.len()).sum::<usize>();
-        assert!(arms(&quick) <= 13, "at most twelve headline arms and one again");
+        assert!(arms(&quick) <= 13, "at most twelve headline arms and one repeated");
         assert!(arms(&full) > 10 * arms(&quick));
         assert!(quick.iter().all(|c| c.blocks >= 8) && full.iter().all(|c| c.blocks >= 12));
         let again = |c: &Comparison| c.arms.iter().filter(|a| a.name.ends_with(AGAIN)).count();
@@ -497,7 +496,7 @@ mod tests {
         assert_eq!(all.len(), 2);
         assert!(all.iter().all(|c| c.blocks == 2 && c.condition == Condition::Warm));
         let source = SetSource::Made(spec.sets["tree"].full.clone());
-        assert_eq!(all[0].arms[0].source, source, "the seed orders runs and makes no other files");
+        assert_eq!(all[0].arms[0].source, source, "the seed orders runs and does not change files");
         let media = vec!["work".into(), "tmpfs".into()];
         let ladders = Overrides { media, ladders_on_further: true, ..Overrides::default() };
         let all = expand(&spec, Mode::Full, &ladders, 2).unwrap();
@@ -506,14 +505,14 @@ mod tests {
         };
         assert!(on("tmpfs", "elapsed-small-files") && on("work", "roles-grid"));
         for name in ["roles-grid", "million-files", "threads-large-files"] {
-            assert!(on("work", name) && !on("tmpfs", name), "{name} is not for added media");
+            assert!(on("work", name) && !on("tmpfs", name), "{name} does not run on added media");
         }
         let added = all.iter().filter(|c| c.medium == "tmpfs").flat_map(|c| &c.arms);
-        assert!(added.into_iter().all(|a| a.plan.plain_threads().is_some()), "ladders alone");
+        assert!(added.into_iter().all(|a| a.plan.plain_threads().is_some()), "ladders only");
         let named = Overrides { ladders_on_further: false, ..ladders.clone() };
         let all = expand(&spec, Mode::Full, &named, 2).unwrap();
         let of = |medium: &str| all.iter().filter(|c| c.medium == medium).count();
-        assert_eq!(of("tmpfs"), of("work"), "media that the user names get everything");
+        assert_eq!(of("tmpfs"), of("work"), "media named by the user run everything");
         let quick = expand(&spec, Mode::Quick, &ladders, 2).unwrap();
         let warm = |medium: &str| {
             let of = |c: &&Comparison| c.medium == medium && c.experiment == "media-threads";
@@ -521,7 +520,7 @@ mod tests {
         };
         assert_eq!(warm("tmpfs"), warm("work"));
         assert!(warm("tmpfs").iter().all(|(c, n)| *c == Condition::Warm && *n >= 4));
-        assert_eq!(warm("tmpfs").len(), 1, "memory has a ladder of its own, where it can run");
+        assert_eq!(warm("tmpfs").len(), 1, "a file system in memory runs a ladder if it can");
         let alone = expand(&spec, Mode::Quick, &Overrides::default(), 2).unwrap();
         assert!(alone.iter().all(|c| c.experiment != "media-threads"));
         let files = Overrides { files: Some("/data".into()), ..Overrides::default() };

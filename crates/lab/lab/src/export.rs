@@ -1,9 +1,9 @@
-//! Exporting sessions: small files that can be kept beside a program's source.
+//! Exports sessions as small files that can be committed to a repository.
 //!
-//! An export is a flat directory of session files in the store's own format, at most 1 MiB each; a
-//! longer session becomes several parts. Spans and the fine grain of curves over time are left
-//! out, every number that a verdict or a table rests on stays. [`crate::Store::open_to_read`]
-//! reads such a directory as one more store.
+//! An export is a flat directory of session files in the format of the store, at most 1 MiB each; a
+//! longer session is split into parts. Spans are dropped and curves over time are thinned. Every
+//! number that a verdict or a table depends on stays. [`crate::Store::open_to_read`] reads such a
+//! directory like a store.
 
 use crate::store::{
     Picture, Session, SessionHeader, Store, StoreError, encode_end, encode_header, encode_picture,
@@ -15,20 +15,20 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-/// Largest file of an export, bytes.
+/// Size limit of an exported file, bytes.
 pub const FILE_BYTES_MAX: usize = 1 << 20;
 
-/// Room for the last line of a session, bytes; it holds a word and a few doubts.
+/// Space reserved for the last line of a session, which holds a reason and a few doubts, bytes.
 const END_ROOM: usize = 4096;
-/// Points of the series of reads in flight that are kept.
+/// Points kept from the series of reads in flight.
 const SERIES_MAX: usize = 64;
-/// Points of a curve that are kept; verdicts rest on curves, so they keep more.
+/// Points kept from a curve; more than above, because verdicts depend on curves.
 const CURVE_MAX: usize = 512;
 
-/// A file that was written.
+/// A file of an export.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExportedFile {
-    /// Where.
+    /// Its path.
     pub path: PathBuf,
     /// Length, bytes.
     pub bytes: u64,
@@ -36,12 +36,11 @@ pub struct ExportedFile {
     pub runs: usize,
 }
 
-/// Exports sessions into `dest`, which is made if it is not there. Files of the same sessions that
-/// are there already are replaced.
+/// Exports sessions to `dest`, which is created if it is missing. Replaces existing files of the
+/// same sessions.
 ///
 /// # Errors
-/// A session cannot be read, `dest` cannot be written, or the header alone is larger than a file
-/// may be.
+/// A session cannot be read, `dest` cannot be written, or a header exceeds the size limit.
 pub fn export(
     store: &Store,
     sessions: &[String],
@@ -53,7 +52,7 @@ pub fn export(
             operation: Operation::Write,
             path,
             source,
-            remedy: "choose a directory that can be written",
+            advice: "choose a writable directory",
         }
     };
     std::fs::create_dir_all(dest).map_err(fail(dest))?;
@@ -61,7 +60,7 @@ pub fn export(
     for name in sessions {
         let session = store.read(name)?;
         let parts = parts(&session).map_err(fail(dest))?;
-        // Parts beyond these are of an earlier export, and would be read as of this one.
+        // Further parts stem from an earlier export and would be read as part of this one.
         for part in parts.len().. {
             let old = dest.join(file_name(name, part));
             match std::fs::remove_file(&old) {
@@ -72,7 +71,7 @@ pub fn export(
         }
         for (part, (text, runs)) in parts.into_iter().enumerate() {
             let path = dest.join(file_name(name, part));
-            // Under another name first, so that a reader never sees half a file.
+            // Write under a temporary name, so that readers never see half a file.
             let half = dest.join(format!(".{name}.part{part}.half"));
             let mut file = File::create(&half).map_err(fail(&half))?;
             file.write_all(&text)
@@ -88,12 +87,12 @@ pub fn export(
     Ok(all)
 }
 
-/// Name of a part of the export of a session.
+/// Returns the file name of a part of a session.
 fn file_name(session: &str, part: usize) -> String {
     if part == 0 { format!("{session}.jsonl") } else { format!("{session}.part{part}.jsonl") }
 }
 
-/// Copies the trace of a picture, unless it is larger than a file may be or gone.
+/// Copies the trace of a traced run, unless it is missing or exceeds the size limit.
 fn export_trace(
     store: &Store,
     session: &str,
@@ -113,7 +112,7 @@ fn export_trace(
     Ok(Some(ExportedFile { path, bytes, runs: 1 }))
 }
 
-/// The texts of the files of a session, each with its number of runs.
+/// Returns the contents of the files of a session, each with its number of runs.
 fn parts(session: &Session) -> io::Result<Vec<(Vec<u8>, usize)>> {
     let mut header = session.header.clone();
     let mut all: Vec<(Vec<u8>, usize)> = Vec::new();
@@ -122,11 +121,11 @@ fn parts(session: &Session) -> io::Result<Vec<(Vec<u8>, usize)>> {
         let line = encode_run(&compact(run.clone()))?;
         if now.0.len() + line.len() > FILE_BYTES_MAX - END_ROOM {
             header.part += 1;
-            // The list of runs stands in the first part alone.
+            // Only the first part contains the list of runs.
             header.order.clear();
             all.push(std::mem::replace(&mut now, (first_line(&header)?, 0)));
             if now.0.len() + line.len() > FILE_BYTES_MAX - END_ROOM {
-                return Err(io::Error::other("one run is larger than a file may be"));
+                return Err(io::Error::other("a single run exceeds the size limit"));
             }
         }
         now.0.extend_from_slice(&line);
@@ -153,7 +152,7 @@ fn first_line(header: &SessionHeader) -> io::Result<Vec<u8>> {
     Ok(line)
 }
 
-/// A record without what only a timeline needs.
+/// Removes what only a timeline needs.
 fn compact(mut record: RunRecord) -> RunRecord {
     if let Outcome::Done { measured } = &mut record.outcome {
         measured.spans.clear();
@@ -163,7 +162,7 @@ fn compact(mut record: RunRecord) -> RunRecord {
     record
 }
 
-/// Keeps the ends and evenly spaced points between them, `max` in all.
+/// Keeps `max` evenly spaced points, including both ends.
 fn thin<T: Copy>(series: &mut Vec<T>, max: usize) {
     let last = series.len().saturating_sub(1);
     if series.len() > max {

@@ -1,10 +1,10 @@
-//! The files of a set, as the laboratory needs them to make and prove a condition.
+//! The list of the files of a set, for establishing and proving conditions.
 //!
-//! A list is packed: names lie in one arena and sizes in one vector, so that a million files take
-//! some tens of megabytes and no allocation each. The order is bytewise by path below the root,
-//! which is the order in which a run takes files, so that "the first N" means the same here and
-//! there. [`FileList::each`] is the laboratory's own simple threaded pass: it opens each file once
-//! on a few threads and is used for dropping, reading and looking, never for measuring.
+//! The list is packed: names in one arena and sizes in one vector, so a million files take some
+//! tens of megabytes without an allocation each. It is sorted bytewise by path below the root,
+//! which is also the order in which a run takes files, so "the first N" means the same in both
+//! places. [`FileList::each`] is a simple threaded pass that opens each file once. It evicts, reads
+//! and queries files and is never used for measuring.
 
 use ioloom_failure::{Operation, PathError};
 use std::ffi::OsStr;
@@ -15,10 +15,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-/// Name of the file by which a set made by ioloom is known again. It is not an item of the set.
+/// Name of the manifest by which a set made by ioloom is recognized. It is not an item of the set.
 pub const SET_MANIFEST: &str = ".ioloom-set.json";
 
-/// The regular files below a root, bytewise by path.
+/// The regular files below a root, sorted bytewise by path.
 #[derive(Debug, Clone)]
 pub struct FileList {
     root: PathBuf,
@@ -28,8 +28,8 @@ pub struct FileList {
 }
 
 impl FileList {
-    /// Lists every regular file below `root`. Links are not followed; the manifest of a set is
-    /// left out.
+    /// Lists every regular file below `root`. Symbolic links are not followed, and the manifest of
+    /// a set is omitted.
     ///
     /// # Errors
     /// The first directory that cannot be read.
@@ -65,12 +65,12 @@ impl FileList {
         Ok(list)
     }
 
-    /// No files, for a study without sets that runs in a directory.
+    /// Returns an empty list, for a study without sets.
     pub fn none(root: &Path) -> Self {
         Self { root: root.to_owned(), arena: Vec::new(), items: Vec::new() }
     }
 
-    /// Keeps only the first `max` files, if a number is given.
+    /// Keeps only the first `max` files, if a limit is given.
     #[must_use]
     pub fn first(mut self, max: Option<u64>) -> Self {
         if let Some(max) = max {
@@ -79,44 +79,44 @@ impl FileList {
         self
     }
 
-    /// Number of files.
+    /// Returns the number of files.
     pub fn len(&self) -> usize {
         self.items.len()
     }
 
-    /// Whether there are none.
+    /// Returns whether the list is empty.
     pub fn is_empty(&self) -> bool {
         self.items.is_empty()
     }
 
-    /// Sum of the sizes of the first `max` files (all without a number), bytes.
+    /// Returns the total size of the first `max` files, bytes.
     pub fn bytes(&self, max: Option<u64>) -> u64 {
         self.items[..self.count(max)].iter().map(|i| i.2).sum()
     }
 
-    /// How many files the first `max` are.
+    /// Returns the number of files among the first `max`.
     pub fn count(&self, max: Option<u64>) -> usize {
         max.map_or(self.len(), |m| self.len().min(usize::try_from(m).unwrap_or(usize::MAX)))
     }
 
-    /// Size of a file when it was listed, bytes.
+    /// Returns the size of a file when it was listed, bytes.
     pub fn size(&self, index: usize) -> u64 {
         self.items[index].2
     }
 
-    /// Directory under which the files lie.
+    /// Returns the directory that contains the files.
     pub fn root(&self) -> &Path {
         &self.root
     }
 
-    /// Full path of a file.
+    /// Returns the full path of a file.
     pub fn path(&self, index: usize) -> PathBuf {
         let (start, end, _) = self.items[index];
         self.root.join(OsStr::from_bytes(&self.arena[start..end]))
     }
 
-    /// Opens each chosen file once on `threads` threads and calls `f` with it and its size.
-    /// Stops early when `stop` is set; files that vanished are left out.
+    /// Opens each chosen file once on `threads` threads and calls `f` with the file and its size.
+    /// Stops early when `stop` is set. Skips files that no longer exist.
     ///
     /// # Errors
     /// The first failure; the pass ends soon after it.

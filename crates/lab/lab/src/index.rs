@@ -1,19 +1,20 @@
-//! The index: a cache over the store for queries, rebuilt from the lines at will.
+//! The index: a SQLite cache of the store for queries.
 //!
-//! `index.sqlite` beside the sessions holds the main columns of every run and its record as JSON.
-//! It remembers the length of each session file; a file that grew or is new is read again, one
-//! that is gone is forgotten. An index that is damaged or of another version is thrown away and
-//! rebuilt. Where the directory cannot be written (an export in a read-only place) the index lives
-//! in memory. Nothing is ever read from it that the lines do not say.
+//! `index.sqlite` in the directory of the store holds the main columns of every run and its record
+//! as JSON. It remembers the length of each session file: a new or longer file is read again, a
+//! missing one is forgotten. An index that is damaged or has another version is deleted and
+//! rebuilt. If the directory is not writable, such as a read-only export, the index is kept in
+//! memory. It never contains anything that the session files do not.
 
 use crate::store::{Store, StoreError};
+use ioloom_failure::quoted;
 use ioloom_model::{Outcome, RunRecord};
 use rusqlite::types::Value;
 use rusqlite::{Connection, Transaction, params, params_from_iter};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-/// Version of the tables; another one means rebuild.
+/// Version of the tables. An index with another version is rebuilt.
 const VERSION: i64 = 1;
 
 const TABLES: &str = "
@@ -32,31 +33,31 @@ CREATE TABLE runs (
 CREATE INDEX runs_by_name ON runs (study, experiment, arm);
 ";
 
-/// What the index could not do.
+/// An error of the index.
 #[derive(Debug, thiserror::Error)]
 pub enum IndexError {
-    /// The store.
+    /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// SQLite.
-    #[error("index {}: {source}; delete the file, it is rebuilt from the sessions", path.display())]
+    /// SQLite failed.
+    #[error("index {}: {source}; delete the file, it is rebuilt from the sessions", quoted(.path))]
     Sqlite {
-        /// Which index.
+        /// Path of the index.
         path: PathBuf,
         /// Why.
         source: rusqlite::Error,
     },
-    /// A record in the index cannot be read.
-    #[error("index {}: a record is not readable ({reason}); delete the file", path.display())]
+    /// A record in the index cannot be parsed.
+    #[error("index {}: invalid record ({reason}); delete the file", quoted(.path))]
     Record {
-        /// Which index.
+        /// Path of the index.
         path: PathBuf,
         /// Why.
         reason: String,
     },
 }
 
-/// An index that agreed with the store when it was opened.
+/// An index that matched the store when it was opened.
 #[derive(Debug)]
 pub struct Index {
     connection: Connection,
@@ -84,11 +85,11 @@ pub struct SessionRow {
     pub runs_planned: u64,
     /// Runs with a record.
     pub runs_done: u64,
-    /// Whether it ended; else it can be resumed.
+    /// Whether it ended. A session that has not can be resumed.
     pub ended: bool,
 }
 
-/// Which runs are asked for; an empty filter is all of them. Texts are compared whole.
+/// A query for runs. An empty filter matches all; texts must match exactly.
 #[derive(Debug, Clone, Default)]
 pub struct RunFilter {
     /// Identifier of the session.
@@ -101,24 +102,24 @@ pub struct RunFilter {
     pub arm: Option<String>,
     /// Name of the set.
     pub set: Option<String>,
-    /// Word of the condition.
+    /// Name of the condition.
     pub condition: Option<String>,
     /// `done`, `refused`, `failed` or `timed-out`.
     pub outcome: Option<String>,
 }
 
 impl Index {
-    /// Opens the index of a store and brings it up to date.
+    /// Opens the index of a store and updates it.
     ///
     /// # Errors
-    /// The store cannot be read, or SQLite fails on a fresh file too.
+    /// The store cannot be read, or SQLite fails even on a new file.
     pub fn open(store: &Store) -> Result<Self, IndexError> {
         let path = store.dir().join("index.sqlite");
         match Self::open_at(&path).and_then(|index| index.refresh(store).map(|()| index)) {
             Err(IndexError::Sqlite { .. }) => {}
             other => return other,
         }
-        // Damaged, of another version or not writable: it is only a cache.
+        // Damaged, of another version or not writable. It is only a cache, so start over.
         let _ = std::fs::remove_file(&path);
         if let Ok(index) = Self::open_at(&path) {
             index.refresh(store)?;
@@ -149,7 +150,7 @@ impl Index {
         IndexError::Sqlite { path: self.path.clone(), source }
     }
 
-    /// Reads again what changed in the store since the index was written.
+    /// Reads the sessions that changed since the index was written.
     fn refresh(&self, store: &Store) -> Result<(), IndexError> {
         let fail = |e| self.fail(e);
         let mut known = BTreeMap::new();
@@ -203,7 +204,7 @@ impl Index {
         change.commit().map_err(fail)
     }
 
-    /// All sessions, newest first.
+    /// Returns all sessions, newest first.
     ///
     /// # Errors
     /// SQLite fails.
@@ -237,10 +238,10 @@ impl Index {
         rows.map(|row| row.map_err(fail)).collect()
     }
 
-    /// The records of the runs that a filter lets through, oldest session first, in run order.
+    /// Returns the records that match a filter, oldest session first, in the order of execution.
     ///
     /// # Errors
-    /// SQLite fails, or a record is not readable.
+    /// SQLite fails, or a record cannot be parsed.
     pub fn runs(&self, filter: &RunFilter) -> Result<Vec<RunRecord>, IndexError> {
         let fail = |e| self.fail(e);
         let mut text = "SELECT json FROM runs WHERE 1".to_owned();
@@ -323,7 +324,7 @@ fn insert(change: &Transaction<'_>, read: &crate::store::Session) -> rusqlite::R
     Ok(())
 }
 
-/// The word of an outcome, as filters and lists use it.
+/// Returns the name of an outcome in filters and lists.
 pub fn outcome_word(outcome: &Outcome) -> &'static str {
     match outcome {
         Outcome::Done { .. } => "done",

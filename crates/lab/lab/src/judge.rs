@@ -1,8 +1,8 @@
-//! Doubts about a single run that the laboratory can see by itself.
+//! Finds doubts about a single run.
 //!
 //! Doubts about series (drift, two regimes, few samples, noise floor) need many runs and belong to
-//! statistics. Here: did the run see the bytes that the set holds, and the same ones as every
-//! other run on it; was it disturbed, too short, too wide for the machine.
+//! statistics. This module checks whether the run read all bytes of the set, and the same bytes as
+//! other runs, and whether it was disturbed, too short or had too many threads for the machine.
 
 use crate::child::CLOCK_STEP;
 use crate::files::FileList;
@@ -10,29 +10,29 @@ use ioloom_model::record::RunOrder;
 use ioloom_model::{AnyPlan, CallKind, CallStats, Compute, Doubt, Measured, RunRecord, Schedule};
 use std::collections::BTreeMap;
 
-/// Share of the processors that others may use during a run.
+/// Largest share of the processors that other programs may use during a run.
 pub const OTHERS_CPU_MAX: f64 = 0.15;
-/// A run shorter than this is mostly start-up, nanoseconds.
+/// A shorter run is mostly start-up, nanoseconds.
 pub const SHORT_RUN_NS: u64 = 10_000_000;
 
-/// Share of the threads' time that our own machinery may take.
+/// Largest share of the threads' time that the program's own machinery may take.
 pub const OWN_MAX: f64 = 0.25;
-/// Steps of the clock that a call must take to be told from its neighbours.
+/// Least number of clock steps in a call for its time to be meaningful.
 pub const STEPS_MIN: f64 = 4.0;
 
-/// What a digest must be compared within: set, numbers of files and bytes, kind of work.
+/// Digests are compared among runs with equal set, number of files and bytes, and compute.
 type Same = (String, u64, u64, String);
 
-/// Judges runs, with a memory of the digests seen.
+/// Judges runs; remembers the digests it has seen.
 #[derive(Debug)]
 pub struct Judge {
     cores: u32,
-    /// How many runs had which digest.
+    /// Number of runs per digest.
     votes: BTreeMap<Same, BTreeMap<String, u32>>,
 }
 
 impl Judge {
-    /// For a machine with this many usable cores.
+    /// Returns a judge for a machine with so many usable cores.
     pub fn new(cores: u32) -> Self {
         Self { cores: cores.max(1), votes: BTreeMap::new() }
     }
@@ -47,9 +47,9 @@ impl Judge {
         }
     }
 
-    /// Whether another digest of the same has at least as many runs as this one, itself counted:
-    /// of two that disagree the second is doubted, and in the long run the minority. A run without a
-    /// digest says nothing, so nothing disagrees with it.
+    /// Returns whether another digest has at least as many runs as that of this run, itself
+    /// counted. Of two runs that disagree the second is doubted; over many runs the minority is. A
+    /// run without a digest cannot disagree.
     fn outvoted(&self, record: &RunRecord, measured: &Measured) -> bool {
         if !comparable(&record.plan, measured) {
             return false;
@@ -59,11 +59,11 @@ impl Judge {
         of.iter().any(|(digest, votes)| *digest != measured.digest && *votes >= own)
     }
 
-    /// Adds the doubts that the numbers of the run show. `scaled`: the set is smaller than the
-    /// published one.
+    /// Adds the doubts that the numbers of the run show. `scaled` means that the set is smaller
+    /// than the published one.
     pub fn judge(&self, record: &mut RunRecord, order: &RunOrder, files: &FileList, scaled: bool) {
         let mut doubts = Vec::new();
-        // Timelines are kept from the first block alone; elsewhere nothing is missing.
+        // Spans are kept for the first block only; elsewhere none are missing.
         let kept = order.spans_max > 0 && record.key.block == 0;
         if let Some(measured) = record.measured() {
             if self.wrong_bytes(record, measured, order, files) {
@@ -94,7 +94,7 @@ impl Judge {
         order: &RunOrder,
         files: &FileList,
     ) -> bool {
-        // What other subjects must have seen is known to their adapters alone.
+        // Only the adapters of other subjects know what their runs must have read.
         if measured.errors > 0 {
             return false;
         }
@@ -110,7 +110,7 @@ impl Judge {
         measured.bytes != files.bytes(order.files_max) || self.outvoted(record, measured)
     }
 
-    /// Work that takes a core for long, on more threads than cores.
+    /// Returns whether long computations ran on more threads than cores.
     fn oversubscribed(&self, plan: &AnyPlan, compute: &Compute) -> bool {
         let heavy = matches!(
             compute,
@@ -125,8 +125,8 @@ impl Judge {
     }
 }
 
-/// Whether the usual open or read took hardly more than the clock can tell: then its time is a number
-/// of steps and no measurement.
+/// Returns whether the median open or read took only a few steps of the clock. Its time is then not
+/// a measurement.
 fn clock_coarse(measured: &Measured) -> bool {
     let Some(step) = measured.extra.get(CLOCK_STEP) else { return false };
     let fetches = [CallKind::Open, CallKind::Read].map(|kind| measured.calls.get(&kind));
@@ -134,8 +134,8 @@ fn clock_coarse(measured: &Measured) -> bool {
     fetches.into_iter().flatten().filter(timed).any(|c| (c.p50_ns as f64) < STEPS_MIN * step)
 }
 
-/// Share of all threads' time that they spent on a processor for queues, permits and the budget: what
-/// our machinery costs, at the least. Waiting there, for others or for a processor, is none of it.
+/// Returns the share of all threads' time spent on processors in queues, permits and the budget, a
+/// lower bound for the cost of the program's own machinery. Waiting is excluded.
 fn own_share(measured: &Measured) -> f64 {
     let (mut own, mut all) = (0, 0);
     for thread in &measured.threads {
@@ -156,7 +156,7 @@ fn same(record: &RunRecord, measured: &Measured) -> Same {
     (set, measured.files, measured.bytes, record.key.compute.to_string())
 }
 
-/// Sorted, each once.
+/// Sorts doubts and removes duplicates.
 pub(crate) fn tidy(doubts: &mut Vec<Doubt>) {
     doubts.sort_unstable();
     doubts.dedup();
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn a_coarse_clock_and_our_own_part_are_doubts() {
+    fn a_coarse_clock_and_a_large_own_share_are_doubts() {
         let judge = Judge::new(2);
         let of = |plan: &str, measured: Measured| doubts(&judge, plan, Compute::None, measured);
         let timed = |kind, p50_ns, step: f64| {
@@ -270,7 +270,7 @@ mod tests {
         assert_eq!(timed(CallKind::Read, 600, 20.0), []);
         assert_eq!(timed(CallKind::Read, 600, 1000.0), [Doubt::ClockCoarse]);
         assert_eq!(timed(CallKind::Open, 0, 20.0), [Doubt::ClockCoarse], "below one step");
-        assert_eq!(timed(CallKind::HandOver, 30, 20.0), [], "of what fetches alone");
+        assert_eq!(timed(CallKind::HandOver, 30, 20.0), [], "only of calls that fetch");
         let spent = |plan: &str, hand_over: u64, sync_ns: u64| {
             let calls_ns = BTreeMap::from([(CallKind::HandOver, hand_over)]);
             let elapsed_ns = SHORT_RUN_NS;
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn of_digests_that_disagree_the_later_and_the_fewer_are_doubted() {
+    fn later_and_rarer_digests_are_doubted() {
         let mut judge = Judge::new(2);
         let mut see = |digest: &str| {
             let measured = right(digest);
@@ -294,12 +294,12 @@ mod tests {
             judge.remember(&record("read/threads:n=1", measured));
             found.contains(&Doubt::WrongBytes)
         };
-        assert!(!see("bad"), "nobody knows better yet");
+        assert!(!see("bad"), "the first digest has no competitor");
         assert!(see("good"));
         assert!(!see("good"));
         assert!(see("bad"));
         assert!(!see("good"));
         assert!(see("bad"));
-        assert!(!see(""), "it tells nothing");
+        assert!(!see(""), "without a digest");
     }
 }

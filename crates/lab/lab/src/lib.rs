@@ -1,16 +1,15 @@
-//! The laboratory: a study file in, an ordered list of runs, each in a process of its own under a
-//! proved condition, one line of an append-only store for each.
+//! The laboratory: executes a study under proved conditions and stores every run.
 //!
-//! The way of a study: [`spec`] reads and checks the text, [`expand`] turns factors into
-//! comparisons with concrete arms, [`order`] draws the list of runs from the seed, [`run::needs`] says
-//! what space and time it takes, [`run`] executes the list: [`condition`] makes and proves the
-//! state of the cache, [`child`] runs one plan in a child process with a deadline, [`judge`] adds
-//! doubts, [`store`] keeps the record before the next run starts. [`index`] is a cache over the
-//! store for queries, [`keep`] exports sessions, [`clean`] removes sets that were made, never
-//! results.
+//! The steps of a study: [`spec`] reads and checks the file. [`expand()`](expand::expand) turns
+//! factors into comparisons with concrete arms. [`order`] draws the list of runs from the seed.
+//! [`needs`] estimates space and time. [`run`] executes the list: [`condition`] establishes and
+//! proves the state of the page cache, [`child`] runs one plan in a child process with a deadline,
+//! [`judge`] adds doubts, and [`store`] writes the record before the next run starts. [`index`]
+//! caches the store for queries, [`export`] copies sessions, and [`clean()`] removes file sets but
+//! never results.
 //!
-//! No engine is named here; engines come as [`Subject`]. Statistics, claims and pictures are made
-//! elsewhere, from the stored records alone, so that every verdict can be computed again.
+//! No engine is named here; an engine implements [`Subject`]. Statistics, claims and charts are
+//! computed elsewhere, from the stored records only, so every verdict can be recomputed.
 
 mod boot_note;
 pub mod budget;

@@ -1,13 +1,14 @@
-//! Media of our own: a file system in an image, and the same behind a slow device.
+//! Media made by ioloom: a file system in an image, optionally with limited read speed.
 //!
-//! An image lies in the work directory, in `images/NAME-PROCESS`, beside a manifest that its maker
-//! holds locked. The lock ends with the process, whatever ended it, so an image whose manifest can
-//! be locked was left behind by a killed study; [`undo_left`] removes it, and so do the next study
-//! with an image and [`clean`](crate::clean). What an image must have room for is asked of the
-//! study; the file is sparse and takes only what the sets take.
+//! An image is in the work directory, in `images/NAME-PROCESS`, next to a manifest that its maker
+//! keeps locked. The lock ends with the process, so an image whose manifest can be locked was left
+//! behind by a killed study. [`remove_leftovers`] removes it, and so do the next study with an
+//! image and [`clean`](crate::clean()). The study computes the size of the image; the file is
+//! sparse and takes only the space of the sets.
 //!
-//! Everything here needs root. What is missing is told as one sentence with a remedy.
+//! Everything here needs root. An error is one sentence with the missing requirement and advice.
 
+use ioloom_failure::{quoted, reason};
 use ioloom_sys_lab::cgroup::{ReadLimit, Throttle, remove_leftover_groups};
 use ioloom_sys_lab::image::{ImageError, LoopImage};
 use rustix::fs::{FlockOperation, flock};
@@ -16,36 +17,35 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Name of the file by which a directory with an image of ours is known. Beside it lies
-/// [`IMAGE_FILE`] and nothing else that [`clean`] would remove.
+/// Name of the manifest by which a directory with an image is recognized.
 pub const IMAGE_MANIFEST: &str = ".ioloom-image.json";
-/// Name of an image in its directory.
+/// Name of the image in its directory.
 pub const IMAGE_FILE: &str = "image";
 
-/// Directory below a work directory in which images lie.
+/// Directory of images below a work directory.
 const IMAGES: &str = "images";
-/// Directory beside an image on which it is mounted.
+/// Mount point, next to the image.
 const POINT: &str = "point";
 
-/// A mounted image of ours as a medium. Dropping it leaves nothing behind.
+/// A mounted image as a medium. Dropping it unmounts and removes it.
 #[derive(Debug)]
 pub struct OwnImage {
     word: String,
     dir: PathBuf,
-    // Dropped in this order: the directory goes when nothing is in it any more.
+    // Fields drop in this order: the directory is removed when it is empty.
     image: Mutex<LoopImage>,
     throttle: Option<Throttle>,
-    _home: ImageHome,
+    _image_dir: ImageDir,
 }
 
 /// The directory of an image and its locked manifest.
 #[derive(Debug)]
-struct ImageHome {
+struct ImageDir {
     dir: PathBuf,
     _lock: File,
 }
 
-impl Drop for ImageHome {
+impl Drop for ImageDir {
     fn drop(&mut self) {
         let _ = std::fs::remove_file(self.dir.join(IMAGE_MANIFEST));
         let _ = std::fs::remove_dir(&self.dir);
@@ -56,62 +56,67 @@ impl Drop for ImageHome {
 }
 
 impl OwnImage {
-    /// Makes and mounts an image in `work_dir` with room for sets of `bytes` in `files` files; `word`
-    /// is the medium's word for tables.
+    /// Makes and mounts an image in `work_dir` with room for sets of `bytes` in `files` files.
+    /// `word` is the name of the medium in tables.
     ///
     /// # Errors
-    /// One sentence: what is missing, and the remedy.
+    /// One sentence with the missing requirement and advice.
     pub fn make(work_dir: &Path, word: &str, bytes: u64, files: u64) -> Result<Self, String> {
-        let remedy = "run as root on a machine with loop devices";
-        ioloom_sys_lab::image::can_mount_images().map_err(|e| format!("{e}; remedy: {remedy}"))?;
-        let home = home(work_dir, word)
-            .map_err(|e| format!("{}: {e}; remedy: another --dir", work_dir.display()))?;
-        let (image, point) = (home.dir.join(IMAGE_FILE), home.dir.join(POINT));
-        // Room for blocks that are not full, for inodes, for the journal, and for the reserve.
+        let advice = "run as root on a machine with loop devices";
+        ioloom_sys_lab::image::can_mount_images().map_err(|e| format!("{e}; {advice}"))?;
+        let image_dir = image_dir(work_dir, word)
+            .map_err(|e| format!("{}: {}; choose another --dir", quoted(work_dir), reason(&e)))?;
+        let (image, point) = (image_dir.dir.join(IMAGE_FILE), image_dir.dir.join(POINT));
+        // Room for partly filled blocks, inodes, the journal and the reserve.
         let room = bytes.saturating_add(files.saturating_mul(8 << 10)).saturating_add(128 << 20);
         let room = room.saturating_add(room / 4);
         let made = LoopImage::create_for(&image, &point, room, Some(files + files / 8 + 1024))
-            .map_err(|e| format!("{e}; remedy: {remedy}"))?;
+            .map_err(|e| format!("{e}; {advice}"))?;
         if !made.direct_io() {
-            let text = "the file system of the work directory gives a loop device no direct reads; \
-                        remedy: --dir on a disk";
+            let text = "the file system of the work directory does not support direct reads by a loop \
+                        device; choose a --dir on a disk";
             return Err(text.to_owned());
         }
         let dir = std::path::absolute(&point).map_err(|e| e.to_string())?;
         let image = Mutex::new(made);
-        Ok(Self { word: word.to_owned(), dir, image, throttle: None, _home: home })
+        Ok(Self { word: word.to_owned(), dir, image, throttle: None, _image_dir: image_dir })
     }
 
-    /// Slows the reads of every run on this medium.
+    /// Limits the read speed of every run on this medium.
     ///
     /// # Errors
-    /// One sentence: what is missing, and the remedy.
+    /// One sentence with the missing requirement and advice.
     pub fn throttled(mut self, limit: ReadLimit) -> Result<Self, String> {
-        let medium = ioloom_sys::mount::medium(&self.dir)
-            .map_err(|e| format!("{}: {e}; remedy: mount /proc and /sys", self.dir.display()))?;
+        let medium = ioloom_sys::mount::medium(&self.dir).map_err(|e| {
+            format!(
+                "cannot find the device of {}: {}; mount /proc and /sys",
+                quoted(&self.dir),
+                reason(&e)
+            )
+        })?;
         self.throttle = Some(Throttle::create(medium.mount.device, limit)?);
         Ok(self)
     }
 
-    /// The word of the medium.
+    /// Returns the name of the medium in tables.
     pub fn word(&self) -> &str {
         &self.word
     }
 
-    /// Where it is mounted.
+    /// Returns the mount point.
     pub fn dir(&self) -> &Path {
         &self.dir
     }
 
-    /// The group that the process of a run must enter.
+    /// Returns the cgroup that the process of a run must enter, if reads are limited.
     pub fn throttle(&self) -> Option<&Throttle> {
         self.throttle.as_ref()
     }
 
-    /// Unmounts and mounts anew: no data, name or inode of it is in memory afterwards.
+    /// Remounts the image. None of its data, names and inodes are in memory afterwards.
     ///
     /// # Errors
-    /// A file in it is open, or the system refuses.
+    /// A file in the image is open, or the system refuses.
     pub fn remount(&self) -> Result<(), ImageError> {
         self.image().remount()
     }
@@ -121,21 +126,21 @@ impl OwnImage {
     }
 }
 
-fn home(work_dir: &Path, word: &str) -> io::Result<ImageHome> {
-    undo_left(work_dir)?;
+fn image_dir(work_dir: &Path, word: &str) -> io::Result<ImageDir> {
+    remove_leftovers(work_dir)?;
     let dir = work_dir.join(IMAGES).join(format!("{word}-{}", std::process::id()));
     std::fs::create_dir_all(&dir)?;
     let lock = File::create(dir.join(IMAGE_MANIFEST))?;
     flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
-    Ok(ImageHome { dir, _lock: lock })
+    Ok(ImageDir { dir, _lock: lock })
 }
 
-/// Removes what killed studies left: images in `work_dir`, mounted or not, and throttled groups.
-/// Says how many there were. Images in use stay.
+/// Removes what killed studies left: images in `work_dir`, mounted or not, and cgroups with a read
+/// limit. Returns how many there were. Images in use stay.
 ///
 /// # Errors
-/// Something that was left cannot be removed.
-pub fn undo_left(work_dir: &Path) -> io::Result<usize> {
+/// A leftover cannot be removed.
+pub fn remove_leftovers(work_dir: &Path) -> io::Result<usize> {
     let mut found = remove_leftover_groups()?;
     let entries = match std::fs::read_dir(work_dir.join(IMAGES)) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(found),
@@ -156,22 +161,22 @@ pub fn undo_left(work_dir: &Path) -> io::Result<usize> {
     Ok(found)
 }
 
-/// Unmounts and removes the image in `dir`, with its manifest: files and bytes given back.
+/// Unmounts and removes the image in `dir` and its manifest. Returns the files and bytes removed.
 pub(crate) fn remove_image(dir: &Path) -> io::Result<(u64, u64)> {
     let manifest = File::open(dir.join(IMAGE_MANIFEST))?;
     flock(&manifest, FlockOperation::NonBlockingLockExclusive).map_err(|e| {
         let e = io::Error::from(e);
-        io::Error::new(e.kind(), "a study is using it; let it end first")
+        io::Error::new(e.kind(), "in use by a study; wait for it to end")
     })?;
     let image = dir.join(IMAGE_FILE);
     let found = match std::fs::symlink_metadata(&image) {
         Ok(meta) if meta.is_file() => (1, meta.len()),
-        Ok(_) => return Err(io::Error::other("the image is no regular file")),
+        Ok(_) => return Err(io::Error::other("the image is not a regular file")),
         Err(e) if e.kind() == io::ErrorKind::NotFound => (0, 0),
         Err(e) => return Err(e),
     };
     ioloom_sys_lab::image::remove_leftovers(&image)?;
-    // Empty once nothing is mounted on it; anything in it is not ours.
+    // Empty once nothing is mounted on it; anything else belongs to the user.
     let _ = std::fs::remove_dir(dir.join(POINT));
     std::fs::remove_file(dir.join(IMAGE_MANIFEST))?;
     let _ = std::fs::remove_dir(dir);
@@ -193,7 +198,7 @@ mod tests {
             Ok(own) => Some(own),
             Err(reason) => {
                 println!("skipped: {reason}");
-                assert!(reason.contains("remedy: "), "{reason}");
+                assert!(reason.contains("; "), "{reason}");
                 assert!(!dir.join(IMAGES).exists(), "a failed image leaves nothing");
                 None
             }
@@ -201,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn mounting_anew_makes_data_and_names_cold() {
+    fn remounting_makes_data_and_names_cold() {
         let work = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
         let Some(own) = made(work.path()) else { return };
         let dir = own.dir().join("set");
@@ -227,31 +232,31 @@ mod tests {
             assert_eq!((proof.resident_before, proof.proved, doubt), (Some(0.0), Some(true), None));
         }
         assert!(device >= 1_000_000, "{device}");
-        assert!(crate::clean::clean(work.path(), &Nobody).unwrap()[0].failed.is_some(), "in use");
+        assert!(crate::clean::clean(work.path(), &NoSets).unwrap()[0].failed.is_some(), "in use");
         drop(own);
         assert_eq!(std::fs::read_dir(work.path()).unwrap().count(), 0);
     }
 
     #[test]
-    fn what_a_killed_study_left_is_removed() {
+    fn leftovers_of_a_killed_study_are_removed() {
         let work = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
         let Some(own) = made(work.path()) else { return };
-        let OwnImage { image, _home, .. } = own;
-        let dir = _home.dir.clone();
-        assert_eq!(undo_left(work.path()).unwrap(), 0, "an image in use stays");
-        // As after a kill: the lock is gone, the mount is there.
+        let OwnImage { image, _image_dir, .. } = own;
+        let dir = _image_dir.dir.clone();
+        assert_eq!(remove_leftovers(work.path()).unwrap(), 0, "an image in use stays");
+        // As after a kill: the lock is gone and the mount is still there.
         std::mem::forget(image);
         let keep = std::fs::read(dir.join(IMAGE_MANIFEST)).unwrap();
-        drop(_home);
+        drop(_image_dir);
         std::fs::write(dir.join(IMAGE_MANIFEST), keep).unwrap();
         assert!(dir.join(IMAGE_FILE).exists());
-        assert!(undo_left(work.path()).unwrap() >= 1);
+        assert!(remove_leftovers(work.path()).unwrap() >= 1);
         assert!(!dir.exists());
     }
 
-    struct Nobody;
+    struct NoSets;
 
-    impl crate::Sets for Nobody {
+    impl crate::Sets for NoSets {
         fn cost(&self, _: &ioloom_model::FileSetSpec) -> crate::Cost {
             crate::Cost { bytes: 0, files: 0, seconds: 0.0 }
         }

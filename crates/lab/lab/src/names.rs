@@ -1,35 +1,36 @@
-//! Names and inodes as the thing that is cold or warm: what a walk needs, and nothing else.
+//! Cold and warm names and inodes, which is all that a walk needs.
 //!
-//! No call makes the names and inodes of a few directories cold; they go with the cache of the whole
-//! machine, with the mount of their file system, or with a new start. So without the user's word
-//! (`drop_caches`) and without an image of ours a cold run is refused. Warm is made by a plain walk.
+//! No system call evicts the names and inodes of a few directories. They are dropped with the page
+//! cache of the whole machine, by unmounting their file system, or by a reboot. Therefore a cold
+//! run is refused unless the user allows dropping the cache (`drop_caches`) or the files are in an
+//! image made by ioloom. Warm is established by a plain walk.
 //!
-//! The proof is what the child had from the device. The shortest entry of any directory takes more
-//! than [`COLD_BYTES_PER_NAME`], so a walk that had less did not read the directories; one that had
-//! more than [`WARM_BYTES_PER_NAME`] was not warm. Nothing is looked at before the run: looking
-//! would make it warm.
+//! The proof is the number of bytes that the child read from the device. The shortest directory
+//! entry takes more than [`COLD_BYTES_PER_NAME`], so a walk with fewer bytes did not read the
+//! directories. A walk with more than [`WARM_BYTES_PER_NAME`] was not warm. Nothing is queried
+//! before the run, because a query would load names and inodes.
 
 use ioloom_failure::{Operation, PathError};
 use ioloom_model::Condition;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Least bytes from the device for each name in a cold run.
+/// Least bytes per name that a cold run reads from the device.
 pub const COLD_BYTES_PER_NAME: f64 = 8.0;
-/// Most bytes from the device for each name in a warm run.
+/// Most bytes per name that a warm run reads from the device.
 pub const WARM_BYTES_PER_NAME: f64 = 0.5;
 
-pub(crate) const NEEDS_EITHER: &str = "names and inodes cannot be made cold here; remedy: run as root \
-     (an image of our own is then mounted anew), or with --drop-caches as root";
+pub(crate) const NEEDS_EITHER: &str = "names and inodes cannot be made cold here; run as root \
+     (it then remounts an image of its own), or as root with --drop-caches";
 pub(crate) const NEEDS_IMAGE: &str =
-    "mounting anew needs an image of our own; remedy: run as root with --image";
+    "remounting needs an image made by ioloom; run as root with --image";
 pub(crate) const NEEDS_DROP: &str =
-    "the cache of the machine is dropped only on request; remedy: --drop-caches as root";
+    "the arm drops the page cache of the machine; allow it with --drop-caches as root";
 
-/// Asks for every name below `root` once, and for its inode.
+/// Reads every name below `root` and its inode.
 ///
 /// # Errors
-/// The first directory that cannot be read.
+/// The first directory or inode that cannot be read.
 pub(crate) fn warm(root: &Path) -> Result<(), PathError> {
     let mut open: Vec<PathBuf> = vec![root.to_owned()];
     while let Some(dir) = open.pop() {
@@ -49,10 +50,10 @@ pub(crate) fn warm(root: &Path) -> Result<(), PathError> {
     Ok(())
 }
 
-/// Whether a run over so many names was in the condition asked for, by what it had from devices.
+/// Judges by the bytes read from devices whether a run over `names` names had the condition.
 pub(crate) fn judge(asked: Condition, device: Option<u64>, names: u64) -> (Option<bool>, String) {
     let Some(device) = device else {
-        return (None, "the device's bytes cannot be seen here".to_owned());
+        return (None, "device reads cannot be observed here".to_owned());
     };
     let each = device as f64 / names.max(1) as f64;
     let proved = match asked {
@@ -60,7 +61,7 @@ pub(crate) fn judge(asked: Condition, device: Option<u64>, names: u64) -> (Optio
         Condition::Warm => each <= WARM_BYTES_PER_NAME,
         Condition::AsIs => true,
     };
-    let evidence = format!("the device gave {each:.1} bytes for each name");
+    let evidence = format!("{each:.1} bytes per name came from the device");
     let not = if proved { "" } else { "not " };
     (Some(proved), format!("names and inodes {not}{asked}: {evidence}"))
 }

@@ -1,31 +1,28 @@
-//! Work space: where sets lie, what a study needs of it, and how it is given back.
+//! Estimates the space and time that a study needs.
 //!
-//! Each medium of a study is a directory; sets lie below it in `sets/NAME-HASH`, so that the same
-//! specification is made once and found again by every later study. A study says what space and
-//! time it needs before it starts, and is refused when less than a reserve would stay free.
-//! Results lie elsewhere; [`clean`] knows sets by their manifest and touches nothing else.
+//! A study reports both before it starts, and is refused if less than the reserve would stay free.
 
 use crate::estimate::{History, Range, Task};
 use crate::expand::{Comparison, ReadyArm, SetSource};
 use crate::subject::{Cost, Sets};
 use crate::workspace::{Workspace, reserve_and_free};
-use ioloom_model::units::{format_count, format_ns, format_size};
+use ioloom_model::units::{format_count, format_counted, format_ns, format_size};
 use ioloom_model::{Compute, FileSetSpec};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
-/// What a study needs of one medium.
+/// What a study needs in one workspace.
 #[derive(Debug, Clone, PartialEq)]
 pub struct WorkspaceNeeds {
-    /// Word of the medium.
+    /// Name of the medium.
     pub medium: String,
     /// Its directory.
     pub dir: PathBuf,
-    /// Bytes that sets will still take.
+    /// Bytes of the sets still to be made.
     pub bytes: u64,
-    /// Files that will still be made.
+    /// Files still to be made.
     pub files: u64,
     /// Bytes free now.
     pub free_bytes: u64,
@@ -34,20 +31,20 @@ pub struct WorkspaceNeeds {
 }
 
 impl WorkspaceNeeds {
-    /// Whether it fits.
+    /// Returns whether the sets fit.
     pub fn enough(&self) -> bool {
         self.bytes == 0 || self.free_bytes >= self.bytes.saturating_add(self.reserve_bytes)
     }
 }
 
-/// What a study needs before it starts. Times are estimates, see [`crate::estimate`].
+/// What a study needs before it starts. Times are estimates; see [`crate::estimate`].
 #[derive(Debug, Clone, PartialEq)]
 pub struct Needs {
-    /// Each medium.
+    /// Each workspace.
     pub workspaces: Vec<WorkspaceNeeds>,
-    /// Sets that are complete already.
+    /// Complete sets.
     pub sets_ready: usize,
-    /// Sets that will be made.
+    /// Sets to be made.
     pub sets_missing: usize,
     /// Runs in the list.
     pub runs: usize,
@@ -55,19 +52,19 @@ pub struct Needs {
     pub sets_s: Range,
     /// Estimated seconds of all runs, without a budget.
     pub runs_s: Range,
-    /// Runs of the list whose like ran here before.
+    /// Runs in the list with an earlier run to estimate from.
     pub runs_known: usize,
-    /// The budget, seconds, if there is one.
+    /// The budget in seconds, if there is one.
     pub budget_s: Option<f64>,
 }
 
 impl Needs {
-    /// The sentence of a refusal, if some medium has too little space.
+    /// Returns the reason for refusing the study if a workspace has too little space.
     pub fn refusal(&self) -> Option<String> {
         let short = self.workspaces.iter().find(|p| !p.enough())?;
         Some(format!(
-            "too little space on {} ({}): the sets take {}, {} are free and {} must stay free; use \
-             --dir with a larger file system, or run `ioloom clean`",
+            "too little space on {} ({}): the file sets need {}, {} are free and {} must stay free; \
+             use --dir with a larger file system, or run `ioloom clean`",
             short.medium,
             short.dir.display(),
             format_size(short.bytes),
@@ -78,8 +75,8 @@ impl Needs {
 }
 
 impl Needs {
-    /// How long it will take, in words: one number where runs like these are known here, else the
-    /// range from a fast disk to a slow one. A budget cuts both ends.
+    /// Returns the expected duration in words: one number if similar runs were recorded on this
+    /// machine, otherwise the range from a fast disk to a slow one. The budget limits both ends.
     pub fn time_words(&self) -> String {
         let cut = |seconds: f64| self.budget_s.map_or(seconds, |budget| seconds.min(budget));
         let low = cut(self.sets_s.low + self.runs_s.low);
@@ -88,21 +85,22 @@ impl Needs {
         if high > low * ABOUT {
             return format!("{} on a fast disk to {} on a slow one", words(low), words(high));
         }
-        let why = if self.runs_known * 2 > self.runs { ", as earlier runs here took" } else { "" };
+        let why = if self.runs_known * 2 > self.runs { ", based on earlier runs here" } else { "" };
         format!("about {}{why}", words(f64::midpoint(low, high)))
     }
 }
 
-/// Two ends of a range that are no farther apart than this factor are told as one number.
+/// A range narrower than this factor is printed as one number.
 const ABOUT: f64 = 1.3;
 
 impl fmt::Display for Needs {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} runs, {}", format_count(self.runs as u64), self.time_words())?;
+        write!(f, "{}, {}", format_counted(self.runs as u64, "run", "runs"), self.time_words())?;
         if self.sets_missing == 0 {
-            return write!(f, "; all {} sets are there", self.sets_ready);
+            return write!(f, "; no file sets to make");
         }
-        write!(f, "; {} sets to make", self.sets_missing)?;
+        let missing = format_counted(self.sets_missing as u64, "file set", "file sets");
+        write!(f, "; {missing} to make")?;
         for place in self.workspaces.iter().filter(|p| p.files > 0) {
             write!(
                 f,
@@ -118,10 +116,10 @@ impl fmt::Display for Needs {
     }
 }
 
-/// Works out what comparisons need on the workspaces.
+/// Computes what the comparisons need in the workspaces.
 ///
 /// # Errors
-/// The free space of a place cannot be asked.
+/// The free space of a workspace cannot be read.
 pub fn needs(
     comparisons: &[Comparison],
     workspaces: &[Workspace],
@@ -165,7 +163,7 @@ pub fn needs(
             }
             let cost = costs.of(spec);
             needs.sets_missing += 1;
-            // The subject tells what an ordinary disk takes.
+            // The subject estimates for an ordinary disk.
             let range = Range { low: cost.seconds / SETS_FAST, high: cost.seconds * SETS_SLOW };
             needs.sets_s.add(range, 1.0);
             bytes += cost.bytes;
@@ -183,7 +181,7 @@ pub fn needs(
     Ok(needs)
 }
 
-/// Costs that were asked once: a subject may draw a million sizes to answer.
+/// Cached costs: a subject may draw a million sizes to compute one.
 struct Costs<'a> {
     sets: &'a dyn Sets,
     known: BTreeMap<Vec<u8>, Cost>,
@@ -196,13 +194,13 @@ impl Costs<'_> {
     }
 }
 
-/// How much faster a fast disk makes sets than an ordinary one.
+/// How much faster a fast disk makes sets than an ordinary disk.
 const SETS_FAST: f64 = 4.0;
-/// How much slower a slow one does.
+/// How much slower a slow disk makes sets than an ordinary disk.
 const SETS_SLOW: f64 = 2.0;
 
-/// Length of a run of which nothing is known but the plan and the files, and of files of the
-/// user's not even these.
+/// Estimates the duration of a run without history, from its plan and files. Files of the user are
+/// not known yet, so their range is wide.
 fn run_range(costs: &mut Costs<'_>, arm: &ReadyArm, compute: &Compute, cores: u32) -> Range {
     let SetSource::Made(spec) = &arm.source else { return Range { low: 0.1, high: 10.0 } };
     let cost = costs.of(spec);
@@ -216,8 +214,8 @@ fn run_range(costs: &mut Costs<'_>, arm: &ReadyArm, compute: &Compute, cores: u3
     Task { files, bytes, data: !spec.making.sparse, work_ns, width }.range(compute)
 }
 
-/// Compute time that the files demand in all, nanoseconds, on one core: drawn times by a sample of
-/// their distribution, repeated sums and hashes by a slow rate.
+/// Returns the total compute time of the files in nanoseconds on one core. Random times are
+/// estimated by a sample of their distribution, checksums and hashes by a slow rate.
 pub(crate) fn demand_ns(
     compute: &Compute,
     spec: Option<&FileSetSpec>,

@@ -1,16 +1,16 @@
-//! The ordered list of runs, drawn from the seed and stored before the first run.
+//! Draws the ordered list of runs from the seed.
 //!
-//! The study goes block by block, so that whatever drifts on the machine hits all arms alike. In a
-//! block the comparisons stand in random order, and the arms of one comparison follow each other
-//! in random order: neighbours in time are compared, and a warm set is read in once for all its
-//! arms. The list depends on the comparisons and the seed alone.
+//! The study runs block by block, so that drift of the machine affects all arms alike. Within a
+//! block, the comparisons are in random order, and so are the arms of each comparison. The arms of
+//! one comparison are adjacent, so they are compared at nearly the same time and a warm set is read
+//! once for all of them. The list depends only on the comparisons and the seed.
 
 use crate::expand::Comparison;
 use ioloom_model::distribution::stream;
 use rand::RngExt;
 use serde::{Deserialize, Serialize};
 
-/// One place in the list: indices of the comparison and of the arm in it, and the block.
+/// A run in the list: indices of the comparison and the arm, and the block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Slot(
     /// Index of the comparison.
@@ -21,7 +21,7 @@ pub struct Slot(
     pub u32,
 );
 
-/// Draws the list.
+/// Draws the list of runs.
 pub fn draw(comparisons: &[Comparison], seed: u64) -> Vec<Slot> {
     let blocks = comparisons.iter().map(|c| c.blocks).max().unwrap_or(0);
     let mut list = Vec::new();
@@ -73,7 +73,7 @@ mod tests {
         let mut seen = BTreeSet::new();
         for pair in list.windows(2) {
             if (pair[0].0, pair[0].2) != (pair[1].0, pair[1].2) {
-                assert!(seen.insert((pair[0].0, pair[0].2)), "comparison {} is torn", pair[0].0);
+                assert!(seen.insert((pair[0].0, pair[0].2)), "comparison {} is split", pair[0].0);
             }
         }
     }
@@ -96,7 +96,7 @@ mod tests {
         for block in list.chunks(arms) {
             firsts[block[0].1 as usize] += 1;
         }
-        // 400 / arms expected; a place that is never or mostly first would be a broken shuffle.
+        // 400 / arms expected. An arm that is never or mostly first would mean a broken shuffle.
         assert!(firsts.iter().all(|&n| n > 0 && n < 400 / 4), "{firsts:?}");
     }
 }

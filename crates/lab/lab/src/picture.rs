@@ -1,12 +1,13 @@
-//! Runs that are traced for the timelines of a report.
+//! Traced runs, for the timelines of a report.
 //!
-//! A trace costs what is traced some time, so these runs stand beside the blocks and in no
-//! statistics: each arm that the study names for a picture runs once, before the first block, and
-//! leaves its record and a file in `traces/SESSION`. The time they take counts against the budget.
+//! Tracing slows a run, so these runs are separate from the blocks and part of no statistics. Each
+//! arm that the study lists under `pictures` runs once before the first block and leaves a record
+//! and a file in `traces/SESSION`. Their time counts against the budget.
 
 use crate::error::LabError;
 use crate::run::{Event, RunOptions, Study, Wanted};
 use crate::store::Picture;
+use ioloom_failure::{Operation, PathError, quoted};
 use ioloom_model::record::Observe;
 use ioloom_model::{Level, Outcome};
 use std::collections::BTreeSet;
@@ -14,16 +15,16 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
 impl RunOptions<'_> {
-    /// How runs of blocks are watched.
+    /// Returns how to observe the runs of blocks.
     pub(crate) fn observe(&self) -> Observe {
-        // The threads' own accounts are level 0 and cost less than a session does.
+        // Level 0: accounts that threads keep themselves. They cost less than a tracing session.
         let level = self.evidence.filter(|level| *level > Level::Account);
         Observe { events: level.is_some(), level, trace: None }
     }
 }
 
 impl Study<'_> {
-    /// Makes the traced runs that are not `done`; answers whether it was interrupted.
+    /// Executes the traced runs that are not `done`. Returns whether it was interrupted.
     pub(crate) fn pictures(&mut self, done: &BTreeSet<u32>) -> Result<bool, LabError> {
         let pictures = self.header.pictures.clone();
         let arms: Vec<_> =
@@ -39,7 +40,7 @@ impl Study<'_> {
                 return Ok(false);
             }
         };
-        let text = format!("{} runs are traced first, for the timelines", arms.len() - done.len());
+        let text = format!("tracing {} runs first, for the timelines", arms.len() - done.len());
         self.options.progress.event(&Event::Note(&text));
         for (position, (comparison, arm)) in arms.into_iter().enumerate() {
             let position = position as u32;
@@ -73,20 +74,20 @@ impl Study<'_> {
         Ok(false)
     }
 
-    /// The directory of the traces, made.
+    /// Creates and returns the directory of the traces.
     fn traces_dir(&self) -> Result<PathBuf, String> {
-        let fail = |e| format!("make directory {}: {e}", self.traces.display());
+        let fail = |e| PathError::new(Operation::CreateDir, &self.traces, e).to_string();
         let dir = std::path::absolute(&self.traces).map_err(fail)?;
         if dir.to_str().is_none() {
-            // A run is told the path as JSON.
-            return Err(format!("the path {} is not UTF-8; use --store DIR", dir.display()));
+            // The child receives the path as JSON.
+            return Err(format!("the path {} is not UTF-8; use --store DIR", quoted(&dir)));
         }
         std::fs::create_dir_all(&dir).map_err(fail)?;
         Ok(dir)
     }
 }
 
-/// Name of the file of an arm.
+/// Returns the file name of the trace of an arm.
 fn file_name(experiment: &str, arm: &str) -> String {
     let plain = |c: char| if c.is_ascii_alphanumeric() || "-_".contains(c) { c } else { '-' };
     let word = |text: &str| text.chars().map(plain).collect::<String>();

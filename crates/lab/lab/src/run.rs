@@ -1,12 +1,13 @@
-//! Running a study: from a specification to a session in the store.
+//! Runs a study: from a specification to a session in the store.
 //!
-//! The list of runs is drawn and stored before the first one. Each run: ask the subject whether the
-//! plan can run here, make and prove the condition, run the plan in a child, judge, append the
-//! record. Whatever goes wrong with one run is that run's outcome; whatever goes wrong with the
-//! store or the sets ends the study with one error and a session that can be resumed.
+//! The list of runs is drawn and stored before the first run. Each run takes these steps: ask the
+//! subject whether the plan can run here, establish and prove the condition, run the plan in a
+//! child process, judge the result, append the record. An error within a run becomes the outcome of
+//! that run. An error of the store or of a file set ends the study and leaves a session that can be
+//! resumed.
 //!
-//! A study with a budget stops at the end of a block when the next one would not fit, but not
-//! before [`BLOCKS_MIN`](crate::budget::BLOCKS_MIN) blocks, and in no case later than
+//! A study with a budget stops after a block if the next one would not fit, but not before
+//! [`BLOCKS_MIN`](crate::budget::BLOCKS_MIN) blocks and never later than
 //! [`BUDGET_HARD`](crate::budget::BUDGET_HARD) times its budget.
 
 mod begin;
@@ -31,6 +32,7 @@ use crate::needs::demand_ns;
 use crate::sets::{ReadySet, Sets};
 use crate::store::{EndReason, Session, SessionEnd, SessionHeader, Store, Writer};
 use crate::subject::Subject;
+use ioloom_failure::reason;
 use ioloom_model::record::{Observe, RECORD_SCHEMA, RunKey, RunOrder};
 use ioloom_model::{Doubt, Outcome, Proof, RunRecord};
 use ioloom_sys::clock;
@@ -41,19 +43,19 @@ use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// How a study came out.
+/// Result of a study.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StudyRun {
-    /// The session as the store has it.
+    /// The session as read back from the store.
     pub session: Session,
-    /// Whether the flag was raised; the session can then be resumed.
+    /// Whether the study was interrupted; the session can then be resumed.
     pub interrupted: bool,
 }
 
-/// Runs a study, or goes on with it, and returns its session.
+/// Runs or resumes a study and returns its session.
 ///
 /// # Errors
-/// See [`LabError`]; every run that was recorded before stays recorded.
+/// See [`LabError`]. Runs that were recorded before the error stay recorded.
 pub fn run_study(
     spec: &ioloom_model::StudySpec,
     subject: &dyn Subject,
@@ -73,8 +75,9 @@ pub fn run_study(
         && let Err(error) = ioloom_sys::cache::can_drop_caches()
     {
         return Err(LabError::Refused(format!(
-            "--drop-caches: /proc/sys/vm/drop_caches: {error}; run as root, or leave it out: data \
-             are then dropped file by file and names stay in memory"
+            "cannot drop the page cache: {}; run as root, or omit --drop-caches: then data are \
+             evicted file by file, and names stay in memory",
+            reason(&error)
         )));
     }
     let sets = Sets::prepare(&planned.comparisons, subject.sets(), options)?;
@@ -104,7 +107,7 @@ pub fn run_study(
     Ok(StudyRun { session: store.read(&name)?, interrupted })
 }
 
-/// A study that is running.
+/// A study in progress.
 pub(crate) struct Study<'a> {
     pub(crate) options: &'a RunOptions<'a>,
     subject: &'a dyn Subject,
@@ -114,11 +117,11 @@ pub(crate) struct Study<'a> {
     pub(crate) header: SessionHeader,
     blocks: Blocks,
     spans_left: usize,
-    /// Directory for traces.
+    /// Directory of the traces.
     pub(crate) traces: PathBuf,
 }
 
-/// One run that is to be made.
+/// A run to execute.
 pub(crate) struct Wanted<'w> {
     pub(crate) comparison: &'w Comparison,
     pub(crate) arm: &'w ReadyArm,
@@ -128,7 +131,7 @@ pub(crate) struct Wanted<'w> {
 }
 
 impl Study<'_> {
-    /// Runs what is left of the list; answers whether it was interrupted.
+    /// Runs the rest of the list. Returns whether it was interrupted.
     fn run(mut self, done: &BTreeSet<u32>) -> Result<bool, LabError> {
         let order = std::mem::take(&mut self.header.order);
         let blocks = order.last().map_or(0, |s| s.2 + 1);
@@ -155,8 +158,9 @@ impl Study<'_> {
             let arm = &comparison.arms[slot.1 as usize];
             let observe = self.options.observe();
             let wanted = Wanted { comparison, arm, block: slot.2, position, observe };
-            let told = |key: &RunKey| self.options.progress.event(&Event::Run(key, order.len()));
-            let Some(mut record) = self.one(wanted, &told)? else { return Ok(true) };
+            let announce =
+                |key: &RunKey| self.options.progress.event(&Event::Run(key, order.len()));
+            let Some(mut record) = self.one(wanted, &announce)? else { return Ok(true) };
             self.ration_spans(&mut record);
             self.judge.remember(&record);
             self.writer.append(&record)?;
@@ -165,7 +169,7 @@ impl Study<'_> {
         self.end(EndReason::Finished, blocks, blocks)
     }
 
-    /// Keeps the timeline of the first block, as far as the session's ration reaches.
+    /// Keeps the spans of the first block while the session's limit allows it.
     fn ration_spans(&mut self, record: &mut RunRecord) {
         if let Outcome::Done { measured } = &mut record.outcome {
             let count: usize = measured.spans.iter().map(Vec::len).sum();
@@ -184,7 +188,7 @@ impl Study<'_> {
         };
         let doubts = if done < enough { vec![Doubt::FewSamples] } else { Vec::new() };
         if done < blocks {
-            let text = format!("the budget is used up: {done} of {blocks} blocks ran");
+            let text = format!("budget exhausted: {done} of {blocks} blocks ran");
             self.options.progress.event(&Event::Note(&text));
         }
         self.writer.finish(SessionEnd {
@@ -196,15 +200,15 @@ impl Study<'_> {
         Ok(false)
     }
 
-    /// One run; `None` when the flag was raised.
+    /// Executes one run. Returns `None` if the study was interrupted.
     pub(crate) fn one(
         &self,
         wanted: Wanted<'_>,
-        tell: &dyn Fn(&RunKey),
+        announce: &dyn Fn(&RunKey),
     ) -> Result<Option<RunRecord>, LabError> {
         let Wanted { comparison, arm, block, position, observe } = wanted;
         let Some(set) = self.sets.of(comparison, arm, self.options) else {
-            let reason = "its files are not given any more; repeat the same options".to_owned();
+            let reason = "its files are no longer given; repeat the original options".to_owned();
             return Err(LabError::Set { name: arm.set.clone(), reason });
         };
         let key = RunKey {
@@ -220,7 +224,7 @@ impl Study<'_> {
             position,
             factors: arm.factors.clone(),
         };
-        tell(&key);
+        announce(&key);
         let order = RunOrder {
             plan: arm.plan.clone(),
             compute: comparison.compute.clone(),
@@ -258,7 +262,8 @@ impl Study<'_> {
         Ok(Some(record))
     }
 
-    /// Probe, condition, child, proof; `None` when the flag was raised.
+    /// Probes the plan, establishes the condition, runs the child and proves the condition. Returns
+    /// `None` if the study was interrupted.
     fn execute(
         &self,
         order: &RunOrder,
@@ -290,7 +295,7 @@ impl Study<'_> {
                 return Some(Ended::without_proof(Outcome::Refused { reason }));
             }
             Err(error) => {
-                let reason = format!("make {}: {error}", key.condition);
+                let reason = format!("cannot establish condition {}: {error}", key.condition);
                 return Some(Ended::without_proof(Outcome::Failed { reason }));
             }
         };
@@ -315,7 +320,7 @@ impl Study<'_> {
             + self.subject.takes_s(&order.plan, files, bytes) * 1e9;
         let longest = self.blocks.longest_run(Instant::now()).unwrap_or(Duration::MAX);
         let longest = longest.min(self.options.deadline_max);
-        // Of a set that must not be listed the number of files is not known here.
+        // A set that must stay cold was not listed, so its number of files is unknown here.
         let deadline = match self.options.overrides.after_reboot {
             true => longest,
             false => child::deadline(bytes, files, work, longest),
@@ -324,17 +329,17 @@ impl Study<'_> {
         if set.items.to_str().is_some() {
             return runner.run_in(order, deadline, stop, None, slow);
         }
-        // A path that JSON cannot hold is handed over as the child's working directory.
+        // JSON cannot hold a path that is not UTF-8; the child gets it as its working directory.
         let order = RunOrder { dir: PathBuf::from("."), ..order.clone() };
         runner.run_in(&order, deadline, stop, Some(&set.items), slow)
     }
 }
 
-/// Why a plan that drops the caches of the system is refused.
-const NOT_DROPPED: &str = "the caches of the whole system are dropped only on request; remedy: \
+/// Reason for refusing a plan that drops the system's page cache.
+const NOT_DROPPED: &str = "the plan drops the page cache of the system; allow it with \
                            --drop-caches as root";
 
-/// Gives the kernel the settings that an arm asks for, if the user agreed.
+/// Changes the kernel settings of an arm, if the user allowed it.
 fn change(
     settings: &BTreeMap<String, u64>,
     allowed: bool,
@@ -345,14 +350,14 @@ fn change(
     if !allowed {
         let names = settings.keys().cloned().collect::<Vec<_>>().join(", ");
         return Err(format!(
-            "settings of the system are changed only on request ({names}); remedy: --allow-sysctl \
-             as root, they are put back after each run"
+            "the arm changes kernel settings ({names}); allow it with --allow-sysctl as root, they \
+             are restored after each run"
         ));
     }
     ChangedSettings::set(settings).map(Some)
 }
 
-/// How a run ended, with the proof of its condition.
+/// Outcome of a run and the proof of its condition.
 struct Ended {
     outcome: Outcome,
     proof: Option<Proof>,

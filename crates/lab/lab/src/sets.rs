@@ -1,4 +1,4 @@
-//! The sets of a study while it runs: made or found before the first run, listed once.
+//! The file sets of a running study: made or found before the first run, and listed once.
 
 use crate::boot_note::{note_use, used_since_start};
 use crate::error::LabError;
@@ -7,29 +7,30 @@ use crate::files::FileList;
 use crate::run::{Event, RunOptions};
 use crate::subject;
 use crate::workspace::{Workspace, reserve_and_free};
+use ioloom_failure::{Operation, PathError, quoted};
 use ioloom_model::{FileSetRealised, FileSetSpec};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
-/// A set that is there.
+/// A set that is ready to use.
 pub(crate) struct ReadySet {
-    /// What it turned out to be.
+    /// Its measured properties.
     pub(crate) realised: FileSetRealised,
     /// Directory of the items.
     pub(crate) items: PathBuf,
     /// The items.
     pub(crate) files: FileList,
-    /// How it was made; `None` for a directory of the user's.
+    /// How it was made; `None` for a directory of the user.
     pub(crate) spec: Option<FileSetSpec>,
-    /// As long as the study runs nobody else makes, removes or measures on it.
+    /// Keeps other processes from making, removing or using the set.
     _hold: Option<Box<dyn Send>>,
 }
 
-/// The sets of a study by medium, and by directory of the set.
+/// The sets of a study, by medium and directory.
 pub(crate) struct Sets(BTreeMap<(String, PathBuf), ReadySet>);
 
-/// Where the set of an arm lies on a place; the user's directory lies where it lies.
+/// Returns the directory of the set of an arm in a workspace.
 fn place_of(arm: &ReadyArm, place: &Workspace, options: &RunOptions<'_>) -> PathBuf {
     match (&arm.source, &options.files) {
         (SetSource::Made(spec), _) => place.set_dir(&arm.set, spec),
@@ -61,7 +62,7 @@ impl Sets {
                     return Err(LabError::Interrupted);
                 }
                 let known = &mut ready.realised.medium;
-                // The user's files may lie on another medium than the work directory.
+                // The user's files may be on another medium than the work directory.
                 known.get_or_insert_with(|| match arm.source {
                     SetSource::Made(_) | SetSource::None => place.medium.clone(),
                     SetSource::Directory(_) => Workspace::describe(word, &dir).medium,
@@ -75,7 +76,7 @@ impl Sets {
         Ok(Self(sets))
     }
 
-    /// The set of an arm; `None` when the options that named it are not the same any more.
+    /// Returns the set of an arm; `None` if the options changed since the session began.
     pub(crate) fn of(
         &self,
         comparison: &Comparison,
@@ -107,7 +108,7 @@ fn prepare_one(
     };
     if arm.source == SetSource::None {
         std::fs::create_dir_all(dir)
-            .map_err(|e| fail(format!("make directory {}: {e}", dir.display())))?;
+            .map_err(|e| fail(PathError::new(Operation::CreateDir, dir, e).to_string()))?;
         let items = std::path::absolute(dir)?;
         let files = FileList::none(&items);
         let held = hold(arm, dir, medium, maker, options)?;
@@ -115,12 +116,12 @@ fn prepare_one(
         return Ok(ReadySet { realised, items, files, spec: None, _hold: held });
     }
     if let (true, SetSource::Made(spec)) = (options.overrides.after_reboot, &arm.source) {
-        // Listing the files would warm what the new start made cold, so only the manifest is read.
+        // Listing the files would warm what the boot made cold, so only the manifest is read.
         if let Some(realised) = maker.known(spec, dir) {
             if used_since_start(dir) {
                 return Err(LabError::Refused(format!(
-                    "set {} was used since the machine was started, so it is not cold; start the \
-                     machine anew, then give the same command first of all",
+                    "file set {} was used since the machine booted, so it is not cold; reboot, then \
+                     run this command before anything else",
                     arm.set
                 )));
             }
@@ -133,10 +134,10 @@ fn prepare_one(
     }
     let (realised, items, spec) = match &arm.source {
         SetSource::Made(spec) => {
-            // The subject makes the last directory itself, and so knows that it may remove it.
+            // The subject makes the last directory, so it knows that it may remove it.
             let parent = dir.parent().unwrap_or(dir);
             std::fs::create_dir_all(parent)
-                .map_err(|e| fail(format!("make directory {}: {e}", parent.display())))?;
+                .map_err(|e| fail(PathError::new(Operation::CreateDir, parent, e).to_string()))?;
             let (reserve, _) = reserve_and_free(parent, options.reserve_bytes)?;
             let realised = maker.prepare(&arm.set, spec, dir, reserve, &going_on).map_err(fail)?;
             note_use(dir).map_err(fail)?;
@@ -148,22 +149,22 @@ fn prepare_one(
     };
     if options.overrides.after_reboot {
         return Err(LabError::Refused(format!(
-            "set {} is made now, so it is not cold; start the machine anew, then give the same \
-             command first of all",
+            "file set {} was just made, so it is not cold; reboot, then run this command before \
+             anything else",
             arm.set
         )));
     }
     let items = std::path::absolute(&items)?;
     let files = FileList::below(&items)?;
     if files.is_empty() {
-        return Err(fail(format!("{} holds no regular file", items.display())));
+        return Err(fail(format!("{} contains no regular file", quoted(&items))));
     }
     let held = hold(arm, dir, medium, maker, options)?;
     Ok(ReadySet { realised, items, files, spec, _hold: held })
 }
 
-/// Holds what a study makes files in. Not what the user has, which is only read, and not an image of
-/// ours, which is nobody else's and is mounted anew before runs.
+/// Locks the set of an arm against other studies. Files of the user are only read, and an image of
+/// ioloom belongs to this process and is remounted before runs, so neither is locked.
 fn hold(
     arm: &ReadyArm,
     dir: &Path,

@@ -1,9 +1,9 @@
 //! Reads and checks study files.
 //!
-//! A wrong file gives one error that names the file, the line and what would have been right. The
-//! checks go beyond the grammar: every set that is named exists, every arm expands, every plan is
-//! one that some machine could run, and no two arms of an experiment have the same name. So what
-//! [`crate::expand`] gets can be expanded, and a study never stops half way over a typing error.
+//! An invalid file gives one error with the file, the line and what is accepted. The checks go
+//! beyond the grammar: every named set exists, every arm expands, every plan could run on some
+//! machine, and the arms of an experiment have different names. Therefore [`crate::expand`] does
+//! not fail on a checked study, and a study never stops half way because of a typing error.
 
 use crate::expand::{ARMS_MAX, concrete_arms};
 use ioloom_failure::{Operation, PathError};
@@ -21,27 +21,27 @@ pub enum SpecError {
     /// The file cannot be read.
     #[error(transparent)]
     Read(#[from] PathError),
-    /// The file is not TOML, or holds a key or value that a study does not have.
+    /// The file is not TOML, or contains an invalid key or value.
     #[error("{origin}, line {line}: {reason}")]
     Text {
         /// Path, or `built-in study NAME`.
         origin: String,
         /// Line, from 1.
         line: usize,
-        /// What is wrong, and where the reader knows it, what is accepted.
+        /// What is wrong and, if known, what is accepted.
         reason: String,
     },
-    /// No study of that name.
+    /// No study has that name.
     #[error("no study '{name}'; there are: {known}")]
     Unknown {
-        /// The name asked for.
+        /// The requested name.
         name: String,
-        /// The names there are.
+        /// The known names.
         known: String,
     },
 }
 
-/// Reads and checks the text of a study. `origin` is named in errors.
+/// Parses and checks the text of a study. Errors name `origin`.
 ///
 /// # Errors
 /// [`SpecError::Text`] with the line.
@@ -62,8 +62,8 @@ fn line_at(text: &str, byte: usize) -> usize {
     text.as_bytes()[..byte.min(text.len())].iter().filter(|b| **b == b'\n').count() + 1
 }
 
-/// Line of the place where the given names follow each other, quoted or as the head of a set; as
-/// far as they are found.
+/// Returns the line where the given names follow each other, quoted or as the name of a set. Stops
+/// at the first name that is missing.
 fn find(text: &str, near: &[String]) -> usize {
     let mut at = 0;
     for part in near {
@@ -89,10 +89,10 @@ pub fn read(path: &Path) -> Result<StudySpec, SpecError> {
     parse(&text, &path.display().to_string())
 }
 
-/// All studies: those of the directory, if one is given, else the built-in ones.
+/// Returns all studies: those of the directory (`*.toml` and `*/study.toml`), or the built-in ones.
 ///
 /// # Errors
-/// The first file that cannot be used; a directory without a study file.
+/// The first invalid file, or a directory without a study file.
 pub fn all(dir: Option<&Path>) -> Result<Vec<StudySpec>, SpecError> {
     let Some(dir) = dir else {
         let built_in = ioloom_studies::ALL.iter();
@@ -118,7 +118,7 @@ pub fn all(dir: Option<&Path>) -> Result<Vec<StudySpec>, SpecError> {
     paths.iter().map(|path| read(path)).collect()
 }
 
-/// One study by name; a name with a `/` or ending in `.toml` is a path.
+/// Returns a study by name. A name with `/` or ending in `.toml` is a path.
 ///
 /// # Errors
 /// As [`all`], or no study of that name.
@@ -136,7 +136,7 @@ pub fn load(name: &str, dir: Option<&Path>) -> Result<StudySpec, SpecError> {
     }
 }
 
-/// Whether a study is the built-in one of its name, so that nobody needs its file.
+/// Returns whether a study equals the built-in study of its name, so that its file is not needed.
 pub fn is_built_in(spec: &StudySpec) -> bool {
     let built_in = ioloom_studies::ALL.iter().find(|study| study.name == spec.name);
     built_in.is_some_and(|built_in| {
@@ -144,7 +144,7 @@ pub fn is_built_in(spec: &StudySpec) -> bool {
     })
 }
 
-/// What is wrong, and which quoted names stand near it in the file.
+/// What is wrong, and the quoted names near it in the file.
 struct Wrong {
     near: Vec<String>,
     reason: String,
@@ -197,7 +197,7 @@ fn check_experiment(spec: &StudySpec, experiment: &Experiment) -> Result<(), Wro
         }
     }
     if experiment.sets.is_empty() && !spec.sets.is_empty() {
-        return wrong("sets = [\"NAME\"] is needed".to_owned());
+        return wrong("sets = [\"NAME\"] is missing".to_owned());
     }
     if experiment.conditions.is_empty() || experiment.computes.is_empty() {
         return wrong("conditions and computes must not be empty lists".to_owned());
@@ -209,7 +209,9 @@ fn check_experiment(spec: &StudySpec, experiment: &Experiment) -> Result<(), Wro
         return wrong("at least one arm is needed".to_owned());
     }
     if experiment.sets.len() > 1 && experiment.arms.iter().any(|a| a.set.is_some()) {
-        return wrong("an arm with its own set goes with one set of the experiment".to_owned());
+        return wrong(
+            "an arm with its own set needs an experiment with exactly one set".to_owned(),
+        );
     }
     let mut names = BTreeSet::new();
     let mut factors = BTreeSet::new();
@@ -228,7 +230,7 @@ fn check_experiment(spec: &StudySpec, experiment: &Experiment) -> Result<(), Wro
         if let Some(name) = arm.settings.keys().find(|name| !known(name)) {
             let all: Vec<_> = sysctl::KNOWN.iter().map(|(known, _)| *known).collect();
             let all = all.join(", ");
-            return wrong(format!("settings has '{name}'; those that may be changed are: {all}"));
+            return wrong(format!("invalid setting '{name}'; valid settings are: {all}"));
         }
         for one in concrete {
             if let Some(set) = one.set.as_ref().filter(|s| !spec.sets.contains_key(*s)) {
@@ -246,11 +248,11 @@ fn check_experiment(spec: &StudySpec, experiment: &Experiment) -> Result<(), Wro
         }
     }
     if let Some(picture) = experiment.pictures.iter().find(|p| !names.contains(*p)) {
-        return wrong(format!("pictures names the arm '{picture}', which it does not have"));
+        return wrong(format!("pictures names an unknown arm '{picture}'"));
     }
     match &experiment.axis {
         Some(axis) if !factors.contains(axis) => {
-            wrong(format!("axis '{axis}' is no factor of any arm"))
+            wrong(format!("axis '{axis}' is not a factor of any arm"))
         }
         _ => Ok(()),
     }
@@ -315,7 +317,7 @@ headline_with = { n = [2] }
             ("count = 10", "count = -10", 7, ""),
             ("count = 10", "count = 0", 5, "no files"),
             ("4KiB", "4XiB", 7, "4XiB"),
-            ("axis = \"n\"", "axis = \"m\"", 9, "no factor"),
+            ("axis = \"n\"", "axis = \"m\"", 9, "not a factor"),
             ("axis = \"n\"", "conditions = [\"tepid\"]", 12, "tepid"),
             ("axis = \"n\"", "computes = [\"sha9\"]", 12, "sha9"),
             ("axis = \"n\"", "colour = 1", 12, "colour"),
@@ -338,12 +340,12 @@ headline_with = { n = [2] }
                 .and_then(|n| n.parse().ok())
                 .unwrap_or(0);
             assert!(error.contains(word), "{to}: {error}");
-            // A name that stands quoted in the file is found within a line.
+            // A quoted name is found within a line.
             assert!(line_now.abs_diff(line) <= 1, "{to}: wanted line {line}: {error}");
         }
     }
 
-    /// What a session keeps of a study is that study.
+    /// A study survives the round trip through JSON.
     #[test]
     fn a_study_reads_back_from_json_and_only_an_unchanged_one_is_built_in() {
         for mut study in all(None).unwrap() {

@@ -1,14 +1,14 @@
-//! The results store: append-only lines of JSON, one file for each session.
+//! The results store: append-only lines of JSON, one file per session.
 //!
 //! A session is one execution of one study. Its file `sessions/SESSION.jsonl` begins with the
-//! [`SessionHeader`] (study, comparisons, ordered list of runs, machine, command), is locked while
-//! the session runs, and gets one line for each run, synced to the device before the next run
-//! starts. So a killed study loses the run it was in and nothing else. A last line that was torn
-//! by a kill or a full disk is left out when reading and cut off when the session goes on, and
-//! both say so. Nothing is ever rewritten.
+//! [`SessionHeader`] (study, comparisons, ordered list of runs, machine, command). The file is
+//! locked while the session runs. Each run appends one line, which is synced to the device before
+//! the next run starts, so a killed study loses only the current run. If a kill or a full disk
+//! leaves a torn last line, readers ignore it and a resumed session removes it; both report it.
+//! Nothing else is ever rewritten.
 //!
-//! An export (see [`crate::export`]) is a flat directory of such files, perhaps several for one
-//! session, and is read by the same code. The lines are the truth; [`crate::index`] is a cache.
+//! An export (see [`crate::export`]) is a flat directory of such files, possibly several per
+//! session, and is read by the same code. [`crate::index`] caches the lines.
 
 mod error;
 mod lines;
@@ -30,29 +30,28 @@ use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
-/// Longest line that is read, bytes: a bound against a file that is no store.
+/// Longest line that is read, bytes. Protects against files that are not a store.
 const LINE_MAX: u64 = 256 << 20;
 
-const REMEDY_READ: &str = "check the path and its permissions, or use --store DIR";
-const REMEDY_WRITE: &str =
-    "finished runs are safe; free some space or use --store DIR, then resume";
+const ADVICE_READ: &str = "check the path and its permissions, or use --store DIR";
+const ADVICE_WRITE: &str = "recorded runs are safe; free space or use --store DIR, then resume";
 
 fn io_error(
     operation: Operation,
     path: &Path,
-    remedy: &'static str,
+    advice: &'static str,
 ) -> impl FnOnce(io::Error) -> StoreError {
     let path = path.to_owned();
-    move |source| StoreError::Io { operation, path, source, remedy }
+    move |source| StoreError::Io { operation, path, source, advice }
 }
 
-/// A directory of sessions: the user's store, or an export.
+/// A directory of sessions: a store or an export.
 #[derive(Debug, Clone)]
 pub struct Store {
     dir: PathBuf,
 }
 
-/// A session file in short, without its runs.
+/// Summary of a session file, without its runs.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SessionFile {
     /// The file.
@@ -66,54 +65,54 @@ pub struct SessionFile {
 }
 
 impl Store {
-    /// Opens the store in `dir` for writing and makes the directory if it is not there.
+    /// Opens the store in `dir` for writing. Creates the directory if it is missing.
     ///
     /// # Errors
-    /// The directory cannot be made.
+    /// The directory cannot be created.
     pub fn open(dir: &Path) -> Result<Self, StoreError> {
         let sessions = dir.join("sessions");
         std::fs::create_dir_all(&sessions).map_err(io_error(
             Operation::CreateDir,
             &sessions,
-            REMEDY_READ,
+            ADVICE_READ,
         ))?;
         Ok(Self { dir: dir.to_owned() })
     }
 
-    /// Opens a store or an export for reading; nothing is made.
+    /// Opens a store or an export for reading. Creates nothing.
     ///
     /// # Errors
-    /// It is no directory that can be read.
+    /// The directory cannot be read.
     pub fn open_to_read(dir: &Path) -> Result<Self, StoreError> {
-        std::fs::read_dir(dir).map_err(io_error(Operation::ReadDir, dir, REMEDY_READ))?;
+        std::fs::read_dir(dir).map_err(io_error(Operation::ReadDir, dir, ADVICE_READ))?;
         Ok(Self { dir: dir.to_owned() })
     }
 
-    /// The directory.
+    /// Returns the directory.
     pub fn dir(&self) -> &Path {
         &self.dir
     }
 
-    /// The directory of a session's traces; it is there if the session has any.
+    /// Returns the directory of a session's traces. It exists only if the session has traces.
     pub fn traces_dir(&self, session: &str) -> PathBuf {
         self.dir.join("traces").join(session)
     }
 
-    /// All session files, oldest first. A file without a complete header (its session was killed
-    /// before the first run) is left out.
+    /// Returns all session files, oldest first. Omits files without a complete header, whose
+    /// session was killed before the first run.
     ///
     /// # Errors
-    /// A directory or file cannot be read, or is from a newer program.
+    /// A directory or file cannot be read, or was written by a newer program.
     pub fn files(&self) -> Result<Vec<SessionFile>, StoreError> {
         let mut found = Vec::new();
         for dir in [self.dir.join("sessions"), self.dir.clone()] {
             let entries = match std::fs::read_dir(&dir) {
                 Ok(entries) => entries,
                 Err(e) if e.kind() == io::ErrorKind::NotFound => continue,
-                Err(e) => return Err(io_error(Operation::ReadDir, &dir, REMEDY_READ)(e)),
+                Err(e) => return Err(io_error(Operation::ReadDir, &dir, ADVICE_READ)(e)),
             };
             for entry in entries {
-                let path = entry.map_err(io_error(Operation::ReadDir, &dir, REMEDY_READ))?.path();
+                let path = entry.map_err(io_error(Operation::ReadDir, &dir, ADVICE_READ))?.path();
                 if path.extension().is_some_and(|e| e == "jsonl")
                     && let Some(file) = peek(&path)?
                 {
@@ -127,10 +126,10 @@ impl Store {
         Ok(found)
     }
 
-    /// Reads a session whole, from as many files as it has.
+    /// Reads a session from all of its files.
     ///
     /// # Errors
-    /// No such session, a file that cannot be read, a line that is none.
+    /// The session does not exist, a file cannot be read, or a line is invalid.
     pub fn read(&self, session: &str) -> Result<Session, StoreError> {
         let direct = self.dir.join("sessions").join(format!("{session}.jsonl"));
         if !session.contains('/')
@@ -144,7 +143,7 @@ impl Store {
             || StoreError::NoSession { session: session.to_owned(), dir: self.dir.clone() };
         let first = parts.next().ok_or_else(missing)?;
         let mut whole = read_file(&first.path)?.ok_or_else(missing)?;
-        // A part that an earlier export left holds runs that another part has as well.
+        // A part left by an earlier export may repeat runs of another part.
         let mut known: BTreeSet<u32> = whole.runs.iter().map(|r| r.key.position).collect();
         let mut pictured: BTreeSet<u32> =
             whole.pictures.iter().map(|p| p.record.key.position).collect();
@@ -161,11 +160,11 @@ impl Store {
         Ok(whole)
     }
 
-    /// Starts a session: writes and syncs its header. The name in the header is a wish; a number
-    /// is added when it is taken. Returns the writer with the header as written.
+    /// Starts a session: writes and syncs its header. If the name in the header is taken, a number
+    /// is appended to it. Returns the writer and the header as written.
     ///
     /// # Errors
-    /// The file cannot be made or written.
+    /// The file cannot be created or written.
     pub fn create(&self, mut header: SessionHeader) -> Result<(Writer, SessionHeader), StoreError> {
         let dir = self.dir.join("sessions");
         let wish = header.session.clone();
@@ -178,24 +177,24 @@ impl Store {
                     File::open(&dir).and_then(|d| d.sync_all()).map_err(io_error(
                         Operation::Sync,
                         &dir,
-                        REMEDY_WRITE,
+                        ADVICE_WRITE,
                     ))?;
                     return Ok((writer, header));
                 }
                 Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
                     header.session = format!("{wish}-{number}");
                 }
-                Err(e) => return Err(io_error(Operation::Create, &path, REMEDY_WRITE)(e)),
+                Err(e) => return Err(io_error(Operation::Create, &path, ADVICE_WRITE)(e)),
             }
         }
-        unreachable!("the numbers do not end")
+        unreachable!("the range of numbers is unbounded")
     }
 
-    /// Opens a session to go on with it: locks the file, cuts off a torn last line, and returns
-    /// what is there.
+    /// Opens a session to resume it: locks the file, removes a torn last line, and returns the
+    /// session.
     ///
     /// # Errors
-    /// No such session, it is being written by another process, or it cannot be read.
+    /// The session does not exist, is being written by another process, or cannot be read.
     pub fn reopen(&self, session: &str) -> Result<(Writer, Session), StoreError> {
         let path = self.dir.join("sessions").join(format!("{session}.jsonl"));
         let missing =
@@ -203,27 +202,27 @@ impl Store {
         let file = match OpenOptions::new().read(true).append(true).open(&path) {
             Ok(file) => file,
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Err(missing()),
-            Err(e) => return Err(io_error(Operation::Open, &path, REMEDY_READ)(e)),
+            Err(e) => return Err(io_error(Operation::Open, &path, ADVICE_READ)(e)),
         };
         let mut writer = Writer::lock(file, path.clone(), 0)?;
         let read = read_file(&path)?.ok_or_else(missing)?;
-        let fail = |source| io_error(Operation::Truncate, &path, REMEDY_WRITE)(source);
+        let fail = |source| io_error(Operation::Truncate, &path, ADVICE_WRITE)(source);
         let length = writer.file.metadata().map_err(fail)?.len();
         writer.good = length - read.torn_bytes;
         if read.torn_bytes > 0 {
-            let fail = |source| io_error(Operation::Truncate, &path, REMEDY_WRITE)(source);
+            let fail = |source| io_error(Operation::Truncate, &path, ADVICE_WRITE)(source);
             writer.file.set_len(writer.good).and_then(|()| writer.file.sync_all()).map_err(fail)?;
         }
         Ok((writer, read))
     }
 }
 
-/// Appends to one session file, alone.
+/// The only writer of a session file.
 #[derive(Debug)]
 pub struct Writer {
     file: File,
     path: PathBuf,
-    /// Length up to which lines are complete, bytes.
+    /// Length of the complete lines, bytes.
     good: u64,
 }
 
@@ -232,19 +231,19 @@ impl Writer {
         match file.try_lock() {
             Ok(()) => Ok(Self { file, path, good }),
             Err(TryLockError::WouldBlock) => Err(StoreError::Busy { path }),
-            Err(TryLockError::Error(e)) => Err(io_error(Operation::Lock, &path, REMEDY_READ)(e)),
+            Err(TryLockError::Error(e)) => Err(io_error(Operation::Lock, &path, ADVICE_READ)(e)),
         }
     }
 
-    /// The file that is written.
+    /// Returns the path of the session file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Appends one run; it is on the device when this returns.
+    /// Appends a run and syncs it to the device.
     ///
     /// # Errors
-    /// The disk is full or broken. What was appended before stays readable.
+    /// The disk is full or fails. Lines appended before stay readable.
     pub fn append(&mut self, record: &RunRecord) -> Result<(), StoreError> {
         self.write(&Line::Run(Box::new(record.clone())))
     }
@@ -265,7 +264,7 @@ impl Writer {
         self.write(&Line::Note(SessionNote { text: text.to_owned(), unix_ms }))
     }
 
-    /// Appends the end; the session cannot be resumed any more.
+    /// Appends the end. The session can no longer be resumed.
     ///
     /// # Errors
     /// As [`Writer::append`].
@@ -274,12 +273,12 @@ impl Writer {
     }
 
     fn write(&mut self, line: &Line) -> Result<(), StoreError> {
-        let text = encode(line).map_err(io_error(Operation::Write, &self.path, REMEDY_WRITE))?;
+        let text = encode(line).map_err(io_error(Operation::Write, &self.path, ADVICE_WRITE))?;
         let done = self.file.write_all(&text).and_then(|()| self.file.sync_data());
         if let Err(error) = done {
-            // A half line must not stand between this and the next one.
+            // The next line must not follow half a line.
             let _ = self.file.set_len(self.good);
-            return Err(io_error(Operation::Write, &self.path, REMEDY_WRITE)(error));
+            return Err(io_error(Operation::Write, &self.path, ADVICE_WRITE)(error));
         }
         self.good += text.len() as u64;
         Ok(())
@@ -287,16 +286,16 @@ impl Writer {
 }
 
 impl Drop for Writer {
-    /// Unlocks by hand: a process that was just being started elsewhere may share the open file
-    /// for a moment, and would hold the lock until it has become another program.
+    /// Unlocks explicitly: a child that another thread is forking shares the open file, and would
+    /// hold the lock until its exec.
     fn drop(&mut self) {
         let _ = self.file.unlock();
     }
 }
 
-/// Header and end of a session file; `None` without a complete first line.
+/// Reads the header of a session file and whether it ended; `None` without a complete first line.
 fn peek(path: &Path) -> Result<Option<SessionFile>, StoreError> {
-    let fail = |source| io_error(Operation::Read, path, REMEDY_READ)(source);
+    let fail = |source| io_error(Operation::Read, path, ADVICE_READ)(source);
     let mut file = File::open(path).map_err(fail)?;
     let bytes = file.metadata().map_err(fail)?.len();
     let mut first = Vec::new();
@@ -305,7 +304,7 @@ fn peek(path: &Path) -> Result<Option<SessionFile>, StoreError> {
         return Ok(None);
     }
     let Line::Session(header) = decode(path, 1, &first)? else {
-        let reason = "a session's first line is its header".to_owned();
+        let reason = "the first line of a session must be its header".to_owned();
         return Err(StoreError::Line { path: path.to_owned(), line: 1, reason });
     };
     const END_MAX: u64 = 4096;
@@ -318,9 +317,9 @@ fn peek(path: &Path) -> Result<Option<SessionFile>, StoreError> {
     Ok(Some(SessionFile { path: path.to_owned(), header: *header, ended, bytes }))
 }
 
-/// Reads a session file whole; `None` without a complete first line.
+/// Reads a session file; `None` without a complete first line.
 fn read_file(path: &Path) -> Result<Option<Session>, StoreError> {
-    let fail = |source| io_error(Operation::Read, path, REMEDY_READ)(source);
+    let fail = |source| io_error(Operation::Read, path, ADVICE_READ)(source);
     let mut reader = BufReader::new(File::open(path).map_err(fail)?);
     let mut session: Option<Session> = None;
     let mut by_position = BTreeMap::new();
@@ -333,7 +332,7 @@ fn read_file(path: &Path) -> Result<Option<Session>, StoreError> {
             break;
         }
         let line = match decode(path, number, &text) {
-            // A power cut can leave a last line of zeros with a line end after it.
+            // A power failure can leave a last line of zeros followed by a newline.
             Err(StoreError::Line { .. }) if number > 1 && at_end(&mut reader) => {
                 text.push(b'\n');
                 break;
@@ -353,7 +352,7 @@ fn read_file(path: &Path) -> Result<Option<Session>, StoreError> {
             (Some(s), Line::Note(note)) => s.notes.push(note),
             (Some(s), Line::End(end)) => s.end = Some(end),
             (None, _) | (Some(_), Line::Session(_)) => {
-                let reason = "the header stands first and once".to_owned();
+                let reason = "the header must be the first line and the only header".to_owned();
                 return Err(StoreError::Line { path: path.to_owned(), line: number, reason });
             }
         }

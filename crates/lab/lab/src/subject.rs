@@ -1,20 +1,20 @@
-//! The one small trait through which the laboratory knows an engine.
+//! The trait through which the laboratory runs an engine.
 //!
-//! The laboratory makes conditions, orders runs, keeps records and judges nothing about engines.
-//! An adapter answers a few questions; the run itself happens in a child process of the same
-//! program (see [`crate::child`]). What the sets of a study are and who makes them is a trait of
-//! its own, [`Sets`], because most subjects share one maker. Refusals are sentences for people:
-//! what cannot be done here, and why.
+//! The laboratory establishes conditions, orders runs and keeps records, but knows nothing about
+//! engines. An adapter answers a few questions and executes a run in a child process of the same
+//! program (see [`crate::child`]). Making file sets is a separate trait, [`Sets`], because most
+//! subjects share one implementation. A refusal is a sentence for the user: what is not possible
+//! here and why.
 
 use crate::child::ChildAnswer;
 use ioloom_model::record::RunOrder;
 use ioloom_model::{AnyPlan, Compute, Doubt, FileSetRealised, FileSetSpec, Measured};
 use std::path::{Path, PathBuf};
 
-/// What a set of files costs to make.
+/// Cost of making a file set.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Cost {
-    /// Bytes it takes on the medium, data and a rough allowance for metadata.
+    /// Bytes on the medium: data and an estimate for metadata.
     pub bytes: u64,
     /// Files to make.
     pub files: u64,
@@ -22,7 +22,7 @@ pub struct Cost {
     pub seconds: f64,
 }
 
-/// What the removal of a set took away.
+/// Result of removing a file set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Removed {
     /// Files.
@@ -31,47 +31,46 @@ pub struct Removed {
     pub bytes: u64,
 }
 
-/// Told from any thread how far the making of a set is: files done, files in all. Answers whether
-/// to go on; `false` asks the subject to stop soon and to return an error that says it was
-/// interrupted.
+/// Receives the progress of making a set, from any thread: files done and total files. Returning
+/// `false` asks the subject to stop soon and return an error that says it was interrupted.
 pub type SetProgress<'a> = &'a (dyn Fn(u64, u64) -> bool + Sync);
 
-/// What the runs of a subject need of a set, and so what cold and warm mean for it.
+/// What the runs of a subject need of a set, which defines what cold and warm mean.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Touches {
-    /// The bytes of its files.
+    /// The contents of its files.
     Data,
-    /// Names and inodes alone; no file is opened.
+    /// Names and inodes only; no file is opened.
     Names,
-    /// Nothing: the subject needs no set, and its runs are `as-is`.
+    /// Nothing. The subject needs no set and its runs are `as-is`.
     Nothing,
 }
 
-/// An engine under study, as far as the laboratory needs it.
+/// An engine under study.
 pub trait Subject: Sync {
-    /// The word of the subject, such as `files`; a study names it.
+    /// Returns the name of the subject, such as `files`, as study files give it.
     fn name(&self) -> &str;
 
-    /// Who makes the sets of its studies.
+    /// Returns the maker of its file sets.
     fn sets(&self) -> &dyn Sets;
 
-    /// What its runs need of a set.
+    /// Returns what its runs need of a set.
     fn touches(&self) -> Touches {
         Touches::Data
     }
 
-    /// The same for runs of one plan, where plans of the subject differ.
+    /// Returns what runs of one plan need, if plans of the subject differ.
     fn touches_of(&self, plan: &AnyPlan) -> Touches {
         let _ = plan;
         self.touches()
     }
 
-    /// What the plan does, in one sentence for the report; empty for plans over files, which the
-    /// table of methods and schedules explains. Asked before a study begins, whether or not this
-    /// machine could run it.
+    /// Returns a sentence about the plan for the report. Empty for plans over files, which the
+    /// table of methods and schedules explains. Called before a study begins, whether or not this
+    /// machine can run the plan.
     ///
     /// # Errors
-    /// What is wrong with a plan that no machine could run, as a sentence.
+    /// Why no machine could run the plan, as a sentence.
     fn explain(&self, plan: &AnyPlan) -> Result<String, String> {
         match plan {
             AnyPlan::Files(_) => Ok(String::new()),
@@ -79,14 +78,14 @@ pub trait Subject: Sync {
         }
     }
 
-    /// Whether the plan can run as asked on the file system of `dir`, found by trying it.
+    /// Checks by trying whether the plan can run on the file system of `dir`.
     ///
     /// # Errors
-    /// The reason why it cannot, as a sentence; the run is then stored as refused.
+    /// Why it cannot, as a sentence; the run is then stored as refused.
     fn probe(&self, plan: &AnyPlan, compute: &Compute, dir: &Path) -> Result<(), String>;
 
-    /// Whether the engine records its own spans and is asked for traces itself. All others are
-    /// watched from outside, as another program would be.
+    /// Returns whether the engine records its own spans and writes traces itself. All others are
+    /// observed from outside, like any program.
     fn observes_itself(&self) -> bool {
         false
     }
@@ -96,8 +95,9 @@ pub trait Subject: Sync {
         None
     }
 
-    /// Returns what reports call the numbers of its own that runs record (`extra.*`): the name without
-    /// prefix and unit, and the words. Other numbers get the words of their names.
+    /// Returns display names of the metrics that only this subject records (`extra.*`). Each pair
+    /// is the name without prefix and unit, and the words. Other metrics are shown by their own
+    /// names.
     fn metric_names(&self) -> &'static [(&'static str, &'static str)] {
         &[]
     }
@@ -107,46 +107,45 @@ pub trait Subject: Sync {
         false
     }
 
-    /// Whether the plan drops the caches of the whole system itself. It is refused then unless the user
+    /// Returns whether the plan drops the page cache of the system. It is refused unless the user
     /// allowed that.
     fn drops_caches(&self, plan: &AnyPlan) -> bool {
         let _ = plan;
         false
     }
 
-    /// Seconds that a run of the plan takes by its own settings on so many files and bytes, beyond
-    /// going through them once: waits that it asks for, and work that it repeats on a slow disk. Its
-    /// deadline allows for twice as much.
+    /// Returns the seconds that a run takes beyond reading its files once: waits that the plan asks
+    /// for, and repeated work on a slow disk. The deadline allows twice as much.
     fn takes_s(&self, plan: &AnyPlan, files: u64, bytes: u64) -> f64 {
         let _ = (plan, files, bytes);
         0.0
     }
 
-    /// Runs an order in this process, which is the child of a study.
+    /// Executes an order in this process, which is a child of the study.
     fn run(&self, order: &RunOrder) -> ChildAnswer;
 
-    /// Whether what was measured can be right for this set: counts, bytes, digest if the subject
-    /// knows it. The laboratory itself compares digests between arms.
+    /// Returns doubts if the measurement cannot be right for this set: counts, bytes, and the
+    /// digest if the subject knows it. The laboratory compares digests between arms.
     fn verify(&self, order: &RunOrder, set: &FileSetRealised, measured: &Measured) -> Vec<Doubt>;
 }
 
-/// Who makes sets of files, finds them again and removes them.
+/// Makes, finds and removes file sets.
 pub trait Sets: Sync {
-    /// What making the set would cost, without making it.
+    /// Estimates the cost of making the set.
     fn cost(&self, spec: &FileSetSpec) -> Cost;
 
-    /// What `dir` holds, if that is this very set, complete, so that making it costs nothing. Reads
-    /// the manifest and looks at no file.
+    /// Returns the set in `dir` if it is complete and matches the specification. Reads only the
+    /// manifest.
     fn known(&self, spec: &FileSetSpec, dir: &Path) -> Option<FileSetRealised>;
 
-    /// Where the items of a set that was made in `dir` lie: the directory that a run is given,
-    /// with nothing in it but items.
+    /// Returns the directory with the items of a set made in `dir`. It contains nothing else and is
+    /// given to runs.
     fn items(&self, dir: &Path) -> PathBuf;
 
-    /// Makes the set in `dir`, or finishes a half-made one, or checks that the complete one there
-    /// is this very set. Leaves `reserve_bytes` free on the medium. Never overwrites what it did
-    /// not make. Must leave the manifest
-    /// [`crate::files::SET_MANIFEST`] in `dir`, by which [`crate::clean`] knows it again.
+    /// Makes the set in `dir`, completes a partial one, or checks that a complete one matches.
+    /// Leaves `reserve_bytes` free on the medium. Never overwrites files that it did not make. Must
+    /// write the manifest [`crate::files::SET_MANIFEST`] to `dir`, by which [`crate::clean()`]
+    /// recognizes the set.
     ///
     /// # Errors
     /// The operation, the path and the reason, as a sentence.
@@ -159,11 +158,11 @@ pub trait Sets: Sync {
         progress: SetProgress<'_>,
     ) -> Result<FileSetRealised, String>;
 
-    /// Holds the set in `dir` for one study: until the value is dropped nobody else makes, removes
-    /// or holds it. `None` where nothing needs to be held.
+    /// Locks the set in `dir` for one study. Until the value is dropped, no other process makes,
+    /// removes or locks it. `None` if no lock is needed.
     ///
     /// # Errors
-    /// Who is in the way, as a sentence.
+    /// Who holds the lock, as a sentence.
     fn hold(&self, dir: &Path) -> Result<Option<Box<dyn Send>>, String> {
         let _ = dir;
         Ok(None)
@@ -175,7 +174,7 @@ pub trait Sets: Sync {
     /// The operation, the path and the reason, as a sentence.
     fn remove(&self, dir: &Path) -> Result<Removed, String>;
 
-    /// Describes a directory of the user's without changing it: every regular file below it.
+    /// Describes a directory of the user without changing it: every regular file below it.
     ///
     /// # Errors
     /// The operation, the path and the reason, as a sentence.

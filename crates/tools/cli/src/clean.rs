@@ -34,7 +34,7 @@ pub(crate) fn run(args: &CleanArgs) -> Ended {
             .map_err(PathError::on(Operation::OpenDir, &dir))
             .map_err(Failure::failed)?;
     }
-    let left = crate::media::undo_left(&dir);
+    let left = crate::media::remove_leftovers(&dir);
     let done = ioloom_lab::clean(&dir, &FileSets).map_err(Failure::failed)?;
     let (mut files, mut bytes, mut failed) = (0u64, 0u64, false);
     let mut text = String::new();

@@ -92,7 +92,7 @@ impl Media {
         if !further && !args.image && !wish {
             return Ok(made);
         }
-        undo_left(work_dir);
+        remove_leftovers(work_dir);
         if args.image || wish {
             match sizes(work_dir, None, study, options).and_then(|s| s.image(work_dir, "image")) {
                 Ok(own) => {
@@ -165,8 +165,8 @@ fn cold(study: &StudySpec) -> bool {
 
 /// Removes what killed studies left: images, groups of processes, sets in memory. Says how many
 /// there were.
-pub(crate) fn undo_left(work_dir: &Path) -> usize {
-    let mut found = media::undo_left(work_dir).unwrap_or_else(|error| {
+pub(crate) fn remove_leftovers(work_dir: &Path) -> usize {
+    let mut found = media::remove_leftovers(work_dir).unwrap_or_else(|error| {
         stderr::message(&format!(
             "what a killed study left stays: {error}; try `ioloom clean` as root"
         ));

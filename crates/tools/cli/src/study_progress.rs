@@ -220,7 +220,7 @@ mod tests {
         }
         needs.runs_s = Range { low: 28.0, high: 28.0 };
         needs.runs_known = 96;
-        assert!(needs_text(&needs).contains("about 33.0 s, as earlier runs here took"));
+        assert!(needs_text(&needs).contains("about 33.0 s, based on earlier runs here"));
         needs.workspaces[0].files = 0;
         assert!(needs_text(&needs).contains("none, all sets exist in /data"));
     }

@@ -1,4 +1,4 @@
-//! Why a condition could not be made.
+//! Errors of establishing a condition.
 
 use ioloom_failure::{PathError, reason};
 use std::io;
@@ -6,13 +6,13 @@ use std::io;
 /// A condition that could not be made.
 #[derive(Debug, thiserror::Error)]
 pub enum ConditionError {
-    /// It cannot exist here; the run is stored as refused with this reason.
+    /// The condition is impossible here; the run is stored as refused.
     #[error("{0}")]
     Refused(String),
-    /// A file or the system stood in the way; the run is stored as failed.
+    /// A call on a file failed; the run is stored as failed.
     #[error(transparent)]
     Pass(#[from] PathError),
-    /// The image that the files lie in could not be mounted anew; the run is stored as failed.
+    /// The image that contains the files could not be remounted; the run is stored as failed.
     #[error(transparent)]
     Image(#[from] ioloom_sys_lab::image::ImageError),
     /// The page cache of the machine could not be dropped; the run is stored as failed.

@@ -1,9 +1,9 @@
-//! Looking at what is in memory: a seeded sample of the files, by cachestat, or by reads that must
-//! not wait where that is missing.
+//! Queries the page cache for a seeded sample of files.
 //!
-//! All files of a large set would take longer to look at than to read, so at most
-//! [`SAMPLE_MAX`] of them are, and every large one up to [`LARGE_MAX`]: one file of a gibibyte weighs
-//! more than all others together. Looking opens what it looks at.
+//! Uses cachestat, or non-blocking reads where it is missing. Querying all files of a large set
+//! would take longer than reading them, so a sample is at most [`SAMPLE_MAX`] files plus up to
+//! [`LARGE_MAX`] large ones: a file of 1 GiB weighs more than all others together. A query opens
+//! the file.
 
 use super::error::ConditionError;
 use crate::files::FileList;
@@ -13,14 +13,14 @@ use ioloom_sys::cache;
 use rand::RngExt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// Files in the sample, beside the large ones.
+/// Files in a sample, not counting the large ones.
 pub const SAMPLE_MAX: usize = 256;
-/// A file of at least this many bytes is always looked at.
+/// Size from which a file is always part of the sample, bytes.
 pub const LARGE_BYTES: u64 = 4 << 20;
-/// Large files that are looked at in one sample; more would make looking as long as reading.
+/// Limit of large files in a sample; more would make querying as slow as reading.
 const LARGE_MAX: usize = 4096;
 
-/// Indices of the files that are looked at: a seeded sample and the large ones.
+/// Returns the indices of the files to query: a seeded sample and the large ones.
 pub(super) fn sample(list: &FileList, files_max: Option<u64>, seed: u64) -> Vec<usize> {
     let count = list.count(files_max);
     if count <= SAMPLE_MAX {
@@ -34,7 +34,7 @@ pub(super) fn sample(list: &FileList, files_max: Option<u64>, seed: u64) -> Vec<
     chosen
 }
 
-/// Share of the chosen files' pages that are in memory; `None` where nobody can tell.
+/// Returns the resident share of the pages of the chosen files; `None` if it cannot be determined.
 pub(super) fn resident_share(
     list: &FileList,
     chosen: &[usize],
@@ -61,9 +61,9 @@ pub(super) fn resident_share(
     Ok(Some(resident.into_inner() as f64 / pages as f64))
 }
 
-/// Share of the chosen files' bytes that a read which must not wait finds: the way to prove warm
-/// where cachestat is missing. A miss starts read-ahead, so this never proves cold. `None` where
-/// the file system does not support such reads.
+/// Returns the share of the bytes of the chosen files that a non-blocking read finds. This proves
+/// warm where cachestat is missing. A miss starts readahead, so it never proves cold. `None` if the
+/// file system does not support such reads.
 pub(super) fn readable_share(
     list: &FileList,
     chosen: &[usize],

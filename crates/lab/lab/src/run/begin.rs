@@ -1,8 +1,7 @@
-//! The session of a study: a new one, one that goes on, or one that came to its end before.
+//! Begins, resumes or finds the session of a study.
 //!
-//! A session goes on only with the list, the machine and the program that it was begun with: runs of
-//! another list would be no runs of this one, and those of another program would be compared with what
-//! they are not.
+//! A session is resumed only with the same list of runs, machine and program. Otherwise its runs
+//! would not be comparable with the new ones.
 
 use super::options::RunOptions;
 use super::plan::{Planned, plan};
@@ -14,7 +13,7 @@ use crate::subject::Subject;
 use ioloom_model::StudySpec;
 use ioloom_sys::clock;
 
-/// Finds the session to resume or begins a new one.
+/// Finds the session to resume, or begins a new one.
 pub(super) fn begin(
     spec: &StudySpec,
     subject: &dyn Subject,
@@ -28,7 +27,7 @@ pub(super) fn begin(
         if let Some(file) = newest_alike(&unfinished, planned, options) {
             let (mut writer, session) = store.reopen(&file.header.session)?;
             if session.torn_bytes > 0 {
-                let text = format!("a torn last line of {} bytes was cut off", session.torn_bytes);
+                let text = format!("removed a torn last line of {} bytes", session.torn_bytes);
                 options.progress.event(&Event::Note(&text));
             }
             writer.note("resumed", clock::unix_ms())?;
@@ -39,9 +38,9 @@ pub(super) fn begin(
         let text = match unfinished.last() {
             None => "nothing to resume; a new session begins".to_owned(),
             Some(f) => format!(
-                "nothing to resume: the unfinished session {} has another {}; a new session begins",
+                "nothing to resume: the unfinished session {} has a different {}; a new session begins",
                 f.header.session,
-                differs(&f.header, planned, options).join(", another ")
+                differs(&f.header, planned, options).join(" and a different ")
             ),
         };
         options.progress.event(&Event::Note(&text));
@@ -71,8 +70,7 @@ pub(super) fn begin(
     Ok((writer, Session::new(header)))
 }
 
-/// What keeps a session from being gone on with: runs of another list, machine or program are no
-/// runs of this one.
+/// Returns what differs between a session and the study as requested. Empty if it can be resumed.
 fn differs(
     header: &SessionHeader,
     planned: &Planned,
@@ -88,11 +86,11 @@ fn differs(
     same.into_iter().filter(|(_, same)| !same).map(|(what, _)| what).collect()
 }
 
-/// The session in which a study came to its end in a batch, if it was the study as it is asked for
-/// now. A command over several studies that goes on does not repeat those.
+/// Finds the session in which a study of this batch finished, if it ran as requested now. A
+/// resumed command over several studies does not repeat these.
 ///
 /// # Errors
-/// The options name what is not there, or the store cannot be read.
+/// The options name something that does not exist, or the store cannot be read.
 pub fn finished(
     spec: &StudySpec,
     store: &Store,
@@ -107,7 +105,7 @@ pub fn finished(
     Ok(found.map(|f| store.read(&f.header.session)).transpose()?)
 }
 
-/// The newest of these sessions that is of the list, machine and program asked for now.
+/// Returns the newest session with the list, machine and program of this request.
 fn newest_alike<'f>(
     files: &'f [SessionFile],
     planned: &Planned,
@@ -116,11 +114,11 @@ fn newest_alike<'f>(
     files.iter().rev().find(|f| differs(&f.header, planned, options).is_empty())
 }
 
-/// The newest session of a study as it is asked for now, if it came to its end and no other is left
-/// to go on with: whoever asks to go on would begin anew.
+/// Returns the newest session of the study as requested now, if it finished and no other session
+/// can be resumed. Resuming would then start from the beginning.
 ///
 /// # Errors
-/// The options name what is not there, or the store cannot be read.
+/// The options name something that does not exist, or the store cannot be read.
 pub fn ended_before(
     spec: &StudySpec,
     store: &Store,

@@ -1,4 +1,4 @@
-//! How a study is to run, and the bounds that hold unless the caller says otherwise.
+//! How to run a study, with default limits.
 
 use super::Progress;
 use crate::child::Runner;
@@ -10,50 +10,48 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-/// Spans that a run may keep in all, unless the caller says otherwise.
+/// Default limit of spans per run.
 pub const SPANS_MAX: u64 = 32_768;
-/// Spans that a session keeps in all, about 60 MB of text; runs after that keep totals only.
+/// Limit of spans per session, about 60 MB of text. Later runs keep totals only.
 pub const SESSION_SPANS_MAX: usize = 1 << 20;
-/// Longest time of one run.
+/// Longest time that a run may take.
 pub const DEADLINE_MAX: Duration = Duration::from_secs(3600);
 
-/// How a study is to run.
+/// How to run a study.
 #[derive(Clone)]
 pub struct RunOptions<'a> {
     /// Quick or full.
     pub mode: Mode,
-    /// Seed, blocks, experiments, conditions. Media and files are filled in from below.
+    /// Seed, blocks, experiments and conditions. Media and files come from the fields below.
     pub overrides: Overrides,
-    /// The media; the first is the default one. At least one.
+    /// Workspaces, at least one. The first is the default medium.
     pub workspaces: Vec<Workspace>,
-    /// The media among them that are images of ours.
+    /// Those workspaces that are images made by ioloom.
     pub images: &'a [OwnImage],
-    /// A directory of the user's in place of every set.
+    /// A directory of the user that replaces every file set.
     pub files: Option<PathBuf>,
-    /// Whether the user allowed the system's whole cache to be dropped.
+    /// Whether the user allowed dropping the system's page cache.
     pub drop_caches: bool,
-    /// Whether the user allowed settings of the kernel to be changed while a run needs it.
+    /// Whether the user allowed changing kernel settings during a run.
     pub allow_sysctl: bool,
-    /// Go on with the latest unfinished session of the same study, mode, seed and machine.
+    /// Resume the latest unfinished session of the same study, mode, seed and machine.
     pub resume: bool,
-    /// The first session of the command, when it runs several studies.
+    /// The first session of the command, if it runs several studies.
     pub batch: Option<String>,
-    /// Time that the study may take; `None` is the file's own budget in quick mode and none in
-    /// full. Making sets counts.
+    /// Time limit of the study, including the time to make file sets. `None` means the budget in
+    /// the study file for quick mode and no limit for full mode.
     pub budget: Option<Duration>,
     /// Bytes that must stay free on each medium; see [`workspace::RESERVE_BYTES`].
     pub reserve_bytes: u64,
-    /// How children are started.
+    /// How to start child processes.
     pub runner: Runner,
-    /// Longest time of one run; see [`DEADLINE_MAX`].
+    /// Longest time of a run; see [`DEADLINE_MAX`].
     pub deadline_max: Duration,
-    /// Spans that one run may keep in all; they are stored for the first block alone, as far as
-    /// [`SESSION_SPANS_MAX`] reaches, but taken in every block so that all blocks are alike. See
-    /// [`SPANS_MAX`].
+    /// Limit of spans per run; see [`SPANS_MAX`]. They are recorded in every block so that all
+    /// blocks cost the same, but stored only for the first, up to [`SESSION_SPANS_MAX`].
     pub spans_max: u64,
-    /// Pins the level at which every run is watched. Without it runs of blocks keep accounts alone
-    /// (level 0), so that what is compared is not slowed by its watching, and runs for pictures are
-    /// watched as closely as the system allows.
+    /// Evidence level of every run. By default, runs of blocks use level 0, so that measuring does
+    /// not slow what is compared, and traced runs use the highest level that the system allows.
     pub evidence: Option<Level>,
     /// The machine.
     pub machine: MachineFacts,
@@ -61,14 +59,14 @@ pub struct RunOptions<'a> {
     pub version: String,
     /// The command line.
     pub command: Vec<String>,
-    /// Raised to stop: the run that is under way is killed and not recorded.
+    /// Set to stop. The current run is killed and not recorded.
     pub stop: &'a AtomicBool,
-    /// Told what happens.
+    /// Receives events.
     pub progress: &'a dyn Progress,
 }
 
 impl<'a> RunOptions<'a> {
-    /// The usual options: quick, in `work_dir`, children of this program, nothing overridden.
+    /// Returns default options: quick mode in `work_dir`, children of this program.
     pub fn new(
         work_dir: &Path,
         runner: Runner,

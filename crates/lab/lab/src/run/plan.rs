@@ -1,4 +1,4 @@
-//! What a study is going to run, and what it needs.
+//! Plans a study: which runs, and what they need.
 
 use super::options::RunOptions;
 use crate::error::LabError;
@@ -12,14 +12,14 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 use xxhash_rust::xxh3::xxh3_64;
 
-/// What is going to run.
+/// The runs of a study.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Planned {
     /// The comparisons.
     pub comparisons: Vec<Comparison>,
-    /// The ordered list of runs.
+    /// The runs in order.
     pub order: Vec<Slot>,
-    /// Runs that are traced before.
+    /// Traced runs, made first.
     pub pictures: Vec<Comparison>,
     /// Seed of the order.
     pub seed: u64,
@@ -27,19 +27,20 @@ pub struct Planned {
     pub spec_hash: String,
 }
 
-/// Expands a study under the options and draws its list of runs.
+/// Expands a study under the options and draws the order of its runs.
 ///
 /// # Errors
-/// [`LabError::Usage`]: an override names what is not there, or nothing is left to run.
+/// [`LabError::Usage`] if an override names something that does not exist, or nothing is left to
+/// run.
 pub fn plan(spec: &ioloom_model::StudySpec, options: &RunOptions<'_>) -> Result<Planned, LabError> {
     let mut words = BTreeSet::new();
     if let Some(twice) = options.workspaces.iter().find(|p| !words.insert(&p.medium.name)) {
-        return Err(LabError::Usage(format!("the medium {} is named twice", twice.medium.name)));
+        return Err(LabError::Usage(format!("medium {} is given twice", twice.medium.name)));
     }
     let mut overrides = options.overrides.clone();
     overrides.media = options.workspaces.iter().map(|p| p.medium.name.clone()).collect();
     if options.files.is_some() {
-        // The user's files lie where they lie.
+        // The user's files are on one medium.
         overrides.media.truncate(1);
         overrides.files = options.files.as_ref().map(|f| f.display().to_string());
     }
@@ -61,7 +62,7 @@ pub fn plan(spec: &ioloom_model::StudySpec, options: &RunOptions<'_>) -> Result<
     Ok(Planned { order, pictures, comparisons, seed, spec_hash })
 }
 
-/// Asks the subject about every plan, before anything is made.
+/// Asks the subject to check every plan before anything is made.
 pub(super) fn check(planned: &Planned, subject: &dyn Subject) -> Result<(), LabError> {
     for comparison in &planned.comparisons {
         let none = |arm: &ReadyArm| subject.touches_of(&arm.plan) == Touches::Nothing;
@@ -69,7 +70,7 @@ pub(super) fn check(planned: &Planned, subject: &dyn Subject) -> Result<(), LabE
             && let Some(arm) = comparison.arms.iter().find(|arm| none(arm))
         {
             return Err(LabError::Usage(format!(
-                "experiment '{}': {} needs no files that are made {} for it, so its runs can only be \
+                "experiment '{}': {} reads no files, so its runs cannot be {}; use the condition \
                  as-is",
                 comparison.experiment, arm.plan, comparison.condition
             )));
@@ -84,10 +85,10 @@ pub(super) fn check(planned: &Planned, subject: &dyn Subject) -> Result<(), LabE
     Ok(())
 }
 
-/// What the planned study needs; `history` knows how long such runs took here before.
+/// Computes what the planned study needs. `history` has the durations of earlier runs.
 ///
 /// # Errors
-/// The free space of a medium cannot be asked.
+/// The free space of a medium cannot be read.
 pub fn needs(
     spec: &ioloom_model::StudySpec,
     planned: &Planned,
@@ -102,7 +103,7 @@ pub fn needs(
     for comparison in comparisons {
         let unknown = comparison.arms.iter();
         for arm in unknown.filter(|arm| history.run_seconds(comparison, arm).is_none()) {
-            // Of no files: what a plan waits for by itself, however fast the disk is.
+            // With no files: the time that the plan waits regardless of the speed of the disk.
             let waits = Range::exactly(subject.takes_s(&arm.plan, 0, 0));
             needs.runs_s.add(waits, f64::from(comparison.blocks));
         }

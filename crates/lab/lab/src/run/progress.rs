@@ -1,33 +1,33 @@
-//! What a study tells while it runs, to whoever watches.
+//! Events of a running study.
 
 use crate::needs::Needs;
 use ioloom_model::RunRecord;
 use ioloom_model::record::RunKey;
 
-/// What happens while a study runs.
+/// An event of a running study.
 #[derive(Debug)]
 pub enum Event<'a> {
     /// What the study needs, before anything is made.
     Needs(&'a Needs),
-    /// A set is being made or checked: name, medium, files done, files in all.
+    /// A set is being made or checked: name, medium, files done, total files.
     Preparing(&'a str, &'a str, u64, u64),
-    /// The session has begun or goes on: its name, runs done already, runs in all.
+    /// The session began or was resumed: its name, runs done, total runs.
     Begun(&'a str, usize, usize),
-    /// A run begins: its position from 0, runs in all.
+    /// A run starts: its key and the total number of runs.
     Run(&'a RunKey, usize),
     /// A run is recorded.
     Recorded(&'a RunRecord),
-    /// Something worth a line.
+    /// A message for the user.
     Note(&'a str),
 }
 
-/// Listens to a study.
+/// Receives the events of a study.
 pub trait Progress: Sync {
     /// Called between runs, never during one; while sets are made, from any thread.
     fn event(&self, event: &Event<'_>);
 }
 
-/// A listener that does not listen.
+/// Ignores all events.
 #[derive(Debug, Clone, Copy)]
 pub struct Silent;
 

@@ -1,26 +1,26 @@
-//! What the store could not do.
+//! Errors of the store.
 
 use ioloom_failure::{Operation, quoted, reason};
 use std::io;
 use std::path::PathBuf;
 
-/// What the store could not do.
+/// An error of the store.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// A call failed.
-    #[error("cannot {operation} {}: {}; {remedy}", quoted(.path), reason(.source))]
+    /// A call on a file failed.
+    #[error("cannot {operation} {}: {}; {advice}", quoted(.path), reason(.source))]
     Io {
-        /// What was tried.
+        /// The call that failed.
         operation: Operation,
-        /// On which path.
+        /// The path.
         path: PathBuf,
         /// Why it failed.
         source: io::Error,
         /// What to do.
-        remedy: &'static str,
+        advice: &'static str,
     },
-    /// A complete line that is no line of a store.
-    #[error("{}, line {line}: {reason}; the file was changed by something else", quoted(.path))]
+    /// A complete line that is not valid.
+    #[error("{}, line {line}: {reason}; another program has changed the file", quoted(.path))]
     Line {
         /// Which file.
         path: PathBuf,
@@ -43,7 +43,7 @@ pub enum StoreError {
         /// Newest version that is understood.
         known: u32,
     },
-    /// Another process writes this session.
+    /// Another process is writing this session.
     #[error("{}: another process is running this session; wait for it or stop it", quoted(.path))]
     Busy {
         /// Which file.
@@ -52,7 +52,7 @@ pub enum StoreError {
     /// No such session.
     #[error("no session '{session}' in {}; `ioloom results` lists them", quoted(.dir))]
     NoSession {
-        /// The name asked for.
+        /// The requested name.
         session: String,
         /// The store.
         dir: PathBuf,

@@ -1,4 +1,4 @@
-//! The lines of a session file as text, both ways.
+//! Encodes and decodes the lines of a session file.
 
 use super::error::StoreError;
 use super::session::{Line, Picture, STORE_SCHEMA, SessionEnd, SessionHeader};
@@ -8,7 +8,7 @@ use serde::Deserialize;
 use std::io;
 use std::path::Path;
 
-/// Reads the line of this number, counted from 1, of a session file.
+/// Decodes a line of a session file. `line` is its number, from 1.
 pub(super) fn decode(path: &Path, line: usize, text: &[u8]) -> Result<Line, StoreError> {
     #[derive(Deserialize)]
     struct Version {
@@ -33,7 +33,7 @@ pub(super) fn decode(path: &Path, line: usize, text: &[u8]) -> Result<Line, Stor
             Ok(line)
         }
         Err(error) => {
-            // A newer format may well fail to decode; then its version says more than the error.
+            // A line in a newer format may not decode; then report its version instead.
             if let Ok(versions) = serde_json::from_slice::<Versions>(text) {
                 check(versions.session.map_or(0, |v| v.schema), STORE_SCHEMA)?;
                 check(versions.run.map_or(0, |v| v.schema), RECORD_SCHEMA)?;
@@ -43,27 +43,27 @@ pub(super) fn decode(path: &Path, line: usize, text: &[u8]) -> Result<Line, Stor
     }
 }
 
-/// One line of text for a session file, as [`crate::export`] writes it.
+/// Encodes a header, for [`crate::export`].
 pub(crate) fn encode_header(header: &SessionHeader) -> io::Result<Vec<u8>> {
     encode(&Line::Session(Box::new(header.clone())))
 }
 
-/// One line of text for a run.
+/// Encodes a run.
 pub(crate) fn encode_run(run: &RunRecord) -> io::Result<Vec<u8>> {
     encode(&Line::Run(Box::new(run.clone())))
 }
 
-/// One line of text for a traced run.
+/// Encodes a traced run.
 pub(crate) fn encode_picture(picture: &Picture) -> io::Result<Vec<u8>> {
     encode(&Line::Picture(Box::new(picture.clone())))
 }
 
-/// One line of text for an end.
+/// Encodes an end.
 pub(crate) fn encode_end(end: &SessionEnd) -> io::Result<Vec<u8>> {
     encode(&Line::End(end.clone()))
 }
 
-/// A line of text with its end.
+/// Encodes a line with its newline.
 pub(super) fn encode(line: &Line) -> io::Result<Vec<u8>> {
     let mut text = serde_json::to_vec(line)?;
     text.push(b'\n');

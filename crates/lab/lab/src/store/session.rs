@@ -1,19 +1,19 @@
-//! Lines of a session file, and the session that they make.
+//! The lines of a session file, and the session that they form.
 
 use crate::expand::{Comparison, Mode};
 use crate::order::Slot;
 use ioloom_model::{Doubt, MachineFacts, RunRecord, StudySpec};
 use serde::{Deserialize, Serialize};
 
-/// Version of the lines of a session file.
+/// Version of the format of session files.
 pub const STORE_SCHEMA: u32 = 1;
 
-/// The first line of a session: all that is needed to understand its runs and to go on with it.
+/// The first line of a session. It contains everything needed to understand and resume the session.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SessionHeader {
     /// [`STORE_SCHEMA`].
     pub schema: u32,
-    /// Identifier: study, time of the start and a number if there were two in that second.
+    /// Identifier: study and start time, plus a number if two started in the same second.
     pub session: String,
     /// Name of the study.
     pub study: String,
@@ -23,11 +23,11 @@ pub struct SessionHeader {
     pub mode: Mode,
     /// Seed of the order.
     pub seed: u64,
-    /// Fingerprint of what was to run: comparisons and arms, 16 digits.
+    /// Fingerprint of the comparisons and arms, 16 digits.
     pub spec_hash: String,
     /// The comparisons.
     pub comparisons: Vec<Comparison>,
-    /// The ordered list of runs, drawn before the first one.
+    /// The ordered list of runs, drawn before the first run.
     pub order: Vec<Slot>,
     /// The machine.
     pub machine: MachineFacts,
@@ -37,36 +37,36 @@ pub struct SessionHeader {
     pub command: Vec<String>,
     /// When it started, milliseconds since 1970.
     pub started_unix_ms: u64,
-    /// Number of this file among those of an exported session, from 0.
+    /// Number of this file within an exported session, from 0.
     #[serde(default)]
     pub part: u32,
-    /// Runs that are traced for timelines before the first block; they are no part of `order` and of
-    /// no statistics.
+    /// Runs traced for timelines before the first block. They are part of neither `order` nor any
+    /// statistics.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pictures: Vec<Comparison>,
-    /// Identifier of the first session of the same command, when it ran several studies one after
-    /// another: all of them are shown as one report under this name.
+    /// Identifier of the first session of the same command, if it ran several studies. They are
+    /// shown as one report under this name. Stored under the key `sitting`.
     #[serde(default, rename = "sitting", skip_serializing_if = "Option::is_none")]
     pub batch: Option<String>,
-    /// The study as it was asked for, when it is not the built-in one of its name: its file may be
-    /// gone or changed when the report is made again.
+    /// The study, if it is not the built-in one of its name. Its file may be gone or changed when
+    /// the report is made again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spec: Option<Box<StudySpec>>,
 }
 
 impl SessionHeader {
-    /// The name under which the report of the session is made: that of its batch, or its own.
+    /// Returns the name of the report: that of the batch, or of the session itself.
     pub fn batch(&self) -> &str {
         self.batch.as_deref().unwrap_or(&self.session)
     }
 }
 
-/// A run that was traced for a timeline.
+/// A run traced for a timeline.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Picture {
-    /// The run. Its position counts the pictures.
+    /// The run. Its position counts the traced runs.
     pub record: RunRecord,
-    /// Name of the trace in `traces/SESSION` beside the sessions; `None` when there is none.
+    /// Name of the trace in `traces/SESSION`; `None` if there is none.
     pub trace: Option<String>,
     /// Length of the trace, bytes.
     pub trace_bytes: u64,
@@ -76,9 +76,9 @@ pub struct Picture {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum EndReason {
-    /// Every run of the list has a record.
+    /// Every run of the list was recorded.
     Finished,
-    /// The budget of time was used up; blocks were dropped.
+    /// The time budget was exhausted and blocks were dropped.
     Budget,
 }
 
@@ -87,24 +87,24 @@ pub enum EndReason {
 pub struct SessionEnd {
     /// Why it ended.
     pub reason: EndReason,
-    /// Blocks of the list that were dropped.
+    /// Blocks of the list that did not run.
     pub blocks_dropped: u32,
-    /// Doubts about the session as a whole.
+    /// Doubts about the whole session.
     pub doubts: Vec<Doubt>,
     /// When, milliseconds since 1970.
     pub ended_unix_ms: u64,
 }
 
-/// Something that happened to a session, such as its being resumed.
+/// An event of a session, such as being resumed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SessionNote {
-    /// What.
+    /// The event.
     pub text: String,
     /// When, milliseconds since 1970.
     pub unix_ms: u64,
 }
 
-/// One line.
+/// One line of a session file.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Line {
@@ -115,25 +115,25 @@ pub(crate) enum Line {
     End(SessionEnd),
 }
 
-/// A session as read back.
+/// A session read from the store.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Session {
     /// The header.
     pub header: SessionHeader,
-    /// The runs in the order in which they ran.
+    /// The runs in the order of execution.
     pub runs: Vec<RunRecord>,
     /// Traced runs.
     pub pictures: Vec<Picture>,
     /// Notes.
     pub notes: Vec<SessionNote>,
-    /// The end, if it came to one.
+    /// The end, if the session has ended.
     pub end: Option<SessionEnd>,
-    /// Bytes of a torn last line that were left out.
+    /// Length of a torn last line that was ignored, bytes.
     pub torn_bytes: u64,
 }
 
 impl Session {
-    /// A session of which nothing but the header is there.
+    /// Returns a session that consists of its header.
     pub(crate) fn new(header: SessionHeader) -> Self {
         let (runs, pictures, notes) = (Vec::new(), Vec::new(), Vec::new());
         Self { header, runs, pictures, notes, end: None, torn_bytes: 0 }

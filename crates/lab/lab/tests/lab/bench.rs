@@ -1,4 +1,4 @@
-//! A subject, a study and children that are only made up.
+//! A fake subject, study and children.
 
 use ioloom_lab::child::Runner;
 use ioloom_lab::files::SET_MANIFEST;
@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 pub(crate) const FILES: u64 = 20;
 pub(crate) const FILE_BYTES: u64 = 5000;
 
-/// Makes files of zeros and knows them by the text of their specification.
+/// Makes files of zeros and recognizes them by the text of their specification.
 #[derive(Default)]
 pub(crate) struct Mock {
     pub(crate) prepared: AtomicU64,
@@ -119,7 +119,7 @@ fn realised(name: &str, files: u64, bytes_total: u64) -> FileSetRealised {
     }
 }
 
-/// Everything a study needs, in one directory of its own on the disk of the build.
+/// Everything that a study needs, in a temporary directory on the build disk.
 pub(crate) struct Bench {
     pub(crate) dir: PathBuf,
     _owned: Option<tempfile::TempDir>,
@@ -154,7 +154,7 @@ impl Bench {
         std::fs::write(self.dir.join(name), text).unwrap();
     }
 
-    /// Where each child writes a line when it starts.
+    /// Returns the file to which each child appends a line when it starts.
     pub(crate) fn log(&self) -> PathBuf {
         self.dir.join("log")
     }
@@ -163,7 +163,7 @@ impl Bench {
         std::fs::read_to_string(self.log()).map_or(0, |t| t.lines().count())
     }
 
-    /// Children that log, wait for `pause` seconds and answer by the method of the plan.
+    /// Returns children that log, wait for `pause` seconds and answer by the method of the plan.
     pub(crate) fn runner(&self, pause: &str) -> Runner {
         let script = format!(
             "cd '{}'; read -r order; echo x >> log; sleep {pause}; case $order in \
@@ -213,7 +213,7 @@ pub(crate) fn done(files: u64, bytes: u64, digest: &str) -> Outcome {
     Outcome::Done { measured: Box::new(measured) }
 }
 
-/// A study with the given arms over 20 files of 5000 bytes, three blocks.
+/// Returns a study with the given arms over 20 files of 5000 bytes, three blocks.
 pub(crate) fn study(arms: &str) -> StudySpec {
     let text = format!(
         r#"

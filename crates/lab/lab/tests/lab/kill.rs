@@ -1,4 +1,4 @@
-//! Studies that die in the middle: by SIGKILL, and by a file that may not grow.
+//! Studies that die in the middle: by SIGKILL, and by a file that must not grow.
 
 use crate::bench::{Bench, TWO_ARMS, study};
 use ioloom_lab::run_study;
@@ -16,9 +16,9 @@ fn long_study() -> StudySpec {
     spec
 }
 
-/// Does nothing unless this program was started to run a study and be killed.
+/// Does nothing unless another test started this program to run a study and be killed.
 #[test]
-fn a_study_in_a_process_of_its_own() {
+fn study_in_a_child_process() {
     let Some(dir) = std::env::var_os(VARIABLE) else { return };
     let bench = Bench::at(Path::new(&dir));
     let mut options = bench.silent();
@@ -51,7 +51,7 @@ fn resume_and_check(bench: &Bench, killed: usize) {
 fn a_study_killed_in_the_middle_resumes_and_loses_no_finished_run() {
     let bench = Bench::new();
     let mut child = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "kill::a_study_in_a_process_of_its_own"])
+        .args(["--exact", "kill::study_in_a_child_process"])
         .env(VARIABLE, &bench.dir)
         .stdout(Stdio::null())
         .spawn()
@@ -70,12 +70,12 @@ fn a_study_killed_in_the_middle_resumes_and_loses_no_finished_run() {
 #[test]
 fn a_store_that_cannot_grow_ends_the_study_with_one_error_and_resumes() {
     let bench = Bench::new();
-    // The limit counts 512 or 1024 bytes by shell; either is reached before the last run.
+    // The unit is 512 or 1024 bytes, depending on the shell; both are reached before the last run.
     let script = r#"trap "" XFSZ; ulimit -f 32; exec "$0" "$@""#;
     let status = Command::new("/bin/sh")
         .args(["-c", script])
         .arg(std::env::current_exe().unwrap())
-        .args(["--exact", "kill::a_study_in_a_process_of_its_own"])
+        .args(["--exact", "kill::study_in_a_child_process"])
         .env(VARIABLE, &bench.dir)
         .stdout(Stdio::null())
         .status()
@@ -83,7 +83,7 @@ fn a_store_that_cannot_grow_ends_the_study_with_one_error_and_resumes() {
     assert!(!status.success());
     let error = std::fs::read_to_string(bench.dir.join("error")).unwrap();
     assert!(error.starts_with("cannot write to ") && error.contains(".jsonl"), "{error}");
-    assert!(error.contains("finished runs are safe"), "{error}");
+    assert!(error.contains("recorded runs are safe"), "{error}");
     let store = bench.store();
     let file = store.files().unwrap().remove(0);
     let session = store.read(&file.header.session).unwrap();

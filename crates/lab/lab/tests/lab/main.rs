@@ -1,7 +1,7 @@
-//! The laboratory end to end, with a subject and children that are only made up.
+//! The laboratory end to end, with a fake subject and fake children.
 //!
-//! The children are shell scripts that answer from files. Where a process of our own must be
-//! killed, this test program starts itself again with one test and a variable in the environment.
+//! The children are shell scripts that answer from files. Where a study must be killed, this test
+//! program starts itself with one test and an environment variable.
 
 mod bench;
 mod kill;

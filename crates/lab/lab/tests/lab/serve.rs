@@ -1,4 +1,4 @@
-//! The child's side: `serve` in a real process.
+//! `serve` in a real child process.
 
 use ioloom_lab::child::{ChildAnswer, ChildEnd, Runner, serve};
 use ioloom_model::record::RunOrder;
@@ -10,7 +10,7 @@ use std::time::Duration;
 
 const VARIABLE: &str = "IOLOOM_LAB_TEST_CHILD";
 
-/// Does nothing unless this program was started as the child of a run.
+/// Does nothing unless another test started this program as the child of a run.
 #[test]
 fn a_child_of_a_run() {
     let Some(kind) = std::env::var_os(VARIABLE) else { return };
@@ -44,7 +44,7 @@ fn order() -> RunOrder {
 
 #[test]
 fn orders_are_served_and_device_bytes_filled_in() {
-    // The test program says a word of its own on its output; only the answer is passed on.
+    // The test harness also writes to standard output; pass on only the answer.
     let script = r#""$0" --exact serve::a_child_of_a_run --nocapture | grep -a '^{'"#;
     let runner = Runner {
         program: "/bin/sh".into(),
@@ -56,7 +56,7 @@ fn orders_are_served_and_device_bytes_filled_in() {
     let ChildEnd::Answered(answer) = end else { panic!() };
     let Outcome::Done { measured } = &answer.outcome else { panic!("{:?}", answer.outcome) };
     assert_eq!(measured.files, 42);
-    // What is no number is missing, and the run with all its numbers is not lost.
+    // Values that are not finite are removed; the other values of the run stay.
     assert_eq!(measured.extra.iter().collect::<Vec<_>>(), [(&"half".to_owned(), &0.5)]);
     assert_eq!(measured.curves["c"], [(0.0, 1.0), (2.0, 3.0)]);
     assert_eq!(measured.others_cpu, None);

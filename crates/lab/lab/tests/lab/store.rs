@@ -1,4 +1,4 @@
-//! The store, its index and its exports.
+//! The store, its index and exports.
 
 use crate::bench::{Bench, TWO_ARMS, study};
 use ioloom_lab::export::{FILE_BYTES_MAX, export};
@@ -20,7 +20,7 @@ fn append(path: &PathBuf, text: &[u8]) {
 }
 
 #[test]
-fn a_torn_last_line_is_left_out_and_cut_off_when_the_session_goes_on() {
+fn a_torn_last_line_is_ignored_and_removed_on_resume() {
     let bench = Bench::new();
     let (session, path) = finished(&bench);
     let store = bench.store();
@@ -28,7 +28,7 @@ fn a_torn_last_line_is_left_out_and_cut_off_when_the_session_goes_on() {
     let whole = std::fs::read(&path).unwrap();
     let ends: Vec<usize> =
         whole.iter().enumerate().filter(|(_, b)| **b == b'\n').map(|(i, _)| i + 1).collect();
-    // Cut at many places of the last two lines and in the middle: runs before stay.
+    // Truncate at many positions of the last two lines and in the middle: earlier runs stay.
     for cut in (ends[4]..whole.len()).step_by(97).chain([ends[5] - 1, ends[5], whole.len() - 1]) {
         std::fs::write(&path, &whole[..cut]).unwrap();
         let complete = ends.iter().filter(|e| **e <= cut).count();
@@ -39,7 +39,7 @@ fn a_torn_last_line_is_left_out_and_cut_off_when_the_session_goes_on() {
         drop(store.reopen(&name).unwrap());
         assert_eq!(std::fs::metadata(&path).unwrap().len() as usize, ends[complete - 1]);
     }
-    // A power cut can leave zeros with a line end.
+    // A power failure can leave zeros followed by a newline.
     std::fs::write(&path, &whole[..ends[5]]).unwrap();
     append(&path, b"\0\0\0\0\n");
     let (mut writer, read) = store.reopen(&name).unwrap();
@@ -47,14 +47,14 @@ fn a_torn_last_line_is_left_out_and_cut_off_when_the_session_goes_on() {
     writer.append(&session.runs[5]).unwrap();
     drop(writer);
     assert_eq!(store.read(&name).unwrap().runs[..], session.runs[..6]);
-    // Without a complete header there is no session.
+    // A file without a complete header is not a session.
     std::fs::write(&path, &whole[..ends[0] - 1]).unwrap();
     assert!(store.files().unwrap().is_empty());
     assert!(matches!(store.read(&name), Err(StoreError::NoSession { .. })));
 }
 
 #[test]
-fn lines_of_something_else_and_of_a_newer_program_are_clear_errors() {
+fn foreign_lines_and_newer_formats_are_clear_errors() {
     let bench = Bench::new();
     let (session, path) = finished(&bench);
     let name = session.header.session.clone();
@@ -102,12 +102,12 @@ fn one_session_has_one_writer() {
     let (_writer, _) = store.reopen(&session.header.session).unwrap();
     let error = store.reopen(&session.header.session).unwrap_err();
     assert!(matches!(error, StoreError::Busy { .. }), "{error}");
-    let error = store.reopen("nobody").unwrap_err();
-    assert!(error.to_string().contains("no session 'nobody'"), "{error}");
+    let error = store.reopen("missing").unwrap_err();
+    assert!(error.to_string().contains("no session 'missing'"), "{error}");
 }
 
 #[test]
-fn the_index_is_rebuilt_equal_whatever_happens_to_it() {
+fn a_damaged_index_is_rebuilt() {
     let bench = Bench::new();
     let (session, path) = finished(&bench);
     let store = bench.store();
@@ -117,13 +117,12 @@ fn the_index_is_rebuilt_equal_whatever_happens_to_it() {
     let first = all(&Index::open(&store).unwrap());
     assert_eq!(first.1, session.runs);
     assert_eq!((first.0.len(), first.0[0].runs_done, first.0[0].ended), (1, 9, true));
-    // Damaged, gone, half written: the same again.
-    std::fs::write(&file, "this is no database, but long enough to be taken for one".repeat(50))
-        .unwrap();
+    // Damaged, missing or partly written: it is rebuilt.
+    std::fs::write(&file, "not a database, but long enough to look like one".repeat(50)).unwrap();
     assert_eq!(all(&Index::open(&store).unwrap()), first);
     std::fs::remove_file(&file).unwrap();
     assert_eq!(all(&Index::open(&store).unwrap()), first);
-    // A session that lost lines, and a second one, are seen at once.
+    // The index notices a session that lost lines, and a new one.
     let text = std::fs::read_to_string(&path).unwrap();
     let less: Vec<&str> = text.lines().take(5).collect();
     std::fs::write(&path, less.join("\n") + "\n").unwrap();
@@ -141,17 +140,17 @@ fn the_index_is_rebuilt_equal_whatever_happens_to_it() {
     };
     let wanted = session.runs[..4].iter().filter(|r| r.key.arm == "t2").count();
     assert_eq!(index.runs(&filter).unwrap().len(), wanted);
-    // A session that is gone is forgotten.
+    // A deleted session is forgotten.
     std::fs::remove_file(&path).unwrap();
     assert_eq!(Index::open(&store).unwrap().sessions().unwrap().len(), 1);
 }
 
 #[test]
-fn exports_are_small_and_read_back_as_one_more_store() {
+fn exports_are_small_and_read_back_as_a_store() {
     let bench = Bench::new();
     let (session, _) = finished(&bench);
     let store = bench.store();
-    // A long session: many heavy records under one header.
+    // A long session: many large records under one header.
     let mut header = session.header.clone();
     header.session = "long".to_owned();
     let (mut writer, header) = store.create(header).unwrap();
@@ -200,7 +199,7 @@ fn exports_are_small_and_read_back_as_one_more_store() {
     let index = Index::open(&exported).unwrap();
     assert_eq!(index.runs(&RunFilter::default()).unwrap().len(), 69);
     assert_eq!(export(&store, &names, &dest).unwrap(), kept, "keeping again replaces");
-    // A part of an earlier export with more parts: counted by nobody, and gone with the next.
+    // A leftover part of an earlier, longer export is not counted, and the next export removes it.
     let parts = kept.iter().filter(|file| file.path.to_string_lossy().contains("long")).count();
     let stale = dest.join(format!("long.part{parts}.jsonl"));
     std::fs::copy(dest.join("long.part1.jsonl"), &stale).unwrap();

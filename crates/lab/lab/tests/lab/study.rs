@@ -1,4 +1,4 @@
-//! A study from its text to its records.
+//! Studies, from text to records.
 
 use crate::bench::{Bench, FILES, Mock, TWO_ARMS, study};
 use ioloom_lab::estimate::History;
@@ -45,7 +45,7 @@ fn every_run_of_the_list_is_recorded_in_the_order_that_was_stored() {
 }
 
 #[test]
-fn what_goes_wrong_with_a_run_is_its_outcome_and_the_study_goes_on() {
+fn an_error_in_a_run_is_its_outcome_and_the_study_continues() {
     let bench = Bench::new();
     let spec = study(
         r#"{ name = "good", plan = "read/threads:n=1" },
@@ -93,7 +93,7 @@ fn a_set_is_made_once_found_again_and_cleaned_without_touching_results() {
     };
     let before = needs(&bench);
     assert_eq!((before.sets_missing, before.runs, before.workspaces[0].files), (1, 9, FILES));
-    assert!(before.to_string().contains("1 sets to make"), "{before}");
+    assert!(before.to_string().contains("1 file set to make"), "{before}");
     run_study(&spec, &bench.subject, &bench.store(), &options).unwrap();
     assert_eq!((needs(&bench).sets_missing, needs(&bench).workspaces[0].bytes), (0, 0));
     let work = bench.dir.join("work");
@@ -108,7 +108,7 @@ fn a_set_is_made_once_found_again_and_cleaned_without_touching_results() {
 }
 
 #[test]
-fn the_time_is_a_range_until_runs_like_these_are_known_here() {
+fn the_estimate_is_a_range_until_similar_runs_are_known() {
     let bench = Bench::new();
     let spec = study(TWO_ARMS);
     let options = bench.silent();
@@ -129,7 +129,7 @@ fn the_time_is_a_range_until_runs_like_these_are_known_here() {
     assert_eq!(History::of(&bench.store(), &spec.name, "another").sessions, 0);
     assert_eq!(History::of(&bench.store(), "another", machine).sessions, 0);
 
-    // A run lasts until the next one starts; a pause in between is no run.
+    // The duration of a run ends when the next one starts, unless there was a pause.
     for (i, run) in session.runs.iter_mut().enumerate() {
         run.started_unix_ms = 1_000_000 + 250 * i as u64 + if i > 3 { 3_600_000 } else { 0 };
     }
@@ -142,7 +142,7 @@ fn the_time_is_a_range_until_runs_like_these_are_known_here() {
     }
     let known = needs(&history);
     assert_eq!((known.runs_s.low, known.runs_s.high), (9.0 * 0.25, 9.0 * 0.25));
-    assert!(known.time_words().starts_with("about 2.25 s, as earlier runs"), "{known}");
+    assert!(known.time_words().starts_with("about 2.25 s, based on earlier runs"), "{known}");
 }
 
 #[test]
@@ -176,7 +176,7 @@ fn a_set_that_cannot_be_made_is_one_error() {
 }
 
 #[test]
-fn users_files_take_the_place_of_sets_also_when_the_path_is_no_text() {
+fn files_of_the_user_replace_sets_even_with_a_path_that_is_not_utf8() {
     use std::os::unix::ffi::OsStrExt;
     let bench = Bench::new();
     let dir = bench.dir.join(std::ffi::OsStr::from_bytes(b"user \xFF files"));
@@ -193,14 +193,14 @@ fn users_files_take_the_place_of_sets_also_when_the_path_is_no_text() {
         run_study(&study(TWO_ARMS), &bench.subject, &bench.store(), &options).unwrap().session;
     for run in &session.runs {
         let Outcome::Failed { reason } = &run.outcome else { panic!("{:?}", run.outcome) };
-        assert!(reason.ends_with("last words: 20"), "{reason}");
+        assert!(reason.ends_with("standard error ended with: 20"), "{reason}");
         assert!(run.key.set.contains("user"), "{}", run.key.set);
     }
     assert_eq!(bench.subject.prepared.load(Ordering::Relaxed), 0);
 }
 
 #[test]
-fn media_are_comparisons_of_their_own_and_memory_refuses_cold() {
+fn each_medium_is_a_comparison_and_memory_refuses_cold() {
     let bench = Bench::new();
     let Ok(memory) = tempfile::tempdir_in("/dev/shm") else { return };
     let mut options = bench.silent();
@@ -219,7 +219,7 @@ fn media_are_comparisons_of_their_own_and_memory_refuses_cold() {
     }
 }
 
-/// Raises the flag after a number of records.
+/// Sets the stop flag after a number of records.
 struct StopAfter<'a>(usize, Mutex<usize>, &'a AtomicBool);
 
 impl Progress for StopAfter<'_> {
@@ -245,7 +245,7 @@ fn an_interrupted_study_resumes_where_it_stopped_and_repeats_nothing() {
     let first = run_study(&study(TWO_ARMS), &bench.subject, &store, &options).unwrap();
     assert!(first.interrupted && first.session.end.is_none());
     assert_eq!(first.session.runs.len(), 4);
-    // Another seed is another study: it does not take up this session.
+    // Another seed makes it another study, which does not resume this session.
     let mut other = bench.silent();
     other.resume = true;
     other.overrides.seed = Some(77);
@@ -260,7 +260,7 @@ fn an_interrupted_study_resumes_where_it_stopped_and_repeats_nothing() {
     assert_eq!((positions.len(), second.session.runs.len()), (9, 9));
     assert_eq!(second.session.notes.len(), 1);
     assert_eq!(bench.started(), 9 + 9, "nine each, none twice");
-    // An ended session is not taken up again, and who asks can know before.
+    // A finished session is not resumed, and the caller can find out before.
     let ended = ended_before(&study(TWO_ARMS), &store, &again).unwrap();
     assert_eq!(ended.as_ref(), Some(&first.session.header.session));
     let mut unknown = bench.silent();
@@ -270,7 +270,7 @@ fn an_interrupted_study_resumes_where_it_stopped_and_repeats_nothing() {
     assert_ne!(third.session.header.session, first.session.header.session);
 }
 
-/// Keeps what was told.
+/// Collects messages.
 #[derive(Default)]
 struct Notes(Mutex<Vec<String>>);
 
@@ -283,7 +283,7 @@ impl Progress for Notes {
 }
 
 #[test]
-fn what_keeps_a_session_from_being_resumed_is_told() {
+fn the_reason_for_not_resuming_a_session_is_reported() {
     let bench = Bench::new();
     let flag = AtomicBool::new(false);
     let listener = StopAfter(2, Mutex::new(0), &flag);
@@ -296,7 +296,7 @@ fn what_keeps_a_session_from_being_resumed_is_told() {
     assert_ne!(edited, TWO_ARMS);
     for (arms, version, word) in [
         (edited.as_str(), options.version.as_str(), "list of experiments"),
-        (TWO_ARMS, "another", "another version of this program"),
+        (TWO_ARMS, "another", "different version of this program"),
     ] {
         let notes = Notes::default();
         let mut again = bench.options(&notes);
@@ -304,15 +304,15 @@ fn what_keeps_a_session_from_being_resumed_is_told() {
         again.version = version.to_owned();
         let run = run_study(&study(arms), &bench.subject, &store, &again).unwrap();
         assert_ne!(run.session.header.session, first.session.header.session);
-        let told = notes.0.into_inner().unwrap().join("\n");
+        let messages = notes.0.into_inner().unwrap().join("\n");
         let name = &first.session.header.session;
-        assert!(told.contains(word) && told.contains(name.as_str()), "{told}");
+        assert!(messages.contains(word) && messages.contains(name.as_str()), "{messages}");
     }
     assert_eq!(store.read(&first.session.header.session).unwrap().runs.len(), 2, "untouched");
 }
 
 #[test]
-fn a_used_up_budget_ends_the_session_with_a_word() {
+fn an_exhausted_budget_ends_the_session_with_a_message() {
     let bench = Bench::new();
     let mut options = bench.silent();
     options.budget = Some(Duration::from_nanos(1));
@@ -349,7 +349,7 @@ fn an_interrupt_while_sets_are_made_ends_before_the_session() {
 }
 
 #[test]
-fn a_picture_is_a_run_beside_the_blocks_and_is_made_once() {
+fn a_traced_run_is_separate_from_the_blocks_and_is_made_once() {
     let bench = Bench::new();
     let mut spec = study(TWO_ARMS);
     spec.experiments[0].pictures = vec!["t2".to_owned()];

@@ -34,7 +34,7 @@ fn unasked(usual: u64) {
         assert_eq!(record["outcome"]["kind"], "refused", "{record}");
         let reason = record["outcome"]["reason"].as_str().unwrap();
         assert!(reason.contains("dirty_expire_centisecs"), "{reason}");
-        assert!(reason.contains("remedy: --allow-sysctl as root"), "{reason}");
+        assert!(reason.contains("allow it with --allow-sysctl as root"), "{reason}");
     }
     assert_eq!(now(), usual);
     let wrong = home.studies(&TINY.replace("headline = true", "settings = { drop_caches = 3 }"));
