@@ -1,9 +1,9 @@
 //! Safe wrappers of kernel tracing: perf event rings and tracefs pages.
 //!
-//! Both deliver records in memory that the kernel writes while the program reads, so the `unsafe`
-//! code that maps and reads them lives here and nowhere else. The wrappers return plain records;
-//! `observe` gives them a meaning. A build without this crate has no kernel evidence and loses
-//! nothing else.
+//! Both deliver records through memory that the kernel writes while the program reads it. All
+//! `unsafe` code that maps and reads this memory is in this crate. The wrappers return plain
+//! records; the crate `observe` interprets them. A build without this crate only lacks kernel
+//! evidence.
 
 pub mod perf;
 pub mod tracefs;

@@ -1,19 +1,19 @@
 //! Kernel events about threads: switches and page faults, on the monotonic clock.
 //!
-//! One [`Ring`] holds the records of one thread, or of one process tree on one processor. Two
-//! kinds of events write into it: a dummy event that carries the switches, and major page faults
-//! with their addresses. Only user space is watched (`exclude_kernel`), so a plain user may do it
-//! for own processes where `kernel.perf_event_paranoid` is at most 2.
+//! One [`Ring`] holds the records of one thread, or of one process tree on one processor. Two kinds
+//! of events write into it: a dummy event that carries the switches, and major page faults with
+//! their addresses. Only user space is observed (`exclude_kernel`), so an unprivileged user may
+//! observe own processes if `kernel.perf_event_paranoid` is at most 2.
 //!
 //! ```text
 //! kernel: write record at head → head += size (release)
 //! us:     read head (acquire) → copy tail..head → store tail (release)
 //! ```
 //!
-//! The kernel never overwrites what lies between tail and head: what finds no room is counted,
-//! both by a record in the ring and by [`Ring::lost`]. No software event is opened twice for one
-//! thread, because the kernel mixes up the identities of two events that one occurrence hits.
-//! Costs: about 2 µs for each switch, nothing while the thread runs.
+//! The kernel never overwrites the bytes between tail and head. A record that does not fit is
+//! counted, both by a record in the ring and by [`Ring::lost`]. No software event is opened twice
+//! for one thread, because the kernel confuses the identities of two events that fire together.
+//! Costs about 2 µs per switch, and nothing while the thread runs.
 
 pub mod calls;
 pub mod paused;
@@ -27,28 +27,29 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Bytes of records that a ring of one thread holds.
+/// Bytes of records in the ring of one thread.
 pub const RING_BYTES: usize = 64 << 10;
 
-/// What a ring records besides switches.
+/// The events that a ring records besides switches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Faults {
-    /// No faults.
+    /// No page faults.
     None,
-    /// Faults that waited for a device.
+    /// Page faults that waited for a device.
     Major,
-    /// Every fault; for the self-test of the clock.
+    /// Every page fault; for the self-test of the clock.
     All,
 }
 
-/// Whose events a ring records.
+/// The threads whose events a ring records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Target {
     /// The calling thread.
     ThisThread,
     /// One thread of this user.
     Thread(u32),
-    /// A process with all threads and children that it starts from now on, on one processor.
+    /// A process with all its threads and the children that it starts from now on, on one
+    /// processor.
     Tree {
         /// The process.
         pid: u32,
@@ -57,7 +58,7 @@ pub enum Target {
     },
 }
 
-/// The head of the kernel's structure `perf_event_attr`, up to its fifth version.
+/// The first fields of the kernel's structure `perf_event_attr`, up to its fifth version.
 #[repr(C)]
 #[derive(Default)]
 struct Attr {
@@ -102,7 +103,7 @@ const FLAG_CONTEXT_SWITCH: u64 = 1 << 26;
 const OPEN_CLOEXEC: libc::c_ulong = 1 << 3;
 const IOCTL_SET_OUTPUT: libc::c_ulong = 0x2405;
 
-/// Places in the first page of a mapping.
+/// Offsets in the first page of a mapping.
 const HEAD_AT: usize = 1024;
 const TAIL_AT: usize = 1032;
 
@@ -122,7 +123,7 @@ fn open_event(mut attr: Attr, target: Target) -> io::Result<OwnedFd> {
         FLAG_EXCLUDE_KERNEL | FLAG_EXCLUDE_HYPERVISOR | FLAG_SAMPLE_ID_ALL | FLAG_USE_CLOCK_ID;
     attr.clock_id = libc::CLOCK_MONOTONIC;
     call("perf_event_open", || {
-        // SAFETY: the structure is initialised, says its own size and outlives the call.
+        // SAFETY: the structure is initialized, contains its own size and outlives the call.
         let fd = unsafe {
             let attr = std::ptr::from_ref(&attr);
             libc::syscall(libc::SYS_perf_event_open, attr, pid, cpu, -1, OPEN_CLOEXEC)
@@ -130,12 +131,12 @@ fn open_event(mut attr: Attr, target: Target) -> io::Result<OwnedFd> {
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: the kernel returned this descriptor for us alone.
+        // SAFETY: the kernel returned this descriptor, and nothing else owns it.
         Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
     })
 }
 
-/// Opens an event whose lost records can be asked for; older kernels cannot be asked.
+/// Opens an event that counts lost records, or one that does not if the kernel is too old for it.
 fn open_counted(attr: impl Fn() -> Attr, target: Target) -> io::Result<(OwnedFd, bool)> {
     match open_event(Attr { read_format: READ_LOST, ..attr() }, target) {
         Err(e) if e.raw_os_error() == Some(libc::EINVAL) => {
@@ -151,15 +152,15 @@ struct Mapping {
     len: usize,
 }
 
-// SAFETY: the mapping is shared memory that is only accessed through atomics at head and tail and
-// by copies of the bytes between them, which the kernel leaves alone.
+// SAFETY: the mapping is shared memory that is only accessed through atomics at head and tail, and
+// by copies of the bytes between them, which the kernel does not write.
 unsafe impl Send for Mapping {}
 // SAFETY: as above.
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
     fn word(&self, at: usize) -> &AtomicU64 {
-        // SAFETY: the first page is mapped until drop, the place is within it and aligned; the
+        // SAFETY: the first page is mapped until drop, the offset is within it and aligned; the
         // kernel accesses it as one word.
         unsafe { AtomicU64::from_ptr(self.start.as_ptr().add(at).cast()) }
     }
@@ -167,7 +168,7 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: mapped in `Ring::open`; nothing refers to it any more.
+        // SAFETY: mapped in `Ring::open`; no reference to it is left.
         let _ = unsafe { munmap(self.start.as_ptr().cast(), self.len) };
     }
 }
@@ -182,12 +183,12 @@ pub struct Ring {
     tail: u64,
 }
 
-/// Tells without a system call whether a ring has new records.
+/// Shows without a system call whether a ring has new records.
 #[derive(Debug, Clone)]
 pub struct Head(Arc<Mapping>);
 
 impl Head {
-    /// Returns a number that grows with each record.
+    /// Returns the position of the next record, which grows with each one.
     #[inline]
     pub fn position(&self) -> u64 {
         self.0.word(HEAD_AT).load(Ordering::Relaxed)
@@ -195,12 +196,12 @@ impl Head {
 }
 
 impl Ring {
-    /// Starts recording. `data_bytes` must be a power of two of at least a page.
+    /// Starts recording. `data_bytes` must be a power of two and at least a page.
     ///
     /// # Errors
     ///
-    /// EACCES or EPERM where the system does not allow it, ENOSYS or EINVAL where the kernel
-    /// cannot, EPERM at mapping when too much memory is locked already.
+    /// EACCES or EPERM if the system does not permit it, ENOSYS or EINVAL if the kernel does not
+    /// support it, EPERM from the mapping if too much memory is locked already.
     pub fn open(target: Target, faults: Faults, data_bytes: usize) -> io::Result<Self> {
         let page_bytes = ioloom_sys::proc::page_bytes() as usize;
         if !data_bytes.is_power_of_two() || data_bytes < page_bytes {
@@ -215,13 +216,17 @@ impl Ring {
         let len = page_bytes + data_bytes;
         let start = call("perf-mmap", || {
             let protect = ProtFlags::READ | ProtFlags::WRITE;
-            // SAFETY: a new mapping at an address of the kernel's choice touches no memory that
-            // exists.
+            // SAFETY: a new mapping at an address that the kernel chooses touches no existing
+            // memory.
             let start =
                 unsafe { mmap(std::ptr::null_mut(), len, protect, MapFlags::SHARED, &main.0, 0) }?;
             Ok(start)
         })?;
         let start = NonNull::new(start.cast::<u8>()).expect("mmap never returns null");
+        assert!(
+            TAIL_AT + size_of::<u64>() <= page_bytes,
+            "head and tail are inside the first page, which the mapping includes"
+        );
         let map = Arc::new(Mapping { start, len });
         let mut ring = Self { events: vec![main], map, page_bytes, data_bytes, tail: 0 };
         let config = match faults {
@@ -233,7 +238,7 @@ impl Ring {
         Ok(ring)
     }
 
-    /// Lets one more event write into this ring.
+    /// Adds an event that writes into this ring.
     fn join(&mut self, config: u64, target: Target) -> io::Result<()> {
         let sample_type = SAMPLE_ADDRESS;
         let attr = || Attr { config, sample_period: 1, sample_type, ..Attr::default() };
@@ -250,21 +255,25 @@ impl Ring {
         Ok(())
     }
 
-    /// Returns a handle that tells whether there is something new.
+    /// Returns a handle that shows whether there are new records.
     pub fn head(&self) -> Head {
         Head(self.map.clone())
     }
 
-    /// Moves all whole records to the end of `into`; returns the share of the ring they filled.
+    /// Appends all new records to `into`; returns the share of the ring that they filled.
     pub fn drain(&mut self, into: &mut Vec<u8>) -> f64 {
         let head = self.map.word(HEAD_AT).load(Ordering::Acquire);
         let filled = usize::try_from(head.wrapping_sub(self.tail)).unwrap_or(usize::MAX);
+        debug_assert!(
+            filled <= self.data_bytes,
+            "the kernel stops at the tail: more would mean that unread records were overwritten"
+        );
         let filled = filled.min(self.data_bytes);
         let from = (self.tail as usize) & (self.data_bytes - 1);
         let first = filled.min(self.data_bytes - from);
         into.reserve(filled);
-        // SAFETY: the data lie behind the first page, `data_bytes` long; both ranges are within
-        // them and between tail and head, where the kernel does not write until the store below.
+        // SAFETY: the data follows the first page and is `data_bytes` long. Both ranges are inside
+        // it and between tail and head, where the kernel does not write until the store below.
         unsafe {
             let data = self.map.start.as_ptr().add(self.page_bytes);
             into.extend_from_slice(std::slice::from_raw_parts(data.add(from), first));
@@ -275,7 +284,7 @@ impl Ring {
         filled as f64 / self.data_bytes as f64
     }
 
-    /// Records that found no room so far, by the kernel's count; `None` where it does not count.
+    /// Returns how many records did not fit so far; `None` if the kernel does not count them.
     pub fn lost(&self) -> Option<u64> {
         let mut sum = 0u64;
         for (event, counted) in &self.events {
@@ -291,7 +300,7 @@ impl Ring {
     }
 }
 
-/// Returns the calling thread's number.
+/// Returns the number of the calling thread.
 pub fn thread_id() -> u32 {
     rustix::thread::gettid().as_raw_nonzero().get() as u32
 }

@@ -1,12 +1,12 @@
-//! The kernel's trace file system: scheduler, block and lock events of the whole machine.
+//! Kernel tracing by tracefs: scheduler, block and lock events of the whole machine.
 //!
-//! Events come through an *instance*: a set of per-processor rings of its own, so that nobody
-//! else's tracing is touched. Root makes one and removes it at the end; a plain user gets one that
-//! root made once for this user ([`grant`]). Where the file system is not mounted, root mounts it
-//! for this process alone, visible to nobody else.
+//! Events are read through an *instance*, a private set of per-processor rings, so that no other
+//! tracing is affected. Root creates an instance and removes it at the end; an unprivileged user
+//! gets one that root created once for that user ([`grant`]). If tracefs is not mounted, root
+//! mounts it detached, so that only this process can see it.
 //!
-//! Layout and meaning of the bytes are pure and apart: [`mod@format`], [`page`], [`event`].
-//! Costs about 0.4 µs for each event, wherever in the machine it happens.
+//! Parsing is pure and in modules of its own: [`mod@format`], [`page`], [`event`].
+//! Costs about 0.4 µs per event, wherever in the machine it happens.
 
 pub mod event;
 pub mod format;
@@ -26,10 +26,10 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
-/// Bytes of a page of the trace ring; larger ones are asked for.
+/// Default size of a page of the trace ring, bytes; the instance reports larger ones.
 const PAGE_BYTES: usize = 4096;
 
-/// The file system, mounted or held by this process alone.
+/// The tracefs file system, mounted or held by this process alone.
 #[derive(Debug)]
 pub struct Tree {
     root: PathBuf,
@@ -37,11 +37,11 @@ pub struct Tree {
 }
 
 impl Tree {
-    /// Finds it, or mounts it for this process alone.
+    /// Finds the mount, or mounts tracefs for this process alone.
     ///
     /// # Errors
     ///
-    /// NotFound when it is not mounted and may not be.
+    /// Fails if it is not mounted and cannot be mounted.
     pub fn open() -> io::Result<Self> {
         if let Some(mount) = mounts()?.into_iter().find(|m| m.file_system == "tracefs") {
             return Ok(Self { root: mount.point, _mount: None });
@@ -54,7 +54,7 @@ impl Tree {
         Ok(Self { root: root.into(), _mount: Some(mount) })
     }
 
-    /// Its path: only of use in this process when it is not mounted.
+    /// Returns its root, which is only valid in this process unless tracefs is mounted.
     pub fn root(&self) -> &Path {
         &self.root
     }
@@ -63,7 +63,7 @@ impl Tree {
         self.root.join("instances")
     }
 
-    /// Removes instances of this program whose process has gone; returns how many.
+    /// Removes instances of this program whose process has ended; returns how many.
     pub fn remove_leftovers(&self) -> usize {
         let Ok(entries) = std::fs::read_dir(self.instances()) else { return 0 };
         let dead = entries.flatten().filter(|entry| {
@@ -79,7 +79,7 @@ impl Tree {
     }
 }
 
-/// Returns a mount of the file system that stands in no directory.
+/// Mounts tracefs without attaching it to a directory.
 fn mount_detached() -> io::Result<OwnedFd> {
     call("tracefs-mount", || {
         let context = fsopen(c"tracefs", FsOpenFlags::FSOPEN_CLOEXEC)?;
@@ -88,14 +88,15 @@ fn mount_detached() -> io::Result<OwnedFd> {
     })
 }
 
-/// Number and start time of a process: who an instance belongs to.
+/// Returns the number and start time of a process, which identify the owner of an instance.
 fn owner(pid: u32) -> Option<String> {
     let text = ioloom_sys::proc::read_text(Path::new(&format!("/proc/{pid}/stat"))).ok()?;
     let stat = ioloom_sys::proc::parse::parse_process_stat(&text)?;
     Some(format!("{pid}-{}", stat.start_ticks))
 }
 
-/// Returns whether the process that `owner` wrote still lives. Further numbers count its instances.
+/// Returns whether the process named by `owner` is still running. Any further numbers in `owner`
+/// count its instances.
 fn is_running(owner_text: &str) -> bool {
     let mut parts = owner_text.split('-');
     let Some(pid) = parts.next().and_then(|pid| pid.parse().ok()) else { return true };
@@ -115,7 +116,7 @@ fn read(path: &Path) -> io::Result<String> {
     })
 }
 
-/// A set of rings of our own.
+/// A private set of trace rings.
 #[derive(Debug)]
 pub struct Instance {
     dir: PathBuf,
@@ -127,11 +128,11 @@ pub struct Instance {
 }
 
 impl Instance {
-    /// Makes an instance, or takes the one that root made for this user.
+    /// Creates an instance, or opens the one that root created for this user.
     ///
     /// # Errors
     ///
-    /// What the system says; ResourceBusy when this user's instance is in use.
+    /// The system's error; ResourceBusy if this user's instance is in use.
     pub fn open() -> io::Result<Self> {
         let tree = Tree::open()?;
         tree.remove_leftovers();
@@ -185,7 +186,7 @@ impl Instance {
         Ok(instance)
     }
 
-    /// Returns whether root made it for this user, rather than this process for itself.
+    /// Returns whether root created the instance for this user.
     pub fn is_delegated(&self) -> bool {
         !self.owned
     }
@@ -194,20 +195,20 @@ impl Instance {
         write(&self.dir.join(file), text)
     }
 
-    /// Sets the memory of each processor's ring.
+    /// Sets the size of each processor's ring.
     ///
     /// # Errors
     ///
-    /// What the system says, such as ENOMEM.
+    /// The system's error, such as ENOMEM.
     pub fn set_ring_kib(&self, kib: u32) -> io::Result<()> {
         self.set("buffer_size_kb", &kib.to_string())
     }
 
-    /// Turns an event on, with a filter over its fields; an empty filter lets all through.
+    /// Enables an event with a filter over its fields; an empty filter passes all.
     ///
     /// # Errors
     ///
-    /// NotFound when the kernel has no such event, else what the system says.
+    /// NotFound if the kernel has no such event, otherwise the system's error.
     pub fn enable(&mut self, kind: Kind, filter: &str, decoder: &mut Decoder) -> io::Result<()> {
         let dir = self.dir.join("events").join(kind.path());
         let text = read(&dir.join("format"))?;
@@ -219,7 +220,7 @@ impl Instance {
         if !decoder.learn(kind, &format) {
             return Err(unknown());
         }
-        // Marks are always on and have no switch.
+        // Marks are always enabled and have no switch.
         if kind != Kind::Mark {
             write(&dir.join("filter"), if filter.is_empty() { "0" } else { filter })?;
             write(&dir.join("enable"), "1")?;
@@ -228,39 +229,39 @@ impl Instance {
         Ok(())
     }
 
-    /// Changes the filter of an event that is on; an empty one lets all through.
+    /// Changes the filter of an enabled event; an empty filter passes all.
     ///
     /// # Errors
     ///
-    /// InvalidInput for a filter that the kernel does not understand.
+    /// InvalidInput if the kernel rejects the filter.
     pub fn filter(&self, kind: Kind, filter: &str) -> io::Result<()> {
         let path = self.dir.join("events").join(kind.path()).join("filter");
         write(&path, if filter.is_empty() { "0" } else { filter })
     }
 
-    /// Starts or stops the flow of events.
+    /// Starts or stops recording.
     ///
     /// # Errors
     ///
-    /// What the system says.
+    /// The system's error.
     pub fn set_recording(&self, on: bool) -> io::Result<()> {
         self.set("tracing_on", if on { "1" } else { "0" })
     }
 
-    /// Writes a mark among the events.
+    /// Writes a mark into the event stream.
     ///
     /// # Errors
     ///
-    /// What the system says.
+    /// The system's error.
     pub fn mark(&self, text: &str) -> io::Result<()> {
         self.set("trace_marker", text)
     }
 
-    /// Opens the rings of all processors, emptied.
+    /// Opens the rings of all processors and discards their contents.
     ///
     /// # Errors
     ///
-    /// What the system says.
+    /// The system's error.
     pub fn pipes(&self) -> io::Result<Vec<Pipe>> {
         let mut pipes = Vec::new();
         for entry in std::fs::read_dir(self.dir.join("per_cpu"))? {
@@ -289,7 +290,7 @@ impl Drop for Instance {
             let _ = write(&dir.join("filter"), "0");
         }
         if self.owned {
-            // Fails while a ring is still open; the next start removes what was left.
+            // Fails while a ring is still open; the next start removes the instance then.
             let _ = std::fs::remove_dir(&self.dir);
         } else {
             let _ = self.set("buffer_size_kb", "8");
@@ -307,22 +308,22 @@ fn lock(dir: &Path) -> io::Result<OwnedFd> {
     Ok(file)
 }
 
-/// What one processor's ring lost.
+/// Events lost by the ring of one processor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct PipeStats {
-    /// Events that newer ones overwrote.
+    /// Events overwritten by newer ones.
     pub overrun: u64,
-    /// Events that found no room.
+    /// Events that did not fit.
     pub dropped: u64,
 }
 
 impl PipeStats {
-    /// Returns all that was lost.
+    /// Returns the total.
     pub fn lost(self) -> u64 {
         self.overrun + self.dropped
     }
 
-    /// Reads the text `per_cpu/cpuN/stats`.
+    /// Parses the text of `per_cpu/cpuN/stats`.
     pub fn parse(text: &str) -> Self {
         let number = |name: &str| {
             let line = text.lines().find_map(|line| line.strip_prefix(name));
@@ -344,11 +345,11 @@ pub struct Pipe {
 }
 
 impl Pipe {
-    /// Returns the next page of events; `None` when there is nothing now.
+    /// Reads the next page of events; `None` if there is none now.
     ///
     /// # Errors
     ///
-    /// What the system says.
+    /// The system's error.
     pub fn next_page(&mut self) -> io::Result<Option<&[u8]>> {
         loop {
             let page = &mut self.page;
@@ -362,11 +363,11 @@ impl Pipe {
         }
     }
 
-    /// What was lost since the instance was made.
+    /// Returns the losses since the instance was created.
     ///
     /// # Errors
     ///
-    /// What the system says.
+    /// The system's error.
     pub fn stats(&self) -> io::Result<PipeStats> {
         read(&self.stats).map(|text| PipeStats::parse(&text))
     }

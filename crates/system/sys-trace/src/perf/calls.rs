@@ -1,6 +1,6 @@
-//! What kind of waiting a system call is, by its number. Pure tables.
+//! Tables that map the numbers of system calls to kinds of waiting. Pure.
 
-/// A kind of system call that can wait.
+/// Kinds of system calls that can wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Call {
     /// Reading from a descriptor.
@@ -11,7 +11,7 @@ pub enum Call {
     Open,
     /// Closing.
     Close,
-    /// Asking for or changing what is known of a name.
+    /// Reading or changing the metadata of a path.
     Stat,
     /// Listing a directory.
     List,
@@ -29,7 +29,7 @@ pub enum Call {
     Sleep,
     /// Waiting for completions of a ring.
     Ring,
-    /// Any other.
+    /// Any other call.
     Other,
 }
 
@@ -77,7 +77,7 @@ const TABLE: &[(Call, &[i64])] = &[
     (Call::Ring, &[426]),
 ];
 
-/// Returns the kind of the call with this number.
+/// Returns the kind of a system call.
 pub fn call_of(number: i64) -> Call {
     let found = TABLE.iter().find(|(_, numbers)| numbers.contains(&number));
     found.map_or(Call::Other, |(call, _)| *call)
@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_numbers_are_those_of_this_system() {
+    fn the_numbers_match_libc() {
         for (number, call) in [
             (libc::SYS_read, Call::Read),
             (libc::SYS_pread64, Call::Read),

@@ -1,4 +1,4 @@
-//! A child that waits before its program starts, so that a watcher can be in place.
+//! A child process that waits before it executes its program, so that a trace can be set up first.
 //!
 //! ```text
 //! helper thread: spawn ── fork ──→ child: write own number, read the gate … ── exec
@@ -12,7 +12,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, Command};
 use std::thread::JoinHandle;
 
-/// A started process that has not begun its program.
+/// A child process that has not executed its program yet.
 #[derive(Debug)]
 pub struct PausedChild {
     pid: u32,
@@ -21,18 +21,18 @@ pub struct PausedChild {
 }
 
 impl PausedChild {
-    /// Starts `command` up to the moment before its program.
+    /// Forks for `command` and stops just before its program is executed.
     ///
     /// # Errors
     ///
-    /// Those of making pipes, a thread and a process.
+    /// Errors of creating the pipes, the thread or the process.
     pub fn start(mut command: Command) -> io::Result<Self> {
         let (mut number, number_out) = io::pipe()?;
         let (gate_in, gate) = io::pipe()?;
         let gate_number = gate.as_raw_fd();
         let wait = move || {
-            // With its own copy open the child would never see that this process has gone.
-            // SAFETY: the child's copy of a descriptor that only this process uses.
+            // With its own copy open, the child would not notice the end of this process.
+            // SAFETY: it is the child's copy of a descriptor that only this process uses.
             unsafe { libc::close(gate_number) };
             let pid = std::process::id().to_ne_bytes();
             (&number_out).write_all(&pid)?;
@@ -41,7 +41,7 @@ impl PausedChild {
         // SAFETY: between fork and exec the closure only calls close, getpid, write and
         // read.
         unsafe { command.pre_exec(wait) };
-        // The command, and with it this process's ends of the pipes, is dropped by the helper.
+        // The helper drops the command, and with it this process's ends of the pipes.
         let spawning = std::thread::Builder::new()
             .name("ioloom-spawn".to_owned())
             .spawn(move || ioloom_sys::fault::call("spawn", || command.spawn()))?;
@@ -55,16 +55,16 @@ impl PausedChild {
         }
     }
 
-    /// Its number.
+    /// Returns the process number.
     pub fn pid(&self) -> u32 {
         self.pid
     }
 
-    /// Lets the program start.
+    /// Executes the program.
     ///
     /// # Errors
     ///
-    /// Those of starting the program, such as ENOENT.
+    /// The error of the execution, such as ENOENT.
     pub fn release(mut self) -> io::Result<Child> {
         self.gate.write_all(&[1])?;
         drop(self.gate);
@@ -78,7 +78,7 @@ mod tests {
     use std::process::Stdio;
 
     #[test]
-    fn a_held_child_starts_when_it_is_released() {
+    fn a_paused_child_starts_when_released() {
         let mut command = Command::new("sh");
         command.args(["-c", "echo $$"]).stdout(Stdio::piped());
         let held = PausedChild::start(command).unwrap();
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_program_is_told() {
+    fn a_missing_program_is_reported() {
         let held = PausedChild::start(Command::new("/no/such/sleep")).unwrap();
         assert_eq!(held.release().unwrap_err().kind(), io::ErrorKind::NotFound);
     }

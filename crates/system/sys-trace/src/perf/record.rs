@@ -1,11 +1,11 @@
-//! The records of a ring, from bytes. Pure: any bytes give records or one [`Record::Broken`].
+//! Parses the records of a ring. Pure: any bytes give records or one [`Record::Broken`].
 
-/// What happened.
+/// A record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Record {
     /// A thread left or got a processor.
     Switch {
-        /// When, monotonic nanoseconds.
+        /// Time, monotonic nanoseconds.
         at_ns: u64,
         /// Process.
         pid: u32,
@@ -13,59 +13,59 @@ pub enum Record {
         tid: u32,
         /// Processor.
         cpu: u32,
-        /// It left.
+        /// Whether the thread left.
         out: bool,
-        /// It left while it wanted to run.
+        /// Whether the thread left although it could have continued.
         preempted: bool,
     },
     /// A page fault ended.
     Fault {
-        /// When.
+        /// Time, monotonic nanoseconds.
         at_ns: u64,
         /// Process.
         pid: u32,
         /// Thread.
         tid: u32,
-        /// Address that was touched.
+        /// The accessed address.
         address: u64,
     },
-    /// Records that found no room.
+    /// Records that did not fit.
     Lost {
-        /// How many.
+        /// Number of records.
         count: u64,
     },
-    /// A thread began.
+    /// A thread started.
     Begin {
-        /// When.
+        /// Time, monotonic nanoseconds.
         at_ns: u64,
         /// Process.
         pid: u32,
         /// Thread.
         tid: u32,
-        /// The thread that made it.
+        /// The thread that created it.
         parent_tid: u32,
     },
     /// A thread ended.
     End {
-        /// When.
+        /// Time, monotonic nanoseconds.
         at_ns: u64,
         /// Process.
         pid: u32,
         /// Thread.
         tid: u32,
     },
-    /// A thread has a new name.
+    /// A thread changed its name.
     Name {
         /// Process.
         pid: u32,
         /// Thread.
         tid: u32,
-        /// The name, filled with zeros.
+        /// The name, padded with zeros.
         name: [u8; 16],
     },
     /// A record of another kind.
     Other,
-    /// Bytes that are no record; nothing follows.
+    /// Bytes that are not a record. The iterator ends.
     Broken,
 }
 
@@ -78,10 +78,10 @@ const SWITCH: u32 = 14;
 const MISC_OUT: u16 = 1 << 13;
 const MISC_PREEMPT: u16 = 1 << 14;
 const HEADER_BYTES: usize = 8;
-/// Thread, time and processor behind every record that is no sample.
+/// Thread, time and processor at the end of every record except samples.
 const TRAILER_BYTES: usize = 24;
 
-/// Walks over the records in `bytes`.
+/// Returns an iterator over the records in `bytes`.
 pub fn records(bytes: &[u8]) -> Records<'_> {
     Records { rest: bytes }
 }
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn every_kind_is_read() {
+    fn every_kind_is_parsed() {
         let mut bytes = record(SWITCH, MISC_OUT | MISC_PREEMPT, &words(&[1, 2, 9, 0, 3, 0]));
         bytes.extend(record(SWITCH, 0, &words(&[1, 2, 10, 0, 4, 0])));
         bytes.extend(record(SAMPLE, 0, &words(&[1, 2, 11, 0, 0x1000, 0, 4, 0])));
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cut_record_ends_the_walk() {
+    fn a_truncated_record_ends_the_iteration() {
         let bytes = record(SWITCH, 0, &words(&[1, 2, 9, 0, 3, 0]));
         let cut: Vec<_> = records(&bytes[..20]).collect();
         assert_eq!(cut, [Record::Broken]);

@@ -7,7 +7,7 @@ fn open_or_skip(target: Target, faults: Faults, bytes: usize) -> Option<Ring> {
     match Ring::open(target, faults, bytes) {
         Ok(ring) => Some(ring),
         Err(e) => {
-            println!("skipped: perf events are not to be had here: {e}");
+            println!("skipped: perf events are not available here: {e}");
             None
         }
     }
@@ -20,7 +20,7 @@ fn all(ring: &mut Ring) -> Vec<Record> {
 }
 
 #[test]
-fn each_sleep_is_a_switch_out_and_in_within_its_readings() {
+fn each_sleep_is_a_switch_out_and_in() {
     let Some(mut ring) = open_or_skip(Target::ThisThread, Faults::Major, RING_BYTES) else {
         return;
     };
@@ -39,18 +39,18 @@ fn each_sleep_is_a_switch_out_and_in_within_its_readings() {
             && at_ns <= end
         {
             assert_eq!(tid, thread_id());
-            assert!(at_ns >= last, "in order");
+            assert!(at_ns >= last, "records are in order");
             last = at_ns;
             outs += u32::from(out);
         }
     }
     assert!(outs >= 20, "{outs}");
     assert_eq!(ring.lost().unwrap_or(0), 0);
-    assert!(all(&mut ring).len() < 8, "a drained ring is empty but for what happens now");
+    assert!(all(&mut ring).len() < 8, "a drained ring holds only what happens now");
 }
 
 #[test]
-fn a_full_ring_counts_what_it_lost() {
+fn a_full_ring_counts_lost_records() {
     let bytes = ioloom_sys::proc::page_bytes() as usize;
     let Some(mut ring) = open_or_skip(Target::ThisThread, Faults::None, bytes) else { return };
     for _ in 0..300 {
@@ -60,12 +60,12 @@ fn a_full_ring_counts_what_it_lost() {
     let got = all(&mut ring).len() as u64;
     assert!(got < 200);
     if let Some(lost) = lost {
-        // A sleep this short may be over before its thread has left the processor.
+        // So short a sleep may end before its thread has left the processor.
         assert!(lost + got >= 500, "{got} records and {lost} lost of 600 switches");
     }
     std::thread::sleep(Duration::from_micros(1));
-    let told = all(&mut ring).iter().any(|r| matches!(r, Record::Lost { count } if *count > 0));
-    assert!(told, "the ring itself says so, too");
+    let in_ring = all(&mut ring).iter().any(|r| matches!(r, Record::Lost { count } if *count > 0));
+    assert!(in_ring, "the ring contains a record of the loss");
 }
 
 #[test]
@@ -110,7 +110,7 @@ fn a_tree_of_processes_is_followed() {
 }
 
 #[test]
-fn sizes_that_cannot_be_are_refused() {
+fn invalid_sizes_are_refused() {
     let refused = Ring::open(Target::ThisThread, Faults::None, 1000).unwrap_err();
     assert_eq!(refused.kind(), io::ErrorKind::InvalidInput);
 }

@@ -1,78 +1,78 @@
-//! The events that are listened to, decoded. Pure: layouts come from the kernel's format texts.
+//! Decodes events. Pure: the layouts come from the kernel's format texts.
 
 use super::format::Format;
 
-/// What happened on a processor.
+/// An event on a processor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Event {
-    /// When, monotonic nanoseconds.
+    /// Time, monotonic nanoseconds.
     pub at_ns: u64,
     /// Processor.
     pub cpu: u16,
-    /// The thread that ran there; 0 inside an interrupt or when idle.
+    /// The thread that was running there; 0 in an interrupt or on an idle processor.
     pub by_tid: u32,
-    /// What.
+    /// The kind of event, with its fields.
     pub what: EventData,
 }
 
-/// The kind of an event.
+/// The fields of an event, by kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EventData {
-    /// One thread leaves the processor and another gets it; 0 is idle.
+    /// One thread leaves the processor and another gets it; 0 is the idle thread.
     Switch {
-        /// Who leaves.
+        /// The thread that leaves.
         prev_tid: u32,
-        /// Bits of the state it leaves in: 0 in the lower byte when it still wanted to run.
+        /// State bits with which it leaves; the lower byte is 0 if it could have continued.
         prev_state: u32,
-        /// Who gets it.
+        /// The thread that gets the processor.
         next_tid: u32,
-        /// Name of who gets it.
+        /// Name of that thread.
         next_name: [u8; 16],
     },
-    /// A thread is made ready.
+    /// A thread becomes ready to run.
     Waking {
-        /// Which.
+        /// The thread.
         tid: u32,
     },
-    /// A request goes to a device.
+    /// A request is issued to a device.
     Issue {
-        /// Major and minor number, as the kernel packs them.
+        /// Major and minor number, packed as in the kernel.
         device: u32,
         /// First sector.
         sector: u64,
-        /// Bytes.
+        /// Length, bytes.
         bytes: u32,
-        /// Whether it writes.
+        /// Whether it is a write.
         write: bool,
     },
-    /// A request came back.
+    /// A request completes.
     Complete {
-        /// Device.
+        /// Major and minor number, packed as in the kernel.
         device: u32,
         /// First sector.
         sector: u64,
     },
-    /// A thread starts to wait for a lock of the kernel.
+    /// A thread begins to wait for a kernel lock.
     LockBegin {
-        /// Kind of lock; bit 0: it spins.
+        /// Kind of lock; bit 0 means that it spins.
         flags: u32,
     },
-    /// It has the lock.
+    /// The thread has acquired the lock.
     LockEnd,
-    /// A thread was made.
+    /// A thread was created.
     NewTask {
-        /// Which.
+        /// The new thread.
         tid: u32,
-        /// Whether it belongs to the process of its maker.
+        /// Whether it belongs to the process of its creator.
         thread: bool,
-        /// The name it starts with.
+        /// Its initial name.
         name: [u8; 16],
     },
     /// A mark written by a program.
     Mark,
 }
 
-/// An event of the kernel.
+/// Kernel events that can be recorded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Kind {
     /// `sched/sched_switch`
@@ -94,7 +94,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Every kind.
+    /// All kinds.
     pub const ALL: [Self; 8] = [
         Self::Switch,
         Self::Waking,
@@ -106,7 +106,7 @@ impl Kind {
         Self::Mark,
     ];
 
-    /// Folder below `events`.
+    /// Returns the directory of the event below `events`.
     pub const fn path(self) -> &'static str {
         match self {
             Self::Switch => "sched/sched_switch",
@@ -120,7 +120,7 @@ impl Kind {
         }
     }
 
-    /// Returns the fields that are read, in the order of the decoder.
+    /// Returns the names of the fields to read, in the order of the decoder.
     const fn fields(self) -> &'static [&'static str] {
         match self {
             Self::Switch => &["prev_pid", "prev_state", "next_pid", "next_comm"],
@@ -181,12 +181,12 @@ impl Place {
     }
 }
 
-/// Knows the layouts of some events.
+/// Holds the layouts of the events to decode.
 #[derive(Debug, Clone, Default)]
 pub struct Decoder(Vec<Layout>);
 
 impl Decoder {
-    /// Learns one event; `false` when a field that is needed is missing.
+    /// Adds the layout of one event; returns `false` if a required field is missing.
     pub fn learn(&mut self, kind: Kind, format: &Format) -> bool {
         let places = kind.fields().iter().map(|name| Place::of(format, name)).collect();
         let common = (Place::of(format, "common_pid"), Place::of(format, "common_flags"));
@@ -195,7 +195,7 @@ impl Decoder {
         true
     }
 
-    /// Decodes one record; `None` for events that were not learned and bytes that do not fit.
+    /// Decodes one record; `None` for events without a layout and for bytes that do not fit it.
     pub fn decode(&self, at_ns: u64, cpu: u16, record: &[u8]) -> Option<Event> {
         let id = u16::from_ne_bytes(record.get(..2)?.try_into().ok()?);
         let layout = self.0.iter().find(|layout| layout.id == id)?;
@@ -251,7 +251,7 @@ mod tests {
         decoder
     }
 
-    /// Pages recorded from a kernel while a marked thread slept, read and started a thread.
+    /// Decodes pages recorded from a kernel while a marked thread slept, read and started a thread.
     fn recorded() -> Vec<Event> {
         let decoder = decoder();
         let pages = include_bytes!("fixtures/pages.bin");
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn who_gets_the_processor_leaves_it_next() {
+    fn the_thread_that_gets_the_processor_leaves_it_next() {
         let mut holder = None;
         let (mut links, mut breaks) = (0, 0);
         for event in recorded() {
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn an_event_without_its_fields_is_not_learned() {
+    fn an_event_without_its_fields_is_refused() {
         let format = Format::parse(include_str!("fixtures/sched_waking.format")).unwrap();
         assert!(!Decoder::default().learn(Kind::Issue, &format));
         assert_eq!(decoder().decode(0, 0, &[1]), None);

@@ -1,8 +1,8 @@
-//! What the kernel says of its events: the texts `events/SYSTEM/NAME/format`. Pure.
+//! Parses the kernel's descriptions of events, `events/SYSTEM/NAME/format`. Pure.
 
-/// Longest text that is looked at, bytes.
+/// Longest text that is parsed, bytes.
 const TEXT_MAX: usize = 64 << 10;
-/// Most fields that one event may have.
+/// Most fields per event.
 const FIELDS_MAX: usize = 128;
 
 /// One field of an event.
@@ -10,7 +10,7 @@ const FIELDS_MAX: usize = 128;
 pub struct Field {
     /// Its name, without brackets.
     pub name: String,
-    /// Place in the event, bytes.
+    /// Offset in the event, bytes.
     pub offset: usize,
     /// Length, bytes.
     pub size: usize,
@@ -19,14 +19,14 @@ pub struct Field {
 /// The layout of one event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Format {
-    /// The number that its records begin with.
+    /// The number with which its records begin.
     pub id: u16,
     /// Its fields.
     pub fields: Vec<Field>,
 }
 
 impl Format {
-    /// Reads a format text; `None` if it is none.
+    /// Parses a format text; `None` if it is malformed.
     pub fn parse(text: &str) -> Option<Self> {
         let text = text.get(..TEXT_MAX.min(text.len()))?;
         let id = text.lines().find_map(|line| line.strip_prefix("ID:"))?.trim().parse().ok()?;
@@ -40,7 +40,7 @@ impl Format {
     }
 }
 
-/// `field:unsigned char common_flags; offset:2; size:1; signed:0;`
+/// Parses a line such as `field:unsigned char common_flags; offset:2; size:1; signed:0;`.
 fn field(line: &str) -> Option<Field> {
     let mut parts = line.trim().strip_prefix("field:")?.split(';').map(str::trim);
     let declared = parts.next()?;
@@ -57,7 +57,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn a_format_is_read() {
+    fn a_format_is_parsed() {
         let format = Format::parse(include_str!("fixtures/sched_switch.format")).unwrap();
         assert_eq!(format.fields.len(), 11);
         let place = |name| format.field(name).map(|f| (f.offset, f.size));
@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_format_is_none() {
+    fn malformed_texts_are_refused() {
         for text in ["", "ID: x\n", "ID: 3\n", "field:int a; offset:0; size:4;"] {
             assert_eq!(Format::parse(text), None, "{text}");
         }

@@ -1,11 +1,11 @@
-//! Lets one plain user see the kernel's scheduler and device events.
+//! Grants an unprivileged user access to the kernel's scheduler and device events.
 //!
-//! Root makes an instance, gives the user its switches and the few events that are listened to, and
-//! lets everybody pass through the folders above it, without listing them. The user then sees
-//! names, numbers and switches of every process of the machine and requests to its devices;
-//! nothing can be changed with it but the instance itself. [`revoke`] removes the
-//! instance and, with the last one, puts back what was changed above it: that is noted in
-//! [`GRANT_RECORD`], which lasts as long as the change itself, until the machine stops.
+//! Root creates an instance, makes the user the owner of its switches and of the few events that
+//! are recorded, and lets all users traverse, but not list, the directories above it. The user can
+//! then see names, numbers and switches of all processes of the machine and the requests to its
+//! devices, and can change nothing but the instance. [`revoke`] removes the instance and, with the
+//! last one, restores everything above it. The changes are recorded in [`GRANT_RECORD`], which
+//! disappears at reboot, as the changes do.
 
 use super::event::Kind;
 use super::names::{USER_PREFIX, USUAL_PATH, instance_of};
@@ -17,12 +17,12 @@ use rustix::process::Uid;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Passing through a folder, for everybody.
+/// Permission for all users to traverse a directory.
 const PASS: u32 = 0o001;
-/// What was changed above the instances, one line each: `mount` or `pass FOLDER`.
+/// Changes made above the instances, one per line: `mount` or `pass DIRECTORY`.
 pub const GRANT_RECORD: &str = "/run/ioloom-trace-grant";
 
-/// The steps that were done, one line each.
+/// Completed steps, one sentence each.
 pub type Steps = Vec<String>;
 
 fn failed(verb: &str, path: &Path) -> impl Fn(io::Error) -> io::Error {
@@ -30,11 +30,11 @@ fn failed(verb: &str, path: &Path) -> impl Fn(io::Error) -> io::Error {
     move |e| io::Error::new(e.kind(), format!("{head}: {}", reason(&e)))
 }
 
-/// Gives `uid` an instance of its own.
+/// Creates an instance for the user `uid`.
 ///
 /// # Errors
 ///
-/// What the system says; PermissionDenied without root.
+/// The system's error; PermissionDenied without root.
 pub fn grant(uid: u32) -> io::Result<Steps> {
     let mut done = Vec::new();
     let root = Path::new(USUAL_PATH);
@@ -50,9 +50,9 @@ pub fn grant(uid: u32) -> io::Result<Steps> {
         Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
         Err(e) => return Err(failed("create directory", &dir)(e)),
     }
-    // Small until it is used: rings take memory of the kernel.
+    // Rings take kernel memory, so they stay small until the instance is used.
     std::fs::write(dir.join("buffer_size_kb"), "8").map_err(failed("write below", &dir))?;
-    let count = give(&dir, uid)?;
+    let count = make_owner(&dir, uid)?;
     done.push(format!("made user {uid} the owner of its {count} files"));
     for folder in [root, &instances] {
         if set_pass(folder, true)? {
@@ -63,11 +63,11 @@ pub fn grant(uid: u32) -> io::Result<Steps> {
     Ok(done)
 }
 
-/// Takes the instance of `uid` away; without users left, the rights above go back to root.
+/// Removes the instance of `uid` and, if it was the last one, restores the permissions above it.
 ///
 /// # Errors
 ///
-/// What the system says; NotFound when nothing was granted.
+/// The system's error; NotFound if nothing was granted.
 pub fn revoke(uid: u32) -> io::Result<Steps> {
     let mut done = Vec::new();
     let root = Path::new(USUAL_PATH);
@@ -81,7 +81,7 @@ pub fn revoke(uid: u32) -> io::Result<Steps> {
     Ok(done)
 }
 
-/// Puts back what the note says; without a note nothing above the instances was ours.
+/// Undoes the recorded changes. Without a record, nothing above the instances was changed.
 fn undo(root: &Path) -> io::Result<Steps> {
     let mut done = Vec::new();
     let text = std::fs::read_to_string(GRANT_RECORD).unwrap_or_default();
@@ -104,7 +104,7 @@ fn undo(root: &Path) -> io::Result<Steps> {
     Ok(done)
 }
 
-/// Adds a line to the note.
+/// Adds a line to the record.
 fn record(line: &str) -> io::Result<()> {
     use std::io::Write;
     let path = Path::new(GRANT_RECORD);
@@ -112,11 +112,11 @@ fn record(line: &str) -> io::Result<()> {
     open.and_then(|mut file| writeln!(file, "{line}")).map_err(failed("write to", path))
 }
 
-/// Users that have an instance.
+/// Returns the users that have an instance.
 ///
 /// # Errors
 ///
-/// What the system says.
+/// The system's error.
 pub fn granted(instances: &Path) -> io::Result<Vec<u32>> {
     let mut users = Vec::new();
     for entry in std::fs::read_dir(instances).map_err(failed("read directory", instances))? {
@@ -134,9 +134,9 @@ fn mount(root: &Path) -> io::Result<()> {
         .map_err(failed("mount tracefs on", root))
 }
 
-/// Gives a user what an observation needs of an instance and nothing else: its switches, the rings
-/// and the events that are listened to. Returns the number of entries.
-fn give(dir: &Path, uid: u32) -> io::Result<usize> {
+/// Makes the user the owner of the files that a trace needs and of no others: switches, rings and
+/// the recorded events. Returns the number of files.
+fn make_owner(dir: &Path, uid: u32) -> io::Result<usize> {
     const FILES: [&str; 8] = [
         "",
         "trace_clock",
@@ -161,7 +161,7 @@ fn give(dir: &Path, uid: u32) -> io::Result<usize> {
     }
     paths.sort();
     paths.dedup();
-    // Older kernels have not all of them; what an observation misses then, the doctor tells.
+    // Older kernels lack some of them; `ioloom doctor` reports what a trace then misses.
     paths.retain(|path| path.exists());
     for path in &paths {
         call("chown", || std::os::unix::fs::lchown(path, Some(uid), None))
@@ -170,7 +170,7 @@ fn give(dir: &Path, uid: u32) -> io::Result<usize> {
     Ok(paths.len())
 }
 
-/// Sets or clears the right of everybody to pass; `false` when it was so already.
+/// Allows or forbids all users to traverse a directory; returns whether that was a change.
 fn set_pass(folder: &Path, pass: bool) -> io::Result<bool> {
     let stat = statat(rustix::fs::CWD, folder, rustix::fs::AtFlags::empty())?;
     let old = stat.st_mode & 0o7777;
@@ -186,7 +186,7 @@ fn set_pass(folder: &Path, pass: bool) -> io::Result<bool> {
     Ok(true)
 }
 
-/// Returns the user that this process acts as.
+/// Returns the effective user of this process.
 pub fn user() -> u32 {
     rustix::process::geteuid().as_raw()
 }

@@ -1,10 +1,10 @@
-//! Pages of the kernel's trace ring, from bytes. Pure and bounded by the page.
+//! Parses pages of the kernel's trace ring. Pure, and never reads beyond the page.
 //!
-//! A page starts with the time of its first event and the length of its data, whose upper bits say
-//! whether events were lost before it. Each entry starts with five bits of length or kind and 27
-//! bits of time since the entry before.
+//! A page starts with the time of its first event and the length of its data; the upper bits of the
+//! length say whether events were lost before it. Each entry starts with five bits of length or
+//! kind and 27 bits of time since the entry before.
 
-/// Bytes before the data of a page.
+/// Bytes of the page header.
 const HEADER_BYTES: usize = 16;
 /// Bits of the length field that hold the length.
 const LENGTH_MASK: u64 = (1 << 20) - 1;
@@ -14,20 +14,20 @@ const PADDING: u32 = 29;
 const TIME_EXTEND: u32 = 30;
 const TIME_STAMP: u32 = 31;
 const DELTA_BITS: u32 = 27;
-/// An absolute time holds 59 bits; the rest is that of the time before.
+/// An absolute timestamp has 59 bits; the upper ones are those of the time before.
 const STAMP_MASK: u64 = (1 << 59) - 1;
 
-/// One page.
+/// One page of events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Page<'a> {
-    /// Events that were lost before this page; `Some(0)` when the kernel does not say how many.
+    /// Number of events lost before this page; `Some(0)` if the kernel does not say how many.
     pub missed: Option<u64>,
     at_ns: u64,
     data: &'a [u8],
 }
 
 impl<'a> Page<'a> {
-    /// Reads the head of a page; `None` if the bytes cannot be one.
+    /// Parses the header of a page; `None` if the bytes cannot be a page.
     pub fn parse(bytes: &'a [u8]) -> Option<Self> {
         let at_ns = u64::from_ne_bytes(bytes.get(..8)?.try_into().ok()?);
         let commit = u64::from_ne_bytes(bytes.get(8..HEADER_BYTES)?.try_into().ok()?);
@@ -80,7 +80,7 @@ impl<'a> Iterator for Events<'a> {
                     continue;
                 }
                 PADDING if delta == 0 => return None,
-                // The length counts its own word.
+                // The length includes its own word.
                 0 | PADDING => (self.word()? as usize).checked_sub(4)?,
                 words => words as usize * 4,
             };
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn every_entry_kind_is_walked() {
+    fn every_kind_of_entry_is_parsed() {
         let data = [
             1 | (5 << 5),
             0xAAAA_AAAA, // 5 ns later, 4 bytes
@@ -141,14 +141,14 @@ mod tests {
     }
 
     #[test]
-    fn losses_are_told() {
+    fn losses_are_reported() {
         let stored = page(0, MISSED | MISSED_STORED, &[PADDING], &42u64.to_ne_bytes());
         assert_eq!(Page::parse(&stored).unwrap().missed, Some(42));
         assert_eq!(Page::parse(&page(0, MISSED, &[], &[])).unwrap().missed, Some(0));
     }
 
     #[test]
-    fn what_does_not_fit_is_refused() {
+    fn malformed_pages_are_refused() {
         assert_eq!(Page::parse(&[0; 15]), None);
         let mut bytes = page(0, 0, &[1, 1], &[]);
         bytes.truncate(20);

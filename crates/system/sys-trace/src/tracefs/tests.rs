@@ -7,7 +7,7 @@ fn open_or_skip() -> Option<Instance> {
     match Instance::open() {
         Ok(instance) => Some(instance),
         Err(e) => {
-            println!("skipped: no instance of the trace file system: {e}");
+            println!("skipped: no tracefs instance: {e}");
             None
         }
     }
@@ -27,7 +27,7 @@ fn all(pipes: &mut [Pipe], decoder: &Decoder) -> Vec<Event> {
 }
 
 #[test]
-fn marks_switches_and_wakings_stand_at_their_times() {
+fn marks_switches_and_wakeups_have_the_right_times() {
     let Some(mut instance) = open_or_skip() else { return };
     let mut decoder = Decoder::default();
     let me = crate::perf::thread_id();
@@ -62,11 +62,11 @@ fn marks_switches_and_wakings_stand_at_their_times() {
 }
 
 #[test]
-fn instances_of_the_dead_are_removed() {
+fn instances_of_dead_processes_are_removed() {
     let Ok(tree) = Tree::open() else { return };
     let dead = tree.instances().join(format!("{OWN_PREFIX}1-1-0"));
     if std::fs::create_dir(&dead).is_err() {
-        println!("skipped: instances cannot be made here");
+        println!("skipped: instances cannot be created here");
         return;
     }
     let mine = Instance::create(&tree).unwrap();
@@ -76,15 +76,15 @@ fn instances_of_the_dead_are_removed() {
 }
 
 #[test]
-fn owners_are_told_by_number_and_start() {
+fn owners_are_identified_by_number_and_start_time() {
     let me = owner(std::process::id()).unwrap();
     assert!(is_running(&me) && is_running(&format!("{me}-7")));
-    assert!(!is_running(&format!("{}-1-0", std::process::id())), "the number is used again");
-    assert!(is_running("not a number"), "what we do not understand is not ours to remove");
+    assert!(!is_running(&format!("{}-1-0", std::process::id())), "the number was reused");
+    assert!(is_running("not a number"), "unknown names are not ours to remove");
 }
 
 #[test]
-fn losses_are_read() {
+fn losses_are_parsed() {
     let text = "entries: 5\noverrun: 7\ncommit overrun: 2\nbytes: 1\nnow ts: 1.5\n\
                 dropped events: 3\nread events: 9\n";
     assert_eq!(PipeStats::parse(text), PipeStats { overrun: 7, dropped: 5 });
