@@ -1,11 +1,11 @@
-//! Whether two measurements of the same runs go together.
+//! Correlation between two measurements of the same runs.
 //!
-//! Pearson's coefficient for a straight relation, Spearman's (Pearson's of the mid-ranks) for any
-//! one that only rises or only falls; times and counts are skewed, so claims use Spearman's.
+//! Spearman's coefficient (Pearson's coefficient of the mid-ranks) measures any monotonic relation.
+//! Times and counts are skewed, so claims use it instead of Pearson's.
 //! Its interval is that of Bonett and Wright ("Sample size requirements for estimating Pearson,
 //! Kendall and Spearman correlations", 2000): `tanh(atanh ρ ± 1.96 sqrt((1 + ρ²/2) / (n - 3)))`.
 //! Its p-value comes from `ρ sqrt((n - 2) / (1 - ρ²))` under Student's t with `n - 2` degrees of
-//! freedom. At `ρ = ±1` both are degenerate: the interval is a point and p is 0, so look at `n`.
+//! freedom. At `ρ = ±1` both are degenerate: the interval is a point and p is 0. Check `n` then.
 
 use crate::StatsError;
 use crate::error::check_pairs;
@@ -13,7 +13,7 @@ use crate::summary::{mean, ranks};
 use crate::tails::student_two_sided;
 use serde::{Deserialize, Serialize};
 
-/// Two-sided 95 % point of the normal distribution.
+/// 97.5 % quantile of the standard normal distribution.
 const NORMAL_975: f64 = 1.959_963_984_540_054;
 
 /// A rank correlation with its interval.
@@ -25,17 +25,17 @@ pub struct Correlation {
     pub lo: f64,
     /// Upper end.
     pub hi: f64,
-    /// Two-sided probability of at least this coefficient without any relation.
+    /// Two-sided probability of at least this coefficient if there is no relation.
     pub p: f64,
     /// Number of pairs.
     pub n: usize,
 }
 
 impl Correlation {
-    /// Spearman's rank correlation of at least 4 pairs, neither side constant.
+    /// Computes Spearman's rank correlation of at least 4 pairs with neither side constant.
     ///
     /// # Errors
-    /// Different lengths, too few pairs, a value that is not finite, or a constant side.
+    /// Fails for different lengths, too few pairs, a value that is not finite, or a constant side.
     pub fn spearman(x: &[f64], y: &[f64]) -> Result<Self, StatsError> {
         let what = "rank correlation";
         check_pairs(what, x, y, 4)?;
@@ -57,9 +57,9 @@ impl Correlation {
     }
 }
 
-/// Pearson's correlation coefficient, -1 to 1; NaN for different lengths, fewer than two pairs or
-/// a constant side.
-pub fn pearson(x: &[f64], y: &[f64]) -> f64 {
+/// Returns Pearson's correlation coefficient, -1 to 1; NaN for different lengths, fewer than two pairs
+/// or a constant side.
+fn pearson(x: &[f64], y: &[f64]) -> f64 {
     if x.len() != y.len() || x.len() < 2 {
         return f64::NAN;
     }
@@ -73,8 +73,8 @@ pub fn pearson(x: &[f64], y: &[f64]) -> f64 {
     (sxy / (sxx.sqrt() * syy.sqrt())).clamp(-1.0, 1.0)
 }
 
-/// Spearman's rank correlation coefficient, ties at their mean rank; NaN as in [`pearson`] and
-/// with a NaN among the values.
+/// Returns Spearman's rank correlation coefficient, with ties at their mean rank. NaN for different
+/// lengths, fewer than two pairs, a constant side, or a NaN among the values.
 pub fn spearman(x: &[f64], y: &[f64]) -> f64 {
     if x.iter().chain(y).any(|v| v.is_nan()) {
         return f64::NAN;

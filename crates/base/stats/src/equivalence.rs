@@ -1,27 +1,27 @@
-//! Whether two arms are the same for all practical purposes.
+//! Tests whether two arms are equal for practical purposes.
 //!
-//! "No significant difference" is not equality: a noisy pair of arms never differs. Equality is
-//! shown only by an interval that lies wholly inside the margin. With the interval of confidence
-//! `1 - 2α` this is the two one-sided tests procedure at level α (Schuirmann, 1987); the 95 %
-//! interval used here tests at 2.5 %, on the strict side.
+//! "No significant difference" is not equality: a noisy pair of arms never differs significantly.
+//! Only an interval entirely inside the margin shows equality. With an interval of confidence
+//! `1 - 2α` this is the procedure of two one-sided tests at level α (Schuirmann, 1987). The 95 %
+//! interval used here tests at 2.5 %, which is strict.
 
 use crate::paired::{Ratio, within};
 use serde::{Deserialize, Serialize};
 
-/// Whether a ratio is 1 within a margin, and how far its interval reaches.
+/// Result of an equivalence test.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Equivalence {
-    /// The interval lies within a factor of `1 + margin` around 1.
+    /// The interval is within a factor of `1 + margin` around 1.
     pub equivalent: bool,
-    /// The interval lies wholly outside: the arms differ by more than the margin.
+    /// The interval is entirely outside: the arms differ by more than the margin.
     pub different: bool,
-    /// The margin asked for, as a share.
+    /// The requested margin, as a share.
     pub margin: f64,
-    /// The smallest margin at which the arms would have been equivalent, as a share.
+    /// The smallest margin at which the arms would be equivalent, as a share.
     pub margin_needed: f64,
 }
 
-/// Tests equivalence by the interval of a comparison; `margin` is a share such as 0.05.
+/// Tests for equivalence with the interval of a comparison; `margin` is a share such as 0.05.
 pub fn equivalence(ratio: &Ratio, margin: f64) -> Equivalence {
     let factor = 1.0 + margin;
     Equivalence {

@@ -1,30 +1,30 @@
-//! Refusals of input that no statistic is defined for.
+//! Errors for input for which a statistic is undefined.
 
-/// Input that cannot be used: which one, and what would be right.
+/// Invalid input.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum StatsError {
     /// Fewer values than the statistic needs.
-    #[error("{what}: {have} values, at least {need} are needed")]
+    #[error("{what}: {have} values given, at least {need} needed")]
     TooFew {
         /// The statistic.
         what: &'static str,
-        /// How many were given.
+        /// Number of values given.
         have: usize,
-        /// How many it needs.
+        /// Number of values needed.
         need: usize,
     },
-    /// Two slices that belong together have different lengths.
-    #[error("{what}: {left} values against {right}; give one pair for each block")]
+    /// Two paired slices have different lengths.
+    #[error("{what}: {left} values paired with {right}; each block needs both")]
     LengthMismatch {
         /// The statistic.
         what: &'static str,
         /// Length of the first slice.
         left: usize,
-        /// Length of the second.
+        /// Length of the second slice.
         right: usize,
     },
     /// A value is NaN or infinite.
-    #[error("{what}: value {index} is {value}; only finite numbers can be used")]
+    #[error("{what}: value {index} is {value}; it must be finite")]
     NotFinite {
         /// The statistic.
         what: &'static str,
@@ -43,8 +43,8 @@ pub enum StatsError {
         /// The value.
         value: f64,
     },
-    /// The statistic has no value for this sample, such as a correlation with a constant.
-    #[error("{what}: not defined for these values, because they do not vary")]
+    /// The statistic is undefined for this sample, such as a correlation with a constant.
+    #[error("{what}: undefined for values that do not vary")]
     Undefined {
         /// The statistic.
         what: &'static str,
@@ -56,12 +56,12 @@ pub enum StatsError {
         what: &'static str,
         /// The value given.
         value: f64,
-        /// The range in words.
+        /// The accepted range, as text.
         accepted: &'static str,
     },
 }
 
-/// At least `need` values, all finite.
+/// Checks that there are at least `need` values and that all are finite.
 pub(crate) fn check_finite(
     what: &'static str,
     values: &[f64],
@@ -76,7 +76,7 @@ pub(crate) fn check_finite(
     }
 }
 
-/// Two slices of the same length with at least `need` finite values each.
+/// Checks that two slices have the same length and at least `need` finite values each.
 pub(crate) fn check_pairs(
     what: &'static str,
     left: &[f64],
@@ -90,7 +90,7 @@ pub(crate) fn check_pairs(
     check_finite(what, right, need)
 }
 
-/// All values above zero.
+/// Checks that all values are above zero.
 pub(crate) fn check_positive(what: &'static str, values: &[f64]) -> Result<(), StatsError> {
     match values.iter().position(|v| *v <= 0.0) {
         Some(index) => Err(StatsError::NotPositive { what, index, value: values[index] }),

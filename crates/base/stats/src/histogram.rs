@@ -1,25 +1,24 @@
-//! A small log-linear table of durations.
+//! A small log-linear histogram of durations.
 //!
-//! Each octave of nanoseconds (a power of two and the next) is cut into 32 equal parts, so a
-//! bucket is at most 1/32 of its value wide and its middle at most 1.6 % from anything in it; below
-//! 64 ns every whole nanosecond has its own bucket. 43 octaves reach 2⁴⁸ ns, about three days;
-//! longer ones fall into the last bucket, while `max` stays exact. The idea is that of the HDR
-//! histogram (Tene); the fixed size makes recording a shift, a mask and an increment.
+//! Each octave of nanoseconds (from one power of two to the next) is divided into 32 equal parts. The
+//! width of a bucket is at most 1/32 of its values, and its middle is within 1.6 % of each of them.
+//! Below 64 ns every nanosecond has its own bucket. 43 octaves reach 2⁴⁸ ns, about three days; longer
+//! durations are counted in the last bucket, while `max` stays exact. The idea is that of the HDR
+//! histogram (Tene). With the fixed size, recording is a shift, a mask and an increment.
 //!
-//! Cost: 5632 bytes of counts, one allocation at creation, none afterwards; `record` has no
-//! branch that depends on earlier values. Counts of a bucket stop at 2³² - 1; the total goes on,
-//! and [`Histogram::saturated`] says so.
+//! Cost: 5632 bytes of counts, one allocation at creation and none afterwards. `record` has no branch
+//! that depends on earlier values. The count of a bucket saturates at 2³² - 1; the total does not.
 
-/// Parts of an octave.
+/// Buckets per octave.
 const PARTS: u64 = 32;
 /// `log₂` of [`PARTS`].
 const PART_BITS: u32 = PARTS.trailing_zeros();
-/// Values from here on fall into the last bucket, nanoseconds.
+/// Durations from here on are counted in the last bucket, in nanoseconds.
 const BEYOND_NS: u64 = 1 << 48;
-/// Number of buckets: the linear start, then 32 for each octave from 2⁵ to 2⁴⁸.
+/// Number of buckets: the linear start, then 32 per octave from 2⁵ to 2⁴⁸.
 const BUCKETS: usize = (PARTS as usize) * (48 - PART_BITS as usize + 1);
 
-/// Counts of durations in nanoseconds, with exact smallest, largest, sum and count.
+/// Counts of durations in nanoseconds, with exact minimum, maximum, sum and count.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Histogram {
     buckets: Box<[u32; BUCKETS]>,
@@ -47,13 +46,7 @@ impl std::fmt::Debug for Histogram {
 }
 
 impl Histogram {
-    /// Bound of the relative error of [`Histogram::quantile_ns`] below 2⁴⁸ ns.
-    pub const ERROR_MAX: f64 = 1.0 / 64.0;
-
-    /// Memory of the counts.
-    pub const BYTES: usize = size_of::<[u32; BUCKETS]>();
-
-    /// An empty table. The only allocation.
+    /// Creates an empty histogram. This is the only allocation.
     pub fn new() -> Self {
         Self { buckets: Box::new([0; BUCKETS]), count: 0, sum_ns: 0, min_ns: u64::MAX, max_ns: 0 }
     }
@@ -69,7 +62,7 @@ impl Histogram {
         self.max_ns = self.max_ns.max(ns);
     }
 
-    /// Adds everything that another table counted.
+    /// Adds the counts of another histogram.
     pub fn merge(&mut self, other: &Self) {
         for (mine, theirs) in self.buckets.iter_mut().zip(other.buckets.iter()) {
             *mine = mine.saturating_add(*theirs);
@@ -80,45 +73,34 @@ impl Histogram {
         self.max_ns = self.max_ns.max(other.max_ns);
     }
 
-    /// Forgets everything, keeps the memory.
-    pub fn clear(&mut self) {
-        self.buckets.fill(0);
-        (self.count, self.sum_ns, self.min_ns, self.max_ns) = (0, 0, u64::MAX, 0);
-    }
-
-    /// How many durations were recorded, exact.
+    /// Returns the number of recorded durations.
     pub const fn count(&self) -> u64 {
         self.count
     }
 
-    /// Their sum in nanoseconds, exact up to 2⁶⁴.
+    /// Returns their sum in nanoseconds, exact up to 2⁶⁴.
     pub const fn sum_ns(&self) -> u64 {
         self.sum_ns
     }
 
-    /// The shortest in nanoseconds, exact; zero without any.
+    /// Returns the shortest in nanoseconds, exact; zero if there is none.
     pub const fn min_ns(&self) -> u64 {
         if self.count == 0 { 0 } else { self.min_ns }
     }
 
-    /// The longest in nanoseconds, exact; zero without any.
+    /// Returns the longest in nanoseconds, exact; zero if there is none.
     pub const fn max_ns(&self) -> u64 {
         self.max_ns
     }
 
-    /// Mean in nanoseconds, exact; zero without any.
+    /// Returns the mean in nanoseconds, exact; zero if there is none.
     pub fn mean_ns(&self) -> f64 {
         if self.count == 0 { 0.0 } else { self.sum_ns as f64 / self.count as f64 }
     }
 
-    /// Whether a bucket has reached its limit, so that quantiles are no longer exact in rank.
-    pub fn saturated(&self) -> bool {
-        self.buckets.contains(&u32::MAX)
-    }
-
-    /// Quantile `q` in nanoseconds: the value of rank `ceil(q count)`, at least the first, to
-    /// within [`Self::ERROR_MAX`]. Exact for `q` of 0 and 1, and below 64 ns. Zero without any
-    /// duration; a `q` outside 0 to 1 counts as the nearer end, NaN as 0.
+    /// Returns quantile `q` in nanoseconds: the value of rank `ceil(q count)`, at least the first, with
+    /// a relative error of at most 1/64. Exact for `q` of 0 and 1, and below 64 ns. Zero without
+    /// durations. A `q` outside 0 to 1 counts as the nearer end, NaN as 0.
     pub fn quantile_ns(&self, q: f64) -> u64 {
         let counted: u64 = self.buckets.iter().map(|c| u64::from(*c)).sum();
         if counted == 0 || q.is_nan() || q <= 0.0 {
@@ -138,19 +120,10 @@ impl Histogram {
         }
         self.max_ns
     }
-
-    /// The buckets that are not empty, ascending: first and last nanosecond, and count. What a
-    /// chart draws.
-    pub fn buckets(&self) -> impl Iterator<Item = (u64, u64, u32)> + '_ {
-        self.buckets.iter().enumerate().filter(|(_, count)| **count > 0).map(|(index, count)| {
-            let (low, high) = bounds_of(index);
-            (low, high, *count)
-        })
-    }
 }
 
-/// The bucket of a duration. A value of 64 or more is shifted until 32 to 63 is left, and each
-/// shift moves the index by 32; a smaller value is its own bucket.
+/// Returns the bucket of a duration. A value of 64 or more is shifted right until it is 32 to 63, and
+/// each shift adds 32 to the index. A smaller value is its own bucket.
 #[inline]
 fn bucket_of(ns: u64) -> usize {
     let ns = ns.min(BEYOND_NS - 1);
@@ -158,7 +131,7 @@ fn bucket_of(ns: u64) -> usize {
     (u64::from(shift) * PARTS + (ns >> shift)) as usize
 }
 
-/// First and last nanosecond of a bucket.
+/// Returns the first and last nanosecond of a bucket.
 fn bounds_of(index: usize) -> (u64, u64) {
     let index = index as u64;
     if index < 2 * PARTS {
@@ -167,4 +140,23 @@ fn bounds_of(index: usize) -> (u64, u64) {
     let shift = index / PARTS - 1;
     let low = (index - shift * PARTS) << shift;
     (low, low + (1 << shift) - 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buckets_cover_the_range_without_gaps() {
+        let (mut index, mut next) = (0, 0);
+        while next < BEYOND_NS {
+            let (low, high) = bounds_of(index);
+            assert_eq!(low, next, "bucket {index}");
+            assert_eq!((bucket_of(low), bucket_of(high)), (index, index));
+            (index, next) = (index + 1, high + 1);
+        }
+        assert_eq!(index, BUCKETS);
+        assert_eq!(bucket_of(u64::MAX), BUCKETS - 1);
+        assert_eq!(size_of::<[u32; BUCKETS]>(), 5632);
+    }
 }

@@ -1,14 +1,13 @@
-//! Where a ladder stops paying: threads, window or size on `x`, time or rate on `y`.
+//! The knee of a ladder: threads, window or size on `x`, time or rate on `y`.
 //!
-//! Three answers to one question, because each fails in its own way:
-//! - `first_flat`: the first step whose gain to the next step is within noise. It is what a person
-//!   climbing the ladder would say; a single lucky point can stop it early.
-//! - `near_best`: the smallest `x` within noise of the best `y`. It is what a person who has climbed
-//!   the whole ladder would choose; a slow rise at the far end pulls it up.
+//! Three answers, because each fails in a different way:
+//! - `first_flat`: the first step whose gain over the next step is within noise. This is the answer of
+//!   a search from below. A single outlier can stop it early.
+//! - `near_best`: the smallest `x` within noise of the best `y`. This is the answer after the whole
+//!   ladder was measured. A slow rise at the far end moves it up.
 //! - `segmented`: two straight lines that meet, over `log₂ x` and `ln y`, with the meeting point of
-//!   the least squared error (a broken-stick fit, as in Hudson, 1966). It uses all points and
-//!   needs no noise figure; on a curve without a bend it still gives a point, and `explained` near
-//!   0 says so.
+//!   the least squared error (a broken-stick fit, as in Hudson, 1966). It uses all points and needs no
+//!   noise figure. On a curve without a bend it still returns a point, with `explained` near 0.
 //!
 //! Cost: a few hundred passes over the points of the ladder.
 
@@ -17,7 +16,7 @@ use crate::error::{check_pairs, check_positive};
 use crate::linear::Line;
 use serde::{Deserialize, Serialize};
 
-/// Which direction of `y` is good.
+/// Which direction of `y` is better.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Better {
@@ -30,37 +29,37 @@ pub enum Better {
 /// The knee of a ladder, in units of `x`.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Knee {
-    /// First `x` whose gain to the next is within noise; `None` if every step gains.
+    /// First `x` whose gain over the next is within noise; `None` if every step gains.
     pub first_flat: Option<f64>,
     /// Smallest `x` whose `y` is within noise of the best.
     pub near_best: f64,
     /// `x` of the best `y`.
     pub best: f64,
-    /// Two lines that meet; `None` for fewer than 5 points.
+    /// The segmented fit; `None` for fewer than 5 points.
     pub segmented: Option<Segmented>,
 }
 
-/// Two lines over `log₂ x` and `ln y` that meet in one point.
+/// Two lines over `log₂ x` and `ln y` that meet at one point.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Segmented {
-    /// Where they meet, in units of `x`.
+    /// The point where they meet, in units of `x`.
     pub x: f64,
-    /// `y` there.
+    /// `y` at that point.
     pub y: f64,
-    /// Change of `ln y` for each doubling of `x` before the meeting point.
+    /// Change of `ln y` per doubling of `x` before the meeting point.
     pub slope_before: f64,
-    /// The same after it.
+    /// Change of `ln y` per doubling of `x` after it.
     pub slope_after: f64,
     /// Share of the squared error of one straight line that the bend removes, 0 to 1.
     pub explained: f64,
 }
 
 /// Finds the knee of a ladder of at least 3 points, `x` ascending and above zero, `y` above zero.
-/// `noise` is the share below which a gain does not count, such as [`crate::AaNoise::floor`].
+/// `noise` is the share up to which a gain does not count, such as [`crate::AaNoise::floor`].
 ///
 /// # Errors
-/// Different lengths, too few points, a value that is not finite and above zero, `x` that does not
-/// rise, or a negative noise.
+/// Fails for different lengths, too few points, a value that is not finite and above zero, `x` that is
+/// not ascending, or a negative noise.
 pub fn knee(x: &[f64], y: &[f64], better: Better, noise: f64) -> Result<Knee, StatsError> {
     let what = "knee";
     check_pairs(what, x, y, 3)?;
@@ -94,7 +93,7 @@ pub fn knee(x: &[f64], y: &[f64], better: Better, noise: f64) -> Result<Knee, St
     })
 }
 
-/// Steps of the search for the meeting point; the last one is refined.
+/// Grid points of the search for the meeting point; the best one is refined.
 const GRID: u32 = 256;
 
 fn segmented(x: &[f64], y: &[f64]) -> Result<Option<Segmented>, StatsError> {
@@ -103,7 +102,7 @@ fn segmented(x: &[f64], y: &[f64]) -> Result<Option<Segmented>, StatsError> {
     }
     let u: Vec<f64> = x.iter().map(|x| x.log2()).collect();
     let v: Vec<f64> = y.iter().map(|y| y.ln()).collect();
-    // Two points on either side at least, so that both slopes rest on data.
+    // At least two points on either side, so that data determine both slopes.
     let (low, high) = (u[1], u[u.len() - 2]);
     let step = (high - low) / f64::from(GRID);
     let mut bend = Bend::fit(&u, &v, low);
@@ -122,7 +121,7 @@ fn segmented(x: &[f64], y: &[f64]) -> Result<Option<Segmented>, StatsError> {
     let line = Line::fit(&u, &v)?;
     let straight: f64 = u.iter().zip(&v).map(|(u, v)| (v - line.at(*u)).powi(2)).sum();
     let scale: f64 = v.iter().map(|v| v * v).sum();
-    // A straight line that already fits to rounding leaves nothing to explain.
+    // If a straight line fits to within rounding, there is nothing left to explain.
     let explained = if straight <= 1e-24 * scale { 0.0 } else { 1.0 - bend.error / straight };
     Ok(Some(Segmented {
         x: bend.at.exp2(),
@@ -143,8 +142,8 @@ struct Bend {
 }
 
 impl Bend {
-    /// The model is `level + before · min(u - at, 0) + after · max(u - at, 0)`. The two slope terms
-    /// are never both non-zero, so the normal equations fall apart into one for the level.
+    /// Fits `level + before · min(u - at, 0) + after · max(u - at, 0)`. The two slope terms are never
+    /// both non-zero, so the normal equations reduce to one for the level.
     fn fit(u: &[f64], v: &[f64], at: f64) -> Self {
         let n = u.len() as f64;
         let (mut l, mut ll, mut lv) = (0.0, 0.0, 0.0);

@@ -1,23 +1,23 @@
 //! The levels of a memory hierarchy, found in a curve of time per access over working-set size.
 //!
-//! Known sizes of caches are never an input: the curve alone decides, and what is told about the
-//! machine is compared afterwards ([`Levels::compare`]).
+//! Known cache sizes are not an input. The curve alone determines the levels, and the advertised
+//! capacities are compared with them afterwards ([`Levels::compare`]).
 //!
-//! 1. *Envelope from the right.* A larger set cannot be cheaper and noise only adds, so each time
-//!    is lowered to the least of those at larger sizes. Points that this moves by more than 10 %
-//!    were disturbed and are named.
+//! 1. *Envelope from the right.* A larger set cannot be cheaper and noise only adds time, so each time
+//!    is lowered to the minimum of the times at larger sizes. Points that this moves by more than 10 %
+//!    were disturbed; they are listed.
 //! 2. *Optimal partition* (dynamic programming, as in Bellman, 1961) of the points into plateaus
-//!    and ramps over the logarithms of both axes. A plateau costs its squared error and a fixed
-//!    price, a ramp a price for each point; physically indexed caches make ramps, not steps. Points
-//!    that stand closer together than usual weigh less, so that looking closer at a ramp does not
-//!    turn it into a plateau.
-//! 3. *Plateaus that differ by less than a factor of 1.35 are one.*
-//! 4. A level gets its time (the median of its plateau) and its capacity as a **bracket**: the last size
-//!    within 15 % of the plateau, and the first size above the geometric middle to the next
-//!    plateau. Never one number: the curve does not hold one.
+//!    and ramps over the logarithms of both axes. A plateau costs its squared error and a fixed price,
+//!    a ramp costs a price per point. Physically indexed caches cause ramps, not steps. Points that
+//!    are closer together than usual have less weight, so that more points on a ramp do not turn it
+//!    into a plateau.
+//! 3. *Merging* of plateaus that differ by less than a factor of 1.35.
+//! 4. Each level gets a time (the median of its plateau) and a **bracket** for its capacity: the last
+//!    size within 15 % of the plateau, and the first size above the geometric mean of this plateau and
+//!    the next. The curve does not determine a single number.
 //!
-//! A curve that holds too many levels, or of which the envelope moved a large part, is not
-//! explained at all: [`Levels::unclear`] says why. Cost: the number of points squared.
+//! A curve with too many levels, or with too many points moved by the envelope, is not interpreted;
+//! [`Levels::unclear`] then has the reason. Cost: quadratic in the number of points.
 
 use crate::StatsError;
 use crate::error::{check_pairs, check_positive};
@@ -26,21 +26,21 @@ use serde::{Deserialize, Serialize};
 
 /// Fixed price of a plateau, in squared powers of two.
 const PLATEAU_PRICE: f64 = 0.05;
-/// Price of a point in a ramp.
+/// Price of a point on a ramp.
 const RAMP_PRICE: f64 = 0.03;
-/// Fewest points of a plateau, and of one that ends the curve, by weight; a little less than a
-/// whole number, because sizes are rounded.
+/// Smallest weight of a plateau, and of a plateau at the end of the curve. Slightly below a whole
+/// number, because sizes are rounded.
 const PLATEAU_POINTS: f64 = 2.9;
 const LAST_POINTS: f64 = 1.9;
-/// Plateaus closer than this factor are one level.
+/// Plateaus closer than this factor are merged.
 const SAME: f64 = 1.35;
-/// How far above its plateau a size still counts as inside.
+/// How far above its plateau a time still counts as inside.
 const INSIDE: f64 = 1.15;
-/// How far the envelope may move a point before it counts as disturbed.
+/// Factor by which the envelope may move a point before it counts as disturbed.
 const DISTURBED: f64 = 1.10;
-/// Most levels that any known hierarchy shows, memory included; with a little room.
+/// Most levels that a curve may show, memory included: slightly more than any known hierarchy has.
 const LEVELS_MAX: usize = 6;
-/// Largest share of disturbed points in a curve that is still explained.
+/// Largest share of disturbed points in a curve that is still interpreted.
 const DISTURBED_MAX: f64 = 0.34;
 
 /// A level: a plateau of the curve.
@@ -48,27 +48,27 @@ const DISTURBED_MAX: f64 = 0.34;
 pub struct Level {
     /// Time of an access, in the unit of the curve.
     pub time: f64,
-    /// Where its capacity lies: above the first, up to the second. `None` for the last level,
-    /// which has no end in the curve.
+    /// Range of its capacity: above the first size, up to the second. `None` for the last level, which
+    /// does not end in the curve.
     pub bracket: Option<(f64, f64)>,
     /// First and last size of its plateau.
     pub plateau: (f64, f64),
 }
 
-/// What a curve shows.
+/// The levels of a curve.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Levels {
     /// Levels from the fastest to the slowest.
     pub levels: Vec<Level>,
-    /// Indices of points that the envelope moved by more than a tenth.
+    /// Indices of points that the envelope moved by more than 10 %.
     pub disturbed: Vec<usize>,
     /// The envelope.
     pub envelope: Vec<f64>,
-    /// Why the levels should not be believed; `None` when they can be.
+    /// Why the levels should not be trusted; `None` if they can be.
     pub unclear: Option<String>,
 }
 
-/// How an advertised capacity stands against the curve.
+/// Result of comparing an advertised capacity with the curve.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Agreement {
@@ -76,16 +76,16 @@ pub enum Agreement {
     Confirmed,
     /// The level ends before the advertised size.
     Smaller,
-    /// The level goes on beyond the advertised size.
+    /// The level extends beyond the advertised size.
     Larger,
-    /// The curve has a level that nothing advertises.
+    /// The curve has a level that is not advertised.
     Extra,
-    /// The last level: memory itself, which has no capacity to find.
+    /// The last level: memory, whose capacity the curve does not show.
     Memory,
 }
 
 impl Agreement {
-    /// The words for people.
+    /// Returns the text for tables.
     pub const fn words(self) -> &'static str {
         match self {
             Self::Confirmed => "confirmed",
@@ -100,8 +100,8 @@ impl Agreement {
 /// Finds the levels of a curve of at least 6 points, sizes ascending, both above zero.
 ///
 /// # Errors
-/// Different lengths, too few points, a value that is not finite and above zero, sizes that do not
-/// rise.
+/// Fails for different lengths, too few points, a value that is not finite and above zero, or sizes
+/// that are not ascending.
 pub fn levels(sizes: &[f64], times: &[f64]) -> Result<Levels, StatsError> {
     let what = "levels";
     check_pairs(what, sizes, times, 6)?;
@@ -129,18 +129,18 @@ pub fn levels(sizes: &[f64], times: &[f64]) -> Result<Levels, StatsError> {
 
 fn doubt(levels: &[Level], disturbed: usize, points: usize) -> Option<String> {
     if levels.is_empty() {
-        return Some("the curve rises all the way: no plateau".to_owned());
+        return Some("the curve rises throughout: no plateau".to_owned());
     }
     if levels.len() > LEVELS_MAX {
-        return Some(format!("{} plateaus: more than any hierarchy has", levels.len()));
+        return Some(format!("{} plateaus, more than any memory hierarchy has", levels.len()));
     }
     let share = disturbed as f64 / points as f64;
     (share > DISTURBED_MAX)
-        .then(|| format!("{disturbed} of {points} points were cheaper at a larger size: too noisy"))
+        .then(|| format!("too noisy: {disturbed} of {points} points were faster at a larger size"))
 }
 
-/// How much each point counts: the part of the axis that it stands for, against the usual distance.
-/// Points at the usual distance or farther count 1.
+/// Returns the weight of each point: the part of the axis that it represents, relative to the usual
+/// distance, at most 1.
 fn weights(sizes: &[f64]) -> Vec<f64> {
     let gaps: Vec<f64> = sizes.windows(2).map(|w| (w[1] / w[0]).ln()).collect();
     let usual = median(&gaps);
@@ -154,10 +154,10 @@ fn weights(sizes: &[f64]) -> Vec<f64> {
         .collect()
 }
 
-/// The plateaus of the cheapest partition, as half-open ranges of points.
+/// Returns the plateaus of the cheapest partition, as half-open ranges of points.
 fn partition(logs: &[f64], weights: &[f64]) -> Vec<(usize, usize)> {
     let n = logs.len();
-    // Sums of weights, of weighted values and of weighted squares of the points before each.
+    // Sums of weights, weighted values and weighted squares of the points before each point.
     let mut sums = vec![(0.0, 0.0, 0.0); n + 1];
     for i in 0..n {
         let ((w, s, q), weight, y) = (sums[i], weights[i], logs[i]);
@@ -168,7 +168,7 @@ fn partition(logs: &[f64], weights: &[f64]) -> Vec<(usize, usize)> {
         let s = sums[to].1 - sums[from].1;
         (sums[to].2 - sums[from].2 - s * s / weight(from, to)).max(0.0)
     };
-    // best[i]: price of the first i points, and where the plateau that ends there begins.
+    // best[i]: price of the first i points, and the start of the plateau that ends there.
     let mut best = vec![(0.0, None); n + 1];
     for to in 1..=n {
         let mut choice = (best[to - 1].0 + RAMP_PRICE * weights[to - 1], None);
@@ -196,8 +196,8 @@ fn partition(logs: &[f64], weights: &[f64]) -> Vec<(usize, usize)> {
     found
 }
 
-/// Plateaus that are close in height joined; what lies between two that are joined belongs to
-/// them.
+/// Merges plateaus that are close in height. Points between two merged plateaus become part of the
+/// result.
 fn merged(plateaus: &[(usize, usize)], envelope: &[f64]) -> Vec<(usize, usize)> {
     let mut out: Vec<(usize, usize)> = Vec::new();
     for &(from, to) in plateaus {
@@ -223,7 +223,7 @@ fn bracketed(plateaus: &[(usize, usize)], sizes: &[f64], envelope: &[f64]) -> Ve
                 let inside = (from..sizes.len()).rfind(|&k| envelope[k] <= INSIDE * times[i]);
                 let above = (from..sizes.len()).find(|&k| envelope[k] > middle);
                 let low = inside.unwrap_or(from);
-                // The next plateau is above the middle, so there is always one.
+                // The next plateau is above the middle, so a point is always found.
                 (sizes[low], sizes[above.unwrap_or(sizes.len() - 1).max(low + 1)])
             });
             Level { time: times[i], bracket, plateau: (sizes[from], sizes[to - 1]) }
@@ -232,9 +232,9 @@ fn bracketed(plateaus: &[(usize, usize)], sizes: &[f64], envelope: &[f64]) -> Ve
 }
 
 impl Levels {
-    /// Compares with advertised capacities, ascending: for each level the index of the capacity
-    /// that belongs to it, if any, and how it stands. A capacity belongs to the level in whose
-    /// bracket it lies; one that lies in none belongs to the level of the same rank.
+    /// Compares the levels with advertised capacities in ascending order. Returns for each level the
+    /// index of its capacity, if any, and the result. A capacity belongs to the level whose bracket
+    /// contains it, or else to the level of the same rank.
     pub fn compare(&self, advertised: &[f64]) -> Vec<(Option<usize>, Agreement)> {
         let inside = |level: &Level| {
             let (low, high) = level.bracket?;
@@ -258,7 +258,7 @@ impl Levels {
             .collect()
     }
 
-    /// The advertised capacities that no level stands for.
+    /// Returns the indices of advertised capacities that belong to no level.
     pub fn not_visible(&self, advertised: &[f64]) -> Vec<usize> {
         let seen = self.compare(advertised);
         (0..advertised.len()).filter(|i| seen.iter().all(|(index, _)| *index != Some(*i))).collect()
@@ -280,18 +280,18 @@ mod tests {
             .unzip()
     }
 
-    fn seed() -> (Vec<f64>, Vec<f64>) {
-        curve(include_str!("../tests/stats/fixtures/seed002_ladder.csv"), KIB)
+    fn published() -> (Vec<f64>, Vec<f64>) {
+        curve(include_str!("../tests/stats/fixtures/source002_ladder.csv"), KIB)
     }
 
-    /// Measured on a virtual machine whose neighbours were busy, closer around its knees: told are
-    /// 48 KiB, 1 MiB and 32 MiB.
+    /// Measured on a virtual machine with busy neighbours, with more points around its knees.
+    /// Advertised are 48 KiB, 1 MiB and 32 MiB.
     #[test]
-    fn a_busy_machine_looked_at_closely_has_its_three_caches() {
+    fn a_busy_machine_with_more_points_shows_three_caches() {
         let (sizes, times) = curve(include_str!("../tests/stats/fixtures/ladder_busy.csv"), 1.0);
         let found = levels(&sizes, &times).unwrap();
-        let told = [48.0 * KIB, 1024.0 * KIB, 32.0 * 1024.0 * KIB];
-        let verdicts: Vec<_> = found.compare(&told).into_iter().map(|(_, how)| how).collect();
+        let advertised = [48.0 * KIB, 1024.0 * KIB, 32.0 * 1024.0 * KIB];
+        let verdicts: Vec<_> = found.compare(&advertised).into_iter().map(|(_, how)| how).collect();
         use Agreement::{Confirmed, Memory, Smaller};
         assert_eq!(verdicts, [Confirmed, Confirmed, Smaller, Memory], "{:?}", found.levels);
         assert!(!found.disturbed.is_empty());
@@ -299,8 +299,8 @@ mod tests {
     }
 
     #[test]
-    fn the_published_table_holds_its_three_caches() {
-        let (sizes, times) = seed();
+    fn the_published_table_shows_three_caches() {
+        let (sizes, times) = published();
         let found = levels(&sizes, &times).unwrap();
         let brackets: Vec<_> = found.levels.iter().filter_map(|l| l.bracket).collect();
         assert_eq!(
@@ -308,20 +308,20 @@ mod tests {
             [(32.0 * KIB, 64.0 * KIB), (256.0 * KIB, 1024.0 * KIB), (4096.0 * KIB, 8192.0 * KIB)]
         );
         assert_eq!(found.levels.len(), 4);
-        let told = [48.0 * KIB, 512.0 * KIB, 6144.0 * KIB];
-        let verdicts: Vec<_> = found.compare(&told).into_iter().map(|(_, how)| how).collect();
+        let advertised = [48.0 * KIB, 512.0 * KIB, 6144.0 * KIB];
+        let verdicts: Vec<_> = found.compare(&advertised).into_iter().map(|(_, how)| how).collect();
         let all = Agreement::Confirmed;
         assert_eq!(verdicts, [all, all, all, Agreement::Memory]);
         assert_eq!(found.unclear, None);
-        assert!(found.not_visible(&told).is_empty());
+        assert!(found.not_visible(&advertised).is_empty());
     }
 
-    /// Four points for each doubling from 4 KiB to 64 MiB.
+    /// Four points per doubling from 4 KiB to 64 MiB.
     fn sizes() -> Vec<f64> {
         (0..57).map(|i| 4.0 * KIB * (f64::from(i) / 4.0).exp2()).collect()
     }
 
-    /// Random replacement: a set larger than the cache hits with the share that fits.
+    /// Times with random replacement: a set larger than the cache hits with the share that fits.
     fn ramp(sizes: &[f64], caches: &[(f64, f64)], memory: f64) -> Vec<f64> {
         sizes
             .iter()
@@ -338,7 +338,7 @@ mod tests {
             .collect()
     }
 
-    /// Least recently used: all or nothing.
+    /// Times with least-recently-used replacement: all accesses hit, or none.
     fn steps(sizes: &[f64], caches: &[(f64, f64)], memory: f64) -> Vec<f64> {
         let cost = |size: &f64| caches.iter().find(|(c, _)| size <= c).map_or(memory, |(_, t)| *t);
         sizes.iter().map(cost).collect()
@@ -355,8 +355,8 @@ mod tests {
             assert!(low <= capacity && capacity <= high && high / low < 1.2, "{low} {high}");
             assert!((level.time / time - 1.0).abs() < 1e-9);
         }
-        let told = [48.0 * KIB, 1024.0 * KIB, 32.0 * 1024.0 * KIB];
-        let verdicts: Vec<_> = found.compare(&told).into_iter().map(|(_, how)| how).collect();
+        let advertised = [48.0 * KIB, 1024.0 * KIB, 32.0 * 1024.0 * KIB];
+        let verdicts: Vec<_> = found.compare(&advertised).into_iter().map(|(_, how)| how).collect();
         use Agreement::{Confirmed, Memory, Smaller};
         assert_eq!(verdicts, [Confirmed, Confirmed, Smaller, Memory]);
     }
@@ -371,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn looking_closer_at_a_ramp_makes_no_plateau_of_it() {
+    fn more_points_on_a_ramp_do_not_make_a_plateau() {
         let usual = levels(&sizes(), &ramp(&sizes(), &CACHES, 140.0)).unwrap();
         let mut closer = sizes();
         for (low, high) in usual.levels.iter().filter_map(|l| l.bracket) {
@@ -384,18 +384,18 @@ mod tests {
     }
 
     #[test]
-    fn an_extra_level_and_one_that_is_not_visible_are_told() {
+    fn extra_levels_and_invisible_capacities_are_found() {
         let found = levels(&sizes(), &steps(&sizes(), &CACHES, 140.0)).unwrap();
-        let told = [48.0 * KIB, 1024.0 * KIB];
-        let verdicts = found.compare(&told);
+        let advertised = [48.0 * KIB, 1024.0 * KIB];
+        let verdicts = found.compare(&advertised);
         assert_eq!(verdicts[2], (None, Agreement::Extra));
         let two = levels(&sizes(), &steps(&sizes(), &CACHES[..1], 140.0)).unwrap();
-        assert_eq!(two.compare(&told)[0], (Some(0), Agreement::Confirmed));
-        assert_eq!(two.not_visible(&told), [1]);
+        assert_eq!(two.compare(&advertised)[0], (Some(0), Agreement::Confirmed));
+        assert_eq!(two.not_visible(&advertised), [1]);
     }
 
     #[test]
-    fn noise_that_only_adds_is_taken_away_and_named() {
+    fn noise_is_removed_and_listed() {
         let mut times = steps(&sizes(), &CACHES, 140.0);
         for i in [3, 20, 31] {
             times[i] *= 3.0;
@@ -407,8 +407,8 @@ mod tests {
     }
 
     #[test]
-    fn garbage_is_called_garbage() {
-        // Each point a few times its neighbour, up and down.
+    fn an_uninterpretable_curve_is_unclear() {
+        // Each point is several times its neighbour, up or down.
         let times: Vec<f64> =
             (0..57u32).map(|i| 1.0 + f64::from(i.wrapping_mul(2_654_435_761) >> 24)).collect();
         assert!(levels(&sizes(), &times).unwrap().unclear.is_some());
@@ -419,7 +419,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_input_is_refused() {
+    fn invalid_input_is_refused() {
         assert!(levels(&[1.0; 3], &[1.0; 3]).is_err());
         assert!(levels(&[1.0; 8], &[1.0; 8]).is_err());
         let rising: Vec<f64> = (1..9).map(f64::from).collect();

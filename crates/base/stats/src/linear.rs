@@ -1,9 +1,9 @@
 //! Straight lines: `y = intercept + slope x`.
 //!
-//! Least squares for laws that are claimed to be linear (time against bytes), with
+//! Least squares for relations that are claimed to be linear (time by bytes), with
 //! `R² = 1 - Σ(y - fit)² / Σ(y - mean)²` and the standard error of the slope,
-//! `sqrt(Σ(y - fit)² / (n - 2) / Σ(x - mean)²)`. Theil and Sen's slope, the median of all pairwise
-//! slopes, where single outliers must not turn the line; it costs `n²/2` slopes in memory.
+//! `sqrt(Σ(y - fit)² / (n - 2) / Σ(x - mean)²)`. The Theil-Sen slope, the median of all pairwise
+//! slopes, where single outliers must not tilt the line; it takes `n²/2` slopes of memory.
 
 use crate::StatsError;
 use crate::error::check_pairs;
@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 /// A fitted line.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Line {
-    /// Change of `y` for one unit of `x`.
+    /// Change of `y` per unit of `x`.
     pub slope: f64,
     /// `y` at `x = 0`.
     pub intercept: f64,
@@ -26,10 +26,10 @@ pub struct Line {
 }
 
 impl Line {
-    /// Least-squares line through at least 2 points whose `x` are not all the same.
+    /// Fits a least-squares line to at least 2 points whose `x` are not all equal.
     ///
     /// # Errors
-    /// Different lengths, too few points, a value that is not finite, or a constant `x`.
+    /// Fails for different lengths, too few points, a value that is not finite, or a constant `x`.
     pub fn fit(x: &[f64], y: &[f64]) -> Result<Self, StatsError> {
         let what = "straight line";
         check_pairs(what, x, y, 2)?;
@@ -42,7 +42,7 @@ impl Line {
         }
         let slope = sxy / sxx;
         let intercept = my - slope * mx;
-        // From the residuals, not from the sums: their difference would cancel for a good fit.
+        // From the residuals: the difference of the sums would cancel for a good fit.
         let rest: f64 = x.iter().zip(y).map(|(x, y)| (y - my - slope * (x - mx)).powi(2)).sum();
         let n = x.len();
         Ok(Self {
@@ -54,16 +54,16 @@ impl Line {
         })
     }
 
-    /// `y` of the line at `x`.
+    /// Returns `y` of the line at `x`.
     pub fn at(&self, x: f64) -> f64 {
         self.intercept + self.slope * x
     }
 }
 
-/// Median of the slopes between all pairs of points with different `x`; at least 2 points.
+/// Returns the median slope between all pairs of at least 2 points with different `x`.
 ///
 /// # Errors
-/// Different lengths, too few points, a value that is not finite, or a constant `x`.
+/// Fails for different lengths, too few points, a value that is not finite, or a constant `x`.
 pub fn theil_sen(x: &[f64], y: &[f64]) -> Result<f64, StatsError> {
     let what = "median slope";
     check_pairs(what, x, y, 2)?;

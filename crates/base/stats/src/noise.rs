@@ -1,26 +1,24 @@
-//! The noise floor: a plan against itself.
+//! The noise floor: a plan compared with itself.
 //!
-//! Each block runs one plan twice (A/A). What the two arms differ by is not an effect, whatever an
-//! interval says; an effect of that size between two other arms means nothing. The floor is the
-//! larger of two numbers: the median of `|ln(first / second)|`, which is what a single block is off
-//! by, and the reach of the bootstrap interval of the median log-ratio from 0, which is what the
-//! study's own estimate is off by, order effects included.
+//! Each block runs one plan twice (A/A). The difference between the two runs is not an effect, and an
+//! effect of that size between two other arms means nothing. The floor is the larger of two numbers:
+//! the median of `|ln(first / second)|`, the typical error of a single block, and the distance of the
+//! bootstrap interval of the median log-ratio from 0, the error of the study's estimate including
+//! order effects.
 
 use crate::StatsError;
 use crate::bootstrap::{Bootstrap, log_ratios};
-use crate::paired::Ratio;
 use crate::summary::median;
 use serde::{Deserialize, Serialize};
 
-/// What a plan differs by from itself. All values are shares: 0.02 is a factor of 1.02.
+/// Difference of a plan from itself. All values are shares: 0.02 is a factor of 1.02.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct AaNoise {
     /// Typical difference of a single block: the median of `|ln ratio|`.
     pub block: f64,
-    /// Half of the width of the interval of the median log-ratio; of fewer than 8 blocks that from the
-    /// least to the most.
+    /// Half of the width of the interval of the median log-ratio; below 8 blocks, of its range.
     pub half_width: f64,
-    /// The end of that interval that is farther from no difference.
+    /// The larger distance of an end of that interval from no difference.
     pub reach: f64,
     /// The larger of `block` and `reach`.
     pub floor: f64,
@@ -28,17 +26,10 @@ pub struct AaNoise {
     pub n: usize,
 }
 
-impl AaNoise {
-    /// Whether an effect is at or below the floor, so that it must not be believed.
-    pub fn covers(&self, ratio: &Ratio) -> bool {
-        ratio.effect() <= self.floor
-    }
-}
-
-/// Noise floor from a plan that ran twice in each block; at least 2 blocks of values above zero.
+/// Computes the noise floor from a plan that ran twice in each of at least 2 blocks.
 ///
 /// # Errors
-/// Different lengths, too few blocks, or a value that is not finite and above zero.
+/// Fails for different lengths, too few blocks, or a value that is not finite and above zero.
 pub fn aa_noise(first: &[f64], second: &[f64], seed: u64) -> Result<AaNoise, StatsError> {
     let logs = log_ratios(first, second)?;
     let interval = Bootstrap::new(seed).median(&logs)?;

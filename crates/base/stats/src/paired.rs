@@ -1,18 +1,17 @@
 //! Two arms of one experiment, compared block by block.
 //!
-//! Runs of one block stand next to each other in time, so what slows the machine slows both; the
-//! ratio within a block drops it. The effect is the median of `ln(a / b)` over the blocks, its
-//! interval a seeded percentile bootstrap over blocks, both carried back by the exponential. The
-//! logarithm makes the result symmetric: `b` against `a` is exactly the inverse, and a margin of
-//! 5 % means a factor of 1.05 in either direction, so swapping arms and claim never changes a
-//! judgement.
+//! The runs of a block are adjacent in time, so a slow machine slows both, and their ratio cancels
+//! this out. The effect is the median of `ln(a / b)` over the blocks and its interval a seeded
+//! percentile bootstrap over blocks, both transformed back by the exponential. The logarithm makes
+//! the result symmetric: `b` relative to `a` is exactly the inverse, and a margin of 5 % is a factor
+//! of 1.05 in either direction. Swapping both the arms and the claim never changes a judgement.
 //!
 //! The rule of [`decide`], with `m` the factor `1 + margin`:
 //! - fewer blocks than the minimum, or than a 95 % interval needs (6): undecided;
-//! - confirmed, for a claimed difference: the interval lies wholly on the claimed side of 1 and the
-//!   effect is at least `m`; for claimed equality: the interval lies within `1/m ..= m`;
-//! - refuted, for a claimed difference: the interval lies wholly on the other side of 1, or within
-//!   `1/m ..= m`; for claimed equality: the interval lies wholly outside `1/m ..= m`;
+//! - confirmed, for a claimed difference: the interval is entirely on the claimed side of 1 and the
+//!   effect is at least `m`; for claimed equality: the interval is within `1/m ..= m`;
+//! - refuted, for a claimed difference: the interval is entirely on the other side of 1, or within
+//!   `1/m ..= m`; for claimed equality: the interval is entirely outside `1/m ..= m`;
 //! - anything else: undecided.
 
 use crate::StatsError;
@@ -21,21 +20,21 @@ use crate::summary::{MAD_TO_SD, mad};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// How arm `a` compares with arm `b` on the same blocks.
+/// Comparison of arm `a` with arm `b` on the same blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Ratio {
-    /// `a / b`, from the median of the logarithms: 0.8 means that `a` is a fifth less.
+    /// `a / b`, from the median of the logarithms: 0.8 means that `a` is 20 % less.
     pub ratio: f64,
-    /// Lower end of the interval; of fewer than 8 blocks the least.
+    /// Lower end of the interval; below 8 blocks, the minimum.
     pub lo: f64,
-    /// Upper end; of fewer than 8 blocks the most.
+    /// Upper end of the interval; below 8 blocks, the maximum.
     pub hi: f64,
     /// Confidence of the two ends, as [`Interval::confidence`](crate::Interval::confidence).
     pub confidence: f64,
     /// Number of blocks.
     pub n: usize,
-    /// Scatter of a single block's ratio as a share: `exp(1.4826 MAD of ln(a/b)) - 1`. With 0.1,
-    /// blocks typically stand 10 % from the ratio. Not the uncertainty of the ratio itself.
+    /// Scatter of the ratios of single blocks as a share: `exp(1.4826 MAD of ln(a/b)) - 1`. With 0.1,
+    /// blocks typically deviate by 10 % from the ratio. Not the uncertainty of the ratio itself.
     pub noise: f64,
 }
 
@@ -43,15 +42,15 @@ impl Ratio {
     /// Compares two arms with 2000 resamples. `a[i]` and `b[i]` come from the same block.
     ///
     /// # Errors
-    /// Different lengths, fewer than 2 blocks, or a value that is not finite and above zero.
+    /// Fails for different lengths, fewer than 2 blocks, or a value that is not finite and above zero.
     pub fn of(a: &[f64], b: &[f64], seed: u64) -> Result<Self, StatsError> {
         Self::of_with(a, b, &Bootstrap::new(seed))
     }
 
-    /// Compares two arms with given settings; always a percentile interval.
+    /// Compares two arms with given bootstrap settings.
     ///
     /// # Errors
-    /// As [`Ratio::of`], and settings out of range.
+    /// Fails as [`Ratio::of`] does, and for settings out of range.
     pub fn of_with(a: &[f64], b: &[f64], bootstrap: &Bootstrap) -> Result<Self, StatsError> {
         let logs = log_ratios(a, b)?;
         let interval = bootstrap.median(&logs)?.map(f64::exp);
@@ -65,24 +64,24 @@ impl Ratio {
         })
     }
 
-    /// The comparison seen from the other arm.
+    /// Returns the comparison of `b` with `a`.
     #[must_use]
     pub fn inverse(self) -> Self {
         Self { ratio: 1.0 / self.ratio, lo: 1.0 / self.hi, hi: 1.0 / self.lo, ..self }
     }
 
-    /// Whether the ends may be called a 95 % interval; else they are least to most of too few blocks.
-    pub fn is_sure(&self) -> bool {
+    /// Reports whether the ends are a 95 % interval. Otherwise they are the range of too few blocks.
+    pub fn reaches_confidence(&self) -> bool {
         self.confidence >= CONFIDENCE
     }
 
-    /// Size of the effect without its direction, as a share: 0.25 for a ratio of 1.25 or 0.8.
+    /// Returns the size of the effect without its direction, as a share: 0.25 for a ratio of 1.25 or 0.8.
     pub fn effect(&self) -> f64 {
         self.ratio.ln().abs().exp() - 1.0
     }
 }
 
-/// What is claimed of `a / b`.
+/// The claim about `a / b`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Claimed {
@@ -90,19 +89,19 @@ pub enum Claimed {
     Less,
     /// `a` is greater than `b`.
     Greater,
-    /// `a` and `b` are the same within the margin.
+    /// `a` and `b` are equal within the margin.
     Equal,
 }
 
-/// Outcome of a rule on one comparison.
+/// Outcome of the rule for one comparison.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Judgement {
-    /// The data show what is claimed.
+    /// The data support the claim.
     Confirmed,
-    /// The data show that it is not so.
+    /// The data contradict the claim.
     Refuted,
-    /// The data allow both.
+    /// The data are compatible with both answers.
     Undecided,
 }
 
@@ -116,48 +115,48 @@ impl fmt::Display for Judgement {
     }
 }
 
-/// Why a comparison was judged as it was.
+/// Reason of a judgement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Reason {
-    /// Fewer blocks than the rule asks for, or than a 95 % interval needs.
+    /// Fewer blocks than the rule requires, or than a 95 % interval needs.
     FewBlocks,
-    /// The interval lies wholly on the claimed side and the effect reaches the margin.
+    /// The interval is entirely on the claimed side and the effect reaches the margin.
     ClaimedSide,
-    /// The interval lies wholly on the other side.
+    /// The interval is entirely on the other side.
     OtherSide,
-    /// The interval lies within the margin.
+    /// The interval is within the margin.
     WithinMargin,
-    /// The interval lies wholly outside the margin.
+    /// The interval is entirely outside the margin.
     OutsideMargin,
-    /// The interval lies on the claimed side, but the effect does not reach the margin.
+    /// The interval is on the claimed side, but the effect does not reach the margin.
     SmallEffect,
-    /// The interval reaches over both answers.
+    /// The interval includes both answers.
     WideInterval,
 }
 
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::FewBlocks => "fewer blocks than the rule asks for",
+            Self::FewBlocks => "fewer blocks than the rule requires",
             Self::ClaimedSide => {
-                "the interval lies wholly on the claimed side and the effect reaches the margin"
+                "the interval is entirely on the claimed side and the effect reaches the margin"
             }
-            Self::OtherSide => "the interval lies wholly on the other side",
-            Self::WithinMargin => "the interval lies within the margin",
-            Self::OutsideMargin => "the interval lies wholly outside the margin",
+            Self::OtherSide => "the interval is entirely on the other side",
+            Self::WithinMargin => "the interval is within the margin",
+            Self::OutsideMargin => "the interval is entirely outside the margin",
             Self::SmallEffect => {
-                "the interval lies on the claimed side, but the effect does not reach the margin"
+                "the interval is on the claimed side, but the effect does not reach the margin"
             }
-            Self::WideInterval => "the interval is too wide to tell",
+            Self::WideInterval => "the interval is too wide to decide",
         })
     }
 }
 
-/// The numbers of the rule.
+/// Parameters of the rule.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Rule {
-    /// Smallest effect that counts, as a share; 0.05 is a factor of 1.05 either way.
+    /// Smallest effect that counts, as a share; 0.05 is a factor of 1.05 in either direction.
     pub margin: f64,
     /// Fewest blocks for a judgement other than undecided.
     pub blocks_min: usize,
@@ -168,33 +167,22 @@ impl Rule {
     pub const QUICK: Self = Self { margin: 0.05, blocks_min: 8 };
     /// Margin 5 %, 12 blocks.
     pub const FULL: Self = Self { margin: 0.05, blocks_min: 12 };
-
-    /// The same with another margin.
-    #[must_use]
-    pub const fn with_margin(self, margin: f64) -> Self {
-        Self { margin, ..self }
-    }
 }
 
 /// A judgement with its reason.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Finding {
+pub struct Decision {
     /// The judgement.
     pub judgement: Judgement,
-    /// Why.
+    /// Its reason.
     pub reason: Reason,
 }
 
-/// Judges a comparison by the rule of this module.
-pub fn judge(ratio: &Ratio, claimed: Claimed, rule: &Rule) -> Judgement {
-    decide(ratio, claimed, rule).judgement
-}
-
-/// As [`judge`], with the reason. A comparison or margin that is NaN is undecided.
-pub fn decide(ratio: &Ratio, claimed: Claimed, rule: &Rule) -> Finding {
-    let finding = |judgement, reason| Finding { judgement, reason };
-    if ratio.n < rule.blocks_min || !ratio.is_sure() {
-        return finding(Judgement::Undecided, Reason::FewBlocks);
+/// Judges a comparison by the rule of this module. A comparison or margin that is NaN is undecided.
+pub fn decide(ratio: &Ratio, claimed: Claimed, rule: &Rule) -> Decision {
+    let decision = |judgement, reason| Decision { judgement, reason };
+    if ratio.n < rule.blocks_min || !ratio.reaches_confidence() {
+        return decision(Judgement::Undecided, Reason::FewBlocks);
     }
     match claimed {
         Claimed::Less => decide_less(ratio, rule),
@@ -202,17 +190,17 @@ pub fn decide(ratio: &Ratio, claimed: Claimed, rule: &Rule) -> Finding {
         Claimed::Equal => {
             let factor = 1.0 + rule.margin;
             if within(ratio, rule.margin) {
-                finding(Judgement::Confirmed, Reason::WithinMargin)
+                decision(Judgement::Confirmed, Reason::WithinMargin)
             } else if ratio.lo > factor || ratio.hi < 1.0 / factor {
-                finding(Judgement::Refuted, Reason::OutsideMargin)
+                decision(Judgement::Refuted, Reason::OutsideMargin)
             } else {
-                finding(Judgement::Undecided, Reason::WideInterval)
+                decision(Judgement::Undecided, Reason::WideInterval)
             }
         }
     }
 }
 
-fn decide_less(ratio: &Ratio, rule: &Rule) -> Finding {
+fn decide_less(ratio: &Ratio, rule: &Rule) -> Decision {
     let (judgement, reason) = if ratio.lo > 1.0 {
         (Judgement::Refuted, Reason::OtherSide)
     } else if within(ratio, rule.margin) {
@@ -224,10 +212,10 @@ fn decide_less(ratio: &Ratio, rule: &Rule) -> Finding {
     } else {
         (Judgement::Undecided, Reason::WideInterval)
     };
-    Finding { judgement, reason }
+    Decision { judgement, reason }
 }
 
-/// Whether the interval lies within a factor of `1 + margin` around 1.
+/// Reports whether the interval is within a factor of `1 + margin` around 1.
 pub(crate) fn within(ratio: &Ratio, margin: f64) -> bool {
     let factor = 1.0 + margin;
     ratio.lo >= 1.0 / factor && ratio.hi <= factor

@@ -1,25 +1,25 @@
-//! Tests on values in the order in which they were measured.
+//! Tests of a series of values in the order of measurement.
 //!
-//! A study compares blocks as if each were a fresh draw. These tests look for the four ways in
-//! which that fails on real machines. Each returns a small struct with `found` and the evidence;
-//! `found` speaks of chance only, so the evidence also holds the size of what was found, as a share
-//! of the median, and the caller says what size matters. All tests look at 5 %; on white noise
-//! none of them raises more than 7 % false alarms, which a seeded test checks.
+//! A study compares blocks as if they were independent draws. These tests detect four ways in which
+//! they are not on real machines. Each returns a small struct with `found` and the evidence. `found`
+//! only rules out chance, so the evidence also has the size of the effect as a share of the median,
+//! and the caller decides which size matters. All tests use a 5 % level. On white noise each has a
+//! false-alarm rate of at most 7 %, which a seeded test checks.
 //!
 //! - [`Drift::test`]: Mann (1945) and Kendall. `S = Σ sign(x_j - x_i)` over all `i < j`. Without
-//!   ties and up to [`EXACT_MAX`] values the p-value is exact, from the distribution of inversions;
-//!   otherwise normal with the variance corrected for ties and a continuity correction.
+//!   ties and up to `EXACT_MAX` values the p-value is exact, from the distribution of inversions.
+//!   Otherwise it is normal, with the variance corrected for ties and a continuity correction.
 //! - [`Alternation::test`]: too many runs above and below the median (Wald and Wolfowitz, 1940),
-//!   exact and one-sided. Lag-1 autocorrelation and turning points (Bienaymé) are given as
-//!   evidence; a second test for them would only double the false alarms.
-//! - [`FirstRun::test`]: the first value against the others. It must lie outside their range and be
-//!   farther from their median than `3 + 10 / (n - 2)` scaled median absolute deviations; with few
-//!   values the deviation itself is uncertain, hence the second term, which simulation fixed.
-//! - [`TwoRegimes::test`]: the best cut of the sorted values in two (Otsu, 1979), at least a fifth
-//!   of the values on either side. The share of variance that the cut explains is compared with what
-//!   it reaches on a uniform distribution, the single hump that looks most like two (as in
-//!   Hartigan's dip test, 1985): 3/4 for many values, and in 95 of 100 samples of `n` values below
-//!   `3/4 + 1 / (2 sqrt n)`; simulation gave that form from 6 to 500 values.
+//!   exact and one-sided. Lag-1 autocorrelation and turning points (Bienaymé) are evidence only; a
+//!   second test for them would double the false alarms.
+//! - [`FirstRun::test`]: the first value compared with the others. It must be outside their range and
+//!   farther from their median than `3 + 10 / (n - 2)` scaled median absolute deviations. With few
+//!   values the deviation itself is uncertain, hence the second term, which was found by simulation.
+//! - [`TwoRegimes::test`]: the best cut of the sorted values into two groups (Otsu, 1979) with at least
+//!   a fifth of the values in each. The share of variance that the cut explains is compared with the
+//!   share for a uniform distribution, the unimodal distribution that looks most like two groups (as
+//!   in Hartigan's dip test, 1985): 3/4 for many values, and below `3/4 + 1 / (2 sqrt n)` in 95 of
+//!   100 samples of `n` values. Simulation gave that form for 6 to 500 values.
 //!
 //! Cost: quadratic in the number of values for drift, sorting for the others.
 
@@ -30,23 +30,23 @@ use crate::summary::{MAD_TO_SD, mad, mean, median};
 use crate::tails::normal_two_sided;
 use serde::{Deserialize, Serialize};
 
-/// Probability below which chance is not believed.
-pub const LEVEL: f64 = 0.05;
+/// Probability below which chance is ruled out.
+const LEVEL: f64 = 0.05;
 
 /// Most values for the exact distribution of the drift test.
-pub const EXACT_MAX: usize = 60;
+const EXACT_MAX: usize = 60;
 
-/// Whether later values differ from earlier ones.
+/// Result of the test for a trend.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Drift {
-    /// A trend that chance does not explain.
+    /// There is a trend that chance does not explain.
     pub found: bool,
     /// Kendall's tau-b between order and value, -1 (always falling) to 1; zero for a constant.
     pub tau: f64,
     /// Two-sided probability of such a trend by chance.
     pub p: f64,
-    /// Change from first to last by the median slope, as a share of the median; zero if
-    /// the median is zero.
+    /// Change from first to last value by the median slope, as a share of the median; zero if the
+    /// median is zero.
     pub change: f64,
     /// Number of values.
     pub n: usize,
@@ -56,7 +56,7 @@ impl Drift {
     /// Tests at least 3 finite values in run order.
     ///
     /// # Errors
-    /// Too few values or one that is not finite.
+    /// Fails for too few values, or for a value that is not finite.
     pub fn test(values: &[f64]) -> Result<Self, StatsError> {
         check_finite("drift", values, 3)?;
         let n = values.len();
@@ -87,25 +87,24 @@ impl Drift {
     }
 }
 
-/// Whether values go up and down in turn.
+/// Result of the test for alternation between high and low values.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Alternation {
-    /// More changes of side than chance explains.
+    /// There are more changes of side than chance explains.
     pub found: bool,
     /// Runs of values on one side of the median.
     pub runs: usize,
-    /// Runs to be expected by chance.
+    /// Number of runs expected by chance.
     pub runs_expected: f64,
-    /// Probability of at least so many runs by chance.
+    /// Probability of at least as many runs by chance.
     pub p: f64,
-    /// Autocorrelation with the value before, -1 to 1; near -1 for strict alternation.
+    /// Lag-1 autocorrelation, -1 to 1; near -1 for strict alternation.
     pub lag1: f64,
-    /// Values that are higher or lower than both neighbours.
+    /// Number of values higher or lower than both neighbours.
     pub turning_points: usize,
-    /// Turning points to be expected by chance, `2 (n - 2) / 3`.
+    /// Number of turning points expected by chance, `2 (n - 2) / 3`.
     pub turning_points_expected: f64,
-    /// Distance of the mean of the upper values from that of the lower ones, as a share of the
-    /// median.
+    /// Difference between the means of the upper and the lower values, as a share of the median.
     pub change: f64,
 }
 
@@ -113,12 +112,12 @@ impl Alternation {
     /// Tests at least 4 finite values in run order.
     ///
     /// # Errors
-    /// Too few values or one that is not finite.
+    /// Fails for too few values, or for a value that is not finite.
     pub fn test(values: &[f64]) -> Result<Self, StatsError> {
         check_finite("alternation", values, 4)?;
         let centre = median(values);
-        // A value at the median counts as upper: with an odd number it must belong somewhere, and
-        // leaving it out would join its neighbours to one run.
+        // A value at the median counts as upper. Leaving it out would join its neighbours into one
+        // run.
         let upper: Vec<bool> = values.iter().map(|v| *v >= centre).collect();
         let high = upper.iter().filter(|u| **u).count();
         let low = upper.len() - high;
@@ -143,15 +142,15 @@ impl Alternation {
     }
 }
 
-/// Whether the first value differs from the rest.
+/// Result of the test for a different first value.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct FirstRun {
-    /// It lies outside the range of the rest and farther out than the threshold.
+    /// The first value is outside the range of the rest and beyond the threshold.
     pub found: bool,
     /// Distance of the first value from the median of the rest, in scaled median absolute
     /// deviations of the rest. Very large, but finite, if the rest does not vary.
     pub distance: f64,
-    /// Distance that is needed for this number of values.
+    /// Distance required for this number of values.
     pub threshold: f64,
     /// First value over the median of the rest, minus 1; zero if that median is zero.
     pub change: f64,
@@ -161,7 +160,7 @@ impl FirstRun {
     /// Tests at least 5 finite values in run order.
     ///
     /// # Errors
-    /// Too few values or one that is not finite.
+    /// Fails for too few values, or for a value that is not finite.
     pub fn test(values: &[f64]) -> Result<Self, StatsError> {
         check_finite("first run", values, 5)?;
         let (first, rest) = (values[0], &values[1..]);
@@ -181,16 +180,16 @@ impl FirstRun {
     }
 }
 
-/// Whether the values fall into two groups.
+/// Result of the test for two groups of values.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct TwoRegimes {
-    /// The best cut explains more than it would on a flat distribution.
+    /// The best cut explains more than for a uniform distribution.
     pub found: bool,
     /// Share of the variance that the best cut explains, 0 to 1.
     pub explained: f64,
-    /// Share that is needed for this number of values.
+    /// Share required for this number of values.
     pub threshold: f64,
-    /// Values below this are in the lower group: the middle of the gap.
+    /// Boundary between the groups: the middle of the gap.
     pub cut: f64,
     /// Median of the lower group.
     pub low: f64,
@@ -198,18 +197,18 @@ pub struct TwoRegimes {
     pub high: f64,
     /// Share of the values in the lower group.
     pub low_share: f64,
-    /// Distance of the two medians as a share of the lower one; zero if that is zero.
+    /// Difference of the two medians as a share of the lower one; zero if that is zero.
     pub change: f64,
 }
 
 impl TwoRegimes {
-    /// Smallest share of the values that makes a group; a single outlier is no regime.
-    pub const SHARE_MIN: f64 = 0.2;
+    /// Smallest share of the values that forms a group; a single outlier does not.
+    const SHARE_MIN: f64 = 0.2;
 
-    /// Tests at least 6 finite values; their order does not matter.
+    /// Tests at least 6 finite values in any order.
     ///
     /// # Errors
-    /// Too few values or one that is not finite.
+    /// Fails for too few values, or for a value that is not finite.
     pub fn test(values: &[f64]) -> Result<Self, StatsError> {
         check_finite("two regimes", values, 6)?;
         let mut sorted = values.to_vec();
@@ -221,15 +220,15 @@ impl TwoRegimes {
         let mut sum: f64 = sorted[..smallest - 1].iter().map(|v| v - centre).sum();
         let (mut best, mut between) = (smallest, f64::NEG_INFINITY);
         for size in smallest..=n - smallest {
-            // Sums are taken from the mean, so the upper group's is minus the lower group's and
-            // the variance between groups is sum² n / (size (n - size)).
+            // Sums are relative to the mean, so those of the two groups are opposite and the variance
+            // between groups is sum² n / (size (n - size)).
             sum += sorted[size - 1] - centre;
             let here = sum * sum * n as f64 / (size as f64 * (n - size) as f64);
             if here > between {
                 (best, between) = (size, here);
             }
         }
-        // Equal values lie beside their mean by its rounding, which a cut seems to explain.
+        // Equal values differ from their mean by rounding, which a cut would seem to explain.
         let varies = total > 0.0 && !same(&sorted);
         let explained = if varies { (between / total).clamp(0.0, 1.0) } else { 0.0 };
         let threshold = 0.75 + 0.5 / (n as f64).sqrt();
@@ -247,31 +246,31 @@ impl TwoRegimes {
     }
 }
 
-/// Share of a value that arithmetic on it may leave as its error.
+/// Relative rounding error that arithmetic may cause.
 const ROUNDING: f64 = 1e-12;
 
-/// Whether values differ by rounding at most.
+/// Reports whether values differ by rounding at most.
 fn same(values: &[f64]) -> bool {
     let least = values.iter().copied().fold(f64::INFINITY, f64::min);
     let most = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
     most - least <= ROUNDING * most.abs().max(least.abs())
 }
 
-/// Sizes of groups of equal values, groups of one left out.
+/// Returns the sizes of groups of at least two equal values.
 fn tie_sizes(values: &[f64]) -> Vec<f64> {
     let mut sorted = values.to_vec();
     sorted.sort_unstable_by(f64::total_cmp);
     sorted.chunk_by(|a, b| a == b).map(|g| g.len() as f64).filter(|t| *t > 1.0).collect()
 }
 
-/// Exact two-sided p-value of Kendall's score without ties: `S = pairs - 2 inversions`, and the
-/// number of inversions of `n` values is a sum of independent uniform numbers 0 to `i - 1`.
+/// Returns the exact two-sided p-value of Kendall's score without ties. `S = pairs - 2 inversions`, and
+/// the number of inversions of `n` values is a sum of independent uniform numbers 0 to `i - 1`.
 fn kendall_exact(n: usize, score: i64) -> f64 {
     let pairs = n * (n - 1) / 2;
     let mut chance = vec![0.0; pairs + 1];
     chance[0] = 1.0;
     for i in 2..=n {
-        // Mean over a sliding window of i entries, from the top so that old values remain.
+        // The mean over a sliding window of i entries of the previous distribution.
         let old = chance.clone();
         let mut window = 0.0;
         for k in 0..=pairs {
@@ -296,7 +295,7 @@ fn kendall_normal(n: usize, score: i64, ties: &[f64]) -> f64 {
     normal_two_sided((score.abs() - 1) as f64 / variance.sqrt())
 }
 
-/// Probability of at least `runs` runs in a random order of `high` and `low` symbols.
+/// Returns the probability of at least `runs` runs in a random order of `high` and `low` symbols.
 fn runs_at_least(runs: usize, high: usize, low: usize) -> f64 {
     let logs = LogFactorials::up_to(high + low);
     let all = logs.choose(high + low, high);
@@ -325,7 +324,7 @@ impl LogFactorials {
         Self(logs)
     }
 
-    /// Logarithm of `n` over `k`; minus infinity where `k` exceeds `n`.
+    /// Returns the logarithm of `n` choose `k`; minus infinity if `k` exceeds `n`.
     fn choose(&self, n: usize, k: usize) -> f64 {
         if k > n { f64::NEG_INFINITY } else { self.0[n] - self.0[k] - self.0[n - k] }
     }
@@ -338,7 +337,7 @@ fn lag1(values: &[f64]) -> f64 {
     if total > 0.0 && !same(values) { neighbours / total } else { 0.0 }
 }
 
-/// `part / whole` for evidence that must stay a number: zero where the whole is zero.
+/// Returns `part / whole`, or zero if the whole is zero, because evidence must be finite.
 fn share(part: f64, whole: f64) -> f64 {
     if whole == 0.0 { 0.0 } else { part / whole }
 }

@@ -1,8 +1,10 @@
-//! The duration table against hdrhistogram and against sorting.
+//! The histogram compared with hdrhistogram and with sorting.
 
-use crate::noise_source::Noise;
 use ioloom_stats::Histogram;
 use proptest::prelude::*;
+
+/// Bound of the relative error of quantiles.
+const ERROR_MAX: f64 = 1.0 / 64.0;
 
 fn table(values: &[u64]) -> Histogram {
     let mut table = Histogram::new();
@@ -10,39 +12,17 @@ fn table(values: &[u64]) -> Histogram {
     table
 }
 
-/// Durations over the whole range: a random number of bits.
+/// Durations over the whole range, with a random number of bits.
 fn durations() -> impl Strategy<Value = Vec<u64>> {
     let one = (0_u32..46).prop_flat_map(|bits| 0_u64..(1 << (bits + 1)));
     proptest::collection::vec(one, 1..400)
 }
 
 #[test]
-fn is_small() {
-    let table = Histogram::new();
-    assert_eq!(Histogram::BYTES, 5632);
-    assert!(Histogram::BYTES + size_of_val(&table) < 8192);
-    assert_eq!(table.quantile_ns(0.5), 0);
-    assert_eq!((table.min_ns(), table.max_ns(), table.count()), (0, 0, 0));
-}
-
-#[test]
-fn buckets_cover_the_range_without_gap() {
-    let mut noise = Noise::new(5);
-    for bits in 0..48 {
-        for _ in 0..50 {
-            let ns = noise.bits() >> (63 - bits);
-            let one = table(&[ns]);
-            let (low, high, count) = one.buckets().next().unwrap();
-            assert_eq!(count, 1);
-            let covered = low <= ns && ns <= high || ns >= 1 << 48;
-            assert!(covered, "{ns} in {low}..={high}");
-            // The neighbours of the bucket start where it ends.
-            assert!(
-                high == (1 << 48) - 1 || table(&[high + 1]).buckets().next().unwrap().0 == high + 1
-            );
-            assert!(low == 0 || table(&[low - 1]).buckets().next().unwrap().1 == low - 1);
-        }
-    }
+fn an_empty_histogram_has_zeros() {
+    let empty = Histogram::new();
+    assert_eq!(empty.quantile_ns(0.5), 0);
+    assert_eq!((empty.min_ns(), empty.max_ns(), empty.count()), (0, 0, 0));
 }
 
 #[test]
@@ -55,21 +35,18 @@ fn durations_beyond_the_range_keep_their_maximum() {
 }
 
 #[test]
-fn a_full_bucket_stays_full() {
+fn a_full_bucket_saturates() {
     let mut table = Histogram::new();
     table.record(100);
     for _ in 0..33 {
         let copy = table.clone();
         table.merge(&copy);
     }
-    assert!(table.saturated());
     assert_eq!(table.count(), 1 << 33);
     assert_eq!(table.sum_ns(), 100 << 33);
     table.record(100);
     assert_eq!(table.count(), (1 << 33) + 1);
     assert_eq!(table.quantile_ns(0.5), 100);
-    table.clear();
-    assert!(table == Histogram::new() && !table.saturated());
 }
 
 proptest! {
@@ -80,7 +57,7 @@ proptest! {
         let rank = ((q * values.len() as f64).ceil() as usize).clamp(1, values.len());
         let exact = if q == 1.0 { sorted[values.len() - 1] } else { sorted[rank - 1] } as f64;
         let found = table(&values).quantile_ns(q) as f64;
-        prop_assert!((found - exact).abs() <= Histogram::ERROR_MAX * exact, "{found} for {exact}");
+        prop_assert!((found - exact).abs() <= ERROR_MAX * exact, "{found} for {exact}");
     }
 
     #[test]
@@ -89,12 +66,12 @@ proptest! {
         values.iter().for_each(|v| oracle.record(*v).unwrap());
         let found = table(&values).quantile_ns(q) as f64;
         let exact = oracle.value_at_quantile(q) as f64;
-        // 1/64 of ours and the third digit of the oracle.
-        prop_assert!((found - exact).abs() <= (1.0 / 64.0 + 0.002) * exact, "{found} for {exact}");
+        // Our bound plus the third digit of the oracle.
+        prop_assert!((found - exact).abs() <= (ERROR_MAX + 0.002) * exact, "{found} for {exact}");
     }
 
     #[test]
-    fn exact_numbers_are_exact(values in durations()) {
+    fn count_sum_and_extremes_are_exact(values in durations()) {
         let table = table(&values);
         prop_assert_eq!(table.count(), values.len() as u64);
         prop_assert_eq!(table.sum_ns(), values.iter().sum::<u64>());
@@ -102,8 +79,6 @@ proptest! {
         prop_assert_eq!(table.max_ns(), *values.iter().max().unwrap());
         prop_assert_eq!(table.quantile_ns(0.0), table.min_ns());
         prop_assert_eq!(table.quantile_ns(1.0), table.max_ns());
-        let drawn: u64 = table.buckets().map(|(_, _, count)| u64::from(count)).sum();
-        prop_assert_eq!(drawn, table.count());
     }
 
     #[test]

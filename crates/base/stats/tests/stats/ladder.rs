@@ -6,7 +6,7 @@ use ioloom_stats::{Better, StatsError, knee};
 
 const STEPS: [f64; 9] = [1., 2., 4., 8., 16., 32., 64., 128., 256.];
 
-/// Elapsed seconds of a directory walk on NVMe with 1 to 256 threads (seed 001).
+/// Elapsed seconds of a directory walk on NVMe with 1 to 256 threads (source 001).
 const WALK_S: [f64; 9] = [36.14, 19.00, 11.07, 7.19, 6.00, 6.06, 6.08, 6.15, 6.35];
 
 #[test]
@@ -23,8 +23,8 @@ fn a_rate_that_saturates() {
 }
 
 #[test]
-fn both_slopes_are_found_again() {
-    // Doubling x gives 40 % more up to 10, which is no step of the ladder, and 10 % more after it.
+fn both_slopes_are_recovered() {
+    // Doubling x gives 40 % more up to 10, which is not a step of the ladder, and 10 % more beyond it.
     let rate = |x: &f64| {
         let doublings = x.log2() - 10_f64.log2();
         7.0 * if doublings < 0.0 { 1.4_f64 } else { 1.1 }.powf(doublings)
@@ -38,7 +38,7 @@ fn both_slopes_are_found_again() {
 }
 
 #[test]
-fn the_walk_of_seed_001() {
+fn the_walk_of_source_001() {
     let k = knee(&STEPS, &WALK_S, Better::Less, 0.05).unwrap();
     assert_eq!((k.first_flat, k.near_best, k.best), (Some(16.0), 16.0, 16.0));
     let s = k.segmented.unwrap();
@@ -77,7 +77,7 @@ fn noise_moves_the_bend_by_less_than_a_step() {
 }
 
 #[test]
-fn bad_ladders_are_refused() {
+fn invalid_ladders_are_refused() {
     let order = knee(&[1., 3., 2.], &[1., 2., 3.], Better::More, 0.1).unwrap_err();
     assert_eq!(order.to_string(), "x of a ladder is 2; it must be above the x before it");
     let noise = knee(&[1., 2., 3.], &[1., 2., 3.], Better::More, -0.1).unwrap_err();

@@ -1,4 +1,6 @@
-//! Tests of the statistics against other programs, against brute force and against simulation.
+//! Tests of the statistics against other programs, brute force and simulation.
+
+use ioloom_stats::Bootstrap;
 
 mod golden;
 mod histogram;
@@ -8,3 +10,8 @@ mod noise_source;
 mod properties;
 mod simulation;
 mod tails;
+
+/// Bootstrap settings with fewer or more resamples than the default.
+fn bootstrap(seed: u64, resamples: u32) -> Bootstrap {
+    Bootstrap { resamples, ..Bootstrap::new(seed) }
+}

@@ -3,7 +3,7 @@
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 
-/// Draws from a few distributions; the same seed gives the same draws.
+/// Draws from several distributions. The same seed gives the same draws.
 pub(crate) struct Noise(Xoshiro256PlusPlus);
 
 impl Noise {
@@ -16,13 +16,13 @@ impl Noise {
         ((self.0.next_u64() >> 12) as f64 + 0.5) / (1_u64 << 52) as f64
     }
 
-    /// Standard normal (Box and Muller).
+    /// Standard normal, by the Box-Muller transform.
     pub(crate) fn normal(&mut self) -> f64 {
         let radius = (-2.0 * self.uniform().ln()).sqrt();
         radius * (2.0 * std::f64::consts::PI * self.uniform()).cos()
     }
 
-    /// `exp(sigma Z)`: median 1.
+    /// `exp(sigma Z)`, with median 1.
     pub(crate) fn lognormal(&mut self, sigma: f64) -> f64 {
         (sigma * self.normal()).exp()
     }
@@ -33,10 +33,5 @@ impl Noise {
 
     pub(crate) fn normals(&mut self, n: usize) -> Vec<f64> {
         (0..n).map(|_| self.normal()).collect()
-    }
-
-    /// Any 64 bits.
-    pub(crate) fn bits(&mut self) -> u64 {
-        self.0.next_u64()
     }
 }
