@@ -16,7 +16,7 @@ use ioloom_exchange::{
     Answer, ClassicForm, Command, Line, Order, Session, Settings, Shown, Side, encode,
 };
 use ioloom_sys::clock;
-use ioloom_sys_net::wait::{Interest, Level, Waiter};
+use ioloom_sys_net::wait::{EpollLevel, Interest, Waiter};
 use ioloom_sys_net::{Listener, Socket};
 use serde::Serialize;
 use std::io;
@@ -80,7 +80,7 @@ impl NullServer {
     /// Waiting failed.
     pub fn run(self, stop: &AtomicBool) -> Result<(), LoadError> {
         let fail = LoadError::system("wait for requests");
-        let mut waiter = Level::new().map_err(&fail)?;
+        let mut waiter = EpollLevel::new().map_err(&fail)?;
         waiter.add(&self.listener, usize::MAX, Interest::READ).map_err(&fail)?;
         let shown = Answer::Shown(Arc::new(Shown { seq: u64::MAX, lines: lines() }));
         let (mut guests, mut free) = (Vec::<Option<Guest>>::new(), Vec::new());
@@ -111,7 +111,12 @@ impl NullServer {
         Ok(())
     }
 
-    fn admit(&self, waiter: &mut Level, guests: &mut Vec<Option<Guest>>, free: &mut Vec<usize>) {
+    fn admit(
+        &self,
+        waiter: &mut EpollLevel,
+        guests: &mut Vec<Option<Guest>>,
+        free: &mut Vec<usize>,
+    ) {
         // A connection that cannot be taken now is told again.
         let Ok(socket) = self.listener.accept(false) else { return };
         let at = free.pop().unwrap_or_else(|| {

@@ -22,7 +22,7 @@ use crate::speech::{Asked, Said};
 use crate::tally::{Busy, Tally};
 use ioloom_sys::clock;
 use ioloom_sys::proc::ThreadSched;
-use ioloom_sys_net::wait::{Interest, Level, Ready, Waiter};
+use ioloom_sys_net::wait::{EpollLevel, Interest, Ready, Waiter};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::io;
@@ -41,7 +41,7 @@ const BUFFER_BYTES: usize = 64 * 1024;
 pub(crate) struct Worker<'a> {
     shared: &'a Shared<'a>,
     plan: &'a LoadPlan,
-    waiter: Level,
+    waiter: EpollLevel,
     connections: Vec<Connection>,
     /// Places of connections with room for a request, and since when; in an open loop.
     free: VecDeque<(usize, u64)>,
@@ -89,7 +89,7 @@ impl<'a> Worker<'a> {
         Ok(Self {
             shared,
             plan,
-            waiter: Level::new().map_err(LoadError::system("make an epoll set"))?,
+            waiter: EpollLevel::new().map_err(LoadError::system("make an epoll set"))?,
             connections,
             free: VecDeque::new(),
             due: BinaryHeap::new(),

@@ -1,15 +1,16 @@
-//! Sockets of TCP, and the three ways to wait for many of them.
+//! TCP sockets, and several ways to wait for many of them.
 //!
-//! A [`Listener`] and the [`Socket`]s it accepts never block unless they are asked to; a socket
-//! that the peer has closed gives an error and no signal. Addresses are numbers: no name is ever
-//! looked up. Waiting is in [`wait`]: select, poll, and epoll by level and by edge, behind one
-//! trait; [`ring`] hands whole requests to the kernel instead.
+//! A [`Listener`] and the [`Socket`]s that it accepts never block unless requested; writing to a
+//! closed connection is an error and raises no signal. Addresses are numeric: no name is ever
+//! resolved. [`wait`] has select, poll and epoll (level- and edge-triggered) behind one trait; with
+//! [`ring`] the kernel processes whole requests instead.
 
 pub mod ring;
 pub mod wait;
 
 use self::wait::Waiter as _;
 use ioloom_sys::fault::{self, retry_on_interrupt};
+use rustix::io::Errno;
 use rustix::net::sockopt::{self, Timeout};
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, Shutdown, SocketFlags, SocketType};
 use std::io;
@@ -17,13 +18,13 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::time::Duration;
 
-/// A socket on which peers connect. Accepting never blocks.
+/// A listening socket. Accepting never blocks.
 #[derive(Debug)]
 pub struct Listener(OwnedFd);
 
 impl Listener {
-    /// Listens on an address; port 0 takes any free one. With `shared_port` several listeners of
-    /// one user may take the same port, and the kernel spreads connections over them.
+    /// Listens on an address; port 0 picks any free port. With `shared_port` several listeners of
+    /// one user can use the same port, and the kernel distributes connections among them.
     pub fn bind(address: SocketAddr, backlog: u32, shared_port: bool) -> io::Result<Self> {
         let socket = socket_for(address)?;
         fault::call("setsockopt", || Ok(sockopt::set_socket_reuseaddr(&socket, true)?))?;
@@ -36,25 +37,25 @@ impl Listener {
         Ok(Self(socket))
     }
 
-    /// Returns the address with the port that was taken.
+    /// Returns the address with the actual port.
     pub fn address(&self) -> io::Result<SocketAddr> {
         let address = fault::call("getsockname", || Ok(rustix::net::getsockname(&self.0)?))?;
         SocketAddr::try_from(address).map_err(Into::into)
     }
 
-    /// Lets requests of a ring wait for a connection; [`accept`](Self::accept) may block from now
+    /// Switches to blocking mode, as a ring requires; [`accept`](Self::accept) may block from now
     /// on.
     pub fn set_may_block(&self) -> io::Result<()> {
         fault::call("ioctl", || Ok(rustix::io::ioctl_fionbio(&self.0, false)?))
     }
 
-    /// Returns the next connection, or `WouldBlock`. Small answers leave at once (no delay).
+    /// Accepts the next connection or returns `WouldBlock`. Nagle's algorithm is disabled.
     pub fn accept(&self, may_block: bool) -> io::Result<Socket> {
         let flags = if may_block { SocketFlags::empty() } else { SocketFlags::NONBLOCK };
         let flags = flags | SocketFlags::CLOEXEC;
         let accept = || Ok(rustix::net::accept_with(&self.0, flags)?);
         let socket = Socket(retry_on_interrupt(|| fault::call("accept", accept))?);
-        // A peer that is gone already may make this fail; the next read tells.
+        // Fails if the peer has already disconnected; the next read reports that.
         let _ = fault::call("setsockopt", || Ok(sockopt::set_tcp_nodelay(&socket.0, true)?));
         Ok(socket)
     }
@@ -66,7 +67,7 @@ impl From<Listener> for std::net::TcpListener {
     }
 }
 
-/// Returns a socket for an address, on which no call blocks.
+/// Returns a non-blocking socket for an address.
 fn socket_for(address: SocketAddr) -> io::Result<OwnedFd> {
     let family = match address {
         SocketAddr::V4(_) => AddressFamily::INET,
@@ -76,35 +77,35 @@ fn socket_for(address: SocketAddr) -> io::Result<OwnedFd> {
     fault::call("socket", || Ok(rustix::net::socket_with(family, SocketType::STREAM, flags, None)?))
 }
 
-/// One connection.
+/// A connection.
 #[derive(Debug)]
 pub struct Socket(OwnedFd);
 
 impl Socket {
-    /// Connects; blocks until that is done, and later when it is used.
+    /// Connects; blocks now and in later calls.
     pub fn connect(address: SocketAddr) -> io::Result<Self> {
         let stream = fault::call("connect", || std::net::TcpStream::connect(address))?;
         let _ = fault::call("setsockopt", || stream.set_nodelay(true));
         Ok(Self(stream.into()))
     }
 
-    /// Begins to connect and never blocks, now or later: the socket can be written when it is
-    /// connected or has failed, which [`connected`](Self::connected) tells.
+    /// Begins to connect without blocking, now or later. The socket becomes writable when it is
+    /// connected or has failed; [`connected`](Self::connected) returns which.
     pub fn begin_connect(address: SocketAddr) -> io::Result<Self> {
         let socket = socket_for(address)?;
         let _ = fault::call("setsockopt", || Ok(sockopt::set_tcp_nodelay(&socket, true)?));
         match fault::call("connect", || Ok(rustix::net::connect(&socket, &address)?)) {
-            Err(e) if e.raw_os_error() != Some(libc::EINPROGRESS) => Err(e),
+            Err(e) if Errno::from_io_error(&e) != Some(Errno::INPROGRESS) => Err(e),
             _ => Ok(Self(socket)),
         }
     }
 
-    /// Returns whether what [`begin_connect`](Self::begin_connect) began has not failed.
+    /// Returns the error with which [`begin_connect`](Self::begin_connect) failed, if it did.
     pub fn connected(&self) -> io::Result<()> {
         fault::call("getsockopt", || Ok(sockopt::socket_error(&self.0)??))
     }
 
-    /// Returns bytes that arrived; 0 when the peer has closed its side.
+    /// Receives bytes and returns how many; 0 at the end of the stream.
     pub fn recv(&self, into: &mut [u8]) -> io::Result<usize> {
         let recv = || {
             let (read, _) = rustix::net::recv(&self.0, &mut *into, RecvFlags::empty())?;
@@ -114,24 +115,24 @@ impl Socket {
         retry_on_interrupt(|| fault::call("recv", &mut recv)).map(|n| fault::cut("recv", n))
     }
 
-    /// Hands bytes to the kernel and tells how many it took.
+    /// Sends bytes and returns how many the kernel took.
     pub fn send(&self, bytes: &[u8]) -> io::Result<usize> {
         let send = || Ok(rustix::net::send(&self.0, bytes, SendFlags::NOSIGNAL)?);
         retry_on_interrupt(|| fault::call("send", send))
     }
 
-    /// Says that nothing more will be sent.
+    /// Closes the sending side.
     pub fn shutdown_write(&self) -> io::Result<()> {
         fault::call("shutdown", || Ok(rustix::net::shutdown(&self.0, Shutdown::Write)?))
     }
 
-    /// Ends reading: what has arrived can still be read, then comes the end, also for a thread that
-    /// waits in a read now.
+    /// Closes the receiving side: bytes that have arrived can still be read, then comes the end,
+    /// also for a thread that is blocked in a read.
     pub fn shutdown_read(&self) -> io::Result<()> {
         fault::call("shutdown", || Ok(rustix::net::shutdown(&self.0, Shutdown::Read)?))
     }
 
-    /// Limits how long a blocking read and a blocking write wait; none waits for ever.
+    /// Sets how long blocking reads and writes wait; `None` means without limit.
     pub fn set_timeouts(&self, read: Option<Duration>, write: Option<Duration>) -> io::Result<()> {
         fault::call("setsockopt", || {
             sockopt::set_socket_timeout(&self.0, Timeout::Recv, read)?;
@@ -139,56 +140,56 @@ impl Socket {
         })
     }
 
-    /// Makes closing a reset, in which nothing that was not yet sent is sent. For tests of servers.
+    /// Makes close send a reset and discard unsent bytes. For tests of servers.
     pub fn set_reset_on_close(&self) -> io::Result<()> {
         let now = Some(Duration::ZERO);
         fault::call("setsockopt", || Ok(sockopt::set_socket_linger(&self.0, now)?))
     }
 }
 
-/// Ends a wait from another thread: a counter of the kernel that is readable when it is not zero.
+/// Ends a wait from another thread: an eventfd, which is readable while its counter is not zero.
 #[derive(Debug)]
 pub struct Waker(OwnedFd);
 
 impl Waker {
-    /// Returns a waker that nobody has woken.
+    /// Creates a waker with a counter of zero.
     pub fn new() -> io::Result<Self> {
         use rustix::event::{EventfdFlags, eventfd};
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
         fault::call("eventfd", || Ok(Self(eventfd(0, flags)?)))
     }
 
-    /// Wakes whoever waits, now or later.
+    /// Ends the current or the next wait.
     pub fn wake(&self) {
         let one = 1u64.to_ne_bytes();
-        // It fails only when it is readable anyway.
+        // Fails only if the counter is at its maximum, when the eventfd is readable anyway.
         let _ = fault::call("write", || Ok(rustix::io::write(&self.0, &one)?));
     }
 
-    /// Takes back what woke.
+    /// Resets the counter to zero.
     pub fn clear(&self) {
         let mut count = [0; 8];
         let _ = fault::call("read", || Ok(rustix::io::read(&self.0, &mut count)?));
     }
 }
 
-/// A descriptor held back, to be given up when there is no other: accepting and closing the next
-/// connection then keeps the listener from being readable for ever.
+/// A reserved descriptor, released when no other is left: with it the next connection can be
+/// accepted and closed, so that the listener does not stay readable forever.
 #[derive(Debug)]
 pub struct SpareDescriptor(Option<OwnedFd>);
 
 impl SpareDescriptor {
-    /// Takes a descriptor.
+    /// Reserves a descriptor.
     pub fn new() -> io::Result<Self> {
         Ok(Self(Some(spare()?)))
     }
 
-    /// Uses the descriptor to take one connection and close it at once; false if none waited.
-    /// Without a descriptor the kernel refuses to accept before it looks whether anybody is there.
+    /// Uses the descriptor to accept one connection and close it at once; returns false if none was
+    /// waiting. Without a free descriptor the kernel fails accept before it checks for connections.
     pub fn reject_one(&mut self, listener: &Listener) -> bool {
         self.0 = None;
         let mut was_there = false;
-        // A listener of a ring would block if there were none.
+        // A listener in blocking mode would block here if no connection were waiting.
         let (mut waiter, mut ready) = (wait::Poll::default(), Vec::new());
         let now = Some(Duration::ZERO);
         let asked = waiter.add(listener, 0, wait::Interest::READ);
@@ -205,27 +206,30 @@ fn spare() -> io::Result<OwnedFd> {
     fault::call("eventfd", || Ok(eventfd(0, EventfdFlags::CLOEXEC)?))
 }
 
-/// Returns whether an error says that descriptors or memory for sockets have run out.
+/// Returns whether an error means that descriptors or memory for sockets have run out.
 pub fn is_out_of_sockets(error: &io::Error) -> bool {
-    let codes = [libc::EMFILE, libc::ENFILE, libc::ENOBUFS, libc::ENOMEM];
-    error.raw_os_error().is_some_and(|code| codes.contains(&code))
+    let errno = Errno::from_io_error(error);
+    matches!(errno, Some(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM))
 }
 
-/// Returns whether an error of accepting concerns one connection that is gone already.
+/// Returns whether an error of accept concerns only one connection, which has failed already.
 pub fn concerns_one_connection(error: &io::Error) -> bool {
-    let codes = [
-        libc::ECONNABORTED,
-        libc::EPROTO,
-        libc::EPERM,
-        libc::ENETDOWN,
-        libc::ENETUNREACH,
-        libc::EHOSTUNREACH,
-        libc::EHOSTDOWN,
-        libc::ENONET,
-        libc::ENOPROTOOPT,
-        libc::EOPNOTSUPP,
-    ];
-    error.raw_os_error().is_some_and(|code| codes.contains(&code))
+    let errno = Errno::from_io_error(error);
+    matches!(
+        errno,
+        Some(
+            Errno::CONNABORTED
+                | Errno::PROTO
+                | Errno::PERM
+                | Errno::NETDOWN
+                | Errno::NETUNREACH
+                | Errno::HOSTUNREACH
+                | Errno::HOSTDOWN
+                | Errno::NONET
+                | Errno::NOPROTOOPT
+                | Errno::OPNOTSUPP
+        )
+    )
 }
 
 macro_rules! as_descriptor {
@@ -246,7 +250,7 @@ as_descriptor!(Listener, Socket, Waker);
 
 #[cfg(test)]
 mod tests {
-    use super::wait::{Edge, Interest, Level, Poll, Ready, Select, Waiter};
+    use super::wait::{EpollEdge, EpollLevel, Interest, Poll, Ready, Select, Waiter};
     use super::*;
 
     fn local() -> Listener {
@@ -267,13 +271,13 @@ mod tests {
         vec![
             Box::new(Select::default()),
             Box::new(Poll::default()),
-            Box::new(Level::new().unwrap()),
-            Box::new(Edge::new().unwrap()),
+            Box::new(EpollLevel::new().unwrap()),
+            Box::new(EpollEdge::new().unwrap()),
         ]
     }
 
     #[test]
-    fn every_waiter_tells_what_is_ready_and_nothing_else() {
+    fn every_waiter_reports_exactly_what_is_ready() {
         for mut waiter in waiters() {
             let (client, server) = pair();
             let (other, quiet) = pair();
@@ -304,9 +308,9 @@ mod tests {
     }
 
     #[test]
-    fn a_sharp_wait_tells_the_same() {
+    fn a_precise_wait_reports_the_same() {
         let (client, server) = pair();
-        let (mut waiter, mut ready) = (Level::new().unwrap(), Vec::new());
+        let (mut waiter, mut ready) = (EpollLevel::new().unwrap(), Vec::new());
         waiter.add(&server, 3, Interest::READ).unwrap();
         waiter.wait_precise(&mut ready, Duration::from_micros(10)).unwrap();
         assert_eq!(ready, []);
@@ -317,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn connecting_without_waiting_tells_how_it_ended() {
+    fn connecting_without_blocking_reports_the_result() {
         let listener = local();
         let address = listener.address().unwrap();
         let ended = |socket: &Socket| {
@@ -330,7 +334,7 @@ mod tests {
         ended(&socket).unwrap();
         assert_eq!(socket.recv(&mut [0]).unwrap_err().kind(), io::ErrorKind::WouldBlock);
         drop((socket, listener));
-        // On loopback a refusal may come at once or later.
+        // On loopback the refusal may come at once or later.
         let refused = Socket::begin_connect(address).and_then(|socket| ended(&socket));
         assert_eq!(refused.unwrap_err().kind(), io::ErrorKind::ConnectionRefused);
     }
@@ -340,11 +344,11 @@ mod tests {
         let (_client, server) = pair();
         let high = rustix::io::fcntl_dupfd_cloexec(&server, 1024).unwrap();
         let error = Select::default().add(&high, 0, Interest::READ).unwrap_err();
-        assert_eq!(error.raw_os_error(), Some(libc::EMFILE));
+        assert_eq!(Errno::from_io_error(&error), Some(Errno::MFILE));
     }
 
     #[test]
-    fn a_waker_ends_a_wait_and_is_calmed() {
+    fn a_waker_ends_a_wait_and_is_cleared() {
         for mut waiter in waiters() {
             let waker = Waker::new().unwrap();
             let mut ready = Vec::new();
@@ -359,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn two_listeners_may_share_a_port_only_if_both_say_so() {
+    fn two_listeners_share_a_port_only_if_both_request_it() {
         let first = Listener::bind(([127, 0, 0, 1], 0).into(), 16, true).unwrap();
         let address = first.address().unwrap();
         assert!(Listener::bind(address, 16, true).is_ok());

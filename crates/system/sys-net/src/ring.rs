@@ -1,18 +1,19 @@
-//! Sockets through io_uring: requests are handed in, completions come back.
+//! Sockets through io_uring: submit requests, reap completions.
 //!
-//! The ring owns what is in flight: the socket, and the memory that the kernel reads or writes. A
-//! completion gives it back. Reading is offered in two ways. Once: a request brings bytes into a
-//! buffer of its own, so every idle connection holds one. Many times: one request goes on bringing
-//! bytes into buffers from a set that all connections of the ring share, so idle ones hold none.
+//! The ring owns what a request in flight uses: the socket, and the memory that the kernel reads or
+//! writes. A completion returns it. There are two ways to read. With single-shot requests each read
+//! has its own buffer, so every idle connection holds one. A multishot request keeps delivering
+//! bytes into buffers that all connections of the ring share, so idle connections hold none.
 //!
-//! Set up with SINGLE_ISSUER and DEFER_TASKRUN: one thread submits and reaps. Sockets of a ring
-//! must be able to block, or the kernel would answer at once that there is nothing instead of
-//! waiting.
+//! Set up with SINGLE_ISSUER and DEFER_TASKRUN: one thread submits and reaps. Sockets used with a
+//! ring must be in blocking mode; otherwise the kernel would fail a request with `WouldBlock`
+//! instead of waiting.
 
 use super::{Listener, Socket, Waker};
 use io_uring::types::{BufRingEntry, CancelBuilder, Fd, SubmitArgs, Timespec};
 use io_uring::{IoUring, cqueue, opcode, squeue};
 use ioloom_sys::fault;
+use rustix::io::Errno;
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -20,62 +21,63 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
 
-/// Requests that are handed to the kernel at once.
+/// Submission queue entries.
 const ENTRIES: u32 = 1024;
-/// Completions that may wait to be reaped; the kernel keeps more, more slowly.
+/// Completion queue entries; the kernel keeps further completions in a slower list.
 const COMPLETIONS: u32 = 8192;
-/// Bytes of a buffer for reading once.
+/// Bytes of the buffer of a single-shot read.
 const ONCE_BYTES: usize = 4096;
-/// Buffers that reads of many times share, a power of two.
+/// Number of buffers that multishot reads share, a power of two.
 const SHARED: u16 = 256;
-/// Bytes of each of them.
+/// Bytes of each shared buffer.
 const SHARED_BYTES: usize = 8192;
-/// The group of shared buffers.
+/// Buffer group of the shared buffers.
 const GROUP: u16 = 0;
-/// Completions of cancellations.
-const NOBODY: u64 = u64::MAX;
+/// User data of cancellations, whose completions are ignored.
+const IGNORED: u64 = u64::MAX;
 
-/// Something that came back.
+/// A completion.
 #[derive(Debug)]
 pub enum Event<'a> {
-    /// A connection.
+    /// A new connection.
     Accepted {
-        /// Of the listener.
+        /// Token of the listener.
         token: usize,
-        /// The connection.
+        /// The connection or the error.
         socket: io::Result<Socket>,
-        /// Whether more will come without another request.
-        goes_on: bool,
+        /// Whether the same request will deliver more.
+        more: bool,
     },
-    /// Bytes that arrived, none at the end.
+    /// Received bytes; none at the end of the stream.
     Received {
-        /// Of the socket.
+        /// Token of the socket.
         token: usize,
-        /// The bytes.
+        /// The bytes or the error.
         bytes: io::Result<&'a [u8]>,
-        /// Whether more will come without another request.
-        goes_on: bool,
+        /// Whether the same request will deliver more.
+        more: bool,
     },
-    /// Bytes that were handed to the kernel.
+    /// A finished send.
     Sent {
-        /// Of the socket.
+        /// Token of the socket.
         token: usize,
-        /// All bytes of the request.
+        /// The bytes of the request.
         bytes: Vec<u8>,
-        /// How many of them were taken.
+        /// How many of them the kernel took, or the error.
         sent: io::Result<usize>,
     },
-    /// Somebody woke the thread.
+    /// The waker was woken.
     Woken,
 }
 
-/// Returns whether an error of a read says only that it was taken back, or that no shared buffer
-/// was free: asked again, it may bring bytes.
+/// Returns whether a read failed only because it was cancelled or because no shared buffer was
+/// free; a new request may succeed.
 pub fn is_transient(error: &io::Error) -> bool {
-    matches!(error.raw_os_error(), Some(libc::ECANCELED | libc::ENOBUFS | libc::EINTR))
+    let errno = Errno::from_io_error(error);
+    matches!(errno, Some(Errno::CANCELED | Errno::NOBUFS | Errno::INTR))
 }
 
-/// A request in flight; a number by which it can be taken back.
+/// The number of a request in flight, by which it can be cancelled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Request(u32);
 
@@ -87,7 +89,7 @@ enum Flight {
     Wake(#[expect(dead_code, reason = "open until the wait ends")] Arc<Waker>),
 }
 
-/// A ring for sockets, for the thread that made it.
+/// A ring for sockets, used by the thread that created it.
 pub struct NetRing {
     ring: IoUring,
     flights: Vec<Option<Flight>>,
@@ -97,8 +99,8 @@ pub struct NetRing {
 }
 
 impl NetRing {
-    /// Returns a ring; with `many` it accepts and reads by requests that go on.
-    pub fn new(many: bool) -> io::Result<Self> {
+    /// Creates a ring; with `multishot` it accepts and reads by multishot requests.
+    pub fn new(multishot: bool) -> io::Result<Self> {
         let ring = fault::call("io_uring_setup", || {
             IoUring::builder()
                 .setup_single_issuer()
@@ -106,12 +108,12 @@ impl NetRing {
                 .setup_cqsize(COMPLETIONS)
                 .build(ENTRIES)
         })?;
-        let shared = if many { Some(SharedBuffers::new(&ring)?) } else { None };
+        let shared = if multishot { Some(SharedBuffers::new(&ring)?) } else { None };
         let (flights, free) = (Vec::new(), Vec::new());
         Ok(Self { ring, flights, free, shared, _not_send: std::marker::PhantomData })
     }
 
-    /// Asks for connections: one, or all that come.
+    /// Requests one connection, or all future ones if the ring is multishot.
     pub fn accept(&mut self, listener: &Arc<Listener>, token: usize) {
         let fd = Fd(listener.as_raw_fd());
         let flags = libc::SOCK_CLOEXEC;
@@ -124,7 +126,7 @@ impl NetRing {
         self.push(Flight::Accept(Arc::clone(listener), token), entry);
     }
 
-    /// Asks for bytes: once, or as they come.
+    /// Requests bytes: one read, or all future ones if the ring is multishot.
     pub fn recv(&mut self, socket: &Arc<Socket>, token: usize) -> Request {
         let fd = Fd(socket.as_raw_fd());
         if self.shared.is_some() {
@@ -136,7 +138,7 @@ impl NetRing {
         self.push(Flight::Once(Arc::clone(socket), token, buffer), entry)
     }
 
-    /// Asks to send bytes; they come back with how many were taken.
+    /// Requests to send bytes. The completion returns them with the number of bytes sent.
     pub fn send(&mut self, socket: &Arc<Socket>, token: usize, bytes: Vec<u8>) {
         let len = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
         let entry = opcode::Send::new(Fd(socket.as_raw_fd()), bytes.as_ptr(), len)
@@ -145,15 +147,15 @@ impl NetRing {
         self.push(Flight::Send(Arc::clone(socket), token, bytes), entry);
     }
 
-    /// Asks to be told when somebody wakes this thread.
+    /// Requests an event when the waker is woken.
     pub fn watch(&mut self, waker: &Arc<Waker>) {
         let entry = opcode::PollAdd::new(Fd(waker.as_raw_fd()), libc::POLLIN as u32).build();
         self.push(Flight::Wake(Arc::clone(waker)), entry);
     }
 
-    /// Takes a request back; it still completes, maybe with an error.
+    /// Cancels a request. It still completes, maybe with an error.
     pub fn cancel(&mut self, request: Request) {
-        let entry = opcode::AsyncCancel::new(u64::from(request.0)).build().user_data(NOBODY);
+        let entry = opcode::AsyncCancel::new(u64::from(request.0)).build().user_data(IGNORED);
         self.put(&entry);
     }
 
@@ -162,22 +164,23 @@ impl NetRing {
             self.flights.push(None);
             self.flights.len() as u32 - 1
         });
+        debug_assert!(self.flights[at as usize].is_none(), "a free slot has no request in flight");
         self.flights[at as usize] = Some(flight);
         self.put(&entry.user_data(u64::from(at)));
         Request(at)
     }
 
     fn put(&mut self, entry: &squeue::Entry) {
-        // SAFETY: what the entry points to (descriptors, buffers on the heap) is owned by the
-        // flight until its last completion, and does not move with it.
+        // SAFETY: descriptors and heap buffers that the entry points to are owned by the flight
+        // until its last completion, and do not move with it.
         while unsafe { self.ring.submission().push(entry) }.is_err() {
-            // No room: hand over what is there. A kernel that is short of memory gets it later.
+            // The queue is full: submit what is there. If the kernel is short of memory, retry.
             let _ = self.ring.submit();
         }
     }
 
-    /// Hands new requests to the kernel, waits until something comes back, for at most `timeout`,
-    /// and shows it.
+    /// Submits new requests, waits at most `timeout` for a completion, and passes every completion
+    /// to `see`.
     pub fn reap(&mut self, timeout: Duration, see: &mut dyn FnMut(Event<'_>)) -> io::Result<()> {
         let time = Timespec::new().sec(timeout.as_secs()).nsec(timeout.subsec_nanos());
         let args = SubmitArgs::new().timespec(&time);
@@ -186,7 +189,10 @@ impl NetRing {
         match entered {
             Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
             Err(e)
-                if matches!(e.raw_os_error(), Some(libc::ETIME | libc::EBUSY | libc::EAGAIN)) => {}
+                if matches!(
+                    Errno::from_io_error(&e),
+                    Some(Errno::TIME | Errno::BUSY | Errno::AGAIN)
+                ) => {}
             Err(e) => return Err(e),
             Ok(_) => {}
         }
@@ -216,28 +222,29 @@ fn show(
         error if error < 0 => Err(io::Error::from_raw_os_error(-error)),
         count => Ok(count as usize),
     };
-    let goes_on = cqueue::more(entry.flags());
+    let more = cqueue::more(entry.flags());
     let at = entry.user_data() as u32;
-    let taken = if goes_on { None } else { place.take() };
-    if !goes_on {
+    debug_assert!(place.is_some(), "a completion belongs to a request in flight");
+    let taken = if more { None } else { place.take() };
+    if !more {
         free.push(at);
     }
     match taken.as_ref().or(place.as_ref()) {
         None => {}
         Some(Flight::Accept(_, token)) => {
             let socket = result.map(|fd| {
-                // SAFETY: the kernel made this descriptor for us alone.
+                // SAFETY: the kernel created this descriptor, and nothing else owns it.
                 Socket(unsafe { OwnedFd::from_raw_fd(fd as i32) })
             });
             let socket = fault::call("uring_accept", || socket);
             let socket = socket.inspect(|socket| {
                 let _ = rustix::net::sockopt::set_tcp_nodelay(&socket.0, true);
             });
-            see(Event::Accepted { token: *token, socket, goes_on });
+            see(Event::Accepted { token: *token, socket, more });
         }
         Some(Flight::Once(_, token, buffer)) => {
             let bytes = fault::completion("uring_recv", result).map(|n| &buffer[..n]);
-            see(Event::Received { token: *token, bytes, goes_on });
+            see(Event::Received { token: *token, bytes, more });
         }
         Some(Flight::Many(_, token)) => {
             let id = cqueue::buffer_select(entry.flags());
@@ -247,9 +254,9 @@ fn show(
                 (Ok(n), Some(id)) => Ok(shared.bytes(id, n)),
                 (Ok(_), None) => Ok(&[][..]),
             };
-            see(Event::Received { token: *token, bytes, goes_on });
+            see(Event::Received { token: *token, bytes, more });
             if let Some(id) = id {
-                shared.give_back(id);
+                shared.recycle(id);
             }
         }
         Some(Flight::Wake(_)) => see(Event::Woken),
@@ -266,7 +273,7 @@ impl Drop for NetRing {
         let _ = self.ring.submitter().register_sync_cancel(None, CancelBuilder::any());
         while self.in_flight() > 0 {
             if self.reap(Duration::from_secs(1), &mut |_| {}).is_err() {
-                // The kernel may still use what is in flight: leave it behind rather than free it.
+                // The kernel may still use memory of requests in flight: leak it.
                 std::mem::forget(std::mem::take(&mut self.flights));
                 std::mem::forget(self.shared.take());
                 return;
@@ -275,7 +282,7 @@ impl Drop for NetRing {
     }
 }
 
-/// Buffers that the kernel picks from by itself, and the list in which it finds them.
+/// A pool of buffers from which the kernel picks, and the ring in which it finds them.
 struct SharedBuffers {
     list: *mut BufRingEntry,
     layout: Layout,
@@ -287,7 +294,7 @@ impl SharedBuffers {
     fn new(ring: &IoUring) -> io::Result<Self> {
         let bytes = usize::from(SHARED) * size_of::<BufRingEntry>();
         let layout = Layout::from_size_align(bytes, 4096).expect("a small constant layout");
-        // SAFETY: the layout is not empty.
+        // SAFETY: the layout has a non-zero size.
         let list = unsafe { alloc_zeroed(layout) }.cast::<BufRingEntry>();
         if list.is_null() {
             handle_alloc_error(layout);
@@ -295,33 +302,35 @@ impl SharedBuffers {
         let memory = vec![0; usize::from(SHARED) * SHARED_BYTES];
         let mut buffers = Self { list, layout, memory, tail: 0 };
         fault::call("io_uring_register", || {
-            // SAFETY: the list is aligned to pages and lives until after the ring (see the drop of
-            // the ring, which comes first, or leaves it behind).
+            // SAFETY: the list is page-aligned and outlives its use by the kernel: the drop of
+            // `NetRing` waits for all requests and closes the ring first, or leaks the list.
             unsafe { ring.submitter().register_buf_ring_with_flags(list as u64, SHARED, GROUP, 0) }
         })?;
         for id in 0..SHARED {
-            buffers.give_back(id);
+            buffers.recycle(id);
         }
         Ok(buffers)
     }
 
     fn bytes(&self, id: u16, len: usize) -> &[u8] {
+        debug_assert!(len <= SHARED_BYTES, "the kernel fills at most one buffer");
         let from = usize::from(id) * SHARED_BYTES;
         &self.memory[from..from + len]
     }
 
-    fn give_back(&mut self, id: u16) {
+    fn recycle(&mut self, id: u16) {
+        debug_assert!(id < SHARED, "the kernel returns only buffers that it was given");
         let at = usize::from(self.tail & (SHARED - 1));
         let from = usize::from(id) * SHARED_BYTES;
         let address = self.memory[from..from + SHARED_BYTES].as_mut_ptr();
-        // SAFETY: `at` is below the length of the list; the kernel reads an entry only after the
-        // tail has passed it, and this one it has given back.
+        // SAFETY: `at` is below the length of the list. The kernel reads an entry only after the
+        // tail has passed it, and it has returned the buffer of this one.
         let entry = unsafe { &mut *self.list.add(at) };
         entry.set_addr(address as u64);
         entry.set_len(SHARED_BYTES as u32);
         entry.set_bid(id);
         self.tail = self.tail.wrapping_add(1);
-        // SAFETY: the list is what was registered; its tail is aligned and only we write it.
+        // SAFETY: the list is the registered one; its tail is aligned and written only here.
         let tail = unsafe { &*BufRingEntry::tail(self.list).cast::<AtomicU16>() };
         tail.store(self.tail, Ordering::Release);
     }
@@ -329,7 +338,7 @@ impl SharedBuffers {
 
 impl Drop for SharedBuffers {
     fn drop(&mut self) {
-        // SAFETY: allocated with this layout; the ring has no request in flight any more.
+        // SAFETY: allocated with this layout; no request of the ring is in flight.
         unsafe { dealloc(self.list.cast(), self.layout) };
     }
 }
@@ -338,12 +347,12 @@ impl Drop for SharedBuffers {
 mod tests {
     use super::*;
 
-    fn echo(many: bool) {
+    fn echo(multishot: bool) {
         let listener = Listener::bind(([127, 0, 0, 1], 0).into(), 16, false).unwrap();
         listener.set_may_block().unwrap();
         let address = listener.address().unwrap();
         let listener = Arc::new(listener);
-        let mut ring = NetRing::new(many).unwrap();
+        let mut ring = NetRing::new(multishot).unwrap();
         ring.accept(&listener, 1);
         let client = std::thread::spawn(move || {
             let client = Socket::connect(address).unwrap();
@@ -358,15 +367,15 @@ mod tests {
         while !ended {
             let (mut to_send, mut read_on) = (Vec::new(), false);
             ring.reap(Duration::from_secs(10), &mut |event| match event {
-                Event::Accepted { token: 1, socket: Ok(new), goes_on } => {
-                    assert_eq!(goes_on, many);
+                Event::Accepted { token: 1, socket: Ok(new), more } => {
+                    assert_eq!(more, multishot);
                     socket = Some(Arc::new(new));
                     read_on = true;
                 }
-                Event::Received { token: 2, bytes, goes_on } => {
+                Event::Received { token: 2, bytes, more } => {
                     let bytes = bytes.unwrap();
                     ended = bytes.is_empty();
-                    read_on = !goes_on && !ended;
+                    read_on = !more && !ended;
                     to_send.push(bytes.to_vec());
                 }
                 Event::Sent { token: 2, bytes, sent } => assert_eq!(sent.unwrap(), bytes.len()),
@@ -385,18 +394,18 @@ mod tests {
     }
 
     #[test]
-    fn bytes_come_and_go_once_and_many_times() {
+    fn single_shot_and_multishot_rings_echo() {
         echo(false);
         echo(true);
     }
 
     #[test]
     fn a_ring_with_requests_in_flight_can_be_dropped() {
-        for many in [false, true] {
+        for multishot in [false, true] {
             let listener = Listener::bind(([127, 0, 0, 1], 0).into(), 16, false).unwrap();
             listener.set_may_block().unwrap();
             let waker = Arc::new(Waker::new().unwrap());
-            let mut ring = NetRing::new(many).unwrap();
+            let mut ring = NetRing::new(multishot).unwrap();
             ring.accept(&Arc::new(listener), 1);
             ring.watch(&waker);
             waker.wake();

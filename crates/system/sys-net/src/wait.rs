@@ -1,9 +1,9 @@
 //! Waiting for many descriptors at once: select, poll, epoll.
 //!
-//! All tell a token for each descriptor that is ready. They differ in what a wait costs: select and
-//! poll look at every descriptor of the set each time, epoll only at those that something happened
-//! to. By edge a descriptor is told once for each thing that happens, and the caller must read or
-//! write until it would block.
+//! All return the token of each descriptor that is ready. They differ in the cost of a wait: select
+//! and poll scan every descriptor of the set each time, epoll only those with an event. An
+//! edge-triggered set reports a descriptor once per event, so the caller must read or write until
+//! it would block.
 
 use ioloom_sys::fault;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
@@ -12,12 +12,12 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::time::Duration;
 
-/// Descriptors that select can tell apart.
+/// Number of descriptors that select supports.
 pub const SELECT_MAX: usize = libc::FD_SETSIZE;
-/// Most events that one wait of epoll brings.
+/// Most events returned by one wait of epoll.
 const EVENTS_MAX: usize = 1024;
 
-/// What is waited for; the end of a connection and errors always are.
+/// The events to wait for; errors and the end of a connection are always included.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Interest {
     /// Bytes to read, or a connection to accept.
@@ -27,9 +27,9 @@ pub struct Interest {
 }
 
 impl Interest {
-    /// Reading alone.
+    /// Reading only.
     pub const READ: Self = Self { read: true, write: false };
-    /// Writing alone.
+    /// Writing only.
     pub const WRITE: Self = Self { read: false, write: true };
     /// Both.
     pub const BOTH: Self = Self { read: true, write: true };
@@ -38,9 +38,9 @@ impl Interest {
 /// A descriptor that is ready.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ready {
-    /// What it was added with.
+    /// The token with which it was added.
     pub token: usize,
-    /// A read would not block; it may tell an end or an error.
+    /// A read would not block; it may return the end or an error.
     pub can_read: bool,
     /// A write would not block.
     pub can_write: bool,
@@ -50,19 +50,19 @@ pub struct Ready {
 pub trait Waiter {
     /// Adds a descriptor.
     fn add(&mut self, fd: &dyn AsFd, token: usize, interest: Interest) -> io::Result<()>;
-    /// Changes what is waited for.
+    /// Changes the events to wait for.
     fn change(&mut self, fd: &dyn AsFd, token: usize, interest: Interest) -> io::Result<()>;
-    /// Takes a descriptor out.
+    /// Removes a descriptor.
     fn remove(&mut self, fd: &dyn AsFd) -> io::Result<()>;
-    /// Waits until something is ready, for at most `timeout`, and puts it into `ready`, which is
-    /// emptied before. A signal ends the wait early.
+    /// Waits at most `timeout` until something is ready and puts it into `ready`, which is cleared
+    /// first. A signal ends the wait early.
     fn wait(&mut self, ready: &mut Vec<Ready>, timeout: Option<Duration>) -> io::Result<()>;
-    /// Returns whether a descriptor is told once for each thing that happens.
-    fn is_by_edge(&self) -> bool {
+    /// Returns whether a descriptor is reported once per event, rather than while it is ready.
+    fn is_edge_triggered(&self) -> bool {
         false
     }
-    /// Returns whether a wait costs the same however many descriptors there are.
-    fn asks_at_one_cost(&self) -> bool {
+    /// Returns whether the cost of a wait is independent of the number of descriptors.
+    fn has_constant_cost(&self) -> bool {
         false
     }
 }
@@ -71,7 +71,7 @@ fn raw(fd: &dyn AsFd) -> RawFd {
     fd.as_fd().as_raw_fd()
 }
 
-/// Returns whether a wait merely ended early.
+/// Turns an interrupted wait into one that found nothing.
 fn quietly(result: io::Result<usize>) -> io::Result<usize> {
     match result {
         Err(e) if e.kind() == io::ErrorKind::Interrupted => Ok(0),
@@ -83,7 +83,7 @@ fn timespec(timeout: Duration) -> Timespec {
     Timespec { tv_sec: timeout.as_secs() as i64, tv_nsec: i64::from(timeout.subsec_nanos()) }
 }
 
-/// `select`: sets of bits, at most [`SELECT_MAX`] descriptors of low number.
+/// `select`: bit sets for at most [`SELECT_MAX`] descriptors with low numbers.
 #[derive(Default)]
 pub struct Select {
     members: Vec<Option<(usize, Interest)>>,
@@ -103,7 +103,7 @@ impl Waiter for Select {
     fn add(&mut self, fd: &dyn AsFd, token: usize, interest: Interest) -> io::Result<()> {
         let at = raw(fd) as usize;
         if at >= SELECT_MAX {
-            return Err(io::Error::from_raw_os_error(libc::EMFILE));
+            return Err(rustix::io::Errno::MFILE.into());
         }
         if self.members.len() <= at {
             self.members.resize(at + 1, None);
@@ -145,8 +145,8 @@ impl Waiter for Select {
         let time = time.as_mut().map_or(std::ptr::null_mut(), std::ptr::from_mut);
         let count = quietly(fault::call("select", || {
             let (reads, writes) = (std::ptr::from_mut(&mut reads), std::ptr::from_mut(&mut writes));
-            // SAFETY: both sets have the size and the layout (bits in words, lowest first) of
-            // fd_set, no descriptor beyond them is asked for, and all pointers live for the call.
+            // SAFETY: both sets have the size and layout of fd_set (bits in words, lowest first),
+            // `nfds` does not exceed them, and all pointers live for the call.
             let count = unsafe {
                 libc::select(
                     self.members.len() as i32,
@@ -172,12 +172,12 @@ impl Waiter for Select {
     }
 }
 
-/// `poll`: a list of descriptors that the kernel walks through at each call.
+/// `poll`: a list of descriptors that the kernel scans in each call.
 #[derive(Default)]
 pub struct Poll {
     members: Vec<libc::pollfd>,
     tokens: Vec<usize>,
-    /// Place in the list by descriptor.
+    /// Position in the list by descriptor.
     places: Vec<usize>,
 }
 
@@ -227,13 +227,13 @@ impl Waiter for Poll {
 
     fn wait(&mut self, ready: &mut Vec<Ready>, timeout: Option<Duration>) -> io::Result<()> {
         ready.clear();
-        // Rounded up, so that a wait for less than a millisecond does not spin.
+        // Rounded up, so that a wait of less than a millisecond does not spin.
         let timeout_ms = timeout.map_or(-1, |timeout| {
             i32::try_from(timeout.as_nanos().div_ceil(1_000_000)).unwrap_or(i32::MAX)
         });
         let mut left = quietly(fault::call("poll", || {
             let len = self.members.len() as libc::nfds_t;
-            // SAFETY: the list has that many members and lives for the call.
+            // SAFETY: the list has `len` members and lives for the call.
             let count = unsafe { libc::poll(self.members.as_mut_ptr(), len, timeout_ms) };
             if count < 0 { Err(io::Error::last_os_error()) } else { Ok(count as usize) }
         }))?;
@@ -310,21 +310,21 @@ impl Epoll {
     }
 }
 
-/// epoll that tells a descriptor as long as it is ready.
-pub struct Level(Epoll);
+/// Level-triggered epoll, which reports a descriptor while it is ready.
+pub struct EpollLevel(Epoll);
 
-/// epoll that tells a descriptor once for each thing that happens to it.
-pub struct Edge(Epoll);
+/// Edge-triggered epoll, which reports a descriptor once per event.
+pub struct EpollEdge(Epoll);
 
-impl Level {
-    /// Returns an empty set.
+impl EpollLevel {
+    /// Creates an empty set.
     pub fn new() -> io::Result<Self> {
         Ok(Self(Epoll::new(EventFlags::empty())?))
     }
 
-    /// Waits as [`wait`](Waiter::wait) does, to the nanosecond: where that rounds up to whole
-    /// milliseconds, this asks once, and only if nothing is ready waits for the set itself, which
-    /// costs two calls more.
+    /// Waits like [`wait`](Waiter::wait) but with nanosecond precision instead of rounding up to
+    /// milliseconds. If nothing is ready at once, it waits for the epoll descriptor itself, which
+    /// costs two more calls.
     pub fn wait_precise(&mut self, ready: &mut Vec<Ready>, timeout: Duration) -> io::Result<()> {
         self.0.wait(ready, Some(Duration::ZERO))?;
         if !ready.is_empty() || timeout.is_zero() {
@@ -338,8 +338,8 @@ impl Level {
     }
 }
 
-impl Edge {
-    /// Returns an empty set.
+impl EpollEdge {
+    /// Creates an empty set.
     pub fn new() -> io::Result<Self> {
         Ok(Self(Epoll::new(EventFlags::ET)?))
     }
@@ -369,14 +369,14 @@ macro_rules! waiter {
             ) -> io::Result<()> {
                 self.0.wait(ready, timeout)
             }
-            fn is_by_edge(&self) -> bool {
+            fn is_edge_triggered(&self) -> bool {
                 $by_edge
             }
-            fn asks_at_one_cost(&self) -> bool {
+            fn has_constant_cost(&self) -> bool {
                 true
             }
         }
     };
 }
-waiter!(Level, false);
-waiter!(Edge, true);
+waiter!(EpollLevel, false);
+waiter!(EpollEdge, true);

@@ -182,7 +182,7 @@ mod tests {
     use crate::choice::Model;
     use crate::store::{Store, StoreError};
     use ioloom_exchange::{Record, Settings};
-    use ioloom_sys_net::wait::{Interest, Level, Ready, Waiter};
+    use ioloom_sys_net::wait::{EpollLevel, Interest, Ready, Waiter};
     use ioloom_sys_net::{Listener, Socket};
     use std::io::{Read, Write};
     use std::net::{SocketAddr, TcpStream};
@@ -395,7 +395,7 @@ mod tests {
     }
 
     /// Counts waits, and never looks twice.
-    struct Counted(Level, Arc<AtomicUsize>);
+    struct Counted(EpollLevel, Arc<AtomicUsize>);
 
     impl Waiter for Counted {
         fn add(&mut self, fd: &dyn AsFd, token: usize, interest: Interest) -> io::Result<()> {
@@ -419,7 +419,7 @@ mod tests {
         let (served, waits) = (Arc::clone(&service), Arc::new(AtomicUsize::new(0)));
         let counts = Arc::clone(&waits);
         let server = std::thread::spawn(move || {
-            let counted = Counted(Level::new().unwrap(), counts);
+            let counted = Counted(EpollLevel::new().unwrap(), counts);
             let incoming = Incoming::Own(vec![port]);
             EventLoop::new(&served, 0, Box::new(counted), incoming, Executor::Inline)?.run()
         });

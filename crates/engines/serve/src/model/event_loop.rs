@@ -118,7 +118,7 @@ impl<'a> EventLoop<'a> {
         // Several loops would take the processors from each other, and from the clients.
         let spins = matches!(executor, Executor::Inline)
             && service.loops() == 1
-            && waiter.asks_at_one_cost();
+            && waiter.has_constant_cost();
         let spin_ns = if spins { service.limits.spin.as_nanos() as u64 } else { 0 };
         let commits = (matches!(executor, Executor::Inline) && service.commits_late())
             .then(|| Commits::start(service, number))
@@ -216,7 +216,7 @@ impl<'a> EventLoop<'a> {
             } else if let Some(slot) = self.slots[event.token - CONNECTIONS].as_mut() {
                 if slot.is_away
                     && slot.connection.interest == NO_INTEREST
-                    && !self.waiter.is_by_edge()
+                    && !self.waiter.is_edge_triggered()
                 {
                     // It has gone, which would be told again until its answers are back.
                     let _ = self.waiter.remove(&slot.connection.socket);
@@ -251,14 +251,14 @@ impl<'a> EventLoop<'a> {
                     let listener = &port.listener;
                     let turned = self.reserve.as_mut().is_some_and(|r| r.reject_one(listener));
                     // By edge nobody tells of those who wait behind, or again of this one.
-                    match self.waiter.is_by_edge() {
+                    match self.waiter.is_edge_triggered() {
                         true if turned => break,
                         true => self.starved.push(at),
                         false => {}
                     }
                     return;
                 }
-                Err(_) if self.waiter.is_by_edge() => break,
+                Err(_) if self.waiter.is_edge_triggered() => break,
                 Err(_) => return,
             }
         }
@@ -283,7 +283,7 @@ impl<'a> EventLoop<'a> {
             self.slots.push(None);
             self.slots.len() - 1
         });
-        let by_edge = self.waiter.is_by_edge();
+        let by_edge = self.waiter.is_edge_triggered();
         let transport = (self.service.transport(), settings);
         let connection = Connection::new(socket, transport, by_edge, self.now_ns);
         let interest = if by_edge { Interest::BOTH } else { connection.interest };
@@ -498,7 +498,7 @@ impl<'a> EventLoop<'a> {
             }
             wanted = connection.wanted(self.service);
         }
-        if !self.waiter.is_by_edge() && wanted != connection.interest {
+        if !self.waiter.is_edge_triggered() && wanted != connection.interest {
             connection.interest = wanted;
             if self.waiter.change(&connection.socket, at + CONNECTIONS, wanted).is_err() {
                 self.close(at);

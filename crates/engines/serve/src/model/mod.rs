@@ -18,7 +18,7 @@ use crate::error::{ServeError, SystemOperation};
 use crate::service::Service;
 use event_loop::{EventLoop, Inbox, Incoming};
 use executor::Executor;
-use ioloom_sys_net::wait::{Edge, Level, Poll, Select, Waiter};
+use ioloom_sys_net::wait::{EpollEdge, EpollLevel, Poll, Select, Waiter};
 pub(crate) use port::Port;
 use std::sync::Arc;
 use std::sync::mpsc::channel;
@@ -37,7 +37,7 @@ pub(crate) fn run(
     service: &Arc<Service>,
     mut ports: Vec<Vec<Port>>,
 ) -> Result<(), ServeError> {
-    let level = || Level::new().map_err(ServeError::system(SystemOperation::CreateEpoll));
+    let level = || EpollLevel::new().map_err(ServeError::system(SystemOperation::CreateEpoll));
     match model {
         Model::Iterative => blocking::iterative(service, &ports.remove(0)),
         Model::Thread => blocking::thread_per_connection(service, &ports.remove(0)),
@@ -46,7 +46,8 @@ pub(crate) fn run(
         Model::Poll => alone(service, Poll::default(), ports.remove(0)),
         Model::Epoll => alone(service, level()?, ports.remove(0)),
         Model::EpollEdge => {
-            let edge = Edge::new().map_err(ServeError::system(SystemOperation::CreateEpoll))?;
+            let edge =
+                EpollEdge::new().map_err(ServeError::system(SystemOperation::CreateEpoll))?;
             alone(service, edge, ports.remove(0))
         }
         Model::RequestPool => workers::run(service, level()?, ports.remove(0)),
@@ -86,7 +87,7 @@ fn epoll_loop(
     service: &Arc<Service>,
 ) -> impl Fn(usize, Incoming) -> Result<(), ServeError> + Sync + '_ {
     move |number, incoming| {
-        let waiter = Level::new().map_err(ServeError::system(SystemOperation::CreateEpoll))?;
+        let waiter = EpollLevel::new().map_err(ServeError::system(SystemOperation::CreateEpoll))?;
         EventLoop::new(service, number, Box::new(waiter), incoming, Executor::Inline)?.run()
     }
 }

@@ -118,7 +118,7 @@ impl RingLoop<'_> {
     fn handle(&mut self, event: Event<'_>) {
         match event {
             Event::Woken => self.woken = true,
-            Event::Accepted { token, socket, goes_on } => {
+            Event::Accepted { token, socket, more } => {
                 let mut is_starved = false;
                 match socket {
                     Ok(socket) => self.admit(socket, token),
@@ -129,14 +129,14 @@ impl RingLoop<'_> {
                     }
                     Err(_) => {}
                 }
-                if !goes_on {
+                if !more {
                     let again = if is_starved { &mut self.starved } else { &mut self.to_accept };
                     again.push(token);
                 }
             }
-            Event::Received { token, bytes, goes_on } => {
+            Event::Received { token, bytes, more } => {
                 let Some(slot) = self.slots[token].as_mut() else { return };
-                if !goes_on {
+                if !more {
                     (slot.reading, slot.is_cancelled) = (None, false);
                 }
                 let (service, now_ns) = (self.service, self.now_ns);
