@@ -19,7 +19,7 @@ pub(crate) fn copy(run: &Run<'_>, way: &Way<'_>, source: &Attr, there: &There) -
             let target = make::read_link(way.from, way.from_name)?;
             make::symlink(&target, way.to, name)
         }
-        kind => make::node(way.to, name, kind, mode, source.stands_for),
+        kind => make::node(way.to, name, kind, mode, source.rdev),
     };
     let what = match source.kind {
         Kind::Symlink => "make the symbolic link",

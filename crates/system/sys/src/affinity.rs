@@ -1,30 +1,30 @@
-//! On which processors a thread runs: what it may use, holding it to one, and whether that holds.
+//! Processor affinity: which processors a thread may use, and pinning it to one.
 //!
-//! A measurement that moves between processors measures two sets of caches. [`PinnedThread`]
-//! narrows the mask of the calling thread to one processor and gives the old mask back when it is
-//! dropped, so that a caller who fails half-way leaves the thread as it was.
+//! A measurement that migrates between processors measures two sets of caches. [`PinnedThread`]
+//! restricts the calling thread to one processor and restores its old mask when dropped, so that a
+//! failure in between leaves the thread as it was.
 
 use crate::fault::call;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity};
 use std::io;
 
-/// Returns numbers of the processors that the calling thread may run on, ascending.
+/// Returns the processors that the calling thread may run on, ascending.
 ///
 /// # Errors
-/// What sched_getaffinity reports.
+/// The error of sched_getaffinity.
 pub fn allowed() -> io::Result<Vec<u32>> {
     let set = call("sched_getaffinity", || Ok(sched_getaffinity(None)?))?;
     Ok((0..CpuSet::MAX_CPU).filter(|cpu| set.is_set(*cpu)).map(|cpu| cpu as u32).collect())
 }
 
-/// Returns the processor that the calling thread runs on now.
+/// Returns the processor on which the calling thread is running.
 #[inline]
 pub fn current() -> u32 {
     sched_getcpu() as u32
 }
 
-/// The calling thread is held to one processor as long as this lives. It must be dropped on the
-/// thread that made it, which the type enforces by not being sendable.
+/// Keeps the calling thread on one processor until it is dropped, which must happen on the same
+/// thread; the type is not `Send` to enforce that.
 #[derive(Debug)]
 pub struct PinnedThread {
     cpu: u32,
@@ -33,11 +33,11 @@ pub struct PinnedThread {
 }
 
 impl PinnedThread {
-    /// Holds the calling thread to `cpu`.
+    /// Restricts the calling thread to `cpu`.
     ///
     /// # Errors
-    /// What sched_setaffinity reports: invalid when the processor is off line, does not exist or
-    /// the control group forbids it.
+    /// The error of sched_setaffinity: `InvalidInput` if the processor is offline, does not exist
+    /// or is forbidden by the control group.
     pub fn pin(cpu: u32) -> io::Result<Self> {
         let before = call("sched_getaffinity", || Ok(sched_getaffinity(None)?))?;
         if cpu as usize >= CpuSet::MAX_CPU {
@@ -54,7 +54,7 @@ impl PinnedThread {
         self.cpu
     }
 
-    /// Returns whether the thread is on its processor now.
+    /// Returns whether the thread is running on its processor.
     #[inline]
     pub fn is_on_cpu(&self) -> bool {
         current() == self.cpu
@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_thread_is_held_and_let_go() {
+    fn a_thread_is_pinned_and_released() {
         let all = allowed().unwrap();
         let last = *all.last().unwrap();
         let held = PinnedThread::pin(last).unwrap();

@@ -1,9 +1,9 @@
-//! What belongs to a file beside its bytes: asked and set.
+//! Reads and sets file metadata: owner, mode, times, extended attributes.
 //!
-//! Everything is done through a descriptor or a name in a held directory, never through a symbolic
-//! link. Extended attributes of what cannot be opened (links, pipes, devices) go through
-//! `/proc/self/fd`, because no kernel of today has such calls for a name in a directory. Costs one
-//! call each; nothing is cached.
+//! Every call takes a descriptor or a name in an open directory and never follows a symbolic link
+//! unless requested. Extended attributes of files that cannot be opened (links, pipes, devices) are
+//! reached by `/proc/self/fd`, because Linux has no call for them by directory and name. Each
+//! function costs one call; nothing is cached.
 
 use crate::dir::{Dir, Kind};
 use crate::file::retry;
@@ -17,13 +17,13 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::path::Path;
 
-/// A point in time: seconds since 1970, and nanoseconds.
+/// A timestamp: seconds since 1970, and nanoseconds.
 pub type Time = (i64, u32);
 
-/// What the system tells of one file.
+/// Metadata of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Attr {
-    /// What it is.
+    /// File type.
     pub kind: Kind,
     /// Permission bits with set-uid, set-gid and sticky.
     pub mode: u32,
@@ -31,23 +31,23 @@ pub struct Attr {
     pub user: u32,
     /// Group.
     pub group: u32,
-    /// Size, bytes.
+    /// Size in bytes.
     pub bytes: u64,
-    /// Space taken, in units of 512 bytes.
+    /// Allocated space in units of 512 bytes.
     pub blocks_512: u64,
-    /// Device that it lies on.
+    /// Device of its file system.
     pub device: (u32, u32),
     /// Inode number.
     pub inode: u64,
-    /// Names that it has.
+    /// Number of hard links.
     pub links: u32,
-    /// For a device file: which device it stands for.
-    pub stands_for: (u32, u32),
+    /// The device that a device file represents.
+    pub rdev: (u32, u32),
     /// Last access.
     pub accessed: Time,
-    /// Last change of the content.
+    /// Last modification of the contents.
     pub modified: Time,
-    /// Last change of anything about it.
+    /// Last change of the contents or metadata.
     pub changed: Time,
 }
 
@@ -63,19 +63,20 @@ impl Attr {
             device: (s.stx_dev_major, s.stx_dev_minor),
             inode: s.stx_ino,
             links: s.stx_nlink,
-            stands_for: (s.stx_rdev_major, s.stx_rdev_minor),
+            rdev: (s.stx_rdev_major, s.stx_rdev_minor),
             accessed: (s.stx_atime.tv_sec, s.stx_atime.tv_nsec),
             modified: (s.stx_mtime.tv_sec, s.stx_mtime.tv_nsec),
             changed: (s.stx_ctime.tv_sec, s.stx_ctime.tv_nsec),
         }
     }
 
-    /// Device and inode: what makes two names the same file.
+    /// Returns device and inode, which identify the file.
     pub fn identity(&self) -> ((u32, u32), u64) {
         (self.device, self.inode)
     }
 
-    /// Returns whether two answers about one file show that its content stayed as it was.
+    /// Returns whether `self` and a `later` result for the same file show that its contents did not
+    /// change in between.
     pub fn same_content(&self, later: &Self) -> bool {
         self.identity() == later.identity()
             && self.bytes == later.bytes
@@ -83,21 +84,21 @@ impl Attr {
     }
 }
 
-/// Asks what an open file is.
+/// Returns the metadata of an open file.
 #[inline]
 pub fn of_file(file: impl AsFd) -> io::Result<Attr> {
     let ask = || statx(&file, c"", AtFlags::EMPTY_PATH, StatxFlags::BASIC_STATS);
     retry("statx", ask).map(|s| Attr::of(&s))
 }
 
-/// Asks what the name in a directory is.
+/// Returns the metadata of a name in a directory.
 #[inline]
 pub fn of_name(dir: &Dir, name: &CStr, follow: bool) -> io::Result<Attr> {
     let ask = || statx(dir, name, flags(follow), StatxFlags::BASIC_STATS);
     retry("statx", ask).map(|s| Attr::of(&s))
 }
 
-/// Asks what a path is.
+/// Returns the metadata of a path.
 pub fn of_path(path: &Path, follow: bool) -> io::Result<Attr> {
     let ask = || statx(CWD, path, flags(follow), StatxFlags::BASIC_STATS);
     retry("statx", ask).map(|s| Attr::of(&s))
@@ -120,12 +121,12 @@ fn timestamps(accessed: Time, modified: Time) -> Timestamps {
     Timestamps { last_access: of(accessed), last_modification: of(modified) }
 }
 
-/// Sets the permissions of an open file.
+/// Sets the mode of an open file.
 pub fn set_mode(file: impl AsFd, mode: u32) -> io::Result<()> {
     retry("fchmod", || rustix::fs::fchmod(&file, mode_of(mode)))
 }
 
-/// Sets the permissions of a name that is no symbolic link and cannot be opened.
+/// Sets the mode of a name that is not a symbolic link, for files that cannot be opened.
 pub fn set_mode_at(dir: &Dir, name: &CStr, mode: u32) -> io::Result<()> {
     retry("fchmodat", || rustix::fs::chmodat(dir, name, mode_of(mode), AtFlags::empty()))
 }
@@ -156,34 +157,35 @@ pub fn set_times_at(dir: &Dir, name: &CStr, accessed: Time, modified: Time) -> i
     retry("utimensat", || rustix::fs::utimensat(dir, name, &times, flags))
 }
 
-/// Returns the user and group that new files of this process get.
+/// Returns the effective user and group, which own new files of this process.
 pub fn own_ids() -> (u32, u32) {
     (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw())
 }
 
-/// Bits that the system takes from the permissions of new files.
+/// Returns the file mode creation mask.
 pub fn umask() -> io::Result<u32> {
     let text = crate::proc::read_text(Path::new("/proc/self/status"))?;
     let mask =
         crate::proc::parse::value(&text, "Umask").and_then(|v| u32::from_str_radix(v, 8).ok());
-    mask.ok_or_else(|| io::Error::other("/proc/self/status tells no umask"))
+    mask.ok_or_else(|| io::Error::other("/proc/self/status has no Umask"))
 }
 
-/// What the file system of an open file is.
+/// Properties of a file system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FileSystem {
-    /// Bytes that this user may still write.
+    /// Bytes available to this user.
     pub free_bytes: u64,
-    /// It keeps its files in memory alone.
+    /// Whether files are stored in memory only.
     pub in_memory: bool,
-    /// Space for a range can be reserved before it is written without a price for what comes after.
-    /// Not where every write goes to a new place (btrfs), nor in memory.
+    /// Whether space can be allocated in advance without slowing down the writes. False for
+    /// copy-on-write file systems such as btrfs, and in memory.
     pub reserves: bool,
-    /// All names and all shared blocks are changed in one tree, by one thread at a time (btrfs).
+    /// Whether names and shared extents are changed in a single tree, by one thread at a time
+    /// (btrfs).
     pub one_tree: bool,
 }
 
-/// Asks what the file system of an open file is.
+/// Returns the properties of the file system of an open file.
 pub fn file_system(file: impl AsFd) -> io::Result<FileSystem> {
     const BTRFS: u64 = 0x9123_683e;
     const IN_MEMORY: [u64; 3] = [0x0102_1994, 0x8584_58f6, 0x9584_58f6];
@@ -197,12 +199,12 @@ pub fn file_system(file: impl AsFd) -> io::Result<FileSystem> {
     Ok(FileSystem { free_bytes, in_memory, reserves: !in_memory && !one_tree, one_tree })
 }
 
-/// A file whose extended attributes are meant.
+/// The file whose extended attributes to access.
 #[derive(Debug, Clone, Copy)]
 pub enum XattrOf<'a> {
-    /// An open one.
+    /// An open file.
     Open(BorrowedFd<'a>),
-    /// A name in a directory, which need not be openable; a symbolic link is meant itself.
+    /// A name in a directory, which need not be openable; a symbolic link is not followed.
     Name(&'a Dir, &'a CStr),
 }
 
@@ -227,14 +229,14 @@ impl XattrOf<'_> {
         }
     }
 
-    /// Returns the names of its extended attributes, access control lists among them (they begin
-    /// with `system.posix_acl_`). Empty where the file system has none.
+    /// Returns the names of the extended attributes, including access control lists (they begin
+    /// with `system.posix_acl_`). Empty if the file system does not support them.
     pub fn names(&self) -> io::Result<Vec<CString>> {
         let mut into = [0u8; 1024];
         let bytes = match retry("listxattr", || self.list(&mut into)) {
             Ok(n) => into[..n].to_vec(),
             Err(e) if e.raw_os_error() == Some(libc::ERANGE) => {
-                // The kernel's own bound of such a list.
+                // The kernel's limit for such a list.
                 let mut into = vec![0u8; 64 << 10];
                 let n = retry("listxattr", || self.list(&mut into))?;
                 into.truncate(n);
@@ -250,9 +252,9 @@ impl XattrOf<'_> {
             .collect())
     }
 
-    /// Returns the value of one; `None` if it is gone.
+    /// Returns the value of an attribute; `None` if it does not exist.
     pub fn get(&self, name: &CStr) -> io::Result<Option<Vec<u8>>> {
-        // The kernel's own bound of a value.
+        // The kernel's limit for a value.
         let mut into = vec![0u8; 64 << 10];
         let got = retry("getxattr", || match self {
             Self::Open(file) => rustix::fs::fgetxattr(file, name, &mut into[..]),
@@ -268,7 +270,7 @@ impl XattrOf<'_> {
         }
     }
 
-    /// Sets one.
+    /// Sets an attribute.
     pub fn set(&self, name: &CStr, value: &[u8]) -> io::Result<()> {
         let flags = XattrFlags::empty();
         retry("setxattr", || match self {
@@ -277,7 +279,7 @@ impl XattrOf<'_> {
         })
     }
 
-    /// Takes one away; one that is not there is no error.
+    /// Removes an attribute; one that does not exist is not an error.
     pub fn remove(&self, name: &CStr) -> io::Result<()> {
         let removed = retry("removexattr", || match self {
             Self::Open(file) => rustix::fs::fremovexattr(file, name),
@@ -291,7 +293,7 @@ impl XattrOf<'_> {
 }
 
 fn c_string(bytes: Vec<u8>) -> CString {
-    CString::new(bytes).expect("names of the kernel hold no zero byte")
+    CString::new(bytes).expect("names from the kernel contain no zero byte")
 }
 
 #[cfg(test)]
@@ -300,32 +302,32 @@ mod tests {
     use std::fs::File;
 
     #[test]
-    fn what_is_set_is_told() {
+    fn metadata_is_set_and_read_back() {
         let temp = tempfile::tempdir().unwrap();
         let path = temp.path().join("file");
         std::fs::write(&path, [1u8; 700]).unwrap();
         let file = File::open(&path).unwrap();
         set_mode(&file, 0o640).unwrap();
         set_times(&file, (10, 20), (-30, 40)).unwrap();
-        let told = of_file(&file).unwrap();
-        assert_eq!((told.mode, told.bytes, told.kind), (0o640, 700, Kind::Regular));
-        assert_eq!((told.accessed, told.modified), ((10, 20), (-30, 40)));
+        let found = of_file(&file).unwrap();
+        assert_eq!((found.mode, found.bytes, found.kind), (0o640, 700, Kind::Regular));
+        assert_eq!((found.accessed, found.modified), ((10, 20), (-30, 40)));
         let dir = Dir::open(temp.path()).unwrap();
-        assert_eq!(of_name(&dir, c"file", false).unwrap(), told);
-        assert_eq!(of_path(&path, true).unwrap(), told);
+        assert_eq!(of_name(&dir, c"file", false).unwrap(), found);
+        assert_eq!(of_path(&path, true).unwrap(), found);
         set_times_at(&dir, c"file", (1, 2), (3, 4)).unwrap();
         assert_eq!(of_file(&file).unwrap().modified, (3, 4));
     }
 
     #[test]
-    fn extended_attributes_come_back_by_descriptor_and_by_name() {
+    fn extended_attributes_are_read_by_descriptor_and_by_name() {
         let temp = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
         let path = temp.path().join("file");
         std::fs::write(&path, b"x").unwrap();
         let file = File::open(&path).unwrap();
         let open = XattrOf::Open(file.as_fd());
         if let Err(e) = open.set(c"user.one", b"value\xff") {
-            println!("skipped: no extended attributes here: {e}");
+            println!("skipped: extended attributes are not supported here: {e}");
             return;
         }
         let dir = Dir::open(temp.path()).unwrap();

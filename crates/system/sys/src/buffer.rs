@@ -1,9 +1,9 @@
 //! Page-aligned buffers.
 //!
-//! One kind of buffer serves every method: aligned to 4 KiB (or more), so that it may be used for
-//! direct I/O, and of a fixed capacity. Memory is zeroed once by the system when it is made and
-//! never again: a buffer that is used twice shows the bytes of its last use beyond what a read
-//! filled, so only `len` bytes are ever lent out.
+//! One kind of buffer serves every method: it has a fixed capacity and is aligned to at least 4
+//! KiB, and can be used for direct I/O. The system zeroes the memory once, at allocation. A
+//! reused buffer contains old bytes beyond what the latest read filled, so callers only ever see
+//! `len` bytes.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::ptr::NonNull;
@@ -11,13 +11,13 @@ use std::ptr::NonNull;
 /// The alignment of every buffer, bytes.
 pub const ALIGN: usize = 4096;
 
-/// Capacity from which a buffer is a mapping of its own, bytes.
+/// Capacity in bytes from which a buffer is a mapping of its own.
 pub const MAPPED_FROM: usize = 64 << 10;
 
-/// Size and alignment of a huge page, bytes.
+/// Size and alignment of a huge page in bytes.
 const HUGE_BYTES: usize = 2 << 20;
 
-/// A page-aligned block of bytes of fixed capacity.
+/// A page-aligned block of bytes with a fixed capacity.
 pub struct Buffer {
     start: NonNull<u8>,
     capacity: usize,
@@ -29,15 +29,16 @@ enum Kind {
     Mapped,
 }
 
-// SAFETY: a Buffer owns its memory alone, like a Box<[u8]>.
+// SAFETY: a Buffer owns its memory exclusively, like a Box<[u8]>.
 unsafe impl Send for Buffer {}
 // SAFETY: shared access gives only shared slices.
 unsafe impl Sync for Buffer {}
 
 impl Buffer {
-    /// A buffer of at least `capacity` bytes (rounded up to [`ALIGN`]). Small ones come from the
-    /// allocator; from [`MAPPED_FROM`] on it is a mapping whose pages are made when they are first
-    /// used, because an aligned allocation is zeroed at once and a file may fill little of it.
+    /// Allocates a buffer of at least `capacity` bytes (rounded up to [`ALIGN`]). Small buffers
+    /// come from the allocator. From [`MAPPED_FROM`] on, the buffer is a mapping whose pages appear
+    /// on first use: an aligned allocation would be zeroed at once although a file may fill little
+    /// of it.
     pub fn new(capacity: usize) -> Self {
         let capacity = capacity.max(1).next_multiple_of(ALIGN);
         if capacity >= MAPPED_FROM
@@ -46,20 +47,20 @@ impl Buffer {
             return mapped;
         }
         let layout = Self::layout(capacity);
-        // SAFETY: the layout has a size above zero.
+        // SAFETY: the layout has a non-zero size.
         let start = NonNull::new(unsafe { alloc_zeroed(layout) })
             .unwrap_or_else(|| handle_alloc_error(layout));
         Self { start, capacity, kind: Kind::Heap }
     }
 
-    /// Returns a buffer in a fresh anonymous mapping that nobody has touched: the first write to
-    /// each page is a page fault. This is what a program that maps memory for each file pays.
+    /// Maps a new buffer whose pages have not been touched: the first write to each page is a page
+    /// fault, as in a program that maps memory for each file.
     pub fn fresh(capacity: usize) -> std::io::Result<Self> {
         use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
         let capacity = capacity.max(1).next_multiple_of(ALIGN);
         let start = crate::fault::call("mmap", || {
-            // SAFETY: an anonymous private mapping at an address of the kernel's choice touches no
-            // memory that exists.
+            // SAFETY: an anonymous private mapping at an address that the kernel chooses touches no
+            // existing memory.
             let start = unsafe {
                 mmap_anonymous(
                     std::ptr::null_mut(),
@@ -74,8 +75,8 @@ impl Buffer {
         Ok(Self { start, capacity, kind: Kind::Mapped })
     }
 
-    /// Returns a buffer that lies in huge pages where the system has them: a large direct request
-    /// then is few pieces for the device, and not one for each page. Costs the time to zero them.
+    /// Allocates a buffer in huge pages if the system has any. A large direct request then consists
+    /// of few segments rather than one per page. Costs the time to zero the pages.
     pub fn huge(capacity: usize) -> std::io::Result<Self> {
         use rustix::mm::{Advice, madvise, munmap};
         let capacity = capacity.max(1).next_multiple_of(ALIGN);
@@ -85,9 +86,10 @@ impl Buffer {
         let wide = Self::fresh(capacity + HUGE_BYTES)?;
         let wide = std::mem::ManuallyDrop::new(wide);
         let before = wide.start.as_ptr().align_offset(HUGE_BYTES);
-        // SAFETY: `before` is below HUGE_BYTES, so all three parts lie in the mapping of `wide`,
-        // which is never dropped; the two outer ones are given back, and nobody points there. The
-        // advice concerns the part that stays, and a system without huge pages refuses it.
+        // SAFETY: `before` is below HUGE_BYTES, so all three parts are inside the mapping of
+        // `wide`, which is never dropped. The two outer parts are unmapped, and nothing points
+        // there. The advice concerns the remaining part, and a system without huge pages refuses
+        // it.
         unsafe {
             let start = wide.start.add(before);
             let _ = munmap(wide.start.as_ptr().cast(), before);
@@ -97,7 +99,7 @@ impl Buffer {
         }
     }
 
-    /// Writes one byte in every page, so that later writes do not fault.
+    /// Writes one byte in every page, so that later writes cause no page faults.
     pub fn touch_pages(&mut self) {
         for page in self.whole_mut().chunks_mut(ALIGN) {
             // A volatile write is not optimised away.
@@ -106,25 +108,25 @@ impl Buffer {
         }
     }
 
-    /// Returns how many bytes fit.
+    /// Returns the capacity in bytes.
     pub fn capacity(&self) -> usize {
         self.capacity
     }
 
     /// Returns the first `len` bytes.
     pub fn bytes(&self, len: usize) -> &[u8] {
-        assert!(len <= self.capacity, "at most the capacity can be lent out");
-        // SAFETY: the range lies in the allocation, which is initialised from the start.
+        assert!(len <= self.capacity, "callers see only bytes of the buffer");
+        // SAFETY: the range is inside the allocation, which is initialized from the start.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), len) }
     }
 
-    /// Returns all bytes, to be written.
+    /// Returns the whole buffer for writing.
     pub fn whole_mut(&mut self) -> &mut [u8] {
         // SAFETY: as in `bytes`, and `&mut self` makes the access exclusive.
         unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.capacity) }
     }
 
-    /// Returns the address, for requests whose buffer is owned by a ring until they complete.
+    /// Returns the address, for requests during which a ring owns the buffer.
     pub(crate) fn address(&self) -> *mut u8 {
         self.start.as_ptr()
     }
@@ -139,7 +141,7 @@ impl Drop for Buffer {
         match self.kind {
             // SAFETY: allocated in `new` with the same layout.
             Kind::Heap => unsafe { dealloc(self.start.as_ptr(), Self::layout(self.capacity)) },
-            // SAFETY: mapped in `fresh` with the same length; nobody holds a reference now.
+            // SAFETY: mapped in `fresh` with the same length; no reference is left.
             Kind::Mapped => unsafe {
                 let _ = rustix::mm::munmap(self.start.as_ptr().cast(), self.capacity);
             },
@@ -171,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn a_huge_buffer_begins_where_a_huge_page_may_and_is_whole() {
+    fn a_huge_buffer_is_aligned_to_huge_pages() {
         for capacity in [ALIGN, HUGE_BYTES, 5 << 20] {
             let mut buffer = Buffer::huge(capacity).unwrap();
             assert_eq!(buffer.capacity(), capacity);
@@ -185,7 +187,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "capacity")]
-    fn no_more_than_the_capacity_is_lent() {
+    fn reading_beyond_the_capacity_panics() {
         let buffer = Buffer::new(10);
         let _ = buffer.bytes(ALIGN + 1);
     }

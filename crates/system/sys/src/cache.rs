@@ -1,12 +1,11 @@
-//! The page cache: what is in it, putting files out of it, and the evidence of where bytes came
-//! from.
+//! The page cache: what is resident, evicting and loading files, and where bytes came from.
 //!
-//! cachestat(2) answers how many pages of a file are resident without touching them; it costs one
-//! call for a file of any size. posix_fadvise(DONTNEED) drops clean pages of one file and leaves
-//! names and inodes in memory; dropping the whole cache needs privilege and hits every program of
-//! the machine, so it happens only when the user asks for it. A read with RWF_NOWAIT starts
-//! read-ahead when it misses: it makes warm what it measures, so it can prove only `warm`.
-//! Kernels and file systems that cannot answer give `None`, never a guess.
+//! cachestat(2) returns how many pages of a file are resident without touching them; it costs one
+//! call for a file of any size. posix_fadvise(DONTNEED) evicts clean pages of one file and leaves
+//! names and inodes in memory. Dropping the whole cache needs privilege and affects every program
+//! on the machine, so it happens only at the user's request. A read with RWF_NOWAIT starts
+//! readahead when it misses: it warms what it measures, so it can only prove that a file is warm.
+//! If the kernel or the file system cannot answer, the result is `None`, never a guess.
 
 use crate::fault::call;
 use rustix::fs::Advice;
@@ -16,19 +15,19 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 use std::path::Path;
 
-/// Pages of a range of a file, by state. A page is the system's page size.
+/// Pages of a range of a file, by state. The unit is the system's page size.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct CacheState {
-    /// In memory.
+    /// Resident in memory.
     pub resident: u64,
-    /// Changed and not yet written.
+    /// Modified and not yet written.
     pub dirty: u64,
-    /// On their way to the device.
+    /// Being written to the device.
     pub writeback: u64,
-    /// Once in memory, since reclaimed.
+    /// Formerly resident and since evicted.
     pub evicted: u64,
-    /// Reclaimed so recently that it shows pressure on memory.
+    /// Evicted so recently that it indicates memory pressure.
     pub recently_evicted: u64,
 }
 
@@ -38,20 +37,20 @@ struct CacheRange {
     len: u64,
 }
 
-/// Number of the system call, the same on every architecture that uses the common table.
+/// Number of the system call, the same on all architectures with the common table.
 const SYS_CACHESTAT: libc::c_long = 451;
 
 /// Returns the state of `len` bytes from `offset`; a length of 0 means to the end of the file.
-/// `None` where the kernel, the file system or the permissions do not let us know.
+/// `None` if the kernel, the file system or the permissions do not allow the query.
 ///
 /// # Errors
-/// Whatever else the call reports.
+/// Any other error of the call.
 pub fn state(file: impl AsFd, offset: u64, len: u64) -> io::Result<Option<CacheState>> {
     let range = CacheRange { offset, len };
     let mut state = CacheState::default();
     let result = call("cachestat", || {
-        // SAFETY: the descriptor is borrowed for the call; both pointers are to live, properly
-        // aligned structures of the layout that the kernel defines, and it writes only `state`.
+        // SAFETY: the descriptor is borrowed for the call; both pointers are to live, aligned
+        // structures of the layout that the kernel defines, and it writes only `state`.
         let code = unsafe {
             libc::syscall(
                 SYS_CACHESTAT,
@@ -77,7 +76,7 @@ fn cannot_tell(error: &io::Error) -> bool {
     )
 }
 
-/// Returns how many pages of the first `len` bytes are in memory; `None` where nobody can tell.
+/// Returns how many pages of the first `len` bytes are resident; `None` if that is unknown.
 ///
 /// # Errors
 /// See [`state`].
@@ -88,37 +87,36 @@ pub fn resident_pages(file: impl AsFd, len: u64) -> io::Result<Option<u64>> {
     Ok(state(file, 0, len)?.map(|s| s.resident))
 }
 
-/// Drops the clean pages of a whole file. Changed pages stay: call [`flush_file_system`] first.
+/// Evicts the clean pages of a file. Dirty pages stay: call [`flush_file_system`] first.
 ///
 /// # Errors
-/// What posix_fadvise reports.
+/// The error of posix_fadvise.
 pub fn evict_file(file: impl AsFd) -> io::Result<()> {
     advise(file, 0, 0, Advice::DontNeed)
 }
 
-/// Starts to read a range (length 0: to the end of the file) without waiting for it.
+/// Starts reading a range (length 0: to the end of the file) without waiting.
 ///
 /// # Errors
-/// What posix_fadvise reports.
+/// The error of posix_fadvise.
 pub fn prefetch(file: impl AsFd, offset: u64, len: u64) -> io::Result<()> {
     advise(file, offset, len, Advice::WillNeed)
 }
 
-/// Tells that this descriptor reads here and there, so that a read that misses brings in no more
-/// than it asked for.
+/// Turns readahead off for this descriptor, so that a miss reads only the requested pages.
 ///
 /// # Errors
-/// What posix_fadvise reports.
+/// The error of posix_fadvise.
 pub fn advise_random(file: impl AsFd) -> io::Result<()> {
     advise(file, 0, 0, Advice::Random)
 }
 
-/// Writes the changed pages of one file and waits for them (sync_file_range), so that they can be
-/// dropped. Neither names, sizes nor the cache of the device are flushed: it is no promise that
-/// anything survives a power cut.
+/// Writes the dirty pages of one file and waits for completion (sync_file_range), so that they can
+/// be evicted. Flushes neither metadata nor the cache of the device, so the data may not survive a
+/// power failure.
 ///
 /// # Errors
-/// What the call reports, write errors of the file included.
+/// The error of the call, including write errors of the file.
 pub fn write_back(file: impl AsFd) -> io::Result<()> {
     let how = libc::SYNC_FILE_RANGE_WAIT_BEFORE
         | libc::SYNC_FILE_RANGE_WRITE
@@ -137,19 +135,19 @@ fn advise(file: impl AsFd, offset: u64, len: u64, advice: Advice) -> io::Result<
     call("fadvise", || Ok(rustix::fs::fadvise(&file, offset, len, advice)?))
 }
 
-/// Writes all changed pages of the file system that holds `file` to its device.
+/// Writes all dirty pages of the file system that contains `file` to its device.
 ///
 /// # Errors
-/// What syncfs reports.
+/// The error of syncfs.
 pub fn flush_file_system(file: impl AsFd) -> io::Result<()> {
     call("syncfs", || Ok(rustix::fs::syncfs(&file)?))
 }
 
-/// Writes all changed pages of the machine and drops the page cache, names and inodes of every
-/// program. For a caller that the user told to.
+/// Writes all dirty pages of the machine, then drops the page cache, names and inodes of every
+/// program. Only for callers whose user has requested it.
 ///
 /// # Errors
-/// Permission denied without privilege; read-only where /proc is.
+/// Permission denied without privilege; a read-only file system if /proc is mounted so.
 pub fn flush_and_drop_caches() -> io::Result<()> {
     call("sync", || {
         rustix::fs::sync();
@@ -158,31 +156,32 @@ pub fn flush_and_drop_caches() -> io::Result<()> {
     drop_caches()
 }
 
-/// Drops the clean pages of the page cache, names and inodes of every program, and writes nothing
-/// before. For a caller that the user told to.
+/// Drops the clean pages of the page cache and the names and inodes of every program, without
+/// writing dirty pages first. Only for callers whose user has requested it.
 ///
 /// # Errors
-/// As [`flush_and_drop_caches`].
+/// See [`flush_and_drop_caches`].
 pub fn drop_caches() -> io::Result<()> {
     call("drop_caches", || std::fs::write("/proc/sys/vm/drop_caches", "3\n"))
 }
 
-/// Returns whether [`flush_and_drop_caches`] would be allowed; drops nothing.
+/// Checks whether [`flush_and_drop_caches`] is permitted; drops nothing.
 ///
 /// # Errors
-/// The reason why it would not.
+/// Why it is not permitted.
 pub fn can_drop_caches() -> io::Result<()> {
     call("drop_caches", || {
         std::fs::OpenOptions::new().write(true).open("/proc/sys/vm/drop_caches").map(drop)
     })
 }
 
-/// Returns whether a read of up to `buffer` bytes at `offset` finds everything in memory.
-/// `Some(true)` proves that these bytes were warm. `Some(false)` has already started read-ahead, so
-/// it is no way to prove `cold`. `None`: the file system does not support the question.
+/// Returns whether a read of up to `buffer` bytes at `offset` finds everything resident.
+/// `Some(true)` proves that these bytes were warm. `Some(false)` does not prove that they were cold
+/// for a later read, because it has started readahead. `None`: the file system does not support the
+/// query.
 ///
 /// # Errors
-/// What preadv2 reports.
+/// The error of preadv2.
 pub fn read_if_resident(
     file: impl AsFd,
     offset: u64,
@@ -202,11 +201,11 @@ pub fn read_if_resident(
     }
 }
 
-/// Returns whether the file system at `path` keeps its data in memory alone (tmpfs, ramfs,
+/// Returns whether the file system at `path` keeps its data in memory only (tmpfs, ramfs,
 /// hugetlbfs), so that nothing on it can be cold.
 ///
 /// # Errors
-/// What statfs reports.
+/// The error of statfs.
 pub fn is_memory_backed(path: &Path) -> io::Result<bool> {
     const TMPFS: i64 = 0x0102_1994;
     const RAMFS: i64 = 0x8584_58f6;
@@ -217,8 +216,8 @@ pub fn is_memory_backed(path: &Path) -> io::Result<bool> {
     Ok(matches!(kind, TMPFS | RAMFS | HUGETLBFS))
 }
 
-/// Returns bytes read from the block device that holds `file` since the system started
-/// (/proc/diskstats); `None` where the file system has no block device of its own.
+/// Returns how many bytes have been read from the block device of `file` since boot
+/// (/proc/diskstats); `None` if the file system has no block device of its own.
 pub fn device_read_bytes(file: &File) -> Option<u64> {
     let found = call("fstat", || Ok(rustix::fs::fstat(file)?)).ok()?;
     let (major, minor) = (rustix::fs::major(found.st_dev), rustix::fs::minor(found.st_dev));
@@ -240,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dropped_file_is_not_resident_and_a_read_one_is() {
+    fn an_evicted_file_is_not_resident_and_a_read_one_is() {
         let (dir, mut file) = file_on_disk(1 << 20);
         let Some(written) = resident_pages(&file, 1 << 20).unwrap() else {
             println!("skipped: this kernel has no cachestat");
@@ -248,7 +247,7 @@ mod tests {
         };
         assert!(written > 0);
         if is_memory_backed(dir.path()).unwrap() {
-            println!("skipped: the source tree lies in memory");
+            println!("skipped: the source tree is in memory");
             return;
         }
         flush_file_system(&file).unwrap();
@@ -271,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn the_device_of_a_file_counts_what_is_read_from_it() {
+    fn reads_of_a_file_are_counted_by_its_device() {
         let (dir, file) = file_on_disk(1 << 20);
         let (Some(before), Ok(false)) = (device_read_bytes(&file), is_memory_backed(dir.path()))
         else {

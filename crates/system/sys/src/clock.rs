@@ -1,24 +1,24 @@
 //! Clocks.
 //!
-//! Everything is CLOCK_MONOTONIC in nanoseconds, the clock that kernel events can be aligned with.
-//! One reading costs about 24 ns where the vDSO serves it.
+//! All times are CLOCK_MONOTONIC in nanoseconds, the clock with which kernel events can be aligned.
+//! One reading costs about 24 ns through the vDSO.
 
 use crate::fault::call;
 use rustix::time::{ClockId, clock_gettime};
 use std::io;
 
-/// Nanoseconds on the monotonic clock.
+/// Returns the time of the monotonic clock in nanoseconds.
 #[inline]
 pub fn monotonic_ns() -> u64 {
     to_ns(clock_gettime(ClockId::Monotonic))
 }
 
-/// Processor time of the calling thread, nanoseconds. A system call, about 0.8 µs.
+/// Returns the processor time of the calling thread in nanoseconds. A system call, about 0.8 µs.
 pub fn thread_cpu_ns() -> u64 {
     to_ns(clock_gettime(ClockId::ThreadCPUTime))
 }
 
-/// Processor time of a process, of all its threads and also of those that have ended, nanoseconds.
+/// Returns the processor time of all threads of a process, including ended ones, in nanoseconds.
 ///
 /// # Errors
 /// There is no such process.
@@ -26,7 +26,7 @@ pub fn process_cpu_ns(pid: u32) -> io::Result<u64> {
     let none = || io::Error::from(io::ErrorKind::NotFound);
     let pid = libc::pid_t::try_from(pid).map_err(|_| none())?;
     let mut clock: libc::clockid_t = 0;
-    // SAFETY: `clock` is writable memory for the number that the call fills.
+    // SAFETY: `clock` is writable memory for the result of the call.
     match unsafe { libc::clock_getcpuclockid(pid, &raw mut clock) } {
         0 => {}
         error => return Err(io::Error::from_raw_os_error(error)),
@@ -44,15 +44,15 @@ pub fn process_cpu_ns(pid: u32) -> io::Result<u64> {
     Ok(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
 }
 
-/// Lets waits of the calling thread end when they are due. Usually the kernel may add 50 µs to save
-/// wake-ups. Where this is refused nothing changes.
+/// Makes timed waits of the calling thread end on time. By default the kernel may delay them by 50
+/// µs to save wakeups. If the system refuses, nothing changes.
 pub fn minimize_timer_slack() {
     let _ = call("prctl", || {
         Ok(rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1))?)
     });
 }
 
-/// Milliseconds since 1970.
+/// Returns the milliseconds since 1970.
 pub fn unix_ms() -> u64 {
     to_ns(clock_gettime(ClockId::Realtime)) / 1_000_000
 }
@@ -61,8 +61,8 @@ fn to_ns(time: rustix::time::Timespec) -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// Returns the median cost of one reading of [`monotonic_ns`] in nanoseconds, and the smallest step
-/// above zero that was seen.
+/// Returns the median cost of a reading of [`monotonic_ns`] and the smallest step above zero
+/// between two readings, both in nanoseconds.
 pub fn calibrate() -> (f64, u64) {
     const READS: usize = 2000;
     let mut step_min = u64::MAX;
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_has_at_least_the_time_of_one_of_its_threads() {
+    fn a_process_has_at_least_the_time_of_one_thread() {
         let own = std::process::id();
         let before = process_cpu_ns(own).unwrap();
         let thread = thread_cpu_ns();

@@ -1,41 +1,42 @@
-//! Where the bytes of a file lie, as its file system tells (FIEMAP).
+//! The positions of a file's data on its device, as reported by the file system (FIEMAP).
 //!
-//! One call answers for up to 64 extents, so a file in few pieces costs one call whatever its size.
-//! Nothing is written for the answer: pages that have no place yet are told as such, and a file
-//! system that keeps no map (tmpfs) gives `None`, never a guess. Addresses are those of the file
-//! system: on ext4 and XFS bytes from the start of the block device that it is mounted from, on
-//! btrfs an address of its own that is no place of a device.
+//! One call returns up to 64 extents, so a file with few extents costs one call whatever its size.
+//! Nothing is written: extents without a position yet are reported as such, and a file system
+//! without a map (tmpfs) gives `None`, never a guess. Addresses are those of the file system. On
+//! ext4 and XFS they are offsets on the block device; on btrfs they are logical and not positions
+//! on a device.
 
 use crate::fault::{call, retry_on_interrupt};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 
-/// `FS_IOC_FIEMAP`, the same on every architecture of Linux that has the common numbers.
+/// `FS_IOC_FIEMAP`, the same on all architectures with the common ioctl numbers.
 const FIEMAP: u64 = 0xC020_660B;
-/// Extents that one call may tell.
+/// Most extents returned by one call.
 const AT_ONCE: usize = 64;
 
-/// The last one of the file.
+/// The last extent of the file.
 const LAST: u32 = 0x1;
-/// Flags of an extent whose address says nothing: unknown, not chosen yet, packed, in the inode.
+/// Flags of an extent without a usable address: unknown, delayed, encoded, encrypted, inline
+/// or packed.
 const NO_PLACE: u32 = 0x2 | 0x4 | 0x8 | 0x80 | 0x200 | 0x400;
-/// Reserved and never written: reads as zeros whatever lies there.
+/// Allocated but not written: reads as zeros.
 const UNWRITTEN: u32 = 0x800;
-/// Other files have it too.
+/// Shared with other files.
 const SHARED: u32 = 0x2000;
 
-/// A piece of a file that lies in one piece.
+/// A contiguous piece of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Extent {
-    /// Where in the file it begins, bytes.
+    /// Offset in the file, bytes.
     pub offset: u64,
-    /// Where it lies, bytes; `None` while no place is chosen, or where the address has no meaning.
+    /// Address, bytes; `None` if it is not allocated yet or the address has no meaning.
     pub start: Option<u64>,
-    /// Its length, bytes; the last one may reach beyond the end of the file.
+    /// Length, bytes; the last extent may reach beyond the end of the file.
     pub bytes: u64,
-    /// Whether it is only reserved: it reads as zeros, whatever the device holds there.
+    /// Whether it is allocated but not written: it reads as zeros whatever is on the device.
     pub unwritten: bool,
-    /// Whether other files share it.
+    /// Whether it is shared with other files.
     pub shared: bool,
 }
 
@@ -61,21 +62,21 @@ struct Request {
     extents: [RawExtent; AT_ONCE],
 }
 
-/// Returns the extents of an open file in the order of the file; holes are left out. `None` where
-/// the file system keeps no such map.
+/// Returns the extents of an open file in file order, without holes. `None` if the file system
+/// keeps no such map.
 ///
 /// # Errors
-/// Whatever else the call reports.
+/// Any other error of the call.
 pub fn of_file(file: impl AsFd) -> io::Result<Option<Vec<Extent>>> {
     let mut all = Vec::new();
     let mut start = 0;
     loop {
-        let told = match ask(&file, start) {
-            Ok(told) => told,
+        let answer = match request(&file, start) {
+            Ok(answer) => answer,
             Err(e) if keeps_no_map(&e) => return Ok(None),
             Err(e) => return Err(e),
         };
-        let found = &told.extents[..(told.mapped as usize).min(AT_ONCE)];
+        let found = &answer.extents[..(answer.mapped as usize).min(AT_ONCE)];
         all.extend(found.iter().map(of_raw));
         match found.last() {
             Some(last) if last.flags & LAST == 0 => start = last.logical + last.length,
@@ -98,7 +99,7 @@ fn of_raw(raw: &RawExtent) -> Extent {
     }
 }
 
-fn ask(file: &impl AsFd, start: u64) -> io::Result<Request> {
+fn request(file: &impl AsFd, start: u64) -> io::Result<Request> {
     let mut request = Request {
         start,
         length: u64::MAX - start,
@@ -112,7 +113,7 @@ fn ask(file: &impl AsFd, start: u64) -> io::Result<Request> {
         call("fiemap", || {
             let file = file.as_fd().as_raw_fd();
             // SAFETY: the descriptor is borrowed for the call; the pointer is to a live structure
-            // of the layout that the kernel defines, with room for as many extents as `count` says.
+            // of the layout that the kernel defines, with room for `count` extents.
             match unsafe { libc::ioctl(file, FIEMAP as _, &raw mut request) } {
                 0 => Ok(()),
                 _ => Err(io::Error::last_os_error()),
@@ -135,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn a_synced_file_has_places_and_a_hole_has_none() {
+    fn a_synced_file_has_positions_and_a_hole_has_none() {
         let temp = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
         let file = new_file(temp.path(), "x");
         if of_file(&file).unwrap().is_none() {
@@ -143,7 +144,7 @@ mod tests {
             return;
         }
         assert_eq!(of_file(&file).unwrap(), Some(Vec::new()));
-        // More pieces than one call tells: every second block of a file with holes between.
+        // More extents than one call returns: every second block of a file with holes between.
         let (block, pieces) = (1_u64 << 16, 100_u64);
         for piece in 0..pieces {
             transfer::write_at(&file, &[7; 4096], piece * 2 * block).unwrap();
@@ -160,11 +161,11 @@ mod tests {
     }
 
     #[test]
-    fn what_is_only_reserved_is_told() {
+    fn unwritten_extents_are_reported() {
         let temp = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
         let file = new_file(temp.path(), "x");
         if transfer::allocate(&file, 0..1 << 20).is_err() {
-            println!("skipped: this file system reserves nothing");
+            println!("skipped: this file system does not allocate in advance");
             return;
         }
         if let Some(extents) = of_file(&file).unwrap() {
@@ -174,10 +175,10 @@ mod tests {
     }
 
     #[test]
-    fn memory_has_no_places() {
+    fn files_in_memory_have_no_positions() {
         let shared = Path::new("/dev/shm");
         if !cache::is_memory_backed(shared).is_ok_and(|memory| memory) {
-            println!("skipped: /dev/shm is no file system in memory");
+            println!("skipped: /dev/shm is not a file system in memory");
             return;
         }
         let temp = tempfile::tempdir_in(shared).unwrap();

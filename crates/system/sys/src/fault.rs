@@ -1,13 +1,13 @@
-//! The fault seam: every system call of this crate passes [`call`].
+//! Fault injection: every system call of this crate goes through [`call`].
 //!
-//! rustix makes raw system calls, so a preloaded library cannot fail them. With the feature
+//! rustix makes raw system calls, so a preloaded library cannot make them fail. With the feature
 //! `fault` (test crates only) a rule `op:n:errno` makes the n-th call of that operation fail, and a
-//! rule `op:n:cutBYTES` makes a read bring no more than so many bytes; without it `call` is the
-//! function itself and costs nothing.
+//! rule `op:n:cutBYTES` limits a read to that many bytes. Without the feature `call` only calls the
+//! function and costs nothing.
 
 use std::io;
 
-/// Runs `f`, the operation `op`, unless a test asked for its failure.
+/// Runs `f` as operation `op`, unless a test rule makes it fail.
 #[inline]
 pub fn call<T>(op: &'static str, f: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
     #[cfg(feature = "fault")]
@@ -19,7 +19,7 @@ pub fn call<T>(op: &'static str, f: impl FnOnce() -> io::Result<T>) -> io::Resul
     f()
 }
 
-/// Repeats a call that a signal interrupted.
+/// Retries a call that was interrupted by a signal.
 #[inline]
 pub fn retry_on_interrupt<T>(mut f: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     loop {
@@ -30,13 +30,13 @@ pub fn retry_on_interrupt<T>(mut f: impl FnMut() -> io::Result<T>) -> io::Result
     }
 }
 
-/// Lets a completion of a ring pass the seam: a count of bytes, or an error.
+/// Applies the rules to a completion of a ring, which is a number of bytes or an error.
 #[inline]
 pub fn completion(op: &'static str, result: io::Result<usize>) -> io::Result<usize> {
     call(op, || result).map(|n| cut(op, n))
 }
 
-/// Returns the bytes that the latest read `op` may tell it brought, of the `n` that it did bring.
+/// Returns how many of the `n` bytes that the latest read `op` returned a rule lets the caller see.
 #[inline]
 pub fn cut(op: &'static str, n: usize) -> usize {
     #[cfg(feature = "fault")]
@@ -56,7 +56,7 @@ mod rules {
     use std::sync::atomic::{AtomicBool, Ordering};
     use std::sync::{Mutex, OnceLock};
 
-    /// Whether any rule cuts, so that other runs pay nothing for it.
+    /// Whether any rule cuts reads; spares other runs the lock.
     static CUTS: AtomicBool = AtomicBool::new(false);
 
     #[derive(Clone, Copy)]
@@ -99,15 +99,15 @@ mod rules {
             .collect()
     }
 
-    /// Sets the rules `op:n:errno` or `op:n:cutBYTES`, separated by commas, and starts counting
-    /// anew; an empty text removes them.
+    /// Replaces the rules by `op:n:errno` or `op:n:cutBYTES`, separated by commas, and resets the
+    /// counts; an empty text removes all rules.
     pub fn set(text: &str) {
         let mut all = rules().lock().expect("no panic under this lock");
         all.rules = parse(text);
         all.counts.clear();
     }
 
-    /// Returns how often `op` was called since [`set`].
+    /// Returns the number of calls of `op` since [`set`].
     pub fn calls_of(op: &str) -> u64 {
         let all = rules().lock().expect("no panic under this lock");
         all.counts.get(op).copied().unwrap_or(0)

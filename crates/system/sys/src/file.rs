@@ -1,9 +1,9 @@
-//! Opening, asking and reading files.
+//! Opens, reads and queries files.
 //!
-//! Opening never hangs: everything is opened with `O_NONBLOCK|O_CLOEXEC` and, when the caller
-//! knows the entry to be regular, `O_NOFOLLOW`; what is not known to be regular is asked first
-//! ([`kind_of`]) and never opened unless it is. Interrupted calls are repeated. Short reads are
-//! normal: [`read_at`] returns what one call gave, [`read_full_at`] loops to the end.
+//! Opening never hangs: every file is opened with `O_NONBLOCK|O_CLOEXEC`, and with `O_NOFOLLOW` if
+//! the caller knows that it is regular. Any other path is first queried by [`kind_of`] and opened
+//! only if it is regular. Interrupted calls are retried. Short reads are normal: [`read_at`]
+//! returns the result of one call, [`read_full_at`] loops to the end.
 
 use crate::fault::{call, cut};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, StatxFlags, openat, statx};
@@ -12,7 +12,7 @@ use std::io::{self, IoSliceMut};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
-/// What a path is.
+/// File types.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// A regular file.
@@ -25,12 +25,12 @@ pub enum Kind {
     Socket,
     /// A block or character device.
     Device,
-    /// A symbolic link (only where links are not followed).
+    /// A symbolic link (only if links are not followed).
     Symlink,
 }
 
 impl Kind {
-    /// Returns the word for messages.
+    /// Returns the type with its article, for messages.
     pub const fn word(self) -> &'static str {
         match self {
             Self::Regular => "a regular file",
@@ -42,7 +42,7 @@ impl Kind {
         }
     }
 
-    /// From the type bits of `st_mode`.
+    /// Returns the type in the bits of `st_mode`.
     pub const fn from_mode(mode: u16) -> Self {
         match mode as u32 & libc::S_IFMT {
             libc::S_IFREG => Self::Regular,
@@ -55,12 +55,12 @@ impl Kind {
     }
 }
 
-/// What [`stat`] tells of a path.
+/// The result of [`stat`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FileStat {
-    /// What it is.
+    /// File type.
     pub kind: Kind,
-    /// Size, bytes.
+    /// Size in bytes.
     pub size: u64,
     /// Inode number.
     pub inode: u64,
@@ -68,7 +68,7 @@ pub struct FileStat {
     pub device: (u32, u32),
 }
 
-/// Asks what a path is, following symbolic links.
+/// Queries a path, following symbolic links.
 pub fn stat(path: &Path) -> io::Result<FileStat> {
     let mask = StatxFlags::TYPE | StatxFlags::SIZE | StatxFlags::INO;
     let stat = retry("statx", || statx(CWD, path, AtFlags::STATX_DONT_SYNC, mask))?;
@@ -80,12 +80,12 @@ pub fn stat(path: &Path) -> io::Result<FileStat> {
     })
 }
 
-/// Returns the kind of a path, following symbolic links.
+/// Returns the type of a path, following symbolic links.
 pub fn kind_of(path: &Path) -> io::Result<Kind> {
     stat(path).map(|facts| facts.kind)
 }
 
-/// How to open.
+/// Options for opening a file to read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct OpenHow {
     /// Bypass the page cache (`O_DIRECT`).
@@ -114,35 +114,35 @@ pub fn open(path: &Path, how: OpenHow) -> io::Result<OwnedFd> {
     retry("open", || openat(CWD, path, how.flags(), Mode::empty()))
 }
 
-/// Returns the size of an open file, bytes.
+/// Returns the size of an open file in bytes.
 #[inline]
 pub fn size(file: impl AsFd) -> io::Result<u64> {
     let stat = retry("fstat", || rustix::fs::fstat(file.as_fd()))?;
     Ok(stat.st_size as u64)
 }
 
-/// Size and kind of an open file.
+/// Returns the size in bytes and the type of an open file.
 pub fn size_and_kind(file: impl AsFd) -> io::Result<(u64, Kind)> {
     let stat = retry("fstat", || rustix::fs::fstat(file.as_fd()))?;
     Ok((stat.st_size as u64, Kind::from_mode(stat.st_mode as u16)))
 }
 
-/// What an open file is, by its inode.
+/// The identity and size of an open file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Identity {
-    /// What it is.
+    /// File type.
     pub kind: Kind,
-    /// Size, bytes; of a block device too.
+    /// Size in bytes, also for a block device.
     pub size: u64,
     /// Inode number.
     pub inode: u64,
     /// Device number of its file system.
     pub device: (u32, u32),
-    /// Names that it has.
+    /// Number of hard links.
     pub links: u64,
 }
 
-/// What an open file is.
+/// Returns the identity and size of an open file.
 pub fn identity(file: impl AsFd) -> io::Result<Identity> {
     let stat = retry("fstat", || rustix::fs::fstat(file.as_fd()))?;
     let kind = Kind::from_mode(stat.st_mode as u16);
@@ -157,7 +157,7 @@ pub fn identity(file: impl AsFd) -> io::Result<Identity> {
     Ok(Identity { kind, size, inode: stat.st_ino, device, links })
 }
 
-/// Returns the number of an open block device; `None` of anything else.
+/// Returns the device number of an open block device; `None` for any other file.
 pub fn block_device_number(file: impl AsFd) -> io::Result<Option<(u32, u32)>> {
     let stat = retry("fstat", || rustix::fs::fstat(file.as_fd()))?;
     let block =
@@ -166,14 +166,14 @@ pub fn block_device_number(file: impl AsFd) -> io::Result<Option<(u32, u32)>> {
     Ok(block.then_some(number))
 }
 
-/// Reads once at `offset`; fewer bytes than asked for are normal, zero is the end.
+/// Reads once at `offset`. Fewer bytes than requested are normal; zero is the end of the file.
 #[inline]
 pub fn read_at(file: impl AsFd, into: &mut [u8], offset: u64) -> io::Result<usize> {
     let read = retry("pread", || rustix::io::pread(file.as_fd(), &mut *into, offset));
     read.map(|n| cut("pread", n))
 }
 
-/// Reads at `offset` until `into` is full or the file ends; returns the bytes read.
+/// Reads at `offset` until `into` is full or the file ends; returns the number of bytes read.
 pub fn read_full_at(file: impl AsFd, into: &mut [u8], offset: u64) -> io::Result<usize> {
     let mut done = 0;
     while done < into.len() {
@@ -185,18 +185,18 @@ pub fn read_full_at(file: impl AsFd, into: &mut [u8], offset: u64) -> io::Result
     Ok(done)
 }
 
-/// What a read that must not wait brought.
+/// Result of a read that must not wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Nowait {
     /// This many bytes were in memory; zero is the end of the file.
     Hit(usize),
-    /// Not in memory; the kernel has started to read ahead.
+    /// Not resident; the kernel has started readahead.
     Miss,
-    /// This file system cannot answer (tmpfs, some network file systems).
+    /// This file system does not support such reads (tmpfs, some network file systems).
     Unsupported,
 }
 
-/// Reads once at `offset` only what is in memory (`RWF_NOWAIT`).
+/// Reads once at `offset`, only resident bytes (`RWF_NOWAIT`).
 #[inline]
 pub fn read_nowait_at(file: impl AsFd, into: &mut [u8], offset: u64) -> io::Result<Nowait> {
     let result = retry("preadv2", || {
@@ -213,8 +213,8 @@ pub fn read_nowait_at(file: impl AsFd, into: &mut [u8], offset: u64) -> io::Resu
     }
 }
 
-/// What direct I/O on an open file needs, bytes; `None` where the file system does not say, which
-/// this project treats as not offered.
+/// Required alignment of direct I/O in bytes. Functions return `None` if the file system does not
+/// report it, which callers treat as unsupported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DirectAlignment {
     /// Alignment of memory.
@@ -223,14 +223,14 @@ pub struct DirectAlignment {
     pub offset: u32,
 }
 
-/// Asks for the alignment of direct I/O on a path (`STATX_DIOALIGN`).
+/// Returns the alignment for direct I/O on a path (`STATX_DIOALIGN`).
 pub fn direct_alignment(path: &Path) -> io::Result<Option<DirectAlignment>> {
     let mask = StatxFlags::from_bits_retain(libc::STATX_DIOALIGN);
     let stat = retry("statx", || statx(CWD, path, AtFlags::empty(), mask))?;
     Ok(alignment(&stat))
 }
 
-/// Returns the same of an open file.
+/// Returns the alignment for direct I/O on an open file.
 pub fn direct_alignment_of(file: impl AsFd) -> io::Result<Option<DirectAlignment>> {
     let mask = StatxFlags::from_bits_retain(libc::STATX_DIOALIGN);
     let stat = retry("statx", || statx(&file, c"", AtFlags::EMPTY_PATH, mask))?;
@@ -238,8 +238,8 @@ pub fn direct_alignment_of(file: impl AsFd) -> io::Result<Option<DirectAlignment
 }
 
 fn alignment(stat: &rustix::fs::Statx) -> Option<DirectAlignment> {
-    let told = stat.stx_mask & libc::STATX_DIOALIGN != 0 && stat.stx_dio_offset_align != 0;
-    told.then_some(DirectAlignment {
+    let is_known = stat.stx_mask & libc::STATX_DIOALIGN != 0 && stat.stx_dio_offset_align != 0;
+    is_known.then_some(DirectAlignment {
         memory: stat.stx_dio_mem_align,
         offset: stat.stx_dio_offset_align,
     })
@@ -248,14 +248,14 @@ fn alignment(stat: &rustix::fs::Statx) -> Option<DirectAlignment> {
 /// How a file is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum WriteMode {
-    /// Into the page cache; the device gets it later.
+    /// Into the page cache.
     #[default]
     Buffered,
-    /// Past the page cache (`O_DIRECT`).
+    /// Bypassing the page cache (`O_DIRECT`).
     Direct,
-    /// Each call returns when data and everything about the file are on the device (`O_SYNC`).
+    /// Each call returns when data and metadata are on the device (`O_SYNC`).
     Sync,
-    /// Each call returns when the data and what is needed to find it are (`O_DSYNC`).
+    /// Each call returns when the data and the metadata needed to read it are (`O_DSYNC`).
     DataSync,
 }
 
@@ -270,14 +270,14 @@ impl WriteMode {
     }
 }
 
-/// Makes a file without a name in `dir`, to be written and read: it goes away with its last
-/// descriptor, also when the process is killed.
+/// Creates an unnamed file in `dir` for reading and writing. It disappears with its last
+/// descriptor, also if the process is killed.
 pub fn scratch(dir: &Path, how: WriteMode) -> io::Result<OwnedFd> {
     let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::TMPFILE | how.flags();
     retry("tmpfile", || openat(CWD, dir, flags, Mode::RUSR | Mode::WUSR))
 }
 
-/// Opens a file that is there, to be read and written.
+/// Opens an existing file for reading and writing.
 pub fn open_to_write(path: &Path, how: WriteMode) -> io::Result<OwnedFd> {
     let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY | how.flags();
     retry("open", || openat(CWD, path, flags, Mode::empty()))
@@ -296,7 +296,7 @@ pub fn write_full_at(file: impl AsFd, mut bytes: &[u8], mut offset: u64) -> io::
     Ok(())
 }
 
-/// Runs a call of rustix again while it is interrupted.
+/// Retries a call of rustix while it is interrupted.
 #[inline]
 pub(crate) fn retry<T>(op: &'static str, mut f: impl FnMut() -> Result<T, Errno>) -> io::Result<T> {
     loop {
@@ -312,7 +312,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_are_what_was_written_and_odd_kinds_are_told() {
+    fn written_bytes_are_read_and_kinds_are_reported() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("file");
         std::fs::write(&path, [5u8; 10_000]).unwrap();

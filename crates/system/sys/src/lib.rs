@@ -1,12 +1,13 @@
-//! The only `unsafe`, the only system calls and the only operating-system-specific code of ioloom.
+//! Safe wrappers of system calls: files, rings, cache state, clocks, /proc and mounts.
 //!
+//! `unsafe` code exists only in this crate and its siblings `sys-trace`, `sys-net` and `sys-lab`.
 //! Each module wraps one mechanism in a safe interface whose invariants do not depend on the
-//! caller: buffers that a ring is filling cannot be reached, a mapping says what can go wrong with
-//! it, a call that is interrupted is repeated. Linux only for now; the modules are cut so that
-//! another system can stand beside them. Every call passes [`fault::call`], so that a test can
-//! make the n-th one fail.
+//! caller: a buffer that a ring is filling cannot be accessed, a mapping documents how reading it
+//! can fail, an interrupted call is retried. Linux only for now; the modules are cut so that
+//! another system can be added. Every call goes through [`fault::call`], so that a test can make
+//! the n-th call fail.
 //!
-//! Costs are those of the calls themselves: nothing here allocates per call, logs or locks.
+//! Costs are those of the calls: nothing here allocates per call, logs or locks.
 
 pub mod affinity;
 pub mod attr;

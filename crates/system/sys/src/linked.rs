@@ -1,12 +1,11 @@
-//! A write and the sync of what it wrote, linked in io_uring: two requests, one call.
+//! A write and a sync of what it wrote, linked in io_uring: two requests in one call.
 //!
-//! The kernel begins the sync when the write is complete; a write that fails or is short takes the
-//! sync with it. The caller waits for both, so what is written from need not live longer than the
-//! call; it is copied into a buffer of the ring all the same, because a call that fails in between
-//! leaves the kernel reading.
+//! The kernel starts the sync when the write is complete; a write that fails or is short cancels
+//! it. The caller waits for both. The bytes are copied into a buffer of the ring nevertheless,
+//! because after an error in between the kernel may still read them.
 //!
-//! Any thread may write, one at a time (`&mut`): unlike [`crate::ring`] this ring belongs to no
-//! thread, which costs it the flags that make a ring of one thread cheaper.
+//! Any thread may write, one at a time (`&mut`). Unlike [`crate::ring`], this ring belongs to no
+//! thread, so it cannot use the flags that make a single-thread ring cheaper.
 
 use crate::buffer::Buffer;
 use crate::fault;
@@ -15,7 +14,7 @@ use std::io;
 use std::mem::ManuallyDrop;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
-/// Requests of one call.
+/// Requests per call.
 const REQUESTS: u32 = 2;
 const WRITE: u64 = 0;
 const SYNC: u64 = 1;
@@ -24,14 +23,14 @@ const SYNC: u64 = 1;
 pub struct LinkedWriter {
     ring: IoUring,
     file: OwnedFd,
-    /// Freed only when nothing is in flight.
+    /// Freed only if nothing is in flight.
     buffer: ManuallyDrop<Buffer>,
     in_flight: usize,
-    /// The kernel could not be asked, so nobody knows what it has taken.
+    /// Whether entering the kernel failed; the requests in flight are unknown then.
     is_broken: bool,
 }
 
-/// How the two requests of a call ended.
+/// The results of the two requests of a call.
 #[derive(Default)]
 struct Ends {
     write: Option<i32>,
@@ -39,13 +38,13 @@ struct Ends {
 }
 
 impl LinkedWriter {
-    /// Returns a ring that writes to this file.
+    /// Creates a ring that writes to this file.
     pub fn new(file: OwnedFd) -> io::Result<Self> {
         let buffer = ManuallyDrop::new(Buffer::new(crate::buffer::ALIGN));
         Ok(Self { ring: ring()?, file, buffer, in_flight: 0, is_broken: false })
     }
 
-    /// Returns whether the system lets a ring be made.
+    /// Checks whether the system permits creating a ring.
     pub fn probe() -> io::Result<()> {
         ring().map(drop)
     }
@@ -56,13 +55,13 @@ impl LinkedWriter {
     }
 
     /// Writes all of `bytes` at `offset`; with `sync` it returns when the device has the data and
-    /// what is needed to find them.
+    /// the metadata needed to read it.
     pub fn write(&mut self, bytes: &[u8], offset: u64, sync: bool) -> io::Result<()> {
         if self.is_broken {
             return Err(io::Error::other("the ring has failed before"));
         }
         if self.buffer.capacity() < bytes.len() {
-            // Nothing is in flight between calls of a ring that is whole.
+            // A ring that has not failed has nothing in flight between calls.
             *self.buffer = Buffer::new(bytes.len());
         }
         self.buffer.whole_mut()[..bytes.len()].copy_from_slice(bytes);
@@ -82,7 +81,7 @@ impl LinkedWriter {
         Ok(())
     }
 
-    /// Asks for both once and waits for both.
+    /// Submits both requests once and waits for both.
     fn once(&mut self, range: std::ops::Range<usize>, offset: u64, sync: bool) -> io::Result<Ends> {
         let fd = types::Fd(self.file.as_raw_fd());
         let from = &self.buffer.bytes(range.end)[range.start..];
@@ -114,9 +113,9 @@ impl LinkedWriter {
     }
 
     fn push(&mut self, entry: &squeue::Entry) {
-        // SAFETY: the write points into the buffer, which is neither freed nor exchanged while
-        // anything is in flight: `once` returns when all has come back, or marks the ring as
-        // broken, and a broken one never touches or frees its buffer again.
+        // SAFETY: the write points into the buffer, which is neither freed nor replaced while a
+        // request is in flight: `once` returns when all requests have completed, or marks the ring
+        // as broken, and a broken ring never touches or frees its buffer again.
         let pushed = unsafe { self.ring.submission().push(entry) };
         pushed.expect("the ring has room for both requests of a call");
         self.in_flight += 1;
@@ -135,8 +134,8 @@ impl LinkedWriter {
     }
 }
 
-/// Returns a ring, made on a thread of its own: what the kernel clears up after a ring interrupts
-/// calls of the thread that made it.
+/// Creates a ring on a temporary thread: the kernel's cleanup after a ring interrupts calls of the
+/// thread that created it.
 fn ring() -> io::Result<IoUring> {
     let make = || fault::call("io_uring_setup", || IoUring::new(REQUESTS));
     std::thread::spawn(make).join().unwrap_or_else(|_| Err(io::Error::other("its thread panicked")))
@@ -153,7 +152,7 @@ fn result(end: Option<i32>) -> io::Result<usize> {
 impl Drop for LinkedWriter {
     fn drop(&mut self) {
         if self.in_flight == 0 {
-            // SAFETY: nothing in flight points into it, and it is not used after this.
+            // SAFETY: no request in flight points into it, and it is not used after this.
             unsafe { ManuallyDrop::drop(&mut self.buffer) };
         }
     }
@@ -172,7 +171,7 @@ mod tests {
         let file = open_to_write(&path, WriteMode::Buffered).unwrap();
         let mut writer = match LinkedWriter::new(file) {
             Ok(writer) => writer,
-            Err(e) => return println!("skipped: no ring here: {e}"),
+            Err(e) => return println!("skipped: io_uring is not available: {e}"),
         };
         writer.write(&[2; 5], 5, true).unwrap();
         let large = vec![3; 100_000];
@@ -189,17 +188,17 @@ mod tests {
     }
 
     #[test]
-    fn a_write_that_fails_takes_the_sync_with_it() {
+    fn a_failed_write_cancels_the_sync() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("file");
         std::fs::write(&path, "x").unwrap();
         let read_only = crate::file::open(&path, crate::file::OpenHow::default()).unwrap();
         let Ok(mut writer) = LinkedWriter::new(read_only) else {
-            return println!("skipped: no ring here");
+            return println!("skipped: io_uring is not available");
         };
         let error = writer.write(b"y", 0, true).unwrap_err();
         assert_eq!(error.raw_os_error(), Some(libc::EBADF));
-        // Both came back, so it is as good as before.
+        // Both requests completed, so the ring can still be used.
         assert!(writer.write(b"y", 0, false).is_err() && !writer.is_broken);
     }
 }

@@ -108,13 +108,7 @@ pub fn read_link(dir: &Dir, name: &CStr) -> io::Result<CString> {
 }
 
 /// A pipe, a socket or a device `name`; devices need privilege.
-pub fn node(
-    dir: &Dir,
-    name: &CStr,
-    kind: Kind,
-    mode: u32,
-    stands_for: (u32, u32),
-) -> io::Result<()> {
+pub fn node(dir: &Dir, name: &CStr, kind: Kind, mode: u32, rdev: (u32, u32)) -> io::Result<()> {
     let kind = match kind {
         Kind::Fifo => FileType::Fifo,
         Kind::Socket => FileType::Socket,
@@ -122,7 +116,7 @@ pub fn node(
         Kind::BlockDevice => FileType::BlockDevice,
         _ => return Err(io::ErrorKind::InvalidInput.into()),
     };
-    let device = rustix::fs::makedev(stands_for.0, stands_for.1);
+    let device = rustix::fs::makedev(rdev.0, rdev.1);
     retry("mknodat", || rustix::fs::mknodat(dir, name, kind, mode_of(mode), device))
 }
 
