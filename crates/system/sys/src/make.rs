@@ -1,7 +1,8 @@
-//! Making names: files without a name that get one when they are whole, links, pipes, devices.
+//! Creates and removes directory entries: files that get their name when they are complete, links,
+//! pipes, devices.
 //!
-//! A name is resolved below a descriptor that the caller holds, and never through a symbolic link
-//! in its last part. Costs one call each.
+//! Names are resolved below an open directory, and a symbolic link in the last component is never
+//! followed. Costs one call each.
 
 use crate::dir::{Dir, Kind};
 use crate::fault::call;
@@ -17,27 +18,27 @@ fn mode_of(mode: u32) -> Mode {
     Mode::from_raw_mode(mode & 0o7777)
 }
 
-/// Makes the file `name`, which must not be there, for writing. The process's umask applies.
+/// Creates the file `name`, which must not exist, for writing. The umask of the process applies.
 #[inline]
 pub fn file(dir: &Dir, name: &CStr, mode: u32) -> io::Result<OwnedFd> {
     let flags = NEW | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
     retry("create", || rustix::fs::openat(dir, name, flags, mode_of(mode)))
 }
 
-/// Opens the file `name`, which must be there and regular, for writing where an earlier copy ended.
+/// Opens the existing regular file `name` for writing, to continue an earlier copy.
 pub fn open_to_resume(dir: &Dir, name: &CStr) -> io::Result<OwnedFd> {
     let flags = NEW | OFlags::NOFOLLOW | OFlags::NONBLOCK;
     retry("openat", || rustix::fs::openat(dir, name, flags, Mode::empty()))
 }
 
-/// Makes a file without a name in a directory (`O_TMPFILE`): it goes away by itself unless it is
-/// [`named`](link_unnamed). Not every file system can.
+/// Creates an unnamed file in a directory (`O_TMPFILE`), which disappears unless it is given a name
+/// by [`link_unnamed`]. Not every file system supports it.
 #[inline]
 pub fn unnamed_file(dir: &Dir, mode: u32) -> io::Result<OwnedFd> {
     retry("tmpfile", || rustix::fs::openat(dir, c".", NEW | OFlags::TMPFILE, mode_of(mode)))
 }
 
-/// Returns whether the error of [`unnamed_file`] says that this file system cannot.
+/// Returns whether the error of [`unnamed_file`] means that this file system does not support it.
 pub fn is_tmpfile_unsupported(error: &io::Error) -> bool {
     matches!(
         error.raw_os_error(),
@@ -45,7 +46,7 @@ pub fn is_tmpfile_unsupported(error: &io::Error) -> bool {
     )
 }
 
-/// Gives a file without a name the name `name`, which must not be there.
+/// Gives an unnamed file the name `name`, which must not exist.
 #[inline]
 pub fn link_unnamed(file: impl AsFd, dir: &Dir, name: &CStr) -> io::Result<()> {
     let path = proc_path(&file);
@@ -53,7 +54,7 @@ pub fn link_unnamed(file: impl AsFd, dir: &Dir, name: &CStr) -> io::Result<()> {
         rustix::fs::linkat(CWD, path.as_c_str(), dir, name, AtFlags::SYMLINK_FOLLOW)
     });
     match by_path {
-        // Without /proc: needs privilege on older kernels.
+        // Without /proc; needs privilege on older kernels.
         Err(e) if e.kind() == io::ErrorKind::NotFound => {
             retry("linkat", || rustix::fs::linkat(&file, c"", dir, name, AtFlags::EMPTY_PATH))
         }
@@ -61,8 +62,8 @@ pub fn link_unnamed(file: impl AsFd, dir: &Dir, name: &CStr) -> io::Result<()> {
     }
 }
 
-/// Opens a file of ours anew, for reading, by its descriptor: a second way to one file whose flags
-/// (`direct`: past the page cache) are its own.
+/// Opens a file again for reading, through its descriptor. The new descriptor has flags of its own
+/// (`direct`: bypass the page cache).
 pub fn open_again(file: impl AsFd, direct: bool) -> io::Result<OwnedFd> {
     again_with(file, OFlags::RDONLY, direct)
 }
@@ -76,10 +77,10 @@ fn again_with(file: impl AsFd, mut flags: OFlags, direct: bool) -> io::Result<Ow
 
 fn proc_path(file: impl AsFd) -> CString {
     let text = format!("/proc/self/fd/{}", file.as_fd().as_raw_fd());
-    CString::new(text).expect("digits hold no zero byte")
+    CString::new(text).expect("digits contain no zero byte")
 }
 
-/// Opens the file `name` for reading if it is regular; anything that would block does not.
+/// Opens the file `name` for reading if it is regular; never blocks on pipes or devices.
 #[inline]
 pub fn open_to_read(dir: &Dir, name: &CStr, follow: bool) -> io::Result<OwnedFd> {
     let mut flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
@@ -87,27 +88,27 @@ pub fn open_to_read(dir: &Dir, name: &CStr, follow: bool) -> io::Result<OwnedFd>
     retry("openat", || rustix::fs::openat(dir, name, flags, Mode::empty()))
 }
 
-/// Makes the directory `name`, which must not be there. The process's umask applies.
+/// Creates the directory `name`, which must not exist. The umask of the process applies.
 pub fn directory(dir: &Dir, name: &CStr, mode: u32) -> io::Result<()> {
     retry("mkdirat", || rustix::fs::mkdirat(dir, name, mode_of(mode)))
 }
 
-/// One more name for the file `name` of `from`; a symbolic link gets one itself.
+/// Creates a hard link `new` to the file `name` of `from`; a symbolic link is not followed.
 pub fn link(from: &Dir, name: &CStr, to: &Dir, new: &CStr) -> io::Result<()> {
     retry("linkat", || rustix::fs::linkat(from, name, to, new, AtFlags::empty()))
 }
 
-/// A symbolic link `name` that leads to `target`.
+/// Creates a symbolic link `name` to `target`.
 pub fn symlink(target: &CStr, dir: &Dir, name: &CStr) -> io::Result<()> {
     retry("symlinkat", || rustix::fs::symlinkat(target, dir, name))
 }
 
-/// Returns where the symbolic link `name` leads.
+/// Returns the target of the symbolic link `name`.
 pub fn read_link(dir: &Dir, name: &CStr) -> io::Result<CString> {
     retry("readlinkat", || rustix::fs::readlinkat(dir, name, Vec::new()))
 }
 
-/// A pipe, a socket or a device `name`; devices need privilege.
+/// Creates a pipe, socket or device `name`; devices require privilege.
 pub fn node(dir: &Dir, name: &CStr, kind: Kind, mode: u32, rdev: (u32, u32)) -> io::Result<()> {
     let kind = match kind {
         Kind::Fifo => FileType::Fifo,
@@ -120,8 +121,8 @@ pub fn node(dir: &Dir, name: &CStr, kind: Kind, mode: u32, rdev: (u32, u32)) -> 
     retry("mknodat", || rustix::fs::mknodat(dir, name, kind, mode_of(mode), device))
 }
 
-/// Renames within one file system. What is at `new` is replaced only if `replace`; else it is an
-/// error that it exists.
+/// Renames within one file system. An existing `new` is replaced if `replace` is set; otherwise it
+/// is an error.
 pub fn rename(from: &Dir, name: &CStr, to: &Dir, new: &CStr, replace: bool) -> io::Result<()> {
     if replace {
         return retry("renameat", || rustix::fs::renameat(from, name, to, new));
@@ -129,11 +130,12 @@ pub fn rename(from: &Dir, name: &CStr, to: &Dir, new: &CStr, replace: bool) -> i
     let flags = RenameFlags::NOREPLACE;
     let renamed = retry("renameat", || rustix::fs::renameat_with(from, name, to, new, flags));
     match renamed {
-        // A file system without that flag: a second name that must be new, then the first is gone.
+        // The file system lacks RENAME_NOREPLACE: link the new name, which must not exist, then
+        // remove the old one.
         Err(e) if matches!(e.raw_os_error(), Some(libc::EINVAL | libc::ENOSYS)) => {
             match link(from, name, to, new) {
                 Ok(()) => remove(from, name),
-                // Directories have one name: here two calls leave a gap in which another may come.
+                // Directories cannot be linked: check, then rename, with a race in between.
                 Err(e) if e.raw_os_error() == Some(libc::EPERM) => {
                     match crate::attr::of_name(to, new, false) {
                         Ok(_) => Err(io::Error::from_raw_os_error(libc::EEXIST)),
@@ -150,7 +152,7 @@ pub fn rename(from: &Dir, name: &CStr, to: &Dir, new: &CStr, replace: bool) -> i
     }
 }
 
-/// Removes the name of something that is no directory.
+/// Removes a name that is not a directory.
 pub fn remove(dir: &Dir, name: &CStr) -> io::Result<()> {
     retry("unlinkat", || rustix::fs::unlinkat(dir, name, AtFlags::empty()))
 }
@@ -160,7 +162,7 @@ pub fn remove_directory(dir: &Dir, name: &CStr) -> io::Result<()> {
     retry("unlinkat", || rustix::fs::unlinkat(dir, name, AtFlags::REMOVEDIR))
 }
 
-/// Removes a directory with everything in it; one that is not there is no error.
+/// Removes a directory with its contents; one that does not exist is not an error.
 pub fn remove_tree(path: &std::path::Path) -> io::Result<()> {
     match call("remove-tree", || std::fs::remove_dir_all(path)) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
@@ -168,8 +170,8 @@ pub fn remove_tree(path: &std::path::Path) -> io::Result<()> {
     }
 }
 
-/// Takes the lock of an open file or directory that only one process can have; false if another has
-/// it. It goes with the last descriptor.
+/// Tries to lock an open file or directory exclusively; returns false if another process holds the
+/// lock. The lock is released with the last descriptor.
 pub fn try_lock(file: impl AsFd) -> io::Result<bool> {
     let operation = rustix::fs::FlockOperation::NonBlockingLockExclusive;
     match call("flock", || Ok(rustix::fs::flock(&file, operation)?)) {
@@ -179,14 +181,14 @@ pub fn try_lock(file: impl AsFd) -> io::Result<bool> {
     }
 }
 
-/// Returns a random number, for names that nobody guesses.
+/// Returns a random number for names that cannot be guessed.
 pub fn random_number() -> u64 {
     let mut bytes = [0u8; 8];
     let got = rustix::rand::getrandom(&mut bytes[..], rustix::rand::GetRandomFlags::empty());
     if got.is_ok_and(|n| n == bytes.len()) {
         u64::from_ne_bytes(bytes)
     } else {
-        // Names are made anew when they are taken, so a clock is good enough.
+        // The caller retries with another name if one exists, so a clock suffices.
         crate::clock::monotonic_ns() ^ u64::from(std::process::id()).rotate_left(40)
     }
 }
@@ -197,11 +199,11 @@ mod tests {
     use std::io::Write;
 
     #[test]
-    fn a_file_gets_its_name_last_and_names_are_not_taken_twice() {
+    fn a_file_gets_its_name_last_and_replaces_nothing() {
         let temp = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
         let dir = Dir::open(temp.path()).unwrap();
         match unnamed_file(&dir, 0o600) {
-            Err(e) if is_tmpfile_unsupported(&e) => println!("skipped: no O_TMPFILE here"),
+            Err(e) if is_tmpfile_unsupported(&e) => println!("skipped: O_TMPFILE is not supported"),
             made => {
                 let mut made = std::fs::File::from(made.unwrap());
                 made.write_all(b"bytes").unwrap();
@@ -229,8 +231,8 @@ mod tests {
         assert_eq!(read_link(&dir, c"link").unwrap().as_c_str(), c"far/away");
         node(&dir, c"pipe", Kind::Fifo, 0o600, (0, 0)).unwrap();
         link(&dir, c"pipe", &dir, c"pipe2").unwrap();
-        let told = crate::attr::of_name(&dir, c"pipe2", false).unwrap();
-        assert_eq!((told.kind, told.links), (Kind::Fifo, 2));
+        let found = crate::attr::of_name(&dir, c"pipe2", false).unwrap();
+        assert_eq!((found.kind, found.links), (Kind::Fifo, 2));
         remove(&dir, c"pipe2").unwrap();
         let held = Dir::open(temp.path()).unwrap();
         assert!(try_lock(&dir).unwrap());

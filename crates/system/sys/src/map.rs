@@ -1,9 +1,9 @@
 //! Memory mappings of files.
 //!
-//! A mapping is not a slice that can be trusted: when the file is cut while it is mapped, touching
-//! the missing pages is SIGBUS, and when it is written the bytes change under the reader. That is
-//! why the library never maps; only a child process of the laboratory does, with
-//! [`on_bus_error`] in place, and its parent turns the signal into one error.
+//! A mapping is less reliable than a slice. If the file is truncated while it is mapped, touching
+//! the missing pages raises SIGBUS; if it is written, the bytes change under the reader. The
+//! library therefore never maps files. Only child processes of the laboratory do, with
+//! [`on_bus_error`] installed, and the parent turns the signal into an error.
 
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
 use std::io;
@@ -11,16 +11,16 @@ use std::os::fd::AsFd;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// What the kernel is told about a mapping.
+/// Advice to the kernel about a mapping.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MapAdvice {
-    /// Nothing.
+    /// No advice.
     None,
     /// `MADV_SEQUENTIAL`.
     Sequential,
-    /// `MADV_WILLNEED`: start reading all of it.
+    /// `MADV_WILLNEED`: start reading the whole file.
     Willneed,
-    /// `MAP_POPULATE`: all pages are mapped when the call returns.
+    /// `MAP_POPULATE`: map all pages before the call returns.
     Populate,
 }
 
@@ -31,13 +31,13 @@ pub struct Map {
     len: usize,
 }
 
-// SAFETY: the mapping is read-only and owned alone.
+// SAFETY: the mapping is read-only and owned exclusively.
 unsafe impl Send for Map {}
 // SAFETY: as above; shared access only reads.
 unsafe impl Sync for Map {}
 
 impl Map {
-    /// Maps the first `len` bytes of a file; `len` must be above zero.
+    /// Maps the first `len` bytes of a file; `len` must not be zero.
     pub fn new(file: impl AsFd, len: usize, advice: MapAdvice) -> io::Result<Self> {
         if len == 0 {
             return Err(io::Error::from(io::ErrorKind::InvalidInput));
@@ -47,8 +47,8 @@ impl Map {
             flags |= MapFlags::POPULATE;
         }
         let start = crate::fault::call("mmap", || {
-            // SAFETY: a new mapping at an address of the kernel's choice touches no memory that
-            // exists.
+            // SAFETY: a new mapping at an address that the kernel chooses touches no existing
+            // memory.
             let start = unsafe {
                 mmap(std::ptr::null_mut(), len, ProtFlags::READ, flags, file.as_fd(), 0)
             }?;
@@ -63,7 +63,7 @@ impl Map {
         };
         if let Some(advice) = advice {
             crate::fault::call("madvise", || {
-                // SAFETY: the range is the mapping just made.
+                // SAFETY: the range is the new mapping.
                 unsafe { madvise(map.start.as_ptr().cast(), map.len, advice) }?;
                 Ok(())
             })?;
@@ -71,11 +71,11 @@ impl Map {
         Ok(map)
     }
 
-    /// Returns the mapped bytes. Reading them may fault, block, and raise SIGBUS if the file was
-    /// cut; they may change while another process writes the file.
+    /// Returns the mapped bytes. Reading them may block, and raises SIGBUS if the file was
+    /// truncated; they may change while another process writes the file.
     pub fn bytes(&self) -> &[u8] {
-        // SAFETY: the range is mapped readable until drop. That another process may write it is
-        // the documented limit of this type, which only the laboratory's children use.
+        // SAFETY: the range is mapped readable until drop. That another process may write it is the
+        // documented limit of this type, which only children of the laboratory use.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
     }
 }
@@ -87,13 +87,13 @@ impl Drop for Map {
     }
 }
 
-/// Exit code of a process that [`on_bus_error`] ended.
+/// Exit code of a process ended by [`on_bus_error`].
 pub const BUS_EXIT_CODE: i32 = 67;
 
 static BUS_FILE: AtomicUsize = AtomicUsize::new(usize::MAX);
 
-/// Ends the process with [`BUS_EXIT_CODE`] on SIGBUS, after writing the line
-/// `ioloom-sigbus INDEX` to standard error, INDEX being what [`note_mapped_file`] last said.
+/// Installs a SIGBUS handler that ends the process with [`BUS_EXIT_CODE`], after writing the line
+/// `ioloom-sigbus INDEX` to standard error; INDEX is the last argument of [`note_mapped_file`].
 pub fn on_bus_error() -> io::Result<()> {
     extern "C" fn handler(_: libc::c_int) {
         let mut line = *b"ioloom-sigbus 00000000000000000000\n";
@@ -102,13 +102,14 @@ pub fn on_bus_error() -> io::Result<()> {
             *digit = b'0' + (index % 10) as u8;
             index /= 10;
         }
-        // SAFETY: write and _exit are async-signal-safe; the line lives on this stack.
+        // SAFETY: write and _exit are async-signal-safe; the line is on this stack.
         unsafe {
             libc::write(2, line.as_ptr().cast(), line.len());
             libc::_exit(BUS_EXIT_CODE);
         }
     }
-    // SAFETY: the action is fully set up and the handler calls only async-signal-safe functions.
+    // SAFETY: the action is fully initialized and the handler calls only async-signal-safe
+    // functions.
     unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
         action.sa_sigaction = handler as extern "C" fn(libc::c_int) as usize;
@@ -120,8 +121,8 @@ pub fn on_bus_error() -> io::Result<()> {
     Ok(())
 }
 
-/// Notes which file is being touched, for the message of [`on_bus_error`]. With several threads it
-/// is one of those being touched.
+/// Records which file is being accessed, for the message of [`on_bus_error`]. With several threads
+/// it is one of the files being accessed.
 #[inline]
 pub fn note_mapped_file(index: usize) {
     BUS_FILE.store(index, Ordering::Relaxed);

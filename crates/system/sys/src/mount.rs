@@ -1,8 +1,8 @@
-//! Mounts and the devices below them: free space, what a path lies on, images of our own.
+//! Mounts and the devices below them.
 //!
-//! A path's mount is found by the mount number that `statx` tells, because device numbers lie on
-//! file systems with several devices; kernels that do not tell it are served by the longest mount
-//! point above the path. Facts of the device come from /sys/dev/block.
+//! The mount of a path is found by the mount number that `statx` reports, because a file system
+//! over several devices reports device numbers of its own. On kernels without mount numbers, it is
+//! the mount with the longest mount point above the path. Device facts come from /sys/dev/block.
 
 use crate::fault::{call, retry_on_interrupt};
 use rustix::fs::{AtFlags, CWD, StatxFlags};
@@ -11,20 +11,20 @@ use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-/// Room on a file system.
+/// Space on a file system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Space {
-    /// Bytes in all.
+    /// Total size in bytes.
     pub total_bytes: u64,
-    /// Bytes that this user may still write.
+    /// Bytes available to this user.
     pub available_bytes: u64,
-    /// Files that may still be made; `None` where the file system has no such limit.
+    /// Number of files that can still be created; `None` if the file system has no such limit.
     pub available_files: Option<u64>,
-    /// Block size, bytes: a file takes whole blocks.
+    /// Block size in bytes: files take whole blocks.
     pub block_bytes: u64,
 }
 
-/// Returns the room on the file system of `path`.
+/// Returns the space on the file system of `path`.
 pub fn space(path: &Path) -> io::Result<Space> {
     let s = retry_on_interrupt(|| call("statvfs", || Ok(rustix::fs::statvfs(path)?)))?;
     let block = s.f_frsize.max(1);
@@ -36,24 +36,24 @@ pub fn space(path: &Path) -> io::Result<Space> {
     })
 }
 
-/// One line of mountinfo.
+/// An entry of mountinfo.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mount {
-    /// Number of the mount.
+    /// Mount number.
     pub id: u64,
     /// Device number.
     pub device: (u32, u32),
-    /// Where it is mounted.
+    /// Mount point.
     pub point: PathBuf,
-    /// Options of the mount.
+    /// Mount options.
     pub options: String,
     /// File-system type.
     pub file_system: String,
-    /// What is mounted, such as `/dev/vda`.
+    /// Mounted device or other source, such as `/dev/vda`.
     pub source: PathBuf,
 }
 
-/// Reads /proc/PID/mountinfo; a line that is not understood is left out.
+/// Parses /proc/PID/mountinfo; malformed lines are skipped.
 pub fn parse_mountinfo(text: &[u8]) -> Vec<Mount> {
     text.split(|b| *b == b'\n').filter_map(parse_mount).collect()
 }
@@ -64,7 +64,7 @@ fn parse_mount(line: &[u8]) -> Option<Mount> {
     let (major, minor) = utf8(fields.nth(1)?)?.split_once(':')?;
     let point = unescaped(fields.nth(1)?);
     let options = utf8(fields.next()?)?.to_owned();
-    // Optional fields end at a lone dash.
+    // A single dash ends the optional fields.
     fields.find(|field| *field == b"-")?;
     Some(Mount {
         id,
@@ -80,7 +80,7 @@ fn utf8(bytes: &[u8]) -> Option<&str> {
     std::str::from_utf8(bytes).ok()
 }
 
-/// Undoes the kernel's `\ooo` for spaces, line ends and backslashes.
+/// Decodes the kernel's `\ooo` escapes for spaces, newlines and backslashes.
 fn unescaped(bytes: &[u8]) -> PathBuf {
     let mut out = Vec::with_capacity(bytes.len());
     let mut rest = bytes;
@@ -101,22 +101,22 @@ fn unescaped(bytes: &[u8]) -> PathBuf {
     PathBuf::from(OsString::from_vec(out))
 }
 
-/// Returns all mounts that this process sees.
+/// Returns all mounts visible to this process.
 pub fn mounts() -> io::Result<Vec<Mount>> {
     let text =
         retry_on_interrupt(|| call("read-mountinfo", || std::fs::read("/proc/self/mountinfo")))?;
     Ok(parse_mountinfo(&text))
 }
 
-/// Returns the mount that `path` lies on.
+/// Returns the mount that contains `path`.
 pub fn mount_of(path: &Path) -> io::Result<Mount> {
     let mask = StatxFlags::BASIC_STATS | StatxFlags::MNT_ID;
     let s = retry_on_interrupt(|| {
         call("statx", || Ok(rustix::fs::statx(CWD, path, AtFlags::empty(), mask)?))
     })?;
     let mounts = mounts()?;
-    let told = s.stx_mask & StatxFlags::MNT_ID.bits() != 0;
-    let by_id = || mounts.iter().find(|mount| told && mount.id == s.stx_mnt_id);
+    let has_id = s.stx_mask & StatxFlags::MNT_ID.bits() != 0;
+    let by_id = || mounts.iter().find(|mount| has_id && mount.id == s.stx_mnt_id);
     if let Some(mount) = by_id() {
         return Ok(mount.clone());
     }
@@ -126,8 +126,8 @@ pub fn mount_of(path: &Path) -> io::Result<Mount> {
         .ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "no mount in /proc/self/mountinfo"))
 }
 
-/// Returns the mount whose point is the longest beginning of `path`; of equal ones the last, which
-/// covers the others.
+/// Returns the mount whose mount point is the longest prefix of `path`; of equal ones the last,
+/// which hides the others.
 fn longest_above<'a>(mounts: &'a [Mount], path: &Path) -> Option<&'a Mount> {
     mounts
         .iter()
@@ -135,24 +135,24 @@ fn longest_above<'a>(mounts: &'a [Mount], path: &Path) -> Option<&'a Mount> {
         .max_by_key(|mount| mount.point.as_os_str().len())
 }
 
-/// What a path lies on, as far as the system tells.
+/// The storage of a path, as far as the system reports it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Medium {
     /// The mount.
     pub mount: Mount,
-    /// Name of the block device (a partition as such), if there is one.
+    /// Name of the block device (partition), if there is one.
     pub block_device: Option<String>,
     /// Name of the whole disk, if there is one.
     pub disk: Option<String>,
     /// I/O scheduler in use.
     pub scheduler: Option<String>,
-    /// The rotational flag; it lies on virtual disks.
+    /// The rotational flag, which is often wrong on virtual disks.
     pub rotational: Option<bool>,
-    /// Read-ahead, KiB.
+    /// Readahead, KiB.
     pub read_ahead_kib: Option<u64>,
 }
 
-/// What `path` lies on.
+/// Returns the storage of `path`.
 pub fn medium(path: &Path) -> io::Result<Medium> {
     let mount = mount_of(path)?;
     let numbers = device_numbers(&mount);
@@ -182,17 +182,17 @@ pub fn medium(path: &Path) -> io::Result<Medium> {
     Ok(medium)
 }
 
-/// Returns the file in /dev of a block device, as /sys names it. The name proves nothing: who opens
-/// it asks [`crate::file::block_device_number`] whether it is that device.
+/// Returns the file in /dev of a block device, as named by /sys. The name proves nothing: after
+/// opening it, check [`crate::file::block_device_number`].
 ///
 /// # Errors
-/// [`io::ErrorKind::NotFound`] where the system knows no such block device.
+/// [`io::ErrorKind::NotFound`] if the system has no such block device.
 pub fn device_file((major, minor): (u32, u32)) -> io::Result<PathBuf> {
     let event = PathBuf::from(format!("/sys/dev/block/{major}:{minor}/uevent"));
     let event = crate::proc::read_text(&event)?;
     let name = event.lines().find_map(|line| line.strip_prefix("DEVNAME="));
-    let name =
-        name.ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "it has no name in /dev"))?;
+    let name = name
+        .ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "the device has no name in /dev"))?;
     Ok(Path::new("/dev").join(name))
 }
 
@@ -207,7 +207,7 @@ fn device_numbers(mount: &Mount) -> Option<(u32, u32)> {
     (s.stx_rdev_major != 0).then_some((s.stx_rdev_major, s.stx_rdev_minor))
 }
 
-/// Returns the word in brackets of `none [mq-deadline] kyber`, or the whole line without brackets.
+/// Returns the bracketed word of a list such as `none [mq-deadline] kyber`, or the whole line.
 pub fn selected(text: &str) -> String {
     let inside = text.split_once('[').and_then(|(_, rest)| rest.split_once(']'));
     inside.map_or(text, |(word, _)| word).trim().to_owned()
@@ -223,7 +223,7 @@ mod tests {
         31 27 0:27 / /mnt rw - tmpfs none rw\nnot a mount\n32 27 x:1 / /x rw - ext4 none rw\n";
 
     #[test]
-    fn mountinfo_is_read() {
+    fn mountinfo_is_parsed() {
         let mounts = parse_mountinfo(TEXT);
         assert_eq!(mounts.len(), 3);
         assert_eq!((mounts[0].id, mounts[0].device), (27, (254, 1)));
@@ -236,16 +236,16 @@ mod tests {
     }
 
     #[test]
-    fn the_nearest_mount_above_counts() {
+    fn the_longest_mount_point_wins() {
         let mounts = parse_mountinfo(TEXT);
         let id = |path: &str| longest_above(&mounts, Path::new(path)).unwrap().id;
         assert_eq!(id("/mnt/with space/f"), 30);
         assert_eq!(id("/mnt/f"), 31);
-        assert_eq!(id("/mnt2/f"), 27, "a name that begins alike is another");
+        assert_eq!(id("/mnt2/f"), 27, "a common prefix is not a parent directory");
     }
 
     #[test]
-    fn the_temporary_directory_lies_somewhere() {
+    fn the_temporary_directory_has_a_mount() {
         let temp = tempfile::tempdir().unwrap();
         let medium = medium(temp.path()).unwrap();
         let real = std::fs::canonicalize(temp.path()).unwrap();

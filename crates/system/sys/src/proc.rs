@@ -1,9 +1,9 @@
-//! Plain records from /proc and /sys, and what the system says of this process.
+//! Reads /proc, /sys and the resource usage of processes.
 //!
-//! Reading and understanding are apart: [`parse`] holds pure functions on text, this module the
-//! calls. A file that is read again and again is kept open ([`ProcFile`]) and read from its start
-//! into a buffer of its own: one system call, no allocation. Measured costs are those of the kernel
-//! making the text; /proc/stat and smaps_rollup are the dear ones.
+//! Reading and parsing are separate: [`parse`] has pure functions on text, this module the calls. A
+//! file that is read repeatedly stays open ([`ProcFile`]) and is read from its start into a buffer
+//! of its own, which costs one system call and no allocation. Most of the cost is the kernel
+//! formatting the text; /proc/stat and smaps_rollup are the most expensive.
 
 mod keyed;
 pub mod parse;
@@ -20,18 +20,18 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
-/// A small text file of the kernel that stays open. A file below `/proc/thread-self` goes on
-/// telling of the thread that opened it.
+/// A small text file of the kernel that stays open. A file below `/proc/thread-self` keeps
+/// referring to the thread that opened it.
 #[derive(Debug)]
 pub struct ProcFile {
     file: OwnedFd,
     buffer: Vec<u8>,
-    /// Lines of the last text that was read to its end.
+    /// Number of lines of the last text that was read completely.
     lines: usize,
 }
 
 impl ProcFile {
-    /// Opens `path`; texts longer than `bytes_max` are cut there.
+    /// Opens `path`; texts longer than `bytes_max` are truncated.
     pub fn open(path: &Path, bytes_max: usize) -> io::Result<Self> {
         let flags = OFlags::RDONLY | OFlags::CLOEXEC;
         let file = retry_on_interrupt(|| {
@@ -40,7 +40,8 @@ impl ProcFile {
         Ok(Self { file, buffer: vec![0; bytes_max], lines: 0 })
     }
 
-    /// Returns the text now, in one call for texts below a page; bytes that are not UTF-8 end it.
+    /// Reads the current text, in one call if it is shorter than a page. The text ends at the first
+    /// byte that is not UTF-8.
     pub fn read(&mut self) -> io::Result<&str> {
         let mut filled = 0;
         while filled < self.buffer.len() {
@@ -49,7 +50,7 @@ impl ProcFile {
                 call("pread", || Ok(rustix::io::pread(&self.file, &mut *rest, filled as u64)?))
             })?;
             filled += read;
-            // Small files come whole; a full page may have more behind it.
+            // A small file comes in one piece; after a full page there may be more.
             if read == 0 || read < 1024 {
                 break;
             }
@@ -57,8 +58,8 @@ impl ProcFile {
         Ok(readable(&self.buffer[..filled]))
     }
 
-    /// Returns the first `bytes` of the text now, in one call; the kernel writes little more than
-    /// that.
+    /// Reads only the first `bytes` of the current text, in one call; the kernel formats little
+    /// more than that.
     pub fn read_first(&mut self, bytes: usize) -> io::Result<&str> {
         let into = bytes.min(self.buffer.len());
         let into = &mut self.buffer[..into];
@@ -68,9 +69,9 @@ impl ProcFile {
         Ok(readable(&self.buffer[..read]))
     }
 
-    /// As [`ProcFile::read`] for a text about as long as a page whose number of lines rarely
-    /// changes: it is whole when it has as many lines as the one before. Finding the end by asking
-    /// once more would let the kernel count everything again.
+    /// Like [`ProcFile::read`], for a text of about a page whose number of lines rarely changes: it
+    /// is complete when it has as many lines as the one before. Another read to find the end would
+    /// make the kernel count everything again.
     pub fn read_again(&mut self) -> io::Result<&str> {
         let mut filled = 0;
         while filled < self.buffer.len() {
@@ -83,7 +84,7 @@ impl ProcFile {
             if read == 0 {
                 self.lines = lines;
             }
-            // The kernel hands out at most a page at a time, cut between two lines.
+            // The kernel returns at most a page per call, and ends it at a line.
             if read == 0 || filled < SHORT_BYTES || lines == self.lines {
                 break;
             }
@@ -92,10 +93,10 @@ impl ProcFile {
     }
 }
 
-/// A text below this was not cut at the end of a page.
+/// A shorter text cannot have been cut at the end of a page.
 const SHORT_BYTES: usize = 2048;
 
-/// Text up to the first byte that is no UTF-8.
+/// Returns the text before the first byte that is not UTF-8.
 fn readable(bytes: &[u8]) -> &str {
     match std::str::from_utf8(bytes) {
         Ok(text) => text,
@@ -103,15 +104,15 @@ fn readable(bytes: &[u8]) -> &str {
     }
 }
 
-/// Returns the name that the kernel gave this start of the machine.
+/// Returns the identifier of this boot.
 ///
 /// # Errors
-/// If the kernel does not tell.
+/// If the kernel does not provide it.
 pub fn boot_id() -> io::Result<String> {
     read_text(Path::new("/proc/sys/kernel/random/boot_id")).map(|id| id.trim().to_owned())
 }
 
-/// Reads a text file whole; bytes that are not UTF-8 are replaced.
+/// Reads a text file; bytes that are not UTF-8 are replaced.
 pub fn read_text(path: &Path) -> io::Result<String> {
     let bytes = retry_on_interrupt(|| call("read-text", || std::fs::read(path)))?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
@@ -122,57 +123,58 @@ fn read_parsed<T>(path: &str, parse: impl FnOnce(&str) -> Option<T>) -> io::Resu
 }
 
 fn unreadable(path: &str) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, format!("{path} does not hold what is expected"))
+    io::Error::new(io::ErrorKind::InvalidData, format!("unexpected contents of {path}"))
 }
 
-/// What this process read and wrote so far.
+/// Returns what this process has read and written.
 pub fn process_io() -> io::Result<ProcessIo> {
     read_parsed("/proc/self/io", parse::parse_io)
 }
 
-/// Memory, switches and rights of this process.
+/// Returns memory, context switches and capabilities of this process.
 pub fn status() -> io::Result<Status> {
     read_parsed("/proc/self/status", |text| Some(parse::parse_status(text)))
 }
 
-/// Memory, switches and rights of another process; switches are those of its first thread.
+/// Returns the same for another process; the switches are those of its main thread.
 pub fn status_of(pid: u32) -> io::Result<Status> {
     read_parsed(&format!("/proc/{pid}/status"), |text| Some(parse::parse_status(text)))
 }
 
-/// Memory of another process of the same user, each page counted; walks its page tables.
+/// Returns the exact memory of another process of the same user; walks its page tables.
 pub fn smaps_rollup_of(pid: u32) -> io::Result<SmapsRollup> {
     read_parsed(&format!("/proc/{pid}/smaps_rollup"), |text| Some(parse::parse_smaps_rollup(text)))
 }
 
-/// Memory of this process, each page counted; walks its page tables.
+/// Returns the exact memory of this process; walks its page tables.
 pub fn smaps_rollup() -> io::Result<SmapsRollup> {
     read_parsed("/proc/self/smaps_rollup", |text| Some(parse::parse_smaps_rollup(text)))
 }
 
-/// Processor times of the machine.
+/// Returns the processor times of the machine.
 pub fn system_stat() -> io::Result<SystemStat> {
     read_parsed("/proc/stat", parse::parse_system_stat)
 }
 
-/// Returns the block devices and what they did.
+/// Returns the counters of all block devices.
 pub fn diskstats() -> io::Result<Vec<DiskStat>> {
     read_parsed("/proc/diskstats", |text| Some(parse::parse_diskstats(text)))
 }
 
-/// What the block device `name` did (/sys/block/NAME/stat).
+/// Returns the counters of the block device `name` (/sys/block/NAME/stat).
 pub fn disk_stat(name: &str) -> io::Result<DiskStat> {
     let mut stat = read_parsed(&format!("/sys/block/{name}/stat"), parse::parse_disk_stat)?;
     name.clone_into(&mut stat.name);
     Ok(stat)
 }
 
-/// Reads and writes under way on the block device `name`.
+/// Returns the numbers of reads and writes in flight on the block device `name`.
 pub fn inflight(name: &str) -> io::Result<(u64, u64)> {
     read_parsed(&format!("/sys/block/{name}/inflight"), parse::parse_inflight)
 }
 
-/// Returns every process now. One open and read per process; those that end meanwhile are left out.
+/// Returns all processes. Opens and reads one file per process; processes that end during the call
+/// are left out.
 pub fn processes() -> io::Result<Vec<ProcessStat>> {
     let mut all = Vec::new();
     for entry in retry_on_interrupt(|| call("read-dir", || std::fs::read_dir("/proc")))? {
@@ -185,64 +187,64 @@ pub fn processes() -> io::Result<Vec<ProcessStat>> {
     Ok(all)
 }
 
-/// Returns the files that a process has mapped, each piece, with device and inode.
+/// Returns device and inode of each file mapping of a process.
 pub fn mapped_files(pid: u32) -> io::Result<Vec<((u32, u32), u64)>> {
     read_parsed(&format!("/proc/{pid}/maps"), |text| {
         Some(parse::parse_mapped_files(text).collect())
     })
 }
 
-/// Time on and off processors of the thread that opened it.
+/// The scheduler statistics of the thread that opened them.
 #[derive(Debug)]
 pub struct ThreadSched(ProcFile);
 
 impl ThreadSched {
-    /// Opens the account of the calling thread.
+    /// Opens the statistics of the calling thread.
     pub fn open() -> io::Result<Self> {
         ProcFile::open(Path::new("/proc/thread-self/schedstat"), 128).map(Self)
     }
 
-    /// Returns the account now; one call, no allocation.
+    /// Reads the current statistics; one call, no allocation.
     pub fn read(&mut self) -> io::Result<SchedStat> {
         parse::parse_schedstat(self.0.read()?).ok_or_else(|| unreadable("schedstat"))
     }
 }
 
-/// Whose resources [`usage`] tells.
+/// Whose resource usage [`usage`] returns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum UsageOf {
-    /// All threads of this process, past and present.
+    /// All threads of this process, including ended ones.
     Process,
     /// The calling thread.
     Thread,
-    /// Children that ended and were waited for.
+    /// Children that have ended and were waited for.
     Children,
 }
 
 /// Resources used so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Usage {
-    /// Time in the program, ns; the kernel's step may be a tick.
+    /// Time in user mode, ns; the resolution may be a tick.
     pub user_ns: u64,
     /// Time in the kernel, ns.
     pub system_ns: u64,
-    /// Page faults without a device.
+    /// Page faults without I/O.
     pub minor_faults: u64,
-    /// Page faults that waited for a device.
+    /// Page faults that waited for I/O.
     pub major_faults: u64,
-    /// Switches because it waited.
+    /// Switches because the thread waited.
     pub voluntary_switches: u64,
-    /// Switches because it was pushed out.
+    /// Switches because the thread was preempted.
     pub involuntary_switches: u64,
-    /// Largest resident size of the process so far, bytes.
+    /// Peak resident size of the process, bytes.
     pub peak_rss_bytes: u64,
-    /// Bytes that devices were asked for.
+    /// Bytes read from devices.
     pub read_bytes: u64,
-    /// Bytes that devices were given.
+    /// Bytes written to devices.
     pub written_bytes: u64,
 }
 
-/// Returns the resources that `who` used so far.
+/// Returns the resources that `who` has used.
 pub fn usage(who: UsageOf) -> io::Result<Usage> {
     let who = match who {
         UsageOf::Process => libc::RUSAGE_SELF,
@@ -273,8 +275,8 @@ pub fn usage(who: UsageOf) -> io::Result<Usage> {
     })
 }
 
-/// Sends a signal, by its number, to a child that was not waited for yet: until then its number is
-/// given to no other process.
+/// Sends a signal by number to a child that was not waited for yet; until then no other process can
+/// get its number.
 pub fn signal_child(child: &std::process::Child, signal: i32) -> io::Result<()> {
     use rustix::process::{Pid, Signal, kill_process};
     let signal = Signal::from_named_raw(signal).ok_or(io::ErrorKind::InvalidInput)?;
@@ -282,8 +284,8 @@ pub fn signal_child(child: &std::process::Child, signal: i32) -> io::Result<()> 
     call("kill", || Ok(kill_process(pid, signal)?))
 }
 
-/// Returns whether a child has ended, or was ended; it is still to be waited for, and until then
-/// the system tells what it did.
+/// Returns whether a child has ended. It still has to be waited for, and until then the system
+/// keeps its statistics.
 pub fn has_ended(child: &std::process::Child) -> io::Result<bool> {
     use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
     let how = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
@@ -293,13 +295,12 @@ pub fn has_ended(child: &std::process::Child) -> io::Result<bool> {
     Ok(ended.is_some())
 }
 
-/// Returns the number of descriptors that this process may have open; `None` without a limit.
+/// Returns how many descriptors this process may open; `None` without a limit.
 pub fn open_files_limit() -> Option<u64> {
     rustix::process::getrlimit(rustix::process::Resource::Nofile).current
 }
 
-/// Raises the number of descriptors to the most that this process may have, and returns it;
-/// `None` without a limit.
+/// Raises the limit on descriptors to its maximum and returns it; `None` without a limit.
 pub fn raise_open_files_limit() -> io::Result<Option<u64>> {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);
@@ -308,33 +309,33 @@ pub fn raise_open_files_limit() -> io::Result<Option<u64>> {
     Ok(limit.maximum)
 }
 
-/// Clock ticks per second, the unit of [`CpuTicks`] and [`ProcessStat`].
+/// Returns the clock ticks per second, the unit of [`CpuTicks`] and [`ProcessStat`].
 pub fn ticks_per_second() -> u64 {
     configured(libc::_SC_CLK_TCK, 100)
 }
 
-/// What the control group at the root of the tree that this process sees allows, bytes; `None`
-/// without a limit. That is a container's own; deeper groups are not looked at.
+/// Returns the memory limit of the control group at the root of the visible tree in bytes, which is
+/// that of the container; `None` without a limit. Groups below it are not considered.
 pub fn memory_limit_bytes() -> Option<u64> {
     let places = ["/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"];
-    let told = places.iter().find_map(|path| read_text(Path::new(path)).ok()?.trim().parse().ok());
-    // The first version of control groups says "none" by a number that no memory reaches.
-    told.filter(|bytes| *bytes < 1 << 60)
+    let limit = places.iter().find_map(|path| read_text(Path::new(path)).ok()?.trim().parse().ok());
+    // Version 1 of control groups represents "no limit" by a huge number.
+    limit.filter(|bytes| *bytes < 1 << 60)
 }
 
-/// Page size, bytes.
+/// Returns the page size in bytes.
 pub fn page_bytes() -> u64 {
     configured(libc::_SC_PAGESIZE, 4096)
 }
 
-/// Processors that the calling thread may run on, at least 1.
+/// Returns how many processors the calling thread may run on, at least 1.
 pub fn affinity_cpus() -> io::Result<u32> {
     let set = call("sched_getaffinity", || Ok(rustix::thread::sched_getaffinity(None)?))?;
     Ok(set.count().max(1))
 }
 
-/// Returns a number of the system's configuration. Asked of libc, because rustix reads it from the
-/// auxiliary vector in a way that does not work below valgrind, which the instruction gate uses.
+/// Returns a value of the system configuration. Uses libc, because rustix takes it from the
+/// auxiliary vector in a way that fails under valgrind, which the instruction gate uses.
 fn configured(name: libc::c_int, usual: u64) -> u64 {
     // SAFETY: sysconf takes any number and touches no memory of ours.
     u64::try_from(unsafe { libc::sysconf(name) }).ok().filter(|n| *n > 0).unwrap_or(usual)
@@ -345,7 +346,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn this_process_can_be_read() {
+    fn this_process_is_readable() {
         let before = process_io().unwrap();
         let bytes = std::fs::read("/proc/self/maps").unwrap().len() as u64;
         let after = process_io().unwrap();
@@ -360,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn a_child_that_ended_still_tells_what_it_did() {
+    fn an_ended_child_keeps_its_statistics() {
         let mut shell = std::process::Command::new("sh");
         shell.args(["-c", "read x"]);
         let mut child = shell.stdin(std::process::Stdio::piped()).spawn().unwrap();
@@ -377,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kept_account_is_that_of_its_thread_and_grows() {
+    fn thread_statistics_belong_to_their_thread_and_grow() {
         let mut sched = ThreadSched::open().unwrap();
         let before = sched.read().unwrap();
         let used = usage(UsageOf::Thread).unwrap();
@@ -392,7 +393,7 @@ mod tests {
         }
         assert!(after.on_cpu_ns > before.on_cpu_ns, "{before:?} {after:?}");
         let moved = std::thread::spawn(move || sched.read().unwrap()).join().unwrap();
-        assert!(moved.on_cpu_ns >= after.on_cpu_ns, "still the account of the first thread");
+        assert!(moved.on_cpu_ns >= after.on_cpu_ns, "still the statistics of the first thread");
     }
 
     #[test]
@@ -406,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn disks_are_the_same_in_both_places() {
+    fn both_files_give_the_same_disk_counters() {
         let Some(row) = diskstats()
             .unwrap_or_default()
             .into_iter()
@@ -422,7 +423,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_text_is_cut_at_the_buffer() {
+    fn a_long_text_is_truncated() {
         let temp = tempfile::tempdir().unwrap();
         let path = temp.path().join("f");
         std::fs::write(&path, vec![b'a'; 5000]).unwrap();

@@ -1,9 +1,9 @@
-//! io_uring, with the ring as the owner of everything that is in flight.
+//! io_uring with a ring that owns everything in flight.
 //!
-//! Protocol: a request moves its file and its buffer into a slot of the ring; the kernel may write
-//! the buffer at any time until the completion; the completion moves both out again. Nothing in
-//! flight can be reached, so a caller cannot free or reuse a buffer too early, whatever it does.
-//! Dropping the ring cancels what can be cancelled and waits for the rest.
+//! A request moves its file and its buffer into a slot of the ring. Until the completion the kernel
+//! may write the buffer at any time; the completion moves both out again. What is in flight cannot
+//! be accessed, so a caller cannot free or reuse a buffer too early. Dropping the ring cancels as
+//! much as possible and waits for the rest.
 //!
 //! ```text
 //! caller            Ring                      kernel
@@ -12,13 +12,13 @@
 //! reap()          ← take slot 3 ←──────────── completion, user_data = 3
 //! ```
 //!
-//! The ring is set up with SINGLE_ISSUER and DEFER_TASKRUN: only the thread that made it submits
-//! and reaps, and completions are processed when that thread asks, not by interrupting it. A
-//! system that does not know these flags refuses the ring; nothing is substituted.
+//! The ring is set up with SINGLE_ISSUER and DEFER_TASKRUN: only the thread that created it submits
+//! and reaps, and completions are processed when that thread enters the kernel rather than by
+//! interrupting it. On a kernel without these flags creating a ring fails; there is no fallback.
 //!
-//! A ring reads a pipe or a device as patiently as a file, whatever it was opened with: such a read
-//! may wait for ever. Asking every file what it is would cost a call each, so only a wait that
-//! lasts long asks what is in flight, and takes back what is no regular file.
+//! A read of a pipe or a device through a ring can block forever, whatever flags it was opened
+//! with. Checking the type of every file would cost a call each. Instead, a wait that takes long
+//! checks the files in flight and cancels the reads of those that are not regular.
 
 use crate::buffer::Buffer;
 use crate::fault;
@@ -29,16 +29,16 @@ use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
-/// A wait that lasts this long asks whether what is in flight are files at all.
+/// Length of a wait after which the types of the files in flight are checked.
 const LONG_WAIT: types::Timespec = types::Timespec::new().nsec(250_000_000);
 
-/// One request that came back.
+/// A completed request.
 #[derive(Debug)]
 pub struct Completion {
     /// The token given with the request.
     pub token: u64,
-    /// Outcome it was, and what it brought.
-    pub what: Outcome,
+    /// The result.
+    pub outcome: Outcome,
 }
 
 /// The kind and the result of a request.
@@ -46,15 +46,15 @@ pub struct Completion {
 pub enum Outcome {
     /// An open.
     Open(io::Result<OwnedFd>),
-    /// A question for the size; the file comes back with the size in bytes.
+    /// A query for the size; returns the file and the size in bytes.
     Size(OwnedFd, io::Result<u64>),
-    /// A read; file and buffer come back with the bytes read.
+    /// A read; returns file, buffer and the number of bytes read.
     Read(OwnedFd, Buffer, io::Result<usize>),
-    /// A write; file and buffer come back with the bytes written.
+    /// A write; returns file, buffer and the number of bytes written.
     Write(OwnedFd, Buffer, io::Result<usize>),
 }
 
-/// Memory of one question for a size, written by the kernel.
+/// Memory for the result of a size query, written by the kernel.
 type StatxBox = Box<libc::statx>;
 
 enum Flight {
@@ -77,7 +77,7 @@ pub struct Ring {
 }
 
 impl Ring {
-    /// Returns a ring for at most `depth` requests in flight, for the calling thread alone.
+    /// Creates a ring for at most `depth` requests in flight, used by the calling thread only.
     pub fn new(depth: u32) -> io::Result<Self> {
         let entries = depth.clamp(1, 32_768).next_power_of_two();
         let ring = fault::call("io_uring_setup", || {
@@ -99,26 +99,26 @@ impl Ring {
         })
     }
 
-    /// Requests in flight or waiting to be submitted.
+    /// Returns the number of requests in flight or waiting to be submitted.
     pub fn in_flight(&self) -> usize {
         self.slots.len() - self.free.len()
     }
 
-    /// Requests that can still be taken.
+    /// Returns how many more requests fit.
     pub fn room(&self) -> usize {
         self.free.len()
     }
 
-    /// Registers buffers, so that reads into them skip pinning pages. Fails with ENOMEM where
-    /// locked memory is limited (8 MiB for a plain user by default).
+    /// Registers buffers, so that reads into them need not pin pages. Fails with ENOMEM if the
+    /// limit on locked memory is too low (8 MiB for an unprivileged user by default).
     pub fn register(&mut self, buffers: &mut [Buffer]) -> io::Result<()> {
         let vectors: Vec<libc::iovec> = buffers
             .iter()
             .map(|b| libc::iovec { iov_base: b.address().cast(), iov_len: b.capacity() })
             .collect();
         fault::call("io_uring_register", || {
-            // SAFETY: the vectors describe live allocations. The kernel pins their pages; should
-            // a buffer be freed while registered, no read can target it, because a read needs the
+            // SAFETY: the vectors describe live allocations, whose pages the kernel pins. If a
+            // buffer is freed while registered, no read can target it, because a read takes the
             // buffer itself.
             unsafe { self.ring.submitter().register_buffers(&vectors) }
         })?;
@@ -127,7 +127,7 @@ impl Ring {
         Ok(())
     }
 
-    /// Asks for an open. The ring must have [`room`](Self::room).
+    /// Requests an open. The ring must have [`room`](Self::room).
     pub fn open(&mut self, token: u64, path: CString, how: OpenHow) {
         let entry = opcode::OpenAt::new(types::Fd(libc::AT_FDCWD), path.as_ptr())
             .flags(how.flags().bits() as i32)
@@ -135,9 +135,9 @@ impl Ring {
         self.push(token, Flight::Open(path), entry);
     }
 
-    /// Asks for the size of an open file. The ring must have room.
+    /// Requests the size of an open file. The ring must have room.
     pub fn size(&mut self, token: u64, file: OwnedFd) {
-        // SAFETY: statx is plain data for which all-zero is a value.
+        // SAFETY: statx is plain data for which all-zero bytes are a valid value.
         let mut into: StatxBox = Box::new(unsafe { std::mem::zeroed() });
         let pointer = std::ptr::from_mut(&mut *into).cast::<types::statx>();
         let entry = opcode::Statx::new(types::Fd(file.as_raw_fd()), c"".as_ptr(), pointer)
@@ -147,8 +147,7 @@ impl Ring {
         self.push(token, Flight::Size(file, into), entry);
     }
 
-    /// Asks for a read of `len` bytes at `offset` into the buffer from its byte `at` on. The ring
-    /// must have room.
+    /// Requests a read at `offset` into `range` of the buffer. The ring must have room.
     pub fn read(
         &mut self,
         token: u64,
@@ -168,7 +167,7 @@ impl Ring {
         self.push(token, Flight::Read(file, buffer), entry);
     }
 
-    /// Asks for a write of a range of the buffer at `offset`. The ring must have room.
+    /// Requests a write of `range` of the buffer at `offset`. The ring must have room.
     pub fn write(
         &mut self,
         token: u64,
@@ -189,36 +188,40 @@ impl Ring {
     }
 
     fn push(&mut self, token: u64, flight: Flight, entry: squeue::Entry) {
-        let slot = self.free.pop().expect("the caller looked at room()");
+        let slot = self.free.pop().expect("the caller checked room()");
+        debug_assert!(
+            self.slots[slot as usize].is_none(),
+            "a free slot has no request in flight, whose memory the kernel may still write"
+        );
         self.slots[slot as usize] = Some((token, flight));
         let entry = entry.user_data(u64::from(slot));
         // SAFETY: what the entry points to (path, statx, buffer) is owned by the slot until its
         // completion; the heap addresses do not move with the slot.
         while unsafe { self.ring.submission().push(&entry) }.is_err() {
-            // The submission queue is as large as the slots, rounded up, so this is rare.
+            // Rare: the submission queue has at least as many entries as there are slots.
             let _ = self.ring.submit();
         }
         self.unsubmitted += 1;
     }
 
-    /// Hands new requests to the kernel and, if `wait`, waits for at least one completion; then
-    /// moves every completion into `done`.
+    /// Submits new requests and, if `wait`, waits for at least one completion; then moves all
+    /// completions into `done`.
     pub fn reap(&mut self, wait: bool, done: &mut Vec<Completion>) -> io::Result<()> {
         let before = done.len();
         self.drain(done);
         let wait = wait && done.len() == before && self.in_flight() > 0;
         if self.unsubmitted > 0 || wait || self.ring.submission().taskrun() {
             loop {
-                // With DEFER_TASKRUN completions appear only when the kernel is entered for them;
-                // a flag in the ring tells whether there are any.
+                // With DEFER_TASKRUN completions appear only when the thread enters the kernel for
+                // them; a flag in the ring shows whether there are any.
                 let result = fault::call("io_uring_enter", || {
-                    if wait { self.wait_a_while() } else { self.enter_now() }
+                    if wait { self.wait_briefly() } else { self.enter_now() }
                 });
                 match result {
-                    // A wait that also submitted does not tell that its time was up.
+                    // A wait that also submitted does not report its timeout.
                     Ok(_) if wait && self.ring.completion().is_empty() => {}
                     Ok(_) => break,
-                    Err(e) if e.raw_os_error() == Some(libc::ETIME) => self.take_back_strange(),
+                    Err(e) if e.raw_os_error() == Some(libc::ETIME) => self.cancel_irregular(),
                     Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
                     Err(e) if matches!(e.raw_os_error(), Some(libc::EBUSY | libc::EAGAIN)) => {
                         self.drain(done);
@@ -235,8 +238,8 @@ impl Ring {
         Ok(())
     }
 
-    /// Hands new requests to the kernel without looking for completions: the cost of submission
-    /// alone. Outcome the kernel cannot take now goes with the next call.
+    /// Submits new requests without checking for completions, to measure the cost of submission.
+    /// Requests that the kernel cannot take now are submitted by the next call.
     pub fn submit(&mut self) -> io::Result<()> {
         let result = fault::call("io_uring_enter", || self.ring.submit());
         self.unsubmitted = self.ring.submission().len();
@@ -248,16 +251,16 @@ impl Ring {
         }
     }
 
-    /// Submits what is new and waits for a completion, but no longer than [`LONG_WAIT`].
-    fn wait_a_while(&mut self) -> io::Result<usize> {
+    /// Submits new requests and waits at most [`LONG_WAIT`] for a completion.
+    fn wait_briefly(&mut self) -> io::Result<usize> {
         let args = types::SubmitArgs::new().timespec(&LONG_WAIT);
         self.ring.submitter().submit_with_args(1, &args)
     }
 
-    /// Takes back reads of what is no regular file; they complete with an error. Outcome cannot be
-    /// taken back yet is tried again after the next long wait.
+    /// Cancels reads of files that are not regular; they complete with an error. A read that cannot
+    /// be cancelled yet is retried after the next long wait.
     #[cold]
-    fn take_back_strange(&self) {
+    fn cancel_irregular(&self) {
         for (slot, flight) in self.slots.iter().enumerate() {
             let Some((_, Flight::Read(file, _))) = flight else { continue };
             if file::size_and_kind(file).is_ok_and(|(_, kind)| kind != Kind::Regular) {
@@ -267,13 +270,13 @@ impl Ring {
         }
     }
 
-    /// Submits what is new and lets the kernel post deferred completions, without waiting: one
-    /// system call for both.
+    /// Submits new requests and lets the kernel post deferred completions without waiting, in one
+    /// system call.
     fn enter_now(&mut self) -> io::Result<usize> {
         const GET_EVENTS: u32 = 1;
         let new = self.ring.submission().len() as u32;
-        // SAFETY: no argument is passed; `new` entries stand in the submission queue, whose
-        // resources the slots own.
+        // SAFETY: no argument is passed; the submission queue has `new` entries, whose resources
+        // the slots own.
         unsafe { self.ring.submitter().enter::<libc::sigset_t>(new, 0, GET_EVENTS, None) }
     }
 
@@ -284,10 +287,11 @@ impl Ring {
             let slot = entry.user_data();
             let Some((token, flight)) = self.slots.get_mut(slot as usize).and_then(Option::take)
             else {
-                continue; // the answer to a cancellation
+                continue; // the completion of a cancellation
             };
             self.free.push(slot as u32);
-            done.push(Completion { token, what: finish(flight, entry.result()) });
+            debug_assert!(self.free.len() <= self.slots.len(), "each slot is freed once");
+            done.push(Completion { token, outcome: finish(flight, entry.result()) });
         }
     }
 }
@@ -305,7 +309,7 @@ fn finish(flight: Flight, result: i32) -> Outcome {
         Flight::Open(_) => Outcome::Open(if result < 0 {
             Err(io::Error::from_raw_os_error(-result))
         } else {
-            // SAFETY: the kernel returned this descriptor for us alone.
+            // SAFETY: the kernel created this descriptor, and nothing else owns it.
             let file = unsafe { OwnedFd::from_raw_fd(result) };
             fault::completion("uring_open", Ok(0)).map(|_| file)
         }),
@@ -326,7 +330,7 @@ impl Drop for Ring {
         let _ = self.ring.submitter().register_sync_cancel(None, cancel);
         while self.in_flight() > 0 {
             if self.ring.submit_and_wait(1).is_err_and(|e| e.kind() != io::ErrorKind::Interrupted) {
-                // The kernel may still write into what the slots own: leak it rather than free it.
+                // The kernel may still write into memory that the slots own: leak it.
                 std::mem::forget(std::mem::take(&mut self.slots));
                 return;
             }
@@ -352,21 +356,25 @@ mod tests {
     }
 
     #[test]
-    fn open_size_and_read_go_through_the_ring() {
+    fn open_size_and_read_complete() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("file");
         std::fs::write(&path, [9u8; 5000]).unwrap();
         let mut ring = Ring::new(4).unwrap();
         ring.open(1, CString::new(path.as_os_str().as_bytes()).unwrap(), OpenHow::default());
-        let Outcome::Open(Ok(fd)) = wait_one(&mut ring).what else { panic!("open failed") };
+        let Outcome::Open(Ok(fd)) = wait_one(&mut ring).outcome else { panic!("open failed") };
         ring.size(2, fd);
-        let Outcome::Size(fd, Ok(5000)) = wait_one(&mut ring).what else { panic!("size failed") };
+        let Outcome::Size(fd, Ok(5000)) = wait_one(&mut ring).outcome else {
+            panic!("size failed")
+        };
         ring.read(3, fd, Buffer::new(8192), 0..8192, 0);
-        let Outcome::Read(_, buffer, Ok(5000)) = wait_one(&mut ring).what else { panic!("read") };
+        let Outcome::Read(_, buffer, Ok(5000)) = wait_one(&mut ring).outcome else {
+            panic!("read")
+        };
         assert!(buffer.bytes(5000).iter().all(|b| *b == 9));
         let copy = std::fs::File::create(dir.path().join("copy")).unwrap();
         ring.write(4, copy.into(), buffer, 1000..5000, 100);
-        let Outcome::Write(_, _, Ok(4000)) = wait_one(&mut ring).what else { panic!("write") };
+        let Outcome::Write(_, _, Ok(4000)) = wait_one(&mut ring).outcome else { panic!("write") };
         assert_eq!(std::fs::read(dir.path().join("copy")).unwrap()[99..102], [0, 9, 9]);
         assert_eq!(ring.in_flight(), 0);
     }
@@ -381,7 +389,9 @@ mod tests {
         ring.register(&mut buffers).unwrap();
         let fd = file::open(&path, OpenHow::default()).unwrap();
         ring.read(3, fd, buffers.pop().unwrap(), 0..8192, 1000);
-        let Outcome::Read(_, buffer, Ok(4000)) = wait_one(&mut ring).what else { panic!("read") };
+        let Outcome::Read(_, buffer, Ok(4000)) = wait_one(&mut ring).outcome else {
+            panic!("read")
+        };
         assert!(buffer.bytes(4000).iter().all(|b| *b == 3));
     }
 
@@ -400,7 +410,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pipe_that_says_nothing_is_not_waited_for() {
+    fn a_read_of_a_silent_pipe_is_cancelled() {
         let dir = tempfile::tempdir().unwrap();
         let pipe = dir.path().join("pipe");
         assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
@@ -408,7 +418,9 @@ mod tests {
         let mut ring = Ring::new(1).unwrap();
         let fd = file::open(&pipe, OpenHow::default()).unwrap();
         ring.read(1, fd, Buffer::new(4096), 0..4096, 0);
-        let Outcome::Read(_, _, Err(error)) = wait_one(&mut ring).what else { panic!("must fail") };
+        let Outcome::Read(_, _, Err(error)) = wait_one(&mut ring).outcome else {
+            panic!("must fail")
+        };
         assert_eq!(error.raw_os_error(), Some(libc::ECANCELED));
     }
 
@@ -418,7 +430,7 @@ mod tests {
         ring.open(7, CString::new("/no/such/file").unwrap(), OpenHow::default());
         let done = wait_one(&mut ring);
         assert_eq!(done.token, 7);
-        let Outcome::Open(Err(error)) = done.what else { panic!("must fail") };
+        let Outcome::Open(Err(error)) = done.outcome else { panic!("must fail") };
         assert_eq!(error.raw_os_error(), Some(libc::ENOENT));
     }
 }

@@ -1,8 +1,8 @@
-//! Moving bytes from file to file, and making them last.
+//! Copies bytes between files and makes them durable.
 //!
-//! One call each, which may do less than it was asked: whoever calls loops. What a file system does
-//! not offer is told apart from what failed ([`is_unsupported`]). `fsync` and its kin are here
-//! because they are the end of a transfer: without them the bytes are promised, not kept.
+//! Each function makes one call, which may transfer less than requested, so the caller loops.
+//! [`is_unsupported`] distinguishes an operation that the file system does not offer from one that
+//! failed. `fsync` and similar calls are here because they complete a transfer.
 
 use crate::fault::{call, cut};
 use crate::file::retry;
@@ -12,10 +12,11 @@ use std::io::{self, IoSlice, IoSliceMut};
 use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd};
 
-/// Pages leave the cache when they are written (Linux 6.14).
+/// `RWF_DONTCACHE`: evict the pages once they are written (Linux 6.14).
 const DONTCACHE: ReadWriteFlags = ReadWriteFlags::from_bits_retain(0x80);
 
-/// Returns whether an error says that this cannot be done here at all, rather than that it failed.
+/// Returns whether an error means that the operation is not supported here, rather than that it
+/// failed.
 pub fn is_unsupported(error: &io::Error) -> bool {
     matches!(
         error.raw_os_error(),
@@ -23,12 +24,12 @@ pub fn is_unsupported(error: &io::Error) -> bool {
     )
 }
 
-/// Makes the file share the blocks of another one (`FICLONE`).
+/// Makes the file share the extents of another (`FICLONE`).
 pub fn clone_file(from: impl AsFd, to: impl AsFd) -> io::Result<()> {
     retry("ficlone", || rustix::fs::ioctl_ficlone(&to, &from))
 }
 
-/// Copies within the kernel from offset to offset; zero is the end of the source.
+/// Copies within the kernel from offset to offset; returns zero at the end of the source.
 pub fn copy_range(
     from: impl AsFd,
     from_offset: u64,
@@ -40,7 +41,7 @@ pub fn copy_range(
         let (mut from_at, mut to_at) = (from_offset, to_offset);
         rustix::fs::copy_file_range(&from, Some(&mut from_at), &to, Some(&mut to_at), len)
     });
-    // A short transfer that a test asks for is only told: the bytes after it are copied again.
+    // A test that shortens a transfer changes only the result: the rest is copied again.
     copied.map(|n| cut("copy_file_range", n))
 }
 
@@ -51,27 +52,27 @@ pub fn write_at(to: impl AsFd, bytes: &[u8], offset: u64) -> io::Result<usize> {
     written.map(|n| cut("pwrite", n))
 }
 
-/// Writes once so that the pages leave the cache when they are on the device (`RWF_DONTCACHE`).
+/// Writes once and evicts the pages when they are on the device (`RWF_DONTCACHE`).
 pub fn write_uncached_at(to: impl AsFd, bytes: &[u8], offset: u64) -> io::Result<usize> {
     retry("pwritev2", || rustix::io::pwritev2(&to, &[IoSlice::new(bytes)], offset, DONTCACHE))
 }
 
-/// Reads once; pages that were not in the cache before are not kept there.
+/// Reads once; pages that were not resident before are not kept.
 pub fn read_uncached_at(from: impl AsFd, into: &mut [u8], offset: u64) -> io::Result<usize> {
     retry("preadv2", || {
         rustix::io::preadv2(&from, &mut [IoSliceMut::new(&mut *into)], offset, DONTCACHE)
     })
 }
 
-/// Reserves space for a range and makes the file as long.
+/// Allocates space for a range and extends the file to its end.
 pub fn allocate(file: impl AsFd, range: Range<u64>) -> io::Result<()> {
     let len = range.end - range.start;
     let flags = FallocateFlags::empty();
     retry("fallocate", || rustix::fs::fallocate(&file, flags, range.start, len))
 }
 
-/// Lets requests on an open file go past the page cache (`O_DIRECT`), or through it again. The flag
-/// belongs to the open file, so it holds for every descriptor that was made from this one.
+/// Sets whether I/O on an open file bypasses the page cache (`O_DIRECT`). The flag belongs to the
+/// open file description, so it affects all descriptors made from this one.
 pub fn set_direct(file: impl AsFd, direct: bool) -> io::Result<()> {
     use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
     let mut flags = retry("fcntl", || fcntl_getfl(&file))?;
@@ -79,13 +80,13 @@ pub fn set_direct(file: impl AsFd, direct: bool) -> io::Result<()> {
     retry("fcntl", || fcntl_setfl(&file, flags))
 }
 
-/// Sets the length.
+/// Sets the length of a file.
 pub fn set_len(file: impl AsFd, bytes: u64) -> io::Result<()> {
     retry("ftruncate", || rustix::fs::ftruncate(&file, bytes))
 }
 
-/// Returns the next range with data at or after `offset`, or `None` when only a hole follows. File
-/// systems without holes tell the whole file.
+/// Returns the next range with data at or after `offset`, or `None` if only a hole follows. A file
+/// system without holes reports the whole file.
 pub fn next_data(file: impl AsFd, offset: u64) -> io::Result<Option<Range<u64>>> {
     use rustix::fs::SeekFrom;
     let start = match retry("lseek", || rustix::fs::seek(&file, SeekFrom::Data(offset))) {
@@ -97,23 +98,22 @@ pub fn next_data(file: impl AsFd, offset: u64) -> io::Result<Option<Range<u64>>>
     Ok(Some(start..end))
 }
 
-/// Writes the data, and what is needed to find it, to the device.
+/// Writes the data and the metadata needed to read it to the device.
 pub fn sync_data(file: impl AsFd) -> io::Result<()> {
     retry("fdatasync", || rustix::fs::fdatasync(&file))
 }
 
-/// Writes data and everything about the file to the device.
+/// Writes data and metadata to the device.
 pub fn sync_all(file: impl AsFd) -> io::Result<()> {
     retry("fsync", || rustix::fs::fsync(&file))
 }
 
-/// Begins to write the changed pages of a range without waiting for it. Says nothing about what is
-/// safe.
+/// Starts writing the dirty pages of a range without waiting. Guarantees nothing about durability.
 pub fn start_writeback(file: impl AsFd, range: Range<u64>) -> io::Result<()> {
     sync_range(file, range, libc::SYNC_FILE_RANGE_WRITE)
 }
 
-/// Waits until the pages of a range, whose writing was begun, are written.
+/// Waits for the writeback of a range.
 pub fn wait_writeback(file: impl AsFd, range: Range<u64>) -> io::Result<()> {
     sync_range(file, range, libc::SYNC_FILE_RANGE_WAIT_BEFORE)
 }
@@ -127,7 +127,7 @@ fn sync_range(file: impl AsFd, range: Range<u64>, flags: u32) -> io::Result<()> 
     })
 }
 
-/// Drops the clean pages of a range from the cache.
+/// Evicts the clean pages of a range.
 pub fn evict_range(file: impl AsFd, range: Range<u64>) -> io::Result<()> {
     let len = std::num::NonZeroU64::new(range.end - range.start);
     let advice = rustix::fs::Advice::DontNeed;
@@ -140,7 +140,7 @@ mod tests {
     use std::fs::File;
 
     #[test]
-    fn bytes_and_holes_arrive() {
+    fn bytes_and_holes_are_copied() {
         let temp = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
         let open = |name| {
             let options = &mut std::fs::OpenOptions::new();

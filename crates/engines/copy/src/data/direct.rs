@@ -226,7 +226,7 @@ impl<'a> Pipeline<'a> {
     fn came(&mut self, done: Completion) -> Result<(), Trouble> {
         let number = done.token as usize;
         let slot = &mut self.slots[number];
-        match done.what {
+        match done.outcome {
             Outcome::Read(file, buffer, result) => {
                 (slot.from, slot.buffer) = (Some(file), Some(buffer));
                 match result {

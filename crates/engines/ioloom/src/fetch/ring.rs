@@ -162,7 +162,7 @@ impl<'p, S> Rings<'p, S> {
         done: Completion,
     ) -> Option<Result<Loaded<'p, S>, FileError>> {
         let mut job = self.take(done.token);
-        match done.what {
+        match done.outcome {
             Outcome::Open(Ok(file)) => {
                 let limit = piece_limit(cx, &job.lease);
                 self.submit_read(file, job, limit);
