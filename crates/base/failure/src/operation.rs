@@ -9,6 +9,8 @@ use std::fmt;
 pub enum Operation {
     /// `stat` and its relatives.
     Stat,
+    /// Resolving a path to one without links and dots.
+    Resolve,
     /// `stat` of the entries of a directory as a batch.
     StatEntries,
     /// Comparing an inode read from the device with `stat`.
@@ -31,6 +33,10 @@ pub enum Operation {
     Reserve,
     /// Creating a file.
     Create,
+    /// Creating a file in a directory.
+    CreateIn,
+    /// Creating the file that will replace another one in its directory.
+    CreateBeside,
     /// Creating a directory.
     CreateDir,
     /// Creating a symbolic link.
@@ -43,6 +49,8 @@ pub enum Operation {
     ReadLink,
     /// Renaming.
     Rename,
+    /// Giving a new file or directory its final name.
+    Publish,
     /// Removing a file or directory.
     Remove,
     /// Removing an empty directory.
@@ -55,6 +63,20 @@ pub enum Operation {
     Seek,
     /// Copying as a whole.
     Copy,
+    /// Copying to a target.
+    CopyTo,
+    /// Choosing how to copy.
+    PlanCopy,
+    /// Replacing an existing file.
+    Replace,
+    /// Resuming from the record of an interrupted copy.
+    Resume,
+    /// Opening the record of a copy that can be resumed.
+    OpenJournal,
+    /// Appending to that record.
+    WriteJournal,
+    /// Removing that record.
+    RemoveJournal,
     /// Sharing the blocks of another file.
     Clone,
     /// Comparing a copy with its source.
@@ -83,6 +105,10 @@ pub enum Operation {
     Unmount,
     /// Finding the mount of a path.
     FindMount,
+    /// `statfs` and its relatives.
+    StatFs,
+    /// Syncing a whole file system.
+    SyncFs,
     /// Asking how much of a file is in the page cache.
     Residency,
     /// Evicting pages from the page cache.
@@ -100,6 +126,7 @@ impl Operation {
     pub const fn verb(self) -> &'static str {
         match self {
             Self::Stat => "stat",
+            Self::Resolve => "resolve",
             Self::StatEntries => "stat the entries of",
             Self::VerifyInode => "verify the inode of",
             Self::Open => "open",
@@ -111,18 +138,28 @@ impl Operation {
             Self::Map => "map",
             Self::Reserve => "reserve memory for",
             Self::Create => "create",
+            Self::CreateIn => "create a file in",
+            Self::CreateBeside => "create a temporary file next to",
             Self::CreateDir => "create directory",
             Self::Symlink => "create symbolic link",
             Self::HardLink => "create hard link",
             Self::MakeNode => "create special file",
             Self::ReadLink => "read symbolic link",
             Self::Rename => "rename",
+            Self::Publish => "move the new copy to",
             Self::Remove => "remove",
             Self::RemoveDir => "remove directory",
             Self::Truncate => "truncate",
             Self::Allocate => "allocate space for",
             Self::Seek => "seek in",
             Self::Copy => "copy",
+            Self::CopyTo => "copy to",
+            Self::PlanCopy => "plan a copy of",
+            Self::Replace => "replace",
+            Self::Resume => "resume from",
+            Self::OpenJournal => "open the resume journal for",
+            Self::WriteJournal => "write the resume journal for",
+            Self::RemoveJournal => "remove the resume journal for",
             Self::Clone => "clone",
             Self::Verify => "verify",
             Self::ChangeOwner => "change the owner of",
@@ -137,6 +174,8 @@ impl Operation {
             Self::Mount => "mount",
             Self::Unmount => "unmount",
             Self::FindMount => "find the mount of",
+            Self::StatFs => "query the file system of",
+            Self::SyncFs => "sync the file system of",
             Self::Residency => "query the page cache for",
             Self::Evict => "evict",
             Self::Prefetch => "load",
@@ -151,6 +190,9 @@ impl Operation {
             self,
             Self::Stat
                 | Self::StatEntries
+                | Self::Resolve
+                | Self::StatFs
+                | Self::PlanCopy
                 | Self::VerifyInode
                 | Self::Open
                 | Self::OpenDir

@@ -1,10 +1,10 @@
-//! How many bytes there are to copy, counted by a walk of its own beside the copy.
+//! Counts the bytes to copy with a separate walk that runs in parallel with the copy.
 //!
-//! What stays as it is at the target does not count, nor what lies on other file systems where those are
-//! left out, nor further names of one file where they become names. The copy goes on meanwhile, so a
-//! target counts as one that was there only if nothing about it changed since the copy began. Costs a
-//! question for each file, and one more for its target with [`Existing::Keep`] and
-//! [`Existing::Update`]; what an earlier copy had made counts.
+//! Not counted are files whose target stays as it is, files on excluded file systems, and further
+//! names of a file that become hard links. Because the copy is running, a target counts as existing
+//! only if it did not change since the copy began. The cost is one stat per file, and a second one
+//! for its target with [`Existing::Keep`] and [`Existing::Update`]. Files completed by an earlier copy
+//! are counted.
 
 use crate::copy::{self, Target};
 use crate::options::{CopyOptions, Existing, Follow};
@@ -18,8 +18,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Counts the bytes of `sources` that a copy to `target` which began at `since` has to move. `None`: it
-/// was ended by `stop`, or cannot be known. What cannot be read is left out.
+/// Counts the bytes that a copy of `sources` to `target`, started at `since`, has to copy. Returns
+/// `None` if `stop` ended the count or if it cannot be computed. Unreadable files are left out.
 pub fn bytes_to_copy(
     sources: &[PathBuf],
     target: &Target,
@@ -47,29 +47,29 @@ pub fn bytes_to_copy(
 
 struct Counting<'a> {
     options: &'a CopyOptions,
-    /// Where each source goes.
+    /// The target of each source.
     targets: Vec<PathBuf>,
     since: Time,
-    /// Files with several names that were met.
+    /// Files with several names that were counted.
     met: HashSet<((u32, u32), u64)>,
     bytes: u64,
 }
 
-/// A directory that is counted.
+/// A directory that is being counted.
 struct Counted {
-    /// The device of its source.
+    /// The device of the source.
     device: (u32, u32),
-    /// Its target, where it matters what is there.
+    /// The target, if existing targets matter.
     target: Option<PathBuf>,
 }
 
 impl Counting<'_> {
-    /// Whether it matters what is at the target.
+    /// Reports whether existing targets matter.
     fn asks(&self) -> bool {
         matches!(self.options.existing, Existing::Keep | Existing::Update)
     }
 
-    /// Whether the target of a file stays as it is.
+    /// Reports whether the target of a file stays as it is.
     fn stays(&self, source: &Meta, target: &Path) -> bool {
         let Ok(there) = attr::of_path(target, false) else { return false };
         let was_there = there.changed < self.since;

@@ -1,49 +1,52 @@
-//! A whole copy: where each source goes, the walk over all of them, and what is told at the end.
+//! A whole copy: resolves the target of each source, walks all of them and reports the result.
 
-use crate::dirs::{Held, Parent, RootTo, Roots};
+use crate::context::CopyContext;
+use crate::dirs::{DirCounters, Parent, RootTo, Roots};
 use crate::error::{CopyError, Errors};
 use crate::facts;
-use crate::meta::Home;
+use crate::meta::ParentAttr;
+use crate::mode::Mode;
 use crate::options::{CopyCounters, CopyOptions, Durable, Watcher, When};
-use crate::plan::Mode;
-use crate::report::{Counts, Evidence, Report};
-use crate::resume::Resume;
-use crate::run::Run;
+use crate::report::{Counts, Report};
+use crate::resume;
 use crate::tree::{self, Worker};
+use ioloom_failure::{Operation, quoted, reason};
 use ioloom_sys::attr;
 use ioloom_sys::clock::monotonic_ns;
 use ioloom_sys::dir::{Dir, Kind};
 use ioloom_walk::{Fields, Method, Threads, Waits, Walk};
 use std::collections::HashMap;
 use std::ffi::{CString, OsStr};
+use std::fs::canonicalize;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
-/// Sources whose place is looked at to know what threads wait for.
-const SOURCES_LOOKED_AT: usize = 16;
+/// Number of sources that are examined to estimate what threads will wait for.
+const SOURCES_SAMPLED: usize = 16;
 
-/// Where sources go.
+/// The target of a copy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Target {
-    /// Into this directory, which must be there, under their own names.
+    /// An existing directory, into which all sources are copied under their own names.
     Into(PathBuf),
-    /// One source, to exactly this path.
+    /// The path of the copy of a single source.
     As(PathBuf),
-    /// Into it if it is a directory, else one source to exactly this path.
+    /// `Into` if the path is a directory, else `As`.
     Auto(PathBuf),
 }
 
-/// Copies `sources` to `target`. What cannot be copied is in the report; the rest is copied.
+/// Copies `sources` to `target`. Files that cannot be copied are in the report; the others are
+/// copied.
 ///
-/// Sources that mean what is in a directory (`dir/.`) may have names in common with others: each of
-/// them is copied when those before it are, so that of two files the later one stays. Names of one
-/// file in two such sources become two files.
+/// Sources that stand for the content of a directory (`dir/.`) may share names with other sources.
+/// Each of them is copied after those before it, so of two files with one name the later one wins.
+/// Hard links between two such sources are not preserved.
 ///
 /// # Errors
-/// What makes the whole copy impossible: a target that is no directory where one is needed, more
-/// sources than the target takes, a walk that cannot be.
+/// Returns an error if no source can be copied: a target that must be a directory is not one, there
+/// are several sources for a single target, or the walk cannot start.
 pub fn copy(
     sources: &[PathBuf],
     target: &Target,
@@ -51,12 +54,12 @@ pub fn copy(
     watcher: &dyn Watcher,
     progress: &CopyCounters,
 ) -> Result<Report, CopyError> {
-    let mut parts = one_after_another(sources, target, options).into_iter();
+    let mut parts = sequential_parts(sources, target, options).into_iter();
     let first = parts.next().unwrap_or(sources);
-    let mut taken = Taken::new();
+    let mut claimed = ClaimedTargets::new();
     let mut run = |part| {
-        let run = Run::new(options, watcher, progress);
-        at_once(part, target, run, &mut taken)
+        let context = CopyContext::new(options, watcher, progress);
+        copy_part(part, target, context, &mut claimed)
     };
     let mut report = run(first)?;
     for part in parts {
@@ -64,16 +67,16 @@ pub fn copy(
             break;
         }
         match run(part) {
-            Ok(next) => report.then(next),
+            Ok(next) => report.append(next),
             Err(error) => report.failed(error),
         }
     }
     Ok(report)
 }
 
-/// The sources in parts that may not be copied at the same time: what means the content of a directory
-/// may meet names of all others, and directories of one name go into one.
-fn one_after_another<'s>(
+/// Splits the sources into parts that must be copied one after the other: the content of a directory
+/// may share names with all others, and directories of one name are merged.
+fn sequential_parts<'s>(
     sources: &'s [PathBuf],
     target: &Target,
     options: &CopyOptions,
@@ -81,7 +84,7 @@ fn one_after_another<'s>(
     let is_dir = |path: &Path| attr::of_path(path, true).is_ok_and(|a| a.kind == Kind::Directory);
     let into = match target {
         Target::Into(path) | Target::Auto(path) if !options.resume && sources.len() > 1 => path,
-        // Several sources are refused as such.
+        // Several sources are rejected later.
         _ => return vec![sources],
     };
     let (mut parts, mut begin) = (Vec::new(), 0);
@@ -101,77 +104,74 @@ fn one_after_another<'s>(
     if parts.len() > 1 && !is_dir(into) { vec![sources] } else { parts }
 }
 
-/// Copies sources side by side.
-fn at_once(
+/// Copies sources in parallel.
+fn copy_part(
     sources: &[PathBuf],
     target: &Target,
-    mut run: Run<'_>,
-    taken: &mut Taken,
+    mut context: CopyContext<'_>,
+    claimed: &mut ClaimedTargets,
 ) -> Result<Report, CopyError> {
     let start = monotonic_ns();
-    let options = run.options;
+    let options = context.options;
     let mut errors = Errors::default();
-    let roots = Finding { run: &run, errors: &mut errors, taken }.roots(sources, target)?;
-    // A source that cannot be is told as such.
+    let roots = TargetResolver { context: &context, errors: &mut errors, claimed }
+        .roots(sources, target)?;
+    // Without a root, the errors already say why the single source cannot be copied.
     if options.resume && (sources.len() > 1 || !roots.from.is_empty()) {
-        Resume::begin(&run, &roots)?;
+        resume::begin(&context, sources, &roots)?;
     }
-    let held = Held::default();
+    let dirs = DirCounters::default();
     let walk = walk_of(options, &roots);
-    let new_worker = || Worker::new(&run, &roots, &held);
+    let new_worker = || Worker::new(&context, &roots, &dirs);
     let walked = if is_one_file(options, &roots) {
         let mut worker = new_worker();
         walk.run_here(&roots.from, &mut worker).map(|report| (vec![worker], report))
     } else {
         walk.run(&roots.from, |_| new_worker())
     };
-    let (workers, walked) = walked
-        .map_err(|refused| CopyError::cannot("copy", Path::new("anything"), refused.to_string()))?;
+    let (workers, walked) = walked.map_err(|refused| {
+        let first = sources.first().map_or(Path::new("."), PathBuf::as_path);
+        CopyError::cannot(Operation::Copy, first, refused.to_string())
+    })?;
     let mut counts = Counts::default();
     for worker in workers {
         counts.add(&worker.counts);
         errors.merge(worker.errors);
     }
     let sync_start = monotonic_ns();
-    tree::sync_parents(&run, &roots, &mut errors);
-    if let (Some(resume), [parent]) = (run.resume.take(), &roots.parents[..])
+    tree::sync_parents(&context, &roots, &mut errors);
+    if let (Some(resume), [parent]) = (context.resume.take(), &roots.parents[..])
         && errors.count == 0
-        && !run.cancelled()
-        && let Err(error) = resume.end(&parent.dir)
+        && !context.cancelled()
+        && let Err(error) = resume.remove(&parent.dir)
     {
-        errors.add(CopyError::io("remove the record of", roots.to[0].path.clone(), error));
+        errors.add(CopyError::io(Operation::RemoveJournal, roots.to[0].path.clone(), error));
     }
     let end = monotonic_ns();
-    let seen = &run.verified;
-    let evidence = Evidence {
-        files: seen.files.load(Ordering::Relaxed),
-        bytes: seen.bytes.load(Ordering::Relaxed),
-        device_bytes: seen.device_bytes.load(Ordering::Relaxed),
-        not_from_device: seen.not_from_device.load(Ordering::Relaxed),
-    };
+
     Ok(Report {
         counts,
-        bytes: run.progress.bytes.load(Ordering::Relaxed),
+        bytes: context.progress.bytes.load(Ordering::Relaxed),
         errors: errors.kept,
         errors_count: errors.count,
-        cancelled: run.cancelled(),
-        out_of_space: run.out_of_space.load(Ordering::Relaxed),
-        modes: run.modes(),
-        facts: run.facts(),
+        cancelled: context.cancelled(),
+        out_of_space: context.out_of_space.load(Ordering::Relaxed),
+        modes: context.modes(),
+        facts: context.facts(),
         durable: options.durable,
         verify: options.verify,
         hash: options.hash,
-        evidence,
-        hashes: run.take_hashes(),
+        evidence: context.verified.load(),
+        hashes: context.take_hashes(),
         elapsed_ns: end - start,
         sync_ns: end - sync_start,
         threads: walked.threads,
         threads_why: walked.threads_why,
-        lost_xattrs: run.rules.no_xattrs.load(Ordering::Relaxed),
+        lost_xattrs: context.rules.no_xattrs.load(Ordering::Relaxed),
     })
 }
 
-/// Whether there is work for one thread only, so that nobody need ask how many there may be.
+/// Reports whether there is work for one thread only, so that no thread count has to be chosen.
 fn is_one_file(options: &CopyOptions, roots: &Roots) -> bool {
     options.threads.is_none() && matches!(&roots.from[..], [only] if !only.is_dir())
 }
@@ -181,24 +181,25 @@ fn walk_of(options: &CopyOptions, roots: &Roots) -> Walk {
         method: Method::Statx,
         threads: options.threads.map_or(Threads::Auto, Threads::Count),
         fields: Fields::NONE,
-        waits: waits_of(options, roots),
+        waits: waits_for(options, roots),
         follow: options.follow,
         cancel: Some(options.cancel.clone()),
         ..Walk::default()
     }
 }
 
-/// Threads that make names in one tree wait for its locks, and that is no reason for more of them. A
-/// sync of every file is one, and so is anything that is not here.
-fn waits_of(options: &CopyOptions, roots: &Roots) -> Waits {
-    let sources = || roots.from.iter().take(SOURCES_LOOKED_AT);
+/// Returns what the threads of this copy wait for. Threads that create names in one file system tree
+/// wait for its locks, and more threads do not help. They do help if every file is synced or if the
+/// data is not on a local device.
+fn waits_for(options: &CopyOptions, roots: &Roots) -> Waits {
+    let sources = || roots.from.iter().take(SOURCES_SAMPLED);
     let is_moot = options.threads.is_some() || !sources().any(|from| from.is_dir());
     if is_moot || options.durable != Durable::None {
         return Waits::Anything;
     }
-    let parents = || roots.parents.iter().take(SOURCES_LOOKED_AT);
-    let target_is_here = |parent: &Parent| facts::is_here(&facts::proc_path(&parent.dir));
-    if !sources().all(|from| facts::is_here(from)) || !parents().all(target_is_here) {
+    let parents = || roots.parents.iter().take(SOURCES_SAMPLED);
+    let target_is_here = |parent: &Parent| facts::is_local(&facts::proc_path(&parent.dir));
+    if !sources().all(|from| facts::is_local(from)) || !parents().all(target_is_here) {
         return Waits::Anything;
     }
     let may_share =
@@ -209,17 +210,17 @@ fn waits_of(options: &CopyOptions, roots: &Roots) -> Waits {
     if may_share && sources().all(in_one_tree) { Waits::OneTree } else { Waits::Reads }
 }
 
-/// Finds where each source goes.
-struct Finding<'a> {
-    run: &'a Run<'a>,
+/// Resolves the target of each source.
+struct TargetResolver<'a> {
+    context: &'a CopyContext<'a>,
     errors: &'a mut Errors,
-    taken: &'a mut Taken,
+    claimed: &'a mut ClaimedTargets,
 }
 
-/// Which source goes to a name in a directory.
-type Taken = HashMap<(PathBuf, CString), PathBuf>;
+/// The source that claimed each target, by directory and name.
+type ClaimedTargets = HashMap<(PathBuf, CString), PathBuf>;
 
-impl Finding<'_> {
+impl TargetResolver<'_> {
     fn roots(&mut self, sources: &[PathBuf], target: &Target) -> Result<Roots, CopyError> {
         let into = self.is_into(sources, target)?;
         let (Target::Into(path) | Target::As(path) | Target::Auto(path)) = target;
@@ -227,7 +228,7 @@ impl Finding<'_> {
         let mut by_path = HashMap::new();
         let mut roots = Roots { from: Vec::new(), to: Vec::new(), parents: Vec::new() };
         for source in sources {
-            let found = self.place(source, path, into).and_then(|to| {
+            let found = self.target_of(source, path, into).and_then(|to| {
                 let (dir, name) = split(&to)?;
                 let parent = match by_path.get(&dir) {
                     Some(number) => *number,
@@ -238,7 +239,7 @@ impl Finding<'_> {
                         parents.len() - 1
                     }
                 };
-                let is_new = self.takes(source, (dir, name.clone()))?;
+                let is_new = self.claim(source, (dir, name.clone()))?;
                 Ok(is_new.then_some(RootTo { parent, name, path: to }))
             });
             match found {
@@ -247,8 +248,8 @@ impl Finding<'_> {
                     roots.to.push(to);
                 }
                 Ok(None) => {
-                    let text = format!("{} is given more than once: copied once", source.display());
-                    self.run.watcher.note(&text);
+                    let text = format!("{} is given more than once; copied once", quoted(source));
+                    self.context.watcher.note(&text);
                 }
                 Err(error) => self.errors.add(error),
             }
@@ -257,64 +258,66 @@ impl Finding<'_> {
         Ok(roots)
     }
 
-    /// Whether a source is the first one to go to a place; a directory may join one of a part before.
-    fn takes(&mut self, source: &Path, place: (PathBuf, CString)) -> Result<bool, CopyError> {
-        let follow = self.run.options.follow;
+    /// Claims a target for a source. Returns false if the same source claimed it before. A directory
+    /// may claim the target of a directory in an earlier part.
+    fn claim(&mut self, source: &Path, target: (PathBuf, CString)) -> Result<bool, CopyError> {
+        let follow = self.context.options.follow;
         let is_dir = |path: &Path| {
             let attr = attr::of_path(path, follow != crate::Follow::Never);
             attr.is_ok_and(|attr| attr.kind == Kind::Directory)
         };
-        let earlier = self.taken.insert(place, source.to_owned());
+        let earlier = self.claimed.insert(target, source.to_owned());
         match earlier.filter(|_| !means_content(source)) {
             None => Ok(true),
             Some(earlier) if is_same(&earlier, source, follow) => Ok(false),
-            // What is to be gone on with is copied side by side.
-            Some(earlier) if !self.run.options.resume && is_dir(&earlier) && is_dir(source) => {
+            // A copy that can be resumed has a single part.
+            Some(earlier) if !self.context.options.resume && is_dir(&earlier) && is_dir(source) => {
                 Ok(true)
             }
             Some(_) => {
-                let why = "another source has the same name and goes to the same place";
-                Err(CopyError::cannot("copy", source, why))
+                let why = "another source has the same target";
+                Err(CopyError::cannot(Operation::Copy, source, why))
             }
         }
     }
 
-    /// Whether sources go into the target.
+    /// Reports whether the target is a directory that sources are copied into.
     fn is_into(&self, sources: &[PathBuf], target: &Target) -> Result<bool, CopyError> {
         let is_dir = |path: &Path| match attr::of_path(path, true) {
             Ok(attr) => Ok(attr.kind == Kind::Directory),
             Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(false),
-            Err(e) => Err(CopyError::io("ask for", path.to_owned(), e)),
+            Err(e) => Err(CopyError::io(Operation::Stat, path.to_owned(), e)),
         };
         match target {
             Target::Into(path) if !is_dir(path)? => {
-                Err(CopyError::cannot("copy into", path, "it is no directory that is there"))
+                Err(CopyError::cannot(Operation::CopyTo, path, "it is not an existing directory"))
             }
             Target::Into(_) => Ok(true),
             Target::Auto(path) if is_dir(path)? => Ok(true),
             Target::As(path) | Target::Auto(path) if sources.len() != 1 => {
-                Err(CopyError::cannot("copy several sources to", path, "it is no directory"))
+                let why = "several sources need a directory, and it is not one";
+                Err(CopyError::cannot(Operation::CopyTo, path, why))
             }
             Target::As(_) | Target::Auto(_) => Ok(false),
         }
     }
 
-    /// The path that one source goes to.
-    fn place(&self, source: &Path, target: &Path, into: bool) -> Result<PathBuf, CopyError> {
-        let follow = self.run.options.follow != crate::Follow::Never;
+    /// Returns the target path of one source.
+    fn target_of(&self, source: &Path, target: &Path, into: bool) -> Result<PathBuf, CopyError> {
+        let follow = self.context.options.follow != crate::Follow::Never;
         let attr = attr::of_path(source, follow)
-            .map_err(|e| CopyError::io("ask for", source.to_owned(), e))?;
-        let to = goes_to(source, target, into);
+            .map_err(|e| CopyError::io(Operation::Stat, source.to_owned(), e))?;
+        let to = target_path(source, target, into);
         if attr.kind != Kind::Directory && !into && means_directory(target) {
             let why = match attr::of_path(target, true) {
-                Ok(_) => "it is a directory and the source is none",
-                Err(_) => "there is no such directory",
+                Ok(_) => "it is a directory and the source is not",
+                Err(_) => "the directory does not exist",
             };
-            return Err(CopyError::cannot("copy to", target, why));
+            return Err(CopyError::cannot(Operation::CopyTo, target, why));
         }
         let elsewhere = || device_of(&to).is_some_and(|device| device != attr.device);
-        let apart = || self.run.options.one_file_system && elsewhere();
-        if attr.kind == Kind::Directory && self.run.options.recursive && !apart() {
+        let apart = || self.context.options.one_file_system && elsewhere();
+        if attr.kind == Kind::Directory && self.context.options.recursive && !apart() {
             refuse_into_itself(source, &to)?;
         }
         if attr.kind == Kind::Regular {
@@ -324,26 +327,29 @@ impl Finding<'_> {
     }
 
     fn parent(&self, path: &Path) -> Result<Parent, CopyError> {
-        let failed = |e| CopyError::io("open the target directory", path.to_owned(), e);
-        // What cannot be listed cannot be synced either.
-        let waits = self.run.options.durable != Durable::None;
+        let failed = |e| CopyError::io(Operation::OpenDir, path.to_owned(), e);
+        // A sync needs a descriptor that is open for reading.
+        let waits = self.context.options.durable != Durable::None;
         let dir = if waits { Dir::open(path) } else { Dir::open_path_only(path) };
         let dir = dir.map_err(failed)?;
         let attr = attr::of_file(&dir).map_err(failed)?;
-        let gives_acl = self.run.rules.gives_acl(&dir);
-        Ok(Parent { dir, home: Home { device: attr.device, group: attr.group, gives_acl } })
+        let has_default_acl = self.context.rules.has_default_acl(&dir);
+        Ok(Parent {
+            dir,
+            parent_attr: ParentAttr { device: attr.device, group: attr.group, has_default_acl },
+        })
     }
 }
 
-/// The path that one source goes to; `into`: it goes into the target under its own name.
-fn goes_to(source: &Path, target: &Path, into: bool) -> PathBuf {
+/// Returns the target path of one source; with `into`, below the target under its own name.
+fn target_path(source: &Path, target: &Path, into: bool) -> PathBuf {
     match source.file_name() {
         Some(name) if into && !means_content(source) => target.join(name),
         _ => target.to_owned(),
     }
 }
 
-/// The path that each source goes to, as long as nothing stands in the way.
+/// Returns the target path of each source, without checking whether it can be used.
 pub(crate) fn targets_of(sources: &[PathBuf], target: &Target) -> Vec<PathBuf> {
     let (Target::Into(path) | Target::As(path) | Target::Auto(path)) = target;
     let into = match target {
@@ -351,10 +357,10 @@ pub(crate) fn targets_of(sources: &[PathBuf], target: &Target) -> Vec<PathBuf> {
         Target::As(_) => false,
         Target::Auto(path) => path.is_dir(),
     };
-    sources.iter().map(|source| goes_to(source, path, into)).collect()
+    sources.iter().map(|source| target_path(source, path, into)).collect()
 }
 
-/// Whether two sources are one file.
+/// Reports whether two sources are the same file.
 fn is_same(a: &Path, b: &Path, follow: crate::Follow) -> bool {
     let identity = |path: &Path| {
         attr::of_path(path, follow != crate::Follow::Never).map(|attr| attr.identity()).ok()
@@ -362,19 +368,19 @@ fn is_same(a: &Path, b: &Path, follow: crate::Follow) -> bool {
     identity(a).is_some_and(|a| identity(b) == Some(a))
 }
 
-/// Whether a source names what is in a directory, not the directory: `dir/.`, `..`, `/`.
+/// Reports whether a source stands for the content of a directory: `dir/.`, `..`, `/`.
 fn means_content(source: &Path) -> bool {
     let bytes = source.as_os_str().as_bytes();
     source.file_name().is_none() || bytes.ends_with(b"/.") || bytes.ends_with(b"/./")
 }
 
-/// Whether a path can only be that of a directory: `new/`, `new/.`, `new/..`.
+/// Reports whether a path can only name a directory: `new/`, `new/.`, `new/..`.
 fn means_directory(path: &Path) -> bool {
     let bytes = path.as_os_str().as_bytes();
     bytes.ends_with(b"/") || bytes.ends_with(b"/.") || path.file_name().is_none()
 }
 
-/// The device that a target lies on, or will; none where nobody can tell.
+/// Returns the device of a target, or of its parent if it does not exist; `None` if both fail.
 fn device_of(to: &Path) -> Option<(u32, u32)> {
     let above =
         || to.parent().map(|above| if above == Path::new("") { Path::new(".") } else { above });
@@ -383,55 +389,53 @@ fn device_of(to: &Path) -> Option<(u32, u32)> {
     attr.ok().map(|attr| attr.device)
 }
 
-/// The directory and the last name of a path.
+/// Splits a path into its directory and its last component.
 fn split(path: &Path) -> Result<(PathBuf, CString), CopyError> {
-    let failed = |e| CopyError::io("find", path.to_owned(), e);
+    let failed = |e| CopyError::io(Operation::Resolve, path.to_owned(), e);
     let ends_in_dot = path.file_name().is_none();
-    let path = if ends_in_dot { std::fs::canonicalize(path).map_err(failed)? } else { path.into() };
+    let path = if ends_in_dot { canonicalize(path).map_err(failed)? } else { path.into() };
     let Some(name) = path.file_name() else {
         return Ok((PathBuf::from("/"), c".".to_owned()));
     };
     let name = CString::new(name.as_bytes())
-        .map_err(|_| CopyError::cannot("copy to", &path, "its name holds a zero byte"))?;
+        .map_err(|_| CopyError::cannot(Operation::CopyTo, &path, "its name has a NUL byte"))?;
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
     Ok((parent.unwrap_or(Path::new(".")).to_owned(), name))
 }
 
-/// The path without links and dots.
-pub(crate) fn real(path: &Path) -> io::Result<PathBuf> {
-    std::fs::canonicalize(path)
-}
-
-/// A directory is not copied into itself: the copy would never end.
+/// Refuses to copy a directory into itself, which would never end.
 fn refuse_into_itself(source: &Path, to: &Path) -> Result<(), CopyError> {
-    let Ok(source_real) = real(source) else { return Ok(()) };
-    let to_real = real(to).or_else(|e| match (to.parent(), to.file_name()) {
+    let Ok(source_real) = canonicalize(source) else { return Ok(()) };
+    let to_real = canonicalize(to).or_else(|e| match (to.parent(), to.file_name()) {
         (Some(parent), Some(name)) => {
             let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
-            real(parent).map(|parent| parent.join(name))
+            canonicalize(parent).map(|parent| parent.join(name))
         }
         _ => Err(e),
     });
     if to_real.is_ok_and(|to| to.starts_with(&source_real)) {
-        let why = format!("the target {} lies in it", to.display());
-        return Err(CopyError::cannot("copy", source, why));
+        let why = format!("the target {} is inside it", quoted(to));
+        return Err(CopyError::cannot(Operation::Copy, source, why));
     }
     Ok(())
 }
 
-/// A target that the user names is written through a symbolic link, as every program does; below
-/// that, links at the target are replaced, never followed.
+/// Resolves a target that is a symbolic link. A link that the user names as the target is followed,
+/// as other programs do; links below the target are replaced.
 fn through_link(to: &Path) -> Result<PathBuf, CopyError> {
     match attr::of_path(to, false) {
-        Ok(attr) if attr.kind == Kind::Symlink => std::fs::canonicalize(to).map_err(|e| {
+        Ok(attr) if attr.kind == Kind::Symlink => canonicalize(to).map_err(|e| {
             let why = match attr::of_path(to, true) {
-                // As /dev/stdout leads to what has no path.
+                // Such as /dev/stdout, which may point to a pipe without a path.
                 Ok(end) => {
-                    format!("it leads to a {}; ioloom cp makes files only", end.kind.singular())
+                    format!(
+                        "it is a link to a {}; ioloom cp writes only files",
+                        end.kind.singular()
+                    )
                 }
-                Err(_) => format!("it is a symbolic link that leads nowhere ({e}); remove it"),
+                Err(_) => format!("it is a broken symbolic link ({}); remove it", reason(&e)),
             };
-            CopyError::cannot("copy to", to, why)
+            CopyError::cannot(Operation::CopyTo, to, why)
         }),
         _ => Ok(to.to_owned()),
     }

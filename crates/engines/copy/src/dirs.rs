@@ -1,11 +1,12 @@
-//! Directories of a copy: the two sides of each, its name now and later, and how it is made.
+//! The directories of a copy: source and target, current and final name, and their creation.
 
-use crate::meta::{Home, Made};
-use crate::place::{hidden_name, with_hidden_name};
+use crate::meta::{Creation, ParentAttr};
+use crate::new_file::{hidden_name, with_hidden_name};
 use ioloom_sys::attr::{self, Attr};
 use ioloom_sys::dir::{Dir, Kind};
 use ioloom_sys::make;
 use ioloom_walk::{DirRef, NewDir, RetainedDir};
+use rustix::io::Errno;
 use std::ffi::{CStr, CString, OsStr};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -13,76 +14,73 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// `ENOTDIR`, for the words of the system.
-const NOT_A_DIRECTORY: i32 = 20;
-
-/// Where one source goes.
+/// The target of one source.
 pub(crate) struct RootTo {
-    /// Index of the directory that it goes into.
+    /// Index of the directory that holds it.
     pub(crate) parent: usize,
     pub(crate) name: CString,
-    /// The whole path of the target.
+    /// The full path of the target.
     pub(crate) path: PathBuf,
 }
 
-/// A directory that sources go into.
+/// A directory that sources are copied into.
 pub(crate) struct Parent {
     pub(crate) dir: Dir,
-    pub(crate) home: Home,
+    pub(crate) parent_attr: ParentAttr,
 }
 
-/// The sources of a copy and where they go.
+/// The sources of a copy and their targets.
 pub(crate) struct Roots {
     pub(crate) from: Vec<PathBuf>,
     pub(crate) to: Vec<RootTo>,
     pub(crate) parents: Vec<Parent>,
 }
 
-/// The two sides of a directory.
-pub(crate) struct Pair {
+/// A source directory and its target, both open.
+pub(crate) struct DirPair {
     pub(crate) from: Dir,
     pub(crate) to: Dir,
 }
 
-/// What belongs to a directory in work.
+/// The state of a directory that is being copied.
 pub(crate) struct CopyDir {
     pub(crate) id: u64,
     pub(crate) source: Attr,
-    /// The hidden name that it was made under, if it is the one that is renamed in the end.
+    /// The hidden name it was created under, if it is the directory that is renamed at the end.
     pub(crate) hidden_name: Option<CString>,
-    pub(crate) shown: AtomicBool,
-    /// Nobody sees it yet.
+    pub(crate) published: AtomicBool,
+    /// Whether it or a directory above it is still under a hidden name.
     pub(crate) hidden: bool,
-    /// Bytes that were moved for files below, while nobody sees it: they go with it if it must go.
+    /// Bytes copied for files below while it is hidden. They no longer count if it is removed.
     pub(crate) bytes: AtomicU64,
-    /// What is in it stays out: it lies on another file system.
+    /// Whether its entries are left out because it is on another file system.
     pub(crate) empty: bool,
-    pub(crate) home: Home,
-    pub(crate) made: Made,
-    pub(crate) pair: Mutex<Option<Arc<Pair>>>,
+    pub(crate) parent_attr: ParentAttr,
+    pub(crate) made: Creation,
+    pub(crate) pair: Mutex<Option<Arc<DirPair>>>,
 }
 
 impl CopyDir {
-    /// So many bytes more are below.
-    pub(crate) fn holds(&self, bytes: u64) {
+    /// Adds to the bytes copied below a hidden directory.
+    pub(crate) fn add_bytes(&self, bytes: u64) {
         if self.hidden {
             self.bytes.fetch_add(bytes, Ordering::Relaxed);
         }
     }
 }
 
-/// Where the first name of a file with several names is.
+/// The name of the first copy of a file with several hard links.
 #[derive(Clone)]
-pub(crate) enum Place {
+pub(crate) enum CopiedName {
     /// In a directory of the walk.
     In(RetainedDir<CopyDir>, Box<[u8]>),
-    /// A source of its own.
+    /// A file named as a source.
     Root(usize),
 }
 
-/// Numbers of directories, and how many pairs are held.
+/// The next directory number, and the number of pairs that are kept open.
 #[derive(Default)]
-pub(crate) struct Held {
+pub(crate) struct DirCounters {
     pub(crate) next: AtomicU64,
     pub(crate) pairs: AtomicUsize,
 }
@@ -121,12 +119,12 @@ pub(crate) fn new_target_path(roots: &Roots, new: &NewDir<'_, CopyDir>) -> PathB
     target_path(roots, new.parent, new.root, name)
 }
 
-/// Opens the target of a directory under the name that it has now.
+/// Opens the target of a directory under its current name.
 pub(crate) fn open_target(above: &Dir, name: &[u8], data: &CopyDir) -> io::Result<Dir> {
     match &data.hidden_name {
-        Some(hidden) if !data.shown.load(Ordering::Acquire) => {
+        Some(hidden) if !data.published.load(Ordering::Acquire) => {
             match above.open_at(hidden.to_bytes()) {
-                // It was renamed at this moment.
+                // It was renamed in the meantime.
                 Err(e) if e.kind() == io::ErrorKind::NotFound => above.open_at(name),
                 result => result,
             }
@@ -135,71 +133,72 @@ pub(crate) fn open_target(above: &Dir, name: &[u8], data: &CopyDir) -> io::Resul
     }
 }
 
-/// Removes what was made under a hidden name beside `path`.
+/// Removes the directory tree under a hidden name next to `path`.
 pub(crate) fn remove_hidden(path: PathBuf, hidden: &CStr) {
     let hidden = OsStr::from_bytes(hidden.to_bytes());
-    // What cannot be removed stays under a name that tells what it is.
+    // A failure is ignored: the name shows that it is an incomplete copy.
     let _ = make::remove_tree(&path.with_file_name(hidden));
 }
 
-/// A target directory.
-pub(crate) struct MadeDir {
+/// An open target directory.
+pub(crate) struct TargetDir {
     pub(crate) dir: Dir,
-    /// What it is now.
+    /// Its attributes when it was opened.
     pub(crate) own: Attr,
     pub(crate) hidden_name: Option<CString>,
     pub(crate) is_hidden: bool,
     pub(crate) is_new: bool,
 }
 
-/// How a copy that may go on later makes directories.
+/// How a copy that can be resumed creates directories.
 #[derive(Clone, Copy)]
-pub(crate) struct Again {
-    /// What its hidden names end in.
+pub(crate) struct ResumedDir {
+    /// The suffix of its hidden names.
     pub(crate) number: u64,
     pub(crate) is_root: bool,
 }
 
-/// Makes a directory, or takes the one that an earlier copy left.
-fn make_again(above: &Dir, name: &CStr, mode: u32, again: bool) -> io::Result<()> {
+/// Creates a directory; with `resumed`, accepts the one that an earlier copy left.
+fn make_or_reuse(above: &Dir, name: &CStr, mode: u32, resumed: bool) -> io::Result<()> {
     match make::directory(above, name, mode) {
-        Err(e) if again && e.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        Err(e) if resumed && e.kind() == io::ErrorKind::AlreadyExists => Ok(()),
         made => made,
     }
 }
 
-/// Opens a directory that was just made; where that fails it is taken away again, unless a later copy
-/// goes on with it.
+/// Opens a directory that was just created. Removes it if that fails, unless a later copy can resume
+/// with it.
 fn open_new(above: &Dir, name: &CStr, stays: bool) -> io::Result<(Dir, Attr)> {
-    let opened = open_known(above, name);
+    let opened = open_existing(above, name);
     if opened.is_err() && !stays {
-        // What cannot be removed stays under a name that tells what it is, and is empty.
+        // A failure is ignored: the directory is empty, and its name shows what it is.
         let _ = make::remove_directory(above, name);
     }
     opened
 }
 
-fn open_known(above: &Dir, name: &CStr) -> io::Result<(Dir, Attr)> {
+fn open_existing(above: &Dir, name: &CStr) -> io::Result<(Dir, Attr)> {
     let dir = above.open_at(name.to_bytes())?;
     let own = attr::of_file(&dir)?;
     Ok((dir, own))
 }
 
-impl MadeDir {
-    /// Makes or opens the directory `name`. That something else is there is told as `ENOTDIR`.
+impl TargetDir {
+    /// Creates or opens the directory `name`. Fails with `ENOTDIR` if a file of another type has that
+    /// name.
     pub(crate) fn make(
         above: &Dir,
         name: &CStr,
         above_hidden: bool,
         mode: u32,
-        again: Option<Again>,
+        resumed: Option<ResumedDir>,
     ) -> io::Result<Self> {
         if above_hidden {
-            make_again(above, name, mode, again.is_some())?;
-            let (dir, own) = open_new(above, name, again.is_some())?;
+            make_or_reuse(above, name, mode, resumed.is_some())?;
+            let (dir, own) = open_new(above, name, resumed.is_some())?;
             return Ok(Self { dir, own, hidden_name: None, is_hidden: true, is_new: true });
         }
-        match open_known(above, name) {
+        match open_existing(above, name) {
             Ok((dir, own)) => {
                 return Ok(Self { dir, own, hidden_name: None, is_hidden: false, is_new: false });
             }
@@ -207,20 +206,18 @@ impl MadeDir {
             Err(e) if e.kind() == io::ErrorKind::PermissionDenied => return Err(e),
             Err(e) => {
                 return Err(match attr::of_name(above, name, false) {
-                    Ok(there) if there.kind != Kind::Directory => {
-                        io::Error::from_raw_os_error(NOT_A_DIRECTORY)
-                    }
+                    Ok(there) if there.kind != Kind::Directory => Errno::NOTDIR.into(),
                     _ => e,
                 });
             }
         }
-        let hidden = match again {
-            Some(Again { number, is_root: true }) => {
+        let hidden = match resumed {
+            Some(ResumedDir { number, is_root: true }) => {
                 let hidden = hidden_name(name, number);
-                make_again(above, &hidden, mode, true)?;
+                make_or_reuse(above, &hidden, mode, true)?;
                 hidden
             }
-            // A later copy could not find a hidden name here: it is filled where it is to be.
+            // A later copy could not find a hidden name here, so it is filled under its final name.
             Some(_) => {
                 make::directory(above, name, mode)?;
                 let (dir, own) = open_new(above, name, true)?;
@@ -228,7 +225,7 @@ impl MadeDir {
             }
             None => with_hidden_name(name, |hidden| make::directory(above, hidden, mode))?.0,
         };
-        let (dir, own) = open_new(above, &hidden, again.is_some())?;
+        let (dir, own) = open_new(above, &hidden, resumed.is_some())?;
         Ok(Self { dir, own, hidden_name: Some(hidden), is_hidden: true, is_new: true })
     }
 }

@@ -1,67 +1,92 @@
-//! What could not be copied, with path, operation, reason and advice.
+//! A failed copy of one file or directory: operation, path, reason and advice.
 
+use ioloom_failure::{Explained, Operation, quoted};
+use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Errors that are kept in full; further ones are counted.
+/// Errors that are kept in full; further ones are only counted.
 pub use ioloom_walk::ERRORS_KEPT_MAX;
 
-/// Why something was not copied.
+/// Why a file or directory was not copied.
 #[derive(Debug, thiserror::Error)]
 pub enum Reason {
-    /// The system refused.
+    /// A system call failed.
     #[error("{0}")]
     Io(#[source] io::Error),
-    /// The source did not stay as it was while it was copied.
-    #[error("the source {0} while it was copied")]
+    /// The source was modified while it was copied.
+    #[error("the source {0} during the copy")]
     Changed(&'static str),
-    /// What the target holds is not what the source holds.
+    /// The target does not have the content of the source.
     #[error("the copy differs from the source: {0}")]
     Differs(String),
-    /// It cannot be done, for a reason of its own.
+    /// The request cannot be carried out; the text says why.
     #[error("{0}")]
     Cannot(String),
-    /// A mode was pinned that cannot be used here.
+    /// The requested copy method cannot be used here.
     #[error("{0}")]
     Refused(crate::plan::Refused),
-    /// The copy was ended.
+    /// The copy was cancelled.
     #[error("interrupted")]
     Cancelled,
 }
 
-/// Something that was not copied. Its target is as it was before.
-#[derive(Debug, thiserror::Error)]
-#[error("cannot {operation} {}: {reason}{}", .path.display(), advice(.reason))]
+/// A file or directory that was not copied. Its target is unchanged.
+#[derive(Debug)]
 pub struct CopyError {
-    /// What was tried.
-    pub operation: &'static str,
-    /// On what.
+    /// The operation that failed.
+    pub operation: Operation,
+    /// The path it failed on.
     pub path: PathBuf,
     /// Why it failed.
-    #[source]
     pub reason: Reason,
 }
 
+impl fmt::Display for CopyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "cannot {} {}: ", self.operation, quoted(&self.path))?;
+        match &self.reason {
+            Reason::Io(error) => write!(f, "{}", Explained::new(self.operation, error)),
+            reason @ Reason::Changed(_) => {
+                write!(f, "{reason}; copy it again when it is not being written")
+            }
+            reason @ Reason::Differs(_) => {
+                write!(f, "{reason}; the target was not touched: check memory, cables and device")
+            }
+            reason => write!(f, "{reason}"),
+        }
+    }
+}
+
+impl std::error::Error for CopyError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match &self.reason {
+            Reason::Io(error) => Some(error),
+            _ => None,
+        }
+    }
+}
+
 impl CopyError {
-    pub(crate) fn io(operation: &'static str, path: PathBuf, error: io::Error) -> Self {
+    pub(crate) fn io(operation: Operation, path: PathBuf, error: io::Error) -> Self {
         Self { operation, path, reason: Reason::Io(error) }
     }
 
-    pub(crate) fn cannot(operation: &'static str, path: &Path, why: impl Into<String>) -> Self {
+    pub(crate) fn cannot(operation: Operation, path: &Path, why: impl Into<String>) -> Self {
         Self { operation, path: path.to_owned(), reason: Reason::Cannot(why.into()) }
     }
 
-    /// Whether no space or quota is left, so that going on makes little sense.
+    /// Reports whether space or quota is exhausted, so that further files would fail too.
     pub fn is_out_of_space(&self) -> bool {
         matches!(&self.reason, Reason::Io(e) if out_of_space(e))
     }
 
-    /// Whether it was refused before anything was tried.
+    /// Reports whether the copy was refused before it started.
     pub fn is_refused(&self) -> bool {
         matches!(self.reason, Reason::Refused(_))
     }
 
-    /// Whether it is only that the copy was ended.
+    /// Reports whether the copy was only cancelled.
     pub fn is_cancelled(&self) -> bool {
         matches!(self.reason, Reason::Cancelled)
     }
@@ -71,32 +96,26 @@ pub(crate) fn out_of_space(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
-fn advice(reason: &Reason) -> &'static str {
-    let error = match reason {
-        Reason::Io(error) => error,
-        Reason::Changed(_) => return "; copy again when it is at rest",
-        Reason::Differs(_) => {
-            return "; the target was not touched: check memory, cables and device";
-        }
-        Reason::Cannot(_) | Reason::Refused(_) | Reason::Cancelled => return "",
-    };
-    match error.kind() {
-        io::ErrorKind::PermissionDenied => "; run as a user who may, or leave it out",
-        io::ErrorKind::NotFound => "; check the path; it may have been removed meanwhile",
-        io::ErrorKind::NotADirectory => "; remove what is there or choose another target",
-        io::ErrorKind::StorageFull => "; free space on the target and copy again",
-        io::ErrorKind::QuotaExceeded => "; raise the quota or free space",
-        io::ErrorKind::ReadOnlyFilesystem => "; mount the target for writing",
-        io::ErrorKind::AlreadyExists => "; somebody else made it meanwhile: copy again",
-        io::ErrorKind::FileTooLarge => {
-            "; the target's file system, or the limit of 'ulimit -f', has smaller files only"
-        }
-        // EMFILE and ELOOP have no stable kind.
-        _ if error.raw_os_error() == Some(24) => "; raise the limit with 'ulimit -n'",
-        _ if error.raw_os_error() == Some(40) => "; it became a symbolic link: copy again",
-        _ => "; look at the kernel log",
+/// Errors of one thread: the first ones in full, and a count.
+pub(crate) type Errors = ioloom_walk::Errors<CopyError>;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_quote_the_path_and_advise_only_what_is_true() {
+        let missing = io::Error::from_raw_os_error(2);
+        let error = CopyError::io(Operation::Create, "/proc/a\nb".into(), missing);
+        assert_eq!(
+            error.to_string(),
+            r"cannot create '/proc/a'$'\n''b': No such file or directory"
+        );
+        let full = CopyError::io(Operation::Write, "x".into(), io::Error::from_raw_os_error(28));
+        assert!(full.is_out_of_space());
+        assert_eq!(
+            full.to_string(),
+            "cannot write to 'x': No space left on device; free space or inodes on the file system"
+        );
     }
 }
-
-/// Errors of one thread: the first ones and a count.
-pub(crate) type Errors = ioloom_walk::Errors<CopyError>;

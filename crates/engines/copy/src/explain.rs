@@ -1,12 +1,13 @@
-//! How a copy would be done, without doing it: the facts, tried on a file of the source and a new one
-//! that goes away, and the plan for each class of files.
+//! Explains how a copy would be done, without doing it: the facts, probed with a file of the source
+//! and a temporary file, and the plan for each class of files.
 
 use crate::copy::Target;
 use crate::error::CopyError;
 use crate::facts;
+use crate::new_file::{Destination, NewFile};
 use crate::options::{CopyOptions, Verify, When};
-use crate::place::{NewFile, Spot};
-use crate::plan::{self, CopyPlan, Facts, FileFacts, Refused, SMALL_BYTES, Wanted};
+use crate::plan::{self, CopyPlan, Facts, FileFacts, PlanRequest, Refused, SMALL_BYTES};
+use ioloom_failure::Operation;
 use ioloom_sys::dir::{Dir, Kind};
 use ioloom_sys::file::{self, OpenHow};
 use ioloom_sys::{attr, transfer};
@@ -16,32 +17,32 @@ use std::path::{Path, PathBuf};
 
 const GIB: u64 = 1 << 30;
 
-/// One class of files and how it would be copied.
+/// A class of files and how it would be copied.
 #[derive(Debug)]
 pub struct Class {
-    /// In words.
+    /// A description of the class.
     pub name: &'static str,
-    /// An example of the class.
+    /// A file size in the class, bytes.
     pub bytes: u64,
-    /// The plan, or why there is none.
+    /// The plan, or why the request is refused.
     pub plan: Result<CopyPlan, Refused>,
 }
 
-/// How a copy would be done.
+/// The explanation of a copy.
 #[derive(Debug)]
 pub struct Explanation {
-    /// What was tried and found.
+    /// The probed facts.
     pub facts: Facts,
-    /// The file of the source that it was tried with.
+    /// The source file used for the probe.
     pub tried_with: PathBuf,
-    /// Each class of files.
+    /// The classes of files.
     pub classes: Vec<Class>,
 }
 
 /// Explains how `source` would be copied to `target`.
 ///
 /// # Errors
-/// A source without a regular file, a target that takes no new file.
+/// Returns an error if the source has no regular file, or if no file can be created at the target.
 pub fn explain(
     source: &Path,
     target: &Target,
@@ -50,45 +51,44 @@ pub fn explain(
     let (Target::Into(path) | Target::As(path) | Target::Auto(path)) = target;
     let sample = sample(source)?;
     let from = file::open(&sample, OpenHow::default())
-        .map_err(|e| CopyError::io("open", sample.clone(), e))?;
+        .map_err(|e| CopyError::io(Operation::Open, sample.clone(), e))?;
     let is_dir = attr::of_path(path, true).is_ok_and(|attr| attr.kind == Kind::Directory);
     let above = path.parent().filter(|above| !above.as_os_str().is_empty());
     let dir_path = if is_dir { path.as_path() } else { above.unwrap_or(Path::new(".")) };
     let failed = |what, e| CopyError::io(what, dir_path.to_owned(), e);
-    let dir = Dir::open(dir_path).map_err(|e| failed("open the target directory", e))?;
-    let new = NewFile::make(&dir, c"explain", Spot::Free, 0o600)
-        .map_err(|e| failed("try with a new file in", e))?;
-    let mut facts =
-        facts::gather(&from, &new.file).map_err(|e| failed("ask for the file system of", e))?;
+    let dir = Dir::open(dir_path).map_err(|e| failed(Operation::OpenDir, e))?;
+    let new = NewFile::make(&dir, c"explain", Destination::Free, 0o600)
+        .map_err(|e| failed(Operation::CreateIn, e))?;
+    let mut facts = facts::gather(&from, &new.file).map_err(|e| failed(Operation::StatFs, e))?;
     facts.reflink = Some(transfer::clone_file(&from, &new.file).is_ok());
     let classes = classes(&facts, &from, options);
     Ok(Explanation { facts, tried_with: sample, classes })
 }
 
 fn classes(facts: &Facts, from: &OwnedFd, options: &CopyOptions) -> Vec<Class> {
-    let wanted = Wanted {
+    let request = PlanRequest {
         mode: options.mode,
         reflink: options.reflink,
         durable: options.durable,
         sees_bytes: options.verify != Verify::None || options.sparse == When::Always,
     };
     let class = |name, bytes, resident| {
-        let plan = plan::plan(facts, FileFacts { bytes, resident }, wanted);
+        let plan = plan::plan(facts, FileFacts { bytes, resident }, request);
         Class { name, bytes, plan }
     };
     let own = attr::of_file(from).map_or(0, |attr| attr.bytes);
     let huge = facts.memory_available_bytes.max(2 * GIB);
     vec![
-        class("the file tried with", own, facts::resident_share(from, own)),
+        class("the probed file", own, facts::resident_share(from, own)),
         class("small", SMALL_BYTES / 8, None),
-        class("of middle size", plan::BIG_BYTES / 4, None),
-        class("big, not in memory", GIB, Some(0.0)),
-        class("big, in memory", GIB, Some(1.0)),
-        class("huge, in memory", huge, Some(1.0)),
+        class("medium", plan::BIG_BYTES / 4, None),
+        class("big, not cached", GIB, Some(0.0)),
+        class("big, cached", GIB, Some(1.0)),
+        class("huge, cached", huge, Some(1.0)),
     ]
 }
 
-/// A regular file of the source: itself, or the first that a walk finds.
+/// Returns a regular file of the source: the source itself, or the first one that a walk finds.
 fn sample(source: &Path) -> Result<PathBuf, CopyError> {
     let mut found = None;
     let mut visit = |entry: ioloom_walk::Entry<'_>| {
@@ -96,9 +96,13 @@ fn sample(source: &Path) -> Result<PathBuf, CopyError> {
         Control::Stop
     };
     let walked = ioloom_walk::walk(source, &WalkOptions::default(), &mut visit);
-    let summary = walked.map_err(|e| CopyError::io("walk", e.path, e.source))?;
+    let summary = walked.map_err(|e| CopyError::io(e.operation, e.path, e.source))?;
     match found {
         Some(path) => Ok(summary.base.join(path)),
-        None => Err(CopyError::cannot("explain", source, "there is no regular file to try with")),
+        None => Err(CopyError::cannot(
+            Operation::PlanCopy,
+            source,
+            "no regular file found to probe with",
+        )),
     }
 }

@@ -1,7 +1,7 @@
-//! Gathering the facts of a plan: by trying, once for each pair of file systems.
+//! Gathers the facts for a plan by probing, once per pair of file systems.
 //!
-//! Versions are never asked: what a kernel says it can is tried on the two files at hand. Costs some
-//! calls and a byte written to the new file, for the first file that is worth it.
+//! Kernel versions are never compared: each feature is tried on the two files at hand. This costs a
+//! few system calls and one byte written to the new file, for the first file that is large enough.
 
 use crate::plan::Facts;
 use ioloom_sys::ring::Ring;
@@ -10,11 +10,11 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 use std::path::{Path, PathBuf};
 
-/// Offsets at which a file is sampled when the kernel does not tell what of it is in memory. A miss
-/// starts read-ahead, so they are few.
+/// Offsets at which a file is sampled if the kernel cannot report its cached pages. A miss starts
+/// readahead, so there are few.
 const SAMPLES: u64 = 4;
 
-/// What is known of two open files, the target new and empty.
+/// Gathers the facts about two open files; the target is new and empty.
 pub(crate) fn gather(from: impl AsFd, to: impl AsFd) -> io::Result<Facts> {
     let (source, target) = (attr::of_file(&from)?, attr::of_file(&to)?);
     let target_system = attr::file_system(&to)?;
@@ -37,7 +37,7 @@ pub(crate) fn gather(from: impl AsFd, to: impl AsFd) -> io::Result<Facts> {
     })
 }
 
-/// A path of what is open.
+/// Returns a path that leads to an open file.
 pub(crate) fn proc_path(file: impl AsFd) -> PathBuf {
     PathBuf::from(format!("/proc/self/fd/{}", file.as_fd().as_raw_fd()))
 }
@@ -48,7 +48,8 @@ fn takes_uncached(from: impl AsFd, to: impl AsFd) -> bool {
     reads && writes() && transfer::set_len(&to, 0).is_ok()
 }
 
-/// Whether both lie on one disk that turns. Disks of virtual machines say that they turn and do not.
+/// Reports whether both paths are on one rotating disk. Virtual disks report that they rotate and do
+/// not.
 fn same_spindle(from: &Path, to: &Path) -> bool {
     let disk = |path: &Path| {
         let medium = mount::medium(path).ok()?;
@@ -59,29 +60,29 @@ fn same_spindle(from: &Path, to: &Path) -> bool {
     disk(from).is_some_and(|from| disk(to) == Some(from))
 }
 
-/// Whether what lies below `path` is on a block device of this machine or in its memory.
-pub(crate) fn is_here(path: &Path) -> bool {
+/// Reports whether `path` is on a local block device or in memory.
+pub(crate) fn is_local(path: &Path) -> bool {
     let on_disk = || mount::medium(path).is_ok_and(|medium| medium.disk.is_some());
     cache::is_memory_backed(path).unwrap_or(false) || on_disk()
 }
 
-/// Whether sharing blocks between the two paths changes one tree for both.
+/// Reports whether sharing blocks between the two paths modifies a single file system tree.
 pub(crate) fn in_one_tree(from: &Path, to: &Path) -> bool {
     let one_tree = || attr::file_system(std::fs::File::open(to)?).map(|system| system.one_tree);
     let device = |path: &Path| mount::medium(path).ok()?.block_device;
     one_tree().unwrap_or(false) && device(from).is_some_and(|from| device(to) == Some(from))
 }
 
-/// What the kernel tells of memory.
+/// The memory figures of the kernel, bytes.
 pub(crate) struct Memory {
     pub(crate) available: u64,
     pub(crate) dirty_headroom: u64,
 }
 
 impl Memory {
-    /// As now; zeros where nothing is told.
+    /// Reads the current figures; missing ones are zero.
     pub(crate) fn read() -> Self {
-        let (meminfo, vmstat) = (told("/proc/meminfo"), told(VMSTAT));
+        let (meminfo, vmstat) = (read_or_empty("/proc/meminfo"), read_or_empty(VMSTAT));
         let threshold = bytes_of(&vmstat, "nr_dirty_background_threshold");
         Self {
             available: proc::parse::field(&meminfo, "MemAvailable").unwrap_or(0) * 1024,
@@ -92,11 +93,11 @@ impl Memory {
 
 const VMSTAT: &str = "/proc/vmstat";
 
-fn told(path: &str) -> String {
+fn read_or_empty(path: &str) -> String {
     proc::read_text(Path::new(path)).unwrap_or_default()
 }
 
-/// Pages of a line of `/proc/vmstat`, in bytes.
+/// Returns a page count of `/proc/vmstat` in bytes.
 fn bytes_of(vmstat: &str, name: &str) -> u64 {
     let line = vmstat.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
     line.and_then(|n| n.parse::<u64>().ok()).unwrap_or(0) * proc::page_bytes()
@@ -106,13 +107,14 @@ fn unwritten(vmstat: &str) -> u64 {
     bytes_of(vmstat, "nr_dirty") + bytes_of(vmstat, "nr_writeback")
 }
 
-/// Bytes of all programs of this machine that are changed in memory and not yet on a device; zero where
-/// nothing is told.
+/// Returns the dirty bytes of all programs on this machine that are not yet on a device; zero if
+/// unknown.
 pub fn unwritten_bytes() -> u64 {
-    unwritten(&told(VMSTAT))
+    unwritten(&read_or_empty(VMSTAT))
 }
 
-/// Share of the first `bytes` of an open file that is in memory; `None` where nobody can tell.
+/// Returns the share of the first `bytes` of an open file that is in the page cache; `None` if
+/// unknown.
 pub(crate) fn resident_share(file: impl AsFd, bytes: u64) -> Option<f64> {
     let pages = bytes.div_ceil(proc::page_bytes()).max(1);
     if let Ok(Some(resident)) = cache::resident_pages(&file, bytes) {

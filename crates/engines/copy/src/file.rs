@@ -1,138 +1,71 @@
-//! One regular file: from an open source to a whole target under its name.
+//! Copies one regular file, from an open source to a complete target under its final name.
 //!
 //! ```text
-//! open source ─► ask ─► new file without a final name ─► bytes ─► ask again ─► owner, attributes,
-//!     mode, times ─► (sync) ─► name
+//! open source ─► stat ─► new file without a final name ─► content ─► stat again ─► owner,
+//!     attributes, mode, times ─► (sync) ─► final name
 //! ```
 //!
-//! The name comes last, so that at any moment the target is absent, the old one, or complete. A
-//! source that does not answer the same before and after is copied again a few times if it is not
-//! large, else it is an error. Costs seven calls for a small file of a fresh tree: open, ask, read,
-//! ask, close; create, write, close.
+//! The final name comes last: at any moment the target is absent, the old file, or complete. If the
+//! second stat differs from the first, a small source is copied again a few times; a large one is
+//! reported as changed. A small file in a new tree costs eight system calls: open, stat, read, stat
+//! and close for the source; create, write and close for the target.
 
-use crate::data::{self, Flow, Job, Trouble};
+use crate::context::CopyContext;
+use crate::data::{self, Job, TransferError};
 use crate::error::{CopyError, Reason};
 use crate::facts;
+use crate::file_transfer::{FileTransfer, has_holes};
 use crate::hash::Hasher;
-use crate::links::Done;
-use crate::meta::{Home, Made, On};
+use crate::links::Outcome;
+use crate::meta::{Creation, FileRef};
+use crate::mode::Mode;
+use crate::new_file::{Destination, NewFile, hidden_name};
 use crate::options::{Durable, Existing, Preserve, Verify, When};
-use crate::place::{NewFile, Spot, hidden_name};
-use crate::plan::{self, CopyPlan, FileFacts, Mode, SMALL_BYTES, Wanted};
+use crate::plan::{self, CopyPlan, Facts, FileFacts, PlanRequest, SMALL_BYTES};
 use crate::resume;
-use crate::run::{Pairing, Run};
+use crate::route::{Route, Source, TargetState};
+use ioloom_failure::Operation;
 use ioloom_sys::attr::{self, Attr};
 use ioloom_sys::buffer::Buffer;
-use ioloom_sys::dir::{Dir, Kind};
-use ioloom_sys::{file, make, transfer};
-use std::ffi::CStr;
+use ioloom_sys::dir::Kind;
+use ioloom_sys::{file, transfer};
+use rustix::io::Errno;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
-use std::path::PathBuf;
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// How often a source that changes meanwhile is copied in all.
+/// Attempts to copy a source that changes during the copy.
 const TRIES: u32 = 3;
 
-/// Size up to which it is.
+/// Largest source that is copied again after a change, bytes.
 const RETRY_BYTES_MAX: u64 = 64 << 20;
 
-/// `ENOSPC`, for the words of the system.
-const NO_SPACE: i32 = 28;
-
-/// Room for one byte more than a small file has: reading less than that proves its end.
+/// Buffer size. It exceeds the largest small file, so that a short read proves the end of the file.
 pub(crate) const BUFFER_BYTES: usize = SMALL_BYTES as usize + 4096;
 
-/// Where a file comes from and goes to.
-pub(crate) struct Way<'a> {
-    pub(crate) from: &'a Dir,
-    pub(crate) from_name: &'a CStr,
-    /// The source may be reached through a symbolic link.
-    pub(crate) follow: bool,
-    pub(crate) to: &'a Dir,
-    pub(crate) to_name: &'a CStr,
-    /// Nobody sees the target's directory yet.
-    pub(crate) hidden: bool,
-    pub(crate) home: Home,
-    /// The two paths, for messages.
-    pub(crate) paths: &'a dyn Fn() -> (PathBuf, PathBuf),
-}
-
-impl Way<'_> {
-    pub(crate) fn failed_from(&self, operation: &'static str, error: io::Error) -> CopyError {
-        CopyError::io(operation, (self.paths)().0, error)
-    }
-
-    pub(crate) fn failed_to(&self, operation: &'static str, error: io::Error) -> CopyError {
-        CopyError::io(operation, (self.paths)().1, error)
-    }
-
-    pub(crate) fn changed(&self, how: &'static str) -> CopyError {
-        let (path, _) = (self.paths)();
-        CopyError { operation: "copy", path, reason: Reason::Changed(how) }
-    }
-
-    pub(crate) fn trouble(&self, trouble: Trouble) -> CopyError {
-        match trouble {
-            Trouble::Read(e) => self.failed_from("read", e),
-            Trouble::Write(e) => self.failed_to("write", e),
-            Trouble::Ended => self.changed("became shorter"),
-            Trouble::Cancelled => {
-                let (path, _) = (self.paths)();
-                CopyError { operation: "copy", path, reason: Reason::Cancelled }
-            }
-            Trouble::Unsupported(e) => self.failed_to("copy in this mode to", e),
-        }
-    }
-}
-
-/// What is at the target.
-pub(crate) enum There {
-    Nothing,
-    Old(Attr),
-}
-
-/// An open source with what it was when it was opened.
-pub(crate) struct Source {
-    pub(crate) file: OwnedFd,
-    pub(crate) attr: Attr,
-}
-
-impl Source {
-    pub(crate) fn open(way: &Way<'_>) -> Result<Self, CopyError> {
-        let file = make::open_to_read(way.from, way.from_name, way.follow)
-            .map_err(|e| way.failed_from("open", e))?;
-        let attr = attr::of_file(&file).map_err(|e| way.failed_from("ask for", e))?;
-        if attr.kind != Kind::Regular {
-            return Err(way.changed("was replaced by something else"));
-        }
-        Ok(Self { file, attr })
-    }
-}
-
-/// Looks at the target and decides whether it is to be made. `None`: it stays as it is.
-pub(crate) fn look(
-    run: &Run<'_>,
-    way: &Way<'_>,
+/// Examines the target and decides whether to write it. Returns `None` if it stays as it is.
+pub(crate) fn inspect_target(
+    context: &CopyContext<'_>,
+    route: &Route<'_>,
     source: &Attr,
-) -> Result<Option<There>, CopyError> {
-    if way.hidden {
-        return Ok(Some(There::Nothing));
+) -> Result<Option<TargetState>, CopyError> {
+    if route.hidden {
+        return Ok(Some(TargetState::Absent));
     }
-    let old = match attr::of_name(way.to, way.to_name, false) {
-        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Some(There::Nothing)),
-        result => result.map_err(|e| way.failed_to("ask for", e))?,
+    let old = match attr::of_name(route.to, route.to_name, false) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Some(TargetState::Absent)),
+        result => result.map_err(|e| route.failed_to(Operation::Stat, e))?,
     };
-    let refuse = |why: &str| Err(CopyError::cannot("replace", &(way.paths)().1, why));
+    let refuse = |why: &str| Err(CopyError::cannot(Operation::Replace, &(route.paths)().1, why));
     if old.identity() == source.identity() {
         return refuse("it is the same file as the source");
     }
-    if source.kind == Kind::Symlink && leads_to(way, &old) {
-        return refuse("the source is a symbolic link that leads to it");
+    if source.kind == Kind::Symlink && leads_to(route, &old) {
+        return refuse("the source is a symbolic link to it");
     }
-    // What stays may be anything.
-    let stays = match run.options.existing {
+    // A target that is skipped may be of any type.
+    let stays = match context.options.existing {
         Existing::Keep => true,
         Existing::Update | Existing::UpdateAsk => source.modified <= old.modified,
         Existing::Replace | Existing::Ask => false,
@@ -141,39 +74,41 @@ pub(crate) fn look(
         return Ok(None);
     }
     match old.kind {
-        Kind::Directory => return refuse("it is a directory and the source is none"),
+        Kind::Directory => return refuse("it is a directory and the source is not"),
         Kind::Regular | Kind::Symlink => {}
         kind if source.kind == kind => {}
-        kind => return refuse(&format!("it is a {}; ioloom cp makes files only", kind.singular())),
+        kind => {
+            return refuse(&format!("it is a {}; ioloom cp replaces only files", kind.singular()));
+        }
     }
-    let asks = matches!(run.options.existing, Existing::Ask | Existing::UpdateAsk);
-    let goes_on = !asks || run.watcher.may_replace(&(way.paths)().1);
-    Ok(goes_on.then_some(There::Old(old)))
+    let asks = matches!(context.options.existing, Existing::Ask | Existing::UpdateAsk);
+    let goes_on = !asks || context.watcher.may_replace(&(route.paths)().1);
+    Ok(goes_on.then_some(TargetState::Present(old)))
 }
 
-/// Whether a source that is a symbolic link leads to the very file that it would replace: that file
-/// would be gone, and the link lead to itself.
-fn leads_to(way: &Way<'_>, old: &Attr) -> bool {
-    let end = attr::of_name(way.from, way.from_name, true);
+/// Reports whether a source that is a symbolic link points to the file it would replace. Copying it
+/// would destroy that file and leave a link to itself.
+fn leads_to(route: &Route<'_>, old: &Attr) -> bool {
+    let end = attr::of_name(route.from, route.from_name, true);
     old.kind == Kind::Regular && end.is_ok_and(|end| end.identity() == old.identity())
 }
 
-/// Copies an open source to where it belongs.
+/// Copies an open source to its target.
 pub(crate) fn copy(
-    run: &Run<'_>,
-    way: &Way<'_>,
+    context: &CopyContext<'_>,
+    route: &Route<'_>,
     mut source: Source,
-    there: &There,
+    there: &TargetState,
     buffer: &mut Buffer,
-) -> Result<Done, CopyError> {
+) -> Result<Outcome, CopyError> {
     let mut tries = 1;
     loop {
-        match attempt(run, way, &source, there, buffer) {
+        match attempt(context, route, &source, there, buffer) {
             Err(CopyError { reason: Reason::Changed(_), .. })
                 if tries < TRIES && source.attr.bytes <= RETRY_BYTES_MAX =>
             {
                 tries += 1;
-                source = Source::open(way)?;
+                source = Source::open(route)?;
             }
             result => return result,
         }
@@ -181,182 +116,177 @@ pub(crate) fn copy(
 }
 
 fn attempt(
-    run: &Run<'_>,
-    way: &Way<'_>,
+    context: &CopyContext<'_>,
+    route: &Route<'_>,
     source: &Source,
-    there: &There,
+    there: &TargetState,
     buffer: &mut Buffer,
-) -> Result<Done, CopyError> {
-    let mode = run.rules.mode_at_first(&source.attr);
-    let spot = match there {
-        _ if way.hidden => Spot::Hidden,
-        There::Nothing => Spot::Free,
-        There::Old(_) => Spot::Taken,
+) -> Result<Outcome, CopyError> {
+    let mode = context.rules.initial_mode(&source.attr);
+    let destination = match there {
+        _ if route.hidden => Destination::Hidden,
+        TargetState::Absent => Destination::Free,
+        TargetState::Present(_) => Destination::Occupied,
     };
-    let resume = run.resume.get().filter(|_| resume::in_pieces(run, &source.attr));
+    let resume = context.resume.get().filter(|_| resume::in_pieces(context, &source.attr));
     let new = match resume {
         Some(resume) => {
-            let hidden = hidden_name(way.to_name, resume.number);
-            NewFile::resumable(way.to, way.to_name, spot, hidden, (mode, run.rules.umask()))
+            let hidden = hidden_name(route.to_name, resume.number);
+            NewFile::resumable(
+                route.to,
+                route.to_name,
+                destination,
+                hidden,
+                (mode, context.rules.umask()),
+            )
         }
-        None => NewFile::make(way.to, way.to_name, spot, mode),
+        None => NewFile::make(route.to, route.to_name, destination, mode),
     };
-    // It may be that the old file could be written and its directory not.
-    let what = if spot == Spot::Taken { "make a new file beside" } else { "create" };
-    let new = new.map_err(|e| way.failed_to(what, e))?;
+    // The old file may be writable while its directory is not; the message has to show which.
+    let operation = match destination {
+        Destination::Occupied => Operation::CreateBeside,
+        _ => Operation::Create,
+    };
+    let new = new.map_err(|e| route.failed_to(operation, e))?;
     let mine = AtomicU64::new(0);
-    let moving = Moving { run, way, source, new: &new, mine: &mine };
-    let moved = moving.bytes(buffer).and_then(|moved| {
-        still_the_same(way, source)?;
+    let file_transfer = FileTransfer { context, route, source, new: &new, mine: &mine };
+    let moved = file_transfer.bytes(buffer).and_then(|moved| {
+        still_the_same(route, source)?;
         Ok(moved)
     });
     let finished = match moved {
-        Ok(moved) => finish(run, way, source, there, new, moved),
+        Ok(moved) => finish(context, route, source, there, new, moved),
         Err(error) => {
             if resume.is_some() && !matches!(error.reason, Reason::Changed(_)) {
-                // What is recorded of it is gone on with.
+                // A later copy resumes from the pieces recorded in the journal.
                 new.leave();
             }
             Err(error)
         }
     };
     if finished.is_err() {
-        run.flow(&mine).take_back_to(0);
+        context.meter(&mine).take_back_to(0);
     }
-    finished.map(|()| Done::Copied(mine.load(Ordering::Relaxed)))
+    finished.map(|()| Outcome::Copied(mine.load(Ordering::Relaxed)))
 }
 
-/// What was moved of a file.
-struct Moved {
-    /// Its size as it came, bytes.
+/// The content that was copied.
+struct Transferred {
+    /// Bytes read from the source.
     bytes: u64,
-    /// Its hash, if one was wanted and this process saw the bytes.
+    /// The hash, if requested and if this process saw the bytes.
     hash: Option<String>,
 }
 
-/// All bytes are there: they are read again if that is wanted, and the file gets what is kept and,
-/// last, its name.
+/// Completes a file whose content is written: verifies it if requested, applies the preserved
+/// attributes and finally gives it its name.
 fn finish(
-    run: &Run<'_>,
-    way: &Way<'_>,
+    context: &CopyContext<'_>,
+    route: &Route<'_>,
     source: &Source,
-    there: &There,
+    there: &TargetState,
     new: NewFile<'_>,
-    moved: Moved,
+    moved: Transferred,
 ) -> Result<(), CopyError> {
-    if run.options.verify.reads_again() {
-        crate::verify::check(run, way, &new.file, moved.bytes, moved.hash.as_deref())?;
+    if context.options.verify.reads_again() {
+        crate::verify::check(context, route, &new.file, moved.bytes, moved.hash.as_deref())?;
     }
-    let made = Made::file(run.rules.mode_at_first(&source.attr), way.home);
-    if let There::Old(old) = there
+    let made = Creation::file(context.rules.initial_mode(&source.attr), route.parent_attr);
+    if let TargetState::Present(old) = there
         && old.kind == Kind::Regular
     {
-        let old_on = On::Name(way.to, way.to_name);
-        run.rules.take_place(old, old_on, On::Open(new.file.as_fd()));
-        if run.options.preserve != Preserve::default() {
-            put(run, way, source, &new, Made { is_old: true, ..made })?;
+        let old_on = FileRef::Name(route.to, route.to_name);
+        context.rules.take_over_attributes(old, old_on, FileRef::Open(new.file.as_fd()));
+        if context.options.preserve != Preserve::default() {
+            put(context, route, source, &new, Creation { is_old: true, ..made })?;
         }
     } else {
-        put(run, way, source, &new, made)?;
+        put(context, route, source, &new, made)?;
     }
-    if run.options.durable != Durable::None && !way.hidden {
-        transfer::sync_all(&new.file).map_err(|e| way.failed_to("sync", e))?;
+    if context.options.durable != Durable::None && !route.hidden {
+        transfer::sync_all(&new.file).map_err(|e| route.failed_to(Operation::Sync, e))?;
     }
-    new.publish().map_err(|e| way.failed_to("give its name to", e))?;
+    new.publish().map_err(|e| route.failed_to(Operation::Publish, e))?;
     if let Some(hash) = moved.hash {
-        run.hashed(way, hash, moved.bytes);
+        context.hashed(route, hash, moved.bytes);
     }
-    if let Some(resume) = run.resume.get() {
-        resume.whole(way, &source.attr)?;
+    if let Some(resume) = context.resume.get() {
+        resume::record_complete(resume, route, &source.attr)?;
     }
     Ok(())
 }
 
 fn put(
-    run: &Run<'_>,
-    way: &Way<'_>,
+    context: &CopyContext<'_>,
+    route: &Route<'_>,
     source: &Source,
     new: &NewFile<'_>,
-    made: Made,
+    made: Creation,
 ) -> Result<(), CopyError> {
-    let (from, on) = (On::Open(source.file.as_fd()), On::Open(new.file.as_fd()));
-    run.rules.put(&source.attr, from, on, made).map_err(|(what, e)| way.failed_to(what, e))
+    let (from, on) = (FileRef::Open(source.file.as_fd()), FileRef::Open(new.file.as_fd()));
+    context.rules.put(&source.attr, from, on, made).map_err(|(what, e)| route.failed_to(what, e))
 }
 
-fn still_the_same(way: &Way<'_>, source: &Source) -> Result<(), CopyError> {
-    let after = attr::of_file(&source.file).map_err(|e| way.failed_from("ask for", e))?;
+fn still_the_same(route: &Route<'_>, source: &Source) -> Result<(), CopyError> {
+    let after = attr::of_file(&source.file).map_err(|e| route.failed_from(Operation::Stat, e))?;
     let before = &source.attr;
     match after.bytes.cmp(&before.bytes) {
-        std::cmp::Ordering::Less => Err(way.changed("became shorter")),
-        std::cmp::Ordering::Greater => Err(way.changed("grew")),
-        _ if !before.same_content(&after) => Err(way.changed("was written to")),
+        std::cmp::Ordering::Less => Err(route.changed("shrank")),
+        std::cmp::Ordering::Greater => Err(route.changed("grew")),
+        _ if !before.same_content(&after) => Err(route.changed("was modified")),
         _ => Ok(()),
     }
 }
 
-/// The bytes of one file on their way.
-pub(crate) struct Moving<'a> {
-    pub(crate) run: &'a Run<'a>,
-    pub(crate) way: &'a Way<'a>,
-    pub(crate) source: &'a Source,
-    pub(crate) new: &'a NewFile<'a>,
-    /// Bytes that were moved.
-    mine: &'a AtomicU64,
-}
-
-impl Moving<'_> {
-    pub(crate) fn flow(&self) -> Flow<'_> {
-        self.run.flow(self.mine)
-    }
-
-    /// Moves them all.
-    fn bytes(&self, buffer: &mut Buffer) -> Result<Moved, CopyError> {
-        let mut hasher =
-            (self.run.options.verify != Verify::None).then(|| Hasher::new(self.run.options.hash));
+impl FileTransfer<'_> {
+    /// Copies the whole content.
+    fn bytes(&self, buffer: &mut Buffer) -> Result<Transferred, CopyError> {
+        let mut hasher = (self.context.options.verify != Verify::None)
+            .then(|| Hasher::new(self.context.options.hash));
         let mut bytes = self.source.attr.bytes;
-        let pinned = self.run.pinned_other_than_buffered();
+        let pinned = self.context.pinned_other_than_buffered();
         if let (0, Some(mode)) = (bytes, pinned) {
-            self.holds_nothing(mode)?;
-            return Ok(Moved { bytes, hash: hasher.map(Hasher::finish) });
+            self.check_is_empty(mode)?;
+            return Ok(Transferred { bytes, hash: hasher.map(Hasher::finish) });
         }
         if bytes > 0 && self.share_blocks()? {
-            self.run.count_mode(Mode::Reflink);
-            return Ok(Moved { bytes, hash: None });
+            self.context.count_mode(Mode::Reflink);
+            return Ok(Transferred { bytes, hash: None });
         }
         if bytes <= SMALL_BYTES && !self.has_holes() && pinned.is_none() {
             bytes = self.small(buffer, hasher.as_mut())?;
         } else {
             self.large(buffer, hasher.as_mut())?;
         }
-        Ok(Moved { bytes, hash: hasher.map(Hasher::finish) })
+        Ok(Transferred { bytes, hash: hasher.map(Hasher::finish) })
     }
 
     fn has_holes(&self) -> bool {
-        has_holes(self.run, &self.source.attr)
+        has_holes(self.context, &self.source.attr)
     }
 
-    /// One read, one write; returns the bytes. A read of less than the buffer holds is the end of the
-    /// file.
+    /// Copies a small file with one read and one write; returns the bytes copied. The read asks for
+    /// one byte more than the file has, so a full read shows that the file grew.
     fn small(&self, buffer: &mut Buffer, hasher: Option<&mut Hasher>) -> Result<u64, CopyError> {
-        let (way, attr) = (self.way, &self.source.attr);
-        self.run.count_mode(Mode::Buffered);
+        let (route, attr) = (self.route, &self.source.attr);
+        self.context.count_mode(Mode::Buffered);
         if attr.bytes == 0 {
             return self.unsized_source(buffer, hasher);
         }
         let want = attr.bytes as usize + 1;
         let into = &mut buffer.whole_mut()[..want];
         let mut got = file::read_at(&self.source.file, &mut *into, 0)
-            .map_err(|e| way.failed_from("read", e))?;
+            .map_err(|e| route.failed_from(Operation::Read, e))?;
         if got < attr.bytes as usize {
             let rest = &mut into[got..];
             got += file::read_full_at(&self.source.file, rest, got as u64)
-                .map_err(|e| way.failed_from("read", e))?;
+                .map_err(|e| route.failed_from(Operation::Read, e))?;
         }
-        if got < attr.bytes as usize && !self.tells_more_than_it_has()? {
-            return Err(way.changed("became shorter"));
+        if got < attr.bytes as usize && !self.overstates_its_size()? {
+            return Err(route.changed("shrank"));
         }
         if got > attr.bytes as usize {
-            return Err(way.changed("grew"));
+            return Err(route.changed("grew"));
         }
         let mut rest = buffer.bytes(got);
         if let Some(hasher) = hasher {
@@ -365,50 +295,51 @@ impl Moving<'_> {
         let mut at = 0;
         while !rest.is_empty() {
             let n = transfer::write_at(&self.new.file, rest, at)
-                .map_err(|e| way.failed_to("write", e))?;
+                .map_err(|e| route.failed_to(Operation::Write, e))?;
             if n == 0 {
-                return Err(way.failed_to("write", io::ErrorKind::WriteZero.into()));
+                return Err(route.failed_to(Operation::Write, io::ErrorKind::WriteZero.into()));
             }
             rest = &rest[n..];
             at += n as u64;
         }
-        self.flow().moved(got as u64);
+        self.meter().moved(got as u64);
         Ok(got as u64)
     }
 
-    /// Whether a source that ended early is a file of the kernel (/sys), which tells the size of a page
-    /// whatever it holds: it takes no space, and nothing of it has changed.
-    fn tells_more_than_it_has(&self) -> Result<bool, CopyError> {
+    /// Reports whether a source that ended early is a kernel file (as in /sys), which reports the size
+    /// of a page whatever its content: it occupies no blocks and did not change.
+    fn overstates_its_size(&self) -> Result<bool, CopyError> {
         let before = &self.source.attr;
-        let now =
-            attr::of_file(&self.source.file).map_err(|e| self.way.failed_from("ask for", e))?;
+        let now = attr::of_file(&self.source.file)
+            .map_err(|e| self.route.failed_from(Operation::Stat, e))?;
         Ok(before.blocks_512 == 0 && before.same_content(&now))
     }
 
-    /// Whether nothing is to be moved. A file of the kernel says so and holds more, which only reading
-    /// to its end finds.
-    fn holds_nothing(&self, mode: Mode) -> Result<(), CopyError> {
+    /// Checks that a source of size zero is really empty. Kernel files report size zero and have
+    /// content, which only reading to the end finds; `mode` cannot copy those.
+    fn check_is_empty(&self, mode: Mode) -> Result<(), CopyError> {
         let got = file::read_at(&self.source.file, &mut [0], 0);
-        match got.map_err(|e| self.way.failed_from("read", e))? {
+        match got.map_err(|e| self.route.failed_from(Operation::Read, e))? {
             0 => Ok(()),
-            _ => Err(self.refused(mode, "the source tells no size, so it is read to its end")),
+            _ => Err(self.refused(mode, "the source reports no size and must be read to the end")),
         }
     }
 
     fn refused(&self, mode: Mode, why: &'static str) -> CopyError {
-        let (path, _) = (self.way.paths)();
-        CopyError { operation: "copy", path, reason: Reason::Refused(plan::Refused { mode, why }) }
+        let (path, _) = (self.route.paths)();
+        let reason = Reason::Refused(plan::Refused { mode, why });
+        CopyError { operation: Operation::Copy, path, reason }
     }
 
-    /// Files of the kernel say that they are empty and are not.
+    /// Copies a source that reports size zero, as kernel files do, by reading to the end.
     fn unsized_source(
         &self,
         buffer: &mut Buffer,
         hasher: Option<&mut Hasher>,
     ) -> Result<u64, CopyError> {
-        let plan = CopyPlan::buffered("told to be empty: read to its end");
+        let plan = CopyPlan::buffered("reported size is zero: read to the end");
         let job = self.job(plan, false);
-        data::to_the_end(&job, buffer, hasher).map_err(|t| self.way.trouble(t))
+        data::until_eof(&job, buffer, hasher).map_err(|t| self.route.transfer_error(t))
     }
 
     fn job(&self, plan: CopyPlan, reserve: bool) -> Job<'_> {
@@ -416,23 +347,23 @@ impl Moving<'_> {
             ends: data::borrow(&self.source.file, &self.new.file),
             bytes: self.source.attr.bytes,
             holes: self.has_holes(),
-            punch_zeros: self.run.options.sparse == When::Always,
+            punch_zeros: self.context.options.sparse == When::Always,
             reserve,
-            pinned: self.run.options.mode.is_some(),
+            pinned: self.context.options.mode.is_some(),
             plan,
-            flow: self.flow(),
+            meter: self.meter(),
         }
     }
 
     fn large(&self, buffer: &mut Buffer, mut hasher: Option<&mut Hasher>) -> Result<(), CopyError> {
-        let pairing = self.pairing()?;
-        let plan = self.plan(&pairing, hasher.is_some())?;
-        self.look_for_space(&pairing)?;
-        let job = self.job(plan, pairing.facts.reserves);
-        if let Some(resume) = self.run.resume.get()
-            && resume::in_pieces(self.run, &self.source.attr)
+        let facts = self.facts()?;
+        let plan = self.plan(&facts, hasher.is_some())?;
+        self.check_free_space(&facts)?;
+        let job = self.job(plan, facts.reserves);
+        if let Some(resume) = self.context.resume.get()
+            && resume::in_pieces(self.context, &self.source.attr)
         {
-            self.run.count_mode(resume.pieces(self, &job, buffer, hasher)?);
+            self.context.count_mode(resume::copy_pieces(resume, self, &job, buffer, hasher)?);
             return Ok(());
         }
         if buffer.capacity() < plan.buffer_bytes() {
@@ -440,82 +371,80 @@ impl Moving<'_> {
         }
         let mut mode = plan.mode;
         let moved = match data::transfer(&job, buffer, hasher.as_deref_mut()) {
-            Err(Trouble::Unsupported(_)) if self.run.options.mode.is_none() => {
-                // Said to work and does not, for this file: the way that always does, from nothing. What
-                // was planned may have made the target longer than the source.
-                let plan = CopyPlan::buffered("what was planned does not work for this file");
+            Err(TransferError::Unsupported(_)) if self.context.options.mode.is_none() => {
+                // The file system offers this method and fails it for this file: start over with the
+                // method that always works. The failed one may have made the target too long.
+                let plan = CopyPlan::fallback();
                 mode = plan.mode;
-                self.flow().take_back_to(0);
+                self.meter().take_back_to(0);
                 transfer::set_len(&self.new.file, 0)
-                    .map_err(|e| self.way.failed_to("set the size of", e))?;
+                    .map_err(|e| self.route.failed_to(Operation::Truncate, e))?;
                 if let Some(hasher) = hasher.as_deref_mut() {
-                    *hasher = Hasher::new(self.run.options.hash);
+                    *hasher = Hasher::new(self.context.options.hash);
                 }
                 data::transfer(&self.job(plan, false), buffer, hasher)
             }
             moved => moved,
         };
-        moved.map_err(|trouble| self.way.trouble(trouble))?;
-        self.run.count_mode(mode);
+        moved.map_err(|error| self.route.transfer_error(error))?;
+        self.context.count_mode(mode);
         Ok(())
     }
 
-    /// The facts of this pair of file systems, gathered for the first file.
-    fn pairing(&self) -> Result<Arc<Pairing>, CopyError> {
-        let target = attr::of_file(&self.new.file).map_err(|e| self.way.failed_to("ask for", e))?;
-        self.run
-            .pairing((self.source.attr.device, target.device), || {
+    /// Returns the facts of this pair of file systems, which are gathered for the first file.
+    fn facts(&self) -> Result<Arc<Facts>, CopyError> {
+        let target =
+            attr::of_file(&self.new.file).map_err(|e| self.route.failed_to(Operation::Stat, e))?;
+        self.context
+            .facts_of((self.source.attr.device, target.device), || {
                 facts::gather(&self.source.file, &self.new.file)
             })
-            .map_err(|e| self.way.failed_to("ask for the file system of", e))
+            .map_err(|e| self.route.failed_to(Operation::StatFs, e))
     }
 
-    fn plan(&self, pairing: &Pairing, hashed: bool) -> Result<CopyPlan, CopyError> {
+    fn plan(&self, facts: &Facts, hashed: bool) -> Result<CopyPlan, CopyError> {
         let bytes = self.source.attr.bytes;
         let big = bytes >= plan::BIG_BYTES;
         let resident = big.then(|| facts::resident_share(&self.source.file, bytes)).flatten();
-        let wanted = Wanted {
-            mode: self.run.options.mode,
-            reflink: self.run.options.reflink,
-            durable: self.run.options.durable,
-            sees_bytes: hashed || self.run.options.sparse == When::Always,
+        let request = PlanRequest {
+            mode: self.context.options.mode,
+            reflink: self.context.options.reflink,
+            durable: self.context.options.durable,
+            sees_bytes: hashed || self.context.options.sparse == When::Always,
         };
-        let tuning = self.run.options.tuning;
-        let planned = plan::plan(&pairing.facts, FileFacts { bytes, resident }, wanted);
+        let tuning = self.context.options.tuning;
+        let planned = plan::plan(facts, FileFacts { bytes, resident }, request);
         planned.map(|plan| plan.tuned(tuning)).map_err(|refused| {
-            let (path, _) = (self.way.paths)();
-            CopyError { operation: "copy", path, reason: Reason::Refused(refused) }
+            let (path, _) = (self.route.paths)();
+            CopyError { operation: Operation::Copy, path, reason: Reason::Refused(refused) }
         })
     }
 
-    /// Where space cannot be reserved it is at least looked for.
-    fn look_for_space(&self, pairing: &Pairing) -> Result<(), CopyError> {
+    /// Checks the free space where the file system cannot reserve any.
+    fn check_free_space(&self, facts: &Facts) -> Result<(), CopyError> {
         let needed = self.source.attr.blocks_512.saturating_mul(512);
-        if pairing.facts.reserves || needed < data::RESERVE_BYTES_MIN {
+        if facts.reserves || needed < data::RESERVE_BYTES_MIN {
             return Ok(());
         }
         match attr::file_system(&self.new.file) {
             Ok(system) if system.free_bytes < needed => {
-                let error = io::Error::from_raw_os_error(NO_SPACE);
-                Err(self.way.failed_to("reserve space for", error))
+                Err(self.route.failed_to(Operation::Allocate, Errno::NOSPC.into()))
             }
             _ => Ok(()),
         }
     }
 
-    /// Lets the copy share the blocks of the source, if that is wanted and can be.
+    /// Shares the blocks of the source, if requested and possible.
     fn share_blocks(&self) -> Result<bool, CopyError> {
-        let (options, attr) = (&self.run.options, &self.source.attr);
-        let must = self.run.pinned_other_than_buffered() == Some(Mode::Reflink);
+        let (options, attr) = (&self.context.options, &self.source.attr);
+        let must = self.context.pinned_other_than_buffered() == Some(Mode::Reflink);
         let may = options.mode.is_none() && options.reflink == When::Auto;
-        // Shared blocks are neither read nor written.
+        // Sharing blocks neither reads nor writes them.
         let not = match (options.verify, options.sparse) {
-            (Verify::InFlight | Verify::Cache | Verify::Device, _) => {
-                Some("shared blocks are not read, so nothing is hashed")
-            }
-            (_, When::Always) => Some("shared blocks are not read, so no zeros are found"),
+            (Verify::InFlight | Verify::Cache | Verify::Device, _) => Some(plan::SHARED_NOT_HASHED),
+            (_, When::Always) => Some("shared blocks are not read, so zeros cannot be found"),
             (_, When::Never) if attr.blocks_512 * 512 < attr.bytes => {
-                Some("what shares blocks has the holes of its source")
+                Some("a copy that shares blocks also shares the holes of its source")
             }
             _ => None,
         };
@@ -525,16 +454,16 @@ impl Moving<'_> {
             None if !must && !may => return Ok(false),
             None => {}
         }
-        let devices = (attr.device, self.way.home.device);
-        if !must && self.run.cannot_share(devices) {
+        let devices = (attr.device, self.route.parent_attr.device);
+        if !must && self.context.cannot_share(devices) {
             return Ok(false);
         }
         match transfer::clone_file(&self.source.file, &self.new.file) {
             Ok(()) => {
-                self.flow().moved(attr.bytes);
+                self.meter().moved(attr.bytes);
                 Ok(true)
             }
-            // Invalid is a file, not the file system.
+            // EINVAL is about the file, not about the file system.
             Err(e)
                 if must
                     && transfer::is_unsupported(&e)
@@ -544,21 +473,11 @@ impl Moving<'_> {
             }
             Err(e) if !must && !crate::error::out_of_space(&e) => {
                 if transfer::is_unsupported(&e) {
-                    self.run.no_sharing(devices);
+                    self.context.no_sharing(devices);
                 }
                 Ok(false)
             }
-            Err(e) => Err(self.way.failed_to("share blocks with", e)),
+            Err(e) => Err(self.route.failed_from(Operation::Clone, e)),
         }
-    }
-}
-
-/// Whether a source has holes that are to stay or to be looked for.
-pub(crate) fn has_holes(run: &Run<'_>, attr: &Attr) -> bool {
-    match run.options.sparse {
-        When::Always => attr.bytes > 0,
-        When::Never => false,
-        // A page or less is no hole worth its calls.
-        When::Auto => attr.bytes > 4096 && attr.blocks_512 * 512 < attr.bytes,
     }
 }

@@ -1,9 +1,9 @@
-//! Hashes of contents, fed in order.
+//! Hashes of file contents, computed in order.
 
 use crate::options::HashKind;
 use md5::Digest;
 
-/// A hash that is being made.
+/// A hash in progress.
 pub(crate) enum Hasher {
     Blake3(Box<blake3::Hasher>),
     Md5(md5::Md5),
@@ -26,7 +26,7 @@ impl Hasher {
         }
     }
 
-    /// As many zeros: a hole.
+    /// Hashes the zeros of a hole.
     pub(crate) fn zeros(&mut self, mut bytes: u64) {
         const ZEROS: [u8; 4096] = [0; 4096];
         while bytes > 0 {
@@ -36,7 +36,7 @@ impl Hasher {
         }
     }
 
-    /// The hash in hexadecimal.
+    /// Returns the hash in hexadecimal.
     pub(crate) fn finish(self) -> String {
         match self {
             Self::Blake3(hasher) => hasher.finalize().to_hex().to_string(),

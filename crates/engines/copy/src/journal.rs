@@ -1,16 +1,16 @@
-//! What an interrupted copy had done, so that a later one goes on: by record, never by size.
+//! The journal of a copy that can be resumed.
 //!
-//! One text file beside the target, appended to. A file that is whole has a line with what its source
-//! was then; a big file under way has a line for each piece, with the hash of the piece, written
-//! after the piece was on the device. A line counts only while the source is what it was. Lines about
-//! whole files are written without waiting for the device, so after another start of the machine only
-//! those count that stand before a line that says that everything was synced. A torn last line is
-//! ignored, and so are lines that are no text.
+//! Resuming relies on this record, never on file sizes. The journal is an append-only text file next
+//! to the target. A complete file has a line with the identity of its source; a big file in progress
+//! has a line for each piece, with its hash, written after the piece was synced. A line is valid only
+//! while the source is unchanged. Lines about complete files are written without a sync, so after a
+//! reboot only those before a `synced` line are valid. A torn last line and lines that are not UTF-8
+//! are ignored.
 //!
-//! Memory: of a line only hashes of 16 bytes are kept, so about 50 bytes for each file of an earlier
-//! copy and 150 for each piece; the text itself is read a block at a time.
+//! Memory: only 16-byte hashes of each line are kept, about 50 bytes for each file of an earlier copy
+//! and 150 for each piece. The text is read one block at a time.
 
-use crate::place::is_ours;
+use crate::new_file::is_ours;
 use ioloom_sys::attr::{self, Attr};
 use ioloom_sys::dir::Dir;
 use ioloom_sys::{make, proc, transfer};
@@ -23,22 +23,24 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
-/// Bytes of files after which everything is synced, so that little is done again.
+/// Bytes of complete files between two syncs of the file system. A crash repeats at most this much.
 const SYNC_BYTES: u64 = 1 << 30;
 
-/// Bytes that are read at a time.
+/// Size of one read, bytes.
 const BLOCK_BYTES: usize = 64 << 10;
 
-/// A line that is longer is none: paths are shorter.
+/// Longest line that is read. Paths are shorter, so a longer line is garbage.
 const LINE_BYTES_MAX: usize = 1 << 20;
 
-/// Stands for a path or for what a source was.
+/// Hash of a path or of the identity of a source.
 type Key = [u8; 16];
 
-/// The record of one copy, shared by its threads.
+/// The journal of one copy, shared by its threads.
 pub(crate) struct Journal {
     file: OwnedFd,
     name: CString,
+    /// The suffix of the hidden names of this copy.
+    pub(crate) number: u64,
     known: Known,
     state: Mutex<State>,
 }
@@ -48,16 +50,16 @@ struct State {
     unsynced_bytes: u64,
 }
 
-/// What was read of earlier copies.
+/// The records of earlier copies.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Known {
-    /// Whole files: the source as it was, by target.
-    whole: HashMap<Key, Key>,
-    /// Pieces of files, by target.
+    /// The identity of the source of each complete file, by target.
+    complete: HashMap<Key, Key>,
+    /// The pieces of incomplete files, by target.
     pieces: HashMap<Key, Vec<Piece>>,
 }
 
-/// A piece of a big file that is on the device.
+/// A synced piece of a big file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Piece {
     source: Key,
@@ -65,65 +67,75 @@ pub(crate) struct Piece {
     pub(crate) hash: String,
 }
 
-/// Why a journal cannot be used.
+/// The reason why a journal cannot be used.
 #[derive(Debug)]
-pub(crate) enum JournalTrouble {
-    /// Another copy has it.
+pub(crate) enum JournalError {
+    /// Another copy has locked it.
     Busy,
-    /// It is no file of this user: what it says is not believed.
+    /// It does not belong to this user alone, so its content cannot be trusted.
     Foreign,
+    /// A system call failed.
     Io(io::Error),
 }
 
-impl From<io::Error> for JournalTrouble {
+impl From<io::Error> for JournalError {
     fn from(error: io::Error) -> Self {
         Self::Io(error)
     }
 }
 
 impl Journal {
-    /// Opens the journal `name` in the directory of the target, or makes it.
-    pub(crate) fn open(dir: &Dir, name: CString) -> Result<Self, JournalTrouble> {
+    /// Opens or creates the journal `name` in the directory of the target.
+    pub(crate) fn open(dir: &Dir, name: CString, number: u64) -> Result<Self, JournalError> {
         let file = match make::file(dir, &name, 0o600) {
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists => make::open_to_resume(dir, &name)?,
             made => made?,
         };
         if !make::try_lock(&file)? {
-            return Err(JournalTrouble::Busy);
+            return Err(JournalError::Busy);
         }
         let own = attr::of_file(&file)?;
         if own.links == 0 {
-            // The copy that had it came to its end while it was waited for.
-            return Err(JournalTrouble::Busy);
+            // The copy that held the lock completed and removed the journal in between.
+            return Err(JournalError::Busy);
         }
         if !is_ours(&own) {
-            return Err(JournalTrouble::Foreign);
+            return Err(JournalError::Foreign);
         }
         let boot = proc::boot_id()?;
         let mut reading = Reading::default();
-        // What follows a torn line would be read as its end.
+        // New lines overwrite a torn last line; appended to it, they would be read as its end.
         let end = each_line(&file, |end, line| reading.line(end, line))?;
         let known = reading.known(&boot);
         let state = Mutex::new(State { end, unsynced_bytes: 0 });
-        let journal = Self { file, name, known, state };
+        let journal = Self { file, name, number, known, state };
         journal.write(&format!("begin {boot}\n"))?;
         Ok(journal)
     }
 
-    /// Whether the copy of a source as it is now is whole at `target`.
-    pub(crate) fn is_whole(&self, target: &Path, source: &Attr) -> bool {
-        self.known.whole.get(&key(&hex(target))).is_some_and(|was| *was == key(&identity(source)))
+    /// Reports whether `target` is a complete copy of the source as it is now.
+    pub(crate) fn is_complete(&self, target: &Path, source: &Attr) -> bool {
+        self.known
+            .complete
+            .get(&key(&hex(target)))
+            .is_some_and(|was| *was == key(&identity(source)))
     }
 
-    /// The piece of a source as it is now that begins at `start`, if it is there.
+    /// Returns the recorded piece that covers `range` of the source as it is now, if there is one.
     pub(crate) fn piece(&self, target: &Path, source: &Attr, range: &Range<u64>) -> Option<&Piece> {
         let pieces = self.known.pieces.get(&key(&hex(target)))?;
         let source = key(&identity(source));
         pieces.iter().rev().find(|piece| piece.range == *range && piece.source == source)
     }
 
-    /// A file is whole under its name. Everything is synced now and then.
-    pub(crate) fn whole(&self, dir: &Dir, target: &Path, source: &Attr) -> io::Result<()> {
+    /// Records a file that is complete under its final name. Syncs the file system once per
+    /// [`SYNC_BYTES`].
+    pub(crate) fn record_complete(
+        &self,
+        dir: &Dir,
+        target: &Path,
+        source: &Attr,
+    ) -> io::Result<()> {
         self.write(&format!("whole {} {}\n", identity(source), hex(target)))?;
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.unsynced_bytes += source.bytes.max(4096);
@@ -132,20 +144,20 @@ impl Journal {
             state.unsynced_bytes = 0;
         }
         drop(state);
-        if due { self.synced(dir) } else { Ok(()) }
+        if due { self.sync_all(dir) } else { Ok(()) }
     }
 
-    /// Writes everything to the device and says so.
-    fn synced(&self, dir: &Dir) -> io::Result<()> {
-        // Lines that others write meanwhile come after this length and are not covered.
+    /// Syncs the file system and records how much of the journal that covers.
+    fn sync_all(&self, dir: &Dir) -> io::Result<()> {
+        // Lines that other threads append during the sync are beyond this offset and not covered.
         let end = self.state.lock().unwrap_or_else(PoisonError::into_inner).end;
         dir.sync_file_system()?;
         self.write(&format!("synced {end}\n"))?;
         transfer::sync_data(&self.file)
     }
 
-    /// A piece of a big file is on the device.
-    pub(crate) fn piece_is_there(
+    /// Records a synced piece of a big file.
+    pub(crate) fn record_piece(
         &self,
         target: &Path,
         source: &Attr,
@@ -171,13 +183,13 @@ impl Journal {
         Ok(())
     }
 
-    /// The copy is complete: nothing is to be gone on with.
+    /// Removes the journal of a completed copy.
     pub(crate) fn remove(self, dir: &Dir) -> io::Result<()> {
         make::remove(dir, &self.name)
     }
 }
 
-/// What a source is, as one word: it changes with any change of its content.
+/// Returns the identity of a source as one word, which differs after any change of its content.
 fn identity(source: &Attr) -> String {
     let ((major, minor), inode) = source.identity();
     let ((m, m_ns), (c, c_ns)) = (source.modified, source.changed);
@@ -199,7 +211,8 @@ fn key(text: &str) -> Key {
     key
 }
 
-/// Gives each whole line of a file with the offset of its end; returns the end of the last one.
+/// Calls `each` with every terminated line of a file and the offset of its end; returns the offset of
+/// the last end.
 fn each_line(file: &OwnedFd, mut each: impl FnMut(u64, &str)) -> io::Result<u64> {
     let mut block = vec![0; BLOCK_BYTES];
     let mut line = Vec::new();
@@ -228,9 +241,9 @@ fn each_line(file: &OwnedFd, mut each: impl FnMut(u64, &str)) -> io::Result<u64>
 #[derive(Default)]
 struct Reading {
     known: Known,
-    /// Whole files whose lines are not yet known to be on the device: end of the line, target, source.
+    /// Complete files whose lines may not be on the device: end of the line, target, source.
     open: Vec<(u64, Key, Key)>,
-    /// The start of the machine that the latest lines are of.
+    /// The boot during which the latest lines were written.
     boot: Option<String>,
 }
 
@@ -247,7 +260,7 @@ impl Reading {
             ["synced", end] => {
                 let end: u64 = end.parse().unwrap_or(0);
                 for (_, target, source) in self.open.extract_if(.., |(at, ..)| *at <= end) {
-                    self.known.whole.insert(target, source);
+                    self.known.complete.insert(target, source);
                 }
             }
             ["whole", source, target] => self.open.push((at, key(target), key(source))),
@@ -260,11 +273,11 @@ impl Reading {
         }
     }
 
-    /// What counts. `boot` tells this start of the machine from others.
+    /// Returns the valid records. `boot` is the ID of the current boot.
     fn known(mut self, boot: &str) -> Known {
         if self.boot.as_deref() == Some(boot) {
             let open = self.open.into_iter().map(|(_, target, source)| (target, source));
-            self.known.whole.extend(open);
+            self.known.complete.extend(open);
         }
         self.known
     }
@@ -288,24 +301,24 @@ mod tests {
 
     fn targets<'a>(text: &str, boot: &str, of: &[&'a str]) -> Vec<&'a str> {
         let known = parse(text, boot);
-        assert!(known.whole.len() <= of.len());
-        of.iter().copied().filter(|target| known.whole.contains_key(&key(target))).collect()
+        assert!(known.complete.len() <= of.len());
+        of.iter().copied().filter(|target| known.complete.contains_key(&key(target))).collect()
     }
 
     #[test]
-    fn what_was_synced_counts_and_the_rest_only_in_the_same_start_of_the_machine() {
+    fn unsynced_lines_are_valid_only_within_the_same_boot() {
         let targets = |text: &str, boot: &str| targets(text, boot, &["aa", "bb", "cc"]);
         assert_eq!(targets(TEXT, "one"), ["aa", "bb"]);
         assert_eq!(targets(TEXT, "two"), ["aa"]);
         let later = format!("{TEXT}begin two\nwhole s3 cc\n");
         assert_eq!(targets(&later, "two"), ["aa", "cc"]);
         assert_eq!(targets(&later, "three"), ["aa"]);
-        let again = format!("{TEXT}begin one\nwhole s3 cc\n");
-        assert_eq!(targets(&again, "one"), ["aa", "bb", "cc"]);
+        let same = format!("{TEXT}begin one\nwhole s3 cc\n");
+        assert_eq!(targets(&same, "one"), ["aa", "bb", "cc"]);
     }
 
     #[test]
-    fn a_torn_line_and_strange_lines_are_nothing() {
+    fn torn_and_unknown_lines_are_ignored() {
         let torn = format!("{TEXT}whole s3 c");
         assert_eq!(parse(&torn, "one"), parse(TEXT, "one"));
         let strange = format!("{TEXT}what is this\npiece s x y h dd\n\n");
@@ -315,34 +328,34 @@ mod tests {
     }
 
     #[test]
-    fn lines_that_came_while_everything_was_synced_do_not_count_as_synced() {
+    fn lines_written_during_a_sync_are_not_covered_by_it() {
         let text = "begin one\nwhole s1 aa\nwhole s2 bb\nsynced 22\n";
         assert_eq!(targets(text, "two", &["aa", "bb"]), ["aa"]);
     }
 
     #[test]
-    fn pieces_are_told_by_source_and_place() {
+    fn pieces_are_found_by_target() {
         let known = parse("begin one\npiece s1 0 64 abc aa\n", "two");
         let piece = &known.pieces[&key("aa")][0];
         assert_eq!((piece.range.clone(), piece.hash.as_str()), (0..64, "abc"));
     }
 
     #[test]
-    fn bytes_that_are_no_text_do_not_move_what_is_written_next() {
+    fn invalid_utf8_does_not_shift_the_lines_that_follow() {
         let temp = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
         let (dir, path) = (Dir::open(temp.path()).unwrap(), temp.path().join("j"));
-        let open = || Journal::open(&dir, c"j".to_owned());
+        let open = || Journal::open(&dir, c"j".to_owned(), 7);
         fs::write(&path, b"begin one\nwhole \xff\xff\xff\xff\nto").unwrap();
         let opened = open().unwrap();
-        assert!(matches!(open(), Err(JournalTrouble::Busy)));
+        assert!(matches!(open(), Err(JournalError::Busy)));
         let text = fs::read(&path).unwrap();
         let boot = proc::boot_id().unwrap();
         let begun = format!("begin {boot}\n");
         let wanted = [&b"begin one\nwhole \xff\xff\xff\xff\n"[..], begun.as_bytes()];
         assert_eq!(text, wanted.concat());
         drop(opened);
-        // Two names: it may be somebody else's by the other one.
+        // Through a second hard link, another user could write to it.
         fs::hard_link(&path, temp.path().join("k")).unwrap();
-        assert!(matches!(open(), Err(JournalTrouble::Foreign)));
+        assert!(matches!(open(), Err(JournalError::Foreign)));
     }
 }

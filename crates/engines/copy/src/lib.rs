@@ -1,27 +1,29 @@
-//! Copies files and trees: whole or not at all, with everything that belongs to them, as fast as
-//! measured facts allow, and says what it did.
+//! Copies files and trees, completely or not at all, with their attributes.
 //!
-//! Correct first. A target is at any moment absent, the old one, or complete: files are made without
-//! a name and new directories under a hidden one, and get their names last. Transfers that come up
-//! short are gone on with; a source that changes meanwhile is an error, not a torn copy; space is
-//! reserved before the first byte. What is kept, holes and hard links among it, is as `cp -a` has it.
+//! Correctness comes first. At any moment a target is absent, the old file, or complete: new files
+//! have no name and new directories a hidden one until they are complete. Short transfers are
+//! continued; a source that changes during the copy is an error rather than a torn copy; space is
+//! reserved before the first byte is written. Holes, hard links and other attributes are preserved as
+//! `cp -a` does.
 //!
-//! Then fast. A walk with a visitor per thread shares out names, so that small files are copied by
-//! all threads, those of one wide directory too; each costs the fewest calls that keep it correct.
-//! The way of a big file is chosen by a pure [`plan`] from facts that were tried: shared blocks, the
-//! page cache with parts side by side, or past the cache with many requests under way.
+//! Speed comes second. A walk with one visitor per thread distributes the names, so small files are
+//! copied by all threads, even those of one wide directory, each with the fewest system calls that
+//! keep it correct. The method for a big file is chosen by a pure [`plan`] from probed facts: shared
+//! blocks, the page cache with several threads per file, or direct I/O with many requests in flight.
 //!
 //! ```text
-//! sources ─► copy: where each goes ─► walk ─► tree: directories, links, special files
-//!                                              └► file: plan ─► data ─► verify ─► meta ─► name
+//! sources ─► copy: targets ─► walk ─► tree: directories, links, special files
+//!                                      └► file: plan ─► data ─► verify ─► meta ─► final name
 //! ```
 //!
-//! Memory: a buffer per thread, the pieces of big files under way, about 150 bytes for each directory in
-//! work and each file with several names, some 40 for each directory that was there before or is a
-//! source of its own, and the paths of up to a hundred thousand hashes where hashes are wanted. A copy
-//! that goes on needs what [its record](CopyOptions::resume) holds: about 50 bytes for each file.
+//! Memory: one buffer per thread; the blocks of big files in flight; about 150 bytes for each
+//! directory in progress and each file with several names; about 40 bytes for each directory that
+//! existed before or is a source; and the paths of up to 100,000 hashes if hashes are requested. A
+//! resumed copy also needs about 50 bytes for each file in its journal (see
+//! [`CopyOptions::resume`]).
 
 mod amount;
+mod context;
 mod copy;
 mod data;
 mod dirs;
@@ -29,16 +31,18 @@ mod error;
 mod explain;
 mod facts;
 mod file;
+mod file_transfer;
 mod hash;
 mod journal;
 mod links;
 mod meta;
+mod mode;
+mod new_file;
 mod options;
-mod place;
 pub mod plan;
 mod report;
 mod resume;
-mod run;
+mod route;
 mod special;
 mod tree;
 mod verify;
@@ -48,9 +52,10 @@ pub use copy::{Target, copy};
 pub use error::{CopyError, ERRORS_KEPT_MAX, Reason};
 pub use explain::{Class, Explanation, explain};
 pub use facts::unwritten_bytes;
+pub use mode::Mode;
 pub use options::{
     CopyCounters, CopyOptions, Durable, Existing, Follow, HashKind, Preserve, Silent, Tuning,
     Verify, Watcher, When,
 };
-pub use plan::{CopyPlan, Facts, Mode};
+pub use plan::{CopyPlan, Facts};
 pub use report::{Counts, Evidence, Hashed, Report};

@@ -1,7 +1,7 @@
-//! Names that are the same file: the first one is copied, the others become links to the copy.
+//! Hard links: the first name of a file is copied, the others become links to that copy.
 //!
-//! A thread that meets a file which another one is copying waits for it: who copies waits for
-//! nobody, so the wait ends. Memory: about 150 bytes for each file with several names.
+//! A thread that finds a file which another thread is copying waits for it. A copying thread never
+//! waits, so there is no deadlock. Memory: about 150 bytes for each file with several names.
 
 use crate::error::CopyError;
 use std::collections::HashMap;
@@ -12,10 +12,10 @@ pub(crate) type Identity = ((u32, u32), u64);
 
 enum State<P> {
     Busy,
-    Made(P),
+    Copied(P),
 }
 
-/// Which files with several names were met, and where their copies are.
+/// Files with several names that were found, and the names of their copies.
 pub(crate) struct Links<P> {
     met: Mutex<HashMap<Identity, State<P>>>,
     changed: Condvar,
@@ -26,8 +26,8 @@ impl<P: Clone> Links<P> {
         Self { met: Mutex::default(), changed: Condvar::new() }
     }
 
-    /// Where the copy of a file is, or `None`: then the caller copies it and must call
-    /// [`made`](Self::made).
+    /// Returns the name of the copy of a file. On `None`, the caller copies the file and must then call
+    /// [`release`](Self::release). Blocks while another thread copies the file.
     pub(crate) fn claim(&self, identity: Identity) -> Option<P> {
         let mut met = self.met.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
@@ -36,7 +36,7 @@ impl<P: Clone> Links<P> {
                     met.insert(identity, State::Busy);
                     return None;
                 }
-                Some(State::Made(place)) => return Some(place.clone()),
+                Some(State::Copied(name)) => return Some(name.clone()),
                 Some(State::Busy) => {
                     met = self.changed.wait(met).unwrap_or_else(PoisonError::into_inner);
                 }
@@ -44,28 +44,34 @@ impl<P: Clone> Links<P> {
         }
     }
 
-    /// The copy that was claimed is made, or failed: then the next one copies it.
-    pub(crate) fn made(&self, identity: Identity, place: Option<P>) {
+    /// Ends a claim: with the name of the copy, or with `None` if copying failed, so that the next
+    /// thread tries.
+    pub(crate) fn release(&self, identity: Identity, name: Option<P>) {
         let mut met = self.met.lock().unwrap_or_else(PoisonError::into_inner);
-        match place {
-            Some(place) => met.insert(identity, State::Made(place)),
+        let before = match name {
+            Some(name) => met.insert(identity, State::Copied(name)),
             None => met.remove(&identity),
         };
+        debug_assert!(
+            matches!(before, Some(State::Busy)),
+            "only the thread that claimed a file may release it: two copies of one file would break \
+             its hard links"
+        );
         drop(met);
         self.changed.notify_all();
     }
 }
 
-/// What was done with one entry.
+/// The outcome of one entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Done {
-    /// With the bytes that were moved for it.
+pub(crate) enum Outcome {
+    /// Copied, with the number of bytes.
     Copied(u64),
     Linked,
     Skipped,
-    /// An earlier copy had made it.
+    /// Completed by an earlier copy.
     Resumed,
 }
 
-/// The end of copying one entry.
-pub(crate) type Ended = Result<Done, CopyError>;
+/// The result of copying one entry.
+pub(crate) type EntryResult = Result<Outcome, CopyError>;

@@ -1,9 +1,12 @@
-//! What belongs to a file beside its bytes, put onto its copy: owner, attributes and access lists,
-//! permissions, times, in this order, because each of them can undo one that comes before.
+//! Copies the attributes of a file: owner, extended attributes and ACLs, permissions, times.
+//!
+//! The order matters, because setting each of them can change one of those after it.
 
 use crate::options::Preserve;
+use ioloom_failure::Operation;
 use ioloom_sys::attr::{self, Attr, XattrOf};
 use ioloom_sys::dir::{Dir, Kind};
+use rustix::io::Errno;
 use std::ffi::CStr;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -15,40 +18,39 @@ const SET_GROUP: u32 = 0o2000;
 const ACL_ACCESS: &CStr = c"system.posix_acl_access";
 const ACL_DEFAULT: &CStr = c"system.posix_acl_default";
 
-/// What is kept, and what new files get by themselves.
+/// The attributes to preserve, and the defaults of this process.
 #[derive(Debug)]
 pub(crate) struct Rules {
     pub(crate) preserve: Preserve,
-    /// What is new gets the permissions that anything new gets, not those of its source.
+    /// Whether new files get default permissions rather than those of their source.
     plain_mode: bool,
     umask: OnceLock<u32>,
     own: (u32, u32),
-    /// The target takes no extended attributes; told once.
+    /// Whether the target rejected an extended attribute; reported once.
     pub(crate) no_xattrs: AtomicBool,
 }
 
-/// What is known of the directory that holds a new file.
+/// The attributes of the directory that holds a new file.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Home {
-    /// Its device.
+pub(crate) struct ParentAttr {
     pub(crate) device: (u32, u32),
-    /// Its group: a new file may inherit it.
+    /// The group, which a new file may inherit.
     pub(crate) group: u32,
-    /// New files inherit an access list from it.
-    pub(crate) gives_acl: bool,
+    /// Whether new files inherit an ACL.
+    pub(crate) has_default_acl: bool,
 }
 
-/// What failed, in a word for the message.
-pub(crate) type MetaTrouble = (&'static str, io::Error);
+/// The operation that failed and its error.
+pub(crate) type MetaError = (Operation, io::Error);
 
-/// A file whose properties are set: open, or a name.
+/// A file by descriptor or by name.
 #[derive(Clone, Copy)]
-pub(crate) enum On<'a> {
+pub(crate) enum FileRef<'a> {
     Open(BorrowedFd<'a>),
     Name(&'a Dir, &'a CStr),
 }
 
-impl<'a> On<'a> {
+impl<'a> FileRef<'a> {
     fn xattrs(self) -> XattrOf<'a> {
         match self {
             Self::Open(file) => XattrOf::Open(file),
@@ -78,23 +80,23 @@ impl<'a> On<'a> {
     }
 }
 
-/// How a new file came about, which tells what is still to do.
+/// How a target was created, which decides what is left to set.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Made {
-    /// Permissions it was made with, before the umask.
+pub(crate) struct Creation {
+    /// The permissions it was created with, before the umask.
     pub(crate) mode: u32,
-    pub(crate) home: Home,
-    /// It has no permissions of its own (a symbolic link).
+    pub(crate) parent_attr: ParentAttr,
+    /// Whether it is a symbolic link, which has no permissions.
     pub(crate) is_link: bool,
     pub(crate) is_dir: bool,
-    /// It was there before this copy: only what is kept is put onto it.
+    /// Whether it existed before this copy; then only preserved attributes are set.
     pub(crate) is_old: bool,
 }
 
-impl Made {
-    /// A new file.
-    pub(crate) fn file(mode: u32, home: Home) -> Self {
-        Self { mode, home, is_link: false, is_dir: false, is_old: false }
+impl Creation {
+    /// Describes a new file.
+    pub(crate) fn file(mode: u32, parent_attr: ParentAttr) -> Self {
+        Self { mode, parent_attr, is_link: false, is_dir: false, is_old: false }
     }
 }
 
@@ -105,13 +107,13 @@ impl Rules {
         Self { preserve, plain_mode, umask, own: attr::own_ids(), no_xattrs }
     }
 
-    /// The umask of this process, asked for once and only where it matters: the kernel gathers much
-    /// else for the answer.
+    /// Returns the umask of this process. It is read on first use: the kernel has to format all of
+    /// `/proc/self/status` for it.
     pub(crate) fn umask(&self) -> u32 {
         *self.umask.get_or_init(|| attr::umask().unwrap_or(0o077))
     }
 
-    /// The permissions that a copy of `source` is to have, before the umask.
+    /// Returns the final permissions of a copy of `source`, before the umask.
     fn mode_of(&self, source: &Attr) -> u32 {
         match source.kind {
             _ if !self.plain_mode => source.mode,
@@ -120,28 +122,28 @@ impl Rules {
         }
     }
 
-    /// The permissions to make a copy of `source` with. While the owner is to change, nobody else
-    /// may open it.
-    pub(crate) fn mode_at_first(&self, source: &Attr) -> u32 {
+    /// Returns the permissions to create a copy of `source` with. Until the owner is changed, only the
+    /// current one may open it.
+    pub(crate) fn initial_mode(&self, source: &Attr) -> u32 {
         let others = self.preserve.owner && (source.user, source.group) != self.own;
-        self.mode_of(source) & if others { 0o700 } else { passed_on(source.kind) }
+        self.mode_of(source) & if others { 0o700 } else { inheritable_bits(source.kind) }
     }
 
-    /// Permissions that a file made with `mode` has.
-    fn mode_as_made(&self, made: &Made) -> Option<u32> {
-        // With an inherited access list the umask does not count; nobody knows without asking.
-        (!made.home.gives_acl).then_some(made.mode & !self.umask())
+    /// Returns the permissions that a file created with `made.mode` has, if they are known.
+    fn mode_after_creation(&self, made: &Creation) -> Option<u32> {
+        // The umask does not apply to a file that inherits an ACL.
+        (!made.parent_attr.has_default_acl).then_some(made.mode & !self.umask())
     }
 
-    /// Puts everything that is kept onto a new file.
+    /// Sets the preserved attributes of a new file.
     pub(crate) fn put(
         &self,
         source: &Attr,
-        from: On<'_>,
-        on: On<'_>,
-        made: Made,
-    ) -> Result<(), MetaTrouble> {
-        let kept_owner = self.put_owner(source, on, made.home)?;
+        from: FileRef<'_>,
+        on: FileRef<'_>,
+        made: Creation,
+    ) -> Result<(), MetaError> {
+        let kept_owner = self.put_owner(source, on, made.parent_attr)?;
         if self.preserve.xattrs || (self.preserve.mode && !made.is_link) {
             self.put_xattrs(from.xattrs(), on.xattrs(), made)?;
         }
@@ -149,48 +151,49 @@ impl Rules {
             self.put_mode(source, on, made, kept_owner)?;
         }
         if self.preserve.times {
-            on.set_times(source).map_err(|e| ("set the times of", e))?;
+            on.set_times(source).map_err(|e| (Operation::ChangeTimes, e))?;
         }
         Ok(())
     }
 
-    /// Which of owner and group the copy has in common with the source.
+    /// Sets owner and group; returns which of the two now equal those of the source.
     fn put_owner(
         &self,
         source: &Attr,
-        on: On<'_>,
-        home: Home,
-    ) -> Result<(bool, bool), MetaTrouble> {
+        on: FileRef<'_>,
+        parent_attr: ParentAttr,
+    ) -> Result<(bool, bool), MetaError> {
         let wanted = (source.user, source.group);
-        let same = (wanted.0 == self.own.0, wanted.1 == self.own.1 && home.group == self.own.1);
+        let same =
+            (wanted.0 == self.own.0, wanted.1 == self.own.1 && parent_attr.group == self.own.1);
         if !self.preserve.owner || same == (true, true) {
             return Ok(same);
         }
         match on.set_owner(wanted.0, wanted.1) {
             Ok(()) => Ok((true, true)),
-            // A plain user gives nothing away, but may set a group of their own.
+            // Unprivileged users cannot change the owner, but may choose among their groups.
             Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {
                 let group = on.set_owner(self.own.0, wanted.1).is_ok();
                 Ok((same.0, group))
             }
-            Err(e) => Err(("set the owner of", e)),
+            Err(e) => Err((Operation::ChangeOwner, e)),
         }
     }
 
     fn put_mode(
         &self,
         source: &Attr,
-        on: On<'_>,
-        made: Made,
+        on: FileRef<'_>,
+        made: Creation,
         kept_owner: (bool, bool),
-    ) -> Result<(), MetaTrouble> {
+    ) -> Result<(), MetaError> {
         let mut mode = self.mode_of(source);
         if !self.preserve.mode {
-            // What was made with more than its due loses it.
-            if made.mode == mode & passed_on(source.kind) {
+            // Remove permissions that were only needed while the target was written.
+            if made.mode == mode & inheritable_bits(source.kind) {
                 return Ok(());
             }
-            mode &= passed_on(source.kind) & !self.umask();
+            mode &= inheritable_bits(source.kind) & !self.umask();
         }
         if !kept_owner.0 {
             mode &= !SET_USER;
@@ -198,25 +201,25 @@ impl Rules {
         if !kept_owner.1 {
             mode &= !SET_GROUP;
         }
-        // A directory may have inherited bits from the one above.
-        if !made.is_dir && self.mode_as_made(&made) == Some(mode) {
+        // A directory may have inherited the set-group-ID bit.
+        if !made.is_dir && self.mode_after_creation(&made) == Some(mode) {
             return Ok(());
         }
-        on.set_mode(mode).map_err(|e| ("set the permissions of", e))
+        on.set_mode(mode).map_err(|e| (Operation::ChangeMode, e))
     }
 
     fn put_xattrs(
         &self,
         from: XattrOf<'_>,
         on: XattrOf<'_>,
-        made: Made,
-    ) -> Result<(), MetaTrouble> {
+        made: Creation,
+    ) -> Result<(), MetaError> {
         let is_acl = |name: &CStr| name == ACL_ACCESS || name == ACL_DEFAULT;
-        let names = from.names().map_err(|e| ("list the extended attributes of", e))?;
-        if made.home.gives_acl && self.preserve.mode {
+        let names = from.names().map_err(|e| (Operation::ReadAttributes, e))?;
+        if made.parent_attr.has_default_acl && self.preserve.mode {
             for acl in [ACL_ACCESS, ACL_DEFAULT] {
                 if !names.iter().any(|name| name.as_c_str() == acl) {
-                    on.remove(acl).map_err(|e| ("remove an inherited access list of", e))?;
+                    on.remove(acl).map_err(|e| (Operation::WriteAttributes, e))?;
                 }
             }
         }
@@ -224,35 +227,35 @@ impl Rules {
             if !(if is_acl(&name) { self.preserve.mode } else { self.preserve.xattrs }) {
                 continue;
             }
-            let value = from.get(&name).map_err(|e| ("read an extended attribute of", e))?;
+            let value = from.get(&name).map_err(|e| (Operation::ReadAttributes, e))?;
             let Some(value) = value else { continue };
             match on.set(&name, &value) {
                 Ok(()) => {}
-                Err(e) if e.raw_os_error() == Some(OPERATION_NOT_SUPPORTED) => {
+                Err(e) if Errno::from_io_error(&e) == Some(Errno::OPNOTSUPP) => {
                     self.no_xattrs.store(true, Ordering::Relaxed);
                 }
-                // Labels of a security module are for it to give.
+                // Security labels are assigned by the security module.
                 Err(_) if name.to_bytes().starts_with(b"security.") => {
                     self.no_xattrs.store(true, Ordering::Relaxed);
                 }
-                Err(e) => return Err(("set an extended attribute of", e)),
+                Err(e) => return Err((Operation::WriteAttributes, e)),
             }
         }
         Ok(())
     }
 
-    /// Whether new files in a directory inherit an access list. Asked only where it matters.
-    pub(crate) fn gives_acl(&self, dir: &Dir) -> bool {
+    /// Reports whether new files in a directory inherit an ACL. Queried only if it matters.
+    pub(crate) fn has_default_acl(&self, dir: &Dir) -> bool {
         let asks = self.preserve.mode || self.preserve.xattrs;
         asks && XattrOf::Open(dir.as_fd())
             .names()
             .is_ok_and(|names| names.iter().any(|name| name.as_c_str() == ACL_DEFAULT))
     }
 
-    /// A file that replaces another one without being told what to keep takes its place in the
-    /// permissions too: as if it had been written over.
-    pub(crate) fn take_place(&self, old: &Attr, old_on: On<'_>, on: On<'_>) {
-        // As much as this user may; what cannot be is what writing anew would give.
+    /// Gives a file that replaces another one the attributes of the old file, as if it had been
+    /// overwritten, except those that are preserved from the source.
+    pub(crate) fn take_over_attributes(&self, old: &Attr, old_on: FileRef<'_>, on: FileRef<'_>) {
+        // Failures are ignored: the new file then has what this user may create.
         if !self.preserve.owner && (old.user, old.group) != self.own {
             let _ = on.set_owner(old.user, old.group);
         }
@@ -265,11 +268,8 @@ impl Rules {
     }
 }
 
-/// The bits that a new file has in common with its source where permissions are not kept: those of a
-/// directory say, too, that names in it are their owners' alone.
-const fn passed_on(kind: Kind) -> u32 {
+/// Returns the permission bits that a copy takes from its source if permissions are not preserved. A
+/// directory also takes the sticky bit.
+const fn inheritable_bits(kind: Kind) -> u32 {
     if matches!(kind, Kind::Directory) { 0o1777 } else { 0o777 }
 }
-
-/// `EOPNOTSUPP`, which has no stable kind.
-const OPERATION_NOT_SUPPORTED: i32 = 95;

@@ -1,6 +1,6 @@
-//! What a copy is asked for.
+//! The options of a copy.
 
-use crate::plan::Mode;
+use crate::mode::Mode;
 use std::os::fd::BorrowedFd;
 use std::path::Path;
 use std::sync::Arc;
@@ -9,151 +9,151 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 /// Which symbolic links are followed.
 pub use ioloom_walk::Follow;
 
-/// What of a file is kept beside its bytes.
+/// The attributes of a file that are preserved in addition to its content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Preserve {
-    /// Permission bits as they are; without it new files get them less the umask, and replaced
-    /// files keep those that they had. Set-uid and set-gid are kept only where the owner is. Access
-    /// control lists are permissions.
+    /// Permission bits and ACLs. Without it, new files get the permissions of the source minus the
+    /// umask, and replaced files keep their own. Set-user-ID and set-group-ID are preserved only if
+    /// the owner or group is.
     pub mode: bool,
-    /// Owner and group, where the user may set them.
+    /// Owner and group, if the user may set them.
     pub owner: bool,
-    /// Times of access and change, of directories too.
+    /// Access and modification times, also of directories.
     pub times: bool,
-    /// Names that are the same file stay the same file.
+    /// Hard links.
     pub links: bool,
     /// Extended attributes.
     pub xattrs: bool,
 }
 
 impl Preserve {
-    /// Everything, as `cp -a`.
+    /// All attributes, like `cp -a`.
     pub const ALL: Self = Self { mode: true, owner: true, times: true, links: true, xattrs: true };
 }
 
-/// What happens to a file that is at the target already.
+/// How to treat existing target files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Existing {
-    /// It is replaced, at once and as a whole, when the copy is complete.
+    /// Replace them atomically when the copy is complete.
     #[default]
     Replace,
-    /// It stays.
+    /// Keep them.
     Keep,
-    /// It is replaced if the source was changed later.
+    /// Replace those that are older than the source.
     Update,
-    /// The same, and [`Watcher::may_replace`] decides.
+    /// Replace those that are older than the source if [`Watcher::may_replace`] agrees.
     UpdateAsk,
-    /// [`Watcher::may_replace`] decides.
+    /// Replace those for which [`Watcher::may_replace`] agrees.
     Ask,
 }
 
-/// What is on the device when the copy is done.
+/// How much to sync before the copy returns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Durable {
-    /// Nothing is waited for: a power cut may lose what was copied.
+    /// Nothing: a power failure may lose the copy.
     #[default]
     None,
-    /// The content of every file is on the device before the file gets its name, and the name is
-    /// there when the copy ends.
+    /// The content of every file before the file gets its name, and the names before the copy
+    /// returns.
     File,
-    /// The same, and all else of the target's file system: directories, links, owners, times.
+    /// The same, and the whole file system of the target: directories, links, owners, times.
     Full,
 }
 
-/// Whether something is done.
+/// Whether to use a feature.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum When {
-    /// Where it can be and pays.
+    /// Where it is possible and worthwhile.
     #[default]
     Auto,
-    /// In any case; an error where it cannot be.
+    /// Always; fail where it is impossible.
     Always,
-    /// In no case.
+    /// Never.
     Never,
 }
 
-/// What is read again to know that the copy is right.
+/// How to verify the copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verify {
-    /// Nothing.
+    /// Not at all.
     #[default]
     None,
-    /// The bytes are hashed on their way; the copy is not read.
+    /// Hash the bytes while copying; do not read the copy.
     InFlight,
-    /// The copy is read as any program would read it: mostly from memory.
+    /// Read the copy as any program would, mostly from the page cache.
     Cache,
-    /// The copy is written, put out of memory and read from the device.
+    /// Sync the copy, evict it from the page cache and read it from the device.
     Device,
 }
 
 impl Verify {
-    /// Whether the copy is read.
+    /// Reports whether the copy is read back.
     pub const fn reads_again(self) -> bool {
         matches!(self, Self::Cache | Self::Device)
     }
 }
 
-/// Which hash tells contents apart.
+/// The hash function for contents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum HashKind {
     /// BLAKE3, 256 bits.
     #[default]
     Blake3,
-    /// MD5: for lists of others; it protects against accidents, not against people.
+    /// MD5, for existing checksum lists; it detects accidents but not attacks.
     Md5,
 }
 
-/// Numbers of a transfer that are pinned, for measurements; what is `None` the plan chooses.
+/// Overrides of the numbers in a plan, for measurements. The plan chooses those that are `None`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Tuning {
-    /// Bytes of one request.
+    /// Size of one request, bytes.
     pub block_bytes: Option<u32>,
-    /// Requests under way at a time; only `direct` has more than one.
+    /// Requests in flight; only `direct` has more than one.
     pub depth: Option<u32>,
     /// Threads that copy parts of one file.
     pub threads: Option<u32>,
-    /// The target grows with the bytes that arrive: it has neither size nor space before.
+    /// Whether the target grows as it is written, without preallocation.
     pub extends: bool,
 }
 
-/// How to copy.
+/// The options of a copy.
 #[derive(Debug, Clone)]
 pub struct CopyOptions {
-    /// Copy directories with all that is in them.
+    /// Whether to copy directories and their contents.
     pub recursive: bool,
-    /// Which symbolic links are followed; the others are copied as links.
+    /// Which symbolic links to follow; the others are copied as links.
     pub follow: Follow,
-    /// What is kept.
+    /// The attributes to preserve.
     pub preserve: Preserve,
-    /// Where [`Preserve::mode`] is not set: what is new gets the permissions that anything new gets, and
-    /// not those of the source less the umask.
+    /// Whether new files get default permissions rather than those of the source minus the umask. Has
+    /// no effect with [`Preserve::mode`].
     pub plain_mode: bool,
-    /// What happens to files that are there.
+    /// How to treat existing target files.
     pub existing: Existing,
-    /// What is on the device at the end.
+    /// How much to sync before returning.
     pub durable: Durable,
-    /// Whether blocks are shared where the file system can.
+    /// Whether to share blocks if the file system can.
     pub reflink: When,
-    /// Whether holes stay holes; `Always` makes holes of zeros too.
+    /// Whether to preserve holes; `Always` also turns zeros into holes.
     pub sparse: When,
-    /// Pins how bytes are moved; refused where that cannot be.
+    /// The required copy method; the copy fails where it cannot be used.
     pub mode: Option<Mode>,
-    /// Pins numbers of big files' transfers.
+    /// Overrides for the transfer of big files.
     pub tuning: Tuning,
-    /// What is read again.
+    /// How to verify the copy.
     pub verify: Verify,
-    /// By which hash.
+    /// The hash function for verification.
     pub hash: HashKind,
-    /// Stay on the file system of each source.
+    /// Whether to stay on the file system of each source.
     pub one_file_system: bool,
-    /// Keep what is whole when the copy is interrupted, and take up what an earlier one left.
+    /// Whether to keep completed files when interrupted, and to resume an earlier copy.
     pub resume: bool,
-    /// Threads; `None` for as many as pay.
+    /// Number of threads; `None` chooses it.
     pub threads: Option<usize>,
-    /// Ends the copy early when it becomes true.
+    /// Cancels the copy when set to true.
     pub cancel: Arc<AtomicBool>,
 }
 
@@ -180,46 +180,46 @@ impl Default for CopyOptions {
     }
 }
 
-/// What a copy has done so far; read by whoever tells it.
+/// The progress of a copy, which other threads may read.
 #[derive(Debug, Default)]
 pub struct CopyCounters {
-    /// Bytes that are in their targets.
+    /// Bytes copied.
     pub bytes: AtomicU64,
-    /// Files, links and others that are done.
+    /// Entries copied: files, directories, links and special files.
     pub entries: AtomicU64,
 }
 
-/// Listens to a copy, from any of its threads.
+/// Observes a copy; called from any of its threads.
 pub trait Watcher: Sync {
-    /// Whether [`copied`](Self::copied) is wanted; paths are built only then.
+    /// Reports whether [`copied`](Self::copied) is to be called; it costs building the paths.
     fn wants_names(&self) -> bool {
         false
     }
 
-    /// Something is done: a file under its name, a directory that was begun.
+    /// Called when a file has its final name, and when a directory was created.
     fn copied(&self, from: &Path, to: &Path) {
         let _ = (from, to);
     }
 
-    /// Whether an existing file may be replaced, for [`Existing::Ask`] and
+    /// Decides whether an existing file may be replaced, for [`Existing::Ask`] and
     /// [`Existing::UpdateAsk`].
     fn may_replace(&self, to: &Path) -> bool {
         let _ = to;
         false
     }
 
-    /// A file is written, has no name yet, and is about to be read again.
+    /// Called when a file is written and about to be read back; it has no final name yet.
     fn before_verify(&self, file: BorrowedFd<'_>) {
         let _ = file;
     }
 
-    /// Something worth a line that is no error.
+    /// Called with a message that is not an error.
     fn note(&self, text: &str) {
         let _ = text;
     }
 }
 
-/// Nobody listens.
+/// A watcher that ignores everything.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Silent;
 

@@ -1,158 +1,107 @@
-//! Which way the bytes of a file go: pure, from facts to a plan and a sentence why.
+//! Chooses the copy method for a file: a pure function from facts to a plan and its reason.
 //!
-//! The facts are gathered once for a pair of file systems by trying (`crate::facts`), and per big
-//! file by asking what of it is in memory. Nothing here touches the system, so the same facts give
+//! The facts are probed once per pair of file systems (`crate::facts`); for each big file, its share
+//! in the page cache is queried too. Nothing here touches the system, so the same facts always give
 //! the same plan.
 
+use crate::mode::Mode;
 use crate::options::{Durable, Tuning, When};
-use std::fmt;
-use std::str::FromStr;
 
-/// Up to this size a file is read by one call and written by one, bytes.
+/// Largest file that is copied with one read and one write, bytes.
 pub const SMALL_BYTES: u64 = 256 << 10;
 
-/// From this size on it pays to look at what is in memory and to keep many requests under way.
+/// Smallest file for which the page cache is queried and many requests are kept in flight, bytes.
 pub const BIG_BYTES: u64 = 32 << 20;
 
-/// Share of a file that must be in memory for it to count as warm.
+/// Share of a file that must be in the page cache for it to count as warm.
 const WARM_SHARE: f64 = 0.5;
 
-/// A copy of more than this part of the free memory leaves the page cache alone.
+/// A file larger than the available memory divided by this bypasses the page cache.
 const MEMORY_PARTS: u64 = 2;
 
-/// How bytes are moved.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Mode {
-    /// The copy shares the blocks of the source until one of them is changed.
-    Reflink,
-    /// The kernel copies from file to file (`copy_file_range`).
-    Range,
-    /// Read and written through the page cache.
-    Buffered,
-    /// The same, but pages leave the cache when they are written (`RWF_DONTCACHE`).
-    Uncached,
-    /// Past the page cache, many requests at a time (io_uring, `O_DIRECT`).
-    Direct,
-    /// The source is mapped: for measurements only, because a file that is cut meanwhile ends the
-    /// process.
-    Mmap,
-}
+/// Why blocks cannot be shared when contents are hashed.
+pub(crate) const SHARED_NOT_HASHED: &str = "shared blocks are not read, so nothing is hashed";
 
-impl Mode {
-    /// Every mode.
-    pub const ALL: [Self; 6] =
-        [Self::Reflink, Self::Range, Self::Buffered, Self::Uncached, Self::Direct, Self::Mmap];
-
-    /// The word for flags.
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::Reflink => "reflink",
-            Self::Range => "range",
-            Self::Buffered => "buffered",
-            Self::Uncached => "uncached",
-            Self::Direct => "direct",
-            Self::Mmap => "mmap",
-        }
-    }
-}
-
-impl fmt::Display for Mode {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.word())
-    }
-}
-
-impl FromStr for Mode {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        Self::ALL.into_iter().find(|mode| mode.word() == text).ok_or_else(|| {
-            format!("'{text}' is no way to copy: use reflink, range, buffered, uncached or direct")
-        })
-    }
-}
-
-/// What is known of a pair of file systems and of this machine.
+/// Facts about a pair of file systems and this machine.
 #[derive(Debug, Clone, PartialEq, serde::Serialize)]
 pub struct Facts {
-    /// Source and target lie on one file system.
+    /// Whether source and target are on one file system.
     pub same_file_system: bool,
-    /// Blocks can be shared; null where it was not tried.
+    /// Whether blocks can be shared; null if not probed.
     pub reflink: Option<bool>,
-    /// What direct requests to the source must be multiples of; null where it has none.
+    /// Alignment of direct I/O on the source, bytes; null if unsupported.
     pub direct_source_bytes: Option<u32>,
-    /// The same for the target.
+    /// Alignment of direct I/O on the target, bytes; null if unsupported.
     pub direct_target_bytes: Option<u32>,
-    /// This program may have an io_uring, which going past the cache needs: rules of containers and
-    /// `kernel.io_uring_disabled` take it away.
+    /// Whether this process may use io_uring, which the direct method needs. Container policies and
+    /// `kernel.io_uring_disabled` can forbid it.
     pub ring: bool,
-    /// Both take reads and writes whose pages leave the cache.
+    /// Whether both file systems support `RWF_DONTCACHE`.
     pub uncached: bool,
-    /// The target keeps its files in memory alone.
+    /// Whether the target keeps its files only in memory.
     pub target_in_memory: bool,
-    /// Space is reserved before the first byte; elsewhere the free space is looked at.
+    /// Whether space is reserved before the first write; otherwise the free space is checked.
     pub reserves: bool,
-    /// Both lie on one disk that turns.
+    /// Whether both are on the same rotating disk.
     pub same_spindle: bool,
-    /// Processors that this process may use.
+    /// Processors available to this process.
     pub cores: usize,
-    /// Memory that programs can still get, bytes.
+    /// Memory available to programs, bytes.
     pub memory_available_bytes: u64,
-    /// Bytes that can be changed in memory before the kernel begins to write them by itself.
+    /// Bytes that can be dirtied before the kernel starts background writeback.
     pub dirty_headroom_bytes: u64,
 }
 
-/// What is known of one file.
+/// Facts about one file.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct FileFacts {
     /// Size, bytes.
     pub bytes: u64,
-    /// Share of it in memory; `None` where that cannot be known.
+    /// Share of the file in the page cache; `None` if unknown.
     pub resident: Option<f64>,
 }
 
-/// What the user asks that matters here.
+/// The options that affect a plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Wanted {
-    /// Pinned.
+pub struct PlanRequest {
+    /// The required method.
     pub mode: Option<Mode>,
-    /// Sharing of blocks.
+    /// Whether to share blocks.
     pub reflink: When,
-    /// What is on the device at the end.
+    /// What is synced before the copy returns.
     pub durable: Durable,
-    /// Every byte has to pass this process: it is hashed, or looked at for zeros.
+    /// Whether this process must see every byte, to hash it or to find zeros.
     pub sees_bytes: bool,
 }
 
 /// How one file is copied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 pub struct CopyPlan {
-    /// The way.
+    /// The method.
     pub mode: Mode,
-    /// Bytes of one request.
+    /// Size of one request, bytes.
     pub block_bytes: u32,
-    /// Requests under way at a time.
+    /// Requests in flight.
     pub depth: u32,
     /// Threads that copy parts of the file.
     pub threads: u32,
-    /// With `direct`: the source is read past the cache too, not from it.
+    /// With `direct`: whether reads of the source bypass the page cache too.
     pub reads_direct: bool,
-    /// With `direct`: buffers are filled, then written, so that a disk seeks less.
+    /// With `direct`: whether all buffers are filled before any is written, so that a disk seeks less.
     pub in_turns: bool,
-    /// The target has neither its size nor its space before: for measurements only.
+    /// Whether the target grows as it is written, without preallocation. For measurements only.
     pub extends: bool,
-    /// Why.
+    /// The reason for this plan.
     pub why: &'static str,
 }
 
-/// Why a pinned mode cannot be.
+/// The reason why a required method cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{mode} cannot be used here: {why}")]
 pub struct Refused {
-    /// What was asked for.
+    /// The required method.
     pub mode: Mode,
-    /// What is missing.
+    /// What it lacks.
     pub why: &'static str,
 }
 
@@ -172,17 +121,22 @@ impl CopyPlan {
         }
     }
 
-    /// Through the page cache, for a reason.
+    /// Returns a plan that copies through the page cache.
     pub(crate) const fn buffered(why: &'static str) -> Self {
         Self::of(Mode::Buffered, MIB, why)
     }
 
-    /// Bytes of the buffer that one thread needs for it.
+    /// Returns the plan that always works, for a file that rejected the chosen method.
+    pub(crate) const fn fallback() -> Self {
+        Self::buffered("the chosen method does not work for this file")
+    }
+
+    /// Returns the buffer size that a thread needs, bytes.
     pub(crate) fn buffer_bytes(&self) -> usize {
         if self.mode == Mode::Range { 0 } else { self.block_bytes as usize }
     }
 
-    /// The same with the numbers that were pinned.
+    /// Returns the plan with the tuning values that are set.
     #[must_use]
     pub(crate) fn tuned(self, tuning: Tuning) -> Self {
         Self {
@@ -195,8 +149,8 @@ impl CopyPlan {
     }
 
     fn direct(facts: &Facts, file: FileFacts, warm: bool, why: &'static str) -> Self {
-        // Chosen by results/copy-tuning/2026-11-22-amd-epyc-2c: 1 MiB takes twice as long, a depth of 8 no less.
-        // A file of a few requests still has some under way.
+        // Measured in results/copy-tuning/2026-11-22-amd-epyc-2c: 1 MiB blocks take twice as long, and
+        // a depth of 8 is no faster. Smaller blocks for smaller files keep several in flight.
         let block_bytes = if file.bytes >= u64::from(64 * MIB) { 4 * MIB } else { 2 * MIB };
         let depth = if facts.same_spindle { 16 } else { 4 };
         Self {
@@ -211,15 +165,15 @@ impl CopyPlan {
 /// Chooses how a file is copied.
 ///
 /// # Errors
-/// A pinned mode that cannot be used here.
-pub fn plan(facts: &Facts, file: FileFacts, wanted: Wanted) -> Result<CopyPlan, Refused> {
-    if let Some(mode) = wanted.mode {
-        return pinned(facts, file, wanted, mode);
+/// Returns an error if the required method cannot be used here.
+pub fn plan(facts: &Facts, file: FileFacts, request: PlanRequest) -> Result<CopyPlan, Refused> {
+    if let Some(mode) = request.mode {
+        return pinned(facts, file, request, mode);
     }
-    if wanted.reflink == When::Always {
-        return pinned(facts, file, wanted, Mode::Reflink);
+    if request.reflink == When::Always {
+        return pinned(facts, file, request, Mode::Reflink);
     }
-    let may_share = wanted.reflink == When::Auto && !wanted.sees_bytes;
+    let may_share = request.reflink == When::Auto && !request.sees_bytes;
     if may_share && facts.same_file_system && facts.reflink == Some(true) {
         return Ok(CopyPlan::of(Mode::Reflink, MIB, "the file system shares the blocks"));
     }
@@ -228,71 +182,74 @@ pub fn plan(facts: &Facts, file: FileFacts, wanted: Wanted) -> Result<CopyPlan, 
         return Ok(CopyPlan::of(Mode::Buffered, SMALL_BYTES as u32, why));
     }
     if file.bytes < BIG_BYTES {
-        let why = "of middle size: through the page cache in blocks";
+        let why = "medium: through the page cache in blocks";
         return Ok(CopyPlan::of(Mode::Buffered, MIB, why));
     }
-    Ok(big(facts, file, wanted))
+    Ok(big(facts, file, request))
 }
 
-fn big(facts: &Facts, file: FileFacts, wanted: Wanted) -> CopyPlan {
+fn big(facts: &Facts, file: FileFacts, request: PlanRequest) -> CopyPlan {
     let warm = file.resident.is_some_and(|share| share >= WARM_SHARE);
     let may_direct = facts.ring && facts.direct_target_bytes.is_some();
     let too_much = file.bytes > facts.memory_available_bytes / MEMORY_PARTS;
     if may_direct && !warm && facts.direct_source_bytes.is_some() {
-        let why = "big and not in memory: past the page cache on both sides";
+        let why = "big and not cached: bypass the page cache on both sides";
         return CopyPlan::direct(facts, file, warm, why);
     }
-    if may_direct && wanted.sees_bytes && wanted.durable != Durable::None {
-        // One thread hashes; the device need not wait for it.
-        let why = "big, hashed and to be on the device at the end: written past the page cache";
+    if may_direct && request.sees_bytes && request.durable != Durable::None {
+        // The device can write while the one thread hashes.
+        let why = "big, hashed and synced: writes bypass the page cache";
         return CopyPlan::direct(facts, file, warm, why);
     }
     if may_direct && too_much {
-        let why = "much of the free memory: written past the page cache";
+        let why = "large compared with free memory: writes bypass the page cache";
         return CopyPlan::direct(facts, file, warm, why);
     }
     if too_much && facts.uncached && !facts.target_in_memory {
-        let why = "much of the free memory: pages leave the cache when written";
+        let why = "large compared with free memory: pages are dropped once written";
         return CopyPlan::of(Mode::Uncached, 4 * MIB, why);
     }
-    let threads = if wanted.sees_bytes { 1 } else { facts.cores.clamp(1, 4) as u32 };
-    let why = "big and in memory: through the page cache, parts side by side, written at once";
-    // With writes of 1 MiB some copies took five times the processor time of others
-    // (results/copy-tuning/2026-11-22-amd-epyc-2c); small ones ask for smaller pieces of memory.
+    let threads = if request.sees_bytes { 1 } else { facts.cores.clamp(1, 4) as u32 };
+    let why = "big and cached: through the page cache in parallel, written back immediately";
+    // With 1 MiB writes, some copies took five times the processor time of others
+    // (results/copy-tuning/2026-11-22-amd-epyc-2c). Smaller writes allocate smaller folios.
     CopyPlan { threads, ..CopyPlan::of(Mode::Buffered, MIB / 4, why) }
 }
 
-/// Why two files cannot share blocks.
+/// Explains why two files cannot share blocks.
 pub(crate) const fn no_sharing(same_file_system: bool) -> &'static str {
     if same_file_system {
         "this file system does not share blocks between files"
     } else {
-        "source and target lie on different file systems"
+        "source and target are on different file systems"
     }
 }
 
-fn pinned(facts: &Facts, file: FileFacts, wanted: Wanted, mode: Mode) -> Result<CopyPlan, Refused> {
+fn pinned(
+    facts: &Facts,
+    file: FileFacts,
+    request: PlanRequest,
+    mode: Mode,
+) -> Result<CopyPlan, Refused> {
     let no = |why| Err(Refused { mode, why });
-    let why = "as asked";
+    let why = "as requested";
     match mode {
-        Mode::Reflink if wanted.sees_bytes => {
-            no("shared blocks are not read, so nothing is hashed")
-        }
+        Mode::Reflink if request.sees_bytes => no(SHARED_NOT_HASHED),
         Mode::Reflink if !facts.same_file_system || facts.reflink == Some(false) => {
             no(no_sharing(facts.same_file_system))
         }
-        Mode::Range if wanted.sees_bytes => no("the kernel copies, so no byte can be hashed"),
+        Mode::Range if request.sees_bytes => no("the kernel copies, so no byte can be hashed"),
         Mode::Direct if !facts.ring => {
-            no("this program may have no io_uring (a container forbids it, or the system)")
+            no("io_uring is not available (disabled in this container or system)")
         }
         Mode::Direct if facts.direct_target_bytes.is_none() => {
-            no("the target's file system does not say how to go past its cache (no DIOALIGN)")
+            no("the target's file system does not report direct I/O alignment (no DIOALIGN)")
         }
         Mode::Direct if facts.direct_source_bytes.is_none() => {
-            no("the source's file system does not say how to go past its cache (no DIOALIGN)")
+            no("the source's file system does not report direct I/O alignment (no DIOALIGN)")
         }
         Mode::Uncached if !facts.uncached => {
-            no("one of the file systems does not take RWF_DONTCACHE (Linux 6.14, ext4 or XFS)")
+            no("RWF_DONTCACHE is not supported by both file systems (Linux 6.14, ext4 or XFS)")
         }
         Mode::Direct => Ok(CopyPlan::direct(facts, file, false, why)),
         Mode::Uncached => Ok(CopyPlan::of(mode, 4 * MIB, why)),
@@ -326,37 +283,37 @@ mod tests {
         FileFacts { bytes, resident: Some(resident) }
     }
 
-    fn mode(facts: &Facts, file: FileFacts, wanted: Wanted) -> Mode {
-        plan(facts, file, wanted).unwrap().mode
+    fn mode(facts: &Facts, file: FileFacts, request: PlanRequest) -> Mode {
+        plan(facts, file, request).unwrap().mode
     }
 
     #[test]
-    fn each_class_has_its_way() {
-        let (facts, wanted) = (disk(), Wanted::default());
-        assert_eq!(mode(&facts, file(10, 1.0), wanted), Mode::Buffered);
-        assert_eq!(mode(&facts, file(1 << 30, 0.0), wanted), Mode::Direct);
-        assert_eq!(mode(&facts, file(1 << 30, 1.0), wanted), Mode::Buffered);
-        assert_eq!(mode(&facts, file(9 << 30, 1.0), wanted), Mode::Direct);
-        let durable = Wanted { durable: Durable::Full, ..wanted };
+    fn each_class_gets_its_method() {
+        let (facts, request) = (disk(), PlanRequest::default());
+        assert_eq!(mode(&facts, file(10, 1.0), request), Mode::Buffered);
+        assert_eq!(mode(&facts, file(1 << 30, 0.0), request), Mode::Direct);
+        assert_eq!(mode(&facts, file(1 << 30, 1.0), request), Mode::Buffered);
+        assert_eq!(mode(&facts, file(9 << 30, 1.0), request), Mode::Direct);
+        let durable = PlanRequest { durable: Durable::Full, ..request };
         assert_eq!(mode(&facts, file(1 << 30, 1.0), durable), Mode::Buffered);
         let shares = Facts { reflink: Some(true), ..disk() };
-        assert_eq!(mode(&shares, file(1, 0.0), wanted), Mode::Reflink);
-        let hashed = Wanted { sees_bytes: true, ..wanted };
+        assert_eq!(mode(&shares, file(1, 0.0), request), Mode::Reflink);
+        let hashed = PlanRequest { sees_bytes: true, ..request };
         assert_ne!(mode(&shares, file(1 << 30, 0.0), hashed), Mode::Reflink);
-        let never = Wanted { reflink: When::Never, ..wanted };
+        let never = PlanRequest { reflink: When::Never, ..request };
         assert_ne!(mode(&shares, file(1 << 30, 0.0), never), Mode::Reflink);
     }
 
     #[test]
-    fn a_warm_source_is_read_from_memory_even_when_the_target_is_written_past_it() {
-        let warm = plan(&disk(), file(9 << 30, 1.0), Wanted::default()).unwrap();
+    fn a_warm_source_is_read_from_the_cache_even_if_writes_bypass_it() {
+        let warm = plan(&disk(), file(9 << 30, 1.0), PlanRequest::default()).unwrap();
         assert_eq!((warm.mode, warm.reads_direct), (Mode::Direct, false));
-        let cold = plan(&disk(), file(1 << 30, 0.1), Wanted::default()).unwrap();
+        let cold = plan(&disk(), file(1 << 30, 0.1), PlanRequest::default()).unwrap();
         assert!(cold.reads_direct);
     }
 
     #[test]
-    fn what_is_not_offered_is_never_planned_and_pinned_is_refused() {
+    fn unsupported_methods_are_never_planned_and_refused_if_required() {
         let none = Facts {
             direct_target_bytes: None,
             direct_source_bytes: None,
@@ -369,36 +326,38 @@ mod tests {
             for resident in [None, Some(0.0), Some(1.0)] {
                 let file = FileFacts { bytes, resident };
                 for durable in [Durable::None, Durable::File, Durable::Full] {
-                    let wanted = Wanted { durable, ..Wanted::default() };
-                    assert_eq!(plan(&none, file, wanted).unwrap().mode, Mode::Buffered);
+                    let request = PlanRequest { durable, ..PlanRequest::default() };
+                    assert_eq!(plan(&none, file, request).unwrap().mode, Mode::Buffered);
                 }
                 for mode in [Mode::Reflink, Mode::Uncached, Mode::Direct] {
-                    let wanted = Wanted { mode: Some(mode), ..Wanted::default() };
-                    assert_eq!(plan(&none, file, wanted).unwrap_err().mode, mode);
+                    let request = PlanRequest { mode: Some(mode), ..PlanRequest::default() };
+                    assert_eq!(plan(&none, file, request).unwrap_err().mode, mode);
                 }
             }
         }
-        let wanted = Wanted { mode: Some(Mode::Range), sees_bytes: true, ..Wanted::default() };
-        assert!(plan(&disk(), file(1, 1.0), wanted).is_err());
+        let request =
+            PlanRequest { mode: Some(Mode::Range), sees_bytes: true, ..PlanRequest::default() };
+        assert!(plan(&disk(), file(1, 1.0), request).is_err());
     }
 
     #[test]
-    fn without_a_ring_nothing_goes_past_the_cache() {
+    fn without_io_uring_nothing_bypasses_the_cache() {
         let none = Facts { ring: false, ..disk() };
         for resident in [0.0, 1.0] {
-            let hashed = Wanted { sees_bytes: true, durable: Durable::Full, ..Wanted::default() };
-            for wanted in [Wanted::default(), hashed] {
-                assert_ne!(mode(&none, file(9 << 30, resident), wanted), Mode::Direct);
+            let hashed =
+                PlanRequest { sees_bytes: true, durable: Durable::Full, ..PlanRequest::default() };
+            for request in [PlanRequest::default(), hashed] {
+                assert_ne!(mode(&none, file(9 << 30, resident), request), Mode::Direct);
             }
         }
-        let pinned = Wanted { mode: Some(Mode::Direct), ..Wanted::default() };
+        let pinned = PlanRequest { mode: Some(Mode::Direct), ..PlanRequest::default() };
         let refused = plan(&none, file(1 << 30, 0.0), pinned).unwrap_err();
         assert!(refused.to_string().contains("io_uring"), "{refused}");
     }
 
     #[test]
-    fn pinned_numbers_take_the_place_of_planned_ones() {
-        let plan = plan(&disk(), file(1 << 30, 0.0), Wanted::default()).unwrap();
+    fn tuning_values_override_planned_ones() {
+        let plan = plan(&disk(), file(1 << 30, 0.0), PlanRequest::default()).unwrap();
         assert_eq!(plan.tuned(Tuning::default()), plan);
         let tuning =
             Tuning { block_bytes: Some(65536), depth: Some(4), threads: None, extends: true };
@@ -408,17 +367,9 @@ mod tests {
     }
 
     #[test]
-    fn a_disk_that_turns_is_read_and_written_in_turns() {
+    fn a_rotating_disk_alternates_between_reading_and_writing() {
         let turns = Facts { same_spindle: true, ..disk() };
-        assert!(plan(&turns, file(1 << 30, 0.0), Wanted::default()).unwrap().in_turns);
-        assert!(!plan(&disk(), file(1 << 30, 0.0), Wanted::default()).unwrap().in_turns);
-    }
-
-    #[test]
-    fn words_read_back() {
-        for mode in Mode::ALL {
-            assert_eq!(mode.word().parse(), Ok(mode));
-        }
-        assert!("fast".parse::<Mode>().is_err());
+        assert!(plan(&turns, file(1 << 30, 0.0), PlanRequest::default()).unwrap().in_turns);
+        assert!(!plan(&disk(), file(1 << 30, 0.0), PlanRequest::default()).unwrap().in_turns);
     }
 }

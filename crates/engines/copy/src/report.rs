@@ -1,40 +1,42 @@
-//! What a copy did, in numbers.
+//! The result of a copy.
 
 use crate::error::CopyError;
+use crate::mode::Mode;
 use crate::options::{Durable, HashKind, Verify};
-use crate::plan::{Facts, Mode};
+use crate::plan::Facts;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Hashes that are kept.
+/// Maximum number of hashes that are kept.
 pub(crate) const HASHES_KEPT_MAX: usize = 100_000;
 
-/// The hash of one file that was copied.
+/// The hash of one copied file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Hashed {
     /// The target.
     pub path: PathBuf,
-    /// Its size, bytes.
+    /// The size, bytes.
     pub bytes: u64,
-    /// Its hash in hexadecimal.
+    /// The hash in hexadecimal.
     pub hash: String,
 }
 
-/// Entries by what was done with them.
+/// Entries by outcome.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Regular files whose bytes were copied or shared.
     pub files: u64,
-    /// Names that became further names of a copy.
+    /// Names that became hard links to a copy.
     pub hard_links: u64,
-    /// Directories made or merged into.
+    /// Directories created or merged into.
     pub directories: u64,
     /// Symbolic links.
     pub symlinks: u64,
     /// Pipes, sockets and devices.
     pub specials: u64,
-    /// Entries left as they are at the target.
+    /// Entries whose existing target was kept.
     pub skipped: u64,
-    /// Files that an earlier, interrupted copy had made and that are right by its record.
+    /// Files completed by an earlier, interrupted copy, according to its journal.
     pub resumed: u64,
 }
 
@@ -50,58 +52,80 @@ impl Counts {
     }
 }
 
-/// What reading the copies again has shown.
+/// The evidence from reading the copies back.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Evidence {
-    /// Files that were read again and are right.
+    /// Files that were read back and match.
     pub files: u64,
-    /// Their bytes.
+    /// Bytes of these files.
     pub bytes: u64,
-    /// Bytes that devices gave for it.
+    /// Bytes that were read from devices.
     pub device_bytes: u64,
-    /// Files of which it is not known that a device gave their bytes.
+    /// Files without evidence that their bytes were read from a device: they are in memory only, or
+    /// the kernel does not count.
     pub not_from_device: u64,
 }
 
-/// What a copy did.
+/// [`Evidence`] while the copy runs, counted by all threads.
+#[derive(Debug, Default)]
+pub(crate) struct EvidenceCounters {
+    pub(crate) files: AtomicU64,
+    pub(crate) bytes: AtomicU64,
+    pub(crate) device_bytes: AtomicU64,
+    pub(crate) not_from_device: AtomicU64,
+}
+
+impl EvidenceCounters {
+    /// Returns the counts so far.
+    pub(crate) fn load(&self) -> Evidence {
+        Evidence {
+            files: self.files.load(Ordering::Relaxed),
+            bytes: self.bytes.load(Ordering::Relaxed),
+            device_bytes: self.device_bytes.load(Ordering::Relaxed),
+            not_from_device: self.not_from_device.load(Ordering::Relaxed),
+        }
+    }
+}
+
+/// The result of a copy.
 #[derive(Debug)]
 pub struct Report {
-    /// Entries, by what was done with them; a directory that got no name in the end was taken away
-    /// with what had been copied into it, and that is still counted here.
+    /// Entries by outcome. Entries in a directory that was removed because it could not be completed
+    /// are included.
     pub counts: Counts,
-    /// Bytes that are in their targets; shared blocks count.
+    /// Bytes copied, including shared blocks.
     pub bytes: u64,
-    /// What failed: the first [`crate::ERRORS_KEPT_MAX`].
+    /// The first [`crate::ERRORS_KEPT_MAX`] errors.
     pub errors: Vec<CopyError>,
-    /// All that failed.
+    /// Number of all errors.
     pub errors_count: u64,
-    /// The user ended it.
+    /// Whether the user cancelled the copy.
     pub cancelled: bool,
-    /// No space was left, so it ended early.
+    /// Whether the copy stopped because no space was left.
     pub out_of_space: bool,
-    /// Files by the way their bytes went.
+    /// Number of files by method.
     pub modes: Vec<(Mode, u64)>,
-    /// What is known of the pairs of file systems.
+    /// Facts about each pair of file systems.
     pub facts: Vec<Facts>,
-    /// What was asked to be on the device.
+    /// The requested durability.
     pub durable: Durable,
-    /// What was asked to be read again.
+    /// The requested verification.
     pub verify: Verify,
-    /// By which hash.
+    /// The hash function.
     pub hash: HashKind,
-    /// What that showed.
+    /// The evidence from verification.
     pub evidence: Evidence,
-    /// Hashes of the copies, by path; the first hundred thousand.
+    /// Hashes of the copies, by path; at most 100,000.
     pub hashes: Vec<Hashed>,
-    /// Time until every name was there, and with [`Durable`] on the device.
+    /// Time until every name was in place and, if requested, synced.
     pub elapsed_ns: u64,
-    /// Of that, time of the last syncs.
+    /// Time of the final syncs, included in `elapsed_ns`.
     pub sync_ns: u64,
-    /// Threads that took part, and why so many.
+    /// Number of threads.
     pub threads: usize,
-    /// The reason in a sentence.
+    /// The reason for the number of threads.
     pub threads_why: String,
-    /// The target takes no extended attributes, or not all.
+    /// Whether the target rejected some extended attributes.
     pub lost_xattrs: bool,
 }
 
@@ -115,11 +139,11 @@ impl Evidence {
 }
 
 impl Report {
-    /// What came after, told together with this.
-    pub(crate) fn then(&mut self, next: Self) {
+    /// Adds the result of the next part of the same copy.
+    pub(crate) fn append(&mut self, next: Self) {
         self.counts.add(&next.counts);
         self.evidence.add(&next.evidence);
-        // CopyCounters counts on.
+        // The counters run across parts.
         self.bytes = next.bytes;
         self.errors_count += next.errors_count;
         let room = crate::ERRORS_KEPT_MAX.saturating_sub(self.errors.len());
@@ -145,22 +169,22 @@ impl Report {
         }
     }
 
-    /// What came after could not begin.
+    /// Adds the error of a part that could not start.
     pub(crate) fn failed(&mut self, error: CopyError) {
         self.errors_count += 1;
         self.errors.push(error);
     }
 
-    /// Bytes of this copy that a power cut right after it may lose: all of them where nothing was
-    /// waited for, because their names may be lost too.
+    /// Returns the bytes that a power failure right after the copy may lose: all of them if nothing was
+    /// synced, because their names may be lost too.
     pub fn may_be_lost_bytes(&self) -> u64 {
         if self.durable == Durable::None { self.bytes } else { 0 }
     }
 
-    /// The word for how sure it is that the copies are right.
+    /// Returns the level of verification that was reached.
     pub fn verified_word(&self) -> &'static str {
-        // What an earlier copy had made was not read again by this one; without a file read again
-        // there is nothing to be sure of.
+        // Files completed by an earlier copy were not read back by this one, and a copy without any
+        // file that was read back proves nothing.
         let all = self.errors_count == 0 && !self.cancelled && self.counts.resumed == 0;
         let all = all && self.evidence.files > 0;
         match self.verify {

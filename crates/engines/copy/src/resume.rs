@@ -1,162 +1,162 @@
-//! Going on where an interrupted copy ended.
+//! Resuming an interrupted copy.
 //!
-//! Hidden names of such a copy are the same each time, and a [`Journal`] beside the target says what
-//! under them can be trusted. Files that are whole by it are left; of a big file the recorded pieces
-//! are read and compared with their hashes, and only the others are copied. Costs a line per file, a
-//! sync per piece and the hashing of big files.
+//! A copy that can be resumed uses the same hidden names each time, and a [`Journal`] next to the
+//! target records which of the data under them is good. Files recorded as complete are skipped. Of a
+//! big file, the recorded pieces are read and compared with their hashes, and only the others are
+//! copied. The cost is one line per file, one sync per piece, and hashing of big files.
 
-use crate::copy;
-use crate::data::{self, Job, Trouble};
+use crate::context::CopyContext;
+use crate::data::{self, Job, TransferError};
 use crate::dirs::Roots;
 use crate::error::CopyError;
-use crate::file::{Moving, Way, has_holes};
+use crate::file_transfer::{FileTransfer, has_holes};
 use crate::hash::Hasher;
-use crate::journal::{Journal, JournalTrouble};
+use crate::journal::{Journal, JournalError};
+use crate::mode::Mode;
 use crate::options::HashKind;
-use crate::plan::{CopyPlan, Mode};
-use crate::run::Run;
+use crate::plan::CopyPlan;
+use crate::route::Route;
+use ioloom_failure::Operation;
 use ioloom_sys::attr::{self, Attr};
 use ioloom_sys::buffer::Buffer;
-use ioloom_sys::dir::{Dir, Kind};
+use ioloom_sys::dir::Kind;
 use ioloom_sys::{file, make, transfer};
 use std::ffi::CString;
 use std::io;
 use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-/// Bytes of one piece of a big file.
+/// Size of a recorded piece of a big file, bytes.
 const PIECE_BYTES: u64 = 32 << 20;
 
-/// What a copy that can be gone on with knows.
-pub(crate) struct Resume {
-    /// What its hidden names end in.
-    pub(crate) number: u64,
-    journal: Journal,
+/// Opens the journal of the copy of `sources`, which must be a single one.
+pub(crate) fn begin(
+    context: &CopyContext<'_>,
+    sources: &[PathBuf],
+    roots: &Roots,
+) -> Result<(), CopyError> {
+    let ([from], [to], [parent]) = (&roots.from[..], &roots.to[..], &roots.parents[..]) else {
+        let why = "a copy that can be resumed takes a single source";
+        return Err(CopyError::cannot(Operation::Copy, &sources[0], why));
+    };
+    let failed = |e| CopyError::io(Operation::OpenJournal, to.path.clone(), e);
+    let number = number_of(&std::fs::canonicalize(from).map_err(failed)?, &to.path);
+    let mut name = vec![b'.'];
+    let whole = to.name.to_bytes();
+    name.extend_from_slice(&whole[..whole.len().min(180)]);
+    name.extend_from_slice(format!(".ioloom-{number:016x}.journal").as_bytes());
+    let shown = name.clone();
+    let name = CString::new(name).map_err(|_| failed(io::ErrorKind::InvalidFilename.into()))?;
+    let journal = Journal::open(&parent.dir, name, number).map_err(|error| match error {
+        JournalError::Busy => {
+            let why = "another copy of it to the same target is running";
+            CopyError::cannot(Operation::Copy, from, why)
+        }
+        JournalError::Foreign => {
+            let path = to.path.with_file_name(std::ffi::OsStr::from_bytes(&shown));
+            let why = "the journal has another owner or a second hard link; remove it";
+            CopyError::cannot(Operation::Resume, &path, why)
+        }
+        JournalError::Io(e) => failed(e),
+    })?;
+    let unset = context.resume.set(journal).is_ok();
+    assert!(unset, "a copy has one journal: a second one would record under other hidden names");
+    Ok(())
 }
 
-impl Resume {
-    /// Opens the record of this copy.
-    pub(crate) fn begin(run: &Run<'_>, roots: &Roots) -> Result<(), CopyError> {
-        let ([from], [to], [parent]) = (&roots.from[..], &roots.to[..], &roots.parents[..]) else {
-            let why = "a copy that can be gone on with has one source";
-            return Err(CopyError::cannot("copy", Path::new("several sources"), why));
-        };
-        let failed = |e| CopyError::io("open the record of", to.path.clone(), e);
-        let number = number_of(&copy::real(from).map_err(failed)?, &to.path);
-        let mut name = vec![b'.'];
-        let whole = to.name.to_bytes();
-        name.extend_from_slice(&whole[..whole.len().min(180)]);
-        name.extend_from_slice(format!(".ioloom-{number:016x}.journal").as_bytes());
-        let shown = name.clone();
-        let name = CString::new(name).map_err(|_| failed(io::ErrorKind::InvalidFilename.into()))?;
-        let journal = Journal::open(&parent.dir, name).map_err(|trouble| match trouble {
-            JournalTrouble::Busy => {
-                CopyError::cannot("copy", from, "another copy of it to the same place is running")
-            }
-            JournalTrouble::Foreign => {
-                let path = to.path.with_file_name(std::ffi::OsStr::from_bytes(&shown));
-                let why =
-                    "this record of an earlier copy is not a file of this user alone; remove it";
-                CopyError::cannot("go on by", &path, why)
-            }
-            JournalTrouble::Io(e) => failed(e),
-        })?;
-        // It was empty: nobody else sets it.
-        let _ = run.resume.set(Self { number, journal });
-        Ok(())
-    }
-
-    /// Everything is there: the record goes.
-    pub(crate) fn end(self, dir: &Dir) -> io::Result<()> {
-        self.journal.remove(dir)
-    }
-
-    /// Records that a file is whole.
-    pub(crate) fn whole(&self, way: &Way<'_>, source: &Attr) -> Result<(), CopyError> {
-        let (_, path) = (way.paths)();
-        self.journal.whole(way.to, &path, source).map_err(|e| way.failed_to("record", e))
-    }
-
-    /// Copies a big file piece by piece, leaving out those that are there; tells how.
-    pub(crate) fn pieces(
-        &self,
-        moving: &Moving<'_>,
-        job: &Job<'_>,
-        buffer: &mut Buffer,
-        whole: Option<&mut Hasher>,
-    ) -> Result<Mode, CopyError> {
-        let (way, source) = (moving.way, &moving.source.attr);
-        let mut job = *job;
-        data::prepare(&job).map_err(|trouble| way.trouble(trouble))?;
-        if buffer.capacity() < job.plan.buffer_bytes() {
-            *buffer = Buffer::new(job.plan.buffer_bytes());
-        }
-        let (_, path) = (way.paths)();
-        let mut at = 0;
-        while at < source.bytes {
-            let piece = at..(at + PIECE_BYTES).min(source.bytes);
-            at = piece.end;
-            if let Some(known) = self.journal.piece(&path, source, &piece)
-                && hash_of(&moving.new.file, &piece, buffer).is_ok_and(|hash| hash == known.hash)
-            {
-                job.flow.moved(piece.end - piece.start);
-                continue;
-            }
-            let mut hasher = Hasher::new(HashKind::Blake3);
-            let so_far = job.flow.so_far();
-            let mut moved = data::part(&job, piece.clone(), buffer, &mut hasher);
-            if matches!(moved, Err(Trouble::Unsupported(_))) && !job.pinned {
-                // As for a whole file: this piece and those after it go the way that always works.
-                job.plan = CopyPlan::buffered("what was planned does not work for this file");
-                job.flow.take_back_to(so_far);
-                hasher = Hasher::new(HashKind::Blake3);
-                moved = data::part(&job, piece.clone(), buffer, &mut hasher);
-            }
-            moved.map_err(|trouble| way.trouble(trouble))?;
-            transfer::sync_data(&moving.new.file).map_err(|e| way.failed_to("sync", e))?;
-            self.journal
-                .piece_is_there(&path, source, &piece, &hasher.finish())
-                .map_err(|e| way.failed_to("record", e))?;
-        }
-        transfer::set_len(&moving.new.file, source.bytes)
-            .map_err(|e| way.failed_to("set the size of", e))?;
-        if let Some(whole) = whole {
-            feed(&moving.source.file, &(0..source.bytes), buffer, whole)
-                .map_err(|e| way.failed_from("read", e))?;
-        }
-        Ok(job.plan.mode)
-    }
+/// Records that a file is complete.
+pub(crate) fn record_complete(
+    journal: &Journal,
+    route: &Route<'_>,
+    source: &Attr,
+) -> Result<(), CopyError> {
+    let (_, path) = (route.paths)();
+    journal
+        .record_complete(route.to, &path, source)
+        .map_err(|e| route.failed_to(Operation::WriteJournal, e))
 }
 
-/// Whether a file is copied in pieces that are recorded.
-pub(crate) fn in_pieces(run: &Run<'_>, source: &Attr) -> bool {
-    let copies = !matches!(run.options.mode, Some(Mode::Reflink | Mode::Range));
-    copies && source.bytes > PIECE_BYTES && !has_holes(run, source)
+/// Copies a big file piece by piece, skipping the pieces that are already good; returns the method
+/// used.
+pub(crate) fn copy_pieces(
+    journal: &Journal,
+    file_transfer: &FileTransfer<'_>,
+    job: &Job<'_>,
+    buffer: &mut Buffer,
+    whole: Option<&mut Hasher>,
+) -> Result<Mode, CopyError> {
+    let (route, source) = (file_transfer.route, &file_transfer.source.attr);
+    let new = &file_transfer.new.file;
+    let mut job = *job;
+    data::prepare(&job).map_err(|error| route.transfer_error(error))?;
+    if buffer.capacity() < job.plan.buffer_bytes() {
+        *buffer = Buffer::new(job.plan.buffer_bytes());
+    }
+    let (_, path) = (route.paths)();
+    let mut at = 0;
+    while at < source.bytes {
+        let piece = at..(at + PIECE_BYTES).min(source.bytes);
+        at = piece.end;
+        if let Some(known) = journal.piece(&path, source, &piece)
+            && hash_of(new, &piece, buffer).is_ok_and(|hash| hash == known.hash)
+        {
+            job.meter.moved(piece.end - piece.start);
+            continue;
+        }
+        let mut hasher = Hasher::new(HashKind::Blake3);
+        let so_far = job.meter.so_far();
+        let mut moved = data::transfer_range(&job, piece.clone(), buffer, &mut hasher);
+        if matches!(moved, Err(TransferError::Unsupported(_))) && !job.pinned {
+            // As for a whole file: use the method that always works from this piece on.
+            job.plan = CopyPlan::fallback();
+            job.meter.take_back_to(so_far);
+            hasher = Hasher::new(HashKind::Blake3);
+            moved = data::transfer_range(&job, piece.clone(), buffer, &mut hasher);
+        }
+        moved.map_err(|error| route.transfer_error(error))?;
+        transfer::sync_data(new).map_err(|e| route.failed_to(Operation::Sync, e))?;
+        journal
+            .record_piece(&path, source, &piece, &hasher.finish())
+            .map_err(|e| route.failed_to(Operation::WriteJournal, e))?;
+    }
+    transfer::set_len(new, source.bytes).map_err(|e| route.failed_to(Operation::Truncate, e))?;
+    if let Some(whole) = whole {
+        feed(&file_transfer.source.file, &(0..source.bytes), buffer, whole)
+            .map_err(|e| route.failed_from(Operation::Read, e))?;
+    }
+    Ok(job.plan.mode)
 }
 
-/// Whether an earlier copy made this file and it is right by its record.
-pub(crate) fn is_whole(run: &Run<'_>, way: &Way<'_>, source: &Attr) -> bool {
-    let Some(resume) = run.resume.get() else { return false };
-    let there = attr::of_name(way.to, way.to_name, false);
+/// Reports whether a file is copied in recorded pieces.
+pub(crate) fn in_pieces(context: &CopyContext<'_>, source: &Attr) -> bool {
+    let copies = !matches!(context.options.mode, Some(Mode::Reflink | Mode::Range));
+    copies && source.bytes > PIECE_BYTES && !has_holes(context, source)
+}
+
+/// Reports whether an earlier copy completed this file, according to its journal.
+pub(crate) fn is_complete(context: &CopyContext<'_>, route: &Route<'_>, source: &Attr) -> bool {
+    let Some(journal) = context.resume.get() else { return false };
+    let there = attr::of_name(route.to, route.to_name, false);
     there.is_ok_and(|there| there.kind == Kind::Regular && there.bytes == source.bytes)
-        && resume.journal.is_whole(&(way.paths)().1, source)
+        && journal.is_complete(&(route.paths)().1, source)
 }
 
-/// Takes away what an earlier copy left half-made in a hidden directory.
-pub(crate) fn make_room(run: &Run<'_>, way: &Way<'_>) -> Result<(), CopyError> {
-    if run.resume.get().is_none() || !way.hidden {
+/// Removes a file that an earlier copy left incomplete in a hidden directory.
+pub(crate) fn remove_partial(
+    context: &CopyContext<'_>,
+    route: &Route<'_>,
+) -> Result<(), CopyError> {
+    if context.resume.get().is_none() || !route.hidden {
         return Ok(());
     }
-    match make::remove(way.to, way.to_name) {
-        Err(e) if e.kind() != io::ErrorKind::NotFound => {
-            Err(way.failed_to("remove what an earlier copy left at", e))
-        }
+    match make::remove(route.to, route.to_name) {
+        Err(e) if e.kind() != io::ErrorKind::NotFound => Err(route.failed_to(Operation::Remove, e)),
         _ => Ok(()),
     }
 }
 
-/// The same number for the same source and target.
+/// Derives a number from source and target; it is the same in every run.
 fn number_of(source: &Path, target: &Path) -> u64 {
     let mut hasher = blake3::Hasher::new();
     hasher.update(source.as_os_str().as_encoded_bytes()).update(&[0]);
@@ -176,7 +176,7 @@ fn hash_of(
     Ok(hasher.finish())
 }
 
-/// Feeds a range of a file to a hash.
+/// Hashes a range of a file.
 fn feed(
     from: &std::os::fd::OwnedFd,
     range: &Range<u64>,

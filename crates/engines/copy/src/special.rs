@@ -1,63 +1,69 @@
-//! What has no bytes of its own: symbolic links, pipes, sockets, devices.
+//! Copies files without content: symbolic links, pipes, sockets and devices.
 
-use crate::file::{There, Way};
-use crate::links::{Done, Ended};
-use crate::meta::{Made, On};
-use crate::place::with_hidden_name;
-use crate::run::Run;
+use crate::context::CopyContext;
+use crate::links::{EntryResult, Outcome};
+use crate::meta::{Creation, FileRef};
+use crate::new_file::with_hidden_name;
+use crate::route::{Route, TargetState};
+use ioloom_failure::Operation;
 use ioloom_sys::attr::Attr;
 use ioloom_sys::dir::{Dir, Kind};
 use ioloom_sys::make;
 use std::ffi::CStr;
 
-/// Copies one, as it is, to where it belongs. What came to that place since `there` was looked at is
-/// not replaced.
-pub(crate) fn copy(run: &Run<'_>, way: &Way<'_>, source: &Attr, there: &There) -> Ended {
-    let mode = run.rules.mode_at_first(source);
+/// Copies one as it is. A file that appeared at the target since it was inspected is not replaced.
+pub(crate) fn copy(
+    context: &CopyContext<'_>,
+    route: &Route<'_>,
+    source: &Attr,
+    there: &TargetState,
+) -> EntryResult {
+    let mode = context.rules.initial_mode(source);
     let make_as = |name: &CStr| match source.kind {
         Kind::Symlink => {
-            let target = make::read_link(way.from, way.from_name)?;
-            make::symlink(&target, way.to, name)
+            let target = make::read_link(route.from, route.from_name)?;
+            make::symlink(&target, route.to, name)
         }
-        kind => make::node(way.to, name, kind, mode, source.rdev),
+        kind => make::node(route.to, name, kind, mode, source.rdev),
     };
-    let what = match source.kind {
-        Kind::Symlink => "make the symbolic link",
-        Kind::Fifo => "make the pipe",
-        Kind::Socket => "make the socket",
-        _ => "make the device",
+    let operation = match source.kind {
+        Kind::Symlink => Operation::Symlink,
+        _ => Operation::MakeNode,
     };
-    let made = Made {
+    let made = Creation {
         mode,
-        home: way.home,
+        parent_attr: route.parent_attr,
         is_link: source.kind == Kind::Symlink,
         is_dir: false,
         is_old: false,
     };
     let put = |name: &CStr| {
-        let from = On::Name(way.from, way.from_name);
-        let on = On::Name(way.to, name);
-        run.rules.put(source, from, on, made).map_err(|(what, e)| way.failed_to(what, e))
+        let from = FileRef::Name(route.from, route.from_name);
+        let on = FileRef::Name(route.to, name);
+        context
+            .rules
+            .put(source, from, on, made)
+            .map_err(|(operation, e)| route.failed_to(operation, e))
     };
-    if way.hidden {
-        make_as(way.to_name).map_err(|e| way.failed_to(what, e))?;
-        let guard = Guard { dir: way.to, name: way.to_name };
-        put(way.to_name)?;
+    if route.hidden {
+        make_as(route.to_name).map_err(|e| route.failed_to(operation, e))?;
+        let guard = Guard { dir: route.to, name: route.to_name };
+        put(route.to_name)?;
         std::mem::forget(guard);
-        return Ok(Done::Copied(0));
+        return Ok(Outcome::Copied(0));
     }
     let (hidden, ()) =
-        with_hidden_name(way.to_name, make_as).map_err(|e| way.failed_to(what, e))?;
-    let guard = Guard { dir: way.to, name: &hidden };
+        with_hidden_name(route.to_name, make_as).map_err(|e| route.failed_to(operation, e))?;
+    let guard = Guard { dir: route.to, name: &hidden };
     put(&hidden)?;
-    let replace = matches!(there, There::Old(_));
-    make::rename(way.to, &hidden, way.to, way.to_name, replace)
-        .map_err(|e| way.failed_to("give its name to", e))?;
+    let replace = matches!(there, TargetState::Present(_));
+    make::rename(route.to, &hidden, route.to, route.to_name, replace)
+        .map_err(|e| route.failed_to(Operation::Publish, e))?;
     std::mem::forget(guard);
-    Ok(Done::Copied(0))
+    Ok(Outcome::Copied(0))
 }
 
-/// Removes what was made unless it becomes whole.
+/// Removes the new file when dropped.
 struct Guard<'a> {
     dir: &'a Dir,
     name: &'a CStr,

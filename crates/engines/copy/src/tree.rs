@@ -1,34 +1,36 @@
-//! Copying what a walk finds: the visitor.
+//! Copies the entries that a walk finds.
 //!
-//! A directory that was not there is made under a hidden name, filled, and renamed when everything
-//! below is done: whoever looks sees it whole or not at all, and inside it files need no care of
-//! their own. A directory that was there is merged into, and each file in it appears whole.
+//! A new directory is created under a hidden name, filled, and renamed when everything below it is
+//! complete. Other programs see it complete or not at all, so files inside it need no hidden names. An
+//! existing directory is merged into; each new file in it appears when it is complete.
 //!
-//! Every directory has a pair of descriptors, source and target, that is held while it is in work;
-//! when there are too many, a thread opens the pair that it needs from the nearest one above that is
-//! held. Costs per directory: mkdir, two opens, two closes, one statx for each of both, and what is
-//! kept of it.
+//! Every directory being copied has a pair of open descriptors, source and target. When too many are
+//! open, a thread opens the pair it needs starting from the nearest open directory above. The cost of
+//! a directory is one mkdir, two opens, two closes, two statx calls, and its preserved attributes.
 
 mod visit;
 
+use crate::context::CopyContext;
 use crate::dirs::{
-    Again, CopyDir, Held, MadeDir, Pair, Place, Roots, c_name, new_target_path, open_target,
-    remove_hidden, root_of, target_path,
+    CopiedName, CopyDir, DirCounters, DirPair, ResumedDir, Roots, TargetDir, c_name,
+    new_target_path, open_target, remove_hidden, root_of, target_path,
 };
 use crate::error::{CopyError, Errors};
-use crate::file::{self, BUFFER_BYTES, Source, There, Way};
-use crate::links::{Done, Ended};
-use crate::meta::{Home, Made, On};
+use crate::file::{self, BUFFER_BYTES};
+use crate::links::{EntryResult, Outcome};
+use crate::meta::{Creation, FileRef, ParentAttr};
+use crate::new_file::with_hidden_name;
 use crate::options::{Durable, Follow};
-use crate::place::with_hidden_name;
 use crate::report::Counts;
-use crate::run::Run;
+use crate::route::{Route, Source, TargetState};
 use crate::{resume, special};
+use ioloom_failure::Operation;
 use ioloom_sys::attr::{self, Attr};
 use ioloom_sys::buffer::Buffer;
 use ioloom_sys::dir::{Dir, Kind};
 use ioloom_sys::make;
 use ioloom_walk::{Control, DirRef, NewDir};
+use rustix::io::Errno;
 use std::ffi::CStr;
 use std::io;
 use std::os::fd::AsFd;
@@ -36,34 +38,38 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Pairs of directories held open at most.
+/// Maximum number of directory pairs that are kept open.
 const PAIRS_MAX: usize = 128;
 
 /// One thread of a copy.
 pub(crate) struct Worker<'r> {
-    run: &'r Run<'r>,
+    context: &'r CopyContext<'r>,
     roots: &'r Roots,
-    held: &'r Held,
+    dirs: &'r DirCounters,
     buffer: Buffer,
-    /// The name at hand, with its zero byte.
+    /// The current name, NUL-terminated.
     name: Vec<u8>,
-    /// The pair used last, by the number of its directory.
-    at: Option<(u64, Arc<Pair>)>,
-    /// The directory of the source named last, for long lists of files.
+    /// The last pair used, with the number of its directory.
+    last_pair: Option<(u64, Arc<DirPair>)>,
+    /// The parent of the last source, for long lists of files in one directory.
     above: Option<(PathBuf, Dir)>,
     pub(crate) counts: Counts,
     pub(crate) errors: Errors,
 }
 
 impl<'r> Worker<'r> {
-    pub(crate) fn new(run: &'r Run<'r>, roots: &'r Roots, held: &'r Held) -> Self {
+    pub(crate) fn new(
+        context: &'r CopyContext<'r>,
+        roots: &'r Roots,
+        dirs: &'r DirCounters,
+    ) -> Self {
         Self {
-            run,
+            context,
             roots,
-            held,
+            dirs,
             buffer: Buffer::new(BUFFER_BYTES),
             name: Vec::new(),
-            at: None,
+            last_pair: None,
             above: None,
             counts: Counts::default(),
             errors: Errors::default(),
@@ -75,61 +81,61 @@ impl<'r> Worker<'r> {
             return;
         }
         if error.is_out_of_space() {
-            self.run.out_of_space.store(true, Ordering::Relaxed);
+            self.context.out_of_space.store(true, Ordering::Relaxed);
         }
         self.errors.add(error);
     }
 
     fn goes_on(&self) -> Control {
-        if self.run.ends() { Control::Stop } else { Control::Continue }
+        if self.context.ends() { Control::Stop } else { Control::Continue }
     }
 
-    fn done(&mut self, kind: Kind, ended: Ended, paths: &dyn Fn() -> (PathBuf, PathBuf)) {
+    fn done(&mut self, kind: Kind, ended: EntryResult, paths: &dyn Fn() -> (PathBuf, PathBuf)) {
         let count = match ended {
             Err(error) => return self.failed(error),
-            Ok(Done::Skipped) => &mut self.counts.skipped,
-            Ok(Done::Linked) => &mut self.counts.hard_links,
-            Ok(Done::Resumed) => &mut self.counts.resumed,
-            Ok(Done::Copied(_)) => match kind {
+            Ok(Outcome::Skipped) => &mut self.counts.skipped,
+            Ok(Outcome::Linked) => &mut self.counts.hard_links,
+            Ok(Outcome::Resumed) => &mut self.counts.resumed,
+            Ok(Outcome::Copied(_)) => match kind {
                 Kind::Regular => &mut self.counts.files,
                 Kind::Symlink => &mut self.counts.symlinks,
                 _ => &mut self.counts.specials,
             },
         };
         *count += 1;
-        self.run.progress.entries.fetch_add(1, Ordering::Relaxed);
-        if self.run.watcher.wants_names() && matches!(ended, Ok(Done::Copied(_) | Done::Linked)) {
+        self.context.progress.entries.fetch_add(1, Ordering::Relaxed);
+        if self.context.watcher.wants_names()
+            && matches!(ended, Ok(Outcome::Copied(_) | Outcome::Linked))
+        {
             let (from, to) = paths();
-            self.run.watcher.copied(&from, &to);
+            self.context.watcher.copied(&from, &to);
         }
     }
 
-    // ---- descriptors
-
-    /// The pair of a directory in work.
-    fn pair_of(&mut self, dir: DirRef<'_, CopyDir>) -> io::Result<Arc<Pair>> {
+    /// Returns the pair of a directory that is being copied.
+    fn pair_of(&mut self, dir: DirRef<'_, CopyDir>) -> io::Result<Arc<DirPair>> {
         let id = dir.data().id;
-        if let Some((at, pair)) = &self.at
+        if let Some((at, pair)) = &self.last_pair
             && *at == id
         {
             return Ok(Arc::clone(pair));
         }
-        let held = locked(&dir.data().pair).clone();
-        let pair = match held {
+        let open = locked(&dir.data().pair).clone();
+        let pair = match open {
             Some(pair) => pair,
             None => Arc::new(self.open_pair(dir)?),
         };
-        self.at = Some((id, Arc::clone(&pair)));
+        self.last_pair = Some((id, Arc::clone(&pair)));
         Ok(pair)
     }
 
-    /// Opens both sides from the nearest directory above that is held.
-    fn open_pair(&self, dir: DirRef<'_, CopyDir>) -> io::Result<Pair> {
+    /// Opens a pair starting from the nearest open directory above.
+    fn open_pair(&self, dir: DirRef<'_, CopyDir>) -> io::Result<DirPair> {
         let mut below = Vec::new();
         let mut at = dir;
         let mut pair = loop {
             if let Some(pair) = locked(&at.data().pair).clone() {
-                break Pair { from: pair.from.open_at(b".")?, to: pair.to.open_at(b".")? };
+                break DirPair { from: pair.from.open_at(b".")?, to: pair.to.open_at(b".")? };
             }
             match at.parent() {
                 Some(parent) => {
@@ -138,14 +144,14 @@ impl<'r> Worker<'r> {
                 }
                 None => {
                     let from = Dir::open(&self.roots.from[at.root()])?;
-                    break Pair { from, to: self.open_root_target(at)? };
+                    break DirPair { from, to: self.open_root_target(at)? };
                 }
             }
         };
-        let follow = self.run.options.follow == Follow::Always;
+        let follow = self.context.options.follow == Follow::Always;
         while let Some(next) = below.pop() {
             let from = pair.from.open_child(&c_name(next.name())?, follow, false)?;
-            pair = Pair { from, to: open_target(&pair.to, next.name(), next.data())? };
+            pair = DirPair { from, to: open_target(&pair.to, next.name(), next.data())? };
         }
         Ok(pair)
     }
@@ -155,7 +161,7 @@ impl<'r> Worker<'r> {
         open_target(&self.roots.parents[to.parent].dir, to.name.to_bytes(), root.data())
     }
 
-    /// The target side alone of a directory that may be done already.
+    /// Opens only the target of a directory, which may be complete already.
     fn target_of(&self, dir: DirRef<'_, CopyDir>) -> io::Result<Dir> {
         let mut below = Vec::new();
         let mut at = dir;
@@ -170,151 +176,158 @@ impl<'r> Worker<'r> {
         Ok(to)
     }
 
-    // ---- directories
-
-    fn begin(&mut self, new: &NewDir<'_, CopyDir>) -> Result<CopyDir, CopyError> {
+    /// Creates or opens the target of a directory.
+    fn begin_dir(&mut self, new: &NewDir<'_, CopyDir>) -> Result<CopyDir, CopyError> {
         let roots = self.roots;
         let paths = || (new.path(), new_target_path(roots, new));
-        let failed = |what, e: io::Error| CopyError::io(what, paths().0, e);
-        let failed_to = |what, e: io::Error| CopyError::io(what, paths().1, e);
-        let (above, name, parent_home, hidden);
+        let failed = |operation, e: io::Error| CopyError::io(operation, paths().0, e);
+        let failed_to = |operation, e: io::Error| CopyError::io(operation, paths().1, e);
+        let (above, name, parent_attr, hidden);
         let from = match new.parent {
             None => {
                 let root = &self.roots.to[new.root];
                 let parent = &self.roots.parents[root.parent];
-                (above, name, parent_home, hidden) = (None, root.name.clone(), parent.home, false);
+                (above, name, parent_attr, hidden) =
+                    (None, root.name.clone(), parent.parent_attr, false);
                 Dir::open(&self.roots.from[new.root])
             }
             Some(parent) => {
                 let data = parent.data();
-                let pair = self.pair_of(parent).map_err(|e| failed("open", e))?;
-                name = c_name(new.name).map_err(|e| failed("open", e))?;
-                (parent_home, hidden) = (data.home, data.hidden);
+                let pair = self.pair_of(parent).map_err(|e| failed(Operation::OpenDir, e))?;
+                name = c_name(new.name).map_err(|e| failed(Operation::OpenDir, e))?;
+                (parent_attr, hidden) = (data.parent_attr, data.hidden);
                 let from = pair.from.open_child(&name, new.linked, false);
                 above = Some(pair);
                 from
             }
         };
-        let from = from.map_err(|e| failed("open directory", e))?;
-        let source = attr::of_file(&from).map_err(|e| failed("ask for", e))?;
+        let from = from.map_err(|e| failed(Operation::OpenDir, e))?;
+        let source = attr::of_file(&from).map_err(|e| failed(Operation::Stat, e))?;
         let device = new.parent.map(|above| root_of(above).data().source.device);
         let other = device.is_some_and(|device| device != source.device);
-        let stays_out = other && self.run.options.one_file_system;
-        if !stays_out && self.run.is_written(source.identity()) {
+        let stays_out = other && self.context.options.one_file_system;
+        if !stays_out && self.context.is_written(source.identity()) {
             let why = "it is a directory that this copy writes into";
-            return Err(CopyError::cannot("copy", &paths().0, why));
+            return Err(CopyError::cannot(Operation::Copy, &paths().0, why));
         }
         let parent = match &above {
             Some(pair) => &pair.to,
             None => &self.roots.parents[self.roots.to[new.root].parent].dir,
         };
-        let mode = self.run.rules.mode_at_first(&source) | 0o700;
-        let again = self.again(new.parent.is_none());
-        let made = MadeDir::make(parent, &name, hidden, mode, again);
-        let target = made.map_err(|e| failed_to("make directory", e))?;
+        let mode = self.context.rules.initial_mode(&source) | 0o700;
+        let resumed = self.resumed(new.parent.is_none());
+        let made = TargetDir::make(parent, &name, hidden, mode, resumed);
+        let target = made.map_err(|e| failed_to(Operation::CreateDir, e))?;
         let (to, own) = (target.dir, target.own);
         if !target.is_hidden || target.hidden_name.is_some() {
-            self.run.writes_into(own.identity());
+            self.context.writes_into(own.identity());
         }
-        let gives_acl =
-            if target.is_new { parent_home.gives_acl } else { self.run.rules.gives_acl(&to) };
+        let has_default_acl = if target.is_new {
+            parent_attr.has_default_acl
+        } else {
+            self.context.rules.has_default_acl(&to)
+        };
         let dir = CopyDir {
-            id: self.held.next.fetch_add(1, Ordering::Relaxed),
+            id: self.dirs.next.fetch_add(1, Ordering::Relaxed),
             source,
             hidden_name: target.hidden_name,
-            shown: AtomicBool::new(false),
+            published: AtomicBool::new(false),
             hidden: target.is_hidden,
             bytes: AtomicU64::new(0),
             empty: stays_out,
-            home: Home { device: own.device, group: own.group, gives_acl },
-            made: Made {
+            parent_attr: ParentAttr { device: own.device, group: own.group, has_default_acl },
+            made: Creation {
                 mode,
-                home: parent_home,
+                parent_attr: parent_attr,
                 is_link: false,
                 is_dir: true,
                 is_old: !target.is_new,
             },
             pair: Mutex::new(None),
         };
-        self.hold(&dir, Pair { from, to });
+        self.keep_open(&dir, DirPair { from, to });
         Ok(dir)
     }
 
-    fn again(&self, is_root: bool) -> Option<Again> {
-        self.run.resume.get().map(|resume| Again { number: resume.number, is_root })
+    fn resumed(&self, is_root: bool) -> Option<ResumedDir> {
+        self.context.resume.get().map(|resume| ResumedDir { number: resume.number, is_root })
     }
 
-    /// Keeps the pair of a directory at hand, and open for others if not too many are.
-    fn hold(&mut self, dir: &CopyDir, pair: Pair) {
+    /// Remembers the pair of a directory, and keeps it open for other threads unless too many are.
+    fn keep_open(&mut self, dir: &CopyDir, pair: DirPair) {
         let pair = Arc::new(pair);
-        if self.held.pairs.fetch_add(1, Ordering::Relaxed) < PAIRS_MAX {
+        if self.dirs.pairs.fetch_add(1, Ordering::Relaxed) < PAIRS_MAX {
             *locked(&dir.pair) = Some(Arc::clone(&pair));
         } else {
-            self.held.pairs.fetch_sub(1, Ordering::Relaxed);
+            self.dirs.pairs.fetch_sub(1, Ordering::Relaxed);
         }
-        self.at = Some((dir.id, pair));
+        self.last_pair = Some((dir.id, pair));
     }
 
-    /// Everything below is done: what is kept of the directory itself, then its name. What cannot be
-    /// kept is told, and the directory gets its name all the same; what cannot be made durable where
-    /// that was asked gets none.
-    fn end(&mut self, dir: DirRef<'_, CopyDir>) -> Result<(), CopyError> {
+    /// Completes a directory after everything below it: preserves its attributes, syncs it if
+    /// requested, and renames it. If attributes cannot be preserved, the error is reported and the
+    /// directory is renamed nevertheless; if the sync fails, it is not.
+    fn end_dir(&mut self, dir: DirRef<'_, CopyDir>) -> Result<(), CopyError> {
         let data = dir.data();
-        let gives_up = self.run.cancelled() && data.hidden;
-        let dressed = if gives_up { Ok(()) } else { self.dress(dir) };
+        let gives_up = self.context.cancelled() && data.hidden;
+        let dressed = if gives_up { Ok(()) } else { self.preserve_attributes(dir) };
         let Some(hidden) = &data.hidden_name else {
             return dressed.and(if gives_up { Ok(()) } else { self.sync(dir) });
         };
-        let shown = match gives_up {
+        let published = match gives_up {
             true => Ok(false),
-            false => self.sync(dir).and_then(|()| self.show(dir, hidden)).map(|()| true),
+            false => self.sync(dir).and_then(|()| self.publish(dir, hidden)).map(|()| true),
         };
-        if !shown.as_ref().is_ok_and(|shown| *shown) && self.run.resume.get().is_none() {
+        if !published.as_ref().is_ok_and(|published| *published)
+            && self.context.resume.get().is_none()
+        {
             remove_hidden(target_path(self.roots, Some(dir), dir.root(), b""), hidden);
             let gone = data.bytes.load(Ordering::Relaxed);
-            self.run.progress.bytes.fetch_sub(gone, Ordering::Relaxed);
+            self.context.progress.bytes.fetch_sub(gone, Ordering::Relaxed);
         }
-        shown.map(drop).and(dressed)
+        published.map(drop).and(dressed)
     }
 
     fn failed_at(
         &self,
         dir: DirRef<'_, CopyDir>,
-        what: &'static str,
+        operation: Operation,
         error: io::Error,
     ) -> CopyError {
-        CopyError::io(what, target_path(self.roots, Some(dir), dir.root(), b""), error)
+        CopyError::io(operation, target_path(self.roots, Some(dir), dir.root(), b""), error)
     }
 
-    /// Puts what is kept of a directory onto its copy.
-    fn dress(&self, dir: DirRef<'_, CopyDir>) -> Result<(), CopyError> {
+    /// Copies the preserved attributes of a directory.
+    fn preserve_attributes(&self, dir: DirRef<'_, CopyDir>) -> Result<(), CopyError> {
         let data = dir.data();
-        let pair = self.open_or_take(dir).map_err(|e| self.failed_at(dir, "open", e))?;
-        let (from, on) = (On::Open(pair.from.as_fd()), On::Open(pair.to.as_fd()));
-        let put = self.run.rules.put(&data.source, from, on, data.made);
+        let pair =
+            self.open_or_take(dir).map_err(|e| self.failed_at(dir, Operation::OpenDir, e))?;
+        let (from, on) = (FileRef::Open(pair.from.as_fd()), FileRef::Open(pair.to.as_fd()));
+        let put = self.context.rules.put(&data.source, from, on, data.made);
         put.map_err(|(what, e)| self.failed_at(dir, what, e))
     }
 
-    /// Makes a directory durable, if that is asked and nobody above does it.
+    /// Syncs a directory, if requested and if the sync of a directory above will not cover it.
     fn sync(&self, dir: DirRef<'_, CopyDir>) -> Result<(), CopyError> {
         let data = dir.data();
         let is_top = data.hidden_name.is_some();
-        if self.run.options.durable == Durable::None || (data.hidden && !is_top) {
+        if self.context.options.durable == Durable::None || (data.hidden && !is_top) {
             return Ok(());
         }
-        let pair = self.open_or_take(dir).map_err(|e| self.failed_at(dir, "open", e))?;
+        let pair =
+            self.open_or_take(dir).map_err(|e| self.failed_at(dir, Operation::OpenDir, e))?;
         let synced = if is_top { pair.to.sync_file_system() } else { pair.to.sync() };
-        synced.map_err(|e| self.failed_at(dir, "sync", e))
+        synced.map_err(|e| self.failed_at(dir, Operation::Sync, e))
     }
 
-    /// Gives a directory its final name.
-    fn show(&self, dir: DirRef<'_, CopyDir>, hidden: &CStr) -> Result<(), CopyError> {
+    /// Renames a directory to its final name.
+    fn publish(&self, dir: DirRef<'_, CopyDir>, hidden: &CStr) -> Result<(), CopyError> {
         let failed = |what, e| self.failed_at(dir, what, e);
         let (parent, name);
         let above = match dir.parent() {
             Some(above) => {
-                parent = self.open_or_take(above).map_err(|e| failed("open", e))?;
-                name = c_name(dir.name()).map_err(|e| failed("open", e))?;
+                parent = self.open_or_take(above).map_err(|e| failed(Operation::OpenDir, e))?;
+                name = c_name(dir.name()).map_err(|e| failed(Operation::OpenDir, e))?;
                 &parent.to
             }
             None => {
@@ -324,75 +337,79 @@ impl<'r> Worker<'r> {
             }
         };
         let renamed = make::rename(above, hidden, above, &name, false);
-        renamed.map_err(|e| failed("give its name to", e))?;
-        dir.data().shown.store(true, Ordering::Release);
+        renamed.map_err(|e| failed(Operation::Publish, e))?;
+        dir.data().published.store(true, Ordering::Release);
         Ok(())
     }
 
-    fn open_or_take(&self, dir: DirRef<'_, CopyDir>) -> io::Result<Arc<Pair>> {
-        if let Some((at, pair)) = &self.at
+    fn open_or_take(&self, dir: DirRef<'_, CopyDir>) -> io::Result<Arc<DirPair>> {
+        if let Some((at, pair)) = &self.last_pair
             && *at == dir.data().id
         {
             return Ok(Arc::clone(pair));
         }
-        let held = locked(&dir.data().pair).clone();
-        held.map_or_else(|| self.open_pair(dir).map(Arc::new), Ok)
+        let open = locked(&dir.data().pair).clone();
+        open.map_or_else(|| self.open_pair(dir).map(Arc::new), Ok)
     }
 
-    // ---- what is no directory
-
-    fn one(&mut self, at: At<'_>, name: &[u8], kind: Kind) -> Ended {
+    /// Copies one entry that is not a directory.
+    fn one(&mut self, at: At<'_>, name: &[u8], kind: Kind) -> EntryResult {
         self.name.clear();
         self.name.extend_from_slice(name);
         self.name.push(0);
-        let held_name = std::mem::take(&mut self.name);
-        let ended = self.one_named(at, &held_name, kind);
-        self.name = held_name;
+        let own_name = std::mem::take(&mut self.name);
+        let ended = self.one_named(at, &own_name, kind);
+        self.name = own_name;
         ended
     }
 
-    fn one_named(&mut self, at: At<'_>, name: &[u8], kind: Kind) -> Ended {
+    fn one_named(&mut self, at: At<'_>, name: &[u8], kind: Kind) -> EntryResult {
         let roots = self.roots;
         let paths = || at.paths(roots, name);
-        let name = CStr::from_bytes_with_nul(name)
-            .map_err(|_| CopyError::cannot("copy", &paths().0, "its name holds a zero byte"))?;
+        let name = CStr::from_bytes_with_nul(name).map_err(|_| {
+            CopyError::cannot(Operation::Copy, &paths().0, "its name has a NUL byte")
+        })?;
         match at {
             At::In(dir) => {
-                let pair = self.pair_of(dir).map_err(|e| CopyError::io("open", paths().0, e))?;
-                let way = Way {
+                let pair = self
+                    .pair_of(dir)
+                    .map_err(|e| CopyError::io(Operation::OpenDir, paths().0, e))?;
+                let route = Route {
                     from: &pair.from,
                     from_name: name,
-                    follow: self.run.options.follow == Follow::Always,
+                    follow: self.context.options.follow == Follow::Always,
                     to: &pair.to,
                     to_name: name,
                     hidden: dir.data().hidden,
-                    home: dir.data().home,
+                    parent_attr: dir.data().parent_attr,
                     paths: &paths,
                 };
-                self.along(&way, at, kind)
+                self.along(&route, at, kind)
             }
             At::Root(root, _) => {
-                let from = self.above(root).map_err(|e| CopyError::io("open", paths().0, e))?;
+                let from = self
+                    .above(root)
+                    .map_err(|e| CopyError::io(Operation::OpenDir, paths().0, e))?;
                 let to = &roots.to[root];
                 let parent = &roots.parents[to.parent];
-                let way = Way {
+                let route = Route {
                     from: &from,
                     from_name: name,
-                    follow: self.run.options.follow != Follow::Never,
+                    follow: self.context.options.follow != Follow::Never,
                     to: &parent.dir,
                     to_name: &to.name,
                     hidden: false,
-                    home: parent.home,
+                    parent_attr: parent.parent_attr,
                     paths: &paths,
                 };
-                let ended = self.along(&way, at, kind);
+                let ended = self.along(&route, at, kind);
                 self.above = roots.from[root].parent().map(|p| (p.to_owned(), from));
                 ended
             }
         }
     }
 
-    /// The directory that holds a source that is no directory.
+    /// Opens the parent directory of a source that is not a directory itself.
     fn above(&mut self, root: usize) -> io::Result<Dir> {
         let parent = self.roots.from[root].parent().unwrap_or(Path::new(""));
         if let Some((path, dir)) = self.above.take()
@@ -403,104 +420,115 @@ impl<'r> Worker<'r> {
         Dir::open_path_only(if parent.as_os_str().is_empty() { Path::new(".") } else { parent })
     }
 
-    fn along(&mut self, way: &Way<'_>, at: At<'_>, kind: Kind) -> Ended {
+    fn along(&mut self, route: &Route<'_>, at: At<'_>, kind: Kind) -> EntryResult {
         if kind != Kind::Regular {
-            // What a followed link leads to is copied, not the link.
-            let follow = way.follow && kind != Kind::Symlink;
-            let attr = attr::of_name(way.from, way.from_name, follow)
-                .map_err(|e| way.failed_from("ask for", e))?;
+            // With `follow`, the target of a link is copied rather than the link.
+            let follow = route.follow && kind != Kind::Symlink;
+            let attr = attr::of_name(route.from, route.from_name, follow)
+                .map_err(|e| route.failed_from(Operation::Stat, e))?;
             if attr.kind != kind {
-                return Err(way.changed("was replaced by something else"));
+                return Err(route.changed("was replaced"));
             }
-            let Some(there) = file::look(self.run, way, &attr)? else { return Ok(Done::Skipped) };
-            let run = self.run;
-            resume::make_room(run, way)?;
-            return self.linked(way, at, &attr, &there, |_| special::copy(run, way, &attr, &there));
+            let Some(there) = file::inspect_target(self.context, route, &attr)? else {
+                return Ok(Outcome::Skipped);
+            };
+            let context = self.context;
+            resume::remove_partial(context, route)?;
+            return self.linked(route, at, &attr, &there, |_| {
+                special::copy(context, route, &attr, &there)
+            });
         }
-        let source = Source::open(way)?;
+        let source = Source::open(route)?;
         let attr = source.attr;
-        let run = self.run;
-        if resume::is_whole(run, way, &attr) && self.stays(way, at, &attr) {
-            return Ok(Done::Resumed);
+        let context = self.context;
+        if resume::is_complete(context, route, &attr) && self.stays(route, at, &attr) {
+            return Ok(Outcome::Resumed);
         }
-        let Some(there) = file::look(run, way, &attr)? else { return Ok(Done::Skipped) };
-        resume::make_room(run, way)?;
-        self.linked(way, at, &attr, &there, |buffer| file::copy(run, way, source, &there, buffer))
+        let Some(there) = file::inspect_target(context, route, &attr)? else {
+            return Ok(Outcome::Skipped);
+        };
+        resume::remove_partial(context, route)?;
+        self.linked(route, at, &attr, &there, |buffer| {
+            file::copy(context, route, source, &there, buffer)
+        })
     }
 
-    /// Whether what an earlier copy made of a file stays. It does not where another name of the file was
-    /// copied anew meanwhile: it becomes a further name of that.
-    fn stays(&self, way: &Way<'_>, at: At<'_>, attr: &Attr) -> bool {
-        if !self.may_have_more_names(way, attr) {
+    /// Reports whether the copy that an earlier run completed is kept. It is not if another name of the
+    /// source was copied in this run: then it becomes a hard link to that copy.
+    fn stays(&self, route: &Route<'_>, at: At<'_>, attr: &Attr) -> bool {
+        if !self.may_have_more_names(route, attr) {
             return true;
         }
-        let is_first = self.run.links.claim(attr.identity()).is_none();
+        let is_first = self.context.links.claim(attr.identity()).is_none();
         if is_first {
-            self.run.links.made(attr.identity(), Some(at.place(way.from_name)));
+            self.context.links.release(attr.identity(), Some(at.copied(route.from_name)));
         }
         is_first
     }
 
-    /// Whether a file may be met again under another name; one that links lead to has theirs too.
-    fn may_have_more_names(&self, way: &Way<'_>, attr: &Attr) -> bool {
-        self.run.options.preserve.links && (attr.links > 1 || way.follow)
+    /// Reports whether the walk may find a file again: under another hard link, or through a symbolic
+    /// link that is followed.
+    fn may_have_more_names(&self, route: &Route<'_>, attr: &Attr) -> bool {
+        self.context.options.preserve.links && (attr.links > 1 || route.follow)
     }
 
-    /// Copies, or makes a further name of a copy that was made before.
+    /// Copies a file, or links it to the copy that was made under another name.
     fn linked(
         &mut self,
-        way: &Way<'_>,
+        route: &Route<'_>,
         at: At<'_>,
         attr: &Attr,
-        there: &There,
-        copy: impl FnOnce(&mut Buffer) -> Ended,
-    ) -> Ended {
-        if !self.may_have_more_names(way, attr) {
+        there: &TargetState,
+        copy: impl FnOnce(&mut Buffer) -> EntryResult,
+    ) -> EntryResult {
+        if !self.may_have_more_names(route, attr) {
             return copy(&mut self.buffer);
         }
-        if let Some(place) = self.run.links.claim(attr.identity()) {
-            match self.link(way, &place, there) {
-                Ok(()) => return Ok(Done::Linked),
-                // Too many names, or a file system without them, or another one: a copy of its own.
+        if let Some(copied) = self.context.links.claim(attr.identity()) {
+            match self.link(route, &copied, there) {
+                Ok(()) => return Ok(Outcome::Linked),
+                // Too many links, a file system without hard links, or another file system: make a
+                // separate copy.
                 Err(e)
                     if matches!(
-                        e.raw_os_error(),
-                        Some(errno::EMLINK | errno::EPERM | errno::EXDEV)
+                        Errno::from_io_error(&e),
+                        Some(Errno::MLINK | Errno::PERM | Errno::XDEV)
                     ) =>
                 {
                     return copy(&mut self.buffer);
                 }
-                Err(e) => return Err(way.failed_to("link", e)),
+                Err(e) => return Err(route.failed_to(Operation::HardLink, e)),
             }
         }
         let ended = copy(&mut self.buffer);
-        let place = ended.is_ok().then(|| at.place(way.from_name));
-        self.run.links.made(attr.identity(), place);
+        let copied = ended.is_ok().then(|| at.copied(route.from_name));
+        self.context.links.release(attr.identity(), copied);
         ended
     }
 
-    fn link(&self, way: &Way<'_>, place: &Place, there: &There) -> io::Result<()> {
+    fn link(&self, route: &Route<'_>, copied: &CopiedName, there: &TargetState) -> io::Result<()> {
         let (dir, name);
-        let from = match place {
-            Place::In(kept, kept_name) => {
+        let from = match copied {
+            CopiedName::In(kept, kept_name) => {
                 dir = self.target_of(kept.get())?;
                 name = c_name(kept_name)?;
                 &dir
             }
-            Place::Root(root) => {
+            CopiedName::Root(root) => {
                 let to = &self.roots.to[*root];
                 name = to.name.clone();
                 &self.roots.parents[to.parent].dir
             }
         };
         match there {
-            There::Nothing => make::link(from, &name, way.to, way.to_name),
-            There::Old(_) => {
-                let linked = |hidden: &CStr| make::link(from, &name, way.to, hidden);
-                let (hidden, ()) = with_hidden_name(way.to_name, linked)?;
-                let renamed = make::rename(way.to, &hidden, way.to, way.to_name, true);
-                // Two names of one file are not renamed onto each other: the hidden one stays then, too.
-                let removed = make::remove(way.to, &hidden);
+            TargetState::Absent => make::link(from, &name, route.to, route.to_name),
+            TargetState::Present(_) => {
+                let linked = |hidden: &CStr| make::link(from, &name, route.to, hidden);
+                let (hidden, ()) = with_hidden_name(route.to_name, linked)?;
+                let renamed = make::rename(route.to, &hidden, route.to, route.to_name, true);
+                // Renaming one hard link of a file to another does nothing, so the hidden name may
+                // still exist.
+                let removed = make::remove(route.to, &hidden);
                 renamed?;
                 match removed {
                     Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
@@ -511,32 +539,32 @@ impl<'r> Worker<'r> {
     }
 
     fn entry_of(&mut self, at: At<'_>, name: &[u8], kind: Kind) -> Control {
-        if self.run.ends() {
+        if self.context.ends() {
             return Control::Stop;
         }
         let roots = self.roots;
         let ended = match kind {
-            Kind::Symlink if self.run.options.follow == Follow::Always => {
+            Kind::Symlink if self.context.options.follow == Follow::Always => {
                 let (path, _) = at.paths(roots, name);
-                let why = "the symbolic link leads nowhere";
-                Err(CopyError::cannot("copy", &path, why))
+                let why = "it is a broken symbolic link";
+                Err(CopyError::cannot(Operation::Copy, &path, why))
             }
             Kind::Regular | Kind::Symlink => self.one(at, name, kind),
-            _ if !self.run.options.recursive => {
-                let why = format!("it is a {}; give -r to copy it as such", kind.singular());
-                Err(CopyError::cannot("copy", &at.paths(roots, name).0, why))
+            _ if !self.context.options.recursive => {
+                let why = format!("it is a {}; use -r to copy it", kind.singular());
+                Err(CopyError::cannot(Operation::Copy, &at.paths(roots, name).0, why))
             }
             _ => self.one(at, name, kind),
         };
-        if let (At::In(dir), Ok(Done::Copied(bytes))) = (at, &ended) {
-            dir.data().holds(*bytes);
+        if let (At::In(dir), Ok(Outcome::Copied(bytes))) = (at, &ended) {
+            dir.data().add_bytes(*bytes);
         }
         self.done(kind, ended, &|| at.paths(roots, name));
         self.goes_on()
     }
 }
 
-/// Where an entry was found.
+/// The location of an entry.
 #[derive(Clone, Copy)]
 enum At<'a> {
     In(DirRef<'a, CopyDir>),
@@ -552,29 +580,22 @@ impl At<'_> {
         }
     }
 
-    fn place(&self, name: &CStr) -> Place {
+    fn copied(&self, name: &CStr) -> CopiedName {
         match self {
-            Self::In(dir) => Place::In(dir.keep(), name.to_bytes().into()),
-            Self::Root(root, _) => Place::Root(*root),
+            Self::In(dir) => CopiedName::In(dir.keep(), name.to_bytes().into()),
+            Self::Root(root, _) => CopiedName::Root(*root),
         }
     }
-}
-
-/// Numbers of errors without a stable kind.
-mod errno {
-    pub(super) const EMLINK: i32 = 31;
-    pub(super) const EPERM: i32 = 1;
-    pub(super) const EXDEV: i32 = 18;
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Writes the names in the directories that sources went into to their devices.
-pub(crate) fn sync_parents(run: &Run<'_>, roots: &Roots, errors: &mut Errors) {
+/// Syncs the directories that sources were copied into.
+pub(crate) fn sync_parents(context: &CopyContext<'_>, roots: &Roots, errors: &mut Errors) {
     for (number, parent) in roots.parents.iter().enumerate() {
-        let synced = match run.options.durable {
+        let synced = match context.options.durable {
             Durable::None => return,
             Durable::File => parent.dir.sync(),
             Durable::Full => parent.dir.sync().and_then(|()| parent.dir.sync_file_system()),
@@ -582,7 +603,7 @@ pub(crate) fn sync_parents(run: &Run<'_>, roots: &Roots, errors: &mut Errors) {
         let of = roots.to.iter().find(|to| to.parent == number);
         if let Err(error) = synced {
             let path = of.and_then(|to| to.path.parent()).unwrap_or(Path::new("."));
-            errors.add(CopyError::io("sync", path.to_owned(), error));
+            errors.add(CopyError::io(Operation::Sync, path.to_owned(), error));
         }
     }
 }

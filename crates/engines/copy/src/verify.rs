@@ -1,70 +1,64 @@
-//! Reading a copy again, before it gets its name, with the evidence of where its bytes came from.
+//! Verifies a copy by reading it back before it gets its name, and collects evidence of where the
+//! bytes came from.
 //!
-//! `device` first makes the copy durable, then reads past the page cache where the file system says
-//! how, or puts the pages out of memory and proves that they are gone. The kernel counts what this
-//! thread had read from devices; that count is the evidence. What a drive answers from its own
-//! memory nobody outside can tell.
+//! With `device`, the copy is synced first. It is then read past the page cache if the file system
+//! reports an alignment for direct I/O; otherwise its pages are evicted, which is checked. The
+//! evidence is the kernel's count of bytes that this thread read from devices. Reads that a drive
+//! answers from its own cache cannot be detected.
 
+use crate::context::CopyContext;
 use crate::error::{CopyError, Reason};
-use crate::file::Way;
 use crate::hash::Hasher;
 use crate::options::Verify;
-use crate::run::Run;
+use crate::route::Route;
+use ioloom_failure::Operation;
 use ioloom_sys::buffer::Buffer;
 use ioloom_sys::proc::parse;
 use ioloom_sys::{attr, cache, file, make, proc, transfer};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
-/// Bytes of one read.
+/// Size of one read, bytes.
 const BLOCK_BYTES: usize = 1 << 20;
 
-/// What verification found, over all files.
-#[derive(Debug, Default)]
-pub(crate) struct Verified {
-    pub(crate) files: AtomicU64,
-    pub(crate) bytes: AtomicU64,
-    /// Of these, bytes that devices gave.
-    pub(crate) device_bytes: AtomicU64,
-    /// Files that were to be read from the device and of which that is not known: they live in memory,
-    /// or nobody counts.
-    pub(crate) not_from_device: AtomicU64,
-}
-
-/// Reads a new file whole and compares its hash with that of the bytes as they came from the source.
+/// Reads a new file back and compares its hash with that of the bytes read from the source.
 pub(crate) fn check(
-    run: &Run<'_>,
-    way: &Way<'_>,
+    context: &CopyContext<'_>,
+    route: &Route<'_>,
     new: &OwnedFd,
     bytes: u64,
     hash: Option<&str>,
 ) -> Result<(), CopyError> {
-    let from_device = run.options.verify == Verify::Device;
+    let from_device = context.options.verify == Verify::Device;
     if from_device {
-        transfer::sync_data(new).map_err(|e| way.failed_to("sync", e))?;
+        transfer::sync_data(new).map_err(|e| route.failed_to(Operation::Sync, e))?;
     }
-    run.watcher.before_verify(new.as_fd());
-    let reading = Reading::open(new, from_device).map_err(|e| way.failed_to("read again", e))?;
+    context.watcher.before_verify(new.as_fd());
+    let reading =
+        Reading::open(new, from_device).map_err(|e| route.failed_to(Operation::Verify, e))?;
     let before = thread_read_bytes();
-    let mut hasher = Hasher::new(run.options.hash);
+    let mut hasher = Hasher::new(context.options.hash);
     let got = reading
         .each(&mut |part| hasher.update(part))
-        .map_err(|e| way.failed_to("read again", e))?;
+        .map_err(|e| route.failed_to(Operation::Verify, e))?;
     let device_bytes = thread_read_bytes().saturating_sub(before);
     let again = hasher.finish();
     if got != bytes || hash != Some(again.as_str()) {
-        let (_, path) = (way.paths)();
-        let told =
-            format!("{bytes} bytes, {} sent; {got} bytes, {again} found", hash.unwrap_or("-"));
-        return Err(CopyError { operation: "verify", path, reason: Reason::Differs(told) });
+        let (_, path) = (route.paths)();
+        let difference = format!(
+            "wrote {bytes} bytes with hash {}, read {got} bytes with hash {again}",
+            hash.unwrap_or("-")
+        );
+        let reason = Reason::Differs(difference);
+        return Err(CopyError { operation: Operation::Verify, path, reason });
     }
-    let seen = &run.verified;
+    let seen = &context.verified;
     seen.files.fetch_add(1, Ordering::Relaxed);
     seen.bytes.fetch_add(bytes, Ordering::Relaxed);
     seen.device_bytes.fetch_add(device_bytes.min(bytes), Ordering::Relaxed);
-    // Where the kernel counts nothing there is no evidence either; a hole has no bytes to give.
+    // Without a count from the kernel there is no evidence; a hole needs none.
     let evident = || device_bytes > 0 || attr::of_file(new).is_ok_and(|new| new.blocks_512 == 0);
     if from_device && bytes > 0 && !(reading.from_device && evident()) {
         seen.not_from_device.fetch_add(1, Ordering::Relaxed);
@@ -72,10 +66,10 @@ pub(crate) fn check(
     Ok(())
 }
 
-/// A new file that is open for reading.
+/// A new file, opened for reading.
 struct Reading {
     file: OwnedFd,
-    /// What is read now comes from the device.
+    /// Whether reads come from the device.
     from_device: bool,
 }
 
@@ -89,11 +83,11 @@ impl Reading {
             return Ok(Self { file: make::open_again(new, true)?, from_device: true });
         }
         let file = make::open_again(new, false)?;
-        let gone = !attr::file_system(new)?.in_memory && put_out_of_memory(new)?;
+        let gone = !attr::file_system(new)?.in_memory && evict(new)?;
         Ok(Self { file, from_device: gone })
     }
 
-    /// Reads to the end; returns the bytes.
+    /// Reads to the end; returns the number of bytes.
     fn each(&self, part: &mut dyn FnMut(&[u8])) -> io::Result<u64> {
         let mut buffer = Buffer::new(BLOCK_BYTES);
         let mut at = 0;
@@ -108,13 +102,13 @@ impl Reading {
     }
 }
 
-/// Drops the pages of a written file; says whether that is proved.
-fn put_out_of_memory(file: &OwnedFd) -> io::Result<bool> {
+/// Evicts the pages of a written file; returns whether all of them are proved to be gone.
+fn evict(file: &OwnedFd) -> io::Result<bool> {
     cache::evict_file(file)?;
     Ok(cache::state(file.as_fd(), 0, 0)?.is_some_and(|state| state.resident == 0))
 }
 
-/// Bytes that this thread had devices read.
+/// Returns the bytes that this thread caused to be read from devices.
 fn thread_read_bytes() -> u64 {
     let text = proc::read_text(Path::new("/proc/thread-self/io")).unwrap_or_default();
     parse::parse_io(&text).map_or(0, |io| io.read_bytes)

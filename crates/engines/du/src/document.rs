@@ -1,7 +1,7 @@
-//! A scan as one JSON document: what `--json` prints, `--save` keeps and `--diff` reads.
+//! A scan as one JSON document, which `--json` prints, `--save` writes and `--diff` reads.
 //!
-//! Directories stand in one flat list with their paths, so that a tree of any depth nests nowhere.
-//! A path that is no UTF-8 is told twice: readable, and exactly as hexadecimal digits.
+//! Directories are one flat list with their paths, so the depth of the tree does not affect the
+//! nesting. A path that is not UTF-8 appears twice: readable, and exactly in hexadecimal.
 
 use crate::tree::Kind;
 use crate::{Scan, Tally};
@@ -13,7 +13,7 @@ use std::time::UNIX_EPOCH;
 
 /// Version of the document.
 pub const SCHEMA: u32 = 1;
-/// Failures that are told one by one.
+/// Maximum number of errors that are listed.
 pub const ERRORS_TOLD: usize = 1000;
 
 /// A scan.
@@ -23,119 +23,120 @@ pub struct Document {
     pub schema: u32,
     /// Always `du`.
     pub command: String,
-    /// Whether everything was seen; false after an interrupt or an unreadable path.
+    /// Whether the scan is complete; false after an interrupt or an unreadable path.
     pub complete: bool,
-    /// Whether it was interrupted before its end.
+    /// Whether the scan was interrupted.
     pub interrupted: bool,
-    /// Depth down to which directories stand in the list; null for all.
+    /// Depth of the deepest directories in the list; null for all.
     pub depth_max: Option<u32>,
-    /// How files were asked for; null for an import.
+    /// How sizes were read; null for an import.
     pub method: Option<String>,
-    /// Threads that worked, with the reason where they were chosen.
+    /// Number of threads, and the reason if it was chosen automatically.
     pub threads: Option<String>,
-    /// What was read from inode tables, by device; empty with any other method. Then sizes are as
-    /// of a sync.
+    /// Statistics of reading inode tables, by device; empty with any other method. Sizes are then
+    /// those at the time of a sync.
     #[serde(default)]
     pub inode_tables: Vec<InodeTables>,
-    /// From the start to the last entry; 0 for an import.
+    /// Time from the start to the last entry; 0 for an import.
     pub elapsed_ns: u64,
-    /// Seconds since 1970 when it started.
+    /// Start time, seconds since 1970.
     pub started_unix_s: u64,
     /// Sums over all roots.
     pub total: Tally,
-    /// The roots in the order in which they were given.
+    /// The roots in the order given.
     pub roots: Vec<Line>,
-    /// Directories below the roots down to the wanted depth, each root's by name; with `--all`
-    /// also what is no directory.
+    /// Directories below the roots, down to the requested depth, sorted by name within each root;
+    /// with `--all` also other entries.
     pub directories: Vec<Line>,
     /// File systems below the roots that were not entered.
     pub not_entered: Vec<NotEntered>,
-    /// Names that were gone when they were asked for. They take no space and are no errors.
+    /// Number of names that vanished before they could be read. They occupy no space and are not
+    /// errors.
     #[serde(default)]
     pub vanished: u64,
-    /// What could not be read.
+    /// Number of paths that could not be read.
     pub errors: u64,
-    /// The first of them in words.
+    /// Messages of the first ones.
     pub error_samples: Vec<String>,
 }
 
 /// A root, a directory or another entry.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Line {
-    /// Path, beginning with the root as it was given.
+    /// Path, starting with the root as given.
     pub path: String,
-    /// The bytes of the path as hexadecimal digits where it is no UTF-8; else null.
+    /// The bytes of the path in hexadecimal if it is not UTF-8; else null.
     pub path_hex: Option<String>,
-    /// Which root it lies below, from 0.
+    /// Index of the root that contains it, from 0.
     pub root: u32,
-    /// Steps below the root.
+    /// Levels below the root.
     pub depth: u32,
     /// `directory`, `file`, `symlink` or `other`.
     pub kind: String,
-    /// Sizes as files tell them, bytes, with everything below.
+    /// Apparent size including everything below, bytes.
     pub apparent_bytes: u64,
-    /// Blocks taken, bytes, with everything below.
+    /// Disk usage including everything below, bytes.
     pub disk_bytes: u64,
-    /// Entries, itself and everything below.
+    /// Entries including itself and everything below.
     pub inodes: u64,
-    /// Blocks of files that have a link here and another one outside, bytes.
+    /// Disk usage of files that have a hard link here and another one outside, bytes.
     pub shared_bytes: u64,
     /// Whether it is a directory that could not be read.
     pub unreadable: bool,
 }
 
-/// What was read from the inode tables of one device.
+/// Statistics of reading the inode tables of one device.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InodeTables {
     /// The block device.
     pub device: String,
-    /// Seconds since 1970 when the sync began that the sizes are of.
+    /// Start of the sync whose sizes were read, seconds since 1970.
     pub synced_unix_s: u64,
-    /// Whether each inode was checked by a checksum of its own.
+    /// Whether each inode was verified by a checksum.
     pub checksums: bool,
-    /// Entries whose inode was read.
+    /// Entries whose inode was read from the table.
     pub entries_read: u64,
-    /// Entries that were asked for by name in their place.
+    /// Entries that were read with `statx` instead.
     pub entries_asked: u64,
-    /// Entries that were read and asked for too.
+    /// Entries that were read both ways.
     pub entries_sampled: u64,
-    /// Of these, those that had changed since the sync.
+    /// Entries read both ways that had changed since the sync.
     pub entries_changed: u64,
 }
 
 /// A file system that was not entered.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NotEntered {
-    /// Where it is mounted.
+    /// Its mount point.
     pub path: String,
     /// Its type.
     pub file_system: String,
 }
 
-/// Why a saved scan cannot be read.
+/// The reason why a saved scan cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
-    /// The reader failed, or the text is no such document.
-    #[error("this is no saved scan: {0}; write one with 'ioloom du --save FILE DIR'")]
+    /// Reading failed, or the text is not such a document.
+    #[error("not a saved scan: {0}; create one with 'ioloom du --save FILE DIR'")]
     Json(#[from] serde_json::Error),
-    /// Another document, or a version that is not known.
+    /// The document is of another kind or version.
     #[error(
         "this is no saved scan that this version reads (command '{command}', schema {schema}); \
          write one with 'ioloom du --save FILE DIR'"
     )]
     Other {
-        /// What it says it is.
+        /// Its kind.
         command: String,
         /// Its version.
         schema: u32,
     },
-    /// A path in it is spelled wrongly.
-    #[error("a path of the saved scan is no hexadecimal text: '{0}'; the file is damaged")]
+    /// A path has an invalid encoding.
+    #[error("invalid hexadecimal path in the saved scan: '{0}'; the file is damaged")]
     Path(String),
 }
 
 impl Line {
-    /// The bytes of the path.
+    /// Returns the bytes of the path.
     pub fn path_bytes(&self) -> Result<Vec<u8>, ReadError> {
         let Some(hex) = &self.path_hex else { return Ok(self.path.clone().into_bytes()) };
         let wrong = || ReadError::Path(hex.clone());
@@ -144,7 +145,7 @@ impl Line {
         Ok(digits.chunks_exact(2).map(|pair| (pair[0] * 16 + pair[1]) as u8).collect())
     }
 
-    /// The sums.
+    /// Returns the sums.
     pub const fn tally(&self) -> Tally {
         Tally {
             apparent_bytes: self.apparent_bytes,
@@ -168,7 +169,7 @@ fn tables(used: &TablesUse) -> InodeTables {
 }
 
 impl Document {
-    /// The document of a scan. `keep` says which nodes of which root stand in the list.
+    /// Creates the document of a scan. `keep` selects the nodes of each root for the list.
     pub fn of(scan: &Scan, depth_max: Option<u32>, keep: &dyn Fn(usize, usize) -> bool) -> Self {
         let line = |root: usize, at: usize| {
             let tree = &scan.roots[root];
@@ -241,19 +242,19 @@ impl Document {
     }
 }
 
-/// How one path changed between two scans.
+/// The change of one path between two scans.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Change {
     /// The path.
     pub path: Vec<u8>,
-    /// Sums of the older scan; `None` if it was not there.
+    /// Sums of the older scan; `None` if the path did not exist.
     pub old: Option<Tally>,
-    /// Sums of the newer scan; `None` if it has gone.
+    /// Sums of the newer scan; `None` if the path no longer exists.
     pub new: Option<Tally>,
 }
 
-/// Compares two scans, path by path; what did not change is left out. In the order of paths. Down
-/// to the depth that both have.
+/// Compares two scans path by path, down to the depth that both have. Returns the changed paths in
+/// order.
 pub fn changes(old: &Document, new: &Document) -> Result<Vec<Change>, ReadError> {
     let mut all: BTreeMap<Vec<u8>, (Option<Tally>, Option<Tally>)> = BTreeMap::new();
     let depth_max = [old, new].into_iter().filter_map(|d| d.depth_max).min().unwrap_or(u32::MAX);

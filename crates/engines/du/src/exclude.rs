@@ -1,23 +1,23 @@
-//! Patterns of names to leave out, with the meaning that GNU du gives them.
+//! Exclude patterns with the semantics of GNU du.
 //!
-//! A pattern is tried on the whole path as it is printed and on each end of it that starts after a
-//! slash, so `*.o` leaves out files of that name at any depth and `a/b` every `b` in an `a`. `*`
-//! and `?` stand for a slash too, `[a-z]`, `[!a-z]` and `[[:digit:]]` for one character of a
-//! class, a backslash takes the meaning from what follows. Paths are bytes; a character is one
-//! well-formed UTF-8 sequence or one byte that is none.
+//! A pattern is matched against the whole path as printed and against each suffix of it that starts
+//! after a slash. So `*.o` excludes files of that name at any depth, and `a/b` every `b` in an `a`.
+//! `*` and `?` also match a slash; `[a-z]`, `[!a-z]` and `[[:digit:]]` match one character of a
+//! class; a backslash quotes the next character. Paths are bytes; a character is one well-formed
+//! UTF-8 sequence or one invalid byte.
 //!
-//! A star is tried again from the last one only, so a match costs at most pattern × path steps.
+//! Matching backtracks only to the last star, so it takes at most pattern × path steps.
 
 /// One token of a pattern.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Token {
-    /// This character.
+    /// A literal character.
     Is(u32),
     /// Any character.
     Any,
-    /// Any characters, none too.
+    /// Any number of characters, including none.
     Star,
-    /// One of a class.
+    /// One character of a class.
     Class { negated: bool, members: Vec<Member> },
 }
 
@@ -28,7 +28,7 @@ enum Member {
     Named(Named),
 }
 
-/// A class with a name.
+/// A named class.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Named {
     Alnum,
@@ -60,15 +60,15 @@ const NAMED: [(&[u8], Named); 12] = [
     (b"xdigit", Named::Hex),
 ];
 
-/// Bytes that are no UTF-8 stand for themselves above all characters.
+/// Offset of the code of an invalid UTF-8 byte, above all characters.
 const RAW: u32 = 0x11_0000;
 
-/// Patterns of names to leave out.
+/// A set of exclude patterns.
 #[derive(Debug, Clone, Default)]
 pub struct Exclude(Vec<Vec<Token>>);
 
 impl Exclude {
-    /// Leaves out nothing.
+    /// Returns a set that excludes nothing.
     pub fn new() -> Self {
         Self::default()
     }
@@ -78,12 +78,12 @@ impl Exclude {
         self.0.push(read_pattern(pattern));
     }
 
-    /// Whether there is no pattern, so that nobody needs to build paths.
+    /// Reports whether there are no patterns, so that callers need not build paths.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Whether this path, as it would be printed, is to be left out.
+    /// Reports whether a path, as printed, is excluded.
     pub fn matches(&self, path: &[u8]) -> bool {
         self.0.iter().any(|pattern| {
             let mut ends = std::iter::once(0).chain(
@@ -96,7 +96,7 @@ impl Exclude {
     }
 }
 
-/// The first character of bytes and its length.
+/// Returns the first character and its length.
 fn character(bytes: &[u8]) -> (u32, usize) {
     let first = bytes[0];
     let length = match first {
@@ -138,7 +138,7 @@ fn read_pattern(mut rest: &[u8]) -> Vec<Token> {
                     tokens.push(class);
                     after
                 }
-                // A bracket that nothing closes is itself.
+                // An unclosed bracket is literal.
                 None => {
                     tokens.push(Token::Is(c));
                     after
@@ -153,7 +153,7 @@ fn read_pattern(mut rest: &[u8]) -> Vec<Token> {
     tokens
 }
 
-/// What stands behind an opening bracket, and what follows the closing one.
+/// Parses a class after its opening bracket; returns it and the rest after the closing one.
 fn read_class(mut rest: &[u8]) -> Option<(Token, &[u8])> {
     let negated = matches!(rest.first(), Some(b'!' | b'^'));
     if negated {
@@ -173,7 +173,7 @@ fn read_class(mut rest: &[u8]) -> Option<(Token, &[u8])> {
         }
         let (low, after) = class_character(rest)?;
         rest = after;
-        // A minus in front of the closing bracket is itself.
+        // A minus before the closing bracket is literal.
         let range = rest.first() == Some(&b'-') && rest.get(1).is_some_and(|b| *b != b']');
         let high = if range {
             let (high, after) = class_character(&rest[1..])?;
@@ -240,7 +240,7 @@ fn one(token: &Token, c: u32) -> bool {
 
 fn matches(pattern: &[Token], text: &[u8]) -> bool {
     let (mut p, mut t) = (0, 0);
-    // Where to go on when the last star takes one character more.
+    // Where to resume if the last star has to match one more character.
     let mut star: Option<(usize, usize)> = None;
     while t < text.len() {
         let (c, length) = character(&text[t..]);
@@ -315,7 +315,7 @@ mod tests {
         assert!(!hit(&pattern, &"a".repeat(4000)));
     }
 
-    /// The meaning written down as a recursion.
+    /// The definition of the semantics, as a recursion.
     fn oracle(pattern: &[u8], text: &[u8]) -> bool {
         match (pattern.first(), text.first()) {
             (None, None) => true,

@@ -1,11 +1,12 @@
-//! Files that may be met more than once: a compact set of inodes and of the places of their links.
+//! Files that can be found more than once: a compact set of inodes and the locations of their
+//! links.
 //!
-//! Threads note each link as they meet it, in any order, and nothing is added to any sum. When a
-//! root is done, [`LinkSet::settle`] hands out every inode with all its places, so that whom it is
-//! charged to depends on the places alone and not on which thread came first. Inodes of earlier
-//! roots stay in the set and are not charged again.
+//! Threads record each link as they find it, in any order, and add nothing to any sum. When a root
+//! is complete, [`LinkSet::settle`] returns every inode with all its links, so the node that is
+//! charged depends only on the paths and not on which thread came first. Inodes of earlier roots
+//! stay in the set and are not charged again.
 //!
-//! Cost: one lock of 64 and one look-up per link; about 90 bytes per inode and 12 per place.
+//! Cost: one of 64 locks and one lookup per link; about 90 bytes per inode and 12 per link.
 
 use crate::Tally;
 use std::collections::HashMap;
@@ -13,36 +14,36 @@ use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Locks. More than threads that meet hard links at the same time.
+/// Number of locks; more than the threads that find hard links at the same time.
 const SHARDS: usize = 64;
-/// The end of a chain of places.
+/// Marks the end of a chain of links.
 const END: u32 = u32::MAX;
 
 /// One inode of one device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FileId {
-    /// Device, major in the upper half.
+    /// Device number, major in the upper half.
     pub device: u64,
     /// Inode number.
     pub inode: u64,
 }
 
 impl FileId {
-    /// From the two parts of a device number.
+    /// Combines a device number and an inode number.
     #[inline]
     pub fn new(device: (u32, u32), inode: u64) -> Self {
         Self { device: u64::from(device.0) << 32 | u64::from(device.1), inode }
     }
 }
 
-/// An inode and what is known of it.
+/// An inode with its links.
 #[derive(Debug, Clone, Copy)]
 struct Known {
     apparent_bytes: u64,
     disk_bytes: u64,
-    /// Links that the file system counts.
+    /// Link count of the inode.
     links: u32,
-    /// First of its places in the current root.
+    /// First link in the current root.
     places: u32,
     /// Whether an earlier root was charged.
     charged: bool,
@@ -62,7 +63,7 @@ struct Shard {
     places: Vec<Place>,
 }
 
-/// Inodes that may be met more than once.
+/// The inodes that can be found more than once.
 #[derive(Debug)]
 pub struct LinkSet {
     shards: Vec<Mutex<Shard>>,
@@ -79,15 +80,15 @@ impl Default for LinkSet {
 /// One inode at the end of a root.
 #[derive(Debug)]
 pub struct Settled<'a> {
-    /// Which.
+    /// Its identity.
     pub id: FileId,
-    /// Its size, as the first look told.
+    /// Its size when it was first found.
     pub size: Tally,
-    /// Links that the file system counts.
+    /// Link count of the inode.
     pub links: u32,
     /// Whether an earlier root was charged.
     pub charged_before: bool,
-    /// Nodes with links, and how many in each; in no order.
+    /// Nodes that contain links, and the number of links in each; unordered.
     pub places: &'a [(u32, u32)],
 }
 
@@ -97,7 +98,7 @@ impl LinkSet {
         self.shards[at].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes a link to `id` in `node`.
+    /// Records a link to `id` in `node`.
     pub fn note(&self, id: FileId, size: Tally, links: u32, node: u32) {
         let mut shard = self.shard(id);
         let Shard { files, places } = &mut *shard;
@@ -112,13 +113,13 @@ impl LinkSet {
             place.count = place.count.saturating_add(1);
             return;
         }
-        // Four thousand million places in one of 64 parts would not fit into memory.
+        // Four billion links in one of 64 shards would exceed the memory of any machine.
         let at = u32::try_from(places.len()).unwrap_or(END - 1);
         places.push(Place { node, count: 1, next: known.places });
         known.places = at;
     }
 
-    /// Hands out the inodes met since the last call, in no order, and begins the next root.
+    /// Returns the inodes found since the last call, unordered, and starts the next root.
     pub fn settle(&self, each: &mut dyn FnMut(Settled<'_>)) {
         let mut found: Vec<(u32, u32)> = Vec::new();
         for shard in &self.shards {
@@ -155,7 +156,7 @@ impl LinkSet {
     }
 }
 
-/// Things that are met once only: directories under `-L` or over several roots.
+/// Directories that were found, for walks with `-L` or over several roots.
 #[derive(Debug)]
 pub struct Seen {
     shards: Vec<Mutex<std::collections::HashSet<FileId>>>,
@@ -170,7 +171,7 @@ impl Default for Seen {
 }
 
 impl Seen {
-    /// Whether this is the first time.
+    /// Records an ID; returns whether it is new.
     pub fn first(&self, id: FileId) -> bool {
         let at = self.hash.hash_one(id) as usize % SHARDS;
         self.shards[at].lock().unwrap_or_else(PoisonError::into_inner).insert(id)
@@ -185,7 +186,7 @@ mod tests {
         FileId::new((8, 1), inode)
     }
 
-    /// Inode, whether an earlier root was charged, places.
+    /// Inode, whether an earlier root was charged, links.
     type Told = (u64, bool, Vec<(u32, u32)>);
 
     fn settled(set: &LinkSet) -> Vec<Told> {

@@ -1,16 +1,16 @@
-//! Which mounted file systems are entered from above.
+//! Decides which mounted file systems are entered from above.
 //!
-//! A tree that holds `/proc` or a share of another computer is seldom meant with it, and a share
-//! whose server is gone can stop a walk for ever. So file systems of the kernel's own and of other
-//! computers are not entered unless the user names a path in them; a root on such a file system is
-//! walked with all of its kind. The points are known by name before anything is asked of them.
+//! A user who scans a tree rarely means the `/proc` or the network share in it, and a share whose
+//! server is gone can block a walk indefinitely. Kernel and network file systems are therefore not
+//! entered unless the user names a path in them; a root on such a file system is walked including
+//! others of its kind. Mount points are matched by name, before any call on them could block.
 
 use ioloom_sys::mount::Mount;
 use std::collections::HashMap;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// File systems that hold no files of the user.
+/// Types of file systems without user files.
 const KERNEL: [&str; 22] = [
     "autofs",
     "binfmt_misc",
@@ -36,7 +36,7 @@ const KERNEL: [&str; 22] = [
     "tracefs",
 ];
 
-/// File systems whose files lie on another computer or behind another program.
+/// Types of file systems whose files are on another machine or served by another program.
 const REMOTE: [&str; 18] = [
     "9p",
     "afs",
@@ -58,26 +58,26 @@ const REMOTE: [&str; 18] = [
     "sshfs",
 ];
 
-/// Whether a file system of this type is left out when it is met from above.
+/// Reports whether a file system of this type is skipped when it is found from above.
 pub fn is_left_out(file_system: &str) -> bool {
     KERNEL.contains(&file_system)
         || REMOTE.contains(&file_system)
         || file_system.starts_with("fuse.")
 }
 
-/// What one root must not enter.
+/// The mount points that one root must not enter.
 #[derive(Debug, Default)]
 pub(crate) struct Unwanted {
-    /// Paths below the root, name by name.
+    /// Paths below the root, split into names.
     points: Vec<Vec<Vec<u8>>>,
     types: Vec<String>,
-    /// Types by number of the mount.
+    /// Types by mount ID.
     by_id: HashMap<u64, String>,
 }
 
 impl Unwanted {
-    /// Of all mounts, those below `root` (a real path) that are left out. `root_mount` is the
-    /// number of the mount that the root lies on.
+    /// Selects the skipped mounts below `root` (a real path); `root_mount` is the ID of the mount
+    /// that contains the root.
     pub(crate) fn below(mounts: &[Mount], root: &Path, root_mount: Option<u64>) -> Self {
         let own = mounts.iter().find(|m| Some(m.id) == root_mount);
         let mut unwanted = Self::default();
@@ -96,12 +96,12 @@ impl Unwanted {
         unwanted
     }
 
-    /// All points, for the root.
+    /// Returns all points, for the root.
     pub(crate) fn all(&self) -> Box<[u32]> {
         (0..self.points.len() as u32).collect()
     }
 
-    /// Those of `above` that lie in or below the child `name` of a directory at `depth`.
+    /// Returns those of `above` that are at or below the child `name` of a directory at `depth`.
     pub(crate) fn within(&self, above: &[u32], depth: usize, name: &[u8]) -> Box<[u32]> {
         let within = |point: &&u32| {
             self.points.get(**point as usize).and_then(|p| p.get(depth)).is_some_and(|n| n == name)
@@ -109,7 +109,7 @@ impl Unwanted {
         above.iter().filter(within).copied().collect()
     }
 
-    /// The type of what is mounted on the child `name` of a directory at `depth`, if it is left out.
+    /// Returns the type of the skipped mount on the child `name` of a directory at `depth`, if any.
     pub(crate) fn on(&self, above: &[u32], depth: usize, name: &[u8]) -> Option<&str> {
         above.iter().find_map(|point| {
             let names = self.points.get(*point as usize)?;
@@ -118,7 +118,7 @@ impl Unwanted {
         })
     }
 
-    /// The type of a mount by its number, if it is left out.
+    /// Returns the type of a mount by its ID, if it is skipped.
     pub(crate) fn mounted(&self, mount: u64) -> Option<&str> {
         self.by_id.get(&mount).map(String::as_str)
     }

@@ -1,58 +1,58 @@
-//! The export format of ncdu, out and in.
+//! Exports and imports the format of ncdu.
 //!
-//! One JSON array: version numbers, facts of the program, then the root as an array whose first
-//! element tells of the directory and whose others are its entries, arrays again for directories.
-//! Names are written as their bytes, as ncdu does, so a file may hold bytes that are no UTF-8; and
-//! trees are deeper than what JSON libraries nest. Hence a reader of its own: it reads a stream
-//! with a stack of its own and within [`Limits`], and keeps only what it makes nodes of.
+//! The format is one JSON array: version numbers, information about the program, then the root. A
+//! directory is an array whose first element describes it and whose other elements are its entries;
+//! directories are nested arrays. Like ncdu, the writer emits names as raw bytes, so a file may
+//! contain invalid UTF-8, and trees nest deeper than JSON libraries allow. Hence this own reader:
+//! it parses a stream with an explicit stack, enforces [`Limits`], and stores only nodes.
 
 use crate::Tally;
 use crate::links::{FileId, LinkSet};
 use crate::tree::{Found, Kind, Part, ROOT, Tree};
 use std::io::{self, BufRead, Write};
 
-/// Bounds of what is read.
+/// Limits of an import.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
-    /// Entries, at most.
+    /// Maximum number of entries.
     pub nodes_max: u32,
-    /// Directories inside each other, at most.
+    /// Maximum nesting of directories.
     pub depth_max: usize,
-    /// Bytes of one text, at most.
+    /// Maximum length of a string, bytes.
     pub text_bytes_max: usize,
 }
 
 impl Default for Limits {
-    /// A hundred million entries (some 20 GiB of memory), 100 000 levels, 64 KiB for a path.
+    /// A hundred million entries (about 20 GiB of memory), 100,000 levels, 64 KiB for a path.
     fn default() -> Self {
         Self { nodes_max: 100_000_000, depth_max: 100_000, text_bytes_max: 64 << 10 }
     }
 }
 
-/// Why an export cannot be read.
+/// The reason why an export cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum ImportError {
-    /// The reader failed.
+    /// Reading failed.
     #[error("cannot read the export at byte {at}: {source}")]
     Read {
-        /// Bytes read before.
+        /// Offset of the failure.
         at: u64,
-        /// Why.
+        /// The error.
         #[source]
         source: io::Error,
     },
-    /// It is not what ncdu writes.
-    #[error("this is no ncdu export: at byte {at} {what}; write one with 'ncdu -o FILE DIR'")]
+    /// The input is not in ncdu's format.
+    #[error("not an ncdu export: at byte {at} {what}; create one with 'ncdu -o FILE DIR'")]
     Wrong {
-        /// Bytes read before.
+        /// Offset of the fault.
         at: u64,
-        /// What is wrong.
+        /// The fault.
         what: &'static str,
     },
 }
 
-/// Writes a tree whose files are nodes. `program` and `version` are told in the head, `unix_s` is
-/// the time of the scan.
+/// Writes a tree whose files are nodes. The header names `program` and `version`; `unix_s` is the
+/// time of the scan.
 pub fn export(
     tree: &Tree,
     (program, version): (&str, &str),
@@ -109,7 +109,7 @@ pub fn export(
     out.write_all(b"]\n")
 }
 
-/// The device number as the C library packs it.
+/// Packs a device number as the C library does.
 const fn device_out(device: u64) -> u64 {
     let (major, minor) = (device >> 32, device & 0xffff_ffff);
     (major & 0xfff) << 8 | minor & 0xff | (minor & !0xff) << 12 | (major & !0xfff) << 32
@@ -121,7 +121,7 @@ const fn device_in(packed: u64) -> u64 {
     (major & 0xffff_ffff) << 32 | minor & 0xffff_ffff
 }
 
-/// A JSON text. Bytes that are no UTF-8 stand as they are.
+/// Writes a JSON string. Invalid UTF-8 is written as it is.
 fn text(bytes: &[u8], out: &mut dyn Write) -> io::Result<()> {
     out.write_all(b"\"")?;
     let mut plain = 0;
@@ -140,27 +140,27 @@ fn text(bytes: &[u8], out: &mut dyn Write) -> io::Result<()> {
     out.write_all(b"\"")
 }
 
-/// Reads an export. Sums are made anew: hard links are charged as in a scan of our own.
+/// Reads an export. Sums are computed again: hard links are charged as in a scan.
 pub fn import(reader: &mut dyn BufRead, limits: Limits) -> Result<Tree, ImportError> {
     let mut json = Json { reader, at: 0, limits };
-    json.expect(b'[', "there is no opening bracket")?;
+    json.expect(b'[', "an opening bracket is missing")?;
     if json.number()? != 1 {
         return Err(json.wrong("the major version is not 1"));
     }
-    json.expect(b',', "there is no minor version")?;
+    json.expect(b',', "the minor version is missing")?;
     json.number()?;
-    json.expect(b',', "there are no facts of the program")?;
+    json.expect(b',', "the program information is missing")?;
     json.skip_value()?;
-    json.expect(b',', "there is no root")?;
+    json.expect(b',', "the root is missing")?;
     let tree = Import::default().run(&mut json)?;
-    json.expect(b']', "something stands behind the root")?;
+    json.expect(b']', "there is data after the root")?;
     if json.peek()?.is_some() {
-        return Err(json.wrong("something stands behind the end"));
+        return Err(json.wrong("there is data after the end"));
     }
     Ok(tree)
 }
 
-/// What an object tells of an entry.
+/// The fields of an entry.
 #[derive(Default)]
 struct Item {
     name: Option<Vec<u8>>,
@@ -186,7 +186,7 @@ impl Import {
     fn run(mut self, json: &mut Json<'_>) -> Result<Tree, ImportError> {
         // Open directories: node and device.
         let mut open: Vec<(u32, u64)> = Vec::new();
-        json.expect(b'[', "the root is no directory")?;
+        json.expect(b'[', "the root is not a directory")?;
         let item = json.item()?;
         open.push(self.node(json, item, true, None)?);
         while let Some(parent) = open.last().copied() {
@@ -211,10 +211,10 @@ impl Import {
                         open.push(node);
                     }
                 }
-                _ => return Err(json.wrong("a comma or a closing bracket is missing")),
+                _ => return Err(json.wrong("a comma or closing bracket is missing")),
             }
         }
-        Tree::build(vec![self.part], &self.links).ok_or_else(|| json.wrong("there is no root"))
+        Tree::build(vec![self.part], &self.links).ok_or_else(|| json.wrong("the root is missing"))
     }
 
     fn node(
@@ -226,11 +226,11 @@ impl Import {
     ) -> Result<(u32, u64), ImportError> {
         let name = item.name.ok_or_else(|| json.wrong("an entry has no name"))?;
         if name.is_empty() || name.contains(&0) {
-            return Err(json.wrong("a name is empty or holds a zero byte"));
+            return Err(json.wrong("a name is empty or has a NUL byte"));
         }
         let odd = name == b"." || name == b".." || name.contains(&b'/');
         if parent.is_some() && odd {
-            return Err(json.wrong("a name is no name of a file"));
+            return Err(json.wrong("a name is not a valid file name"));
         }
         if self.next >= json.limits.nodes_max {
             return Err(json.wrong("there are too many entries"));
@@ -259,7 +259,7 @@ impl Import {
     }
 }
 
-/// A reader of JSON that keeps nothing but what it is asked for.
+/// A JSON reader that stores only what is requested.
 struct Json<'a> {
     reader: &'a mut dyn BufRead,
     at: u64,
@@ -271,7 +271,7 @@ impl Json<'_> {
         ImportError::Wrong { at: self.at, what }
     }
 
-    /// The next byte, space or not, without taking it.
+    /// Returns the next byte without consuming it.
     fn look(&mut self) -> Result<Option<u8>, ImportError> {
         loop {
             match self.reader.fill_buf() {
@@ -287,7 +287,7 @@ impl Json<'_> {
         self.at += 1;
     }
 
-    /// The next byte that is no space, without taking it.
+    /// Returns the next byte that is not white space without consuming it.
     fn peek(&mut self) -> Result<Option<u8>, ImportError> {
         loop {
             match self.look()? {
@@ -309,7 +309,7 @@ impl Json<'_> {
         if self.next_byte()? == Some(byte) { Ok(()) } else { Err(self.wrong(what)) }
     }
 
-    /// A number that is not negative; a part behind the point is dropped.
+    /// Reads a number that is not negative; a fraction is dropped.
     fn number(&mut self) -> Result<u64, ImportError> {
         let mut value: Option<u64> = None;
         self.peek()?;
@@ -347,13 +347,13 @@ impl Json<'_> {
     }
 
     fn string(&mut self) -> Result<Vec<u8>, ImportError> {
-        self.expect(b'"', "a text is missing")?;
+        self.expect(b'"', "a string is missing")?;
         let mut out = Vec::new();
         loop {
             if out.len() > self.limits.text_bytes_max {
-                return Err(self.wrong("a text is too long"));
+                return Err(self.wrong("a string is too long"));
             }
-            let byte = self.look()?.ok_or_else(|| self.wrong("a text does not end"))?;
+            let byte = self.look()?.ok_or_else(|| self.wrong("a string is not terminated"))?;
             self.take();
             match byte {
                 b'"' => return Ok(out),
@@ -364,7 +364,7 @@ impl Json<'_> {
     }
 
     fn escape(&mut self, out: &mut Vec<u8>) -> Result<(), ImportError> {
-        let byte = self.look()?.ok_or_else(|| self.wrong("a text does not end"))?;
+        let byte = self.look()?.ok_or_else(|| self.wrong("a string is not terminated"))?;
         self.take();
         out.push(match byte {
             b'"' | b'\\' | b'/' => byte,
@@ -378,21 +378,21 @@ impl Json<'_> {
                 if (0xD800..0xDC00).contains(&code) {
                     for expected in [b'\\', b'u'] {
                         if self.look()? != Some(expected) {
-                            return Err(self.wrong("half of a character is missing"));
+                            return Err(self.wrong("a surrogate is not paired"));
                         }
                         self.take();
                     }
                     let low = self.hex()?;
                     if !(0xDC00..0xE000).contains(&low) {
-                        return Err(self.wrong("half of a character is missing"));
+                        return Err(self.wrong("a surrogate is not paired"));
                     }
                     code = 0x1_0000 + ((code - 0xD800) << 10) + (low - 0xDC00);
                 }
-                let c = char::from_u32(code).ok_or_else(|| self.wrong("a character is none"))?;
+                let c = char::from_u32(code).ok_or_else(|| self.wrong("a character is invalid"))?;
                 out.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes());
                 return Ok(());
             }
-            _ => return Err(self.wrong("a backslash is followed by what it may not be")),
+            _ => return Err(self.wrong("an escape sequence is invalid")),
         });
         Ok(())
     }
@@ -407,7 +407,7 @@ impl Json<'_> {
         Ok(code)
     }
 
-    /// Reads past any value, nested as deep as it likes.
+    /// Skips any value, however deeply nested.
     fn skip_value(&mut self) -> Result<(), ImportError> {
         let mut depth = 0_u64;
         loop {
@@ -448,7 +448,7 @@ impl Json<'_> {
 
     fn item(&mut self) -> Result<Item, ImportError> {
         let mut item = Item::default();
-        self.expect(b'{', "an entry is no object")?;
+        self.expect(b'{', "an entry is not an object")?;
         if self.peek()? == Some(b'}') {
             self.take();
             return Ok(item);
@@ -475,7 +475,7 @@ impl Json<'_> {
             match self.next_byte()? {
                 Some(b',') => {}
                 Some(b'}') => return Ok(item),
-                _ => return Err(self.wrong("a comma or a closing brace is missing")),
+                _ => return Err(self.wrong("a comma or closing brace is missing")),
             }
         }
     }
@@ -488,7 +488,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn read(text: &[u8]) -> Result<Tree, ImportError> {
-        // A tiny buffer, so that everything lies across its edge.
+        // With a tiny buffer, every token crosses its edge.
         import(&mut io::BufReader::with_capacity(3, text), Limits::default())
     }
 
@@ -509,7 +509,7 @@ mod tests {
     fn what_ncdu_writes_is_read() {
         let tree = read(REAL).unwrap();
         assert_eq!(tree.root().total, Tally { apparent_bytes: 8202, disk_bytes: 12288, inodes: 3 });
-        assert_eq!(tree.root().shared_bytes, 4096, "a third link lies elsewhere");
+        assert_eq!(tree.root().shared_bytes, 4096, "a third link is elsewhere");
         assert_eq!(tree.name(1), b"aA\"\xff");
         assert!(tree.nodes()[2].unreadable);
         assert_eq!(tree.nodes()[2].total.by(Measure::Disk), 4096, "the first path is charged");

@@ -1,10 +1,10 @@
-//! Walks roots one after the other and accounts for what is found.
+//! Walks the roots and adds up what it finds.
 //!
-//! Roots are walked in their order, each with all threads, because what an earlier root has counted
-//! is not counted again. Within a root the sums do not depend on the threads: entries with one name
-//! are added where they lie, and inodes with several names are charged at the end of the root (see
-//! [`crate::tree`]). Only under `-L`, where a directory can be met by two ways, does the first one
-//! win; such a scan runs on one thread when its directories are shown.
+//! Roots are walked one after the other, each with all threads, because entries counted in an
+//! earlier root are not counted again. Within a root, sums do not depend on the threads: entries
+//! with one name are added where they are, and inodes with several names are charged at the end of
+//! the root (see [`crate::tree`]). Only with `-L`, where a directory can be reached in two ways,
+//! the first way wins; such a scan uses one thread if its directories are listed.
 
 use crate::Tally;
 use crate::exclude::Exclude;
@@ -25,50 +25,51 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-/// Failures that are kept in words.
+/// Maximum number of errors whose messages are kept.
 pub const ERRORS_KEPT_MAX: usize = ioloom_walk::ERRORS_KEPT_MAX;
 
-/// What of a tree is kept.
+/// The part of a tree that is retained.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Detail {
-    /// Directories down to this depth are nodes; 0 keeps the root alone.
+    /// Depth of the deepest directories that become nodes; 0 keeps only the root.
     pub depth_max: u32,
-    /// Whether files down to that depth are nodes too.
+    /// Whether files down to that depth become nodes too.
     pub files: bool,
 }
 
 impl Detail {
-    /// Everything.
+    /// Retains everything.
     pub const ALL: Self = Self { depth_max: u32::MAX, files: true };
-    /// The roots alone.
+    /// Retains only the roots.
     pub const ROOTS: Self = Self { depth_max: 0, files: false };
 }
 
-/// How to scan.
+/// The options of a scan.
 #[derive(Debug, Clone)]
 pub struct ScanOptions {
-    /// What is kept.
+    /// The part of the tree to retain.
     pub detail: Detail,
-    /// Count hard links as often as they are met.
+    /// Whether to count hard links each time they are found.
     pub count_links: bool,
-    /// Stay on the device of the root, as `du -x` does.
+    /// Whether to stay on the device of the root, as `du -x` does.
     pub one_file_system: bool,
-    /// Stay on the mount of the root: neither bind mounts nor other mounts of the same device.
+    /// Whether to stay on the mount of the root, excluding bind mounts and other mounts of its
+    /// device.
     pub one_mount: bool,
-    /// Enter file systems of the kernel and of other computers too.
+    /// Whether to enter kernel and network file systems too.
     pub all_file_systems: bool,
-    /// Which symbolic links are followed.
+    /// Which symbolic links to follow.
     pub follow: Follow,
-    /// What is left out.
+    /// What to exclude.
     pub exclude: Exclude,
-    /// How files are asked for.
+    /// How to read sizes.
     pub method: Method,
-    /// Threads.
+    /// Number of threads.
     pub threads: Threads,
 }
 
 impl Default for ScanOptions {
-    /// Sums of the roots, no links followed, as many threads as pay.
+    /// Sums of the roots, without following links, with an automatic number of threads.
     fn default() -> Self {
         Self {
             detail: Detail::ROOTS,
@@ -84,60 +85,61 @@ impl Default for ScanOptions {
     }
 }
 
-/// Why a scan does not start.
+/// The reason why a scan does not start.
 #[derive(Debug, thiserror::Error)]
 pub enum ScanError {
-    /// The walker refuses.
+    /// The walker refused.
     #[error(transparent)]
     Walk(#[from] Refused),
-    /// The method tells no sizes.
-    #[error("the method names-only tells no sizes, so there is nothing to add up; use statx")]
+    /// The method reads no sizes.
+    #[error("the method names-only reads no sizes; use statx")]
     NoSizes,
 }
 
-/// What a scan has counted so far. Read by a timer; written once per directory and thread.
+/// The progress of a scan. Read by a timer; written once per directory and thread.
 #[derive(Debug, Default)]
 pub struct ScanProgress {
     /// Entries.
     pub entries: AtomicU64,
-    /// Bytes on disk; files with several links are added at the end of their root.
+    /// Disk usage, bytes; files with several links are added at the end of their root.
     pub disk_bytes: AtomicU64,
 }
 
-/// A finished scan.
+/// The result of a scan.
 #[derive(Debug, Default)]
 pub struct Scan {
-    /// A tree per root; roots that an earlier root covers, or that could not be read, are missing.
+    /// A tree per root, except roots that are inside an earlier one or could not be read.
     pub roots: Vec<Tree>,
-    /// What could not be read, in words: the first [`ERRORS_KEPT_MAX`].
+    /// Messages of the first [`ERRORS_KEPT_MAX`] errors.
     pub errors: Vec<String>,
-    /// All that could not be read.
+    /// Number of all errors.
     pub errors_count: u64,
-    /// Names that went away between being read and being asked for.
+    /// Number of names that vanished before they could be read.
     pub vanished: u64,
-    /// File systems that were not entered, and their types.
+    /// Mount points that were not entered, with their types.
     pub not_entered: Vec<(PathBuf, String)>,
-    /// Whether it was stopped before its end.
+    /// Whether the scan was stopped early.
     pub interrupted: bool,
-    /// The method, by its word; `None` for an import.
+    /// Name of the method; `None` for an import.
     pub method: Option<String>,
-    /// How many threads and why; `None` for an import.
+    /// Number of threads and the reason; `None` for an import.
     pub threads: Option<String>,
-    /// What was read from inode tables, by device; empty with any other method.
+    /// Statistics of reading inode tables, by device; empty with any other method.
     pub inode_tables: Vec<TablesUse>,
-    /// Time of the walks, nanoseconds.
+    /// Duration of the walks, nanoseconds.
     pub elapsed_ns: u64,
-    /// When it started, seconds since 1970.
+    /// Start time, seconds since 1970.
     pub started_unix_s: u64,
 }
 
 impl Scan {
-    /// Sums over all roots.
+    /// Returns the sums over all roots.
     pub fn total(&self) -> Tally {
         self.roots.iter().fold(Tally::default(), |sum, tree| sum + tree.root().total)
     }
 
-    /// One root's walk by inode tables beside those of the same device, whose first sync counts.
+    /// Adds the inode table statistics of one root to those of the same device, keeping the time of
+    /// the first sync.
     fn add_tables(&mut self, new: Option<TablesUse>) {
         let Some(new) = new else { return };
         let same = |old: &&mut TablesUse| old.device == new.device;
@@ -159,9 +161,9 @@ pub struct Scanner {
     options: ScanOptions,
     links: LinkSet,
     seen: Seen,
-    /// Roots that are no directories: an entry elsewhere may be the same file.
+    /// Roots that are not directories: an entry elsewhere may be the same file.
     watched: HashSet<FileId>,
-    /// Whether directories, and under `-L` files, may be met twice.
+    /// Whether directories, and with `-L` files, may be found twice.
     several: bool,
     mounts: Vec<Mount>,
     stop: Arc<AtomicBool>,
@@ -170,7 +172,8 @@ pub struct Scanner {
 }
 
 impl Scanner {
-    /// For these roots. `stop` ends the scan early, `progress` is told of it while it runs.
+    /// Creates a scanner for these roots. Setting `stop` ends the scan early; `progress` is updated
+    /// while it runs.
     pub fn new(
         options: ScanOptions,
         roots: &[PathBuf],
@@ -185,7 +188,7 @@ impl Scanner {
         if roots.len() > 1 && several {
             let follow = options.follow != Follow::Never;
             for root in roots {
-                // What cannot be asked for is told when its turn comes.
+                // The error is reported when the root is scanned.
                 match dir::meta(root.as_os_str().as_bytes(), follow, Fields::IDENTITY) {
                     Ok(meta) if meta.kind != dir::Kind::Directory => {
                         watched.insert(FileId::new(meta.device, meta.inode));
@@ -200,14 +203,15 @@ impl Scanner {
             started_unix_s: started.as_secs(),
             ..Scan::default()
         };
-        // Without /proc nothing is left out by its type.
+        // Without /proc, no file system is skipped by type.
         let mounts =
             if options.all_file_systems { Vec::new() } else { mounts().unwrap_or_default() };
         let (links, seen) = (LinkSet::default(), Seen::default());
         Ok(Self { options, links, seen, watched, several, mounts, stop, progress, scan })
     }
 
-    /// Scans one root. `None` if it could not be read at all, or if an earlier root covers it.
+    /// Scans one root. Returns `None` if it could not be read at all, or if an earlier root
+    /// contains it.
     pub fn root(&mut self, root: &Path) -> Result<Option<&Tree>, ScanError> {
         let started = Instant::now();
         let common = Common {
@@ -249,7 +253,7 @@ impl Scanner {
         self.scan.add_tables(report.tables);
         let tree = Tree::build(parts, &self.links);
         self.scan.elapsed_ns += u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX);
-        // A file that an earlier root has counted is no root of its own.
+        // A file that was counted in an earlier root is not counted as a root.
         match tree.filter(|t| t.root().kind == Kind::Directory || t.root().total.inodes > 0) {
             None => Ok(None),
             Some(tree) => {
@@ -267,12 +271,12 @@ impl Scanner {
         }
     }
 
-    /// Whether it was told to stop.
+    /// Reports whether the scan was asked to stop.
     pub fn stopped(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
     }
 
-    /// Everything that was found.
+    /// Returns the result.
     pub fn finish(mut self) -> Scan {
         self.scan.interrupted |= self.stopped();
         self.scan.not_entered.sort();
@@ -280,7 +284,7 @@ impl Scanner {
     }
 }
 
-/// What the threads of one root share.
+/// The state shared by the threads of one root.
 struct Common<'a> {
     options: &'a ScanOptions,
     links: &'a LinkSet,
@@ -293,26 +297,26 @@ struct Common<'a> {
     progress: &'a ScanProgress,
 }
 
-/// What belongs to one directory.
+/// The state of one directory.
 struct Place {
-    /// The node that its entries are added to: its own, or the nearest one above.
+    /// The node that its entries are added to: its own, or that of the nearest directory above.
     node: u32,
     /// Whether the node is its own.
     own: bool,
-    /// The device and the mount of the root.
+    /// Device and mount of the root.
     device: (u32, u32),
     mount: Option<u64>,
-    /// File systems below that are not entered.
+    /// File systems below it that are skipped.
     unwanted: Box<[u32]>,
-    /// Its path, where patterns are to be matched.
+    /// Its path, if patterns have to be matched.
     path: Option<Box<[u8]>>,
 }
 
-/// The account of one thread.
+/// The visitor of one thread.
 struct Worker<'a> {
     common: &'a Common<'a>,
     part: Part,
-    /// Sum over the entries of the directory that is being read.
+    /// Sum over the entries of the current directory.
     sum: Tally,
     path: Vec<u8>,
     errors: Vec<String>,
@@ -341,7 +345,7 @@ impl<'a> Worker<'a> {
         list.lock().unwrap_or_else(PoisonError::into_inner).push(entry);
     }
 
-    /// Whether a mounted directory is to be entered; `dir` lies on another mount than its parent.
+    /// Decides whether to enter a directory on another mount than its parent.
     fn crosses(&self, dir: &NewDir<'_, Place>, meta: &Meta, place: &Place) -> bool {
         let options = self.common.options;
         if options.one_mount && meta.mount != place.mount {
@@ -351,7 +355,7 @@ impl<'a> Worker<'a> {
             self.leave_out(dir.path(), kind);
             return false;
         }
-        // A directory above that is mounted here again would be counted twice.
+        // A directory above that is bind-mounted here would be counted twice.
         let mut above = dir.parent;
         while let Some(at) = above {
             if at.meta().is_some_and(|own| own.identity() == meta.identity()) {
@@ -362,7 +366,7 @@ impl<'a> Worker<'a> {
         true
     }
 
-    /// Whether this entry counts by itself; if it may have several names, it is noted.
+    /// Reports whether to count an entry now; one that may have several names is recorded instead.
     #[inline]
     fn counts(&mut self, meta: &Meta, size: Tally, node: u32) -> bool {
         let common = self.common;
@@ -378,7 +382,7 @@ impl<'a> Worker<'a> {
         common.options.follow != Follow::Always || common.seen.first(id)
     }
 
-    /// Accounts for one entry below the node `parent`.
+    /// Counts one entry below the node `parent`.
     #[inline]
     fn account(&mut self, meta: &Meta, name: &[u8], parent: u32, own_node: bool) {
         let size = Tally::entry(meta.bytes, meta.disk_bytes());
@@ -428,7 +432,7 @@ impl Visitor for Worker<'_> {
     }
 
     fn enter(&mut self, dir: &NewDir<'_, Place>) -> Option<Place> {
-        // Everything is asked for, so it is there.
+        // The fields are always requested, so they are present.
         let meta = dir.meta?;
         let options = self.common.options;
         let (depth, above) = (dir.depth(), dir.parent.map(|parent| parent.data()));
@@ -485,12 +489,12 @@ impl Visitor for Worker<'_> {
         let (place, options) = (dir.data(), self.common.options);
         let Some(meta) = found.meta else { return Control::Continue };
         if options.follow == Follow::Always && meta.kind == dir::Kind::Symlink {
-            // A link is an entry here only if it leads nowhere.
+            // With -L, an entry is a link only if it is broken.
             self.errors_count += 1;
             if self.errors.len() < ERRORS_KEPT_MAX {
                 let path = dir.path_of(found.name);
                 self.errors.push(format!(
-                    "cannot follow {}: it leads to nothing; remove it, or leave out -L",
+                    "cannot follow {}: broken symbolic link; remove it, or omit -L",
                     path.display()
                 ));
             }
@@ -524,7 +528,7 @@ impl Visitor for Worker<'_> {
     }
 
     fn failed(&mut self, dir: Option<DirRef<'_, Place>>, error: &PathError) {
-        // An entry that could not be asked for leaves its directory readable.
+        // A failed stat of an entry does not make its directory unreadable.
         if let Some(place) = dir.map(|dir| dir.data()).filter(|place| place.own)
             && error.operation != Operation::Stat
         {
@@ -533,7 +537,7 @@ impl Visitor for Worker<'_> {
     }
 }
 
-/// Scans roots in their order.
+/// Scans roots in order.
 pub fn scan(roots: &[PathBuf], options: ScanOptions) -> Result<Scan, ScanError> {
     let mut scanner = Scanner::new(options, roots, Arc::default(), Arc::default())?;
     for root in roots {

@@ -1,27 +1,27 @@
-//! What is added up: apparent bytes, bytes on disk, inodes.
+//! Sums: apparent bytes, disk bytes, inodes.
 
 use serde::{Deserialize, Serialize};
 use std::ops::{Add, AddAssign};
 
-/// Sums over entries. Adding ends at the largest number instead of wrapping round.
+/// Sums over entries. Addition saturates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash, Serialize, Deserialize)]
 pub struct Tally {
-    /// Sizes as files tell them, bytes.
+    /// Apparent sizes, bytes.
     pub apparent_bytes: u64,
-    /// Blocks taken on the file system, bytes.
+    /// Disk usage, bytes.
     pub disk_bytes: u64,
     /// Entries, directories included.
     pub inodes: u64,
 }
 
 impl Tally {
-    /// One entry.
+    /// Returns the sums of one entry.
     #[inline]
     pub const fn entry(apparent_bytes: u64, disk_bytes: u64) -> Self {
         Self { apparent_bytes, disk_bytes, inodes: 1 }
     }
 
-    /// The one of the three that was asked for.
+    /// Returns the requested sum.
     pub const fn by(self, measure: Measure) -> u64 {
         match measure {
             Measure::Disk => self.disk_bytes,
@@ -51,20 +51,20 @@ impl AddAssign for Tally {
     }
 }
 
-/// Which sum is looked at.
+/// One of the sums.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Measure {
-    /// Blocks taken on the file system.
+    /// Disk usage.
     #[default]
     Disk,
-    /// Sizes as files tell them.
+    /// Apparent size.
     Apparent,
     /// Number of entries.
     Inodes,
 }
 
 impl Measure {
-    /// The word for people.
+    /// Returns the name of the sum.
     pub const fn word(self) -> &'static str {
         match self {
             Self::Disk => "disk",

@@ -1,19 +1,19 @@
-//! The tree of what was found, made at the end from the parts of the threads.
+//! The tree of a scan, built at the end from the parts of the threads.
 //!
-//! While the walk runs, each thread only writes down into its own [`Part`] which nodes it met and
-//! what it added up; nothing is shared but a counter of nodes. Only directories down to the wanted
-//! depth are nodes (and files, if wanted); what lies deeper is added to the node above it. So the
-//! memory follows what is printed: a sum of millions of files needs one node.
+//! During the walk, each thread only records in its own [`Part`] the nodes it found and the sums it
+//! added; threads share nothing but a counter of nodes. Only directories down to the requested
+//! depth (and files, if requested) are nodes; deeper entries are added to the node above them.
+//! Memory therefore depends on the output: a sum over millions of files needs one node.
 //!
-//! [`Tree::build`] sorts the nodes by name into the order in which a walk by name would meet them,
-//! and charges each hard-linked inode to the first of its links in that order: of two directories
-//! the one whose path comes first, name by name and byte by byte, then the smaller file name.
+//! [`Tree::build`] sorts the nodes by name into the order of a walk by name, and charges each
+//! hard-linked inode to the first of its links in that order: of two directories the one whose path
+//! comes first, name by name and byte by byte, then the smaller file name.
 
 use crate::links::{FileId, LinkSet, Settled};
 use crate::{Measure, Tally};
 use std::collections::HashMap;
 
-/// What a node is.
+/// The type of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// A directory.
@@ -26,21 +26,21 @@ pub enum Kind {
     Other,
 }
 
-/// The node of the root in every tree that is being made.
+/// The number of the root's node while a tree is built.
 pub const ROOT: u32 = 0;
 
-/// A node as a thread met it.
+/// A node as recorded by a thread.
 #[derive(Debug, Clone, Copy)]
 pub struct Found {
-    /// What it is.
+    /// Its type.
     pub kind: Kind,
     /// Its own size.
     pub size: Tally,
     /// Device and inode.
     pub id: FileId,
-    /// Links that the file system counts.
+    /// Link count of the inode.
     pub links: u32,
-    /// Whether its size counts here; links of an inode are decided at the end.
+    /// Whether its size is counted here; inodes with several links are decided at the end.
     pub counts: bool,
 }
 
@@ -53,7 +53,7 @@ struct Made {
     found: Found,
 }
 
-/// What one thread wrote down.
+/// The record of one thread.
 #[derive(Debug, Default)]
 pub struct Part {
     made: Vec<Made>,
@@ -63,7 +63,7 @@ pub struct Part {
 }
 
 impl Part {
-    /// A new node; `parent` is a node that was made before, by any thread.
+    /// Adds a node; `parent` is an earlier node, from any thread.
     pub fn make(&mut self, node: u32, parent: u32, name: &[u8], found: Found) {
         let name_at = self.names.len();
         self.names.extend_from_slice(name);
@@ -71,49 +71,49 @@ impl Part {
         self.made.push(Made { node, parent, name_at, name_bytes, found });
     }
 
-    /// Adds what lies in or below `node` and is no node itself.
+    /// Adds sums in or below `node` that have no node themselves.
     pub fn add(&mut self, node: u32, sum: Tally) {
         if sum != Tally::default() {
             *self.sums.entry(node).or_default() += sum;
         }
     }
 
-    /// Marks a directory that could not be read, or not to its end.
+    /// Marks a directory that could not be read completely.
     pub fn unreadable(&mut self, node: u32) {
         self.unreadable.push(node);
     }
 }
 
-/// A node of a finished tree. Nodes stand in the order of a walk by name.
+/// A node of a finished tree. Nodes are in the order of a walk by name.
 #[derive(Debug, Clone)]
 pub struct Node {
-    /// Steps below the root.
+    /// Levels below the root.
     pub depth: u32,
-    /// Index of the parent; the root is its own.
+    /// Index of the parent; the root is its own parent.
     pub parent: u32,
     /// Index after the last node below this one.
     pub end: u32,
-    /// What it is.
+    /// Its type.
     pub kind: Kind,
     /// Whether it is a directory that could not be read.
     pub unreadable: bool,
     /// Size of the entry itself.
     pub size: Tally,
-    /// What was counted for the entry itself and for what lies in it without being a node.
+    /// Sums of the entry itself and of those below it that are not nodes.
     pub own: Tally,
-    /// [`Node::own`] and all below.
+    /// Sums of [`Node::own`] and all nodes below.
     pub total: Tally,
-    /// Bytes on disk of files that have a link here and another one outside.
+    /// Disk usage of files that have a link here and another one outside, bytes.
     pub shared_bytes: u64,
     /// Device and inode.
     pub id: FileId,
-    /// Links that the file system counts.
+    /// Link count of the inode.
     pub links: u32,
     name_at: usize,
     name_bytes: u32,
 }
 
-/// What lies below one root.
+/// The tree of one root.
 #[derive(Debug, Clone)]
 pub struct Tree {
     nodes: Vec<Node>,
@@ -121,8 +121,8 @@ pub struct Tree {
 }
 
 impl Tree {
-    /// Joins the parts of all threads. The root's path is the name of node [`ROOT`].
-    /// Inodes in `links` are charged to their first place. `None` if no part holds a root.
+    /// Joins the parts of all threads. The name of node [`ROOT`] is the path of the root. Inodes in
+    /// `links` are charged to their first link. Returns `None` if no part has a root.
     pub fn build(parts: Vec<Part>, links: &LinkSet) -> Option<Self> {
         let mut joined = Part::default();
         for part in parts {
@@ -148,11 +148,11 @@ impl Tree {
         Some(tree)
     }
 
-    /// The nodes in order, and the index of each by its number.
+    /// Returns the nodes in order, and the index of each by its number.
     fn ordered(mut part: Part) -> Option<(Self, HashMap<u32, u32>)> {
         let names = std::mem::take(&mut part.names);
         let name = |m: &Made| &names[m.name_at..m.name_at + m.name_bytes as usize];
-        // The root first, then brothers beside each other by name.
+        // The root first, then siblings next to each other, by name.
         part.made.sort_by(|a, b| {
             (a.node != ROOT, a.parent)
                 .cmp(&(b.node != ROOT, b.parent))
@@ -168,7 +168,8 @@ impl Tree {
         }
         let mut tree = Self { nodes: Vec::with_capacity(part.made.len()), names: Vec::new() };
         let mut index_of = HashMap::with_capacity(part.made.len());
-        // Places in `made` that wait, the next one last; with parent and depth.
+        // Indices into `made` that are still to be visited, the next one last, with parent and
+        // depth.
         let mut waiting = vec![(0_usize, 0_u32, 0_u32)];
         while let Some((at, parent, depth)) = waiting.pop() {
             let made = &part.made[at];
@@ -191,7 +192,7 @@ impl Tree {
         Some((tree, index_of))
     }
 
-    /// Ends the open nodes at `depth` and deeper: all that follows is not below them.
+    /// Closes the open nodes at `depth` and deeper: no later node is below them.
     fn close(&mut self, depth: u32) {
         let end = self.nodes.len() as u32;
         let mut at = self.nodes.len().wrapping_sub(1);
@@ -207,7 +208,7 @@ impl Tree {
         }
     }
 
-    /// Charges one inode to its first place and counts what is shared.
+    /// Charges one inode to its first link and counts shared bytes.
     fn charge(&mut self, settled: &Settled<'_>, index_of: &HashMap<u32, u32>) {
         let indices: Vec<(u32, u32)> = settled
             .places
@@ -217,7 +218,7 @@ impl Tree {
         if !settled.charged_before {
             let first = indices.iter().map(|(index, _)| *index).min_by_key(|index| {
                 let node = &self.nodes[*index as usize];
-                // A file stands behind its directory, so that files as nodes change nothing.
+                // A file comes after its directory, so nodes for files do not change the sums.
                 if node.kind == Kind::Directory { (*index, 0) } else { (node.parent, *index) }
             });
             if let Some(first) = first {
@@ -243,23 +244,23 @@ impl Tree {
         }
     }
 
-    /// All nodes; the root is the first.
+    /// Returns all nodes; the root is the first.
     pub fn nodes(&self) -> &[Node] {
         &self.nodes
     }
 
-    /// The root.
+    /// Returns the root.
     pub fn root(&self) -> &Node {
         &self.nodes[0]
     }
 
-    /// Name of a node; that of the root is the path that was given.
+    /// Returns the name of a node; that of the root is the path as given.
     pub fn name(&self, index: usize) -> &[u8] {
         let node = &self.nodes[index];
         &self.names[node.name_at..node.name_at + node.name_bytes as usize]
     }
 
-    /// Path of a node, beginning with the path of the root as it was given.
+    /// Returns the path of a node, starting with the path of the root as given.
     pub fn path(&self, index: usize) -> Vec<u8> {
         let mut names = Vec::new();
         let mut at = index;
@@ -277,7 +278,7 @@ impl Tree {
         path
     }
 
-    /// Indices of the children of a node, by name.
+    /// Returns the indices of the children of a node, by name.
     pub fn children(&self, index: usize) -> impl Iterator<Item = usize> + '_ {
         let end = self.nodes[index].end as usize;
         let mut next = index + 1;
@@ -290,7 +291,7 @@ impl Tree {
         })
     }
 
-    /// Indices with every directory after what lies in it, as du prints them.
+    /// Returns the indices with every directory after its content, as du prints them.
     pub fn children_first(&self) -> impl Iterator<Item = usize> + '_ {
         let mut open: Vec<usize> = Vec::new();
         let mut next = 0;
@@ -308,15 +309,15 @@ impl Tree {
         })
     }
 
-    /// Indices of the children of a node, the largest first; of equal ones by name.
+    /// Returns the indices of the children of a node, the largest first; equal ones by name.
     pub fn by_size(&self, index: usize, measure: Measure) -> Vec<usize> {
         let mut children: Vec<usize> = self.children(index).collect();
         children.sort_by_key(|at| std::cmp::Reverse(self.nodes[*at].total.by(measure)));
         children
     }
 
-    /// Takes a node and all below it out of the sums, as after its removal. Its place stays, with
-    /// nothing in it.
+    /// Subtracts a node and everything below it from the sums, after its removal. The nodes stay in
+    /// place, empty.
     pub fn forget(&mut self, index: usize) {
         let (end, gone) = (self.nodes[index].end as usize, self.nodes[index].total);
         let mut at = index;
@@ -354,7 +355,8 @@ impl Node {
         }
     }
 
-    /// What is counted here, given that `total` holds what the children told so far.
+    /// Returns the sums counted here, given that `total` holds those reported by the children so
+    /// far.
     fn total(&self) -> Tally {
         self.total + self.own
     }

@@ -1,70 +1,70 @@
-//! Block after block, by this process or by the kernel.
+//! Copies block by block, in this process or in the kernel.
 
-use super::{Job, Trouble};
+use super::job::{Job, TransferError};
 use crate::hash::Hasher;
-use crate::plan::Mode;
+use crate::mode::Mode;
 use ioloom_sys::buffer::Buffer;
 use ioloom_sys::map::{Map, MapAdvice};
 use ioloom_sys::{file, transfer};
 use std::io;
 use std::ops::Range;
 
-/// Bytes that the kernel is asked to copy by one call, so that the end of the copy and the progress
-/// are looked at now and then.
+/// Bytes copied by one `copy_file_range` call; between calls, progress is counted and cancellation
+/// checked.
 const KERNEL_BLOCK_BYTES: u64 = 64 << 20;
 
-/// Zeros of this size and alignment become a hole.
+/// Size and alignment of zeros that become a hole, bytes.
 const HOLE_BYTES: usize = 4096;
 
-/// The kernel copies.
-pub(super) fn by_kernel(job: &Job<'_>, range: Range<u64>) -> Result<(), Trouble> {
+/// Copies a range in the kernel.
+pub(super) fn copy_file_range(job: &Job<'_>, range: Range<u64>) -> Result<(), TransferError> {
     let mut at = range.start;
     while at < range.end {
-        job.flow.check()?;
+        job.meter.check_cancelled()?;
         let len = (range.end - at).min(KERNEL_BLOCK_BYTES) as usize;
         match transfer::copy_range(job.ends.from, at, job.ends.to, at, len) {
-            // Some file systems of the kernel tell zero though there is more; reading tells.
-            Ok(0) => return Err(Trouble::Ended),
+            // Some kernel file systems return zero before the end; only reading them works.
+            Ok(0) => return Err(TransferError::SourceEnded),
             Ok(n) => {
                 at += n as u64;
-                job.flow.moved(n as u64);
+                job.meter.moved(n as u64);
             }
             Err(e) if at == range.start && transfer::is_unsupported(&e) => {
-                return Err(Trouble::Unsupported(e));
+                return Err(TransferError::Unsupported(e));
             }
-            Err(e) => return Err(Trouble::Write(e)),
+            Err(e) => return Err(TransferError::Write(e)),
         }
     }
     Ok(())
 }
 
-/// This process reads and writes.
-pub(super) fn by_blocks(
+/// Copies a range by reads and writes.
+pub(super) fn read_and_write(
     job: &Job<'_>,
     range: Range<u64>,
     buffer: &mut Buffer,
     mut hasher: Option<&mut Hasher>,
-) -> Result<(), Trouble> {
+) -> Result<(), TransferError> {
     let uncached = job.plan.mode == Mode::Uncached;
     let block = buffer.capacity().min(job.plan.block_bytes as usize);
     let mut at = range.start;
     while at < range.end {
-        job.flow.check()?;
+        job.meter.check_cancelled()?;
         let want = block.min((range.end - at) as usize);
         let into = &mut buffer.whole_mut()[..want];
         let got = if uncached {
             match transfer::read_uncached_at(job.ends.from, into, at) {
                 Err(e) if at == range.start && transfer::is_unsupported(&e) => {
-                    return Err(Trouble::Unsupported(e));
+                    return Err(TransferError::Unsupported(e));
                 }
                 result => result,
             }
         } else {
             file::read_at(job.ends.from, into, at)
         };
-        let got = got.map_err(Trouble::Read)?;
+        let got = got.map_err(TransferError::Read)?;
         if got == 0 {
-            return Err(Trouble::Ended);
+            return Err(TransferError::SourceEnded);
         }
         let bytes = buffer.bytes(got);
         if let Some(hasher) = hasher.as_deref_mut() {
@@ -72,37 +72,37 @@ pub(super) fn by_blocks(
         }
         write(job, bytes, at)?;
         at += got as u64;
-        job.flow.moved(got as u64);
+        job.meter.moved(got as u64);
     }
     Ok(())
 }
 
-/// This process writes what it sees of the mapped source. For measurements: a source that is cut
-/// while it is mapped ends the process.
-pub(super) fn from_map(
+/// Copies a range by writing from a mapping of the source. For measurements only: if the source is
+/// truncated, the process is killed by `SIGBUS`.
+pub(super) fn read_mapped(
     job: &Job<'_>,
     range: Range<u64>,
     mut hasher: Option<&mut Hasher>,
-) -> Result<(), Trouble> {
+) -> Result<(), TransferError> {
     let map = Map::new(job.ends.from, job.bytes as usize, MapAdvice::Sequential);
-    let map = map.map_err(Trouble::Read)?;
+    let map = map.map_err(TransferError::Read)?;
     let mut at = range.start;
     for part in
         map.bytes()[range.start as usize..range.end as usize].chunks(job.plan.block_bytes as usize)
     {
-        job.flow.check()?;
+        job.meter.check_cancelled()?;
         if let Some(hasher) = hasher.as_deref_mut() {
             hasher.update(part);
         }
         write(job, part, at)?;
         at += part.len() as u64;
-        job.flow.moved(part.len() as u64);
+        job.meter.moved(part.len() as u64);
     }
     Ok(())
 }
 
-/// Writes all of `bytes` at `at`, leaving out zeros where they are to be holes.
-fn write(job: &Job<'_>, bytes: &[u8], at: u64) -> Result<(), Trouble> {
+/// Writes all of `bytes` at `at`, skipping zeros that become holes.
+fn write(job: &Job<'_>, bytes: &[u8], at: u64) -> Result<(), TransferError> {
     if !job.punch_zeros {
         return write_full(job, bytes, at);
     }
@@ -125,19 +125,21 @@ fn write(job: &Job<'_>, bytes: &[u8], at: u64) -> Result<(), Trouble> {
     }
 }
 
-fn write_full(job: &Job<'_>, mut bytes: &[u8], mut at: u64) -> Result<(), Trouble> {
+fn write_full(job: &Job<'_>, mut bytes: &[u8], mut at: u64) -> Result<(), TransferError> {
     while !bytes.is_empty() {
         let written = if job.plan.mode == Mode::Uncached {
             match transfer::write_uncached_at(job.ends.to, bytes, at) {
-                Err(e) if transfer::is_unsupported(&e) => return Err(Trouble::Unsupported(e)),
+                Err(e) if transfer::is_unsupported(&e) => {
+                    return Err(TransferError::Unsupported(e));
+                }
                 result => result,
             }
         } else {
             transfer::write_at(job.ends.to, bytes, at)
         };
-        let written = written.map_err(Trouble::Write)?;
+        let written = written.map_err(TransferError::Write)?;
         if written == 0 {
-            return Err(Trouble::Write(io::ErrorKind::WriteZero.into()));
+            return Err(TransferError::Write(io::ErrorKind::WriteZero.into()));
         }
         bytes = &bytes[written..];
         at += written as u64;
@@ -145,16 +147,17 @@ fn write_full(job: &Job<'_>, mut bytes: &[u8], mut at: u64) -> Result<(), Troubl
     Ok(())
 }
 
-/// Reads and writes until the source says that it is at its end; returns the bytes.
-pub(super) fn to_the_end(
+/// Reads and writes until the end of the source; returns the bytes copied.
+pub(super) fn until_eof(
     job: &Job<'_>,
     buffer: &mut Buffer,
     mut hasher: Option<&mut Hasher>,
-) -> Result<u64, Trouble> {
+) -> Result<u64, TransferError> {
     let mut at = 0;
     loop {
-        job.flow.check()?;
-        let got = file::read_at(job.ends.from, buffer.whole_mut(), at).map_err(Trouble::Read)?;
+        job.meter.check_cancelled()?;
+        let got =
+            file::read_at(job.ends.from, buffer.whole_mut(), at).map_err(TransferError::Read)?;
         if got == 0 {
             return Ok(at);
         }
@@ -164,6 +167,6 @@ pub(super) fn to_the_end(
         }
         write_full(job, bytes, at)?;
         at += got as u64;
-        job.flow.moved(got as u64);
+        job.meter.moved(got as u64);
     }
 }

@@ -1,49 +1,54 @@
-//! Past the page cache, with many requests under way: io_uring on both sides.
+//! Copies past the page cache with many requests in flight, using io_uring.
 //!
-//! Each slot is a buffer that is read into and then written from; while one slot writes, others
-//! read. The target has its final size before, because writes that make a file longer wait for each
-//! other. The last block is written whole, padded with zeros, and cut afterwards. Reads and writes
-//! are not linked: a short last read would break the chain. On one disk that turns, all slots are
-//! filled before any is written, so that it seeks once per round and not once per block.
+//! Each slot has a buffer that is read into and then written from; while one slot writes, others
+//! read. The target has its final size before, because writes that extend a file are serialized. The
+//! last block is padded with zeros, written in full, and truncated afterwards. Reads and writes are
+//! not linked, because a short last read would break the chain. If source and target are on the same
+//! rotating disk, all slots are filled before any is written, so that the disk seeks once per round
+//! rather than once per block.
 //!
-//! Buffers lie in huge pages where the system has them: a request of 4 MiB is then two pieces for the
-//! device and not a thousand, more than many devices take at once.
+//! Buffers use huge pages where available: a request of 4 MiB then has two segments rather than a
+//! thousand, which is more than many devices accept.
 //!
-//! Memory: depth times block, 16 MiB as planned by default.
+//! Memory: depth times block size, 16 MiB by default.
 
-use super::{Job, Trouble, transfer};
+use super::job::{Job, TransferError};
 use crate::hash::Hasher;
 use ioloom_sys::buffer::Buffer;
 use ioloom_sys::ring::{Completion, Outcome, Ring};
+use ioloom_sys::transfer;
 use std::collections::BTreeMap;
 use std::io;
 use std::ops::Range;
 use std::os::fd::OwnedFd;
 
-/// What offsets and lengths are multiples of, bytes: no file system of today asks for more.
+/// Alignment of offsets and lengths, bytes. No current file system requires more.
 pub(super) const ALIGN: u64 = 4096;
 
-/// Ranges below this are not worth a ring.
+/// Smallest range that is worth setting up a ring, bytes.
 const PAYS_BYTES_MIN: u64 = 1 << 20;
 
-/// Whether a range is worth it, or is to go this way in any case, and begins where it must.
+/// Reports whether a range is aligned, and either large enough or required to use this method.
 pub(super) fn pays(range: &Range<u64>, pinned: bool) -> bool {
     let worth_it = pinned || range.end - range.start >= PAYS_BYTES_MIN;
     worth_it && range.start.is_multiple_of(ALIGN)
 }
 
-/// Moves a range.
-pub(super) fn past_the_cache(
+/// Copies a range.
+pub(super) fn transfer(
     job: &Job<'_>,
     range: Range<u64>,
     hasher: Option<&mut Hasher>,
-) -> Result<(), Trouble> {
+) -> Result<(), TransferError> {
+    assert!(range.start.is_multiple_of(ALIGN), "direct I/O needs aligned offsets: {range:?}");
     let flags = Flags::set(job)?;
     let moved = Pipeline::new(job, range, hasher).and_then(Pipeline::run);
     drop(flags);
     match moved {
-        // Said to take direct requests, and does not take these.
-        Err(Trouble::Write(e) | Trouble::Read(e)) if is_refusal(&e) => Err(Trouble::Unsupported(e)),
+        // The file system reports support for direct I/O but rejects these requests.
+        Err(TransferError::Write(e) | TransferError::Read(e)) if is_refusal(&e) => {
+            Err(TransferError::Unsupported(e))
+        }
         moved => moved,
     }
 }
@@ -52,15 +57,15 @@ fn is_refusal(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::InvalidInput || error.kind() == io::ErrorKind::Unsupported
 }
 
-/// The two files go past the cache while this lives.
+/// Sets `O_DIRECT` on the two files until it is dropped.
 struct Flags<'a>(&'a Job<'a>);
 
 impl<'a> Flags<'a> {
-    fn set(job: &'a Job<'a>) -> Result<Self, Trouble> {
-        transfer::set_direct(job.ends.to, true).map_err(Trouble::Unsupported)?;
+    fn set(job: &'a Job<'a>) -> Result<Self, TransferError> {
+        transfer::set_direct(job.ends.to, true).map_err(TransferError::Unsupported)?;
         let flags = Self(job);
         if job.plan.reads_direct {
-            transfer::set_direct(job.ends.from, true).map_err(Trouble::Unsupported)?;
+            transfer::set_direct(job.ends.from, true).map_err(TransferError::Unsupported)?;
         }
         Ok(flags)
     }
@@ -68,23 +73,23 @@ impl<'a> Flags<'a> {
 
 impl Drop for Flags<'_> {
     fn drop(&mut self) {
-        // What follows on these files are reads of metadata and a sync.
+        // A failure is ignored: only metadata reads and a sync follow on these files.
         let _ = transfer::set_direct(self.0.ends.to, false);
         let _ = transfer::set_direct(self.0.ends.from, false);
     }
 }
 
-/// What one slot is about.
+/// The state of one block in flight.
 struct Slot {
-    /// The two files, at home while they are not with the ring.
+    /// The two files and the buffer; `None` while the ring owns them.
     from: Option<OwnedFd>,
     to: Option<OwnedFd>,
     buffer: Option<Buffer>,
-    /// Offset of its block.
+    /// Offset of the block.
     at: u64,
     /// Bytes of the block that belong to the file.
     want: usize,
-    /// Of those, bytes read or, later, bytes written.
+    /// Bytes of `want` that were read or, later, written.
     done: usize,
 }
 
@@ -93,10 +98,10 @@ struct Pipeline<'a> {
     ring: Ring,
     slots: Vec<Slot>,
     free: Vec<usize>,
-    /// Blocks that are read and wait to be hashed or written, by offset.
+    /// Blocks that were read and are not yet hashed or written, by offset.
     read: BTreeMap<u64, usize>,
     next_read: u64,
-    /// The next offset that the hash takes.
+    /// The offset that is hashed next.
     next_hash: u64,
     end: u64,
     reading: usize,
@@ -109,16 +114,16 @@ impl<'a> Pipeline<'a> {
         job: &'a Job<'a>,
         range: Range<u64>,
         hasher: Option<&'a mut Hasher>,
-    ) -> Result<Self, Trouble> {
+    ) -> Result<Self, TransferError> {
         let bytes = range.end - range.start;
         let block = u64::from(job.plan.block_bytes).min(bytes).next_multiple_of(ALIGN) as usize;
         let blocks = bytes.div_ceil(block as u64);
         let depth = u64::from(job.plan.depth.max(1)).min(blocks) as usize;
-        let ring = Ring::new(depth as u32).map_err(Trouble::Unsupported)?;
+        let ring = Ring::new(depth as u32).map_err(TransferError::Unsupported)?;
         let slot = |_| {
             Ok(Slot {
-                from: Some(job.ends.from.try_clone_to_owned().map_err(Trouble::Read)?),
-                to: Some(job.ends.to.try_clone_to_owned().map_err(Trouble::Write)?),
+                from: Some(job.ends.from.try_clone_to_owned().map_err(TransferError::Read)?),
+                to: Some(job.ends.to.try_clone_to_owned().map_err(TransferError::Write)?),
                 buffer: Some(Buffer::huge(block).unwrap_or_else(|_| Buffer::new(block))),
                 at: 0,
                 want: 0,
@@ -128,7 +133,7 @@ impl<'a> Pipeline<'a> {
         Ok(Self {
             job,
             ring,
-            slots: (0..depth).map(slot).collect::<Result<_, Trouble>>()?,
+            slots: (0..depth).map(slot).collect::<Result<_, TransferError>>()?,
             free: (0..depth).rev().collect(),
             read: BTreeMap::new(),
             next_read: range.start,
@@ -140,18 +145,27 @@ impl<'a> Pipeline<'a> {
         })
     }
 
-    fn run(mut self) -> Result<(), Trouble> {
+    fn run(mut self) -> Result<(), TransferError> {
         let mut done = Vec::new();
         loop {
-            self.job.flow.check()?;
+            self.job.meter.check_cancelled()?;
             self.begin_reads();
             self.begin_writes();
+            debug_assert_eq!(
+                self.free.len() + self.read.len() + self.reading + self.writing,
+                self.slots.len(),
+                "every slot is free, waiting, reading or writing: a lost slot would lose its block"
+            );
             if self.reading + self.writing == 0 {
+                debug_assert!(
+                    self.next_read == self.end && self.read.is_empty(),
+                    "the pipeline must not stop before every block is written"
+                );
                 return Ok(());
             }
-            self.ring.reap(true, &mut done).map_err(Trouble::Unsupported)?;
+            self.ring.reap(true, &mut done).map_err(TransferError::Unsupported)?;
             for one in done.drain(..) {
-                self.came(one)?;
+                self.completed(one)?;
             }
         }
     }
@@ -173,10 +187,10 @@ impl<'a> Pipeline<'a> {
         }
     }
 
-    /// Reads what is missing of a block.
+    /// Reads the missing part of a block.
     fn read_on(&mut self, number: usize) {
         let slot = &mut self.slots[number];
-        // Requests begin at multiples, so bytes of a part of one come again.
+        // Requests start at aligned offsets, so part of the data may be read twice.
         slot.done -= slot.done % ALIGN as usize;
         let (Some(file), Some(buffer)) = (slot.from.take(), slot.buffer.take()) else { return };
         let whole = slot.want.next_multiple_of(ALIGN as usize);
@@ -191,7 +205,7 @@ impl<'a> Pipeline<'a> {
         }
         while let Some((&at, &number)) = self.read.first_key_value() {
             if let Some(hasher) = self.hasher.as_deref_mut() {
-                // The hash takes blocks in their order; a later one waits for an earlier.
+                // Blocks are hashed in order; a later one waits for those before it.
                 if at != self.next_hash {
                     return;
                 }
@@ -213,7 +227,7 @@ impl<'a> Pipeline<'a> {
         }
     }
 
-    /// Writes what is missing of a block.
+    /// Writes the missing part of a block.
     fn write_on(&mut self, number: usize) {
         let slot = &mut self.slots[number];
         slot.done -= slot.done % ALIGN as usize;
@@ -223,16 +237,16 @@ impl<'a> Pipeline<'a> {
         self.ring.write(number as u64, file, buffer, slot.done..whole, at);
     }
 
-    fn came(&mut self, done: Completion) -> Result<(), Trouble> {
+    fn completed(&mut self, done: Completion) -> Result<(), TransferError> {
         let number = done.token as usize;
         let slot = &mut self.slots[number];
         match done.outcome {
             Outcome::Read(file, buffer, result) => {
                 (slot.from, slot.buffer) = (Some(file), Some(buffer));
                 match result {
-                    Err(e) if is_passing(&e) => self.read_on(number),
-                    Err(e) => return Err(Trouble::Read(e)),
-                    Ok(0) => return Err(Trouble::Ended),
+                    Err(e) if is_transient(&e) => self.read_on(number),
+                    Err(e) => return Err(TransferError::Read(e)),
+                    Ok(0) => return Err(TransferError::SourceEnded),
                     Ok(n) => {
                         let before = slot.done;
                         slot.done = (slot.done + n).min(slot.want);
@@ -240,8 +254,8 @@ impl<'a> Pipeline<'a> {
                             self.reading -= 1;
                             self.read.insert(slot.at, number);
                         } else if slot.done - slot.done % ALIGN as usize == before {
-                            // Less than a block, and not the end as it was: nothing will come.
-                            return Err(Trouble::Ended);
+                            // A short read before the end, without progress: the source shrank.
+                            return Err(TransferError::SourceEnded);
                         } else {
                             self.read_on(number);
                         }
@@ -251,16 +265,16 @@ impl<'a> Pipeline<'a> {
             Outcome::Write(file, buffer, result) => {
                 (slot.to, slot.buffer) = (Some(file), Some(buffer));
                 match result {
-                    Err(e) if is_passing(&e) => self.write_on(number),
-                    Err(e) => return Err(Trouble::Write(e)),
-                    Ok(0) => return Err(Trouble::Write(io::ErrorKind::WriteZero.into())),
+                    Err(e) if is_transient(&e) => self.write_on(number),
+                    Err(e) => return Err(TransferError::Write(e)),
+                    Ok(0) => return Err(TransferError::Write(io::ErrorKind::WriteZero.into())),
                     Ok(n) => {
                         slot.done += n;
                         if slot.done >= slot.want {
                             let want = slot.want as u64;
                             self.writing -= 1;
                             self.free.push(number);
-                            self.job.flow.moved(want);
+                            self.job.meter.moved(want);
                         } else {
                             self.write_on(number);
                         }
@@ -273,6 +287,6 @@ impl<'a> Pipeline<'a> {
     }
 }
 
-fn is_passing(error: &io::Error) -> bool {
+fn is_transient(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock)
 }

@@ -1,9 +1,9 @@
-//! The worker as the visitor of a walk: what is told to it, in the words of a copy.
+//! The worker as the visitor of a walk.
 
 use super::{At, CopyDir, Worker, locked};
 use crate::dirs::new_target_path;
 use crate::error::CopyError;
-use ioloom_failure::PathError;
+use ioloom_failure::{Operation, PathError};
 use ioloom_sys::dir::Kind;
 use ioloom_walk::{Control, DirRef, Found, NewDir, Visitor};
 use std::io;
@@ -18,21 +18,21 @@ impl Visitor for Worker<'_> {
     }
 
     fn enter(&mut self, new: &NewDir<'_, CopyDir>) -> Option<CopyDir> {
-        if self.run.ends() {
+        if self.context.ends() {
             return None;
         }
-        if !self.run.options.recursive {
-            let why = "it is a directory; give -r to copy it with all that is in it";
-            self.failed(CopyError::cannot("copy", &new.path(), why));
+        if !self.context.options.recursive {
+            let why = "it is a directory; use -r to copy it and its contents";
+            self.failed(CopyError::cannot(Operation::Copy, &new.path(), why));
             return None;
         }
-        match self.begin(new) {
+        match self.begin_dir(new) {
             Ok(dir) => {
                 self.counts.directories += 1;
-                self.run.progress.entries.fetch_add(1, Ordering::Relaxed);
-                if self.run.watcher.wants_names() {
+                self.context.progress.entries.fetch_add(1, Ordering::Relaxed);
+                if self.context.watcher.wants_names() {
                     let to = new_target_path(self.roots, new);
-                    self.run.watcher.copied(&new.path(), &to);
+                    self.context.watcher.copied(&new.path(), &to);
                 }
                 Some(dir)
             }
@@ -52,17 +52,17 @@ impl Visitor for Worker<'_> {
     }
 
     fn leave(&mut self, dir: DirRef<'_, CopyDir>) {
-        if let Err(error) = self.end(dir) {
+        if let Err(error) = self.end_dir(dir) {
             self.failed(error);
         }
         if let Some(above) = dir.parent().filter(|_| dir.data().hidden_name.is_none()) {
-            above.data().holds(dir.data().bytes.load(Ordering::Relaxed));
+            above.data().add_bytes(dir.data().bytes.load(Ordering::Relaxed));
         }
-        if self.at.as_ref().is_some_and(|(at, _)| *at == dir.data().id) {
-            self.at = None;
+        if self.last_pair.as_ref().is_some_and(|(at, _)| *at == dir.data().id) {
+            self.last_pair = None;
         }
         if locked(&dir.data().pair).take().is_some() {
-            self.held.pairs.fetch_sub(1, Ordering::Relaxed);
+            self.dirs.pairs.fetch_sub(1, Ordering::Relaxed);
         }
     }
 
@@ -71,11 +71,11 @@ impl Visitor for Worker<'_> {
             Some(number) => io::Error::from_raw_os_error(number),
             None => error.source.kind().into(),
         };
-        Worker::failed(self, CopyError::io(error.operation.verb(), error.path.clone(), source));
+        Worker::failed(self, CopyError::io(error.operation, error.path.clone(), source));
     }
 
     fn looped(&mut self, dir: DirRef<'_, CopyDir>, name: &[u8]) {
-        let why = "it lies within itself";
-        self.failed(CopyError::cannot("copy", &dir.path_of(name), why));
+        let why = "it contains itself through a symbolic link";
+        self.failed(CopyError::cannot(Operation::Copy, &dir.path_of(name), why));
     }
 }

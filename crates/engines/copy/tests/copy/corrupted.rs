@@ -1,13 +1,13 @@
-//! A byte that goes wrong on the device is found by reading the device, and not by reading memory.
+//! A byte that is corrupted on the device is found by reading the device, not by reading the cache.
 
-use crate::place::Place;
+use crate::test_dir::TestDir;
 use ioloom_copy::{CopyCounters, CopyOptions, Reason, Report, Target, Verify, Watcher, copy};
 use std::fs::{self, File};
 use std::os::fd::BorrowedFd;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-/// Changes one byte of the copy in the image, after it was written and before it is read again.
+/// Changes one byte of the copy in the image, after it was written and before it is read back.
 struct Saboteur {
     image: PathBuf,
     marker: Vec<u8>,
@@ -24,7 +24,7 @@ impl Watcher for Saboteur {
     }
 }
 
-fn attempt(disk: &Place, from: &Path, verify: Verify) -> (Report, PathBuf) {
+fn attempt(disk: &TestDir, from: &Path, verify: Verify) -> (Report, PathBuf) {
     let to = disk.path().join(format!("{verify:?}"));
     let image = disk.image().unwrap();
     let marker = fs::read(from).unwrap()[1_000_000..1_000_064].to_vec();
@@ -37,8 +37,8 @@ fn attempt(disk: &Place, from: &Path, verify: Verify) -> (Report, PathBuf) {
 }
 
 #[test]
-fn only_reading_the_device_finds_what_went_wrong_on_it() {
-    let place = Place::disk();
+fn corruption_on_the_device_is_found_only_by_reading_the_device() {
+    let place = TestDir::disk();
     let from = place.path().join("from");
     let mut state = 1u64;
     let mut bytes = Vec::new();
@@ -47,17 +47,17 @@ fn only_reading_the_device_finds_what_went_wrong_on_it() {
         bytes.extend_from_slice(&state.to_le_bytes());
     }
     fs::write(&from, &bytes).unwrap();
-    let Some(disk) = Place::mounted("ext4", 64) else { return };
+    let Some(disk) = TestDir::mounted("ext4", 64) else { return };
     let (report, to) = attempt(&disk, &from, Verify::Cache);
     assert_eq!((report.errors_count, report.verified_word()), (0, "verified-cache"));
     assert!(to.exists());
     fs::remove_file(&to).unwrap();
-    // The freed blocks keep their bytes: they must not be found in place of the new ones.
+    // The freed blocks keep their bytes: they must not be mistaken for the new ones.
     drop(disk);
-    let Some(disk) = Place::mounted("ext4", 64) else { return };
+    let Some(disk) = TestDir::mounted("ext4", 64) else { return };
     let (report, to) = attempt(&disk, &from, Verify::Device);
     assert_eq!((report.errors_count, report.verified_word()), (1, "not verified"));
     assert!(matches!(report.errors[0].reason, Reason::Differs(_)), "{}", report.errors[0]);
-    assert!(!to.exists(), "a wrong copy gets no name");
+    assert!(!to.exists(), "a corrupted copy must not get its name");
     assert_eq!(fs::read(&from).unwrap(), bytes);
 }

@@ -1,11 +1,11 @@
-//! The copier beside `cp -a` and beside its own promises.
+//! Compares the copier with `cp -a` and with its own guarantees.
 
 #![allow(clippy::print_stdout, reason = "tests say what they skip")]
 
-mod asked;
 mod corrupted;
-mod place;
-mod promises;
+mod guarantees;
+mod options;
 mod property;
 mod snapshot;
+mod test_dir;
 mod trees;

@@ -1,7 +1,7 @@
-//! Random trees, copied by us and by `cp -a`, must come out the same.
+//! Random trees copied by ioloom and by `cp -a` must be the same.
 
-use crate::place::Place;
 use crate::snapshot::{differences, snapshot};
+use crate::test_dir::TestDir;
 use crate::trees;
 use ioloom_copy::{CopyCounters, CopyOptions, Follow, Preserve, Silent, Target, Verify, copy};
 use proptest::prelude::*;
@@ -25,7 +25,7 @@ fn ours(from: &Path, to: &Path, options: &CopyOptions) {
     assert!(report.errors.is_empty(), "{:?}", report.errors);
 }
 
-fn same_as_cp(from: &Place, to: &Place, cases: u32) {
+fn same_as_cp(from: &TestDir, to: &TestDir, cases: u32) {
     let config = Config { cases, failure_persistence: None, ..Config::default() };
     let ways = (trees::tree(), 0usize..5, 1usize..4);
     let result = TestRunner::new(config).run(&ways, |(items, way, threads)| {
@@ -49,7 +49,7 @@ fn same_as_cp(from: &Place, to: &Place, cases: u32) {
         prop_assert_eq!(differences(&before, &mine_seen), Vec::<String>::new());
         prop_assert_eq!(differences(&other_seen, &mine_seen), Vec::<String>::new());
         holes_stayed(&tree, &mine);
-        // Once more onto what is there: the same again.
+        // Copying again over the existing target must change nothing.
         ours(&tree, &mine, &options);
         prop_assert_eq!(differences(&before, &snapshot(&mine)), Vec::<String>::new());
         prop_assert_eq!(std::fs::read_dir(target.path()).unwrap().count(), 2, "something was left");
@@ -60,7 +60,8 @@ fn same_as_cp(from: &Place, to: &Place, cases: u32) {
     }
 }
 
-/// A copy takes no more space than its source, but for what a file system rounds up.
+/// Checks that a copy occupies no more space than its source, apart from rounding by the file
+/// system.
 fn holes_stayed(from: &Path, to: &Path) {
     use std::os::unix::fs::MetadataExt;
     for (name, _) in snapshot(from) {
@@ -79,28 +80,28 @@ fn holes_stayed(from: &Path, to: &Path) {
 
 #[test]
 fn random_trees_on_disk_are_copied_as_cp_does() {
-    let disk = Place::disk();
+    let disk = TestDir::disk();
     same_as_cp(&disk, &disk, 24);
 }
 
 #[test]
 fn random_trees_are_copied_between_memory_and_disk_as_cp_does() {
-    let Some(memory) = Place::memory() else { return println!("skipped: no /dev/shm") };
-    let disk = Place::disk();
+    let Some(memory) = TestDir::memory() else { return println!("skipped: no /dev/shm") };
+    let disk = TestDir::disk();
     same_as_cp(&memory, &disk, 8);
     same_as_cp(&disk, &memory, 8);
 }
 
 #[test]
 fn random_trees_on_xfs_are_copied_as_cp_does() {
-    let Some(xfs) = Place::mounted("xfs", 320) else { return };
+    let Some(xfs) = TestDir::mounted("xfs", 320) else { return };
     same_as_cp(&xfs, &xfs, 10);
-    same_as_cp(&Place::disk(), &xfs, 4);
+    same_as_cp(&TestDir::disk(), &xfs, 4);
 }
 
 #[test]
 fn random_trees_on_btrfs_are_copied_as_cp_does() {
-    let Some(btrfs) = Place::mounted("btrfs", 320) else { return };
+    let Some(btrfs) = TestDir::mounted("btrfs", 320) else { return };
     same_as_cp(&btrfs, &btrfs, 10);
-    same_as_cp(&btrfs, &Place::disk(), 4);
+    same_as_cp(&btrfs, &TestDir::disk(), 4);
 }

@@ -1,5 +1,5 @@
-//! What a tree is, seen by the standard library and rustix alone: an oracle that shares no code with
-//! the copier.
+//! The content of a tree, read with only the standard library and rustix: an oracle that shares no
+//! code with the copier.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::{CString, OsStr};
@@ -40,10 +40,10 @@ impl std::fmt::Debug for Content {
     }
 }
 
-/// Every name below `root`, and the root itself under the empty name.
+/// Every name below `root`; the root itself has the empty name.
 pub(crate) type Snapshot = BTreeMap<Vec<u8>, Entry>;
 
-/// Looks at a tree.
+/// Reads a tree.
 pub(crate) fn snapshot(root: &Path) -> Snapshot {
     let mut all = BTreeMap::new();
     let mut first = HashMap::new();
@@ -61,7 +61,7 @@ fn visit(path: &Path, name: &[u8], all: &mut Snapshot, first: &mut HashMap<(u64,
     } else {
         Content::Other
     };
-    // Looked at again: reading must not have changed what is compared.
+    // Read again: reading must not have changed the times that are compared.
     let first_name = match kind.is_dir() {
         true => name.to_vec(),
         false => first.entry((meta.dev(), meta.ino())).or_insert_with(|| name.to_vec()).clone(),
@@ -105,7 +105,7 @@ fn xattrs(path: &Path) -> BTreeMap<Vec<u8>, Vec<u8>> {
         .collect()
 }
 
-/// What differs between two trees, in words; nothing if they are the same.
+/// Returns the differences between two trees; empty if they are equal.
 pub(crate) fn differences(one: &Snapshot, two: &Snapshot) -> Vec<String> {
     let mut all = Vec::new();
     let word = |name: &[u8]| format!("{:?}", OsStr::from_bytes(name));
@@ -119,6 +119,6 @@ pub(crate) fn differences(one: &Snapshot, two: &Snapshot) -> Vec<String> {
         }
     }
     let more = two.keys().filter(|name| !one.contains_key(*name));
-    all.extend(more.map(|name| format!("{} is too much", word(name))));
+    all.extend(more.map(|name| format!("{} is extra", word(name))));
     all
 }

@@ -7,11 +7,11 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-/// One thing to be made in a directory that was made before it.
+/// One entry to create in a directory that was created before it.
 #[derive(Debug, Clone)]
 pub(crate) struct Item {
     name: Vec<u8>,
-    /// Which of the directories made so far.
+    /// Index of the directory among those created so far.
     home: usize,
     mode: u32,
     modified_s: i64,
@@ -25,14 +25,14 @@ pub(crate) struct Item {
 enum What {
     Dir,
     File(u64, u8),
-    /// Size, and pieces with data as shares of it.
+    /// Size, and data ranges as shares of it.
     Sparse(u64, Vec<(u16, u16)>),
     Symlink(Vec<u8>),
     HardLink(usize),
     Fifo,
 }
 
-/// Boundaries of the copier and of file systems, and one to each side.
+/// Boundaries of the copier and of file systems, and one byte to each side.
 fn sizes() -> impl Strategy<Value = u64> {
     let around = [0u64, 512, 4096, 8192, 64 << 10, 256 << 10, 1 << 20, 3 << 20];
     let edge = (proptest::sample::select(around.to_vec()), 0u64..3)
@@ -65,11 +65,11 @@ fn whats() -> impl Strategy<Value = What> {
     ]
 }
 
-/// A tree as a list of things to make.
+/// A tree as a list of entries to create.
 pub(crate) fn tree() -> impl Strategy<Value = Vec<Item>> {
     let modes =
         prop_oneof![4 => Just(0o644u32), 2 => 0u32..0o1000, 1 => Just(0o6755), 1 => Just(0o1777)];
-    // What every file system here can hold.
+    // Sizes that every file system here supports.
     let time = (-2_000_000_000i64..4_000_000_000, 0u32..1_000_000_000);
     let owner = proptest::option::weighted(0.2, 1u32..70_000);
     let xattr = proptest::option::weighted(0.2, proptest::collection::vec(any::<u8>(), 0..60));
@@ -88,7 +88,7 @@ pub(crate) fn tree() -> impl Strategy<Value = Vec<Item>> {
     proptest::collection::vec(item, 0..40)
 }
 
-/// Makes the tree below `root`. What this place cannot hold is left out.
+/// Creates the tree below `root`, without the entries that this file system does not support.
 pub(crate) fn make(root: &Path, items: &[Item]) {
     let mut dirs = vec![root.to_owned()];
     let mut made: Vec<(PathBuf, &Item)> = Vec::new();
@@ -148,15 +148,15 @@ fn dress(path: &Path, item: &Item) {
     let is_link = matches!(item.what, What::Symlink(_));
     if let (Some(value), false) = (&item.xattr, is_link) {
         let name = CString::new("user.ioloom.test").unwrap();
-        // Not every kind of file and file system takes them.
+        // Not every file type and file system supports them.
         let _ = rustix::fs::lsetxattr(path, &name, value, rustix::fs::XattrFlags::empty());
     }
     if let Some(owner) = item.owner {
-        // Only root may.
+        // Only root can do this.
         let _ = std::os::unix::fs::lchown(path, Some(owner), Some(owner));
     }
     if !is_link {
-        // A plain user could not look into it any more.
+        // An unprivileged user could not read it any more.
         let floor = if rustix::process::geteuid().is_root() { 0 } else { 0o700 };
         let permissions = std::fs::Permissions::from_mode(item.mode | floor);
         std::fs::set_permissions(path, permissions).unwrap();

@@ -1,5 +1,5 @@
-//! Every system call of a copy fails once; afterwards each target is absent, the old one or right,
-//! and what failed was told. Alone in its process, because the rules hold for all of it.
+//! Every system call of a copy fails once. Afterwards each target is absent, old or right, and the
+//! failure was reported. In a process of its own, because fault rules apply to the whole process.
 
 #![allow(clippy::print_stdout, reason = "tests say what they skip")]
 
@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Every operation that a copy passes through the seam.
+/// Every operation of a copy that passes the fault seam.
 const OPERATIONS: &[&str] = &[
     "open",
     "openat",
@@ -65,7 +65,7 @@ const OPERATIONS: &[&str] = &[
     "mmap",
 ];
 
-/// Rules are of the whole process: one test at a time.
+/// Fault rules apply to the whole process: one test at a time.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
@@ -73,10 +73,10 @@ fn alone() -> MutexGuard<'static, ()> {
     alone
 }
 
-/// Input/output error, and no space.
+/// `EIO` and `ENOSPC`.
 const ERRORS: [i32; 2] = [5, 28];
 
-/// Files of the tree; the last one is there only where it is wanted.
+/// Files of the tree; the last one only if requested.
 const FILES: [&str; 5] = ["small", "dir/middle", "dir/again", "sparse", "dir/deep/big"];
 
 fn make(root: &Path, big: bool) {
@@ -84,7 +84,7 @@ fn make(root: &Path, big: bool) {
     fs::write(root.join("small"), "small").unwrap();
     fs::write(root.join("dir/middle"), content(700_000)).unwrap();
     if big {
-        // Big enough for its own way, and mostly hole, so that a round costs little.
+        // Big enough for direct I/O and mostly a hole, so that each round is fast.
         let file = fs::File::create(root.join("dir/deep/big")).unwrap();
         file.set_len(32 << 20).unwrap();
         file.write_all_at(&content(2 << 20), 0).unwrap();
@@ -104,7 +104,7 @@ fn content(bytes: usize) -> Vec<u8> {
     (0..bytes).map(|i| (i * 31 % 253) as u8).collect()
 }
 
-/// A tree to copy, with what is in its files.
+/// A tree to copy, with the content of its files.
 struct Source {
     path: PathBuf,
     files: Vec<(&'static str, Vec<u8>)>,
@@ -119,7 +119,7 @@ impl Source {
     }
 }
 
-/// Each regular file at the target is right, or the old one; nothing else has its name.
+/// Counts the regular files at the target that are complete; each must be right or the old one.
 fn look(source: &Source, target: &Path, old: &[u8]) -> usize {
     let mut right = 0;
     for (name, content) in &source.files {
@@ -157,13 +157,13 @@ fn each_system_call_fails_once_and_nothing_is_lost() {
         (&safe, false, true),
     ] {
         let source = Source::new(place.path().join("source"), big);
-        // Only what is called at all can fail.
+        // Skip operations that are never called.
         fault::set("");
         run(&source.path, &place.path().join("first"), options).unwrap();
         let called: Vec<_> = OPERATIONS.iter().filter(|op| fault::calls_of(op) > 0).collect();
         fs::remove_dir_all(place.path().join("first")).unwrap();
         for op in called {
-            // With the big file each round takes its time: one error tells enough there.
+            // Rounds with the big file are slow; one error is enough there.
             for error in &ERRORS[..if big { 1 } else { 2 }] {
                 let target = place.path().join("target");
                 if merges {
@@ -184,14 +184,15 @@ fn nothing_is_left(place: &Path, op: &str) {
     for left in fs::read_dir(place).unwrap() {
         let left = left.unwrap().path();
         if !["source", "target"].contains(&&*left.file_name().unwrap().to_string_lossy()) {
-            // Only where removing itself failed may something be left.
-            assert_eq!(op, "unlinkat", "{} is left by {op}", left.display());
+            // Only if removal itself failed may a file be left.
+            assert_eq!(op, "unlinkat", "{} was left behind by {op}", left.display());
             fs::remove_dir_all(left).unwrap();
         }
     }
 }
 
-/// Lets the first call of an operation fail, then copies again without; says whether it was called.
+/// Fails the first call of an operation, then copies again without faults; returns whether it was
+/// called.
 fn survives(
     source: &Source,
     target: &Path,
@@ -204,21 +205,21 @@ fn survives(
     fault::set("");
     let all = source.files.len();
     let right = look(source, target, b"old");
-    let told = report.as_ref().is_none_or(|r| r.errors_count > 0);
+    let reported = report.as_ref().is_none_or(|r| r.errors_count > 0);
     if let Some(report) = &report {
         for error in &report.errors {
             let text = error.to_string();
             assert!(text.starts_with("cannot ") && text.contains('/'), "{op}: {text}");
         }
     }
-    assert!(told || right == all, "{op} failed with {error} and nobody was told");
+    assert!(reported || right == all, "{op} failed with {error} and no error was reported");
     let again = run(&source.path, target, options).unwrap();
     assert_eq!(again.errors_count, 0, "after {op}: {:?}", again.errors);
     assert_eq!(look(source, target, b""), all, "after {op}");
     met
 }
 
-/// One of each kind, with times that nothing has that was made just now.
+/// One entry of each type, with times that no new file has.
 fn kinds(root: &Path) {
     fs::create_dir_all(root.join("dir")).unwrap();
     fs::write(root.join("dir/inner"), "inner").unwrap();
@@ -231,7 +232,7 @@ fn kinds(root: &Path) {
     assert!(touch.status().unwrap().success());
 }
 
-/// What is below a target that is neither whole nor absent, and the bytes of the whole files, each
+/// Returns the incomplete entries below a target, and the bytes of the complete files, each counted
 /// once.
 fn half_made(target: &Path) -> (Vec<String>, u64) {
     let (mut found, mut whole) = (Vec::new(), HashMap::new());
@@ -240,16 +241,16 @@ fn half_made(target: &Path) -> (Vec<String>, u64) {
         let Ok(entries) = fs::read_dir(&dir) else { continue };
         for entry in entries {
             let path = entry.unwrap().path();
-            let told = fs::symlink_metadata(&path).unwrap();
-            let kind = told.file_type();
+            let meta = fs::symlink_metadata(&path).unwrap();
+            let kind = meta.file_type();
             if path.to_string_lossy().contains(".ioloom-") {
-                found.push(format!("{} is left", path.display()));
-            } else if (kind.is_symlink() || kind.is_fifo()) && told.mtime() > 1_000_000_000 {
-                found.push(format!("{} has no time of its source", path.display()));
+                found.push(format!("{} was left behind", path.display()));
+            } else if (kind.is_symlink() || kind.is_fifo()) && meta.mtime() > 1_000_000_000 {
+                found.push(format!("{} does not have the times of its source", path.display()));
             } else if kind.is_file()
                 && ["one", "inner"].contains(&&*fs::read_to_string(&path).unwrap())
             {
-                whole.insert(told.ino(), told.len());
+                whole.insert(meta.ino(), meta.len());
             }
             if kind.is_dir() {
                 dirs.push(path);
@@ -259,10 +260,10 @@ fn half_made(target: &Path) -> (Vec<String>, u64) {
     (found, whole.into_values().sum())
 }
 
-/// Goal: what an error leaves has no name, and what is told is so. Method: each of the first calls of
-/// each operation fails, into a fresh target and over an old one.
+/// Goal: an error leaves no incomplete file under its final name, and the byte count is right.
+/// Method: fail each of the first calls of each operation, into a new target and over an old one.
 #[test]
-fn an_error_leaves_nothing_half_made_and_counts_nothing() {
+fn an_error_leaves_no_incomplete_file_and_is_not_counted() {
     let _alone = alone();
     let place = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let (source, target) = (place.path().join("source"), place.path().join("target"));
@@ -300,7 +301,7 @@ fn an_error_leaves_nothing_half_made_and_counts_nothing() {
                 let Some(report) = report else { continue };
                 assert!(
                     report.bytes <= whole,
-                    "{op} {n}: {} bytes told, {whole} there",
+                    "{op} {n}: {} bytes reported, {whole} found",
                     report.bytes
                 );
                 for error in &report.errors {
@@ -312,11 +313,11 @@ fn an_error_leaves_nothing_half_made_and_counts_nothing() {
     }
 }
 
-/// Goal: a way that was planned and then does not work leaves no trace in the copy, and is not told as
-/// the one that was gone. Method: the calls of the way past the cache fail one by one, on a file whose
-/// last block is not full.
+/// Goal: a method that fails after it was chosen leaves no trace in the copy and is not reported as
+/// the one used. Method: fail the calls of direct I/O one by one, on a file whose last block is
+/// partial.
 #[test]
-fn a_way_that_does_not_work_after_all_leaves_the_copy_right() {
+fn a_method_that_fails_late_leaves_the_copy_right() {
     const NOT_PERMITTED: i32 = 1;
     const INVALID: i32 = 22;
     let _alone = alone();
@@ -332,10 +333,7 @@ fn a_way_that_does_not_work_after_all_leaves_the_copy_right() {
     cold();
     let usual = run(&source, &target, &CopyOptions::default()).unwrap();
     if usual.modes != [(Mode::Direct, 1)] {
-        return println!(
-            "skipped: this file system is not copied past the cache: {:?}",
-            usual.modes
-        );
+        return println!("skipped: direct I/O is not used on this file system: {:?}", usual.modes);
     }
     for (op, n, error, resume) in [
         ("io_uring_setup", 1, NOT_PERMITTED, false),

@@ -43,10 +43,10 @@ fn wrong_use_is_one_clear_error() {
     let ways: [(&[&str], i32, &str); 9] = [
         (&[], 2, "give what to copy"),
         (&["file"], 2, "give a source"),
-        (&["file", "dir", "gone"], 3, "no directory"),
+        (&["file", "dir", "gone"], 3, "it is not one"),
         (&["file", "gone/x"], 1, "No such file"),
-        (&["dir", "x"], 1, "give -r"),
-        (&["--mode", "fast", "file", "x"], 2, "no way to copy"),
+        (&["dir", "x"], 1, "use -r"),
+        (&["--mode", "fast", "file", "x"], 2, "invalid copy method"),
         (&["--mode", "mmap", "file", "x"], 3, "measurements only"),
         (&["--durable", "very", "file", "x"], 2, "none, file or full"),
         (&["file", "file"], 1, "same file"),
@@ -142,7 +142,7 @@ fn a_plain_user_copies_from_and_to_where_they_may_not_look() {
         assert_eq!(fs::read(at(file)).unwrap(), b"text", "{args:?}");
     }
     let output = plain(dir.path(), is_root, &["--durable", "file", "home/file", "drop/safe"]);
-    assert!(said(&output).contains("drop: Permission denied"), "{}", said(&output));
+    assert!(said(&output).contains("drop': Permission denied"), "{}", said(&output));
     allow("home", 0o755);
     allow("drop", 0o755);
 }
@@ -164,7 +164,7 @@ fn a_plain_user_meets_one_error_and_keeps_what_was_there() {
     let is_root = chown(at("from/closed"), Some(0), Some(0)).is_ok();
     let output = plain(dir.path(), is_root, &["-rT", "from", "to"]);
     assert_eq!(output.status.code(), Some(1), "{}", said(&output));
-    assert!(said(&output).contains("from/closed: Permission denied"), "{}", said(&output));
+    assert!(said(&output).contains("from/closed': Permission denied"), "{}", said(&output));
     assert_eq!(fs::read(at("to/closed")).unwrap(), b"to");
     assert_eq!(fs::read(at("to/open")).unwrap(), b"from");
     if is_root {
@@ -172,7 +172,7 @@ fn a_plain_user_meets_one_error_and_keeps_what_was_there() {
         fs::set_permissions(at("to"), fs::Permissions::from_mode(0o755)).unwrap();
         let output = plain(dir.path(), is_root, &["from/open", "to/open"]);
         assert_eq!(output.status.code(), Some(1), "{}", said(&output));
-        assert!(said(&output).contains("make a new file beside to/open"), "{}", said(&output));
+        assert!(said(&output).contains("create a temporary file next to 'to/open'"), "{}", said(&output));
     }
 }
 
@@ -275,11 +275,11 @@ fn a_source_that_is_given_twice_is_copied_once_and_told() {
     fs::write(at("sub/file"), "other").unwrap();
     let output = cp(dir.path(), &["file", "./file", "to"]);
     assert!(output.status.success(), "{}", said(&output));
-    assert_eq!(said(&output), "ioloom: ./file is given more than once: copied once\n");
+    assert_eq!(said(&output), "ioloom: './file' is given more than once; copied once\n");
     assert_eq!(fs::read(at("to/file")).unwrap(), b"text");
     let output = cp(dir.path(), &["file", "sub/file", "to"]);
     assert_eq!(output.status.code(), Some(1), "{}", said(&output));
-    assert!(said(&output).contains("the same name"), "{}", said(&output));
+    assert!(said(&output).contains("the same target"), "{}", said(&output));
 }
 
 #[test]
@@ -312,7 +312,7 @@ fn directories_of_one_name_go_into_one() {
     fs::create_dir(at("again")).unwrap();
     let output = cp(dir.path(), &["-r", "--resume", "x/d", "y/d", "again"]);
     assert_eq!(output.status.code(), Some(1), "{}", said(&output));
-    assert!(said(&output).contains("same name"), "{}", said(&output));
+    assert!(said(&output).contains("same target"), "{}", said(&output));
     let output = cp(dir.path(), &["-r", "x/d", "./x/d", "to"]);
     assert!(output.status.success(), "{}", said(&output));
     assert!(said(&output).contains("copied once"), "{}", said(&output));

@@ -1,15 +1,15 @@
-//! What all threads of one copy share.
+//! The state shared by all threads of one copy.
 
-use crate::data::Flow;
-use crate::dirs::Place;
-use crate::file::Way;
+use crate::data::Meter;
+use crate::dirs::CopiedName;
+use crate::journal::Journal;
 use crate::links::Links;
 use crate::meta::Rules;
+use crate::mode::Mode;
 use crate::options::{CopyCounters, CopyOptions, Watcher};
-use crate::plan::{Facts, Mode};
-use crate::report::{HASHES_KEPT_MAX, Hashed};
-use crate::resume::Resume;
-use crate::verify::Verified;
+use crate::plan::Facts;
+use crate::report::{EvidenceCounters, HASHES_KEPT_MAX, Hashed};
+use crate::route::Route;
 use std::collections::{HashMap, HashSet};
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -18,25 +18,20 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 /// A device, as (major, minor).
 pub(crate) type Device = (u32, u32);
 
-/// A pair of file systems and what is known of it.
-pub(crate) struct Pairing {
-    pub(crate) facts: Facts,
-}
-
-/// One copy, seen by all of its threads.
-pub(crate) struct Run<'a> {
+/// One copy, shared by its threads.
+pub(crate) struct CopyContext<'a> {
     pub(crate) options: &'a CopyOptions,
     pub(crate) watcher: &'a dyn Watcher,
     pub(crate) progress: &'a CopyCounters,
     pub(crate) rules: Rules,
-    pub(crate) links: Links<Place>,
-    /// Directories that this copy made or writes into: they are not copied themselves.
+    pub(crate) links: Links<CopiedName>,
+    /// Directories that this copy created or writes into. They are never copied themselves.
     pub(crate) written: Mutex<HashSet<(Device, u64)>>,
-    pub(crate) verified: Verified,
+    pub(crate) verified: EvidenceCounters,
     pub(crate) out_of_space: AtomicBool,
-    /// With [`CopyOptions::resume`]: the record of this copy.
-    pub(crate) resume: OnceLock<Resume>,
-    pairings: Mutex<HashMap<(Device, Device), Arc<Pairing>>>,
+    /// The journal of this copy, with [`CopyOptions::resume`].
+    pub(crate) resume: OnceLock<Journal>,
+    facts: Mutex<HashMap<(Device, Device), Arc<Facts>>>,
     unshared: Mutex<HashSet<(Device, Device)>>,
     modes: [AtomicU64; Mode::ALL.len()],
     hashes: Mutex<Vec<Hashed>>,
@@ -46,7 +41,7 @@ fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl<'a> Run<'a> {
+impl<'a> CopyContext<'a> {
     pub(crate) fn new(
         options: &'a CopyOptions,
         watcher: &'a dyn Watcher,
@@ -59,17 +54,17 @@ impl<'a> Run<'a> {
             rules: Rules::new(options.preserve, options.plain_mode),
             links: Links::new(),
             written: Mutex::default(),
-            verified: Verified::default(),
+            verified: EvidenceCounters::default(),
             out_of_space: AtomicBool::new(false),
             resume: OnceLock::new(),
-            pairings: Mutex::default(),
+            facts: Mutex::default(),
             unshared: Mutex::default(),
             modes: Default::default(),
             hashes: Mutex::default(),
         }
     }
 
-    /// Whether the copy is to end: by the user, or because no space is left.
+    /// Reports whether to stop: the user cancelled, or no space is left.
     pub(crate) fn ends(&self) -> bool {
         self.cancelled() || self.out_of_space.load(Ordering::Relaxed)
     }
@@ -78,36 +73,36 @@ impl<'a> Run<'a> {
         self.options.cancel.load(Ordering::Relaxed)
     }
 
-    /// What the bytes of one file flow past; `mine` counts them.
-    pub(crate) fn flow<'f>(&'f self, mine: &'f AtomicU64) -> Flow<'f> {
-        Flow { cancel: &self.options.cancel, all: &self.progress.bytes, mine }
+    /// Returns the meter of one file; `mine` counts its bytes.
+    pub(crate) fn meter<'f>(&'f self, mine: &'f AtomicU64) -> Meter<'f> {
+        Meter { cancel: &self.options.cancel, all: &self.progress.bytes, mine }
     }
 
-    /// What is known of a pair of devices; `gather` is called for the first file.
-    pub(crate) fn pairing(
+    /// Returns the facts of a pair of devices; `gather` is called for the first file.
+    pub(crate) fn facts_of(
         &self,
         devices: (Device, Device),
         gather: impl FnOnce() -> io::Result<Facts>,
-    ) -> io::Result<Arc<Pairing>> {
-        let mut known = locked(&self.pairings);
-        if let Some(pairing) = known.get(&devices) {
-            return Ok(Arc::clone(pairing));
+    ) -> io::Result<Arc<Facts>> {
+        let mut known = locked(&self.facts);
+        if let Some(facts) = known.get(&devices) {
+            return Ok(Arc::clone(facts));
         }
         let mut facts = gather()?;
         if self.options.reflink != crate::When::Never && facts.same_file_system {
-            // The plan comes after sharing was tried on this file, and failed.
+            // A plan is made only after an attempt to share the blocks of this file failed.
             facts.reflink = Some(false);
         }
-        let pairing = Arc::new(Pairing { facts });
-        known.insert(devices, Arc::clone(&pairing));
-        Ok(pairing)
+        let facts = Arc::new(facts);
+        known.insert(devices, Arc::clone(&facts));
+        Ok(facts)
     }
 
     pub(crate) fn facts(&self) -> Vec<Facts> {
-        locked(&self.pairings).values().map(|pairing| pairing.facts.clone()).collect()
+        locked(&self.facts).values().map(|facts| Facts::clone(facts)).collect()
     }
 
-    /// Whether it was tried before to share blocks between these devices, in vain.
+    /// Reports whether an attempt to share blocks between these devices failed before.
     pub(crate) fn cannot_share(&self, devices: (Device, Device)) -> bool {
         devices.0 != devices.1 || locked(&self.unshared).contains(&devices)
     }
@@ -116,7 +111,7 @@ impl<'a> Run<'a> {
         locked(&self.unshared).insert(devices);
     }
 
-    /// The way that every file must go, if it is another one than that of small files.
+    /// Returns the requested method, if it is not the one that small files use anyway.
     pub(crate) fn pinned_other_than_buffered(&self) -> Option<Mode> {
         let shares = self.options.reflink == crate::When::Always;
         let pinned = self.options.mode.or(shares.then_some(Mode::Reflink));
@@ -127,17 +122,17 @@ impl<'a> Run<'a> {
         self.modes[mode as usize].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Files by the way their bytes went.
+    /// Returns the number of files copied by each method.
     pub(crate) fn modes(&self) -> Vec<(Mode, u64)> {
         let counts =
             Mode::ALL.map(|mode| (mode, self.modes[mode as usize].load(Ordering::Relaxed)));
         counts.into_iter().filter(|(_, files)| *files > 0).collect()
     }
 
-    pub(crate) fn hashed(&self, way: &Way<'_>, hash: String, bytes: u64) {
+    pub(crate) fn hashed(&self, route: &Route<'_>, hash: String, bytes: u64) {
         let mut hashes = locked(&self.hashes);
         if hashes.len() < HASHES_KEPT_MAX {
-            let (_, path) = (way.paths)();
+            let (_, path) = (route.paths)();
             hashes.push(Hashed { path, bytes, hash });
         }
     }
@@ -148,7 +143,7 @@ impl<'a> Run<'a> {
         hashes
     }
 
-    /// Remembers a directory that is written into.
+    /// Records a directory that this copy writes into.
     pub(crate) fn writes_into(&self, identity: (Device, u64)) {
         locked(&self.written).insert(identity);
     }

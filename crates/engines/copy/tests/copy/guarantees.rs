@@ -1,6 +1,6 @@
-//! What the copier promises beside the content.
+//! The guarantees of the copier other than the content.
 
-use crate::place::Place;
+use crate::test_dir::TestDir;
 use ioloom_copy::{
     CopyCounters, CopyError, CopyOptions, Durable, Existing, Follow, Mode, Preserve, Report,
     Silent, Target, Tuning, Verify, Watcher, When, copy,
@@ -20,7 +20,7 @@ fn one(from: &Path, to: &Path, options: &CopyOptions) -> Report {
     run(&[from], Target::Auto(to.to_owned()), options, &Silent)
 }
 
-fn told(report: &Report) -> String {
+fn messages(report: &Report) -> String {
     report.errors.iter().map(CopyError::to_string).collect::<Vec<_>>().join("\n")
 }
 
@@ -32,7 +32,7 @@ fn names(dir: &Path) -> Vec<String> {
     all
 }
 
-/// Changes the source between its opening and its reading.
+/// Modifies the source after it was opened and before it is read.
 struct Meddler<F: Fn() + Sync>(F);
 
 impl<F: Fn() + Sync> Watcher for Meddler<F> {
@@ -44,15 +44,15 @@ impl<F: Fn() + Sync> Watcher for Meddler<F> {
 
 #[test]
 fn a_source_that_changes_is_an_error_and_the_old_target_stays() {
-    let place = Place::disk();
+    let place = TestDir::disk();
     let (from, to) = (place.path().join("from"), place.path().join("to"));
     let options = CopyOptions { existing: Existing::Ask, ..CopyOptions::default() };
     let size = 70 << 20;
     type Meddle = fn(&File);
     let ways: [(Meddle, &str); 3] = [
-        (|f| f.set_len(1 << 20).unwrap(), "became shorter"),
+        (|f| f.set_len(1 << 20).unwrap(), "shrank"),
         (|f| f.set_len(80 << 20).unwrap(), "grew"),
-        (|f| f.write_all_at(b"x", 5).unwrap(), "was written to"),
+        (|f| f.write_all_at(b"x", 5).unwrap(), "was modified"),
     ];
     for (meddle, word) in ways {
         let source = File::create(&from).unwrap();
@@ -61,7 +61,7 @@ fn a_source_that_changes_is_an_error_and_the_old_target_stays() {
         let meddler = Meddler(|| meddle(&source));
         let report = run(&[&from], Target::Auto(to.clone()), &options, &meddler);
         assert_eq!(report.errors_count, 1);
-        assert!(told(&report).contains(word), "{}", told(&report));
+        assert!(messages(&report).contains(word), "{}", messages(&report));
         assert_eq!(fs::read(&to).unwrap(), b"old");
         assert_eq!(names(place.path()), ["from", "to"]);
     }
@@ -69,26 +69,26 @@ fn a_source_that_changes_is_an_error_and_the_old_target_stays() {
 
 #[test]
 fn a_small_source_that_changes_once_is_copied_again() {
-    let place = Place::disk();
+    let place = TestDir::disk();
     let (from, to) = (place.path().join("from"), place.path().join("to"));
     fs::write(&from, "before").unwrap();
     fs::write(&to, "old").unwrap();
     let meddler = Meddler(|| fs::write(&from, "longer than before").unwrap());
     let options = CopyOptions { existing: Existing::Ask, ..CopyOptions::default() };
     let report = run(&[&from], Target::Auto(to.clone()), &options, &meddler);
-    assert_eq!(report.errors_count, 0, "{}", told(&report));
+    assert_eq!(report.errors_count, 0, "{}", messages(&report));
     assert_eq!(fs::read(&to).unwrap(), b"longer than before");
 }
 
-/// As the published program did it: 64 KiB a request, four under way, a target that grows, and a
-/// padded last block that is cut.
+/// As in the published program: 64 KiB requests, four in flight, a growing target, and a padded
+/// last block that is truncated.
 #[test]
-fn pinned_numbers_give_the_same_bytes() {
-    let place = Place::disk();
+fn tuning_values_do_not_change_the_bytes() {
+    let place = TestDir::disk();
     let (from, to) = (place.path().join("from"), place.path().join("to"));
     let bytes: Vec<u8> = (0..5_000_001u32).map(|i| (i >> 8) as u8 ^ i as u8).collect();
     fs::write(&from, &bytes).unwrap();
-    // The last half a mebibyte is a hole: nothing of it is written, and the size is right.
+    // The last half mebibyte is a hole: it is not written, and the size must be right.
     let holed = place.path().join("holed");
     fs::write(&holed, &bytes).unwrap();
     File::options().write(true).open(&holed).unwrap().set_len(5_500_001).unwrap();
@@ -98,11 +98,11 @@ fn pinned_numbers_give_the_same_bytes() {
         let options = CopyOptions { mode: Some(mode), tuning, ..CopyOptions::default() };
         for (source, size) in [(&from, 5_000_001), (&holed, 5_500_001)] {
             let report = one(source, &to, &options);
-            if let Some(why) = told(&report).split_once("cannot be used here") {
+            if let Some(why) = messages(&report).split_once("cannot be used here") {
                 println!("skipped: {mode}{}", why.1);
                 continue;
             }
-            assert_eq!(report.errors_count, 0, "{mode}: {}", told(&report));
+            assert_eq!(report.errors_count, 0, "{mode}: {}", messages(&report));
             let copied = fs::read(&to).unwrap();
             assert_eq!(copied.len(), size, "{mode}");
             assert!(copied[..bytes.len()] == bytes[..], "{mode}");
@@ -112,8 +112,8 @@ fn pinned_numbers_give_the_same_bytes() {
 }
 
 #[test]
-fn what_is_there_is_kept_or_replaced_as_asked() {
-    let place = Place::disk();
+fn existing_files_are_kept_or_replaced_as_requested() {
+    let place = TestDir::disk();
     let (from, to) = (place.path().join("from"), place.path().join("to"));
     fs::write(&from, "new").unwrap();
     fs::write(&to, "old").unwrap();
@@ -129,13 +129,13 @@ fn what_is_there_is_kept_or_replaced_as_asked() {
     assert_eq!(one(&from, &to, &CopyOptions::default()).counts.files, 1);
     let after = fs::metadata(&to).unwrap();
     assert_eq!((fs::read(&to).unwrap(), after.mode() & 0o7777), (b"new".to_vec(), 0o600));
-    assert_ne!(after.ino(), before, "it is replaced, not written over");
+    assert_ne!(after.ino(), before, "the file must be replaced rather than overwritten");
     assert_eq!(names(place.path()), ["from", "to"]);
 }
 
 #[test]
-fn set_user_is_dropped_unless_the_owner_is_kept() {
-    let place = Place::disk();
+fn set_user_id_is_dropped_unless_the_owner_is_preserved() {
+    let place = TestDir::disk();
     let from = place.path().join("from");
     fs::write(&from, "x").unwrap();
     let other = std::os::unix::fs::chown(&from, Some(1234), Some(1234)).is_ok();
@@ -143,20 +143,20 @@ fn set_user_is_dropped_unless_the_owner_is_kept() {
     let mode = |preserve: Preserve, name: &str| {
         let to = place.path().join(name);
         let report = one(&from, &to, &CopyOptions { preserve, ..CopyOptions::default() });
-        assert_eq!(report.errors_count, 0, "{}", told(&report));
+        assert_eq!(report.errors_count, 0, "{}", messages(&report));
         fs::metadata(&to).unwrap().mode() & 0o7000
     };
     assert_eq!(mode(Preserve::default(), "plain"), 0);
     assert_eq!(mode(Preserve::ALL, "all"), 0o6000);
     if !other {
-        return println!("skipped: a plain user gives no file away");
+        return println!("skipped: only root can change the owner of files");
     }
     assert_eq!(mode(Preserve { mode: true, ..Preserve::default() }, "mode"), 0);
 }
 
 #[test]
-fn links_below_the_target_are_replaced_and_the_named_one_is_written_through() {
-    let place = Place::disk();
+fn links_below_the_target_are_replaced_and_the_target_itself_is_followed() {
+    let place = TestDir::disk();
     let at = |name: &str| place.path().join(name);
     fs::create_dir_all(at("from")).unwrap();
     fs::create_dir_all(at("to")).unwrap();
@@ -165,7 +165,7 @@ fn links_below_the_target_are_replaced_and_the_named_one_is_written_through() {
     symlink(at("outside"), at("to/file")).unwrap();
     let deep = CopyOptions { recursive: true, follow: Follow::Never, ..CopyOptions::default() };
     let report = run(&[&at("from")], Target::As(at("to")), &deep, &Silent);
-    assert_eq!(report.errors_count, 0, "{}", told(&report));
+    assert_eq!(report.errors_count, 0, "{}", messages(&report));
     assert_eq!(fs::read(at("outside")).unwrap(), b"mine");
     assert!(fs::symlink_metadata(at("to/file")).unwrap().is_file());
     symlink(at("outside"), at("named")).unwrap();
@@ -174,12 +174,12 @@ fn links_below_the_target_are_replaced_and_the_named_one_is_written_through() {
     assert!(fs::symlink_metadata(at("named")).unwrap().is_symlink());
     symlink(at("nowhere"), at("dangling")).unwrap();
     let report = one(&at("from/file"), &at("dangling"), &CopyOptions::default());
-    assert!(told(&report).contains("leads nowhere"), "{}", told(&report));
+    assert!(messages(&report).contains("broken symbolic link"), "{}", messages(&report));
 }
 
 #[test]
 fn a_directory_is_not_copied_into_itself() {
-    let place = Place::disk();
+    let place = TestDir::disk();
     let at = |name: &str| place.path().join(name);
     fs::create_dir_all(at("dir/sub")).unwrap();
     symlink(at("dir"), at("way")).unwrap();
@@ -188,7 +188,7 @@ fn a_directory_is_not_copied_into_itself() {
         [("dir", "dir/new"), ("dir", "dir/sub"), ("way", "dir/sub/x"), ("dir", "way/y")]
     {
         let report = one(&at(from), &at(to), &deep);
-        assert!(told(&report).contains("lies in it"), "{from} {to}: {}", told(&report));
+        assert!(messages(&report).contains("is inside it"), "{from} {to}: {}", messages(&report));
     }
     assert_eq!(names(&at("dir")), ["sub"]);
     assert_eq!(names(&at("dir/sub")), Vec::<String>::new());
@@ -196,7 +196,7 @@ fn a_directory_is_not_copied_into_itself() {
 
 #[test]
 fn one_failure_is_one_error_and_the_rest_is_copied() {
-    let place = Place::disk();
+    let place = TestDir::disk();
     let at = |name: &str| place.path().join(name);
     fs::write(at("a"), "a").unwrap();
     fs::create_dir(at("into")).unwrap();
@@ -204,12 +204,12 @@ fn one_failure_is_one_error_and_the_rest_is_copied() {
     fs::write(at("c"), "c").unwrap();
     let into = Target::Into(at("into"));
     let report = run(&[&at("a"), &at("gone"), &at("c")], into, &CopyOptions::default(), &Silent);
-    assert_eq!((report.errors_count, report.counts.files), (2, 1), "{}", told(&report));
-    assert!(told(&report).contains("gone") && told(&report).contains("is a directory"));
+    assert_eq!((report.errors_count, report.counts.files), (2, 1), "{}", messages(&report));
+    assert!(messages(&report).contains("gone") && messages(&report).contains("is a directory"));
     assert_eq!(names(&at("into")), ["a", "c"]);
 }
 
-/// Removes a file when the first other one is done.
+/// Removes the other file after one was copied.
 struct Remover {
     one: PathBuf,
     other: PathBuf,
@@ -231,25 +231,25 @@ impl Watcher for Remover {
 
 #[test]
 fn a_source_that_vanishes_after_it_was_listed_is_one_error() {
-    let place = Place::disk();
+    let place = TestDir::disk();
     let at = |name: &str| place.path().join(name);
     fs::create_dir(at("from")).unwrap();
     fs::write(at("from/a"), "same").unwrap();
     fs::write(at("from/b"), "same").unwrap();
-    // One thread has listed both before it copies the first.
+    // A single thread has listed both before it copies the first.
     let options = CopyOptions { recursive: true, threads: Some(1), ..CopyOptions::default() };
     let remover = Remover { one: at("from/a"), other: at("from/b") };
     let report = run(&[&at("from")], Target::As(at("to")), &options, &remover);
-    assert_eq!((report.errors_count, report.counts.files), (1, 1), "{}", told(&report));
-    assert!(told(&report).contains("removed meanwhile"), "{}", told(&report));
+    assert_eq!((report.errors_count, report.counts.files), (1, 1), "{}", messages(&report));
+    assert!(messages(&report).ends_with("No such file or directory"), "{}", messages(&report));
     assert_eq!(names(&at("to")), names(&at("from")));
     assert_eq!(fs::read(at("to").join(&names(&at("to"))[0])).unwrap(), b"same");
 }
 
 #[test]
-fn a_target_that_cannot_be_written_is_one_error_and_stays() {
-    let Some(target) = Place::mounted("ext4", 16) else { return };
-    let place = Place::disk();
+fn a_read_only_target_is_one_error_and_stays_unchanged() {
+    let Some(target) = TestDir::mounted("ext4", 16) else { return };
+    let place = TestDir::disk();
     let at = |name: &str| place.path().join(name);
     fs::create_dir(at("from")).unwrap();
     fs::write(at("from/a"), "new").unwrap();
@@ -260,18 +260,18 @@ fn a_target_that_cannot_be_written_is_one_error_and_stays() {
     let to = |name: &str| target.path().join(name);
     for (from, to) in [("from", to("tree")), ("from/a", to("a")), ("from/a", to("b"))] {
         let report = run(&[&at(from)], Target::As(to.clone()), &options, &Silent);
-        assert_eq!((report.errors_count, report.counts.files), (1, 0), "{}", told(&report));
-        let told = told(&report);
-        assert!(told.contains("mount the target for writing"), "{told}");
-        assert!(told.contains(&to.display().to_string()), "{told}");
+        assert_eq!((report.errors_count, report.counts.files), (1, 0), "{}", messages(&report));
+        let text = messages(&report);
+        assert!(text.contains("remount the file system read-write"), "{text}");
+        assert!(text.contains(&to.display().to_string()), "{text}");
     }
     assert_eq!(names(target.path()), before);
     assert_eq!(fs::read(to("a")).unwrap(), b"old");
 }
 
 #[test]
-fn a_file_where_a_directory_is_to_be_is_one_error() {
-    let place = Place::disk();
+fn a_file_in_place_of_a_directory_is_one_error() {
+    let place = TestDir::disk();
     let at = |name: &str| place.path().join(name);
     fs::create_dir_all(at("from/sub")).unwrap();
     fs::write(at("from/sub/x"), "x").unwrap();
@@ -280,15 +280,15 @@ fn a_file_where_a_directory_is_to_be_is_one_error() {
     let deep = CopyOptions { recursive: true, ..CopyOptions::default() };
     let report = run(&[&at("from")], Target::As(at("to")), &deep, &Silent);
     assert_eq!(report.errors_count, 1);
-    assert!(told(&report).contains("Not a directory"), "{}", told(&report));
+    assert!(messages(&report).contains("Not a directory"), "{}", messages(&report));
     assert_eq!(fs::read(at("to/sub")).unwrap(), b"mine");
 }
 
 #[test]
-fn a_full_target_is_told_before_the_first_byte_and_keeps_what_it_had() {
+fn a_full_target_fails_before_the_first_write_and_keeps_its_files() {
     for kind in ["ext4", "btrfs"] {
-        let Some(small) = Place::mounted(kind, 128) else { continue };
-        let place = Place::disk();
+        let Some(small) = TestDir::mounted(kind, 128) else { continue };
+        let place = TestDir::disk();
         let from = place.path().join("from");
         fs::write(&from, vec![7u8; 140 << 20]).unwrap();
         let to = small.path().join("to");
@@ -297,16 +297,16 @@ fn a_full_target_is_told_before_the_first_byte_and_keeps_what_it_had() {
         let target = Target::Auto(to.clone());
         let report = copy(&[from], &target, &CopyOptions::default(), &Silent, &progress).unwrap();
         assert_eq!(report.errors_count, 1);
-        assert!(told(&report).contains("No space left"), "{}", told(&report));
+        assert!(messages(&report).contains("No space left"), "{}", messages(&report));
         assert!(report.out_of_space);
-        assert_eq!(report.bytes, 0, "{kind}: it was known before");
+        assert_eq!(report.bytes, 0, "{kind}: the shortage must be found before writing");
         assert_eq!(fs::read(&to).unwrap(), b"old");
         assert!(!names(small.path()).iter().any(|name| name.contains("ioloom")));
     }
 }
 
-/// Copies a file in every way that is offered; which those are.
-fn by_every_mode(place: &Place) -> Vec<Mode> {
+/// Copies a file by every method that is supported; returns those.
+fn by_every_mode(place: &TestDir) -> Vec<Mode> {
     let from = place.path().join("from");
     let bytes: Vec<u8> = (0..3_000_001u32).map(|i| (i * 7 % 251) as u8).collect();
     fs::write(&from, &bytes).unwrap();
@@ -315,7 +315,7 @@ fn by_every_mode(place: &Place) -> Vec<Mode> {
         let to = place.path().join(mode.word());
         let report = one(&from, &to, &CopyOptions { mode: Some(mode), ..CopyOptions::default() });
         if report.errors_count > 0 {
-            println!("{}: {mode}: {}", place.kind, told(&report));
+            println!("{}: {mode}: {}", place.kind, messages(&report));
             assert!(report.errors[0].is_refused() || mode == Mode::Reflink);
             assert!(!to.exists());
             continue;
@@ -328,33 +328,33 @@ fn by_every_mode(place: &Place) -> Vec<Mode> {
 }
 
 #[test]
-fn modes_that_are_not_offered_are_refused_and_the_others_give_the_same_bytes() {
-    let place = Place::disk();
+fn unsupported_methods_are_refused_and_the_others_copy_the_same_bytes() {
+    let place = TestDir::disk();
     assert!(by_every_mode(&place).contains(&Mode::Buffered));
     for kind in ["xfs", "btrfs"] {
-        let Some(sharing) = Place::mounted(kind, 320) else { continue };
+        let Some(sharing) = TestDir::mounted(kind, 320) else { continue };
         assert!(by_every_mode(&sharing).contains(&Mode::Reflink), "{kind} shares blocks");
     }
     let from = place.path().join("from");
-    let Some(memory) = Place::memory() else { return };
+    let Some(memory) = TestDir::memory() else { return };
     for mode in [Mode::Direct, Mode::Uncached] {
         let to = memory.path().join("to");
         let report = one(&from, &to, &CopyOptions { mode: Some(mode), ..CopyOptions::default() });
-        assert!(report.errors[0].is_refused(), "{mode}: {}", told(&report));
+        assert!(report.errors[0].is_refused(), "{mode}: {}", messages(&report));
         assert!(!to.exists());
     }
 }
 
 #[test]
-fn zeros_become_holes_and_holes_are_filled_when_asked() {
-    let place = Place::disk();
+fn zeros_become_holes_and_holes_are_filled_on_request() {
+    let place = TestDir::disk();
     let (from, to) = (place.path().join("from"), place.path().join("to"));
     let mut bytes = vec![0u8; 2 << 20];
     bytes[1_000_000..1_000_100].fill(1);
     fs::write(&from, &bytes).unwrap();
     let taken = |sparse: When| {
         let report = one(&from, &to, &CopyOptions { sparse, ..CopyOptions::default() });
-        assert_eq!(report.errors_count, 0, "{}", told(&report));
+        assert_eq!(report.errors_count, 0, "{}", messages(&report));
         assert_eq!(fs::read(&to).unwrap(), bytes);
         fs::metadata(&to).unwrap().blocks() * 512
     };
@@ -369,8 +369,8 @@ fn zeros_become_holes_and_holes_are_filled_when_asked() {
 }
 
 #[test]
-fn hashes_are_those_of_the_bytes() {
-    let place = Place::disk();
+fn hashes_match_the_bytes() {
+    let place = TestDir::disk();
     let (from, to) = (place.path().join("from"), place.path().join("to"));
     fs::write(&from, "abc").unwrap();
     for verify in [Verify::InFlight, Verify::Cache, Verify::Device] {
@@ -378,7 +378,7 @@ fn hashes_are_those_of_the_bytes() {
         let options =
             CopyOptions { verify, hash, durable: Durable::File, ..CopyOptions::default() };
         let report = one(&from, &to, &options);
-        assert_eq!(report.errors_count, 0, "{}", told(&report));
+        assert_eq!(report.errors_count, 0, "{}", messages(&report));
         assert_eq!(report.hashes[0].hash, "900150983cd24fb0d6963f7d28e17f72");
         let word = match verify {
             Verify::InFlight => "not verified",
@@ -391,8 +391,8 @@ fn hashes_are_those_of_the_bytes() {
 }
 
 #[test]
-fn files_of_the_kernel_are_copied_whatever_size_they_tell() {
-    let place = Place::disk();
+fn kernel_files_are_copied_whatever_size_they_report() {
+    let place = TestDir::disk();
     let to = place.path().join("to");
     let options = CopyOptions { verify: Verify::Cache, ..CopyOptions::default() };
     for from in ["/proc/version", "/sys/devices/system/cpu/online"].map(Path::new) {
@@ -402,7 +402,7 @@ fn files_of_the_kernel_are_copied_whatever_size_they_tell() {
         };
         assert_ne!(fs::metadata(from).unwrap().len(), content.len() as u64);
         let report = one(from, &to, &options);
-        assert_eq!(report.errors_count, 0, "{}", told(&report));
+        assert_eq!(report.errors_count, 0, "{}", messages(&report));
         assert_eq!(fs::read(&to).unwrap(), content);
         assert_eq!(report.bytes, content.len() as u64);
         assert_eq!(
@@ -413,16 +413,16 @@ fn files_of_the_kernel_are_copied_whatever_size_they_tell() {
 }
 
 #[test]
-fn a_source_that_is_not_there_is_told_as_such_by_a_copy_that_goes_on_too() {
-    let place = Place::disk();
+fn a_missing_source_is_reported_by_a_resumed_copy_too() {
+    let place = TestDir::disk();
     let options = CopyOptions { resume: true, ..CopyOptions::default() };
     let report = one(&place.path().join("gone"), &place.path().join("to"), &options);
     assert_eq!(report.errors_count, 1);
-    assert!(told(&report).contains("gone: No such file"), "{}", told(&report));
+    assert!(messages(&report).contains("gone': No such file"), "{}", messages(&report));
     assert_eq!(names(place.path()), [""; 0]);
 }
 
-/// Ends the copy when both names are there; notes which one was copied and which one linked.
+/// Cancels the copy when both names exist; records which was copied and which linked.
 struct Ender<'a> {
     cancel: &'a AtomicBool,
     seen: Mutex<Vec<PathBuf>>,
@@ -440,11 +440,11 @@ impl Watcher for Ender<'_> {
     }
 }
 
-/// Threads meet the names of one file in another order than those of the interrupted copy did: the name
-/// that is recorded comes after one that is not.
+/// The threads find the names of one file in another order than in the interrupted copy: the
+/// recorded name comes after one that is not recorded.
 #[test]
-fn names_of_one_file_stay_that_when_a_copy_is_gone_on_with_in_another_order() {
-    let place = Place::disk();
+fn hard_links_survive_a_resumed_copy_that_finds_them_in_another_order() {
+    let place = TestDir::disk();
     let at = |name: &str| place.path().join(name);
     fs::create_dir(at("from")).unwrap();
     fs::write(at("from/a"), "content").unwrap();
@@ -462,7 +462,7 @@ fn names_of_one_file_stay_that_when_a_copy_is_gone_on_with_in_another_order() {
     let ender = Ender { cancel: &options.cancel, seen: Mutex::default() };
     assert!(copied(&ender).cancelled && !at("to").exists());
     options.cancel.store(false, Ordering::Relaxed);
-    // What is recorded of the one is now recorded of the other.
+    // Swap the names in the journal.
     let record = names(place.path()).into_iter().find(|name| name.ends_with(".journal")).unwrap();
     let text = fs::read_to_string(at(&record)).unwrap();
     let seen = ender.seen.into_inner().unwrap();
@@ -471,9 +471,27 @@ fn names_of_one_file_stay_that_when_a_copy_is_gone_on_with_in_another_order() {
     assert_eq!(text.matches(was).count(), 1, "{text}");
     fs::write(at(&record), text.replace(was, is)).unwrap();
     let report = copied(&Silent);
-    assert_eq!(report.errors_count, 0, "{}", told(&report));
+    assert_eq!(report.errors_count, 0, "{}", messages(&report));
     let inode = |name| fs::metadata(at(name)).unwrap().ino();
     assert_eq!(inode("to/a"), inode("to/b"), "{:?}", report.counts);
     assert_eq!(fs::read(at("to/b")).unwrap(), b"content");
     assert_eq!(names(place.path()), ["from", "to"]);
+}
+
+/// The kernel answers `ENOENT` for a new file in /proc, although nothing was removed.
+#[test]
+fn a_file_system_that_allows_no_new_files_gets_no_false_advice() {
+    let place = TestDir::disk();
+    let from = place.path().join("from");
+    fs::write(&from, "content").unwrap();
+    let to = Path::new("/proc/ioloom-test");
+    if !Path::new("/proc/self").exists() {
+        return println!("skipped: no /proc");
+    }
+    let report = run(&[&from], Target::As(to.into()), &CopyOptions::default(), &Silent);
+    assert_eq!(
+        messages(&report),
+        "cannot create '/proc/ioloom-test': No such file or directory",
+        "advice must be true or absent"
+    );
 }

@@ -1,6 +1,6 @@
-//! What is asked for is done as asked, or refused with a reason; never in another way without a word.
+//! Options are carried out as requested or refused with a reason, never silently replaced.
 
-use crate::place::Place;
+use crate::test_dir::TestDir;
 use ioloom_copy::{
     CopyCounters, CopyError, CopyOptions, Existing, Follow, Mode, Preserve, Report, Silent, Target,
     Verify, Watcher, When, bytes_to_copy, copy,
@@ -21,7 +21,7 @@ fn one(from: &Path, to: &Path, options: &CopyOptions) -> Report {
     copy(&[from.to_owned()], &target, options, &Silent, &CopyCounters::default()).unwrap()
 }
 
-fn told(report: &Report) -> String {
+fn messages(report: &Report) -> String {
     report.errors.iter().map(CopyError::to_string).collect::<Vec<_>>().join("\n")
 }
 
@@ -39,19 +39,19 @@ fn noise(bytes: usize) -> Vec<u8> {
 }
 
 #[test]
-fn what_is_small_goes_past_the_cache_too_when_that_is_asked() {
-    let place = Place::disk();
+fn small_files_use_direct_io_if_required() {
+    let place = TestDir::disk();
     let (from, to) = (place.path().join("from"), place.path().join("to"));
     for bytes in [4096, 100_001, 8 << 20] {
         fs::write(&from, noise(bytes)).unwrap();
         let report = one(&from, &to, &with(Mode::Direct));
         if report.errors_count > 0 {
-            assert!(report.errors[0].is_refused(), "{}", told(&report));
-            return println!("skipped: {}", told(&report));
+            assert!(report.errors[0].is_refused(), "{}", messages(&report));
+            return println!("skipped: {}", messages(&report));
         }
-        // Before the comparison reads it.
+        // Called before verification reads the copy.
         let state = cache::state(File::open(&to).unwrap(), 0, 0).unwrap();
-        // Cutting the padded end makes the kernel fill the rest of one page with zeros, in memory.
+        // Truncating the padded end makes the kernel zero the rest of one page in memory.
         let most = u64::from(bytes % 4096 != 0);
         assert!(state.is_none_or(|state| state.resident <= most), "{bytes}: {state:?}");
         assert!(fs::read(&to).unwrap() == noise(bytes), "{bytes}");
@@ -60,8 +60,8 @@ fn what_is_small_goes_past_the_cache_too_when_that_is_asked() {
 }
 
 #[test]
-fn a_source_that_tells_no_size_is_never_copied_as_nothing() {
-    let place = Place::disk();
+fn a_source_that_reports_no_size_is_never_copied_as_empty() {
+    let place = TestDir::disk();
     let (empty, to) = (place.path().join("empty"), place.path().join("to"));
     fs::write(&empty, "").unwrap();
     for mode in [Mode::Reflink, Mode::Range, Mode::Buffered, Mode::Uncached, Mode::Direct] {
@@ -71,20 +71,25 @@ fn a_source_that_tells_no_size_is_never_copied_as_nothing() {
             assert_eq!(fs::read(&to).unwrap(), content, "{mode}");
             fs::remove_file(&to).unwrap();
         } else {
-            assert!(report.errors[0].is_refused(), "{mode}: {}", told(&report));
+            assert!(report.errors[0].is_refused(), "{mode}: {}", messages(&report));
             assert!(!to.exists(), "{mode}");
         }
-        // What holds nothing goes every way.
+        // An empty file can be copied by every method.
         let report = one(&empty, &to, &with(mode));
-        assert_eq!((report.errors_count, report.counts.files), (0, 1), "{mode}: {}", told(&report));
+        assert_eq!(
+            (report.errors_count, report.counts.files),
+            (0, 1),
+            "{mode}: {}",
+            messages(&report)
+        );
         assert_eq!(fs::read(&to).unwrap(), b"", "{mode}");
         fs::remove_file(&to).unwrap();
     }
 }
 
 #[test]
-fn sharing_that_was_asked_for_is_never_left_out() {
-    let place = Place::disk();
+fn required_sharing_is_never_skipped() {
+    let place = TestDir::disk();
     let (from, to) = (place.path().join("from"), place.path().join("to"));
     let always = CopyOptions { reflink: When::Always, ..CopyOptions::default() };
     let pinned = CopyOptions { mode: Some(Mode::Reflink), ..CopyOptions::default() };
@@ -93,32 +98,36 @@ fn sharing_that_was_asked_for_is_never_left_out() {
         for base in [&always, &pinned] {
             for (options, word) in [
                 (CopyOptions { verify: Verify::Cache, ..base.clone() }, "nothing is hashed"),
-                (CopyOptions { sparse: When::Always, ..base.clone() }, "no zeros are found"),
+                (CopyOptions { sparse: When::Always, ..base.clone() }, "zeros cannot be found"),
             ] {
                 let report = one(&from, &to, &options);
                 assert_eq!(report.errors_count, 1, "{options:?}");
-                assert!(report.errors[0].is_refused(), "{}", told(&report));
-                assert!(told(&report).contains(word), "{}", told(&report));
+                assert!(report.errors[0].is_refused(), "{}", messages(&report));
+                assert!(messages(&report).contains(word), "{}", messages(&report));
                 assert!(!to.exists());
             }
             let report = one(&from, &to, base);
             if report.errors_count > 0 {
-                assert!(report.errors[0].is_refused(), "{}", told(&report));
-                assert!(told(&report).contains("does not share blocks"), "{}", told(&report));
+                assert!(report.errors[0].is_refused(), "{}", messages(&report));
+                assert!(
+                    messages(&report).contains("does not share blocks"),
+                    "{}",
+                    messages(&report)
+                );
             } else {
                 assert_eq!(report.modes, [(Mode::Reflink, 1)]);
                 fs::remove_file(&to).unwrap();
             }
         }
     }
-    let Some(memory) = Place::memory() else { return };
+    let Some(memory) = TestDir::memory() else { return };
     let report = one(&from, &memory.path().join("to"), &always);
-    assert!(told(&report).contains("different file systems"), "{}", told(&report));
+    assert!(messages(&report).contains("different file systems"), "{}", messages(&report));
 }
 
 #[test]
-fn holes_are_filled_also_where_blocks_could_be_shared() {
-    let Some(place) = Place::mounted("xfs", 320) else { return };
+fn holes_are_filled_even_where_blocks_could_be_shared() {
+    let Some(place) = TestDir::mounted("xfs", 320) else { return };
     let (from, to) = (place.path().join("from"), place.path().join("to"));
     let source = File::create(&from).unwrap();
     source.set_len(2 << 20).unwrap();
@@ -130,12 +139,12 @@ fn holes_are_filled_also_where_blocks_could_be_shared() {
     File::open(&to).unwrap().sync_all().unwrap();
     assert!(fs::metadata(&to).unwrap().blocks() * 512 >= 2 << 20);
     let always = CopyOptions { reflink: When::Always, ..never };
-    assert!(told(&one(&from, &to, &always)).contains("holes of its source"));
+    assert!(messages(&one(&from, &to, &always)).contains("holes of its source"));
 }
 
 #[test]
-fn permissions_that_are_not_to_be_kept_are_those_of_anything_new() {
-    let place = Place::disk();
+fn permissions_that_are_not_preserved_are_the_defaults() {
+    let place = TestDir::disk();
     let at = |name: &str| place.path().join(name);
     let mode = |name: &str| fs::metadata(at(name)).unwrap().mode() & 0o7777;
     fs::create_dir_all(at("from/dir")).unwrap();
@@ -151,7 +160,7 @@ fn permissions_that_are_not_to_be_kept_are_those_of_anything_new() {
         let options =
             CopyOptions { recursive: true, preserve, plain_mode: true, ..CopyOptions::default() };
         let report = one(&at("from"), &at("to"), &options);
-        assert_eq!(report.errors_count, 0, "{}", told(&report));
+        assert_eq!(report.errors_count, 0, "{}", messages(&report));
         assert_eq!((mode("to/dir/file"), mode("to/run")), (mode("file"), mode("file")));
         assert_eq!(mode("to/dir"), mode("dir"));
         fs::remove_dir_all(at("to")).unwrap();
@@ -159,11 +168,11 @@ fn permissions_that_are_not_to_be_kept_are_those_of_anything_new() {
     fs::set_permissions(at("from/dir"), fs::Permissions::from_mode(0o700)).unwrap();
 }
 
-/// Counts questions and says yes.
+/// Counts questions and answers yes.
 #[derive(Default)]
-struct Asked(AtomicU32);
+struct Counter(AtomicU32);
 
-impl Watcher for Asked {
+impl Watcher for Counter {
     fn may_replace(&self, _: &Path) -> bool {
         self.0.fetch_add(1, Ordering::Relaxed);
         true
@@ -171,8 +180,8 @@ impl Watcher for Asked {
 }
 
 #[test]
-fn nobody_is_asked_about_what_stays_anyway() {
-    let place = Place::disk();
+fn the_user_is_not_asked_about_files_that_stay_anyway() {
+    let place = TestDir::disk();
     let (from, to) = (place.path().join("from"), place.path().join("to"));
     let options = CopyOptions { existing: Existing::UpdateAsk, ..CopyOptions::default() };
     for (later, replaced) in [(false, 0), (true, 1)] {
@@ -182,19 +191,24 @@ fn nobody_is_asked_about_what_stays_anyway() {
         let time = SystemTime::now();
         File::options().write(true).open(&from).unwrap().set_modified(time + by).unwrap();
         File::options().write(true).open(&to).unwrap().set_modified(time).unwrap();
-        let asked = Asked::default();
+        let counter = Counter::default();
         let target = Target::As(to.clone());
-        let report =
-            copy(std::slice::from_ref(&from), &target, &options, &asked, &CopyCounters::default())
-                .unwrap();
-        assert_eq!(report.counts.files, replaced, "{}", told(&report));
-        assert_eq!(u64::from(asked.0.into_inner()), replaced);
+        let report = copy(
+            std::slice::from_ref(&from),
+            &target,
+            &options,
+            &counter,
+            &CopyCounters::default(),
+        )
+        .unwrap();
+        assert_eq!(report.counts.files, replaced, "{}", messages(&report));
+        assert_eq!(u64::from(counter.0.into_inner()), replaced);
     }
 }
 
 #[test]
-fn what_was_not_read_again_is_not_called_verified() {
-    let place = Place::disk();
+fn copies_that_were_not_read_back_are_not_called_verified() {
+    let place = TestDir::disk();
     let (from, to) = (place.path().join("from"), place.path().join("to"));
     fs::write(&from, "new").unwrap();
     fs::write(&to, "old").unwrap();
@@ -205,7 +219,7 @@ fn what_was_not_read_again_is_not_called_verified() {
     }
 }
 
-/// What is mounted here until this goes.
+/// A mount that is removed when dropped.
 struct Mounted<'a>(&'a Path);
 
 impl Drop for Mounted<'_> {
@@ -214,10 +228,10 @@ impl Drop for Mounted<'_> {
     }
 }
 
-/// As a system is copied to the disk that is mounted in it.
+/// Like copying a system to a disk that is mounted inside it.
 #[test]
-fn a_file_system_is_copied_to_another_one_that_is_mounted_in_it() {
-    let place = Place::disk();
+fn a_file_system_can_be_copied_to_another_one_mounted_inside_it() {
+    let place = TestDir::disk();
     let at = |name: &str| place.path().join(name);
     fs::create_dir_all(at("system/other")).unwrap();
     fs::write(at("system/file"), "text").unwrap();
@@ -236,14 +250,14 @@ fn a_file_system_is_copied_to_another_one_that_is_mounted_in_it() {
     };
     for from in [at("system"), at("system/.")] {
         let report = one(&from, &other, &options);
-        assert_eq!(report.errors_count, 0, "{}", told(&report));
+        assert_eq!(report.errors_count, 0, "{}", messages(&report));
         assert_eq!(fs::read(other.join("file")).unwrap(), b"text");
         let inner = fs::read_dir(other.join("other")).unwrap();
-        assert_eq!(inner.count(), 0, "the place to mount on, and nothing in it");
+        assert_eq!(inner.count(), 0, "the mount point is copied, its content is not");
     }
     let both = CopyOptions { one_file_system: false, ..options };
     let report = one(&at("system"), &other, &both);
-    assert!(told(&report).contains("lies in it"), "{}", told(&report));
+    assert!(messages(&report).contains("is inside it"), "{}", messages(&report));
     let to = Target::As(at("to"));
     let [apart, all] =
         [CopyOptions { one_file_system: true, ..both.clone() }, both].map(|options| {
@@ -253,22 +267,22 @@ fn a_file_system_is_copied_to_another_one_that_is_mounted_in_it() {
 }
 
 #[test]
-fn a_path_that_only_a_directory_can_have_is_no_file() {
-    let place = Place::disk();
+fn a_path_that_only_a_directory_can_have_is_not_written_as_a_file() {
+    let place = TestDir::disk();
     let at = |name: &str| place.path().join(name);
     fs::write(at("file"), "text").unwrap();
     fs::create_dir(at("dir")).unwrap();
     for (to, word) in [
-        ("new/", "there is no such directory"),
-        ("new/.", "there is no such directory"),
-        ("dir/", "it is a directory and the source is none"),
-        ("dir/.", "it is a directory and the source is none"),
+        ("new/", "the directory does not exist"),
+        ("new/.", "the directory does not exist"),
+        ("dir/", "it is a directory and the source is not"),
+        ("dir/.", "it is a directory and the source is not"),
     ] {
         let report = one(&at("file"), &at(to), &CopyOptions::default());
-        assert!(told(&report).contains(word), "{to}: {}", told(&report));
+        assert!(messages(&report).contains(word), "{to}: {}", messages(&report));
     }
     assert!(!at("new").exists());
-    // Where what a link leads to has no path, nobody is told to remove the link.
+    // If the target of a link has no path, removing the link would not help.
     let (read, write) = std::io::pipe().unwrap();
     std::os::unix::fs::symlink(
         format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&write)),
@@ -276,15 +290,15 @@ fn a_path_that_only_a_directory_can_have_is_no_file() {
     )
     .unwrap();
     let report = one(&at("file"), &at("out"), &CopyOptions::default());
-    assert!(told(&report).contains("it leads to a pipe"), "{}", told(&report));
+    assert!(messages(&report).contains("it is a link to a pipe"), "{}", messages(&report));
     drop(read);
 }
 
-/// As with cp the later source stays, every time, and what is told is the sum.
+/// Of files with one name, the later source wins every time, as with cp; counts are summed.
 #[test]
-fn what_is_in_several_directories_comes_in_their_order() {
+fn contents_of_several_directories_are_merged_in_order() {
     const FILES: usize = 200;
-    let place = Place::disk();
+    let place = TestDir::disk();
     let at = |name: &str| place.path().join(name);
     for (dir, content) in [("a", "a"), ("b", "bb")] {
         fs::create_dir_all(at(dir).join("sub")).unwrap();
@@ -308,7 +322,7 @@ fn what_is_in_several_directories_comes_in_their_order() {
         let progress = CopyCounters::default();
         let into = Target::Auto(at("to"));
         let report = copy(&sources, &into, &options, &Silent, &progress).unwrap();
-        assert_eq!(report.errors_count, 0, "{sources:?}: {}", told(&report));
+        assert_eq!(report.errors_count, 0, "{sources:?}: {}", messages(&report));
         let wrong = (0..FILES)
             .filter(|i| fs::read(at("to").join(format!("sub/{i}"))).unwrap() != last.as_bytes());
         assert_eq!(wrong.count(), 0, "{sources:?}");
@@ -320,15 +334,15 @@ fn what_is_in_several_directories_comes_in_their_order() {
         );
         fs::remove_dir_all(at("to")).unwrap();
     }
-    // Without a directory to go into nothing is begun.
+    // Without a directory as the target, nothing is copied.
     let none = Target::Auto(at("new"));
     let refused = copy(&[at("a/."), at("b/.")], &none, &options, &Silent, &CopyCounters::default());
     assert!(refused.is_err() && !at("new").exists());
 }
 
 #[test]
-fn what_is_to_stay_may_be_a_directory() {
-    let place = Place::disk();
+fn an_existing_target_that_is_kept_may_be_a_directory() {
+    let place = TestDir::disk();
     let at = |name: &str| place.path().join(name);
     for dir in ["from", "to/name"] {
         fs::create_dir_all(at(dir)).unwrap();
@@ -340,61 +354,61 @@ fn what_is_to_stay_may_be_a_directory() {
     for existing in [Existing::Keep, Existing::Update, Existing::UpdateAsk] {
         let options = CopyOptions { recursive: true, existing, ..CopyOptions::default() };
         let report = one(&at("from"), &at("to"), &options);
-        assert_eq!((report.errors_count, report.counts.skipped), (0, 1), "{}", told(&report));
+        assert_eq!((report.errors_count, report.counts.skipped), (0, 1), "{}", messages(&report));
     }
     source.set_modified(SystemTime::now() + hour).unwrap();
     let newer =
         CopyOptions { recursive: true, existing: Existing::Update, ..CopyOptions::default() };
     let report = one(&at("from"), &at("to"), &newer);
     assert!(
-        told(&report).contains("it is a directory and the source is none"),
+        messages(&report).contains("it is a directory and the source is not"),
         "{}",
-        told(&report)
+        messages(&report)
     );
     assert!(at("to/name").is_dir());
 }
 
 #[test]
-fn a_followed_link_to_a_pipe_is_a_pipe() {
-    let place = Place::disk();
+fn a_followed_link_to_a_pipe_is_copied_as_a_pipe() {
+    let place = TestDir::disk();
     let at = |name: &str| place.path().join(name);
     fs::create_dir(at("from")).unwrap();
     assert!(Command::new("mkfifo").arg(at("from/pipe")).status().unwrap().success());
     std::os::unix::fs::symlink("pipe", at("from/link")).unwrap();
     for (follow, piped) in [(Follow::Always, true), (Follow::Never, false)] {
         let options = CopyOptions { recursive: true, follow, ..CopyOptions::default() };
-        let to = at(if piped { "followed" } else { "kept" });
+        let to = at(if piped { "followed" } else { "link" });
         let report = one(&at("from"), &to, &options);
-        assert_eq!(report.errors_count, 0, "{}", told(&report));
+        assert_eq!(report.errors_count, 0, "{}", messages(&report));
         let kind = |name: &str| fs::symlink_metadata(to.join(name)).unwrap().file_type();
         assert!(kind("pipe").is_fifo());
         assert_eq!((kind("link").is_fifo(), kind("link").is_symlink()), (piped, !piped));
     }
     let roots = CopyOptions { recursive: true, follow: Follow::Roots, ..CopyOptions::default() };
     let report = one(&at("from/link"), &at("named"), &roots);
-    assert_eq!(report.errors_count, 0, "{}", told(&report));
+    assert_eq!(report.errors_count, 0, "{}", messages(&report));
     assert!(fs::symlink_metadata(at("named")).unwrap().file_type().is_fifo());
 }
 
 #[test]
-fn a_link_never_replaces_the_file_that_it_leads_to() {
-    let place = Place::disk();
+fn a_link_never_replaces_the_file_it_points_to() {
+    let place = TestDir::disk();
     let at = |name: &str| place.path().join(name);
     fs::write(at("file"), "text").unwrap();
     std::os::unix::fs::symlink("file", at("link")).unwrap();
     let options = CopyOptions { follow: Follow::Never, ..CopyOptions::default() };
     let report = one(&at("link"), &at("file"), &options);
-    assert!(told(&report).contains("leads to it"), "{}", told(&report));
+    assert!(messages(&report).contains("a symbolic link to it"), "{}", messages(&report));
     assert_eq!(fs::read(at("file")).unwrap(), b"text");
     assert!(fs::symlink_metadata(at("file")).unwrap().is_file());
 }
 
 #[test]
-fn a_file_that_is_replaced_has_its_permissions_whatever_else_is_kept() {
+fn a_replaced_file_keeps_its_permissions_unless_they_are_preserved_from_the_source() {
     if !ioloom_testbed::is_root() {
-        return println!("skipped: only root gives files to others");
+        return println!("skipped: only root can change the owner of files");
     }
-    let place = Place::disk();
+    let place = TestDir::disk();
     let at = |name: &str| place.path().join(name);
     fs::write(at("from"), "new").unwrap();
     std::os::unix::fs::chown(at("from"), Some(1), Some(2)).unwrap();
@@ -403,26 +417,26 @@ fn a_file_that_is_replaced_has_its_permissions_whatever_else_is_kept() {
     fs::set_permissions(at("to"), fs::Permissions::from_mode(0o604)).unwrap();
     let preserve = Preserve { owner: true, ..Preserve::default() };
     let report = one(&at("from"), &at("to"), &CopyOptions { preserve, ..CopyOptions::default() });
-    assert_eq!(report.errors_count, 0, "{}", told(&report));
+    assert_eq!(report.errors_count, 0, "{}", messages(&report));
     let made = fs::metadata(at("to")).unwrap();
     assert_eq!((made.mode() & 0o7777, made.uid(), made.gid()), (0o604, 1, 2));
 }
 
 #[test]
-fn a_directory_where_names_are_their_owners_alone_stays_one() {
-    let place = Place::disk();
+fn a_sticky_directory_stays_sticky() {
+    let place = TestDir::disk();
     let at = |name: &str| place.path().join(name);
     fs::create_dir_all(at("from/sub")).unwrap();
     fs::set_permissions(at("from/sub"), fs::Permissions::from_mode(0o1755)).unwrap();
     let report =
         one(&at("from"), &at("to"), &CopyOptions { recursive: true, ..CopyOptions::default() });
-    assert_eq!(report.errors_count, 0, "{}", told(&report));
+    assert_eq!(report.errors_count, 0, "{}", messages(&report));
     assert_eq!(fs::metadata(at("to/sub")).unwrap().mode() & 0o7000, 0o1000);
 }
 
 #[test]
-fn a_file_that_followed_links_lead_to_is_one_file_where_links_are_kept() {
-    let place = Place::disk();
+fn a_file_reached_through_several_links_is_one_file_if_links_are_preserved() {
+    let place = TestDir::disk();
     let at = |name: &str| place.path().join(name);
     fs::create_dir(at("from")).unwrap();
     fs::write(at("from/a"), "text").unwrap();
@@ -431,29 +445,29 @@ fn a_file_that_followed_links_lead_to_is_one_file_where_links_are_kept() {
     let options =
         CopyOptions { recursive: true, follow: Follow::Always, preserve, ..CopyOptions::default() };
     let report = one(&at("from"), &at("to"), &options);
-    assert_eq!((report.counts.files, report.counts.hard_links), (1, 1), "{}", told(&report));
+    assert_eq!((report.counts.files, report.counts.hard_links), (1, 1), "{}", messages(&report));
     let inode = |name| fs::symlink_metadata(at(name)).unwrap().ino();
     assert_eq!(inode("to/a"), inode("to/b"));
 }
 
 #[test]
-fn access_lists_are_permissions_and_no_attributes() {
+fn acls_are_permissions_and_not_attributes() {
     // user::rw-, user:1000:rwx, group::r--, mask::rwx, other::---
     const LIST: [u8; 44] = [
         2, 0, 0, 0, 1, 0, 6, 0, 255, 255, 255, 255, 2, 0, 7, 0, 232, 3, 0, 0, 4, 0, 4, 0, 255, 255,
         255, 255, 16, 0, 7, 0, 255, 255, 255, 255, 32, 0, 0, 0, 255, 255, 255, 255,
     ];
-    let place = Place::disk();
+    let place = TestDir::disk();
     let (from, to) = (place.path().join("from"), place.path().join("to"));
     let source = File::create(&from).unwrap();
     let name = c"system.posix_acl_access";
     if XattrOf::Open(source.as_fd()).set(name, &LIST).is_err() {
-        return println!("skipped: this file system has no access lists");
+        return println!("skipped: this file system has no ACLs");
     }
     for (mode, xattrs, comes) in [(false, true, false), (true, false, true), (true, true, true)] {
         let preserve = Preserve { mode, xattrs, ..Preserve::default() };
         let report = one(&from, &to, &CopyOptions { preserve, ..CopyOptions::default() });
-        assert_eq!(report.errors_count, 0, "{}", told(&report));
+        assert_eq!(report.errors_count, 0, "{}", messages(&report));
         let made = File::open(&to).unwrap();
         let list = XattrOf::Open(made.as_fd()).get(name).unwrap();
         assert_eq!(list.is_some(), comes, "mode {mode}, attributes {xattrs}");
@@ -462,8 +476,8 @@ fn access_lists_are_permissions_and_no_attributes() {
 }
 
 #[test]
-fn what_is_to_be_copied_is_counted_without_what_stays() {
-    let place = Place::disk();
+fn the_byte_count_leaves_out_targets_that_stay() {
+    let place = TestDir::disk();
     let at = |name: &str| place.path().join(name);
     for (dir, files) in
         [("from", [("a", 1000), ("b", 200), ("c", 30)]), ("to", [("a", 1), ("b", 2), ("d", 3)])]
@@ -480,7 +494,7 @@ fn what_is_to_be_copied_is_counted_without_what_stays() {
     let kept = CopyOptions { existing: Existing::Keep, ..plain.clone() };
     let updated = CopyOptions { existing: Existing::Update, ..plain.clone() };
     let linked = CopyOptions { preserve: Preserve::ALL, ..plain.clone() };
-    // Nothing of the target is newer than a time to come.
+    // No target is newer than a time in the future.
     let later = SystemTime::now() + Duration::from_secs(1000);
     let (sources, target) = ([at("from")], Target::As(at("to")));
     let counted =
@@ -488,11 +502,11 @@ fn what_is_to_be_copied_is_counted_without_what_stays() {
     assert_eq!(counted(&plain, later), 2230);
     assert_eq!(counted(&kept, later), 1030);
     assert_eq!(counted(&linked, later), 1230);
-    // What the copy itself made before it was counted is no part of what stays.
+    // Files that the copy created before the count do not count as existing.
     assert_eq!(counted(&kept, old), 2230);
     let report = |options: &CopyOptions| one(&at("from"), &at("to"), options).bytes;
     let update = counted(&updated, later);
-    assert_eq!((update, report(&updated)), (update, update), "what is counted is what is copied");
+    assert_eq!((update, report(&updated)), (update, update), "the count must match the copy");
     assert_eq!(counted(&kept, later), report(&kept));
     assert_eq!(
         bytes_to_copy(&[at("from/sub/a")], &Target::Auto(at("to")), &plain, later, &Arc::default()),

@@ -1,10 +1,10 @@
-//! New files: under a name that nobody looks at, or none, until they are whole.
+//! New files, which have a hidden name or none until they are complete.
 //!
-//! In a directory that this copy made and has not shown yet, a file is made under its own name: the
-//! directory itself has no final name, so nothing half-made can be seen, and a file costs no call
-//! more than without any care. Elsewhere a file is made without a name and gets one at the end, or,
-//! where another file must be replaced or the file system cannot, under a hidden name that is
-//! renamed. Whatever is not published is removed when it is dropped.
+//! In a directory that this copy created and that is still hidden, a file is created under its final
+//! name: no incomplete file can be seen, and no extra system call is needed. Elsewhere a file is
+//! created without a name (`O_TMPFILE`) and linked at the end. If it replaces another file, or the
+//! file system has no unnamed files, it is created under a hidden name and renamed. A file that is
+//! not published is removed when it is dropped.
 
 use ioloom_sys::attr::{self, Attr};
 use ioloom_sys::dir::{Dir, Kind};
@@ -13,71 +13,73 @@ use std::ffi::{CStr, CString};
 use std::io;
 use std::os::fd::OwnedFd;
 
-/// Longest part of a final name that a hidden name repeats, bytes.
+/// Longest prefix of the final name in a hidden name, bytes.
 const NAME_PART_MAX: usize = 180;
 
-/// Tries for a hidden name that is free.
+/// Attempts to find an unused hidden name.
 const NAME_TRIES: u32 = 8;
 
-/// Where a new file goes.
+/// The state of the final name of a new file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Spot {
-    /// Nobody sees the directory yet.
+pub(crate) enum Destination {
+    /// The directory is still hidden.
     Hidden,
-    /// The name is free.
+    /// The name is unused.
     Free,
-    /// Something is there and is replaced.
-    Taken,
+    /// The name is used by a file that will be replaced.
+    Occupied,
 }
 
-enum Under<'a> {
-    /// Its final name.
+enum CurrentName<'a> {
     Final(&'a CStr),
-    /// None yet.
-    Nothing,
-    /// A hidden one.
+    Unnamed,
     Hidden(CString),
-    /// Published: nothing to clean up.
-    Done,
+    /// Nothing to clean up.
+    Published,
 }
 
-/// A file that is being made.
+/// A file that is being written.
 pub(crate) struct NewFile<'a> {
     dir: &'a Dir,
     name: &'a CStr,
-    spot: Spot,
-    under: Under<'a>,
+    destination: Destination,
+    current_name: CurrentName<'a>,
     pub(crate) file: OwnedFd,
 }
 
 impl<'a> NewFile<'a> {
-    /// Makes a file in `dir` that is to be called `name`. The process's umask applies to `mode`.
-    pub(crate) fn make(dir: &'a Dir, name: &'a CStr, spot: Spot, mode: u32) -> io::Result<Self> {
-        let (under, file) = match spot {
-            Spot::Hidden => (Under::Final(name), make::file(dir, name, mode)?),
-            Spot::Free => match make::unnamed_file(dir, mode) {
-                Ok(file) => (Under::Nothing, file),
+    /// Creates a file in `dir` that will be called `name`. The umask of the process applies to `mode`.
+    pub(crate) fn make(
+        dir: &'a Dir,
+        name: &'a CStr,
+        destination: Destination,
+        mode: u32,
+    ) -> io::Result<Self> {
+        let (current_name, file) = match destination {
+            Destination::Hidden => (CurrentName::Final(name), make::file(dir, name, mode)?),
+            Destination::Free => match make::unnamed_file(dir, mode) {
+                Ok(file) => (CurrentName::Unnamed, file),
                 Err(e) if make::is_tmpfile_unsupported(&e) => Self::hidden(dir, name, mode)?,
                 Err(e) => return Err(e),
             },
-            Spot::Taken => Self::hidden(dir, name, mode)?,
+            Destination::Occupied => Self::hidden(dir, name, mode)?,
         };
-        Ok(Self { dir, name, spot, under, file })
+        Ok(Self { dir, name, destination, current_name, file })
     }
 
-    /// Makes it under the name `hidden`, which is the same for each copy of the same source, or goes
-    /// on with what an earlier copy left there. `mode` comes with the umask.
+    /// Creates it under the name `hidden`, which is the same for each copy of the same source, or opens
+    /// the file that an earlier copy left there. `mode` comes with the umask.
     pub(crate) fn resumable(
         dir: &'a Dir,
         name: &'a CStr,
-        spot: Spot,
+        destination: Destination,
         hidden: CString,
         (mode, umask): (u32, u32),
     ) -> io::Result<Self> {
         let file = match make::file(dir, &hidden, mode) {
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists => match go_on(dir, &hidden)? {
                 Some(file) => {
-                    // The source may have had other permissions when this was begun.
+                    // The permissions of the source may have changed since the earlier copy.
                     attr::set_mode(&file, mode & !umask)?;
                     file
                 }
@@ -88,36 +90,36 @@ impl<'a> NewFile<'a> {
             },
             made => made?,
         };
-        Ok(Self { dir, name, spot, under: Under::Hidden(hidden), file })
+        Ok(Self { dir, name, destination, current_name: CurrentName::Hidden(hidden), file })
     }
 
     /// Leaves the file under its hidden name for a later copy.
     pub(crate) fn leave(mut self) {
-        self.under = Under::Done;
+        self.current_name = CurrentName::Published;
     }
 
-    fn hidden(dir: &Dir, name: &CStr, mode: u32) -> io::Result<(Under<'a>, OwnedFd)> {
+    fn hidden(dir: &Dir, name: &CStr, mode: u32) -> io::Result<(CurrentName<'a>, OwnedFd)> {
         let (hidden, file) = with_hidden_name(name, |hidden| make::file(dir, hidden, mode))?;
-        Ok((Under::Hidden(hidden), file))
+        Ok((CurrentName::Hidden(hidden), file))
     }
 
     /// Gives the file its final name.
     pub(crate) fn publish(mut self) -> io::Result<()> {
-        let replace = self.spot == Spot::Taken;
-        match &self.under {
-            Under::Final(_) | Under::Done => {}
-            Under::Nothing => make::link_unnamed(&self.file, self.dir, self.name)?,
-            Under::Hidden(hidden) => {
+        let replace = self.destination == Destination::Occupied;
+        match &self.current_name {
+            CurrentName::Final(_) | CurrentName::Published => {}
+            CurrentName::Unnamed => make::link_unnamed(&self.file, self.dir, self.name)?,
+            CurrentName::Hidden(hidden) => {
                 make::rename(self.dir, hidden, self.dir, self.name, replace)?;
             }
         }
-        self.under = Under::Done;
+        self.current_name = CurrentName::Published;
         Ok(())
     }
 }
 
-/// Opens what lies under a name that others can know. `None`: it is not what an earlier copy of this
-/// user left, so nothing is written into it.
+/// Opens the file under a hidden name that others can predict. Returns `None` if it cannot be the
+/// remains of an earlier copy by this user; then nothing may be written to it.
 fn go_on(dir: &Dir, hidden: &CStr) -> io::Result<Option<OwnedFd>> {
     let there = attr::of_name(dir, hidden, false)?;
     if !is_ours(&there) {
@@ -128,24 +130,24 @@ fn go_on(dir: &Dir, hidden: &CStr) -> io::Result<Option<OwnedFd>> {
     Ok((is_ours(&opened) && opened.identity() == there.identity()).then_some(file))
 }
 
-/// Whether a file is one of this user with a single name.
+/// Reports whether a regular file belongs to this user and has a single name.
 pub(crate) fn is_ours(attr: &Attr) -> bool {
     attr.kind == Kind::Regular && attr.links == 1 && attr.user == attr::own_ids().0
 }
 
 impl Drop for NewFile<'_> {
     fn drop(&mut self) {
-        let name = match &self.under {
-            Under::Final(name) => name,
-            Under::Hidden(name) => name.as_c_str(),
-            Under::Nothing | Under::Done => return,
+        let name = match &self.current_name {
+            CurrentName::Final(name) => name,
+            CurrentName::Hidden(name) => name.as_c_str(),
+            CurrentName::Unnamed | CurrentName::Published => return,
         };
-        // What cannot be removed stays under a name that tells what it is.
+        // A failure is ignored: the name shows that it is an incomplete copy.
         let _ = make::remove(self.dir, name);
     }
 }
 
-/// Makes something under a hidden name of its own; returns the name.
+/// Calls `make` with hidden names until one is unused; returns that name.
 pub(crate) fn with_hidden_name<T>(
     name: &CStr,
     mut make: impl FnMut(&CStr) -> io::Result<T>,
@@ -161,7 +163,7 @@ pub(crate) fn with_hidden_name<T>(
     }
 }
 
-/// `.NAME.ioloom-NUMBER.part`.
+/// Returns `.NAME.ioloom-NUMBER.part`.
 pub(crate) fn hidden_name(name: &CStr, number: u64) -> CString {
     let name = name.to_bytes();
     let mut hidden = vec![b'.'];
@@ -178,23 +180,24 @@ mod tests {
     use std::path::Path;
 
     #[test]
-    fn what_is_gone_on_with_is_ours_and_has_the_permissions_of_now() {
+    fn only_our_own_remains_are_reused_and_get_the_current_permissions() {
         let temp = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
         let dir = Dir::open(temp.path()).unwrap();
         let hidden = || c".part".to_owned();
-        let begin = |mode| NewFile::resumable(&dir, c"f", Spot::Free, hidden(), (mode, 0)).unwrap();
+        let begin =
+            |mode| NewFile::resumable(&dir, c"f", Destination::Free, hidden(), (mode, 0)).unwrap();
         let part = temp.path().join(".part");
         let left = fs::File::from(begin(0o644).file.try_clone().unwrap());
-        assert!(!part.exists(), "nothing is left unless that is asked");
+        assert!(!part.exists(), "a dropped file must be removed");
         drop(left);
         let first = begin(0o644);
         fs::File::from(first.file.try_clone().unwrap()).write_all_at(b"piece", 0).unwrap();
         first.leave();
-        // The source is nobody else's any more.
+        // The source is now readable by its owner only.
         begin(0o600).leave();
         let found = fs::metadata(&part).unwrap();
         assert_eq!((found.permissions().mode() & 0o777, found.size()), (0o600, 5));
-        // A name that somebody else made lead elsewhere: nothing is written there.
+        // Another user's link under that name must not be written through.
         let other = temp.path().join("other");
         fs::write(&other, "theirs").unwrap();
         type Plant = fn(&Path, &Path) -> io::Result<()>;
