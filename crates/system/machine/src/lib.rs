@@ -53,7 +53,7 @@ pub fn facts(root: &Path, probes: &[Probe<'_>]) -> MachineFacts {
         devices: device::all(&source),
         features: if here { try_all(probes) } else { Vec::new() },
         limits: limits::all(&source),
-        privileged: status.is_some_and(|status| status.may_administrate()),
+        privileged: status.is_some_and(|status| status.has_sys_admin()),
     };
     facts.fingerprint = fingerprint(&facts);
     facts

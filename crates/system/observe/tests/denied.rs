@@ -71,7 +71,7 @@ fn a_plain_user_gets_what_the_system_allows() {
     const INSIDE: &str = "IOLOOM_TEST_AS_NOBODY";
     if std::env::var_os(INSIDE).is_none() {
         use std::os::unix::process::CommandExt;
-        if !ioloom_sys::proc::status().is_ok_and(|s| s.may_administrate()) {
+        if !ioloom_sys::proc::status().is_ok_and(|s| s.has_sys_admin()) {
             println!("skipped: already a plain user");
             return;
         }

@@ -60,7 +60,7 @@ pub enum ImageError {
 pub fn can_mount_images() -> Result<(), String> {
     let status = ioloom_sys::proc::status()
         .map_err(|e| format!("cannot read '/proc/self/status': {}", reason(&e)))?;
-    if !status.may_administrate() {
+    if !status.has_sys_admin() {
         return Err("root is required (CAP_SYS_ADMIN)".to_owned());
     }
     free_loop()

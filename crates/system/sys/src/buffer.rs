@@ -115,7 +115,7 @@ impl Buffer {
 
     /// Returns the first `len` bytes.
     pub fn bytes(&self, len: usize) -> &[u8] {
-        assert!(len <= self.capacity, "callers see only bytes of the buffer");
+        assert!(len <= self.capacity, "the requested bytes fit the capacity");
         // SAFETY: the range is inside the allocation, which is initialized from the start.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), len) }
     }

@@ -1,8 +1,8 @@
-//! Directories: open relative to a held descriptor, read names, make and remove entries.
+//! Directories: opens them relative to a descriptor, reads names, creates and removes entries.
 //!
-//! Every name is resolved below a descriptor that the caller holds and never through a symbolic
-//! link, so that a tree that changes while it is walked cannot lead outside. Names are bytes.
-//! Reading costs one `getdents64` per [`BUFFER_BYTES`] of entries and allocates nothing per entry.
+//! Every name is resolved below an open directory and never through a symbolic link, so a tree that
+//! changes during a walk cannot lead outside of it. Names are bytes. Reading costs one `getdents64`
+//! per [`BUFFER_BYTES`] of entries and no allocation per entry.
 
 mod block;
 mod meta;
@@ -21,13 +21,13 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
-/// Size of the buffer that [`Dir::read`] fills. Between 4 KiB and 256 KiB the time does not differ.
+/// Size of the buffer that [`Dir::read`] fills. Sizes from 4 KiB to 256 KiB take the same time.
 pub const BUFFER_BYTES: usize = 64 << 10;
 
-/// Longest path that one `openat` takes, with its final zero byte.
+/// Longest path for one `openat`, including its terminating zero.
 const PATH_BYTES_MAX: usize = 4096;
 
-/// What a name stands for.
+/// The type of a directory entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Kind {
     /// A regular file.
@@ -44,12 +44,12 @@ pub enum Kind {
     CharDevice,
     /// A block device.
     BlockDevice,
-    /// The file system does not tell without a further call.
+    /// The file system does not report the type without another call.
     Unknown,
 }
 
 impl Kind {
-    /// Returns the word for messages, for one.
+    /// Returns the singular noun for messages.
     pub const fn singular(self) -> &'static str {
         match self {
             Self::Regular => "regular file",
@@ -63,7 +63,7 @@ impl Kind {
         }
     }
 
-    /// Returns the word for messages, in the plural.
+    /// Returns the plural noun for messages.
     pub const fn plural(self) -> &'static str {
         match self {
             Self::Regular => "regular files",
@@ -77,7 +77,7 @@ impl Kind {
         }
     }
 
-    /// From the kind byte of a directory record.
+    /// Converts the type byte of a directory record.
     #[inline]
     fn of_dirent(kind: u8) -> Self {
         match kind {
@@ -93,7 +93,7 @@ impl Kind {
     }
 
     #[inline]
-    /// Converts the file type of a mode.
+    /// Converts the file type in a mode.
     pub fn of(kind: FileType) -> Self {
         match kind {
             FileType::RegularFile => Self::Regular,
@@ -108,10 +108,10 @@ impl Kind {
     }
 }
 
-/// What `statx` says of a name.
+/// The result of `statx` for a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stat {
-    /// What it is.
+    /// File type.
     pub kind: Kind,
     /// Inode number.
     pub inode: u64,
@@ -119,27 +119,27 @@ pub struct Stat {
     pub bytes: u64,
     /// Device, as (major, minor).
     pub device: (u32, u32),
-    /// Links to it.
+    /// Number of hard links.
     pub links: u32,
 }
 
-/// One name of a directory, as `getdents64` gives it.
+/// One entry of a directory, as returned by `getdents64`.
 #[derive(Debug, Clone, Copy)]
 pub struct DirEntry<'a> {
     /// The name, without its zero byte; never `.` or `..`.
     pub name: &'a [u8],
     /// Inode number; on a mount point that of the covered directory.
     pub inode: u64,
-    /// What it is, or [`Kind::Unknown`].
+    /// File type, or [`Kind::Unknown`].
     pub kind: Kind,
 }
 
-/// A buffer for [`Dir::read`], made once per thread.
+/// A buffer for [`Dir::read`], allocated once per thread.
 #[derive(Debug)]
 pub struct ReadBuffer(Vec<MaybeUninit<u8>>);
 
 impl ReadBuffer {
-    /// A buffer of [`BUFFER_BYTES`].
+    /// Allocates a buffer of [`BUFFER_BYTES`].
     pub fn new() -> Self {
         Self(vec![MaybeUninit::uninit(); BUFFER_BYTES])
     }
@@ -156,15 +156,15 @@ impl Default for ReadBuffer {
 pub struct Dir(OwnedFd);
 
 impl Dir {
-    /// Opens the directory that the user named; symbolic links in the name are followed.
+    /// Opens a directory given by the user, following symbolic links.
     pub fn open(path: &Path) -> io::Result<Self> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         retry_on_interrupt(|| call("open", || Ok(rustix::fs::open(path, flags, Mode::empty())?)))
             .map(Self)
     }
 
-    /// Opens a directory to reach by name what is in it, as a path does: also one that this user
-    /// may not list. Such a one can neither be listed nor synced.
+    /// Opens a directory as a starting point for names, even if this user may not list it
+    /// (`O_PATH`). It can be neither listed nor synced.
     pub fn open_path_only(path: &Path) -> io::Result<Self> {
         match Self::open(path) {
             Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {
@@ -178,9 +178,9 @@ impl Dir {
         }
     }
 
-    /// Opens the child directory `name` as it lies. A symbolic link of that name is refused unless
-    /// `follow`. With `quiet` the time of the last access stays as it is, where the owner or root
-    /// asks; others are answered as if they had not asked for that.
+    /// Opens the child directory `name`. A symbolic link is refused unless `follow`. With `quiet`
+    /// the access time is not updated if the caller is the owner or root; for other users `quiet`
+    /// has no effect.
     pub fn open_child(&self, name: &CStr, follow: bool, quiet: bool) -> io::Result<Self> {
         let mut flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         flags.set(OFlags::NOFOLLOW, !follow);
@@ -198,7 +198,7 @@ impl Dir {
         open(flags).map(Self)
     }
 
-    /// Opens the child directory `name` and refuses a symbolic link of that name.
+    /// Opens the child directory `name`; a symbolic link is refused.
     pub fn open_at(&self, name: &[u8]) -> io::Result<Self> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         retry_on_interrupt(|| {
@@ -207,8 +207,9 @@ impl Dir {
         .map(Self)
     }
 
-    /// Opens the directory `path` below this one, of any length and depth, through no symbolic
-    /// link. Costs one call per 4 KiB of path, or one per name on kernels without `openat2`.
+    /// Opens the directory `path` below this one, of any length and depth, without following
+    /// symbolic links. Costs one call per 4 KiB of path, or one per component on kernels without
+    /// `openat2`.
     pub fn open_below(&self, path: &[u8]) -> io::Result<Self> {
         let mut at: Option<Self> = None;
         let mut rest = path;
@@ -228,7 +229,7 @@ impl Dir {
     fn open_piece(&self, piece: &[u8]) -> io::Result<Self> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         let resolve = ResolveFlags::NO_SYMLINKS | ResolveFlags::BENEATH;
-        // EAGAIN: a rename somewhere raced with the lookup; the kernel asks to try again.
+        // EAGAIN: a rename raced with the lookup, and the kernel requests a retry.
         for _ in 0..16 {
             let result = retry_on_interrupt(|| {
                 call("openat2", || {
@@ -252,8 +253,8 @@ impl Dir {
         Ok(at)
     }
 
-    /// Reads all names, in the order of the file system, until `each` returns false.
-    /// Returns whether the end was reached. Reading twice needs a second descriptor.
+    /// Reads all names in the order of the file system until `each` returns false. Returns whether
+    /// the end was reached. Reading twice requires a second descriptor.
     pub fn read(
         &self,
         buffer: &mut ReadBuffer,
@@ -261,7 +262,7 @@ impl Dir {
     ) -> io::Result<bool> {
         let mut dir = RawDir::new(&self.0, &mut buffer.0);
         loop {
-            // The seam is passed once per system call, not once per name.
+            // Fault injection applies once per system call, not once per name.
             if dir.is_buffer_empty() {
                 match call("getdents", || Ok(())) {
                     Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
@@ -284,7 +285,7 @@ impl Dir {
         }
     }
 
-    /// Asks what the child `name` is; a symbolic link is not followed.
+    /// Queries the child `name`; a symbolic link is not followed.
     pub fn stat_at(&self, name: &[u8]) -> io::Result<Stat> {
         let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
         retry_on_interrupt(|| {
@@ -293,7 +294,7 @@ impl Dir {
         .map(|s| stat_of(&s))
     }
 
-    /// Makes the child directory `name`; says whether it is new.
+    /// Creates the child directory `name`; returns whether it is new.
     pub fn make_dir_at(&self, name: &[u8]) -> io::Result<bool> {
         let mode = Mode::from_raw_mode(0o777);
         match retry_on_interrupt(|| {
@@ -305,7 +306,7 @@ impl Dir {
         }
     }
 
-    /// Makes the child file `name`, or empties it if it is there and regular, for writing.
+    /// Opens the child file `name` for writing; creates it, or truncates an existing regular file.
     pub fn create_at(&self, name: &[u8]) -> io::Result<NewFile> {
         let flags = OFlags::WRONLY
             | OFlags::CREATE
@@ -320,8 +321,8 @@ impl Dir {
         .map(|fd| NewFile(File::from(fd)))
     }
 
-    /// Opens the child file `name` for reading; a symbolic link or a pipe does not block or lead
-    /// away.
+    /// Opens the child file `name` for reading; symbolic links are not followed and pipes do not
+    /// block.
     pub fn open_file_at(&self, name: &[u8]) -> io::Result<File> {
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
         retry_on_interrupt(|| {
@@ -330,14 +331,14 @@ impl Dir {
         .map(File::from)
     }
 
-    /// Renames the child `from` to `to`, replacing what is there.
+    /// Renames the child `from` to `to`, replacing an existing file.
     pub fn rename_at(&self, from: &[u8], to: &[u8]) -> io::Result<()> {
         retry_on_interrupt(|| {
             call("renameat", || Ok(rustix::fs::renameat(&self.0, from, &self.0, to)?))
         })
     }
 
-    /// Gives the child file `name` a second name; nothing if that is there already.
+    /// Creates a hard link `second` to the child file `name`, unless `second` exists.
     pub fn link_at(&self, name: &[u8], second: &[u8]) -> io::Result<()> {
         let none = AtFlags::empty();
         let link = || Ok(rustix::fs::linkat(&self.0, name, &self.0, second, none)?);
@@ -361,12 +362,12 @@ impl Dir {
         })
     }
 
-    /// Writes the entries of this directory to the device.
+    /// Syncs the entries of this directory to the device.
     pub fn sync(&self) -> io::Result<()> {
         retry_on_interrupt(|| call("fsync", || Ok(rustix::fs::fsync(&self.0)?)))
     }
 
-    /// Writes everything of this directory's file system to the device.
+    /// Syncs the whole file system of this directory.
     pub fn sync_file_system(&self) -> io::Result<()> {
         retry_on_interrupt(|| call("syncfs", || Ok(rustix::fs::syncfs(&self.0)?)))
     }
@@ -383,12 +384,12 @@ impl AsFd for Dir {
 pub struct NewFile(File);
 
 impl NewFile {
-    /// Makes it so many bytes long, without data in them.
+    /// Sets the length without writing data.
     pub fn set_len(&self, bytes: u64) -> io::Result<()> {
         retry_on_interrupt(|| call("ftruncate", || self.0.set_len(bytes)))
     }
 
-    /// Writes all of `bytes` at the current end.
+    /// Writes all of `bytes` at the current position.
     pub fn write(&mut self, mut bytes: &[u8]) -> io::Result<()> {
         while !bytes.is_empty() {
             let written = retry_on_interrupt(|| call("write", || self.0.write(bytes)))?;
@@ -400,13 +401,13 @@ impl NewFile {
         Ok(())
     }
 
-    /// Writes data and size to the device.
+    /// Syncs data and size to the device.
     pub fn sync(&self) -> io::Result<()> {
         retry_on_interrupt(|| call("fdatasync", || Ok(rustix::fs::fdatasync(&self.0)?)))
     }
 }
 
-/// Asks what `path` is; symbolic links are followed, as a user expects of a named path.
+/// Queries `path`, following symbolic links as users expect for a path that they typed.
 pub fn stat(path: &Path) -> io::Result<Stat> {
     retry_on_interrupt(|| {
         call("statx", || {
@@ -427,7 +428,7 @@ fn stat_of(s: &rustix::fs::Statx) -> Stat {
     }
 }
 
-/// Returns whether the kernel or a filter above it does not know the call.
+/// Returns whether the kernel, or a seccomp filter, does not support the call.
 fn unsupported(error: &io::Error) -> bool {
     matches!(
         error.raw_os_error().map(rustix::io::Errno::from_raw_os_error),
@@ -435,8 +436,8 @@ fn unsupported(error: &io::Error) -> bool {
     )
 }
 
-/// Cuts a path after the last name that fits one call. A single longer name is left whole; the
-/// kernel refuses it.
+/// Splits a path after the last component that fits into one call. A single component that is too
+/// long is not split; the kernel rejects it.
 fn cut(path: &[u8]) -> (&[u8], &[u8]) {
     if path.len() < PATH_BYTES_MAX {
         return (path, b"");
@@ -467,7 +468,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_bytes_and_kinds_are_told() {
+    fn names_are_bytes_and_kinds_are_reported() {
         let temp = tempfile::tempdir().unwrap();
         let odd = std::ffi::OsStr::from_bytes(b"a\xff\nb");
         std::fs::write(temp.path().join(odd), b"12345").unwrap();
@@ -495,7 +496,7 @@ mod tests {
         assert!(dir.open_below(b"link/inner").is_err());
         assert!(dir.open_names(b"link/inner").is_err());
         assert!(dir.open_below(b"real/../real").is_ok_and(|d| names(&d).len() == 1));
-        assert!(dir.open_below(b"..").is_err(), "a path below must not lead above");
+        assert!(dir.open_below(b"..").is_err(), "a path below must not lead up");
     }
 
     #[test]
@@ -518,7 +519,7 @@ mod tests {
     }
 
     #[test]
-    fn files_are_made_renamed_and_removed() {
+    fn files_are_created_renamed_and_removed() {
         let temp = tempfile::tempdir().unwrap();
         let dir = Dir::open(temp.path()).unwrap();
         let mut file = dir.create_at(b"new").unwrap();

@@ -1,9 +1,9 @@
-//! Names of a directory as the kernel packs them, readable in place and divisible.
+//! Directory records as the kernel packs them, parsed in place and divisible.
 //!
-//! `getdents64` fills a [`Block`] with records that carry their own length and a name that ends in
-//! a zero byte. They are used where they lie: a name goes into the next call without a copy, and
-//! half of a block can be handed to another thread as plain bytes, because records do not refer to
-//! each other. [`Records`] checks every length, so that bytes of any origin cannot lead outside.
+//! `getdents64` fills a [`Block`] with records that contain their own length and a zero-terminated
+//! name. They are used in place: a name is passed to the next call without a copy, and half of a
+//! block can be given to another thread as plain bytes, because records do not refer to each other.
+//! [`Records`] checks every length, so malformed bytes cannot cause a read outside of the block.
 
 use super::{Dir, Kind};
 use crate::fault::{call, retry_on_interrupt};
@@ -11,23 +11,23 @@ use std::ffi::CStr;
 use std::io;
 use std::os::fd::AsRawFd;
 
-/// Where the fields of a record lie: inode 8 bytes, position 8, length 2, kind 1, then the name.
+/// Offsets in a record: inode 8 bytes, position 8, length 2, type 1, then the name.
 const LENGTH_AT: usize = 16;
 const KIND_AT: usize = 18;
 const NAME_AT: usize = 19;
 
-/// One name of a directory, as it lies in a block.
+/// One entry of a directory, borrowed from a block.
 #[derive(Debug, Clone, Copy)]
 pub struct Record<'a> {
     /// The name; never `.` or `..`.
     pub name: &'a CStr,
     /// Inode number; on a mount point that of the covered directory.
     pub inode: u64,
-    /// What it is, or [`Kind::Unknown`].
+    /// File type, or [`Kind::Unknown`].
     pub kind: Kind,
 }
 
-/// Records of a directory, filled by the kernel.
+/// Directory records filled in by the kernel.
 #[derive(Debug)]
 pub struct Block {
     bytes: Box<[u8]>,
@@ -35,13 +35,13 @@ pub struct Block {
 }
 
 impl Block {
-    /// An empty block that takes up to `bytes` of records.
+    /// Allocates an empty block for up to `bytes` of records.
     pub fn new(bytes: usize) -> Self {
         Self { bytes: vec![0; bytes].into_boxed_slice(), filled: 0 }
     }
 
-    /// Reads the next records of `dir`; false at the end of the directory. The position is that of
-    /// the open directory, so reading twice needs a second descriptor.
+    /// Reads the next records of `dir`; returns false at the end. The position is that of the open
+    /// directory, so reading twice requires a second descriptor.
     pub fn fill(&mut self, dir: &Dir) -> io::Result<bool> {
         self.filled = 0;
         let filled = retry_on_interrupt(|| call("getdents", || getdents(dir, &mut self.bytes)))?;
@@ -54,7 +54,7 @@ impl Block {
         &self.bytes[..self.filled]
     }
 
-    /// Returns whether the kernel may have stopped for want of room rather than of names.
+    /// Returns whether the kernel may have stopped because the block was full.
     pub fn is_full(&self) -> bool {
         // A record is at most 19 bytes and a name of 255 with its zero, rounded up.
         self.bytes.len() - self.filled < 280
@@ -62,14 +62,14 @@ impl Block {
 }
 
 fn getdents(dir: &Dir, bytes: &mut [u8]) -> io::Result<usize> {
-    // SAFETY: the kernel writes at most `len` bytes from the start of a live, unique slice.
+    // SAFETY: the kernel writes at most `len` bytes from the start of a live, exclusive slice.
     let filled = unsafe {
         libc::syscall(libc::SYS_getdents64, dir.0.as_raw_fd(), bytes.as_mut_ptr(), bytes.len())
     };
     usize::try_from(filled).map_err(|_| io::Error::last_os_error())
 }
 
-/// The records in some bytes of a block, one after another.
+/// An iterator over the records in part of a block.
 #[derive(Debug, Clone)]
 pub struct Records<'a> {
     bytes: &'a [u8],
@@ -77,18 +77,18 @@ pub struct Records<'a> {
 }
 
 impl<'a> Records<'a> {
-    /// Reads the records in `bytes`, which begin with a whole record.
+    /// Iterates over `bytes`, which start with a complete record.
     pub fn new(bytes: &'a [u8]) -> Self {
         Self { bytes, at: 0 }
     }
 
-    /// Returns the bytes that are not yet read.
+    /// Returns the bytes that were not parsed yet.
     pub fn rest(&self) -> &'a [u8] {
         &self.bytes[self.at..]
     }
 
-    /// Cuts the later half of what is not yet read away and returns it, or nothing if fewer than
-    /// `least` bytes would be left in either half.
+    /// Splits off and returns the later half of the remaining records, or `None` if either half
+    /// would be shorter than `least` bytes.
     pub fn split(&mut self, least: usize) -> Option<&'a [u8]> {
         let rest = self.rest();
         let mut cut = 0;
@@ -113,18 +113,18 @@ impl<'a> Records<'a> {
     }
 }
 
-/// Returns the name at the start of `bytes`, up to its zero byte. By the search of the C library,
-/// which looks at 32 bytes at once: names are the one thing that is looked at byte by byte.
+/// Returns the name at the start of `bytes`, up to its zero byte. Uses memchr of the C library,
+/// which compares 32 bytes at once: names are the only data that is scanned byte by byte.
 #[inline]
 fn name_in(bytes: &[u8]) -> Option<&CStr> {
-    // SAFETY: it reads no more than the slice.
+    // SAFETY: memchr reads only bytes of the slice.
     let zero = unsafe { libc::memchr(bytes.as_ptr().cast(), 0, bytes.len()) };
     let end = (zero as usize).checked_sub(bytes.as_ptr() as usize)?;
-    // SAFETY: this is the first zero byte of the slice.
+    // SAFETY: the slice ends at its first zero byte.
     Some(unsafe { CStr::from_bytes_with_nul_unchecked(bytes.get(..=end)?) })
 }
 
-/// Returns the length of the record at `at`; `None` at the end or where no record fits.
+/// Returns the length of the record at `at`; `None` at the end or if there is no complete record.
 #[inline]
 fn length_at(bytes: &[u8], at: usize) -> Option<usize> {
     let field = bytes.get(at + LENGTH_AT..at + LENGTH_AT + 2)?;

@@ -1,7 +1,7 @@
-//! What `statx` tells of a name, with no more asked than is wanted.
+//! File metadata by `statx`, requesting only the fields that are needed.
 //!
-//! The mask is small on purpose: network file systems answer some fields only after a round trip.
-//! Local ones fill all basic fields in any case. A field that was not told is zero or `None`.
+//! The mask is small on purpose: network file systems need a round trip for some fields. Local ones
+//! fill in all basic fields anyway. A field that was not reported is zero or `None`.
 
 use super::{Dir, Kind};
 use crate::fault::{call, retry_on_interrupt};
@@ -13,22 +13,22 @@ use std::mem::MaybeUninit;
 use std::ops::BitOr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
-/// Which fields are asked for.
+/// The fields to request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Fields(u32);
 
 impl Fields {
-    /// None: names and kinds are enough, no call is made per file.
+    /// None: names and types suffice, and no call is made per file.
     pub const NONE: Self = Self(0);
-    /// Kind and inode number. Every other choice holds these.
+    /// File type and inode number, which are part of every other choice.
     pub const IDENTITY: Self = Self(StatxFlags::TYPE.bits() | StatxFlags::INO.bits());
     /// Size in bytes.
     pub const BYTES: Self = Self(Self::IDENTITY.0 | StatxFlags::SIZE.bits());
-    /// Space taken on the device.
+    /// Allocated space.
     pub const DISK: Self = Self(Self::IDENTITY.0 | StatxFlags::BLOCKS.bits());
     /// Number of hard links.
     pub const LINKS: Self = Self(Self::IDENTITY.0 | StatxFlags::NLINK.bits());
-    /// Time of the last change of the content.
+    /// Modification time.
     pub const MTIME: Self = Self(Self::IDENTITY.0 | StatxFlags::MTIME.bits());
     /// Permissions, owner and group.
     pub const MODE: Self = Self(
@@ -37,10 +37,10 @@ impl Fields {
             | StatxFlags::UID.bits()
             | StatxFlags::GID.bits(),
     );
-    /// Number of the mount it lies on (Linux 5.8).
+    /// Mount number (Linux 5.8).
     pub const MOUNT: Self = Self(Self::IDENTITY.0 | StatxFlags::MNT_ID.bits());
 
-    /// Returns whether nothing is asked for.
+    /// Returns whether no field is requested.
     #[inline]
     pub const fn is_none(self) -> bool {
         self.0 == 0
@@ -61,10 +61,10 @@ impl BitOr for Fields {
     }
 }
 
-/// What a name stands for, as far as it was asked.
+/// The requested metadata of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Meta {
-    /// What it is.
+    /// File type.
     pub kind: Kind,
     /// Permission bits.
     pub mode: u16,
@@ -72,7 +72,7 @@ pub struct Meta {
     pub device: (u32, u32),
     /// Inode number.
     pub inode: u64,
-    /// Links to it.
+    /// Number of hard links.
     pub links: u32,
     /// Owner.
     pub user: u32,
@@ -80,28 +80,28 @@ pub struct Meta {
     pub group: u32,
     /// Size in bytes.
     pub bytes: u64,
-    /// Space taken, in units of 512 bytes whatever the block size is.
+    /// Allocated space in units of 512 bytes, whatever the block size.
     pub blocks_512: u64,
-    /// Time of the last change of the content: seconds since 1970 and nanoseconds.
+    /// Modification time: seconds since 1970 and nanoseconds.
     pub mtime: (i64, u32),
-    /// Number of the mount, where the kernel tells it.
+    /// Mount number, if the kernel reports it.
     pub mount: Option<u64>,
 }
 
 impl Meta {
-    /// Space taken on the device, bytes.
+    /// Returns the allocated space in bytes.
     #[inline]
     pub fn disk_bytes(&self) -> u64 {
         self.blocks_512.saturating_mul(512)
     }
 
-    /// Device and inode: what makes two names the same file.
+    /// Returns device and inode, which identify the file.
     #[inline]
     pub fn identity(&self) -> ((u32, u32), u64) {
         (self.device, self.inode)
     }
 
-    /// From what the kernel wrote.
+    /// Converts the kernel's structure.
     #[inline]
     pub(super) fn of(s: &libc::statx) -> Self {
         Self {
@@ -125,7 +125,8 @@ fn flags(follow: bool) -> AtFlags {
     if follow { AtFlags::NO_AUTOMOUNT } else { AtFlags::NO_AUTOMOUNT | AtFlags::SYMLINK_NOFOLLOW }
 }
 
-/// Returns the call itself: the kernel writes where the answer is read, without a copy in between.
+/// Makes the call. The kernel writes into the structure that is converted, without a copy in
+/// between.
 #[inline]
 fn ask(from: BorrowedFd<'_>, name: &CStr, flags: AtFlags, fields: Fields) -> io::Result<Meta> {
     let mut answer = MaybeUninit::<libc::statx>::uninit();
@@ -133,32 +134,32 @@ fn ask(from: BorrowedFd<'_>, name: &CStr, flags: AtFlags, fields: Fields) -> io:
     retry_on_interrupt(|| {
         call("statx", || {
             let (from, into) = (from.as_raw_fd(), answer.as_mut_ptr());
-            // SAFETY: the name ends in a zero byte, and the kernel writes one `statx` at most.
+            // SAFETY: the name is zero-terminated, and the kernel writes at most one `statx`.
             match unsafe { libc::statx(from, name.as_ptr(), flags, mask, into) } {
                 0 => Ok(()),
                 _ => Err(io::Error::last_os_error()),
             }
         })
     })?;
-    // SAFETY: the call succeeded, so the kernel has written all of it.
+    // SAFETY: the call succeeded, so the kernel has written the whole structure.
     Ok(Meta::of(unsafe { answer.assume_init_ref() }))
 }
 
 impl Dir {
-    /// Asks what the child `name` is; the name goes to the kernel as it lies. A symbolic link is
-    /// followed only if `follow`; nothing is mounted on the way.
+    /// Queries the child `name`, which is passed to the kernel without a copy. A symbolic link is
+    /// followed only if `follow`; automounts are not triggered.
     #[inline]
     pub fn meta_at(&self, name: &CStr, follow: bool, fields: Fields) -> io::Result<Meta> {
         ask(self.0.as_fd(), name, flags(follow), fields)
     }
 
-    /// Asks what this open directory is: on a mount point, what is mounted.
+    /// Queries this open directory: at a mount point, the mounted one.
     pub fn meta(&self, fields: Fields) -> io::Result<Meta> {
         ask(self.0.as_fd(), c"", AtFlags::EMPTY_PATH, fields)
     }
 }
 
-/// Asks what a path from the current directory is.
+/// Queries a path relative to the current directory.
 pub fn meta(path: &[u8], follow: bool, fields: Fields) -> io::Result<Meta> {
     path.into_with_c_str(|path| Ok(ask(CWD, path, flags(follow), fields)))?
 }
@@ -170,7 +171,7 @@ mod tests {
     use std::os::unix::fs::MetadataExt;
 
     #[test]
-    fn what_is_asked_is_what_the_standard_library_sees() {
+    fn metadata_matches_the_standard_library() {
         let temp = tempfile::tempdir().unwrap();
         std::fs::write(temp.path().join("file"), [7u8; 10_000]).unwrap();
         std::fs::hard_link(temp.path().join("file"), temp.path().join("again")).unwrap();

@@ -1,11 +1,11 @@
 //! `statx` of many names through io_uring.
 //!
-//! The kernel never answers a `statx` of a ring inline: each goes to one of its worker threads
+//! The kernel never executes the `statx` of a ring inline. Each goes to one of its worker threads
 //! (io-wq), so this is a thread pool inside the kernel. It is here to be measured.
 //!
-//! What the kernel reads (names) and writes (answers) while a request is in flight belongs to the
-//! ring, not to the caller. [`StatRing::ask`] returns when every request is answered; should the
-//! kernel refuse to go on, that memory is left behind for ever rather than freed too early.
+//! The memory that the kernel reads (names) and writes (results) while a request is in flight
+//! belongs to the ring. [`StatRing::stat_all`] returns when all requests have completed; if the
+//! kernel fails to continue, that memory is leaked rather than freed too early.
 
 use super::Dir;
 use super::meta::{Fields, Meta};
@@ -15,17 +15,17 @@ use std::ffi::CStr;
 use std::io;
 use std::os::fd::AsRawFd;
 
-/// A ring that asks for names, for the thread that made it.
+/// A ring that queries names, used by the thread that created it.
 pub struct StatRing {
     ring: IoUring,
-    /// One answer per request in flight.
+    /// One result per request in flight.
     answers: Box<[libc::statx]>,
     names: Vec<u8>,
     _not_send: std::marker::PhantomData<*mut ()>,
 }
 
 impl StatRing {
-    /// Returns a ring for `depth` questions at a time, answered by at most `workers_max` kernel
+    /// Creates a ring for `depth` requests at a time, executed by at most `workers_max` kernel
     /// threads.
     pub fn new(depth: u32, workers_max: u32) -> io::Result<Self> {
         let entries = depth.clamp(1, 4096).next_power_of_two();
@@ -36,7 +36,7 @@ impl StatRing {
         fault::call("io_uring_register", || {
             ring.submitter().register_iowq_max_workers(&mut workers)
         })?;
-        // SAFETY: statx is plain data for which all-zero is a value.
+        // SAFETY: statx is plain data for which all-zero bytes are a valid value.
         let empty: libc::statx = unsafe { std::mem::zeroed() };
         Ok(Self {
             ring,
@@ -46,8 +46,8 @@ impl StatRing {
         })
     }
 
-    /// Asks what the children `names` of `dir` are, without following links, and puts the answers
-    /// into `metas` in the order of the names. Fails only if the ring itself does.
+    /// Queries the children `names` of `dir` without following symbolic links and puts the results
+    /// into `metas` in the order of the names. Fails only if the ring fails.
     pub fn stat_all(
         &mut self,
         dir: &Dir,
@@ -56,7 +56,7 @@ impl StatRing {
         metas: &mut Vec<io::Result<Meta>>,
     ) -> io::Result<()> {
         if self.answers.is_empty() {
-            return Err(io::Error::other("the ring failed before"));
+            return Err(io::Error::other("the ring has failed before"));
         }
         metas.clear();
         metas.resize_with(names.len(), || Err(io::ErrorKind::Interrupted.into()));
@@ -80,6 +80,11 @@ impl StatRing {
                 asked_by[slot as usize] = next;
                 next += 1;
             }
+            debug_assert_eq!(
+                free.len() + (next - answered),
+                self.answers.len(),
+                "each slot is either free or in flight, so its memory has one user"
+            );
             if let Err(error) = self.enter() {
                 self.abandon(free.len());
                 return Err(error);
@@ -100,7 +105,7 @@ impl StatRing {
         Ok(())
     }
 
-    /// Puts one question into the queue; false if it has no room.
+    /// Adds a request to the submission queue; returns false if it is full.
     fn push(&mut self, dir: &Dir, start: usize, fields: Fields, slot: u32) -> bool {
         let answer = std::ptr::from_mut(&mut self.answers[slot as usize]).cast::<types::statx>();
         let name = self.names[start..].as_ptr().cast();
@@ -109,8 +114,8 @@ impl StatRing {
             .mask(fields.mask().bits())
             .build()
             .user_data(u64::from(slot));
-        // SAFETY: name and answer lie in memory of this ring that neither moves nor is used until
-        // the question is answered: `stat_all` waits for all, or leaves the memory behind.
+        // SAFETY: name and result are in memory of this ring that is neither moved nor accessed
+        // until the request has completed: `stat_all` waits for all requests or leaks the memory.
         unsafe { self.ring.submission().push(&entry).is_ok() }
     }
 
@@ -127,7 +132,7 @@ impl StatRing {
         }
     }
 
-    /// Leaves behind what the kernel may still use.
+    /// Leaks the memory that the kernel may still use.
     fn abandon(&mut self, free: usize) {
         if free < self.answers.len() {
             std::mem::forget(std::mem::take(&mut self.names));
@@ -136,7 +141,7 @@ impl StatRing {
     }
 }
 
-/// Kernel threads that work for rings of this process now.
+/// Returns how many kernel threads work for rings of this process now.
 pub fn ring_workers() -> usize {
     let tasks = fault::call("read-dir", || std::fs::read_dir("/proc/self/task"));
     let Ok(tasks) = tasks else { return 0 };
@@ -152,7 +157,7 @@ mod tests {
     use std::ffi::CString;
 
     #[test]
-    fn a_ring_tells_what_a_call_tells() {
+    fn ring_and_call_give_the_same_metadata() {
         let temp = tempfile::tempdir().unwrap();
         let names: Vec<CString> =
             (0..300).map(|i| CString::new(format!("f{i:03}")).unwrap()).collect();

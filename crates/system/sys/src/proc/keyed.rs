@@ -1,37 +1,38 @@
-//! Numbers of a text of lines `name value`, found again where they stood.
+//! Finds numbers in a text of lines `name value` by the positions of the last reading.
 //!
-//! /proc/vmstat has 180 lines of which few are wanted, a hundred times a second. The line of each
-//! name is learned once; later readings look at those lines only and compare the name, so a kernel
-//! that answers otherwise is noticed and learned again. Nothing is allocated after the first text.
-//! What stands behind the last of them need not be read at all ([`Keyed::reach`]), nor written by
-//! the kernel.
+//! /proc/vmstat has 180 lines, a few of which are needed a hundred times a second. The line of each
+//! name is learned once. Later readings parse only those lines and compare the names, so a text
+//! with another layout is noticed and learned again. Nothing is allocated after the first text. The
+//! text after the last needed line need not be read ([`Keyed::reach`]) or even formatted by the
+//! kernel.
 
-/// Wanted names and where they stand.
+/// The wanted names and their positions.
 #[derive(Debug, Clone)]
 pub struct Keyed {
     keys: &'static [&'static str],
-    /// Line and index of the name, by line.
+    /// Line number and index of the name, by line.
     places: Vec<(usize, usize)>,
-    /// Where the last of these lines ended, bytes.
+    /// Offset at which the last needed line ended, bytes.
     reach: usize,
 }
 
 impl Keyed {
-    /// Wants `keys`.
+    /// Creates a reader for `keys`.
     pub fn new(keys: &'static [&'static str]) -> Self {
         Self { keys, places: Vec::with_capacity(keys.len()), reach: 0 }
     }
 
-    /// Returns how many names are wanted.
+    /// Returns the number of names.
     pub fn count(&self) -> usize {
         self.keys.len()
     }
 
-    /// Puts the number of each name into the place of the same index; `None` for a name that the
-    /// text does not have.
+    /// Stores the number of each name at the same index in `values`; `None` for a name that the
+    /// text does not contain.
     ///
     /// # Panics
     ///
+    /// If `values` does not have as many elements as there are names.
     /// If `values` is not as long as the names.
     pub fn read(&mut self, text: &str, values: &mut [Option<u64>]) {
         if !self.read_part(text, values) {
@@ -41,25 +42,25 @@ impl Keyed {
         }
     }
 
-    /// As [`Keyed::read`] of the beginning of a text; false if a line that had a name is not there
-    /// whole any more, or nothing was learned yet: then the whole text must be read.
+    /// Like [`Keyed::read`] for the beginning of a text. Returns false if the layout is unknown or
+    /// has changed, or a needed line is incomplete; then the whole text must be read.
     ///
     /// # Panics
     ///
-    /// If `values` is not as long as the names.
+    /// If `values` does not have as many elements as there are names.
     pub fn read_part(&mut self, text: &str, values: &mut [Option<u64>]) -> bool {
-        assert_eq!(values.len(), self.keys.len(), "one place for each name");
+        assert_eq!(values.len(), self.keys.len(), "one value per name");
         values.fill(None);
         !self.places.is_empty() && self.follow(text, values)
     }
 
-    /// Returns how much of the text must be read to have every name that it had, bytes; 0 if
-    /// nothing was learned yet. A little more is wanted, because numbers grow.
+    /// Returns how many bytes of the text contain all names that it had; 0 if the layout is
+    /// unknown. Read a little more, because numbers grow.
     pub fn reach(&self) -> usize {
         self.reach
     }
 
-    /// Reads the known lines; false if the text is another one.
+    /// Parses the known lines; returns false if the text has another layout.
     fn follow(&mut self, text: &str, values: &mut [Option<u64>]) -> bool {
         let mut places = self.places.iter();
         let Some(mut next) = places.next() else { return true };
@@ -74,7 +75,7 @@ impl Keyed {
             values[next.1] = digits.and_then(|digits| digits.parse().ok());
             match places.next() {
                 Some(place) => next = place,
-                // A line without its end may lack digits.
+                // A line without its newline may lack digits.
                 None if line.ends_with('\n') => {
                     self.reach = end;
                     return true;
@@ -98,7 +99,7 @@ impl Keyed {
     }
 }
 
-/// What stands behind a name: `name value` or `name: value`.
+/// Returns the text after the name in `name value` or `name: value`.
 fn after<'a>(line: &'a str, key: &str) -> Option<&'a str> {
     let rest = line.strip_prefix(key)?;
     let rest = rest.strip_prefix(':').unwrap_or(rest);
@@ -113,14 +114,14 @@ mod tests {
     const KEYS: &[&str] = &["a", "ab", "zero", "gone"];
 
     #[test]
-    fn numbers_are_found_and_found_again() {
+    fn numbers_are_found_again() {
         let mut keyed = Keyed::new(KEYS);
         let mut values = [None; 4];
         keyed.read("ab 2\nx 9\na: 1 kB\nzero 0\n", &mut values);
         assert_eq!(values, [Some(1), Some(2), Some(0), None]);
         keyed.read("ab 20\nx 9\na: 10 kB\nzero 0\n", &mut values);
         assert_eq!(values, [Some(10), Some(20), Some(0), None]);
-        // Another kernel: the order is another, one is missing, one is no number.
+        // Another kernel: another order, one name is missing, one value is not a number.
         keyed.read("zero\t3\ngone many\nab 5\n", &mut values);
         assert_eq!(values, [None, Some(5), Some(3), None]);
         keyed.read("", &mut values);
@@ -128,11 +129,11 @@ mod tests {
     }
 
     #[test]
-    fn the_beginning_of_a_text_is_enough_or_said_not_to_be() {
+    fn an_incomplete_text_is_detected() {
         let text = "ab 2\nx 9\na: 1234 kB\nzero 77\nrest 1\n";
         let mut keyed = Keyed::new(KEYS);
         let (mut values, mut wanted) = ([None; 4], [None; 4]);
-        assert!(!keyed.read_part(text, &mut values) && keyed.reach() == 0, "nothing was learned");
+        assert!(!keyed.read_part(text, &mut values) && keyed.reach() == 0, "unknown layout");
         keyed.read(text, &mut wanted);
         assert_eq!(keyed.reach(), text.len() - "rest 1\n".len());
         for cut in 0..=text.len() {
@@ -145,7 +146,7 @@ mod tests {
     proptest! {
         /// Whatever came before, a text with each name once gives its numbers.
         #[test]
-        fn what_was_learned_never_misleads(
+        fn an_old_layout_never_misleads(
             texts in prop::collection::vec(
                 prop::collection::vec((0usize..4, 0u64..1000, 0usize..3), 0..4), 1..5)
         ) {
@@ -163,7 +164,7 @@ mod tests {
                 }
                 let mut values = [None; 4];
                 keyed.read(&text, &mut values);
-                // A line that is new, where all others stay, is met when something else moves.
+                // A new line that leaves all others in place is noticed when something else moves.
                 for (value, wanted) in values.iter().zip(wanted) {
                     prop_assert!(*value == wanted || value.is_none(), "{text:?}: {values:?}");
                 }

@@ -1,28 +1,28 @@
-//! The texts of /proc and /sys as plain records: pure functions, apart from the reading.
+//! Parses the texts of /proc and /sys. Pure functions, separate from the reading.
 //!
-//! A field that is absent or not a number is `None` or ends the record, never a guess and never a
-//! panic: kernels add fields, and a captured tree may hold anything.
+//! A field that is missing or not a number becomes `None` or makes the whole record `None`. Nothing
+//! is guessed and nothing panics: kernels add fields, and a captured tree may contain anything.
 
-/// What a process read and wrote (/proc/PID/io).
+/// I/O counters of a process (/proc/PID/io).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ProcessIo {
-    /// Bytes passed to read calls, from the cache or not.
+    /// Bytes read by read calls, from the cache or a device.
     pub read_chars: u64,
-    /// Bytes passed to write calls.
+    /// Bytes written by write calls.
     pub written_chars: u64,
-    /// Read calls.
+    /// Number of read calls.
     pub read_calls: u64,
-    /// Write calls.
+    /// Number of write calls.
     pub write_calls: u64,
-    /// Bytes that a device was asked for on behalf of the process.
+    /// Bytes read from devices for the process.
     pub read_bytes: u64,
-    /// Bytes that a device was or will be given.
+    /// Bytes written, or still to be written, to devices.
     pub written_bytes: u64,
-    /// Bytes that will not be written after all, such as those of a removed file.
+    /// Bytes whose write was cancelled, such as those of a removed file.
     pub cancelled_bytes: u64,
 }
 
-/// Reads /proc/PID/io; `None` if a field that every kernel has is missing.
+/// Parses /proc/PID/io; `None` if a field that every kernel has is missing.
 pub fn parse_io(text: &str) -> Option<ProcessIo> {
     Some(ProcessIo {
         read_chars: field(text, "rchar")?,
@@ -35,39 +35,39 @@ pub fn parse_io(text: &str) -> Option<ProcessIo> {
     })
 }
 
-/// Memory, switches and rights of a process (/proc/PID/status).
+/// Memory, context switches and capabilities of a process (/proc/PID/status).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Status {
-    /// Largest resident size so far, bytes.
+    /// Peak resident size, bytes.
     pub peak_rss_bytes: Option<u64>,
     /// Resident size, bytes.
     pub rss_bytes: Option<u64>,
-    /// Resident memory of its own, bytes.
+    /// Resident anonymous memory, bytes.
     pub rss_anon_bytes: Option<u64>,
     /// Resident pages of mapped files, bytes.
     pub rss_file_bytes: Option<u64>,
     /// Resident shared memory, bytes.
     pub rss_shmem_bytes: Option<u64>,
-    /// Swapped out, bytes.
+    /// Swapped-out memory, bytes.
     pub swap_bytes: Option<u64>,
-    /// Threads.
+    /// Number of threads.
     pub threads: Option<u64>,
-    /// Switches because it waited.
+    /// Switches because the thread waited.
     pub voluntary_switches: Option<u64>,
-    /// Switches because it was pushed out.
+    /// Switches because the thread was preempted.
     pub involuntary_switches: Option<u64>,
-    /// Effective capabilities, a bit each.
+    /// Bit set of effective capabilities.
     pub capabilities: Option<u64>,
 }
 
 impl Status {
-    /// Returns whether the process may mount and drop caches (the capability `CAP_SYS_ADMIN`).
-    pub fn may_administrate(&self) -> bool {
+    /// Returns whether the process may mount and drop caches (`CAP_SYS_ADMIN`).
+    pub fn has_sys_admin(&self) -> bool {
         self.capabilities.is_some_and(|bits| bits & (1 << 21) != 0)
     }
 }
 
-/// Reads /proc/PID/status.
+/// Parses /proc/PID/status.
 pub fn parse_status(text: &str) -> Status {
     let kib = |name| field(text, name).and_then(|kib: u64| kib.checked_mul(1024));
     Status {
@@ -84,24 +84,24 @@ pub fn parse_status(text: &str) -> Status {
     }
 }
 
-/// Memory of a process, each page counted (/proc/PID/smaps_rollup).
+/// Exact memory of a process (/proc/PID/smaps_rollup).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SmapsRollup {
     /// Resident size, bytes.
     pub rss_bytes: Option<u64>,
-    /// Resident size with shared pages divided among their users, bytes.
+    /// Proportional set size: shared pages divided among their users, bytes.
     pub pss_bytes: Option<u64>,
-    /// The part of the divided size that is its own memory, bytes.
+    /// Anonymous part of the proportional set size, bytes.
     pub pss_anon_bytes: Option<u64>,
-    /// The part of the divided size that is mapped files, bytes.
+    /// Part of the proportional set size in mapped files, bytes.
     pub pss_file_bytes: Option<u64>,
-    /// Memory in huge pages, bytes.
+    /// Anonymous memory in huge pages, bytes.
     pub anon_huge_bytes: Option<u64>,
     /// Locked memory, bytes.
     pub locked_bytes: Option<u64>,
 }
 
-/// Reads /proc/PID/smaps_rollup.
+/// Parses /proc/PID/smaps_rollup.
 pub fn parse_smaps_rollup(text: &str) -> SmapsRollup {
     let kib = |name| field(text, name).and_then(|kib: u64| kib.checked_mul(1024));
     SmapsRollup {
@@ -114,8 +114,8 @@ pub fn parse_smaps_rollup(text: &str) -> SmapsRollup {
     }
 }
 
-/// Returns the files that a process has mapped, with device and inode (/proc/PID/maps), in the
-/// order of addresses; a file mapped in pieces comes several times.
+/// Parses device and inode of the mapped files of a process (/proc/PID/maps), in address order; a
+/// file with several mappings occurs several times.
 pub fn parse_mapped_files(text: &str) -> impl Iterator<Item = ((u32, u32), u64)> + '_ {
     text.lines().filter_map(|line| {
         // address, permissions, offset, device, inode, path
@@ -127,18 +127,18 @@ pub fn parse_mapped_files(text: &str) -> impl Iterator<Item = ((u32, u32), u64)>
     })
 }
 
-/// What the scheduler gave a thread (/proc/PID/task/TID/schedstat).
+/// Scheduler statistics of a thread (/proc/PID/task/TID/schedstat).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SchedStat {
     /// Time on a processor, ns.
     pub on_cpu_ns: u64,
-    /// Time ready but without a processor, ns.
+    /// Time ready to run but waiting for a processor, ns.
     pub run_delay_ns: u64,
-    /// Turns on a processor.
+    /// Number of time slices.
     pub slices: u64,
 }
 
-/// Reads a schedstat file. All zero where the kernel does not count.
+/// Parses a schedstat file. All zero if the kernel does not count.
 pub fn parse_schedstat(text: &str) -> Option<SchedStat> {
     let mut numbers = numbers(text);
     Some(SchedStat {
@@ -148,36 +148,36 @@ pub fn parse_schedstat(text: &str) -> Option<SchedStat> {
     })
 }
 
-/// Time of processors in clock ticks (100 per second nearly everywhere).
+/// Processor time in clock ticks (100 per second nearly everywhere).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct CpuTicks {
-    /// In programs.
+    /// User mode.
     pub user: u64,
-    /// In programs of low priority.
+    /// User mode with low priority.
     pub nice: u64,
-    /// In the kernel.
+    /// Kernel mode.
     pub system: u64,
     /// Idle.
     pub idle: u64,
-    /// Idle while a thread waited for a device.
+    /// Idle while a thread waited for I/O.
     pub iowait: u64,
-    /// In interrupts.
+    /// Interrupts.
     pub irq: u64,
-    /// In deferred interrupt work.
+    /// Soft interrupts.
     pub softirq: u64,
-    /// Taken by the hypervisor.
+    /// Taken by the hypervisor for other guests.
     pub steal: u64,
 }
 
 impl CpuTicks {
-    /// Ticks in which a processor worked.
+    /// Returns the ticks during which a processor was busy.
     pub fn busy(&self) -> u64 {
         [self.user, self.nice, self.system, self.irq, self.softirq]
             .iter()
             .fold(0, |sum, ticks| sum.saturating_add(*ticks))
     }
 
-    /// Returns all ticks.
+    /// Returns the sum of all ticks.
     pub fn total(&self) -> u64 {
         self.busy().saturating_add(self.idle).saturating_add(self.iowait).saturating_add(self.steal)
     }
@@ -190,15 +190,15 @@ pub struct SystemStat {
     pub total: CpuTicks,
     /// Each processor, by number.
     pub cpus: Vec<(u32, CpuTicks)>,
-    /// Switches since the start.
+    /// Context switches since boot.
     pub switches: Option<u64>,
-    /// Threads that run or could run now.
+    /// Threads that are running or ready now.
     pub running: Option<u64>,
-    /// Threads that wait for a device now.
+    /// Threads that are waiting for I/O now.
     pub blocked: Option<u64>,
 }
 
-/// Reads /proc/stat; `None` without the line of all processors.
+/// Parses /proc/stat; `None` without the line for all processors.
 pub fn parse_system_stat(text: &str) -> Option<SystemStat> {
     let mut stat = SystemStat::default();
     let mut found = false;
@@ -239,37 +239,37 @@ fn cpu_ticks(rest: &str) -> CpuTicks {
     }
 }
 
-/// One process or thread (/proc/PID/stat).
+/// A process or thread (/proc/PID/stat).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProcessStat {
     /// Its number.
     pub pid: u32,
-    /// Its name, cut to 15 bytes by the kernel.
+    /// Its name, truncated by the kernel to 15 bytes.
     pub name: String,
-    /// The letter of its state.
+    /// Letter of its state.
     pub state: char,
-    /// Page faults without a device.
+    /// Page faults without I/O.
     pub minor_faults: u64,
-    /// Page faults that waited for a device.
+    /// Page faults that waited for I/O.
     pub major_faults: u64,
-    /// Ticks in the program.
+    /// Ticks in user mode.
     pub user_ticks: u64,
     /// Ticks in the kernel.
     pub system_ticks: u64,
-    /// Start, in ticks since the machine started: tells a number that is used again.
+    /// Start time in ticks since boot, which distinguishes processes that had the same number.
     pub start_ticks: u64,
-    /// Processor it last ran on.
+    /// The processor on which it last ran.
     pub cpu: Option<u32>,
-    /// Ticks it waited for devices, where that is counted.
+    /// Ticks spent waiting for I/O, if the kernel counts them.
     pub blocked_ticks: Option<u64>,
 }
 
-/// Reads /proc/PID/stat. The name may hold spaces and parentheses.
+/// Parses /proc/PID/stat. The name may contain spaces and parentheses.
 pub fn parse_process_stat(text: &str) -> Option<ProcessStat> {
     let (pid, rest) = text.split_once(" (")?;
     let (name, rest) = rest.rsplit_once(") ")?;
     let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
-    // Field numbers of the manual page start at 3 with the state.
+    // The manual page numbers the fields; the state is field 3.
     let number = |n: usize| fields.get(n - 3).and_then(|f| f.parse::<u64>().ok());
     Some(ProcessStat {
         pid: pid.trim().parse().ok()?,
@@ -285,7 +285,7 @@ pub fn parse_process_stat(text: &str) -> Option<ProcessStat> {
     })
 }
 
-/// One block device (/proc/diskstats, or /sys/block/NAME/stat).
+/// Counters of a block device (/proc/diskstats, or /sys/block/NAME/stat).
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct DiskStat {
     /// Device number.
@@ -294,32 +294,32 @@ pub struct DiskStat {
     pub name: String,
     /// Reads completed.
     pub reads: u64,
-    /// Reads merged into others.
+    /// Reads merged with others.
     pub reads_merged: u64,
     /// Bytes read.
     pub read_bytes: u64,
-    /// Sum of the times of all reads, ms.
+    /// Total time of all reads, ms.
     pub read_ms: u64,
     /// Writes completed.
     pub writes: u64,
-    /// Writes merged into others.
+    /// Writes merged with others.
     pub writes_merged: u64,
     /// Bytes written.
     pub written_bytes: u64,
-    /// Sum of the times of all writes, ms.
+    /// Total time of all writes, ms.
     pub write_ms: u64,
-    /// Requests under way now.
+    /// Requests in flight now.
     pub in_flight: u64,
-    /// Time with a request under way, ms.
+    /// Time with at least one request in flight, ms.
     pub busy_ms: u64,
-    /// Sum over time of the requests under way, ms.
+    /// Time multiplied by the requests in flight, ms.
     pub weighted_ms: u64,
 }
 
-/// Sectors in these files are 512 bytes, whatever the device says of itself.
+/// Sector size in these files, whatever the sector size of the device.
 const SECTOR_BYTES: u64 = 512;
 
-/// Reads the rows of /proc/diskstats; a row that is too short is left out.
+/// Parses /proc/diskstats; rows that are too short are skipped.
 pub fn parse_diskstats(text: &str) -> Vec<DiskStat> {
     text.lines()
         .filter_map(|line| {
@@ -331,7 +331,7 @@ pub fn parse_diskstats(text: &str) -> Vec<DiskStat> {
         .collect()
 }
 
-/// Reads /sys/block/NAME/stat, which holds neither name nor number.
+/// Parses /sys/block/NAME/stat, which contains neither name nor device number.
 pub fn parse_disk_stat(text: &str) -> Option<DiskStat> {
     disk_counters(text.split_ascii_whitespace())
 }
@@ -355,27 +355,27 @@ fn disk_counters<'a>(fields: impl Iterator<Item = &'a str>) -> Option<DiskStat> 
     })
 }
 
-/// All counters of a block device, as the kernel has them: sectors of 512 bytes and milliseconds.
+/// All counters of a block device in the kernel's units: sectors of 512 bytes and milliseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct DiskCounters {
     /// Reads, writes and discards completed.
     pub requests: [u64; 3],
     /// Sectors read, written and discarded.
     pub sectors: [u64; 3],
-    /// Times of all reads, writes and discards, summed, ms.
+    /// Total time of all reads, writes and discards, ms.
     pub request_ms: [u64; 3],
-    /// Requests under way now.
+    /// Requests in flight now.
     pub in_flight: u64,
-    /// Time with a request under way, ms.
+    /// Time with at least one request in flight, ms.
     pub busy_ms: u64,
-    /// Sum over time of the requests under way, ms.
+    /// Time multiplied by the requests in flight, ms.
     pub weighted_ms: u64,
-    /// Flushes of the device's cache completed; 0 before Linux 5.5.
+    /// Completed flushes of the device cache; 0 before Linux 5.5.
     pub flushes: u64,
 }
 
-/// Reads /sys/block/NAME/stat, or a row of /proc/diskstats behind the name, without allocating.
-/// Kernels before 4.18 have no discards.
+/// Parses /sys/block/NAME/stat, or a row of /proc/diskstats after the name, without allocating.
+/// Discards are 0 before Linux 4.18.
 pub fn parse_disk_counters(text: &str) -> Option<DiskCounters> {
     let mut numbers = text.split_ascii_whitespace().map(str::parse::<u64>);
     let mut fields = [0; 17];
@@ -397,16 +397,16 @@ pub fn parse_disk_counters(text: &str) -> Option<DiskCounters> {
     })
 }
 
-/// Time that work stood still for want of something (/proc/pressure/...), summed, µs.
+/// Total time during which tasks were stalled (/proc/pressure/...), µs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Pressure {
-    /// With at least one task that waited.
+    /// Time with at least one task stalled.
     pub some_us: u64,
-    /// With nothing but tasks that waited; `None` where the kernel does not tell it.
+    /// Time with all tasks stalled; `None` if the kernel does not report it.
     pub full_us: Option<u64>,
 }
 
-/// Reads a pressure file.
+/// Parses a pressure file.
 pub fn parse_pressure(text: &str) -> Option<Pressure> {
     let total = |kind: &str| {
         let line = text.lines().find_map(|line| line.strip_prefix(kind))?;
@@ -415,7 +415,7 @@ pub fn parse_pressure(text: &str) -> Option<Pressure> {
     Some(Pressure { some_us: total("some ")?, full_us: total("full ") })
 }
 
-/// Reads /sys/block/NAME/inflight: reads and writes under way.
+/// Parses /sys/block/NAME/inflight: reads and writes in flight.
 pub fn parse_inflight(text: &str) -> Option<(u64, u64)> {
     let mut numbers = numbers(text);
     Some((numbers.next()??, numbers.next()??))
@@ -445,7 +445,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn io_and_status_are_read() {
+    fn io_and_status_are_parsed() {
         let io = "rchar: 6976\nwchar: 1\nsyscr: 10\nsyscw: 2\nread_bytes: 4096\n\
                   write_bytes: 8192\ncancelled_write_bytes: 3\n";
         let io = parse_io(io).unwrap();
@@ -458,15 +458,15 @@ mod tests {
         assert_eq!(status.peak_rss_bytes, Some(1692 << 10));
         assert_eq!((status.threads, status.voluntary_switches), (Some(3), Some(7)));
         assert_eq!(status.rss_file_bytes, None);
-        assert!(status.may_administrate());
-        assert!(!parse_status("CapEff:\t0000000000000000").may_administrate());
+        assert!(status.has_sys_admin());
+        assert!(!parse_status("CapEff:\t0000000000000000").has_sys_admin());
         let rollup = parse_smaps_rollup("5575-7ffd ---p 0 0:0 0 [rollup]\nPss_Anon:   112 kB\n");
         assert_eq!(rollup.pss_anon_bytes, Some(112 << 10));
         assert_eq!(rollup.rss_bytes, None);
     }
 
     #[test]
-    fn processor_times_are_read() {
+    fn processor_times_are_parsed() {
         let text = "cpu  50 1 7 900 4 5 6 8 0 0\ncpu0 20 0 3 400 1 0 1 2 0 0\ncpu1 30 1 4 500\n\
                     intr 1 2 3\nctxt 99\nprocs_running 4\nprocs_blocked 1\n";
         let stat = parse_system_stat(text).unwrap();
@@ -493,7 +493,7 @@ mod tests {
     }
 
     #[test]
-    fn disk_counters_are_read_as_far_as_the_kernel_has_them() {
+    fn disk_counters_of_old_kernels_are_parsed() {
         let text = "109421 31362 9975474 46577 16854 38908 4823760 17306 2 15116 64939 16517 39 \
                     665848 1005 1468 49";
         let all = parse_disk_counters(text).unwrap();
@@ -509,7 +509,7 @@ mod tests {
     }
 
     #[test]
-    fn pressure_is_read() {
+    fn pressure_is_parsed() {
         let text = "some avg10=1.00 avg60=0.10 avg300=0.00 total=13580127\n\
                     full avg10=0.00 avg60=0.00 avg300=0.00 total=99\n";
         let pressure = parse_pressure(text).unwrap();
@@ -519,7 +519,7 @@ mod tests {
     }
 
     #[test]
-    fn mapped_files_are_read() {
+    fn mapped_files_are_parsed() {
         let text = "55d0-55d1 r-xp 00001000 fe:01 1234   /usr/bin/a b\n\
                     7f00-7f01 rw-p 00000000 00:00 0\n7f02-7f03 r--s 00000000 00:1c 7  /dev/shm/x\n";
         let found: Vec<_> = parse_mapped_files(text).collect();
@@ -527,7 +527,7 @@ mod tests {
     }
 
     #[test]
-    fn disk_rows_are_read() {
+    fn disk_rows_are_parsed() {
         let text = " 254 0 vda 109421 31362 9975474 46577 16854 38908 4823760 17306 2 15116 64939 \
                     16517 39 665848 1005 1468 49\n 7 0 loop0 0 0\n";
         let rows = parse_diskstats(text);

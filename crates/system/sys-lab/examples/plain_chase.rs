@@ -1,10 +1,10 @@
-//! A second opinion on the latency of caches: `plain_chase KIB…` prints ns per load.
+//! An independent measurement of cache latency: `plain_chase KIB…` prints ns per load.
 //!
-//! Shares no code with the chains of this crate: memory of the allocator in huge pages, pointers in
-//! the order of reversed bits (constant, so that two runs walk alike), a plain volatile read, one
-//! long loop, the best of some. Kept results compare the two; the code of both could only be wrong
-//! together by chance. Use:
-//! `cargo run --release -p ioloom-sys --example plain_chase -- 16 32 256 512`.
+//! Shares no code with the chains of this crate. It uses memory of the allocator in huge pages,
+//! pointers in bit-reversed order (constant, so that runs are comparable), a plain volatile read in
+//! one long loop, and the best of several runs. The stored results compare the two; both could only
+//! be wrong in the same way by chance. Run `cargo run --release -p ioloom-sys-lab --example
+//! plain_chase -- 16 32 256 512`.
 
 #![allow(clippy::print_stdout)]
 
@@ -21,17 +21,17 @@ fn reversed(i: usize, bits: u32) -> usize {
 }
 
 fn chase_ns(kib: usize) -> f64 {
-    // A power of two of lines, so that reversing bits visits each once.
+    // A power of two of lines, so that bit reversal visits each once.
     let lines = (kib * 1024 / LINE).next_power_of_two() / if kib.is_power_of_two() { 1 } else { 2 };
     let bits = lines.trailing_zeros();
-    // Whole huge pages, as the ladder asks for: small ones add the cost of translation beyond the
-    // reach of the first TLB, which is no latency of a cache.
+    // Whole huge pages, as in the ladder: beyond the reach of the first-level TLB, small pages
+    // would add the cost of address translation to the latency.
     let bytes = (lines * LINE).next_multiple_of(HUGE);
     let layout = Layout::from_size_align(bytes, HUGE).expect("a small power of two");
-    // SAFETY: the layout has a size above zero.
+    // SAFETY: the layout has a non-zero size.
     let base = unsafe { alloc(layout) };
     assert!(!base.is_null(), "no memory");
-    // SAFETY: the range is that of the allocation, and the advice changes no byte of it.
+    // SAFETY: the range is the allocation, and the advice changes no byte of it.
     let advised =
         unsafe { rustix::mm::madvise(base.cast(), bytes, rustix::mm::Advice::LinuxHugepage) };
     if let Err(e) = advised {
@@ -40,7 +40,7 @@ fn chase_ns(kib: usize) -> f64 {
     for i in 0..lines {
         let from = reversed(i, bits) * LINE;
         let to = reversed((i + 1) % lines, bits) * LINE;
-        // SAFETY: both offsets lie in the allocation, which is aligned to a page.
+        // SAFETY: both offsets are inside the allocation, which is aligned to a page.
         unsafe { base.add(from).cast::<*mut u8>().write(base.add(to)) };
     }
     let mut at = base;
@@ -48,7 +48,7 @@ fn chase_ns(kib: usize) -> f64 {
     for _ in 0..TRIES {
         let start = Instant::now();
         for _ in 0..STEPS / TRIES / 8 {
-            // SAFETY: every pointer at a line is that of a line of the allocation.
+            // SAFETY: every line visited holds a pointer to a line of the allocation.
             unsafe {
                 at = at.cast::<*mut u8>().read_volatile();
                 at = at.cast::<*mut u8>().read_volatile();
@@ -73,7 +73,7 @@ fn main() {
             Ok(kib) if (1..=1 << 20).contains(&kib) => {
                 println!("{kib} KiB: {:.3} ns per load", chase_ns(kib));
             }
-            _ => println!("{word}: give sizes in KiB, 1 to 1048576"),
+            _ => println!("invalid size '{word}': must be 1 to 1048576 (KiB)"),
         }
     }
 }
