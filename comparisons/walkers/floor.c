@@ -1,11 +1,11 @@
-/* How soon the kernel alone can answer for a whole tree, with several threads.
+/* How fast the kernel alone can answer for a whole tree, with several threads.
  *
- * Finds all directories first, which is not timed. Then each thread takes the next directory of
- * that list by one atomic step, opens it, lists it, and asks statx for every entry that is no
- * directory: two kinds of calls per entry and nothing beside, no queue, no names kept, no waiting
- * for work. No walker that asks for each file can be sooner, because it must also find the
- * directories. With "unshared" each thread has its own table of descriptors, so that no call counts
- * references of one that the other uses. Prints the seconds of each round.
+ * Finds all directories first, untimed. Then each thread takes the next directory of that list by
+ * one atomic step, opens it, lists it, and calls statx for every entry that is not a directory: two
+ * kinds of calls per entry and nothing else; no queue, no stored names, no waiting for work. No
+ * walker that stats each file can be faster, because it must also find the directories. With
+ * "unshared" each thread has its own descriptor table, which avoids reference counts that threads
+ * would share. Prints the seconds of each round.
  *
  * cc -O2 -Wall -pthread -o floor floor.c && ./floor DIR THREADS shared|unshared ROUNDS
  */
@@ -56,7 +56,7 @@ static void add(char *path) {
     paths[count++] = path;
 }
 
-/* Lists one directory; asks for its files into `sums`, or adds its directories to the list. */
+/* Lists one directory; stats its files into `sums`, or adds its directories to the list. */
 static void list(const char *path, char *buffer, size_t size, struct sums *sums) {
     int dir = openat(root, path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (dir < 0)

@@ -1,8 +1,8 @@
-/* The least that a walker can do: openat, getdents64, one statx per entry, one thread.
+/* The minimum of a walker: openat, getdents64, one statx per entry, one thread.
  *
- * Prints files, directories, bytes and disk bytes. Its processor time is what the kernel asks for;
- * what another walker needs beyond that is its own. Names of subdirectories are kept in a stack of
- * paths below the root, so that memory stays small.
+ * Prints files, directories, bytes and disk bytes. Its processor time is that of the kernel; what
+ * another walker uses beyond that is its own. A stack holds the paths of subdirectories relative to
+ * the root, so memory stays small.
  *
  * cc -O2 -Wall -o minimal minimal.c && ./minimal DIR
  */
@@ -29,7 +29,7 @@ struct record {
 static char buffer[64 << 10] __attribute__((aligned(8)));
 static uint64_t files, directories, bytes, blocks;
 
-/* Paths of directories that wait, below the root. */
+/* Paths of pending directories, relative to the root. */
 static char **stack;
 static size_t waiting, room;
 

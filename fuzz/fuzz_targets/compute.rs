@@ -1,4 +1,4 @@
-//! Kinds of work: no text panics, and what was read is spelled so that it can be read.
+//! Kinds of work: no text panics, and the spelling of a parsed value parses back.
 #![no_main]
 
 use ioloom_model::Compute;

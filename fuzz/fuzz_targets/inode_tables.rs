@@ -6,7 +6,7 @@ use ioloom_sys_lab::ext4::{Groups, inode};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
-    // The boot block has no say, so it is not part of the input.
+    // The boot block is ignored, so it is not part of the input.
     let device = |into: &mut [u8], at: u64| {
         let at = usize::try_from(at).ok().and_then(|at| at.checked_sub(1024));
         let rest = at.and_then(|at| bytes.get(at..)).unwrap_or(&[]);

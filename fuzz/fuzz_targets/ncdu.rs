@@ -1,4 +1,5 @@
-//! Exports of ncdu and saved scans: no bytes crash, and what was read can be written and read again.
+//! ncdu exports and saved scans: no bytes crash, and every parsed one can be written and read
+//! again.
 #![no_main]
 
 use ioloom_du::document::Document;

@@ -1,4 +1,4 @@
-//! Records of threads' rings: no bytes panic, and every walk ends.
+//! Records of perf rings: no bytes panic, and every iteration ends.
 #![no_main]
 
 use ioloom_sys_trace::perf::record::records;

@@ -1,5 +1,5 @@
-//! Records of the store and orders to a child: no bytes panic, and what was read is written so
-//! that it reads back as the same JSON.
+//! Records of the store and orders to a child: no bytes panic, and what was parsed serializes to
+//! JSON that parses back to the same.
 #![no_main]
 
 use ioloom_model::RunRecord;

@@ -1,16 +1,16 @@
-//! Session files of the store: whatever stands in one, reading it ends with a session or an error.
+//! Session files of the store: reading any content ends with a session or an error.
 #![no_main]
 
 use ioloom_lab::store::Store;
 use libfuzzer_sys::fuzz_target;
 use std::sync::OnceLock;
 
-/// One directory for the process, used again: only its one file changes.
+/// One directory per process, reused: only its single file changes.
 fn dir() -> &'static std::path::Path {
     static DIR: OnceLock<std::path::PathBuf> = OnceLock::new();
     DIR.get_or_init(|| {
         let dir = std::env::temp_dir().join(format!("ioloom-fuzz-{}", std::process::id()));
-        std::fs::create_dir_all(dir.join("sessions")).expect("a directory for the store");
+        std::fs::create_dir_all(dir.join("sessions")).expect("create a directory for the store");
         dir
     })
 }

@@ -1,4 +1,4 @@
-//! Trace files: no bytes panic, and what is read can be summed, judged, written and read again.
+//! Trace files: no bytes panic, and what was parsed can be summed, judged, written and read again.
 #![no_main]
 
 use ioloom_trace::{Trace, csv, file, findings, perfetto, shares, viewer};
@@ -17,7 +17,7 @@ fn use_it(trace: &Trace) {
 }
 
 fuzz_target!(|bytes: &[u8]| {
-    // As it is, and as the contents of each section behind a right checksum.
+    // As is, and as the contents of each section behind a correct checksum.
     if let Ok(trace) = file::read(bytes) {
         use_it(&trace);
         assert!(file::read(&file::write(&trace)).is_ok());

@@ -1,4 +1,4 @@
-//! Sizes and durations: no text panics, and what was read is spelled so that it reads back.
+//! Sizes and durations: no text panics, and the spelling of a parsed value parses back.
 #![no_main]
 
 use ioloom_model::units::{parse_duration_ns, parse_size, spell_ns, spell_size};

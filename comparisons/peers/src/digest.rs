@@ -1,19 +1,20 @@
 //! The digest that every peer computes.
 //!
 //! For one file: `XXH3-64(content hash ‖ path hash)`, both hashes XXH3-64 as 8 bytes little-endian,
-//! the content hash over the whole file and the path hash over the raw bytes of the path relative to
-//! the directory. For a set: the wrapping sum over its files. The sum does not depend on the order,
-//! so threads add up their own and nobody sorts; the path in it makes two swapped files visible.
+//! the content hash over the whole file and the path hash over the raw bytes of the path relative
+//! to the directory. For a file set: the wrapping sum over its files. The sum does not depend on
+//! the order, so each thread adds up its own files and nothing is sorted; the path in it reveals
+//! two swapped files.
 
 use std::ops::AddAssign;
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
-/// Digest of one file from its relative path and all of its bytes.
+/// Returns the digest of one file from its relative path and all of its bytes.
 pub fn file_digest(relative_path: &[u8], bytes: &[u8]) -> u64 {
     mix(xxh3_64(bytes), relative_path)
 }
 
-/// Digest of one file whose content hash is known.
+/// Returns the digest of one file from its content hash.
 pub fn mix(content_hash: u64, relative_path: &[u8]) -> u64 {
     let mut pair = [0; 16];
     pair[..8].copy_from_slice(&content_hash.to_le_bytes());
@@ -21,7 +22,7 @@ pub fn mix(content_hash: u64, relative_path: &[u8]) -> u64 {
     xxh3_64(&pair)
 }
 
-/// Hashes a file that arrives in pieces; one piece costs no more than hashing it at once.
+/// Hashes a file that arrives in pieces; a single piece costs no more than hashing it at once.
 pub struct Pieces {
     state: Box<Xxh3>,
     used: bool,
@@ -34,13 +35,13 @@ impl Default for Pieces {
 }
 
 impl Pieces {
-    /// The next piece of the file.
+    /// Adds the next piece of the file.
     pub fn add(&mut self, piece: &[u8]) {
         self.used = true;
         self.state.update(piece);
     }
 
-    /// The content hash of all pieces and `last`, ready for the next file afterwards.
+    /// Returns the content hash of all pieces and `last`, and resets for the next file.
     pub fn finish(&mut self, last: &[u8]) -> u64 {
         if !self.used {
             return xxh3_64(last);
@@ -53,7 +54,7 @@ impl Pieces {
     }
 }
 
-/// What was read so far.
+/// Totals of what was read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Totals {
     /// Files.
@@ -65,24 +66,24 @@ pub struct Totals {
 }
 
 impl Totals {
-    /// Adds a file with all of its bytes.
+    /// Adds a file from all of its bytes.
     pub fn add_file(&mut self, relative_path: &[u8], bytes: &[u8]) {
         self.add(bytes.len() as u64, file_digest(relative_path, bytes));
     }
 
-    /// Adds a file whose digest is known.
+    /// Adds a file from its digest.
     pub fn add(&mut self, bytes: u64, digest: u64) {
         self.files += 1;
         self.bytes += bytes;
         self.sum = self.sum.wrapping_add(digest);
     }
 
-    /// The sum as 16 digits.
+    /// Returns the sum as 16 hexadecimal digits.
     pub fn hex(&self) -> String {
         format!("{:016x}", self.sum)
     }
 
-    /// Both together.
+    /// Merges the totals of another thread.
     #[must_use]
     pub fn merged(mut self, other: Self) -> Self {
         self += other;

@@ -1,4 +1,4 @@
-//! The one error that ends a peer: a comparison with a file missing is none.
+//! The one error that ends a peer: a run with a missing file cannot be compared.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, thiserror::Error)]
 pub enum PeerError {
     /// A file could not be opened or read.
-    #[error("cannot {operation} {}: {source}; all peers need every file of the list", path.display())]
+    #[error("cannot {operation} {}: {source}; every peer needs every file of the list", path.display())]
     File {
         /// What was tried.
         operation: &'static str,
@@ -17,7 +17,7 @@ pub enum PeerError {
         source: io::Error,
     },
     /// The directory could not be walked.
-    #[error("cannot walk {}: {reason}; all peers need the whole tree", dir.display())]
+    #[error("cannot walk {}: {reason}; every peer needs the whole tree", dir.display())]
     Walk {
         /// The directory.
         dir: PathBuf,
@@ -33,9 +33,9 @@ pub enum PeerError {
         reason: String,
     },
     /// Threads, a pool or a runtime could not be started.
-    #[error("cannot start {what}: {reason}; ask for fewer")]
+    #[error("cannot start {what}: {reason}; request fewer")]
     Start {
-        /// What was to be started.
+        /// What failed to start.
         what: &'static str,
         /// The reason.
         reason: String,
@@ -43,7 +43,7 @@ pub enum PeerError {
 }
 
 impl PeerError {
-    /// For `map_err` on the calls of one file.
+    /// Returns a closure for `map_err` on the calls of one file.
     pub(crate) fn file(operation: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
         move |source| Self::File { operation, path: path.to_path_buf(), source }
     }

@@ -1,10 +1,10 @@
 //! The floor: the fewest system calls that fetch the bytes of a file by its name.
 //!
-//! Per file `openat` below a held directory, `read` into a buffer that stays, `close`. A read that
-//! does not fill the buffer has met the end of a regular file, so no second one asks for it. No
-//! `fstat`, no allocation, names prepared as C strings beforehand. The processor time of this, per
-//! core, is the time below which blocking reads cannot come on this machine; without the hash it is
-//! almost only the kernel's.
+//! Per file `openat` below an open directory, `read` into a reused buffer, `close`. A read that
+//! does not fill the buffer has reached the end of a regular file, so no second one is needed. No
+//! `fstat`, no allocation, names prepared as C strings beforehand. The processor time of this,
+//! divided by the cores, is a lower bound for blocking reads on this machine; without the hash it
+//! is almost entirely kernel time.
 
 use crate::digest::{Pieces, mix};
 use crate::{FileList, PeerError, Totals, workers};
@@ -13,7 +13,7 @@ use rustix::io::{Errno, read};
 use std::ffi::CString;
 use std::os::fd::OwnedFd;
 
-/// The names of a list as the kernel takes them.
+/// The names of a list as C strings.
 #[derive(Debug)]
 pub struct Names {
     dir: OwnedFd,
@@ -32,15 +32,15 @@ impl Names {
         let name = |path: &std::path::PathBuf| {
             CString::new(list.relative(path)).map_err(|_| PeerError::List {
                 list: path.clone(),
-                reason: "a name holds a NUL byte".to_owned(),
+                reason: "a name contains a NUL byte".to_owned(),
             })
         };
         Ok(Self { dir, names: list.paths().iter().map(name).collect::<Result<_, _>>()? })
     }
 }
 
-/// Reads all files with `threads` threads and a buffer of `buffer_bytes` each; hashes them if asked
-/// to. Without the hash the sum stays 0.
+/// Reads all files with `threads` threads and a buffer of `buffer_bytes` each, and hashes them on
+/// request. Without the hash the sum stays 0.
 ///
 /// # Errors
 /// A file that cannot be opened or read, or threads that cannot be started.

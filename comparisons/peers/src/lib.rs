@@ -1,12 +1,12 @@
 //! What users would write today to read and hash every file below a directory.
 //!
-//! Each peer is the short program that a reader of the documentation of its library would write:
-//! no tuning beyond the one number that the library leaves to its user (threads, tasks in flight).
-//! All of them get the same list, compute the same digest and print the same line, so that they can
-//! stand beside each other. None of them uses code of ioloom.
+//! Each peer is the short program that a reader of its library's documentation would write, without
+//! tuning beyond the one number that the library leaves to its user (threads, tasks in flight). All
+//! of them get the same list, compute the same digest and print the same line, so that they can be
+//! compared. None of them uses code of ioloom.
 //!
-//! [`leanest`] is no peer but a floor: the fewest system calls that fetch the bytes, to tell how
-//! much processor time the kernel itself needs.
+//! [`leanest`] is not a peer but a floor: the fewest system calls that fetch the bytes, which shows
+//! how much processor time the kernel itself needs.
 
 pub mod digest;
 mod error;

@@ -1,9 +1,9 @@
-//! The files to read: from a list that was prepared before, or by walking.
+//! The files to read: from a prepared list, or by walking.
 //!
-//! A list holds one path per entry, ended by a newline or, if the file has any NUL byte, by a NUL;
-//! relative paths start at the directory, absolute ones must lie below it. Paths are raw bytes, so
-//! names that are not UTF-8 work. Only regular files are taken from a walk; symbolic links are not
-//! followed. All paths are complete before the clock of the reading starts.
+//! A list holds one path per entry, ended by a newline or, if the file contains any NUL byte, by a
+//! NUL. Relative paths start at the directory, absolute ones must be below it. Paths are raw bytes,
+//! so names that are not UTF-8 work. A walk takes only regular files and does not follow symbolic
+//! links. All paths are complete before the clock starts.
 
 use crate::PeerError;
 use std::ffi::OsString;
@@ -11,16 +11,16 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
-/// Who walks a directory.
+/// The walker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Walker {
     /// Crate `walkdir`, one thread.
     Walkdir,
-    /// Crate `ignore` without its filters, its own number of threads.
+    /// Crate `ignore` without its filters, with its default number of threads.
     Ignore,
 }
 
-/// Regular files below a directory, in the order in which they are read.
+/// Regular files below a directory, in reading order.
 #[derive(Debug)]
 pub struct FileList {
     dir: PathBuf,
@@ -48,7 +48,7 @@ impl FileList {
                 let reason = format!("{} is not below {}", path.display(), dir.display());
                 return Err(refuse(reason));
             }
-            // Joined anew, so that the relative part starts at the same byte in every path.
+            // Joined again, so that the relative part starts at the same byte in every path.
             let relative = path.strip_prefix(dir).unwrap_or(&path);
             files.paths.push(files.dir.join(relative));
         }
@@ -58,10 +58,10 @@ impl FileList {
         Ok(files)
     }
 
-    /// Walks the directory. The order is the walker's: names as the file system gives them.
+    /// Walks the directory. The order is that of the walker, which is that of the file system.
     ///
     /// # Errors
-    /// Any directory that cannot be read, or no regular file at all.
+    /// Any directory that cannot be read, or the absence of regular files.
     pub fn walk(dir: &Path, walker: Walker) -> Result<Self, PeerError> {
         let refuse = |reason: String| PeerError::Walk { dir: dir.to_path_buf(), reason };
         let mut files = Self::empty(dir);
@@ -92,17 +92,17 @@ impl FileList {
         self.paths.len()
     }
 
-    /// Whether there is none.
+    /// Reports whether the list is empty.
     pub fn is_empty(&self) -> bool {
         self.paths.is_empty()
     }
 
-    /// The paths to open.
+    /// Returns the paths to open.
     pub fn paths(&self) -> &[PathBuf] {
         &self.paths
     }
 
-    /// The bytes of a path of this list relative to the directory: what the digest takes.
+    /// Returns the path relative to the directory, which is part of the digest.
     pub fn relative<'a>(&self, path: &'a Path) -> &'a [u8] {
         &path.as_os_str().as_bytes()[self.prefix..]
     }

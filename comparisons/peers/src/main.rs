@@ -1,8 +1,8 @@
 //! `peer`: one program for all peers; reads and hashes every file and prints one JSON line.
 //!
-//! `elapsed_ns` runs from just before the first open to the last hash; preparing the list, the pool
-//! or the runtime comes before it, starting plain threads is inside it. The processor times are of
-//! the same span. `walk_ns` is the time to make the list, apart.
+//! `elapsed_ns` runs from just before the first open to the last hash. Preparing the list, the pool
+//! or the runtime comes before it; starting plain threads is inside it. The processor times cover
+//! the same span. `walk_ns` is the time to make the list.
 
 use clap::{Args, Parser, Subcommand};
 use ioloom_peers::tokio_fs::Form;
@@ -30,10 +30,10 @@ struct Cli {
 struct Input {
     /// The directory.
     dir: PathBuf,
-    /// Files to read, relative to DIR, ended by newlines or NULs; without it DIR is walked.
+    /// Files to read, relative to DIR, ended by newlines or NULs; default: walk DIR.
     #[arg(long, value_name = "FILE", conflicts_with = "walk")]
     list: Option<PathBuf>,
-    /// Who walks DIR.
+    /// The walker of DIR.
     #[arg(long, value_enum, default_value = "walkdir")]
     walk: Walker,
 }
@@ -49,7 +49,7 @@ struct Threads {
 
 #[derive(Args)]
 struct Buffer {
-    /// Size of the buffer of each thread, KiB.
+    /// Buffer size per thread, KiB.
     #[arg(long, default_value = "256", value_parser = clap::value_parser!(u32).range(1..=1_048_576))]
     buffer_kib: u32,
 }
@@ -84,7 +84,7 @@ enum Peer {
         threads: Threads,
         #[command(flatten)]
         buffer: Buffer,
-        /// Hash the bytes too.
+        /// Also hash the bytes.
         #[arg(long)]
         hash: bool,
     },
@@ -110,7 +110,7 @@ fn main() -> ExitCode {
             Err(_) => ExitCode::FAILURE,
         },
         Err(e) => {
-            // Nothing is left to tell if stderr is closed too.
+            // If stderr is closed too, there is no one to report to.
             let _ = writeln!(std::io::stderr(), "peer: {e}");
             ExitCode::FAILURE
         }

@@ -1,7 +1,7 @@
 //! memmap2: N threads map each file and hash the mapping.
 //!
-//! The only unsafe code of these programs, because the crate has no other way to map: the map is
-//! sound only while nobody changes or cuts the file. The file sets here are written once.
+//! This is the only unsafe code of the peers: the crate has no other way to map. A map is
+//! sound only while no process changes or truncates the file. The file sets here are written once.
 
 use crate::{FileList, PeerError, Totals, workers};
 use memmap2::Mmap;
@@ -31,8 +31,8 @@ pub fn run(list: &FileList, threads: usize) -> Result<Totals, PeerError> {
 
 #[expect(unsafe_code, reason = "memmap2 has no safe way to map a file")]
 fn map(file: &File) -> std::io::Result<Mmap> {
-    // SAFETY: the caller only reads the map and drops it at once; the sets that these programs are
-    // run on do not change while they run. If one did, the digest would differ or the program
-    // would die of SIGBUS, and the runner would record either as a failed run.
+    // SAFETY: the caller only reads the map and drops it at once; the file sets of the peers
+    // do not change while they run. If one did, the digest would differ or the program would die of
+    // SIGBUS, and the runner would record either as a failed run.
     unsafe { Mmap::map(file) }
 }

@@ -3,7 +3,7 @@
 use crate::{FileList, PeerError, Totals};
 use rayon::prelude::*;
 
-/// The pool, made before the clock starts as a program would make it once.
+/// Creates the pool before the clock starts, as a program would create it once.
 ///
 /// # Errors
 /// Threads that cannot be started.

@@ -1,9 +1,9 @@
-//! tokio: `tokio::fs::read` on the multi-threaded runtime with its own defaults, N files at a time,
+//! tokio: `tokio::fs::read` on the multi-threaded runtime with default settings, N files at a time,
 //! in the two forms that its users write.
 //!
-//! - tasks: a semaphore of N permits and one spawned task per file, so that hashing is spread over
-//!   the workers;
-//! - stream: `buffer_unordered(N)` in one task, which hashes alone.
+//! - tasks: a semaphore of N permits and one spawned task per file, which spreads hashing over the
+//!   workers;
+//! - stream: `buffer_unordered(N)` in one task, which does all the hashing.
 
 use crate::{FileList, PeerError, Totals};
 use futures_util::stream::{self, StreamExt, TryStreamExt};
@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::Semaphore;
 
-/// Which form.
+/// The form.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Form {
     /// A semaphore and one task per file.
@@ -20,7 +20,7 @@ pub enum Form {
     Stream,
 }
 
-/// The runtime, made before the clock starts.
+/// Creates the runtime before the clock starts.
 ///
 /// # Errors
 /// Threads that cannot be started.
@@ -71,7 +71,7 @@ async fn tasks(list: &Arc<FileList>, concurrency: u32) -> Result<Totals, PeerErr
             drop(permit);
         });
     }
-    // All permits back: every task has added its file.
+    // All permits are back: every task has added its file.
     drop(acquire(&permits, concurrency).await);
     let mut sum = sum.lock().unwrap_or_else(PoisonError::into_inner);
     std::mem::replace(&mut *sum, Ok(Totals::default()))

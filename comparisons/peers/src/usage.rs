@@ -5,7 +5,7 @@ use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeVal;
 use std::path::PathBuf;
 
-/// Processor time used so far by all threads of this process.
+/// Processor time of all threads of this process so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct CpuTime {
     /// In user mode, nanoseconds.
@@ -15,10 +15,10 @@ pub struct CpuTime {
 }
 
 impl CpuTime {
-    /// Now.
+    /// Reads the current values.
     ///
     /// # Errors
-    /// What getrusage reports.
+    /// If getrusage fails.
     pub fn now() -> Result<Self, PeerError> {
         let usage = getrusage(UsageWho::RUSAGE_SELF).map_err(|e| PeerError::Start {
             what: "the measurement of processor time",
@@ -27,7 +27,7 @@ impl CpuTime {
         Ok(Self { user_ns: nanos(usage.user_time()), kernel_ns: nanos(usage.system_time()) })
     }
 
-    /// What was used since `start`.
+    /// Returns the difference to `start`.
     #[must_use]
     pub fn since(self, start: Self) -> Self {
         Self {
@@ -37,13 +37,13 @@ impl CpuTime {
     }
 }
 
-/// Nanoseconds of a time value of the system; zero if it is negative.
+/// Converts a time value of the system to nanoseconds; zero if it is negative.
 pub fn nanos(time: TimeVal) -> u64 {
     u64::try_from(time.tv_sec() * 1_000_000_000 + time.tv_usec() * 1000).unwrap_or(0)
 }
 
-/// Highest resident memory of this program in bytes: `VmHWM` of /proc/self/status. The figure of
-/// getrusage is not used, because it starts from that of the program that started this one.
+/// Returns the peak resident memory of this program in bytes: `VmHWM` of /proc/self/status.
+/// getrusage is not used, because its figure starts from that of the parent.
 ///
 /// # Errors
 /// A /proc that cannot be read or has no such line.

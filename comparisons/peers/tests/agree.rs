@@ -1,4 +1,4 @@
-//! All peers see the same bytes: the binary itself on a small tree with awkward files.
+//! All peers see the same bytes: the binary on a small tree with awkward files.
 
 use ioloom_peers::Totals;
 use serde_json::Value;
@@ -10,7 +10,7 @@ use std::process::Command;
 
 const PEER: &str = env!("CARGO_BIN_EXE_peer");
 
-/// All peers with a digest, and the arguments that they need.
+/// All peers with a digest, and their arguments.
 const PEERS: [&[&str]; 10] = [
     &["rayon", "--threads", "2"],
     &["rayon", "--threads", "16"],
@@ -24,8 +24,9 @@ const PEERS: [&[&str]; 10] = [
     &["mmap", "--threads", "3"],
 ];
 
-/// 50 files of sizes around the edges of pages and buffers, some in directories, one with a name
-/// that is not UTF-8, and a symbolic link that nobody may count. Returns relative names and bytes.
+/// Creates 50 files with sizes around page and buffer boundaries, some in directories, one with a
+/// name that is not UTF-8, and a symbolic link that must not be counted. Returns relative names and
+/// bytes.
 fn tree(dir: &Path) -> Vec<(Vec<u8>, Vec<u8>)> {
     const SIZES: [usize; 10] = [0, 1, 511, 512, 4095, 4096, 4097, 8192, 262_144, 300_001];
     let mut files = Vec::new();
@@ -73,11 +74,11 @@ fn write_list(path: PathBuf, files: &[(Vec<u8>, Vec<u8>)], end: u8) -> PathBuf {
 #[test]
 fn all_peers_agree_with_the_bytes_and_with_each_other() {
     let dir = tempfile::tempdir().expect("a temporary directory");
-    let beside = tempfile::tempdir().expect("a temporary directory");
+    let scratch = tempfile::tempdir().expect("a temporary directory");
     let files = tree(dir.path());
     let want = expected(&files);
-    let newlines = write_list(beside.path().join("n"), &files, b'\n');
-    let nuls = write_list(beside.path().join("z"), &files, 0);
+    let newlines = write_list(scratch.path().join("n"), &files, b'\n');
+    let nuls = write_list(scratch.path().join("z"), &files, 0);
     let inputs: [&[&OsStr]; 4] = [
         &[OsStr::new("--list"), newlines.as_os_str()],
         &[OsStr::new("--list"), nuls.as_os_str()],
@@ -120,10 +121,10 @@ fn a_directory_with_a_slash_at_its_end_gives_the_same_digest() {
 #[test]
 fn a_missing_file_ends_every_peer_with_one_error_that_names_it() {
     let dir = tempfile::tempdir().expect("a temporary directory");
-    let beside = tempfile::tempdir().expect("a temporary directory");
+    let scratch = tempfile::tempdir().expect("a temporary directory");
     let mut files = tree(dir.path());
     files.insert(20, (b"d0/not-there".to_vec(), Vec::new()));
-    let list = write_list(beside.path().join("n"), &files, b'\n');
+    let list = write_list(scratch.path().join("n"), &files, b'\n');
     for args in PEERS {
         let output = Command::new(PEER)
             .args(args)
@@ -136,17 +137,17 @@ fn a_missing_file_ends_every_peer_with_one_error_that_names_it() {
         assert_eq!(output.status.code(), Some(1), "{args:?}: {error}");
         assert_eq!(error.lines().count(), 1, "{args:?}: {error}");
         assert!(error.contains("d0/not-there"), "{args:?}: {error}");
-        assert!(output.stdout.is_empty(), "{args:?} printed a result in spite of the error");
+        assert!(output.stdout.is_empty(), "{args:?} printed a result despite the error");
     }
 }
 
 #[test]
 fn a_list_that_leaves_the_directory_is_refused() {
     let dir = tempfile::tempdir().expect("a temporary directory");
-    let beside = tempfile::tempdir().expect("a temporary directory");
+    let scratch = tempfile::tempdir().expect("a temporary directory");
     tree(dir.path());
     for entry in ["../outside\n", "/etc/hostname\n", "d0/../../x\n", "\n"] {
-        let list = beside.path().join("n");
+        let list = scratch.path().join("n");
         fs::write(&list, entry).expect("writes the list");
         let output = Command::new(PEER)
             .args(PEERS[0])

@@ -11,7 +11,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use xxhash_rust::xxh3::xxh3_64;
 
-/// The grid against which the defaults of ioloom must stand.
+/// The peers that the defaults of ioloom are compared with.
 const FULL: &str = "rayon:1x,rayon:4x,rayon:16x,rayon:64x,\
     std-threads:1,std-threads:2,std-threads:4,std-threads:8,std-threads:16,std-threads:32,\
     std-threads:64,std-threads:128,std-threads:256,\
@@ -23,29 +23,29 @@ const QUICK: &str = "rayon:1x,rayon:16x,std-threads:32,tokio:64,read-loop,leanes
 const LARGE: &str = "std-threads:1,std-threads:2,std-threads:4,std-threads:8,std-threads:16,\
     read-loop,leanest:1,leanest:4,leanest:16";
 
-/// A command that does the job.
+/// A command that does the work.
 pub(crate) struct Arm {
     pub(crate) facts: ArmFacts,
     pub(crate) argv: Vec<OsString>,
     /// The list on standard input.
     pub(crate) stdin: Option<PathBuf>,
-    /// A list that the command reads by its name.
+    /// A list whose name the command receives.
     pub(crate) list: Option<PathBuf>,
     pub(crate) reply: Reply,
 }
 
-/// How to read what an arm prints.
+/// How to read the output of an arm.
 #[derive(Debug, Clone)]
 pub(crate) enum Reply {
-    /// One JSON document with configurable fields; the digest that it must hold.
+    /// One JSON document with configurable fields; the expected digest.
     Ours { fields: Fields, digest: Option<String> },
-    /// The line of a peer; the digest that it must hold.
+    /// The line of a peer; the expected digest.
     Peer { digest: Option<String> },
     /// The JSON of fio.
     Fio,
 }
 
-/// All arms of a plan, and those that cannot run on this set with the reason.
+/// All arms of a plan, and those that cannot run on this file set, with the reason.
 pub(crate) fn all(
     plan: &Plan,
     set: &FileSet,
@@ -64,7 +64,7 @@ pub(crate) fn all(
     };
     for spec in grid.split(',').map(str::trim).filter(|s| !s.is_empty()) {
         let arm = peer(plan, set, &PeerSpec::parse(spec, cores)?)?;
-        // Two words for the same number, such as 1x and 2 on two cores, are one arm.
+        // Two spellings of the same number, such as 1x and 2 on two cores, are one arm.
         if arms.iter().all(|a: &Arm| a.facts.name != arm.facts.name) {
             arms.push(arm);
         }
@@ -85,10 +85,10 @@ pub(crate) fn all(
     let mut names: Vec<&str> = arms.iter().map(|a| a.facts.name.as_str()).collect();
     names.sort_unstable();
     if let Some(pair) = names.windows(2).find(|pair| pair[0] == pair[1]) {
-        bail!("two arms are named {}; give each --ours a NAME= of its own", pair[0]);
+        bail!("two arms are named {}; give each --ours its own NAME=", pair[0]);
     }
     if arms.is_empty() {
-        bail!("there is no arm to run; give --ours, --peers or --fio");
+        bail!("no arm to run; give --ours, --peers or --fio");
     }
     Ok((arms, refused))
 }
@@ -103,7 +103,7 @@ fn ours(plan: &Plan, set: &FileSet, template: &str, index: usize) -> Result<Arm>
         shlex::split(command).ok_or_else(|| anyhow!("--ours {template}: a quote is not closed"))?;
     let reads_list = words.iter().any(|w| w.contains("{list}") || w.contains("{list0}"));
     if plan.ours_stdin.is_none() && !reads_list && !words.iter().any(|w| w.contains("{dir}")) {
-        bail!("--ours {template}: it has no {{dir}}, {{list}} or {{list0}}, so it reads nothing");
+        bail!("--ours {template}: without {{dir}}, {{list}} or {{list0}} it reads nothing");
     }
     let list = if command.contains("{list}") { Some(set.list()?) } else { None };
     let list0 = set.list0();
@@ -132,7 +132,7 @@ fn ours(plan: &Plan, set: &FileSet, template: &str, index: usize) -> Result<Arm>
     Ok(arm)
 }
 
-/// `NAME=COMMAND`, where the name has no character of a path or of several words.
+/// Splits `NAME=COMMAND`, where the name contains no character of a path and no space.
 fn split_name(template: &str) -> (Option<&str>, &str) {
     match template.split_once('=') {
         Some((name, command))
@@ -167,7 +167,7 @@ fn fill(word: &str, dir: &Path, list: Option<&Path>, list0: &Path) -> OsString {
     filled
 }
 
-/// One point of the grid of peers.
+/// One peer with its number.
 #[derive(Debug, PartialEq, Eq)]
 struct PeerSpec {
     name: String,
@@ -177,15 +177,13 @@ struct PeerSpec {
 }
 
 impl PeerSpec {
-    /// `NAME` or `NAME:N` or `NAME:Nx` (per core).
+    /// Parses `NAME`, `NAME:N` or `NAME:Nx` (per core).
     fn parse(spec: &str, cores: u32) -> Result<Self> {
         let (word, number) = match spec.split_once(':') {
             Some((word, text)) => (
                 word,
                 Some(count(text, cores).with_context(|| {
-                    format!(
-                        "--peers {spec}: behind the colon stands a number above 0, or one with x"
-                    )
+                    format!("--peers {spec}: after the colon: a number above 0, or one with x")
                 })?),
             ),
             None => (spec, None),
@@ -257,7 +255,7 @@ fn peer(plan: &Plan, set: &FileSet, spec: &PeerSpec) -> Result<Arm> {
     Ok(arm)
 }
 
-/// Completes an arm with what is recorded of it. `shown` replaces the command in the record.
+/// Completes an arm with what is recorded about it. `shown` replaces the command in the record.
 fn finish(
     name: String,
     kind: Kind,
@@ -281,7 +279,7 @@ fn finish(
     Ok(Arm { facts, argv, stdin: None, list: None, reply })
 }
 
-/// A word of a command with words in place of the paths of this machine.
+/// A word of a command with placeholders for the paths of this machine.
 fn show(word: &OsString, set: &FileSet) -> String {
     let text = word.to_string_lossy();
     let dir = set.dir().to_string_lossy();
@@ -293,17 +291,17 @@ fn show(word: &OsString, set: &FileSet) -> String {
         .replace(&*dir, "{dir}")
 }
 
-/// First line of `--version` and XXH3-64 of the program's file.
+/// Returns the first line of `--version` and the XXH3-64 of the program file.
 fn identify(program: &Path) -> Result<(String, String)> {
     let file = find(program).with_context(|| {
-        format!("{} is not there or no program; build it or give its path", program.display())
+        format!("{} is not an executable file; build it or give its path", program.display())
     })?;
     let bytes = std::fs::read(&file).with_context(|| format!("cannot read {}", file.display()))?;
     let version = version(&file).with_context(|| format!("cannot start {}", file.display()))?;
     Ok((version, format!("{:016x}", xxh3_64(&bytes))))
 }
 
-/// The file of a program: a path, or a name that is looked up as a shell does.
+/// Finds the file of a program: a path, or a name that is looked up as a shell would.
 fn find(program: &Path) -> Option<PathBuf> {
     if program.components().count() > 1 {
         return program.is_file().then(|| program.to_path_buf());

@@ -1,12 +1,12 @@
-//! What every run meets, whichever arm it is.
+//! Preparation of every run, the same for each arm.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// Writes to each page of fresh memory and gives it back.
+/// Writes to each page of fresh memory and releases it.
 ///
-/// In a virtual machine a page that the host has not provided yet costs a visit to the host when it
-/// is first touched, about as much as reading the data. Which run gets such pages is luck.
+/// In a virtual machine the first touch of a page that the host has not provided yet costs an exit
+/// to the host, about as much as reading the data. Which run gets such pages is luck.
 pub fn touch_memory(bytes: usize) {
     let mut memory = vec![0u8; bytes];
     for page in memory.chunks_mut(rustix::param::page_size()) {
@@ -15,8 +15,8 @@ pub fn touch_memory(bytes: usize) {
     std::hint::black_box(&mut memory);
 }
 
-/// Brings a program and its libraries into memory. One that knows no `--version` fails at once and
-/// has been loaded all the same.
+/// Loads a program and its libraries into memory. One without `--version` fails at once but has
+/// been loaded.
 pub fn start_once(program: impl AsRef<Path>) {
     let mut command = Command::new(program.as_ref());
     command.arg("--version").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());

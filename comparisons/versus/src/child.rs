@@ -1,9 +1,9 @@
 //! Runs one program and measures it from outside.
 //!
-//! Wall time from before the start to after the end. Processor time and bytes read are the growth
-//! of the sums over all children that ended: only one child runs at a time, so the growth is that of
-//! the child. A program that outlives its deadline is killed through a descriptor of the process,
-//! which cannot hit another one.
+//! Wall time from before the start to after the exit. Processor time and bytes read are differences
+//! of the sums over all exited children: only one child runs at a time, so the difference is that
+//! child's. A program that exceeds its deadline is killed through a process descriptor, which
+//! cannot hit another process.
 
 use anyhow::{Context, Result};
 use ioloom_peers::usage::nanos;
@@ -16,24 +16,24 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// What a program did, seen from outside.
+/// A run, seen from outside.
 #[derive(Debug)]
 pub struct Finished {
     /// Wall time of the whole process, nanoseconds.
     pub wall_ns: u64,
-    /// Processor time of its own code, nanoseconds.
+    /// User time, nanoseconds.
     pub cpu_user_ns: u64,
-    /// Processor time of the kernel for it, nanoseconds.
+    /// System time, nanoseconds.
     pub cpu_kernel_ns: u64,
-    /// Bytes that the system charged to it as read from a device.
+    /// Bytes charged to it as read from a device.
     pub read_bytes: u64,
-    /// What it printed.
+    /// Its standard output.
     pub stdout: Vec<u8>,
-    /// Why it failed, in words; `None` for exit code 0.
+    /// Why it failed; `None` for exit code 0.
     pub failure: Option<String>,
 }
 
-/// Runs a program to its end or its deadline.
+/// Runs a program to completion or to its deadline.
 pub fn run(argv: &[OsString], stdin: Option<File>, deadline: Duration) -> Result<Finished> {
     let (program, args) = argv.split_first().context("a command without a program")?;
     let mut command = Command::new(program);
@@ -43,10 +43,10 @@ pub fn run(argv: &[OsString], stdin: Option<File>, deadline: Duration) -> Result
     let start = Instant::now();
     let child = command.spawn().with_context(|| format!("cannot start {}", program.display()))?;
     let process = pidfd_open(Pid::from_child(&child), PidfdFlags::empty())
-        .context("cannot hold the started program")?;
+        .context("cannot open a descriptor of the process")?;
     let (done, waiting) = mpsc::channel::<()>();
     let watchdog = thread::spawn(move || match waiting.recv_timeout(deadline) {
-        // An error means that it ended in this moment.
+        // An error means that it exited at this moment.
         Err(RecvTimeoutError::Timeout) => pidfd_send_signal(&process, Signal::KILL).is_ok(),
         _ => false,
     });
@@ -75,20 +75,20 @@ pub fn run(argv: &[OsString], stdin: Option<File>, deadline: Duration) -> Result
 }
 
 fn usage() -> Result<Usage> {
-    getrusage(UsageWho::RUSAGE_CHILDREN).context("cannot ask for the processor time of children")
+    getrusage(UsageWho::RUSAGE_CHILDREN).context("cannot read the processor time of children")
 }
 
 fn sectors(usage: &Usage) -> u64 {
     u64::try_from(usage.block_reads()).unwrap_or(0)
 }
 
-/// Busy time of all processors of the machine in nanoseconds; `None` without /proc/stat.
+/// Returns the busy time of all processors in nanoseconds; `None` without /proc/stat.
 pub fn machine_busy_ns() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/stat").ok()?;
     busy_ticks(&text).map(|ticks| ticks * (1_000_000_000 / rustix::param::clock_ticks_per_second()))
 }
 
-/// user, nice, system, irq, softirq and steal of the first line; idle and iowait left out.
+/// Sums user, nice, system, irq, softirq and steal of the first line; idle and iowait are excluded.
 fn busy_ticks(text: &str) -> Option<u64> {
     let fields: Vec<u64> = text
         .lines()

@@ -7,42 +7,42 @@ use std::num::{NonZeroU32, NonZeroU64};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Runs ioloom beside its peers on one directory and keeps README.md, raw.jsonl and summary.md.
+/// Compare ioloom with its peers on one directory; keep README.md, raw.jsonl and summary.md.
 #[derive(Parser)]
 #[command(version)]
 pub(crate) struct Cli {
-    /// The prepared file set: every regular file below it is read by every arm.
+    /// The prepared file set: every arm reads every regular file below it.
     #[arg(long, value_name = "DIR", requires = "out", required_unless_present = "from")]
     dir: Option<PathBuf>,
-    /// Where the result goes; must not exist or be empty.
+    /// Directory of the result; must be empty or absent.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Only make the summary of a kept result again.
+    /// Summarise a kept result again.
     #[arg(long, value_name = "DIR", conflicts_with_all = ["dir", "out"])]
     pub(crate) from: Option<PathBuf>,
-    /// Cold: nothing of the files in memory before each run. Warm: everything.
+    /// Cold: none of the data in memory before each run. Warm: all of it.
     #[arg(long, value_enum, default_value = "warm")]
     condition: Condition,
-    /// Drop the caches of the whole machine (root): before each cold run; without it each file is put
-    /// out of memory by fadvise, and names and inodes stay warm. In a warm experiment before each
-    /// block, so that all lies in memory in a random order and not in that of an earlier arm.
+    /// Drop the caches of the whole machine (root). Cold: before each run; without it each file is
+    /// evicted with fadvise, and names and inodes stay warm. Warm: before each block, so that
+    /// inodes are in memory in random order and not in that of an earlier arm.
     #[arg(long)]
     drop_caches: bool,
-    /// Cold only: before each run write to this much memory and give it back, so that every arm
-    /// meets memory that the host of a virtual machine has already provided.
+    /// Cold only: before each run write to this much memory and release it, so that every arm gets
+    /// memory that the host of a virtual machine has already provided.
     #[arg(long, value_name = "MIB")]
     touch_memory_mib: Option<NonZeroU32>,
-    /// How often each arm runs.
+    /// Number of runs per arm.
     #[arg(long, default_value = "12")]
     blocks: NonZeroU32,
-    /// Our command, as a shell would split it: `[NAME=]PROGRAM ARG…` with {dir}, {list} or {list0}
-    /// in place of the directory or of a file with its paths. Repeat for several arms.
+    /// Our command, split as a shell would: `[NAME=]PROGRAM ARG…`, with {dir}, {list} or {list0}
+    /// replaced by the directory or a file with its paths. Repeat for several arms.
     #[arg(long, value_name = "TEMPLATE")]
     ours: Vec<String>,
-    /// Give our command the list of paths on its standard input.
+    /// Pass the list of paths to our command on standard input.
     #[arg(long, value_enum, value_name = "LIST")]
     ours_stdin: Option<ListForm>,
-    /// Field of our JSON with the elapsed nanoseconds; dots enter nested objects.
+    /// Field of our JSON with the elapsed nanoseconds; dots select nested objects.
     #[arg(long, default_value = "elapsed_ns")]
     ours_elapsed_field: String,
     /// Field of our JSON with the number of files.
@@ -54,42 +54,42 @@ pub(crate) struct Cli {
     /// Field of our JSON with the digest.
     #[arg(long, default_value = "digest")]
     ours_digest_field: String,
-    /// Field of our JSON with the highest resident memory in bytes; may be absent.
+    /// Field of our JSON with the peak resident memory in bytes; optional.
     #[arg(long, default_value = "memory_peak_bytes")]
     ours_peak_field: String,
-    /// What our digest is.
+    /// Meaning of our digest.
     #[arg(long, value_enum, default_value = "combined")]
     ours_digest: DigestKind,
-    /// `full`, `quick`, `large`, `none`, or a list such as rayon:4x,std-threads:64,tokio:128
-    /// (a number followed by x is that many per core).
+    /// `full`, `quick`, `large`, `none`, or a list such as rayon:4x,std-threads:64,tokio:128 (Nx: N
+    /// per core).
     #[arg(long, default_value = "full")]
     peers: String,
-    /// The peer program; default: `peer` beside this program.
+    /// The peer program; default: `peer` in the directory of this program.
     #[arg(long, value_name = "FILE")]
     peer: Option<PathBuf>,
-    /// How the peers find their files: each walks the directory, or reads a list made before.
+    /// How the peers find their files: each walks the directory, or reads a prepared list.
     #[arg(long, value_enum, default_value = "walk")]
     input: Input,
-    /// Which walker the peers use.
+    /// The walker of the peers.
     #[arg(long, value_enum, default_value = "walkdir")]
     walker: Walker,
-    /// Add fio arms: without a value the default grid, or a list such as psync:4x1,uring-direct:1x32
-    /// (jobs × depth).
+    /// Add fio arms: the default grid, or a list such as psync:4x1,uring-direct:1x32 (jobs ×
+    /// depth).
     #[arg(long, value_name = "GRID", num_args = 0..=1, default_missing_value = "default")]
     fio: Option<String>,
-    /// Seed of the orders, the samples and the intervals.
+    /// Seed of orders, samples and intervals.
     #[arg(long, default_value = "1")]
     seed: u64,
-    /// How many files are asked for their pages in memory before a run.
+    /// Number of files whose residency is checked before a run.
     #[arg(long, default_value = "64")]
     sample_files: NonZeroU32,
-    /// A run is killed after this many seconds.
+    /// Kill a run after this many seconds.
     #[arg(long, default_value = "900")]
     deadline_s: NonZeroU64,
     /// Commit that is measured; default: that of the working directory.
     #[arg(long)]
     commit: Option<String>,
-    /// Do not run every arm once before the first block to see that it works.
+    /// Skip the trial run of every arm before the first block.
     #[arg(long)]
     no_rehearsal: bool,
 }
@@ -126,7 +126,7 @@ pub(crate) enum Walker {
     Ignore,
 }
 
-/// What a digest is computed over.
+/// What a digest covers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum DigestKind {
     /// XXH3-64 over the sorted lines `HEX  PATH`, paths relative to the directory.
@@ -139,7 +139,7 @@ pub(crate) enum DigestKind {
     None,
 }
 
-/// Names of the fields of our JSON.
+/// Field names of our JSON.
 #[derive(Debug, Clone)]
 pub(crate) struct Fields {
     pub(crate) elapsed: String,
@@ -149,7 +149,7 @@ pub(crate) struct Fields {
     pub(crate) peak: String,
 }
 
-/// A checked order to measure.
+/// A validated order to measure.
 #[derive(Debug, Clone)]
 pub(crate) struct Plan {
     pub(crate) dir: PathBuf,
@@ -175,18 +175,18 @@ pub(crate) struct Plan {
 }
 
 impl Cli {
-    /// The order, with the directory made absolute; `None` if nothing is to be measured.
+    /// Returns the order, with an absolute directory; `None` if nothing is to be measured.
     pub(crate) fn plan(&self) -> Result<Option<Plan>> {
         let (Some(dir), Some(out)) = (&self.dir, &self.out) else { return Ok(None) };
         let dir = dir.canonicalize().with_context(|| format!("cannot use {}", dir.display()))?;
         if !dir.is_dir() {
-            bail!("{} is no directory; --dir takes the directory of a file set", dir.display());
+            bail!("{} is not a directory; --dir takes the directory of a file set", dir.display());
         }
         if self.drop_caches && !rustix::process::geteuid().is_root() {
-            bail!("--drop-caches needs root; without it cold data is made by fadvise");
+            bail!("--drop-caches needs root; without it files are evicted with fadvise");
         }
         if self.touch_memory_mib.is_some() && self.condition == Condition::Warm {
-            bail!("--touch-memory-mib belongs to cold runs; a warm set is in memory already");
+            bail!("--touch-memory-mib applies to cold runs only");
         }
         let touch_memory_bytes =
             self.touch_memory_mib.map_or(0, |mib| (mib.get() as usize).saturating_mul(1 << 20));

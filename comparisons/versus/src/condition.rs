@@ -1,17 +1,17 @@
-//! Makes the condition of a run and gathers the evidence that it held.
+//! Creates the condition of a run and gathers the evidence for it.
 //!
-//! Cold: the data are put out of memory, a seeded sample of files is asked with cachestat for pages
-//! that stayed, and after the run the device must have read at least 95 % of the data. Asking opens
-//! the files of the sample, which brings inodes into memory, many at a time; so where the whole
-//! cache is dropped it is dropped once more after asking. The arm's own program is started once with
-//! `--version` after that, and the list is read: loading them from the device is no part of the job.
+//! Cold: the data is evicted, a seeded sample of files is checked with cachestat for remaining
+//! pages, and the device must have read at least 95 % of the data by the end of the run. The check
+//! opens the files of the sample, which loads inodes, several at a time; so where the whole cache
+//! is dropped, it is dropped again after the check. Then the arm's program is started once with
+//! `--version`, and the list is read: loading them from the device is not part of the work.
 //!
-//! On request memory is written to and given back before each cold run, the same for every arm.
+//! On request memory is written to and released before each cold run, the same for every arm.
 //!
-//! Warm: every file is read before each block, and the sample must be in memory before each run. The
-//! order is random: the kernel lays inodes into memory as they are first looked up, and an arm that
-//! reads in the order of whoever did that is some 5 % faster (seen with 100 000 files on two cores).
-//! With `--drop-caches` nothing is left from before the block; without it that order may be anyone's.
+//! Warm: every file is read before each block, and the sample must be in memory before each run.
+//! The order is random: the kernel keeps inodes in the order of their first lookup, and an arm that
+//! reads in that order is about 5 % faster (seen with 100,000 files on two cores). With
+//! `--drop-caches` nothing remains from before the block; without it that order is arbitrary.
 
 use crate::cli::Condition;
 use crate::record::Proof;
@@ -25,17 +25,17 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Share of the sample that may be in memory when a run is called cold.
+/// Largest share of the sample that may be resident in a cold run.
 const RESIDENT_COLD_MAX: f64 = 0.01;
-/// Share of the sample that must be in memory when a run is called warm.
+/// Smallest share of the sample that must be resident in a warm run.
 const RESIDENT_WARM_MIN: f64 = 0.99;
-/// Share of the data that the device must have read in a cold run.
+/// Smallest share of the data that the device must have read in a cold run.
 const DEVICE_COLD_MIN: f64 = 0.95;
 
-/// What the order of reading before a block is drawn for.
+/// Stream of the random reading order before a block.
 const WARM_ORDER: u64 = 3;
 
-/// Makes one condition on one set.
+/// Creates one condition on one file set.
 pub(crate) struct Maker<'a> {
     set: &'a FileSet,
     medium: &'a Medium,
@@ -46,7 +46,7 @@ pub(crate) struct Maker<'a> {
     sample: Vec<(&'a Path, u64)>,
 }
 
-/// What was seen before a run.
+/// Evidence from before a run.
 pub(crate) struct Before {
     proof: Proof,
     device_bytes: Option<u64>,
@@ -64,7 +64,7 @@ impl<'a> Maker<'a> {
         Self { set, medium, condition, drop_caches, touch_memory_bytes, seed, sample }
     }
 
-    /// How the condition is made, for the record.
+    /// Returns the way in which the condition is created, for the record.
     pub(crate) fn name(&self) -> &'static str {
         match (self.condition, self.drop_caches) {
             (Condition::Warm, true) => "drop-caches, read-all",
@@ -74,7 +74,7 @@ impl<'a> Maker<'a> {
         }
     }
 
-    /// What a block needs, by its number.
+    /// Prepares a block.
     pub(crate) fn before_block(&self, block: u32) -> Result<()> {
         if self.condition == Condition::Warm {
             if self.drop_caches {
@@ -83,8 +83,8 @@ impl<'a> Maker<'a> {
             let paths = self.set.paths();
             let mut draws = Draws::new(self.seed, u64::from(block) << 8 | WARM_ORDER);
             let order = draws.sample(paths.len(), paths.len());
-            // From the device that takes so long that a machine which gives idle memory back has by
-            // its end let go of the first: so once more.
+            // A read from the device takes so long that a machine that reclaims idle memory may
+            // have evicted the first files by its end, so read again.
             for _ in 0..if self.drop_caches { 2 } else { 1 } {
                 for path in order.iter().map(|at| &paths[*at]) {
                     File::open(path)
@@ -96,7 +96,7 @@ impl<'a> Maker<'a> {
         Ok(())
     }
 
-    /// What a run of `program` needs, and the evidence so far.
+    /// Prepares a run of `program` and returns the evidence so far.
     pub(crate) fn before_run(&self, program: &Path, list: Option<&PathBuf>) -> Result<Before> {
         if self.condition == Condition::Cold {
             self.drop_data()?;
@@ -133,7 +133,7 @@ impl<'a> Maker<'a> {
         for path in self.set.paths() {
             File::open(path)
                 .and_then(cache::evict_file)
-                .with_context(|| format!("cannot put {} out of memory", path.display()))?;
+                .with_context(|| format!("cannot evict {}", path.display()))?;
         }
         Ok(())
     }
@@ -145,7 +145,7 @@ impl<'a> Maker<'a> {
         for (path, size) in &self.sample {
             let pages = File::open(path)
                 .and_then(|file| cache::resident_pages(file, *size))
-                .with_context(|| format!("cannot ask for the pages of {}", path.display()))?;
+                .with_context(|| format!("cannot query the pages of {}", path.display()))?;
             proof.sampled_files += 1;
             proof.sampled_pages += size.div_ceil(page);
             resident = resident.zip(pages).map(|(sum, pages)| sum + pages);
@@ -155,21 +155,21 @@ impl<'a> Maker<'a> {
     }
 }
 
-/// Why the evidence does not prove the condition.
+/// Returns why the evidence does not prove the condition.
 fn doubt(condition: Condition, proof: &Proof) -> Option<String> {
     let Some(resident) = proof.resident_pages else {
-        return Some("pages in memory unknown: no cachestat here".to_owned());
+        return Some("residency unknown: no cachestat".to_owned());
     };
     let share = |part: u64, whole: u64| part as f64 / whole.max(1) as f64;
     let in_memory = share(resident, proof.sampled_pages);
     match condition {
         Condition::Warm => (proof.sampled_pages > 0 && in_memory < RESIDENT_WARM_MIN)
-            .then(|| format!("only {:.1} % of the sample in memory", in_memory * 100.0)),
+            .then(|| format!("only {:.1} % of the sample resident", in_memory * 100.0)),
         Condition::Cold if in_memory > RESIDENT_COLD_MAX => {
-            Some(format!("{:.1} % of the sample still in memory", in_memory * 100.0))
+            Some(format!("{:.1} % of the sample still resident", in_memory * 100.0))
         }
         Condition::Cold => match proof.device_bytes {
-            None => Some("bytes of the device unknown: no block device below the files".to_owned()),
+            None => Some("bytes read unknown: the files are not on a block device".to_owned()),
             Some(bytes) => {
                 let read = share(bytes, proof.data_bytes);
                 (read < DEVICE_COLD_MIN)

@@ -1,9 +1,9 @@
-//! The block device below a directory and what it has read so far.
+//! The block device of a directory and how much it has read.
 
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 
-/// The mount that holds a directory, and the device below it.
+/// The mount of a directory and its device.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Medium {
     /// Type of the file system.
@@ -21,7 +21,7 @@ pub struct Medium {
 }
 
 impl Medium {
-    /// What holds `dir`. What cannot be found out stays empty.
+    /// Finds the mount of `dir`. Unknown facts stay empty.
     pub fn of(dir: &Path) -> Self {
         let mut medium = Self::default();
         let Ok(stat) = rustix::fs::stat(dir) else { return medium };
@@ -30,7 +30,7 @@ impl Medium {
         if let Some(mount) = mount_of(&mounts, number) {
             medium.fs = mount.fs.to_owned();
             medium.options = mount.options.to_owned();
-            // A file system with a device number of its own (btrfs) names its device here.
+            // A file system with an anonymous device number (btrfs) names its device here.
             if number.0 == 0
                 && let Ok(source) = rustix::fs::stat(mount.source)
                 && rustix::fs::FileType::from_raw_mode(source.st_mode).is_block_device()
@@ -42,7 +42,7 @@ impl Medium {
         medium.device = name_of(&disks, number).map(str::to_owned);
         let setting = |name: &str| {
             let base = format!("/sys/dev/block/{}:{}", number.0, number.1);
-            // A partition has its queue one level up.
+            // The queue of a partition is one level up.
             ["queue", "../queue"].iter().find_map(|queue| {
                 let text = std::fs::read_to_string(format!("{base}/{queue}/{name}")).ok()?;
                 Some(text.trim().to_owned())
@@ -56,7 +56,7 @@ impl Medium {
         medium
     }
 
-    /// What it is, for people.
+    /// Describes the medium.
     pub fn words(&self) -> String {
         let or_unknown = |text: &Option<String>| text.as_deref().unwrap_or("unknown").to_owned();
         format!(
@@ -70,7 +70,7 @@ impl Medium {
         )
     }
 
-    /// Bytes that the device has read since the system started, for whomever.
+    /// Returns the bytes that the device has read since boot, for all processes.
     pub fn read_bytes(&self) -> Option<u64> {
         let disks = std::fs::read_to_string("/proc/diskstats").ok()?;
         read_bytes_of(&disks, self.device.as_deref()?)
@@ -89,7 +89,7 @@ struct Mount<'a> {
     options: &'a str,
 }
 
-/// The last mount of a device number in the text of mountinfo: the fields behind the lone dash.
+/// Returns the last mount of a device number in mountinfo: the fields after the lone dash.
 fn mount_of(mounts: &str, number: Number) -> Option<Mount<'_>> {
     let wanted = format!("{}:{}", number.0, number.1);
     mounts.lines().rev().find_map(|line| {
@@ -110,7 +110,7 @@ fn name_of(disks: &str, number: Number) -> Option<&str> {
     })
 }
 
-/// The sixth field counts sectors of 512 bytes, whatever the device's own sector is.
+/// The sixth field counts sectors of 512 bytes, whatever the sector size of the device.
 fn read_bytes_of(disks: &str, device: &str) -> Option<u64> {
     disks
         .lines()

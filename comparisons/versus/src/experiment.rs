@@ -1,4 +1,4 @@
-//! The blocks: each arm once in each, in an order that was drawn before the first run.
+//! The blocks: each arm once per block, in an order drawn before the first run.
 
 use crate::arms::{self, Arm};
 use crate::cli::{Condition, Plan};
@@ -20,7 +20,7 @@ use std::time::Duration;
 /// Measures a plan. Afterwards the directory of the result holds README.md and the raw data.
 pub(crate) fn run(plan: &Plan) -> Result<()> {
     kept::claim(&plan.out)?;
-    say(&format!("reading {} to know what every arm must find", plan.dir.display()));
+    say(&format!("reading {} to compute the expected digest", plan.dir.display()));
     let set = FileSet::prepare(&plan.dir)?;
     let facts = Facts::of(&plan.dir);
     let (arms, refused) = arms::all(plan, &set, facts.cores)?;
@@ -48,14 +48,14 @@ pub(crate) fn run(plan: &Plan) -> Result<()> {
         for (position, index) in (0u32..).zip(order) {
             let arm = &arms[*index];
             let run = one(arm, &maker, job, plan.deadline, setup.facts.cores, (block, position))?;
-            say(&told(&run, plan.blocks, arms.len()));
+            say(&progress_line(&run, plan.blocks, arms.len()));
             raw.add(&Line::Run(&run))?;
         }
     }
     Ok(())
 }
 
-/// Every arm once, uncounted: a typing error shows up now and not after an hour.
+/// Runs every arm once, uncounted, so that a typing error shows now and not after an hour.
 fn rehearse(arms: &[Arm], job: Job, deadline: Duration) -> Result<()> {
     let mut wrong = Vec::new();
     for arm in arms {
@@ -67,7 +67,7 @@ fn rehearse(arms: &[Arm], job: Job, deadline: Duration) -> Result<()> {
         }
     }
     if !wrong.is_empty() {
-        bail!("these arms do not do the job, so nothing was measured:\n  {}", wrong.join("\n  "));
+        bail!("these arms fail, so nothing was measured:\n  {}", wrong.join("\n  "));
     }
     Ok(())
 }
@@ -126,7 +126,7 @@ fn one(
     })
 }
 
-fn told(run: &Run, blocks: u32, arms: usize) -> String {
+fn progress_line(run: &Run, blocks: u32, arms: usize) -> String {
     let trouble = run.failure.as_ref().or(run.proof.doubt.as_ref());
     format!(
         "block {}/{blocks} run {}/{arms} {}: {:.3} s{}",
@@ -166,7 +166,7 @@ fn setup(
 
 fn readme_text(setup: &Setup, plan: &Plan) -> String {
     let condition = match (plan.condition, plan.drop_caches) {
-        (Condition::Cold, true) => "cold: the caches of the machine dropped before each run",
+        (Condition::Cold, true) => "cold: the caches of the machine are dropped before each run",
         (Condition::Cold, false) => {
             "cold data by fadvise before each run; names and inodes stay in memory"
         }
@@ -174,10 +174,10 @@ fn readme_text(setup: &Setup, plan: &Plan) -> String {
             "warm: before each block the caches of the machine dropped and every file read, in a \
              random order"
         }
-        (Condition::Warm, false) => "warm: every file read before each block, in a random order",
+        (Condition::Warm, false) => "warm: every file is read before each block, in a random order",
     };
     let mut text = format!(
-        "# ioloom beside its peers\n\n\
+        "# ioloom and its peers\n\n\
          Command:\n\n```sh\n{}\n```\n\n\
          - commit: {}\n{}- files: {} with {} bytes on {}\n- condition: {condition}\n\
          - blocks: {}, seed {}\n- digest of the set: {} (sum), {} (sorted lines)\n\n",
@@ -195,7 +195,7 @@ fn readme_text(setup: &Setup, plan: &Plan) -> String {
     text.push_str(
         "`raw.jsonl` holds the setup and one line per run, in the order in which they ran; \
          `summary.md` is made from it alone by `versus --from .`. What is fair in this comparison \
-         and what is not stands in `comparisons/README.md`.\n\n## Arms\n\n\
+         and what is not is explained in `comparisons/README.md`.\n\n## Arms\n\n\
          | arm | version | program (XXH3-64) | command |\n|---|---|---|---|\n",
     );
     for arm in &setup.arms {

@@ -1,31 +1,31 @@
-//! The machine, as far as it bears on the result.
+//! Facts about the machine that affect the result.
 
 use crate::device::Medium;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// Facts of the machine and of the place where the files lie.
+/// Facts about the machine and the medium of the files.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Facts {
     /// Name and release.
     pub kernel: String,
-    /// As uname tells it.
+    /// As reported by uname.
     pub architecture: String,
-    /// As the kernel names it.
+    /// As reported by the kernel.
     pub cpu_model: String,
     /// Processors that this program may use.
     pub cores: u32,
-    /// All memory, bytes.
+    /// Total memory, bytes.
     pub memory_bytes: u64,
-    /// What holds the files.
+    /// The medium of the files.
     pub medium: Medium,
     /// The text of /proc/loadavg.
     pub load_at_start: String,
 }
 
 impl Facts {
-    /// Of this machine and the medium of `dir`. What the system does not tell stays empty.
+    /// Reads the facts of this machine and the medium of `dir`. Unknown ones stay empty.
     pub fn of(dir: &Path) -> Self {
         let uname = rustix::system::uname();
         let word = |text: &std::ffi::CStr| text.to_string_lossy().into_owned();
@@ -43,7 +43,7 @@ impl Facts {
         }
     }
 
-    /// The lines of a README about the machine.
+    /// Returns the lines of a README about the machine.
     pub fn lines(&self) -> String {
         format!(
             "- kernel: {} {}\n- processor: {}, {} cores usable\n- memory: {} MiB\n\
@@ -58,7 +58,7 @@ impl Facts {
     }
 }
 
-/// First line of what a program says with `--version`.
+/// Returns the first line of the program's `--version`.
 ///
 /// # Errors
 /// A program that cannot be started.
@@ -66,7 +66,7 @@ pub fn version(program: impl AsRef<Path>) -> std::io::Result<String> {
     let mut command = Command::new(program.as_ref());
     let output = command.arg("--version").stdin(Stdio::null()).output()?;
     let said = String::from_utf8_lossy(&output.stdout);
-    Ok(said.lines().next().unwrap_or("not told").to_owned())
+    Ok(said.lines().next().unwrap_or("unknown").to_owned())
 }
 
 fn field(text: &str, name: &str) -> Option<String> {
@@ -76,7 +76,7 @@ fn field(text: &str, name: &str) -> Option<String> {
     })
 }
 
-/// The commit of the working directory, with a word if files differ from it.
+/// Returns the commit of the working directory, and whether files differ from it.
 pub fn commit() -> String {
     let git = |args: &[&str]| {
         let output = Command::new("git").args(args).output().ok()?;
@@ -84,7 +84,7 @@ pub fn commit() -> String {
     };
     match (git(&["rev-parse", "HEAD"]), git(&["status", "--porcelain", "-uno"])) {
         (Some(head), Some(changes)) if changes.is_empty() => head,
-        (Some(head), _) => format!("{head} and changes that are not committed"),
+        (Some(head), _) => format!("{head} with uncommitted changes"),
         (None, _) => "unknown".to_owned(),
     }
 }

@@ -1,9 +1,9 @@
-//! fio on the same files: the yardstick for large ones.
+//! fio on the same files: the reference for large ones.
 //!
-//! Every job gets files of its own, balanced by size, and reads one after another in blocks of
-//! 1 MiB. fio hashes nothing and looks at no byte, so an arm of ours that hashes does more work.
-//! fio reads whole blocks only: a set with other sizes is read in part, and such a run is recorded
-//! as failed, because it did another job.
+//! Every job gets its own files, balanced by size, and reads them one after another in blocks of 1
+//! MiB. fio hashes nothing and ignores the content, so an arm of ours that hashes does more work.
+//! fio reads whole blocks only: a file set with other sizes is read in part, and such a run is
+//! recorded as failed, because it did different work.
 
 use crate::cli::Condition;
 use crate::set::FileSet;
@@ -14,10 +14,10 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 const DEFAULT: &str = "psync:1x1,psync:4x1,psync:16x1,psync-direct:4x1,psync-direct:16x1,\
     uring:1x8,uring:1x32,uring:2x32,uring-direct:1x8,uring-direct:1x32,uring-direct:2x32";
 
-/// The kernel takes at most 128 KiB in one argument.
+/// The kernel accepts at most 128 KiB in one argument.
 const ARGUMENT_BYTES_MAX: usize = 128 * 1024 - 16;
 
-/// A command and how it is shown, or the reason why it cannot run on this set.
+/// A command and its display form, or the reason why it cannot run on this file set.
 type Outcome = Result<(Vec<OsString>, Vec<String>), String>;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,7 +28,7 @@ struct Spec {
     depth: u32,
 }
 
-/// The arms of a grid by name.
+/// Returns the arms of a grid by name.
 pub(crate) fn arms(
     grid: &str,
     set: &FileSet,
@@ -57,14 +57,14 @@ fn parse(text: &str) -> Result<Spec> {
     match parts {
         Some(spec) if spec.jobs > 0 && spec.depth > 0 => Ok(spec),
         _ => bail!(
-            "--fio {text}: write ENGINE:JOBSxDEPTH with psync, psync-direct, uring or uring-direct"
+            "--fio {text}: expected ENGINE:JOBSxDEPTH with psync, psync-direct, uring or uring-direct"
         ),
     }
 }
 
 fn command(spec: Spec, set: &FileSet, condition: Condition) -> Outcome {
     if spec.direct && condition == Condition::Warm {
-        return Err("direct reads go to the device; nothing of it is warm".to_owned());
+        return Err("direct reads bypass the cache; they cannot be warm".to_owned());
     }
     if set.paths().len() < spec.jobs {
         return Err(format!("{} jobs for {} files", spec.jobs, set.paths().len()));
@@ -77,7 +77,7 @@ fn command(spec: Spec, set: &FileSet, condition: Condition) -> Outcome {
         "--thread",
         "--rw=read",
         "--bs=1M",
-        // The condition is made and proved by the runner.
+        // The runner creates and proves the condition.
         "--invalidate=0",
         "--file_service_type=sequential",
     ]
@@ -92,7 +92,7 @@ fn command(spec: Spec, set: &FileSet, condition: Condition) -> Outcome {
             files.iter().map(|i| escape(set.paths()[*i].as_os_str().as_bytes())).collect();
         let argument = [b"--filename=".as_slice(), &names.join(&b':')].concat();
         if argument.len() > ARGUMENT_BYTES_MAX {
-            return Err("the names do not fit a command line; fio is for few, large files".into());
+            return Err("the names exceed the command line; fio is for few, large files".into());
         }
         argv.push(format!("--name=job{job}").into());
         argv.push(OsString::from_vec(argument));
@@ -102,13 +102,13 @@ fn command(spec: Spec, set: &FileSet, condition: Condition) -> Outcome {
     Ok((argv, shown))
 }
 
-/// Files for each job: the largest first, each to the job with the fewest bytes.
+/// Distributes files over jobs: the largest first, each to the job with the fewest bytes.
 fn shares(sizes: &[u64], jobs: usize) -> Vec<Vec<usize>> {
     let mut order: Vec<usize> = (0..sizes.len()).collect();
     order.sort_by_key(|i| std::cmp::Reverse(sizes[*i]));
     let mut shares = vec![(0, Vec::new()); jobs];
     for file in order {
-        // A file counts at least one, so that empty files are spread too.
+        // A file counts at least one byte, so that empty files are spread too.
         if let Some(least) = shares.iter_mut().min_by_key(|(bytes, _)| *bytes) {
             least.0 += sizes[file].max(1);
             least.1.push(file);
@@ -117,7 +117,7 @@ fn shares(sizes: &[u64], jobs: usize) -> Vec<Vec<usize>> {
     shares.into_iter().map(|(_, files)| files).collect()
 }
 
-/// fio separates names by colons and takes a backslash for the next character.
+/// Escapes a name: fio separates names by colons and treats a backslash as an escape.
 fn escape(name: &[u8]) -> Vec<u8> {
     let mut escaped = Vec::with_capacity(name.len());
     for byte in name {

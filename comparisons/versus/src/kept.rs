@@ -1,8 +1,9 @@
-//! The directory of a result: `README.md` with how it came about, `raw.jsonl` with the setup and one
-//! line per run, and `summary.md`, which is made from the raw data alone.
+//! The directory of a result: `README.md` with its origin, `raw.jsonl` with the setup and one line
+//! per run, and `summary.md`, which is made from the raw data alone.
 //!
-//! A line is on the disk before the next run starts, so a killed experiment has all that it measured;
-//! that costs a sync between two runs and none within. Nothing is overwritten but the summary.
+//! A line is on disk before the next run starts, so a killed experiment keeps everything it
+//! measured; that costs one sync between runs and none within. Only the summary is ever
+//! overwritten.
 
 use anyhow::{Context, Result, bail, ensure};
 use serde::Serialize;
@@ -15,30 +16,30 @@ use std::process::ExitCode;
 /// Name of the file with the setup and the runs.
 pub const RAW: &str = "raw.jsonl";
 
-/// Makes the directory of a result.
+/// Creates the directory of a result.
 ///
 /// # Errors
-/// A directory that cannot be made, or that is not empty.
+/// A directory that cannot be created or is not empty.
 pub fn claim(out: &Path) -> Result<()> {
-    std::fs::create_dir_all(out).with_context(|| format!("cannot make {}", out.display()))?;
+    std::fs::create_dir_all(out).with_context(|| format!("cannot create {}", out.display()))?;
     let mut entries =
-        std::fs::read_dir(out).with_context(|| format!("cannot look into {}", out.display()))?;
+        std::fs::read_dir(out).with_context(|| format!("cannot list {}", out.display()))?;
     ensure!(
         entries.next().is_none(),
-        "{} is not empty; results are never overwritten, name another",
+        "{} is not empty; results are never overwritten, choose another directory",
         out.display()
     );
     Ok(())
 }
 
-/// The file that runs are added to.
+/// The file that runs are appended to.
 pub struct Raw(File);
 
 impl Raw {
-    /// Begins the files of a result: what stands beside the raw data, and the setup.
+    /// Creates the files of a result: the README, and the raw data with the setup.
     ///
     /// # Errors
-    /// Files that are there already or cannot be written.
+    /// Files that exist or cannot be written.
     pub fn create(out: &Path, readme: &str, setup: &impl Serialize) -> Result<Self> {
         let path = out.join("README.md");
         std::fs::write(&path, readme)
@@ -51,22 +52,22 @@ impl Raw {
         Ok(raw)
     }
 
-    /// Adds a run.
+    /// Appends a run.
     ///
     /// # Errors
-    /// A line that cannot be written or brought to the disk.
+    /// A line that cannot be written or synced.
     pub fn add(&mut self, line: &impl Serialize) -> Result<()> {
-        let mut text = serde_json::to_string(line).context("cannot write a run as JSON")?;
+        let mut text = serde_json::to_string(line).context("cannot serialize a run")?;
         text.push('\n');
         self.0.write_all(text.as_bytes()).context("cannot append to the raw data")?;
-        self.0.sync_data().context("cannot bring the raw data to the disk")
+        self.0.sync_data().context("cannot sync the raw data")
     }
 }
 
-/// Reads the raw data of a result back. A torn last line, left by a kill, is dropped with a word.
+/// Reads the raw data of a result. A torn last line, left by a kill, is dropped with a message.
 ///
 /// # Errors
-/// A file that cannot be read, has no setup, or holds a line that is no run.
+/// A file that cannot be read, has no setup, or holds an invalid line.
 pub fn read<Setup: DeserializeOwned, Run: DeserializeOwned>(
     out: &Path,
 ) -> Result<(Setup, Vec<Run>)> {
@@ -75,7 +76,7 @@ pub fn read<Setup: DeserializeOwned, Run: DeserializeOwned>(
         .with_context(|| format!("cannot read {}", path.display()))?;
     let whole = text.rfind('\n').map_or(0, |end| end + 1);
     if whole < text.len() {
-        say("the last line of the raw data is torn and left out");
+        say("the last line of the raw data is torn and was dropped");
     }
     let at = |number: usize| format!("{}:{number}: not a line of raw data", path.display());
     let mut lines = text[..whole].lines();
@@ -85,29 +86,29 @@ pub fn read<Setup: DeserializeOwned, Run: DeserializeOwned>(
     Ok((setup, runs.collect::<Result<_>>()?))
 }
 
-/// Keeps a summary beside the raw data that it was made from, and prints it.
+/// Writes a summary next to its raw data and prints it.
 ///
 /// # Errors
-/// A file or a standard output that cannot be written.
-pub fn tell(out: &Path, summary: &str) -> Result<()> {
+/// A file or standard output that cannot be written.
+pub fn publish(out: &Path, summary: &str) -> Result<()> {
     let path = out.join("summary.md");
     std::fs::write(&path, summary).with_context(|| format!("cannot write {}", path.display()))?;
     write!(std::io::stdout(), "{summary}").context("cannot print the summary")
 }
 
-/// The command line of this process, for a shell.
+/// Returns the command line of this process, quoted for a shell.
 pub fn command() -> String {
     let words: Vec<_> = std::env::args_os().map(|w| w.to_string_lossy().into_owned()).collect();
     shlex::try_join(words.iter().map(String::as_str)).unwrap_or_else(|_| words.join(" "))
 }
 
-/// One line for the person who watches.
+/// Prints one line of progress.
 pub fn say(line: &str) {
-    // Progress is no result: a closed stderr does not end an experiment.
+    // Progress is not a result: a closed stderr does not end an experiment.
     let _ = writeln!(std::io::stderr(), "{line}");
 }
 
-/// The exit code of `program`: 0 only if every run of every arm is there and counts.
+/// Returns the exit code of `program`: 0 only if every run of every arm exists and counts.
 pub fn exit(program: &str, complete: Result<bool>) -> ExitCode {
     match complete {
         Ok(true) => ExitCode::SUCCESS,

@@ -1,11 +1,11 @@
-//! What the programs of this package share: how a program is run and seen from outside, in which
-//! order, on which machine, what every run meets, and what is kept of it.
+//! What the programs of this package share: how a program is run and measured from outside, in
+//! which order, on which machine, how every run is prepared, and what is recorded.
 
 pub mod before;
-pub mod beside;
 pub mod child;
 pub mod device;
 pub mod facts;
+pub mod interleaved;
 pub mod kept;
 pub mod order;
 pub mod pairs;

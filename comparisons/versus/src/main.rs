@@ -1,10 +1,9 @@
-//! `versus`: ioloom beside what users would write today, in one interleaved experiment.
+//! `versus`: ioloom and what users would write today, in one interleaved experiment.
 //!
-//! All arms run on the same files, under the same proved condition, once per block in a random
-//! order that a seed decides. The yardstick is the wall time of the whole process as seen from
-//! outside, because it is the same for every program; what a program measured of itself stands
-//! beside it. Every run goes to `raw.jsonl` before the next one starts, and the summary is made from
-//! that file alone.
+//! All arms run on the same files, under the same proved condition, once per block in a seeded
+//! random order. Ratios use the wall time of the whole process as seen from outside, because it is
+//! the same measure for every program; a program's own figures are shown next to it. Every run is
+//! written to `raw.jsonl` before the next one starts, and the summary is made from that file alone.
 
 mod arms;
 mod cli;
@@ -37,9 +36,9 @@ fn run(cli: &cli::Cli) -> Result<bool> {
     show(&plan.out)
 }
 
-/// Makes the summary from the raw data; whether every run counted.
+/// Summarises the raw data. Returns whether every run counted.
 fn show(out: &Path) -> Result<bool> {
     let (setup, runs) = kept::read(out)?;
-    kept::tell(out, &summary::markdown(&setup, &runs)?)?;
+    kept::publish(out, &summary::markdown(&setup, &runs)?)?;
     Ok(summary::is_complete(&setup, &runs))
 }

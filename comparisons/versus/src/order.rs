@@ -1,23 +1,25 @@
-//! Random orders and samples that a seed decides.
+//! Seeded random orders and samples.
 
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 
-/// A stream of choices.
+/// A stream of random choices.
 pub struct Draws(Xoshiro256PlusPlus);
 
 impl Draws {
-    /// Independent streams for different purposes of one seed.
+    /// Returns an independent stream per purpose of one seed.
     pub fn new(seed: u64, purpose: u64) -> Self {
         Self(Xoshiro256PlusPlus::seed_from_u64(seed ^ purpose.rotate_left(32)))
     }
 
-    /// Uniform below `n`, from the high half of a product: the bias is below `n / 2^64`.
+    /// Returns a uniform value below `n`, from the high half of a product: the bias is below `n /
+    /// 2^64`.
     fn below(&mut self, n: usize) -> usize {
         ((u128::from(self.0.next_u64()) * n as u128) >> 64) as usize
     }
 
-    /// `count` different indices below `n` in random order (all of them if there are fewer).
+    /// Returns `count` different indices below `n` in random order (all of them if there are
+    /// fewer).
     pub fn sample(&mut self, n: usize, count: usize) -> Vec<usize> {
         let mut all: Vec<usize> = (0..n).collect();
         let count = count.min(n);
@@ -30,7 +32,7 @@ impl Draws {
     }
 }
 
-/// The order of `arms` arms in each of `blocks` blocks.
+/// Returns the order of `arms` arms in each of `blocks` blocks.
 pub fn blocks(seed: u64, blocks: u32, arms: usize) -> Vec<Vec<usize>> {
     let mut draws = Draws::new(seed, 1);
     (0..blocks).map(|_| draws.sample(arms, arms)).collect()

@@ -1,12 +1,12 @@
-//! Runs compared block by block: what slows the machine for a block slows both of a pair.
+//! Runs compared block by block: what slows the machine during a block slows both runs of a pair.
 //!
-//! A median has a 95 % interval from six blocks on, told in square brackets. Of fewer the ends are
-//! the least and the most of what was seen, told in round ones, and nothing is judged by them.
+//! From six blocks on a median has a 95 % interval, printed in square brackets. With fewer, round
+//! brackets hold the range, and nothing is judged by it.
 
-use ioloom_stats::{Interval, Ratio};
+use ioloom_stats::{Interval, Ratio, median};
 use std::collections::BTreeMap;
 
-/// Values of one arm and of another, each with its block, as pairs of the blocks that both have.
+/// Pairs the values of two arms, each with its block, over the blocks that both have.
 pub fn by_block(
     one: impl IntoIterator<Item = (u32, f64)>,
     other: impl IntoIterator<Item = (u32, f64)>,
@@ -15,22 +15,42 @@ pub fn by_block(
     one.into_iter().filter_map(|(block, value)| Some((value, *others.get(&block)?))).unzip()
 }
 
-/// What the brackets of [`told`] mean, for the head of a summary.
+/// What the brackets of [`ratio_text`] mean, for the head of a summary.
 pub const BRACKETS: &str =
-    "[a, b] is a 95 % interval, (a to b) least to most of too few blocks for one";
+    "[a, b] is a 95 % interval, (a to b) the range of too few blocks for one";
 
-/// A ratio with its two ends.
-pub fn told(ratio: Ratio, digits: usize) -> String {
-    with_ends(ratio.ratio, [ratio.lo, ratio.hi], ratio.is_sure(), digits)
+/// Median and range of some values.
+#[derive(Debug, Clone, Copy)]
+pub struct Spread {
+    /// Least value.
+    pub min: f64,
+    /// Median.
+    pub median: f64,
+    /// Greatest value.
+    pub max: f64,
 }
 
-/// A median with its two ends.
-pub fn told_median(interval: Interval, digits: usize) -> String {
-    with_ends(interval.estimate, [interval.lo, interval.hi], interval.is_sure(), digits)
+impl Spread {
+    /// Summarises values; `None` if there are none.
+    pub fn of(values: &[f64]) -> Option<Self> {
+        let min = values.iter().copied().reduce(f64::min)?;
+        let max = values.iter().copied().reduce(f64::max)?;
+        Some(Self { min, median: median(values), max })
+    }
 }
 
-fn with_ends(value: f64, [lo, hi]: [f64; 2], sure: bool, digits: usize) -> String {
-    match sure {
+/// Formats a ratio with its two ends.
+pub fn ratio_text(ratio: Ratio, digits: usize) -> String {
+    with_ends(ratio.ratio, [ratio.lo, ratio.hi], ratio.reaches_confidence(), digits)
+}
+
+/// Formats a median with its two ends.
+pub fn median_text(interval: Interval, digits: usize) -> String {
+    with_ends(interval.estimate, [interval.lo, interval.hi], interval.reaches_confidence(), digits)
+}
+
+fn with_ends(value: f64, [lo, hi]: [f64; 2], is_interval: bool, digits: usize) -> String {
+    match is_interval {
         true => format!("{value:.digits$} [{lo:.digits$}, {hi:.digits$}]"),
         false => format!("{value:.digits$} ({lo:.digits$} to {hi:.digits$})"),
     }
@@ -48,7 +68,10 @@ mod tests {
     #[test]
     fn fewer_than_six_blocks_are_no_interval() {
         let of = |n: usize| {
-            told(Ratio::of(&[2.0, 4.0, 3.0, 2.0, 2.0, 3.0][..n], &[1.0; 6][..n], 1).unwrap(), 1)
+            ratio_text(
+                Ratio::of(&[2.0, 4.0, 3.0, 2.0, 2.0, 3.0][..n], &[1.0; 6][..n], 1).unwrap(),
+                1,
+            )
         };
         assert_eq!(of(3), "3.0 (2.0 to 4.0)");
         assert!(of(5).contains('(') && of(6).contains('['), "{} {}", of(5), of(6));

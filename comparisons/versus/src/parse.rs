@@ -1,11 +1,11 @@
-//! What an arm printed: its own time, and the proof that it did the job.
+//! The output of an arm: its own time, and the proof that it did the work.
 
 use crate::arms::Reply;
 use crate::cli::Fields;
 use crate::set::FileSet;
 use serde_json::Value;
 
-/// What an arm says of itself.
+/// The figures that an arm reports.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Said {
     pub(crate) elapsed_ns: Option<u64>,
@@ -15,7 +15,7 @@ pub(crate) struct Said {
     pub(crate) peak_rss_bytes: Option<u64>,
 }
 
-/// What the set holds.
+/// The content of the file set.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Job {
     pub(crate) files: u64,
@@ -28,17 +28,19 @@ impl Job {
     }
 }
 
-/// Reads the output of an arm; the second value says why it did not do the job.
+/// Reads the output of an arm; the second value is the reason why it did not do the work.
 pub(crate) fn read(reply: &Reply, stdout: &[u8], job: Job) -> (Said, Option<String>) {
     let text = String::from_utf8_lossy(stdout);
-    // fio prints notes in front of its document.
+    // fio prints notes before its document.
     let document = match reply {
         Reply::Fio => text.find("{\n").map_or("", |start| &text[start..]),
         _ => &text,
     };
     let value: Value = match serde_json::from_str(document.trim()) {
         Ok(value) => value,
-        Err(e) => return (Said::default(), Some(format!("its output is no JSON document: {e}"))),
+        Err(e) => {
+            return (Said::default(), Some(format!("its output is not a JSON document: {e}")));
+        }
     };
     match reply {
         Reply::Ours { fields, digest } => {
@@ -59,7 +61,7 @@ pub(crate) fn read(reply: &Reply, stdout: &[u8], job: Job) -> (Said, Option<Stri
                     "fio read {bytes} of {} bytes; make the sizes multiples of 1 MiB",
                     job.bytes
                 )),
-                None => Some("no jobs in the document of fio".to_owned()),
+                None => Some("the document of fio has no jobs".to_owned()),
             };
             (said, failure)
         }
@@ -86,7 +88,7 @@ fn by_fields(value: &Value, fields: &Fields) -> Said {
     }
 }
 
-/// A field by its name, dots entering nested objects.
+/// Returns a field by its name; dots select nested objects.
 fn at<'a>(value: &'a Value, path: &str) -> Option<&'a Value> {
     path.split('.').try_fold(value, |value, key| value.get(key))
 }
@@ -96,7 +98,8 @@ fn whole(value: &Value) -> Option<u64> {
 }
 
 fn check(said: &Said, digest: Option<&str>, job: Job) -> Option<String> {
-    let wrong = |what: &str, have: String, want: String| Some(format!("{what} {have}, not {want}"));
+    let wrong =
+        |what: &str, have: String, want: String| Some(format!("{what} {have}, expected {want}"));
     match said.files {
         Some(files) if files == job.files => {}
         have => return wrong("files", shown(have), job.files.to_string()),
@@ -117,7 +120,8 @@ fn shown(value: Option<impl ToString>) -> String {
     value.map_or_else(|| "not in its JSON (name the field)".to_owned(), |v| v.to_string())
 }
 
-/// The longest job is the time, in milliseconds there; bytes are the sum over jobs.
+/// The time is that of the longest job, which fio gives in milliseconds; bytes are summed over
+/// jobs.
 fn of_fio(value: &Value) -> Said {
     let Some(jobs) = value.get("jobs").and_then(Value::as_array).filter(|j| !j.is_empty()) else {
         return Said::default();
@@ -161,7 +165,7 @@ mod tests {
             (r#"{"measured":{"files":2,"bytes":10,"digest":"cd"}}"#, "digest cd"),
             (r#"{"measured":{"files":2,"bytes":10}}"#, "digest not"),
             (r#"{"files":2}"#, "files not"),
-            ("", "no JSON"),
+            ("", "not a JSON"),
         ] {
             let (_, failure) = read(&ours("measured.ns"), bad.as_bytes(), JOB);
             assert!(failure.as_ref().is_some_and(|f| f.contains(word)), "{bad}: {failure:?}");

@@ -5,7 +5,7 @@ use ioloom_versus::facts::Facts;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// A line as it is written, with a word on what it is.
+/// A line as it is written, tagged with its kind.
 #[derive(Debug, Clone, Copy, Serialize)]
 #[serde(tag = "record", rename_all = "kebab-case")]
 pub(crate) enum Line<'a> {
@@ -13,7 +13,7 @@ pub(crate) enum Line<'a> {
     Run(&'a Run),
 }
 
-/// What is the same for all runs.
+/// What all runs share.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Setup {
     pub(crate) schema: u32,
@@ -27,9 +27,9 @@ pub(crate) struct Setup {
     pub(crate) seed: u64,
     pub(crate) files: u64,
     pub(crate) bytes: u64,
-    /// The peers' digest of the set, computed by the runner before the first run.
+    /// The peers' digest of the file set, computed by the runner before the first run.
     pub(crate) digest_sum: String,
-    /// The digest over sorted lines `HEX  PATH`, computed by the runner as well.
+    /// The digest over sorted lines `HEX  PATH`, also computed by the runner.
     pub(crate) digest_combined: String,
     pub(crate) arms: Vec<ArmFacts>,
     /// Arms that cannot run here, with the reason.
@@ -38,27 +38,27 @@ pub(crate) struct Setup {
     pub(crate) orders: Vec<Vec<usize>>,
 }
 
-/// An arm as the raw data know it; `{dir}` and the like stand for the paths of this machine.
+/// An arm in the raw data; `{dir}` and the like replace the paths of this machine.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct ArmFacts {
     pub(crate) name: String,
     pub(crate) kind: Kind,
     pub(crate) command: Vec<String>,
-    /// What `PROGRAM --version` says, first line.
+    /// First line of `PROGRAM --version`.
     pub(crate) version: String,
-    /// XXH3-64 of the program's file.
+    /// XXH3-64 of the program file.
     pub(crate) program_xxh3: String,
 }
 
-/// What an arm is.
+/// Kind of an arm.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Kind {
     Ours,
     Peer,
-    /// The leanest sequence of system calls with the hash: what hand work could reach.
+    /// The fewest system calls, with the hash: what hand-written code can reach.
     Lean,
-    /// The same without the hash: the floor of the kernel, no peer.
+    /// The same without the hash: the floor of the kernel, not a peer.
     Floor,
     Fio,
 }
@@ -68,37 +68,37 @@ pub(crate) enum Kind {
 pub(crate) struct Run {
     pub(crate) arm: String,
     pub(crate) block: u32,
-    /// Place in the block, from 0.
+    /// Position in the block, from 0.
     pub(crate) position: u32,
     pub(crate) started_unix_ms: u64,
-    /// The whole process from before its start to after its end: the primary figure.
+    /// The whole process from before its start to after its exit: the primary figure.
     pub(crate) wall_ns: u64,
-    /// What the program measured of itself.
+    /// The program's own figure.
     pub(crate) elapsed_ns: Option<u64>,
     pub(crate) files: Option<u64>,
     pub(crate) bytes: Option<u64>,
     pub(crate) digest: Option<String>,
-    /// Highest resident memory as the program reports it.
+    /// Peak resident memory as reported by the program.
     pub(crate) peak_rss_bytes: Option<u64>,
     /// Processor time of the whole process and of the children that it waited for.
     pub(crate) cpu_user_ns: u64,
     pub(crate) cpu_kernel_ns: u64,
-    /// Bytes that the system charged to the process as read from a device.
+    /// Bytes charged to the process as read from a device.
     pub(crate) process_read_bytes: u64,
-    /// Processor time of everything else over wall time × cores; `None` without /proc/stat.
+    /// Processor time of all other processes over wall time × cores; `None` without /proc/stat.
     pub(crate) others_cpu: Option<f64>,
     pub(crate) proof: Proof,
-    /// Why the run does not count although it ended; `None` if it did its work.
+    /// Why the run does not count; `None` if it did its work.
     pub(crate) failure: Option<String>,
 }
 
 impl Run {
-    /// Whether it enters the statistics.
+    /// Reports whether it enters the statistics.
     pub(crate) fn counts(&self) -> bool {
         self.failure.is_none() && self.proof.doubt.is_none()
     }
 
-    /// Processor time of both modes, nanoseconds.
+    /// Returns user plus system time, nanoseconds.
     pub(crate) fn cpu_ns(&self) -> u64 {
         self.cpu_user_ns + self.cpu_kernel_ns
     }
@@ -111,9 +111,9 @@ pub(crate) struct Proof {
     pub(crate) sampled_pages: u64,
     /// Pages of the sample in memory before the run; `None` without cachestat.
     pub(crate) resident_pages: Option<u64>,
-    /// Bytes that the device read during the run, for whomever; `None` without a known device.
+    /// Bytes that the device read during the run, for all processes; `None` without a known device.
     pub(crate) device_bytes: Option<u64>,
-    /// The data of the set.
+    /// Bytes of data in the file set.
     pub(crate) data_bytes: u64,
     /// Why the condition is not proved; `None` if it is.
     pub(crate) doubt: Option<String>,

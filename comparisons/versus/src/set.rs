@@ -1,4 +1,4 @@
-//! The file set, read once by the runner itself: what every arm must find.
+//! The file set, read once by the runner to know what every arm must find.
 
 use anyhow::{Context, Result, bail};
 use ioloom_peers::{FileList, Totals, Walker, digest::mix};
@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 use xxhash_rust::xxh3::xxh3_64;
 
-/// Every regular file below a directory with its size, and the digests of all of it.
+/// Every regular file below a directory with its size, and the digests of the whole set.
 pub(crate) struct FileSet {
     files: FileList,
     sizes: Vec<u64>,
@@ -22,7 +22,7 @@ pub(crate) struct FileSet {
 }
 
 impl FileSet {
-    /// Reads all files of `dir`, which must not change from here on.
+    /// Reads all files of `dir`, which must not change afterwards.
     pub(crate) fn prepare(dir: &Path) -> Result<Self> {
         let files = FileList::walk(dir, Walker::Walkdir)?;
         let mut totals = Totals::default();
@@ -38,7 +38,8 @@ impl FileSet {
             relative.push(line(hash, name));
             absolute.push(line(hash, path.as_os_str().as_bytes()));
         }
-        let lists = TempDir::with_prefix("versus-").context("cannot make a temporary directory")?;
+        let lists =
+            TempDir::with_prefix("versus-").context("cannot create a temporary directory")?;
         for (name, end) in [("list", b'\n'), ("list0", 0)] {
             let mut text = Vec::new();
             for path in files.paths() {
@@ -69,20 +70,20 @@ impl FileSet {
         &self.sizes
     }
 
-    /// The list with newlines; refused if a name holds one.
+    /// Returns the list with newlines; refused if a name contains one.
     pub(crate) fn list(&self) -> Result<PathBuf> {
         if self.paths().iter().any(|p| p.as_os_str().as_bytes().contains(&b'\n')) {
-            bail!("a name holds a newline; use the list with NULs (list0)");
+            bail!("a name contains a newline; use the list with NULs (list0)");
         }
         Ok(self.lists.path().join("list"))
     }
 
-    /// The list with NULs.
+    /// Returns the list with NULs.
     pub(crate) fn list0(&self) -> PathBuf {
         self.lists.path().join("list0")
     }
 
-    /// A sample of files with their sizes, the same for every run of one seed.
+    /// Returns a sample of files with their sizes, the same for every run of one seed.
     pub(crate) fn sample(&self, seed: u64, count: usize) -> Vec<(&Path, u64)> {
         let chosen = Draws::new(seed, 2).sample(self.sizes.len(), count);
         chosen.into_iter().map(|i| (self.paths()[i].as_path(), self.sizes[i])).collect()

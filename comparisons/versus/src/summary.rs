@@ -1,10 +1,10 @@
 //! The summary, from the raw data alone.
 //!
-//! Arms are compared block by block: the ratio of a pair is that of two runs of the same block, the
-//! figure is the median over blocks with a seeded bootstrap interval of 95 % (crate `ioloom-stats`),
-//! of fewer than six blocks with the least and the most.
-//! A ratio above 1 means that ours was faster. The primary figure is the wall time of the whole
-//! process. Runs that failed, or whose condition is not proved, are listed and do not count.
+//! Arms are compared block by block. The ratio of a pair is that of two runs of the same block; the
+//! figure is the median over blocks with a seeded 95 % bootstrap interval (crate `ioloom-stats`),
+//! or with the range for fewer than six blocks. A ratio above 1 means that ours was faster. The
+//! primary figure is the wall time of the whole process. Runs that failed, or whose condition is
+//! not proved, are listed and do not count.
 
 use crate::cli::{Condition, Input};
 use crate::record::{ArmFacts, Kind, Run, Setup};
@@ -14,10 +14,10 @@ use ioloom_versus::pairs;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-/// Fewest blocks from which a sentence is drawn.
+/// Fewest blocks for a sentence.
 const BLOCKS_MIN: usize = 8;
 
-/// Which time of a run.
+/// Which time of a run is used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Time {
     Wall,
@@ -39,13 +39,13 @@ struct Data<'a> {
     runs: BTreeMap<&'a str, Vec<&'a Run>>,
 }
 
-/// Whether every run of every arm is there and counts.
+/// Reports whether every run of every arm exists and counts.
 pub(crate) fn is_complete(setup: &Setup, runs: &[Run]) -> bool {
     let wanted = setup.arms.len() * setup.blocks as usize;
     runs.iter().filter(|r| r.counts()).count() == wanted
 }
 
-/// The whole summary as Markdown.
+/// Returns the whole summary as Markdown.
 pub(crate) fn markdown(setup: &Setup, runs: &[Run]) -> Result<String> {
     let mut by_arm: BTreeMap<&str, Vec<&Run>> = BTreeMap::new();
     for run in runs.iter().filter(|r| r.counts()) {
@@ -68,7 +68,7 @@ fn head(setup: &Setup, runs: &[Run]) -> String {
     };
     let input = match setup.input {
         Input::Walk => "walk the directory, inside the wall time",
-        Input::List => "read a list made before",
+        Input::List => "read a prepared list",
     };
     format!(
         "# Summary: {condition} (by {}), {} files, {:.1} MiB\n\n\
@@ -88,7 +88,7 @@ fn head(setup: &Setup, runs: &[Run]) -> String {
     )
 }
 
-/// A word on arms of ours that find their files in another way than the peers.
+/// Adds a warning about arms of ours that find their files in another way than the peers.
 fn unequal_input(setup: &Setup) -> String {
     let mut text = String::new();
     for arm in setup.arms.iter().filter(|arm| arm.kind == Kind::Ours) {
@@ -99,7 +99,7 @@ fn unequal_input(setup: &Setup) -> String {
                  too low"
             }
             (Input::Walk, true) => {
-                "reads a list and the peers walk inside their wall time: read its ratios as too high"
+                "reads a list and the peers walk within their wall time: its ratios are too high"
             }
             _ => continue,
         };
@@ -123,7 +123,8 @@ impl<'a> Data<'a> {
         (!values.is_empty()).then(|| median(&values))
     }
 
-    /// Speed of `a` over speed of `b`, over the blocks in which both count; `None` below 2 pairs.
+    /// Speed of `a` divided by speed of `b`, over the blocks in which both count; `None` below 2
+    /// pairs.
     fn speed_ratio(&self, a: &str, b: &str, time: Time) -> Result<Option<Ratio>> {
         let timed = |arm| self.runs_of(arm).iter().filter_map(|r| Some((r.block, time.of(r)?)));
         let (ours, theirs) = pairs::by_block(timed(a), timed(b));
@@ -135,7 +136,7 @@ impl<'a> Data<'a> {
         Ok(Some(ratio))
     }
 
-    /// The arm with the shortest median time.
+    /// Returns the arm with the shortest median time.
     fn best(&self, kinds: &'static [Kind], time: Time) -> Option<&'a str> {
         let timed = self.arms_of(kinds).filter_map(|arm| {
             Some((arm.name.as_str(), self.median_of(&arm.name, |r| time.of(r))?))
@@ -155,8 +156,8 @@ impl<'a> Data<'a> {
                 let ratio = self.speed_ratio(&arm.name, best, Time::Wall)?;
                 any |= answer(text, &arm.name, best, "whole process", ratio);
             }
-            // The start of fio costs more than that of the others and reads nothing, so beside
-            // the common yardstick stands the time that fio itself calls its run.
+            // fio starts more slowly than the others without reading anything, so its own run time
+            // is shown in addition to the common measure.
             for (time, word) in [(Time::Wall, "whole process"), (Time::InProcess, "in-process")] {
                 if let Some(best) = self.best(&[Kind::Fio], time) {
                     let ratio = self.speed_ratio(&arm.name, best, time)?;
@@ -170,7 +171,7 @@ impl<'a> Data<'a> {
                  the fact by its median, which favours that arm.\n\n",
             );
         } else {
-            text.push_str("No pair of ours and a peer has two blocks that count.\n\n");
+            text.push_str("No pair of ours and a peer has two counting blocks.\n\n");
         }
         Ok(())
     }
@@ -220,7 +221,7 @@ impl<'a> Data<'a> {
         Ok(match values {
             [] => "-".to_owned(),
             [one] => format!("{one:.0}"),
-            _ => pairs::told_median(Bootstrap::new(self.setup.seed).median(values)?, 0),
+            _ => pairs::median_text(Bootstrap::new(self.setup.seed).median(values)?, 0),
         })
     }
 
@@ -251,7 +252,7 @@ impl<'a> Data<'a> {
         Ok(())
     }
 
-    /// Processor time of the leanest calls over cores: the time that blocking reads cannot beat.
+    /// Processor time of the fewest calls divided by the cores: a lower bound for blocking reads.
     fn floor(&self, text: &mut String) -> Result<()> {
         let floors = self.arms_of(&[Kind::Floor]).filter_map(|arm| {
             Some((arm.name.as_str(), self.median_of(&arm.name, |r| Some(seconds(r.cpu_ns())))?))
@@ -276,15 +277,15 @@ impl<'a> Data<'a> {
     }
 }
 
-/// One sentence; whether there was something to say.
+/// Adds one sentence. Returns whether there was a comparison.
 fn answer(text: &mut String, ours: &str, peer: &str, time: &str, ratio: Option<Ratio>) -> bool {
     let Some(ratio) = ratio else { return false };
     let verdict = if ratio.n < BLOCKS_MIN {
-        format!("undecided, because it has fewer than {BLOCKS_MIN} blocks")
+        format!("undecided, fewer than {BLOCKS_MIN} blocks")
     } else if ratio.lo >= 1.0 {
         "the interval is not below 1.0".to_owned()
     } else if ratio.hi < 1.0 {
-        "the interval is wholly below 1.0".to_owned()
+        "the interval is entirely below 1.0".to_owned()
     } else {
         "the interval reaches below 1.0".to_owned()
     };
@@ -317,14 +318,14 @@ fn troubles(setup: &Setup, runs: &[Run], text: &mut String) -> Result<()> {
         writeln!(text, "- {arm}: refused: {reason}")?;
     }
     if missing > 0 {
-        writeln!(text, "- {missing} runs were not made: the experiment was ended early")?;
+        writeln!(text, "- {missing} runs are missing: the experiment was stopped early")?;
     }
     text.push('\n');
     Ok(())
 }
 
 fn ratio_cell(ratio: Option<Ratio>) -> String {
-    ratio.map_or("-".to_owned(), |r| pairs::told(r, 3))
+    ratio.map_or("-".to_owned(), |r| pairs::ratio_text(r, 3))
 }
 
 fn cell(value: Option<f64>, digits: usize) -> String {
@@ -433,7 +434,7 @@ pub(crate) mod tests {
         );
         assert!(text.contains("the interval is not below 1.0"));
         assert!(text.contains("- ours against fio-psync:1x1, in-process: 0.900"));
-        assert!(text.contains("the interval is wholly below 1.0"));
+        assert!(text.contains("the interval is entirely below 1.0"));
     }
 
     #[test]
@@ -467,13 +468,13 @@ pub(crate) mod tests {
     #[test]
     fn few_blocks_decide_nothing() {
         let text = markdown(&setup(3), &runs(3)).expect("a summary");
-        assert!(text.contains("undecided, because it has fewer than 8 blocks"), "{text}");
+        assert!(text.contains("undecided, fewer than 8 blocks"), "{text}");
         assert!(!text.contains("Not equal"), "{text}");
         let mut listed = setup(3);
         listed.input = Input::List;
         let text = markdown(&listed, &runs(3)).expect("a summary");
         assert!(text.contains("**Not equal: ours walks"), "{text}");
         let empty = markdown(&setup(3), &[]).expect("a summary");
-        assert!(empty.contains("15 runs were not made"), "{empty}");
+        assert!(empty.contains("15 runs are missing"), "{empty}");
     }
 }

@@ -7,7 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-/// Builds the peer program where this test's own program lies and gives its path.
+/// Builds the peer program next to this test's binary and returns its path.
 fn peer() -> PathBuf {
     let built = Command::new(env!("CARGO"))
         .args(["build", "--quiet", "--package", "ioloom-peers", "--bin", "peer"])
@@ -42,10 +42,10 @@ fn can_prove_warm(dir: &Path) -> bool {
 
 #[test]
 fn all_arms_agree_and_the_result_can_be_summarised_again() {
-    let (dir, beside) =
+    let (dir, scratch) =
         (tempfile::tempdir().expect("a directory"), tempfile::tempdir().expect("a directory"));
     tree(dir.path());
-    let (peer, out) = (peer(), beside.path().join("result"));
+    let (peer, out) = (peer(), scratch.path().join("result"));
     let ours = format!("{} std-threads {{dir}} --list {{list0}} --threads 3", peer.display());
     let peers = "rayon:1x,std-threads:2,std-threads:7,tokio:16,tokio-stream:4,read-loop,mmap:2,\
                  leanest:1,leanest-hash:2";
@@ -85,7 +85,7 @@ fn all_arms_agree_and_the_result_can_be_summarised_again() {
         assert!(first.status.success(), "every run counts: {said}");
         assert!(summary.contains("- ours against "), "{summary}");
     } else {
-        println!("skipped: no cachestat here, so no run can count");
+        println!("skipped: no cachestat, so no run can count");
     }
 
     let again = versus(&["--from", out_arg]);
@@ -98,11 +98,11 @@ fn all_arms_agree_and_the_result_can_be_summarised_again() {
 
 #[test]
 fn an_arm_that_gives_another_digest_stops_the_experiment_before_it_starts() {
-    let (dir, beside) =
+    let (dir, scratch) =
         (tempfile::tempdir().expect("a directory"), tempfile::tempdir().expect("a directory"));
     tree(dir.path());
-    let (peer, out) = (peer(), beside.path().join("result"));
-    // The peers' own sum is not the digest over sorted lines that is asked of ours by default.
+    let (peer, out) = (peer(), scratch.path().join("result"));
+    // The peers' sum differs from the digest over sorted lines that ours has by default.
     let ours = format!("bad={} read-loop {{dir}}", peer.display());
     let output = versus(&[
         "--dir",
@@ -122,10 +122,10 @@ fn an_arm_that_gives_another_digest_stops_the_experiment_before_it_starts() {
 
 #[test]
 fn cold_by_fadvise_leaves_its_evidence_in_every_run() {
-    let (dir, beside) =
+    let (dir, scratch) =
         (tempfile::tempdir().expect("a directory"), tempfile::tempdir().expect("a directory"));
     tree(dir.path());
-    let (peer, out) = (peer(), beside.path().join("result"));
+    let (peer, out) = (peer(), scratch.path().join("result"));
     versus(&[
         "--dir",
         dir.path().to_str().expect("UTF-8"),
@@ -146,6 +146,9 @@ fn cold_by_fadvise_leaves_its_evidence_in_every_run() {
         for field in ["sampled_pages", "resident_pages", "device_bytes", "data_bytes", "doubt"] {
             assert!(line.contains(&format!("\"{field}\":")), "{field}: {line}");
         }
-        assert!(line.contains(r#""sampled_files":50"#), "a small set is asked whole: {line}");
+        assert!(
+            line.contains(r#""sampled_files":50"#),
+            "a small set is checked completely: {line}"
+        );
     }
 }

@@ -1,38 +1,37 @@
-//! `copy_versus`: programs that copy, in one interleaved experiment.
+//! `copy_versus`: copying programs in one interleaved experiment.
 //!
-//! Each run copies to a name where nothing is. A file that was copied before is removed and
-//! forgotten by the device; a tree is renamed and stays until the end, because ext4 does not give
-//! away inodes that were freed within minutes and searches long behind them, which is no part of
-//! copying. So trees need room for all runs. Two times are
-//! kept: until the program returned, and until what it wrote was on the device, because a program
-//! that leaves the writing to the kernel has not done it. The second is the yardstick: fdatasync of
-//! the file, or syncfs for a tree, then fsync of the directory above, the same for every arm. Warm:
-//! the source is read before each block, and the device may read at most 10 % of it. Cold: it must
-//! read 95 % of it. What was copied is counted after each run and compared byte by byte in the first
-//! block.
+//! Each run copies to a name that does not exist. A file that was copied before is removed and its
+//! blocks are discarded; a tree is renamed and stays until the end, because ext4 does not reuse
+//! inodes that were freed within minutes and scans past them, which is not part of copying. So
+//! trees need space for all runs. Two times are recorded: until the program returned, and until
+//! what it wrote was on the device, because a program that leaves the writing to the kernel has not
+//! done it. The second decides: fdatasync of the file, or syncfs for a tree, then fsync of the
+//! parent directory, the same for every arm. Warm: the source is read before each block, and the
+//! device may read at most 10 % of it. Cold: it must read 95 % of it. The copies are counted after
+//! each run and compared byte by byte in the first block.
 
 use anyhow::{Context, Result, ensure};
 use clap::Parser;
-use ioloom_versus::beside::{self, Order, Work};
+use ioloom_versus::interleaved::{self, Order, Work};
 use std::cell::Cell;
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Runs copiers beside each other on one source and keeps README.md, raw.jsonl and summary.md.
+/// Compare copying programs on one source; keep README.md, raw.jsonl and summary.md.
 ///
-/// Commands have {from} and {to} as places; {to} does not exist before.
+/// Commands have the placeholders {from} and {to}; {to} does not exist beforehand.
 #[derive(Parser)]
 #[command(version)]
 struct Cli {
-    /// The file or tree to copy; nobody may change it meanwhile.
+    /// The file or tree to copy; must not change during the experiment.
     #[arg(long, value_name = "PATH", required_unless_present = "from")]
     source: Option<PathBuf>,
-    /// Directory in which the target is made and removed.
+    /// Directory in which the target is created and removed.
     #[arg(long, value_name = "DIR", required_unless_present = "from")]
     into: Option<PathBuf>,
-    /// Leave copied trees where they are at the end: a removal disturbs what is measured next.
+    /// Keep copied trees at the end: removing them disturbs the next measurement.
     #[arg(long)]
     leave: bool,
     #[command(flatten)]
@@ -60,7 +59,7 @@ struct Copying {
 impl Copying {
     fn new(cli: &Cli) -> Result<Self> {
         let (source, into) = cli.source.as_ref().zip(cli.into.as_ref()).context("give --source")?;
-        ensure!(into.is_dir(), "{} is no directory", into.display());
+        ensure!(into.is_dir(), "{} is not a directory", into.display());
         let to = into.join("copy-versus");
         let text = |path: &Path| path.to_str().map(str::to_owned).context("paths must be UTF-8");
         let texts = [text(source)?, text(&to)?];
@@ -71,13 +70,13 @@ impl Copying {
 }
 
 impl Copying {
-    /// Where a copied tree waits for the end.
+    /// Path at which a copied tree stays until the end.
     fn aside(&self, number: u32) -> PathBuf {
         self.to.with_file_name(format!("copied-{number}"))
     }
 }
 
-/// Counts files and bytes; with `read` every byte is read, so that it is in memory.
+/// Counts files and bytes; with `read` also reads every byte, which loads it into memory.
 fn size_of(path: &Path, read: bool) -> Result<Size> {
     let meta = path.symlink_metadata()?;
     if meta.is_dir() {
@@ -110,7 +109,7 @@ fn same(from: &Path, to: &Path) -> Result<()> {
     loop {
         let n = a.read(&mut one)?;
         b.read_exact(&mut two[..n]).with_context(|| format!("{} is short", to.display()))?;
-        ensure!(one[..n] == two[..n], "{} is different", to.display());
+        ensure!(one[..n] == two[..n], "{} differs", to.display());
         if n == 0 {
             return Ok(());
         }
@@ -118,7 +117,7 @@ fn same(from: &Path, to: &Path) -> Result<()> {
 }
 
 impl Work for Copying {
-    const TITLE: &'static str = "Copiers beside each other";
+    const TITLE: &'static str = "Comparison of copiers";
     const PROGRAM: &'static str = "copy_versus";
     const SCHEMA: &'static str = "ioloom-copy-versus-1";
 
@@ -183,5 +182,5 @@ impl Work for Copying {
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    beside::main(&cli.order, || Copying::new(&cli))
+    interleaved::main(&cli.order, || Copying::new(&cli))
 }

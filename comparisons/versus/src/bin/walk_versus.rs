@@ -1,24 +1,24 @@
 //! `walk_versus`: programs that sum up a directory tree, in one interleaved experiment.
 //!
-//! The yardstick is the wall time of the whole process. Warm: the tree is walked once before each
+//! The measure is the wall time of the whole process. Warm: the tree is walked once before each
 //! block. Cold: a run counts only if the device read at least half of what the first cold run read.
 
 use anyhow::{Context, Result, ensure};
 use clap::Parser;
-use ioloom_versus::beside::{self, Order, Work};
+use ioloom_versus::interleaved::{self, Order, Work};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Runs walkers beside each other on one tree and keeps README.md, raw.jsonl and summary.md.
+/// Compare walkers on one tree; keep README.md, raw.jsonl and summary.md.
 ///
-/// Commands have {dir} and {threads} as places.
+/// Commands have the placeholders {dir} and {threads}.
 #[derive(Parser)]
 #[command(version)]
 struct Cli {
-    /// The tree; nobody may change it meanwhile.
+    /// The tree; must not change during the experiment.
     #[arg(long, value_name = "DIR", required_unless_present = "from")]
     dir: Option<PathBuf>,
-    /// Directory with diskus, pdu, dust and dua, as far as they are there; du is always taken.
+    /// Directory with diskus, pdu, dust and dua; missing ones are skipped, du is always included.
     #[arg(long, value_name = "DIR")]
     peers: Option<PathBuf>,
     #[command(flatten)]
@@ -34,14 +34,14 @@ struct Walking {
 impl Walking {
     fn new(cli: &Cli) -> Result<Self> {
         let dir = cli.dir.as_ref().context("give --dir")?;
-        ensure!(dir.is_dir(), "{} is no directory", dir.display());
+        ensure!(dir.is_dir(), "{} is not a directory", dir.display());
         let text = dir.to_str().context("the directory's path must be UTF-8")?.to_owned();
         Ok(Self { dir: dir.clone(), text, peers: cli.peers.clone() })
     }
 }
 
 impl Work for Walking {
-    const TITLE: &'static str = "Walkers beside each other";
+    const TITLE: &'static str = "Comparison of walkers";
     const PROGRAM: &'static str = "walk_versus";
     const SCHEMA: &'static str = "ioloom-walk-versus-1";
 
@@ -75,5 +75,5 @@ impl Work for Walking {
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    beside::main(&cli.order, || Walking::new(&cli))
+    interleaved::main(&cli.order, || Walking::new(&cli))
 }

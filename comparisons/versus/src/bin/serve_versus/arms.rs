@@ -1,20 +1,20 @@
-//! What is run: which server, at which level, under which crowd.
+//! What is run: which server, at which level, under which load.
 
 use crate::Cli;
 use anyhow::{Context, Result, bail, ensure};
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
-/// The models of the part tail where none are named: all but `iterative`, which serves one
-/// connection after the other and has no rate under a crowd.
+/// The models of the part tail by default: all but `iterative`, which serves one connection after
+/// the other and has no throughput under several clients.
 pub(crate) const MODELS: &str = "thread,pool,request-pool,select,poll,epoll,epoll-et,reuseport,\
      io-threads,uring,uring-multishot,uring-per-core,tokio";
-/// Connections of the parts that have one crowd.
+/// Connections of the parts with a fixed number of clients.
 const CROWD: u32 = 64;
-/// Connections that work beside silent ones.
+/// Active connections next to idle ones.
 const BESIDE_IDLE: u32 = 16;
 
-/// What is compared with what.
+/// What is compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Part {
@@ -22,9 +22,9 @@ pub(crate) enum Part {
     Redis,
     /// The levels of the exchange with each other, and with the law of group commit.
     Levels,
-    /// The exchange with and without silent connections.
+    /// The exchange with and without idle connections.
     Idle,
-    /// The longest waits of each model at 70 % of what it can do.
+    /// The longest latencies of each model at 70 % of its throughput.
     Tail,
 }
 
@@ -34,7 +34,7 @@ pub(crate) enum Part {
 pub(crate) enum Level {
     /// Memory only.
     None,
-    /// When the system has it.
+    /// When the kernel has it.
     Os,
     /// When the disk has it, together with others.
     Group,
@@ -43,7 +43,7 @@ pub(crate) enum Level {
 }
 
 impl Level {
-    /// The word of our `--durability`.
+    /// Returns the value of our `--durability`.
     pub(crate) fn word(self) -> &'static str {
         match self {
             Self::None => "none",
@@ -53,8 +53,8 @@ impl Level {
         }
     }
 
-    /// `appendonly` and `appendfsync` of redis. `always` syncs once for all commands of a turn before
-    /// they are answered, which is our `group`.
+    /// Returns `appendonly` and `appendfsync` of redis. `always` syncs once for all commands of a
+    /// turn before they are answered, which is our `group`.
     pub(crate) fn of_redis(self) -> (&'static str, &'static str) {
         match self {
             Self::None => ("no", "no"),
@@ -64,15 +64,15 @@ impl Level {
     }
 }
 
-/// A server and what it is asked for.
+/// A server and its request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Server {
-    /// The exchange, started by these words and those of the level.
+    /// The exchange, started with these arguments and those of the level.
     Ours(Vec<String>),
-    /// redis, asked to count down.
+    /// redis, counting down.
     Decrby,
-    /// redis, asked for a script that looks before it takes.
+    /// redis, running a script that checks before it takes.
     Evalsha,
 }
 
@@ -85,20 +85,20 @@ pub(crate) struct Arm {
     pub(crate) level: Level,
     pub(crate) connections: u32,
     pub(crate) pipeline: u32,
-    /// Connections that say nothing.
+    /// Idle connections.
     pub(crate) idle: u32,
-    /// Requests of a run; 0 where a run has a time instead.
+    /// Requests of a run; 0 where a run has a duration instead.
     pub(crate) requests: u64,
 }
 
 impl Arm {
-    /// Whether it stands in the same cell as another: the same level and the same crowd.
-    pub(crate) fn is_beside(&self, other: &Self) -> bool {
+    /// Reports whether it is in the same cell as another arm: same level and same load.
+    pub(crate) fn shares_cell_with(&self, other: &Self) -> bool {
         (self.part, self.level, self.connections, self.pipeline)
             == (other.part, other.level, other.connections, other.pipeline)
     }
 
-    /// What a person reads.
+    /// Returns the name for readers.
     pub(crate) fn title(&self) -> String {
         let idle = if self.idle > 0 { format!(" idle {}", self.idle) } else { String::new() };
         let Self { name, connections, pipeline, .. } = self;
@@ -106,7 +106,7 @@ impl Arm {
     }
 }
 
-/// A command of ours by its name.
+/// A command of ours with its name.
 fn ours_of(template: &str) -> Result<(String, Vec<String>)> {
     let (name, command) =
         template.split_once('=').with_context(|| format!("'{template}' is not NAME=COMMAND"))?;
@@ -115,15 +115,15 @@ fn ours_of(template: &str) -> Result<(String, Vec<String>)> {
     Ok((name.to_owned(), words))
 }
 
-/// All arms, with the reasons why some are not there.
+/// Returns all arms, and the reasons why some are missing.
 pub(crate) fn all(cli: &Cli) -> Result<Vec<Arm>> {
     let ours = cli.ours.iter().map(|text| ours_of(text)).collect::<Result<Vec<_>>>()?;
     let first = ours.first().context("give --ours")?;
-    ensure!(cli.blocks > 0 && cli.seconds > 0.0, "blocks and seconds are above 0");
+    ensure!(cli.blocks > 0 && cli.seconds > 0.0, "blocks and seconds must be above 0");
     let mut arms = Vec::new();
     for part in &cli.parts {
         match part {
-            Part::Redis => beside_redis(cli, &ours, &mut arms)?,
+            Part::Redis => redis_cells(cli, &ours, &mut arms)?,
             Part::Levels => levels(first, &mut arms),
             Part::Idle => idle(first, cli.idle, &mut arms),
             Part::Tail => tail(first, &cli.models, &mut arms)?,
@@ -145,7 +145,7 @@ fn arm(part: Part, (name, words): &(String, Vec<String>), level: Level, connecti
     }
 }
 
-fn beside_redis(cli: &Cli, ours: &[(String, Vec<String>)], arms: &mut Vec<Arm>) -> Result<()> {
+fn redis_cells(cli: &Cli, ours: &[(String, Vec<String>)], arms: &mut Vec<Arm>) -> Result<()> {
     for level in &cli.levels {
         if *level == Level::Each {
             bail!(
@@ -154,7 +154,10 @@ fn beside_redis(cli: &Cli, ours: &[(String, Vec<String>)], arms: &mut Vec<Arm>) 
         }
         for connections in &cli.connections {
             for pipeline in &cli.pipeline {
-                ensure!(*connections > 0 && *pipeline > 0, "connections and pipeline are above 0");
+                ensure!(
+                    *connections > 0 && *pipeline > 0,
+                    "connections and pipeline must be above 0"
+                );
                 let cell = |of: &(String, Vec<String>)| Arm {
                     pipeline: *pipeline,
                     ..arm(Part::Redis, of, *level, *connections)
@@ -196,7 +199,7 @@ fn tail(ours: &(String, Vec<String>), models: &[String], arms: &mut Vec<Arm>) ->
         let mut words = ours.1.clone();
         words.extend(["--model".to_owned(), model.clone()]);
         if model == "pool" {
-            // A connection keeps its thread until it ends, and a few ask for other things.
+            // A connection keeps its thread until it ends, and a few carry other requests.
             words.extend(["--threads".to_owned(), (CROWD + 4).to_string()]);
         }
         arms.push(arm(Part::Tail, &(model.clone(), words), Level::None, CROWD));
@@ -219,9 +222,9 @@ mod tests {
         let arms = all(&cli(&["--parts", "redis", "--ours", "b=x serve --model uring"])).unwrap();
         assert_eq!(arms.len(), 3 * 3 * 2 * 4);
         for arm in &arms {
-            let beside: Vec<_> = arms.iter().filter(|other| arm.is_beside(other)).collect();
-            assert_eq!(beside.len(), 4, "{}", arm.title());
-            assert_eq!(beside.iter().filter(|b| matches!(b.server, Server::Ours(_))).count(), 2);
+            let same: Vec<_> = arms.iter().filter(|other| arm.shares_cell_with(other)).collect();
+            assert_eq!(same.len(), 4, "{}", arm.title());
+            assert_eq!(same.iter().filter(|b| matches!(b.server, Server::Ours(_))).count(), 2);
         }
         let uring = arms.iter().find(|arm| arm.name == "b").unwrap();
         let words = ["x", "serve", "--model", "uring"].map(str::to_owned).to_vec();

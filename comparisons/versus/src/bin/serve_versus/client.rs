@@ -1,16 +1,16 @@
-//! What is asked of a server beside the load: how many are left, and whether guests have arrived.
+//! Queries next to the load: how much stock is left, and whether idle connections were accepted.
 
 use anyhow::{Context, Result, bail, ensure};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
-/// A server that does not answer for longer will not.
+/// A server that does not answer within this time is considered hung.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// Between two looks.
+/// Polling interval.
 const LOOK: Duration = Duration::from_millis(2);
 
-/// An answer of RESP.
+/// A RESP reply.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Reply {
     Number(i64),
@@ -18,7 +18,7 @@ pub(crate) enum Reply {
     List(Vec<Reply>),
 }
 
-/// A client of RESP that asks one thing after the other.
+/// A RESP client with one request in flight.
 pub(crate) struct Client(BufReader<TcpStream>);
 
 impl Client {
@@ -28,18 +28,18 @@ impl Client {
         Ok(Self(BufReader::new(stream)))
     }
 
-    /// Asks and waits for the answer; an error of the server is an error.
+    /// Sends a request and waits for the reply; an error reply is an error.
     pub(crate) fn ask(&mut self, words: &[&str]) -> Result<Reply> {
         let mut text = format!("*{}\r\n", words.len());
         for word in words {
             text.push_str(&format!("${}\r\n{word}\r\n", word.len()));
         }
         self.0.get_mut().write_all(text.as_bytes())?;
-        read(&mut self.0).with_context(|| format!("asked {}", words[0]))
+        read(&mut self.0).with_context(|| format!("request {}", words[0]))
     }
 }
 
-/// Reads one answer.
+/// Reads one reply.
 fn read(from: &mut impl BufRead) -> Result<Reply> {
     let mut line = String::new();
     ensure!(from.read_line(&mut line)? > 0, "the server closed the connection");
@@ -51,7 +51,7 @@ fn read(from: &mut impl BufRead) -> Result<Reply> {
         '+' => Reply::Text(rest.to_owned()),
         '-' => bail!("the server refuses: {rest}"),
         '$' => {
-            let mut bytes = vec![0; rest.parse::<usize>().context("nothing is there")? + 2];
+            let mut bytes = vec![0; rest.parse::<usize>().context("a null reply")? + 2];
             from.read_exact(&mut bytes)?;
             bytes.truncate(bytes.len() - 2);
             Reply::Text(String::from_utf8(bytes)?)
@@ -60,11 +60,11 @@ fn read(from: &mut impl BufRead) -> Result<Reply> {
             let count = rest.parse::<usize>()?;
             Reply::List((0..count).map(|_| read(from)).collect::<Result<_>>()?)
         }
-        _ => bail!("'{line}' is no answer of RESP"),
+        _ => bail!("'{line}' is not a RESP reply"),
     })
 }
 
-/// What is left of the first stock in a list of ours.
+/// Returns what is left of the first stock in a list of ours.
 pub(crate) fn left_of_list(reply: &Reply) -> Result<i64> {
     if let Reply::List(stocks) = reply
         && let Some(Reply::List(stock)) = stocks.first()
@@ -72,24 +72,24 @@ pub(crate) fn left_of_list(reply: &Reply) -> Result<i64> {
     {
         return Ok(*left);
     }
-    bail!("{reply:?} is no list of stocks")
+    bail!("{reply:?} is not a list of stocks")
 }
 
-/// What redis holds as a number.
+/// Returns a number that redis holds.
 pub(crate) fn number_of_text(reply: &Reply) -> Result<i64> {
     match reply {
-        Reply::Text(text) => text.parse().with_context(|| format!("'{text}' is no number")),
-        other => bail!("{other:?} is no number"),
+        Reply::Text(text) => text.parse().with_context(|| format!("'{text}' is not a number")),
+        other => bail!("{other:?} is not a number"),
     }
 }
 
-/// Opens connections that say nothing, beside one that is there already; returns when the exchange
-/// has counted them all in.
+/// Opens idle connections in addition to the existing one; returns once the exchange has accepted
+/// all of them.
 pub(crate) fn guests(address: SocketAddr, count: u32) -> Result<Vec<TcpStream>> {
-    let connect = |_| TcpStream::connect(address).context("cannot open a silent connection");
+    let connect = |_| TcpStream::connect(address).context("cannot open an idle connection");
     let guests = (0..count).map(connect).collect::<Result<Vec<_>>>()?;
     let start = Instant::now();
-    // With the one that is there and the one that asks.
+    // Including the existing one and the one that queries.
     while open(address)? < u64::from(count) + 2 {
         ensure!(start.elapsed() < PATIENCE, "not all of {count} connections were accepted");
         std::thread::sleep(LOOK);
@@ -97,7 +97,7 @@ pub(crate) fn guests(address: SocketAddr, count: u32) -> Result<Vec<TcpStream>> 
     Ok(guests)
 }
 
-/// Connections that the exchange counts, the one that asks among them.
+/// Returns the number of connections that the exchange counts, including the one that queries.
 fn open(address: SocketAddr) -> Result<u64> {
     let mut stream = TcpStream::connect(address)?;
     stream.set_read_timeout(Some(PATIENCE))?;

@@ -1,11 +1,11 @@
-//! The blocks: each arm once in each, in an order that was drawn before the first run.
+//! The blocks: each arm once per block, in an order drawn before the first run.
 
 use crate::arms::{self, Arm, Part, Server};
 use crate::record::{Run, SCHEMA, Setup};
 use crate::server::Running;
 use crate::{Cli, client};
 use anyhow::{Context, Result, bail, ensure};
-use ioloom_sys::affinity::{self, Held};
+use ioloom_sys::affinity::{self, PinnedThread};
 use ioloom_sys::clock::unix_ms;
 use ioloom_sys::proc;
 use ioloom_versus::facts::{self, Facts};
@@ -19,29 +19,29 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Share of what a model can do at which its longest waits are looked at.
+/// Share of a model's throughput at which its longest latencies are measured.
 const TAIL_SHARE: f64 = 0.7;
-/// Syncs of which the median is taken.
+/// Number of syncs whose median is taken.
 const SYNCS: usize = 41;
-/// Rounds of all connections in the first run, from which the number of requests is found.
+/// Rounds of all connections in the first run, which fixes the number of requests.
 const REHEARSAL: u64 = 32;
-/// Descriptors beside those of silent connections.
+/// Descriptors besides those of idle connections.
 const DESCRIPTORS_OTHER: u64 = 128;
 
-/// Everything that a run needs beside its arm.
+/// What a run needs in addition to its arm.
 struct Lab<'a> {
     cli: &'a Cli,
-    /// Made before each run and removed after it.
+    /// Created before each run and removed after it.
     dir: PathBuf,
     cores: (u32, u32),
 }
 
-/// Measures what the command line says. Afterwards the directory of the result holds README.md and
-/// the raw data.
+/// Measures what the command line requests. Afterwards the directory of the result holds README.md
+/// and the raw data.
 pub(crate) fn measure(cli: &Cli, out: &Path) -> Result<()> {
     let mut arms = arms::all(cli)?;
     let scratch = cli.scratch.as_ref().context("give --scratch")?;
-    ensure!(scratch.is_dir(), "{} is no directory", scratch.display());
+    ensure!(scratch.is_dir(), "{} is not a directory", scratch.display());
     let versions = versions(cli, &arms)?;
     room_for(arms.iter().map(|arm| arm.idle).max().unwrap_or(0))?;
     kept::claim(out)?;
@@ -85,7 +85,7 @@ pub(crate) fn measure(cli: &Cli, out: &Path) -> Result<()> {
     Ok(())
 }
 
-/// What the programs say they are; an error names the package of one that is missing.
+/// Returns the versions of the programs; an error names the package of a missing one.
 fn versions(cli: &Cli, arms: &[Arm]) -> Result<Vec<String>> {
     let mut programs: Vec<(&str, Option<&str>)> = Vec::new();
     for arm in arms {
@@ -114,7 +114,7 @@ fn version(program: &str, package: Option<&str>) -> Result<String> {
     Ok(format!("{program}: {line}"))
 }
 
-/// Refuses more silent connections than this process may have.
+/// Refuses more idle connections than this process may open.
 fn room_for(idle: u32) -> Result<()> {
     let limit = proc::raise_open_files_limit().unwrap_or_else(|_| proc::open_files_limit());
     let needed = u64::from(idle) + DESCRIPTORS_OTHER;
@@ -129,10 +129,10 @@ fn room_for(idle: u32) -> Result<()> {
     Ok(())
 }
 
-/// The time of appending 4 KiB to a file and syncing its data: the median of many, ns.
+/// Measures appending 4 KiB to a file and syncing its data: the median of many, ns.
 fn sync_ns(dir: &Path) -> Result<u64> {
     let path = dir.join("serve-versus-sync");
-    let mut file = File::create(&path).context("cannot make a file in the scratch directory")?;
+    let mut file = File::create(&path).context("cannot create a file in the scratch directory")?;
     let mut times = Vec::new();
     for _ in 0..SYNCS {
         let start = Instant::now();
@@ -146,7 +146,7 @@ fn sync_ns(dir: &Path) -> Result<u64> {
 }
 
 impl Lab<'_> {
-    /// Fixes the number of requests, by two short runs.
+    /// Fixes the number of requests by two short runs.
     fn calibrate(&self, arm: &mut Arm) -> Result<()> {
         if arm.part == Part::Tail {
             return self.run(arm, 0).map(drop);
@@ -154,21 +154,21 @@ impl Lab<'_> {
         let at_once = u64::from(arm.connections * arm.pipeline);
         let mut requests = at_once * REHEARSAL;
         for seconds in [self.cli.seconds / 5.0, self.cli.seconds] {
-            // The client counts milliseconds, so a short run may have taken none.
+            // The client counts milliseconds, so a short run may show zero.
             let rate = self.run(arm, requests)?.rate_per_s.min(requests as f64 * 1e3);
-            // A multiple of those that are on their way together, so that no client is left over.
+            // A multiple of the requests in flight together, so that no client is left over.
             requests = ((rate * seconds / at_once as f64).ceil() as u64).max(4) * at_once;
         }
         arm.requests = requests;
         Ok(())
     }
 
-    /// One run of an arm, with a server of its own.
+    /// Runs an arm once, with its own server.
     fn run(&self, arm: &Arm, requests: u64) -> Result<Run> {
         if self.dir.exists() {
             std::fs::remove_dir_all(&self.dir).context("cannot empty the scratch directory")?;
         }
-        std::fs::create_dir(&self.dir).context("cannot make the scratch directory")?;
+        std::fs::create_dir(&self.dir).context("cannot create the scratch directory")?;
         let mut server = Running::start(arm, &self.dir, self.cores.0, &self.cli.redis_server)?;
         let mut run = Run::default();
         let mut guests = Vec::new();
@@ -191,9 +191,9 @@ impl Lab<'_> {
     /// Runs a client on its processor.
     fn client(&self, words: &[String]) -> Result<String> {
         let words: Vec<OsString> = words.iter().map(OsString::from).collect();
-        let held = Held::to(self.cores.1)?;
+        let pinned = PinnedThread::pin(self.cores.1)?;
         let finished = child::run(&words, None, Duration::from_secs(self.cli.deadline_s));
-        drop(held);
+        drop(pinned);
         let finished = finished?;
         match finished.failure {
             Some(failure) => bail!("the client failed: {failure}"),
@@ -201,18 +201,18 @@ impl Lab<'_> {
         }
     }
 
-    /// Loads a server by redis-benchmark and proves what was carried out.
+    /// Loads a server with redis-benchmark and verifies what was executed.
     fn crowd(&self, server: &mut Running, arm: &Arm, requests: u64, run: &mut Run) -> Result<()> {
         let mut words = vec![self.cli.redis_benchmark.clone()];
         let port = server.address.port();
-        let told = [
+        let flags = [
             ("-h", "127.0.0.1".to_owned()),
             ("-p", port.to_string()),
             ("-c", arm.connections.to_string()),
             ("-P", arm.pipeline.to_string()),
             ("-n", requests.to_string()),
         ];
-        words.extend(told.into_iter().flat_map(|(flag, value)| [flag.to_owned(), value]));
+        words.extend(flags.into_iter().flat_map(|(flag, value)| [flag.to_owned(), value]));
         words.push("--csv".to_owned());
         words.extend(server.request.iter().cloned());
         let (left, cpu_ns) = (server.left()?, server.cpu_ns()?);
@@ -223,12 +223,12 @@ impl Lab<'_> {
         let taken = left - server.left()?;
         ensure!(
             u64::try_from(taken) == Ok(requests),
-            "{requests} were asked for and {taken} are gone"
+            "{requests} requests were sent and {taken} units are gone"
         );
         Ok(())
     }
 
-    /// Finds what a model can do in a closed loop, and its longest waits at a share of it.
+    /// Measures a model's throughput in a closed loop, and its longest latencies at a share of it.
     fn tail(&self, server: &Running, program: &str, arm: &Arm, run: &mut Run) -> Result<()> {
         let cpu_ns = server.cpu_ns()?;
         let seconds = self.cli.seconds;
@@ -270,16 +270,16 @@ impl Lab<'_> {
         if let Some(rate) = rate {
             words.extend(["--rate".to_owned(), rate.to_string()]);
         }
-        serde_json::from_str(&self.client(&words)?).context("the load's document")
+        serde_json::from_str(&self.client(&words)?).context("the document of the load generator")
     }
 }
 
 fn number(document: &Value, at: &str) -> Result<f64> {
     let value = document.pointer(at).and_then(Value::as_f64);
-    value.with_context(|| format!("the load's document has no number {at}"))
+    value.with_context(|| format!("the document of the load generator has no number {at}"))
 }
 
-/// Rate, median and 99 of a hundred (ms) from what redis-benchmark prints.
+/// Reads the rate, the median and the 99th percentile (ms) from the output of redis-benchmark.
 fn read_csv(text: &str) -> Result<(f64, f64, f64)> {
     let fields = |line: &str| -> Vec<String> {
         line.trim().trim_matches('"').split("\",\"").map(str::to_owned).collect()
@@ -297,10 +297,10 @@ fn read_csv(text: &str) -> Result<(f64, f64, f64)> {
     Ok((of("rps")?, of("p50_latency_ms")?, of("p99_latency_ms")?))
 }
 
-/// What stands beside the raw data: the command, the machine, the programs.
+/// Returns the README of the raw data: the command, the machine, the programs.
 fn readme(setup: &Setup) -> Result<String> {
     let mut text = format!(
-        "# The exchange beside redis\n\nCommand:\n\n```sh\n{}\n```\n\n- commit: {}\n{}\
+        "# The exchange and redis\n\nCommand:\n\n```sh\n{}\n```\n\n- commit: {}\n{}\
          - server held to processor {}, client to processor {}, over loopback\n\
          - scratch directory: {}\n- sync of 4 KiB before the start: {:.3} ms\n\
          - blocks: {}, seed {}, about {} s for each run\n",
@@ -321,8 +321,8 @@ fn readme(setup: &Setup) -> Result<String> {
     text.push_str(
         "\n`raw.jsonl` holds the setup and one line per run, in the order in which they ran; \
          `summary.md` is made from it alone by `serve_versus --from .`. What is fair here and what \
-         is not stands in `comparisons/README.md`.\n\n## Arms\n\n\
-         | part | name | level | connections | pipeline | silent | requests | started by |\n\
+         is not is explained in `comparisons/README.md`.\n\n## Arms\n\n\
+         | part | name | level | connections | pipeline | idle | requests | started by |\n\
          |---|---|---|---|---|---|---|---|\n",
     );
     for arm in &setup.arms {

@@ -1,10 +1,10 @@
-//! What is kept: one line for the setup, one for each run.
+//! The raw data: one line for the setup, one for each run.
 
 use crate::arms::Arm;
 use ioloom_versus::facts::Facts;
 use serde::{Deserialize, Serialize};
 
-/// What the raw data say that they are.
+/// Kind of the raw data, as stored in them.
 pub(crate) const SCHEMA: &str = "ioloom-serve-versus-1";
 
 /// The first line.
@@ -16,9 +16,9 @@ pub(crate) struct Setup {
     pub(crate) blocks: u32,
     pub(crate) seed: u64,
     pub(crate) seconds: f64,
-    /// Processors of the server and of the client; equal where there is one.
+    /// Processors of the server and of the client; equal if there is only one.
     pub(crate) cores: (u32, u32),
-    /// What the programs say they are: ours, redis-server, redis-benchmark.
+    /// Versions of ours, redis-server and redis-benchmark.
     pub(crate) versions: Vec<String>,
     /// Median time of appending 4 KiB to a file and syncing its data, before the first block, ns.
     pub(crate) sync_ns: u64,
@@ -31,27 +31,27 @@ pub(crate) struct Run {
     pub(crate) block: u32,
     pub(crate) arm: usize,
     pub(crate) started_unix_ms: u64,
-    /// Answers per second, as the client tells; of the part tail in a closed loop.
+    /// Answers per second, as reported by the client; for the part tail in a closed loop.
     pub(crate) rate_per_s: f64,
-    /// Half, and 99 of a hundred, of the latencies are at most this, as the client tells.
+    /// Median and 99th percentile of the latency, as reported by the client.
     pub(crate) p50_ms: f64,
     pub(crate) p99_ms: f64,
-    /// Of the part tail: the rate that was offered, the latency of 999 of a thousand from when they
-    /// were due, and why the load was the bottleneck, if it was.
+    /// Part tail only: the offered rate, the 99.9th percentile of the latency since requests were
+    /// due, and why the load generator was the bottleneck, if it was.
     pub(crate) offered_per_s: Option<f64>,
     pub(crate) p999_ms: Option<f64>,
     pub(crate) load_was_late: Option<String>,
-    /// Processor time of the server while it was loaded, and the requests of that time.
+    /// Processor time of the server under load, and the number of requests in that time.
     pub(crate) server_cpu_ns: u64,
     pub(crate) requests: u64,
-    /// Memory of the server before and while silent connections are open, where there are any.
+    /// Memory of the server before and with idle connections, where there are any.
     pub(crate) pss_before_bytes: Option<u64>,
     pub(crate) pss_bytes: Option<u64>,
     pub(crate) failure: Option<String>,
 }
 
 impl Run {
-    /// Processor time of the server for each request, µs.
+    /// Processor time of the server per request, µs.
     pub(crate) fn cpu_us(&self) -> f64 {
         self.server_cpu_ns as f64 / 1e3 / self.requests.max(1) as f64
     }

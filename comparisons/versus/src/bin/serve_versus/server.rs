@@ -1,9 +1,9 @@
-//! A server of a run: started on a processor of its own, asked what it used, ended whatever happens.
+//! The server of a run: started on its own processor, measured, and stopped in any case.
 
 use crate::arms::{Arm, Level, Server};
 use crate::client::{Client, Reply, left_of_list, number_of_text};
 use anyhow::{Context, Result, bail, ensure};
-use ioloom_sys::affinity::Held;
+use ioloom_sys::affinity::PinnedThread;
 use ioloom_sys::clock::process_cpu_ns;
 use ioloom_sys::proc;
 use std::io::{BufRead, BufReader, Read};
@@ -12,26 +12,26 @@ use std::path::Path;
 use std::process::{Child, ChildStderr, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// What is there of the stock at the start.
+/// Initial stock.
 pub(crate) const STOCK: i64 = 2_000_000_000;
-/// Where redis keeps it.
+/// The key of the stock in redis.
 const KEY: &str = "stock:1";
-/// The script of redis: refuses what is not there, as the exchange does.
+/// The script for redis: refuses to take more than is left, as the exchange does.
 const SCRIPT: &str = "local left = tonumber(redis.call('GET', KEYS[1])) \
      local count = tonumber(ARGV[1]) \
      if left == nil or left < count then return redis.error_reply('REFUSED not-enough') end \
      return redis.call('DECRBY', KEYS[1], ARGV[1])";
-/// How long a server may take to begin and to end.
+/// Time limit for the start and the stop of a server.
 const PATIENCE: Duration = Duration::from_secs(10);
 const LOOK: Duration = Duration::from_millis(2);
-/// Bytes of last words that are told.
+/// Longest excerpt of a server's last output, bytes.
 const WORDS_MAX: u64 = 2048;
-/// How the line of ours with the address begins.
+/// Start of our line with the address.
 const LISTENS: &str = "ioloom: listening on ";
 /// SIGTERM.
 const ASK: i32 = 15;
 
-/// A server that runs.
+/// A running server.
 pub(crate) struct Running {
     child: Child,
     said: BufReader<ChildStderr>,
@@ -43,7 +43,7 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    /// Starts the server of an arm in an empty directory, and returns when it answers.
+    /// Starts the server of an arm in an empty directory, and returns once it answers.
     pub(crate) fn start(arm: &Arm, dir: &Path, core: u32, redis: &str) -> Result<Self> {
         let mut running = match &arm.server {
             Server::Ours(words) => ours(words, arm, dir, core)?,
@@ -80,7 +80,7 @@ impl Running {
                 Err(_) => {}
             }
             if let Some(status) = self.child.try_wait()? {
-                bail!("the server ended with {status}: {}", self.last_words());
+                bail!("the server exited with {status}: {}", self.last_words());
             }
             std::thread::sleep(LOOK);
         }
@@ -92,9 +92,9 @@ impl Running {
         String::from_utf8_lossy(&words).trim().to_owned()
     }
 
-    /// What is left of the stock.
+    /// Returns the remaining stock.
     pub(crate) fn left(&mut self) -> Result<i64> {
-        let client = self.client.as_mut().context("nobody is connected")?;
+        let client = self.client.as_mut().context("not connected")?;
         if self.is_ours {
             left_of_list(&client.ask(&["SHOW"])?)
         } else {
@@ -102,36 +102,36 @@ impl Running {
         }
     }
 
-    /// Processor time so far, ns.
+    /// Returns its processor time so far, ns.
     pub(crate) fn cpu_ns(&self) -> Result<u64> {
-        process_cpu_ns(self.child.id()).context("cannot ask for the server's processor time")
+        process_cpu_ns(self.child.id()).context("cannot read the server's processor time")
     }
 
-    /// Memory with shared pages divided, bytes.
+    /// Returns its memory with shared pages divided, bytes.
     pub(crate) fn pss_bytes(&self) -> Result<u64> {
         let rollup = proc::smaps_rollup_of(self.child.id())?;
-        rollup.pss_bytes.context("the kernel does not tell the server's memory")
+        rollup.pss_bytes.context("the kernel does not report the server's memory")
     }
 
-    /// Asks it to end and waits until it has.
+    /// Stops it and waits until it has exited.
     pub(crate) fn stop(mut self) -> Result<()> {
         self.client = None;
         proc::signal_child(&self.child, ASK)?;
         let start = Instant::now();
         while start.elapsed() < PATIENCE {
             if let Some(status) = self.child.try_wait()? {
-                ensure!(status.success(), "the server ended with {status}: {}", self.last_words());
+                ensure!(status.success(), "the server exited with {status}: {}", self.last_words());
                 return Ok(());
             }
             std::thread::sleep(LOOK);
         }
-        bail!("the server did not end within 10 s and was killed")
+        bail!("the server did not exit within 10 s and was killed")
     }
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // After a proper end both fail, and that is right.
+        // After a regular stop both fail, as they should.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -140,10 +140,10 @@ impl Drop for Running {
 /// Starts a program on one processor.
 fn spawn(command: &mut Command, core: u32) -> Result<(Child, BufReader<ChildStderr>)> {
     let program = command.get_program().to_owned();
-    let held = Held::to(core).with_context(|| format!("cannot use processor {core}"))?;
+    let pinned = PinnedThread::pin(core).with_context(|| format!("cannot use processor {core}"))?;
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
     let spawned = command.spawn();
-    drop(held);
+    drop(pinned);
     let mut child = spawned.with_context(|| format!("cannot start {}", program.display()))?;
     let said = child.stderr.take().context("a server without standard error")?;
     Ok((child, BufReader::new(said)))
@@ -173,7 +173,7 @@ fn ours(words: &[String], arm: &Arm, dir: &Path, core: u32) -> Result<Running> {
         }
         all.push_str(&std::mem::take(&mut line));
     }
-    bail!("{} did not tell where it listens: {}", words[0], all.trim())
+    bail!("{} did not print its address: {}", words[0], all.trim())
 }
 
 fn peer(redis: &str, level: Level, dir: &Path, core: u32) -> Result<Running> {
@@ -181,7 +181,7 @@ fn peer(redis: &str, level: Level, dir: &Path, core: u32) -> Result<Running> {
     let (append, sync) = level.of_redis();
     let mut command = Command::new(redis);
     command.current_dir(dir).args(["--port", &port.to_string(), "--bind", "127.0.0.1"]);
-    // No snapshots, and no rewriting of its log, which would be in its way.
+    // No snapshots and no log rewriting, which would interfere.
     command.args(["--save", "", "--auto-aof-rewrite-percentage", "0", "--loglevel", "warning"]);
     command.args(["--appendonly", append, "--appendfsync", sync]);
     let mut running = running(spawn(&mut command, core)?, false);

@@ -3,33 +3,33 @@
 use crate::arms::{Arm, Level, Part, Server};
 use crate::record::{Run, Setup};
 use anyhow::Result;
-use ioloom_stats::{Ratio, Summary};
-use ioloom_versus::pairs;
+use ioloom_stats::Ratio;
+use ioloom_versus::pairs::{self, Spread};
 use std::fmt::Write;
 
-/// What a silent connection may cost, and by how much it may lengthen the latency of others.
+/// Limits for the memory of an idle connection, and for its effect on the latency of others.
 const IDLE_BYTES_MAX: f64 = 32.0 * 1024.0;
 const IDLE_P99_MAX: f64 = 1.2;
-/// Shares and multiples that the levels are held to.
+/// Shares and multiples that the levels must reach.
 const GROUP_OF_OS_MIN: f64 = 0.7;
 const GROUP_OF_EACH_MIN: f64 = 20.0;
-/// A sync must take as long for the multiple of `each` to be asked for, ns.
+/// Shortest sync, ns, for which the multiple of `each` is judged.
 const SLOW_SYNC_NS: u64 = 2_000_000;
-/// Instead of a judgement where there is no interval to judge by.
+/// Printed instead of a judgement if there is no interval.
 const TOO_FEW: &str = "undecided: too few blocks";
 
-/// The runs with what they were.
+/// The runs with their arms.
 struct Table<'a> {
     setup: &'a Setup,
     runs: Vec<&'a Run>,
 }
 
-/// The summary.
+/// Returns the summary.
 pub(crate) fn markdown(setup: &Setup, runs: &[Run]) -> Result<String> {
     let (lost, counted): (Vec<_>, Vec<_>) = runs.iter().partition(|run| run.failure.is_some());
     let table = Table { setup, runs: counted };
     let mut text = format!(
-        "# The exchange beside redis\n\n{} blocks, seed {}, commit {}\n\n{} on {} cores, {}; server \
+        "# The exchange and redis\n\n{} blocks, seed {}, commit {}\n\n{} on {} cores, {}; server \
          on processor {}, client on processor {}\n\nA sync of 4 KiB took {:.3} ms on {}.\n",
         setup.blocks,
         setup.seed,
@@ -70,16 +70,16 @@ impl Table<'_> {
         self.setup.arms.iter().enumerate().filter(move |(_, arm)| arm.part == part)
     }
 
-    fn of(&self, arm: usize, value: impl Fn(&Run) -> f64) -> Option<Summary> {
+    fn of(&self, arm: usize, value: impl Fn(&Run) -> f64) -> Option<Spread> {
         let own = self.runs.iter().filter(|run| run.arm == arm);
-        Summary::of(&own.map(|run| value(run)).collect::<Vec<_>>()).ok()
+        Spread::of(&own.map(|run| value(run)).collect::<Vec<_>>())
     }
 
     fn median(&self, arm: usize, value: impl Fn(&Run) -> f64) -> f64 {
         self.of(arm, value).map_or(f64::NAN, |summary| summary.median)
     }
 
-    /// A value of one arm over that of another, paired by block.
+    /// Value of one arm over that of another, paired by block.
     fn ratio(&self, arm: usize, over: usize, value: impl Fn(&Run) -> f64) -> Option<Ratio> {
         let of = |arm| {
             let own = self.runs.iter().filter(move |run| run.arm == arm);
@@ -90,17 +90,17 @@ impl Table<'_> {
     }
 
     fn rate(&self, arm: usize) -> String {
-        let told = |s: Summary| format!("{:.0} ({:.0}-{:.0})", s.median, s.min, s.max);
-        self.of(arm, |run| run.rate_per_s).map_or_else(|| "-".to_owned(), told)
+        let shown = |s: Spread| format!("{:.0} ({:.0}-{:.0})", s.median, s.min, s.max);
+        self.of(arm, |run| run.rate_per_s).map_or_else(|| "-".to_owned(), shown)
     }
 
     fn redis(&self, text: &mut String) -> Result<()> {
         writeln!(
             text,
-            "\n## Beside redis\n\nRatios: requests per second of ours over those of the peer, paired \
+            "\n## Compared with redis\n\nRatios: requests per second of ours over those of the peer, paired \
              by block ({}); above 1 ours was better. `busy` is the share of its processor \
              that the server used: well below 100 % the client was the bottleneck, and the processor \
-             time for each request tells what the rate cannot. The last column is that of the peer \
+             time for each request shows what the rate cannot. The last column is that of the peer \
              over that of ours. Where there are several of ours, the ratios are in their order.\n\n\
              | level | c | P | server | requests/s (median, min-max) | p99 ms | µs each | busy | \
              ours over it | its µs over ours |\n|---|---|---|---|---|---|---|---|---|---|",
@@ -113,7 +113,7 @@ impl Table<'_> {
                 if is_ours { [Vec::new(), Vec::new()] } else { self.of_each_of_ours(at, arm) };
             if !is_ours {
                 let reached = |ratios: &[Option<Ratio>]| {
-                    let sure = |r: Ratio| r.is_sure() && r.lo >= 1.0;
+                    let sure = |r: Ratio| r.reaches_confidence() && r.lo >= 1.0;
                     usize::from(ratios.first().is_some_and(|r| r.is_some_and(sure)))
                 };
                 cells += 1;
@@ -121,7 +121,7 @@ impl Table<'_> {
                 cheaper += reached(&by_cpu);
             }
             let joined = |ratios: Vec<Option<Ratio>>| {
-                ratios.into_iter().map(told).collect::<Vec<_>>().join("; ")
+                ratios.into_iter().map(ratio_text).collect::<Vec<_>>().join("; ")
             };
             writeln!(
                 text,
@@ -150,7 +150,7 @@ impl Table<'_> {
     /// Rates of each of ours in a peer's cell over its rate, and its processor time over theirs.
     fn of_each_of_ours(&self, at: usize, arm: &Arm) -> [Vec<Option<Ratio>>; 2] {
         let is_ours = |other: &Arm| matches!(other.server, Server::Ours(_));
-        let ours = self.arms(Part::Redis).filter(|(_, o)| is_ours(o) && o.is_beside(arm));
+        let ours = self.arms(Part::Redis).filter(|(_, o)| is_ours(o) && o.shares_cell_with(arm));
         ours.map(|(own, _)| {
             let by_rate = self.ratio(own, at, |run| run.rate_per_s);
             (by_rate, self.ratio(at, own, Run::cpu_us))
@@ -196,10 +196,8 @@ impl Table<'_> {
                 find(level).and_then(|(other, _)| self.ratio(group, other, |run| run.rate_per_s));
             let slow = self.setup.sync_ns >= SLOW_SYNC_NS;
             let verdict = match ratio {
-                _ if level == Level::Each && !slow => {
-                    "not asked for: syncs take less than 2 ms here"
-                }
-                Some(ratio) if !ratio.is_sure() => TOO_FEW,
+                _ if level == Level::Each && !slow => "not judged: syncs take less than 2 ms here",
+                Some(ratio) if !ratio.reaches_confidence() => TOO_FEW,
                 Some(ratio) if ratio.lo >= least => "reached",
                 Some(ratio) if ratio.hi < least => "missed",
                 _ => "undecided",
@@ -209,7 +207,7 @@ impl Table<'_> {
                 "\nAt {} connections group over {}: {} (wanted: {least} or more; {verdict}).",
                 arm.connections,
                 level.word(),
-                told(ratio)
+                ratio_text(ratio)
             )?;
         }
         Ok(())
@@ -258,7 +256,7 @@ impl Table<'_> {
                 text,
                 "\nA silent connection costs at most {bytes:.0} bytes (wanted: {IDLE_BYTES_MAX:.0} or \
                  less; {grown}). p99 with them over p99 without: {} (wanted: {IDLE_P99_MAX} or less; {waits}).",
-                told(ratio),
+                ratio_text(ratio),
             )?;
         }
         Ok(())
@@ -295,7 +293,7 @@ impl Table<'_> {
     }
 }
 
-/// Whether silent connections keep what was wanted: bytes for each, and the wait of others.
+/// Judges idle connections: bytes for each, and the latency of others.
 fn idle_judged(bytes: f64, ratio: Option<Ratio>) -> [&'static str; 2] {
     let grown = match bytes {
         bytes if bytes.is_nan() => "not measured",
@@ -304,7 +302,7 @@ fn idle_judged(bytes: f64, ratio: Option<Ratio>) -> [&'static str; 2] {
     };
     let waits = match ratio {
         None => "not measured",
-        Some(ratio) if !ratio.is_sure() => TOO_FEW,
+        Some(ratio) if !ratio.reaches_confidence() => TOO_FEW,
         Some(ratio) if ratio.hi <= IDLE_P99_MAX => "reached",
         Some(ratio) if ratio.lo > IDLE_P99_MAX => "missed",
         Some(_) => "undecided",
@@ -312,8 +310,8 @@ fn idle_judged(bytes: f64, ratio: Option<Ratio>) -> [&'static str; 2] {
     [grown, waits]
 }
 
-fn told(ratio: Option<Ratio>) -> String {
-    ratio.map_or_else(String::new, |r| pairs::told(r, 2))
+fn ratio_text(ratio: Option<Ratio>) -> String {
+    ratio.map_or_else(String::new, |r| pairs::ratio_text(r, 2))
 }
 
 #[cfg(test)]
@@ -398,7 +396,8 @@ mod tests {
         let levels = [Level::Os, Level::Group, Level::Each];
         let arms = levels.map(|level| arm(Part::Levels, level, server.clone())).to_vec();
         let text = markdown(&setup(arms), &few(&[(1000.0, 1), (800.0, 1), (10.0, 1)])).unwrap();
-        let told = "group over os: 0.80 (0.80 to 0.80) (wanted: 0.7 or more; undecided: too few";
-        assert!(text.contains(told), "{text}");
+        let expected =
+            "group over os: 0.80 (0.80 to 0.80) (wanted: 0.7 or more; undecided: too few";
+        assert!(text.contains(expected), "{text}");
     }
 }

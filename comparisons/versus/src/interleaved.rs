@@ -1,10 +1,11 @@
-//! Programs beside each other on one piece of work: what `walk_versus` and `copy_versus` share.
+//! Interleaved comparison of programs on one piece of work, shared by `walk_versus` and
+//! `copy_versus`.
 //!
-//! All arms do the same work once per block, in a random order that a seed decides; the first
-//! `--ours` is what all others are compared with. Cold: the caches of the machine are dropped before
-//! every run. A run counts if it ended well, left what it should, and found in memory what the
-//! condition says, which the bytes that the device read tell. Every run goes to `raw.jsonl` before
-//! the next one starts; the summary is made from that file alone.
+//! All arms do the same work once per block, in a seeded random order; the first `--ours` is the
+//! reference. Cold: the caches of the machine are dropped before every run. A run counts if it
+//! succeeded, left the right result, and started under its condition, which the bytes read from the
+//! device prove. Every run is written to `raw.jsonl` before the next one starts; the summary is
+//! made from that file alone.
 
 use crate::before::{start_once, touch_memory};
 use crate::facts::{self, Facts};
@@ -12,7 +13,7 @@ use crate::kept::{self, Raw};
 use crate::{child, order, pairs};
 use anyhow::{Context, Result, bail, ensure};
 use clap::ValueEnum;
-use ioloom_stats::{Ratio, Summary};
+use ioloom_stats::Ratio;
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
 use std::fmt::Write as _;
@@ -20,37 +21,38 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-/// Share of the data that the device must have read in a cold run.
+/// Smallest share of the data that the device must have read in a cold run.
 const COLD_MIN: f64 = 0.95;
 
-/// Share of the data that it may have read in a warm one. Not less, because a copy of files of 4 KiB
-/// also reads the tables that the inodes of its targets go into: 256 bytes each, 6 % of the data.
+/// Largest share of the data that it may have read in a warm one. Not less, because a copy of files
+/// of 4 KiB also reads the tables that the inodes of its targets are in: 256 bytes each, 6 % of the
+/// data.
 const WARM_MAX: f64 = 0.10;
 
 /// The part of the command line that does not depend on the work.
 #[derive(clap::Args)]
 pub struct Order {
-    /// Where the result goes; must not exist or be empty.
+    /// Directory of the result; must be empty or absent.
     #[arg(long, value_name = "DIR", required_unless_present = "from")]
     out: Option<PathBuf>,
-    /// Only make the summary of a kept result again.
+    /// Summarise a kept result again.
     #[arg(long, value_name = "DIR", conflicts_with = "out")]
     from: Option<PathBuf>,
     /// What is in memory before a run.
     #[arg(long, value_enum, default_value = "warm")]
     condition: Condition,
-    /// Agree that the caches of the machine are dropped before each run (root); needed for cold.
+    /// Allow dropping the caches of the machine before each run (root); required for cold.
     #[arg(long)]
     drop_caches: bool,
-    /// Before each run write to this much memory and give it back, so that every arm meets memory
-    /// that the host of a virtual machine has already provided.
+    /// Before each run write to this much memory and release it, so that every arm gets memory that
+    /// the host of a virtual machine has already provided.
     #[arg(long, value_name = "MIB", default_value = "0")]
     touch_memory_mib: usize,
-    /// How often each arm runs.
+    /// Number of runs per arm.
     #[arg(long, default_value = "12")]
     blocks: u32,
-    /// Our command, `NAME=PROGRAM ARG…`, with the places that the work names in braces. The first
-    /// one is the reference.
+    /// Our command, `NAME=PROGRAM ARG…`, with the placeholders of the work in braces. The first one
+    /// is the reference.
     #[arg(long, value_name = "TEMPLATE", required_unless_present = "from")]
     ours: Vec<String>,
     /// Another command, in the same form.
@@ -59,16 +61,16 @@ pub struct Order {
     /// Thread counts for {threads}; a command without it runs once per block.
     #[arg(long, value_delimiter = ',', default_value = "2")]
     threads: Vec<u32>,
-    /// Seed of the orders and the intervals.
+    /// Seed of the orders and intervals.
     #[arg(long, default_value = "1")]
     seed: u64,
-    /// What the program was made from, if it is not the commit of the working directory.
+    /// What the program was built from, if not the commit of the working directory.
     #[arg(long)]
     commit: Option<String>,
-    /// What the files are, for the record.
-    #[arg(long, alias = "tree", default_value = "not said", value_name = "TEXT")]
+    /// Description of the files, for the record.
+    #[arg(long, alias = "tree", default_value = "not described", value_name = "TEXT")]
     what: String,
-    /// A run is killed after this many seconds.
+    /// Kill a run after this many seconds.
     #[arg(long, default_value = "600")]
     deadline_s: u64,
 }
@@ -97,10 +99,10 @@ pub struct Setup {
     schema: String,
     /// What is worked on.
     dir: String,
-    /// What that is, in the words of who ran it.
+    /// Its description by the user.
     #[serde(default)]
     tree: String,
-    /// Bytes of data that every arm must read, where that is known.
+    /// Bytes of data that every arm must read, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     bytes: Option<u64>,
     condition: Condition,
@@ -116,9 +118,9 @@ pub struct Setup {
 struct Run {
     block: u32,
     arm: usize,
-    /// Until the program ended.
+    /// Time until the program exited.
     wall_ns: u64,
-    /// Until what it left to the kernel was done too, where the work has such.
+    /// Time until the work that it left to the kernel was done too, where there is any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     durable_ns: Option<u64>,
     cpu_user_ns: u64,
@@ -129,7 +131,7 @@ struct Run {
 }
 
 impl Run {
-    /// What arms are compared by.
+    /// The times by which arms are compared.
     fn yardstick_ns(&self) -> u64 {
         self.durable_ns.unwrap_or(self.wall_ns)
     }
@@ -139,35 +141,35 @@ impl Run {
     }
 }
 
-/// What the arms are to do.
+/// The work of the arms.
 pub trait Work {
-    /// The headline of its results.
+    /// Headline of the results.
     const TITLE: &'static str;
     /// The program that runs it.
     const PROGRAM: &'static str;
-    /// What its raw data say that they are.
+    /// Kind of the raw data, as stored in them.
     const SCHEMA: &'static str;
 
     /// What is worked on.
     fn subject(&self) -> &Path;
 
-    /// Puts what the work needs into the places of a word of a command.
+    /// Replaces the placeholders in a word of a command.
     fn fill(&self, word: &str) -> String;
 
-    /// Arms that are always taken.
+    /// Arms that are always included.
     fn known(&self) -> Vec<String> {
         Vec::new()
     }
 
-    /// Bytes of data that every arm must read, where that is known.
+    /// Returns the bytes of data that every arm must read, if known.
     ///
     /// # Errors
-    /// Files that cannot be asked.
+    /// Files that cannot be statted.
     fn bytes(&self) -> Result<Option<u64>> {
         Ok(None)
     }
 
-    /// Brings what is worked on into memory; `None` where an arm is to do it.
+    /// Loads what is worked on into memory; `None` where an arm does that.
     ///
     /// # Errors
     /// Files that cannot be read.
@@ -175,10 +177,10 @@ pub trait Work {
         Ok(None)
     }
 
-    /// Puts what the run before left out of the way.
+    /// Moves what the previous run left out of the way.
     ///
     /// # Errors
-    /// What cannot be removed.
+    /// Files that cannot be removed.
     fn reset(&self) -> Result<()> {
         Ok(())
     }
@@ -186,27 +188,28 @@ pub trait Work {
     /// Removes what all runs left.
     ///
     /// # Errors
-    /// What cannot be removed.
+    /// Files that cannot be removed.
     fn end(&self) -> Result<()> {
         Ok(())
     }
 
-    /// Does what the program left to the kernel, in the time of the run; `None` if there is nothing.
+    /// Finishes what the program left to the kernel, within the time of the run; `None` if there is
+    /// nothing to finish.
     ///
     /// # Errors
-    /// What the kernel refuses.
+    /// Calls that the kernel refuses.
     fn settle(&self) -> Result<Option<()>> {
         Ok(None)
     }
 
-    /// What is wrong with what a run left; `first`: look at all of it.
+    /// Returns what is wrong with the result of a run; `first` requests a full check.
     fn wrong(&self, first: bool) -> Option<String> {
         let _ = first;
         None
     }
 }
 
-/// The arms of one template: one per thread count if it asks for one.
+/// Returns the arms of one template: one per thread count if it has that placeholder.
 fn arms_of(work: &impl Work, template: &str, ours: bool, threads: &[u32]) -> Result<Vec<Arm>> {
     let (name, command) =
         template.split_once('=').with_context(|| format!("'{template}' is not NAME=COMMAND"))?;
@@ -247,15 +250,16 @@ fn setup<W: Work>(work: &W, order: &Order) -> Result<Setup> {
     })
 }
 
-/// One arm once, in the place `block`.
+/// Runs one arm once, in block `block`.
 fn run_one(work: &impl Work, order: &Order, setup: &Setup, block: u32, arm: usize) -> Result<Run> {
     let command: Vec<OsString> = setup.arms[arm].command.iter().map(OsString::from).collect();
     work.reset()?;
     if setup.condition == Condition::Cold {
-        ioloom_sys::cache::flush_and_drop_caches().context("cannot drop the caches of the machine")?;
+        ioloom_sys::cache::flush_and_drop_caches()
+            .context("cannot drop the caches of the machine")?;
     }
     touch_memory(order.touch_memory_mib << 20);
-    // Loading the program from the device is no part of the work.
+    // Loading the program from the device is not part of the work.
     start_once(&setup.arms[arm].command[0]);
     let (read, busy) = (setup.facts.medium.read_bytes(), child::machine_busy_ns());
     let start = Instant::now();
@@ -290,13 +294,16 @@ fn run_one(work: &impl Work, order: &Order, setup: &Setup, block: u32, arm: usiz
 
 fn measure<W: Work>(work: &W, order: &Order, out: &Path) -> Result<()> {
     let cold = order.condition == Condition::Cold;
-    ensure!(!cold || order.drop_caches, "cold drops the caches of the machine; add --drop-caches");
+    ensure!(
+        !cold || order.drop_caches,
+        "cold runs drop the caches of the machine; add --drop-caches"
+    );
     let setup = setup(work, order)?;
     kept::claim(out)?;
     let mut raw = Raw::create(out, &readme::<W>(&setup)?, &setup)?;
     for (block, arms) in (0..).zip(order::blocks(setup.seed, setup.blocks, setup.arms.len())) {
         if !cold && work.warm()?.is_none() {
-            // The first one would find less in memory than the others.
+            // The first run would find less in memory than the others.
             run_one(work, order, &setup, block, 0)?;
         }
         for arm in arms {
@@ -311,7 +318,7 @@ fn measure<W: Work>(work: &W, order: &Order, out: &Path) -> Result<()> {
     work.end()
 }
 
-/// What stands beside the raw data: the command, the machine, the programs.
+/// Writes the README of the raw data: the command, the machine, the programs.
 fn readme<W: Work>(setup: &Setup) -> Result<String> {
     let mut text = format!(
         "# {}\n\nCommand:\n\n```sh\n{}\n```\n\n\
@@ -334,20 +341,20 @@ fn readme<W: Work>(setup: &Setup) -> Result<String> {
     for arm in &setup.arms {
         let command = shlex::try_join(arm.command.iter().map(String::as_str))?;
         // A program that cannot be started fails its runs with the reason.
-        let version = facts::version(&arm.command[0]).unwrap_or_else(|_| "not told".to_owned());
+        let version = facts::version(&arm.command[0]).unwrap_or_else(|_| "unknown".to_owned());
         writeln!(text, "| {} | {version} | `{command}` |", arm.name)?;
     }
     Ok(text)
 }
 
-/// Why a run does not count; `first` is what the device read in the first run.
+/// Returns why a run does not count; `first` is what the device read in the first run.
 fn why_not(setup: &Setup, run: &Run, first: u64) -> Option<String> {
     if let Some(failure) = &run.failure {
         return Some(failure.clone());
     }
     let read = run.device_bytes?;
     let all = setup.bytes;
-    // Where it is not known what must be read, half of what the first one read shows that it was.
+    // If the amount of data is unknown, at least half of what the first run read must be read.
     let least = all.map_or(first / 2, |bytes| (bytes as f64 * COLD_MIN) as u64);
     let most = all.map_or(u64::MAX, |bytes| (bytes as f64 * WARM_MAX) as u64);
     match setup.condition {
@@ -404,12 +411,12 @@ fn summary<W: Work>(setup: &Setup, runs: &[Run]) -> Result<(String, bool)> {
     Ok((text, lost.is_empty() && runs.len() == all))
 }
 
-/// The ratio of an arm's runs to those of the first arm, paired by block.
+/// Returns the ratio of an arm's runs to those of the first arm, paired by block.
 fn ratio(own: &[&Run], runs: &[&Run], seed: u64, value: &dyn Fn(&Run) -> f64) -> String {
     let first = runs.iter().filter(|run| run.arm == 0);
     let valued = |run: &&Run| (run.block, value(run));
     let (arm, first) = pairs::by_block(own.iter().map(valued), first.map(valued));
-    Ratio::of(&arm, &first, seed).map_or_else(|_| "-".to_owned(), |r| pairs::told(r, 2))
+    Ratio::of(&arm, &first, seed).map_or_else(|_| "-".to_owned(), |r| pairs::ratio_text(r, 2))
 }
 
 fn row(
@@ -426,12 +433,13 @@ fn row(
         return Ok(());
     }
     let of = |value: &dyn Fn(&Run) -> f64| {
-        Summary::of(&own.iter().map(|run| value(run)).collect::<Vec<_>>())
+        let values: Vec<f64> = own.iter().map(|run| value(run)).collect();
+        pairs::Spread::of(&values).context("an arm without runs")
     };
     let wall = |run: &Run| run.wall_ns as f64 / 1e9;
     let yardstick = |run: &Run| run.yardstick_ns() as f64 / 1e9;
     let second: &dyn Fn(&Run) -> f64 = if durable { &wall } else { &Run::cpu_s };
-    let told = |value: &dyn Fn(&Run) -> f64| match number {
+    let compared = |value: &dyn Fn(&Run) -> f64| match number {
         0 => "1".to_owned(),
         _ => ratio(&own, runs, seed, value),
     };
@@ -447,18 +455,18 @@ fn row(
         times.min,
         times.max,
         of(&Run::cpu_s)?.median,
-        told(&yardstick),
-        told(second),
-        Summary::of(&device).map_or_else(|_| String::new(), |d| format!("{:.0}", d.median)),
+        compared(&yardstick),
+        compared(second),
+        pairs::Spread::of(&device).map_or_else(String::new, |d| format!("{:.0}", d.median)),
     )?;
     Ok(())
 }
 
-/// Makes the summary from the raw data; whether every run counted.
+/// Summarises the raw data. Returns whether every run counted.
 fn show<W: Work>(out: &Path) -> Result<bool> {
     let (setup, runs) = kept::read(out)?;
     let (text, complete) = summary::<W>(&setup, &runs)?;
-    kept::tell(out, &text)?;
+    kept::publish(out, &text)?;
     Ok(complete)
 }
 
@@ -471,7 +479,7 @@ fn run<W: Work>(order: &Order, work: impl FnOnce() -> Result<W>) -> Result<bool>
     show::<W>(out)
 }
 
-/// Measures `work`, or only makes the summary of a kept result.
+/// Measures `work`, or only summarises a kept result.
 pub fn main<W: Work>(order: &Order, work: impl FnOnce() -> Result<W>) -> ExitCode {
     kept::exit(W::PROGRAM, run(order, work))
 }
@@ -530,8 +538,8 @@ mod tests {
     #[test]
     fn a_template_becomes_an_arm_for_each_number_of_threads() {
         let arms = arms_of(&Nothing, "x=p -j {threads} {dir}", false, &[1, 4]).unwrap();
-        let told: Vec<_> = arms.iter().map(|a| (a.name.as_str(), a.command.join(" "))).collect();
-        assert_eq!(told, [("x -j1", "p -j 1 /".to_owned()), ("x -j4", "p -j 4 /".to_owned())]);
+        let text: Vec<_> = arms.iter().map(|a| (a.name.as_str(), a.command.join(" "))).collect();
+        assert_eq!(text, [("x -j1", "p -j 1 /".to_owned()), ("x -j4", "p -j 4 /".to_owned())]);
         assert!(arms_of(&Nothing, "no command", false, &[1]).is_err());
     }
 
