@@ -132,6 +132,7 @@ impl FileList {
         F: Fn(&File, u64) -> io::Result<()> + Sync,
     {
         const BATCH: usize = 64;
+        debug_assert!(chosen.iter().all(|i| *i < self.len()), "a pass is over files of this list");
         let next = AtomicUsize::new(0);
         let failed: Mutex<Option<PathError>> = Mutex::new(None);
         let work = || {

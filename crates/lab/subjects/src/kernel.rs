@@ -1,22 +1,22 @@
-//! Work on the bytes of files, as `model::Compute` names it.
+//! Computes on the bytes of files, as `model::Compute` specifies.
 //!
-//! Whatever the work, all bytes pass an XXH3-64, and the sum over files of a mix of that hash and
-//! the number of the file is the digest of the run: equal for every plan on the same files,
-//! whatever the order, and wrong if a byte was not read. The price, about 0.1 ns a byte, is part of
-//! every run alike. Spin and sleep take the time drawn for the file from the seed of the set, less
-//! what the hash took, so that the drawn time is what a file costs.
+//! All bytes pass through XXH3-64 regardless of the work. The digest of a run is the sum over files
+//! of a mix of that hash and the number of the file. It is equal for every plan on the same files
+//! in any order, and wrong if a byte was not read. The cost, about 0.1 ns per byte, is the same for
+//! every run. Spin and sleep take the time drawn for the file from the seed of the set, minus the
+//! time of the hash, so that a file costs the drawn time in total.
 
 use ioloom_model::{Compute, FileSetSpec};
 use ioloom_sys::clock::{monotonic_ns, thread_cpu_ns};
 use std::time::Duration;
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
-/// Touches at least this long are kept as points, nanoseconds: well above a page that is mapped.
+/// A page touch of at least this many ns is recorded; far above the touch of a mapped page.
 const SLOW_TOUCH_NS: u64 = 400;
-/// Points of one run.
+/// Limit of recorded touches in a run.
 const TOUCHES_MAX: usize = 8192;
 
-/// Work on files, ready to run.
+/// Work on files.
 #[derive(Debug, Clone)]
 pub struct Kernel {
     compute: Compute,
@@ -25,7 +25,7 @@ pub struct Kernel {
     hex: bool,
 }
 
-/// The state of one file while its pieces come.
+/// State of a file between its pieces.
 #[derive(Default)]
 pub struct FileState {
     started_ns: u64,
@@ -34,7 +34,7 @@ pub struct FileState {
     touches: Vec<(f64, f64)>,
 }
 
-/// A file of one piece is hashed at once; only a second piece starts a stream.
+/// A file in one piece is hashed at once; only a second piece needs a stream.
 #[derive(Default)]
 enum Hash {
     #[default]
@@ -52,32 +52,32 @@ enum Streamed {
     Sum(u64),
 }
 
-/// The outcome of one file.
+/// Result of one file.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Outcome {
     /// XXH3-64 of all bytes.
     pub xxh3: u64,
-    /// The hash that was asked for, in lower-case hexadecimal digits; `None` for other work, and
-    /// for XXH3-64 unless [`Kernel::with_hex`] asks for it.
+    /// The requested hash in lower-case hexadecimal digits. `None` for other work, and for XXH3-64
+    /// without [`Kernel::with_hex`].
     pub hex: Option<String>,
     /// Slow touches: offset and nanoseconds. Only for `touch`.
     pub touches: Vec<(f64, f64)>,
 }
 
 impl Kernel {
-    /// Work for the files of a set; `seed` draws times where the set has none of its own.
+    /// Returns the work for the files of a set. `seed` draws times if the set has no seed.
     pub fn new(compute: Compute, set: Option<FileSetSpec>, seed: u64) -> Self {
         Self { compute, set, seed, hex: false }
     }
 
-    /// The same work that also gives hashes in digits, which costs an allocation a file.
+    /// Also returns hashes in digits, which costs an allocation per file.
     #[must_use]
     pub fn with_hex(mut self) -> Self {
         self.hex = true;
         self
     }
 
-    /// A file begins.
+    /// Begins a file.
     pub fn begin(&self) -> FileState {
         let work = match self.compute {
             Compute::Blake3 => Streamed::Blake3(Box::default()),
@@ -88,7 +88,7 @@ impl Kernel {
         FileState { started_ns: monotonic_ns(), work, ..FileState::default() }
     }
 
-    /// A piece of a file.
+    /// Processes a piece of a file.
     pub fn piece(
         &self,
         state: &mut FileState,
@@ -123,7 +123,7 @@ impl Kernel {
         }
     }
 
-    /// A file ends: takes the drawn time, if any, and gives the outcome.
+    /// Ends a file: takes the drawn time, if there is one, and returns the result.
     pub fn finish(&self, state: FileState, index: usize) -> Outcome {
         let xxh3 = match state.hash {
             Hash::Nothing => xxh3_64(&[]),
@@ -154,7 +154,7 @@ impl Kernel {
     }
 }
 
-/// What one file adds to the digest of a run.
+/// Returns the contribution of a file to the digest of a run.
 pub fn digest_part(index: usize, xxh3: u64) -> u64 {
     let mut bytes = [0u8; 16];
     bytes[..8].copy_from_slice(&(index as u64).to_le_bytes());
@@ -166,13 +166,14 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|b| format!("{b:02x}")).collect()
 }
 
-/// The byte-wise sum, kept from being hoisted out of its repetitions by its start value.
+/// Returns the bytewise sum. The start value keeps the compiler from hoisting it out of
+/// repetitions.
 fn checksum(start: u64, bytes: &[u8]) -> u64 {
     bytes.iter().fold(start, |sum, b| sum.wrapping_add(u64::from(*b)))
 }
 
-/// Busy for `ns` of processor time of this thread, so that being pushed out does not shorten the
-/// work. The thread's clock is a system call, so the wall clock paces the questions.
+/// Spins for `ns` of this thread's processor time, so that preemption does not shorten the work.
+/// The thread clock is a system call, so the monotonic clock determines when to read it.
 fn spin(ns: u64) {
     if ns == 0 {
         return;
@@ -190,7 +191,7 @@ fn spin(ns: u64) {
     }
 }
 
-/// Reads one byte of each page in order and keeps the slow ones.
+/// Reads one byte of each page in order and records slow touches.
 fn touch(state: &mut FileState, offset: u64, bytes: &[u8]) {
     const PAGE: usize = 4096;
     let mut last = monotonic_ns();
@@ -228,7 +229,7 @@ mod tests {
             let pieces = run(compute, &[&data[..1], &data[1..70_000], &data[70_000..]]);
             assert_eq!((whole.xxh3, &whole.hex), (pieces.xxh3, &pieces.hex), "{compute}");
         }
-        // Published test vectors: MD5 of RFC 1321, BLAKE3 and XXH3-64 of nothing.
+        // Published test vectors: MD5 of RFC 1321, BLAKE3 and XXH3-64 of empty input.
         assert_eq!(run("md5", &[b"abc"]).hex.unwrap(), "900150983cd24fb0d6963f7d28e17f72");
         assert_eq!(run("xxh3", &[b""]).hex.unwrap(), "2d06800538d394c2");
         assert!(run("blake3", &[b""]).hex.unwrap().starts_with("af1349b9f5f9a1a6"));

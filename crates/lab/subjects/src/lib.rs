@@ -1,10 +1,9 @@
-//! One adapter per engine, so that the laboratory can run it.
+//! Adapters that let the laboratory run each engine.
 //!
-//! The laboratory knows engines only through `lab::Subject`; the program passes it one from the
-//! list here. An adapter has two halves: the parent's questions (can this plan run, is what it
-//! measured possible) and the child's run, which takes a [`RunOrder`] and answers with what was
-//! measured. A new subject is a module here; `ioloom_studies`
-//! registers it with its study.
+//! The laboratory knows engines only through `lab::Subject`; the program passes it a subject from
+//! the list here. The parent asks an adapter whether a plan can run and whether a measurement is
+//! plausible. The child executes a [`RunOrder`] and returns the measurement. A new subject is a
+//! module here; `ioloom_studies` registers it with its study.
 
 pub mod copy;
 #[cfg(feature = "exchange")]
@@ -47,10 +46,10 @@ macro_rules! subjects {
 
 ioloom_studies::for_each_study!(subjects);
 
-/// The subject of a name, as a study file gives it.
+/// Returns the subject with the name that a study file gives.
 ///
 /// # Errors
-/// There is none; the sentence names those there are.
+/// The name is unknown; the message lists the known names.
 pub fn named(name: &str) -> Result<&'static dyn Subject, String> {
     ALL.iter().copied().find(|subject| subject.name() == name).ok_or_else(|| {
         let known: Vec<_> = ALL.iter().map(|subject| subject.name()).collect();
@@ -58,7 +57,7 @@ pub fn named(name: &str) -> Result<&'static dyn Subject, String> {
     })
 }
 
-/// Runs an order in this process, by the subject of its plan: the child's half.
+/// Executes an order in this process, which is the child, with the subject of its plan.
 pub fn run_order(order: &RunOrder) -> ChildAnswer {
     match named(order.plan.subject()) {
         Ok(subject) => watched::run(subject, order),
@@ -85,17 +84,17 @@ mod tests {
                 let all = expand(&study, mode, &Overrides::default(), 2).unwrap();
                 let arms = || all.iter().flat_map(|c| &c.arms);
                 for arm in arms() {
-                    let told = subject.explain(&arm.plan);
-                    let told = told.unwrap_or_else(|e| panic!("{}: {e}", study.name));
+                    let sentence = subject.explain(&arm.plan);
+                    let sentence = sentence.unwrap_or_else(|e| panic!("{}: {e}", study.name));
                     assert_eq!(arm.plan.subject(), subject.name(), "{}", arm.name);
-                    assert!(arm.plan.files().is_some() || !told.is_empty());
+                    assert!(arm.plan.files().is_some() || !sentence.is_empty());
                 }
-                // Fifteen headline arms, and one of them again; runs that need no files are short, so
-                // that the budget holds more of them.
+                // Fifteen headline arms and one of them twice. Runs without files are short, so
+                // more of them fit into the budget.
                 let most = if study.sets.is_empty() { 44 } else { 16 };
                 assert!(mode == Mode::Full || arms().count() <= most, "{}", study.name);
             }
         }
-        assert!(named("nobody").err().unwrap().contains("there are: files"));
+        assert!(named("unknown").err().unwrap().contains("there are: files"));
     }
 }

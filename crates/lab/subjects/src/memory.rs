@@ -1,9 +1,9 @@
-//! The memory hierarchy: numbers of the engine `memory` as a subject.
+//! Runs the engine `memory` as a subject: single numbers of the memory hierarchy.
 //!
-//! A plan is `memory:METHOD`, with the setting that the method needs: `kib=`, `pages=` or `work=`.
-//! There is no set and nothing to make cold; a run is one number, the least of its blocks, with the
-//! tenth percentile and the median beside it. The time that a run took is not what is compared, so
-//! the metric of its experiments is `access_ns`.
+//! A plan is `memory:METHOD` with the setting that the method needs: `kib=`, `pages=` or `work=`.
+//! There is no file set and no cache condition. A run gives one number, the minimum over its
+//! blocks, and the 10th percentile and the median in addition. The duration of a run is not
+//! compared; the metric of its experiments is `access_ns`.
 
 use crate::sets::FileSets;
 use ioloom_lab::ChildAnswer;
@@ -18,7 +18,7 @@ use ioloom_sys::clock::monotonic_ns;
 use ioloom_sys::{affinity, proc};
 use std::path::Path;
 
-/// The memory of this machine.
+/// The subject `memory`.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Memory;
 
@@ -31,11 +31,11 @@ fn single(plan: &AnyPlan) -> Result<Single, String> {
     Single::parse(&own.method, setting).map_err(|e| format!("{plan}: {e}"))
 }
 
-/// Who shares a core with whom here.
+/// Returns which processors share a core on this machine.
 fn seats() -> SmtPlan {
-    let told = topology(Path::new("/"));
+    let topology = topology(Path::new("/"));
     let allowed = affinity::allowed().unwrap_or_default();
-    SmtPlan::choose(&told.cores(), &allowed, told.smt.control.as_deref())
+    SmtPlan::choose(&topology.cores(), &allowed, topology.smt.control.as_deref())
 }
 
 impl Subject for Memory {

@@ -1,9 +1,10 @@
-//! Reading many files and computing on them: the engine `ioloom` as a subject.
+//! Runs the engine `ioloom` as a subject: reading many files and computing on them.
 
 use crate::kernel::{FileState, Kernel, Outcome as FileOutcome, digest_part};
 use crate::sets::{FileSets, walk_list};
 use ioloom::engine::{self, Piece, RunOptions, Tracing, Work};
 use ioloom::{FileError, FnError, TraceFile};
+use ioloom_failure::{quoted, reason};
 use ioloom_fileset as fileset;
 use ioloom_lab::child::ChildAnswer;
 use ioloom_lab::subject::{Sets, Subject};
@@ -18,12 +19,12 @@ use std::ops::ControlFlow;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// Spans that a trace keeps: its file stays below some ten MiB.
+/// Limit of spans in a trace; keeps its file below some ten MiB.
 const TRACE_SPANS_MAX: usize = 1 << 17;
-/// Failures in words that a record keeps.
-const ERRORS_TOLD: usize = 10;
+/// Limit of error messages in a record.
+const ERROR_SAMPLES_MAX: usize = 10;
 
-/// Files, read through the public engine.
+/// The subject `files`, which uses the public engine.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Files;
 
@@ -44,7 +45,7 @@ impl Subject for Files {
         }
         if plan.method.needs_ring() {
             ioloom_sys::ring::Ring::new(2)
-                .map_err(|e| format!("{plan}: making an io_uring failed: {e}"))?;
+                .map_err(|e| format!("{plan}: cannot create an io_uring: {}", reason(&e)))?;
         }
         Ok(())
     }
@@ -75,17 +76,22 @@ impl Subject for Files {
 
 fn probe_direct(plan: &Plan, dir: &Path) -> Result<(), String> {
     let first = first_file(dir)?;
-    let path = first.display();
+    let path = quoted(&first);
     match file::direct_alignment(&first) {
         Ok(Some(_)) => {}
         Ok(None) => {
             return Err(format!("{plan}: the file system of {path} does not offer direct I/O"));
         }
-        Err(e) => return Err(format!("{plan}: cannot ask {path} for its alignment: {e}")),
+        Err(e) => {
+            return Err(format!(
+                "{plan}: cannot query the direct I/O alignment of {path}: {}",
+                reason(&e)
+            ));
+        }
     }
     file::open(&first, file::OpenHow { direct: true, nofollow: true })
         .map(drop)
-        .map_err(|e| format!("{plan}: cannot open {path} for direct I/O: {e}"))
+        .map_err(|e| format!("{plan}: cannot open {path} for direct I/O: {}", reason(&e)))
 }
 
 fn first_file(dir: &Path) -> Result<PathBuf, String> {
@@ -96,11 +102,11 @@ fn first_file(dir: &Path) -> Result<PathBuf, String> {
     };
     ioloom_walk::walk(dir, &ioloom_walk::WalkOptions::default(), &mut visit)
         .map_err(|e| e.to_string())?;
-    found.ok_or_else(|| format!("there is no regular file below {}", dir.display()))
+    found.ok_or_else(|| format!("there is no regular file below {}", quoted(dir)))
 }
 
-/// The paths of an order, in bytewise order: known from the set, else walked. A walk warms
-/// directories, so for sets of ours nothing is asked.
+/// Returns the paths of an order in bytewise order: computed from the set, or by a walk. A walk
+/// warms directories, so generated sets are not walked.
 fn paths_of(order: &RunOrder) -> Result<PathList, String> {
     let Some(spec) = &order.set else { return walk_list(&order.dir) };
     let mut list = PathList::new();
@@ -115,7 +121,7 @@ fn paths_of(order: &RunOrder) -> Result<PathList, String> {
     Ok(list)
 }
 
-/// Runs an order in this process: the child's half.
+/// Executes an order in this process.
 fn run_order(order: &RunOrder) -> ChildAnswer {
     let outcome = match paths_of(order) {
         Ok(list) => run_list(order, list),
@@ -140,7 +146,7 @@ fn run_list(order: &RunOrder, list: PathList) -> Outcome {
     let threads = u64::from(plan.threads().max(1));
     let observe = &order.observe;
     let pictured = observe.trace.is_some();
-    // A trace has the spans, so a run for a picture keeps none of its own.
+    // A trace contains the spans, so a traced run does not record them again.
     let detail = if pictured {
         Detail::Totals
     } else {
@@ -190,10 +196,10 @@ fn fill(measured: &mut Measured, locals: Vec<Counted>) {
     for local in locals {
         digest = digest.wrapping_add(local.digest);
         measured.errors += local.failed;
-        measured.error_samples.extend(local.told);
+        measured.error_samples.extend(local.error_samples);
         touches.extend(local.touches);
     }
-    measured.error_samples.truncate(ERRORS_TOLD);
+    measured.error_samples.truncate(ERROR_SAMPLES_MAX);
     measured.digest = format!("{digest:016x}");
     if !touches.is_empty() {
         measured.curves.insert("touch_ns".to_owned(), touches);
@@ -206,7 +212,7 @@ fn fill(measured: &mut Measured, locals: Vec<Counted>) {
     }
 }
 
-/// The work of a study on the engine.
+/// The work of a study.
 struct Study {
     kernel: Kernel,
 }
@@ -216,7 +222,7 @@ struct Study {
 struct Counted {
     digest: u64,
     failed: u64,
-    told: Vec<String>,
+    error_samples: Vec<String>,
     touches: Vec<(f64, f64)>,
 }
 
@@ -257,8 +263,8 @@ impl Work for Study {
 
     fn failed(&self, local: &mut Counted, error: FileError) -> ControlFlow<FileError> {
         local.failed += 1;
-        if local.told.len() < ERRORS_TOLD {
-            local.told.push(error.to_string());
+        if local.error_samples.len() < ERROR_SAMPLES_MAX {
+            local.error_samples.push(error.to_string());
         }
         ControlFlow::Continue(())
     }
@@ -269,7 +275,7 @@ mod tests {
     use super::*;
     use ioloom_model::FileSetSpec;
 
-    /// What the study calls the default is what a user gets who names no plan.
+    /// The arm called default is the plan of a user who names none.
     #[test]
     fn the_default_of_the_study_is_the_default_of_the_library() {
         let memory = ioloom_model::Plan::DEFAULT_MEMORY_BYTES;

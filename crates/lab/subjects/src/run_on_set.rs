@@ -1,4 +1,4 @@
-//! A plan of a subject, run in a test on a set of its own.
+//! Runs a plan of a subject in a test on a generated set.
 
 use crate::sets::FileSets;
 use ioloom_fileset::SetText;
@@ -6,29 +6,29 @@ use ioloom_lab::subject::{Sets, Subject};
 use ioloom_model::record::{Observe, RunOrder};
 use ioloom_model::{Compute, Doubt, FileSetRealised, Measured, Outcome};
 
-/// Runs a plan on a set made for it; the bytes are verified. `None`, with the reason, where this
-/// machine refuses it, or where the run ended with `cannot` in its reason.
+/// Runs a plan on a set made for it and verifies the bytes. Returns `None` and prints the reason if
+/// this machine refuses the plan or the run failed with `skip_reason` in its reason.
 pub(crate) fn run_on_set(
     subject: &dyn Subject,
     plan: &str,
     set_text: &str,
-    cannot: &str,
+    skip_reason: &str,
 ) -> Option<Measured> {
-    let (place, realised, order) = order_for_set(plan, set_text);
+    let (dir, realised, order) = order_for_set(plan, set_text);
     if let Err(reason) = subject.probe(&order.plan, &Compute::None, &order.dir) {
         println!("skipped: {reason}");
         return None;
     }
-    let before = entries(place.path());
+    let before = entries(dir.path());
     let outcome = subject.run(&order).outcome;
-    assert_eq!(entries(place.path()), before, "{plan}: something is left behind");
+    assert_eq!(entries(dir.path()), before, "{plan}: files were left behind");
     match outcome {
         Outcome::Done { measured } => {
             let doubts = subject.verify(&order, &realised, &measured);
             assert!(!doubts.contains(&Doubt::WrongBytes), "{plan}: {measured:?}");
             Some(*measured)
         }
-        Outcome::Failed { reason } if reason.contains(cannot) => {
+        Outcome::Failed { reason } if reason.contains(skip_reason) => {
             println!("skipped: {reason}");
             None
         }
@@ -36,14 +36,14 @@ pub(crate) fn run_on_set(
     }
 }
 
-/// A plan on a set made for it, with the directory that goes away.
+/// Returns a plan on a set made for it, and the temporary directory of the set.
 pub(crate) fn order_for_set(
     plan: &str,
     set_text: &str,
 ) -> (tempfile::TempDir, FileSetRealised, RunOrder) {
-    let place = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
+    let dir = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
     let Ok(SetText::Spec(spec)) = set_text.parse() else { panic!("a set") };
-    let set = place.path().join("set");
+    let set = dir.path().join("set");
     let realised = FileSets.prepare("t", &spec, &set, 0, &|_, _| true).unwrap();
     let order = RunOrder {
         plan: plan.parse().unwrap(),
@@ -55,10 +55,10 @@ pub(crate) fn order_for_set(
         spans_max: 0,
         observe: Observe::default(),
     };
-    (place, realised, order)
+    (dir, realised, order)
 }
 
-/// Everything below a directory.
+/// Returns everything below a directory.
 fn entries(dir: &std::path::Path) -> Vec<std::path::PathBuf> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(dir).unwrap().map(Result::unwrap) {

@@ -1,6 +1,6 @@
-//! Sets of files as every subject but those without files has them: made, found and removed by
-//! `fileset`.
+//! File sets of all subjects, made, found and removed by the crate `fileset`.
 
+use ioloom_failure::{Operation, PathError};
 use ioloom_fileset as fileset;
 use ioloom_lab::subject::{Cost, Removed, SetProgress, Sets};
 use ioloom_model::{FileSetRealised, FileSetSpec};
@@ -9,41 +9,41 @@ use ioloom_walk::PathList;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// Bytes of metadata that a file takes on the medium beside its data, roughly: inode, directory
-/// entry and the rest of its last block.
+/// Estimated bytes per file in addition to its data: inode, directory entry and the rest of its
+/// last block.
 const METADATA_BYTES: u64 = 4096;
-/// The same of a file without data: inode and directory entry.
+/// Estimated bytes per file without data: inode and directory entry.
 const SPARSE_BYTES: u64 = 512;
-/// Rates at which sets are made, for the estimate that is told before the start.
+/// Rates of making sets, for the estimate before the start.
 const MAKE_FILES_PER_S: f64 = 20_000.0;
 const MAKE_BYTES_PER_S: f64 = 250e6;
-/// Directory beside the items of a set in which studies make files of their own. It goes away with
-/// the run, and what a killed one left with the set.
+/// Directory next to the items of a set for files that a run makes. It is removed after the run. If
+/// a run is killed, it is removed with the set.
 pub(crate) const SCRATCH: &str = "scratch";
 
-/// A directory for files of a run, removed with everything in it on drop.
+/// A directory for files of a run, removed with its contents on drop.
 pub(crate) struct Scratch {
     pub(crate) path: PathBuf,
 }
 
 impl Scratch {
-    /// Makes it anew; what a killed run left there is removed.
+    /// Makes the directory and removes what a killed run left.
     pub(crate) fn fresh(path: PathBuf) -> Result<Self, String> {
-        let fail = |what, e: std::io::Error| format!("{what} {}: {e}", path.display());
-        make::remove_tree(&path).map_err(|e| fail("remove", e))?;
-        std::fs::create_dir(&path).map_err(|e| fail("make", e))?;
+        let fail = |operation, e| PathError::new(operation, &path, e).to_string();
+        make::remove_tree(&path).map_err(|e| fail(Operation::Remove, e))?;
+        std::fs::create_dir(&path).map_err(|e| fail(Operation::CreateDir, e))?;
         Ok(Self { path })
     }
 }
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // What stays is removed by the next run, and with the set.
+        // If this fails, the next run or the removal of the set removes it.
         let _ = make::remove_tree(&self.path);
     }
 }
 
-/// Seeded sets and the user's own directories.
+/// Generated sets and directories of the user.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct FileSets;
 
@@ -79,8 +79,8 @@ impl Sets for FileSets {
             reserve_bytes: Some(reserve_bytes),
             ..fileset::CreateOptions::default()
         };
-        let tell = |p: fileset::CreateProgress| progress(p.files_done, p.files);
-        let realised = fileset::create(spec, dir, &options, &tell).map_err(|e| e.to_string())?;
+        let report = |p: fileset::CreateProgress| progress(p.files_done, p.files);
+        let realised = fileset::create(spec, dir, &options, &report).map_err(|e| e.to_string())?;
         Ok(FileSetRealised { name: name.to_owned(), ..realised })
     }
 
@@ -90,12 +90,12 @@ impl Sets for FileSets {
     }
 
     fn remove(&self, dir: &Path) -> Result<Removed, String> {
-        // The manifest goes with the set, so the bytes are asked first.
+        // The manifest is removed with the set, so read the size first.
         let bytes = fileset::load(dir).ok().and_then(|m| m.realised).map_or(0, |r| r.bytes_total);
         if bytes > 0 || fileset::load(dir).is_ok() {
             let scratch = dir.join(SCRATCH);
             ioloom_sys::make::remove_tree(&scratch)
-                .map_err(|e| format!("remove {}: {e}", scratch.display()))?;
+                .map_err(|e| PathError::new(Operation::Remove, &scratch, e).to_string())?;
         }
         let removed = fileset::remove(dir).map_err(|e| e.to_string())?;
         Ok(Removed { files: removed.files, bytes })
@@ -119,15 +119,16 @@ impl Sets for FileSets {
     }
 }
 
-/// XXH3-64 over the sorted lines `SIZE  PATH` of a tree.
+/// Returns the XXH3-64 of the sorted lines `SIZE  PATH` of a tree.
 fn survey_hash(dir: &Path) -> Result<String, String> {
     let list = walk_list(dir)?;
     let mut hasher = xxhash_rust::xxh3::Xxh3::new();
     let mut lines: Vec<Vec<u8>> = Vec::with_capacity(list.len());
     for index in 0..list.len() {
         let path = list.path(index);
-        let size =
-            file::stat(path).map_err(|e| format!("cannot stat {}: {e}", path.display()))?.size;
+        let size = file::stat(path)
+            .map_err(|e| PathError::new(Operation::Stat, path, e).to_string())?
+            .size;
         let relative = path.strip_prefix(dir).unwrap_or(path);
         let mut line = format!("{size}  ").into_bytes();
         line.extend_from_slice(relative.as_os_str().as_bytes());

@@ -1,42 +1,44 @@
-//! What plays of one file share: counters at marks, the file, its state in the page cache.
+//! Measures a scenario on one file: counters at marks, the file, and its state in the page cache.
 //!
-//! A play makes its own condition in a process of its own and proves it by cachestat. Counters are
-//! taken at marks between its acts, so what belongs to an act is an exact difference and no
-//! interpolation; they are those of the whole machine, so other work on it is in them.
+//! A scenario runs in its own process, establishes its condition and proves it by cachestat.
+//! Counters are read at marks between its steps, so the numbers of a step are exact differences and
+//! not interpolated. They are counters of the whole machine, so they include other work on it.
 
 use ioloom_cache::residency;
+use ioloom_failure::{Operation, PathError, quoted, reason};
 use ioloom_model::Measured;
 use ioloom_observe::Usage;
 use ioloom_observe::counters::{self, Field, Record, Sample, Sampler};
+use ioloom_sys::cache::{self, CacheState};
 use ioloom_sys::file::{OpenHow, open, size};
 use ioloom_sys::proc;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// Points of a curve that a record keeps.
+/// Limit of points in a recorded curve.
 const CURVE_MAX: usize = 300;
 
 thread_local! {
-    /// What the play of this thread counted, for whoever watches it: a run, its play and what watches
-    /// them begin and end on one thread.
+    /// The counters of the scenario on this thread, for its observer. The run and its observer
+    /// begin and end on the same thread.
     static COUNTED: RefCell<Option<Record>> = const { RefCell::new(None) };
 }
 
-/// From now on the counters of a play of this thread are kept for [`counted`].
+/// Starts keeping the counters of the next scenario on this thread for [`counted`].
 pub(crate) fn listen() {
     COUNTED.set(Some(Record::default()));
 }
 
-/// What the play since [`listen`] counted; empty if it did not count.
+/// Returns the counters since [`listen`]; empty if the scenario counted nothing.
 pub(crate) fn counted() -> Record {
     COUNTED.take().unwrap_or_default()
 }
 
-/// What a play brings together: the sampler, the usage of the process, the numbers.
+/// The instruments of a scenario: the sampler, the usage of the process, and the numbers.
 pub(crate) struct Stage {
     pub(crate) sampler: Sampler,
     device: Option<String>,
@@ -45,7 +47,7 @@ pub(crate) struct Stage {
 }
 
 impl Stage {
-    /// Begins to count. `dir` names the device.
+    /// Starts counting. `dir` determines the device.
     pub(crate) fn open(dir: &Path) -> Result<Self, String> {
         let device = ioloom_fileset::medium(dir).ok().and_then(|medium| medium.block_device);
         let options = counters::SamplerOptions {
@@ -53,7 +55,7 @@ impl Stage {
             device: device.clone(),
             ..counters::SamplerOptions::default()
         };
-        let sampler = Sampler::start(&options).map_err(|e| format!("start the sampler: {e}"))?;
+        let sampler = Sampler::start(&options).map_err(|e| cannot("start the sampler", &e))?;
         let usage = Usage::now(device.as_deref());
         Ok(Self { sampler, device, usage, extra: BTreeMap::new() })
     }
@@ -62,7 +64,7 @@ impl Stage {
         self.extra.insert(name.to_owned(), value);
     }
 
-    /// Ends, with the acts for what is asked of them.
+    /// Stops counting. Returns the measurement and the counters at the marks.
     pub(crate) fn close(self, elapsed_ns: u64, bytes: u64) -> (Measured, Acts) {
         let record = self.sampler.stop();
         COUNTED.with_borrow_mut(|kept| {
@@ -82,7 +84,7 @@ impl Stage {
     }
 }
 
-/// The curves of a record, seconds and values, thinned.
+/// Returns the curves of a record in seconds and values, thinned out.
 fn curves(record: &Record) -> BTreeMap<String, Vec<(f64, f64)>> {
     let Some((first, _)) = record.ends() else { return BTreeMap::new() };
     let series = record.series(first.at_ns).into_iter();
@@ -96,7 +98,7 @@ fn curves(record: &Record) -> BTreeMap<String, Vec<(f64, f64)>> {
     .collect()
 }
 
-/// What happened between the marks.
+/// The counters between marks.
 pub(crate) struct Acts {
     record: Record,
     device: Option<usize>,
@@ -107,36 +109,36 @@ impl Acts {
         self.record.at_mark(from).zip(self.record.at_mark(to))
     }
 
-    /// How much a counter grew from one mark to another, times `unit`.
+    /// Returns the growth of a counter between two marks, times `unit`.
     pub(crate) fn grown(&self, field: Field, from: &str, to: &str, unit: f64) -> Option<f64> {
         let (a, b) = self.ends(from, to)?;
         Some(b.get(field)?.saturating_sub(a.get(field)?) as f64 * unit)
     }
 
-    /// The change of a level, in bytes for pages.
+    /// Returns the change of a number of pages between two marks, bytes.
     pub(crate) fn changed_bytes(&self, field: Field, from: &str, to: &str) -> Option<f64> {
         let (a, b) = self.ends(from, to)?;
         Some((b.get(field)? as f64 - a.get(field)? as f64) * proc::page_bytes() as f64)
     }
 
-    /// A level at a mark, times `unit`.
+    /// Returns a value at a mark, times `unit`.
     pub(crate) fn level(&self, field: Field, mark: &str, unit: f64) -> Option<f64> {
         Some(self.record.at_mark(mark)?.get(field)? as f64 * unit)
     }
 
-    /// What the device did between two marks.
+    /// Returns the rates of the device between two marks.
     pub(crate) fn device(&self, from: &str, to: &str) -> Option<counters::DeviceRates> {
         let (a, b) = self.ends(from, to)?;
         counters::devices(a, b, self.device?)
     }
 
-    /// Seconds between two marks.
+    /// Returns the seconds between two marks.
     pub(crate) fn seconds(&self, from: &str, to: &str) -> Option<f64> {
         let (a, b) = self.ends(from, to)?;
         Some((b.at_ns - a.at_ns) as f64 / 1e9)
     }
 
-    /// The most of a level of pages, or of several together, from one mark on, bytes.
+    /// Returns the maximum of a number of pages, or the sum of several, after a mark, bytes.
     pub(crate) fn most_bytes(&self, fields: &[Field], from: &str) -> Option<f64> {
         let start = self.record.at_mark(from)?.at_ns;
         let later = self.record.samples.iter().filter(|sample| sample.at_ns >= start);
@@ -147,42 +149,58 @@ impl Acts {
     }
 }
 
-/// Adds a number that is known.
+/// Records a number if it is known.
 pub(crate) fn put(measured: &mut Measured, name: &str, value: Option<f64>) {
     if let Some(value) = value {
         measured.extra.insert(name.to_owned(), value);
     }
 }
 
-/// The one file of the set, opened, with its size.
+/// Opens the only file of a set and returns its path and size.
 pub(crate) fn only_file(dir: &Path) -> Result<(PathBuf, OwnedFd, u64), String> {
     let (list, _) =
         ioloom_walk::files(dir, &ioloom_walk::WalkOptions::default()).map_err(|e| e.to_string())?;
     let mut paths = list.iter();
     let (Some(first), None) = (paths.next(), paths.next()) else {
-        return Err(format!("{}: the play needs a set of exactly one file", dir.display()));
+        return Err(format!("{}: the scenario needs a set of exactly one file", quoted(dir)));
     };
     let path = PathBuf::from(OsStr::from_bytes(first));
-    let fail = |e: std::io::Error| format!("open {}: {e}", path.display());
+    let fail = |e: std::io::Error| PathError::new(Operation::Open, &path, e).to_string();
     let opened = open(&path, OpenHow::default()).map_err(fail)?;
     let bytes = size(&opened).map_err(fail)?;
     Ok((path, opened, bytes))
 }
 
-/// Puts an open file out of the page cache; an error if it is not known to be out.
+/// Returns the message of a failed call without a path.
+pub(crate) fn cannot(operation: &str, error: &std::io::Error) -> String {
+    format!("cannot {operation}: {}", reason(error))
+}
+
+/// Returns the pages of a range of an open file; a length of 0 means to its end.
+pub(crate) fn page_state(file: &OwnedFd, at: u64, bytes: u64) -> Result<CacheState, String> {
+    let state = cache::state(file, at, bytes).map_err(|e| cannot("query the page cache", &e))?;
+    state.ok_or_else(|| "cannot query the page cache: cachestat is not available".to_owned())
+}
+
+/// Syncs the file system of an open file, so that dirty pages do not disturb what follows.
+pub(crate) fn sync_file_system(file: impl AsFd) -> Result<(), String> {
+    cache::flush_file_system(file).map_err(|e| cannot("sync the file system", &e))
+}
+
+/// Evicts an open file from the page cache and proves it.
 pub(crate) fn make_cold(file: &OwnedFd, bytes: u64) -> Result<(), String> {
     let (_, after, stays) =
-        ioloom_cache::evict_file(file, bytes, true).map_err(|e| format!("drop the file: {e}"))?;
+        ioloom_cache::evict_file(file, bytes, true).map_err(|e| cannot("evict the file", &e))?;
     match (after.is_cold(), stays) {
         (true, _) => Ok(()),
         (false, Some(why)) => Err(format!("the file cannot be made cold: {}", why.sentence())),
         (false, None) => {
-            Err("the file cannot be proved cold: cachestat does not answer".to_owned())
+            Err("the file cannot be proved cold: cachestat is not available".to_owned())
         }
     }
 }
 
-/// Resident bytes of an open file, where that is known.
+/// Returns the resident bytes of an open file, if they can be determined.
 pub(crate) fn resident_bytes(file: &OwnedFd, bytes: u64) -> Option<f64> {
     let state = residency(file, bytes).ok()?;
     Some(state.pages.resident? as f64 * proc::page_bytes() as f64)

@@ -1,10 +1,12 @@
-//! How far the head of a device would travel: the sum of the distances from the end of one request
-//! to the start of the next, in the order in which the device was given them.
+//! Measures the travel of a disk head: the sum of the distances from the end of each request to the
+//! start of the next, in the order in which the device received them.
 //!
-//! From the block events of the kernel (root, or an instance granted to this user). On a disk with
-//! heads this distance is the time; on others it is only a measure of order. The rings are read
-//! after the run, so nothing of ours runs beside it; what did not fit is counted and told.
+//! Uses the block events of the kernel, which need root or a granted tracefs instance. On a disk
+//! with heads, this distance determines the time; on others it only measures the order of requests.
+//! The rings are read after the run, so reading does not disturb it. Events that did not fit are
+//! counted and reported.
 
+use ioloom_failure::{quoted, reason};
 use ioloom_sys_trace::tracefs::event::{Decoder, EventData, Kind};
 use ioloom_sys_trace::tracefs::page::Page;
 use ioloom_sys_trace::tracefs::{Instance, Pipe};
@@ -12,12 +14,12 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 
-/// Memory of the ring of one processor: about 100 000 requests.
+/// Size of the ring of a processor, for about 100 000 requests.
 const RING_KIB: u32 = 8192;
 const SECTOR_BYTES: u64 = 512;
-const REMEDY: &str = "remedy: run as root, or let root run `ioloom trace grant`";
+const ADVICE: &str = "run as root, or let root run `ioloom trace grant`";
 
-/// Keeps the requests of the device of a directory while it lives.
+/// Records the requests to the device of a directory.
 pub(crate) struct Travel {
     instance: Instance,
     pipes: Vec<Pipe>,
@@ -25,20 +27,23 @@ pub(crate) struct Travel {
 }
 
 impl Travel {
-    /// Begins to keep them.
+    /// Starts recording.
     ///
     /// # Errors
-    /// What is missing, and the remedy.
+    /// The missing requirement and advice.
     pub(crate) fn start(dir: &Path) -> Result<Self, String> {
-        let fail = |e: io::Error| format!("block events: {e}; {REMEDY}");
+        let fail = |e: io::Error| format!("cannot record block events: {}; {ADVICE}", reason(&e));
         let (major, minor) =
             ioloom_fileset::medium(dir).ok().and_then(|m| numbers(&m.device)).ok_or_else(|| {
-                format!("block events: {} lies on no known device; remedy: a disk", dir.display())
+                format!(
+                    "cannot record block events: the device of {} is unknown; use a directory on a disk",
+                    quoted(dir)
+                )
             })?;
         let mut instance = Instance::open().map_err(fail)?;
         instance.set_ring_kib(RING_KIB).map_err(fail)?;
         let mut decoder = Decoder::default();
-        // As the kernel packs the two numbers of a device.
+        // The kernel packs the two numbers of a device like this.
         let filter = format!("dev == {}", (major << 20) | minor);
         instance.enable(Kind::Issue, &filter, &mut decoder).map_err(fail)?;
         let pipes = instance.pipes().map_err(fail)?;
@@ -46,12 +51,12 @@ impl Travel {
         Ok(Self { instance, pipes, decoder })
     }
 
-    /// Ends, and adds up: numbers by name, units last.
+    /// Stops recording and returns the sums by name, with the unit last.
     ///
     /// # Errors
     /// A ring cannot be read.
     pub(crate) fn stop(mut self) -> Result<BTreeMap<String, f64>, String> {
-        let fail = |e: io::Error| format!("block events: {e}");
+        let fail = |e: io::Error| format!("cannot read block events: {}", reason(&e));
         self.instance.set_recording(false).map_err(fail)?;
         let (mut requests, mut lost) = (Vec::new(), 0);
         for pipe in &mut self.pipes {
@@ -73,7 +78,7 @@ impl Travel {
             ("head_requests".to_owned(), requests.len() as f64),
             ("head_requests_lost".to_owned(), lost as f64),
         ]);
-        // A path with holes would be too short.
+        // With missing requests the distance would be too short.
         if lost == 0 {
             let path = requests.iter().map(|(_, sector, bytes)| (*sector, *bytes));
             out.insert("head_travel_bytes".to_owned(), travel_bytes(path) as f64);
@@ -87,7 +92,7 @@ fn numbers(device: &str) -> Option<(u32, u32)> {
     Some((major.parse().ok()?, minor.parse().ok()?)).filter(|(major, _)| *major > 0)
 }
 
-/// Sum of the distances between requests, each a first sector and a number of bytes.
+/// Returns the sum of the distances between requests, each a first sector and a number of bytes.
 fn travel_bytes(requests: impl Iterator<Item = (u64, u64)>) -> u64 {
     let (mut head, mut sum) = (None, 0u64);
     for (sector, bytes) in requests {
@@ -112,12 +117,12 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_told_with_a_remedy() {
+    fn a_missing_requirement_is_reported_with_advice() {
         let dir = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
         match Travel::start(dir.path()).and_then(Travel::stop) {
             Ok(numbers) => assert!(numbers.contains_key("head_requests")),
             Err(reason) => {
-                assert!(reason.contains("remedy: "), "{reason}");
+                assert!(reason.contains("; "), "{reason}");
                 println!("skipped: {reason}");
             }
         }

@@ -1,12 +1,12 @@
-//! Walking a directory tree: the engine `walk` as a subject.
+//! Runs the engine `walk` as a subject: walking a directory tree.
 //!
-//! A plan is `walk:METHOD/threads=N`, with the methods of the engine; `head=1` keeps the path of the
-//! device's head as well (see [`crate::travel`]). Names and inodes are all that a walk touches, so
-//! these are what is cold or warm. A run proves what it saw by the number of files, the sum of their
-//! sizes, and a digest of names and sizes that does not depend on the order.
+//! A plan is `walk:METHOD/threads=N` with the methods of the engine. `head=1` also measures the
+//! travel of the disk head (see [`crate::travel`]). A walk reads only names and inodes, so these
+//! are cold or warm. A run proves its coverage by the number of files, the sum of their sizes, and
+//! a digest of names and sizes that does not depend on the order.
 //!
-//! The time of a thread is split by its own processor clock, read once for each directory. The walker
-//! cannot tell waiting for the device from waiting for work, so what is not on a processor is
+//! The time of a thread is split by its processor clock, read once per directory. The walker cannot
+//! distinguish waiting for the device from waiting for work, so time off the processor is
 //! `unknown`.
 
 use crate::sets::FileSets;
@@ -24,10 +24,10 @@ use ioloom_walk::{
 use std::path::{Path, PathBuf};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-/// Failures in words that a record keeps.
-const ERRORS_TOLD: usize = 10;
+/// Limit of error messages in a record.
+const ERROR_SAMPLES_MAX: usize = 10;
 
-/// A tree, walked.
+/// The subject `walk`.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Walk;
 
@@ -54,11 +54,11 @@ fn settings(plan: &AnyPlan) -> Result<Settings, String> {
     Ok(Settings { walk, head })
 }
 
-/// Why a walk does not start, with what to do about it.
+/// Returns the reason of a refusal with advice.
 fn refusal(refused: Refused) -> String {
     match refused {
         Refused::InodeTables(_) => {
-            format!("{refused}; remedy: run as root, with --dir on ext4 or with --image")
+            format!("{refused}; run as root, with --dir on ext4 or with --image")
         }
         refused => refused.to_string(),
     }
@@ -84,11 +84,11 @@ impl Subject for Walk {
     fn explain(&self, plan: &AnyPlan) -> Result<String, String> {
         let Settings { walk, head } = settings(plan)?;
         let threads = match walk.threads {
-            Threads::Auto => "as many threads as pay".to_owned(),
+            Threads::Auto => "an automatic number of threads".to_owned(),
             Threads::Count(1) => "1 thread".to_owned(),
             Threads::Count(n) => format!("{n} threads"),
         };
-        let kept = if head { "; the path of the device's head is kept" } else { "" };
+        let kept = if head { "; the travel of the disk head is measured" } else { "" };
         Ok(format!("{threads}: {}{kept}", walk.method.sentence()))
     }
 
@@ -114,7 +114,7 @@ impl Subject for Walk {
     }
 }
 
-/// What one thread saw and used.
+/// What one thread counted.
 #[derive(Default)]
 struct Tally {
     start_ns: u64,
@@ -132,7 +132,7 @@ impl Visitor for Tally {
 
     fn enter(&mut self, _: &NewDir<'_, ()>) -> Option<()> {
         if self.cpu_start_ns == 0 {
-            // Made on the thread that walks, so this clock is its own.
+            // Set on the walking thread, so this is the clock of that thread.
             self.cpu_start_ns = thread_cpu_ns().max(1);
         }
         Some(())
@@ -141,7 +141,7 @@ impl Visitor for Tally {
     #[inline]
     fn entry(&mut self, _: DirRef<'_, ()>, found: &Found<'_>) -> Control {
         let bytes = found.meta.map_or(0, |meta| meta.bytes);
-        // A set is its regular files; what else a tree of the user's holds is in the digest alone.
+        // A set consists of regular files. Other entries of a user's tree count only in the digest.
         if found.kind == Kind::Regular {
             self.files += 1;
             self.bytes += bytes;
@@ -188,11 +188,11 @@ fn walked(order: &RunOrder) -> Result<Measured, String> {
     Ok(measured)
 }
 
-/// Processors count as busy from this share on.
+/// Share of busy time from which processors are the limit.
 const BUSY: f64 = 0.8;
 
-/// What limited a walk: the kernel's work on names while the processors that it could use were busy,
-/// else the device if it gave anything to speak of.
+/// Determines the bottleneck: the kernel's work on names if the usable processors were busy,
+/// otherwise the device if it was read at all.
 fn limit(m: &Measured, device_bytes: Option<u64>, cores: u32) -> Bottleneck {
     let word = |word: &str, sentence: String| Bottleneck { word: word.to_owned(), sentence };
     let percent = |share: f64| format!("{:.0} %", 100.0 * share);
@@ -205,21 +205,22 @@ fn limit(m: &Measured, device_bytes: Option<u64>, cores: u32) -> Bottleneck {
     if share >= BUSY {
         return word(
             "metadata",
-            format!("{used}, {kernel} of it in the kernel, with names and inodes"),
+            format!("{used}, {kernel} of that in the kernel for names and inodes"),
         );
     }
     let each = device_bytes.map(|bytes| bytes as f64 / m.files.max(1) as f64);
     match each {
         Some(each) if each >= 1.0 => {
-            let words = format!("{used}; the device gave {each:.0} bytes for each name meanwhile");
+            let words = format!("{used}; {each:.0} bytes per name were read from the device");
             word("device", words)
         }
         _ if m.others_cpu.is_some_and(|others| others > 0.1) => {
-            let words =
-                format!("{used}, other programs used the processors, and the device gave nothing");
+            let words = format!(
+                "{used}, other programs used the processors, and nothing was read from the device"
+            );
             word("unknown", words)
         }
-        _ => word("unknown", format!("{used}, and the device gave nothing to speak of")),
+        _ => word("unknown", format!("{used}, and almost nothing was read from the device")),
     }
 }
 
@@ -230,8 +231,8 @@ fn fill(measured: &mut Measured, tallies: &[Tally], report: &Report) {
     measured.bytes = sum(|t| t.bytes);
     measured.digest = format!("{digest:016x}");
     measured.errors = report.errors_count;
-    let told = report.errors.iter().take(ERRORS_TOLD);
-    measured.error_samples = told.map(ToString::to_string).collect();
+    let samples = report.errors.iter().take(ERROR_SAMPLES_MAX);
+    measured.error_samples = samples.map(ToString::to_string).collect();
     measured.threads = tallies.iter().enumerate().map(|(n, tally)| thread_time(n, tally)).collect();
     let files = measured.files.max(1) as f64;
     let cpu_ns = (measured.cpu_user_ns + measured.cpu_kernel_ns) as f64;
@@ -311,7 +312,7 @@ mod tests {
             let (order, realised) = ordered(&text, dir.path());
             let mut digests = std::collections::BTreeSet::new();
             for method in Method::ALL {
-                // Each walk by tables syncs the whole file system first.
+                // Each walk by inode tables first syncs the file system.
                 let tables = method == Method::InodeTables;
                 let counts = if tables { &["3"][..] } else { &["1", "3", "16", "auto"] };
                 for threads in counts {
@@ -339,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn what_limited_a_walk_is_told_by_what_was_busy() {
+    fn the_bottleneck_is_what_was_busy() {
         let with = |cpu_ns: u64, device: Option<u64>, others: f64| {
             let one = ThreadTime { elapsed_ns: 1_000_000, ..ThreadTime::default() };
             let m = Measured {

@@ -1,15 +1,16 @@
-//! A run of any subject, watched from inside its own process.
+//! Observes a run of any subject from inside its process.
 //!
-//! An engine that records spans of its own is observed by itself ([`Subject::observes_itself`]). All
-//! others are watched as `ioloom watch` watches a program: every thread that the run starts, its
-//! switches, who woke it and what the devices did, as far as the level reaches. Such threads say
-//! nothing of what they do, so waits have the names that samples of /proc give them. A thread's role
-//! is its name without the number at its end; the thread that ran the order has the subject's name.
+//! An engine that records its own spans observes itself ([`Subject::observes_itself`]). All others
+//! are observed as `ioloom watch` observes a program: every thread that the run starts, its context
+//! switches, who woke it and what the devices did, depending on the evidence level. Their threads
+//! report no operations, so waits are named after samples of /proc. The role of a thread is its
+//! name without the trailing number. The thread that executed the order has the name of the
+//! subject.
 //!
-//! A play that takes the counters of the machine at marks between its acts shows both beside its
-//! threads: the marks, and what of the page cache was changed and being written.
+//! If a scenario reads the counters of the machine at marks, the trace also shows the marks, and
+//! the dirty pages and pages under writeback.
 //!
-//! Costs what the level costs, and a thread that reads the events.
+//! Cost: that of the level, plus a thread that reads the events.
 
 use crate::stage;
 use ioloom::TraceFile;
@@ -25,16 +26,16 @@ use ioloom_trace::{Trace, shares};
 use std::collections::BTreeMap;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Name of the thread that ends the child when the laboratory is gone; no part of any run.
+/// Name of the thread that ends the child when its parent dies. It is not part of any run.
 const PARENT_WATCH: &str = "parent-watch";
-/// Name of the thread that takes the counters of the machine: a tool of ours.
+/// Name of the thread that samples the counters of the machine.
 const COUNTERS: &str = "ioloom-counters";
-/// Counters that are lanes: what a device does is one already.
+/// Counters shown as lanes. The activity of devices already is a lane.
 const SHOWN: [&str; 2] = ["dirty", "writeback"];
-/// The kernel cuts names of threads to this, bytes.
+/// Length to which the kernel truncates names of threads, bytes.
 const KERNEL_NAME_BYTES: usize = 15;
 
-/// Runs the order, watched if that was asked for.
+/// Executes the order, and observes it if requested.
 pub(crate) fn run(subject: &dyn Subject, order: &RunOrder) -> ChildAnswer {
     if subject.observes_itself() || !order.observe.events {
         return subject.run(order);
@@ -46,7 +47,7 @@ fn watched(subject: &dyn Subject, order: &RunOrder) -> Result<ChildAnswer, Outco
     let failed = |reason: String| Outcome::Failed { reason };
     let path = order.observe.trace.as_deref();
     let file = path.map(TraceFile::create).transpose().map_err(|e| failed(e.to_string()))?;
-    // Threads are followed from the one that starts them, which is this one.
+    // Threads are followed from the thread that starts them, which is this one.
     let here = ioloom_sys_trace::perf::thread_id();
     let watch = Watch::start(order.observe.level, here, TraceOptions::default())
         .map_err(|refused| Outcome::Refused { reason: refused.to_string() })?;
@@ -63,15 +64,15 @@ fn watched(subject: &dyn Subject, order: &RunOrder) -> Result<ChildAnswer, Outco
     add(&stage::counted(), start_ns, &mut trace);
     name(&mut trace, subject.name(), here);
     trace.started_unix_ms = started.as_millis() as u64;
-    let told = match &mut answer.outcome {
+    let ending = match &mut answer.outcome {
         Outcome::Done { measured } => {
             fill(measured, &trace);
             format!("in {}", format_ns(measured.elapsed_ns as f64))
         }
         Outcome::Refused { reason } | Outcome::Failed { reason } => format!("failed: {reason}"),
-        Outcome::TimedOut { .. } => "failed: out of time".to_owned(),
+        Outcome::TimedOut { .. } => "failed: timed out".to_owned(),
     };
-    trace.title = format!("{} {told}", order.plan);
+    trace.title = format!("{} {ending}", order.plan);
     match file.map(|file| file.write(&trace)) {
         Some(Err(e)) if matches!(answer.outcome, Outcome::Done { .. }) => {
             Err(failed(e.to_string()))
@@ -80,7 +81,7 @@ fn watched(subject: &dyn Subject, order: &RunOrder) -> Result<ChildAnswer, Outco
     }
 }
 
-/// Puts the acts of a play and its counters beside the threads.
+/// Adds the marks and counters of a scenario to the trace.
 fn add(record: &Record, start_ns: u64, trace: &mut Trace) {
     if record.samples.is_empty() {
         return;
@@ -91,7 +92,7 @@ fn add(record: &Record, start_ns: u64, trace: &mut Trace) {
     trace.evidence.sources.push(SourceReport {
         name: "proc.counters".to_owned(),
         records: record.samples.len() as u64,
-        // Sums lose nothing when a sample comes late or goes; their curves are coarser then.
+        // Late or dropped samples make the curves coarser but do not change sums.
         lost: 0,
         ns_per_event: Some(record.cpu_ns as f64 / record.samples.len() as f64),
         privilege: "user".to_owned(),
@@ -99,12 +100,12 @@ fn add(record: &Record, start_ns: u64, trace: &mut Trace) {
     let fewer = record.late + record.thinned;
     if fewer > 0 {
         let words =
-            format!("counters: {fewer} samples came late or made room, so curves are coarser");
+            format!("counters: {fewer} samples were late or dropped, so curves are coarser");
         trace.evidence.notes.push(words);
     }
 }
 
-/// Gives threads the roles of a subject and leaves out what is no part of the run.
+/// Sets the roles of threads and removes threads that are not part of the run.
 fn name(trace: &mut Trace, subject: &str, here: u32) {
     trace.threads.retain(|thread| thread.name != PARENT_WATCH);
     for thread in &mut trace.threads {
@@ -117,13 +118,13 @@ fn name(trace: &mut Trace, subject: &str, here: u32) {
     }
 }
 
-/// Puts what was seen into the record: states by role, and by thread where exactly one has the name.
+/// Adds the observations to the record: states by role, and by thread if its name is unique.
 fn fill(measured: &mut Measured, trace: &Trace) {
     for time in &mut measured.threads {
         let short = |name: &str| name.bytes().take(KERNEL_NAME_BYTES).collect::<Vec<_>>();
         let mut named = trace.threads.iter().filter(|t| short(&t.name) == short(&time.name));
         if let (Some(one), None) = (named.next(), named.next()) {
-            let sums = one.states.iter().map(|(state, told)| (*state, told.ns));
+            let sums = one.states.iter().map(|(state, time)| (*state, time.ns));
             time.states_ns = sums.collect::<BTreeMap<State, Option<u64>>>();
         }
     }
@@ -167,7 +168,7 @@ mod tests {
                 Outcome::Done { measured } => measured,
                 Outcome::Refused { reason } if level.is_some() => {
                     assert!(reason.len() > 20, "{reason}");
-                    assert!(!path.exists(), "a refused run leaves nothing");
+                    assert!(!path.exists(), "a refused run leaves no trace");
                     continue;
                 }
                 other => panic!("{level:?}: {other:?}"),
@@ -192,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn the_acts_of_a_play_stand_beside_its_threads() {
+    fn the_trace_of_a_scenario_has_its_marks_and_counters() {
         let dir = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
         let Ok(ioloom_fileset::SetText::Spec(spec)) = "count=1,size=100000".parse() else {
             panic!("a set")

@@ -1,25 +1,26 @@
-//! Copying beside a file that others keep using, with little memory for both: what the copy pushes
-//! out, and what that costs them.
+//! Copies under memory pressure next to a file that others keep reading: how much of that file the
+//! copy evicts, and what this costs its readers.
 //!
-//! The process takes the memory away from itself by a group of its own; nothing else is touched. The
-//! bystander is read twice before the copy, so that the kernel knows it as used, and once after.
+//! The process limits its own memory with a cgroup; nothing else is affected. The other file, the
+//! bystander, is read twice before the copy, so that the kernel treats it as used, and once after.
 
 use super::engine::{options, scratch_dir, timed};
 use super::one;
 use super::plan::{Bystander, Source};
-use crate::stage::{Stage, only_file, put, resident_bytes};
+use crate::stage::{Stage, only_file, put, resident_bytes, sync_file_system};
 use ioloom_copy::Target;
+use ioloom_failure::reason;
 use ioloom_model::Measured;
 use ioloom_model::record::RunOrder;
 use ioloom_sys::buffer::Buffer;
 use ioloom_sys::clock::monotonic_ns;
 use ioloom_sys::file::{WriteMode, read_at, scratch, write_full_at};
-use ioloom_sys::{cache, proc, transfer};
+use ioloom_sys::{proc, transfer};
 use ioloom_sys_lab::cgroup::MemoryLimit;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
-/// One call on the bystander, bytes.
+/// Bytes per read of the bystander.
 const BLOCK_BYTES: usize = 1 << 20;
 
 pub(super) fn probe() -> Result<(), String> {
@@ -29,7 +30,7 @@ pub(super) fn probe() -> Result<(), String> {
 pub(super) fn run(order: &RunOrder, scenario: &Bystander) -> Result<Measured, String> {
     let place = scratch_dir(&order.dir)?;
     let (from, source, bytes) = only_file(&order.dir)?;
-    cache::flush_file_system(&source).map_err(|e| format!("flush the file system: {e}"))?;
+    sync_file_system(&source)?;
     one::make(Source::Cold, &source, bytes)?;
     let little = MemoryLimit::enter(scenario.limit_bytes)?;
     let bystander = written(&place.path, scenario.bystander_bytes, order.seed)?;
@@ -57,9 +58,9 @@ pub(super) fn run(order: &RunOrder, scenario: &Bystander) -> Result<Measured, St
     Ok(measured)
 }
 
-/// A file without a name, written and synced, so that its pages are clean and in memory.
+/// Makes an unnamed file, written and synced, so that its pages are clean and resident.
 fn written(dir: &Path, bytes: u64, seed: u64) -> Result<OwnedFd, String> {
-    let fail = |e: std::io::Error| format!("make the bystander: {e}");
+    let fail = |e: std::io::Error| format!("cannot create the bystander: {}", reason(&e));
     let file = scratch(dir, WriteMode::Buffered).map_err(fail)?;
     let mut buffer = Buffer::new(BLOCK_BYTES);
     let mut state = seed | 1;
@@ -75,13 +76,13 @@ fn written(dir: &Path, bytes: u64, seed: u64) -> Result<OwnedFd, String> {
     Ok(file)
 }
 
-/// Reads it whole; ns.
+/// Reads the whole file. Returns the time, ns.
 fn read(file: &OwnedFd, buffer: &mut Buffer) -> Result<u64, String> {
     let start = monotonic_ns();
     let mut at = 0;
     loop {
         let got = read_at(file, buffer.whole_mut(), at)
-            .map_err(|e| format!("read the bystander: {e}"))?;
+            .map_err(|e| format!("cannot read the bystander: {}", reason(&e)))?;
         if got == 0 {
             return Ok(monotonic_ns() - start);
         }

@@ -7,25 +7,25 @@ use ioloom_lab::files::SET_MANIFEST;
 use ioloom_sys::clock::monotonic_ns;
 use std::path::Path;
 
-/// The directory that copies are made in: beside the items of a set.
+/// Makes the directory of copies next to the items of a set.
 pub(super) fn scratch_dir(items: &Path) -> Result<Scratch, String> {
-    let home = items.parent().filter(|home| home.join(SET_MANIFEST).exists());
-    let Some(home) = home else {
-        return Err("copies are made beside a set of our own, and a directory of yours gets \
-                    none; remedy: leave --files out"
+    let set = items.parent().filter(|set| set.join(SET_MANIFEST).exists());
+    let Some(set) = set else {
+        return Err("copies are made next to generated file sets and never in your directory; \
+                    omit --files"
             .to_owned());
     };
-    Scratch::fresh(home.join(SCRATCH))
+    Scratch::fresh(set.join(SCRATCH))
 }
 
-/// The engine's options for a way. Sharing of blocks is a way of its own here: where the copier is
-/// asked for another one, it must not share.
+/// Returns the engine's options for a copy method. Sharing blocks is a method of its own here, so
+/// the other methods must not share.
 pub(super) fn options(how: &How) -> CopyOptions {
     let reflink = if how.mode.is_none() { When::Auto } else { When::Never };
     CopyOptions { mode: how.mode, tuning: how.tuning, reflink, ..CopyOptions::default() }
 }
 
-/// Copies and tells how long it took until the copier returned, ns, with its report.
+/// Copies. Returns the time until the engine returned, ns, and its report.
 pub(super) fn timed(
     from: &Path,
     to: Target,
@@ -38,8 +38,8 @@ pub(super) fn timed(
     let ns = monotonic_ns() - start;
     let report = copied.map_err(|e| e.to_string())?;
     if report.errors_count > 0 || report.cancelled {
-        let told: Vec<_> = report.errors.iter().map(CopyError::to_string).collect();
-        return Err(format!("the copy failed: {}", told.join("; ")));
+        let errors: Vec<_> = report.errors.iter().map(CopyError::to_string).collect();
+        return Err(format!("the copy failed: {}", errors.join("; ")));
     }
     Ok((ns, report))
 }

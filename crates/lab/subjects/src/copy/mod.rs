@@ -1,11 +1,11 @@
-//! Copying as a subject: the engine `copy` on one file, in a row, on trees, beside others.
+//! Runs the engine `copy` as a subject.
 //!
-//! A plan is `copy:WAY/SETTINGS` for one file, or one of the plays `series`, `requests`, `tree` and
-//! `beside`. Each run is a play of its own in a process of its own: it makes its condition and proves
-//! it, copies into a directory beside the set that goes away with it, and tells numbers of its own
-//! (`extra`): when the copy returned, when it was durable, when nothing of it was left to write.
-//! Afterwards, outside of what is timed, another process hashes the copy; its hash is the digest of
-//! the run, so that the laboratory holds every way against every other.
+//! A plan is `copy:METHOD/SETTINGS` for one file, or one of the scenarios `series`, `requests`,
+//! `tree` and `beside`. Each run is a scenario in its own process: it establishes its condition and
+//! proves it, copies into a temporary directory next to the set, and records its own numbers
+//! (`extra`): when the copy returned, when it was durable, and when none of it was left to write.
+//! Afterwards, outside the measured time, another process hashes the copy. The hash is the digest
+//! of the run, so the laboratory compares all methods with each other.
 
 mod bystander;
 mod engine;
@@ -19,6 +19,7 @@ mod tree;
 
 use crate::sets::FileSets;
 use ioloom_copy::Mode;
+use ioloom_failure::reason;
 use ioloom_lab::ChildAnswer;
 use ioloom_lab::subject::{Sets, Subject, Touches};
 use ioloom_model::record::RunOrder;
@@ -28,7 +29,7 @@ use ioloom_sys::file::{WriteMode, direct_alignment_of, scratch};
 use plan::{How, Scenario, Settle, Source};
 use std::path::Path;
 
-/// Copying.
+/// The subject `copy`.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Copy;
 
@@ -46,16 +47,16 @@ impl Subject for Copy {
             ("odd_refused", "requests refused"),
             ("copy_median", "median of the copies"),
             ("copy_slowest", "slowest of the copies"),
-            ("bystander_read_after", "reading what others use"),
+            ("bystander_read_after", "reading a file in use"),
         ]
     }
 
-    /// Most plays make their own condition, so the laboratory makes none.
+    /// Most scenarios establish their own condition.
     fn touches(&self) -> Touches {
         Touches::Nothing
     }
 
-    /// A tree that is copied as it is given has the condition of its experiment.
+    /// A tree with the source `given` has the condition of its experiment.
     fn touches_of(&self, plan: &AnyPlan) -> Touches {
         match Scenario::of(plan) {
             Ok(Scenario::Tree(tree)) if tree.source == Source::Given => Touches::Data,
@@ -69,15 +70,13 @@ impl Subject for Copy {
 
     fn probe(&self, plan: &AnyPlan, _: &Compute, dir: &Path) -> Result<(), String> {
         let scenario = Scenario::of(plan)?;
-        // What a killed run left would be in the way of this one.
+        // Remove what a killed run left.
         engine::scratch_dir(dir).map(drop)?;
         if cache::is_memory_backed(dir).unwrap_or(false) && !matches!(scenario, Scenario::Requests)
         {
-            return Err(
-                "this file system keeps its data in memory alone, so nothing of it can be \
-                        cold or durable; remedy: a directory on a disk"
-                    .to_owned(),
-            );
+            return Err("this file system is in memory, so nothing can be cold or durable; use a \
+                        directory on a disk"
+                .to_owned());
         }
         match scenario {
             Scenario::Requests | Scenario::Tree(_) => Ok(()),
@@ -85,11 +84,11 @@ impl Subject for Copy {
                 if one.settle == Settle::Alone {
                     settle::within_s()?;
                 }
-                can(&one.how, dir)
+                probe_method(&one.how, dir)
             }
-            Scenario::Series(series) => can(&series.how, dir),
+            Scenario::Series(series) => probe_method(&series.how, dir),
             Scenario::Bystander(scenario) => {
-                can(&scenario.how, dir).and_then(|()| bystander::probe())
+                probe_method(&scenario.how, dir).and_then(|()| bystander::probe())
             }
         }
     }
@@ -125,16 +124,16 @@ impl Subject for Copy {
     }
 }
 
-/// Whether a way can be gone in `dir`, found by trying what can be tried with one file.
-fn can(how: &How, dir: &Path) -> Result<(), String> {
+/// Checks whether a method works in `dir` by trying it on a temporary file.
+fn probe_method(how: &How, dir: &Path) -> Result<(), String> {
     match how.mode {
         Some(Mode::Direct) => {
-            // Asked of a file: directories have no alignment.
+            // Directories have no alignment, so a file is queried.
             let probed =
                 scratch(dir, WriteMode::Direct).and_then(|file| direct_alignment_of(&file));
             let Ok(Some(needed)) = probed else {
-                return Err("this file system does not say that it can read and write past the \
-                            page cache (no STATX_DIOALIGN); remedy: ext4 or XFS"
+                return Err("this file system does not report direct I/O alignment (no \
+                            STATX_DIOALIGN); use ext4 or XFS"
                     .to_owned());
             };
             let block = how.tuning.block_bytes.unwrap_or(1 << 20);
@@ -147,7 +146,7 @@ fn can(how: &How, dir: &Path) -> Result<(), String> {
             let tried = scratch(dir, WriteMode::Buffered)
                 .and_then(|file| ioloom_sys::transfer::write_uncached_at(&file, &[0], 0));
             tried.map(drop).map_err(|e| {
-                format!("this file system does not take RWF_DONTCACHE: {e}; remedy: Linux 6.14, ext4 or XFS")
+                format!("this file system does not support RWF_DONTCACHE: {}; use Linux 6.14 with ext4 or XFS", reason(&e))
             })
         }
         Some(Mode::Reflink) => {
@@ -158,7 +157,7 @@ fn can(how: &How, dir: &Path) -> Result<(), String> {
                 ioloom_sys::transfer::clone_file(&from, &to)
             });
             tried.map_err(|e| {
-                format!("this file system does not share blocks: {e}; remedy: XFS or btrfs")
+                format!("this file system cannot share blocks: {}; use XFS or btrfs", reason(&e))
             })
         }
         None | Some(Mode::Range | Mode::Buffered | Mode::Mmap) => Ok(()),

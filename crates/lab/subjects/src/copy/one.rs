@@ -1,12 +1,13 @@
-//! Copying one file once: when the copier returned, when the copy was durable, when nothing of it was
-//! left to write, and what another process finds.
+//! Copies one file once: when the engine returned, when the copy was durable, when none of it was
+//! left to write, and what another process reads.
 
 use super::engine::{options, scratch_dir, timed};
 use super::location::Location;
 use super::plan::{One, Settle, Source};
 use super::settle;
-use crate::stage::{Acts, Stage, make_cold, only_file, put, resident_bytes};
+use crate::stage::{Acts, Stage, make_cold, only_file, put, resident_bytes, sync_file_system};
 use ioloom_copy::{Report, Target, Verify};
+use ioloom_failure::{Operation, PathError, reason};
 use ioloom_model::record::RunOrder;
 use ioloom_model::units::{format_ns, format_size};
 use ioloom_model::{Doubt, Measured};
@@ -21,18 +22,18 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-/// How often it is asked what is left to write.
-const LOOK_EVERY: Duration = Duration::from_millis(2);
-/// How often a file is read until all of it is in memory.
+/// Interval for checking how much is left to write.
+const POLL_INTERVAL: Duration = Duration::from_millis(2);
+/// Limit of attempts to load a file completely.
 const WARM_TRIES: u32 = 4;
-/// Share of a file that may come from elsewhere than its condition says.
+/// Share of a file that may come from a source other than its condition says.
 const STRAY_SHARE: f64 = 0.05;
 
 pub(super) fn run(order: &RunOrder, scenario: &One) -> Result<Measured, String> {
     let place = scratch_dir(&order.dir)?;
     let (from, source, bytes) = only_file(&order.dir)?;
-    // What others left dirty would be written meanwhile.
-    cache::flush_file_system(&source).map_err(|e| format!("flush the file system: {e}"))?;
+    // Dirty pages of others would be written during the copy.
+    sync_file_system(&source)?;
     make(scenario.source, &source, bytes)?;
     let to = place.path.join("copy");
     let options = ioloom_copy::CopyOptions { verify: scenario.verify, ..options(&scenario.how) };
@@ -41,10 +42,11 @@ pub(super) fn run(order: &RunOrder, scenario: &One) -> Result<Measured, String> 
     let start = monotonic_ns();
     let (returned_ns, report) = timed(&from, Target::As(to.clone()), &options)?;
     stage.sampler.mark("returned");
-    let copied = open(&to, OpenHow::default()).map_err(|e| format!("open the copy: {e}"))?;
+    let copied = open(&to, OpenHow::default())
+        .map_err(|e| PathError::new(Operation::Open, &to, e).to_string())?;
     stage.put("file_bytes", bytes as f64);
     stage.put("returned_ns", returned_ns as f64);
-    told(&mut stage, &copied, bytes, &source);
+    record_pages(&mut stage, &copied, bytes, &source);
     let longest_ns = (settle::longest_s(scenario.settle, bytes) * 1e9) as u64;
     let place = place.path.as_path();
     let end = Ending { stage: &mut stage, copied: &copied, place, start, longest_ns };
@@ -57,9 +59,9 @@ pub(super) fn run(order: &RunOrder, scenario: &One) -> Result<Measured, String> 
     let (mut measured, acts) = stage.close(last_ns, bytes);
     counted(&mut measured, &acts);
     put(&mut measured, "resident_at_end_bytes", resident_bytes(&copied, bytes));
-    let lies = Location::of(&copied);
-    put(&mut measured, "place_bytes", lies.as_ref().map(|lies| lies.middle() as f64));
-    put(&mut measured, "pieces", lies.map(|lies| lies.pieces() as f64));
+    let location = Location::of(&copied);
+    put(&mut measured, "place_bytes", location.as_ref().map(|at| at.middle() as f64));
+    put(&mut measured, "pieces", location.map(|at| at.pieces() as f64));
     if let Some(seen) = another_process(&to) {
         measured.digest = seen.hash.chars().take(16).collect();
         put(&mut measured, "reader_ns", Some(seen.ns));
@@ -77,16 +79,16 @@ pub(super) fn make(state: Source, source: &OwnedFd, bytes: u64) -> Result<(), St
     }
 }
 
-/// Brings an open file into memory; an error if part of it is not there afterwards.
+/// Loads an open file into the page cache and proves that all of it is resident.
 pub(super) fn warm(file: &OwnedFd, bytes: u64) -> Result<(), String> {
     let mut buffer = Vec::new();
     let mut tries = 1;
     loop {
         let (_, after, stays) = ioloom_cache::load_file(file, bytes, &mut buffer)
-            .map_err(|e| format!("bring the file into memory: {e}"))?;
+            .map_err(|e| format!("cannot load the file: {}", reason(&e)))?;
         match (after.is_warm() || bytes == 0, stays) {
             (true, _) => return Ok(()),
-            // Pages that were dropped a moment ago may still be on their way out.
+            // Recently evicted pages may still be on their way out.
             (false, _) if tries < WARM_TRIES => tries += 1,
             (false, Some(why)) => {
                 let why = why.sentence();
@@ -97,8 +99,9 @@ pub(super) fn warm(file: &OwnedFd, bytes: u64) -> Result<(), String> {
     }
 }
 
-/// What is in memory of both files, and what is not written yet, when the copier has returned.
-fn told(stage: &mut Stage, copied: &OwnedFd, bytes: u64, source: &OwnedFd) {
+/// Records the resident pages of both files, and the pages left to write, when the copy has
+/// returned.
+fn record_pages(stage: &mut Stage, copied: &OwnedFd, bytes: u64, source: &OwnedFd) {
     let page = proc::page_bytes() as f64;
     if let Ok(Some(left)) = cache::state(copied, 0, 0) {
         stage.put("unwritten_bytes", (left.dirty + left.writeback) as f64 * page);
@@ -109,13 +112,13 @@ fn told(stage: &mut Stage, copied: &OwnedFd, bytes: u64, source: &OwnedFd) {
     }
 }
 
-/// What comes after the copy has returned.
+/// Observes the copy after the engine has returned.
 struct Ending<'a> {
     stage: &'a mut Stage,
     copied: &'a OwnedFd,
     place: &'a Path,
     start: u64,
-    /// When all of it must be written, after the start.
+    /// Time after the start by which all of it must be written.
     longest_ns: u64,
 }
 
@@ -124,25 +127,26 @@ impl Ending<'_> {
         monotonic_ns() - self.start
     }
 
-    /// Syncs file and directory; returns when nothing is left to write, ns after the start.
+    /// Syncs file and directory. Returns when nothing is left to write, ns after the start.
     fn synced(self) -> Result<u64, String> {
-        transfer::sync_data(self.copied).map_err(|e| format!("fdatasync of the copy: {e}"))?;
+        transfer::sync_data(self.copied)
+            .map_err(|e| format!("cannot sync the copy: {}", reason(&e)))?;
         Dir::open(self.place)
             .and_then(|dir| dir.sync())
-            .map_err(|e| format!("sync the directory: {e}"))?;
+            .map_err(|e| PathError::new(Operation::Sync, self.place, e).to_string())?;
         let durable_ns = self.now();
         self.stage.sampler.mark("durable");
         self.stage.put("durable_ns", durable_ns as f64);
         self.alone()
     }
 
-    /// Waits until no page of the copy is left to write; returns when, ns after the start. A copy that
-    /// is not written in the time in which it should be has no such moment, and that is an error.
+    /// Waits until no page of the copy is left to write. Returns when, ns after the start.
+    /// Exceeding the time limit is an error.
     fn alone(self) -> Result<u64, String> {
         loop {
             let left = match cache::state(self.copied, 0, 0) {
                 Ok(Some(state)) => state.dirty + state.writeback,
-                // Nobody can tell, so nothing is told.
+                // Without cachestat the moment is unknown and not recorded.
                 Ok(None) | Err(_) => return Ok(self.now()),
             };
             let ns = self.now();
@@ -153,17 +157,17 @@ impl Ending<'_> {
             if ns > self.longest_ns {
                 let left = format_size(left * proc::page_bytes());
                 return Err(format!(
-                    "{left} of the copy are not written {} after its start; remedy: end what else \
-                     writes to this disk",
+                    "{left} of the copy are still dirty {} after its start; stop other programs that \
+                     write to this disk",
                     format_ns(ns as f64)
                 ));
             }
-            std::thread::sleep(LOOK_EVERY);
+            std::thread::sleep(POLL_INTERVAL);
         }
     }
 }
 
-/// What reading the copy again has shown: 2 from the device, 1 from memory, 0 not read.
+/// Records how the copy was verified: 2 from the device, 1 from the page cache, 0 not read.
 fn verified(stage: &mut Stage, verify: Verify, report: &Report) {
     if verify == Verify::None {
         return;
@@ -194,7 +198,7 @@ fn counted(measured: &mut Measured, acts: &Acts) {
     put(measured, "device_queue", acts.device("copy", "returned").map(|rates| rates.aqu_sz));
 }
 
-/// Whether the bytes came from where the condition says.
+/// Returns a doubt if the bytes did not come from where the condition says.
 pub(super) fn condition(scenario: &One, measured: &Measured) -> Option<Doubt> {
     let (read, bytes) =
         (measured.extra.get("copy_device_bytes")?, measured.extra.get("file_bytes")?);
@@ -211,21 +215,21 @@ pub(super) fn condition(scenario: &One, measured: &Measured) -> Option<Doubt> {
     }
 }
 
-/// What another process saw of the copy.
+/// What another process read of the copy.
 struct Seen {
     ns: f64,
     device_bytes: f64,
     hash: String,
 }
 
-/// Lets another program hash the copy, as the published test did; `None` without `md5sum`.
+/// Hashes the copy with another program, as the published test did; `None` without `md5sum`.
 fn another_process(path: &Path) -> Option<Seen> {
     let before = proc::usage(UsageOf::Children).ok()?;
     let start = monotonic_ns();
     let ended = Command::new("md5sum").arg(path).stdin(Stdio::null()).output().ok()?;
     let ns = (monotonic_ns() - start) as f64;
     let after = proc::usage(UsageOf::Children).ok()?;
-    // A name with odd bytes is told behind a backslash.
+    // md5sum prints a backslash before a line with an escaped name.
     let text = String::from_utf8_lossy(&ended.stdout);
     let hash = text.trim_start_matches('\\').split(' ').next()?.to_owned();
     let device_bytes = after.read_bytes.saturating_sub(before.read_bytes) as f64;

@@ -1,56 +1,58 @@
-//! What a play of copying is, and its settings.
+//! Scenarios of copying and their settings.
 
 use ioloom_copy::{Durable, Mode, Tuning, Verify};
 use ioloom_model::units::format_size;
 use ioloom_model::{AnyPlan, SubjectPlan};
 
-/// Largest block that a plan may ask for.
+/// Largest block of a plan.
 const BLOCK_MAX: u64 = 64 << 20;
-/// Most requests under way, threads and copies in a row.
+/// Limits of requests in flight, threads and copies in a series.
 const DEPTH_MAX: u64 = 256;
 const THREADS_MAX: u64 = 64;
 const RUNS_MAX: u64 = 1000;
-/// Requests of the published program.
-const SEED_BLOCK_BYTES: u32 = 64 << 10;
-/// How many of them it kept under way.
-const SEED_DEPTH: u32 = 4;
+/// Request size of the published program.
+const PUBLISHED_BLOCK_BYTES: u32 = 64 << 10;
+/// Requests in flight of the published program.
+const PUBLISHED_DEPTH: u32 = 4;
 
-/// How the bytes go.
+/// How to copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct How {
-    /// Pinned; `None` for what the copier chooses by itself.
+    /// The copy method; `None` lets the engine choose.
     pub(super) mode: Option<Mode>,
     pub(super) tuning: Tuning,
-    /// Words for it.
-    pub(super) words: &'static str,
+    /// Its description.
+    words: &'static str,
+    /// Whether the settings are those of the published program, which the description names.
+    published: bool,
 }
 
-/// What of the source is in memory.
+/// State of the source in the page cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Source {
     Cold,
     Warm,
-    /// As the laboratory made it: the condition of the experiment. For trees alone.
+    /// The condition of the experiment. Only for trees.
     Given,
 }
 
-/// What is done when the copy has returned.
+/// What happens after the copy has returned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Settle {
     /// File and directory are synced.
     Sync,
-    /// Nothing: the kernel writes when it wants.
+    /// Nothing: the kernel writes back when it wants.
     Alone,
 }
 
-/// Where copies in a row go.
+/// Targets of a series of copies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Targets {
-    /// To one name; the last copy is removed before the next.
+    /// One name; the previous copy is removed first.
     New,
-    /// To one name, over the last copy.
+    /// One name, overwriting the previous copy.
     Over,
-    /// Each to a name of its own.
+    /// A new name for each copy.
     Kept,
 }
 
@@ -63,7 +65,7 @@ pub(super) struct One {
     pub(super) verify: Verify,
 }
 
-/// Copying one file many times in a row.
+/// Copying one file many times.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Series {
     pub(super) how: How,
@@ -76,21 +78,21 @@ pub(super) struct Series {
 pub(super) struct Tree {
     pub(super) threads: Option<usize>,
     pub(super) source: Source,
-    /// What the copier itself waits for.
+    /// What the engine syncs.
     pub(super) durable: Durable,
 }
 
-/// Copying beside a file that others use, with little memory.
+/// Copying under memory pressure next to a file in use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Bystander {
     pub(super) how: How,
-    /// Bytes that others use again and again.
+    /// Size of the file in use.
     pub(super) bystander_bytes: u64,
     /// Memory for both.
     pub(super) limit_bytes: u64,
 }
 
-/// A play.
+/// A scenario.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Scenario {
     One(One),
@@ -100,40 +102,39 @@ pub(super) enum Scenario {
     Bystander(Bystander),
 }
 
-/// Settings that say how bytes go.
+/// Settings of the copy method.
 const TUNING: [&str; 4] = ["block", "depth", "threads", "presized"];
 
 impl How {
-    /// The way that `word` names, with the settings of the plan.
+    /// Returns the method that `word` names, with the settings of the plan.
     fn of(plan: &SubjectPlan, word: &str) -> Result<Self, String> {
-        let seed = |mode, depth, words| {
+        let published = |mode, depth, words| {
             if let Some(key) = TUNING.iter().find(|key| plan.settings.contains_key(**key)) {
-                return Err(format!("{plan}: {word} has its own {key}"));
+                return Err(format!("{plan}: {word} fixes {key}; remove it"));
             }
             let tuning = Tuning {
-                block_bytes: Some(SEED_BLOCK_BYTES),
+                block_bytes: Some(PUBLISHED_BLOCK_BYTES),
                 depth: Some(depth),
                 threads: Some(1),
                 extends: true,
             };
-            Ok(Self { mode: Some(mode), tuning, words })
+            Ok(Self { mode: Some(mode), tuning, words, published: true })
         };
         let mode = match word {
             "seed003-buffered" => {
-                let words = "as published: through the page cache, 64 KiB a call, into a file that \
-                             grows";
-                return seed(Mode::Buffered, 1, words);
+                let words = "as published: through the page cache, 64 KiB per call, into a growing file";
+                return published(Mode::Buffered, 1, words);
             }
             "seed003-direct" => {
-                let words = "as published: past the page cache, 64 KiB a request, 4 under way, into \
-                             a file that grows, with a padded last block that is cut";
-                return seed(Mode::Direct, SEED_DEPTH, words);
+                let words = "as published: by direct I/O, 64 KiB per request, 4 in flight, into a \
+                             growing file, with a padded last block that is truncated";
+                return published(Mode::Direct, PUBLISHED_DEPTH, words);
             }
             "auto" => None,
             other => Some(other.parse::<Mode>().map_err(|_| {
                 format!(
-                    "{plan}: no way '{other}'; there are: auto, buffered, uncached, range, direct, \
-                     mmap, reflink, seed003-buffered, seed003-direct, and the plays series, \
+                    "{plan}: no method '{other}'; there are: auto, buffered, uncached, range, direct, \
+                     mmap, reflink, seed003-buffered, seed003-direct, and the scenarios series, \
                      requests, tree, beside"
                 )
             })?),
@@ -146,12 +147,14 @@ impl How {
             extends: !plan.choice("presized", true, &[("yes", true), ("no", false)])?,
         };
         if mode.is_none() && tuning != Tuning::default() {
-            return Err(format!("{plan}: auto chooses its own numbers; name a way to pin them"));
+            return Err(format!(
+                "{plan}: auto chooses its own settings; name a method to set them"
+            ));
         }
-        Ok(Self { mode, tuning, words: words(mode) })
+        Ok(Self { mode, tuning, words: words(mode), published: false })
     }
 
-    /// Whether the source is read from the device whatever is in memory.
+    /// Returns whether the source is always read from the device.
     pub(super) fn reads_device(&self) -> bool {
         self.mode == Some(Mode::Direct)
     }
@@ -160,21 +163,21 @@ impl How {
         let Tuning { block_bytes, depth, threads, extends } = self.tuning;
         let mut text = String::new();
         if let Some(bytes) = block_bytes {
-            text.push_str(&format!(", {} a request", format_size(bytes.into())));
+            text.push_str(&format!(", {} per request", format_size(bytes.into())));
         }
-        for (number, what) in [(depth, "under way"), (threads, "threads")] {
+        for (number, what) in [(depth, "in flight"), (threads, "threads")] {
             if let Some(number) = number.filter(|n| *n > 1) {
                 text.push_str(&format!(", {number} {what}"));
             }
         }
         if extends {
-            text.push_str(", into a file that grows");
+            text.push_str(", into a growing file");
         }
         text
     }
 
     fn sentence(&self) -> String {
-        if self.words.starts_with("as published") {
+        if self.published {
             return self.words.to_owned();
         }
         format!("{}{}", self.words, self.numbers())
@@ -183,12 +186,12 @@ impl How {
 
 const fn words(mode: Option<Mode>) -> &'static str {
     match mode {
-        None => "as the copier chooses by itself",
-        Some(Mode::Reflink) => "by sharing its blocks",
+        None => "by the method that the engine chooses",
+        Some(Mode::Reflink) => "by sharing blocks",
         Some(Mode::Range) => "by the kernel (copy_file_range)",
         Some(Mode::Buffered) => "through the page cache",
-        Some(Mode::Uncached) => "through pages that leave the cache when they are written",
-        Some(Mode::Direct) => "past the page cache",
+        Some(Mode::Uncached) => "through page cache pages that are dropped after writeback",
+        Some(Mode::Direct) => "by direct I/O",
         Some(Mode::Mmap) => "from a mapping of the source",
     }
 }
@@ -222,14 +225,14 @@ impl Scenario {
                 only(&["way", "runs", "target"])?;
                 let runs = own.count("runs", RUNS_MAX)?.unwrap_or(12) as usize;
                 if runs < 6 {
-                    return Err(format!("{plan}: a series has at least 6 runs"));
+                    return Err(format!("{plan}: a series needs at least 6 runs"));
                 }
                 let targets = own.choice("target", Targets::New, &TARGETS)?;
                 Ok(Self::Series(Series { how: named()?, runs, targets }))
             }
             "tree" => {
-                // Not `threads`: ladders of threads also run in small images of our own, which have
-                // no room for copies.
+                // Named `workers`, because ladders of `threads` also run in small images, which
+                // have no room for copies.
                 own.allow_only(&["workers", "source", "durable"])?;
                 let threads = own.count("workers", THREADS_MAX)?.map(|n| n as usize);
                 let source = own.choice("source", Source::Warm, &SOURCE_TREE)?;
@@ -258,63 +261,65 @@ impl Scenario {
         }
     }
 
-    /// What it does, for people.
+    /// Returns a description for people.
     pub(super) fn sentence(self) -> String {
         match self {
             Self::One(one) => {
                 let from = match one.source {
                     Source::Cold | Source::Given => "from the device",
-                    Source::Warm => "from memory",
+                    Source::Warm => "from the page cache",
                 };
                 let then = match one.settle {
                     Settle::Sync => "then file and directory are synced",
-                    Settle::Alone => "then nobody asks for anything until all of it is written",
+                    Settle::Alone => "then it is left to the kernel's writeback",
                 };
                 let verified = match one.verify {
                     Verify::None => "",
-                    Verify::InFlight => ", hashed on the way",
-                    Verify::Cache => ", read again as any program reads it",
-                    Verify::Device => ", read again from the device",
+                    Verify::InFlight => ", hashed during the copy",
+                    Verify::Cache => ", read back through the page cache",
+                    Verify::Device => ", read back from the device",
                 };
                 format!("a file {from} is copied {}{verified}; {then}", one.how.sentence())
             }
             Self::Series(series) => {
                 let target = match series.targets {
-                    Targets::New => "each after the last was removed",
-                    Targets::Over => "each over the last",
-                    Targets::Kept => "each to a name of its own",
+                    Targets::New => "each after removing the previous copy",
+                    Targets::Over => "each overwriting the previous copy",
+                    Targets::Kept => "each to a new name",
                 };
                 let (runs, how) = (series.runs, series.how.sentence());
-                format!("the file is copied {runs} times in a row {how}, {target}")
+                format!("the file is copied {runs} times {how}, {target}")
             }
-            Self::Requests => "requests of 335, 981 and 7171 bytes are made past the page cache, \
-                               and a padded file is cut"
-                .to_owned(),
+            Self::Requests => {
+                "direct requests of 335, 981 and 7171 bytes, and truncating a padded \
+                               file"
+                    .to_owned()
+            }
             Self::Tree(tree) => {
                 let threads = match tree.threads {
-                    None => "as many threads as pay".to_owned(),
+                    None => "an automatic number of threads".to_owned(),
                     Some(1) => "one thread".to_owned(),
                     Some(n) => format!("{n} threads"),
                 };
                 let from = match tree.source {
                     Source::Cold => "data from the device",
-                    Source::Warm => "data from memory",
-                    Source::Given => "data from where the condition has them",
+                    Source::Warm => "data from the page cache",
+                    Source::Given => "data in the condition of the experiment",
                 };
                 let waits = match tree.durable {
                     Durable::None => "",
-                    Durable::File => ", each file on the device before it has its name",
-                    Durable::Full => ", files and directories on the device when it ends",
+                    Durable::File => ", each file synced before it gets its name",
+                    Durable::Full => ", files and directories synced before the end",
                 };
                 format!(
-                    "a tree is copied by {threads}, {from}{waits}; then its file system is synced"
+                    "a tree is copied by {threads}, {from}{waits}; then the file system is synced"
                 )
             }
-            Self::Bystander(beside) => format!(
-                "with {} of memory a file is copied {} beside {} that others keep reading",
-                format_size(beside.limit_bytes),
-                beside.how.sentence(),
-                format_size(beside.bystander_bytes)
+            Self::Bystander(scenario) => format!(
+                "with {} of memory a file is copied {} while others keep reading {}",
+                format_size(scenario.limit_bytes),
+                scenario.how.sentence(),
+                format_size(scenario.bystander_bytes)
             ),
         }
     }
@@ -346,9 +351,9 @@ mod tests {
     #[test]
     fn what_no_machine_could_do_is_refused_with_a_word() {
         for (text, part) in [
-            ("copy:fast", "no way 'fast'"),
-            ("copy:seed003-direct/depth=8", "has its own depth"),
-            ("copy:auto/block=64KiB", "chooses its own numbers"),
+            ("copy:fast", "no method 'fast'"),
+            ("copy:seed003-direct/depth=8", "fixes depth"),
+            ("copy:auto/block=64KiB", "chooses its own settings"),
             ("copy:direct/block=5000", "multiple of 4 KiB"),
             ("copy:direct/depth=0", "depth is 1 to 256"),
             ("copy:direct/presized=maybe", "presized is one of yes, no"),

@@ -1,30 +1,31 @@
-//! Copies in a row, as published: twelve times one after the other, with the published statistic and
-//! ours beside it, and the tests for what a series can hide.
+//! A series of copies, as published: twelve copies one after the other, with the published
+//! statistic, ours, and tests for patterns that a series can hide.
 //!
-//! The published mean is said to leave out the least and the greatest; what was printed is the mean of
-//! the middle third. Both are told. Where each copy lies is told too, because a disk may be faster in
-//! one place than in another.
+//! The published mean is said to omit the minimum and the maximum; the printed value is the mean of
+//! the middle third. Both are recorded. The location of each copy is recorded too, because a disk
+//! may be faster in one place than in another.
 
 use super::engine::{options, scratch_dir, timed};
 use super::location::Location;
 use super::plan::{Series, Source, Targets};
 use super::{location, one};
-use crate::stage::{Stage, only_file, put};
+use crate::stage::{Stage, only_file, put, sync_file_system};
 use ioloom_copy::Target;
+use ioloom_failure::{Operation, PathError};
 use ioloom_model::Measured;
 use ioloom_model::record::RunOrder;
 use ioloom_observe::counters::Field;
 use ioloom_stats::{Alternation, FirstRun, mean, median, trimmed_mean};
 use ioloom_sys::file::{OpenHow, open};
-use ioloom_sys::{cache, make};
+use ioloom_sys::make;
 
-/// A copy that took this many medians stands out.
+/// A copy slower than this many medians is an outlier.
 const SLOW_TIMES: f64 = 3.0;
 
 pub(super) fn run(order: &RunOrder, scenario: &Series) -> Result<Measured, String> {
-    let home = scratch_dir(&order.dir)?;
+    let scratch = scratch_dir(&order.dir)?;
     let (from, source, bytes) = only_file(&order.dir)?;
-    cache::flush_file_system(&source).map_err(|e| format!("flush the file system: {e}"))?;
+    sync_file_system(&source)?;
     one::make(Source::Warm, &source, bytes)?;
     let options = options(&scenario.how);
     let mut stage = Stage::open(&order.dir)?;
@@ -36,7 +37,7 @@ pub(super) fn run(order: &RunOrder, scenario: &Series) -> Result<Measured, Strin
             Targets::New | Targets::Over => "copy".to_owned(),
             Targets::Kept => format!("copy-{run}"),
         };
-        let to = home.path.join(name);
+        let to = scratch.path.join(name);
         if scenario.targets == Targets::New {
             make::remove_tree(&to).or_else(|_| remove(&to))?;
         }
@@ -59,12 +60,13 @@ pub(super) fn run(order: &RunOrder, scenario: &Series) -> Result<Measured, Strin
     );
     let curve = times.iter().enumerate().map(|(i, ns)| ((i + 1) as f64, *ns));
     measured.curves.insert("series".to_owned(), curve.collect());
-    let lie = |of: fn(&Location) -> u64| {
-        let known = places.iter().enumerate().filter_map(|(i, lies)| Some((i, lies.as_ref()?)));
-        known.map(|(i, lies)| ((i + 1) as f64, of(lies) as f64)).collect::<Vec<_>>()
+    let curve_of = |of: fn(&Location) -> u64| {
+        let known =
+            places.iter().enumerate().filter_map(|(i, location)| Some((i, location.as_ref()?)));
+        known.map(|(i, location)| ((i + 1) as f64, of(location) as f64)).collect::<Vec<_>>()
     };
-    measured.curves.insert("place_bytes".to_owned(), lie(Location::middle));
-    measured.curves.insert("pieces".to_owned(), lie(Location::pieces));
+    measured.curves.insert("place_bytes".to_owned(), curve_of(Location::middle));
+    measured.curves.insert("pieces".to_owned(), curve_of(Location::pieces));
     let which = location::which(&places).into_iter().enumerate();
     let which = which.filter_map(|(i, place)| Some(((i + 1) as f64, place? as f64)));
     measured.curves.insert("place".to_owned(), which.collect());
@@ -74,13 +76,13 @@ pub(super) fn run(order: &RunOrder, scenario: &Series) -> Result<Measured, Strin
 fn remove(path: &std::path::Path) -> Result<(), String> {
     match std::fs::remove_file(path) {
         Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
-            Err(format!("remove {}: {e}", path.display()))
+            Err(PathError::new(Operation::Remove, path, e).to_string())
         }
         _ => Ok(()),
     }
 }
 
-/// The statistics of a series of at least six times, ns.
+/// Returns the statistics of a series of at least six times, ns.
 fn numbers(times: &[f64]) -> Vec<(&'static str, f64)> {
     let n = times.len();
     let every_second =
@@ -120,9 +122,9 @@ mod tests {
         [5.231, 5.529, 5.206, 5.533, 5.109, 5.566, 5.142, 5.531, 5.131, 5.486, 5.212, 5.531];
 
     #[test]
-    fn the_published_statistic_and_what_it_hides_come_out() {
+    fn the_published_statistic_and_the_hidden_pattern_are_found() {
         let found: BTreeMap<_, _> = numbers(&PUBLISHED).into_iter().collect();
-        // Printed as 5.365; the stated rule gives another number.
+        // Printed as 5.365; the rule in the text gives another value.
         assert!((found["copy_published_rule_ns"] - 5.365).abs() <= 0.0005 + 1e-9, "{found:?}");
         assert!((found["copy_stated_rule_ns"] - 5.353).abs() <= 0.001, "{found:?}");
         assert!(found["lag1"] < -0.9 && found["alternation_p"] < 0.01, "{found:?}");
@@ -132,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_that_was_held_back_stands_out() {
+    fn a_slow_copy_is_an_outlier() {
         let found: BTreeMap<_, _> = numbers(&[1.0, 1.0, 1.0, 9.0, 1.0, 1.0]).into_iter().collect();
         assert_eq!((found["slow_copies"], found["copy_slowest_ns"]), (1.0, 9.0));
         assert_eq!(found["copy_published_rule_ns"], 1.0);

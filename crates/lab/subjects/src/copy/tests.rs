@@ -1,10 +1,10 @@
-//! Each play on a small file, held against what cannot be otherwise.
+//! Each scenario on a small file, compared with what must be true.
 
 use super::*;
 
 const BYTES: f64 = 3_333_333.0;
 
-/// Runs a plan on a set; `None` where it is refused.
+/// Runs a plan on a set; `None` if it is refused.
 fn run_on_set(plan: &str, set_text: &str) -> Option<Measured> {
     crate::run_on_set::run_on_set(&Copy, plan, set_text, "cannot be proved")
 }
@@ -34,7 +34,7 @@ fn every_way_gives_the_same_bytes_and_its_times_are_in_order() {
 #[test]
 fn a_copy_past_the_cache_leaves_no_more_than_its_last_page_in_it() {
     let Some(seen) = run_plan("copy:direct/block=64KiB,depth=4,source=cold") else { return };
-    // Cutting the padded end makes the kernel fill the rest of one page with zeros, in memory.
+    // Truncating the padded end makes the kernel zero the rest of one page, in memory.
     let page = ioloom_sys::proc::page_bytes() as f64;
     assert!(seen.extra["target_resident_bytes"] <= page, "{:?}", seen.extra);
     assert!(seen.extra["copy_device_bytes"] >= BYTES * 0.99, "{:?}", seen.extra);
@@ -44,7 +44,7 @@ fn a_copy_past_the_cache_leaves_no_more_than_its_last_page_in_it() {
 }
 
 #[test]
-fn a_verified_copy_tells_where_its_bytes_came_from() {
+fn a_verified_copy_records_where_its_bytes_came_from() {
     let Some(seen) = run_plan("copy:buffered/verify=device") else { return };
     assert_eq!(seen.extra["verified"], 2.0, "{:?}", seen.extra);
     assert!(seen.extra["verify_device_bytes"] >= BYTES * 0.99, "{:?}", seen.extra);
@@ -53,7 +53,7 @@ fn a_verified_copy_tells_where_its_bytes_came_from() {
 }
 
 #[test]
-fn copies_in_a_row_are_all_told() {
+fn a_series_records_every_copy() {
     for target in ["new", "over", "kept"] {
         let plan = format!("copy:series/way=seed003-buffered,runs=6,target={target}");
         let Some(seen) = run_plan(&plan) else { return };
@@ -72,10 +72,10 @@ fn copies_that_are_on_the_device_have_a_place() {
         let (known, places) = (seen.extra["places_known"], &seen.curves["place_bytes"]);
         assert_eq!((places.len() as f64, seen.curves["pieces"].len() as f64), (known, known));
         if known < 6.0 {
-            println!("skipped: this file system does not tell where files lie");
+            println!("skipped: this file system does not report extents");
             return;
         }
-        // What exists at the same time cannot lie in the same place.
+        // Files that exist at the same time cannot share blocks.
         let stayed = seen.extra["place_stayed_share"];
         assert!(target == "new" || stayed == 0.0, "{target}: {:?} {places:?}", seen.extra);
         let most = if target == "kept" { 6.0 } else { 1.0 };
@@ -117,9 +117,9 @@ fn a_tree_is_copied_whole() {
 }
 
 #[test]
-fn a_directory_of_the_users_gets_no_copies() {
+fn no_copies_are_made_in_a_directory_of_the_user() {
     let own = tempfile::tempdir().unwrap();
     let plan: AnyPlan = "copy:buffered".parse().unwrap();
     let reason = Copy.probe(&plan, &Compute::None, &own.path().join("files")).unwrap_err();
-    assert!(reason.contains("leave --files out"), "{reason}");
+    assert!(reason.contains("omit --files"), "{reason}");
 }

@@ -1,24 +1,25 @@
-//! Copying many small files: by how many threads, and what it costs that they are durable.
+//! Copies many small files: the effect of threads, and the cost of making files durable.
 //!
-//! A source that is given stays as the laboratory made it: whoever opens a file to look at it brings
-//! its name and inode back into memory, so where these are to be cold nothing is looked at here.
+//! A source that is `given` stays as the laboratory made it. Opening a file to query it would load
+//! its name and inode, which may have to be cold, so nothing is queried here.
 
 use super::engine::{scratch_dir, timed};
 use super::plan::{Source, Tree};
 use crate::sets::walk_list;
-use crate::stage::{Stage, make_cold};
+use crate::stage::{Stage, make_cold, sync_file_system};
 use ioloom_copy::{CopyOptions, Target};
+use ioloom_failure::{Operation, PathError};
 use ioloom_model::Measured;
 use ioloom_model::record::RunOrder;
-use ioloom_sys::cache;
 use ioloom_sys::clock::monotonic_ns;
 use ioloom_sys::dir::Dir;
 use ioloom_sys::file::{OpenHow, open, size};
 
 pub(super) fn run(order: &RunOrder, scenario: Tree) -> Result<Measured, String> {
     let place = scratch_dir(&order.dir)?;
-    let root = Dir::open(&place.path).map_err(|e| format!("open the target: {e}"))?;
-    cache::flush_file_system(&root).map_err(|e| format!("flush the file system: {e}"))?;
+    let root = Dir::open(&place.path)
+        .map_err(|e| PathError::new(Operation::OpenDir, &place.path, e).to_string())?;
+    sync_file_system(&root)?;
     if scenario.source != Source::Given {
         make(order, scenario.source)?;
     }
@@ -30,7 +31,7 @@ pub(super) fn run(order: &RunOrder, scenario: Tree) -> Result<Measured, String> 
     let to = Target::As(place.path.join("tree"));
     let (returned_ns, report) = timed(&order.dir, to, &options)?;
     stage.sampler.mark("returned");
-    cache::flush_file_system(&root).map_err(|e| format!("sync the copies: {e}"))?;
+    sync_file_system(&root)?;
     let durable_ns = monotonic_ns() - start;
     stage.sampler.mark("durable");
     stage.put("returned_ns", returned_ns as f64);
@@ -42,12 +43,12 @@ pub(super) fn run(order: &RunOrder, scenario: Tree) -> Result<Measured, String> 
     Ok(measured)
 }
 
-/// Puts every file out of memory or brings it in. Names and inodes stay as they are: in memory.
+/// Evicts or loads every file. Names and inodes stay in memory.
 fn make(order: &RunOrder, state: Source) -> Result<(), String> {
     let list = walk_list(&order.dir)?;
     for index in 0..list.len() {
         let path = list.path(index);
-        let fail = |e: std::io::Error| format!("open {}: {e}", path.display());
+        let fail = |e: std::io::Error| PathError::new(Operation::Open, &path, e).to_string();
         let file = open(path, OpenHow::default()).map_err(fail)?;
         let bytes = size(&file).map_err(fail)?;
         match state {

@@ -1,6 +1,7 @@
-//! A cell of the published tables: so many clients, each of which asks, reads the whole answer and
-//! sleeps, ten times, from before the first start to after the last end. Beside it stands what the
-//! closed loop says of clients that sleep, whatever the server does meanwhile.
+//! Runs a cell of the published tables: a number of clients, each of which sends an order, reads
+//! the whole answer and sleeps, ten times. The time is from before the first start to after the
+//! last end. The closed-loop law for sleeping clients, which ignores the server, is recorded for
+//! comparison.
 
 use super::host::TestServer;
 use super::numbers::{Numbers, answered};
@@ -18,6 +19,7 @@ pub(super) fn run(
     cell: &Cell,
     dir: &Path,
 ) -> Result<Measured, String> {
+    assert!(cell.clients > 0 && cell.orders > 0, "times per order divide by their number");
     let host = TestServer::start(spec, dir)?;
     let plan = LoadPlan {
         protocol: spec.protocol,
@@ -53,7 +55,7 @@ pub(super) fn run(
     }
     numbers.put("beyond_law_ns", run.elapsed_ns as f64 - run.law_ns as f64);
     numbers.put("sleep_ns", sleep_ns);
-    // What a client sees of one order: its sleep, its answer, and its share of the wait for a thread.
+    // Per order, a client spends its sleep, the answer, and its share of waiting for a thread.
     numbers.put("order_ns", run.elapsed_ns as f64 / f64::from(cell.orders));
     numbers.put("rounds", run.law_ns as f64 / (sleep_ns * f64::from(cell.orders)));
     numbers.rate(run.orders_per_s);

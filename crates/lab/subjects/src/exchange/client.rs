@@ -1,17 +1,18 @@
-//! A client by hand, for what a load does not do: stay silent, send half a line, look at a server
-//! from outside. It speaks lines without filling, and asks for counters by HTTP.
+//! A simple client for what a load generator does not do: staying silent, sending half a line, and
+//! observing a server. It speaks the line dialect without padding and reads counters by HTTP.
 
+use crate::stage::cannot;
 use ioloom_sys::clock::monotonic_ns;
 use ioloom_sys_net::Socket;
 use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// How long an answer may take.
+/// Time limit of an answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long counters are asked for again.
-const REACHED_NS: u64 = 10_000_000_000;
-/// Between two questions for a counter.
+/// Time limit for a counter to reach a value, ns.
+const COUNTER_TIMEOUT_NS: u64 = 10_000_000_000;
+/// Interval for polling a counter.
 const POLL_INTERVAL: Duration = Duration::from_millis(2);
 /// Longest answer that is read, bytes.
 const ANSWER_MAX: usize = 64 * 1024;
@@ -20,24 +21,24 @@ const ANSWER_MAX: usize = 64 * 1024;
 pub(super) struct Client(Socket);
 
 impl Client {
-    /// Connects.
+    /// Connects to a server.
     pub(super) fn connect(address: SocketAddr) -> Result<Self, String> {
-        let socket = Socket::connect(address).map_err(|e| format!("connect to the server: {e}"))?;
+        let socket = Socket::connect(address).map_err(|e| cannot("connect to the server", &e))?;
         let waits = socket.set_timeouts(Some(ANSWER_TIMEOUT), Some(ANSWER_TIMEOUT));
-        waits.map_err(|e| format!("set a timeout: {e}"))?;
+        waits.map_err(|e| cannot("set a timeout", &e))?;
         Ok(Self(socket))
     }
 
-    /// Sends bytes, whole.
+    /// Sends all bytes.
     pub(super) fn send(&self, mut bytes: &[u8]) -> Result<(), String> {
         while !bytes.is_empty() {
-            let sent = self.0.send(bytes).map_err(|e| format!("send to the server: {e}"))?;
+            let sent = self.0.send(bytes).map_err(|e| cannot("send to the server", &e))?;
             bytes = &bytes[sent..];
         }
         Ok(())
     }
 
-    /// Reads until `enough` or the end.
+    /// Reads until `enough` returns true or the connection ends.
     fn read(&self, enough: impl Fn(&[u8]) -> bool) -> io::Result<Vec<u8>> {
         let (mut all, mut buffer) = (Vec::new(), [0; 4096]);
         while !enough(&all) && all.len() < ANSWER_MAX {
@@ -49,29 +50,30 @@ impl Client {
         Ok(all)
     }
 
-    /// Asks, and reads the first line of the answer.
-    fn ask(&self, question: &str) -> Result<String, String> {
-        self.send(question.as_bytes())?;
+    /// Sends a request and returns the first line of the answer.
+    fn request(&self, request: &str) -> Result<String, String> {
+        self.send(request.as_bytes())?;
         let all = self.read(|bytes| bytes.contains(&b'\n'));
-        let all = all.map_err(|e| format!("read the answer to {:?}: {e}", question.trim()))?;
+        let all =
+            all.map_err(|e| cannot(&format!("read the answer to {:?}", request.trim()), &e))?;
         let text = String::from_utf8_lossy(&all);
         match text.split_once('\n') {
             Some((line, _)) => Ok(line.to_owned()),
-            None => Err(format!("the server ended in its answer to {:?}", question.trim())),
+            None => Err(format!("the server closed the connection after {:?}", request.trim())),
         }
     }
 
-    /// Sells one piece of the first stock; the answer is verified.
+    /// Sells one item of the first stock and verifies the answer.
     pub(super) fn sell(&self) -> Result<(), String> {
-        match self.ask("sell 1 1\n")?.as_str() {
+        match self.request("sell 1 1\n")?.as_str() {
             "[sell] success" => Ok(()),
             other => Err(format!("a sale was answered with {other:?}")),
         }
     }
 
-    /// What is left of the first stock.
+    /// Returns the remaining items of the first stock.
     pub(super) fn left(&self) -> Result<u32, String> {
-        let line = self.ask("show\n")?;
+        let line = self.request("show\n")?;
         let mut words = line.split(' ');
         match (words.next(), words.next().and_then(|left| left.parse().ok())) {
             (Some("1"), Some(left)) => Ok(left),
@@ -79,9 +81,10 @@ impl Client {
         }
     }
 
-    /// Whether the server has told it that there is no room. A silent server takes `wait`.
+    /// Returns whether the server has turned the client away. Takes `wait` if the server stays
+    /// silent.
     pub(super) fn is_turned_away(&self, wait: Duration) -> Result<bool, String> {
-        let fail = |e: io::Error| format!("look whether there is room: {e}");
+        let fail = |e: io::Error| cannot("find out whether the server has room", &e);
         self.0.set_timeouts(Some(wait), None).map_err(fail)?;
         let mut buffer = [0; 64];
         match self.0.recv(&mut buffer) {
@@ -93,19 +96,19 @@ impl Client {
     }
 }
 
-/// A counter of the server, by its name.
+/// Returns a counter of the server.
 pub(super) fn counter(address: SocketAddr, name: &str) -> Result<u64, String> {
     let client = Client::connect(address)?;
     client.send(b"GET /metrics HTTP/1.0\r\n\r\n")?;
-    let all = client.read(|_| false).map_err(|e| format!("read the counters: {e}"))?;
+    let all = client.read(|_| false).map_err(|e| cannot("read the counters", &e))?;
     let text = String::from_utf8_lossy(&all);
     let mut found = text.lines().filter_map(|line| line.strip_prefix(name)?.trim().parse().ok());
     found.next().ok_or_else(|| format!("the server has no counter {name}"))
 }
 
-/// Waits until so many connections are open beside the one that asks.
+/// Waits until so many connections are open, not counting the one that reads the counter.
 pub(super) fn until_open(address: SocketAddr, connections: usize) -> Result<(), String> {
-    let until_ns = monotonic_ns() + REACHED_NS;
+    let until_ns = monotonic_ns() + COUNTER_TIMEOUT_NS;
     loop {
         let open = counter(address, "ioloom_connections ")?;
         if open > connections as u64 {
@@ -113,7 +116,9 @@ pub(super) fn until_open(address: SocketAddr, connections: usize) -> Result<(), 
         }
         if monotonic_ns() > until_ns {
             let open = open.saturating_sub(1);
-            return Err(format!("{open} of {connections} silent connections were taken in 10 s"));
+            return Err(format!(
+                "{open} of {connections} silent connections were accepted in 10 s"
+            ));
         }
         std::thread::sleep(POLL_INTERVAL);
     }

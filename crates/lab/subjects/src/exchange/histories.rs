@@ -1,10 +1,10 @@
-//! Histories: short loads whose every request is kept with its times, each searched for an order of
-//! the requests, one after the other, that explains every answer.
+//! Histories: short loads whose requests are all recorded with their times. A search looks for a
+//! sequential order of the requests that explains every answer.
 //!
-//! A list of all stocks is one request. A server that lists stock by stock, as the assignment does,
-//! shows sums that never were as soon as orders for two stocks fall into one list; whether they do is
-//! chance, so there are several histories and the number is how many of them were found out. The
-//! search is bounded: a history with too many possibilities is counted as neither.
+//! A list of all stocks is one request. A server that lists stock by stock, as the published one
+//! does, can show sums that never existed when orders for two stocks overlap with the list. This
+//! depends on timing, so there are several histories, and the result is how many of them were
+//! violated. The search is bounded; a history with too many possibilities is counted as undecided.
 
 use super::host::TestServer;
 use super::numbers::{Numbers, answered};
@@ -16,26 +16,26 @@ use ioloom_model::record::RunOrder;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
-/// Requests of one history.
+/// Number of requests in a history.
 const REQUESTS: u64 = 1500;
-/// A list among so many purchases and as many sales.
+/// One list per 30 purchases and 30 sales.
 const MIX: Mix = Mix { show: 1.0, buy: 30.0, sell: 30.0 };
 
 pub(super) fn run(
     order: &RunOrder,
     spec: &ServerSpec,
-    asked: Histories,
+    histories: Histories,
     dir: &Path,
 ) -> Result<Measured, String> {
     let host = TestServer::start(spec, dir)?;
     let mut numbers = Numbers::begin(&host);
     let (mut elapsed_s, mut requests) = (0.0, 0);
     let (mut violated, mut undecided) = (0, 0);
-    for at in 0..asked.histories {
+    for at in 0..histories.histories {
         let plan = LoadPlan {
             protocol: spec.protocol,
             pace: Pace::Closed { think: Think::None },
-            connections: asked.connections,
+            connections: histories.connections,
             mix: MIX,
             requests_max: REQUESTS,
             random: order.seed.wrapping_add(u64::from(at)),
@@ -45,7 +45,7 @@ pub(super) fn run(
         let ran = ioloom_load::run(&plan, &AtomicBool::new(false), &mut |_| {});
         let (run, history) = ran.map_err(|e| e.to_string())?;
         answered(&run.outcomes, &run.wrong_samples)?;
-        let history = history.ok_or("the load kept no history")?;
+        let history = history.ok_or("the load recorded no history")?;
         match check(&history, Lists::Atomic, STATES_MAX) {
             Verdict::Explained => {}
             Verdict::Violated { .. } => violated += 1,
@@ -55,7 +55,7 @@ pub(super) fn run(
         requests += run.outcomes.sent;
     }
     numbers.end(&host, (elapsed_s * 1e9) as u64, requests);
-    numbers.put("histories", f64::from(asked.histories));
+    numbers.put("histories", f64::from(histories.histories));
     numbers.put("histories_violated", f64::from(violated));
     numbers.put("histories_undecided", f64::from(undecided));
     numbers.close(host)

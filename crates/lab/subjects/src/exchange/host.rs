@@ -1,18 +1,20 @@
-//! The server of a run: started, looked at, ended, whatever happens.
+//! The server of a run: starts, observes and ends it.
 //!
-//! As a process it is this very program with the words that a user would type, listening on a port
-//! of the system's choice, which it tells on standard error. It belongs to the process group of the
-//! run, so it goes with the run when that is killed at its deadline. What it used is asked of the
-//! kernel: processor time by the clock of the process, memory while its connections are open,
-//! switches when it has ended. In a run that is no program of ours (a test) the same server runs in
-//! threads; then nothing tells its time from that of the load, and these numbers are missing.
+//! As a process, the server is this program with the arguments that a user would type. It listens
+//! on a port chosen by the system, which it prints to standard error. It is in the process group of
+//! the run, so it is killed with the run at the deadline. The kernel reports its usage: processor
+//! time by the clock of the process, memory while its connections are open, and context switches
+//! after its end. In tests, the same server runs in threads; its usage cannot be separated from
+//! that of the load, so these numbers are missing.
 //!
-//! A server before a database gets one that is made for it, beside its stock file, or where PostgreSQL
-//! cannot get there in another place of the same file system, and so on the same disk as other stores;
-//! it is thrown away after it. What the database server uses is not counted.
+//! A server with a database gets a new PostgreSQL server. Its data are next to the stock file or,
+//! if PostgreSQL has no access there, elsewhere on the same file system, and so on the same disk as
+//! other stores. It is removed afterwards. The usage of the database server is not counted.
 
 use super::plan::{Answers, Placement, ServerSpec};
+use crate::stage::cannot;
 use ioloom_exchange::{ClassicForm, Settings};
+use ioloom_failure::{Operation, PathError};
 use ioloom_load::{NullServer, Protocol};
 use ioloom_model::units::spell_ns;
 use ioloom_postgres::{Programs, Server as DatabaseServer};
@@ -36,62 +38,62 @@ use std::time::Duration;
 
 /// Name of the stock file.
 pub(super) const STOCK_FILE: &str = "stock.txt";
-/// What is left of each stock at the start.
+/// Items of each stock at the start.
 pub(super) const LEFT: u32 = 1_000_000;
-/// How the line with the address begins.
-const LISTENS: &str = "ioloom: listening on ";
-/// How long a server may take to end; it promises five seconds.
+/// Start of the line with the address.
+const LISTENING: &str = "ioloom: listening on ";
+/// Time limit for a server to end, ns; it promises five seconds.
 const END_NS: u64 = 10_000_000_000;
-/// Between two looks whether it has ended.
+/// Interval for checking whether it has ended.
 const POLL_INTERVAL: Duration = Duration::from_millis(1);
-/// Bytes of its last words that are told.
-const WORDS_MAX: u64 = 2048;
-/// So many connections every server has room for without being told.
-const ROOM_USUAL: usize = 10_000;
-/// Room beside those of a play.
-const ROOM_MORE: usize = 16;
+/// Bytes of its output that are reported.
+const OUTPUT_MAX: u64 = 2048;
+/// Number of connections that every server accepts by default.
+const ROOM_DEFAULT: usize = 10_000;
+/// Connections accepted beyond those of a scenario.
+const ROOM_EXTRA: usize = 16;
 
-/// What a server used so far.
+/// Resource usage of a server.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct ServerUsage {
     /// Processor time, ns.
     pub(super) cpu_ns: Option<u64>,
-    /// Memory with shared pages divided, bytes.
+    /// Proportional set size, bytes.
     pub(super) pss_bytes: Option<u64>,
-    /// Largest resident size, bytes.
+    /// Peak resident size, bytes.
     pub(super) peak_bytes: Option<u64>,
     /// Threads.
     pub(super) threads: Option<u64>,
 }
 
-/// A server that runs.
+/// A running server.
 pub(super) struct TestServer {
     kind: Kind,
     address: SocketAddr,
-    /// What it stands before.
+    /// Its database.
     database: Option<DatabaseServer>,
 }
 
 enum Kind {
-    Process { child: Child, said: BufReader<ChildStderr>, is_null: bool, switches_before: u64 },
+    Process { child: Child, stderr: BufReader<ChildStderr>, is_null: bool, switches_before: u64 },
     Inside { stop: StopHandle, thread: Option<JoinHandle<Result<ServeSummary, String>>> },
     Null { stop: Arc<AtomicBool>, thread: Option<JoinHandle<Result<(), String>>> },
 }
 
-/// Writes the stock file of a shape into `dir`.
+/// Writes the stock file of a server to `dir`.
 pub(super) fn stock_file(spec: &ServerSpec, dir: &Path) -> Result<(), String> {
     let path = dir.join(STOCK_FILE);
     let text: String = (1..=spec.stocks).map(|id| format!("{id} {LEFT} 100\n")).collect();
-    std::fs::write(&path, text).map_err(|e| format!("write {}: {e}", path.display()))
+    std::fs::write(&path, text).map_err(|e| PathError::new(Operation::Write, &path, e).to_string())
 }
 
-/// Switches of children that ended and were waited for.
+/// Returns the context switches of children that have been waited for.
 fn switches() -> u64 {
     let used = proc::usage(UsageOf::Children).unwrap_or_default();
     used.voluntary_switches + used.involuntary_switches
 }
 
-fn protocol_word(protocol: Protocol) -> &'static str {
+fn protocol_name(protocol: Protocol) -> &'static str {
     match protocol {
         Protocol::Padded => "padded",
         Protocol::Line => "line",
@@ -100,10 +102,10 @@ fn protocol_word(protocol: Protocol) -> &'static str {
     }
 }
 
-/// The words that start the server, as a user would type them.
-fn words(spec: &ServerSpec, dir: &Path) -> Vec<String> {
+/// Returns the arguments that start the server, as a user would type them.
+fn arguments(spec: &ServerSpec, dir: &Path) -> Vec<String> {
     let Answers::Exchange(model) = spec.answers else {
-        let protocol = protocol_word(spec.protocol);
+        let protocol = protocol_name(spec.protocol);
         let words = ["load", "127.0.0.1:0", "--null-server", "--protocol", protocol];
         return words.map(str::to_owned).to_vec();
     };
@@ -119,11 +121,10 @@ fn words(spec: &ServerSpec, dir: &Path) -> Vec<String> {
         ("--store", spec.store.name()),
         ("--dialect", dialect),
         ("--threads", &spec.threads.to_string()),
-        // What a model costs is asked for, and looking for requests would hide it.
+        // Spinning for requests would hide the cost of the model.
         ("--spin", "0s"),
         ("--service-time", &spell_ns(spec.service.as_nanos() as u64)),
-        // As many clients as there are may wait for a thread of the pool, as in the backlog of the
-        // published server.
+        // All clients may wait for a thread of the pool, as in the backlog of the published server.
         ("--waiting", &u16::MAX.to_string()),
     ] {
         words.extend([flag.to_owned(), value.to_owned()]);
@@ -131,18 +132,18 @@ fn words(spec: &ServerSpec, dir: &Path) -> Vec<String> {
     if spec.in_lock {
         words.push("--service-in-lock".to_owned());
     }
-    if spec.room > ROOM_USUAL {
-        words.extend(["--connections".to_owned(), (spec.room + ROOM_MORE).to_string()]);
+    if spec.room > ROOM_DEFAULT {
+        words.extend(["--connections".to_owned(), (spec.room + ROOM_EXTRA).to_string()]);
     }
     words
 }
 
-/// Starts a database server with its data in `dir`, or near it; the words by which an empty database in
-/// it is reached.
+/// Starts a database server with its data in or near `dir`. Returns it and the connection string of
+/// an empty database.
 fn database(dir: &Path) -> Result<(DatabaseServer, String), String> {
-    // PostgreSQL may run as another user, who has to get there.
+    // PostgreSQL may run as another user, who needs access.
     std::fs::set_permissions(dir, Permissions::from_mode(0o755))
-        .map_err(|e| format!("open {} for PostgreSQL: {e}", dir.display()))?;
+        .map_err(|e| PathError::new(Operation::ChangeMode, dir, e).to_string())?;
     let mut server = DatabaseServer::below(Programs::find()?, dir, &[])?;
     server.create()?;
     server.start()?;
@@ -151,7 +152,7 @@ fn database(dir: &Path) -> Result<(DatabaseServer, String), String> {
 }
 
 impl TestServer {
-    /// Starts a server on what lies in `dir`, and returns when it listens.
+    /// Starts a server with the files in `dir`. Returns when it listens.
     pub(super) fn start(spec: &ServerSpec, dir: &Path) -> Result<Self, String> {
         match (spec.placement, spec.answers) {
             (Placement::Process, _) => Self::process(spec, dir),
@@ -161,7 +162,7 @@ impl TestServer {
     }
 
     fn process(spec: &ServerSpec, dir: &Path) -> Result<Self, String> {
-        let fail = |e: &dyn std::fmt::Display| format!("start the server: {e}");
+        let fail = |e: &dyn std::fmt::Display| format!("cannot start the server: {e}");
         let program = std::env::current_exe().map_err(|e| fail(&e))?;
         let mut command = Command::new(program);
         let mut of_database = None;
@@ -172,47 +173,48 @@ impl TestServer {
         }
         let switches_before = switches();
         let mut child = command
-            .args(words(spec, dir))
+            .args(arguments(spec, dir))
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
             .spawn()
             .map_err(|e| fail(&e))?;
-        let Some(said) = child.stderr.take() else {
+        let Some(stderr) = child.stderr.take() else {
             let _ = child.kill();
             return Err(fail(&"it has no standard error"));
         };
         let is_null = spec.answers == Answers::Null;
-        let kind = Kind::Process { child, said: BufReader::new(said), is_null, switches_before };
-        // From here on the drop ends it.
+        let kind =
+            Kind::Process { child, stderr: BufReader::new(stderr), is_null, switches_before };
+        // From here on, dropping the value kills the process.
         let address = SocketAddr::from(([127, 0, 0, 1], 0));
         let mut host = Self { kind, address, database: of_database };
         host.address = host.read_address().map_err(|e| fail(&e))?;
         Ok(host)
     }
 
-    /// The address that the process tells on its first lines.
+    /// Reads the address from the first lines that the process prints.
     fn read_address(&mut self) -> Result<SocketAddr, String> {
-        let Kind::Process { said, .. } = &mut self.kind else { return Ok(self.address) };
+        let Kind::Process { stderr, .. } = &mut self.kind else { return Ok(self.address) };
         let mut words = String::new();
         let mut line = String::new();
-        while words.len() < WORDS_MAX as usize {
+        while words.len() < OUTPUT_MAX as usize {
             line.clear();
-            if said.read_line(&mut line).map_err(|e| e.to_string())? == 0 {
+            if stderr.read_line(&mut line).map_err(|e| e.to_string())? == 0 {
                 break;
             }
             words.push_str(&line);
-            if let Some(address) = line.strip_prefix(LISTENS) {
+            if let Some(address) = line.strip_prefix(LISTENING) {
                 let first = address.split_whitespace().next().unwrap_or_default();
-                return first.parse().map_err(|_| format!("it listens on {first:?}"));
+                return first.parse().map_err(|_| format!("invalid address {first:?}"));
             }
         }
-        Err(format!("it did not tell where it listens, but: {}", words.trim()))
+        Err(format!("it did not print its address, but: {}", words.trim()))
     }
 
     fn inside(spec: &ServerSpec, dir: &Path) -> Result<Self, String> {
         let Answers::Exchange(model) = spec.answers else {
-            return Err("start the server: the null server has no model".to_owned());
+            return Err("cannot start the server: the null server has no model".to_owned());
         };
         let (mut kind, mut choice, mut of_database) = (StoreKind::Sqlite, None, None);
         match spec.store {
@@ -253,20 +255,20 @@ impl TestServer {
             service_time: spec.service,
             service_in_lock: spec.in_lock,
         };
-        let server = Server::start(&config).map_err(|e| format!("start the server: {e}"))?;
+        let server = Server::start(&config).map_err(|e| format!("cannot start the server: {e}"))?;
         let address = server.addresses().first().copied();
-        let address = address.ok_or("start the server: it has no address")?;
+        let address = address.ok_or("cannot start the server: it has no address")?;
         let stop = server.stop_handle();
         let thread = std::thread::Builder::new()
             .name("server".to_owned())
             .spawn(move || server.run().map_err(|e| format!("the server: {e}")))
-            .map_err(|e| format!("start a thread: {e}"))?;
+            .map_err(|e| cannot("start a thread", &e))?;
         let kind = Kind::Inside { stop, thread: Some(thread) };
         Ok(Self { kind, address, database: of_database })
     }
 
     fn null(spec: &ServerSpec) -> Result<Self, String> {
-        let fail = |e: &dyn std::fmt::Display| format!("start the null server: {e}");
+        let fail = |e: &dyn std::fmt::Display| format!("cannot start the null server: {e}");
         let at = SocketAddr::from(([127, 0, 0, 1], 0));
         let server = NullServer::bind(at, spec.protocol).map_err(|e| fail(&e))?;
         let address = server.address().map_err(|e| fail(&e))?;
@@ -279,12 +281,12 @@ impl TestServer {
         Ok(Self { kind: Kind::Null { stop, thread: Some(thread) }, address, database: None })
     }
 
-    /// Where it listens.
+    /// Returns the address of the server.
     pub(super) fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// What it used so far; nothing is known of one inside.
+    /// Returns the usage of the server so far; empty if it runs in this process.
     pub(super) fn seen(&self) -> ServerUsage {
         let Kind::Process { child, .. } = &self.kind else { return ServerUsage::default() };
         let status = proc::status_of(child.id()).unwrap_or_default();
@@ -296,16 +298,16 @@ impl TestServer {
         }
     }
 
-    /// Asks it to end, and waits until it has. Tells how often it was switched, where that is known.
+    /// Asks the server to end and waits for it. Returns its context switches, if they are known.
     pub(super) fn stop(mut self) -> Result<Option<u64>, String> {
         match &mut self.kind {
-            Kind::Process { child, said, is_null, switches_before } => {
-                // The null server has no end of its own: it holds nothing that could be lost.
+            Kind::Process { child, stderr, is_null, switches_before } => {
+                // The null server has no graceful end, because it has no state.
                 let signal = if *is_null { Signal::KILL } else { Signal::TERM };
                 let status = end(child, signal)?;
                 if !*is_null && !status.success() {
                     let mut words = Vec::new();
-                    let _ = said.take(WORDS_MAX).read_to_end(&mut words);
+                    let _ = stderr.take(OUTPUT_MAX).read_to_end(&mut words);
                     let words = String::from_utf8_lossy(&words);
                     return Err(format!("the server ended with {status}: {}", words.trim()));
                 }
@@ -322,7 +324,7 @@ impl TestServer {
         }
     }
 
-    /// Kills it, as a crash would.
+    /// Kills the server, as a crash would.
     pub(super) fn kill(mut self) -> Result<(), String> {
         match &mut self.kind {
             Kind::Process { child, .. } => end(child, Signal::KILL).map(drop),
@@ -336,9 +338,9 @@ fn joined<T>(thread: &mut Option<JoinHandle<Result<T, String>>>) -> Result<Optio
     thread.join().map_err(|_| "the server panicked".to_owned())?.map(Some)
 }
 
-/// Sends a signal and waits for the end; kills what does not end in time.
+/// Sends a signal and waits for the end. Kills a process that does not end in time.
 fn end(child: &mut Child, signal: Signal) -> Result<ExitStatus, String> {
-    let fail = |e: std::io::Error| format!("end the server: {e}");
+    let fail = |e: std::io::Error| cannot("end the server", &e);
     proc::signal_child(child, signal.as_raw()).map_err(fail)?;
     let until_ns = monotonic_ns() + END_NS;
     loop {
@@ -348,7 +350,7 @@ fn end(child: &mut Child, signal: Signal) -> Result<ExitStatus, String> {
         if monotonic_ns() > until_ns {
             let _ = child.kill();
             let _ = child.wait();
-            return Err("end the server: it did not end within 10 s, so it was killed".to_owned());
+            return Err("the server did not end within 10 s and was killed".to_owned());
         }
         std::thread::sleep(POLL_INTERVAL);
     }
@@ -358,7 +360,7 @@ impl Drop for TestServer {
     fn drop(&mut self) {
         match &mut self.kind {
             Kind::Process { child, .. } => {
-                // After a proper end both fail, and that is right.
+                // Both fail if the process has already ended.
                 let _ = child.kill();
                 let _ = child.wait();
             }

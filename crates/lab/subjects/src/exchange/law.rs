@@ -1,16 +1,16 @@
-//! What the time of a processor that requests take allows at most.
+//! An upper bound of the rate from the processor time of requests.
 //!
-//! A request of an order that takes so long of a processor ends no sooner after the one before it than
-//! that time over the number of requests that can spend theirs at once. How many those are is decided
-//! by the narrowest of three: the threads that carry out requests, the processors, and, where the time
-//! is spent with stocks held, how many can be held side by side. Everything else that a request costs
-//! is left out, and that the load needs a processor too, so it is a bound and no forecast.
+//! If requests take processor time, the time between two answers is at least that time divided by
+//! the number of requests that can spend it at once. That number is the minimum of three: the
+//! threads that execute requests, the processors, and, if stocks are locked for that time, the
+//! locks that can be held at once. All other costs are ignored, including the processor time of the
+//! load, so this is a bound and not a forecast.
 
 use super::plan::{Answers, ServerSpec, Steady};
 use ioloom_serve::{Model, Sharing};
 
-/// The least time between two answers, ns; none where nothing is taken, or where lists, which have
-/// other locks than orders, are asked for too.
+/// Returns the least time between two answers, ns. `None` without a service time, or with lists,
+/// which take other locks than orders.
 pub(super) fn request_ns(spec: &ServerSpec, steady: &Steady, cpus: u64) -> Option<f64> {
     if spec.service.is_zero() || steady.mix.show > 0.0 {
         return None;
@@ -38,9 +38,9 @@ fn at_once(model: Model, spec: &ServerSpec, connections: u64, cpus: u64) -> u64 
         _ if !spec.in_lock => threads,
         Sharing::Global | Sharing::Writer => 1,
         Sharing::Stock | Sharing::ReadWrite => threads.min(stocks),
-        // Refused with their stocks held.
+        // These cannot spend time with stocks locked, so the plan is refused.
         Sharing::Atomic | Sharing::Database => threads,
-        // The owners work, and whoever has handed them orders waits.
+        // The owners of stocks work, and other threads wait for them.
         Sharing::Shards => stocks,
     };
     held.min(cpus)
@@ -51,7 +51,7 @@ mod tests {
     use super::*;
     use crate::exchange::plan::{Action, Scenario};
 
-    /// The law of a plan on four processors, as requests at once.
+    /// Returns the number of requests at once on four processors.
     fn at_once(settings: &str) -> Option<f64> {
         let plan = format!("exchange:closed/connections=16,service=100us,{settings}");
         let scenario = Scenario::of(&plan.parse().unwrap()).unwrap();
@@ -76,6 +76,6 @@ mod tests {
         ] {
             assert_eq!(at_once(settings), Some(expected), "{settings}");
         }
-        assert_eq!(at_once("mix=all,model=select"), None, "lists have other locks");
+        assert_eq!(at_once("mix=all,model=select"), None, "lists take other locks");
     }
 }

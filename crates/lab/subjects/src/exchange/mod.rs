@@ -1,15 +1,15 @@
-//! The stock exchange as a subject: a server, a load, and what became of both.
+//! The stock exchange as a subject: a server and a load.
 //!
-//! A plan is `exchange:PLAY/SETTINGS`. Plays are `cell` (the published clients with their sleep),
-//! `closed` and `open` (load without one), `visits` (clients that come and go), `restart` (what is
-//! left of acknowledged orders), `flood` (more connections than there is room for) and `histories`
-//! (every request kept, and checked for an order that explains the answers); `model=null` is a server
-//! that only answers. Every run starts a server of its own in a process of its own,
-//! loads it from the run's process, verifies every answer and the stocks at the end, and ends it.
+//! A plan is `exchange:SCENARIO/SETTINGS`. Scenarios are `cell` (the published clients, which
+//! sleep), `closed` and `open` (load without sleep), `visits` (clients that connect for one order),
+//! `restart` (which acknowledged orders survive), `flood` (more connections than the limit) and
+//! `histories` (all requests are recorded and checked for an order that explains the answers). With
+//! `model=null` the server only answers. Every run starts a server in its own process, loads it
+//! from the process of the run, verifies every answer and the stocks at the end, and ends it.
 //!
-//! Client and server share the machine, so rates are those of both; the processor time of the server
-//! stands apart. A wrong answer makes the run fail; a stock that is not what the answers say is an
-//! error of it.
+//! Client and server share the machine, so rates include both; the processor time of the server is
+//! recorded separately. A wrong answer makes the run fail. A stock that differs from the answers is
+//! counted as an error.
 
 mod cell;
 mod client;
@@ -33,12 +33,12 @@ use ioloom_sys_net::ring::NetRing;
 use plan::{Action, Answers, Placement, Scenario};
 use std::path::Path;
 
-/// Directory of a run in the work directory: stock file and store.
+/// Directory of a run in the work directory, for the stock file and the store.
 const SCRATCH: &str = "exchange-run";
-/// Descriptors beside those of connections.
+/// File descriptors needed in addition to connections.
 const DESCRIPTORS_OTHER: u64 = 128;
 
-/// The stock exchange.
+/// The subject `exchange`.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Exchange;
 
@@ -93,21 +93,19 @@ impl Subject for Exchange {
     }
 
     fn verify(&self, _: &RunOrder, _: &FileSetRealised, _: &Measured) -> Vec<Doubt> {
-        // Every answer was verified in the run; one that was wrong makes it fail.
+        // The run verifies every answer and fails if one is wrong.
         Vec::new()
     }
 }
 
-/// Whether the system lets a model have its ring, found by making one.
+/// Checks that the system allows the io_uring of a model by making one.
 fn ring(model: Model) -> Result<(), String> {
     let many = model != Model::Uring;
-    // On a thread of its own: what the kernel clears up after a ring interrupts calls of the thread
-    // that made it.
+    // On another thread: the kernel's cleanup of a ring interrupts system calls of the thread that
+    // made it.
     let made = std::thread::spawn(move || NetRing::new(many).map(drop)).join();
     let made = made.map_err(|_| "the probe of io_uring panicked".to_owned())?;
-    made.map_err(|e| {
-        format!("model {model} needs io_uring, and the system refuses it: {e}; remedy: model=epoll")
-    })
+    made.map_err(|e| format!("model {model} needs io_uring: {e}; use model=epoll"))
 }
 
 fn result(order: &RunOrder) -> Result<Measured, String> {
@@ -115,7 +113,7 @@ fn result(order: &RunOrder) -> Result<Measured, String> {
     let scratch = Scratch::fresh(order.dir.join(SCRATCH))?;
     let dir = scratch.path.as_path();
     host::stock_file(&spec, dir)?;
-    // Without the right to raise it the old limit stays, and the load looks at it.
+    // If the limit cannot be raised, the load checks the old limit.
     let _ = proc::raise_open_files_limit();
     match action {
         Action::Cell(cell) => cell::run(order, &spec, &cell, dir),
@@ -123,7 +121,7 @@ fn result(order: &RunOrder) -> Result<Measured, String> {
         Action::Visits(visits) => visits::visits(&spec, visits, dir),
         Action::Restart(end, orders) => visits::restart(&spec, end, orders, dir),
         Action::Flood(connections) => visits::flood(&spec, connections, dir),
-        Action::Histories(asked) => histories::run(order, &spec, asked, dir),
+        Action::Histories(histories) => histories::run(order, &spec, histories, dir),
     }
 }
 

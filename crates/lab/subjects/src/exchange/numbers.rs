@@ -1,11 +1,12 @@
-//! What a run of the exchange tells: numbers of the load, and of the server beside them.
+//! The numbers that a run of the exchange records about the load and the server.
 //!
-//! All stand in `extra`, units last: `request_ns` (one over the rate), `requests_per_s`,
-//! `latency_p50_ns` and the like (of one command with its word before: `show_latency_p50_ns`),
-//! `law_ns` and `law_error_share` (cells), `law_request_ns` (what service times allow at most), `server_cpu_per_request_ns`, `server_cores` (processor
-//! time over elapsed time), `server_memory_bytes` (shared pages divided) and `server_peak_bytes`,
-//! `server_threads`, `server_switches_per_request`, and of the load itself `load_busy_share`,
-//! `load_late_p99_ns` and `load_kept_up`. What the kernel does not tell of a server is left out.
+//! All are in `extra`, with the unit last: `request_ns` (one divided by the rate),
+//! `requests_per_s`, `latency_p50_ns` and so on (for one command with its name as a prefix:
+//! `show_latency_p50_ns`), `law_ns` and `law_error_share` (cells), `law_request_ns` (the bound by
+//! service times), `server_cpu_per_request_ns`, `server_cores` (processor time divided by elapsed
+//! time), `server_memory_bytes` (proportional set size), `server_peak_bytes`, `server_threads`,
+//! `server_switches_per_request`, and of the load itself `load_busy_share`, `load_late_p99_ns` and
+//! `load_kept_up`. Numbers of the server that the kernel does not report are omitted.
 
 use super::host::{ServerUsage, TestServer};
 use ioloom_load::{Conservation, Latency, Outcomes};
@@ -14,10 +15,10 @@ use ioloom_observe::Usage;
 use ioloom_sys::clock::monotonic_ns;
 use ioloom_sys::proc;
 
-/// Stocks that differ and are told.
+/// Limit of reported stocks that differ.
 const SAMPLES_MAX: usize = 10;
 
-/// Numbers on their way into a record.
+/// Collects the numbers of a run.
 pub(super) struct Numbers {
     before: ServerUsage,
     begun_ns: u64,
@@ -27,7 +28,7 @@ pub(super) struct Numbers {
 }
 
 impl Numbers {
-    /// Begins to count.
+    /// Starts counting.
     pub(super) fn begin(host: &TestServer) -> Self {
         let before = host.seen();
         Self {
@@ -39,11 +40,12 @@ impl Numbers {
         }
     }
 
-    /// Ends the count, while the connections of others are still open.
+    /// Ends counting, while silent connections are still open.
     pub(super) fn end(&mut self, host: &TestServer, elapsed_ns: u64, requests: u64) {
+        assert_eq!(self.requests, 0, "the numbers of a run end once");
         let used = Usage::now(None).since(&self.usage);
-        // What was used was used from the first list of the stocks to the last, not only while the
-        // load counted.
+        // Usage covers the time from the first list of stocks to the last, not only the measured
+        // part of the load.
         let all_ns = monotonic_ns() - self.begun_ns;
         let after = host.seen();
         let cpus = proc::system_stat().map_or(1, |stat| stat.cpus.len().max(1) as u32);
@@ -54,7 +56,7 @@ impl Numbers {
         self.put("requests", requests as f64);
         let cpu_ns = after.cpu_ns.zip(self.before.cpu_ns).map(|(b, a)| b.saturating_sub(a) as f64);
         if let Some(cpu_ns) = cpu_ns {
-            // The server is no stranger.
+            // The server does not count as another program.
             let share = cpu_ns / (all_ns.max(1) as f64 * f64::from(cpus.max(1)));
             let others = self.measured.others_cpu.map(|others| (others - share).max(0.0));
             self.measured.others_cpu = others;
@@ -73,20 +75,20 @@ impl Numbers {
         }
     }
 
-    /// A number by its name.
+    /// Records a number.
     pub(super) fn put(&mut self, name: &str, value: f64) {
         if value.is_finite() {
             self.measured.extra.insert(name.to_owned(), value);
         }
     }
 
-    /// Bytes of all answers, where every run of a plan has the same work.
+    /// Records the bytes of all answers, if every run of a plan has the same work.
     pub(super) fn bytes(&mut self, bytes: u64) {
         self.measured.bytes = bytes;
     }
 
-    /// How many stocks at the end are not those of the answers; one is an error of the run. The null
-    /// server has none that change.
+    /// Records how many stocks at the end differ from the answers; each is an error of the run. The
+    /// stocks of the null server never change.
     pub(super) fn conserved(&mut self, conservation: &Conservation) -> Result<(), String> {
         if conservation.checked {
             let differing = conservation.differences.len();
@@ -96,17 +98,17 @@ impl Numbers {
             self.measured.error_samples = samples.cloned().collect();
             return Ok(());
         }
-        let reason = conservation.reason.as_deref().unwrap_or("not looked at");
-        Err(format!("the stocks at the end: {reason}"))
+        let reason = conservation.reason.as_deref().unwrap_or("not checked");
+        Err(format!("cannot verify the stocks at the end: {reason}"))
     }
 
-    /// Requests per second, and the time of one.
+    /// Records the requests per second and the time per request.
     pub(super) fn rate(&mut self, per_s: f64) {
         self.put("requests_per_s", per_s);
         self.put("request_ns", 1e9 / per_s);
     }
 
-    /// Latencies; `command` is empty for all, or a word with `_` behind it.
+    /// Records latencies. `command` is a prefix that ends with `_`, or empty for all commands.
     pub(super) fn latency(&mut self, command: &str, latency: &Latency) {
         for (name, ns) in [
             ("p50", latency.p50_ns),
@@ -118,7 +120,7 @@ impl Numbers {
         }
     }
 
-    /// Ends the server and gives the record.
+    /// Ends the server and returns the measurement.
     pub(super) fn close(mut self, host: TestServer) -> Result<Measured, String> {
         if let Some(switches) = host.stop()? {
             let each = switches as f64 / self.requests.max(1) as f64;
@@ -128,11 +130,11 @@ impl Numbers {
     }
 }
 
-/// Refuses a result with a wrong, lost or missing answer.
+/// Rejects a result with wrong, lost or missing answers.
 pub(super) fn answered(outcomes: &Outcomes, samples: &[String]) -> Result<(), String> {
     let first = samples.first().map_or(String::new(), |sample| format!(": {sample}"));
     if outcomes.answered == 0 {
-        return Err(format!("nothing was answered{first}"));
+        return Err(format!("no request was answered{first}"));
     }
     if outcomes.wrong + outcomes.lost + outcomes.timed_out + outcomes.turned_away > 0 {
         return Err(format!(

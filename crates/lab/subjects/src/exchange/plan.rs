@@ -1,7 +1,7 @@
-//! What a play of the exchange is, and its settings.
+//! Scenarios of the exchange and their settings.
 //!
-//! Every play names a server (model, sharing, stocks, durability) and what is done to it. Settings
-//! that a play does not have are refused, and so are numbers that could not end.
+//! Every scenario names a server (model, sharing, stocks, durability) and an action. Unknown
+//! settings are refused, and so are values with which a run would not end.
 
 use ioloom_load::{Mix, Protocol};
 use ioloom_model::units::{format_counted, format_ns, parse_duration_ns};
@@ -14,38 +14,38 @@ use ioloom_serve::{
 use std::str::FromStr;
 use std::time::Duration;
 
-/// Most clients, connections and threads of a plan.
+/// Limit of clients, connections and threads.
 const CLIENTS_MAX: u64 = 20_000;
-/// Most stocks of a plan.
+/// Limit of stocks.
 const STOCKS_MAX: u64 = 20_000;
-/// Most connections of a history: so many requests may be open at once in its search.
+/// Limit of connections in a history; so many requests may be open at once in the search.
 const HISTORY_CONNECTIONS_MAX: u64 = 64;
-/// Longest sleep between two orders and longest load.
+/// Limit of the sleep between two orders and of the duration of a load.
 const TIME_MAX: Duration = Duration::from_secs(60);
-/// Seconds that are allowed for making a database and starting its server.
+/// Seconds allowed for making a database and starting its server.
 const DATABASE_S: f64 = 20.0;
-/// A pool ends connections that are silent for longer while others wait.
+/// Limit of the sleep with a pool, which closes connections that are silent for longer.
 const SLEEP_OF_POOL_MAX: Duration = Duration::from_millis(900);
 
-/// Who answers.
+/// What answers the requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Answers {
     /// The exchange under a concurrency model.
     Exchange(Model),
-    /// The server that does nothing but answer.
+    /// A server that only answers.
     Null,
 }
 
 /// Where the server runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Placement {
-    /// In a process of its own: this program, as `ioloom serve` starts it.
+    /// In its own process: this program, as `ioloom serve` starts it.
     Process,
     /// In threads of the run's process.
     Inside,
 }
 
-/// A server of a play.
+/// The server of a scenario.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct ServerSpec {
     pub(super) answers: Answers,
@@ -55,17 +55,17 @@ pub(super) struct ServerSpec {
     pub(super) durability: Durability,
     pub(super) store: OrderStore,
     pub(super) stocks: u32,
-    /// Processor time of each order and each list beside its own.
+    /// Additional processor time of each order and each list.
     pub(super) service: Duration,
-    /// Whether that time is spent with the stocks held.
+    /// Whether that time is spent with the stocks locked.
     pub(super) in_lock: bool,
     pub(super) protocol: Protocol,
     pub(super) placement: Placement,
-    /// Connections that there must be room for.
+    /// Number of connections that the server must accept.
     pub(super) room: usize,
 }
 
-/// The published clients, each with a sleep after every order.
+/// The published clients, which sleep after every order.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Cell {
     pub(super) clients: usize,
@@ -74,41 +74,42 @@ pub(super) struct Cell {
     pub(super) mix: Mix,
 }
 
-/// Connections that ask again at once, or requests that arrive at a rate.
+/// Connections that send the next request at once, or requests that arrive at a rate.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Steady {
     pub(super) connections: usize,
-    /// Arrivals per second of an open loop; `None` is a closed one.
+    /// Arrivals per second of an open loop; `None` is a closed loop.
     pub(super) rate_per_s: Option<f64>,
     pub(super) pipeline: usize,
     pub(super) lasts: Duration,
     pub(super) mix: Mix,
-    /// Further connections that say nothing.
+    /// Additional connections that stay silent.
     pub(super) idle: usize,
-    /// Further connections that have sent half a line.
+    /// Additional connections that have sent half a line.
     pub(super) halves: usize,
 }
 
 impl Steady {
-    /// Connections that are there at once, with one that asks how many there are.
+    /// Returns the number of simultaneous connections, including the one that reads the counter.
     fn all(&self) -> usize {
         let idle_clients = self.idle + self.halves;
         self.connections + idle_clients + usize::from(idle_clients > 0)
     }
 }
 
-/// One client after the other, each with one order.
+/// Clients one after the other, each with one order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Visits {
     pub(super) visits: u32,
-    /// Whether another connection stays, so that the last one never leaves.
+    /// Whether another connection stays open, so that the last client never leaves.
     pub(super) held: bool,
 }
 
-/// How a server ends before it is started again.
+/// How a server ends before it is restarted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum EndBy {
-    /// All clients leave, and it is killed when the stock file holds their orders, or late enough.
+    /// All clients leave. The server is killed once the stock file contains their orders, or after
+    /// a time limit.
     Leave,
     /// SIGTERM while a client is connected.
     Term,
@@ -116,36 +117,36 @@ pub(super) enum EndBy {
     Kill,
 }
 
-/// How many histories, and by how many connections each.
+/// Number of histories and of connections in each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Histories {
     pub(super) histories: u32,
     pub(super) connections: usize,
 }
 
-/// What is done to a server.
+/// What happens to a server.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Action {
     Cell(Cell),
     Steady(Steady),
     Visits(Visits),
-    /// So many orders, the end, a new start.
+    /// A number of orders, the end, and a restart.
     Restart(EndBy, u32),
-    /// More connections than the model takes.
+    /// More connections than the model accepts.
     Flood(usize),
-    /// Loads whose every request is kept and checked.
+    /// Loads whose requests are all recorded and checked.
     Histories(Histories),
 }
 
-/// A play: a server and what is done to it.
+/// A scenario: a server and an action.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Scenario {
     pub(super) spec: ServerSpec,
     pub(super) action: Action,
 }
 
-/// Settings of every server. Threads of a pool are `workers`: a study repeats ladders of `threads` on
-/// every medium, and these servers are the same on all.
+/// Settings of every server. Threads of a pool are `workers`, because a study repeats ladders of
+/// `threads` on every medium, and these servers do not depend on the medium.
 const SHAPE: [&str; 11] = [
     "model",
     "workers",
@@ -159,7 +160,7 @@ const SHAPE: [&str; 11] = [
     "dialect",
     "server",
 ];
-/// Those that the null server does not have.
+/// Settings that the null server does not have.
 const OF_THE_EXCHANGE: std::ops::Range<usize> = 1..9;
 
 fn word<T: FromStr<Err = String>>(plan: &SubjectPlan, key: &str, usual: T) -> Result<T, String> {
@@ -176,7 +177,7 @@ fn one_of<T: Copy>(
     let Some(text) = plan.settings.get(key) else { return Ok(usual) };
     known.iter().find(|(word, _)| word == text).map(|(_, value)| *value).ok_or_else(|| {
         let words: Vec<_> = known.iter().map(|(word, _)| *word).collect();
-        format!("{plan}: {key} is one of {}", words.join(", "))
+        format!("{plan}: {key} must be one of {}", words.join(", "))
     })
 }
 
@@ -184,7 +185,7 @@ fn count(plan: &SubjectPlan, key: &str, usual: u64, most: u64) -> Result<u64, St
     match plan.number(key)? {
         None => Ok(usual),
         Some(n) if (1..=most).contains(&n) => Ok(n),
-        Some(_) => Err(format!("{plan}: {key} is 1 to {most}")),
+        Some(_) => Err(format!("{plan}: {key} must be 1 to {most}")),
     }
 }
 
@@ -193,7 +194,7 @@ fn time(plan: &SubjectPlan, key: &str, usual: Duration) -> Result<Duration, Stri
     let ns = parse_duration_ns(text).map_err(|e| format!("{plan}: {key}: {e}"))?;
     let time = Duration::from_nanos(ns);
     if time.is_zero() || time > TIME_MAX {
-        return Err(format!("{plan}: {key} is above 0 and at most 60 s"));
+        return Err(format!("{plan}: {key} must be above 0 and at most 60 s"));
     }
     Ok(time)
 }
@@ -204,7 +205,7 @@ fn service(plan: &SubjectPlan) -> Result<Duration, String> {
     }
     let service = time(plan, "service", Duration::ZERO)?;
     if service > SERVICE_TIME_MAX {
-        return Err(format!("{plan}: service is at most {SERVICE_TIME_MAX:?}"));
+        return Err(format!("{plan}: service must be at most {SERVICE_TIME_MAX:?}"));
     }
     Ok(service)
 }
@@ -222,7 +223,7 @@ fn mix(plan: &SubjectPlan) -> Result<Mix, String> {
 impl ServerSpec {
     fn of(plan: &SubjectPlan) -> Result<Self, String> {
         let answers = match plan.settings.get("model").map(String::as_str) {
-            None => return Err(format!("{plan}: model=MODEL is needed")),
+            None => return Err(format!("{plan}: model=MODEL is missing")),
             Some("null") => Answers::Null,
             Some(_) => Answers::Exchange(word(plan, "model", Model::Epoll)?),
         };
@@ -269,7 +270,7 @@ impl ServerSpec {
         Ok(spec)
     }
 
-    /// Why a database cannot stand in place of a store, if it cannot.
+    /// Returns why a database cannot replace a store.
     fn database_refusal(&self) -> Option<String> {
         let all = [
             (
@@ -278,30 +279,28 @@ impl ServerSpec {
             ),
             (
                 self.sharing != Sharing::Database,
-                "with store=postgres the database shares the stocks; leave sharing out",
+                "with store=postgres the database shares the stocks; omit sharing",
             ),
             (
                 self.show == ShowMode::PerStock,
-                "a database lists all stocks in one statement; leave show=per-stock out",
+                "a database lists all stocks in one statement; omit show=per-stock",
             ),
         ];
         all.iter().find(|(is_so, _)| *is_so).map(|(_, reason)| (*reason).to_owned())
     }
 
-    /// Why the service time cannot be spent with the stocks held, if it shall be.
+    /// Returns why the service time cannot be spent with the stocks locked.
     fn held_refusal(&self) -> Option<String> {
         if !self.in_lock {
             return None;
         }
         if self.service.is_zero() {
-            return Some(
-                "in-lock=yes needs a service time to spend there; add service=TIME".into(),
-            );
+            return Some("in-lock=yes needs a service time; add service=TIME".into());
         }
         held_refusal(self.sharing, self.show)
     }
 
-    /// Whether it is a pool, in which a connection keeps its thread until it ends.
+    /// Returns whether the server is a pool, in which a connection occupies a thread until it ends.
     pub(super) fn is_pool(&self) -> bool {
         self.answers == Answers::Exchange(Model::Pool)
     }
@@ -319,12 +318,12 @@ impl ServerSpec {
         let stocks = format_counted(self.stocks.into(), "stock", "stocks");
         let mut text = format!("{model}{threads}, sharing {}, {stocks}", self.sharing);
         if self.durability != Durability::None {
-            text.push_str(&format!(", orders kept by {} at {}", self.store, self.durability));
+            text.push_str(&format!(", orders stored by {} at {}", self.store, self.durability));
         }
         if !self.service.is_zero() {
             let service = format_ns(self.service.as_nanos() as f64);
-            let held = if self.in_lock { " with its stocks held" } else { "" };
-            text.push_str(&format!(", each request {service} of a processor{held}"));
+            let held = if self.in_lock { " with its stocks locked" } else { "" };
+            text.push_str(&format!(", {service} of processor time per request{held}"));
         }
         if self.placement == Placement::Inside {
             text.push_str(", in the process of the load");
@@ -334,7 +333,7 @@ impl ServerSpec {
 }
 
 impl Scenario {
-    /// The play that a plan names.
+    /// Returns the scenario of a plan.
     pub(super) fn of(plan: &AnyPlan) -> Result<Self, String> {
         let own =
             plan.for_subject("exchange").ok_or_else(|| format!("{plan}: not of the exchange"))?;
@@ -390,26 +389,26 @@ impl Scenario {
         Ok(scenario)
     }
 
-    /// Refuses what could not end, or would measure something else than it says.
+    /// Rejects what would not end, or would measure something else.
     fn check(&self) -> Result<(), String> {
         let Self { spec, action } = self;
         let pool = spec.is_pool();
         match action {
             Action::Cell(cell) if pool && cell.sleep > SLEEP_OF_POOL_MAX => Err(
-                "a pool ends connections that are silent for a second while others wait; use a \
+                "a pool closes connections that are silent for a second while others wait; use a \
                  sleep of at most 900ms"
                     .to_owned(),
             ),
             Action::Steady(steady) if pool && steady.all() > usize::from(spec.threads) => {
-                Err("connections that never leave keep the threads of a pool; use as many workers \
-                     as connections, and one more beside connections that say nothing"
+                Err("connections that never leave occupy the threads of a pool; use as many workers \
+                     as connections, and one more with silent connections"
                     .to_owned())
             }
             Action::Steady(_) | Action::Cell(_) | Action::Histories(_)
                 if spec.answers == Answers::Exchange(Model::Iterative) =>
             {
                 Err("the iterative server serves one connection after the other, so this load \
-                     could not end; use another model"
+                     would not end; use another model"
                     .to_owned())
             }
             Action::Visits(_) | Action::Restart(..) | Action::Flood(_)
@@ -420,40 +419,40 @@ impl Scenario {
             Action::Histories(_)
                 if spec.answers == Answers::Null || spec.protocol != Protocol::V2 =>
             {
-                Err("this scenario needs the exchange, and dialect=v2, whose lists are whole"
+                Err("this scenario needs the exchange and dialect=v2, whose lists are atomic"
                     .to_owned())
             }
-            Action::Histories(asked) if pool && asked.connections > usize::from(spec.threads) => {
-                Err("connections that never leave keep the threads of a pool; use as many workers \
+            Action::Histories(histories) if pool && histories.connections > usize::from(spec.threads) => {
+                Err("connections that never leave occupy the threads of a pool; use as many workers \
                      as connections"
                     .to_owned())
             }
             Action::Cell(_) | Action::Visits(_) | Action::Restart(..) | Action::Flood(_)
                 if spec.store == OrderStore::Postgres =>
             {
-                Err("a database is made anew for each server that starts, so store=postgres is for \
-                     closed, open and histories alone"
+                Err("each server start makes a new database, so store=postgres is only for closed, \
+                     open and histories"
                     .to_owned())
             }
             Action::Restart(..) if spec.placement == Placement::Inside => {
-                Err("a server in this process cannot be killed; leave server=inside out".to_owned())
+                Err("a server in this process cannot be killed; omit server=inside".to_owned())
             }
             _ => Ok(()),
         }
     }
 
-    /// Descriptors that the load, and as many that the server needs.
+    /// Returns the connections of the load; the server needs as many.
     pub(super) fn connections(&self) -> usize {
         match self.action {
             Action::Cell(cell) => cell.clients,
             Action::Steady(steady) => steady.all(),
             Action::Flood(connections) => connections,
-            Action::Histories(asked) => asked.connections,
+            Action::Histories(histories) => histories.connections,
             Action::Visits(_) | Action::Restart(..) => 2,
         }
     }
 
-    /// Seconds that sleeps or the length of the load make of it.
+    /// Returns the seconds that sleeps, or the duration of the load, take.
     pub(super) fn takes_s(&self) -> f64 {
         let database_s = if self.spec.store == OrderStore::Postgres { DATABASE_S } else { 0.0 };
         database_s + self.load_s()
@@ -473,12 +472,12 @@ impl Scenario {
         }
     }
 
-    /// What it does, for the report.
+    /// Returns a description for the report.
     pub(super) fn sentence(&self) -> String {
         let server = self.spec.sentence();
         match self.action {
             Action::Cell(cell) => format!(
-                "{server}: {} of {}, each with a sleep of {} after every order",
+                "{server}: {} of {}, each sleeping for {} after every order",
                 format_counted(cell.clients as u64, "client", "clients"),
                 format_counted(cell.orders.into(), "order", "orders"),
                 format_ns(cell.sleep.as_nanos() as f64)
@@ -486,40 +485,43 @@ impl Scenario {
             Action::Steady(steady) => {
                 let how = match steady.rate_per_s {
                     Some(rate) => {
-                        format!("{rate} requests a second arrive, whatever became of those before")
+                        format!("{rate} requests per second arrive regardless of earlier answers")
                     }
                     None if steady.pipeline > 1 => {
-                        format!("each asks again at once, {} on their way", steady.pipeline)
+                        format!(
+                            "each sends the next request at once, {} in flight",
+                            steady.pipeline
+                        )
                     }
-                    None => "each asks again at once".to_owned(),
+                    None => "each sends the next request at once".to_owned(),
                 };
                 let connections =
                     format_counted(steady.connections as u64, "connection", "connections");
                 let mut text = format!("{server}: {connections}, {how}");
                 if steady.idle > 0 {
-                    text.push_str(&format!(", beside {} that say nothing", steady.idle));
+                    text.push_str(&format!(", and {} silent", steady.idle));
                 }
                 if steady.halves > 0 {
-                    text.push_str(&format!(", beside {} with half a line", steady.halves));
+                    text.push_str(&format!(", and {} with half a line", steady.halves));
                 }
                 text
             }
             Action::Visits(Visits { visits, held }) => {
-                let held = if held { ", while another one stays" } else { "" };
-                format!(
-                    "{server}: {visits} clients, one after the other, with one order each{held}"
-                )
+                let held = if held { ", while another one stays connected" } else { "" };
+                format!("{server}: {visits} clients one after the other, with one order each{held}")
             }
             Action::Restart(end, orders) => {
                 let end = match end {
                     EndBy::Leave => "the client leaves, then the server is killed",
-                    EndBy::Term => "the server is asked to end while the client is there",
-                    EndBy::Kill => "the server is killed while the client is there",
+                    EndBy::Term => "the server is terminated while the client is connected",
+                    EndBy::Kill => "the server is killed while the client is connected",
                 };
-                format!("{server}: {orders} orders are acknowledged, {end}, and it starts again")
+                format!("{server}: {orders} orders are acknowledged, {end}, and it restarts")
             }
             Action::Flood(connections) => {
-                format!("{server}: {connections} connections at once; they leave, one more comes")
+                format!(
+                    "{server}: {connections} connections at once; they leave and another one comes"
+                )
             }
             Action::Histories(Histories { histories, connections }) => format!(
                 "{server}, lists {}: {histories} histories of {connections} connections, each \
@@ -532,12 +534,14 @@ impl Scenario {
 
 fn steady(plan: &SubjectPlan) -> Result<Steady, String> {
     let many = |key: &str| match plan.number(key)? {
-        Some(n) if n > CLIENTS_MAX => Err(format!("{plan}: {key} is at most {CLIENTS_MAX}")),
+        Some(n) if n > CLIENTS_MAX => Err(format!("{plan}: {key} must be at most {CLIENTS_MAX}")),
         n => Ok(n.unwrap_or(0) as usize),
     };
     let rate_per_s = match (plan.method.as_str(), plan.number("rate")?) {
         ("open", Some(rate @ 1..=1_000_000)) => Some(rate as f64),
-        ("open", _) => return Err(format!("{plan}: rate is 1 to 1000000 requests a second")),
+        ("open", _) => {
+            return Err(format!("{plan}: rate must be 1 to 1000000 requests per second"));
+        }
         _ => None,
     };
     Ok(Steady {

@@ -1,5 +1,5 @@
-//! Load without a sleep: connections that ask again at once, or requests that arrive at a rate,
-//! beside connections that say nothing or have sent half a line.
+//! Load without sleep: connections that send the next request at once, or requests that arrive at a
+//! rate. Other connections may stay silent or have sent half a line.
 
 use super::client::{Client, counter, until_open};
 use super::host::TestServer;
@@ -15,7 +15,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
-/// Share of a load that is not counted, so that all connections are there.
+/// Divisor of the warm-up: this part of a load is not counted, so that all connections are open.
 const WARM_UP: u32 = 10;
 
 pub(super) fn run(
@@ -24,6 +24,7 @@ pub(super) fn run(
     steady: &Steady,
     dir: &Path,
 ) -> Result<Measured, String> {
+    assert!(!steady.lasts.is_zero(), "rates divide by the duration of the load");
     let host = TestServer::start(spec, dir)?;
     let silent = idle_clients(host.address(), spec, steady)?;
     let pace = match steady.rate_per_s {
@@ -77,8 +78,8 @@ pub(super) fn run(
     }
     numbers.put("load_kept_up", f64::from(u8::from(generator.kept_up)));
     match (&generator.reason, steady.rate_per_s) {
-        // A rate that was not offered tells nothing; a closed loop offers what it can.
-        (Some(reason), Some(_)) => Err(format!("the load did not keep up: {reason}")),
+        // A rate that was not offered is not a result; a closed loop offers what it can.
+        (Some(reason), Some(_)) => Err(format!("the load generator did not keep up: {reason}")),
         _ => numbers.close(host),
     }
 }
@@ -87,7 +88,7 @@ fn per_second(count: u64, steady: &Steady) -> f64 {
     count as f64 / steady.lasts.as_secs_f64()
 }
 
-/// Connections that take room and nothing else; there when this returns.
+/// Opens the silent connections, and returns when the server has accepted them.
 fn idle_clients(
     address: SocketAddr,
     spec: &ServerSpec,

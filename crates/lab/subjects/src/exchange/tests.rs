@@ -7,8 +7,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::sync::{PoisonError, RwLock};
 use tempfile::TempDir;
 
-/// Servers run inside this process, and `select` serves no descriptor above 1023: who floods it with
-/// connections does it alone.
+/// Servers run in this process, and `select` cannot serve descriptors above 1023, so tests with
+/// many connections run one at a time.
 static DESCRIPTORS: RwLock<()> = RwLock::new(());
 
 fn order(plan: &str, dir: &Path) -> RunOrder {
@@ -24,7 +24,7 @@ fn order(plan: &str, dir: &Path) -> RunOrder {
     }
 }
 
-/// A directory that a database server of another user can reach.
+/// Returns a directory that a database server of another user can access.
 fn open_dir() -> TempDir {
     let dir = tempfile::tempdir().unwrap();
     std::fs::set_permissions(dir.path(), Permissions::from_mode(0o755)).unwrap();
@@ -43,7 +43,7 @@ fn outcome_in(plan: &str, dir: &Path) -> Outcome {
     Exchange.explain(&order.plan).unwrap();
     let answer = Exchange.run(&order);
     let left = std::fs::read_dir(dir).unwrap().count();
-    assert_eq!(left, 0, "{plan}: the run left something behind");
+    assert_eq!(left, 0, "{plan}: the run left files behind");
     answer.outcome
 }
 
@@ -72,7 +72,7 @@ fn cells_are_what_the_clients_sleep_in_every_model() {
         let m = measured(&plan);
         assert_eq!(number(&m, "requests"), 20.0, "{plan}");
         assert_eq!(number(&m, "law_ns"), rounds * 4.0 * 5e6, "{plan}");
-        // Sleeps cannot be shorter than asked for; how much longer they are is not judged.
+        // Sleeps cannot be shorter than requested; how much longer they are is not checked.
         assert!(m.elapsed_ns as f64 >= number(&m, "law_ns"), "{plan}");
         assert_eq!(number(&m, "rounds"), rounds, "{plan}");
         assert_eq!(m.bytes, 20 * 8192, "{plan}");
@@ -80,7 +80,7 @@ fn cells_are_what_the_clients_sleep_in_every_model() {
 }
 
 #[test]
-fn every_model_stands_a_load_and_tells_its_numbers() {
+fn every_model_serves_a_load_and_records_its_numbers() {
     for model in ["epoll", "select", "thread", "pool,workers=8", "request-pool", "reuseport"] {
         for dialect in ["padded", "v2"] {
             let plan = format!(
@@ -98,7 +98,7 @@ fn every_model_stands_a_load_and_tells_its_numbers() {
 }
 
 #[test]
-fn requests_take_the_time_of_a_processor_that_is_asked_for() {
+fn requests_take_the_requested_processor_time() {
     for model in ["select", "reuseport", "pool,workers=3", "request-pool,workers=2"] {
         let plan = format!(
             "exchange:closed/model={model},connections=2,lasts=60ms,mix=trade,service=1ms,\
@@ -111,8 +111,8 @@ fn requests_take_the_time_of_a_processor_that_is_asked_for() {
 
 #[test]
 fn time_inside_of_a_lock_is_bounded_by_what_is_held() {
-    // With one lock, and with one stock, two requests never spend their time at once: whatever the
-    // machine, the rate cannot be above one over the time.
+    // With one lock, or one stock, two requests never spend their time at once. On any machine, the
+    // rate is at most one divided by the time.
     for plan in [
         "sharing=global",
         "sharing=writer",
@@ -126,13 +126,13 @@ fn time_inside_of_a_lock_is_bounded_by_what_is_held() {
         );
         let m = measured(&plan);
         assert_eq!(number(&m, "law_request_ns"), 1e6, "{plan}");
-        // What counts was asked and answered within the time of the count.
+        // Only requests sent and answered within the measured time count.
         assert!(number(&m, "request_ns") >= 0.99e6, "{plan}");
     }
 }
 
 #[test]
-fn durable_loads_tell_how_many_orders_went_into_a_commit() {
+fn durable_loads_record_the_orders_per_commit() {
     let dir = tempfile::tempdir().unwrap();
     for store in StoreKind::ALL {
         if let Err(reason) = probe_store(*store, dir.path()) {
@@ -163,11 +163,12 @@ fn a_database_is_made_for_a_load_and_thrown_away() {
         }
         let measured = measured(&plan);
         assert!(number(&measured, "requests_per_s") > 0.0, "{durability}");
-        assert!(number(&measured, "orders_per_commit") >= 1.0, "{durability}");
+        // Commits of orders that are answered after the end of the load count, the orders do not.
+        assert!(number(&measured, "orders_per_commit") > 0.9, "{durability}");
     }
 }
 
-/// As the home of root is: nobody else gets there, and PostgreSQL does not run as root.
+/// Like root's home directory: PostgreSQL does not run as root and has no access.
 #[test]
 fn a_database_is_made_for_a_load_in_a_directory_that_lets_nobody_in() {
     let closed = tempfile::tempdir().unwrap();
@@ -177,7 +178,7 @@ fn a_database_is_made_for_a_load_in_a_directory_that_lets_nobody_in() {
     let plan = "exchange:closed/model=epoll,connections=2,lasts=60ms,durability=group,\
                 store=postgres,mix=trade,dialect=v2,server=inside";
     if let Err(reason) = Exchange.probe(&plan.parse().unwrap(), &Compute::None, &dir) {
-        // Where /tmp has a disk of its own there is no other place on it.
+        // If /tmp is on another disk, there is no other directory on the same disk.
         assert!(reason.contains("apt install") || reason.contains("--dir"), "{reason}");
         println!("skipped: {reason}");
         return;
@@ -224,33 +225,33 @@ fn a_flooded_server_turns_away_and_serves_again() {
 
 #[test]
 fn a_process_that_is_no_server_fails_the_run_with_its_words() {
-    // The program of a test does not know the words; it says so, and the run has failed.
+    // The test program does not know these arguments, so it exits and the run fails.
     let Outcome::Failed { reason } = outcome("exchange:cell/model=select,clients=1") else {
-        panic!("it ran")
+        panic!("the run did not fail")
     };
-    assert!(reason.starts_with("start the server: it did not tell"), "{reason}");
+    assert!(reason.starts_with("cannot start the server: it did not print"), "{reason}");
 }
 
 #[test]
 fn wrong_plans_are_refused_before_anything_runs() {
     for (text, word) in [
         ("exchange:dance/model=select", "no scenario 'dance'"),
-        ("exchange:cell/clients=4", "model=MODEL is needed"),
+        ("exchange:cell/clients=4", "model=MODEL is missing"),
         ("exchange:cell/model=warp", "no model is called"),
         ("exchange:cell/model=select,rate=5", "no setting 'rate'"),
-        ("exchange:cell/model=select,clients=0", "clients is 1 to"),
+        ("exchange:cell/model=select,clients=0", "clients must be 1 to"),
         ("exchange:cell/model=select,sleep=2h", "at most 60 s"),
         ("exchange:cell/model=pool,sleep=2s", "at most 900ms"),
         ("exchange:cell/model=iterative", "one connection after the other"),
         ("exchange:cell/model=null,stocks=5", "null server has no stocks"),
         ("exchange:cell/model=null,service=5us", "null server has no service"),
-        ("exchange:cell/model=select,service=2s", "service is at most 1s"),
+        ("exchange:cell/model=select,service=2s", "service must be at most 1s"),
         ("exchange:closed/model=select,in-lock=yes", "needs a service time"),
         ("exchange:closed/model=select,service=5us,in-lock=yes,sharing=atomic", "holds nothing"),
         ("exchange:closed/model=select,service=5us,in-lock=yes,show=per-stock", "stock by stock"),
         ("exchange:closed/model=pool,connections=20", "as many workers"),
         ("exchange:closed/model=pool,connections=10,idle=1", "as many workers"),
-        ("exchange:closed/model=select,mix=all-day", "mix is one of"),
+        ("exchange:closed/model=select,mix=all-day", "mix must be one of"),
         ("exchange:closed/model=epoll,sharing=atomic,durability=group", "cannot be durable"),
         ("exchange:closed/model=epoll,store=redb,durability=os", "store redb"),
         ("exchange:closed/model=epoll,store=log-dsync,durability=os", "store log-dsync"),
@@ -263,11 +264,11 @@ fn wrong_plans_are_refused_before_anything_runs() {
             "exchange:closed/model=epoll,store=postgres,durability=os,show=per-stock",
             "one statement",
         ),
-        ("exchange:cell/model=epoll,store=postgres,durability=os", "for closed, open"),
-        ("exchange:open/model=epoll", "rate is 1 to"),
+        ("exchange:cell/model=epoll,store=postgres,durability=os", "only for closed, "),
+        ("exchange:open/model=epoll", "rate must be 1 to"),
         ("exchange:restart/model=epoll", "dialect=line"),
         ("exchange:histories/model=epoll", "dialect=v2"),
-        ("exchange:histories/model=epoll,dialect=v2,connections=65", "connections is 1 to 64"),
+        ("exchange:histories/model=epoll,dialect=v2,connections=65", "connections must be 1 to 64"),
         ("exchange:histories/model=pool,dialect=v2,workers=2", "as many workers"),
         ("exchange:restart/model=epoll,dialect=line,server=inside", "cannot be killed"),
         ("walk:statx/threads=1", "not of the exchange"),

@@ -1,29 +1,31 @@
-//! What a load does not do: clients that come and go, a server that ends and starts again, more
-//! connections than there is room for.
+//! Scenarios beyond a load: clients that connect for one order, a server that ends and restarts,
+//! more connections than the limit.
 
 use super::client::Client;
 use super::host::{LEFT, STOCK_FILE, TestServer};
 use super::numbers::Numbers;
 use super::plan::{EndBy, ServerSpec, Visits};
+use ioloom_failure::{Operation, PathError};
 use ioloom_model::Measured;
 use ioloom_sys::clock::monotonic_ns;
 use std::path::Path;
 use std::time::Duration;
 
-/// How long the stock file is looked at after the last client has left.
+/// Time limit for the stock file after the last client has left, ns.
 const WRITTEN_NS: u64 = 2_000_000_000;
-/// Between two looks.
+/// Polling interval.
 const POLL_INTERVAL: Duration = Duration::from_millis(2);
-/// How long a connection is given to hear that there is no room.
+/// Time for a connection to learn that it is turned away.
 const REFUSAL_WAIT: Duration = Duration::from_millis(200);
 
-/// One client after the other: connect, one order, leave.
+/// Runs clients one after the other: connect, one order, leave.
 pub(super) fn visits(spec: &ServerSpec, visits: Visits, dir: &Path) -> Result<Measured, String> {
+    assert!(visits.visits > 0, "percentiles need at least one visit");
     let host = TestServer::start(spec, dir)?;
     let address = host.address();
     let held = visits.held.then(|| Client::connect(address)).transpose()?;
     if let Some(held) = &held {
-        // So that it is there before the first visit.
+        // Make sure that it is served before the first visit.
         held.left()?;
     }
     let mut each = Vec::with_capacity(visits.visits as usize);
@@ -37,9 +39,9 @@ pub(super) fn visits(spec: &ServerSpec, visits: Visits, dir: &Path) -> Result<Me
         before_ns = now_ns;
     }
     numbers.end(&host, before_ns - start_ns, u64::from(visits.visits));
-    let asked = Client::connect(address)?.left()?;
-    if asked != LEFT + visits.visits {
-        return Err(format!("{} orders changed the stock to {asked}", visits.visits));
+    let left = Client::connect(address)?.left()?;
+    if left != LEFT + visits.visits {
+        return Err(format!("{} orders changed the stock to {left}", visits.visits));
     }
     drop(held);
     each.sort_unstable();
@@ -50,7 +52,7 @@ pub(super) fn visits(spec: &ServerSpec, visits: Visits, dir: &Path) -> Result<Me
     numbers.close(host)
 }
 
-/// Orders are acknowledged, the server ends one way or the other, and is asked again afterwards.
+/// Has orders acknowledged, ends the server, restarts it and counts the orders that survived.
 pub(super) fn restart(
     spec: &ServerSpec,
     end: EndBy,
@@ -92,14 +94,15 @@ pub(super) fn restart(
     numbers.close(again)
 }
 
-/// Whether the stock file came to hold so much of the first stock.
+/// Returns whether the stock file came to contain so many items of the first stock.
 fn written(dir: &Path, left: u32) -> Result<bool, String> {
     let path = dir.join(STOCK_FILE);
     let wanted = format!("1 {left} ");
     let until_ns = monotonic_ns() + WRITTEN_NS;
     loop {
         let text = std::fs::read_to_string(&path);
-        if text.map_err(|e| format!("read {}: {e}", path.display()))?.starts_with(&wanted) {
+        let text = text.map_err(|e| PathError::new(Operation::Read, &path, e).to_string())?;
+        if text.starts_with(&wanted) {
             return Ok(true);
         }
         if monotonic_ns() > until_ns {
@@ -109,7 +112,7 @@ fn written(dir: &Path, left: u32) -> Result<bool, String> {
     }
 }
 
-/// More connections than the model takes; then they leave, and one more comes.
+/// Opens more connections than the model accepts; then they leave, and another one comes.
 pub(super) fn flood(spec: &ServerSpec, connections: usize, dir: &Path) -> Result<Measured, String> {
     let host = TestServer::start(spec, dir)?;
     let address = host.address();
@@ -121,7 +124,7 @@ pub(super) fn flood(spec: &ServerSpec, connections: usize, dir: &Path) -> Result
     }
     let elapsed_ns = monotonic_ns() - start_ns;
     numbers.end(&host, elapsed_ns, connections as u64);
-    // The latest came when there was no room; the first that stays silent ends the search.
+    // The last ones were turned away. The first silent one from the end stops the count.
     let mut away = 0;
     for client in all.iter().rev() {
         if !client.is_turned_away(REFUSAL_WAIT)? {
@@ -136,7 +139,8 @@ pub(super) fn flood(spec: &ServerSpec, connections: usize, dir: &Path) -> Result
     numbers.close(host)
 }
 
-/// Whether a new client is served once the others have left; the server sees that bit by bit.
+/// Returns whether a new client is served after the others have left, which the server notices one
+/// by one.
 fn served_again(host: &TestServer) -> Result<bool, String> {
     let until_ns = monotonic_ns() + WRITTEN_NS;
     loop {

@@ -1,29 +1,28 @@
-//! The same file written past the page cache again and again: whether it takes the same time.
+//! Writes files with direct I/O in a series: does each take the same time?
 //!
-//! Each file is a new one without a name, so nothing but the time is left of the one before. The
-//! series tests say whether the times fall into two groups, which a mean does not show.
+//! Each file is new and unnamed, so nothing of the previous one is left. The tests of the series
+//! find whether the times form two groups, which a mean does not show.
 
 use super::plan::Again;
 use super::write;
-use crate::stage::Stage;
+use crate::stage::{Stage, cannot, sync_file_system};
 use ioloom_model::Measured;
 use ioloom_model::record::RunOrder;
 use ioloom_stats::{Alternation, TwoRegimes, median};
 use ioloom_sys::buffer::Buffer;
-use ioloom_sys::cache;
 use ioloom_sys::file::scratch;
 
 pub(super) fn run(order: &RunOrder, scenario: Again) -> Result<Measured, String> {
     let one = scenario.one();
     let mut buffer = Buffer::new(one.block);
     write::fill(buffer.whole_mut(), order.seed);
-    let first = scratch(&order.dir, one.how).map_err(|e| format!("make the file: {e}"))?;
-    cache::flush_file_system(&first).map_err(|e| format!("flush the file system: {e}"))?;
+    let first = scratch(&order.dir, one.how).map_err(|e| cannot("create the file", &e))?;
+    sync_file_system(&first)?;
     drop(first);
     let mut stage = Stage::open(&order.dir)?;
     let mut times = Vec::with_capacity(scenario.runs);
     for run in 0..scenario.runs {
-        let file = scratch(&order.dir, one.how).map_err(|e| format!("make the file: {e}"))?;
+        let file = scratch(&order.dir, one.how).map_err(|e| cannot("create the file", &e))?;
         let seed = order.seed.wrapping_add(run as u64);
         let calls = write::all(&file, one, &mut buffer, seed)?;
         times.push(calls.iter().sum::<u64>() as f64);
@@ -39,7 +38,7 @@ pub(super) fn run(order: &RunOrder, scenario: Again) -> Result<Measured, String>
     Ok(measured)
 }
 
-/// What the times of at least six files say, ns.
+/// Returns statistics of the times of at least six files, ns.
 fn numbers(times: &[f64]) -> Vec<(&'static str, f64)> {
     let mut all = vec![
         ("fastest_ns", times.iter().copied().fold(f64::INFINITY, f64::min)),
@@ -62,7 +61,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     #[test]
-    fn two_groups_of_times_are_told() {
+    fn two_groups_of_times_are_found() {
         let times: Vec<f64> =
             (0..20).map(|i| if i < 10 { 2.5 } else { 5.0 } + f64::from(i % 3) * 0.01).collect();
         let found: BTreeMap<_, _> = numbers(&times).into_iter().collect();

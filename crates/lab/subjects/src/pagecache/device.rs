@@ -1,22 +1,23 @@
-//! The same bytes through a file and through the device that holds it: where each copy is in memory,
-//! and who knows of the other.
+//! Reads the same bytes through a file and through its block device: which pages are resident for
+//! each, and whether one sees changes of the other.
 //!
-//! First a part of the file is read through the file and then through the device, and after each step
-//! both are asked what of it is in memory (cachestat). The device's pages are then put out by the
-//! advice that puts out those of any file. Then a file of our own is written, its place on the device
-//! is looked up, and it is written anew: what the device shows before that is on it, after it is, and
-//! when its own pages are gone.
+//! First, a part of the file is read through the file and then through the device. After each step,
+//! cachestat reports the resident pages of both. The device's pages are then evicted with the same
+//! advice as those of a file. Second, a new file is written and synced, its location is looked up,
+//! and it is overwritten. The device is read before the sync, after the sync, and after evicting
+//! its pages.
 //!
-//! The device is opened for reading alone, and only where a place in the file system is a place on the
-//! device: on ext4, ext3, ext2 and XFS. Root only. Nothing of the device's pages stays afterwards.
+//! The device is opened only for reading, and only on file systems whose locations are locations on
+//! the device: ext4, ext3, ext2 and XFS. Needs root. None of the device's pages stay resident.
 
 use super::plan::{PART_STEP, Part};
 use super::write;
-use crate::stage::{Acts, Stage, make_cold, only_file, put};
+use crate::stage::{Acts, Stage, cannot, make_cold, only_file, page_state, put};
+use ioloom_failure::{Operation, PathError, quoted, reason};
 use ioloom_model::Measured;
 use ioloom_model::record::RunOrder;
 use ioloom_observe::counters::Field;
-use ioloom_sys::cache::{self, CacheState};
+use ioloom_sys::cache;
 use ioloom_sys::clock::monotonic_ns;
 use ioloom_sys::extents::{self, Extent};
 use ioloom_sys::file::{
@@ -29,35 +30,35 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::time::Duration;
 
-/// File systems that lie on one device and number it from its beginning.
+/// File systems on a single device, with locations from its beginning.
 const ONE_DEVICE: [&str; 4] = ["ext4", "ext3", "ext2", "xfs"];
-/// Bytes of the file that is written anew.
+/// Size of the file that is overwritten, bytes.
 const FRESH_BYTES: usize = 1 << 20;
-/// How often pages are put out at most. One that the kernel holds at that moment, to move it or to look
-/// at its age, stays where it is, without an error.
-const PUT_OUT_TRIES: u32 = 200;
-/// Time between two of them.
-const PUT_OUT_PAUSE: Duration = Duration::from_millis(5);
+/// Limit of attempts to evict pages. A page that the kernel holds at that moment, to migrate or age
+/// it, stays without an error.
+const EVICT_ATTEMPTS: u32 = 200;
+/// Pause between attempts.
+const EVICT_PAUSE: Duration = Duration::from_millis(5);
 
-/// The device, and where a part of a file lies on it.
-struct Below<'d> {
+/// The device and the location of a part of a file.
+struct OnDevice<'d> {
     device: &'d OwnedFd,
     pieces: Vec<Piece>,
 }
 
-/// What of the part lies in one piece.
+/// A contiguous piece of the part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Piece {
-    /// Where in the file it begins, bytes.
+    /// Offset in the file, bytes.
     offset: u64,
-    /// Where on the device, bytes.
+    /// Position on the device, bytes.
     at: u64,
     /// Length, bytes.
     bytes: u64,
 }
 
-/// The pieces of the first `bytes` of a file, without a gap; `None` where some of it is not on the device
-/// as it stands in the file.
+/// Returns the pieces of the first `bytes` of a file; `None` if there is a gap or an unwritten
+/// extent.
 fn pieces(extents: &[Extent], bytes: u64) -> Option<Vec<Piece>> {
     let mut found = Vec::new();
     let mut next = 0;
@@ -73,70 +74,71 @@ fn pieces(extents: &[Extent], bytes: u64) -> Option<Vec<Piece>> {
 }
 
 pub(super) fn probe(dir: &Path) -> Result<(), String> {
-    open_below(dir).map(drop)
+    open_device(dir).map(drop)
 }
 
-/// Opens the device that holds a directory, for reading; the error is a sentence.
-fn open_below(dir: &Path) -> Result<OwnedFd, String> {
-    const REMEDY: &str = "remedy: as root --dir on an ext4 or XFS whose device may be opened, such \
-                          as an image that is mounted by a loop device";
-    let mount = mount_of(dir).map_err(|e| format!("find the mount of {}: {e}", dir.display()))?;
+/// Opens the device of a directory for reading.
+fn open_device(dir: &Path) -> Result<OwnedFd, String> {
+    const ADVICE: &str = "run as root with --dir on ext4 or XFS with an accessible device, such as \
+                          a loop-mounted image";
+    let mount =
+        mount_of(dir).map_err(|e| PathError::new(Operation::FindMount, dir, e).to_string())?;
     if !ONE_DEVICE.contains(&mount.file_system.as_str()) {
         let kind = mount.file_system;
         return Err(format!(
-            "{} lies on {kind}, where a place in the file system is not known to be a place on a \
-             device; {REMEDY}",
-            dir.display()
+            "{} is on {kind}, whose locations are not known to be locations on a device; {ADVICE}",
+            quoted(dir)
         ));
     }
     let (major, minor) = mount.device;
     let path = device_file(mount.device)
-        .map_err(|e| format!("find the device {major}:{minor}: {e}; {REMEDY}"))?;
+        .map_err(|e| format!("cannot find the device {major}:{minor}: {}; {ADVICE}", reason(&e)))?;
     let device = open(&path, OpenHow::default())
-        .map_err(|e| format!("open {}: {e}; {REMEDY}", path.display()))?;
-    // A name in /dev proves nothing.
+        .map_err(|e| format!("cannot open {}: {}; {ADVICE}", quoted(&path), reason(&e)))?;
+    // A name in /dev is not proof.
     match block_device_number(&device) {
         Ok(Some(number)) if number == mount.device => Ok(device),
-        _ => Err(format!("{} is not the device {major}:{minor}; {REMEDY}", path.display())),
+        _ => Err(format!("{} is not the device {major}:{minor}; {ADVICE}", quoted(&path))),
     }
 }
 
-impl<'d> Below<'d> {
-    /// Where the first `bytes` of a file lie.
+impl<'d> OnDevice<'d> {
+    /// Finds the location of the first `bytes` of a file.
     fn find(device: &'d OwnedFd, file: &OwnedFd, bytes: u64) -> Result<Self, String> {
-        let told = extents::of_file(file).map_err(|e| format!("FIEMAP: {e}"))?;
-        let found = told.and_then(|extents| pieces(&extents, bytes));
-        let pieces = found.ok_or("the file system does not tell where all of the file lies")?;
+        let extents = extents::of_file(file).map_err(|e| cannot("query the extents", &e))?;
+        let found = extents.and_then(|extents| pieces(&extents, bytes));
+        let pieces =
+            found.ok_or("the file system does not report the location of the whole file")?;
         Ok(Self { device, pieces })
     }
 
-    /// Resident bytes of the device in the place of the part.
+    /// Returns the resident bytes of the device in this location.
     fn resident(&self) -> Result<u64, String> {
         let mut sum = 0;
         for piece in &self.pieces {
-            sum += look(self.device, piece.at, piece.bytes)?.resident * page_bytes();
+            sum += page_state(self.device, piece.at, piece.bytes)?.resident * page_bytes();
         }
         Ok(sum)
     }
 
-    /// Puts out the device's pages there, by advice; an error if some stay.
-    fn put_out(&self) -> Result<(), String> {
+    /// Evicts the device's pages in this location.
+    fn evict(&self) -> Result<(), String> {
         let mut left = 0;
-        for _ in 0..PUT_OUT_TRIES {
+        for _ in 0..EVICT_ATTEMPTS {
             for piece in &self.pieces {
                 let range = piece.at..piece.at + piece.bytes;
-                transfer::evict_range(self.device, range).map_err(|e| format!("fadvise: {e}"))?;
+                transfer::evict_range(self.device, range).map_err(|e| cannot("evict", &e))?;
             }
             left = self.resident()?;
             if left == 0 {
                 return Ok(());
             }
-            std::thread::sleep(PUT_OUT_PAUSE);
+            std::thread::sleep(EVICT_PAUSE);
         }
-        Err(format!("{left} bytes of the device's pages cannot be put out of memory"))
+        Err(format!("cannot evict {left} bytes of the device's pages"))
     }
 
-    /// Reads the part through the device, a step at a time, and hands on where each step begins.
+    /// Reads the part through the device in steps, and passes the file offset of each step.
     fn read(&self, mut each: impl FnMut(u64, &[u8]) -> Result<(), String>) -> Result<(), String> {
         let mut buffer = vec![0; PART_STEP as usize];
         for piece in &self.pieces {
@@ -144,9 +146,9 @@ impl<'d> Below<'d> {
             while done < piece.bytes {
                 let step = (piece.bytes - done).min(PART_STEP) as usize;
                 let got = read_full_at(self.device, &mut buffer[..step], piece.at + done)
-                    .map_err(|e| format!("read the device: {e}"))?;
+                    .map_err(|e| cannot("read the device", &e))?;
                 if got != step {
-                    return Err("the device ends before the file does".to_owned());
+                    return Err("the device ends before the file".to_owned());
                 }
                 each(piece.offset + done, &buffer[..step])?;
                 done += step as u64;
@@ -155,7 +157,7 @@ impl<'d> Below<'d> {
         Ok(())
     }
 
-    /// How many bytes of the part are on the device, as it shows them, as in `wanted`.
+    /// Returns how many bytes of the part, read through the device, equal `wanted`.
     fn same(&self, wanted: &[u8]) -> Result<u64, String> {
         let mut sum = 0;
         self.read(|at, bytes| {
@@ -164,11 +166,6 @@ impl<'d> Below<'d> {
         })?;
         Ok(sum)
     }
-}
-
-fn look(file: &OwnedFd, at: u64, bytes: u64) -> Result<CacheState, String> {
-    let state = cache::state(file, at, bytes).map_err(|e| format!("cachestat: {e}"))?;
-    state.ok_or_else(|| "cachestat does not answer here, so nothing is known".to_owned())
 }
 
 fn same(a: &[u8], b: &[u8]) -> u64 {
@@ -183,19 +180,19 @@ pub(super) fn run(order: &RunOrder, scenario: Part) -> Result<Measured, String> 
             scenario.bytes
         ));
     }
-    let device = open_below(&order.dir)?;
+    let device = open_device(&order.dir)?;
     for opened in [&file, &device] {
-        // Else more would come in than is asked for.
-        cache::advise_random(opened).map_err(|e| format!("turn reading ahead off: {e}"))?;
+        // Readahead would load more than is read.
+        cache::advise_random(opened).map_err(|e| cannot("disable readahead", &e))?;
     }
     make_cold(&file, file_bytes)?;
-    let below = Below::find(&device, &file, scenario.bytes)?;
-    below.put_out()?;
+    let part = OnDevice::find(&device, &file, scenario.bytes)?;
+    part.evict()?;
     let mut stage = Stage::open(&order.dir)?;
     let start = monotonic_ns();
-    let told = both(&mut stage, &file, &below, scenario.bytes)?;
+    let numbers = both(&mut stage, &file, &part, scenario.bytes)?;
     let elapsed_ns = monotonic_ns() - start;
-    for (name, value) in told.into_iter().chain(fresh(order, &device)?) {
+    for (name, value) in numbers.into_iter().chain(overwritten(order, &device)?) {
         stage.put(name, value as f64);
     }
     let (mut measured, acts) = stage.close(elapsed_ns, 2 * scenario.bytes);
@@ -203,34 +200,34 @@ pub(super) fn run(order: &RunOrder, scenario: Part) -> Result<Measured, String> 
     Ok(measured)
 }
 
-/// Reads through the file, then through the device, and looks after each step.
+/// Reads through the file, then through the device, and queries the page cache after each step.
 fn both(
     stage: &mut Stage,
     file: &OwnedFd,
-    below: &Below<'_>,
+    part: &OnDevice<'_>,
     bytes: u64,
 ) -> Result<Vec<(&'static str, u64)>, String> {
-    let resident = || Ok::<_, String>(look(file, 0, bytes)?.resident * page_bytes());
+    let resident = || Ok::<_, String>(page_state(file, 0, bytes)?.resident * page_bytes());
     let mut buffer = vec![0; PART_STEP as usize];
     stage.sampler.mark("file");
     for at in (0..bytes).step_by(buffer.len()) {
-        read_full_at(file, &mut buffer, at).map_err(|e| format!("read the file: {e}"))?;
+        read_full_at(file, &mut buffer, at).map_err(|e| cannot("read the file", &e))?;
     }
     stage.sampler.mark("between");
-    let by_file = (resident()?, below.resident()?);
+    let by_file = (resident()?, part.resident()?);
     let mut equal = 0;
     stage.sampler.mark("device");
-    below.read(|at, shown| {
-        // The file is in memory, so it costs the device nothing.
+    part.read(|at, shown| {
+        // The file is resident, so this does not read the device.
         let held = &mut buffer[..shown.len()];
-        read_full_at(file, held, at).map_err(|e| format!("read the file: {e}"))?;
+        read_full_at(file, held, at).map_err(|e| cannot("read the file", &e))?;
         equal += same(shown, held);
         Ok(())
     })?;
     stage.sampler.mark("end");
-    let by_device = (resident()?, below.resident()?);
-    below.put_out()?;
-    let advised = (resident()?, below.resident()?);
+    let by_device = (resident()?, part.resident()?);
+    part.evict()?;
+    let advised = (resident()?, part.resident()?);
     Ok(vec![
         ("range_bytes", bytes),
         ("equal_bytes", equal),
@@ -243,27 +240,27 @@ fn both(
     ])
 }
 
-/// What the device shows of a file that was written anew.
-fn fresh(order: &RunOrder, device: &OwnedFd) -> Result<Vec<(&'static str, u64)>, String> {
-    let file = scratch(&order.dir, WriteMode::Buffered).map_err(|e| format!("make a file: {e}"))?;
+/// Overwrites a new file and reads it through the device.
+fn overwritten(order: &RunOrder, device: &OwnedFd) -> Result<Vec<(&'static str, u64)>, String> {
+    let file = scratch(&order.dir, WriteMode::Buffered).map_err(|e| cannot("create a file", &e))?;
     let (mut old, mut new) = (vec![0; FRESH_BYTES], vec![0; FRESH_BYTES]);
     write::fill(&mut old, order.seed);
-    // Each byte another one.
+    // Every byte differs.
     new.iter_mut().zip(&old).for_each(|(new, old)| *new = !old);
-    let written = |bytes: &[u8]| write_full_at(&file, bytes, 0).map_err(|e| format!("write: {e}"));
-    let synced = || transfer::sync_data(&file).map_err(|e| format!("fdatasync: {e}"));
+    let written = |bytes: &[u8]| write_full_at(&file, bytes, 0).map_err(|e| cannot("write", &e));
+    let synced = || transfer::sync_data(&file).map_err(|e| cannot("sync the file", &e));
     written(&old)?;
     synced()?;
-    let below = Below::find(device, &file, FRESH_BYTES as u64)?;
-    below.put_out()?;
+    let part = OnDevice::find(device, &file, FRESH_BYTES as u64)?;
+    part.evict()?;
     written(&new)?;
-    let state = look(&file, 0, 0)?;
-    let old_before = below.same(&old)?;
+    let state = page_state(&file, 0, 0)?;
+    let old_before = part.same(&old)?;
     synced()?;
-    let old_after = below.same(&old)?;
-    below.put_out()?;
-    let new_at_last = below.same(&new)?;
-    below.put_out()?;
+    let old_after = part.same(&old)?;
+    part.evict()?;
+    let new_at_last = part.same(&new)?;
+    part.evict()?;
     Ok(vec![
         ("fresh_bytes", FRESH_BYTES as u64),
         ("fresh_unwritten_bytes", (state.dirty + state.writeback) * page_bytes()),
@@ -299,7 +296,7 @@ mod tests {
         let wanted = [(0, 800, 100), (100, 200, 300)];
         let wanted = wanted.map(|(offset, at, bytes)| Piece { offset, at, bytes });
         assert_eq!(pieces(&two, 400), Some(wanted.to_vec()));
-        assert_eq!(pieces(&two, 1102), None, "no place");
+        assert_eq!(pieces(&two, 1102), None, "no location");
         assert_eq!(pieces(&two[..2], 2000), None, "a hole at the end");
         assert_eq!(pieces(&two[1..], 400), None, "a hole before");
         let reserved = [Extent { unwritten: true, ..two[0] }];

@@ -1,17 +1,18 @@
-//! What of the page cache goes when the caches of the system are dropped, and what stays.
+//! Drops the page cache of the system: what is evicted and what stays.
 //!
-//! Three kinds of pages come in: of a file that was read (clean), of a file that was written and not
-//! synced (changed), and of a file on a file system that lives in memory (shared memory, as the counters
-//! call it). Then 3 is written to drop_caches, once as it is and once after a sync, and after each it is
-//! looked what of the three is there. A clean page can be had again from the device; a changed one cannot
-//! until it is written, and one of a file in memory never.
+//! Three kinds of pages are loaded: of a file that was read (clean), of a file that was written and
+//! not synced (dirty, `changed` in the recorded names), and of a file on tmpfs (shared memory).
+//! Then 3 is written to drop_caches, once directly and once after a sync, and the resident pages
+//! are counted after each. A clean page can be read again from the device; a dirty page only after
+//! writeback, and a page of tmpfs never.
 //!
-//! It hits every program of the machine, which finds its files cold; so it runs only with the user's
-//! word. Where no file system in memory can be written, the third kind is missing in the numbers.
+//! This makes the files of every program on the machine cold, so it needs the user's permission.
+//! Without a writable tmpfs, the numbers of the third kind are missing.
 
 use super::plan::{PART_STEP, Part};
 use super::write;
-use crate::stage::{Acts, Stage, only_file, put};
+use crate::stage::{Acts, Stage, cannot, only_file, page_state, put, sync_file_system};
+use ioloom_failure::reason;
 use ioloom_model::Measured;
 use ioloom_model::record::RunOrder;
 use ioloom_observe::counters::Field;
@@ -23,17 +24,17 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
-/// Where a file lives in memory, usually.
-const IN_MEMORY: &str = "/dev/shm";
+/// Usual mount point of a tmpfs.
+const TMPFS: &str = "/dev/shm";
 
-/// How caches are dropped: as they are, and after a sync.
+/// How to drop the page cache: directly, and after a sync.
 #[derive(Clone, Copy)]
-struct Ways {
+struct Methods {
     at_once: fn() -> io::Result<()>,
     after_sync: fn() -> io::Result<()>,
 }
 
-/// The kinds of pages.
+/// Files with the three kinds of pages.
 struct Kinds {
     clean: OwnedFd,
     changed: OwnedFd,
@@ -43,79 +44,77 @@ struct Kinds {
 
 pub(super) fn probe() -> Result<(), String> {
     cache::can_drop_caches()
-        .map_err(|e| format!("open /proc/sys/vm/drop_caches: {e}; remedy: run as root"))
+        .map_err(|e| format!("cannot open '/proc/sys/vm/drop_caches': {}; run as root", reason(&e)))
 }
 
 pub(super) fn run(order: &RunOrder, scenario: Part) -> Result<Measured, String> {
-    let system = Ways { at_once: cache::drop_caches, after_sync: cache::flush_and_drop_caches };
-    acts(order, scenario, system)
+    let system = Methods { at_once: cache::drop_caches, after_sync: cache::flush_and_drop_caches };
+    measure(order, scenario, system)
 }
 
 impl Kinds {
-    /// Brings in all three.
-    fn bring_in(order: &RunOrder, bytes: u64) -> Result<Self, String> {
+    /// Loads all three kinds.
+    fn load(order: &RunOrder, bytes: u64) -> Result<Self, String> {
         let (_, clean, file_bytes) = only_file(&order.dir)?;
         if file_bytes < bytes {
             return Err(format!("the scenario needs a file of {bytes} bytes, not of {file_bytes}"));
         }
         let changed =
-            scratch(&order.dir, WriteMode::Buffered).map_err(|e| format!("make a file: {e}"))?;
-        let kinds = Self { clean, changed, shared: in_memory(), bytes };
-        cache::flush_file_system(&kinds.changed)
-            .map_err(|e| format!("flush the file system: {e}"))?;
+            scratch(&order.dir, WriteMode::Buffered).map_err(|e| cannot("create a file", &e))?;
+        let kinds = Self { clean, changed, shared: on_tmpfs(), bytes };
+        sync_file_system(&kinds.changed)?;
         let mut buffer = vec![0; PART_STEP as usize];
         for at in (0..bytes).step_by(buffer.len()) {
-            read_full_at(&kinds.clean, &mut buffer, at).map_err(|e| format!("read: {e}"))?;
+            read_full_at(&kinds.clean, &mut buffer, at).map_err(|e| cannot("read the file", &e))?;
         }
         write::fill(&mut buffer, order.seed);
         for file in kinds.shared.iter().chain([&kinds.changed]) {
             for at in (0..bytes).step_by(buffer.len()) {
-                write_full_at(file, &buffer, at).map_err(|e| format!("write: {e}"))?;
+                write_full_at(file, &buffer, at).map_err(|e| cannot("write to the file", &e))?;
             }
         }
         Ok(kinds)
     }
 
-    /// What of each is in memory, and what of the changed ones is not written.
-    fn look(&self, when: &str) -> Result<Vec<(String, f64)>, String> {
-        let mut told = Vec::new();
+    /// Returns the resident bytes of each kind, and the bytes left to write.
+    fn resident(&self, when: &str) -> Result<Vec<(String, f64)>, String> {
+        let mut numbers = Vec::new();
         let kinds = [("clean", Some(&self.clean)), ("changed", Some(&self.changed))];
         for (kind, file) in kinds.into_iter().chain([("shared", self.shared.as_ref())]) {
             let Some(file) = file else { continue };
-            let state = cache::state(file, 0, self.bytes).map_err(|e| format!("cachestat: {e}"))?;
-            let state = state.ok_or("cachestat does not answer here, so nothing is known")?;
+            let state = page_state(file, 0, self.bytes)?;
             let bytes = |pages: u64| (pages * page_bytes()) as f64;
-            told.push((format!("{kind}_{when}_bytes"), bytes(state.resident)));
+            numbers.push((format!("{kind}_{when}_bytes"), bytes(state.resident)));
             if kind == "changed" {
                 let left = bytes(state.dirty + state.writeback);
-                told.push((format!("unwritten_{when}_bytes"), left));
+                numbers.push((format!("unwritten_{when}_bytes"), left));
             }
         }
-        Ok(told)
+        Ok(numbers)
     }
 }
 
-/// A file without a name that lives in memory; `None` where there is no place for one.
-fn in_memory() -> Option<OwnedFd> {
-    let place = Path::new(IN_MEMORY);
-    let there = cache::is_memory_backed(place).unwrap_or(false);
-    there.then(|| scratch(place, WriteMode::Buffered).ok()).flatten()
+/// Makes an unnamed file on tmpfs; `None` if there is no writable tmpfs.
+fn on_tmpfs() -> Option<OwnedFd> {
+    let dir = Path::new(TMPFS);
+    let exists = cache::is_memory_backed(dir).unwrap_or(false);
+    exists.then(|| scratch(dir, WriteMode::Buffered).ok()).flatten()
 }
 
-fn acts(order: &RunOrder, scenario: Part, ways: Ways) -> Result<Measured, String> {
-    let kinds = Kinds::bring_in(order, scenario.bytes)?;
+fn measure(order: &RunOrder, scenario: Part, methods: Methods) -> Result<Measured, String> {
+    let kinds = Kinds::load(order, scenario.bytes)?;
     let mut stage = Stage::open(&order.dir)?;
-    let mut told = kinds.look("before")?;
+    let mut numbers = kinds.resident("before")?;
     stage.sampler.mark("before");
     let start = monotonic_ns();
-    (ways.at_once)().map_err(|e| format!("write /proc/sys/vm/drop_caches: {e}"))?;
+    (methods.at_once)().map_err(|e| cannot("write to '/proc/sys/vm/drop_caches'", &e))?;
     let elapsed_ns = monotonic_ns() - start;
     stage.sampler.mark("dropped");
-    told.extend(kinds.look("dropped")?);
-    (ways.after_sync)().map_err(|e| format!("sync, write /proc/sys/vm/drop_caches: {e}"))?;
+    numbers.extend(kinds.resident("dropped")?);
+    (methods.after_sync)().map_err(|e| cannot("write to '/proc/sys/vm/drop_caches'", &e))?;
     stage.sampler.mark("synced");
-    told.extend(kinds.look("synced")?);
-    for (name, value) in told {
+    numbers.extend(kinds.resident("synced")?);
+    for (name, value) in numbers {
         stage.put(&name, value);
     }
     stage.put("kind_bytes", scenario.bytes as f64);
@@ -124,7 +123,7 @@ fn acts(order: &RunOrder, scenario: Part, ways: Ways) -> Result<Measured, String
     Ok(measured)
 }
 
-/// The page cache of the whole machine, as /proc/meminfo has it, and what of it is shared memory.
+/// Records the size of the machine's page cache from /proc/meminfo, and its part in shared memory.
 fn levels(measured: &mut Measured, acts: &Acts) {
     for mark in ["before", "dropped", "synced"] {
         put(measured, &format!("cached_{mark}_bytes"), acts.level(Field::Cached, mark, 1024.0));
@@ -139,16 +138,16 @@ mod tests {
     use super::*;
     use crate::run_on_set::order_for_set;
 
-    /// What is told comes from looking: with ways that drop nothing, everything stays.
+    /// The numbers are observed: if nothing is dropped, everything stays.
     #[test]
-    fn what_was_not_dropped_is_told_to_stay() {
-        let kept = Ways { at_once: || Ok(()), after_sync: || Ok(()) };
-        let (_place, _, order) = order_for_set("pagecache:drop", "count=1,size=2MiB");
+    fn pages_that_were_not_dropped_are_found_resident() {
+        let kept = Methods { at_once: || Ok(()), after_sync: || Ok(()) };
+        let (_dir, _, order) = order_for_set("pagecache:drop", "count=1,size=2MiB");
         let bytes = 1 << 20;
-        let seen = match acts(&order, Part { bytes }, kept) {
+        let seen = match measure(&order, Part { bytes }, kept) {
             Ok(seen) => seen.extra,
             Err(reason) => {
-                assert!(reason.contains("cachestat does not answer"), "{reason}");
+                assert!(reason.contains("cachestat is not available"), "{reason}");
                 println!("skipped: {reason}");
                 return;
             }
@@ -157,11 +156,11 @@ mod tests {
             for kind in ["clean", "changed"] {
                 assert_eq!(seen[&format!("{kind}_{when}_bytes")], bytes as f64, "{seen:?}");
             }
-            assert_eq!(seen.contains_key(&format!("shared_{when}_bytes")), in_memory().is_some());
+            assert_eq!(seen.contains_key(&format!("shared_{when}_bytes")), on_tmpfs().is_some());
             assert!(seen.contains_key(&format!("cached_{when}_bytes")), "{seen:?}");
         }
-        let failing = Ways { at_once: || Err(io::ErrorKind::PermissionDenied.into()), ..kept };
-        let error = acts(&order, Part { bytes }, failing).unwrap_err();
+        let failing = Methods { at_once: || Err(io::ErrorKind::PermissionDenied.into()), ..kept };
+        let error = measure(&order, Part { bytes }, failing).unwrap_err();
         assert!(error.contains("drop_caches"), "{error}");
     }
 }

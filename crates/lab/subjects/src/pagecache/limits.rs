@@ -1,9 +1,11 @@
-//! The limits of dirty pages, as the kernel uses them, beside what they are said to be shares of.
+//! Reads the kernel's limits of dirty pages and compares them with the settings.
 //!
-//! Where hardly any memory is in use the two shares are the same number. So the play takes some memory
-//! itself and looks again: a share of all memory stays, one of the available memory falls. It holds
-//! little enough to disturb nobody, and nothing where a control group limits it.
+//! While little memory is in use, a share of total memory and a share of available memory are
+//! nearly equal. The scenario therefore reads the limits again while it holds some memory: a limit
+//! relative to available memory falls. It takes too little to disturb other programs, and nothing
+//! in a cgroup with a limit.
 
+use ioloom_failure::reason;
 use ioloom_model::Measured;
 use ioloom_observe::counters::{Field, Reader, Sample, Scope};
 use ioloom_sys::clock::monotonic_ns;
@@ -11,11 +13,11 @@ use ioloom_sys::proc::{self, page_bytes, read_text};
 use ioloom_sys_lab::memory::{Pages, Region};
 use std::path::Path;
 
-/// Memory that is taken for the second look at most: this, and this share of what is available.
+/// Limits of the memory taken for the second reading: bytes, and a fraction of available memory.
 const HELD_BYTES_MAX: u64 = 1 << 30;
 const HELD_SHARE: u64 = 8;
 
-/// Settings that are told as they are.
+/// Settings that are recorded.
 const SETTINGS: [&str; 8] = [
     "dirty_background_ratio",
     "dirty_background_bytes",
@@ -37,7 +39,7 @@ pub(super) fn run() -> Result<Measured, String> {
         let number = text.ok().and_then(|text| text.trim().parse::<f64>().ok());
         measured.extra.extend(number.map(|number| (name.to_owned(), number)));
     }
-    tell(&mut measured, &sample, "");
+    record(&mut measured, &sample, "");
     let total = sample.get(Field::MemTotal).map(|kib| kib as f64 * 1024.0);
     measured.extra.extend(total.map(|total| ("total_bytes".to_owned(), total)));
     let get = |name: &str| measured.extra.get(name).copied();
@@ -46,7 +48,7 @@ pub(super) fn run() -> Result<Measured, String> {
         ("dirty_limit_bytes", "dirty_ratio", "dirty_limit"),
         ("background_limit_bytes", "dirty_background_ratio", "background_limit"),
     ] {
-        // A ratio of 0 means that the limit was given in bytes.
+        // A ratio of 0 means that the limit is set in bytes.
         let Some(ratio) = get(ratio).filter(|ratio| *ratio > 0.0) else { continue };
         for of in ["total", "available"] {
             let whole = get(&format!("{of}_bytes"));
@@ -62,8 +64,8 @@ pub(super) fn run() -> Result<Measured, String> {
     Ok(measured)
 }
 
-/// The limits, and what memory is available, under names that end in `_bytes`.
-fn tell(measured: &mut Measured, sample: &Sample, when: &str) {
+/// Records the limits and the available memory, under names that end in `_bytes`.
+fn record(measured: &mut Measured, sample: &Sample, when: &str) {
     let pages = |field| sample.get(field).map(|pages| pages as f64 * page_bytes() as f64);
     let available = sample.get(Field::MemAvailable).map(|kib| kib as f64 * 1024.0);
     for (name, value) in [
@@ -75,17 +77,17 @@ fn tell(measured: &mut Measured, sample: &Sample, when: &str) {
     }
 }
 
-/// The same while this program holds memory.
+/// Records them again while this process holds memory.
 fn held(reader: &mut Reader, measured: &mut Measured) -> Result<(), String> {
     let Some(available) = measured.extra.get("available_bytes") else { return Ok(()) };
     let bytes = (*available as u64 / HELD_SHARE).min(HELD_BYTES_MAX);
     if proc::memory_limit_bytes().is_some() {
         return Ok(());
     }
-    let failed = |e| format!("take {bytes} bytes of memory: {e}");
+    let failed = |e| format!("cannot allocate {bytes} bytes of memory: {}", reason(&e));
     let mut region = Region::new(bytes as usize, Pages::Huge).map_err(failed)?;
     region.touch(page_bytes() as usize);
-    tell(measured, &reader.read(Scope::All), "_held");
+    record(measured, &reader.read(Scope::All), "_held");
     measured.extra.insert("held_bytes".to_owned(), region.bytes() as f64);
     Ok(())
 }

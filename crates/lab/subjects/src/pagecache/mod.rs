@@ -1,12 +1,15 @@
-//! The page cache as a subject: reading twice, writing in every way, what goes when memory is short or
-//! the caches are dropped, a file and its device, who opens a file for a command, the limits of dirty
+//! The page cache as a subject.
+//!
+//! The scenarios: reading a file twice, writing it in every mode, reclaim under memory pressure,
+//! dropping the caches, a file and its block device, redirection in shells, and the limits of dirty
 //! pages.
 //!
-//! A plan is `pagecache:WHAT/SETTINGS`. Each run is a small play of its own in a process of its own:
-//! it makes its own condition (and proves it by cachestat), writes only files without a name, which
-//! a kill removes (that of the shells excepted, to which names belong), and tells numbers of its own (`extra`) and curves. Counters are taken at marks
-//! between the acts, so what belongs to an act is an exact difference and no interpolation; they are
-//! those of the whole machine, so other work on it is in them.
+//! A plan is `pagecache:SCENARIO/SETTINGS`. Each run is a scenario in its own process. It
+//! establishes its condition, proves it by cachestat, and records its own numbers (`extra`) and
+//! curves. It writes only unnamed files, which disappear if it is killed; the scenario of shells
+//! needs a name. Counters are read at marks between steps, so the numbers of a step are exact
+//! differences and not interpolated. They are counters of the whole machine, so they include other
+//! work on it.
 
 mod again;
 mod device;
@@ -28,7 +31,7 @@ use ioloom_sys_lab::cgroup::MemoryLimit;
 use plan::Scenario;
 use std::path::Path;
 
-/// The page cache.
+/// The subject `pagecache`.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct PageCache;
 
@@ -41,7 +44,7 @@ impl Subject for PageCache {
         &FileSets
     }
 
-    /// Every play makes its own condition, so the laboratory makes none.
+    /// Every scenario establishes its own condition.
     fn touches(&self) -> Touches {
         Touches::Nothing
     }
@@ -57,8 +60,8 @@ impl Subject for PageCache {
         }
         if cache::is_memory_backed(dir).unwrap_or(false) {
             return Err(
-                "this file system keeps its data in memory alone, so nothing of it can be \
-                        cold; remedy: a directory on a disk"
+                "this file system is in memory, so nothing can be cold; use a directory on a \
+                        disk"
                     .to_owned(),
             );
         }

@@ -1,24 +1,24 @@
-//! What a play is, and its settings.
+//! Scenarios of the page cache and their settings.
 
 use ioloom_model::units::format_size;
 use ioloom_model::{AnyPlan, SubjectPlan};
 use ioloom_sys::file::WriteMode;
 
-/// Largest block and file that a plan may ask for.
+/// Limits of the block and file size of a plan.
 const BLOCK_MAX: u64 = 64 << 20;
 const BYTES_MAX: u64 = 64 << 30;
-/// Files in a row at most, and their requests, as published.
+/// Limit of files in a series, and their request size, as published.
 const RUNS_MAX: u64 = 1000;
 const AGAIN_BLOCK_BYTES: usize = 1 << 20;
-/// What is dropped, or read through the device, usually, and what it is a multiple of.
+/// Default size and granularity of what is dropped or read through the device.
 const PART_BYTES: u64 = 16 << 20;
 pub(super) const PART_STEP: u64 = 1 << 20;
-/// Limits of memory are multiples of this, so that each part of them is one of 1 MiB.
+/// Granularity of memory limits, so that each part of a limit is a multiple of 1 MiB.
 const LIMIT_STEP: u64 = 16 << 20;
-/// What a slow disk moves and syncs: bytes per second, and seconds for a call.
+/// Speed of a slow disk: bytes per second, and seconds per sync.
 const SLOW_BYTES_PER_S: f64 = 20e6;
 const SLOW_SYNC_S: f64 = 0.02;
-/// Seconds that a file is left to the kernel, usually and at most.
+/// Default and maximum of the seconds that a file is left to writeback.
 const WAIT_S: u32 = 8;
 const WAIT_MAX_S: u64 = 120;
 
@@ -28,16 +28,16 @@ pub(super) struct ReadTwice {
     pub(super) block: usize,
 }
 
-/// How a written file ends.
+/// How writing a file ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum End {
-    /// When the last write has returned.
+    /// After the last write has returned.
     Returned,
-    /// With one fdatasync.
+    /// After fdatasync.
     DataSync,
-    /// It is removed at once.
+    /// The file is removed at once.
     Removed,
-    /// It is left to the kernel for at most so many seconds.
+    /// The file is left to the kernel's writeback for at most so many seconds.
     Left(u32),
 }
 
@@ -50,42 +50,42 @@ pub(super) struct Write {
     pub(super) bytes: u64,
 }
 
-/// Writing one file again and again, past the page cache.
+/// Writing a series of files with direct I/O.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Again {
     pub(super) runs: usize,
-    /// Of each file.
+    /// Size of each file.
     pub(super) bytes: u64,
 }
 
 impl Again {
-    /// One of its files.
+    /// Returns the write of one of its files.
     pub(super) fn one(self) -> Write {
         let (how, end) = (WriteMode::Direct, End::Returned);
         Write { how, end, block: AGAIN_BLOCK_BYTES, bytes: self.bytes }
     }
 }
 
-/// Making memory short in a group of its own.
+/// Memory pressure in a cgroup.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Reclaim {
-    /// Memory of the group.
+    /// Memory limit of the group.
     pub(super) limit_bytes: u64,
 }
 
 impl Reclaim {
-    /// Bytes of clean pages before, and as many of changed ones.
+    /// Returns the bytes of clean pages, equal to those of dirty pages.
     pub(super) fn kind_bytes(self) -> u64 {
         self.limit_bytes / 8 * 3
     }
 
-    /// Memory that is then taken, bytes: a third of what stands in its way can stay.
+    /// Returns the memory to allocate, bytes; a third of the page cache then still fits.
     pub(super) fn taken_bytes(self) -> u64 {
         self.limit_bytes / 4 * 3
     }
 }
 
-/// A part of the file, from its beginning.
+/// The first part of the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Part {
     /// A multiple of [`PART_STEP`].
@@ -104,7 +104,7 @@ impl Part {
     }
 }
 
-/// A play.
+/// A scenario.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Scenario {
     ReadTwice(ReadTwice),
@@ -134,7 +134,7 @@ impl Scenario {
     pub(super) fn of(plan: &AnyPlan) -> Result<Self, String> {
         let own = plan
             .for_subject("pagecache")
-            .ok_or_else(|| format!("{plan}: not of the page cache"))?;
+            .ok_or_else(|| format!("{plan}: not a plan of the page cache"))?;
         match own.method.as_str() {
             "read-twice" => {
                 own.allow_only(&["block"])?;
@@ -154,9 +154,7 @@ impl Scenario {
                     {
                         (End::Left(_), Some(seconds)) => End::Left(seconds as u32),
                         (_, Some(_)) => {
-                            return Err(format!(
-                                "{plan}: wait is for files that are left: end=left"
-                            ));
+                            return Err(format!("{plan}: wait needs end=left"));
                         }
                         (end, None) => end,
                     };
@@ -167,7 +165,9 @@ impl Scenario {
                 let runs = own.count("runs", RUNS_MAX)?.unwrap_or(20) as usize;
                 let bytes = own.size("bytes", BYTES_MAX)?.unwrap_or(16 << 20);
                 if runs < 6 || !bytes.is_multiple_of(AGAIN_BLOCK_BYTES as u64) {
-                    return Err(format!("{plan}: runs is 6 or more, bytes a multiple of 1 MiB"));
+                    return Err(format!(
+                        "{plan}: runs must be at least 6, bytes a multiple of 1 MiB"
+                    ));
                 }
                 Ok(Self::Again(Again { runs, bytes }))
             }
@@ -191,8 +191,8 @@ impl Scenario {
         }
     }
 
-    /// Seconds that it takes on a slow disk beyond going once through the `bytes` of its file: what it
-    /// writes is not that file, but as much as the plan says.
+    /// Returns the seconds on a slow disk beyond reading the `bytes` of its file once. What it
+    /// writes is another file, of the size in the plan.
     pub(super) fn takes_s(self, bytes: u64) -> f64 {
         let moved = |bytes: u64| bytes as f64 / SLOW_BYTES_PER_S;
         match self {
@@ -212,18 +212,18 @@ impl Scenario {
         }
     }
 
-    /// What it does, for people.
+    /// Returns a description for people.
     pub(super) fn sentence(self) -> String {
         match self {
             Self::ReadTwice(scenario) => format!(
-                "the file is read from the device, then from memory, {} a call; then another \
-                 process reads it",
+                "the file is read from the device, then from the page cache, {} per call; then \
+                 another process reads it",
                 format_size(scenario.block as u64)
             ),
             Self::Write(scenario) => {
                 let how = match scenario.how {
                     WriteMode::Buffered => "through the page cache",
-                    WriteMode::Direct => "past the page cache",
+                    WriteMode::Direct => "by direct I/O",
                     WriteMode::Sync => "with O_SYNC",
                     WriteMode::DataSync => "with O_DSYNC",
                 };
@@ -231,40 +231,40 @@ impl Scenario {
                     End::Returned => "until the last call returns",
                     End::DataSync => "then one fdatasync",
                     End::Removed => "then the file is removed",
-                    End::Left(_) => "then nobody asks for it, and it is looked when it is written",
+                    End::Left(_) => "then it is left to the kernel's writeback",
                 };
                 let (bytes, block) =
                     (format_size(scenario.bytes), format_size(scenario.block as u64));
-                format!("{bytes} are written {how}, {block} a call, {end}")
+                format!("{bytes} are written {how}, {block} per call, {end}")
             }
             Self::Again(scenario) => format!(
-                "{} are written past the page cache {} times in a row, each time to a new file",
+                "{} are written by direct I/O {} times, each time to a new file",
                 format_size(scenario.bytes),
                 scenario.runs
             ),
             Self::Reclaim(scenario) => format!(
-                "in a group with {} of memory {} of clean pages and as many changed ones come in in \
-                 turn; then {} of memory are taken, and it is looked at what goes",
+                "in a cgroup with {} of memory, {} of clean pages and as many dirty pages are \
+                 loaded; then {} of memory are allocated, and the reclaimed pages are counted",
                 format_size(scenario.limit_bytes),
                 format_size(scenario.kind_bytes()),
                 format_size(scenario.taken_bytes())
             ),
             Self::Dropped(scenario) => format!(
-                "{0} of a file are read, {0} of another one written, {0} put into a file that lives \
-                 in memory; then the caches of the system are dropped, first without and then after \
-                 a sync",
+                "{0} of a file are read, {0} are written to another and {0} to one on tmpfs; then \
+                 the page cache of the system is dropped, first without and then after a sync",
                 format_size(scenario.bytes)
             ),
             Self::Device(scenario) => format!(
-                "{} of the file are read through the file and then through the device that holds \
-                 it; then a file is written and read through the device before and after it is \
-                 there",
+                "{} of the file are read through the file and then through its device; then another \
+                 file is overwritten and read through the device before and after a sync",
                 format_size(scenario.bytes)
             ),
-            Self::Shell => "a user who may not write a file asks every shell that is here to send \
-                            the output of a command to it"
-                .to_owned(),
-            Self::Limits => "the limits of dirty pages are read beside memory".to_owned(),
+            Self::Shell => {
+                "every installed shell redirects the output of a command to a file that \
+                            its user must not write"
+                    .to_owned()
+            }
+            Self::Limits => "the limits of dirty pages are compared with memory".to_owned(),
         }
     }
 }
@@ -274,7 +274,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_play_has_time_for_what_it_writes_and_not_for_its_file_alone() {
+    fn the_time_limit_covers_what_a_scenario_writes() {
         let takes = |text: &str| Scenario::of(&text.parse().unwrap()).unwrap().takes_s(1 << 20);
         assert!(takes("pagecache:write/bytes=16GiB") > 800.0);
         assert!(takes("pagecache:write/how=sync,block=4KiB,bytes=64MiB") > 300.0);
@@ -297,14 +297,14 @@ mod tests {
             ("pagecache:write/block=5000", "multiple of 4 KiB"),
             ("pagecache:write/block=3MiB,bytes=64MiB", "multiple of block"),
             ("pagecache:write/speed=1", "no setting 'speed'"),
-            ("pagecache:write/end=rm,wait=3", "wait is for files that are left"),
-            ("pagecache:again/runs=2", "runs is 6 or more"),
+            ("pagecache:write/end=rm,wait=3", "wait needs end=left"),
+            ("pagecache:again/runs=2", "runs must be at least 6"),
             ("pagecache:reclaim/limit=40MiB", "multiple of 16.0 MiB"),
             ("pagecache:drop/bytes=5KiB", "multiple of"),
             ("pagecache:device/bytes=0", "bytes"),
             ("pagecache:shell/bytes=1MiB", "no setting"),
             ("pagecache:forget", "no scenario 'forget'"),
-            ("read/threads:n=1", "not of the page cache"),
+            ("read/threads:n=1", "not a plan of the page cache"),
         ] {
             let error = of(text).unwrap_err();
             assert!(error.contains(part), "{text}: {error}");

@@ -1,7 +1,7 @@
-//! Reading one file twice: from the device, then from memory; then another process reads it.
+//! Reads one file twice, from the device and from the page cache; then another process reads it.
 
 use super::plan::ReadTwice;
-use crate::stage::{Acts, Stage, make_cold, only_file, put, resident_bytes};
+use crate::stage::{Acts, Stage, cannot, make_cold, only_file, put, resident_bytes};
 use ioloom_model::Measured;
 use ioloom_model::record::RunOrder;
 use ioloom_observe::counters::Field;
@@ -12,7 +12,7 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// Wall and processor time of one reading, ns, and the bytes that came.
+/// Wall-clock and processor time of a pass, ns, and the bytes read.
 struct Pass {
     wall_ns: u64,
     cpu_ns: u64,
@@ -23,7 +23,7 @@ fn pass(file: &OwnedFd, buffer: &mut [u8]) -> Result<Pass, String> {
     let (wall, cpu) = (monotonic_ns(), thread_cpu_ns());
     let mut bytes = 0;
     loop {
-        match read_at(file, buffer, bytes).map_err(|e| format!("read the file: {e}"))? {
+        match read_at(file, buffer, bytes).map_err(|e| cannot("read the file", &e))? {
             0 => break,
             n => bytes += n as u64,
         }
@@ -72,7 +72,7 @@ fn counted(measured: &mut Measured, acts: &Acts) {
     put(measured, "cache_growth_bytes", acts.changed_bytes(Field::FilePages, "cold", "warm"));
 }
 
-/// Time and device bytes of another process that reads the file; `None` without `cat`.
+/// Returns the time and device bytes of another process that reads the file; `None` without `cat`.
 fn another_process(path: &Path) -> Option<(f64, f64)> {
     let before = proc::usage(UsageOf::Children).ok()?;
     let start = monotonic_ns();

@@ -1,58 +1,56 @@
-//! What the kernel puts out first when memory is short: pages that are clean, or pages that must be
-//! written before.
+//! Which pages the kernel reclaims first under memory pressure: clean pages, or dirty pages, which
+//! must be written first.
 //!
-//! The process puts itself into a group with little memory, so nothing else on the machine is touched
-//! and no setting is changed. There blocks of a file are read and blocks of another one written, in
-//! turn, so that both kinds have the same age and each page was touched once. Then memory is taken a
-//! mebibyte at a time; after each the kernel is asked what of either file is still there. At the end
-//! the clean file is read again: what its user pays, though it asked for nothing.
+//! The process enters a cgroup with a low memory limit, so nothing else on the machine is affected
+//! and no setting is changed. It alternately reads blocks of one file and writes blocks of another,
+//! so pages of both kinds have the same age and were touched once. Then it allocates memory in
+//! steps of 1 MiB. After each step, cachestat reports the resident pages of both files. Finally the
+//! clean file is read again, which is the price that its user pays for the pressure.
 //!
-//! Which kind goes first shows in the first eighth of what goes. Later it does not: the kernel has the
-//! changed pages written as soon as it meets them, and once they are, age alone decides. On a device
-//! that writes them within a few steps as much is left of both when half is gone, on a slower one less
-//! is left of the clean ones; so half is told and decides nothing.
+//! Only the first eighth of the reclaimed pages shows which kind is reclaimed first. The kernel
+//! starts writing dirty pages as soon as it meets them; once written, only their age counts. On a
+//! device that writes them within a few steps, equal amounts of both are left when half is gone; on
+//! a slower device, less is left of the clean ones. So the numbers at half are recorded and decide
+//! nothing.
 //!
-//! Refaults are those of the group: pages that were wanted again while the kernel still knew that they
-//! had gone. Those of the machine stand beside them, with what others wanted.
+//! Refaults are those of the group: pages that were needed again while the kernel still remembered
+//! evicting them. The refaults of the machine, which include other programs, are recorded too.
 //!
-//! The group holds its own pages alone, but the flusher of the machine serves all: a changed page that
-//! it wrote by itself meanwhile counts as clean. The numbers say how many there were.
+//! The group contains only its own pages, but the flusher threads serve the whole machine. A dirty
+//! page that they write in the meantime counts as clean; the numbers say how many there were.
 
 use super::plan::Reclaim;
-use crate::stage::{Stage, make_cold, only_file, put};
+use crate::stage::{Stage, cannot, make_cold, only_file, page_state, put, sync_file_system};
 use ioloom_model::Measured;
 use ioloom_model::record::RunOrder;
 use ioloom_observe::counters::Field;
 use ioloom_sys::buffer::Buffer;
-use ioloom_sys::cache::{self, CacheState};
+use ioloom_sys::cache;
 use ioloom_sys::clock::monotonic_ns;
 use ioloom_sys::file::{WriteMode, read_full_at, scratch, write_full_at};
 use ioloom_sys::proc::{self, page_bytes};
 use ioloom_sys_lab::cgroup::MemoryLimit;
 use std::os::fd::OwnedFd;
 
-/// One call, and one step of taking memory.
+/// Size of a call and of an allocation step.
 const STEP_BYTES: usize = 1 << 20;
 
-/// Pages of files that were wanted again soon after they had gone, in the statistics of the group.
+/// Name of the refaults of file pages in the statistics of the group.
 const REFAULTED: &str = "workingset_refault_file";
 
-/// What of the two kinds is there, bytes.
+/// Resident bytes of both kinds.
 #[derive(Clone, Copy)]
-struct Held {
+struct Resident {
     clean: u64,
     changed: u64,
-    /// Of the changed ones, not yet on the device.
+    /// Dirty bytes that are not written yet.
     unwritten: u64,
 }
 
-impl Held {
-    fn look(clean: &OwnedFd, changed: &OwnedFd, bytes: u64) -> Result<Self, String> {
-        let of = |file: &OwnedFd| -> Result<CacheState, String> {
-            let state = cache::state(file, 0, bytes).map_err(|e| format!("cachestat: {e}"))?;
-            state.ok_or_else(|| "cachestat does not answer here, so nothing is known".to_owned())
-        };
-        let (clean, changed, page) = (of(clean)?, of(changed)?, page_bytes());
+impl Resident {
+    fn query(clean: &OwnedFd, changed: &OwnedFd, bytes: u64) -> Result<Self, String> {
+        let (clean, changed, page) =
+            (page_state(clean, 0, bytes)?, page_state(changed, 0, bytes)?, page_bytes());
         Ok(Self {
             clean: clean.resident * page,
             changed: changed.resident * page,
@@ -72,27 +70,27 @@ pub(super) fn run(order: &RunOrder, scenario: Reclaim) -> Result<Measured, Strin
         return Err(format!("the scenario needs a file of {bytes} bytes, not of {file_bytes}"));
     }
     make_cold(&clean, file_bytes)?;
-    // Else blocks would come in that were not read.
-    cache::advise_random(&clean).map_err(|e| format!("turn reading ahead off: {e}"))?;
+    // Readahead would load blocks that are not read.
+    cache::advise_random(&clean).map_err(|e| cannot("disable readahead", &e))?;
     let changed =
-        scratch(&order.dir, WriteMode::Buffered).map_err(|e| format!("make a file: {e}"))?;
-    cache::flush_file_system(&changed).map_err(|e| format!("flush the file system: {e}"))?;
+        scratch(&order.dir, WriteMode::Buffered).map_err(|e| cannot("create a file", &e))?;
+    sync_file_system(&changed)?;
     let mut buffer = Buffer::new(STEP_BYTES);
-    let little = MemoryLimit::enter(scenario.limit_bytes)?;
-    bring_in(&clean, &changed, &mut buffer, bytes)?;
+    let group = MemoryLimit::enter(scenario.limit_bytes)?;
+    load(&clean, &changed, &mut buffer, bytes)?;
     let mut stage = Stage::open(&order.dir)?;
-    let before = Held::look(&clean, &changed, bytes)?;
+    let before = Resident::query(&clean, &changed, bytes)?;
     stage.sampler.mark("take");
     let taken = take(&clean, &changed, scenario, before)?;
     stage.sampler.mark("taken");
-    let refaulted = || little.stat(REFAULTED).map_err(|e| format!("read memory.stat: {e}"));
+    let refaulted = || group.stat(REFAULTED).map_err(|e| cannot("read memory.stat", &e));
     let refaulted_before = refaulted()?;
     let (again_ns, again_device) = read_again(&clean, &mut buffer, bytes)?;
     let refaulted_after = refaulted()?;
     stage.sampler.mark("again");
     drop(taken.memory);
     check(&changed, &mut buffer, bytes)?;
-    drop(little);
+    drop(group);
     for (name, value) in [
         ("limit_bytes", scenario.limit_bytes),
         ("taken_bytes", scenario.taken_bytes()),
@@ -125,36 +123,32 @@ pub(super) fn run(order: &RunOrder, scenario: Reclaim) -> Result<Measured, Strin
     Ok(measured)
 }
 
-/// Both kinds come in, block by block in turn.
-fn bring_in(
-    clean: &OwnedFd,
-    changed: &OwnedFd,
-    buffer: &mut Buffer,
-    bytes: u64,
-) -> Result<(), String> {
+/// Loads both kinds, alternating between blocks.
+fn load(clean: &OwnedFd, changed: &OwnedFd, buffer: &mut Buffer, bytes: u64) -> Result<(), String> {
     for at in (0..bytes).step_by(STEP_BYTES) {
-        read_full_at(clean, buffer.whole_mut(), at).map_err(|e| format!("read the file: {e}"))?;
+        read_full_at(clean, buffer.whole_mut(), at).map_err(|e| cannot("read the file", &e))?;
         buffer.whole_mut().fill(stamp(at));
-        write_full_at(changed, buffer.bytes(STEP_BYTES), at).map_err(|e| format!("write: {e}"))?;
+        write_full_at(changed, buffer.bytes(STEP_BYTES), at)
+            .map_err(|e| cannot("write to the file", &e))?;
     }
     Ok(())
 }
 
-/// What the block at this place of the changed file holds.
+/// Returns the contents of the block at this offset of the dirty file.
 fn stamp(at: u64) -> u8 {
     (at / STEP_BYTES as u64 % 251) as u8 + 1
 }
 
-/// How the taking went.
+/// Result of allocating memory.
 struct Taken {
     memory: Vec<Buffer>,
     elapsed_ns: u64,
     step_ns_p50: u64,
     step_ns_max: u64,
-    /// When an eighth of what is gone at the end was gone, and when half was.
-    eighth: Held,
-    half: Held,
-    after: Held,
+    /// State when an eighth, and half, of all reclaimed pages were gone.
+    eighth: Resident,
+    half: Resident,
+    after: Resident,
     curves: Vec<(String, Vec<(f64, f64)>)>,
 }
 
@@ -162,37 +156,39 @@ fn take(
     clean: &OwnedFd,
     changed: &OwnedFd,
     scenario: Reclaim,
-    before: Held,
+    before: Resident,
 ) -> Result<Taken, String> {
     let steps = (scenario.taken_bytes() / STEP_BYTES as u64) as usize;
+    assert!(steps > 0, "a limit of at least one step has a median step");
     let (mut memory, mut times) = (Vec::with_capacity(steps), Vec::with_capacity(steps));
     let mut seen = vec![before];
     let start = monotonic_ns();
     for step in 0..steps {
         let began = monotonic_ns();
         let mut block = Buffer::new(STEP_BYTES);
-        // Memory is given when it is written to.
+        // Memory is allocated when it is written to.
         block.whole_mut().fill(step as u8 | 1);
         times.push(monotonic_ns() - began);
         memory.push(block);
-        seen.push(Held::look(clean, changed, scenario.kind_bytes())?);
+        seen.push(Resident::query(clean, changed, scenario.kind_bytes())?);
     }
     let elapsed_ns = monotonic_ns() - start;
     times.sort_unstable();
     let after = seen[seen.len() - 1];
     let gone = before.all().saturating_sub(after.all());
     let when = |share: u64| {
-        let found = seen.iter().find(|held| before.all().saturating_sub(held.all()) >= share);
+        let found =
+            seen.iter().find(|resident| before.all().saturating_sub(resident.all()) >= share);
         *found.unwrap_or(&after)
     };
-    let line = |name: &str, of: fn(&Held) -> u64| {
-        let at = |(step, held)| ((step * STEP_BYTES) as f64, of(held) as f64);
+    let line = |name: &str, of: fn(&Resident) -> u64| {
+        let at = |(step, resident)| ((step * STEP_BYTES) as f64, of(resident) as f64);
         (name.to_owned(), seen.iter().enumerate().map(at).collect())
     };
     let curves = vec![
-        line("clean by memory taken", |held| held.clean),
-        line("changed by memory taken", |held| held.changed),
-        line("unwritten by memory taken", |held| held.unwritten),
+        line("clean by memory taken", |resident| resident.clean),
+        line("changed by memory taken", |resident| resident.changed),
+        line("unwritten by memory taken", |resident| resident.unwritten),
     ];
     Ok(Taken {
         eighth: when(gone / 8),
@@ -206,22 +202,24 @@ fn take(
     })
 }
 
-/// Reads the clean file once more: ns, and the bytes that the device had to give for it.
+/// Reads the clean file again. Returns the time, ns, and the bytes read from the device.
 fn read_again(file: &OwnedFd, buffer: &mut Buffer, bytes: u64) -> Result<(u64, u64), String> {
     let device = || proc::process_io().map_or(0, |io| io.read_bytes);
     let (start, before) = (monotonic_ns(), device());
     for at in (0..bytes).step_by(STEP_BYTES) {
-        read_full_at(file, buffer.whole_mut(), at).map_err(|e| format!("read again: {e}"))?;
+        read_full_at(file, buffer.whole_mut(), at)
+            .map_err(|e| cannot("read the file again", &e))?;
     }
     Ok((monotonic_ns() - start, device() - before))
 }
 
-/// What was changed must be there, wherever it comes from.
+/// Checks that no written data were lost.
 fn check(file: &OwnedFd, buffer: &mut Buffer, bytes: u64) -> Result<(), String> {
     for at in (0..bytes).step_by(STEP_BYTES) {
-        let got = read_full_at(file, buffer.whole_mut(), at).map_err(|e| format!("check: {e}"))?;
+        let got =
+            read_full_at(file, buffer.whole_mut(), at).map_err(|e| cannot("check the file", &e))?;
         if got != STEP_BYTES || buffer.bytes(got).iter().any(|byte| *byte != stamp(at)) {
-            return Err(format!("the changed file does not hold what was written to it at {at}"));
+            return Err(format!("the written file has wrong contents at {at}"));
         }
     }
     Ok(())

@@ -1,14 +1,17 @@
-//! Who opens the file of `COMMAND > FILE`: the shell that reads the line, before the command begins.
+//! Who opens the file of `COMMAND > FILE`: the shell, before the command starts.
 //!
-//! Each shell that is here is asked to send the output of a command to a file that its user may not
-//! write. The command leaves a mark, so it is known whether it ever began; without a redirection it
-//! must leave one, or that shell proves nothing. What `sudo` would be given to run is such a command:
-//! it cannot help where it never begins. As root the shells run as a user without rights, and what
-//! works is tried beside them: a shell inside of the privileged process, and a privileged `tee`.
+//! Each installed shell redirects the output of a command to a file that its user must not write.
+//! The command creates a marker file, which shows whether it started. Without the redirection it
+//! must start, or else the shell proves nothing. A command run by `sudo` is in the same position:
+//! it cannot help if it never starts. As root, the shells run as an unprivileged user, and the
+//! working alternatives are tried too: a shell inside the privileged process, and a privileged
+//! `tee`.
 //!
-//! The files have names, because a shell opens names: in a directory of their own among the temporary
-//! ones, which is removed at the end. A run that is killed leaves it, a few bytes.
+//! The files need names, because a shell opens names. They are in a temporary directory that is
+//! removed at the end; a killed run leaves a few bytes there.
 
+use crate::stage::cannot;
+use ioloom_failure::{Operation, PathError, quoted, reason};
 use ioloom_model::Measured;
 use ioloom_sys::clock::monotonic_ns;
 use ioloom_sys::make::random_number;
@@ -19,8 +22,8 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// Shells: the name of each, its program, and what the program is given before `-c`: no files of the
-/// user's are read. One that is missing is told as missing.
+/// Name, program and arguments before `-c` of each shell. The arguments keep it from reading the
+/// user's configuration. Missing shells are recorded as missing.
 const SHELLS: [(&str, &str, &[&str]); 7] = [
     ("sh", "sh", &[]),
     ("bash", "bash", &["--norc"]),
@@ -30,50 +33,51 @@ const SHELLS: [(&str, &str, &[&str]); 7] = [
     ("busybox", "busybox", &["sh"]),
     ("fish", "fish", &["--no-config"]),
 ];
-/// User and group without rights.
+/// Unprivileged user and group.
 const NOBODY: u32 = 65_534;
-/// What the target holds before.
+/// Contents of the target before the redirection.
 const BEFORE: &str = "before\n";
-/// The command that leaves a mark, alone and with its output sent to the target.
+/// The command that creates the marker, without and with redirection to the target.
 const PLAIN: &str = "touch mark";
 const SENT: &str = "touch mark > ../target";
 
-/// Where the shells run.
-struct Place {
+/// Directory in which the shells run.
+struct ShellDir {
     base: PathBuf,
     is_root: bool,
 }
 
-/// What a shell did with a line.
-struct Asked {
-    /// Whether the command began.
+/// How a shell executed a line.
+struct Execution {
+    /// Whether the command started.
     began: bool,
     /// Exit code; `None` if a signal ended it.
     code: Option<i32>,
 }
 
-impl Place {
+impl ShellDir {
     fn make() -> Result<Self, String> {
-        // A name that nobody can take beforehand.
+        // An unpredictable name.
         let name = format!("ioloom-shell-{}-{:016x}", std::process::id(), random_number());
         let base = std::env::temp_dir().join(name);
         let fail =
-            |what: &str, path: &Path, e: io::Error| format!("{what} {}: {e}", path.display());
-        let uid =
-            fs::metadata("/proc/self").map_err(|e| fail("ask", Path::new("/proc/self"), e))?;
-        fs::create_dir(&base).map_err(|e| fail("make", &base, e))?;
-        let place = Self { base, is_root: uid.uid() == 0 };
-        let (marks, target) = (place.marks(), place.target());
-        fs::create_dir(&marks).map_err(|e| fail("make", &marks, e))?;
-        fs::write(&target, BEFORE).map_err(|e| fail("write", &target, e))?;
-        for (path, mode) in [(&place.base, 0o755), (&marks, 0o755), (&target, 0o444)] {
+            |operation, path: &Path, e: io::Error| PathError::new(operation, path, e).to_string();
+        let uid = fs::metadata("/proc/self")
+            .map_err(|e| fail(Operation::Stat, Path::new("/proc/self"), e))?;
+        fs::create_dir(&base).map_err(|e| fail(Operation::CreateDir, &base, e))?;
+        let dir = Self { base, is_root: uid.uid() == 0 };
+        let (marks, target) = (dir.marks(), dir.target());
+        fs::create_dir(&marks).map_err(|e| fail(Operation::CreateDir, &marks, e))?;
+        fs::write(&target, BEFORE).map_err(|e| fail(Operation::Write, &target, e))?;
+        for (path, mode) in [(&dir.base, 0o755), (&marks, 0o755), (&target, 0o444)] {
             fs::set_permissions(path, Permissions::from_mode(mode))
-                .map_err(|e| fail("set the mode of", path, e))?;
+                .map_err(|e| fail(Operation::ChangeMode, path, e))?;
         }
-        if place.is_root {
-            chown(&marks, Some(NOBODY), Some(NOBODY)).map_err(|e| fail("give away", &marks, e))?;
+        if dir.is_root {
+            chown(&marks, Some(NOBODY), Some(NOBODY))
+                .map_err(|e| fail(Operation::ChangeOwner, &marks, e))?;
         }
-        Ok(place)
+        Ok(dir)
     }
 
     fn marks(&self) -> PathBuf {
@@ -84,8 +88,8 @@ impl Place {
         self.base.join("target")
     }
 
-    /// A shell with a line, of the user without rights or of ours; nothing of the environment but
-    /// where programs are.
+    /// Returns a shell with a line, run by the unprivileged user or by ours. Its environment
+    /// contains only HOME and PATH.
     fn shell(&self, program: &str, before: &[&str], line: &str, ours: bool) -> Command {
         let mut command = Command::new(program);
         command.args(before).args(["-c", line]).current_dir(self.marks());
@@ -98,9 +102,9 @@ impl Place {
         command
     }
 
-    /// Runs a shell to its end; `None` where its user can start no program of that name. (Of a path
-    /// with a directory that may not be entered the kernel says so, and not that it is missing.)
-    fn ask(&self, mut shell: Command) -> Result<Option<Asked>, String> {
+    /// Runs a shell to its end; `None` if its user cannot start the program. The kernel reports a
+    /// permission error rather than a missing file if a directory in the path is inaccessible.
+    fn execute(&self, mut shell: Command) -> Result<Option<Execution>, String> {
         let status = match shell.status() {
             Ok(status) => status,
             Err(e)
@@ -113,38 +117,42 @@ impl Place {
             }
             Err(e) => {
                 let program = shell.get_program().display().to_string();
-                return Err(format!("start {program} as a user without rights: {e}"));
+                return Err(format!(
+                    "cannot run '{program}' as an unprivileged user: {}",
+                    reason(&e)
+                ));
             }
         };
         let mark = self.marks().join("mark");
         let began = match fs::remove_file(&mark) {
             Ok(()) => true,
             Err(e) if e.kind() == io::ErrorKind::NotFound => false,
-            Err(e) => return Err(format!("remove {}: {e}", mark.display())),
+            Err(e) => return Err(PathError::new(Operation::Remove, &mark, e).to_string()),
         };
-        Ok(Some(Asked { began, code: status.code() }))
+        Ok(Some(Execution { began, code: status.code() }))
     }
 
-    fn holds(&self) -> Result<String, String> {
+    fn contents(&self) -> Result<String, String> {
         let target = self.target();
-        fs::read_to_string(&target).map_err(|e| format!("read {}: {e}", target.display()))
+        fs::read_to_string(&target)
+            .map_err(|e| PathError::new(Operation::Read, &target, e).to_string())
     }
 
-    /// Whether a privileged `tee` writes what a shell without rights says.
+    /// Returns whether a privileged `tee` writes the output of an unprivileged shell.
     fn by_tee(&self) -> Result<bool, String> {
         let mut shell = self.shell("sh", &[], "echo 3", false);
-        let fail = |e: io::Error| format!("run `echo 3 | tee FILE`: {e}");
+        let fail = |e: io::Error| cannot("run `echo 3 | tee FILE`", &e);
         let mut shell = shell.stdout(Stdio::piped()).spawn().map_err(fail)?;
-        let said = shell.stdout.take().ok_or("a pipe was asked for and is not there")?;
+        let said = shell.stdout.take().ok_or("the shell has no pipe")?;
         let mut tee = Command::new("tee");
         tee.arg(self.target()).stdin(said).stdout(Stdio::null()).stderr(Stdio::null());
         let wrote = tee.status();
         shell.wait().map_err(fail)?;
-        Ok(wrote.map_err(fail)?.success() && self.holds()? == "3\n")
+        Ok(wrote.map_err(fail)?.success() && self.contents()? == "3\n")
     }
 }
 
-impl Drop for Place {
+impl Drop for ShellDir {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.base);
     }
@@ -153,17 +161,17 @@ impl Drop for Place {
 pub(super) fn run() -> Result<Measured, String> {
     let start = monotonic_ns();
     let mut measured = Measured::default();
-    let place = Place::make()?;
+    let dir = ShellDir::make()?;
     let mut put = |name: &str, value: f64| measured.extra.insert(name.to_owned(), value);
     let (mut shells, mut began, mut others, mut others_began) = (0.0, 0.0, 0.0, 0.0);
     for (name, program, before) in SHELLS {
-        let plain = place.ask(place.shell(program, before, PLAIN, false))?;
+        let plain = dir.execute(dir.shell(program, before, PLAIN, false))?;
         let can = plain.is_some_and(|plain| plain.began);
         put(&format!("{name}_there"), f64::from(u8::from(can)));
         if !can {
             continue;
         }
-        let Some(sent) = place.ask(place.shell(program, before, SENT, false))? else { continue };
+        let Some(sent) = dir.execute(dir.shell(program, before, SENT, false))? else { continue };
         let one = f64::from(u8::from(sent.began));
         put(&format!("{name}_began"), one);
         if let Some(code) = sent.code {
@@ -175,21 +183,21 @@ pub(super) fn run() -> Result<Measured, String> {
         }
     }
     if shells == 0.0 {
-        let dir = place.base.display();
-        return Err(format!("no shell here could run `{PLAIN}` in {dir} as a user without rights"));
+        let base = quoted(&dir.base);
+        return Err(format!("no shell could run `{PLAIN}` in {base} as an unprivileged user"));
     }
     put("shells", shells);
     put("shells_began", began);
     put("other_shells", others);
     put("other_shells_began", others_began);
-    put("target_kept", f64::from(u8::from(place.holds()? == BEFORE)));
-    if place.is_root {
-        let inside = place.ask(place.shell("sh", &[], SENT, true))?;
+    put("target_kept", f64::from(u8::from(dir.contents()? == BEFORE)));
+    if dir.is_root {
+        let inside = dir.execute(dir.shell("sh", &[], SENT, true))?;
         let worked = inside.is_some_and(|inside| inside.began && inside.code == Some(0));
         put("privileged_shell_began", f64::from(u8::from(worked)));
-        put("privileged_tee_wrote", f64::from(u8::from(place.by_tee()?)));
+        put("privileged_tee_wrote", f64::from(u8::from(dir.by_tee()?)));
     }
-    drop(place);
+    drop(dir);
     measured.elapsed_ns = monotonic_ns() - start;
     Ok(measured)
 }

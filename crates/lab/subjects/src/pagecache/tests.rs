@@ -1,13 +1,13 @@
-//! Each play on a small file, held against what cannot be otherwise.
+//! Each scenario on a small file, compared with what must be true.
 
 use super::*;
 use crate::run_on_set::run_on_set;
 
 const BYTES: u64 = 2 << 20;
 
-/// Runs a plan on a set of one file; `None` where it is refused.
+/// Runs a plan on a set of one file; `None` if it is refused.
 fn run_plan(plan: &str) -> Option<Measured> {
-    run_on_set(&PageCache, plan, "count=1,size=2MiB", "cachestat does not answer")
+    run_on_set(&PageCache, plan, "count=1,size=2MiB", "cachestat is not available")
 }
 
 #[test]
@@ -24,15 +24,15 @@ fn the_second_reading_needs_no_device() {
 
 #[test]
 fn a_removed_file_is_never_written() {
-    // Somebody's `sync` between the write and the removal writes all of it, but not each time.
+    // A `sync` of another program between the write and the removal would write the file.
     for _ in 0..20 {
         let Some(seen) = run_plan("pagecache:write/end=rm,bytes=2MiB") else { return };
-        assert!(!seen.extra.contains_key("durable_ns"), "nothing of it is durable");
+        assert!(!seen.extra.contains_key("durable_ns"), "a removed file is not durable");
         if seen.extra["cancelled_bytes"] > 0.0 {
             return;
         }
     }
-    panic!("a removed file was written to the device in each of 20 plays");
+    panic!("a removed file was written to the device in each of 20 runs");
 }
 
 #[test]
@@ -49,9 +49,9 @@ fn durable_is_what_was_flushed() {
 }
 
 #[test]
-fn a_file_that_is_left_is_written_in_its_time_or_not() {
+fn a_file_left_to_writeback_is_written_or_not() {
     let Some(seen) = run_plan("pagecache:write/end=left,bytes=2MiB,wait=1") else { return };
-    // Whether the kernel writes it within a second is its business; one of the two is told.
+    // The kernel may or may not write it within a second.
     let left = seen.extra["unwritten_end_bytes"];
     assert_eq!(left == 0.0, seen.extra.contains_key("settled_ns"), "{:?}", seen.extra);
     assert!(left <= BYTES as f64 && !seen.extra.contains_key("durable_ns"));
@@ -66,7 +66,7 @@ fn direct_writes_leave_nothing_behind() {
 }
 
 #[test]
-fn limits_are_told_with_what_they_are_shares_of() {
+fn limits_are_recorded_with_what_they_are_shares_of() {
     let Some(seen) = run_plan("pagecache:limits") else { return };
     assert!(seen.extra["dirty_limit_bytes"] > seen.extra["background_limit_bytes"]);
     assert!(seen.extra["available_bytes"] <= seen.extra["total_bytes"]);
@@ -90,7 +90,7 @@ fn a_device_that_may_not_be_opened_is_refused_with_what_to_do() {
     let dir = std::path::Path::new("/proc");
     let plan = "pagecache:device".parse().unwrap();
     let reason = PageCache.probe(&plan, &Compute::None, dir).unwrap_err();
-    assert!(reason.contains("/proc lies on proc") && reason.contains("remedy: "), "{reason}");
+    assert!(reason.contains("is on proc") && reason.contains("; run as root"), "{reason}");
     if let Some(seen) = run_plan("pagecache:device/bytes=1MiB") {
         assert_eq!(seen.extra["equal_bytes"], (1 << 20) as f64, "{:?}", seen.extra);
     }

@@ -1,8 +1,9 @@
-//! Writing one file: what returned means, what durable costs, and what is never written because the
-//! file was removed first.
+//! Writes one file: what has happened when a write returns, the cost of durability, and data that
+//! are never written because the file was removed first.
 
 use super::plan::{End, Write};
-use crate::stage::{Acts, Stage, put, resident_bytes};
+use crate::stage::{Acts, Stage, cannot, page_state, put, resident_bytes, sync_file_system};
+use ioloom_failure::{quoted, reason};
 use ioloom_model::Measured;
 use ioloom_model::record::RunOrder;
 use ioloom_observe::counters::Field;
@@ -14,19 +15,21 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::time::Duration;
 
-/// How often it is looked what is left to write.
-const LOOK_EVERY: Duration = Duration::from_millis(10);
-/// A call that takes this long did not just copy: it was held back or waited for the device.
-const HELD_BACK_NS: u64 = 10_000_000;
+/// Interval for checking how much is left to write.
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
+/// Duration from which a call was throttled or waited for the device, ns.
+const THROTTLED_NS: u64 = 10_000_000;
 
 pub(super) fn probe(scenario: Write, dir: &Path) -> Result<(), String> {
     if scenario.how == WriteMode::Direct {
-        // Asked of a file: directories have no alignment.
+        // Directories have no alignment, so a file is queried.
         let probed = scratch(dir, WriteMode::Direct).and_then(|file| direct_alignment_of(&file));
         let Ok(Some(needed)) = probed else {
-            return Err("this file system does not say that it can write past the page cache \
-                        (no STATX_DIOALIGN); remedy: ext4 or XFS"
-                .to_owned());
+            return Err(
+                "this file system does not report direct I/O alignment (no STATX_DIOALIGN); use \
+                        ext4 or XFS"
+                    .to_owned(),
+            );
         };
         if !(scenario.block as u64).is_multiple_of(u64::from(needed.offset)) {
             return Err(format!("block must be a multiple of {}", needed.offset));
@@ -34,19 +37,19 @@ pub(super) fn probe(scenario: Write, dir: &Path) -> Result<(), String> {
     }
     scratch(dir, scenario.how).map(drop).map_err(|e| {
         format!(
-            "{}: cannot make a file without a name: {e}; remedy: another file system",
-            dir.display()
+            "cannot create an unnamed file in {}: {}; use another file system",
+            quoted(dir),
+            reason(&e)
         )
     })
 }
 
 pub(super) fn run(order: &RunOrder, scenario: Write) -> Result<Measured, String> {
-    let fail = |what: &str, e: std::io::Error| format!("{what}: {e}");
     let mut buffer = Buffer::new(scenario.block);
     fill(buffer.whole_mut(), order.seed);
-    let file = scratch(&order.dir, scenario.how).map_err(|e| fail("make the file", e))?;
-    // What others left dirty would be written meanwhile.
-    cache::flush_file_system(&file).map_err(|e| fail("flush the file system", e))?;
+    let file = scratch(&order.dir, scenario.how).map_err(|e| cannot("create the file", &e))?;
+    // Dirty pages of others would be written during the run.
+    sync_file_system(&file)?;
     let mut stage = Stage::open(&order.dir)?;
     stage.sampler.mark("write");
     let start = monotonic_ns();
@@ -60,11 +63,11 @@ pub(super) fn run(order: &RunOrder, scenario: Write) -> Result<Measured, String>
     match scenario.end {
         End::Returned => {}
         End::DataSync => {
-            transfer::sync_data(&file).map_err(|e| fail("fdatasync", e))?;
+            transfer::sync_data(&file).map_err(|e| cannot("sync the file", &e))?;
             durable_ns = Some(monotonic_ns() - start);
         }
         End::Removed => drop(file),
-        End::Left(seconds) => left_alone(&mut stage, &file, start, seconds)?,
+        End::Left(seconds) => leave_to_writeback(&mut stage, &file, start, seconds)?,
     }
     let all_ns = monotonic_ns() - start;
     stage.sampler.mark("end");
@@ -82,18 +85,23 @@ pub(super) fn run(order: &RunOrder, scenario: Write) -> Result<Measured, String>
     Ok(measured)
 }
 
-/// Writes all of a file; how long each call took, ns.
+/// Writes the whole file. Returns the duration of each call, ns.
 pub(super) fn all(
     file: &OwnedFd,
     scenario: Write,
     buffer: &mut Buffer,
     seed: u64,
 ) -> Result<Vec<u64>, String> {
+    assert!(
+        scenario.bytes.is_multiple_of(scenario.block as u64),
+        "the last call would write beyond the end of the file"
+    );
     let mut latencies = Vec::with_capacity((scenario.bytes / scenario.block as u64) as usize);
     let mut before = monotonic_ns();
     for at in (0..scenario.bytes).step_by(scenario.block) {
         buffer.whole_mut()[..8].copy_from_slice(&(at ^ seed).to_le_bytes());
-        write_full_at(file, buffer.bytes(scenario.block), at).map_err(|e| format!("write: {e}"))?;
+        write_full_at(file, buffer.bytes(scenario.block), at)
+            .map_err(|e| cannot("write to the file", &e))?;
         let now = monotonic_ns();
         latencies.push(now - before);
         before = now;
@@ -101,13 +109,17 @@ pub(super) fn all(
     Ok(latencies)
 }
 
-/// Leaves the file to the kernel until nothing of it is left to write, or until the time is over: what
-/// is left then, and when it was nothing.
-fn left_alone(stage: &mut Stage, file: &OwnedFd, start: u64, seconds: u32) -> Result<(), String> {
+/// Leaves the file to writeback until none of it is left to write or the time is over. Records what
+/// is left and when it was zero.
+fn leave_to_writeback(
+    stage: &mut Stage,
+    file: &OwnedFd,
+    start: u64,
+    seconds: u32,
+) -> Result<(), String> {
     let end = start + u64::from(seconds) * 1_000_000_000;
     loop {
-        let state = cache::state(file, 0, 0).map_err(|e| format!("cachestat: {e}"))?;
-        let state = state.ok_or("cachestat does not answer here, so nothing is known")?;
+        let state = page_state(file, 0, 0)?;
         let (left, now) = (state.dirty + state.writeback, monotonic_ns());
         if left == 0 {
             stage.put("settled_ns", (now - start) as f64);
@@ -116,19 +128,19 @@ fn left_alone(stage: &mut Stage, file: &OwnedFd, start: u64, seconds: u32) -> Re
             stage.put("unwritten_end_bytes", (left * proc::page_bytes()) as f64);
             return Ok(());
         }
-        std::thread::sleep(LOOK_EVERY);
+        std::thread::sleep(POLL_INTERVAL);
     }
 }
 
 fn calls(stage: &mut Stage, latencies: &mut [u64]) {
     latencies.sort_unstable();
     let at = |share: f64| latencies[((latencies.len() - 1) as f64 * share) as usize] as f64;
-    let held_back = latencies.iter().filter(|ns| **ns >= HELD_BACK_NS).count();
+    let throttled = latencies.iter().filter(|ns| **ns >= THROTTLED_NS).count();
     for (name, value) in [
         ("write_call_ns_p50", at(0.5)),
         ("write_call_ns_p99", at(0.99)),
         ("write_call_ns_max", at(1.0)),
-        ("writes_held_back", held_back as f64),
+        ("writes_held_back", throttled as f64),
     ] {
         stage.put(name, value);
     }
@@ -158,14 +170,14 @@ fn counted(measured: &mut Measured, acts: &Acts) {
         ("device_queue", rates.aqu_sz),
         ("device_await_ms", rates.await_ms),
         ("device_flushes", rates.flushes_per_s * seconds),
-        // Little: requests under way are their rate times their time.
+        // Little's law: requests in flight are their rate times their latency.
         ("device_rate_times_await", rates.tps * rates.await_ms / 1000.0),
     ] {
         measured.extra.insert(name.to_owned(), value);
     }
 }
 
-/// Bytes that no layer can make smaller, the same for the same seed.
+/// Fills a buffer with incompressible bytes that depend only on the seed.
 pub(super) fn fill(bytes: &mut [u8], seed: u64) {
     let mut state = seed | 1;
     for chunk in bytes.chunks_mut(8) {
